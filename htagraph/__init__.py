@@ -1,0 +1,1 @@
+"""htagraph: a graph-centric critical path and dependency analyzer for PyTorch traces."""

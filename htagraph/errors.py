@@ -1,0 +1,187 @@
+"""Every exception and warning of the package.
+
+::
+
+    HTAGraphError(Exception)                 .hint
+    ├── TraceError(ValueError)               the file                                 .path .rank
+    │   ├── TraceFormatError                 not a trace that can be read             .offset
+    │   ├── TraceLimitError                  larger or deeper than a stated limit     .offset
+    │   └── MissingEventsError               the question needs events this trace lacks  .missing
+    ├── GraphError(RuntimeError)             the graph breaks one of its laws         .events
+    ├── QueryError(ValueError)               the question is wrong
+    │   ├── WindowNotFoundError(KeyError)    no such step, annotation or range        .name .available
+    │   ├── EventNotFoundError(KeyError)     no such event
+    │   └── RankNotFoundError(KeyError)      no such rank in the job                  .rank .available
+    ├── OutputError(OSError)                 the answer cannot be written             .path
+    └── RankFailedError(RuntimeError)        one rank of a job failed                 .rank
+    HTAGraphWarning(UserWarning)
+    ├── IncompleteTraceWarning               the answer is an approximation, and why
+    └── ClockSkewWarning                     clocks could not be aligned within tolerance
+
+Every class also inherits the builtin that a stranger would catch. A message says what, where, and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+__all__ = [
+    "ClockSkewWarning",
+    "EventNotFoundError",
+    "GraphError",
+    "HTAGraphError",
+    "HTAGraphWarning",
+    "IncompleteTraceWarning",
+    "MissingEventsError",
+    "OutputError",
+    "QueryError",
+    "RankFailedError",
+    "RankNotFoundError",
+    "TraceError",
+    "TraceFormatError",
+    "TraceLimitError",
+    "WindowNotFoundError",
+]
+
+_MAX_LISTED = 8
+
+
+class HTAGraphError(Exception):
+    """Base of every error of the package.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong, and where.
+    hint : str, optional
+        What to do about it.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        self.message = message
+        self.hint = hint
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        """Return the message and the hint; `KeyError` would quote it."""
+        return self.message if self.hint is None else f"{self.message} Hint: {self.hint}"
+
+
+class TraceError(HTAGraphError, ValueError):
+    """A trace file cannot be used."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str | Path | None = None,
+        rank: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        self.path = None if path is None else Path(path)
+        self.rank = rank
+        super().__init__(f"{path}: {message}" if path is not None else message, hint=hint)
+
+
+class TraceFormatError(TraceError):
+    """A file is not a trace that can be read."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str | Path | None = None,
+        offset: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        self.offset = offset
+        where = f" (at byte {offset:,})" if offset is not None else ""
+        super().__init__(message + where, path=path, hint=hint)
+
+
+class TraceLimitError(TraceFormatError):
+    """A file exceeds a stated limit (size of one event, nesting, decompressed size)."""
+
+
+class MissingEventsError(TraceError):
+    """A question needs events that the trace does not have."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        missing: str,
+        path: str | Path | None = None,
+        rank: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        self.missing = missing
+        super().__init__(message, path=path, rank=rank, hint=hint)
+
+
+class GraphError(HTAGraphError, RuntimeError):
+    """A graph breaks one of its laws; a defect of this package, worth reporting."""
+
+    def __init__(self, message: str, *, events: Sequence[int] = (), hint: str | None = None) -> None:
+        self.events = tuple(events)
+        super().__init__(message, hint=hint)
+
+
+class QueryError(HTAGraphError, ValueError):
+    """A question is wrong."""
+
+
+class WindowNotFoundError(QueryError, KeyError):
+    """No step, annotation or time range matches."""
+
+    def __init__(self, name: str, available: Iterable[str], *, where: str = "this trace") -> None:
+        self.name = name
+        self.available = tuple(available)
+        listed = ", ".join(self.available[:_MAX_LISTED]) + (" …" if len(self.available) > _MAX_LISTED else "")
+        hint = f"available: {listed}." if self.available else "the trace has no steps; give (start_ns, end_ns)."
+        super().__init__(f"no step or annotation matches {name!r} in {where}.", hint=hint)
+
+
+class EventNotFoundError(QueryError, KeyError):
+    """No event has this number or matches this pattern."""
+
+
+class RankNotFoundError(QueryError, KeyError):
+    """A job has no such rank."""
+
+    def __init__(self, rank: int, available: Iterable[int]) -> None:
+        self.rank = rank
+        self.available = tuple(available)
+        super().__init__(
+            f"no rank {rank} in this job.",
+            hint=f"available: {', '.join(map(str, self.available[:_MAX_LISTED]))}.",
+        )
+
+
+class OutputError(HTAGraphError, OSError):
+    """An answer cannot be written where it was asked to be."""
+
+    def __init__(self, message: str, *, path: str | Path, hint: str | None = None) -> None:
+        self.path = Path(path)
+        super().__init__(f"{path}: {message}", hint=hint)
+
+
+class RankFailedError(HTAGraphError, RuntimeError):
+    """One rank of a job failed; the cause is chained."""
+
+    def __init__(self, message: str, *, rank: int, hint: str | None = None) -> None:
+        self.rank = rank
+        super().__init__(f"rank {rank}: {message}", hint=hint)
+
+
+class HTAGraphWarning(UserWarning):
+    """Base of every warning of the package."""
+
+
+class IncompleteTraceWarning(HTAGraphWarning):
+    """An answer is an approximation, and why."""
+
+
+class ClockSkewWarning(HTAGraphWarning):
+    """Clocks could not be aligned within tolerance."""

@@ -1,0 +1,1 @@
+"""What things are: events, edges, windows and the vocabularies; numpy and pandas only."""

@@ -1,0 +1,239 @@
+"""The event table: one row per event, a struct of read-only numpy columns.
+
+Event ``e`` has node ``2e`` (its start) and node ``2e + 1`` (its end); there is no node table. Rows are in file order, so
+that a row can be traced back to the bytes it came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.model.kinds import DEVICE_KINDS, HOST_KINDS, EventKind, codes
+from htagraph.model.symbols import SymbolTable
+
+__all__ = ["EventTable", "FlowTable", "LaneTable", "SparseColumn"]
+
+I8 = npt.NDArray[np.int8]
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+
+
+def _freeze(instance: object) -> None:
+    """Make every numpy array of a dataclass read-only."""
+    for item in fields(instance):  # type: ignore[arg-type]
+        value = getattr(instance, item.name)
+        if isinstance(value, np.ndarray):
+            value.setflags(write=False)
+
+
+@dataclass(frozen=True)
+class LaneTable:
+    """The (pid, tid) pairs of a trace: host threads and device streams as the file names them.
+
+    Parameters
+    ----------
+    pid, tid : tuple of int or str
+        As in the file, exactly; numeric text is an int, any other text stays text.
+    process, thread : tuple of str
+        Names from the file's metadata events, ``""`` where there is none.
+    process_sort, thread_sort : tuple of int
+        Sort indices from the metadata events, 0 where there is none.
+    process_labels : tuple of str
+        Labels from the metadata events (``CPU``, ``GPU 0``), ``""`` where there is none.
+    """
+
+    pid: tuple[int | str, ...] = ()
+    tid: tuple[int | str, ...] = ()
+    process: tuple[str, ...] = ()
+    thread: tuple[str, ...] = ()
+    process_sort: tuple[int, ...] = ()
+    thread_sort: tuple[int, ...] = ()
+    process_labels: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        """Return the number of lanes."""
+        return len(self.pid)
+
+    def label(self, lane: int) -> str:
+        """Return what to call a lane: ``thread 1234 (python)``, ``stream 7``."""
+        name, tid = self.thread[lane], self.tid[lane]
+        return name if name and str(tid) in name else f"{tid} ({name})" if name else str(tid)
+
+
+@dataclass(frozen=True)
+class SparseColumn:
+    """A column that few events have.
+
+    Parameters
+    ----------
+    event : ndarray of shape (n,), dtype=int64
+        Rows that have a value, ascending, each once.
+    value : ndarray of shape (n,)
+        int64, float64, or int32 codes of the event table's symbols.
+    """
+
+    event: I64
+    value: npt.NDArray[Any]
+
+    def __post_init__(self) -> None:
+        """Freeze the arrays."""
+        _freeze(self)
+
+    def dense(self, n_events: int, default: int | float) -> npt.NDArray[Any]:
+        """Return one value per event, `default` where there is none."""
+        out = np.full(n_events, default, dtype=self.value.dtype)
+        out[self.event] = self.value
+        return out
+
+
+def _empty(dtype: type) -> Any:
+    return field(default_factory=lambda: np.empty(0, dtype=dtype))
+
+
+@dataclass(frozen=True)
+class FlowTable:
+    """Flow points (``ph`` s, t, f) other than those that only repeat a correlation id.
+
+    Parameters
+    ----------
+    ts_ns, id : ndarray of shape (n,), dtype=int64
+    lane : ndarray of shape (n,), dtype=int32
+    phase : ndarray of shape (n,), dtype=int8
+        0 start (``s``), 1 step (``t``), 2 finish (``f``).
+    category : ndarray of shape (n,), dtype=int32
+        Symbol of ``cat`` (``fwdbwd``).
+    """
+
+    ts_ns: I64 = _empty(np.int64)
+    id: I64 = _empty(np.int64)
+    lane: I32 = _empty(np.int32)
+    phase: I8 = _empty(np.int8)
+    category: I32 = _empty(np.int32)
+
+    def __post_init__(self) -> None:
+        """Freeze the arrays."""
+        _freeze(self)
+
+    def __len__(self) -> int:
+        """Return the number of flow points."""
+        return len(self.ts_ns)
+
+
+@dataclass(frozen=True)
+class EventTable:
+    """Events of one rank, in file order.
+
+    Parameters
+    ----------
+    ts_ns, dur_ns : ndarray of shape (n_events,), dtype=int64, unit=ns
+        Start (absolute where the file has an absolute base) and duration.
+    kind : ndarray of shape (n_events,), dtype=int8
+        Codes of `EventKind`.
+    name, category : ndarray of shape (n_events,), dtype=int32
+        Codes of `symbols`.
+    lane : ndarray of shape (n_events,), dtype=int32
+        Row of `lanes`.
+    device : ndarray of shape (n_events,), dtype=int32
+        Device of device work, -1 elsewhere.
+    stream : ndarray of shape (n_events,), dtype=int64
+        Stream of device work, -1 elsewhere.
+    correlation, external_id : ndarray of shape (n_events,), dtype=int64
+        Ids that link events; different id spaces, never compared. -1 where there is none.
+    symbols : SymbolTable
+    lanes : LaneTable
+    flows : FlowTable
+    columns : mapping of str to SparseColumn
+        What few events have: ``bytes``, ``memory_bandwidth``, ``wait_on_stream``, ``fwd_thread``, ``sequence`` …
+    """
+
+    ts_ns: I64
+    dur_ns: I64
+    kind: I8
+    name: I32
+    category: I32
+    lane: I32
+    device: I32
+    stream: I64
+    correlation: I64
+    external_id: I64
+    symbols: SymbolTable
+    lanes: LaneTable
+    flows: FlowTable = field(default_factory=FlowTable)
+    columns: Mapping[str, SparseColumn] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Freeze the arrays."""
+        _freeze(self)
+
+    def __len__(self) -> int:
+        """Return the number of events."""
+        return len(self.ts_ns)
+
+    @cached_property
+    def end_ns(self) -> I64:
+        """End of each event: ``ts_ns + dur_ns``."""
+        return self.ts_ns + self.dur_ns
+
+    @cached_property
+    def node_ts_ns(self) -> I64:
+        """Time of each node, shape (2 * n_events,): starts at even, ends at odd positions."""
+        out = np.empty(2 * len(self), dtype=np.int64)
+        out[0::2], out[1::2] = self.ts_ns, self.end_ns
+        out.setflags(write=False)
+        return out
+
+    @cached_property
+    def is_device(self) -> npt.NDArray[np.bool_]:
+        """Whether an event is device work (kernel, memcpy, memset)."""
+        return np.isin(self.kind, codes(DEVICE_KINDS))
+
+    @cached_property
+    def is_host(self) -> npt.NDArray[np.bool_]:
+        """Whether an event is a graph node on a host thread (op, runtime call, annotation)."""
+        return np.isin(self.kind, codes(HOST_KINDS))
+
+    def names(self, events: npt.ArrayLike | None = None) -> npt.NDArray[np.object_]:
+        """Return the names of all events, or of some."""
+        picked = self.name if events is None else self.name[np.asarray(events, dtype=np.int64)]
+        return self.symbols.array[picked]
+
+    def named(self, symbol_mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Return for each event whether its name is in a mask over symbols (`SymbolTable.mask`)."""
+        return symbol_mask[self.name] if len(self.symbols) else np.zeros(len(self), dtype=bool)
+
+    def column(self, name: str, default: int | float = -1) -> npt.NDArray[Any]:
+        """Return a sparse column as one value per event; all `default` where the trace has none."""
+        sparse = self.columns.get(name)
+        return np.full(len(self), default, dtype=np.int64) if sparse is None else sparse.dense(len(self), default)
+
+    def with_times(self, ts_ns: I64) -> EventTable:
+        """Return the table with other start times."""
+        return replace(self, ts_ns=ts_ns)
+
+    def frame(self, events: npt.ArrayLike | None = None) -> pd.DataFrame:
+        """Return events as a DataFrame (schema `frames.EVENTS`), a copy."""
+        rows = np.arange(len(self)) if events is None else np.asarray(events, dtype=np.int64)
+        lanes = self.lane[rows]
+        return pd.DataFrame(
+            {
+                "event": rows,
+                "ts_ns": self.ts_ns[rows],
+                "dur_ns": self.dur_ns[rows],
+                "kind": pd.Categorical.from_codes(self.kind[rows], list(EventKind.labels())),
+                "name": self.names(rows),
+                "category": self.symbols.array[self.category[rows]] if len(self) else np.empty(0, dtype=object),
+                "pid": np.array(self.lanes.pid, dtype=object)[lanes],
+                "tid": np.array(self.lanes.tid, dtype=object)[lanes],
+                "device": self.device[rows],
+                "stream": self.stream[rows],
+                "correlation": self.correlation[rows],
+                "external_id": self.external_id[rows],
+            }
+        )

@@ -1,0 +1,150 @@
+"""The schema of every DataFrame that the package returns: column, dtype, unit, meaning.
+
+A schema is the contract of a question: same columns, same dtypes, same order, also when there is nothing to tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+
+from htagraph.errors import GraphError
+
+__all__ = ["Column", "Schema"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a schema.
+
+    Parameters
+    ----------
+    dtype : str
+        ``int64``, ``float64``, ``bool``, ``category``, or ``object`` for text and ids of mixed type.
+    unit : str
+        ``ns``, ``share`` (of 1), ``count``, ``event``, ``edge``, ``name`` …
+    meaning : str
+        One sentence.
+    """
+
+    dtype: str
+    unit: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Columns of a frame, in order."""
+
+    name: str
+    columns: Mapping[str, Column]
+
+    def frame(self, data: Mapping[str, object]) -> pd.DataFrame:
+        """Return a DataFrame of this schema; every column must be given.
+
+        Raises
+        ------
+        GraphError
+            If `data` has other columns than the schema.
+        """
+        if set(data) != set(self.columns):
+            raise GraphError(f"{self.name}: columns {sorted(set(data) ^ set(self.columns))} differ from the schema.")
+        frame = pd.DataFrame({name: data[name] for name in self.columns})
+        return frame.astype({name: column.dtype for name, column in self.columns.items()}, copy=False)
+
+    def empty(self) -> pd.DataFrame:
+        """Return a frame of this schema without rows."""
+        return pd.DataFrame({name: pd.Series([], dtype=column.dtype) for name, column in self.columns.items()})
+
+
+_EVENT = Column("int64", "event", "row of the event table")
+_LANE = Column("object", "id", "thread id of host work, `stream n` of device work")
+
+EVENTS = Schema(
+    "EVENTS",
+    {
+        "event": _EVENT,
+        "ts_ns": Column("int64", "ns", "start"),
+        "dur_ns": Column("int64", "ns", "duration"),
+        "kind": Column("category", "EventKind", "what the event is"),
+        "name": Column("object", "name", "name in the file"),
+        "category": Column("object", "name", "category in the file"),
+        "pid": Column("object", "id", "process id in the file"),
+        "tid": Column("object", "id", "thread id in the file"),
+        "device": Column("int64", "id", "device of device work, -1 elsewhere"),
+        "stream": Column("int64", "id", "stream of device work, -1 elsewhere"),
+        "correlation": Column("int64", "id", "links an API call and the device work it enqueued, -1 for none"),
+        "external_id": Column("int64", "id", "links an operator and what ran in it, -1 for none"),
+    },
+)
+
+EDGES = Schema(
+    "EDGES",
+    {
+        "edge": Column("int64", "edge", "row of the edge table"),
+        "kind": Column("category", "EdgeKind", "why the head cannot come before the tail"),
+        "tail_event": _EVENT,
+        "tail_is_end": Column("bool", "flag", "the tail is the end of its event, else the start"),
+        "head_event": _EVENT,
+        "head_is_end": Column("bool", "flag", "the head is the end of its event, else the start"),
+        "tail_ns": Column("int64", "ns", "time of the tail"),
+        "dur_ns": Column("int64", "ns", "time from tail to head"),
+        "lag_ns": Column("int64", "ns", "least time from tail to head"),
+        "slack_ns": Column("int64", "ns", "how much later the edge could arrive before it binds"),
+        "is_binding": Column("bool", "flag", "the head waited for this edge"),
+        "rule": Column("category", "name", "rule that made the edge"),
+    },
+)
+
+STEPS = Schema(
+    "STEPS",
+    {
+        "step": Column("int64", "count", "position in time"),
+        "name": Column("object", "name", "name of the step"),
+        "start_ns": Column("int64", "ns", "start of the host range"),
+        "dur_ns": Column("int64", "ns", "length of the host range"),
+        "event": _EVENT,
+        "found_by": Column("category", "name", "what marks the steps: profiler step, serving marker, annotation"),
+    },
+)
+
+SEGMENTS = Schema(
+    "SEGMENTS",
+    {
+        "start_ns": Column("int64", "ns", "start of the segment; the end of the one before"),
+        "dur_ns": Column("int64", "ns", "length: lag_ns + residual_ns"),
+        "bound": Column("category", "Bound", "what the time went to"),
+        "kind": Column("category", "EdgeKind", "edge that the segment is part of"),
+        "lag_ns": Column("int64", "ns", "part that nothing else could have shortened"),
+        "residual_ns": Column("int64", "ns", "part beyond the lag"),
+        "event": _EVENT,
+        "name": Column("object", "name", "name of the event, or what the gap is"),
+        "op": Column("object", "name", "innermost operator or annotation it happened in, or was launched from"),
+        "lane": _LANE,
+        "edge": Column("int64", "edge", "row of the edge table, -1 for the window's own ends"),
+        "rule": Column("category", "name", "rule that made the edge"),
+    },
+)
+
+BREAKDOWN = Schema(
+    "BREAKDOWN",
+    {
+        "dur_ns": Column("int64", "ns", "time of the path in this group"),
+        "share": Column("float64", "share", "share of the window"),
+        "n_segments": Column("int64", "count", "segments of the group"),
+    },
+)
+
+QUALITY = Schema(
+    "QUALITY",
+    {
+        "check": Column("object", "name", "what was checked"),
+        "n_good": Column("int64", "count", "how many pass"),
+        "n_all": Column("int64", "count", "of how many"),
+        "share": Column("float64", "share", "n_good / n_all, 1 where there is nothing to check"),
+        "verdict": Column("category", "name", "good, weak or missing"),
+        "consequence": Column("object", "text", "which answers are weaker, and what to do about it"),
+    },
+)

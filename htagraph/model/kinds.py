@@ -1,0 +1,121 @@
+"""The closed vocabularies: kinds of events and edges, classes of device work, bounds of a path segment.
+
+Members are small integers, so that a column of them takes one byte a row; ``.label`` is what a person writes and reads.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.errors import QueryError
+
+__all__ = ["DEVICE_KINDS", "HOST_KINDS", "Bound", "EdgeKind", "EventKind", "KernelClass", "Vocabulary"]
+
+
+class Vocabulary(IntEnum):
+    """An enumeration whose members have a lower-case label."""
+
+    @property
+    def label(self) -> str:
+        """Name of the member as it stands in tables: ``python_gap``."""
+        return self.name.lower()
+
+    @classmethod
+    def labels(cls) -> tuple[str, ...]:
+        """Return the labels of all members, in order of their codes."""
+        return tuple(member.label for member in cls)
+
+    @classmethod
+    def parse(cls, text: str) -> Vocabulary:
+        """Return the member with this label, whatever its case.
+
+        Raises
+        ------
+        QueryError
+            If there is none; the hint lists those there are.
+
+        Examples
+        --------
+        >>> EdgeKind.parse("launch")
+        <EdgeKind.LAUNCH: 2>
+        """
+        try:
+            return cls[text.upper()]
+        except KeyError:
+            raise QueryError(f"{text!r} is no {cls.__name__}.", hint=f"one of {', '.join(cls.labels())}.") from None
+
+
+class EventKind(Vocabulary):
+    """What an event is."""
+
+    OTHER = 0  #: a category that this package does not know; kept, not in the graph
+    OP = 1  #: host operator (``aten::mm``)
+    RUNTIME = 2  #: call of the device runtime or driver API (``cudaLaunchKernel``)
+    ANNOTATION = 3  #: host range named by the user or the framework (``ProfilerStep#3``)
+    KERNEL = 4  #: device kernel
+    MEMCPY = 5  #: device copy
+    MEMSET = 6  #: device fill
+    SYNC = 7  #: record of a wait, made by the profiler (``cuda_sync``); evidence, not in the graph
+    PYTHON = 8  #: Python frame (``python_function``); context, not in the graph
+    DEVICE_ANNOTATION = 9  #: a host range projected onto the device (``gpu_user_annotation``); context
+    OVERHEAD = 10  #: the profiler's own work; context
+    INSTANT = 11  #: a point in time (``[memory]``); context
+    COUNTER = 12  #: sample of a counter; context
+    COUNTER_RANGE = 13  #: CUPTI range with hardware counters (``cuda_profiler_range``); context
+    SPAN = 14  #: the profiler's own span of the capture; context
+
+
+HOST_KINDS = (EventKind.OP, EventKind.RUNTIME, EventKind.ANNOTATION)
+"""Kinds that are graph nodes on a host thread."""
+
+DEVICE_KINDS = (EventKind.KERNEL, EventKind.MEMCPY, EventKind.MEMSET)
+"""Kinds that are graph nodes on a stream of a device."""
+
+
+class EdgeKind(Vocabulary):
+    """Why one instant cannot come before another."""
+
+    SPAN = 0  #: a device event ends after it has run
+    THREAD = 1  #: a host thread does one thing after another
+    LAUNCH = 2  #: device work starts after the call that enqueued it
+    STREAM = 3  #: work of one stream runs in order
+    FLOW = 4  #: one host thread hands over to another
+    SYNC = 5  #: a host call, or a stream, waits for device work
+    QUEUE = 6  #: a launch waits for room in the launch queue
+    HIDDEN_SYNC = 7  #: a host gap waits for a kernel without an API call (inferred)
+    COLLECTIVE = 8  #: ranks wait for each other
+    SOURCE = 9  #: the window's start releases what has no predecessor
+    SINK = 10  #: the window ends
+
+
+class KernelClass(Vocabulary):
+    """What a piece of device work does."""
+
+    NONE = 0  #: not device work
+    COMPUTE = 1
+    COMMUNICATION = 2
+    MEMORY = 3  #: copies and fills
+
+
+class Bound(Vocabulary):
+    """What a segment of a critical path waits for."""
+
+    COMPUTE = 0  #: a computation kernel runs
+    COMMUNICATION = 1  #: a communication kernel runs
+    MEMORY = 2  #: a copy or fill runs
+    LAUNCH = 3  #: from the launch call to the start of its work on an idle stream
+    KERNEL_GAP = 4  #: between two pieces of work of one stream, the second already enqueued
+    CPU = 5  #: a host operator or API call runs
+    DATA_LOADING = 6  #: a host operator that loads data runs
+    PYTHON_GAP = 7  #: a host thread does what was not recorded (Python, untraced code)
+    SYNC = 8  #: the host, or a stream, resumes after what it waited for
+    CARRY_OVER = 9  #: device work enqueued before the capture, or the window, began
+    UNEXPLAINED = 10  #: no recorded dependency explains the wait
+
+
+def codes(members: tuple[Vocabulary, ...]) -> npt.NDArray[np.int8]:
+    """Return the codes of some members as an array, for use with `numpy.isin`."""
+    return np.array([int(member) for member in members], dtype=np.int8)

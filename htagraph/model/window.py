@@ -1,0 +1,51 @@
+"""Half-open time windows ``[start_ns, end_ns)``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from htagraph.errors import QueryError
+
+__all__ = ["Window", "WindowClock"]
+
+WindowClock = Literal["host", "device"]
+"""Whose interval a step's name stands for: that of the host range, or of the device work launched in it."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A half-open interval of a trace.
+
+    Parameters
+    ----------
+    start_ns, end_ns : int, unit=ns
+        ``start_ns <= end_ns``.
+    name : str
+        What it was asked for by: ``ProfilerStep#3``, ``trace``.
+    anchor : int
+        Node that the window ends with by definition (the end of a step's host range), -1 where there is none.
+
+    Examples
+    --------
+    >>> Window(10, 30, "x").dur_ns
+    20
+    """
+
+    start_ns: int
+    end_ns: int
+    name: str
+    anchor: int = -1
+
+    def __post_init__(self) -> None:
+        """Check the order of the bounds."""
+        if self.end_ns < self.start_ns:
+            raise QueryError(
+                f"window {self.name!r} ends before it starts ({self.start_ns:,} > {self.end_ns:,} ns).",
+                hint="give (start_ns, end_ns) with start_ns <= end_ns.",
+            )
+
+    @property
+    def dur_ns(self) -> int:
+        """Length of the window."""
+        return self.end_ns - self.start_ns
