@@ -1,0 +1,108 @@
+"""The critical path as slices: the path itself, and below it a summary track per bound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.writers.slices import Arg, Flows, Slices, Strings
+from htagraph.writers.tracks import Tracks
+
+__all__ = ["path_slices"]
+
+I64 = npt.NDArray[np.int64]
+
+_TEXTS = ("bound", "kind", "rule", "op", "lane")
+_NUMBERS = ("lag_ns", "residual_ns", "event")
+
+
+class _Runs(NamedTuple):
+    """Maximal runs of neighboring segments with one bound."""
+
+    first: npt.NDArray[np.intp]
+    n_segments: I64
+    dur_ns: I64
+
+
+def _runs(bound: I64, dur_ns: I64) -> _Runs:
+    """Find the runs."""
+    first = np.flatnonzero(np.diff(bound, prepend=-1))
+    return _Runs(first, np.diff(first, append=len(bound)).astype(np.int64), np.add.reduceat(dur_ns, first))
+
+
+def _text_arg(name: str, values: pd.Series[Any], strings: Strings) -> Arg:
+    """Return an annotation of those slices for which there is a text."""
+    at = np.flatnonzero(values.notna() & (values != ""))
+    return Arg(name, at, strings.add(values.iloc[at]), "text")
+
+
+def _number_arg(name: str, values: I64) -> Arg:
+    """Return an annotation of those slices for which there is a number."""
+    at = np.flatnonzero(values >= 0)
+    return Arg(name, at, values[at], "int")
+
+
+def _bound_tracks(tracks: Tracks, root: int, labels: Sequence[str], total: npt.NDArray[Any]) -> I64:
+    """Make a track per bound, the one with most time first."""
+    place = np.argsort(np.argsort(-total, kind="stable"))
+    return np.array([tracks.child(label, root, order) for label, order in zip(labels, place.tolist(), strict=True)])
+
+
+def path_slices(
+    segments: pd.DataFrame, ts_ns: I64, tracks: Tracks, strings: Strings, *, flows: Flows, description: str
+) -> list[Slices]:
+    """Return the path as slices, and the summary of each bound.
+
+    Parameters
+    ----------
+    segments : DataFrame
+        Schema `frames.SEGMENTS`.
+    ts_ns : ndarray of shape (n_segments,), dtype=int64, unit=ns
+        Starts in the time of the file.
+    tracks, strings
+        Get what is new.
+    flows : Flows
+        Ends of arrows at segments.
+    description : str
+        Help text of the path's track.
+
+    Returns
+    -------
+    list of Slices
+        Empty where there are no segments.
+    """
+    if segments.empty:
+        return []
+    dur_ns = segments["dur_ns"].to_numpy(np.int64)
+    texts = {name: segments[name].astype(object) for name in _TEXTS}
+    category, color = strings.add(["critical_path"]), strings.add(texts["bound"])
+    root = tracks.root("Critical path", description)
+    path = Slices.disjoint(
+        ts_ns,
+        dur_ns,
+        track=np.array([root]),
+        name=strings.add(segments["name"].astype(object)),
+        category=category,
+        color=color,
+        args=[_text_arg(name, texts[name], strings) for name in _TEXTS]
+        + [_number_arg(name, segments[name].to_numpy(np.int64)) for name in _NUMBERS],
+        flows=flows,
+    )
+    bound, labels = pd.factorize(texts["bound"])
+    runs = _runs(bound.astype(np.int64), dur_ns)
+    summary = Slices.disjoint(
+        ts_ns[runs.first],
+        runs.dur_ns,
+        track=_bound_tracks(tracks, root, labels.tolist(), np.bincount(bound, dur_ns.astype(np.float64)))[
+            bound[runs.first]
+        ],
+        name=color[runs.first],
+        category=category,
+        color=color[runs.first],
+        args=[_number_arg("n_segments", runs.n_segments)],
+    )
+    return [path, summary]

@@ -1,0 +1,243 @@
+"""Perfetto's native trace format: the events of a trace, and its critical path on top of them.
+
+A file is a list of packets: descriptors of tracks and the clock, then one packet with all strings, then slices that refer
+to both by number. All numbers that identify something lie in a range of their rank, so that ``cat`` joins files of ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.rows import rows
+from htagraph.errors import OutputError
+from htagraph.model import frames
+from htagraph.model.events import EventTable, SparseColumn
+from htagraph.model.kinds import EventKind, codes
+from htagraph.writers.atomic import output_file
+from htagraph.writers.path_tracks import path_slices
+from htagraph.writers.slices import Arg, Flows, Slices, Strings, encode_counter, encode_slices
+from htagraph.writers.tracks import Tracks, lane_tracks
+from htagraph.writers.wire import utf8
+
+__all__ = ["CounterTrack", "write_pftrace"]
+
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+
+_FLOWS_PER_RANK = 1 << 40
+_POINTS = (EventKind.INSTANT, EventKind.COUNTER)
+_BOOTTIME, _REALTIME = 6, 1  # builtin clocks
+_CLEARED = 1  # TracePacket.sequence_flags
+_NO_LINKS = (np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32))
+
+
+@dataclass(frozen=True)
+class CounterTrack:
+    """A number over time, drawn as a track of its own.
+
+    Parameters
+    ----------
+    name, unit : str
+    ts_ns : ndarray of shape (n,), dtype=int64, unit=ns
+        When the value becomes what it is.
+    value : ndarray of shape (n,)
+        int64 or float64.
+    device, stream : int
+        What it belongs to, -1 for none: it stands among the streams of its device.
+    """
+
+    name: str
+    unit: str
+    ts_ns: I64
+    value: npt.NDArray[Any]
+    device: int = -1
+    stream: int = -1
+
+
+@dataclass(frozen=True)
+class _Arrows:
+    """Both ends of all arrows, as flows of event slices and of path slices."""
+
+    events: Flows = field(default_factory=Flows)
+    path: Flows = field(default_factory=Flows)
+
+    @classmethod
+    def of(cls, links: tuple[I32, I32], path_event: I64, first_id: int) -> _Arrows:
+        """Return an arrow for each link, and for each path slice that is about an event."""
+        at = np.flatnonzero(path_event >= 0)
+        n_links = len(links[0])
+        ids = first_id + np.arange(n_links + len(at), dtype=np.int64)
+        return cls(
+            Flows.of(np.concatenate([*links, path_event[at]]), np.concatenate([ids[:n_links], ids])),
+            Flows.of(at, ids[n_links:]),
+        )
+
+
+def _event_args(events: EventTable, critical: I64) -> list[Arg]:
+    """Return what is known of events beside time and name."""
+    args = [Arg("critical", critical, np.ones(len(critical), dtype=np.int64), "flag")]
+    for name in ("correlation", "external_id", "device", "stream"):
+        values = getattr(events, name).astype(np.int64)
+        at = np.flatnonzero(values != -1)
+        args.append(Arg(name, at, values[at], "int"))
+    for name, column in events.columns.items():
+        args.append(_column_arg(name, column))
+    return [arg for arg in args if len(arg.row)]
+
+
+def _column_arg(name: str, column: SparseColumn) -> Arg:
+    """Return a sparse column as an annotation; its int32 values are symbols."""
+    if column.value.dtype == np.int32:
+        return Arg(name, column.event, column.value.astype(np.int64) + 1, "text")
+    return Arg(name, column.event, column.value, "float" if column.value.dtype.kind == "f" else "int")
+
+
+def _event_slices(
+    events: EventTable, ts_ns: I64, tracks: Tracks, critical: I64, flows: Flows
+) -> tuple[Slices, Mapping[int, int]]:
+    """Return all events as slices, and the track of each device."""
+    layered = rows(events.lane, events.ts_ns, events.end_ns)
+    track, groups = lane_tracks(tracks, events, layered.row)
+    named = np.array([bool(text) for text in events.symbols.texts], dtype=bool)
+    category = events.category.astype(np.int64)
+    slices = Slices(
+        ts_ns=ts_ns,
+        dur_ns=events.dur_ns,
+        track=track,
+        name=events.name.astype(np.int64) + 1,
+        category=np.where(named[category], category + 1, 0) if len(events) else category,
+        color=np.zeros(len(events), dtype=np.int64),
+        is_instant=np.isin(events.kind, codes(_POINTS)) & (events.dur_ns == 0),
+        boundary=layered.boundary,
+        args=_event_args(events, critical),
+        flows=flows,
+    )
+    return slices, groups
+
+
+def _intern(packet: Any, strings: Strings, batches: Sequence[Slices]) -> dict[str, int]:  # noqa: ANN401
+    """Put all strings that slices refer to into a packet, and return the numbers of the annotation names."""
+    packet.sequence_flags = _CLEARED
+    data = packet.interned_data
+    texts = [arg.value for slices in batches for arg in slices.args if arg.form == "text"]
+    for target, numbers, encoded in (
+        (data.event_names, [slices.name for slices in batches], False),
+        (data.event_categories, [slices.category for slices in batches], False),
+        (data.correlation_id_str, [slices.color for slices in batches], True),
+        (data.debug_annotation_string_values, texts, True),
+    ):
+        for number in np.unique(np.concatenate([*numbers, np.empty(0, dtype=np.int64)])).tolist():
+            if number:
+                text = utf8(strings.texts[number - 1])
+                target.add(iid=number, **({"str": text.encode()} if encoded else {"name": text}))
+    names = dict.fromkeys(arg.name for slices in batches for arg in slices.args)
+    numbered = {name: number for number, name in enumerate(names, start=1)}
+    for name, number in numbered.items():
+        data.debug_annotation_names.add(iid=number, name=utf8(name))
+    return numbered
+
+
+def _snapshot(packet: Any, origin_ns: int) -> None:  # noqa: ANN401
+    """Say what time it was at time 0 of the file."""
+    packet.clock_snapshot.clocks.add(clock_id=_BOOTTIME, timestamp=0)
+    packet.clock_snapshot.clocks.add(clock_id=_REALTIME, timestamp=origin_ns)
+
+
+def _counter_track(tracks: Tracks, counter: CounterTrack, groups: Mapping[int, int]) -> int:
+    """Make the track of a counter."""
+    name = counter.name if counter.stream < 0 else f"{counter.name}, stream {counter.stream}"
+    return tracks.counter(name, counter.unit, groups.get(counter.device))
+
+
+def _first_ns(events: EventTable, segments: pd.DataFrame | None, counters: Sequence[CounterTrack]) -> int:
+    """Return the first time that there is."""
+    starts = [events.ts_ns, *(counter.ts_ns for counter in counters)]
+    starts += [] if segments is None else [segments["start_ns"].to_numpy(np.int64)]
+    return min((int(ts_ns.min()) for ts_ns in starts if len(ts_ns)), default=0)
+
+
+def write_pftrace(
+    out: str | Path,
+    events: EventTable,
+    *,
+    rank: int | None = None,
+    segments: pd.DataFrame | None = None,
+    links: tuple[I32, I32] | None = None,
+    critical_events: npt.ArrayLike = (),
+    counters: Sequence[CounterTrack] = (),
+    description: str = "",
+    clock_shift_ns: int = 0,
+    origin_ns: int | None = None,
+) -> Path:
+    """Write events, and what was found out about them, as a Perfetto trace.
+
+    Every event is in the file: events that overlap partially on one thread or stream get rows of their own.
+
+    Parameters
+    ----------
+    out : str or Path
+        Compressed where it ends in ``.gz``.
+    events : EventTable
+    rank : int, optional
+        Named in the tracks; files of different ranks can be concatenated. None: a trace that stands for itself.
+    segments : DataFrame, optional
+        A critical path, schema `frames.SEGMENTS`: a group of tracks on top, with an arrow from each segment to its event.
+    links : tuple of two ndarrays of shape (n,), dtype=int32, optional
+        Arrows from an event to an event (launch to device work, forward to backward).
+    critical_events : array_like of int
+        Events to annotate with ``critical``.
+    counters : sequence of CounterTrack
+    description : str
+        Help text of the critical path's track.
+    clock_shift_ns : int, unit=ns
+        Added to all times: how much the clock of this rank is behind that of the job.
+    origin_ns : int, unit=ns, optional
+        Time that is 0 in the file, after the shift; the first time in it by default. Files that are to be concatenated
+        need one origin.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be written, or something happens before the origin.
+
+    Examples
+    --------
+    >>> write_pftrace("critical.pftrace.gz", events, segments=path.segments)  # doctest: +SKIP
+    """
+    first_ns = _first_ns(events, segments, counters)
+    zero_ns = first_ns if origin_ns is None else origin_ns - clock_shift_ns
+    if zero_ns > first_ns:
+        hint = f"give origin_ns <= {first_ns + clock_shift_ns}."
+        raise OutputError("the trace begins before the origin that was given.", path=out, hint=hint)
+    tracks, strings = Tracks(rank), Strings(events.symbols.texts)
+    path = frames.SEGMENTS.empty() if segments is None else segments
+    arrows = _Arrows.of(links or _NO_LINKS, path["event"].to_numpy(np.int64), tracks.place * _FLOWS_PER_RANK)
+    path_ns = path["start_ns"].to_numpy(np.int64) - zero_ns
+    batches = path_slices(path, path_ns, tracks, strings, flows=arrows.path, description=description)
+    critical = np.unique(np.asarray(critical_events, dtype=np.int64))
+    slices, groups = _event_slices(events, events.ts_ns - zero_ns, tracks, critical, arrows.events)
+    batches.append(slices)
+    samples = [(_counter_track(tracks, counter, groups), counter) for counter in counters]
+    if zero_ns + clock_shift_ns >= 0:
+        _snapshot(tracks.add(), zero_ns + clock_shift_ns)
+    names = _intern(tracks.add(), strings, batches)
+    with output_file(out) as file:
+        file.write(tracks.serialize())
+        for batch in batches:
+            for chunk in encode_slices(batch, [names[arg.name] for arg in batch.args], tracks.place):
+                file.write(chunk)
+        for track, counter in samples:
+            file.write(encode_counter(track, counter.ts_ns - zero_ns, counter.value, tracks.place))
+    return Path(out)

@@ -1,0 +1,270 @@
+"""Slices of a Perfetto trace as columns, and their bytes.
+
+A slice is written as two packets, its begin and its end, which a viewer matches by their order on a track; so each track
+must nest strictly (`algorithms.rows` sees to that). Packets with the same set of fields are encoded together, see `wire`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.writers.wire import (
+    Block,
+    Piece,
+    assemble,
+    double_field,
+    fixed64_field,
+    message_field,
+    varint_field,
+)
+
+__all__ = ["Arg", "Flows", "Slices", "Strings", "encode_counter", "encode_slices"]
+
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+
+_CHUNK = 1 << 16
+_BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4  # TrackEvent.Type
+_VALUE_FIELD = {"flag": 2, "int": 4, "float": 5, "text": 17}  # of DebugAnnotation
+_NEEDS_INTERNED = 2  # TracePacket.sequence_flags
+
+
+class Strings:
+    """Strings that packets refer to by number, from 1 on; 0 is none."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = list(texts)
+
+    def add(self, values: npt.ArrayLike | pd.Series[Any]) -> I64:
+        """Return the number of each of some strings."""
+        codes, texts = pd.factorize(np.asarray(values, dtype=object))
+        first = len(self.texts) + 1
+        self.texts.extend(map(str, texts))
+        return np.where(codes >= 0, codes + first, 0).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Arg:
+    """An annotation that some slices have.
+
+    Parameters
+    ----------
+    name : str
+    row : ndarray of shape (n,), dtype=int64
+        Slices that have it, ascending.
+    value : ndarray of shape (n,)
+        Numbers, numbers of `Strings`, or 1 for a flag.
+    form : {"int", "float", "text", "flag"}
+    """
+
+    name: str
+    row: I64
+    value: npt.NDArray[Any]
+    form: Literal["int", "float", "text", "flag"]
+
+    def has(self, row: int) -> bool:
+        """Return whether a slice has it."""
+        at = int(np.searchsorted(self.row, row))
+        return at < len(self.row) and int(self.row[at]) == row
+
+    def pieces(self, name: int, rows: I64) -> list[Piece]:
+        """Return the field for slices that have it."""
+        values = self.value[np.searchsorted(self.row, rows)]
+        encode = double_field if self.form == "float" else varint_field
+        return message_field(4, [*varint_field(1, name), *encode(_VALUE_FIELD[self.form], values)])
+
+
+@dataclass(frozen=True)
+class Flows:
+    """Ends of arrows: two slices with one id are linked, from the earlier to the later.
+
+    Parameters
+    ----------
+    row, id : ndarray of shape (n,), dtype=int64
+        Slices, ascending, and ids.
+    """
+
+    row: I64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    id: I64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+    @classmethod
+    def of(cls, row: I64, ids: I64) -> Flows:
+        """Return ends in any order as a table."""
+        order = np.lexsort((ids, row))
+        return cls(row[order].astype(np.int64), ids[order].astype(np.int64))
+
+
+@dataclass(frozen=True)
+class Slices:
+    """Slices as a struct of columns.
+
+    Parameters
+    ----------
+    ts_ns, dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
+        ``ts_ns >= 0``.
+    track : ndarray of shape (n,), dtype=int64
+        Track that each one is on; those of one track are disjoint or nested.
+    name, category, color : ndarray of shape (n,), dtype=int64
+        Numbers of `Strings`, 0 for none; slices of one color string are drawn in one color.
+    is_instant : ndarray of shape (n,), dtype=bool
+        Whether it is a point in time.
+    boundary : ndarray of shape (2 * n,), dtype=int64
+        Begins (``2 * i``) and ends (``2 * i + 1``), in order on each track.
+    args : sequence of Arg
+    flows : Flows
+    """
+
+    ts_ns: I64
+    dur_ns: I64
+    track: I64
+    name: I64
+    category: I64
+    color: I64
+    is_instant: npt.NDArray[np.bool_]
+    boundary: I64
+    args: Sequence[Arg] = ()
+    flows: Flows = field(default_factory=Flows)
+
+    def __len__(self) -> int:
+        """Return the number of slices."""
+        return len(self.ts_ns)
+
+    @classmethod
+    def disjoint(
+        cls,
+        ts_ns: I64,
+        dur_ns: I64,
+        *,
+        track: I64,
+        name: I64,
+        category: I64,
+        color: I64,
+        args: Sequence[Arg] = (),
+        flows: Flows | None = None,
+    ) -> Slices:
+        """Return slices that come one after the other; columns of one row hold for all of them."""
+        n = len(ts_ns)
+        return cls(
+            ts_ns=ts_ns,
+            dur_ns=dur_ns,
+            track=np.broadcast_to(track, n),
+            name=np.broadcast_to(name, n),
+            category=np.broadcast_to(category, n),
+            color=np.broadcast_to(color, n),
+            is_instant=np.zeros(n, dtype=bool),
+            boundary=np.arange(2 * n, dtype=np.int64),
+            args=args,
+            flows=Flows() if flows is None else flows,
+        )
+
+    def shapes(self) -> I64:
+        """Return a number for each slice; those of one number have the same set of fields."""
+        shape = 4 * self.is_instant + 2 * (self.category > 0) + (self.color > 0)
+        n_flows = np.bincount(self.flows.row, minlength=len(self))
+        _, shape = np.unique(n_flows * 8 + shape, return_inverse=True)
+        for first in range(0, len(self.args), 32):
+            has = np.zeros(len(self), dtype=np.int64)
+            for bit, arg in enumerate(self.args[first : first + 32]):
+                has[arg.row] |= 1 << bit
+            _, shape = np.unique((shape.astype(np.int64) << 32) | has, return_inverse=True)
+        return shape.astype(np.int64)
+
+
+@dataclass(frozen=True)
+class _Encoder:
+    """What does not change while the slices of a file are written."""
+
+    slices: Slices
+    arg_names: Sequence[int]
+    sequence: int
+
+    def packet(self, n: int, ts_ns: I64, event: Sequence[Piece]) -> Block:
+        """Return packets of one shape, as fields of the trace."""
+        body: list[Piece] = [
+            *varint_field(8, ts_ns),
+            *varint_field(10, self.sequence),
+            *varint_field(13, _NEEDS_INTERNED),
+            *message_field(11, event),
+        ]
+        return assemble(n, message_field(1, body))
+
+    def begins(self, rows: I64) -> Block:
+        """Return the begins of slices of one shape."""
+        slices, first = self.slices, int(rows[0])
+        event = varint_field(9, _INSTANT if slices.is_instant[first] else _BEGIN)
+        event += varint_field(11, slices.track[rows]) + varint_field(10, slices.name[rows])
+        if slices.category[first]:
+            event += varint_field(3, slices.category[rows])
+        if slices.color[first]:
+            event += varint_field(54, slices.color[rows])
+        for name, arg in zip(self.arg_names, slices.args, strict=True):
+            if arg.has(first):
+                event += arg.pieces(name, rows)
+        low, high = np.searchsorted(slices.flows.row, (first, first + 1))
+        starts = np.searchsorted(slices.flows.row, rows)
+        for k in range(high - low):
+            event += fixed64_field(47, slices.flows.id[starts + k])
+        return self.packet(len(rows), slices.ts_ns[rows], event)
+
+    def ends(self, rows: I64) -> Block:
+        """Return the ends of slices."""
+        event = varint_field(9, _END) + varint_field(11, self.slices.track[rows])
+        return self.packet(len(rows), self.slices.ts_ns[rows] + self.slices.dur_ns[rows], event)
+
+
+def _interleave(blocks: Sequence[tuple[npt.NDArray[np.intp], Block]], n: int) -> memoryview:
+    """Put rows of several blocks, each with its positions among `n` rows, one after the other."""
+    width = np.zeros(n, dtype=np.int64)
+    for positions, block in blocks:
+        width[positions] = block.shape[1]
+    offset = np.cumsum(width) - width
+    out = np.empty(int(width.sum()), dtype=np.uint8)
+    for positions, block in blocks:
+        windows = np.lib.stride_tricks.sliding_window_view(out, block.shape[1], writeable=True)
+        windows[offset[positions]] = block
+    return out.data
+
+
+def encode_slices(slices: Slices, arg_names: Sequence[int], sequence: int) -> Iterator[memoryview]:
+    """Yield the packets of slices, a bounded number at a time.
+
+    Parameters
+    ----------
+    slices : Slices
+    arg_names : sequence of int
+        Number among the interned annotation names of each of ``slices.args``.
+    sequence : int
+        Packet sequence that the strings were interned on.
+    """
+    encoder = _Encoder(slices, arg_names, sequence)
+    shapes = slices.shapes()
+    is_end = (slices.boundary & 1).astype(bool)
+    boundary = slices.boundary[~(is_end & slices.is_instant[slices.boundary >> 1])]
+    for first in range(0, len(boundary), _CHUNK):
+        chunk = boundary[first : first + _CHUNK]
+        rows = chunk >> 1
+        shape = np.where(chunk & 1, -1, shapes[rows])
+        by_shape = np.argsort(shape, kind="stable")
+        cuts = np.flatnonzero(np.diff(shape[by_shape])) + 1
+        groups = np.split(by_shape, cuts)
+        encode = (encoder.ends(rows[at]) if shape[at[0]] < 0 else encoder.begins(rows[at]) for at in groups)
+        yield _interleave(list(zip(groups, encode, strict=True)), len(chunk))
+
+
+def encode_counter(track: int, ts_ns: I64, value: npt.NDArray[Any], sequence: int) -> memoryview:
+    """Return the packets of the samples of a counter."""
+    n = len(ts_ns)
+    number = (
+        varint_field(30, value)
+        if np.issubdtype(value.dtype, np.integer)
+        else double_field(44, value.astype(np.float64))
+    )
+    event = varint_field(9, _COUNTER) + varint_field(11, track) + number
+    body = [*varint_field(8, ts_ns), *varint_field(10, sequence), *message_field(11, event)]
+    return assemble(n, message_field(1, body)).reshape(-1).data
