@@ -1,0 +1,246 @@
+"""Drawn timelines: a few lines of text art become an event table, so that a test can show what it is about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import count
+
+from htagraph.errors import QueryError
+from htagraph.model.events import EventTable
+from htagraph.model.kinds import EventKind
+from htagraph.synth.drawing import Box, parse
+from htagraph.synth.rows import FlowPoint, Lane, LaneName, Row, event_table
+
+__all__ = ["timeline"]
+
+_HOST_PID = 1000
+_STREAM = re.compile(r"(?:(?P<gpu>\d+)\.)?(?P<stream>\d+|\*)")
+_API_CALL = re.compile(r"(cuda|hip|cu)[A-Z]")
+_SHORTHAND = {
+    "launch": "cudaLaunchKernel",
+    "graph": "cudaGraphLaunch",
+    "copy": "cudaMemcpyAsync",
+    "record": "cudaEventRecord",
+    "wait": "cudaStreamWaitEvent",
+    "sync": "cudaDeviceSynchronize",
+    "streamsync": "cudaStreamSynchronize",
+    "eventsync": "cudaEventSynchronize",
+}
+_CORRELATED = (EventKind.RUNTIME, EventKind.KERNEL, EventKind.MEMCPY, EventKind.MEMSET)
+_Value = int | float | str
+
+
+def timeline(
+    drawing: str,
+    *,
+    us_per_column: int = 1,
+    names: Mapping[str, str] | None = None,
+    columns: Mapping[str, Mapping[str, int | float | str]] | None = None,
+) -> EventTable:
+    """Return the events of a drawing.
+
+    ::
+
+        us       |0         10        20        30
+        cpu 1    |{ProfilerStep#0                   }
+        cpu 1    | [aten::mm [launch >a]]  [sync   ]
+        stream 7 |                [gemm <a       ]
+
+    One column is one microsecond and column 0 is the one after the ``|``. An event starts at its ``[`` and ends just
+    after its ``]``: it is as long as it is drawn. Events nest inside one line, or on several lines with one label.
+
+    ========================  ====================================================================================
+    ``cpu 1``, ``thread 1``   host thread with tid 1 (pid 1000)
+    ``stream 7``              stream 7 of device 0; ``gpu 1 stream 7`` of device 1
+    ``us``                    a ruler, ignored; so are empty lines and lines that begin with ``#``
+    ``[name ]``               on a thread an operator, or an API call if its name is one (``cudaX``, ``hipX``,
+                              ``cuX``), if it is a shorthand, or if it has one of the markers ``> ! ? @``;
+                              on a stream a kernel, or a copy or fill if its name begins with Memcpy or Memset
+    ``{name }``               annotation; on a stream, a host annotation projected onto the device
+    ``^name``                 event of no length at the column of the ``^``; markers follow without spaces: ``^k<a``
+    ========================  ====================================================================================
+
+    Markers stand after the name, apart by spaces:
+
+    ==================  ==========================================================================================
+    ``>a`` and ``<a``   this call enqueued that device work: one correlation id; one ``>a``, one or more ``<a``
+    ``~>f`` and ``~<f`` a ``fwdbwd`` flow from the start of this operator to the start of that one
+    ``!r @7``           this call records event r on stream 7
+    ``?r @9``           this call makes stream 9 wait for r; a ``Stream Wait Event`` record is made
+    ``?r``              this call waits for r; an ``Event Sync`` record is made
+    ``@7``              this call waits for stream 7; a ``Stream Sync`` record is made
+    ``@*``              this call waits for the device; a ``Context Sync`` record is made
+    ==================  ==========================================================================================
+
+    A stream of another device is written ``@1.7``. Shorthands are ``launch graph copy record wait sync streamsync
+    eventsync``. A wait without a marker has no record, as in traces without ``cuda_sync`` events.
+
+    Parameters
+    ----------
+    drawing : str
+        Lines of one lane each; any indentation.
+    us_per_column : int, unit=us, default=1
+    names : mapping of str to str, optional
+        Full names of what is drawn by a short one.
+    columns : mapping of str to mapping, optional
+        Sparse columns: name of the column, then short name of the event, to a value.
+
+    Returns
+    -------
+    EventTable
+        Rows line by line, left to right; sync records last. Column 0 is 0 ns.
+
+    Raises
+    ------
+    QueryError
+        If the drawing cannot be read; the message names line and column.
+
+    Examples
+    --------
+    >>> events = timeline('''
+    ...     us       |0         10        20
+    ...     cpu 1    |[aten::mm [launch >a]]
+    ...     stream 7 |                [K <a]
+    ... ''', names={"K": "ampere_sgemm_128x64_nn"})
+    >>> events.frame()[["name", "kind", "ts_ns", "dur_ns", "correlation"]]
+                         name     kind  ts_ns  dur_ns  correlation
+    0                aten::mm       op      0   22000           -1
+    1        cudaLaunchKernel  runtime  10000   11000            1
+    2  ampere_sgemm_128x64_nn   kernel  16000    6000            1
+    """
+    boxes = parse(drawing)
+    for name in [*(names or {}), *(name for column in (columns or {}).values() for name in column)]:
+        if all(box.name != name for box in boxes):
+            raise QueryError(f"timeline: {name!r} is not drawn.", hint=f"drawn are {sorted({b.name for b in boxes})}.")
+    rows = _rows(boxes, 1000 * us_per_column, names or {}, columns or {})
+    _link(boxes, rows)
+    rows += _sync_records(boxes, rows)
+    return event_table(rows, _flows(boxes, rows), _lane_names(rows))
+
+
+def _kind(box: Box, name: str) -> tuple[EventKind, str]:
+    """Return what a box is, and its category in a file."""
+    if box.bracket == "{":
+        host, device = (EventKind.ANNOTATION, "user_annotation"), (EventKind.DEVICE_ANNOTATION, "gpu_user_annotation")
+        return device if box.on_device else host
+    if box.on_device:
+        special = {"Memcpy": (EventKind.MEMCPY, "gpu_memcpy"), "Memset": (EventKind.MEMSET, "gpu_memset")}
+        return special.get(name[:6], (EventKind.KERNEL, "kernel"))
+    if _API_CALL.match(name) or box.markers.keys() & {">", "!", "?", "@"}:
+        return EventKind.RUNTIME, "cuda_driver" if re.match("cu[A-Z]", name) else "cuda_runtime"
+    return EventKind.OP, "cpu_op"
+
+
+def _rows(
+    boxes: Sequence[Box], ns_per_column: int, names: Mapping[str, str], columns: Mapping[str, Mapping[str, _Value]]
+) -> list[Row]:
+    """Return one row per box; every API call and device event has a correlation id of its own."""
+    rows: list[Row] = []
+    correlations = count(1)
+    for box in boxes:
+        name = names.get(box.name) or (box.name if box.on_device else _SHORTHAND.get(box.name, box.name))
+        kind, category = _kind(box, name)
+        row = Row(name, kind, category, _lane(box), box.start * ns_per_column, (box.end - box.start) * ns_per_column)
+        row.values = {column: values[box.name] for column, values in columns.items() if box.name in values}
+        if box.on_device:
+            row.device, row.stream = box.line.device, box.line.tid
+        if kind in _CORRELATED:
+            row.correlation = next(correlations)
+        rows.append(row)
+    return rows
+
+
+def _lane(box: Box) -> Lane:
+    """Return the lane of a box."""
+    return (box.line.device if box.on_device else _HOST_PID, box.line.tid)
+
+
+def _named(boxes: Sequence[Box], sign: str) -> dict[str, int]:
+    """Return which box has each label behind a sign that may stand once per label."""
+    found: dict[str, int] = {}
+    for number, box in enumerate(boxes):
+        label = box.markers.get(sign)
+        if label is not None and label in found:
+            raise box.error(f"{sign}{label} stands twice.")
+        if label is not None:
+            found[label] = number
+    return found
+
+
+def _link(boxes: Sequence[Box], rows: Sequence[Row]) -> None:
+    """Give device work the correlation id of its call."""
+    calls = _named(boxes, ">")
+    for box, row in zip(boxes, rows, strict=True):
+        label = box.markers.get("<")
+        if label is not None and (label not in calls or not box.on_device):
+            raise box.error(f"<{label} has no >{label} on a host thread, or is not on a stream.")
+        if label is not None:
+            row.correlation = rows[calls[label]].correlation
+    launched = {box.markers.get("<") for box in boxes}
+    for label, number in calls.items():
+        if label not in launched or boxes[number].on_device:
+            raise boxes[number].error(f">{label} has no <{label} on a stream, or is not on a host thread.")
+
+
+def _flows(boxes: Sequence[Box], rows: Sequence[Row]) -> list[FlowPoint]:
+    """Return both ends of each flow."""
+    starts, finishes = _named(boxes, "~>"), _named(boxes, "~<")
+    for label in sorted(starts.keys() ^ finishes.keys()):
+        box = boxes[(starts | finishes)[label]]
+        raise box.error(f"flow {label!r} has one end only.", hint=f"write ~>{label} and ~<{label}.")
+    return [
+        FlowPoint(phase, number, rows[event].lane, rows[event].ts_ns)
+        for number, label in enumerate(starts, start=1)
+        for phase, event in ((0, starts[label]), (2, finishes[label]))
+    ]
+
+
+def _find_stream(box: Box) -> tuple[int, int]:
+    """Return device and stream behind the ``@`` of a box, stream -1 for all or none."""
+    label = box.markers.get("@", "*")
+    found = _STREAM.fullmatch(label)
+    if found is None:
+        raise box.error(f"@{label} is no stream.", hint="write @7, @1.7 (device 1) or @* (all).")
+    return int(found["gpu"] or 0), -1 if found["stream"] == "*" else int(found["stream"])
+
+
+def _sync_records(boxes: Sequence[Box], rows: Sequence[Row]) -> list[Row]:
+    """Return the profiler's records of the waits that are marked, each over the time of its call."""
+    recorded = _named(boxes, "!")
+    records = []
+    for box, call in zip(boxes, rows, strict=True):
+        if "!" in box.markers or not box.markers.keys() & {"?", "@"}:
+            continue
+        device, stream = _find_stream(box)
+        name, values = ("Stream Sync" if stream >= 0 else "Context Sync"), {}
+        if (event := box.markers.get("?")) is not None:
+            if event not in recorded:
+                raise box.error(f"?{event} waits for what nobody records.", hint=f"mark a call with !{event} @stream.")
+            name = "Stream Wait Event" if stream >= 0 else "Event Sync"
+            values = _event_values(list(recorded).index(event) + 1, boxes[recorded[event]], rows[recorded[event]])
+        record = Row(name, EventKind.SYNC, "cuda_sync", (device, stream), call.ts_ns, call.dur_ns, device, stream)
+        record.correlation, record.values = call.correlation, values
+        records.append(record)
+    return records
+
+
+def _event_values(number: int, box: Box, call: Row) -> dict[str, _Value]:
+    """Return what a sync record says of the event it waits for."""
+    return {
+        "wait_on_stream": _find_stream(box)[1],
+        "wait_on_event_record": call.correlation,
+        "wait_on_event": number,
+    }
+
+
+def _lane_names(rows: Sequence[Row]) -> dict[Lane, LaneName]:
+    """Return names of lanes as a profiler gives them."""
+    names = {}
+    for row in rows:
+        if row.device < 0:
+            names[row.lane] = LaneName("python", f"thread {row.lane[1]} (python)", "CPU", _HOST_PID, 0)
+        else:
+            thread = f"stream {row.stream}" if row.stream >= 0 else f"Device {row.device}"
+            names[row.lane] = LaneName("python", thread, f"GPU {row.device}", 5_000_000 + row.device, row.stream)
+    return names
