@@ -1,0 +1,1 @@
+"""Algorithms over arrays that know nothing of traces: nesting, binding, re-timing, ordering, reachability."""

@@ -102,8 +102,11 @@ class Dag:
         ``ts(node) - arrival(binding)``, ``>= 0``; 0 where there is no edge.
     calibration : Calibration
     rejected : RejectedEdges
+    is_work : ndarray of shape (n_events,), dtype=bool
+        Graph events other than those of threads that only poll (a watchdog's ``cudaEventQuery``): only work can begin or
+        end a window.
     span : Window
-        The whole trace: from the first start to the last end of a graph event.
+        The whole trace: from the first start to the last end of work.
     notes : mapping of str to int
         Counts for `quality()`.
     """
@@ -118,12 +121,13 @@ class Dag:
     residual_ns: I64
     calibration: Calibration
     rejected: RejectedEdges
+    is_work: npt.NDArray[np.bool_]
     span: Window
     notes: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
-        for array in (self.parent, self.launch, self.order, self.binding, self.residual_ns):
+        for array in (self.parent, self.launch, self.order, self.binding, self.residual_ns, self.is_work):
             array.setflags(write=False)
         for array in (self.classification.kernel_class, self.classification.rule):
             array.setflags(write=False)

@@ -29,12 +29,13 @@ RULES = (
     "correlation",  # LAUNCH: API call and device event carry one correlation id
     "stream order",  # STREAM: the previous work of the stream had ended
     "stream overlap",  # STREAM: the previous work was still running (programmatic dependent launch)
-    "fwdbwd flow",  # FLOW: the file's forward-backward flow, or a hand-over to the thread it leads to
-    "autograd thread",  # FLOW: hand-over to a thread that runs autograd functions
+    "fwdbwd flow",  # FLOW: the file says which backward operator belongs to which forward operator
+    "hand-over",  # FLOW: a thread does nothing while the autograd thread works for it (inferred)
     "sync record",  # SYNC: a cuda_sync record names what is waited for
     "call semantics",  # SYNC: the API call waits by definition
     "blocking copy",  # SYNC: a copy from or to pageable memory returned after the device had finished it
     "record and wait order",  # SYNC: event record and stream wait paired by their order (inferred)
+    "ended right before",  # SYNC: all earlier work of another stream ended right before (inferred)
     "queue full",  # QUEUE
     "window start",  # SOURCE: first known activity of a thread
     "spill-over",  # SOURCE: device work whose launch was not captured

@@ -1,0 +1,186 @@
+"""The exact critical path: of all edges into a node, the one that arrives last is binding.
+
+With ``arrival(u, v) = ts(u) + lag(u, v)``, the residual of a node is ``ts(v) - max arrival >= 0``. Walking binding edges
+back from any node covers every instant down to where the walk ends exactly once: consecutive edges share a node.
+(Critical path method, Kelley & Walker 1959, with residuals so that its length equals the measured time.)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.jit import compiled
+
+__all__ = ["bind", "topological_order", "walk_back"]
+
+I8 = npt.NDArray[np.int8]
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+
+
+@compiled
+def _bind(
+    tail: I32, head: I32, kind: I8, lag: I64, node_ts: I64, tiebreak: I64, binding: I32, latest: I64
+) -> None:
+    """Keep the edge with the largest (arrival, time of tail, kind, tiebreak of tail) per head."""
+    for edge in range(len(tail)):
+        node = head[edge]
+        arrival = node_ts[tail[edge]] + lag[edge]
+        best = binding[node]
+        if best >= 0:
+            if arrival < latest[node]:
+                continue
+            if arrival == latest[node]:
+                ts, best_ts = node_ts[tail[edge]], node_ts[tail[best]]
+                if ts < best_ts or (ts == best_ts and kind[edge] < kind[best]):
+                    continue
+                if ts == best_ts and kind[edge] == kind[best] and tiebreak[tail[edge]] <= tiebreak[tail[best]]:
+                    continue
+        binding[node] = edge
+        latest[node] = arrival
+
+
+def bind(
+    tail: I32, head: I32, kind: I8, lag: I64, node_ts: I64, tiebreak: I64
+) -> tuple[I32, I64]:
+    """Return the binding edge and the residual of every node.
+
+    Ties go to the later tail, then the larger kind, then the larger tiebreak of the tail: deterministic.
+
+    Parameters
+    ----------
+    tail, head : ndarray of shape (n_edges,), dtype=int32
+    kind : ndarray of shape (n_edges,), dtype=int8
+    lag : ndarray of shape (n_edges,), dtype=int64, unit=ns
+        ``node_ts[tail] + lag <= node_ts[head]``.
+    node_ts, tiebreak : ndarray of shape (n_nodes,), dtype=int64
+
+    Returns
+    -------
+    binding : ndarray of shape (n_nodes,), dtype=int32
+        -1 where no edge leads.
+    residual : ndarray of shape (n_nodes,), dtype=int64, unit=ns
+        0 where no edge leads.
+
+    Examples
+    --------
+    >>> tail, head = np.array([0, 1], np.int32), np.array([2, 2], np.int32)
+    >>> ts = np.array([0, 4, 10])
+    >>> binding, residual = bind(tail, head, np.zeros(2, np.int8), np.array([7, 1]), ts, ts)
+    >>> binding.tolist(), residual.tolist()
+    ([-1, -1, 0], [0, 0, 3])
+    """
+    binding = np.full(len(node_ts), -1, dtype=np.int32)
+    latest = np.array(node_ts, dtype=np.int64)
+    _bind(tail, head, kind, lag, node_ts, tiebreak, binding, latest)
+    return binding, node_ts - latest
+
+
+@compiled
+def _walk_back(node: int, binding: I32, tail: I32, node_ts: I64, until_ns: int, out: I32) -> int:
+    """Fill edges from the given node back until a tail at or before a time; return their number."""
+    count = 0
+    while binding[node] >= 0 and node_ts[node] > until_ns:
+        edge = binding[node]
+        out[count] = edge
+        count += 1
+        node = tail[edge]
+    return count
+
+
+def walk_back(node: int, binding: I32, tail: I32, node_ts: I64, *, until_ns: int) -> I32:
+    """Return the binding edges that lead to a node, earliest first.
+
+    The walk ends at the first edge whose tail is at or before `until_ns`, or at a node without edges.
+
+    Examples
+    --------
+    >>> tail = np.array([0, 1], np.int32)
+    >>> walk_back(2, np.array([-1, 0, 1], np.int32), tail, np.array([0, 4, 9]), until_ns=0).tolist()
+    [0, 1]
+    """
+    out = np.empty(len(node_ts), dtype=np.int32)
+    count = _walk_back(node, binding, tail, node_ts, until_ns, out)
+    return out[:count][::-1].copy()
+
+
+@compiled
+def _levels(tail: I32, head: I32, n_nodes: int, level: I32) -> int:
+    """Fill the depth of each node over some edges (Kahn); return how many edges lie on or behind cycles."""
+    indegree = np.zeros(n_nodes, dtype=np.int32)
+    outdegree = np.zeros(n_nodes + 1, dtype=np.int64)
+    for edge in range(len(tail)):
+        indegree[head[edge]] += 1
+        outdegree[tail[edge] + 1] += 1
+    offset = np.cumsum(outdegree)
+    position = offset[:-1].copy()
+    out = np.empty(len(tail), dtype=np.int32)
+    for edge in range(len(tail)):
+        out[position[tail[edge]]] = head[edge]
+        position[tail[edge]] += 1
+    queue = np.empty(n_nodes, dtype=np.int32)
+    filled = 0
+    for node in range(n_nodes):
+        if indegree[node] == 0:
+            queue[filled] = node
+            filled += 1
+    done = 0
+    seen = 0
+    while seen < filled:
+        node = queue[seen]
+        seen += 1
+        for slot in range(offset[node], offset[node + 1]):
+            done += 1
+            follower = out[slot]
+            level[follower] = max(level[follower], level[node] + 1)
+            indegree[follower] -= 1
+            if indegree[follower] == 0:
+                queue[filled] = follower
+                filled += 1
+    for node in range(n_nodes):
+        if indegree[node] > 0:
+            level[node] = -1
+    return len(tail) - done
+
+
+def topological_order(tail: I32, head: I32, node_ts: I64, nodes: I32) -> tuple[I32, npt.NDArray[np.bool_]]:
+    """Return the nodes in a topological order, and which edges stand against every such order.
+
+    Time orders all but the edges that take no time; those are ordered by their depth (Kahn 1962).
+
+    Parameters
+    ----------
+    tail, head : ndarray of shape (n_edges,), dtype=int32
+        Edges forward in time: ``node_ts[tail] <= node_ts[head]``.
+    node_ts : ndarray of shape (n_nodes,), dtype=int64
+    nodes : ndarray of shape (k,), dtype=int32
+        Nodes to be ordered.
+
+    Returns
+    -------
+    order : ndarray of shape (k,), dtype=int32
+    cyclic : ndarray of shape (n_edges,), dtype=bool
+        Edges into a node that lies on, or behind, a cycle of edges that take no time; all False in a sound graph.
+
+    Examples
+    --------
+    >>> order, cyclic = topological_order(
+    ...     np.array([2], np.int32), np.array([0], np.int32), np.array([5, 1, 5]), np.array([0, 1, 2], np.int32)
+    ... )
+    >>> order.tolist(), cyclic.tolist()
+    ([1, 2, 0], [False])
+    """
+    instant = np.flatnonzero(node_ts[tail] == node_ts[head])
+    level = np.zeros(len(node_ts), dtype=np.int32)
+    cyclic = np.zeros(len(tail), dtype=bool)
+    if len(instant):
+        touched, compact = np.unique(np.concatenate([tail[instant], head[instant]]), return_inverse=True)
+        compact = compact.astype(np.int32)
+        depth = np.zeros(len(touched), dtype=np.int32)
+        left = _levels(compact[: len(instant)], compact[len(instant) :], len(touched), depth)
+        level[touched] = depth
+        if left:
+            cyclic[instant] = (level[head[instant]] < 0) & (level[tail[instant]] < 0)
+    order = nodes[np.lexsort((nodes, level[nodes], node_ts[nodes]))]
+    return order, cyclic

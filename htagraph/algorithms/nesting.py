@@ -1,0 +1,110 @@
+"""Nesting of intervals on lanes: boundaries in order, who is innermost between them, and who encloses whom.
+
+::
+
+    lane   |[A      [B  ]   ]   [C]        boundaries: A< B< B> A> C< C>
+             A A A A B B B A A   - C       innermost after each: A B A - C -
+
+Intervals of one lane may overlap partially (real threads do): innermost is then the one that started last and has not
+ended, which is what a person reads off a timeline.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.jit import compiled
+
+__all__ = ["Nesting", "nest"]
+
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+
+
+class Nesting(NamedTuple):
+    """Boundaries of intervals in order, and what holds between them.
+
+    Parameters
+    ----------
+    boundary : ndarray of shape (2 * n,), dtype=int64
+        ``2 * i`` for the start and ``2 * i + 1`` for the end of interval ``i``; by lane, then in order.
+    innermost : ndarray of shape (2 * n,), dtype=int64
+        The interval that is innermost from each boundary to the next of its lane, -1 for none.
+    parent : ndarray of shape (n,), dtype=int64
+        The interval that was innermost when each one started, -1 for none.
+    """
+
+    boundary: I64
+    innermost: I64
+    parent: I64
+
+
+@compiled
+def _sweep(boundary: I64, lane: I32, innermost: I64, parent: I64) -> None:
+    """Fill innermost and parent by a stack pass; ended intervals are popped when they surface."""
+    n = len(boundary)
+    stack = np.empty(n // 2 + 1, dtype=np.int64)
+    ended = np.zeros(n // 2, dtype=np.bool_)
+    depth = 0
+    last_lane = -1
+    for position in range(n):
+        interval = boundary[position] >> 1
+        if lane[interval] != last_lane:
+            depth = 0
+            last_lane = lane[interval]
+        if boundary[position] & 1:
+            ended[interval] = True
+            while depth > 0 and ended[stack[depth - 1]]:
+                depth -= 1
+        else:
+            parent[interval] = stack[depth - 1] if depth > 0 else -1
+            stack[depth] = interval
+            depth += 1
+        innermost[position] = stack[depth - 1] if depth > 0 else -1
+
+
+def nest(lane: I32, start: I64, end: I64) -> Nesting:
+    """Return the boundaries of intervals in order and their nesting.
+
+    At one instant, intervals that end there come first (inner before outer), then those that start (outer before
+    inner); an interval of no length ends right after its start.
+
+    Parameters
+    ----------
+    lane : ndarray of shape (n,), dtype=int32
+    start, end : ndarray of shape (n,), dtype=int64
+        ``start <= end``.
+
+    Returns
+    -------
+    Nesting
+
+    Notes
+    -----
+    ``O(n log n)`` for the sorts; the pass itself takes about 10 ns a boundary.
+
+    Examples
+    --------
+    >>> lane = np.zeros(3, dtype=np.int32)
+    >>> nesting = nest(lane, np.array([0, 3, 12]), np.array([10, 6, 14]))
+    >>> nesting.boundary.tolist(), nesting.innermost.tolist(), nesting.parent.tolist()
+    ([0, 2, 3, 1, 4, 5], [0, 1, 0, -1, 2, -1], [-1, 0, -1])
+    """
+    n = len(start)
+    outer_first = np.lexsort((np.arange(n), -end, start, lane))
+    rank = np.empty(n, dtype=np.int64)
+    rank[outer_first] = np.arange(n)
+    has_length = end > start
+    order = np.empty(2 * n, dtype=np.int64)
+    order[0::2] = 2 * rank
+    order[1::2] = np.where(has_length, -rank - 1, 2 * rank + 1)  # ends of intervals with a length come first
+    times = np.empty(2 * n, dtype=np.int64)
+    times[0::2], times[1::2] = start, end
+    boundary = np.lexsort((order, times, np.repeat(lane, 2))).astype(np.int64)
+    innermost = np.full(2 * n, -1, dtype=np.int64)
+    parent = np.full(n, -1, dtype=np.int64)
+    _sweep(boundary, np.ascontiguousarray(lane, dtype=np.int32), innermost, parent)
+    return Nesting(boundary, innermost, parent)

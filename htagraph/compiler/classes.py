@@ -1,0 +1,121 @@
+"""What a piece of device work is: compute, communication or memory; by rules, with the deciding rule recorded.
+
+Rules are tried in order, on unique names, not on rows: metadata of the collective first, then what the user adds, then
+names. Adding a rule here, or passing one to `Trace.compile`, changes every answer at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.compiler.structure import Structure
+from htagraph.model.dag import Classification
+from htagraph.model.kinds import EventKind, KernelClass
+
+__all__ = ["BUILT_IN_RULES", "ClassRule", "classify"]
+
+
+@dataclass(frozen=True)
+class ClassRule:
+    """A rule on kernel names.
+
+    Parameters
+    ----------
+    name : str
+        What the rule is called in tables.
+    kernel_class : KernelClass
+    pattern : str
+        Regular expression, searched in the kernel's name.
+
+    Examples
+    --------
+    >>> ClassRule("our ring", KernelClass.COMMUNICATION, r"^my_ring_").matches("my_ring_step(float*)")
+    True
+    """
+
+    name: str
+    kernel_class: KernelClass
+    pattern: str
+
+    def matches(self, kernel: str) -> bool:
+        """Return whether the rule applies to a kernel of this name."""
+        return re.search(self.pattern, kernel) is not None
+
+
+BUILT_IN_RULES = (
+    ClassRule("nccl or rccl kernel", KernelClass.COMMUNICATION, r"^(void )?nccl|^(void )?rccl|ncclDevKernel|ncclKernel"),
+    ClassRule("expert parallel kernel", KernelClass.COMMUNICATION, r"\bdeep_ep::|\bdpsk::ep::|::ep::(intra|inter)node"),
+    ClassRule("nvshmem kernel", KernelClass.COMMUNICATION, r"nvshmem|roc_?shmem"),
+    ClassRule(
+        "custom all-reduce kernel",
+        KernelClass.COMMUNICATION,
+        r"cross_device_reduce|quick_?reduce|(one|two)_?shot_?all_?reduce|multimem_|lamport|msccl|userbuffers",
+    ),
+    ClassRule(
+        "collective in the name",
+        KernelClass.COMMUNICATION,
+        r"(?i)all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|\bsend_?recv|oneccl|\bhccl",
+    ),
+    ClassRule(
+        "copy or fill kernel",
+        KernelClass.MEMORY,
+        r"^(Memcpy|Memset|MEMCPY|MEMSET)|__amd_rocclr_(copy|fill)Buffer|^CopyBuffer|^FillBuffer",
+    ),
+)
+"""Rules on names, in the order in which they are tried."""
+
+_METADATA, _DEVICE_KIND, _DEFAULT = "collective metadata", "copy or fill event", "everything else computes"
+
+
+def classify(structure: Structure, user_rules: Sequence[ClassRule] = ()) -> Classification:
+    """Return the class of each piece of device work and the rule that decided.
+
+    Parameters
+    ----------
+    structure : Structure
+    user_rules : sequence of ClassRule
+        Tried before `BUILT_IN_RULES`.
+
+    Returns
+    -------
+    Classification
+    """
+    events = structure.events
+    named_rules = (*user_rules, *BUILT_IN_RULES)
+    rules = (_DEVICE_KIND, *(rule.name for rule in user_rules), _METADATA, *(r.name for r in BUILT_IN_RULES), _DEFAULT)
+    default = len(rules) - 1
+    kernel_class = np.zeros(len(events), dtype=np.int8)
+    rule_of = np.full(len(events), -1, dtype=np.int8)
+    kernels = np.flatnonzero(events.kind == EventKind.KERNEL)
+    class_by_name = np.full(len(events.symbols), KernelClass.COMPUTE, dtype=np.int8)
+    rule_by_name = np.full(len(events.symbols), default, dtype=np.int8)
+    for code in np.unique(events.name[kernels]).tolist():
+        for position, rule in enumerate(named_rules):
+            if rule.matches(events.symbols.texts[code]):
+                class_by_name[code] = rule.kernel_class
+                # Metadata stands between the user's rules and ours.
+                rule_by_name[code] = 1 + position + (position >= len(user_rules))
+                break
+    kernel_class[kernels] = class_by_name[events.name[kernels]]
+    rule_of[kernels] = rule_by_name[events.name[kernels]]
+    _apply_metadata(structure, kernel_class, rule_of, position=1 + len(user_rules))
+    copies = np.isin(events.kind, (EventKind.MEMCPY, EventKind.MEMSET))
+    kernel_class[copies], rule_of[copies] = KernelClass.MEMORY, 0
+    return Classification(kernel_class, rule_of, rules)
+
+
+def _apply_metadata(
+    structure: Structure, kernel_class: npt.NDArray[np.int8], rule_of: npt.NDArray[np.int8], position: int
+) -> None:
+    """Mark kernels that carry a collective's name as communication, unless the user's rules decided."""
+    column = structure.events.columns.get("collective")
+    if column is None:
+        return
+    rows = column.event[structure.events.kind[column.event] == EventKind.KERNEL]
+    rows = rows[rule_of[rows] > position - 1]
+    kernel_class[rows], rule_of[rows] = KernelClass.COMMUNICATION, position

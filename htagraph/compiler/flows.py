@@ -1,0 +1,147 @@
+"""FLOW: one host thread hands over to another.
+
+The file's forward-backward flows say which backward operator belongs to which forward operator. They also say which thread
+works for which: ``backward()`` blocks its caller without a record, while the autograd thread runs.
+
+::
+
+    thread 1   [forward]                      [optimizer]       caller: a gap, nothing recorded
+               .       |-->.               .->|
+    thread 2               [bw][bw] [bw][bw]                    autograd thread: a burst inside the gap
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.matching import last_before
+from htagraph.compiler.structure import Structure, end_node, start_node
+from htagraph.model.edges import EdgeTable
+from htagraph.model.kinds import EdgeKind, EventKind
+
+__all__ = ["flow_edges", "hand_over_edges"]
+
+I64 = npt.NDArray[np.int64]
+
+_FORWARD_BACKWARD = "fwdbwd"
+_AUTOGRAD = re.compile(r"^autograd::engine::evaluate_function|Backward\d*$|AccumulateGrad$")
+_START, _FINISH = 0, 2
+
+
+def _open_at(structure: Structure, lane: I64, ts_ns: I64) -> I64:
+    """Return the host event that is innermost on a lane right after a time, -1 for none."""
+    nesting, host, events = structure.nesting, structure.host, structure.events
+    if not len(host):
+        return np.full(len(lane), -1, dtype=np.int64)
+    owner = host[nesting.boundary >> 1]
+    time = events.node_ts_ns[2 * owner + (nesting.boundary & 1)]
+    position = last_before(events.lane[owner].astype(np.int64), time, lane, ts_ns + 1)
+    inner = np.where(position >= 0, nesting.innermost[np.maximum(position, 0)], -1)
+    return np.where(inner >= 0, host[np.maximum(inner, 0)], -1)
+
+
+def _forward_backward_pairs(structure: Structure) -> tuple[I64, I64]:
+    """Return forward and backward operators joined by a flow of the file."""
+    flows = structure.events.flows
+    wanted = structure.events.symbols.code(_FORWARD_BACKWARD)
+    starts = np.flatnonzero((flows.category == wanted) & (flows.phase == _START))
+    finishes = np.flatnonzero((flows.category == wanted) & (flows.phase == _FINISH))
+    starts = starts[np.argsort(flows.id[starts], kind="stable")]
+    unique_ids, first = np.unique(flows.id[starts], return_index=True)
+    position = np.minimum(np.searchsorted(unique_ids, flows.id[finishes]), max(len(unique_ids) - 1, 0))
+    matched = unique_ids[position] == flows.id[finishes] if len(unique_ids) else np.zeros(len(finishes), dtype=bool)
+    start, finish = starts[first[position[matched]]], finishes[matched]
+    forward = _open_at(structure, flows.lane[start].astype(np.int64), flows.ts_ns[start])
+    backward = _open_at(structure, flows.lane[finish].astype(np.int64), flows.ts_ns[finish])
+    both = (forward >= 0) & (backward >= 0)
+    return forward[both], backward[both]
+
+
+def flow_edges(structure: Structure) -> EdgeTable:
+    """Return an edge from the end of each forward operator to the start of its backward operator."""
+    forward, backward = _forward_backward_pairs(structure)
+    return EdgeTable.of(
+        EdgeKind.FLOW, end_node(forward), start_node(backward), event=backward, rule="fwdbwd flow"
+    )
+
+
+def _autograd_lanes(structure: Structure) -> npt.NDArray[np.integer]:
+    """Return the lanes most of whose outermost operators are autograd functions."""
+    events, host = structure.events, structure.host
+    outermost = host[(structure.parent[host] < 0) & (events.kind[host] == EventKind.OP)]
+    named = events.named(events.symbols.mask(lambda name: _AUTOGRAD.search(name) is not None))[outermost]
+    n_lanes = max(len(events.lanes), 1)
+    n_named = np.bincount(events.lane[outermost[named]], minlength=n_lanes)
+    return np.flatnonzero(2 * n_named > np.bincount(events.lane[outermost], minlength=n_lanes))
+
+
+def _worker_lanes(structure: Structure) -> dict[int, int]:
+    """Return for each lane that runs autograd functions the lane that waits for it."""
+    events = structure.events
+    forward, backward = _forward_backward_pairs(structure)
+    crosses = events.lane[forward] != events.lane[backward]
+    workers = np.union1d(events.lane[backward[crosses]], _autograd_lanes(structure))
+    callers = events.lane[structure.host]
+    callers = callers[~np.isin(callers, workers)]
+    busiest = int(np.bincount(callers).argmax()) if len(callers) else -1
+    waits: dict[int, int] = {}
+    for worker in workers.tolist():
+        sources = events.lane[forward[crosses & (events.lane[backward] == worker)]]
+        sources = sources[~np.isin(sources, workers)]
+        caller = int(np.bincount(sources).argmax()) if len(sources) else busiest
+        if caller >= 0:
+            waits[worker] = caller
+    return waits
+
+
+def _gaps(structure: Structure, lane: int) -> tuple[I64, I64]:
+    """Return the boundary nodes between which a lane records no operator and no call."""
+    nesting, host, events = structure.nesting, structure.host, structure.events
+    owner = host[nesting.boundary >> 1]
+    node = 2 * owner + (nesting.boundary & 1)
+    inner = nesting.innermost
+    idle = (inner < 0) | (events.kind[host[np.maximum(inner, 0)]] == EventKind.ANNOTATION)
+    rows = np.flatnonzero(idle[:-1] & (events.lane[owner[:-1]] == lane) & (events.lane[owner[1:]] == lane))
+    return node[rows], node[rows + 1]
+
+
+def _bursts(structure: Structure, worker: int, gap_start: I64, gap_end: I64) -> tuple[I64, I64, I64]:
+    """Return, for the gaps in which a worker's whole burst lies: the gap, the first and the last event of the burst."""
+    events, parent = structure.events, structure.parent
+    on_lane = structure.host[events.lane[structure.host] == worker]
+    enclosing = parent[on_lane]
+    top = on_lane[(enclosing < 0) | (events.kind[np.maximum(enclosing, 0)] == EventKind.ANNOTATION)]
+    top = top[events.kind[top] != EventKind.ANNOTATION]
+    top = top[np.lexsort((events.end_ns[top], events.ts_ns[top]))]
+    if not len(top):
+        none = np.empty(0, dtype=np.int64)
+        return none, none, none
+    begins, ends = events.ts_ns[top], np.maximum.accumulate(events.end_ns[top])
+    times = events.node_ts_ns
+    first = np.searchsorted(begins, times[gap_start], side="left")
+    last = np.searchsorted(begins, times[gap_end], side="left") - 1
+    whole = last >= first
+    whole &= ends[np.maximum(last, 0)] <= times[gap_end]
+    whole &= (first == 0) | (ends[np.maximum(first - 1, 0)] <= times[gap_start])
+    gaps = np.flatnonzero(whole)
+    return gaps, top[first[gaps]], top[last[gaps]]
+
+
+def hand_over_edges(structure: Structure) -> EdgeTable:
+    """Return edges by which a caller hands over to the autograd thread and gets back.
+
+    From the start of the caller's gap to the start of the burst, and from the end of the burst to the end of the gap.
+    Neither thread needs time of its own meanwhile (see `htagraph.compiler.threads`).
+    """
+    if not len(structure.host):
+        return EdgeTable()
+    parts = [EdgeTable()]
+    for worker, caller in _worker_lanes(structure).items():
+        gap_start, gap_end = _gaps(structure, caller)
+        gaps, first, last = _bursts(structure, worker, gap_start, gap_end)
+        parts.append(EdgeTable.of(EdgeKind.FLOW, gap_start[gaps], start_node(first), event=first, rule="hand-over"))
+        parts.append(EdgeTable.of(EdgeKind.FLOW, end_node(last), gap_end[gaps], event=-1, rule="hand-over"))
+    return EdgeTable.concat(parts)

@@ -1,0 +1,33 @@
+"""LAUNCH: device work starts after the call that enqueued it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from htagraph.compiler.structure import Structure, start_node
+from htagraph.model.edges import EdgeTable, rule_code
+from htagraph.model.kinds import EdgeKind
+
+__all__ = ["launch_edges"]
+
+
+def launch_edges(structure: Structure) -> EdgeTable:
+    """Return an edge from the START of each launch call to the start of each device event it enqueued.
+
+    A kernel may start while its call still runs, so the call's end is no bound. The lag is the launch floor, capped by
+    the measured delay. One graph launch has an edge to each of its kernels.
+
+    ::
+
+        thread 1   [cudaLaunchKernel]
+                   |----- L0 ---->.
+        stream 7                  [kernel]
+    """
+    events, launch = structure.events, structure.launch
+    device = structure.queue[launch[structure.queue] >= 0]
+    call = launch[device]
+    delay = events.ts_ns[device] - events.ts_ns[call]
+    replays = np.bincount(call, minlength=len(events)) > 1
+    rule = np.where(replays[call], rule_code("graph replay"), rule_code("correlation"))
+    lag = np.clip(delay, 0, structure.calibration.launch_floor_ns)
+    return EdgeTable.of(EdgeKind.LAUNCH, start_node(call), start_node(device), lag_ns=lag, event=device, rule=rule)

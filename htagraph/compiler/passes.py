@@ -1,0 +1,112 @@
+"""The ordered list of passes, and the compilation of a trace into its graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.binding import bind, topological_order
+from htagraph.compiler.classes import ClassRule, classify
+from htagraph.compiler.flows import flow_edges, hand_over_edges
+from htagraph.compiler.launches import launch_edges
+from htagraph.compiler.queues import queue_edges
+from htagraph.compiler.spans import span_edges
+from htagraph.compiler.stream_waits import stream_wait_edges
+from htagraph.compiler.streams import stream_edges
+from htagraph.compiler.structure import Structure, examine
+from htagraph.compiler.syncs import sync_edges
+from htagraph.compiler.threads import thread_edges
+from htagraph.model.dag import Dag, RejectedEdges
+from htagraph.model.edges import EdgeTable
+from htagraph.model.events import EventTable
+from htagraph.model.window import Window
+
+__all__ = ["PASSES", "compile_events"]
+
+PASSES = (
+    span_edges,
+    launch_edges,
+    stream_edges,
+    stream_wait_edges,
+    flow_edges,
+    hand_over_edges,
+    sync_edges,
+    queue_edges,
+)
+"""Passes from the structure of a trace to edges; `thread_edges` comes last, as it needs to know who waits."""
+
+
+def _reject(edges: EdgeTable, skew_ns: npt.NDArray[np.int64], rows: npt.NDArray[np.bool_]) -> RejectedEdges:
+    return RejectedEdges(edges.take(rows), skew_ns[rows])
+
+
+def _split_backward(structure: Structure, edges: EdgeTable) -> tuple[EdgeTable, RejectedEdges]:
+    """Return the edges that run forward in time, and those that do not with their skew."""
+    times = structure.events.node_ts_ns
+    skew = times[edges.tail] - times[edges.head]
+    return edges.take(skew <= 0), _reject(edges, skew, skew > 0)
+
+
+def _canonical(edges: EdgeTable) -> EdgeTable:
+    """Return the edges by head, then kind, then tail."""
+    return edges.take(np.lexsort((edges.tail, edges.kind, edges.head)))
+
+
+def _span(events: EventTable, is_work: npt.NDArray[np.bool_]) -> Window:
+    """Return the window from the first start to the last end of work; empty at 0 without any."""
+    rows = np.flatnonzero(is_work)
+    if not len(rows):
+        return Window(0, 0, "trace")
+    return Window(int(events.ts_ns[rows].min()), int(events.end_ns[rows].max()), "trace")
+
+
+def compile_events(events: EventTable, *, class_rules: Sequence[ClassRule] = ()) -> Dag:
+    """Return the graph of a trace.
+
+    Parameters
+    ----------
+    events : EventTable
+    class_rules : sequence of ClassRule
+        Rules that say what a kernel is, tried before the built-in ones.
+
+    Returns
+    -------
+    Dag
+
+    Notes
+    -----
+    ``O(n log n)`` in events and edges; the sorts dominate.
+    """
+    structure = examine(events)
+    events = structure.events
+    waits, backward = _split_backward(structure, EdgeTable.concat(make(structure) for make in PASSES))
+    edges = _canonical(EdgeTable.concat([waits, thread_edges(structure, waits)]))
+    times = events.node_ts_ns
+    graph_events = np.flatnonzero(events.is_host | events.is_device)
+    nodes = np.sort(np.concatenate([2 * graph_events, 2 * graph_events + 1])).astype(np.int32)
+    order, cyclic = topological_order(edges.tail, edges.head, times, nodes)
+    if cyclic.any():
+        knots = _reject(edges, np.zeros(len(edges), dtype=np.int64), cyclic)
+        backward = RejectedEdges(
+            EdgeTable.concat([backward.edges, knots.edges]), np.concatenate([backward.skew_ns, knots.skew_ns])
+        )
+        edges = edges.take(~cyclic)
+        order, _ = topological_order(edges.tail, edges.head, times, nodes)
+    binding, residual = bind(edges.tail, edges.head, edges.kind, edges.lag_ns, times, np.repeat(events.dur_ns, 2))
+    return Dag(
+        events=events,
+        edges=edges,
+        parent=structure.parent.astype(np.int32),
+        launch=structure.launch.astype(np.int32),
+        classification=classify(structure, class_rules),
+        order=order,
+        binding=binding,
+        residual_ns=residual,
+        calibration=structure.calibration,
+        rejected=backward,
+        is_work=structure.is_work,
+        span=_span(events, structure.is_work),
+        notes={"n_ambiguous_correlations": structure.n_ambiguous_correlations},
+    )

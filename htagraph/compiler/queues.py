@@ -1,0 +1,44 @@
+"""QUEUE: a launch waits for room in the launch queue.
+
+A device holds about 1,022 launches that have not started. One more blocks its call until some work starts.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from htagraph.compiler.structure import Structure, end_node, start_node
+from htagraph.model.edges import EdgeTable
+from htagraph.model.kinds import EdgeKind
+
+__all__ = ["FULL_QUEUE", "queue_edges"]
+
+FULL_QUEUE = 1_000
+"""Launches outstanding on a device from which its queue counts as full (measured capacity: about 1,022)."""
+
+
+def queue_edges(structure: Structure) -> EdgeTable:
+    """Return an edge from the device start that made room to the end of each launch call that met a full queue.
+
+    ::
+
+        thread 1   [cudaLaunchKernel          ]      1,000 launches outstanding
+        stream 7   [kernel][kernel][kernel]  |
+                                   '-------->'
+    """
+    events = structure.events
+    device = structure.queue[structure.launch[structure.queue] >= 0]
+    parts = [EdgeTable()]
+    for number in np.unique(events.device[device]).tolist():
+        rows = device[events.device[device] == number]
+        calls = np.unique(structure.launch[rows])
+        launched = np.sort(events.ts_ns[structure.launch[rows]])
+        by_start = rows[np.argsort(events.ts_ns[rows], kind="stable")]
+        started = events.ts_ns[by_start]
+        outstanding = np.searchsorted(launched, events.ts_ns[calls]) - np.searchsorted(started, events.ts_ns[calls])
+        full = calls[outstanding >= FULL_QUEUE]
+        made_room = np.searchsorted(started, events.end_ns[full], side="right") - 1
+        inside = (made_room >= 0) & (started[np.maximum(made_room, 0)] >= events.ts_ns[full])
+        call, work = full[inside], by_start[made_room[inside]]
+        parts.append(EdgeTable.of(EdgeKind.QUEUE, start_node(work), end_node(call), event=call, rule="queue full"))
+    return EdgeTable.concat(parts)

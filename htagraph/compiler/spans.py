@@ -1,0 +1,24 @@
+"""SPAN: a device event ends after it has run."""
+
+from __future__ import annotations
+
+from htagraph.compiler.structure import Structure, end_node, start_node
+from htagraph.model.edges import EdgeTable
+from htagraph.model.kinds import EdgeKind
+
+__all__ = ["span_edges"]
+
+
+def span_edges(structure: Structure) -> EdgeTable:
+    """Return an edge from start to end of each device event; its lag is the duration.
+
+    ::
+
+        stream 7   [kernel]
+                   s ====> e
+    """
+    device = structure.queue
+    lag = structure.events.dur_ns[device]
+    return EdgeTable.of(
+        EdgeKind.SPAN, start_node(device), end_node(device), lag_ns=lag, event=device, rule="duration"
+    )

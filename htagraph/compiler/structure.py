@@ -1,0 +1,268 @@
+"""What every pass needs to know of a trace: host threads in order, streams in order, and which call launched what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.matching import group_starts, last_before, match_keys, running_latest
+from htagraph.algorithms.nesting import Nesting, nest
+from htagraph.model.dag import Calibration
+from htagraph.model.events import EventTable
+from htagraph.model.kinds import EventKind
+
+__all__ = ["Structure", "end_node", "examine", "start_node"]
+
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+
+# Percentiles and factors, not times: a trace in which everything takes twice as long has the same graph.
+_LAUNCH_FLOOR_PERCENTILE = 5
+_STREAM_FLOOR_PERCENTILE = 1
+_LAUNCH_USUAL_FACTOR = 4
+_LAUNCH_TYPICAL_PERCENTILE = 25
+_LAUNCH_TYPICAL_FACTOR = 2
+_LAUNCH_CAP_FACTOR = 16
+_STREAM_USUAL_FACTOR = 2
+_QUEUED_GAP_PERCENTILE = 99
+_NEVER = np.iinfo(np.int64).min // 4
+_LARGEST_CLOCK_SHIFT_NS = 1_000_000
+
+
+def start_node(events: npt.NDArray[np.integer]) -> I64:
+    """Return the nodes of the starts of events."""
+    return 2 * events.astype(np.int64)
+
+
+def end_node(events: npt.NDArray[np.integer]) -> I64:
+    """Return the nodes of the ends of events."""
+    return 2 * events.astype(np.int64) + 1
+
+
+@dataclass(frozen=True)
+class Structure:
+    """A trace, indexed for the passes.
+
+    Parameters
+    ----------
+    events : EventTable
+        With the device clock shifted.
+    host : ndarray of shape (n_host,), dtype=int64
+        Events that are nodes on host threads.
+    nesting : Nesting
+        Of the host events; its interval ``i`` is event ``host[i]``.
+    launch : ndarray of shape (n_events,), dtype=int64
+        Runtime call that enqueued each device event, -1 for none.
+    queue : ndarray of shape (n_device,), dtype=int64
+        Device events by device, stream, start, end.
+    calibration : Calibration
+    n_ambiguous_correlations : int
+        Correlation ids that several runtime calls carry; the earliest call is taken as the launch.
+    """
+
+    events: EventTable
+    host: I64
+    nesting: Nesting
+    launch: I64
+    queue: I64
+    calibration: Calibration
+    n_ambiguous_correlations: int
+
+    @cached_property
+    def parent(self) -> I64:
+        """Innermost host event that encloses each host event, -1 for none."""
+        out = np.full(len(self.events), -1, dtype=np.int64)
+        inner = self.nesting.parent
+        out[self.host] = np.where(inner >= 0, self.host[inner], -1)
+        return out
+
+    @cached_property
+    def is_launch(self) -> Bool:
+        """Whether an event is an API call that launched device work; decided by correlation, never by name."""
+        out = np.zeros(len(self.events), dtype=bool)
+        out[self.launch[self.launch >= 0]] = True
+        return out
+
+    @cached_property
+    def is_work(self) -> Bool:
+        """Whether an event is device work or on a thread that runs operators or launches work, not one that only polls."""
+        events = self.events
+        works = events.is_device | self.is_launch | np.isin(events.kind, (EventKind.OP, EventKind.ANNOTATION))
+        working_lanes = np.unique(events.lane[works])
+        is_work = works | (events.is_host & np.isin(events.lane, working_lanes))
+        return is_work if is_work.any() else events.is_host
+
+    @cached_property
+    def queue_starts(self) -> Bool:
+        """Where a new stream begins in `queue`."""
+        return group_starts(self.events.device[self.queue], self.events.stream[self.queue])
+
+    @cached_property
+    def queue_id(self) -> I64:
+        """Dense number of the stream of each device event, -1 for what is not on one; shape (n_events,)."""
+        out = np.full(len(self.events), -1, dtype=np.int64)
+        out[self.queue] = np.cumsum(self.queue_starts) - 1
+        return out
+
+    @cached_property
+    def launch_time_ns(self) -> I64:
+        """When each device event was enqueued; long before the trace where the launch is not known."""
+        known = self.launch >= 0
+        return np.where(known, self.events.ts_ns[np.where(known, self.launch, 0)], _NEVER)
+
+    @cached_property
+    def enqueued(self) -> I64:
+        """Device events by stream, then in the order in which they were enqueued."""
+        device = self.queue
+        events = self.events
+        order = np.lexsort(
+            (events.end_ns[device], events.ts_ns[device], self.launch_time_ns[device], self.queue_id[device])
+        )
+        return device[order]
+
+    def covered(self, queue_id: I64, before_ns: I64) -> I64:
+        """Return the device event that ends last of those enqueued on a stream before a time, -1 for none.
+
+        Parameters
+        ----------
+        queue_id, before_ns : ndarray of shape (n,), dtype=int64
+
+        Returns
+        -------
+        ndarray of shape (n,), dtype=int64
+        """
+        rows = self.enqueued
+        group, time = self.queue_id[rows], self.launch_time_ns[rows]
+        latest = running_latest(self.events.end_ns[rows], group_starts(group))
+        position = last_before(group, time, queue_id, before_ns)
+        return np.where(position >= 0, rows[latest[np.maximum(position, 0)]] if len(rows) else -1, -1)
+
+    def first_after(self, queue_id: I64, since_ns: I64) -> I64:
+        """Return the first device event enqueued on a stream at or after a time, -1 for none."""
+        rows = self.enqueued
+        if not len(rows):
+            return np.full(len(queue_id), -1, dtype=np.int64)
+        group, time = self.queue_id[rows], self.launch_time_ns[rows]
+        position = last_before(group, time, queue_id, since_ns) + 1
+        missing = last_before(group, time, queue_id, since_ns) < 0
+        first_of_group = np.searchsorted(group, queue_id)
+        position = np.minimum(np.where(missing, first_of_group, position), len(rows) - 1)
+        return np.where(group[position] == queue_id, rows[position], -1)
+
+    def find_queue(self, device: I64, stream: I64) -> I64:
+        """Return the dense number of (device, stream) pairs, -1 where a stream ran nothing."""
+        firsts = self.queue[self.queue_starts]
+        known = {
+            (int(d), int(s)): number
+            for number, (d, s) in enumerate(zip(self.events.device[firsts], self.events.stream[firsts], strict=True))
+        }
+        pairs = zip(device.tolist(), stream.tolist(), strict=True)
+        return np.fromiter((known.get(pair, -1) for pair in pairs), dtype=np.int64, count=len(device))
+
+
+def _find_launches(events: EventTable) -> tuple[I64, int]:
+    """Return the runtime call of each device event by correlation id, and how many ids are ambiguous."""
+    launch = np.full(len(events), -1, dtype=np.int64)
+    calls = np.flatnonzero((events.kind == EventKind.RUNTIME) & (events.correlation > 0))
+    device = np.flatnonzero(events.is_device & (events.correlation > 0))
+    calls = calls[np.lexsort((events.dur_ns[calls], events.ts_ns[calls]))]
+    found = match_keys(events.correlation[device], events.correlation[calls])
+    launch[device] = np.where(found >= 0, calls[np.maximum(found, 0)], -1) if len(calls) else -1
+    ids, counts = np.unique(events.correlation[calls], return_counts=True)
+    n_ambiguous = int(np.isin(ids[counts > 1], events.correlation[device]).sum())
+    return launch, n_ambiguous
+
+
+def _clock_shift_ns(events: EventTable, launch: I64) -> int:
+    """Return by how much device work precedes its launch at most; violations over 1 ms are no clock error."""
+    linked = np.flatnonzero(launch >= 0)
+    early = events.ts_ns[launch[linked]] - events.ts_ns[linked]
+    early = early[(early > 0) & (early <= _LARGEST_CLOCK_SHIFT_NS)]
+    return int(early.max()) if len(early) else 0
+
+
+def _shift_device(events: EventTable, shift_ns: int) -> EventTable:
+    """Return the table with everything recorded by the device clock moved."""
+    if not shift_ns:
+        return events
+    by_device = events.is_device | np.isin(
+        events.kind, np.array([EventKind.SYNC, EventKind.DEVICE_ANNOTATION, EventKind.COUNTER_RANGE], dtype=np.int8)
+    )
+    return replace(events, ts_ns=events.ts_ns + np.where(by_device, shift_ns, 0))
+
+
+def _sort_device(events: EventTable) -> I64:
+    """Return device events by device, stream, start, end."""
+    device = np.flatnonzero(events.is_device)
+    keys = (events.end_ns[device], events.ts_ns[device], events.stream[device], events.device[device])
+    return device[np.lexsort(keys)]
+
+
+def _percentile(values: I64, percent: int) -> int:
+    """Return a percentile that is one of the values, 0 of none."""
+    return int(np.percentile(values, percent, method="lower")) if len(values) else 0
+
+
+def _usual_launch(floor_ns: int, typical_ns: int) -> int:
+    """Return up to which delay a launch is called overhead; where most launches are late, most are unexplained."""
+    usual = max(_LAUNCH_USUAL_FACTOR * floor_ns, _LAUNCH_TYPICAL_FACTOR * typical_ns)
+    return min(usual, _LAUNCH_CAP_FACTOR * floor_ns)
+
+
+def _calibrate(events: EventTable, launch: I64, queue: I64, shift_ns: int) -> Calibration:
+    """Measure the launch floor on idle streams and the gap floor between queued work."""
+    starts = group_starts(events.device[queue], events.stream[queue])
+    before = running_latest(events.end_ns[queue], starts)
+    follows = np.flatnonzero(~starts & (launch[queue] >= 0)) if len(queue) else np.empty(0, dtype=np.int64)
+    later, earlier_end = queue[follows], events.end_ns[queue[before[follows - 1]]]
+    launched = events.ts_ns[launch[later]]
+    delay = events.ts_ns[later] - launched
+    idle = (earlier_end <= launched) & (delay >= 0)
+    first = queue[starts & (launch[queue] >= 0)]
+    first_delay = events.ts_ns[first] - events.ts_ns[launch[first]]
+    idle_delays = np.concatenate([delay[idle], first_delay[first_delay >= 0]])
+    launch_floor = _percentile(idle_delays, _LAUNCH_FLOOR_PERCENTILE) if idle.any() else 0
+    typical = _percentile(idle_delays, _LAUNCH_TYPICAL_PERCENTILE) if idle.any() else 0
+    gap = events.ts_ns[later] - earlier_end
+    queued = gap[(gap >= 0) & (launched + launch_floor < earlier_end)]
+    usual_gap = _STREAM_USUAL_FACTOR * launch_floor or _percentile(queued, _QUEUED_GAP_PERCENTILE)
+    return Calibration(
+        launch_floor_ns=launch_floor,
+        launch_usual_ns=_usual_launch(launch_floor, typical),
+        stream_floor_ns=_percentile(queued, _STREAM_FLOOR_PERCENTILE),
+        stream_usual_ns=usual_gap,
+        clock_shift_ns=shift_ns,
+    )
+
+
+def examine(events: EventTable) -> Structure:
+    """Return the structure of a trace.
+
+    The device clock is shifted first, so that no device event starts before the call that launched it.
+
+    Parameters
+    ----------
+    events : EventTable
+
+    Returns
+    -------
+    Structure
+    """
+    launch, n_ambiguous = _find_launches(events)
+    shift_ns = _clock_shift_ns(events, launch)
+    events = _shift_device(events, shift_ns)
+    host = np.flatnonzero(events.is_host)
+    queue = _sort_device(events)
+    return Structure(
+        events=events,
+        host=host,
+        nesting=nest(events.lane[host], events.ts_ns[host], events.end_ns[host]),
+        launch=launch,
+        queue=queue,
+        calibration=_calibrate(events, launch, queue, shift_ns),
+        n_ambiguous_correlations=n_ambiguous,
+    )

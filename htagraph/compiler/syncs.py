@@ -1,0 +1,118 @@
+"""SYNC: a host call waits for device work.
+
+Records of the profiler (``cuda_sync``, off by default) name what is waited for. Without them the semantics of the call
+say what it may have waited for, and the times which of it it did: device work that was enqueued before the call and
+ended while it ran.
+
+::
+
+    thread 1   [launch][cudaDeviceSynchronize]
+    stream 7           [kernel         ]  |
+                                       '->'
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.model.api_calls import CallMeaning, call_meanings
+from htagraph.compiler.structure import Structure, end_node
+from htagraph.compiler.sync_records import SyncRecords, recorded_targets, sync_records
+from htagraph.model.edges import EdgeTable
+from htagraph.model.kinds import EdgeKind, EventKind
+
+__all__ = ["sync_edges"]
+
+I64 = npt.NDArray[np.int64]
+
+def _latest_inside(structure: Structure, call: I64, candidates: I64) -> I64:
+    """Return per call the candidate that ends last of those that end while the call runs, -1 for none.
+
+    Parameters
+    ----------
+    call : ndarray of shape (n,)
+    candidates : ndarray of shape (n, k)
+        Device events, -1 for none.
+    """
+    events = structure.events
+    end = events.end_ns[candidates]
+    inside = (candidates >= 0) & (end >= events.ts_ns[call][:, None]) & (end <= events.end_ns[call][:, None])
+    end = np.where(inside, end, np.iinfo(np.int64).min)
+    best = end.argmax(axis=1)
+    rows = np.arange(len(call))
+    return np.where(inside[rows, best], candidates[rows, best], -1)
+
+
+def _all_queues(structure: Structure, call: I64) -> I64:
+    """Return for each call what it may wait for on every stream, shape (n_calls, n_streams)."""
+    n_queues = int(structure.queue_starts.sum())
+    queue = np.tile(np.arange(n_queues), len(call))
+    before = np.repeat(structure.events.ts_ns[call], n_queues)
+    return structure.covered(queue, before).reshape(len(call), n_queues)
+
+
+def _host_wait_edges(device_event: I64, call: I64, rule: str) -> EdgeTable:
+    """Return edges from the end of device work to the end of the call that waited for it."""
+    known = device_event >= 0
+    return EdgeTable.of(
+        EdgeKind.SYNC, end_node(device_event[known]), end_node(call[known]), event=call[known], rule=rule
+    )
+
+
+def _recorded_syncs(structure: Structure, records: SyncRecords, meanings: npt.NDArray[np.int8]) -> EdgeTable:
+    """Return edges of host waits that a record names; what ends after its call is kept, to be rejected with its skew."""
+    events = structure.events
+    parts = []
+    stream_rows = np.flatnonzero(records.meaning == CallMeaning.STREAM_SYNC)
+    record, call = records.record[stream_rows], records.call[stream_rows]
+    queue = structure.find_queue(events.device[record].astype(np.int64), events.stream[record])
+    parts.append(_host_wait_edges(structure.covered(queue, events.ts_ns[call]), call, "sync record"))
+    # An event query also leaves an "Event Sync" record, but does not wait.
+    waits = (records.meaning == CallMeaning.EVENT_SYNC) & (meanings[records.call] == CallMeaning.EVENT_SYNC)
+    event_rows = np.flatnonzero(waits)
+    target = recorded_targets(structure, records, event_rows)
+    parts.append(_host_wait_edges(target, records.call[event_rows], "sync record"))
+    context = records.call[records.meaning == CallMeaning.DEVICE_SYNC]
+    candidates = _all_queues(structure, context)
+    for column in range(candidates.shape[1]):
+        parts.append(_host_wait_edges(candidates[:, column], context, "sync record"))  # noqa: PERF401
+    return EdgeTable.concat(parts)
+
+
+def _by_semantics(structure: Structure, calls: I64) -> EdgeTable:
+    """Return edges of host waits that follow from what the calls mean and from what ended while they ran."""
+    if not len(structure.queue):
+        return EdgeTable()
+    return _host_wait_edges(_latest_inside(structure, calls, _all_queues(structure, calls)), calls, "call semantics")
+
+
+def _blocking_copies(structure: Structure, meanings: npt.NDArray[np.int8]) -> EdgeTable:
+    """Return edges from a copy to its own call, where the call returned only after the copy had ended.
+
+    Synchronous copies wait by definition; asynchronous ones do so from or to pageable memory, and when they bring data
+    back to the host (``aten::item``).
+    """
+    events, launch = structure.events, structure.launch
+    copies = np.flatnonzero((events.kind == EventKind.MEMCPY) & (launch >= 0))
+    call = launch[copies]
+    copies, call = copies[meanings[call] == CallMeaning.COPY], call[meanings[call] == CallMeaning.COPY]
+    may_wait = events.symbols.mask(lambda name: "Pageable" in name or "DtoH" in name or "DeviceToHost" in name)
+    synchronous = events.symbols.mask(lambda name: "Async" not in name)
+    waits = may_wait[events.name[copies]] | synchronous[events.name[call]]
+    waits &= events.end_ns[copies] <= events.end_ns[call]
+    return _host_wait_edges(copies[waits], call[waits], "blocking copy")
+
+
+def sync_edges(structure: Structure) -> EdgeTable:
+    """Return an edge from the last device event that a blocking host call covers to the end of the call."""
+    meanings = call_meanings(structure.events)
+    records = sync_records(structure)
+    recorded = _recorded_syncs(structure, records, meanings)
+    forward = structure.events.node_ts_ns[recorded.tail] <= structure.events.node_ts_ns[recorded.head]
+    explained = np.unique(recorded.head[forward] >> 1)
+    waits = np.isin(meanings, (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SYNC))
+    unexplained = np.setdiff1d(np.flatnonzero(waits), explained)
+    return EdgeTable.concat(
+        [recorded, _by_semantics(structure, unexplained), _blocking_copies(structure, meanings)]
+    )

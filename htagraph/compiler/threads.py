@@ -1,0 +1,61 @@
+"""THREAD: a host thread does one thing after another."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from htagraph.compiler.structure import Structure
+from htagraph.model.edges import EdgeTable, rule_code
+from htagraph.model.kinds import EdgeKind
+
+__all__ = ["thread_edges"]
+
+
+def thread_edges(structure: Structure, waits: EdgeTable) -> EdgeTable:
+    """Return an edge from each boundary of a host thread to the next; its lag is the time between them.
+
+    The time belongs to the event that is innermost there, or to none in a gap. A thread that waits needs no time of its
+    own: the lag is 0 inside a call that waits for the device, and across a gap in which another thread works for it.
+
+    ::
+
+        thread 1   [op   [call]   ]      [op]
+                   |====>|===>|==>|=====>|==>|
+                     op   call  op  (gap) op
+
+    Parameters
+    ----------
+    structure : Structure
+    waits : EdgeTable
+        SYNC, QUEUE and FLOW edges; those into host nodes say who waits.
+
+    Returns
+    -------
+    EdgeTable
+    """
+    events, nesting, host = structure.events, structure.nesting, structure.host
+    interval = nesting.boundary >> 1
+    node = 2 * host[interval] + (nesting.boundary & 1)
+    lane = events.lane[host[interval]]
+    same = np.flatnonzero(lane[:-1] == lane[1:]) if len(lane) else np.empty(0, dtype=np.int64)
+    tail, head, inner = node[same], node[same + 1], nesting.innermost[same]
+    owner = np.where(inner >= 0, host[np.maximum(inner, 0)], -1) if len(host) else inner
+    blocked, handed_over = _waiting(structure, waits)
+    is_blocked = (owner >= 0) & blocked[np.maximum(owner, 0)]
+    is_handed_over = handed_over[head]
+    lag = np.where(is_blocked | is_handed_over, 0, events.node_ts_ns[head] - events.node_ts_ns[tail])
+    rule = np.full(len(tail), rule_code("program order"), dtype=np.int8)
+    rule[is_handed_over] = rule_code("handed over")
+    rule[is_blocked] = rule_code("blocking call")
+    return EdgeTable.of(EdgeKind.THREAD, tail, head, lag_ns=lag, event=owner, rule=rule)
+
+
+def _waiting(structure: Structure, waits: EdgeTable) -> tuple[np.ndarray, np.ndarray]:
+    """Return which events are calls that wait, and which nodes end a gap that waits for another thread."""
+    n_events = len(structure.events)
+    blocked = np.zeros(n_events, dtype=bool)
+    handed_over = np.zeros(2 * n_events, dtype=bool)
+    into_end = waits.head[(waits.head & 1).astype(bool) & np.isin(waits.kind, (EdgeKind.SYNC, EdgeKind.QUEUE))] >> 1
+    blocked[into_end[structure.events.is_host[into_end]]] = True
+    handed_over[waits.head[waits.rule == rule_code("hand-over")]] = True
+    return blocked, handed_over

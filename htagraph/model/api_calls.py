@@ -1,0 +1,55 @@
+"""What runtime and driver calls mean, by name: CUDA, HIP, and the generic names of other runtimes.
+
+That a call is a launch is never decided here but by correlation ids.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.model.events import EventTable
+from htagraph.model.kinds import EventKind
+
+__all__ = ["CallMeaning", "call_meanings"]
+
+
+class CallMeaning(IntEnum):
+    """What the caller of an API call waits for, or makes others wait for."""
+
+    NONE = 0
+    DEVICE_SYNC = 1  #: everything enqueued on the device
+    STREAM_SYNC = 2  #: everything enqueued on one stream
+    EVENT_SYNC = 3  #: what was enqueued before an event record
+    COPY = 4  #: may wait for its own copy
+    EVENT_RECORD = 5
+    STREAM_WAIT = 6  #: makes a stream wait for an event
+
+
+_MEANINGS = (
+    (CallMeaning.STREAM_WAIT, r"^(cuda|hip|cu)StreamWait(Event|Value)"),
+    (CallMeaning.EVENT_RECORD, r"^(cuda|hip|cu)EventRecord"),
+    (CallMeaning.EVENT_SYNC, r"^(cuda|hip|cu)EventSynchronize"),
+    (CallMeaning.STREAM_SYNC, r"^(cuda|hip|cu)StreamSynchronize|^zeCommandQueueSynchronize|^urQueueFinish"),
+    (CallMeaning.DEVICE_SYNC, r"^(cudaDevice|cudaThread|hipDevice|cuCtx|hipCtx)Synchronize"),
+    (CallMeaning.DEVICE_SYNC, r"^(cuda|hip)(Free|FreeHost|HostFree|HostUnregister)(_v\d+)?$|^cuMemFree(_v\d+)?$"),
+    (CallMeaning.COPY, r"^(cuda|hip|cu)Memcpy"),
+)
+
+
+def call_meanings(events: EventTable) -> npt.NDArray[np.int8]:
+    """Return the meaning of each event, `CallMeaning.NONE` for what is no runtime call.
+
+    Returns
+    -------
+    ndarray of shape (n_events,), dtype=int8
+    """
+    by_name = np.zeros(len(events.symbols), dtype=np.int8)
+    for meaning, pattern in reversed(_MEANINGS):
+        regex = re.compile(pattern)
+        by_name[events.symbols.mask(lambda name, regex=regex: regex.search(name) is not None)] = meaning  # type: ignore[misc]
+    meanings = by_name[events.name] if len(events.symbols) else np.zeros(len(events), dtype=np.int8)
+    return np.where(events.kind == EventKind.RUNTIME, meanings, CallMeaning.NONE).astype(np.int8)

@@ -1,0 +1,84 @@
+"""To which operator, annotation and lane an event belongs."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import EventKind
+
+__all__ = ["DATA_LOADING", "host_of", "innermost", "lane_labels", "under_pattern"]
+
+I64 = npt.NDArray[np.int64]
+
+DATA_LOADING = re.compile(r"(?i)data_?loader|data_?pipe|_next_data\b|fetch_next_batch")
+"""Names of host ranges that load data."""
+
+
+def host_of(dag: Dag, events: I64) -> I64:
+    """Return the host event of each event: itself, or the call that launched it; -1 for none."""
+    known = events >= 0
+    picked = np.maximum(events, 0)
+    launched = dag.launch[picked].astype(np.int64) if len(dag.launch) else picked
+    is_device = dag.events.is_device[picked] if len(dag.events) else np.zeros(len(events), dtype=bool)
+    return np.where(known, np.where(is_device, launched, picked), -1)
+
+
+def _climb(dag: Dag, host: I64, stop: npt.NDArray[np.bool_]) -> I64:
+    """Return for each host event itself or its first ancestor where `stop` holds, -1 for none."""
+    current = host.copy()
+    while True:
+        moving = np.flatnonzero(current >= 0)
+        moving = moving[~stop[current[moving]]]
+        if not len(moving):
+            return current
+        current[moving] = dag.parent[current[moving]]
+
+
+def innermost(dag: Dag, events: I64, kinds: tuple[EventKind, ...]) -> I64:
+    """Return the innermost enclosing host event of some kinds, the event itself included, -1 for none.
+
+    Device events belong to where they were launched.
+
+    Parameters
+    ----------
+    dag : Dag
+    events : ndarray of shape (n,), dtype=int64
+        -1 gives -1.
+    kinds : tuple of EventKind
+
+    Returns
+    -------
+    ndarray of shape (n,), dtype=int64
+    """
+    return _climb(dag, host_of(dag, events), np.isin(dag.events.kind, kinds))
+
+
+def under_pattern(dag: Dag, events: I64, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
+    """Return whether an event, or a host event that encloses it, has a name that matches."""
+    matches = dag.events.named(dag.events.symbols.mask(lambda name: pattern.search(name) is not None))
+    matches = matches & dag.events.is_host
+    return _climb(dag, host_of(dag, events), matches) >= 0
+
+
+def lane_labels(dag: Dag, events: I64) -> npt.NDArray[np.object_]:
+    """Return ``stream n`` for device events (with the device where there are several), the thread id for host events."""
+    table = dag.events
+    several = len(np.unique(table.device[table.is_device])) > 1
+    labels = np.empty(len(events), dtype=object)
+    labels[:] = ""
+    known = events >= 0
+    device = np.zeros(len(events), dtype=bool)
+    device[known] = table.is_device[events[known]]
+    for row in np.flatnonzero(device).tolist() if device.any() else ():
+        event = events[row]
+        prefix = f"gpu {table.device[event]} " if several else ""
+        labels[row] = f"{prefix}stream {table.stream[event]}"
+    host = known & ~device
+    names = np.array([str(tid) for tid in table.lanes.tid], dtype=object)
+    if host.any():
+        labels[host] = names[table.lane[events[host]]]
+    return labels

@@ -1,0 +1,53 @@
+"""Which ranges of a trace are its steps."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+
+from htagraph.model.events import EventTable
+from htagraph.model.frames import STEPS
+from htagraph.model.kinds import EventKind
+
+__all__ = ["find_steps"]
+
+_MARKERS = (
+    ("profiler step", re.compile(r"^ProfilerStep#\d+")),
+    ("serving marker", re.compile(r"^(execute_\w+|step\[\w+)|^execute_model|^(Prefill|Decode|EXTEND|DECODE)\b")),
+)
+
+
+def find_steps(events: EventTable) -> pd.DataFrame:
+    """Return the steps of a trace, in order of time.
+
+    Steps are host ranges named ``ProfilerStep#n``; else the markers of serving engines (vLLM ``execute_…``, SGLang
+    ``step[…]``). `found_by` says which.
+
+    Parameters
+    ----------
+    events : EventTable
+
+    Returns
+    -------
+    DataFrame, schema `frames.STEPS`
+        Empty where nothing marks steps.
+    """
+    annotations = np.flatnonzero(events.kind == EventKind.ANNOTATION)
+    for found_by, marker in _MARKERS:
+        wanted = events.symbols.mask(lambda name, marker=marker: marker.search(name) is not None)  # type: ignore[misc]
+        rows = annotations[wanted[events.name[annotations]]] if len(events.symbols) else annotations[:0]
+        if len(rows):
+            rows = rows[np.lexsort((events.end_ns[rows], events.ts_ns[rows]))]
+            return STEPS.frame(
+                {
+                    "step": np.arange(len(rows)),
+                    "name": events.names(rows),
+                    "start_ns": events.ts_ns[rows],
+                    "dur_ns": events.dur_ns[rows],
+                    "event": rows,
+                    "found_by": pd.Categorical([found_by] * len(rows)),
+                }
+            )
+    return STEPS.empty()
