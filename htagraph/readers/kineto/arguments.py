@@ -1,0 +1,71 @@
+"""The args of events on demand: where each event stands in the file, and how to read it again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.readers.kineto.chunks import ByteStream
+from htagraph.readers.kineto.header import decoded
+from htagraph.readers.kineto.repairs import RepairLog
+
+__all__ = ["ArgsIndex"]
+
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class ArgsIndex:
+    """Where each event stands in the decompressed file.
+
+    Parameters
+    ----------
+    source : Path or bytes
+        The file, or what is in it; it is read again for each call of `decode`.
+    offset : ndarray of shape (n_events,), dtype=int64, unit=byte
+        First byte of each event.
+    length : ndarray of shape (n_events,), dtype=int32, unit=byte
+        Bytes of each event.
+    """
+
+    source: Path | bytes = field(repr=False)
+    offset: npt.NDArray[np.int64]
+    length: npt.NDArray[np.int32]
+
+    def raw(self, events: npt.ArrayLike) -> list[bytes]:
+        """Return the bytes of some events, as they stand in the file.
+
+        The file is read once from the start, so ask for many events at a time.
+        """
+        wanted = np.atleast_1d(np.asarray(events, dtype=np.int64))
+        found: dict[int, bytes] = {}
+        stream = ByteStream(self.source, RepairLog())
+        held, start = b"", 0
+        try:
+            for event in np.unique(wanted).tolist():
+                a, n = int(self.offset[event]), int(self.length[event])
+                while start + len(held) < a + n:
+                    if start + len(held) <= a:
+                        start, held = start + len(held), b""
+                    block = stream.read(_BLOCK)
+                    if not block:
+                        break
+                    held += block
+                found[event] = held[a - start : a - start + n]
+                start, held = a, held[a - start :]
+        finally:
+            stream.close()
+        return [found[event] for event in wanted.tolist()]
+
+    def decode(self, events: npt.ArrayLike) -> list[dict[str, Any]]:
+        """Return the args of some events, an empty dict for an event without args."""
+        out = []
+        for raw in self.raw(events):
+            event = decoded(raw)
+            args = event.get("args") if isinstance(event, dict) else None
+            out.append(args if isinstance(args, dict) else {})
+        return out

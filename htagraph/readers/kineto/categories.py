@@ -1,0 +1,113 @@
+"""What a category of the file is: one table, old and new names, and the names that overrule it.
+
+A new category is one line in `KIND_OF_CATEGORY`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.model.kinds import EventKind
+from htagraph.model.symbols import SymbolTable
+
+__all__ = ["KIND_OF_CATEGORY", "LAUNCH_FLOWS", "STACKS", "event_kinds"]
+
+STACKS = "python_function"
+"""Category of Python frames: context, loaded on request."""
+
+LAUNCH_FLOWS = ("ac2g", "async_cpu_to_gpu", "async_gpu", "async")
+"""Categories of flow points that only repeat a correlation id."""
+
+KIND_OF_CATEGORY = {
+    "cpu_op": EventKind.OP,
+    "Operator": EventKind.OP,
+    "cuda_runtime": EventKind.RUNTIME,
+    "cuda_driver": EventKind.RUNTIME,
+    "Runtime": EventKind.RUNTIME,
+    "hip_runtime": EventKind.RUNTIME,
+    "hip_driver": EventKind.RUNTIME,
+    "mtia_runtime": EventKind.RUNTIME,
+    "xpu_runtime": EventKind.RUNTIME,
+    "xpu_driver": EventKind.RUNTIME,
+    "privateuse1_runtime": EventKind.RUNTIME,
+    "privateuse1_driver": EventKind.RUNTIME,
+    "kernel": EventKind.KERNEL,
+    "Kernel": EventKind.KERNEL,
+    "mtia_ccp_events": EventKind.KERNEL,
+    "gpu_memcpy": EventKind.MEMCPY,
+    "Memcpy": EventKind.MEMCPY,
+    "gpu_memset": EventKind.MEMSET,
+    "Memset": EventKind.MEMSET,
+    "cuda_sync": EventKind.SYNC,
+    "user_annotation": EventKind.ANNOTATION,
+    "gpu_user_annotation": EventKind.DEVICE_ANNOTATION,
+    STACKS: EventKind.PYTHON,
+    "overhead": EventKind.OVERHEAD,
+    "cpu_instant_event": EventKind.INSTANT,
+    "cuda_profiler_range": EventKind.COUNTER_RANGE,
+    "Trace": EventKind.SPAN,
+}
+"""Kind of the events of a category; any other category is `EventKind.OTHER`."""
+
+_KIND_OF_PHASE = {"i": EventKind.INSTANT, "I": EventKind.INSTANT, "C": EventKind.COUNTER}
+
+_PREFIXES = {
+    ("hip_", "privateuse1_"): EventKind.RUNTIME,
+}
+
+_SYNC_RECORDS = frozenset(
+    {
+        "Stream Sync",
+        "Stream Synchronize",
+        "Stream Wait Event",
+        "Event Sync",
+        "Event Synchronize",
+        "Context Sync",
+        "Context Synchronize",
+        "Device Sync",
+        "event_wait",
+    }
+)
+"""Names of the profiler's records of waits, which some versions put among the kernels."""
+
+
+def _kind_of(category: str) -> EventKind:
+    """Return the kind of a category."""
+    known = KIND_OF_CATEGORY.get(category)
+    if known is not None:
+        return known
+    return next((kind for prefixes, kind in _PREFIXES.items() if category.startswith(prefixes)), EventKind.OTHER)
+
+
+def event_kinds(
+    symbols: SymbolTable,
+    category: npt.NDArray[np.int32],
+    name: npt.NDArray[np.int32],
+    phase: npt.NDArray[np.uint8],
+) -> npt.NDArray[np.int8]:
+    """Return the kind of each event from its category, its phase, and the names that overrule both.
+
+    Parameters
+    ----------
+    symbols : SymbolTable
+    category, name : ndarray of shape (n_events,), dtype=int32
+        Codes of `symbols`.
+    phase : ndarray of shape (n_events,), dtype=uint8
+        The character ``ph``.
+
+    Returns
+    -------
+    ndarray of shape (n_events,), dtype=int8
+        Codes of `EventKind`.
+    """
+    kind_of_symbol = np.array([_kind_of(text) for text in symbols.texts], dtype=np.int8)
+    kinds: npt.NDArray[np.int8] = kind_of_symbol[category] if len(symbols) else np.empty(0, dtype=np.int8)
+    for character, kind in _KIND_OF_PHASE.items():
+        kinds[phase == ord(character)] = kind
+    if len(symbols):
+        is_step = symbols.mask(lambda text: text.startswith("ProfilerStep#"))[name]
+        kinds[is_step & (kinds == EventKind.OP)] = EventKind.ANNOTATION
+        is_wait = symbols.mask(_SYNC_RECORDS.__contains__)[name]
+        kinds[is_wait & (kinds == EventKind.KERNEL)] = EventKind.SYNC
+    return kinds

@@ -1,0 +1,127 @@
+"""Which keys of an event become columns, and how their values are read: the one table that the scanner is driven by.
+
+A new column is one line in `ARG_KEYS`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+__all__ = ["ARG_KEYS", "COLUMNS", "EVENT_KEYS", "Field", "Read", "SparseField"]
+
+
+class Read(IntEnum):
+    """How a value is read."""
+
+    SKIP = 0  #: passed over
+    TEXT = 1  #: a text, or any other value as it is written; interned
+    TIME = 2  #: decimal microseconds, to integer nanoseconds
+    INT = 3  #: an integer, also as decimal or hexadecimal text
+    REAL = 4  #: a float64
+    TRIPLE = 5  #: a list of three integers, to three columns
+    ARGS = 6  #: the object of arguments
+
+
+class Field(IntEnum):
+    """Where the value of a key of an event goes; the codes after `FIRST_SPARSE` are those of `COLUMNS`."""
+
+    PHASE = 0
+    CATEGORY = 1
+    NAME = 2
+    PID = 3
+    TID = 4
+    ID = 5
+    TS = 6
+    DUR = 7
+    ARGS = 8
+    DEVICE = 9
+    STREAM = 10
+    CORRELATION = 11
+    EXTERNAL_ID = 12
+    FIRST_SPARSE = 13
+
+
+@dataclass(frozen=True)
+class SparseField:
+    """A column of few events: its name, the keys of ``args`` that fill it, how they are read."""
+
+    name: str
+    keys: tuple[str, ...]
+    read: Read = Read.INT
+
+    @property
+    def dtype(self) -> type[np.generic]:
+        """What the column holds: integers, floats, or codes of symbols."""
+        return {Read.REAL: np.float64, Read.TEXT: np.int32}.get(self.read, np.int64)  # type: ignore[return-value]
+
+
+COLUMNS = (
+    SparseField("bytes", ("bytes", "Bytes")),
+    SparseField("memory_bandwidth", ("memory bandwidth (GB/s)",), Read.REAL),
+    SparseField("wait_on_stream", ("wait_on_stream",)),
+    SparseField("wait_on_event_record", ("wait_on_cuda_event_record_corr_id",)),
+    SparseField("wait_on_event", ("wait_on_cuda_event_id",)),
+    SparseField("sequence", ("Sequence number",)),
+    SparseField("fwd_thread", ("Fwd thread id",)),
+    SparseField("graph_id", ("graph id",)),
+    SparseField("graph_node", ("graph node id",)),
+    SparseField("grid_x", ("grid",), Read.TRIPLE),
+    SparseField("grid_y", ()),
+    SparseField("grid_z", ()),
+    SparseField("block_x", ("block",), Read.TRIPLE),
+    SparseField("block_y", ()),
+    SparseField("block_z", ()),
+    SparseField("registers", ("registers per thread",)),
+    SparseField("shared_memory", ("shared memory",)),
+    SparseField("occupancy", ("est. achieved occupancy %",), Read.REAL),
+    SparseField("blocks_per_sm", ("blocks per SM",), Read.REAL),
+    SparseField("warps_per_sm", ("warps per SM",), Read.REAL),
+    SparseField("python_id", ("Python id",)),
+    SparseField("python_parent", ("Python parent id",)),
+    SparseField("collective", ("Collective name",), Read.TEXT),
+    SparseField("msg_in", ("In msg nelems",)),
+    SparseField("msg_out", ("Out msg nelems",)),
+    SparseField("dtype", ("dtype",), Read.TEXT),
+    SparseField("group_size", ("Group size",)),
+    SparseField("group_name", ("Process Group Name",), Read.TEXT),
+    SparseField("group_ranks", ("Process Group Ranks",), Read.TEXT),
+    SparseField("group_description", ("Process Group Description",), Read.TEXT),
+    SparseField("seq", ("Seq",)),
+    SparseField("comms_id", ("Comms Id",)),
+    SparseField("src_rank", ("Src Rank",)),
+    SparseField("dst_rank", ("Dst Rank",)),
+    SparseField("is_async", ("Is asynchronized op",)),
+    SparseField("addr", ("Addr",)),
+    SparseField("total_allocated", ("Total Allocated",)),
+    SparseField("total_reserved", ("Total Reserved",)),
+    SparseField("device_type", ("Device Type",)),
+    SparseField("device_id", ("Device Id",)),
+)
+"""Columns that few events have, in the order of their codes. A `TRIPLE` fills its own column and the next two."""
+
+EVENT_KEYS: dict[str, tuple[int, Read]] = {
+    "ph": (Field.PHASE, Read.TEXT),
+    "cat": (Field.CATEGORY, Read.TEXT),
+    "name": (Field.NAME, Read.TEXT),
+    "pid": (Field.PID, Read.TEXT),
+    "tid": (Field.TID, Read.TEXT),
+    "id": (Field.ID, Read.TEXT),
+    "ts": (Field.TS, Read.TIME),
+    "dur": (Field.DUR, Read.TIME),
+    "args": (Field.ARGS, Read.ARGS),
+}
+"""Keys of an event itself: where the value goes, and how it is read."""
+
+ARG_KEYS: dict[str, tuple[int, Read]] = {
+    "device": (Field.DEVICE, Read.INT),
+    "stream": (Field.STREAM, Read.INT),
+    "correlation": (Field.CORRELATION, Read.INT),
+    "External id": (Field.EXTERNAL_ID, Read.INT),
+    "external id": (Field.EXTERNAL_ID, Read.INT),
+} | {
+    key: (Field.FIRST_SPARSE + position, column.read) for position, column in enumerate(COLUMNS) for key in column.keys
+}
+"""Keys of an event's ``args``: where the value goes, and how it is read."""

@@ -1,0 +1,178 @@
+"""Interned byte strings and interned pairs of them, as arrays that compiled code fills. Compiled.
+
+Both are hash tables with open addressing. Compiled code never makes them larger: it stops where there may be no room, and
+Python doubles them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.readers.kineto.compiled import compiled, word_at
+from htagraph.readers.kineto.lexer import PADDING
+
+__all__ = ["Interned", "Pairs", "intern", "intern_pair", "new_interned", "new_pairs", "texts"]
+
+U8 = npt.NDArray[np.uint8]
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+U64 = npt.NDArray[np.uint64]
+
+
+class Interned(NamedTuple):
+    """Distinct byte strings; the code of one is its position. A string may hold any bytes, also none."""
+
+    slots: I32  #: code + 1 by hash, 0 for free; its length is a power of two
+    hashes: U64  #: by code
+    starts: I64  #: by code: string ``c`` is ``arena[starts[c]:starts[c + 1]]``
+    arena: U8  #: all strings, one after the other
+    n: I64  #: [0]: number of strings
+
+
+class Pairs(NamedTuple):
+    """Distinct pairs of codes; the code of one is its position."""
+
+    slots: I32
+    keys: I64  #: by code: first << 32 | second
+    n: I64
+
+
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_SHIFT = np.uint64(32)
+_FULL_WORD = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+def new_interned(n_strings: int, n_bytes: int, old: Interned | None = None) -> Interned:
+    """Return a table with room for some strings of some bytes in all, holding those of `old`."""
+    slots = np.zeros(1 << (2 * n_strings).bit_length(), dtype=np.int32)
+    table = Interned(
+        slots,
+        np.zeros(n_strings, dtype=np.uint64),
+        np.zeros(n_strings + 1, dtype=np.int64),
+        np.zeros(n_bytes + PADDING, dtype=np.uint8),
+        np.zeros(1, dtype=np.int64),
+    )
+    if old is not None:
+        n = int(old.n[0])
+        table.hashes[:n] = old.hashes[:n]
+        table.starts[: n + 1] = old.starts[: n + 1]
+        table.arena[: old.starts[n]] = old.arena[: old.starts[n]]
+        table.n[0] = n
+        _place(table.slots, table.hashes, n)
+    return table
+
+
+def new_pairs(n_pairs: int, old: Pairs | None = None) -> Pairs:
+    """Return a table with room for some pairs, holding those of `old`."""
+    table = Pairs(
+        np.zeros(1 << (2 * n_pairs).bit_length(), dtype=np.int32),
+        np.zeros(n_pairs, dtype=np.int64),
+        np.zeros(1, dtype=np.int64),
+    )
+    if old is not None:
+        for key in old.keys[: old.n[0]].tolist():
+            intern_pair(table, key >> 32, key & 0xFFFFFFFF)
+    return table
+
+
+def texts(table: Interned) -> list[bytes]:
+    """Return all strings, in order of their codes."""
+    n = int(table.n[0])
+    arena, starts = table.arena.tobytes(), table.starts[: n + 1].tolist()
+    return [arena[a:b] for a, b in zip(starts[:-1], starts[1:], strict=True)]
+
+
+@compiled
+def _mixed(h: np.uint64) -> np.uint64:
+    """Return a hash whose low bits depend on all bits."""
+    h = h * _MULTIPLIER
+    return h ^ (h >> _SHIFT)
+
+
+@compiled
+def _tail_mask(n: int) -> np.uint64:
+    """Return a mask of the low `n` bytes, 0 < n <= 8."""
+    return _FULL_WORD >> np.uint64(64 - 8 * n)
+
+
+@compiled
+def _hash(buf: U8, a: int, b: int) -> np.uint64:
+    """Return a hash of bytes."""
+    h = np.uint64(b - a)
+    while b - a > 8:
+        h = _mixed(h ^ word_at(buf, a))
+        a += 8
+    if b > a:
+        h = _mixed(h ^ (word_at(buf, a) & _tail_mask(b - a)))
+    return h
+
+
+@compiled
+def _same(buf: U8, a: int, b: int, arena: U8, start: int) -> bool:
+    """Whether bytes equal those of an interned string of the same length."""
+    while b - a > 8:
+        if word_at(buf, a) != word_at(arena, start):
+            return False
+        a += 8
+        start += 8
+    return a == b or ((word_at(buf, a) ^ word_at(arena, start)) & _tail_mask(b - a)) == 0
+
+
+@compiled
+def _place(slots: I32, hashes: U64, n: int) -> None:
+    """Enter the first `n` codes by their hashes."""
+    mask = np.uint64(len(slots) - 1)
+    for code in range(n):
+        slot = hashes[code] & mask
+        while slots[slot] != 0:
+            slot = (slot + np.uint64(1)) & mask
+        slots[slot] = code + 1
+
+
+@compiled
+def intern(table: Interned, buf: U8, a: int, b: int) -> int:
+    """Return the code of ``buf[a:b]``, entering it where it is new; there must be room."""
+    h = _hash(buf, a, b)
+    mask = np.uint64(len(table.slots) - 1)
+    slot = h & mask
+    while True:
+        code = np.int64(table.slots[slot]) - 1
+        if code < 0:
+            break
+        if table.hashes[code] == h:
+            start = table.starts[code]
+            if table.starts[code + 1] - start == b - a and _same(buf, a, b, table.arena, start):
+                return code
+        slot = (slot + np.uint64(1)) & mask
+    code = table.n[0]
+    start = table.starts[code]
+    for k in range(b - a):
+        table.arena[start + k] = buf[a + k]
+    table.starts[code + 1] = start + b - a
+    table.hashes[code] = h
+    table.slots[slot] = code + 1
+    table.n[0] = code + 1
+    return code
+
+
+@compiled
+def intern_pair(table: Pairs, first: int, second: int) -> int:
+    """Return the code of a pair of codes, entering it where it is new; there must be room."""
+    key = (first << 32) | second
+    mask = np.uint64(len(table.slots) - 1)
+    slot = _mixed(np.uint64(key)) & mask
+    while True:
+        code = np.int64(table.slots[slot]) - 1
+        if code < 0:
+            break
+        if table.keys[code] == key:
+            return code
+        slot = (slot + np.uint64(1)) & mask
+    code = table.n[0]
+    table.keys[code] = key
+    table.slots[slot] = code + 1
+    table.n[0] = code + 1
+    return code

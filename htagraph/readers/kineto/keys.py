@@ -1,0 +1,94 @@
+"""Which key a name is: a hash table over the keys of `fields`. Compiled."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.readers.kineto.compiled import compiled, word_at
+from htagraph.readers.kineto.fields import ARG_KEYS, COLUMNS, EVENT_KEYS, Field
+from htagraph.readers.kineto.lexer import PADDING
+
+__all__ = ["Keys", "find_key", "key_table"]
+
+U8 = npt.NDArray[np.uint8]
+
+_SLOTS = 512
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_TOP_BITS = np.uint64(64 - _SLOTS.bit_length() + 1)
+_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+class Keys(NamedTuple):
+    """Known keys of events (level 0) and of their args (level 1)."""
+
+    slots: npt.NDArray[np.int32]  #: key + 1 by hash, 0 for free
+    first: npt.NDArray[np.uint64]  #: first eight bytes
+    length: npt.NDArray[np.int64]
+    level: npt.NDArray[np.int64]
+    text: U8  #: 64 bytes per key
+    field: npt.NDArray[np.int64]  #: `Field` it fills
+    read: npt.NDArray[np.int64]  #: `Read` of its value
+    read_of_field: npt.NDArray[np.int64]
+
+
+@compiled
+def _first_word(buf: U8, a: int, n: int) -> np.uint64:
+    """Return the first eight bytes of a key, zero after its end."""
+    if n == 0:
+        return np.uint64(0)
+    return word_at(buf, a) & (_ALL >> np.uint64(64 - 8 * min(n, 8)))
+
+
+@compiled
+def _slot(word: np.uint64, n: int, level: int) -> int:
+    """Return where the search for a key begins."""
+    return np.int64(((word ^ np.uint64(n * 2 + level)) * _MULTIPLIER) >> _TOP_BITS)
+
+
+@compiled
+def find_key(keys: Keys, buf: U8, a: int, b: int, level: int) -> int:
+    """Return which key ``buf[a:b]`` is, -1 for an unknown one."""
+    n = b - a
+    word = _first_word(buf, a, n)
+    slot = _slot(word, n, level)
+    while keys.slots[slot] != 0:
+        key = keys.slots[slot] - 1
+        if keys.first[key] == word and keys.length[key] == n and keys.level[key] == level:
+            k = 8
+            while k < n and buf[a + k] == keys.text[64 * key + k]:
+                k += 1
+            if k >= n:
+                return key
+        slot = (slot + 1) & (_SLOTS - 1)
+    return -1
+
+
+@cache
+def key_table() -> Keys:
+    """Return the table of all known keys."""
+    known = [(0, key, *target) for key, target in EVENT_KEYS.items()]
+    known += [(1, key, *target) for key, target in ARG_KEYS.items()]
+    n = len(known)
+    keys = Keys(
+        np.zeros(_SLOTS, dtype=np.int32),
+        np.zeros(n, dtype=np.uint64),
+        np.array([len(key) for _, key, *_ in known], dtype=np.int64),
+        np.array([level for level, *_ in known], dtype=np.int64),
+        np.zeros(64 * n + PADDING, dtype=np.uint8),
+        np.array([field for *_, field, _ in known], dtype=np.int64),
+        np.array([read for *_, read in known], dtype=np.int64),
+        np.zeros(Field.FIRST_SPARSE + len(COLUMNS), dtype=np.int64),
+    )
+    keys.read_of_field[Field.FIRST_SPARSE :] = [column.read for column in COLUMNS]
+    for code, (level, key, *_) in enumerate(known):
+        keys.text[64 * code : 64 * code + len(key)] = np.frombuffer(key.encode(), dtype=np.uint8)
+        keys.first[code] = _first_word(keys.text, 64 * code, len(key))
+        slot = _slot(keys.first[code], len(key), level)
+        while keys.slots[slot]:
+            slot = (slot + 1) % _SLOTS
+        keys.slots[slot] = code + 1
+    return keys

@@ -1,0 +1,292 @@
+"""JSON tokens in a buffer of bytes: strings, numbers, whole values. Compiled.
+
+Every function takes a uint8 array that is followed by at least `PADDING` zero bytes, and a position. It returns the
+position after the token. Where the bytes are not valid JSON it returns ``-(position) - 1`` of the first byte that is
+wrong; a zero after the end is such a byte, so a token that is cut off fails at the end.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba.cpython.unsafe.numbers import trailing_zeros
+
+from htagraph.readers.kineto.compiled import compiled, word_at
+
+__all__ = ["MAX_DEPTH", "PADDING", "TOO_DEEP", "decimal", "escape_end", "plain_end", "scaled", "skip_number"]
+__all__ += ["skip_space", "skip_value", "string_end", "utf8_end"]
+
+U8 = npt.NDArray[np.uint8]
+
+PADDING = 16
+"""Zero bytes that must follow a buffer."""
+
+MAX_DEPTH = 256
+"""How deep lists and objects may be nested."""
+
+TOO_DEEP = -(1 << 62)
+"""Returned instead of a position where the nesting is deeper."""
+
+QUOTE, BACKSLASH, COMMA, COLON, MINUS, POINT = 34, 92, 44, 58, 45, 46
+OPEN_OBJECT, CLOSE_OBJECT, OPEN_LIST, CLOSE_LIST = 123, 125, 91, 93
+
+_ONES = np.uint64(0x0101010101010101)
+_HIGHS = np.uint64(0x8080808080808080)
+_QUOTES = np.uint64(QUOTE * 0x0101010101010101)
+_BACKSLASHES = np.uint64(BACKSLASH * 0x0101010101010101)
+_SPACES = np.uint64(32 * 0x0101010101010101)
+_TEN = np.uint64(10)
+_POWERS = np.array([10**k for k in range(20)], dtype=np.uint64)
+_MAX = np.uint64(2**64 - 1)
+
+
+@compiled
+def skip_space(buf: U8, i: int) -> int:
+    """Return the position of the next byte that is no white space."""
+    while buf[i] == 32 or buf[i] == 10 or buf[i] == 13 or buf[i] == 9:
+        i += 1
+    return i
+
+
+@compiled
+def plain_end(buf: U8, i: int) -> int:
+    """Return the position of the next quote, backslash, control byte or byte beyond ASCII, eight bytes at a time.
+
+    ``(x - ones) & ~x & highs`` marks the lowest zero byte of ``x``; the same subtraction finds bytes below 32.
+    """
+    while True:
+        word = word_at(buf, i)
+        quotes = word ^ _QUOTES
+        backslashes = word ^ _BACKSLASHES
+        marks = (
+            ((quotes - _ONES) & ~quotes) | ((backslashes - _ONES) & ~backslashes) | ((word - _SPACES) & ~word) | word
+        )
+        marks &= _HIGHS
+        if marks:
+            return i + (np.int64(trailing_zeros(marks)) >> 3)
+        i += 8
+
+
+@compiled
+def escape_end(buf: U8, i: int) -> int:
+    """Return the position after the escape at a backslash."""
+    c = buf[i + 1]
+    if c == 117:  # u
+        for k in range(i + 2, i + 6):
+            d = buf[k]
+            if not (48 <= d <= 57 or 65 <= d <= 70 or 97 <= d <= 102):
+                return -k - 1
+        return i + 6
+    if c == QUOTE or c == BACKSLASH or c == 47 or c == 98 or c == 102 or c == 110 or c == 114 or c == 116:  # noqa: PLR1714
+        return i + 2
+    return -(i + 1) - 1
+
+
+@compiled
+def utf8_end(buf: U8, i: int) -> int:
+    """Return the position after the character beyond ASCII that starts here."""
+    c = buf[i]
+    low, high = 0x80, 0xBF  # bounds of the second byte: no overlong forms, no surrogates, nothing above U+10FFFF
+    if 0xC2 <= c <= 0xDF:
+        n = 1
+    elif 0xE0 <= c <= 0xEF:
+        n = 2
+        low = 0xA0 if c == 0xE0 else 0x80
+        high = 0x9F if c == 0xED else 0xBF
+    elif 0xF0 <= c <= 0xF4:
+        n = 3
+        low = 0x90 if c == 0xF0 else 0x80
+        high = 0x8F if c == 0xF4 else 0xBF
+    else:
+        return -i - 1
+    for k in range(i + 1, i + n + 1):
+        if not low <= buf[k] <= high:
+            return -k - 1
+        low, high = 0x80, 0xBF
+    return i + n + 1
+
+
+@compiled
+def string_end(buf: U8, i: int) -> int:
+    """Return the position of the closing quote of a text whose content starts here."""
+    while True:
+        i = plain_end(buf, i)
+        c = buf[i]
+        if c == QUOTE:
+            return i
+        if c == BACKSLASH:
+            i = escape_end(buf, i)
+        elif c >= 0x80:
+            i = utf8_end(buf, i)
+        else:
+            return -i - 1
+        if i < 0:
+            return i
+
+
+@compiled
+def decimal(buf: U8, i: int) -> tuple[int, np.uint64, int, bool, bool]:
+    """Read a number: position after it, digits, power of ten, whether negative, whether digits beyond 64 bits were lost."""
+    negative = buf[i] == MINUS
+    if negative:
+        i += 1
+    digits = np.uint64(0)
+    power, lost, start = 0, False, i
+    point = -1
+    while True:
+        c = buf[i]
+        if c == POINT and point < 0 and i > start:
+            point = i
+        elif 48 <= c <= 57:
+            d = np.uint64(c - 48)
+            if i - start < 19 or digits <= (_MAX - d) // _TEN:
+                digits = digits * _TEN + d
+                power -= point >= 0
+            else:
+                lost |= c != 48
+                power += point < 0
+        else:
+            break
+        i += 1
+    if i == start or i == point + 1 or (buf[start] == 48 and start + 1 < i and point != start + 1):
+        return -i - 1, digits, power, negative, lost  # no digit, none after the point, or a leading zero
+    if c == 101 or c == 69:  # noqa: PLR1714 - e, E
+        i, exponent = _exponent(buf, i + 1)
+        power += exponent
+    return i, digits, power, negative, lost
+
+
+@compiled
+def _exponent(buf: U8, i: int) -> tuple[int, int]:
+    """Read the power of ten after an ``e``; beyond a thousand all are alike."""
+    negative = buf[i] == MINUS
+    if negative or buf[i] == 43:
+        i += 1
+    start, exponent = i, 0
+    while 48 <= buf[i] <= 57:
+        exponent = min(exponent * 10 + np.int64(buf[i]) - 48, 1000)
+        i += 1
+    if i == start:
+        return -i - 1, 0
+    return i, -exponent if negative else exponent
+
+
+@compiled
+def scaled(digits: np.uint64, power: int, lost: bool) -> tuple[np.uint64, bool]:
+    """Return ``digits * 10**power`` as an integer, half to even, and whether it fits in 64 bits."""
+    if digits == 0 or power == 0:
+        return digits, True
+    if power > 0:
+        if power > 19 or digits > _MAX // _POWERS[power]:
+            return np.uint64(0), False
+        return digits * _POWERS[power], True
+    if power < -19:
+        return np.uint64(0), True
+    unit = _POWERS[-power]
+    whole, rest = digits // unit, digits % unit
+    half = unit // np.uint64(2)
+    if rest > half or (rest == half and (lost or whole & np.uint64(1))):
+        whole += np.uint64(1)
+    return whole, True
+
+
+@compiled
+def skip_number(buf: U8, i: int) -> int:
+    """Return the position after a number."""
+    if buf[i] == MINUS:
+        i += 1
+    start = i
+    while 48 <= buf[i] <= 57:
+        i += 1
+    if i == start or (buf[start] == 48 and i > start + 1):
+        return -i - 1
+    if buf[i] == POINT:
+        start = i = i + 1
+        while 48 <= buf[i] <= 57:
+            i += 1
+        if i == start:
+            return -i - 1
+    if buf[i] == 101 or buf[i] == 69:
+        i, _ = _exponent(buf, i + 1)
+    return i
+
+
+@compiled
+def _skip_scalar(buf: U8, i: int) -> int:
+    """Return the position after a text, a number, true, false or null."""
+    c = buf[i]
+    if c == QUOTE:
+        i = string_end(buf, i + 1)
+        return i if i < 0 else i + 1
+    if c == 116:
+        return _skip_word(buf, i, b"true")
+    if c == 102:
+        return _skip_word(buf, i, b"false")
+    if c == 110:
+        return _skip_word(buf, i, b"null")
+    return skip_number(buf, i)
+
+
+@compiled
+def _skip_word(buf: U8, i: int, word: bytes) -> int:
+    """Return the position after a word."""
+    for k in range(len(word)):
+        if buf[i + k] != word[k]:
+            return -(i + k) - 1
+    return i + len(word)
+
+
+@compiled
+def _skip_key(buf: U8, i: int) -> int:
+    """Return the position of the value that follows a key."""
+    if buf[i] != QUOTE:
+        return -i - 1
+    i = string_end(buf, i + 1)
+    if i < 0:
+        return i
+    i = skip_space(buf, i + 1)
+    return skip_space(buf, i + 1) if buf[i] == COLON else -i - 1
+
+
+@compiled
+def skip_value(buf: U8, i: int, stack: U8) -> int:
+    """Return the position after any value; `stack` has room for `MAX_DEPTH` open brackets."""
+    depth = 0
+    while True:
+        c = buf[i]
+        opened = c == OPEN_OBJECT or c == OPEN_LIST  # noqa: PLR1714 - compiled
+        if opened:
+            if depth == MAX_DEPTH:
+                return TOO_DEEP
+            stack[depth] = c
+            depth += 1
+            i = skip_space(buf, i + 1)
+            if buf[i] != c + 2:  # brackets close with the byte two after
+                if c == OPEN_OBJECT:
+                    i = _skip_key(buf, i)
+                    if i < 0:
+                        return i
+                continue
+        else:
+            i = _skip_scalar(buf, i)
+            if i < 0:
+                return i
+        i, depth = _close(buf, i, stack, depth)
+        if i < 0 or depth == 0:
+            return i
+
+
+@compiled
+def _close(buf: U8, i: int, stack: U8, depth: int) -> tuple[int, int]:
+    """Go from the end of a value over closing brackets to the next value: its position, and the depth there."""
+    while depth > 0:
+        i = skip_space(buf, i)
+        if buf[i] == stack[depth - 1] + 2:
+            depth -= 1
+            i += 1
+        elif buf[i] == COMMA:
+            i = skip_space(buf, i + 1)
+            return (_skip_key(buf, i) if stack[depth - 1] == OPEN_OBJECT else i), depth
+        else:
+            return -i - 1, depth
+    return i, depth

@@ -1,0 +1,339 @@
+"""The scanner: goes over the bytes of the event list once and fills columns. Compiled.
+
+One event is read into a scratch `Event` first (`_read_event`), then entered into the columns of a `Batch` (`_enter`). The
+scanner is strict: bytes that are not valid JSON stop it at the start of their event, and `mender` has its turn.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.readers.kineto.compiled import compiled
+from htagraph.readers.kineto.fields import Field, Read
+from htagraph.readers.kineto.interning import Interned, Pairs, intern, intern_pair
+from htagraph.readers.kineto.keys import Keys, find_key
+from htagraph.readers.kineto.lexer import TOO_DEEP, skip_space, skip_value, string_end
+from htagraph.readers.kineto.repairs import Defect
+from htagraph.readers.kineto.values import Event, integer_text, read_value, time_at
+
+__all__ = ["ABSENT", "BAD", "BETWEEN", "CLOSED", "DEEP", "FULL", "OPEN", "Batch", "Rules", "scan"]
+
+U8 = npt.NDArray[np.uint8]
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+
+BETWEEN, CLOSED, OPEN, FULL, BAD, DEEP = range(6)
+"""Why the scanner stopped: at the end of the bytes between two events; after the ``]``; at an event that the end cuts off;
+for lack of room; at an event that is not valid JSON; at one that is nested too deep."""
+
+ABSENT = -(1 << 63)
+"""Value of a dense column where the event has none."""
+
+_MAX_DURATION = 7 * 86_400 * 1_000_000_000
+_SYMBOLS_PER_EVENT = 16
+_PHASE, _CATEGORY, _NAME, _PID, _TID, _ID, _TS, _DUR, _ARGS, _DEVICE, _STREAM, _CORRELATION, _EXTERNAL_ID, _SPARSE = (
+    int(field) for field in Field
+)
+_TEXT, _REAL, _IS_ARGS = int(Read.TEXT), int(Read.REAL), int(Read.ARGS)
+_COMMA, _NO_PHASE, _NO_TIMESTAMP, _NO_DURATION, _IMPOSSIBLE, _NANOSECONDS, _AS_TEXT, _TOO_LARGE, _NO_PLACE = (
+    int(defect)
+    for defect in (
+        Defect.COMMA,
+        Defect.NO_PHASE,
+        Defect.NO_TIMESTAMP,
+        Defect.NO_DURATION,
+        Defect.IMPOSSIBLE_DURATION,
+        Defect.NANOSECONDS,
+        Defect.NUMBER_AS_TEXT,
+        Defect.NUMBER_TOO_LARGE,
+        Defect.NO_PLACE,
+    )
+)
+
+
+class Rules(NamedTuple):
+    """What to leave out."""
+
+    dropped: U8  #: by code of a category known beforehand: 1 leaves all its events out, 2 its flow points
+    others: int  #: the same for any other category
+    start_ns: int  #: events that do not touch ``[start_ns, end_ns)`` are left out
+    end_ns: int
+
+
+class Batch(NamedTuple):
+    """What was read since the batch was last emptied; columns are the first axis."""
+
+    rows: I64  #: ts, dur, phase, name, category, lane, device, stream, correlation, external id, offset, length
+    flows: I64  #: ts, id, lane, phase, category
+    metas: I64  #: start and end of the bytes of metadata events
+    reals: I64  #: column, position in it, start and end of the bytes of floats that Python must read
+    sparse_row: I32  #: by column of `fields.COLUMNS`
+    sparse_value: I64
+    sparse_n: I64  #: number of values by column
+    n: I64  #: number of rows, flows, metas, reals, events outside the window
+    repairs: I64  #: count and first offset by `Defect`
+    left_out: I64  #: number of events left out, by code of their category
+    phases: I64  #: number of events of phases that are not read, by the byte of the phase
+
+
+@compiled
+def _mark(batch: Batch, defect: int, offset: int) -> None:
+    """Count a repair."""
+    batch.repairs[defect, 0] += 1
+    batch.repairs[defect, 1] = min(batch.repairs[defect, 1], offset)
+
+
+@compiled
+def _read_event(buf: U8, i: int, keys: Keys, event: Event) -> int:
+    """Read the event that starts here into the scratch event; return the position after it."""
+    event.serial[0] += 1
+    event.serial[1] = 0
+    event.serial[2] = 0
+    level = 0
+    i = skip_space(buf, i + 1)
+    if buf[i] == 125:
+        return i + 1
+    while True:
+        if buf[i] != 34:
+            return -i - 1
+        a = i + 1
+        b = string_end(buf, a)
+        if b < 0:
+            return b
+        i = skip_space(buf, b + 1)
+        if buf[i] != 58:
+            return -i - 1
+        i = skip_space(buf, i + 1)
+        key = find_key(keys, buf, a, b, level)
+        if key < 0:
+            i = skip_value(buf, i, event.stack)
+        elif keys.read[key] != _IS_ARGS or buf[i] != 123:
+            i = read_value(buf, i, event, keys.field[key], keys.read[key])
+        else:
+            i = skip_space(buf, i + 1)
+            if buf[i] != 125:
+                level = 1
+                continue
+            i += 1
+        if i < 0:
+            return i
+        i = skip_space(buf, i)
+        if buf[i] == 125 and level == 1:
+            level = 0
+            i = skip_space(buf, i + 1)
+        if buf[i] == 44:
+            i = skip_space(buf, i + 1)
+        elif buf[i] == 125 and level == 0:
+            return i + 1
+        else:
+            return -i - 1
+
+
+@compiled
+def _code(buf: U8, event: Event, field: int, symbols: Interned) -> int:
+    """Return the symbol of a text field; where there is none that of the empty text, which is 0."""
+    if event.seen[field] != event.serial[0]:
+        return 0
+    return intern(symbols, buf, event.start[field], event.end[field])
+
+
+@compiled
+def _dense(event: Event, field: int) -> int:
+    """Return an integer field, `ABSENT` where there is none."""
+    return event.value[field] if event.seen[field] == event.serial[0] else ABSENT
+
+
+@compiled
+def _times(buf: U8, event: Event) -> bool:
+    """Make the times of an event nanoseconds if they are too late to be microseconds; whether it has a start."""
+    if event.serial[2] & (1 << _NANOSECONDS):
+        for field in (_TS, _DUR):
+            if event.seen[field] == event.serial[0]:
+                _, value, fits = time_at(buf, event.start[field], 0)
+                event.value[field] = value
+                if not fits and field == _TS:
+                    return False
+    return event.seen[_TS] == event.serial[0]
+
+
+@compiled
+def _duration(event: Event, batch: Batch, phase: int, offset: int) -> int:
+    """Return the duration of an event, 0 where it has none that can be true."""
+    if phase != 88:  # X
+        return 0
+    if event.seen[_DUR] != event.serial[0]:
+        _mark(batch, _NO_DURATION, offset)
+        return 0
+    if not 0 <= event.value[_DUR] <= _MAX_DURATION:
+        _mark(batch, _IMPOSSIBLE, offset)
+        return 0
+    return event.value[_DUR]
+
+
+@compiled
+def _enter_sparse(buf: U8, event: Event, keys: Keys, symbols: Interned, batch: Batch, row: int) -> None:
+    """Enter what few events have."""
+    for k in range(event.serial[1]):
+        field = event.sparse[k]
+        column = field - _SPARSE
+        n = batch.sparse_n[column]
+        batch.sparse_row[column, n] = row
+        if keys.read_of_field[field] == _TEXT:
+            batch.sparse_value[column, n] = intern(symbols, buf, event.start[field], event.end[field])
+        else:
+            batch.sparse_value[column, n] = event.value[field]
+            if keys.read_of_field[field] == _REAL and event.end[field] > 0:
+                real = batch.n[3]
+                batch.reals[0, real], batch.reals[1, real] = column, n
+                batch.reals[2, real], batch.reals[3, real] = event.start[field], event.end[field]
+                batch.n[3] = real + 1
+        batch.sparse_n[column] = n + 1
+
+
+@compiled
+def _enter_flow(buf: U8, event: Event, symbols: Interned, batch: Batch, phase: int, category: int, lane: int) -> None:
+    """Enter a flow point."""
+    n = batch.n[1]
+    batch.flows[0, n] = event.value[_TS]
+    number, good = 0, False
+    if event.seen[_ID] == event.serial[0]:
+        number, good = integer_text(buf, event.start[_ID], event.end[_ID])
+    batch.flows[1, n] = number if good else (1 << 62) + _code(buf, event, _ID, symbols)
+    batch.flows[2, n] = lane
+    batch.flows[3, n] = phase
+    batch.flows[4, n] = category
+    batch.n[1] = n + 1
+
+
+@compiled
+def _enter(
+    buf: U8,
+    i: int,
+    end: int,
+    origin: int,
+    keys: Keys,
+    event: Event,
+    symbols: Interned,
+    lanes: Pairs,
+    rules: Rules,
+    batch: Batch,
+) -> None:
+    """Enter the event ``buf[i:end]`` into the columns, or count why not."""
+    offset = origin + i
+    if event.seen[_PHASE] != event.serial[0]:
+        _mark(batch, _NO_PHASE, offset)
+        return
+    phase = np.int64(buf[event.start[_PHASE]])
+    if phase == 77:  # M
+        n = batch.n[2]
+        batch.metas[0, n], batch.metas[1, n] = i, end
+        batch.n[2] = n + 1
+        return
+    is_flow = phase == 115 or phase == 116 or phase == 102  # noqa: PLR1714 - s, t, f
+    is_half = phase == 66 or phase == 69  # noqa: PLR1714 - B, E
+    if not (is_flow or is_half or phase == 88 or phase == 105 or phase == 73 or phase == 67):  # noqa: PLR1714 - X, i, I, C
+        batch.phases[phase] += 1
+        return
+    category = _code(buf, event, _CATEGORY, symbols)
+    rule = rules.dropped[category] if category < len(rules.dropped) else rules.others
+    if (rule == 1 and not is_half) or (rule == 2 and is_flow):
+        batch.left_out[category] += 1
+        return
+    if not _times(buf, event):
+        _mark(batch, _NO_TIMESTAMP, offset)
+        return
+    for defect in (_NANOSECONDS, _AS_TEXT, _TOO_LARGE):
+        if event.serial[2] & (1 << defect):
+            _mark(batch, defect, offset)
+    start = event.value[_TS]
+    dur = _duration(event, batch, phase, offset)
+    if not is_half and not (start < rules.end_ns and (start + dur > rules.start_ns or start == rules.start_ns)):
+        batch.n[4] += 1
+        return
+    if event.seen[_PID] != event.serial[0] and event.seen[_TID] != event.serial[0]:
+        _mark(batch, _NO_PLACE, offset)
+    lane = intern_pair(lanes, _code(buf, event, _PID, symbols), _code(buf, event, _TID, symbols))
+    if is_flow:
+        _enter_flow(buf, event, symbols, batch, phase, category, lane)
+        return
+    row = batch.n[0]
+    rows = batch.rows
+    rows[0, row], rows[1, row], rows[2, row] = start, dur, phase
+    rows[3, row], rows[4, row], rows[5, row] = _code(buf, event, _NAME, symbols), category, lane
+    rows[6, row], rows[7, row] = _dense(event, _DEVICE), _dense(event, _STREAM)
+    rows[8, row], rows[9, row] = _dense(event, _CORRELATION), _dense(event, _EXTERNAL_ID)
+    rows[10, row], rows[11, row] = offset, end - i
+    _enter_sparse(buf, event, keys, symbols, batch, row)
+    batch.n[0] = row + 1
+
+
+@compiled
+def _has_room(symbols: Interned, lanes: Pairs, batch: Batch, n_bytes: int) -> bool:
+    """Whether an event of some bytes fits in all tables."""
+    capacity = batch.rows.shape[1]
+    n = symbols.n[0]
+    return (
+        max(batch.n[0], batch.n[1], batch.n[2]) < capacity
+        and batch.n[3] + _SYMBOLS_PER_EVENT < batch.reals.shape[1]
+        and n + _SYMBOLS_PER_EVENT < min(len(symbols.hashes), len(batch.left_out))
+        and symbols.starts[n] + n_bytes < len(symbols.arena) - 16
+        and lanes.n[0] + 1 < len(lanes.keys)
+    )
+
+
+@compiled
+def scan(
+    buf: U8,
+    i: int,
+    end: int,
+    origin: int,
+    keys: Keys,
+    event: Event,
+    symbols: Interned,
+    lanes: Pairs,
+    rules: Rules,
+    batch: Batch,
+) -> tuple[int, int]:
+    """Read events from a position on; return the position where it stopped, and why.
+
+    Parameters
+    ----------
+    buf : ndarray, dtype=uint8
+        Bytes of the event list, `lexer.PADDING` zero bytes after them.
+    i, end : int
+        Where to start, between two events, and where the bytes end.
+    origin : int
+        Offset of ``buf[0]`` in the file.
+    """
+    commas = -1  # since the last event; -1 where none is expected
+    while True:
+        i = skip_space(buf, i)
+        c = buf[i]
+        if c == 123:
+            after = _read_event(buf, i, keys, event)
+            if after < 0:
+                if after == TOO_DEEP:
+                    return i, DEEP
+                return i, OPEN if -after - 1 >= end else BAD
+            if not _has_room(symbols, lanes, batch, after - i):
+                return i, FULL
+            if commas == 0:
+                _mark(batch, _COMMA, origin + i)
+            _enter(buf, i, after, origin, keys, event, symbols, lanes, rules, batch)
+            i, commas = after, 0
+        elif c == 44:
+            if commas != 0:
+                _mark(batch, _COMMA, origin + i)
+            commas = 1
+            i += 1
+        elif i >= end:
+            return end, BETWEEN
+        elif c == 93:
+            if commas == 1:
+                _mark(batch, _COMMA, origin + i)
+            return i + 1, CLOSED
+        else:
+            return i, BAD

@@ -1,0 +1,153 @@
+"""Columns of a file as the model's tables: kinds, times, streams and lanes, and the rules for events that cannot be true."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.model.events import EventTable, FlowTable, LaneTable, SparseColumn
+from htagraph.model.kinds import DEVICE_KINDS, EventKind, codes
+from htagraph.model.symbols import SymbolTable
+from htagraph.readers.kineto.categories import event_kinds
+from htagraph.readers.kineto.merging import Columns, Id, canonical_id
+
+__all__ = ["event_table", "lane_table"]
+
+I64 = npt.NDArray[np.int64]
+
+ABSENT = np.iinfo(np.int64).min
+_ON_STREAM = codes((*DEVICE_KINDS, EventKind.SYNC, EventKind.DEVICE_ANNOTATION))
+_STREAM_TID = re.compile(r"(?:stream\s*)?(\d+)", re.IGNORECASE)
+_SYNC_ROWS = 1_000_000  # some versions put sync records on the row ``stream + 1000000``
+_NO_STREAM = 4_294_967_295
+_MAX_DEVICE = 4096
+_MAX_INT32 = np.iinfo(np.int32).max
+_PHASES = np.zeros(256, dtype=np.int8)
+_PHASES[ord("t")], _PHASES[ord("f")] = 1, 2
+
+
+def event_table(columns: Columns, metadata_events: Iterable[Mapping[str, Any]], base_ns: int) -> EventTable:
+    """Return the event table of a file.
+
+    Parameters
+    ----------
+    columns : Columns
+        Cleaned: complete events, instants and counters only.
+    metadata_events : iterable of mapping
+        Events with ``"ph": "M"``.
+    base_ns : int, unit=ns
+        Added to every time.
+    """
+    rows, sparse = columns.rows, dict(columns.sparse)
+    symbols = SymbolTable(tuple(columns.symbols))
+    kind = event_kinds(symbols, rows["category"], rows["name"], rows["phase"])
+    lanes = lane_table(columns.lanes, metadata_events)
+    on_stream = np.isin(kind, _ON_STREAM)
+    named = np.flatnonzero(~on_stream & (rows["stream"] != ABSENT))
+    if len(named):
+        sparse["api_stream"] = named, _stream(rows["stream"][named])
+    if "wait_on_stream" in sparse:
+        events, values = sparse["wait_on_stream"]
+        sparse["wait_on_stream"] = events, _stream(values)
+    return EventTable(
+        ts_ns=rows["ts_ns"] + base_ns,
+        dur_ns=rows["dur_ns"],
+        kind=kind,
+        name=rows["name"],
+        category=rows["category"],
+        lane=rows["lane"],
+        device=_devices(rows, lanes, on_stream),
+        stream=_streams(rows, lanes, on_stream, kind),
+        correlation=_or_none(rows["correlation"]),
+        external_id=_or_none(rows["external_id"]),
+        symbols=symbols,
+        lanes=lanes,
+        flows=_flow_table(columns.flows, base_ns),
+        columns={name: SparseColumn(events, values) for name, (events, values) in sparse.items()},
+    )
+
+
+def _or_none(ids: I64) -> I64:
+    """Return ids with -1 where there is none."""
+    return np.where(ids == ABSENT, -1, ids)
+
+
+def _stream(ids: I64) -> I64:
+    """Return stream ids with -1 for every way to write that there is none."""
+    return np.where((ids == ABSENT) | (ids == _NO_STREAM), -1, ids)
+
+
+def _devices(rows: Mapping[str, I64], lanes: LaneTable, on_stream: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
+    """Return the device of each event on one: what it says, else the pid of its row if that can be a device."""
+    by_lane = [pid if isinstance(pid, int) and 0 <= pid < _MAX_DEVICE else -1 for pid in lanes.pid]
+    of_lane = np.array(by_lane, dtype=np.int64)[rows["lane"]] if len(lanes) else np.empty(0, np.int64)
+    said = rows["device"]
+    device = np.where(said == ABSENT, of_lane, np.where((said >= 0) & (said <= _MAX_INT32), said, -1))
+    return np.where(on_stream, device, -1).astype(np.int32)
+
+
+def _streams(
+    rows: Mapping[str, I64], lanes: LaneTable, on_stream: npt.NDArray[np.bool_], kind: npt.NDArray[np.int8]
+) -> I64:
+    """Return the stream of each event on one: what it says, else the number in the tid of its row."""
+    by_lane = np.array([_stream_of_tid(tid) for tid in lanes.tid], dtype=np.int64)
+    of_lane = by_lane[rows["lane"]] if len(lanes) else np.empty(0, np.int64)
+    of_lane = np.where((kind == EventKind.SYNC) & (of_lane >= _SYNC_ROWS), of_lane - _SYNC_ROWS, of_lane)
+    stream = np.where(rows["stream"] == ABSENT, of_lane, rows["stream"])
+    return np.where(on_stream, _stream(stream), -1)
+
+
+def _stream_of_tid(tid: Id) -> int:
+    """Return the stream that a row is named after, -1 for none."""
+    found = _STREAM_TID.fullmatch(str(tid))
+    number = int(found.group(1)) if found else -1
+    return number if number <= np.iinfo(np.int64).max else -1
+
+
+def _flow_table(flows: I64, base_ns: int) -> FlowTable:
+    """Return the flow points."""
+    return FlowTable(
+        ts_ns=flows[0] + base_ns,
+        id=flows[1].copy(),
+        lane=flows[2].astype(np.int32),
+        phase=_PHASES[flows[3]],
+        category=flows[4].astype(np.int32),
+    )
+
+
+def lane_table(lanes: list[tuple[Id, Id]], metadata_events: Iterable[Mapping[str, Any]]) -> LaneTable:
+    """Return the lanes with the names that the metadata events give them; a lane that only they know comes last."""
+    of_process: dict[str, dict[Id, Any]] = {"process_name": {}, "process_labels": {}, "process_sort_index": {}}
+    of_thread: dict[str, dict[tuple[Id, Id], Any]] = {"thread_name": {}, "thread_sort_index": {}}
+    known = dict.fromkeys(lanes)
+    for event in metadata_events:
+        args, name = event.get("args"), event.get("name")
+        value = next(iter(args.values()), None) if isinstance(args, dict) else None
+        pid, tid = canonical_id(event.get("pid")), canonical_id(event.get("tid"))
+        if name in of_process:
+            of_process[name][pid] = value
+        elif name in of_thread:
+            of_thread[name][pid, tid] = value
+            known.setdefault((pid, tid))
+    for pid in of_process["process_name"]:
+        if not any(pid == other for other, _ in known):
+            known[pid, ""] = None
+    names = list(known)
+    return LaneTable(
+        pid=tuple(pid for pid, _ in names),
+        tid=tuple(tid for _, tid in names),
+        process=tuple(str(of_process["process_name"].get(pid, "")) for pid, _ in names),
+        thread=tuple(str(of_thread["thread_name"].get(lane, "")) for lane in names),
+        process_sort=tuple(_index(of_process["process_sort_index"].get(pid)) for pid, _ in names),
+        thread_sort=tuple(_index(of_thread["thread_sort_index"].get(lane)) for lane in names),
+        process_labels=tuple(str(of_process["process_labels"].get(pid, "")) for pid, _ in names),
+    )
+
+
+def _index(value: object) -> int:
+    """Return a sort index, 0 where it is none."""
+    return value if isinstance(value, int) else 0
