@@ -1,1 +1,24 @@
 """htagraph: a graph-centric critical path and dependency analyzer for PyTorch traces."""
+
+from __future__ import annotations
+
+from htagraph import errors, synth
+from htagraph.compiler.classes import ClassRule
+from htagraph.graph import TraceGraph
+from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
+from htagraph.path import CriticalPath
+from htagraph.trace import Trace, load
+
+__all__ = [
+    "Bound",
+    "ClassRule",
+    "CriticalPath",
+    "EdgeKind",
+    "EventKind",
+    "KernelClass",
+    "Trace",
+    "TraceGraph",
+    "errors",
+    "load",
+    "synth",
+]

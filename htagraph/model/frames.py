@@ -148,3 +148,13 @@ QUALITY = Schema(
         "consequence": Column("object", "text", "which answers are weaker, and what to do about it"),
     },
 )
+
+REPAIRS = Schema(
+    "REPAIRS",
+    {
+        "kind": Column("object", "name", "what was wrong"),
+        "n": Column("int64", "count", "how often"),
+        "first_offset": Column("int64", "byte", "where first, in the decompressed file; -1 where that has no meaning"),
+        "detail": Column("object", "text", "what was done about it"),
+    },
+)

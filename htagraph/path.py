@@ -1,0 +1,212 @@
+"""CriticalPath: the answer to why a window took as long as it did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from htagraph.errors import MissingEventsError
+from htagraph.model.dag import Dag
+from htagraph.model.frames import BREAKDOWN
+from htagraph.model.kinds import Bound, EdgeKind
+from htagraph.model.units import human_count, human_duration
+from htagraph.model.window import Window
+from htagraph.queries.breakdown import split_by_steps, sum_by
+from htagraph.queries.critical_path import critical_path, path_edges
+from htagraph.queries.edges import edge_frame
+from htagraph.queries.steps import find_steps
+from htagraph.writers.chrome_json import write_chrome_json
+from htagraph.writers.dot import path_dot
+from htagraph.writers.pftrace import write_pftrace
+
+__all__ = ["BreakdownKey", "CriticalPath"]
+
+BreakdownKey = Literal["bound", "kind", "name", "op", "lane", "rule", "step"]
+"""What the time of a path can be grouped by."""
+
+_TOP = 3
+_ABOUT = (
+    "Segments tile the window: every instant is covered by exactly one. Back from the end of the window, each one is what "
+    "the next had to wait for."
+)
+
+
+@dataclass(frozen=True, repr=False)
+class CriticalPath:
+    """The critical path of a window: segments that tile it.
+
+    Parameters
+    ----------
+    dag : Dag
+    window : Window
+    rank : int
+    source : Path or bytes, optional
+        The original trace, for `to_chrome_json`.
+
+    Examples
+    --------
+    >>> from htagraph import Trace, synth
+    >>> graph = Trace.from_events(synth.timeline('''
+    ...     cpu 1    [launch >a]   [sync           ]
+    ...     stream 7      [kernel <a          ]
+    ... ''')).compile()
+    >>> path = graph.critical_path()
+    >>> path.dur_ns == graph.dur_ns == path.segments["dur_ns"].sum()
+    True
+    """
+
+    dag: Dag
+    window: Window
+    rank: int = 0
+    source: Path | bytes | None = None
+
+    @property
+    def dur_ns(self) -> int:
+        """Length of the path, which is the length of the window."""
+        return self.window.dur_ns
+
+    @cached_property
+    def segments(self) -> pd.DataFrame:
+        """Segments in order of time, schema `frames.SEGMENTS`: adjacent, disjoint, together the window."""
+        return critical_path(self.dag, self.window)
+
+    @cached_property
+    def edges(self) -> pd.DataFrame:
+        """Edges of the path, earliest first, schema `frames.EDGES`; the first and last may reach beyond the window."""
+        return edge_frame(self.dag, path_edges(self.dag, self.window))
+
+    @property
+    def unexplained_share(self) -> float:
+        """Share of the path for which no recorded dependency says what it waited for."""
+        unexplained = self.segments.loc[self.segments["bound"] == Bound.UNEXPLAINED.label, "dur_ns"].sum()
+        return float(unexplained) / self.dur_ns if self.dur_ns else 0.0
+
+    def breakdown(self, *, by: BreakdownKey = "bound") -> pd.DataFrame:
+        """Return the time of the path by group; it adds up to the window.
+
+        Parameters
+        ----------
+        by : {"bound", "kind", "name", "op", "lane", "rule", "step"}
+            ``step`` cuts the path at the boundaries of the trace's steps; what lies in none is ``(outside steps)``.
+
+        Returns
+        -------
+        DataFrame, schema `frames.BREAKDOWN`, indexed by group
+            The largest group first; steps in order of time.
+
+        Raises
+        ------
+        QueryError
+            If `by` is none of these.
+        MissingEventsError
+            If steps are asked for and the trace has none.
+        """
+        if by != "step":
+            return sum_by(self.segments, by, self.dur_ns, BREAKDOWN)
+        steps = find_steps(self.dag.events)
+        if not len(steps):
+            raise MissingEventsError(
+                "the trace has no steps.", missing="steps", hint="call profiler.step(), or break down by 'bound'."
+            )
+        return sum_by(split_by_steps(self.segments, steps), "step", self.dur_ns, BREAKDOWN, sort=False)
+
+    def to_perfetto(self, out: str | Path) -> Path:
+        """Write the whole trace with the critical path on top, for the Perfetto UI (https://ui.perfetto.dev).
+
+        Times of device work are those of the graph: moved by ``calibration.clock_shift_ns`` where the clocks disagreed.
+
+        Parameters
+        ----------
+        out : str or Path
+            ``.pftrace``, or ``.pftrace.gz`` to compress.
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        OutputError
+            If the file cannot be written.
+        """
+        shift = self.dag.calibration.clock_shift_ns
+        moved = f" Device times were moved by {human_duration(shift)} to agree with the host's." if shift else ""
+        links = np.flatnonzero(self.dag.launch >= 0)
+        flows = self.dag.edges.take(self.dag.edges.kind == EdgeKind.FLOW)
+        events = self.segments["event"].to_numpy()
+        return write_pftrace(
+            out,
+            self.dag.events,
+            rank=self.rank,
+            segments=self.segments,
+            links=(
+                np.concatenate([self.dag.launch[links], flows.tail >> 1]).astype(np.int32),
+                np.concatenate([links, flows.head >> 1]).astype(np.int32),
+            ),
+            critical_events=np.unique(events[events >= 0]),
+            description=f"Critical path of {self.window.name}. {_ABOUT}{moved}",
+        )
+
+    def to_chrome_json(self, out: str | Path) -> Path:
+        """Write the original trace, byte for byte, with the critical path added as events.
+
+        Parameters
+        ----------
+        out : str or Path
+            ``.json``, or ``.json.gz`` to compress.
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        MissingEventsError
+            If the trace was not loaded from a file.
+        OutputError
+            If the file cannot be written.
+        """
+        if self.source is None:
+            raise MissingEventsError(
+                "there is no original file to add the path to.",
+                missing="file",
+                hint="write a Perfetto trace with to_perfetto().",
+            )
+        return write_chrome_json(out, self.source, self.segments, self.dag.events)
+
+    def to_dot(self, out: str | Path | None = None, *, max_nodes: int = 200) -> str:
+        """Return the path as a DOT graph, and write it if a file is given.
+
+        Parameters
+        ----------
+        out : str or Path, optional
+        max_nodes : int, default=200
+            Longest segments that are drawn; the others are joined between them.
+
+        Returns
+        -------
+        str
+            DOT text.
+
+        Raises
+        ------
+        OutputError
+            If the file cannot be written.
+        """
+        return path_dot(self.segments, out=out, max_nodes=max_nodes, title=f"Critical path of {self.window.name}")
+
+    def __repr__(self) -> str:
+        """Say how long the path is and what it is bound by."""
+        top = self.breakdown().head(_TOP)
+        bounds = ", ".join(f"{str(name).replace('_', ' ')} {row.share:.0%}" for name, row in top.iterrows())
+        return (
+            f"CriticalPath({self.window.name}, {human_duration(self.dur_ns)}, "
+            f"{human_count(len(self.segments), 'segment')}: {bounds or 'nothing'})"
+        )

@@ -1,0 +1,46 @@
+"""Edges as a table for people."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.model.dag import Dag
+from htagraph.model.edges import RULES
+from htagraph.model.frames import EDGES
+from htagraph.model.kinds import EdgeKind
+
+__all__ = ["edge_frame"]
+
+
+def edge_frame(dag: Dag, rows: npt.NDArray[np.integer]) -> pd.DataFrame:
+    """Return rows of the edge table with their times and slack.
+
+    Parameters
+    ----------
+    dag : Dag
+    rows : ndarray of shape (n,)
+
+    Returns
+    -------
+    DataFrame, schema `frames.EDGES`
+    """
+    edges, times = dag.edges, dag.events.node_ts_ns
+    tail, head = edges.tail[rows].astype(np.int64), edges.head[rows].astype(np.int64)
+    return EDGES.frame(
+        {
+            "edge": rows.astype(np.int64),
+            "kind": pd.Categorical.from_codes(edges.kind[rows], list(EdgeKind.labels())),
+            "tail_event": tail >> 1,
+            "tail_is_end": (tail & 1).astype(bool),
+            "head_event": head >> 1,
+            "head_is_end": (head & 1).astype(bool),
+            "tail_ns": times[tail],
+            "dur_ns": times[head] - times[tail],
+            "lag_ns": edges.lag_ns[rows],
+            "slack_ns": dag.slack_ns[rows],
+            "is_binding": dag.binding[head] == rows,
+            "rule": pd.Categorical.from_codes(edges.rule[rows], list(RULES)),
+        }
+    )

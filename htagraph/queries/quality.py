@@ -1,0 +1,156 @@
+"""How far a graph can be trusted: what is linked, classified and recorded, and which answers are weaker for what is not."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from htagraph.model.api_calls import CallMeaning, call_meanings
+from htagraph.model.dag import Dag
+from htagraph.model.edges import rule_code
+from htagraph.model.frames import QUALITY
+from htagraph.model.kinds import Bound, EdgeKind, EventKind
+from htagraph.model.units import human_duration
+from htagraph.model.window import Window
+from htagraph.queries.critical_path import critical_path
+from htagraph.queries.steps import find_steps
+
+__all__ = ["UNEXPLAINED_LIMIT", "quality"]
+
+UNEXPLAINED_LIMIT = 0.2
+"""Share of unexplained time on a critical path above which it does not say what bounds the run."""
+
+_GOOD = 0.95
+_HOST_SYNCS = (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SYNC)
+
+
+class _Check(NamedTuple):
+    check: str
+    n_good: int
+    n_all: int
+    consequence: str
+    limit: float = _GOOD
+
+    @property
+    def share(self) -> float:
+        return self.n_good / self.n_all if self.n_all else 1.0
+
+    @property
+    def verdict(self) -> str:
+        if self.share >= self.limit:
+            return "good"
+        return "weak" if self.n_good else "missing"
+
+
+def _links(dag: Dag) -> list[_Check]:
+    """Return whether device work is linked to its launches and clocks agree."""
+    device = np.flatnonzero(dag.events.is_device)
+    linked = int((dag.launch[device] >= 0).sum())
+    shift = dag.calibration.clock_shift_ns
+    return [
+        _Check("device work present", min(len(device), 1), 1, "no GPU questions can be answered: profile with ProfilerActivity.CUDA."),
+        _Check(
+            "device work linked to its launch",
+            linked,
+            len(device),
+            "the rest was enqueued before the capture began, or its launch was not recorded: it hangs on the window's start.",
+        ),
+        _Check(
+            "device clock agrees with host clock",
+            int(shift == 0),
+            1,
+            f"device times were moved by {human_duration(shift)} so that no kernel precedes its launch."
+            if shift
+            else "",
+        ),
+        _Check(
+            "edges run forward in time",
+            len(dag.edges),
+            len(dag.edges) + len(dag.rejected.edges),
+            "the others are kept aside with their skew (graph.rejected_edges) and are not used.",
+            limit=1.0,
+        ),
+    ]
+
+
+def _waits(dag: Dag) -> list[_Check]:
+    """Return whether waits are explained, and by which kind of evidence."""
+    meanings = call_meanings(dag.events)
+    calls = np.flatnonzero(np.isin(meanings, _HOST_SYNCS))
+    sync = dag.edges.kind == EdgeKind.SYNC
+    explained = np.unique(dag.edges.head[sync] >> 1)
+    recorded = int((dag.edges.rule[sync] == rule_code("sync record")).sum())
+    inferred = int(
+        np.isin(
+            dag.edges.rule[sync], (rule_code("record and wait order"), rule_code("ended right before"))
+        ).sum()
+    )
+    long_calls = calls[dag.events.dur_ns[calls] > 2 * dag.calibration.launch_usual_ns]
+    return [
+        _Check(
+            "long host waits matched with device work",
+            int(np.isin(long_calls, explained).sum()),
+            len(long_calls),
+            "the path stays on the host during these calls.",
+        ),
+        _Check(
+            "stream waits recorded, not inferred",
+            recorded,
+            recorded + inferred,
+            "cross-stream waits are inferred from the order and times of calls; profile with "
+            "experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True) to record them.",
+        ),
+    ]
+
+
+def quality(dag: Dag, window: Window) -> pd.DataFrame:
+    """Return what is linked, classified and recorded in a graph, and what follows from what is not.
+
+    Parameters
+    ----------
+    dag : Dag
+    window : Window
+
+    Returns
+    -------
+    DataFrame, schema `frames.QUALITY`
+    """
+    kernels = np.flatnonzero(dag.events.kind == EventKind.KERNEL)
+    by_default = dag.classification.rule[kernels] == len(dag.classification.rules) - 1
+    path = critical_path(dag, window)
+    unexplained = int(path.loc[path["bound"] == Bound.UNEXPLAINED.label, "dur_ns"].sum())
+    checks = [
+        *_links(dag),
+        *_waits(dag),
+        _Check(
+            "kernels classified by a rule or known as compute",
+            len(kernels),
+            len(kernels),
+            f"{int(by_default.sum()):,} kernels that no rule names count as compute; add a ClassRule for what is not.",
+        ),
+        _Check(
+            "steps marked",
+            min(len(find_steps(dag.events)), 1),
+            1,
+            "no per-step answers: call profiler.step(), or ask for a time range.",
+        ),
+        _Check(
+            "critical path explained (ns)",
+            window.dur_ns - unexplained,
+            window.dur_ns,
+            "what bounds the run is not established; see the other checks for what is missing.",
+            limit=1 - UNEXPLAINED_LIMIT,
+        ),
+    ]
+    return QUALITY.frame(
+        {
+            "check": [check.check for check in checks],
+            "n_good": [check.n_good for check in checks],
+            "n_all": [check.n_all for check in checks],
+            "share": [check.share for check in checks],
+            "verdict": pd.Categorical([check.verdict for check in checks], categories=["good", "weak", "missing"]),
+            "consequence": ["" if check.verdict == "good" else check.consequence for check in checks],
+        }
+    )
