@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.rows import rows
-from htagraph.errors import OutputError
+from htagraph.errors import GraphError, OutputError
 from htagraph.model import frames
 from htagraph.model.events import EventTable, SparseColumn
 from htagraph.model.kinds import EventKind, codes
@@ -59,6 +59,11 @@ class CounterTrack:
     value: npt.NDArray[Any]
     device: int = -1
     stream: int = -1
+
+    def __post_init__(self) -> None:
+        """Check that there is a time for each value."""
+        if len(self.ts_ns) != len(self.value):
+            raise GraphError(f"counter {self.name!r} has {len(self.ts_ns)} times for {len(self.value)} values.")
 
 
 @dataclass(frozen=True)
@@ -197,10 +202,9 @@ def write_pftrace(
     description : str
         Help text of the critical path's track.
     clock_shift_ns : int, unit=ns
-        Added to all times: how much the clock of this rank is behind that of the job.
+        What was added to the times of device work since it was read; the devices' tracks say so.
     origin_ns : int, unit=ns, optional
-        Time that is 0 in the file, after the shift; the first time in it by default. Files that are to be concatenated
-        need one origin.
+        Time that is 0 in the file, the first time in it by default. Files that are to be concatenated need one origin.
 
     Returns
     -------
@@ -217,11 +221,11 @@ def write_pftrace(
     >>> write_pftrace("critical.pftrace.gz", events, segments=path.segments)  # doctest: +SKIP
     """
     first_ns = _first_ns(events, segments, counters)
-    zero_ns = first_ns if origin_ns is None else origin_ns - clock_shift_ns
+    zero_ns = first_ns if origin_ns is None else origin_ns
     if zero_ns > first_ns:
-        hint = f"give origin_ns <= {first_ns + clock_shift_ns}."
+        hint = f"give origin_ns <= {first_ns}."
         raise OutputError("the trace begins before the origin that was given.", path=out, hint=hint)
-    tracks, strings = Tracks(rank), Strings(events.symbols.texts)
+    tracks, strings = Tracks(rank, clock_shift_ns=clock_shift_ns), Strings(events.symbols.texts)
     path = frames.SEGMENTS.empty() if segments is None else segments
     arrows = _Arrows.of(links or _NO_LINKS, path["event"].to_numpy(np.int64), tracks.place * _FLOWS_PER_RANK)
     path_ns = path["start_ns"].to_numpy(np.int64) - zero_ns
@@ -230,8 +234,8 @@ def write_pftrace(
     slices, groups = _event_slices(events, events.ts_ns - zero_ns, tracks, critical, arrows.events)
     batches.append(slices)
     samples = [(_counter_track(tracks, counter, groups), counter) for counter in counters]
-    if zero_ns + clock_shift_ns >= 0:
-        _snapshot(tracks.add(), zero_ns + clock_shift_ns)
+    if zero_ns >= 0:
+        _snapshot(tracks.add(), zero_ns)
     names = _intern(tracks.add(), strings, batches)
     with output_file(out) as file:
         file.write(tracks.serialize())

@@ -40,6 +40,8 @@ class Tracks:
     ----------
     rank : int or None
         Rank to name in the tracks, None for a trace that stands for itself.
+    clock_shift_ns : int, unit=ns
+        What the times of devices were shifted by.
 
     Attributes
     ----------
@@ -47,7 +49,7 @@ class Tracks:
         From 1 on: the range of ids, and the packet sequence, of the rank.
     """
 
-    def __init__(self, rank: int | None) -> None:
+    def __init__(self, rank: int | None, *, clock_shift_ns: int = 0) -> None:
         from perfetto.protos.perfetto.trace import perfetto_trace_pb2  # noqa: PLC0415  deferred: only this output needs it
 
         self._trace = perfetto_trace_pb2.Trace()
@@ -56,6 +58,7 @@ class Tracks:
         self._uuid = self.place * _UUIDS_PER_RANK
         self._id = self.place * _IDS_PER_RANK
         self._n_roots = 0
+        self._clock_shift_ns = clock_shift_ns
         everything = self.add().track_descriptor
         everything.uuid, everything.child_ordering = 0, _EXPLICIT
 
@@ -88,6 +91,11 @@ class Tracks:
             descriptor.description = utf8(description)
         self._n_roots += 1
         return int(descriptor.uuid)
+
+    def device(self, device: int) -> int:
+        """Return a new root track for the streams of a device."""
+        shift = f"Shifted by {self._clock_shift_ns:,} ns to fit the clock of the host." if self._clock_shift_ns else ""
+        return self.root(f"GPU {device}", shift)
 
     def child(self, name: str, parent: int, order: int = 0) -> int:
         """Return a new track within a track; children of one name are drawn as one track with rows."""
@@ -174,7 +182,7 @@ def lane_tracks(tracks: Tracks, events: EventTable, row: I32) -> tuple[I64, dict
         np.flatnonzero(n_rows).tolist(),
         key=lambda lane: (_text_order(lanes.pid[lane]), lanes.thread_sort[lane], _text_order(lanes.tid[lane])),
     )
-    groups = {d: tracks.root(f"GPU {d}") for d in sorted({int(device[lane]) for lane in used} - {-1})}
+    groups = {d: tracks.device(d) for d in sorted({int(device[lane]) for lane in used} - {-1})}
     processes: dict[int | str, tuple[int, int]] = {}
     table = np.zeros((len(lanes), int(n_rows.max(initial=1))), dtype=np.int64)
     for order, lane in enumerate(used):

@@ -1,0 +1,200 @@
+"""The trace as it was, byte for byte, with the critical path added: for every viewer of Chrome's JSON format.
+
+What is added stands in one piece, before the bracket that closes the list of events. Slices of the path are begin-end pairs:
+viewers keep times as float64 microseconds, and rounding cannot make pairs overlap as it can slices with a duration.
+Arrows start at the earlier and end at the later of the two slices they join, as viewers drop those that run back in time.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.errors import TraceFormatError
+from htagraph.model.events import EventTable
+from htagraph.writers.array_end import ArrayEnd
+from htagraph.writers.atomic import output_file
+
+__all__ = ["write_chrome_json"]
+
+I64 = npt.NDArray[np.int64]
+
+_PIECE = 4 << 20
+_GZIP = b"\x1f\x8b"
+_FIRST_PID = 2_000_000_000  # larger than any process id of a real system, and below what viewers cut off
+_FIRST_FLOW = 1 << 40  # larger than any correlation id
+_CATEGORY = "critical_path"
+_BASE_TIME = re.compile(rb'"baseTimeNanoseconds"\s*:\s*"?(\d+)[^\d]')
+_OVERLAP = 256
+
+
+@contextmanager
+def _opened(source: bytes | str | Path) -> Iterator[BinaryIO]:
+    """Open what is plain or compressed, whatever its name says."""
+    with io.BytesIO(source) if isinstance(source, bytes) else Path(source).open("rb") as raw:
+        magic = raw.read(2)
+        raw.seek(0)
+        if magic == _GZIP:
+            from isal import igzip  # noqa: PLC0415  deferred: only compressed input needs it
+
+            yield cast("BinaryIO", igzip.GzipFile(fileobj=raw))
+        else:
+            yield raw
+
+
+def _pieces(source: bytes | str | Path) -> Iterator[bytes]:
+    """Yield the text in pieces of bounded size."""
+    path = None if isinstance(source, bytes) else source
+    try:
+        with _opened(source) as file:
+            while piece := file.read(_PIECE):
+                yield piece
+    except (OSError, EOFError) as exc:
+        hint = "check the path, or repair the file first."
+        raise TraceFormatError(f"cannot be read to its end: {exc}.", path=path, hint=hint) from exc
+
+
+def _base_ns(source: bytes | str | Path) -> int:
+    """Return the time that is 0 in the original, wherever its header says so."""
+    tail = b""
+    for piece in _pieces(source):
+        if found := _BASE_TIME.search(tail + piece):
+            return int(found[1])
+        tail = piece[-_OVERLAP:]
+    return 0
+
+
+def _microseconds(ts_ns: I64) -> list[str]:
+    """Return times as exact decimal text."""
+    whole, rest = np.divmod(ts_ns, 1000)
+    return [f"{us}.{ns:03d}" if ns else str(us) for us, ns in zip(whole.tolist(), rest.tolist(), strict=True)]
+
+
+def _quoted(values: pd.Series[Any]) -> list[str]:
+    """Return texts as JSON, each distinct one encoded once."""
+    codes, texts = pd.factorize(values.astype(object))
+    encoded = np.array([*(json.dumps(str(text)) for text in texts), '""'], dtype=object)
+    return cast("list[str]", encoded[codes].tolist())
+
+
+def _slices(segments: pd.DataFrame, pid: int, base_ns: int) -> list[str]:
+    """Return begin and end of each segment."""
+    start = segments["start_ns"].to_numpy(np.int64) - base_ns
+    starts, ends = _microseconds(start), _microseconds(start + segments["dur_ns"].to_numpy(np.int64))
+    texts = (_quoted(segments[name]) for name in ("name", "bound", "kind", "op"))
+    numbers = (segments[name].tolist() for name in ("lag_ns", "residual_ns", "event"))
+    where = f'"cat":"{_CATEGORY}","pid":{pid},"tid":1'
+    return [
+        f'{{"ph":"B","name":{name},{where},"ts":{begin},"args":{{"bound":{bound},"kind":{kind},"op":{op},'
+        f'"lag_ns":{lag},"residual_ns":{residual},"event":{event}}}}},\n{{"ph":"E",{where},"ts":{end}}}'
+        for begin, end, name, bound, kind, op, lag, residual, event in zip(starts, ends, *texts, *numbers, strict=True)
+    ]
+
+
+def _arrows(segments: pd.DataFrame, events: EventTable, pid: int, base_ns: int, clock_shift_ns: int) -> list[str]:
+    """Return an arrow between each segment and its event, in the direction of time."""
+    at = np.flatnonzero(segments["event"].to_numpy() >= 0)
+    event = segments["event"].to_numpy(np.int64)[at]
+    path_ns = segments["start_ns"].to_numpy(np.int64)[at] - base_ns
+    event_ns = events.ts_ns[event] - np.where(events.is_device[event], clock_shift_ns, 0) - base_ns
+    lanes = [
+        f'"pid":{json.dumps(p)},"tid":{json.dumps(t)}' for p, t in zip(events.lanes.pid, events.lanes.tid, strict=True)
+    ]
+    sides = zip(
+        _microseconds(path_ns),
+        _microseconds(event_ns),
+        (event_ns < path_ns).tolist(),
+        events.lane[event].tolist(),
+        strict=True,
+    )
+    out = []
+    for number, (path_us, event_us, is_event_first, lane) in enumerate(sides, start=_FIRST_FLOW):
+        arrow = f'"name":"critical path","cat":"{_CATEGORY}","id":{number}'
+        here, there = f'"pid":{pid},"tid":1,"ts":{path_us}', f'{lanes[lane]},"ts":{event_us}'
+        first, last = (there, here) if is_event_first else (here, there)
+        out.append(f'{{"ph":"s",{arrow},{first}}},\n{{"ph":"f","bp":"e",{arrow},{last}}}')
+    return out
+
+
+def _added(segments: pd.DataFrame, events: EventTable, base_ns: int, clock_shift_ns: int) -> Iterable[str]:
+    """Return the events to add, as JSON text."""
+    pid = _FIRST_PID
+    while pid in events.lanes.pid:
+        pid += 1
+    meta = f'"ph":"M","pid":{pid},"tid":1,"ts":0'
+    yield f'{{"name":"process_name",{meta},"args":{{"name":"Critical path"}}}}'
+    yield f'{{"name":"process_sort_index",{meta},"args":{{"sort_index":-1}}}}'
+    yield f'{{"name":"thread_name",{meta},"args":{{"name":"critical path"}}}}'
+    yield from _slices(segments, pid, base_ns)
+    yield from _arrows(segments, events, pid, base_ns, clock_shift_ns)
+
+
+def write_chrome_json(
+    out: str | Path,
+    source: bytes | str | Path,
+    segments: pd.DataFrame,
+    events: EventTable,
+    *,
+    base_ns: int | None = None,
+    clock_shift_ns: int = 0,
+) -> Path:
+    """Write the original trace with the critical path added to it.
+
+    Every byte of the original stays; what is added stands in one piece. Memory does not grow with the file.
+
+    Parameters
+    ----------
+    out : str or Path
+        Compressed where it ends in ``.gz``; may be the source.
+    source : bytes, str or Path
+        The original, plain or compressed: its content, or the file that holds it.
+    segments : DataFrame
+        The critical path, schema `frames.SEGMENTS`.
+    events : EventTable
+        Events of the original.
+    base_ns : int, unit=ns, optional
+        Time that is 0 in the original; by default its ``baseTimeNanoseconds``, for which it is read once more.
+    clock_shift_ns : int, unit=ns
+        What was added to the times of device work since it was read.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    TraceFormatError
+        If the original is cut off, or has no list of events.
+    OutputError
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> write_chrome_json("critical.json.gz", "trace.json.gz", path.segments, events)  # doctest: +SKIP
+    """
+    base = _base_ns(source) if base_ns is None else base_ns
+    search, position = ArrayEnd(), -1
+    with output_file(out) as file:
+        for piece in _pieces(source):
+            rest = piece
+            if position < 0 and (position := search.feed(piece)) >= 0:
+                file.write(piece[:position])
+                file.write(b"\n" if search.is_empty else b",\n")
+                file.write(",\n".join(_added(segments, events, base, clock_shift_ns)).encode())
+                file.write(b"\n")
+                rest = piece[position:]
+            file.write(rest)
+        if position < 0:
+            path = None if isinstance(source, bytes) else source
+            raise TraceFormatError("the list of events has no end.", path=path, hint="repair the file first.")
+    return Path(out)

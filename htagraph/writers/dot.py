@@ -1,0 +1,259 @@
+"""DOT, the language of Graphviz: a critical path as a chain, and a graph as boxes and arrows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.errors import QueryError
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import EdgeKind, EventKind
+from htagraph.model.units import human_duration
+from htagraph.writers.atomic import output_file
+from htagraph.writers.labels import name_label
+
+__all__ = ["graph_dot", "path_dot"]
+
+I64 = npt.NDArray[np.int64]
+
+_BOUND_COLORS = {
+    "compute": "#b7dfb9",
+    "communication": "#f6c6a8",
+    "memory": "#fbe6a2",
+    "launch": "#f3b6b6",
+    "kernel_gap": "#e6d3ef",
+    "cpu": "#bcd7f2",
+    "data_loading": "#a8d8d8",
+    "python_gap": "#d5dbe3",
+    "sync": "#d9c8b4",
+    "carry_over": "#eeeeee",
+    "unexplained": "#f2c4d8",
+}
+_EVENT_COLORS = {
+    EventKind.OP: "#bcd7f2",
+    EventKind.RUNTIME: "#f3d3d3",
+    EventKind.ANNOTATION: "#d5dbe3",
+    EventKind.KERNEL: "#b7dfb9",
+    EventKind.MEMCPY: "#fbe6a2",
+    EventKind.MEMSET: "#fbe6a2",
+}
+_PLAIN, _ON_PATH = "#ffffff", "#c0392b"
+_FONT = {"fontname": "Helvetica", "fontsize": "10"}
+
+
+def _quoted(text: str) -> str:
+    """Return a text as a DOT string on one line."""
+    return '"' + " ".join(text.split()).replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _digraph(title: str) -> Any:  # noqa: ANN401  a class of a package without types
+    """Return an empty drawing."""
+    import pydot  # noqa: PLC0415  deferred: only this output needs it
+
+    graph = pydot.Dot("htagraph", graph_type="digraph", rankdir="TB", nodesep="0.3", ranksep="0.3", bgcolor="white")
+    graph.set("label", _quoted(title))
+    graph.set("labelloc", "t")
+    graph.set("fontname", "Helvetica")
+    graph.set_node_defaults(
+        shape="box", style=_quoted("rounded,filled"), color=_quoted("#8a94a0"), margin=_quoted("0.12,0.06"), **_FONT
+    )
+    graph.set_edge_defaults(
+        color=_quoted("#8a94a0"), fontcolor=_quoted("#55606b"), arrowsize="0.7", fontname="Helvetica", fontsize="9"
+    )
+    return graph
+
+
+def _add_node(graph: Any, number: int, lines: list[str], color: str, **more: str) -> None:  # noqa: ANN401
+    """Add a box."""
+    import pydot  # noqa: PLC0415  deferred: only this output needs it
+
+    label = "\\n".join(_quoted(line)[1:-1] for line in lines if line)
+    graph.add_node(pydot.Node(f"n{number}", label=f'"{label}"', fillcolor=_quoted(color), **more))
+
+
+def _add_edge(graph: Any, tail: int, head: int, label: str, **more: str) -> None:  # noqa: ANN401
+    """Add an arrow."""
+    import pydot  # noqa: PLC0415  deferred: only this output needs it
+
+    graph.add_edge(pydot.Edge(f"n{tail}", f"n{head}", label=_quoted(f" {label} "), **more))
+
+
+def _finish(graph: Any, out: str | Path | None) -> str:  # noqa: ANN401
+    """Return the DOT text, and write it if a file is given."""
+    text = str(graph.to_string())
+    if out is not None:
+        with output_file(out) as file:
+            file.write(text.encode())
+    return text
+
+
+def _merge(boxes: pd.DataFrame, group: pd.Series[Any]) -> pd.DataFrame:
+    """Merge the boxes of each group: the first, with the sums of all."""
+    grouped = boxes.groupby(group, sort=False)
+    merged, sums = grouped.first(), ["dur_ns", "lag_ns", "residual_ns", "n_segments"]
+    merged[sums] = grouped[sums].sum()
+    merged["n_boxes"] = grouped.size()
+    return merged.reset_index(drop=True)
+
+
+def _boxes_of_path(segments: pd.DataFrame, max_nodes: int) -> pd.DataFrame:
+    """Merge neighbors that tell the same, then whatever lies between the longest."""
+    texts = segments[["bound", "name", "lane", "op", "kind"]].astype(object)
+    boxes = texts.join(segments[["dur_ns", "lag_ns", "residual_ns"]]).assign(n_segments=1)
+    same = texts[["bound", "name", "lane"]]
+    boxes = _merge(boxes, (same != same.shift()).any(axis=1).cumsum())
+    if len(boxes) > max_nodes:
+        is_long = boxes["dur_ns"].rank(method="first", ascending=False) <= max(1, (max_nodes - 1) // 2)
+        boxes = _merge(boxes, (is_long | is_long.shift(fill_value=True)).cumsum())
+        joined = boxes["n_boxes"] > 1
+        boxes.loc[joined, "name"] = boxes.loc[joined, "n_segments"].map(lambda n: f"({n:,} shorter segments)")
+        boxes.loc[joined, ["bound", "op", "kind"]] = ["various", "", "various"]
+    return boxes
+
+
+def _path_label(box: Mapping[Any, Any], window_ns: int) -> list[str]:
+    """Return what a box of the path says."""
+    times = f" ×{box['n_segments']}" if box["n_segments"] > 1 and box["bound"] != "various" else ""
+    bound = str(box["bound"]).replace("_", " ")
+    op = "" if not box["op"] or box["op"] == box["name"] else f"in {name_label(box['op'])}"
+    share = f"{box['dur_ns'] / window_ns:.1%}" if window_ns else ""
+    return [name_label(box["name"]) + times, f"{bound}, {human_duration(box['dur_ns'])} ({share})", op]
+
+
+def path_dot(
+    segments: pd.DataFrame, *, out: str | Path | None = None, max_nodes: int = 200, title: str = "Critical path"
+) -> str:
+    """Return a critical path as DOT: a chain of boxes, colored by bound, a column per thread or stream.
+
+    Neighboring segments with one bound, name and lane are one box. An arrow says by which kind of edge the path goes on,
+    and how much of the time of the next box is lag, and how much residual.
+
+    Parameters
+    ----------
+    segments : DataFrame
+        Schema `frames.SEGMENTS`.
+    out : str or Path, optional
+        File to write to.
+    max_nodes : int, default=200
+        Largest number of boxes: of more, the longest are drawn and what lies between them is joined.
+    title : str
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> from htagraph.model import frames
+    >>> path_dot(frames.SEGMENTS.empty()).splitlines()[0]
+    'digraph htagraph {'
+    """
+    graph = _digraph(title)
+    boxes = _boxes_of_path(segments, max_nodes)
+    window_ns = int(segments["dur_ns"].sum())
+    lanes = pd.factorize(boxes["lane"])[0]
+    for number, box in enumerate(boxes.to_dict("records")):
+        color = _BOUND_COLORS.get(box["bound"], _PLAIN)
+        more = {"group": _quoted(f"lane{lanes[number]}"), "tooltip": _quoted(box["name"])}
+        _add_node(graph, number, _path_label(box, window_ns), color, **more)
+        if number:
+            rest = f" + {human_duration(box['residual_ns'])}" if box["residual_ns"] else ""
+            _add_edge(graph, number - 1, number, f"{box['kind']} {human_duration(box['lag_ns'])}{rest}")
+    return _finish(graph, out)
+
+
+def _graph_boxes(dag: Dag, rows: I64) -> dict[int, int]:
+    """Return the box of each node: start and end of an event are one box where an edge joins them."""
+    tail, head = dag.edges.tail[rows].astype(np.int64), dag.edges.head[rows].astype(np.int64)
+    nodes = np.unique(np.concatenate([tail, head]))
+    whole = np.unique(tail[(tail % 2 == 0) & (head == tail + 1)])
+    is_end = (nodes % 2 == 1) & np.isin(nodes - 1, whole)
+    return dict(zip(nodes.tolist(), np.where(is_end, nodes - 1, nodes).tolist(), strict=True))
+
+
+def _event_label(dag: Dag, node: int, *, is_whole: bool) -> list[str]:
+    """Return what a box of the graph says."""
+    events, event = dag.events, node // 2
+    name = name_label(events.symbols.texts[events.name[event]])
+    duration = human_duration(int(events.dur_ns[event]))
+    if not is_whole:
+        return [name, "ends" if node % 2 else f"starts, {duration}"]
+    stream = int(events.stream[event])
+    return [name, f"{duration}, stream {stream}" if stream >= 0 else duration]
+
+
+def _edge_label(dag: Dag, row: int) -> str:
+    """Return what an arrow of the graph says."""
+    edges, slack_ns = dag.edges, int(dag.slack_ns[row])
+    kind = EdgeKind(int(edges.kind[row])).label
+    slack = f", slack {human_duration(slack_ns)}" if slack_ns else ""
+    return f"{kind} {human_duration(int(edges.lag_ns[row]))}{slack}"
+
+
+def graph_dot(
+    dag: Dag,
+    edge_rows: npt.NDArray[np.integer[Any]] | None = None,
+    *,
+    critical: npt.ArrayLike = (),
+    out: str | Path | None = None,
+    max_nodes: int = 300,
+    title: str = "",
+) -> str:
+    """Return a graph as DOT: a box per event, and an arrow per edge with its kind, lag and slack.
+
+    Start and end of an event are two boxes where other events lie between them.
+
+    Parameters
+    ----------
+    dag : Dag
+    edge_rows : ndarray of int, optional
+        Edges to draw, with the events they join; all by default.
+    critical : array_like of int
+        Edges to draw strongly: those of the critical path.
+    out : str or Path, optional
+        File to write to.
+    max_nodes : int, default=300
+        Largest number of boxes.
+    title : str
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    QueryError
+        If there are more boxes.
+    OutputError
+        If the file cannot be written.
+    """
+    rows = np.arange(len(dag.edges)) if edge_rows is None else np.asarray(edge_rows, dtype=np.int64)
+    boxes = _graph_boxes(dag, rows)
+    drawn = sorted(set(boxes.values()))
+    if len(drawn) > max_nodes:
+        hint = "take a shorter window, draw the critical path alone, or raise max_nodes."
+        raise QueryError(
+            f"the drawing would have {len(drawn):,} boxes, more than {max_nodes:,}.", hint=hint
+        )
+    graph, strong = _digraph(title), set(np.asarray(critical, dtype=np.int64).tolist())
+    for node in drawn:
+        is_whole = node % 2 == 0 and boxes.get(node + 1, node) == node
+        color = _EVENT_COLORS.get(EventKind(int(dag.events.kind[node // 2])), _PLAIN)
+        tooltip = _quoted(dag.events.symbols.texts[dag.events.name[node // 2]])
+        _add_node(graph, node, _event_label(dag, node, is_whole=is_whole), color, tooltip=tooltip)
+    for row in rows.tolist():
+        tail, head = boxes[int(dag.edges.tail[row])], boxes[int(dag.edges.head[row])]
+        style = {"color": _quoted(_ON_PATH), "penwidth": "2.2"} if row in strong else {}
+        if tail != head:
+            _add_edge(graph, tail, head, _edge_label(dag, row), **style)
+    return _finish(graph, out)
