@@ -13,6 +13,7 @@ import pandas as pd
 
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind
+from htagraph.model.source import TraceSource
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window, WindowClock
 from htagraph.path import CriticalPath
@@ -39,14 +40,14 @@ class TraceGraph:
     at : Window
         What questions are asked of.
     rank : int
-    source : Path or bytes, optional
+    source : TraceSource, optional
         The original trace.
     """
 
     dag: Dag
     at: Window
     rank: int = 0
-    source: Path | bytes | None = None
+    source: TraceSource | None = None
 
     @property
     def dur_ns(self) -> int:

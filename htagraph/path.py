@@ -14,6 +14,7 @@ from htagraph.errors import MissingEventsError
 from htagraph.model.dag import Dag
 from htagraph.model.frames import BREAKDOWN
 from htagraph.model.kinds import Bound, EdgeKind
+from htagraph.model.source import TraceSource
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 from htagraph.queries.breakdown import split_by_steps, sum_by
@@ -45,7 +46,7 @@ class CriticalPath:
     dag : Dag
     window : Window
     rank : int
-    source : Path or bytes, optional
+    source : TraceSource, optional
         The original trace, for `to_chrome_json`.
 
     Examples
@@ -63,7 +64,7 @@ class CriticalPath:
     dag: Dag
     window: Window
     rank: int = 0
-    source: Path | bytes | None = None
+    source: TraceSource | None = None
 
     @property
     def dur_ns(self) -> int:
@@ -179,7 +180,14 @@ class CriticalPath:
                 missing="file",
                 hint="write a Perfetto trace with to_perfetto().",
             )
-        return write_chrome_json(out, self.source, self.segments, self.dag.events)
+        return write_chrome_json(
+            out,
+            self.source.content,
+            events=self.dag.events,
+            segments=self.segments,
+            base_ns=self.source.base_ns,
+            clock_shift_ns=self.dag.calibration.clock_shift_ns,
+        )
 
     def to_dot(self, out: str | Path | None = None, *, max_nodes: int = 200) -> str:
         """Return the path as a DOT graph, and write it if a file is given.

@@ -17,6 +17,7 @@ from htagraph.compiler.passes import compile_events
 from htagraph.graph import TraceGraph
 from htagraph.model.events import EventTable
 from htagraph.model.frames import REPAIRS
+from htagraph.model.source import TraceSource
 from htagraph.model.units import human_count, human_duration
 from htagraph.queries.steps import find_steps
 from htagraph.readers.kineto import KinetoTrace, read_kineto
@@ -58,6 +59,12 @@ class Trace:
         Trace
         """
         return cls(events, rank)
+
+    @property
+    def _source(self) -> TraceSource | None:
+        if self.file is None:
+            return None
+        return TraceSource(self.file.args.source, self.file.base_time_ns)
 
     @property
     def path(self) -> Path | None:
@@ -121,7 +128,7 @@ class Trace:
         TraceGraph
         """
         dag = compile_events(self.table, class_rules=class_rules)
-        return TraceGraph(dag, dag.span, self.rank, self.file.source if self.file else None)
+        return TraceGraph(dag, dag.span, self.rank, self._source)
 
     def __repr__(self) -> str:
         """Say what is in the trace."""
