@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,8 +32,6 @@ _GZIP = b"\x1f\x8b"
 _FIRST_PID = 2_000_000_000  # larger than any process id of a real system, and below what viewers cut off
 _FIRST_FLOW = 1 << 40  # larger than any correlation id
 _CATEGORY = "critical_path"
-_BASE_TIME = re.compile(rb'"baseTimeNanoseconds"\s*:\s*"?(\d+)[^\d]')
-_OVERLAP = 256
 
 
 @contextmanager
@@ -61,16 +58,6 @@ def _pieces(source: bytes | str | Path) -> Iterator[bytes]:
     except (OSError, EOFError) as exc:
         hint = "check the path, or repair the file first."
         raise TraceFormatError(f"cannot be read to its end: {exc}.", path=path, hint=hint) from exc
-
-
-def _base_ns(source: bytes | str | Path) -> int:
-    """Return the time that is 0 in the original, wherever its header says so."""
-    tail = b""
-    for piece in _pieces(source):
-        if found := _BASE_TIME.search(tail + piece):
-            return int(found[1])
-        tail = piece[-_OVERLAP:]
-    return 0
 
 
 def _microseconds(ts_ns: I64) -> list[str]:
@@ -141,10 +128,10 @@ def _added(segments: pd.DataFrame, events: EventTable, base_ns: int, clock_shift
 def write_chrome_json(
     out: str | Path,
     source: bytes | str | Path,
-    segments: pd.DataFrame,
-    events: EventTable,
     *,
-    base_ns: int | None = None,
+    events: EventTable,
+    segments: pd.DataFrame,
+    base_ns: int,
     clock_shift_ns: int = 0,
 ) -> Path:
     """Write the original trace with the critical path added to it.
@@ -157,12 +144,12 @@ def write_chrome_json(
         Compressed where it ends in ``.gz``; may be the source.
     source : bytes, str or Path
         The original, plain or compressed: its content, or the file that holds it.
-    segments : DataFrame
-        The critical path, schema `frames.SEGMENTS`.
     events : EventTable
         Events of the original.
-    base_ns : int, unit=ns, optional
-        Time that is 0 in the original; by default its ``baseTimeNanoseconds``, for which it is read once more.
+    segments : DataFrame
+        The critical path, schema `frames.SEGMENTS`.
+    base_ns : int, unit=ns
+        Time that is 0 in the original (``baseTimeNanoseconds``).
     clock_shift_ns : int, unit=ns
         What was added to the times of device work since it was read.
 
@@ -180,9 +167,8 @@ def write_chrome_json(
 
     Examples
     --------
-    >>> write_chrome_json("critical.json.gz", "trace.json.gz", path.segments, events)  # doctest: +SKIP
+    >>> write_chrome_json("critical.json.gz", "trace.json.gz", events=events, segments=path.segments, base_ns=0)  # doctest: +SKIP
     """
-    base = _base_ns(source) if base_ns is None else base_ns
     search, position = ArrayEnd(), -1
     with output_file(out) as file:
         for piece in _pieces(source):
@@ -190,7 +176,7 @@ def write_chrome_json(
             if position < 0 and (position := search.feed(piece)) >= 0:
                 file.write(piece[:position])
                 file.write(b"\n" if search.is_empty else b",\n")
-                file.write(",\n".join(_added(segments, events, base, clock_shift_ns)).encode())
+                file.write(",\n".join(_added(segments, events, base_ns, clock_shift_ns)).encode())
                 file.write(b"\n")
                 rest = piece[position:]
             file.write(rest)

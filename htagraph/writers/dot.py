@@ -242,9 +242,7 @@ def graph_dot(
     drawn = sorted(set(boxes.values()))
     if len(drawn) > max_nodes:
         hint = "take a shorter window, draw the critical path alone, or raise max_nodes."
-        raise QueryError(
-            f"the drawing would have {len(drawn):,} boxes, more than {max_nodes:,}.", hint=hint
-        )
+        raise QueryError(f"the drawing would have {len(drawn):,} boxes, more than {max_nodes:,}.", hint=hint)
     graph, strong = _digraph(title), set(np.asarray(critical, dtype=np.int64).tolist())
     for node in drawn:
         is_whole = node % 2 == 0 and boxes.get(node + 1, node) == node
