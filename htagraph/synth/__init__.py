@@ -1,5 +1,49 @@
 """Traces with a known truth: drawn timelines and simulated ranks and jobs."""
 
+from htagraph.synth.program import (
+    Action,
+    Annotation,
+    Call,
+    Clock,
+    Collective,
+    Group,
+    HandOver,
+    JobProgram,
+    Launch,
+    Machine,
+    Op,
+    Program,
+    Record,
+    Spend,
+    StreamWait,
+    Synchronize,
+    Work,
+)
+from htagraph.synth.simulated import SimulatedJob, SimulatedRank
+from htagraph.synth.simulator import simulate, simulate_job
 from htagraph.synth.timeline import timeline
 
-__all__ = ["timeline"]
+__all__ = [
+    "Action",
+    "Annotation",
+    "Call",
+    "Clock",
+    "Collective",
+    "Group",
+    "HandOver",
+    "JobProgram",
+    "Launch",
+    "Machine",
+    "Op",
+    "Program",
+    "Record",
+    "SimulatedJob",
+    "SimulatedRank",
+    "Spend",
+    "StreamWait",
+    "Synchronize",
+    "Work",
+    "simulate",
+    "simulate_job",
+    "timeline",
+]

@@ -1,0 +1,172 @@
+"""Rows and flow points as a file: Kineto JSON as PyTorch writes it today."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from htagraph.model.kinds import DEVICE_KINDS, EventKind
+from htagraph.synth.program import Program
+from htagraph.synth.rows import FlowPoint, Lane, LaneName, Row
+
+__all__ = ["kineto_json"]
+
+_ARGS = {
+    "bytes": "bytes",
+    "memory_bandwidth": "memory bandwidth (GB/s)",
+    "wait_on_stream": "wait_on_stream",
+    "wait_on_event_record": "wait_on_cuda_event_record_corr_id",
+    "wait_on_event": "wait_on_cuda_event_id",
+    "sequence": "Sequence number",
+    "fwd_thread": "Fwd thread id",
+    "graph_id": "graph id",
+    "graph_node": "graph node id",
+    "occupancy": "est. achieved occupancy %",
+    "collective": "Collective name",
+    "msg_in": "In msg nelems",
+    "msg_out": "Out msg nelems",
+    "dtype": "dtype",
+    "group_size": "Group size",
+    "group_name": "Process Group Name",
+    "group_ranks": "Process Group Ranks",
+    "group_description": "Process Group Description",
+    "seq": "Seq",
+    "src_rank": "Src Rank",
+    "dst_rank": "Dst Rank",
+}
+"""Keys of ``args`` that hold sparse columns; launch geometry has lists of its own."""
+
+_TRIPLES = {"grid": ("grid_x", "grid_y", "grid_z"), "block": ("block_x", "block_y", "block_z")}
+
+
+def kineto_json(
+    rows: Sequence[Row], flows: Sequence[FlowPoint], lane_names: Mapping[Lane, LaneName], program: Program
+) -> bytes:
+    """Return a trace file.
+
+    Timestamps are decimal microseconds with three digits, relative to ``baseTimeNanoseconds``, which is exact.
+
+    Parameters
+    ----------
+    rows : sequence of Row
+        In the order of the file; times are absolute.
+    flows : sequence of FlowPoint
+    lane_names : mapping of lane to LaneName
+    program : Program
+        For the header.
+
+    Returns
+    -------
+    bytes
+    """
+    header = json.dumps(_header(program), indent=1)[:-2]
+    base_ns = program.base_ns
+    events = ",\n".join(
+        [*_slices(rows, base_ns), *_arrows(rows, flows, base_ns), *_metadata(lane_names, rows, base_ns)]
+    )
+    name = f"traces/rank{program.rank}.pt.trace.json"
+    return f'{header},\n"traceEvents": [\n{events}\n],\n"traceName": "{name}"\n}}\n'.encode()
+
+
+def _header(program: Program) -> dict[str, Any]:
+    """Return what stands before the events."""
+    device = {
+        "id": program.device, "name": "Simulated GPU", "totalGlobalMem": 84_942_979_072, "computeMajor": 9,
+        "computeMinor": 0, "maxThreadsPerBlock": 1024, "maxThreadsPerMultiprocessor": 2048, "regsPerBlock": 65536,
+        "warpSize": 32, "sharedMemPerBlock": 49152, "numSms": 132, "regsPerMultiprocessor": 65536,
+    }  # fmt: skip
+    groups = [
+        {"pg_name": g.name, "pg_desc": g.description, "backend_config": "cuda:nccl", "pg_size": len(g.ranks),
+         "ranks": list(g.ranks)}
+        for g in program.groups
+    ]  # fmt: skip
+    return {
+        "schemaVersion": 1,
+        "deviceProperties": [device],
+        "cuda_runtime_version": 12080,
+        "cuda_driver_version": 12080,
+        "distributedInfo": {
+            "backend": "nccl", "rank": program.rank, "world_size": program.world_size, "pg_count": len(groups),
+            "pg_config": groups, "nccl_version": "2.27.5",
+        },
+        "trace_id": f"{program.rank + 1:032X}",
+        "displayTimeUnit": "ms",
+        "baseTimeNanoseconds": program.base_ns,
+    }  # fmt: skip
+
+
+def _us(ns: int) -> str:
+    """Return nanoseconds as decimal microseconds.
+
+    >>> _us(12_003_004), _us(-5)
+    ('12003.004', '-0.005')
+    """
+    whole, digits = divmod(abs(ns), 1000)
+    return f"{'-' if ns < 0 else ''}{whole}.{digits:03d}"
+
+
+def _place(lane: Lane) -> str:
+    """Return the members that say on which lane an event is."""
+    return f'"pid": {json.dumps(lane[0])}, "tid": {json.dumps(lane[1])}'
+
+
+def _slices(rows: Sequence[Row], base_ns: int) -> Iterator[str]:
+    """Yield a complete event per row."""
+    for row in rows:
+        yield (
+            f'{{"ph": "X", "cat": {json.dumps(row.category)}, "name": {json.dumps(row.name)}, {_place(row.lane)}, '
+            f'"ts": {_us(row.ts_ns - base_ns)}, "dur": {_us(row.dur_ns)}, "args": {json.dumps(_args(row))}}}'
+        )
+
+
+def _args(row: Row) -> dict[str, Any]:
+    """Return the arguments of an event."""
+    args: dict[str, Any] = {"Op count": 0} if row.kind == EventKind.SPAN else {}
+    if row.external_id >= 0:
+        args["External id"] = row.external_id
+    if row.kind == EventKind.SYNC:
+        args["cuda_sync_kind"] = row.name
+    if row.kind in DEVICE_KINDS or row.kind == EventKind.SYNC:
+        args |= {"device": row.device, "context": 1, "stream": row.stream}
+    if row.correlation >= 0:
+        args["correlation"] = row.correlation
+    for key, columns in _TRIPLES.items():
+        if columns[0] in row.values:
+            args[key] = [row.values[column] for column in columns]
+    return args | {_ARGS[column]: value for column, value in row.values.items() if column in _ARGS}
+
+
+def _arrows(rows: Sequence[Row], flows: Sequence[FlowPoint], base_ns: int) -> Iterator[str]:
+    """Yield flow events: launches to their work, forward to backward operators."""
+    launched = {row.correlation for row in rows if row.kind in DEVICE_KINDS}
+    for row in rows:
+        if row.kind == EventKind.RUNTIME and row.correlation in launched:
+            yield _arrow("s", row.correlation, row.lane, row.ts_ns - base_ns, "ac2g")
+        elif row.kind in DEVICE_KINDS:
+            yield _arrow("f", row.correlation, row.lane, row.ts_ns - base_ns, "ac2g")
+    for point in flows:
+        yield _arrow("f" if point.phase else "s", point.id, point.lane, point.ts_ns - base_ns, point.category)
+
+
+def _arrow(phase: str, number: int, lane: Lane, ts_ns: int, category: str) -> str:
+    """Return one flow event."""
+    binding = ', "bp": "e"' if phase == "f" else ""
+    return (
+        f'{{"ph": "{phase}", "id": {number}, {_place(lane)}, "ts": {_us(ts_ns)}, '
+        f'"cat": "{category}", "name": "{category}"{binding}}}'
+    )
+
+
+def _metadata(lane_names: Mapping[Lane, LaneName], rows: Sequence[Row], base_ns: int) -> Iterator[str]:
+    """Yield the events that name processes and threads."""
+    ts = _us(min((row.ts_ns for row in rows), default=base_ns) - base_ns)
+    named = set()
+    for (pid, tid), name in lane_names.items():
+        process = [("process_name", {"name": name.process}), ("process_labels", {"labels": name.labels})]
+        process += [("process_sort_index", {"sort_index": name.process_sort})]  # type: ignore[dict-item]
+        thread = [("thread_name", {"name": name.thread}), ("thread_sort_index", {"sort_index": name.thread_sort})]
+        for lane, what in [((pid, 0), process)] * (pid not in named) + [((pid, tid), thread)]:
+            for key, args in what:
+                yield f'{{"name": "{key}", "ph": "M", "ts": {ts}, {_place(lane)}, "args": {json.dumps(args)}}}'
+        named.add(pid)

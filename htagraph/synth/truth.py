@@ -1,0 +1,123 @@
+"""The true critical path: from the last instant back through what released each instant.
+
+The simulator knows why everything happened when it did. It keeps a mark per instant; a mark knows the mark that
+released it, and what the time between them went to. Walking back from the last mark gives tiles that cover the window
+exactly. Nothing here looks at a trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from htagraph.model.frames import Column, Schema
+from htagraph.model.kinds import Bound
+
+__all__ = ["TRUTH", "Mark", "Tile", "tiles", "truth_frame"]
+
+TRUTH = Schema(
+    "TRUTH",
+    {
+        "start_ns": Column("int64", "ns", "start of the tile; the end of the one before"),
+        "dur_ns": Column("int64", "ns", "length of the tile"),
+        "bound": Column("object", "Bound", "what the time went to"),
+        "name": Column("object", "name", "operator, call or device work, empty for a gap of a host thread"),
+        "rank": Column("int64", "id", "rank that it happened on"),
+        "event": Column("int64", "event", "row of that rank's event table, -1 for a gap of a host thread"),
+    },
+)
+
+
+class Mark:
+    """An instant, and what released it.
+
+    Parameters
+    ----------
+    ts_ns : int, unit=ns
+        True time.
+    cause : Mark, optional
+        What released this instant; None at the very start.
+    bound : Bound
+        What the time from the cause to this instant went to.
+    name : str
+    rank, event : int
+        What the time belongs to.
+    local_cause : Mark, optional
+        What released it as far as this rank alone can tell; `cause` if not given.
+    """
+
+    __slots__ = ("bound", "cause", "event", "local_cause", "name", "rank", "ts_ns")
+
+    def __init__(
+        self,
+        ts_ns: int,
+        cause: Mark | None,
+        bound: Bound,
+        name: str = "",
+        *,
+        rank: int = 0,
+        event: int = -1,
+        local_cause: Mark | None = None,
+    ) -> None:
+        self.ts_ns = ts_ns
+        self.cause = cause
+        self.bound = bound
+        self.name = name
+        self.rank = rank
+        self.event = event
+        self.local_cause = cause if local_cause is None else local_cause
+
+
+class Tile(NamedTuple):
+    """A piece of the path."""
+
+    start_ns: int
+    end_ns: int
+    bound: Bound
+    name: str
+    rank: int
+    event: int
+
+
+def _walk(last: Mark, start_ns: int, *, is_local: bool) -> Iterator[Tile]:
+    """Yield the tiles from a mark back to a time, latest first."""
+    mark: Mark = last
+    while mark.ts_ns > start_ns:
+        cause = mark.local_cause if is_local else mark.cause
+        if cause is None:
+            yield Tile(start_ns, mark.ts_ns, Bound.UNEXPLAINED, "", mark.rank, -1)
+            return
+        begin_ns = max(cause.ts_ns, start_ns)
+        if begin_ns < mark.ts_ns:
+            yield Tile(begin_ns, mark.ts_ns, mark.bound, mark.name, mark.rank, mark.event)
+        mark = cause
+
+
+def tiles(last: Mark, start_ns: int, *, is_local: bool = True) -> list[Tile]:
+    """Return what tiles the time from `start_ns` to a mark, earliest first.
+
+    Examples
+    --------
+    >>> start = Mark(100, None, Bound.CPU)
+    >>> launch = Mark(107, start, Bound.LAUNCH, "gemm")
+    >>> [(tile.start_ns, tile.end_ns, tile.bound.label) for tile in tiles(Mark(130, launch, Bound.COMPUTE, "gemm"), 104)]
+    [(104, 107, 'launch'), (107, 130, 'compute')]
+    """
+    return list(_walk(last, start_ns, is_local=is_local))[::-1]
+
+
+def truth_frame(path: list[Tile]) -> pd.DataFrame:
+    """Return tiles as a frame of schema `TRUTH`."""
+    return TRUTH.frame(
+        {
+            "start_ns": np.array([tile.start_ns for tile in path], dtype=np.int64),
+            "dur_ns": np.array([tile.end_ns - tile.start_ns for tile in path], dtype=np.int64),
+            "bound": [tile.bound.label for tile in path],
+            "name": [tile.name for tile in path],
+            "rank": [tile.rank for tile in path],
+            "event": [tile.event for tile in path],
+        }
+    )
