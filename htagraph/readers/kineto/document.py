@@ -15,10 +15,11 @@ import numpy as np
 
 from htagraph.errors import TraceFormatError
 from htagraph.readers.kineto.header import decoded
-from htagraph.readers.kineto.lexer import MAX_DEPTH, skip_space, skip_value, string_end
+from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, skip_space, skip_value, string_end
 from htagraph.readers.kineto.pieces import Part, Worker
 from htagraph.readers.kineto.repairs import Defect, RepairLog
-from htagraph.readers.kineto.scanner import BETWEEN, CLOSED
+from htagraph.readers.kineto.compiled.scanner import BETWEEN, CLOSED
+from htagraph.readers.kineto.compiled.tokens import space_end, text_end, value_end
 from htagraph.readers.kineto.stream import Piece, PieceStream
 
 __all__ = ["MAX_VALUE", "Document"]
@@ -53,7 +54,7 @@ class Document:
     def _read_documents(self) -> None:
         piece = self._stream.take(whole=True)
         i = 3 if piece.buf[:3].tobytes() == b"\xef\xbb\xbf" else 0
-        i = skip_space(piece.buf, i)
+        i = space_end(piece.buf, i)
         first = piece.buf[i]
         self._stream.give_back(piece.tail(i + 1))
         if first == _OPEN_LIST:
@@ -68,21 +69,21 @@ class Document:
         while True:
             piece = self._stream.take(whole=True)
             buf = piece.buf
-            i = skip_space(buf, 0)
+            i = space_end(buf, 0)
             if buf[i] == _COMMA:
-                i = skip_space(buf, i + 1)
+                i = space_end(buf, i + 1)
             if buf[i] == _CLOSE_OBJECT:
                 self._stream.give_back(piece.tail(i + 1))
                 return
-            b = string_end(buf, i + 1)
+            b = text_end(buf, i + 1)
             key = buf[i + 1 : b].tobytes().decode()
-            i = skip_space(buf, b + 1)
-            i = skip_space(buf, i + 1)
+            i = space_end(buf, b + 1)
+            i = space_end(buf, i + 1)
             if key == "traceEvents":
                 self._stream.give_back(piece.tail(i + 1))
                 self._read_events()
                 continue
-            end = skip_value(buf, i, self._stack)
+            end = value_end(buf, i, self._stack)
             self.metadata[key] = decoded(buf[i:end].tobytes())
             self._stream.give_back(piece.tail(end))
 

@@ -10,18 +10,19 @@ import numpy.typing as npt
 
 from htagraph.errors import TraceLimitError
 from htagraph.readers.kineto.fields import COLUMNS, Read
-from htagraph.readers.kineto.interning import new_interned, new_pairs, texts
-from htagraph.readers.kineto.keys import key_table
-from htagraph.readers.kineto.lexer import MAX_DEPTH, PADDING
+from htagraph.readers.kineto.compiled.interning import enter, new_interned, new_pairs, texts
+from htagraph.readers.kineto.compiled.keys import key_table
+from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, PADDING
 from htagraph.readers.kineto.repairs import RepairLog
-from htagraph.readers.kineto.scanner import BAD, DEEP, FULL, Batch, Rules, scan
-from htagraph.readers.kineto.values import new_event
+from htagraph.readers.kineto.compiled.scanner import BAD, DEEP, FULL, Batch, Rules, Tables, scan
+from htagraph.readers.kineto.compiled.values import new_event
 
 __all__ = ["ROW_FIELDS", "Part", "Worker"]
 
 U8 = npt.NDArray[np.uint8]
 
 _CAPACITY = 1 << 14
+_SYMBOLS = 1 << 12
 ROW_FIELDS: dict[str, type[np.generic]] = {
     "ts_ns": np.int64,
     "dur_ns": np.int64,
@@ -78,29 +79,19 @@ class Worker:
 
     def __init__(self, number: int, known_symbols: list[str], rules: Rules) -> None:
         self.number = number
-        self._rules = rules
-        self._keys = key_table()
-        self._event = new_event()
-        self._symbols = new_interned(1 << 12, 1 << 20)
-        self._lanes = new_pairs(1 << 10)
-        self._batch = _new_batch(len(self._symbols.hashes))
-        self._enter_known(known_symbols)
-
-    def _enter_known(self, symbols: list[str]) -> None:
-        """Give some symbols the first codes."""
-        from htagraph.readers.kineto.interning import intern  # noqa: PLC0415
-
-        for symbol in symbols:
-            text = np.frombuffer(symbol.encode() + bytes(16), dtype=np.uint8)
-            intern(self._symbols, text, 0, len(text) - 16)
+        self._tables = Tables(
+            key_table(), new_event(), new_interned(_SYMBOLS, 1 << 20), new_pairs(1 << 10), rules, _new_batch(_SYMBOLS)
+        )
+        for symbol in known_symbols:
+            enter(self._tables.symbols, symbol.encode())
 
     def symbols(self) -> list[bytes]:
         """Return the texts of all symbols, as they stand in the file."""
-        return texts(self._symbols)
+        return texts(self._tables.symbols)
 
     def lanes(self) -> list[tuple[int, int]]:
         """Return the pairs of symbols that name all lanes."""
-        return [(key >> 32, key & 0xFFFFFFFF) for key in self._lanes.keys[: self._lanes.n[0]].tolist()]
+        return [(key >> 32, key & 0xFFFFFFFF) for key in self._tables.lanes.keys[: self._tables.lanes.n[0]].tolist()]
 
     def scan(self, buf: U8, n_bytes: int, origin: int) -> Part:
         """Read the events of a piece.
@@ -116,9 +107,7 @@ class Worker:
         part = Part(self.number)
         i = 0
         while True:
-            i, reason = scan(
-                buf, i, n_bytes, origin, self._keys, self._event, self._symbols, self._lanes, self._rules, self._batch
-            )
+            i, reason = scan(buf, i, n_bytes, origin, self._tables)
             self._flush(part, buf)
             if reason == FULL:
                 self._grow(n_bytes)
@@ -132,17 +121,20 @@ class Worker:
 
     def _grow(self, n_bytes: int) -> None:
         """Make room in the tables of symbols and lanes for an event of up to some bytes."""
-        n = int(self._symbols.n[0])
-        used = int(self._symbols.starts[n])
-        if n * 2 > len(self._symbols.hashes) or used + n_bytes + PADDING >= len(self._symbols.arena):
-            self._symbols = new_interned(2 * len(self._symbols.hashes), 2 * (used + n_bytes + PADDING), self._symbols)
-            self._batch = _new_batch(len(self._symbols.hashes))
-        if int(self._lanes.n[0]) * 2 > len(self._lanes.keys):
-            self._lanes = new_pairs(2 * len(self._lanes.keys), self._lanes)
+        symbols, lanes = self._tables.symbols, self._tables.lanes
+        n = int(symbols.n[0])
+        used = int(symbols.starts[n])
+        if n * 2 > len(symbols.hashes) or used + n_bytes + PADDING >= len(symbols.arena):
+            more = 2 * len(symbols.hashes)
+            self._tables = self._tables._replace(
+                symbols=new_interned(more, 2 * (used + n_bytes + PADDING), symbols), batch=_new_batch(more)
+            )
+        if int(lanes.n[0]) * 2 > len(lanes.keys):
+            self._tables = self._tables._replace(lanes=new_pairs(2 * len(lanes.keys), lanes))
 
     def _flush(self, part: Part, buf: U8) -> None:
         """Move what the batch holds into a part."""
-        batch = self._batch
+        batch = self._tables.batch
         n_rows, n_flows, n_metas, n_reals, n_outside = batch.n.tolist()
         self._read_reals(n_reals, buf)
         if n_rows:
@@ -172,8 +164,10 @@ class Worker:
 
     def _read_reals(self, n_reals: int, buf: U8) -> None:
         """Read the floats that compiled code could not round exactly."""
-        for column, position, a, b in self._batch.reals[:, :n_reals].T.tolist():
-            self._batch.sparse_value[column, position] = np.float64(buf[a:b].tobytes().decode("ascii")).view(np.int64)
+        for column, position, a, b in self._tables.batch.reals[:, :n_reals].T.tolist():
+            self._tables.batch.sparse_value[column, position] = np.float64(buf[a:b].tobytes().decode("ascii")).view(
+                np.int64
+            )
 
 
 def _added(some: npt.NDArray[np.int64], more: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -59,6 +59,11 @@ class KinetoTrace:
     args: ArgsIndex = field(repr=False)
     n_bytes: int = 0
 
+    @property
+    def source(self) -> Path | bytes:
+        """The file, or what is in it."""
+        return self.args.source
+
 
 def read_kineto(
     source: str | Path | bytes,
@@ -130,17 +135,16 @@ def read_kineto(
 
 
 def _read_document(source: Any, log: RepairLog, progress: Progress | None) -> Any:
-    import numpy as np  # noqa: PLC0415
-
     from htagraph.readers.kineto.categories import LAUNCH_FLOWS, STACKS  # noqa: PLC0415
     from htagraph.readers.kineto.chunks import ByteStream  # noqa: PLC0415
     from htagraph.readers.kineto.document import Document  # noqa: PLC0415
     from htagraph.readers.kineto.pieces import Worker  # noqa: PLC0415
-    from htagraph.readers.kineto.scanner import Rules  # noqa: PLC0415
+    from htagraph.readers.kineto.compiled.scanner import new_rules  # noqa: PLC0415
     from htagraph.readers.kineto.stream import PieceStream  # noqa: PLC0415
 
     known = ["", STACKS, *LAUNCH_FLOWS]
-    rules = Rules(np.array([0, 1, 2, 2, 2, 2], dtype=np.uint8), 0, -(1 << 62), 1 << 62)
+    rules = new_rules(6)
+    rules.dropped[:] = [0, 1, 2, 2, 2, 2]
     stream = ByteStream(source, log, progress)
     n = int(os.environ.get("NW", "2"))
     workers = [Worker(i, known, rules) for i in range(n)]

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.readers.kineto.chunks import ByteStream
-from htagraph.readers.kineto.compiled import compiled
-from htagraph.readers.kineto.lexer import PADDING
+from htagraph.readers.kineto.compiled.tokens import last_boundary
+from htagraph.readers.kineto.compiled.lexer import PADDING
 
 __all__ = ["Piece", "PieceStream"]
 
@@ -101,27 +101,3 @@ class PieceStream:
             if len(buf) >= n_bytes + PADDING:
                 return buf
         return np.empty(max(n_bytes, self._block) + PADDING, dtype=np.uint8)
-
-
-@compiled
-def _space_before(buf: U8, i: int, start: int) -> int:
-    """Return the position of the last byte before a position that is no white space."""
-    i -= 1
-    while i >= start and (buf[i] == 32 or buf[i] == 10 or buf[i] == 13 or buf[i] == 9):
-        i -= 1
-    return i
-
-
-@compiled
-def last_boundary(buf: U8, start: int, end: int) -> int:
-    """Return the position of the last ``{`` of ``} , {`` in some bytes, 0 where there is none."""
-    i = end
-    while i > start:
-        i -= 1
-        if buf[i] == 123:
-            k = _space_before(buf, i, start)
-            if k > start and buf[k] == 44:
-                k = _space_before(buf, k, start)
-                if k > start and buf[k] == 125:
-                    return i
-    return 0

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.readers.kineto.compiled import compiled, word_at
+from htagraph.readers.kineto.compiled.machine import inlined, word_at
 from htagraph.readers.kineto.fields import ARG_KEYS, COLUMNS, EVENT_KEYS, Field
-from htagraph.readers.kineto.lexer import PADDING
+from htagraph.readers.kineto.compiled.lexer import PADDING
 
 __all__ = ["Keys", "find_key", "key_table"]
 
@@ -18,7 +18,7 @@ U8 = npt.NDArray[np.uint8]
 
 _SLOTS = 512
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-_TOP_BITS = np.uint64(64 - _SLOTS.bit_length() + 1)
+_SHIFT = np.uint64(64 - _SLOTS.bit_length() + 1)
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
@@ -35,7 +35,7 @@ class Keys(NamedTuple):
     read_of_field: npt.NDArray[np.int64]
 
 
-@compiled
+@inlined
 def _first_word(buf: U8, a: int, n: int) -> np.uint64:
     """Return the first eight bytes of a key, zero after its end."""
     if n == 0:
@@ -43,13 +43,13 @@ def _first_word(buf: U8, a: int, n: int) -> np.uint64:
     return word_at(buf, a) & (_ALL >> np.uint64(64 - 8 * min(n, 8)))
 
 
-@compiled
+@inlined
 def _slot(word: np.uint64, n: int, level: int) -> int:
     """Return where the search for a key begins."""
-    return np.int64(((word ^ np.uint64(n * 2 + level)) * _MULTIPLIER) >> _TOP_BITS)
+    return np.int64(((word ^ np.uint64(n * 2 + level)) * _MULTIPLIER) >> _SHIFT)
 
 
-@compiled
+@inlined
 def find_key(keys: Keys, buf: U8, a: int, b: int, level: int) -> int:
     """Return which key ``buf[a:b]`` is, -1 for an unknown one."""
     n = b - a
@@ -86,8 +86,8 @@ def key_table() -> Keys:
     keys.read_of_field[Field.FIRST_SPARSE :] = [column.read for column in COLUMNS]
     for code, (level, key, *_) in enumerate(known):
         keys.text[64 * code : 64 * code + len(key)] = np.frombuffer(key.encode(), dtype=np.uint8)
-        keys.first[code] = _first_word(keys.text, 64 * code, len(key))
-        slot = _slot(keys.first[code], len(key), level)
+        keys.first[code] = word = int.from_bytes(key.encode()[:8], "little")
+        slot = ((word ^ (len(key) * 2 + level)) * int(_MULTIPLIER) % (1 << 64)) >> int(_SHIFT)  # as `_slot`
         while keys.slots[slot]:
             slot = (slot + 1) % _SLOTS
         keys.slots[slot] = code + 1

@@ -11,15 +11,28 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.readers.kineto.compiled import compiled
+from htagraph.readers.kineto.compiled.machine import entry, inlined
 from htagraph.readers.kineto.fields import Field, Read
-from htagraph.readers.kineto.interning import Interned, Pairs, intern, intern_pair
-from htagraph.readers.kineto.keys import Keys, find_key
-from htagraph.readers.kineto.lexer import TOO_DEEP, skip_space, skip_value, string_end
+from htagraph.readers.kineto.compiled.interning import Interned, Pairs, intern, intern_pair
+from htagraph.readers.kineto.compiled.keys import Keys, find_key
+from htagraph.readers.kineto.compiled.lexer import PADDING, TOO_DEEP, skip_space, skip_value, string_end
 from htagraph.readers.kineto.repairs import Defect
-from htagraph.readers.kineto.values import Event, integer_text, read_value, time_at
+from htagraph.readers.kineto.compiled.values import Event, integer_text, read_value, time_at
 
-__all__ = ["ABSENT", "BAD", "BETWEEN", "CLOSED", "DEEP", "FULL", "OPEN", "Batch", "Rules", "scan"]
+__all__ = [
+    "ABSENT",
+    "BAD",
+    "BETWEEN",
+    "CLOSED",
+    "DEEP",
+    "FULL",
+    "OPEN",
+    "Batch",
+    "Rules",
+    "Tables",
+    "new_rules",
+    "scan",
+]
 
 U8 = npt.NDArray[np.uint8]
 I32 = npt.NDArray[np.int32]
@@ -31,6 +44,8 @@ for lack of room; at an event that is not valid JSON; at one that is nested too 
 
 ABSENT = -(1 << 63)
 """Value of a dense column where the event has none."""
+
+_UNREAD, _WHOLE, _HALF, _FLOW, _META = range(5)
 
 _MAX_DURATION = 7 * 86_400 * 1_000_000_000
 _SYMBOLS_PER_EVENT = 16
@@ -61,6 +76,7 @@ class Rules(NamedTuple):
     others: int  #: the same for any other category
     start_ns: int  #: events that do not touch ``[start_ns, end_ns)`` are left out
     end_ns: int
+    shapes: U8  #: by the byte of the phase: how an event of this phase is entered
 
 
 class Batch(NamedTuple):
@@ -79,14 +95,25 @@ class Batch(NamedTuple):
     phases: I64  #: number of events of phases that are not read, by the byte of the phase
 
 
-@compiled
+class Tables(NamedTuple):
+    """All that the scanner reads and writes beside the bytes."""
+
+    keys: Keys
+    event: Event
+    symbols: Interned
+    lanes: Pairs
+    rules: Rules
+    batch: Batch
+
+
+@inlined
 def _mark(batch: Batch, defect: int, offset: int) -> None:
     """Count a repair."""
     batch.repairs[defect, 0] += 1
     batch.repairs[defect, 1] = min(batch.repairs[defect, 1], offset)
 
 
-@compiled
+@inlined
 def _read_event(buf: U8, i: int, keys: Keys, event: Event) -> int:
     """Read the event that starts here into the scratch event; return the position after it."""
     event.serial[0] += 1
@@ -132,7 +159,7 @@ def _read_event(buf: U8, i: int, keys: Keys, event: Event) -> int:
             return -i - 1
 
 
-@compiled
+@inlined
 def _code(buf: U8, event: Event, field: int, symbols: Interned) -> int:
     """Return the symbol of a text field; where there is none that of the empty text, which is 0."""
     if event.seen[field] != event.serial[0]:
@@ -140,13 +167,13 @@ def _code(buf: U8, event: Event, field: int, symbols: Interned) -> int:
     return intern(symbols, buf, event.start[field], event.end[field])
 
 
-@compiled
+@inlined
 def _dense(event: Event, field: int) -> int:
     """Return an integer field, `ABSENT` where there is none."""
     return event.value[field] if event.seen[field] == event.serial[0] else ABSENT
 
 
-@compiled
+@inlined
 def _times(buf: U8, event: Event) -> bool:
     """Make the times of an event nanoseconds if they are too late to be microseconds; whether it has a start."""
     if event.serial[2] & (1 << _NANOSECONDS):
@@ -159,7 +186,7 @@ def _times(buf: U8, event: Event) -> bool:
     return event.seen[_TS] == event.serial[0]
 
 
-@compiled
+@inlined
 def _duration(event: Event, batch: Batch, phase: int, offset: int) -> int:
     """Return the duration of an event, 0 where it has none that can be true."""
     if phase != 88:  # X
@@ -173,9 +200,10 @@ def _duration(event: Event, batch: Batch, phase: int, offset: int) -> int:
     return event.value[_DUR]
 
 
-@compiled
-def _enter_sparse(buf: U8, event: Event, keys: Keys, symbols: Interned, batch: Batch, row: int) -> None:
+@inlined
+def _enter_sparse(buf: U8, tables: Tables, row: int) -> None:
     """Enter what few events have."""
+    keys, event, symbols, batch = tables.keys, tables.event, tables.symbols, tables.batch
     for k in range(event.serial[1]):
         field = event.sparse[k]
         column = field - _SPARSE
@@ -193,53 +221,41 @@ def _enter_sparse(buf: U8, event: Event, keys: Keys, symbols: Interned, batch: B
         batch.sparse_n[column] = n + 1
 
 
-@compiled
-def _enter_flow(buf: U8, event: Event, symbols: Interned, batch: Batch, phase: int, category: int, lane: int) -> None:
+@inlined
+def _enter_flow(buf: U8, tables: Tables, phase: int, category: int, lane: int) -> None:
     """Enter a flow point."""
+    event, batch = tables.event, tables.batch
     n = batch.n[1]
-    batch.flows[0, n] = event.value[_TS]
     number, good = 0, False
     if event.seen[_ID] == event.serial[0]:
         number, good = integer_text(buf, event.start[_ID], event.end[_ID])
-    batch.flows[1, n] = number if good else (1 << 62) + _code(buf, event, _ID, symbols)
-    batch.flows[2, n] = lane
-    batch.flows[3, n] = phase
-    batch.flows[4, n] = category
+    batch.flows[0, n] = event.value[_TS]
+    batch.flows[1, n] = number if good else (1 << 62) + _code(buf, event, _ID, tables.symbols)
+    batch.flows[2, n], batch.flows[3, n], batch.flows[4, n] = lane, phase, category
     batch.n[1] = n + 1
 
 
-@compiled
-def _enter(
-    buf: U8,
-    i: int,
-    end: int,
-    origin: int,
-    keys: Keys,
-    event: Event,
-    symbols: Interned,
-    lanes: Pairs,
-    rules: Rules,
-    batch: Batch,
-) -> None:
-    """Enter the event ``buf[i:end]`` into the columns, or count why not."""
-    offset = origin + i
-    if event.seen[_PHASE] != event.serial[0]:
-        _mark(batch, _NO_PHASE, offset)
-        return
-    phase = np.int64(buf[event.start[_PHASE]])
-    if phase == 77:  # M
-        n = batch.n[2]
-        batch.metas[0, n], batch.metas[1, n] = i, end
-        batch.n[2] = n + 1
-        return
-    is_flow = phase == 115 or phase == 116 or phase == 102  # noqa: PLR1714 - s, t, f
-    is_half = phase == 66 or phase == 69  # noqa: PLR1714 - B, E
-    if not (is_flow or is_half or phase == 88 or phase == 105 or phase == 73 or phase == 67):  # noqa: PLR1714 - X, i, I, C
-        batch.phases[phase] += 1
-        return
-    category = _code(buf, event, _CATEGORY, symbols)
+@inlined
+def _enter_row(buf: U8, tables: Tables, start: int, dur: int, phase: int, category: int, lane: int) -> int:
+    """Enter an event that takes a row; return the row."""
+    event, rows = tables.event, tables.batch.rows
+    row = tables.batch.n[0]
+    rows[0, row], rows[1, row], rows[2, row] = start, dur, phase
+    rows[3, row], rows[4, row], rows[5, row] = _code(buf, event, _NAME, tables.symbols), category, lane
+    rows[6, row], rows[7, row] = _dense(event, _DEVICE), _dense(event, _STREAM)
+    rows[8, row], rows[9, row] = _dense(event, _CORRELATION), _dense(event, _EXTERNAL_ID)
+    _enter_sparse(buf, tables, row)
+    tables.batch.n[0] = row + 1
+    return row
+
+
+@inlined
+def _enter_timed(buf: U8, tables: Tables, offset: int, n_bytes: int, phase: int, shape: int) -> None:
+    """Enter an event that has a time, or count why not."""
+    event, batch, rules = tables.event, tables.batch, tables.rules
+    category = _code(buf, event, _CATEGORY, tables.symbols)
     rule = rules.dropped[category] if category < len(rules.dropped) else rules.others
-    if (rule == 1 and not is_half) or (rule == 2 and is_flow):
+    if (rule == 1 and shape != _HALF) or (rule == 2 and shape == _FLOW):
         batch.left_out[category] += 1
         return
     if not _times(buf, event):
@@ -250,53 +266,55 @@ def _enter(
             _mark(batch, defect, offset)
     start = event.value[_TS]
     dur = _duration(event, batch, phase, offset)
-    if not is_half and not (start < rules.end_ns and (start + dur > rules.start_ns or start == rules.start_ns)):
+    if shape != _HALF and not (start < rules.end_ns and (start + dur > rules.start_ns or start == rules.start_ns)):
         batch.n[4] += 1
         return
     if event.seen[_PID] != event.serial[0] and event.seen[_TID] != event.serial[0]:
         _mark(batch, _NO_PLACE, offset)
-    lane = intern_pair(lanes, _code(buf, event, _PID, symbols), _code(buf, event, _TID, symbols))
-    if is_flow:
-        _enter_flow(buf, event, symbols, batch, phase, category, lane)
+    pid, tid = _code(buf, event, _PID, tables.symbols), _code(buf, event, _TID, tables.symbols)
+    lane = intern_pair(tables.lanes, pid, tid)
+    if shape == _FLOW:
+        _enter_flow(buf, tables, phase, category, lane)
+    else:
+        row = _enter_row(buf, tables, start, dur, phase, category, lane)
+        batch.rows[10, row], batch.rows[11, row] = offset, n_bytes
+
+
+@inlined
+def _enter(buf: U8, i: int, end: int, origin: int, tables: Tables) -> None:
+    """Enter the event ``buf[i:end]`` into the columns, or count why not."""
+    event, batch = tables.event, tables.batch
+    if event.seen[_PHASE] != event.serial[0]:
+        _mark(batch, _NO_PHASE, origin + i)
         return
-    row = batch.n[0]
-    rows = batch.rows
-    rows[0, row], rows[1, row], rows[2, row] = start, dur, phase
-    rows[3, row], rows[4, row], rows[5, row] = _code(buf, event, _NAME, symbols), category, lane
-    rows[6, row], rows[7, row] = _dense(event, _DEVICE), _dense(event, _STREAM)
-    rows[8, row], rows[9, row] = _dense(event, _CORRELATION), _dense(event, _EXTERNAL_ID)
-    rows[10, row], rows[11, row] = offset, end - i
-    _enter_sparse(buf, event, keys, symbols, batch, row)
-    batch.n[0] = row + 1
+    phase = np.int64(buf[event.start[_PHASE]])
+    shape = tables.rules.shapes[phase]
+    if shape == _META:
+        n = batch.n[2]
+        batch.metas[0, n], batch.metas[1, n] = i, end
+        batch.n[2] = n + 1
+    elif shape == _UNREAD:
+        batch.phases[phase] += 1
+    else:
+        _enter_timed(buf, tables, origin + i, end - i, phase, shape)
 
 
-@compiled
-def _has_room(symbols: Interned, lanes: Pairs, batch: Batch, n_bytes: int) -> bool:
+@inlined
+def _has_room(tables: Tables, n_bytes: int) -> bool:
     """Whether an event of some bytes fits in all tables."""
-    capacity = batch.rows.shape[1]
+    batch, symbols, lanes = tables.batch, tables.symbols, tables.lanes
     n = symbols.n[0]
-    return (
-        max(batch.n[0], batch.n[1], batch.n[2]) < capacity
+    return bool(
+        max(batch.n[0], batch.n[1], batch.n[2]) < batch.rows.shape[1]
         and batch.n[3] + _SYMBOLS_PER_EVENT < batch.reals.shape[1]
         and n + _SYMBOLS_PER_EVENT < min(len(symbols.hashes), len(batch.left_out))
-        and symbols.starts[n] + n_bytes < len(symbols.arena) - 16
+        and symbols.starts[n] + n_bytes < len(symbols.arena) - PADDING
         and lanes.n[0] + 1 < len(lanes.keys)
     )
 
 
-@compiled
-def scan(
-    buf: U8,
-    i: int,
-    end: int,
-    origin: int,
-    keys: Keys,
-    event: Event,
-    symbols: Interned,
-    lanes: Pairs,
-    rules: Rules,
-    batch: Batch,
-) -> tuple[int, int]:
+@entry
+def scan(buf: U8, i: int, end: int, origin: int, tables: Tables) -> tuple[int, int]:
     """Read events from a position on; return the position where it stopped, and why.
 
     Parameters
@@ -307,33 +325,42 @@ def scan(
         Where to start, between two events, and where the bytes end.
     origin : int
         Offset of ``buf[0]`` in the file.
+    tables : Tables
     """
     commas = -1  # since the last event; -1 where none is expected
     while True:
         i = skip_space(buf, i)
         c = buf[i]
         if c == 123:
-            after = _read_event(buf, i, keys, event)
+            after = _read_event(buf, i, tables.keys, tables.event)
             if after < 0:
                 if after == TOO_DEEP:
                     return i, DEEP
                 return i, OPEN if -after - 1 >= end else BAD
-            if not _has_room(symbols, lanes, batch, after - i):
+            if not _has_room(tables, after - i):
                 return i, FULL
             if commas == 0:
-                _mark(batch, _COMMA, origin + i)
-            _enter(buf, i, after, origin, keys, event, symbols, lanes, rules, batch)
+                _mark(tables.batch, _COMMA, origin + i)
+            _enter(buf, i, after, origin, tables)
             i, commas = after, 0
         elif c == 44:
             if commas != 0:
-                _mark(batch, _COMMA, origin + i)
+                _mark(tables.batch, _COMMA, origin + i)
             commas = 1
             i += 1
         elif i >= end:
             return end, BETWEEN
         elif c == 93:
             if commas == 1:
-                _mark(batch, _COMMA, origin + i)
+                _mark(tables.batch, _COMMA, origin + i)
             return i + 1, CLOSED
         else:
             return i, BAD
+
+
+def new_rules(n_known: int) -> Rules:
+    """Return rules that leave nothing out, with room for those of some categories known beforehand."""
+    shapes = np.full(256, _UNREAD, dtype=np.uint8)
+    for phases, shape in ((b"XiIC", _WHOLE), (b"BE", _HALF), (b"stf", _FLOW), (b"M", _META)):
+        shapes[list(phases)] = shape
+    return Rules(np.zeros(n_known, dtype=np.uint8), 0, -(1 << 62), 1 << 62, shapes)

@@ -6,15 +6,16 @@ Python doubles them.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.readers.kineto.compiled import compiled, word_at
-from htagraph.readers.kineto.lexer import PADDING
+from htagraph.readers.kineto.compiled.machine import entry, inlined, word_at
+from htagraph.readers.kineto.compiled.lexer import PADDING
 
-__all__ = ["Interned", "Pairs", "intern", "intern_pair", "new_interned", "new_pairs", "texts"]
+__all__ = ["Interned", "Pairs", "enter", "intern", "intern_pair", "new_interned", "new_pairs", "texts"]
 
 U8 = npt.NDArray[np.uint8]
 I32 = npt.NDArray[np.int32]
@@ -36,6 +37,7 @@ class Pairs(NamedTuple):
     """Distinct pairs of codes; the code of one is its position."""
 
     slots: I32
+    hashes: U64
     keys: I64  #: by code: first << 32 | second
     n: I64
 
@@ -69,36 +71,45 @@ def new_pairs(n_pairs: int, old: Pairs | None = None) -> Pairs:
     """Return a table with room for some pairs, holding those of `old`."""
     table = Pairs(
         np.zeros(1 << (2 * n_pairs).bit_length(), dtype=np.int32),
+        np.zeros(n_pairs, dtype=np.uint64),
         np.zeros(n_pairs, dtype=np.int64),
         np.zeros(1, dtype=np.int64),
     )
     if old is not None:
-        for key in old.keys[: old.n[0]].tolist():
-            intern_pair(table, key >> 32, key & 0xFFFFFFFF)
+        n = int(old.n[0])
+        table.hashes[:n] = old.hashes[:n]
+        table.keys[:n] = old.keys[:n]
+        table.n[0] = n
+        _place(table.slots, table.hashes, n)
     return table
+
+
+def enter(table: Interned, text: bytes) -> int:
+    """Return the code of a text, entering it where it is new; there must be room."""
+    return _enter(table, np.frombuffer(text + bytes(PADDING), dtype=np.uint8), len(text))
 
 
 def texts(table: Interned) -> list[bytes]:
     """Return all strings, in order of their codes."""
     n = int(table.n[0])
     arena, starts = table.arena.tobytes(), table.starts[: n + 1].tolist()
-    return [arena[a:b] for a, b in zip(starts[:-1], starts[1:], strict=True)]
+    return [arena[a:b] for a, b in pairwise(starts)]
 
 
-@compiled
+@inlined
 def _mixed(h: np.uint64) -> np.uint64:
     """Return a hash whose low bits depend on all bits."""
     h = h * _MULTIPLIER
     return h ^ (h >> _SHIFT)
 
 
-@compiled
+@inlined
 def _tail_mask(n: int) -> np.uint64:
     """Return a mask of the low `n` bytes, 0 < n <= 8."""
     return _FULL_WORD >> np.uint64(64 - 8 * n)
 
 
-@compiled
+@inlined
 def _hash(buf: U8, a: int, b: int) -> np.uint64:
     """Return a hash of bytes."""
     h = np.uint64(b - a)
@@ -110,7 +121,7 @@ def _hash(buf: U8, a: int, b: int) -> np.uint64:
     return h
 
 
-@compiled
+@inlined
 def _same(buf: U8, a: int, b: int, arena: U8, start: int) -> bool:
     """Whether bytes equal those of an interned string of the same length."""
     while b - a > 8:
@@ -121,7 +132,7 @@ def _same(buf: U8, a: int, b: int, arena: U8, start: int) -> bool:
     return a == b or ((word_at(buf, a) ^ word_at(arena, start)) & _tail_mask(b - a)) == 0
 
 
-@compiled
+@entry
 def _place(slots: I32, hashes: U64, n: int) -> None:
     """Enter the first `n` codes by their hashes."""
     mask = np.uint64(len(slots) - 1)
@@ -132,7 +143,7 @@ def _place(slots: I32, hashes: U64, n: int) -> None:
         slots[slot] = code + 1
 
 
-@compiled
+@inlined
 def intern(table: Interned, buf: U8, a: int, b: int) -> int:
     """Return the code of ``buf[a:b]``, entering it where it is new; there must be room."""
     h = _hash(buf, a, b)
@@ -158,12 +169,19 @@ def intern(table: Interned, buf: U8, a: int, b: int) -> int:
     return code
 
 
-@compiled
+@entry
+def _enter(table: Interned, buf: U8, n_bytes: int) -> int:
+    """Return the code of the first bytes of a buffer."""
+    return intern(table, buf, 0, n_bytes)
+
+
+@inlined
 def intern_pair(table: Pairs, first: int, second: int) -> int:
     """Return the code of a pair of codes, entering it where it is new; there must be room."""
     key = (first << 32) | second
     mask = np.uint64(len(table.slots) - 1)
-    slot = _mixed(np.uint64(key)) & mask
+    h = _mixed(np.uint64(key))
+    slot = h & mask
     while True:
         code = np.int64(table.slots[slot]) - 1
         if code < 0:
@@ -173,6 +191,7 @@ def intern_pair(table: Pairs, first: int, second: int) -> int:
         slot = (slot + np.uint64(1)) & mask
     code = table.n[0]
     table.keys[code] = key
+    table.hashes[code] = h
     table.slots[slot] = code + 1
     table.n[0] = code + 1
     return code

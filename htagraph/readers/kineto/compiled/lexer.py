@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from numba.cpython.unsafe.numbers import trailing_zeros
 
-from htagraph.readers.kineto.compiled import compiled, word_at
+from htagraph.readers.kineto.compiled.machine import called, inlined, word_at
 
 __all__ = ["MAX_DEPTH", "PADDING", "TOO_DEEP", "decimal", "escape_end", "plain_end", "scaled", "skip_number"]
 __all__ += ["skip_space", "skip_value", "string_end", "utf8_end"]
@@ -40,7 +40,7 @@ _POWERS = np.array([10**k for k in range(20)], dtype=np.uint64)
 _MAX = np.uint64(2**64 - 1)
 
 
-@compiled
+@inlined
 def skip_space(buf: U8, i: int) -> int:
     """Return the position of the next byte that is no white space."""
     while buf[i] == 32 or buf[i] == 10 or buf[i] == 13 or buf[i] == 9:
@@ -48,7 +48,7 @@ def skip_space(buf: U8, i: int) -> int:
     return i
 
 
-@compiled
+@inlined
 def plain_end(buf: U8, i: int) -> int:
     """Return the position of the next quote, backslash, control byte or byte beyond ASCII, eight bytes at a time.
 
@@ -67,7 +67,7 @@ def plain_end(buf: U8, i: int) -> int:
         i += 8
 
 
-@compiled
+@called
 def escape_end(buf: U8, i: int) -> int:
     """Return the position after the escape at a backslash."""
     c = buf[i + 1]
@@ -82,7 +82,7 @@ def escape_end(buf: U8, i: int) -> int:
     return -(i + 1) - 1
 
 
-@compiled
+@called
 def utf8_end(buf: U8, i: int) -> int:
     """Return the position after the character beyond ASCII that starts here."""
     c = buf[i]
@@ -106,7 +106,7 @@ def utf8_end(buf: U8, i: int) -> int:
     return i + n + 1
 
 
-@compiled
+@inlined
 def string_end(buf: U8, i: int) -> int:
     """Return the position of the closing quote of a text whose content starts here."""
     while True:
@@ -124,7 +124,7 @@ def string_end(buf: U8, i: int) -> int:
             return i
 
 
-@compiled
+@inlined
 def decimal(buf: U8, i: int) -> tuple[int, np.uint64, int, bool, bool]:
     """Read a number: position after it, digits, power of ten, whether negative, whether digits beyond 64 bits were lost."""
     negative = buf[i] == MINUS
@@ -156,7 +156,7 @@ def decimal(buf: U8, i: int) -> tuple[int, np.uint64, int, bool, bool]:
     return i, digits, power, negative, lost
 
 
-@compiled
+@called
 def _exponent(buf: U8, i: int) -> tuple[int, int]:
     """Read the power of ten after an ``e``; beyond a thousand all are alike."""
     negative = buf[i] == MINUS
@@ -171,7 +171,7 @@ def _exponent(buf: U8, i: int) -> tuple[int, int]:
     return i, -exponent if negative else exponent
 
 
-@compiled
+@inlined
 def scaled(digits: np.uint64, power: int, lost: bool) -> tuple[np.uint64, bool]:
     """Return ``digits * 10**power`` as an integer, half to even, and whether it fits in 64 bits."""
     if digits == 0 or power == 0:
@@ -190,7 +190,7 @@ def scaled(digits: np.uint64, power: int, lost: bool) -> tuple[np.uint64, bool]:
     return whole, True
 
 
-@compiled
+@inlined
 def skip_number(buf: U8, i: int) -> int:
     """Return the position after a number."""
     if buf[i] == MINUS:
@@ -211,7 +211,7 @@ def skip_number(buf: U8, i: int) -> int:
     return i
 
 
-@compiled
+@inlined
 def _skip_scalar(buf: U8, i: int) -> int:
     """Return the position after a text, a number, true, false or null."""
     c = buf[i]
@@ -227,7 +227,7 @@ def _skip_scalar(buf: U8, i: int) -> int:
     return skip_number(buf, i)
 
 
-@compiled
+@inlined
 def _skip_word(buf: U8, i: int, word: bytes) -> int:
     """Return the position after a word."""
     for k in range(len(word)):
@@ -236,7 +236,7 @@ def _skip_word(buf: U8, i: int, word: bytes) -> int:
     return i + len(word)
 
 
-@compiled
+@inlined
 def _skip_key(buf: U8, i: int) -> int:
     """Return the position of the value that follows a key."""
     if buf[i] != QUOTE:
@@ -248,7 +248,7 @@ def _skip_key(buf: U8, i: int) -> int:
     return skip_space(buf, i + 1) if buf[i] == COLON else -i - 1
 
 
-@compiled
+@called
 def skip_value(buf: U8, i: int, stack: U8) -> int:
     """Return the position after any value; `stack` has room for `MAX_DEPTH` open brackets."""
     depth = 0
@@ -276,7 +276,7 @@ def skip_value(buf: U8, i: int, stack: U8) -> int:
             return i
 
 
-@compiled
+@inlined
 def _close(buf: U8, i: int, stack: U8, depth: int) -> tuple[int, int]:
     """Go from the end of a value over closing brackets to the next value: its position, and the depth there."""
     while depth > 0:

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.readers.kineto.compiled import compiled
+from htagraph.readers.kineto.compiled.machine import inlined
 from htagraph.readers.kineto.fields import COLUMNS, Field, Read
-from htagraph.readers.kineto.lexer import (
+from htagraph.readers.kineto.compiled.lexer import (
     MAX_DEPTH,
     decimal,
     scaled,
@@ -64,7 +64,7 @@ def new_event() -> Event:
     )
 
 
-@compiled
+@inlined
 def integer_text(buf: U8, a: int, b: int) -> tuple[int, bool]:
     """Return the integer that all of ``buf[a:b]`` writes, decimal or ``0x…``, and whether it does."""
     if b - a > 2 and buf[a] == 48 and (buf[a + 1] | 32) == 120:
@@ -85,7 +85,7 @@ def integer_text(buf: U8, a: int, b: int) -> tuple[int, bool]:
     return -np.int64(whole) if negative else np.int64(whole), True
 
 
-@compiled
+@inlined
 def time_at(buf: U8, a: int, scale: int) -> tuple[int, int, bool]:
     """Read a decimal number times a power of ten: position after it, integer, whether it fits in 62 bits."""
     i, digits, power, negative, lost = decimal(buf, a)
@@ -97,7 +97,7 @@ def time_at(buf: U8, a: int, scale: int) -> tuple[int, int, bool]:
     return i, -np.int64(whole) if negative else np.int64(whole), True
 
 
-@compiled
+@inlined
 def _set(event: Event, field: int, a: int, b: int) -> None:
     """Note that the event has a field, and where; the last of two with the same key counts."""
     if event.seen[field] != event.serial[0]:
@@ -109,7 +109,7 @@ def _set(event: Event, field: int, a: int, b: int) -> None:
     event.end[field] = b
 
 
-@compiled
+@inlined
 def _read_time(buf: U8, a: int, b: int, event: Event, field: int) -> int:
     """Read a time from its bytes; return the position after it. ``b`` is the end of a text, -1 for a bare number."""
     i, value, fits = time_at(buf, a, _TO_NS)
@@ -124,7 +124,7 @@ def _read_time(buf: U8, a: int, b: int, event: Event, field: int) -> int:
     return i
 
 
-@compiled
+@inlined
 def _read_int(buf: U8, a: int, event: Event, field: int) -> int:
     """Read an integer; return the position after it."""
     i, digits, power, negative, lost = decimal(buf, a)
@@ -139,7 +139,7 @@ def _read_int(buf: U8, a: int, event: Event, field: int) -> int:
     return i
 
 
-@compiled
+@inlined
 def _read_real(buf: U8, a: int, event: Event, field: int) -> int:
     """Read a float; where a division would round twice, ``end`` stays behind for Python to read the text."""
     i, digits, power, negative, lost = decimal(buf, a)
@@ -154,7 +154,7 @@ def _read_real(buf: U8, a: int, event: Event, field: int) -> int:
     return i
 
 
-@compiled
+@inlined
 def _read_triple(buf: U8, i: int, event: Event, field: int) -> int:
     """Read a list of three integers; -1 where it is something else."""
     for k in range(3):
@@ -171,7 +171,7 @@ def _read_triple(buf: U8, i: int, event: Event, field: int) -> int:
     return i + 1
 
 
-@compiled
+@inlined
 def _read_text(buf: U8, i: int, event: Event, field: int, read: int) -> int:
     """Read the text at a quote as what its field wants; return the position after it."""
     a = i + 1
@@ -190,7 +190,7 @@ def _read_text(buf: U8, i: int, event: Event, field: int, read: int) -> int:
     return b + 1
 
 
-@compiled
+@inlined
 def read_value(buf: U8, i: int, event: Event, field: int, read: int) -> int:
     """Read the value of a key into the event; return the position after it."""
     c = buf[i]

@@ -1,0 +1,55 @@
+"""Tokens and boundaries for what goes through a file outside the event list: the doors of `lexer` for Python. Compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.readers.kineto.compiled.lexer import skip_space, skip_value, string_end
+from htagraph.readers.kineto.compiled.machine import entry, inlined
+
+__all__ = ["last_boundary", "space_end", "text_end", "value_end"]
+
+U8 = npt.NDArray[np.uint8]
+
+
+@entry
+def space_end(buf: U8, i: int) -> int:
+    """Return the position after white space."""
+    return skip_space(buf, i)
+
+
+@entry
+def text_end(buf: U8, i: int) -> int:
+    """Return the position of the closing quote of a text whose content starts here, negative as `lexer` says."""
+    return string_end(buf, i)
+
+
+@entry
+def value_end(buf: U8, i: int, stack: U8) -> int:
+    """Return the position after a value, negative as `lexer` says."""
+    return skip_value(buf, i, stack)
+
+
+@inlined
+def _space_before(buf: U8, i: int, start: int) -> int:
+    """Return the position of the last byte before a position that is no white space."""
+    i -= 1
+    while i >= start and (buf[i] == 32 or buf[i] == 10 or buf[i] == 13 or buf[i] == 9):
+        i -= 1
+    return i
+
+
+@entry
+def last_boundary(buf: U8, start: int, end: int) -> int:
+    """Return the position of the last ``{`` of ``} , {`` in some bytes, 0 where there is none."""
+    i = end
+    while i > start:
+        i -= 1
+        if buf[i] == 123:
+            k = _space_before(buf, i, start)
+            if k > start and buf[k] == 44:
+                k = _space_before(buf, k, start)
+                if k > start and buf[k] == 125:
+                    return i
+    return 0
