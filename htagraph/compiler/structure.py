@@ -27,6 +27,7 @@ _LAUNCH_USUAL_FACTOR = 4
 _LAUNCH_TYPICAL_PERCENTILE = 25
 _LAUNCH_TYPICAL_FACTOR = 2
 _LAUNCH_CAP_FACTOR = 16
+_NEAR_CALL_FACTOR = 4
 _STREAM_USUAL_FACTOR = 2
 _QUEUED_GAP_PERCENTILE = 99
 _NEVER = np.iinfo(np.int64).min // 4
@@ -224,9 +225,11 @@ def _calibrate(events: EventTable, launch: I64, queue: I64, shift_ns: int) -> Ca
     idle = (earlier_end <= launched) & (delay >= 0)
     first = queue[starts & (launch[queue] >= 0)]
     first_delay = events.ts_ns[first] - events.ts_ns[launch[first]]
-    idle_delays = np.concatenate([delay[idle], first_delay[first_delay >= 0]])
-    launch_floor = _percentile(idle_delays, _LAUNCH_FLOOR_PERCENTILE) if idle.any() else 0
-    typical = _percentile(idle_delays, _LAUNCH_TYPICAL_PERCENTILE) if idle.any() else 0
+    # Nothing is known to be before the first work of a stream; near its call it was idle, long after it was not.
+    near = (first_delay >= 0) & (first_delay <= _NEAR_CALL_FACTOR * events.dur_ns[launch[first]])
+    idle_delays = np.concatenate([delay[idle], first_delay[near]])
+    launch_floor = _percentile(idle_delays, _LAUNCH_FLOOR_PERCENTILE)
+    typical = _percentile(idle_delays, _LAUNCH_TYPICAL_PERCENTILE)
     gap = events.ts_ns[later] - earlier_end
     queued = gap[(gap >= 0) & (launched + launch_floor < earlier_end)]
     usual_gap = _STREAM_USUAL_FACTOR * launch_floor or _percentile(queued, _QUEUED_GAP_PERCENTILE)

@@ -53,10 +53,11 @@ class _Walk(NamedTuple):
 def _sink_edge(dag: Dag, window: Window) -> int:
     """Return the edge that is under way when the window ends, -1 for none: of several, the one that began last.
 
-    Running device work and running calls come before gaps, in which nothing is known to run.
+    Running device work and running calls come before gaps, in which nothing is known to run. Who waits does not run.
     """
     edges, times = dag.edges, dag.events.node_ts_ns
     spans = np.isin(edges.kind, (EdgeKind.SPAN, EdgeKind.THREAD)) & dag.is_work[edges.tail >> 1]
+    spans &= ~np.isin(edges.rule, (rule_code("blocking call"), rule_code("handed over")))
     crossing = np.flatnonzero(spans & (times[edges.tail] < window.end_ns) & (times[edges.head] > window.end_ns))
     if not len(crossing):
         return -1

@@ -1,0 +1,117 @@
+"""SPAN, LAUNCH and STREAM edges: device work after its launch and after the work before it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def test_device_work_starts_after_the_start_of_its_launch(compiled, arrows):
+    """A kernel may start while its launch call still runs; only the call's start bounds it."""
+    dag = compiled("""
+        cpu 1    |[launch >a             ]  [launch >b]
+        stream 7 |     [k <a  ]                 [k <b ]
+    """)
+
+    assert [("cudaLaunchKernel<", "k<", 4), ("cudaLaunchKernel<", "k<", 4)] == arrows(dag, "launch")
+
+
+def test_an_api_call_is_a_launch_if_device_work_carries_its_correlation(compiled, arrows):
+    """No list of names decides, so a launch call that nobody has heard of works."""
+    dag = compiled("""
+        cpu 1    |[cuLaunchKernelOfTomorrow >a]
+        stream 7 |                  [k <a  ]
+    """)
+
+    assert ["cuLaunchKernelOfTomorrow<"] == [tail for tail, _, _ in arrows(dag, "launch")]
+
+
+def test_one_graph_launch_has_many_kernels(compiled, arrows, rules):
+    """All kernels of a CUDA graph replay share the correlation id of one launch."""
+    dag = compiled("""
+        cpu 1    |[graph >a   ]
+        stream 7 |     [k1 <a  ][k2 <a ]
+        stream 9 |       [k3 <a   ]
+    """)
+
+    assert 3 == len(arrows(dag, "launch"))
+    assert {"k1<": "graph replay", "k2<": "graph replay", "k3<": "graph replay"} == rules(dag, "launch")
+
+
+def test_work_of_one_stream_runs_in_order(compiled, arrows):
+    """The next kernel of a stream waits for the end of the one before, at least for the smallest gap there is."""
+    dag = compiled("""
+        cpu 1    |[launch >a][launch >b][launch >c]
+        stream 7 |                 [k1 <a     ] [k2 <b     ]  [k3 <c ]
+    """)
+
+    assert [("k1>", "k2<", 1), ("k2>", "k3<", 1)] == arrows(dag, "stream")
+
+
+def test_overlapping_work_of_one_stream_counts_its_overlap_once(compiled, arrows, rules):
+    """With programmatic dependent launch a kernel begins before its predecessor ends: legal, and never dropped."""
+    dag = compiled("""
+        cpu 1    |[launch >a][launch >b]
+        stream 7 |                         [k1 <a      ]
+        stream 7 |                                   [k2 <b      ]
+    """)
+
+    assert [("k1<", "k2<", 10)] == arrows(dag, "stream")
+    assert {"k2<": "stream overlap"} == rules(dag, "stream")
+
+
+def test_work_launched_while_other_work_of_its_stream_runs_is_bound_by_its_launch(compiled):
+    """Rows of a file need not be real queues: work that was launched meanwhile did not wait for what still runs."""
+    dag = compiled("""
+        cpu 1    |[launch >a]                   [launch >b]
+        stream 7 |       [k1 <a                                       ]
+        stream 7 |                                    [k2 <b ]
+    """)
+    k2 = 2 * int(np.flatnonzero(dag.events.names() == "k2")[0])
+
+    assert "launch" == ("launch" if dag.edges.kind[dag.binding[k2]] == 2 else "other")
+
+
+def test_device_work_before_its_launch_moves_the_device_clock(compiled):
+    """No kernel can start before the call that launched it, so the device clock is behind by as much."""
+    dag = compiled("""
+        cpu 1    |     [launch >a]      [launch >b]
+        stream 7 |  [k1 <a ]            [k2 <b ]
+    """)
+    k1 = int(np.flatnonzero(dag.events.names() == "k1")[0])
+
+    assert 3_000 == dag.calibration.clock_shift_ns
+    assert 5_000 == dag.events.ts_ns[k1]
+    assert 0 == len(dag.rejected.edges)
+
+
+def test_correlation_zero_links_nothing(compiled, arrows):
+    """Some tools write 0 for every event: an id that means none must not join everything with everything."""
+    from dataclasses import replace
+
+    from htagraph.compiler.passes import compile_events
+    from htagraph.synth import timeline
+
+    events = timeline("""
+        cpu 1    |[launch >a] [launch >b]
+        stream 7 |    [k1 <a ]  [k2 <b  ]
+    """)
+    dag = compile_events(replace(events, correlation=np.zeros(len(events), dtype=np.int64)))
+
+    assert [] == arrows(dag, "launch")
+
+
+def test_external_ids_are_never_taken_for_correlation_ids(compiled):
+    """They are numbers of two kinds that often collide."""
+    from dataclasses import replace
+
+    from htagraph.compiler.passes import compile_events
+    from htagraph.synth import timeline
+
+    events = timeline("""
+        cpu 1    |[aten::mm  ] [launch >b]
+        stream 7 |    [k1   ]     [k2 <b ]
+    """)
+    dag = compile_events(replace(events, external_id=np.array(events.correlation)[::-1].copy()))
+    k1 = int(np.flatnonzero(dag.events.names() == "k1")[0])
+
+    assert -1 == dag.launch[k1]

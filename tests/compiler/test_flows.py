@@ -1,0 +1,57 @@
+"""FLOW edges: forward to backward, and threads that work for others."""
+
+from __future__ import annotations
+
+
+def test_a_backward_operator_comes_after_its_forward_operator(compiled, arrows):
+    """The file's fwdbwd flow joins the two."""
+    dag = compiled("""
+        cpu 1    |[aten::mm ~>f]
+        cpu 2    |                  [MmBackward0 ~<f]
+    """)
+
+    assert ("aten::mm>", "MmBackward0<", 0) in arrows(dag, "flow")
+
+
+def test_the_caller_of_backward_waits_for_the_autograd_thread(compiled, arrows):
+    """The caller records nothing while autograd runs: it hands over and gets back; its gap needs no time of its own."""
+    dag = compiled("""
+        cpu 1    |[aten::mm ~>f]                                          [Optimizer.step]
+        cpu 2    |                  [MmBackward0 ~<f] [AccumulateGrad]
+    """)
+
+    assert [
+        ("AccumulateGrad>", "Optimizer.step<", 0),
+        ("aten::mm>", "MmBackward0<", 0),
+        ("aten::mm>", "MmBackward0<", 0),
+    ] == arrows(dag, "flow")
+    assert ("aten::mm>", "Optimizer.step<", 0) in arrows(dag, "thread")
+
+
+def test_autograd_threads_are_known_by_name_where_the_file_has_no_flows(compiled, arrows):
+    """Older files have no fwdbwd flows; their operators are still called backward."""
+    dag = compiled("""
+        cpu 1    |[aten::mm]                                         [step]
+        cpu 2    |             [AddmmBackward]    [torch::autograd::AccumulateGrad]
+    """)
+    # The burst reaches beyond the caller's gap here, so it is not what the caller waited for.
+    assert [] == arrows(dag, "flow")
+
+    dag = compiled("""
+        cpu 1    |[aten::mm]                                                       [step]
+        cpu 2    |             [AddmmBackward]    [torch::autograd::AccumulateGrad]
+    """)
+    assert [
+        ("aten::mm>", "AddmmBackward<", 0),
+        ("torch::autograd::AccumulateGrad>", "step<", 0),
+    ] == arrows(dag, "flow")
+
+
+def test_a_thread_without_any_sign_of_autograd_hands_over_nothing(compiled, arrows):
+    """Two threads that happen to alternate are not known to wait for each other."""
+    dag = compiled("""
+        cpu 1    |[aten::mm]                   [aten::add]
+        cpu 2    |             [pin_memory  ]
+    """)
+
+    assert [] == arrows(dag, "flow")

@@ -1,0 +1,50 @@
+"""QUEUE edges: launches that wait for room."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from htagraph.compiler.passes import compile_events
+from htagraph.compiler.queues import FULL_QUEUE
+from htagraph.model.events import EventTable, LaneTable
+from htagraph.model.kinds import EdgeKind, EventKind
+from htagraph.model.symbols import SymbolTable
+
+
+def _burst(n_launches: int) -> EventTable:
+    """Launches of 1 us each onto kernels of 100 us, the last launch long enough to see a kernel start."""
+    launch_ts = np.arange(n_launches) * 1_000
+    kernel_ts = 5_000 + np.arange(n_launches) * 100_000
+    launch_dur = np.full(n_launches, 900)
+    launch_dur[-1] = 150_000
+    kind = np.repeat([EventKind.RUNTIME, EventKind.KERNEL], n_launches).astype(np.int8)
+    stream = np.repeat([-1, 7], n_launches)
+    return EventTable(
+        ts_ns=np.concatenate([launch_ts, kernel_ts]),
+        dur_ns=np.concatenate([launch_dur, np.full(n_launches, 99_000)]),
+        kind=kind,
+        name=np.repeat([0, 1], n_launches).astype(np.int32),
+        category=np.full(2 * n_launches, 2, dtype=np.int32),
+        lane=np.repeat([0, 1], n_launches).astype(np.int32),
+        device=np.repeat([-1, 0], n_launches).astype(np.int32),
+        stream=stream,
+        correlation=np.tile(np.arange(1, n_launches + 1), 2),
+        external_id=np.full(2 * n_launches, -1),
+        symbols=SymbolTable(("cudaLaunchKernel", "kernel", "x")),
+        lanes=LaneTable((1, 0), (1, 7), ("", ""), ("", ""), (0, 0), (0, 0), ("", "")),
+    )
+
+
+def _queue_edges(n_launches: int) -> int:
+    dag = compile_events(_burst(n_launches))
+    return int((dag.edges.kind == EdgeKind.QUEUE).sum())
+
+
+def test_a_launch_onto_a_full_queue_waits_for_a_kernel_to_start():
+    """With a thousand launches outstanding, the next call returns only when some work starts."""
+    assert 1 == _queue_edges(FULL_QUEUE + 50)
+
+
+def test_a_long_launch_onto_a_short_queue_waits_for_nothing():
+    """A launch may be slow for other reasons; a queue with room is not one."""
+    assert 0 == _queue_edges(FULL_QUEUE - 50)

@@ -1,0 +1,120 @@
+"""SYNC edges: host calls and streams that wait for device work."""
+
+from __future__ import annotations
+
+
+def test_a_device_synchronize_without_records_waits_for_what_ended_while_it_ran(compiled, arrows, rules):
+    """Without cuda_sync records, the call's meaning and the times say what it waited for."""
+    dag = compiled("""
+        cpu 1    |[launch >a][launch >b][sync                 ]
+        stream 7 |     [k1 <a         ]
+        stream 9 |              [k2 <b                     ]
+    """)
+
+    assert [("k2>", "cudaDeviceSynchronize>", 0)] == arrows(dag, "sync")
+    assert {"cudaDeviceSynchronize>": "call semantics"} == rules(dag, "sync")
+
+
+def test_work_launched_after_a_synchronize_began_is_not_waited_for(compiled, arrows):
+    """Another thread may launch meanwhile; that work is not covered."""
+    dag = compiled("""
+        cpu 1    |[launch >a][sync                  ]
+        cpu 2    |              [launch >b]
+        stream 7 |     [k1 <a          ]
+        stream 9 |                  [k2 <b ]
+    """)
+
+    assert [("k1>", "cudaDeviceSynchronize>", 0)] == arrows(dag, "sync")
+
+
+def test_a_recorded_stream_sync_names_its_stream(compiled, arrows):
+    """The record says stream 7, so what ends later on stream 9 does not matter."""
+    dag = compiled("""
+        cpu 1    |[launch >a][launch >b][streamsync @7  ]
+        stream 7 |     [k1 <a               ]
+        stream 9 |              [k2 <b         ]
+    """)
+
+    assert [("k1>", "cudaStreamSynchronize>", 0)] == arrows(dag, "sync")
+
+
+def test_a_recorded_event_sync_waits_for_what_came_before_the_record(compiled, arrows):
+    """Work enqueued after the event was recorded is not covered by it."""
+    dag = compiled("""
+        cpu 1    |[launch >a][record !r @7][launch >b][eventsync ?r     ]
+        stream 7 |     [k1 <a                                      ][k2 <b ]
+    """)
+
+    assert [("k1>", "cudaEventSynchronize>", 0)] == arrows(dag, "sync")
+
+
+def test_a_stream_waits_for_an_event_of_another(compiled, arrows):
+    """cudaStreamWaitEvent makes the next work of stream 9 wait for what stream 7 had been given before the record."""
+    dag = compiled("""
+        cpu 1    |[launch >a][record !r @7][wait ?r @9][launch >b]
+        stream 7 |     [k1 <a                                          ]
+        stream 9 |                                                       [k2 <b ]
+    """)
+
+    assert [("k1>", "k2<", 0)] == arrows(dag, "sync")
+
+
+def test_record_and_wait_are_paired_by_order_when_nothing_names_them(compiled, arrows, rules):
+    """Most traces have the calls but no cuda_sync records; the order of calls on one thread tells."""
+    dag = compiled("""
+        cpu 1    |[launch >a][cudaEventRecord][cudaStreamWaitEvent][launch >b]
+        stream 7 |     [k1 <a                                              ]
+        stream 9 |                                                             [k2 <b ]
+    """)
+
+    assert [("k1>", "k2<", 0)] == arrows(dag, "sync")
+    assert {"k2<": "record and wait order"} == rules(dag, "sync")
+
+
+def test_a_wait_without_any_call_is_inferred_from_time(compiled, arrows, rules):
+    """Work that was ready stood still until everything stream 7 had been given before it was done."""
+    dag = compiled(
+        """
+        cpu 1    |[launch >w]         [launch >a][launch >b]
+        stream 7 |    [w <w]               [k1 <a                                                                   ]
+        stream 9 |                                                                                                   [k2 <b]
+        """
+    )
+
+    assert [("k1>", "k2<", 0)] == arrows(dag, "sync")
+    assert {"k2<": "ended right before"} == rules(dag, "sync")
+
+
+def test_a_copy_from_the_device_holds_its_call(compiled, arrows, rules):
+    """aten::item copies to pageable memory: the call returns after the copy has ended."""
+    dag = compiled(
+        """
+        cpu 1    |[launch >a][copy >c                     ]
+        stream 7 |     [k1 <a               ][M <c]
+        """,
+        names={"M": "Memcpy DtoH (Device -> Pageable)"},
+    )
+
+    assert [("Memcpy DtoH (Device -> Pageable)>", "cudaMemcpyAsync>", 0)] == arrows(dag, "sync")
+    assert {"cudaMemcpyAsync>": "blocking copy"} == rules(dag, "sync")
+
+
+def test_an_event_query_waits_for_nothing(compiled, arrows):
+    """It leaves an Event Sync record like a wait does, but returns at once."""
+    dag = compiled("""
+        cpu 1    |[launch >a][record !r @7][cudaEventQuery ?r]
+        stream 7 |     [k1 <a                     ]
+    """)
+
+    assert [] == arrows(dag, "sync")
+
+
+def test_work_that_ends_after_the_sync_that_covers_it_is_kept_aside(compiled, arrows):
+    """An edge that runs backward in time is counted with its skew, and never used."""
+    dag = compiled("""
+        cpu 1    |[launch >a][streamsync @7  ]
+        stream 7 |     [k1 <a                     ]
+    """)
+
+    assert [] == arrows(dag, "sync")
+    assert [5_000] == dag.rejected.skew_ns.tolist()

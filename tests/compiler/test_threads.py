@@ -1,0 +1,71 @@
+"""THREAD edges: program order on host threads."""
+
+from __future__ import annotations
+
+
+def test_a_thread_is_one_chain_of_boundaries(compiled, arrows):
+    """Every instant between the first and the last boundary is one edge, whoever is innermost."""
+    dag = compiled("""
+        cpu 1    |[outer [inner]   ]   [next]
+    """)
+
+    assert [
+        ("inner<", "inner>", 7),
+        ("inner>", "outer>", 4),
+        ("next<", "next>", 6),
+        ("outer<", "inner<", 7),
+        ("outer>", "next<", 3),
+    ] == arrows(dag, "thread")
+
+
+def test_the_time_of_an_edge_belongs_to_the_innermost_call(compiled):
+    """A person charges time to what is drawn deepest; a gap belongs to nobody."""
+    dag = compiled("""
+        cpu 1    |[outer [inner]   ]   [next]
+    """)
+    owners = [None if event < 0 else dag.events.symbols.texts[dag.events.name[event]] for event in dag.edges.event]
+    by_start = sorted(zip(dag.events.node_ts_ns[dag.edges.tail].tolist(), owners, strict=True))
+
+    assert ["outer", "inner", "outer", None, "next"] == [owner for _, owner in by_start]
+
+
+def test_partially_overlapping_calls_stay_one_chain(compiled, arrows):
+    """Real threads have calls that end a little after their parent; nothing is lost and nothing runs backward."""
+    dag = compiled("""
+        cpu 1    |[first    ]
+        cpu 1    |      [second   ]
+    """)
+
+    assert [("first<", "second<", 6), ("first>", "second>", 6), ("second<", "first>", 5)] == arrows(dag, "thread")
+
+
+def test_events_of_no_length_do_not_run_backward(compiled):
+    """An event of no length begins and ends at one instant; its end comes after its start in the order of nodes."""
+    dag = compiled("""
+        cpu 1    |[outer ^now  ]
+    """)
+    position = {node: place for place, node in enumerate(dag.order.tolist())}
+
+    assert all(position[tail] < position[head] for tail, head in zip(dag.edges.tail, dag.edges.head, strict=True))
+    assert 0 == len(dag.rejected.edges)
+
+
+def test_a_call_that_waits_needs_no_time_of_its_own(compiled, arrows):
+    """The device explains the time in a blocking call, so program order must not."""
+    dag = compiled("""
+        cpu 1    |[launch >a][sync              ]
+        stream 7 |     [kernel <a           ]
+    """)
+
+    assert ("cudaDeviceSynchronize<", "cudaDeviceSynchronize>", 0) in arrows(dag, "thread")
+
+
+def test_threads_that_only_poll_do_not_define_the_trace(compiled):
+    """A watchdog polls long after the work is done; nobody asks why it took that long."""
+    dag = compiled("""
+        cpu 1    |[aten::mm [launch >a]]
+        stream 7 |               [kernel <a ]
+        cpu 9    |   [cudaEventQuery]              [cudaEventQuery]
+    """)
+
+    assert 27_000 == dag.span.dur_ns
