@@ -119,9 +119,10 @@ def _run(programs: Sequence[Program], clocks: Sequence[Clock], engine: Engine) -
         _check_ended(thread)
         thread.recording.settle(thread.device.items)
     start_ns = programs[0].start_ns
+    ends = [thread.marks() for thread in threads]
     return tuple(
-        SimulatedRank(thread.recording, clock, start_ns, thread.first, thread.marks(), engine.n_ties)
-        for thread, clock in zip(threads, clocks, strict=True)
+        SimulatedRank(thread.recording, clock, start_ns, thread.first, marks, engine.n_ties)
+        for thread, clock, marks in zip(threads, clocks, ends, strict=True)
     )
 
 
@@ -162,8 +163,12 @@ class _Thread:
     def marks(self) -> dict[int, Mark]:
         """Return the marks a path may end with: the end of each annotation by row, and of the whole trace as -1."""
         ends = [item.end for item in self.device.items if item.end is not None]
-        last = max([*ends, *([self.mark] if self.mark else [])], key=lambda mark: mark.ts_ns, default=None)
-        return self.range_ends | ({-1: last} if last is not None else {})
+        ends += [self.mark] if self.mark is not None and self.mark not in ends else []
+        last = max(ends, key=lambda mark: mark.ts_ns, default=None)
+        if last is None:
+            return {}
+        self.engine.n_ties += sum(mark.ts_ns == last.ts_ns for mark in ends) - 1
+        return self.range_ends | {-1: last}
 
     def _run(self, actions: Iterable[Action]) -> Steps:
         """Do one action after another."""
@@ -207,7 +212,10 @@ class _Thread:
         rows = self.recording.rows
         if any(_DATA_LOADER.search(rows[event].name) for event in self.open):
             return Bound.DATA_LOADING
-        return Bound.PYTHON_GAP if rows[self.open[-1]].kind == EventKind.ANNOTATION else Bound.CPU
+        inner = rows[self.open[-1]]
+        if inner.kind == EventKind.ANNOTATION:
+            return Bound.PYTHON_GAP
+        return Bound.SYNC if inner.name.endswith("Synchronize") else Bound.CPU
 
     def _range(self, action: Op | Annotation) -> Steps:
         """Run what is inside an operator or annotation."""
@@ -242,7 +250,8 @@ class _Thread:
             yield from self._wait_for(items[-1:])
             self.now += self.device.machine.sync_return_ns
             self._advance(Bound.SYNC, call)
-        self.now = max(self.now, launch.ts_ns + action.cost_ns)
+        else:
+            self.now = max(self.now, launch.ts_ns + action.cost_ns)
         self._leave(call)
 
     def _enqueue(self, action: Launch, call: int, launch: Mark) -> list[Item]:
@@ -310,9 +319,11 @@ class _Thread:
         else:
             api, record, items = "cudaDeviceSynchronize", "Context Sync", self.device.covered()
         call = self._enter_call(api)
+        entered = self.mark
         yield from self._wait_for(items)
         self.now += self.device.machine.sync_return_ns
-        self._advance(Bound.SYNC, call)
+        if self.mark is not entered:
+            self._advance(Bound.SYNC, call)
         self._leave(call)
         stream = action.stream if action.event is None and action.stream is not None else -1
         self.recording.add_sync(record, call, stream, action.event)
