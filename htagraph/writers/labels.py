@@ -6,8 +6,10 @@ import re
 
 __all__ = ["name_label"]
 
-_TEMPLATE = re.compile(r"<[^<>]*>")
-_ARGUMENTS = re.compile(r"(?<=[\w>])\([^()]*(?:\([^()]*\)[^()]*)*\)(?: const)?$")
+_RETURN_TYPE = re.compile(r"^(?:void |std::enable_if<.*?>::type )")
+_FUNCTION = re.compile(r"[\w>]\(.*\)(?: const)?$")
+_HEAD = re.compile(r"([^<(]*)(?:<([\w:]+))?")
+_SAYS_LITTLE = {"kernel", "kernel2", "device_kernel"}
 
 
 def name_label(name: str, *, width: int = 48) -> str:
@@ -23,16 +25,19 @@ def name_label(name: str, *, width: int = 48) -> str:
     --------
     >>> name_label("void at::native::vectorized_elementwise_kernel<4, at::AddFunctor<float> >(int, float)")
     'vectorized_elementwise_kernel'
+    >>> name_label("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_128x128>(Params)")
+    'Kernel<cutlass_80_tensorop_s1688gemm_128x128>'
     >>> name_label("aten::mm"), name_label("Memcpy HtoD (Pageable -> Device)")
     ('aten::mm', 'Memcpy HtoD (Pageable -> Device)')
     """
-    short = name.replace("(anonymous namespace)", "")
-    is_function = _ARGUMENTS.search(short) is not None or short.startswith("void ")
-    if is_function:
-        while (cut := _TEMPLATE.sub("", short)) != short:
-            short = cut
-        short = _ARGUMENTS.sub("", short).strip().rsplit(" ", 1)[-1].rsplit("::", 1)[-1] or name
+    short = name
+    if _RETURN_TYPE.match(name) or _FUNCTION.search(name):
+        bare = _RETURN_TYPE.sub("", name).replace("(anonymous namespace)::", "")
+        head, template = _HEAD.findall(bare)[0]
+        short = head.rsplit("::", 1)[-1].strip() or name
+        if template and short.lower() in _SAYS_LITTLE:
+            short = f"{short}<{template.rsplit('::', 1)[-1]}>"
     if len(short) > width:
-        head = width * 2 // 3
-        short = f"{short[:head]}…{short[head + 1 - width :]}"
+        head_width = width * 2 // 3
+        short = f"{short[:head_width]}…{short[head_width + 1 - width :]}"
     return short
