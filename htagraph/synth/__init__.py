@@ -22,6 +22,7 @@ from htagraph.synth.program import (
 from htagraph.synth.simulated import SimulatedJob, SimulatedRank
 from htagraph.synth.simulator import simulate, simulate_job
 from htagraph.synth.timeline import timeline
+from htagraph.synth.training import training_job, training_rank
 
 __all__ = [
     "Action",
@@ -46,4 +47,6 @@ __all__ = [
     "simulate",
     "simulate_job",
     "timeline",
+    "training_job",
+    "training_rank",
 ]

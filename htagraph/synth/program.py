@@ -37,11 +37,16 @@ _EPOCH_NS = 1_767_225_600_000_000_000
 
 @dataclass(frozen=True)
 class Work:
-    """A kernel, copy or fill (by the name: ``Memcpy…``, ``Memset…``) that runs for `dur_ns`."""
+    """A kernel, copy or fill (by the name: ``Memcpy…``, ``Memset…``) that runs for `dur_ns`.
+
+    `n_blocks` and `n_threads` are the launch geometry of a kernel, in one dimension; 0 for none.
+    """
 
     name: str
     dur_ns: int
     n_bytes: int = 0
+    n_blocks: int = 0
+    n_threads: int = 0
 
     @property
     def kind(self) -> EventKind:

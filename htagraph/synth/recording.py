@@ -11,6 +11,7 @@ from htagraph.synth.rows import FlowPoint, Lane, LaneName, Row
 
 __all__ = ["Recording"]
 
+_GEOMETRY = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
 _LEVELS = ("none", "op", "kernel", "seq")
 
 
@@ -78,6 +79,9 @@ class Recording:
         if graph is not None:
             values["graph_id"], values["graph_node"] = graph
         if not isinstance(item.work, Collective):
+            if item.work.n_blocks:
+                geometry = (item.work.n_blocks, 1, 1, item.work.n_threads, 1, 1)
+                values.update(zip(_GEOMETRY, geometry, strict=True))
             if item.work.n_bytes:
                 values["bytes"] = item.work.n_bytes
                 values["memory_bandwidth"] = item.work.n_bytes / max(item.work.dur_ns, 1)
