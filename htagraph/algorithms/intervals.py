@@ -1,0 +1,199 @@
+"""Sets of intervals on a line: unions, what runs at once, and how much of a set lies before a time.
+
+One sort of all boundaries and running counts answer every question; intervals are half-open ``[start, end)``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Cover", "Intervals", "States", "gaps", "states", "sum_by_code", "union"]
+
+I64 = npt.NDArray[np.int64]
+
+
+class Intervals(NamedTuple):
+    """Intervals of several groups, by group, then in order.
+
+    Parameters
+    ----------
+    group, start, end : ndarray of shape (n,), dtype=int64
+    """
+
+    group: I64
+    start: I64
+    end: I64
+
+
+class States(NamedTuple):
+    """What runs at once: consecutive stretches of time in which nothing begins or ends.
+
+    Parameters
+    ----------
+    group, start, end : ndarray of shape (n,), dtype=int64
+    mask : ndarray of shape (n,), dtype=int64
+        Bit ``b`` is set where an interval of class ``b`` runs; never 0.
+    """
+
+    group: I64
+    start: I64
+    end: I64
+    mask: I64
+
+    @property
+    def dur(self) -> I64:
+        """Length of each stretch."""
+        return self.end - self.start
+
+
+def _sorted_boundaries(group: I64, start: I64, end: I64) -> tuple[I64, I64, I64, I64]:
+    """Return group, time, step (+1, -1) and interval of each boundary, by group and time; starts before ends."""
+    n = len(start)
+    time = np.concatenate([start, end])
+    groups = np.concatenate([group, group])
+    step = np.repeat(np.array([1, -1], dtype=np.int64), n)
+    # A stable sort keeps the starts, which stand first, before the ends of the same time.
+    order = np.argsort(time, kind="stable")
+    if n and (group != group[0]).any():
+        order = order[np.argsort(groups[order], kind="stable")]
+    return groups[order], time[order], step[order], order % max(n, 1)
+
+
+def union(group: I64, start: I64, end: I64) -> Intervals:
+    """Return the union of intervals in each group, as intervals that neither overlap nor touch.
+
+    ::
+
+        [a    ]    [c ]
+           [b    ]     [d]         ->    [       ]  [    ]
+
+    Parameters
+    ----------
+    group, start, end : ndarray of shape (n,), dtype=int64
+        ``start <= end``; intervals of no length count for nothing.
+
+    Returns
+    -------
+    Intervals
+
+    Examples
+    --------
+    >>> start, end = np.array([0, 3, 10, 12]), np.array([5, 8, 12, 15])
+    >>> both = union(np.zeros(4, np.int64), start, end)
+    >>> both.start.tolist(), both.end.tolist()
+    ([0, 10], [8, 15])
+    """
+    groups, time, step, _ = _sorted_boundaries(group, start, end)
+    depth = np.cumsum(step)
+    first = np.flatnonzero((step > 0) & (depth == 1))
+    last = np.flatnonzero(depth == 0)
+    kept = time[last] > time[first]
+    return Intervals(groups[first[kept]], time[first[kept]], time[last[kept]])
+
+
+def gaps(busy: Intervals, group: I64, start_ns: int, end_ns: int) -> Intervals:
+    """Return what a union leaves free of ``[start_ns, end_ns)`` in each group.
+
+    Parameters
+    ----------
+    busy : Intervals
+        A union, within the bounds.
+    group : ndarray of shape (k,), dtype=int64
+        Groups, ascending; a group that is never busy is one gap.
+    start_ns, end_ns : int
+
+    Examples
+    --------
+    >>> busy = Intervals(np.array([7]), np.array([2]), np.array([5]))
+    >>> free = gaps(busy, np.array([7, 8]), 0, 9)
+    >>> free.group.tolist(), free.start.tolist(), free.end.tolist()
+    ([7, 7, 8], [0, 5, 0], [2, 9, 9])
+    """
+    begin = np.concatenate([np.full(len(group), start_ns), busy.end])
+    stop = np.concatenate([busy.start, np.full(len(group), end_ns)])
+    begin_order = np.lexsort((begin, np.concatenate([group, busy.group])))
+    stop_order = np.lexsort((stop, np.concatenate([busy.group, group])))
+    owner = np.concatenate([group, busy.group])[begin_order]
+    begin, stop = begin[begin_order], stop[stop_order]
+    kept = stop > begin
+    return Intervals(owner[kept], begin[kept], stop[kept])
+
+
+def states(group: I64, start: I64, end: I64, bit: npt.NDArray[np.integer], n_bits: int) -> States:
+    """Return what runs at once, as stretches that tile the union of each group.
+
+    ::
+
+        bit 0  [a    ]
+        bit 1     [b    ]      ->   mask 1 | 3 | 2
+
+    Parameters
+    ----------
+    group, start, end : ndarray of shape (n,), dtype=int64
+    bit : ndarray of shape (n,), dtype=int
+        Class of each interval, ``0 <= bit < n_bits``.
+    n_bits : int
+
+    Examples
+    --------
+    >>> both = states(np.zeros(2, np.int64), np.array([0, 3]), np.array([5, 9]), np.array([0, 1]), 2)
+    >>> both.mask.tolist(), both.dur.tolist()
+    ([1, 3, 2], [3, 2, 4])
+    """
+    groups, time, step, interval = _sorted_boundaries(group, start, end)
+    bits = bit[interval] if len(bit) else interval
+    mask = np.zeros(len(time), dtype=np.int64)
+    for position in range(n_bits):
+        running = np.cumsum(np.where(bits == position, step, 0))
+        mask |= (running > 0).astype(np.int64) << position
+    rows = np.flatnonzero((mask[:-1] > 0) & (time[1:] > time[:-1])) if len(time) else np.empty(0, dtype=np.int64)
+    return States(groups[rows], time[rows], time[rows + 1], mask[rows])
+
+
+class Cover:
+    """How much of a set of disjoint intervals lies before a time.
+
+    Parameters
+    ----------
+    start, end : ndarray of shape (n,), dtype=int64
+        One group of a union, in order.
+
+    Examples
+    --------
+    >>> cover = Cover(np.array([0, 10]), np.array([5, 12]))
+    >>> cover.within(np.array([3, 0]), np.array([11, 99])).tolist()
+    [3, 7]
+    """
+
+    def __init__(self, start: I64, end: I64) -> None:
+        self._start, self._end = start, end
+        self._before = np.concatenate([[0], np.cumsum(end - start)]).astype(np.int64)
+
+    def before(self, time: I64) -> I64:
+        """Return the length of the set before each time."""
+        if not len(self._start):
+            return np.zeros(len(time), dtype=np.int64)
+        begun = np.searchsorted(self._start, time, side="right")
+        last = np.maximum(begun - 1, 0)
+        beyond = np.where(begun > 0, np.maximum(self._end[last] - time, 0), 0)
+        return self._before[begun] - beyond
+
+    def within(self, start: I64, end: I64) -> I64:
+        """Return the length of the set in each ``[start, end)``."""
+        return self.before(end) - self.before(start)
+
+
+def sum_by_code(code: npt.NDArray[np.integer], value: I64, n_codes: int) -> I64:
+    """Return the exact integer sum of values per code.
+
+    Examples
+    --------
+    >>> sum_by_code(np.array([1, 0, 1]), np.array([5, 2, 7]), 3).tolist()
+    [2, 12, 0]
+    """
+    out = np.zeros(n_codes, dtype=np.int64)
+    np.add.at(out, code, value)
+    return out

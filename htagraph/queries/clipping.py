@@ -1,0 +1,52 @@
+"""What of the events lies in a window."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.model.dag import Dag
+from htagraph.model.window import Window
+
+__all__ = ["Clipped", "clipped", "device_work"]
+
+I64 = npt.NDArray[np.int64]
+
+
+class Clipped(NamedTuple):
+    """Events and the part of each that lies in a window.
+
+    Parameters
+    ----------
+    event : ndarray of shape (n,), dtype=int64
+    start_ns, end_ns : ndarray of shape (n,), dtype=int64, unit=ns
+    """
+
+    event: I64
+    start_ns: I64
+    end_ns: I64
+
+    @property
+    def dur_ns(self) -> I64:
+        """Time of each event in the window."""
+        return self.end_ns - self.start_ns
+
+    def take(self, rows: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> Clipped:
+        """Return some rows (positions or a mask)."""
+        return Clipped(self.event[rows], self.start_ns[rows], self.end_ns[rows])
+
+
+def clipped(dag: Dag, events: I64, window: Window) -> Clipped:
+    """Return the events that overlap a window, cut at its bounds; one of no length is in it if it begins in it."""
+    start, end = dag.events.ts_ns[events], dag.events.end_ns[events]
+    inside = (start < window.end_ns) & ((end > window.start_ns) | (start >= window.start_ns))
+    if not inside.all():
+        events, start, end = events[inside], start[inside], end[inside]
+    return Clipped(events, np.maximum(start, window.start_ns), np.minimum(end, window.end_ns))
+
+
+def device_work(dag: Dag, window: Window) -> Clipped:
+    """Return the kernels, copies and fills that overlap a window, cut at its bounds."""
+    return clipped(dag, np.flatnonzero(dag.events.is_device), window)

@@ -1,0 +1,162 @@
+"""How long kernels, copies and fills take: by class, name, operator, stream or rule, and one by one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.spread import spread
+from htagraph.errors import GraphError, QueryError
+from htagraph.model.answers import KERNEL_BREAKDOWN, KERNEL_DURATIONS
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import EventKind, KernelClass
+from htagraph.model.symbols import compile_pattern
+from htagraph.model.window import Window
+from htagraph.queries.attribution import innermost, lane_labels
+from htagraph.queries.clipping import Clipped, device_work
+from htagraph.queries.naming import labeled, op_names
+
+__all__ = ["kernel_breakdown", "kernel_durations"]
+
+I64 = npt.NDArray[np.int64]
+Text = npt.NDArray[np.object_]
+
+_QUANTILES = (0.5, 0.9, 0.99)
+
+
+def _by_class(dag: Dag, events: I64) -> tuple[I64, Text]:
+    return dag.classification.kernel_class[events].astype(np.int64), np.array(KernelClass.labels(), dtype=object)
+
+
+def _by_name(dag: Dag, events: I64) -> tuple[I64, Text]:
+    return dag.events.name[events].astype(np.int64), dag.events.symbols.array
+
+
+def _by_op(dag: Dag, events: I64) -> tuple[I64, Text]:
+    op = innermost(dag, events, (EventKind.OP, EventKind.ANNOTATION))
+    code = np.where(op >= 0, dag.events.name[op], len(dag.events.symbols)).astype(np.int64)
+    return code, np.append(dag.events.symbols.array, "")
+
+
+def _by_stream(dag: Dag, events: I64) -> tuple[I64, Text]:
+    lanes = np.stack([dag.events.device[events].astype(np.int64), dag.events.stream[events]])
+    _, first, code = np.unique(lanes, axis=1, return_index=True, return_inverse=True)
+    return code.reshape(-1).astype(np.int64), lane_labels(dag, events[first])
+
+
+def _by_rule(dag: Dag, events: I64) -> tuple[I64, Text]:
+    return dag.classification.rule[events].astype(np.int64), np.array(dag.classification.rules, dtype=object)
+
+
+_GROUPS: dict[str, Callable[[Dag, I64], tuple[I64, Text]]] = {
+    "class": _by_class,
+    "name": _by_name,
+    "op": _by_op,
+    "stream": _by_stream,
+    "rule": _by_rule,
+}
+"""Per way to group: the code of each event, and what the codes are called."""
+
+
+def _total(frame: pd.DataFrame, work: Clipped) -> pd.DataFrame:
+    """Return the frame after checking that its sums are all the device time."""
+    if int(frame["sum_ns"].sum()) != int(work.dur_ns.sum()):
+        raise GraphError("the parts of the kernel breakdown do not add up to the device time.")
+    return frame
+
+
+def kernel_breakdown(dag: Dag, window: Window, *, by: str = "class") -> pd.DataFrame:
+    """Return how long device work takes, by group; the sums add up to all device time in the window.
+
+    Work that crosses a bound of the window counts with the time inside.
+
+    Parameters
+    ----------
+    dag : Dag
+    window : Window
+    by : {"class", "name", "op", "stream", "rule"}
+        ``op`` is the innermost operator or annotation of the launch, ``rule`` the rule that decided on the class.
+
+    Returns
+    -------
+    DataFrame, schema `answers.KERNEL_BREAKDOWN`
+        Largest first. A group whose work is of several classes has a row for each.
+
+    Raises
+    ------
+    QueryError
+        If there is no such group.
+
+    Examples
+    --------
+    >>> from htagraph.compiler.passes import compile_events
+    >>> from htagraph.synth import timeline
+    >>> dag = compile_events(timeline("stream 7 |[gemm][gemm  ] [Memset]"))
+    >>> kernel_breakdown(dag, dag.span, by="name")[["group", "class", "n_kernels", "sum_ns", "max_ns"]]
+        group    class  n_kernels  sum_ns  max_ns
+    0    gemm  compute          2   14000    8000
+    1  Memset   memory          1    8000    8000
+    """
+    if by not in _GROUPS:
+        raise QueryError(f"kernels cannot be grouped by {by!r}.", hint=f"by {', '.join(_GROUPS)}.")
+    work = device_work(dag, window)
+    if not len(work.event):
+        return KERNEL_BREAKDOWN.empty()
+    code, names = _GROUPS[by](dag, work.event)
+    n_classes = len(KernelClass)
+    found = spread(code * n_classes + dag.classification.kernel_class[work.event], work.dur_ns, _QUANTILES)
+    group, kernel_class = np.divmod(found.group, n_classes)
+    frame = KERNEL_BREAKDOWN.frame(
+        {
+            "group": names[group],
+            "class": labeled(kernel_class, KernelClass.labels()),
+            "n_kernels": found.n,
+            "sum_ns": found.total,
+            "mean_ns": found.mean,
+            "std_ns": found.deviation,
+            "min_ns": found.smallest,
+            "max_ns": found.largest,
+            "p50_ns": found.quantiles[0],
+            "p90_ns": found.quantiles[1],
+            "p99_ns": found.quantiles[2],
+            "share": found.total / max(int(found.total.sum()), 1),
+        }
+    )
+    return _total(frame.sort_values(["sum_ns", "group"], ascending=[False, True], ignore_index=True), work)
+
+
+def kernel_durations(dag: Dag, window: Window, *, name: str | re.Pattern[str] = "*") -> pd.DataFrame:
+    """Return the kernels, copies and fills that overlap the window, one by one, in order of time.
+
+    Parameters
+    ----------
+    dag : Dag
+    window : Window
+    name : str or re.Pattern, default="*"
+        Glob or regex of their names.
+
+    Returns
+    -------
+    DataFrame, schema `answers.KERNEL_DURATIONS`
+        Durations are whole, also of what crosses a bound of the window.
+    """
+    events = dag.events
+    rows = device_work(dag, window).event
+    rows = rows[events.named(events.symbols.mask(compile_pattern(name)))[rows]]
+    rows = rows[np.lexsort((events.stream[rows], events.device[rows], events.end_ns[rows], events.ts_ns[rows]))]
+    return KERNEL_DURATIONS.frame(
+        {
+            "event": rows,
+            "name": events.names(rows),
+            "class": labeled(dag.classification.kernel_class[rows], KernelClass.labels()),
+            "op": op_names(dag, rows),
+            "device": events.device[rows],
+            "stream": events.stream[rows],
+            "ts_ns": events.ts_ns[rows],
+            "dur_ns": events.dur_ns[rows],
+        }
+    )
