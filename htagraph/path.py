@@ -31,6 +31,7 @@ BreakdownKey = Literal["bound", "kind", "name", "op", "lane", "rule", "step"]
 """What the time of a path can be grouped by."""
 
 _TOP = 3
+_WORTH_SAYING = 0.005
 _ABOUT = (
     "Segments tile the window: every instant is covered by exactly one. Back from the end of the window, each one is what "
     "the next had to wait for."
@@ -53,8 +54,8 @@ class CriticalPath:
     --------
     >>> from htagraph import Trace, synth
     >>> graph = Trace.from_events(synth.timeline('''
-    ...     cpu 1    [launch >a]   [sync           ]
-    ...     stream 7      [kernel <a          ]
+    ...     cpu 1    |[launch >a]   [sync           ]
+    ...     stream 7 |     [kernel <a          ]
     ... ''')).compile()
     >>> path = graph.critical_path()
     >>> path.dur_ns == graph.dur_ns == path.segments["dur_ns"].sum()
@@ -212,7 +213,8 @@ class CriticalPath:
 
     def __repr__(self) -> str:
         """Say how long the path is and what it is bound by."""
-        top = self.breakdown().head(_TOP)
+        shares = self.breakdown()
+        top = shares[shares["share"] >= _WORTH_SAYING].head(_TOP)
         bounds = ", ".join(f"{str(name).replace('_', ' ')} {row.share:.0%}" for name, row in top.iterrows())
         return (
             f"CriticalPath({self.window.name}, {human_duration(self.dur_ns)}, "

@@ -66,7 +66,7 @@ def _sweep(boundary: I64, lane: I32, innermost: I64, parent: I64) -> None:
         innermost[position] = stack[depth - 1] if depth > 0 else -1
 
 
-def nest(lane: I32, start: I64, end: I64) -> Nesting:
+def nest(lane: I32, start: I64, end: I64, depth_hint: I64 | None = None) -> Nesting:
     """Return the boundaries of intervals in order and their nesting.
 
     At one instant, intervals that end there come first (inner before outer), then those that start (outer before
@@ -77,6 +77,8 @@ def nest(lane: I32, start: I64, end: I64) -> Nesting:
     lane : ndarray of shape (n,), dtype=int32
     start, end : ndarray of shape (n,), dtype=int64
         ``start <= end``.
+    depth_hint : ndarray of shape (n,), dtype=int64, optional
+        Of equal intervals, the one with the smaller hint is the outer one; by default the one that comes first.
 
     Returns
     -------
@@ -94,7 +96,8 @@ def nest(lane: I32, start: I64, end: I64) -> Nesting:
     ([0, 2, 3, 1, 4, 5], [0, 1, 0, -1, 2, -1], [-1, 0, -1])
     """
     n = len(start)
-    outer_first = np.lexsort((np.arange(n), -end, start, lane))
+    hint = np.arange(n) if depth_hint is None else depth_hint
+    outer_first = np.lexsort((hint, -end, start, lane))
     rank = np.empty(n, dtype=np.int64)
     rank[outer_first] = np.arange(n)
     has_length = end > start

@@ -30,6 +30,7 @@ _LAUNCH_CAP_FACTOR = 16
 _NEAR_CALL_FACTOR = 4
 _STREAM_USUAL_FACTOR = 2
 _QUEUED_GAP_PERCENTILE = 99
+_KIND_BITS = 61
 _NEVER = np.iinfo(np.int64).min // 4
 _LARGEST_CLOCK_SHIFT_NS = 1_000_000
 
@@ -196,6 +197,13 @@ def _shift_device(events: EventTable, shift_ns: int) -> EventTable:
     return replace(events, ts_ns=events.ts_ns + np.where(by_device, shift_ns, 0))
 
 
+def _depth_hint(events: EventTable, host: I64) -> I64:
+    """Return which of two host events with equal times encloses the other: the kind, then the one numbered first."""
+    outer_first = np.zeros(len(EventKind), dtype=np.int64)
+    outer_first[EventKind.OP], outer_first[EventKind.RUNTIME] = 1, 2
+    return (outer_first[events.kind[host]] << _KIND_BITS) + np.clip(events.external_id[host], -1, 1 << 60)
+
+
 def _sort_device(events: EventTable) -> I64:
     """Return device events by device, stream, start, end."""
     device = np.flatnonzero(events.is_device)
@@ -263,7 +271,7 @@ def examine(events: EventTable) -> Structure:
     return Structure(
         events=events,
         host=host,
-        nesting=nest(events.lane[host], events.ts_ns[host], events.end_ns[host]),
+        nesting=nest(events.lane[host], events.ts_ns[host], events.end_ns[host], _depth_hint(events, host)),
         launch=launch,
         queue=queue,
         calibration=_calibrate(events, launch, queue, shift_ns),

@@ -23,7 +23,7 @@ from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
 from htagraph.model.window import Window
 from htagraph.queries.attribution import DATA_LOADING, innermost, lane_labels, under_pattern
 
-__all__ = ["NO_EVENT_NAMES", "critical_path", "path_edges"]
+__all__ = ["NO_EVENT_NAMES", "critical_path", "edge_bounds", "explained_until", "path_edges"]
 
 I8 = npt.NDArray[np.int8]
 I32 = npt.NDArray[np.int32]
@@ -68,10 +68,23 @@ def _sink_edge(dag: Dag, window: Window) -> int:
 
 
 def _last_node(dag: Dag, end_ns: int) -> int:
-    """Return the last node of work at or before a time, -1 for none."""
+    """Return the last node of work at or before a time, -1 for none.
+
+    Of several at one instant: device work before host work, then the longest event, then by name.
+    """
     nodes = dag.order[dag.is_work[dag.order >> 1]]
-    position = int(np.searchsorted(dag.events.node_ts_ns[nodes], end_ns, side="right")) - 1
-    return int(nodes[position]) if position >= 0 else -1
+    times = dag.events.node_ts_ns[nodes]
+    position = int(np.searchsorted(times, end_ns, side="right")) - 1
+    if position < 0:
+        return -1
+    together = nodes[np.searchsorted(times, times[position]) : position + 1].tolist()
+    names, events = dag.events.symbols.texts, dag.events
+
+    def key(node: int) -> tuple[bool, int, str, int]:
+        event = node >> 1
+        return bool(events.is_device[event]), int(events.dur_ns[event]), names[events.name[event]], node & 1
+
+    return int(max(together, key=key))
 
 
 def _walk(dag: Dag, window: Window) -> _Walk:
@@ -94,7 +107,7 @@ def path_edges(dag: Dag, window: Window) -> I32:
     return _walk(dag, window).edges
 
 
-def _edge_bounds(dag: Dag, rows: I32) -> I8:
+def edge_bounds(dag: Dag, rows: I32) -> I8:
     """Return what the time of each edge goes to, before anything is called unexplained."""
     edges = dag.edges
     kind, event = edges.kind[rows], edges.event[rows].astype(np.int64)
@@ -120,7 +133,7 @@ def _edge_bounds(dag: Dag, rows: I32) -> I8:
     return bound
 
 
-def _explained_until(dag: Dag, rows: I32) -> I64:
+def explained_until(dag: Dag, rows: I32) -> I64:
     """Return until when each edge's own mechanism explains the wait; later is unexplained.
 
     A launch is explained while its call still runs; beyond that, and for gaps between work that was already enqueued,
@@ -176,10 +189,10 @@ def critical_path(dag: Dag, window: Window) -> pd.DataFrame:
     tail, head = times[edges.tail[rows]], times[edges.head[rows]]
     begin, end = np.maximum(tail, window.start_ns), np.minimum(head, window.end_ns)
     lag_end = np.clip(tail + edges.lag_ns[rows], begin, end)
-    known_end = np.clip(_explained_until(dag, rows), begin, end)
+    known_end = np.clip(explained_until(dag, rows), begin, end)
     opening_end, opening_bound, opening_event = _opening(dag, window, walk)
     closing = int(end[-1]) if len(rows) else opening_end
-    bound = _edge_bounds(dag, rows)
+    bound = edge_bounds(dag, rows)
     n = len(rows)
     piece = pd.DataFrame(
         {

@@ -79,14 +79,10 @@ def _waits(dag: Dag) -> list[_Check]:
     """Return whether waits are explained, and by which kind of evidence."""
     meanings = call_meanings(dag.events)
     calls = np.flatnonzero(np.isin(meanings, _HOST_SYNCS))
-    sync = dag.edges.kind == EdgeKind.SYNC
-    explained = np.unique(dag.edges.head[sync] >> 1)
-    recorded = int((dag.edges.rule[sync] == rule_code("sync record")).sum())
-    inferred = int(
-        np.isin(
-            dag.edges.rule[sync], (rule_code("record and wait order"), rule_code("ended right before"))
-        ).sum()
-    )
+    sync = dag.edges.take(dag.edges.kind == EdgeKind.SYNC)
+    explained = np.unique(sync.head >> 1)
+    between_streams = sync.rule[dag.events.is_device[sync.head >> 1]]
+    recorded = int((between_streams == rule_code("sync record")).sum())
     long_calls = calls[dag.events.dur_ns[calls] > 2 * dag.calibration.launch_usual_ns]
     return [
         _Check(
@@ -98,7 +94,7 @@ def _waits(dag: Dag) -> list[_Check]:
         _Check(
             "stream waits recorded, not inferred",
             recorded,
-            recorded + inferred,
+            len(between_streams),
             "cross-stream waits are inferred from the order and times of calls; profile with "
             "experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True) to record them.",
         ),

@@ -1,0 +1,233 @@
+"""Laws of the graph and its path, on any events at all: sound traces, simulated ones, and nonsense."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import rustworkx
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from htagraph import Trace
+from htagraph.algorithms.retime import latest_times, retime
+from htagraph.compiler.passes import compile_events
+from htagraph.model.dag import Dag
+from htagraph.model.events import EventTable, LaneTable
+from htagraph.model.kinds import EventKind
+from htagraph.model.symbols import SymbolTable
+from htagraph.model.window import Window
+from htagraph.queries.critical_path import critical_path
+from htagraph.synth import simulate
+from htagraph.synth.strategies import programs
+
+_NAMES = (
+    "aten::mm",
+    "cudaLaunchKernel",
+    "cudaDeviceSynchronize",
+    "cudaMemcpyAsync",
+    "cudaEventRecord",
+    "cudaStreamWaitEvent",
+    "MmBackward0",
+    "gemm",
+    "ncclDevKernel_AllReduce",
+    "Memcpy DtoH (Device -> Pageable)",
+    "ProfilerStep#1",
+    "Context Sync",
+    "Stream Wait Event",
+    "Event Sync",
+)
+_KINDS = (
+    EventKind.OP,
+    EventKind.RUNTIME,
+    EventKind.ANNOTATION,
+    EventKind.KERNEL,
+    EventKind.MEMCPY,
+    EventKind.SYNC,
+    EventKind.PYTHON,
+)
+_N_LANES = 4
+
+
+@st.composite
+def nonsense(draw: st.DrawFn, *, max_events: int = 25) -> EventTable:
+    """Return events that no profiler would write: overlaps, loops of waits, ids that mean nothing, zero lengths."""
+    n = draw(st.integers(0, max_events))
+
+    def column(values: st.SearchStrategy[int]) -> list[int]:
+        return draw(st.lists(values, min_size=n, max_size=n))
+
+    kind = np.array(column(st.sampled_from([int(kind) for kind in _KINDS])), dtype=np.int8)
+    on_device = np.isin(kind, (EventKind.KERNEL, EventKind.MEMCPY, EventKind.SYNC))
+    stream = np.array(column(st.integers(0, 2)), dtype=np.int64)
+    return EventTable(
+        ts_ns=np.array(column(st.integers(0, 60)), dtype=np.int64),
+        dur_ns=np.array(column(st.integers(0, 25)), dtype=np.int64),
+        kind=kind,
+        name=np.array(column(st.integers(0, len(_NAMES) - 1)), dtype=np.int32),
+        category=np.zeros(n, dtype=np.int32),
+        lane=np.where(on_device, 2 + stream % 2, stream % 2).astype(np.int32),
+        device=np.where(on_device, 0, -1).astype(np.int32),
+        stream=np.where(on_device, stream, -1),
+        correlation=np.array(column(st.integers(-1, 6)), dtype=np.int64),
+        external_id=np.full(n, -1, dtype=np.int64),
+        symbols=SymbolTable(_NAMES),
+        lanes=LaneTable((1, 1, 0, 0), (1, 2, 7, 8), ("",) * 4, ("",) * 4, (0,) * 4, (0,) * 4, ("",) * 4),
+    )
+
+
+def _simulated() -> st.SearchStrategy[EventTable]:
+    return programs(max_blocks=4).map(lambda program: simulate(program).events)
+
+
+any_events = st.one_of(nonsense(), _simulated())
+windows = st.tuples(st.integers(-10, 100), st.integers(0, 60))
+
+
+def _times(dag: Dag, *, lag_ns=None) -> np.ndarray:
+    lag = dag.edges.lag_ns if lag_ns is None else lag_ns
+    return retime(dag.order, dag.in_offsets, dag.edges.tail, lag, dag.residual_ns, dag.events.node_ts_ns)
+
+
+@settings(max_examples=150, deadline=None)
+@given(events=any_events)
+def test_edges_run_forward_and_lags_fit(events):
+    """No edge may demand what did not happen."""
+    dag = compile_events(events)
+    times = dag.events.node_ts_ns
+
+    assert (dag.edges.lag_ns >= 0).all()
+    assert (times[dag.edges.tail] + dag.edges.lag_ns <= times[dag.edges.head]).all()
+    assert (dag.residual_ns >= 0).all()
+    assert (dag.slack_ns >= 0).all()
+
+
+@settings(max_examples=150, deadline=None)
+@given(events=any_events)
+def test_the_order_of_nodes_is_topological(events):
+    """Whoever walks the nodes in order meets every tail before its heads."""
+    dag = compile_events(events)
+    place = np.full(2 * len(events), -1)
+    place[dag.order] = np.arange(len(dag.order))
+
+    assert (place[dag.edges.tail] < place[dag.edges.head]).all()
+
+
+@settings(max_examples=150, deadline=None)
+@given(events=any_events)
+def test_retiming_with_unchanged_lags_gives_back_every_time(events):
+    """The graph explains the trace: latest arrival plus residual is when it happened."""
+    dag = compile_events(events)
+
+    assert dag.events.node_ts_ns.tolist() == _times(dag).tolist()
+
+
+@settings(max_examples=150, deadline=None)
+@given(events=any_events, window=windows)
+def test_segments_tile_any_window(events, window):
+    """Every instant is covered by exactly one segment; also in windows that begin or end nowhere in particular."""
+    dag = compile_events(events)
+    for at in (dag.span, Window(window[0], window[0] + window[1], "any")):
+        segments = critical_path(dag, at)
+        ends = segments["start_ns"] + segments["dur_ns"]
+
+        assert at.dur_ns == segments["dur_ns"].sum()
+        assert (segments["dur_ns"] > 0).all()
+        assert ends[:-1].tolist() == segments["start_ns"][1:].tolist()
+        assert (segments["lag_ns"] + segments["residual_ns"] == segments["dur_ns"]).all()
+        assert (segments["lag_ns"] >= 0).all()
+        assert (segments["residual_ns"] >= 0).all()
+
+
+@settings(max_examples=150, deadline=None)
+@given(events=any_events, window=windows)
+def test_the_longest_path_of_rustworkx_is_as_long_as_the_window(events, window):
+    """An independent solver over lag and residual finds the same length."""
+    graph = Trace.from_events(events).compile()
+    for at in (graph, graph.window((window[0], window[0] + window[1]))):
+        longest = rustworkx.dag_longest_path_length(
+            at.to_rustworkx(), lambda _tail, _head, edge: edge["lag_ns"] + edge["residual_ns"]
+        )
+
+        assert at.dur_ns == longest
+
+
+@settings(max_examples=100, deadline=None)
+@given(events=any_events)
+def test_no_node_is_late_for_the_end(events):
+    """Latest times lie at or after the times that happened: total float is never negative."""
+    dag = compile_events(events)
+    deadline = np.full(2 * len(events), dag.span.end_ns + 10**6)
+    latest = latest_times(dag.order, dag.in_offsets, dag.edges.tail, dag.edges.lag_ns, dag.residual_ns, deadline)
+
+    assert (latest >= dag.events.node_ts_ns).all()
+
+
+def _bounds(dag: Dag) -> dict[str, int]:
+    segments = critical_path(dag, dag.span)
+    return segments.groupby("bound", observed=True)["dur_ns"].sum().to_dict()
+
+
+@settings(max_examples=60, deadline=None)
+@given(events=_simulated(), shift=st.integers(-(10**12), 10**12))
+def test_shifting_all_times_changes_nothing(events, shift):
+    """When the trace was taken does not matter."""
+    flows = replace(events.flows, ts_ns=events.flows.ts_ns + shift)
+    shifted = replace(events, ts_ns=events.ts_ns + shift, flows=flows)
+
+    assert _bounds(compile_events(events)) == _bounds(compile_events(shifted))
+
+
+@settings(max_examples=60, deadline=None)
+@given(events=_simulated(), factor=st.integers(2, 7))
+def test_scaling_all_times_scales_the_path(events, factor):
+    """Nothing in the graph depends on a unit of time."""
+    flows = replace(events.flows, ts_ns=events.flows.ts_ns * factor)
+    slower = replace(events, ts_ns=events.ts_ns * factor, dur_ns=events.dur_ns * factor, flows=flows)
+    expected = {bound: factor * dur_ns for bound, dur_ns in _bounds(compile_events(events)).items()}
+
+    assert expected == _bounds(compile_events(slower))
+
+
+@settings(max_examples=60, deadline=None)
+@given(events=_simulated(), seed=st.integers(0, 2**32 - 1))
+def test_the_order_of_events_in_the_file_does_not_matter(events, seed):
+    """Profilers write events in whatever order they arrive."""
+    order = np.random.default_rng(seed).permutation(len(events))
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    columns = {}
+    for name, column in events.columns.items():
+        by_row = np.argsort(place[column.event])
+        columns[name] = replace(column, event=place[column.event][by_row], value=column.value[by_row])
+    names = ("ts_ns", "dur_ns", "kind", "name", "category", "lane", "device", "stream", "correlation", "external_id")
+    shuffled = replace(events, columns=columns, **{name: getattr(events, name)[order] for name in names})
+
+    assert _bounds(compile_events(events)) == _bounds(compile_events(shuffled))
+
+
+@settings(max_examples=60, deadline=None)
+@given(events=_simulated(), stream=st.integers(1, 1000), tid=st.integers(1, 1000))
+def test_names_of_threads_and_streams_do_not_matter(events, stream, tid):
+    """Ids are names, not quantities."""
+    lanes = replace(events.lanes, tid=tuple(t + tid if isinstance(t, int) else t for t in events.lanes.tid))
+    columns = dict(events.columns)
+    if "wait_on_stream" in columns:
+        waits = columns["wait_on_stream"]
+        columns["wait_on_stream"] = replace(waits, value=np.where(waits.value >= 0, waits.value + stream, waits.value))
+    renamed = replace(
+        events, lanes=lanes, columns=columns, stream=np.where(events.stream >= 0, events.stream + stream, events.stream)
+    )
+
+    assert _bounds(compile_events(events)) == _bounds(compile_events(renamed))
+
+
+@settings(max_examples=60, deadline=None)
+@given(events=any_events)
+def test_compiling_leaves_the_events_as_they_are(events):
+    """The input is the caller's."""
+    before = {name: getattr(events, name).copy() for name in ("ts_ns", "dur_ns", "kind", "correlation", "stream")}
+    compile_events(events)
+
+    for name, column in before.items():
+        assert column.tolist() == getattr(events, name).tolist()
