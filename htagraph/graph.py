@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from htagraph.model.dag import Dag
+from htagraph.model.frames import categorical
 from htagraph.model.kinds import EdgeKind
 from htagraph.model.source import TraceSource
 from htagraph.model.units import human_count, human_duration
@@ -88,7 +89,7 @@ class TraceGraph:
         rejected = self.dag.rejected
         return pd.DataFrame(
             {
-                "kind": pd.Categorical.from_codes(rejected.edges.kind, list(EdgeKind.labels())),
+                "kind": categorical(rejected.edges.kind, EdgeKind.labels()),
                 "tail_event": rejected.edges.tail.astype(np.int64) >> 1,
                 "head_event": rejected.edges.head.astype(np.int64) >> 1,
                 "skew_ns": rejected.skew_ns,

@@ -58,7 +58,7 @@ class CriticalPath:
     ...     stream 7 |     [kernel <a          ]
     ... ''')).compile()
     >>> path = graph.critical_path()
-    >>> path.dur_ns == graph.dur_ns == path.segments["dur_ns"].sum()
+    >>> path.dur_ns == graph.dur_ns == int(path.segments["dur_ns"].sum())
     True
     """
 

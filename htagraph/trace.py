@@ -95,9 +95,7 @@ class Trace:
     def repairs(self) -> pd.DataFrame:
         """What was wrong in the file and was repaired or set aside, schema `frames.REPAIRS`."""
         repairs = self.file.repairs if self.file else ()
-        return REPAIRS.frame(
-            {name: [getattr(repair, name) for repair in repairs] for name in REPAIRS.columns}
-        )
+        return REPAIRS.frame({name: [getattr(repair, name) for repair in repairs] for name in REPAIRS.columns})
 
     def args(self, events: npt.ArrayLike) -> list[dict[str, Any]]:
         """Return the ``args`` of events as the file has them; reads the file again.

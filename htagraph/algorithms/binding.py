@@ -20,9 +20,7 @@ I64 = npt.NDArray[np.int64]
 
 
 @compiled
-def _bind(
-    tail: I32, head: I32, kind: I8, lag: I64, node_ts: I64, tiebreak: I64, binding: I32, latest: I64
-) -> None:
+def _bind(tail: I32, head: I32, kind: I8, lag: I64, node_ts: I64, tiebreak: I64, binding: I32, latest: I64) -> None:
     """Keep the edge with the largest (arrival, time of tail, kind, tiebreak of tail) per head."""
     for edge in range(len(tail)):
         node = head[edge]
@@ -41,9 +39,7 @@ def _bind(
         latest[node] = arrival
 
 
-def bind(
-    tail: I32, head: I32, kind: I8, lag: I64, node_ts: I64, tiebreak: I64
-) -> tuple[I32, I64]:
+def bind(tail: I32, head: I32, kind: I8, lag: I64, node_ts: I64, tiebreak: I64) -> tuple[I32, I64]:
     """Return the binding edge and the residual of every node.
 
     Ties go to the later tail, then the larger kind, then the larger tiebreak of the tail: deterministic.
@@ -176,9 +172,9 @@ def topological_order(tail: I32, head: I32, node_ts: I64, nodes: I32) -> tuple[I
     cyclic = np.zeros(len(tail), dtype=bool)
     if len(instant):
         touched, compact = np.unique(np.concatenate([tail[instant], head[instant]]), return_inverse=True)
-        compact = compact.astype(np.int32)
+        narrow: I32 = compact.astype(np.int32)
         depth = np.zeros(len(touched), dtype=np.int32)
-        left = _levels(compact[: len(instant)], compact[len(instant) :], len(touched), depth)
+        left = _levels(narrow[: len(instant)], narrow[len(instant) :], len(touched), depth)
         level[touched] = depth
         if left:
             cyclic[instant] = (level[head[instant]] < 0) & (level[tail[instant]] < 0)

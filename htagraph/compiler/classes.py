@@ -48,7 +48,9 @@ class ClassRule:
 
 
 BUILT_IN_RULES = (
-    ClassRule("nccl or rccl kernel", KernelClass.COMMUNICATION, r"^(void )?nccl|^(void )?rccl|ncclDevKernel|ncclKernel"),
+    ClassRule(
+        "nccl or rccl kernel", KernelClass.COMMUNICATION, r"^(void )?nccl|^(void )?rccl|ncclDevKernel|ncclKernel"
+    ),
     ClassRule("expert parallel kernel", KernelClass.COMMUNICATION, r"\bdeep_ep::|\bdpsk::ep::|::ep::(intra|inter)node"),
     ClassRule("nvshmem kernel", KernelClass.COMMUNICATION, r"nvshmem|roc_?shmem"),
     ClassRule(

@@ -63,9 +63,7 @@ def _forward_backward_pairs(structure: Structure) -> tuple[I64, I64]:
 def flow_edges(structure: Structure) -> EdgeTable:
     """Return an edge from the end of each forward operator to the start of its backward operator."""
     forward, backward = _forward_backward_pairs(structure)
-    return EdgeTable.of(
-        EdgeKind.FLOW, end_node(forward), start_node(backward), event=backward, rule="fwdbwd flow"
-    )
+    return EdgeTable.of(EdgeKind.FLOW, end_node(forward), start_node(backward), event=backward, rule="fwdbwd flow")
 
 
 def _autograd_lanes(structure: Structure) -> npt.NDArray[np.integer]:

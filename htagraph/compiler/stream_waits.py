@@ -27,6 +27,7 @@ __all__ = ["stream_wait_edges"]
 
 I64 = npt.NDArray[np.int64]
 
+
 def _recorded_stream_waits(structure: Structure, records: SyncRecords) -> tuple[I64, I64]:
     """Return (device event before the event record, first device event after the stream wait)."""
     events = structure.events

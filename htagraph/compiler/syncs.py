@@ -16,15 +16,16 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.compiler.structure import Structure, end_node
 from htagraph.compiler.sync_records import SyncRecords, recorded_targets, sync_records
+from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind, EventKind
 
 __all__ = ["sync_edges"]
 
 I64 = npt.NDArray[np.int64]
+
 
 def _latest_inside(structure: Structure, call: I64, candidates: I64) -> I64:
     """Return per call the candidate that ends last of those that end while the call runs, -1 for none.
@@ -113,6 +114,4 @@ def sync_edges(structure: Structure) -> EdgeTable:
     explained = np.unique(recorded.head[forward] >> 1)
     waits = np.isin(meanings, (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SYNC))
     unexplained = np.setdiff1d(np.flatnonzero(waits), explained)
-    return EdgeTable.concat(
-        [recorded, _by_semantics(structure, unexplained), _blocking_copies(structure, meanings)]
-    )
+    return EdgeTable.concat([recorded, _by_semantics(structure, unexplained), _blocking_copies(structure, meanings)])

@@ -129,8 +129,8 @@ class Dag:
         """Freeze the arrays."""
         for array in (self.parent, self.launch, self.order, self.binding, self.residual_ns, self.is_work):
             array.setflags(write=False)
-        for array in (self.classification.kernel_class, self.classification.rule):
-            array.setflags(write=False)
+        self.classification.kernel_class.setflags(write=False)
+        self.classification.rule.setflags(write=False)
 
     @cached_property
     def arrival_ns(self) -> I64:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.model.frames import categorical
 from htagraph.model.kinds import DEVICE_KINDS, HOST_KINDS, EventKind, codes
 from htagraph.model.symbols import SymbolTable
 
@@ -86,15 +87,15 @@ class SparseColumn:
         """Freeze the arrays."""
         _freeze(self)
 
-    def dense(self, n_events: int, default: int | float) -> npt.NDArray[Any]:
+    def dense(self, n_events: int, default: float) -> npt.NDArray[Any]:
         """Return one value per event, `default` where there is none."""
         out = np.full(n_events, default, dtype=self.value.dtype)
         out[self.event] = self.value
         return out
 
 
-def _empty(dtype: type) -> Any:
-    return field(default_factory=lambda: np.empty(0, dtype=dtype))
+def _no_values() -> npt.NDArray[Any]:
+    return np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -111,11 +112,11 @@ class FlowTable:
         Symbol of ``cat`` (``fwdbwd``).
     """
 
-    ts_ns: I64 = _empty(np.int64)
-    id: I64 = _empty(np.int64)
-    lane: I32 = _empty(np.int32)
-    phase: I8 = _empty(np.int8)
-    category: I32 = _empty(np.int32)
+    ts_ns: I64 = field(default_factory=_no_values)
+    id: I64 = field(default_factory=_no_values)
+    lane: I32 = field(default_factory=_no_values)
+    phase: I8 = field(default_factory=_no_values)
+    category: I32 = field(default_factory=_no_values)
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
@@ -208,7 +209,7 @@ class EventTable:
         """Return for each event whether its name is in a mask over symbols (`SymbolTable.mask`)."""
         return symbol_mask[self.name] if len(self.symbols) else np.zeros(len(self), dtype=bool)
 
-    def column(self, name: str, default: int | float = -1) -> npt.NDArray[Any]:
+    def column(self, name: str, default: float = -1) -> npt.NDArray[Any]:
         """Return a sparse column as one value per event; all `default` where the trace has none."""
         sparse = self.columns.get(name)
         return np.full(len(self), default, dtype=np.int64) if sparse is None else sparse.dense(len(self), default)
@@ -226,7 +227,7 @@ class EventTable:
                 "event": rows,
                 "ts_ns": self.ts_ns[rows],
                 "dur_ns": self.dur_ns[rows],
-                "kind": pd.Categorical.from_codes(self.kind[rows], list(EventKind.labels())),
+                "kind": categorical(self.kind[rows], EventKind.labels()),
                 "name": self.names(rows),
                 "category": self.symbols.array[self.category[rows]] if len(self) else np.empty(0, dtype=object),
                 "pid": np.array(self.lanes.pid, dtype=object)[lanes],

@@ -5,14 +5,27 @@ A schema is the contract of a question: same columns, same dtypes, same order, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from htagraph.errors import GraphError
 
-__all__ = ["Column", "Schema"]
+__all__ = ["Column", "Schema", "categorical"]
+
+
+def categorical(codes: npt.ArrayLike, labels: Sequence[str]) -> pd.Categorical[str]:
+    """Return a column of labels, given by their positions.
+
+    Examples
+    --------
+    >>> list(categorical([1, 0, 1], ["span", "thread"]))
+    ['thread', 'span', 'thread']
+    """
+    return pd.Categorical.from_codes(np.asarray(codes), categories=pd.Index(list(labels)))
 
 
 @dataclass(frozen=True)
@@ -52,7 +65,7 @@ class Schema:
         if set(data) != set(self.columns):
             raise GraphError(f"{self.name}: columns {sorted(set(data) ^ set(self.columns))} differ from the schema.")
         frame = pd.DataFrame({name: data[name] for name in self.columns})
-        return frame.astype({name: column.dtype for name, column in self.columns.items()}, copy=False)
+        return frame.astype({name: column.dtype for name, column in self.columns.items()})
 
     def empty(self) -> pd.DataFrame:
         """Return a frame of this schema without rows."""

@@ -40,7 +40,9 @@ def sum_by(segments: pd.DataFrame, by: str, total_ns: int, schema: Schema, *, so
         If the parts do not add up: a defect of this package.
     """
     if by not in segments.columns or by in ("start_ns", "dur_ns", "lag_ns", "residual_ns"):
-        raise QueryError(f"a path cannot be broken down by {by!r}.", hint="by bound, kind, name, op, lane, rule or step.")
+        raise QueryError(
+            f"a path cannot be broken down by {by!r}.", hint="by bound, kind, name, op, lane, rule or step."
+        )
     groups = segments.groupby(by, observed=True, sort=False)["dur_ns"]
     frame = pd.DataFrame({"dur_ns": groups.sum(), "n_segments": groups.size()})
     if int(frame["dur_ns"].sum()) != total_ns:

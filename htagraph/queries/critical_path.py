@@ -18,7 +18,7 @@ from htagraph.errors import GraphError
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.dag import Dag
 from htagraph.model.edges import RULES, rule_code
-from htagraph.model.frames import SEGMENTS
+from htagraph.model.frames import SEGMENTS, categorical
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
 from htagraph.model.window import Window
 from htagraph.queries.attribution import DATA_LOADING, innermost, lane_labels, under_pattern
@@ -229,8 +229,8 @@ def _describe(dag: Dag, piece: pd.DataFrame) -> pd.DataFrame:
         {
             "start_ns": start,
             "dur_ns": end - start,
-            "bound": pd.Categorical.from_codes(bound, list(Bound.labels())),
-            "kind": pd.Categorical.from_codes(kind, list(EdgeKind.labels())),
+            "bound": categorical(bound, Bound.labels()),
+            "kind": categorical(kind, EdgeKind.labels()),
             "lag_ns": lag,
             "residual_ns": end - start - lag,
             "event": event,
@@ -238,7 +238,7 @@ def _describe(dag: Dag, piece: pd.DataFrame) -> pd.DataFrame:
             "op": op_name,
             "lane": lane_labels(dag, where.astype(np.int64)),
             "edge": edge,
-            "rule": pd.Categorical.from_codes(rule, list(RULES)),
+            "rule": categorical(rule, RULES),
         }
     ).reset_index(drop=True)
 

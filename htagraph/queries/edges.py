@@ -8,7 +8,7 @@ import pandas as pd
 
 from htagraph.model.dag import Dag
 from htagraph.model.edges import RULES
-from htagraph.model.frames import EDGES
+from htagraph.model.frames import EDGES, categorical
 from htagraph.model.kinds import EdgeKind
 
 __all__ = ["edge_frame"]
@@ -31,7 +31,7 @@ def edge_frame(dag: Dag, rows: npt.NDArray[np.integer]) -> pd.DataFrame:
     return EDGES.frame(
         {
             "edge": rows.astype(np.int64),
-            "kind": pd.Categorical.from_codes(edges.kind[rows], list(EdgeKind.labels())),
+            "kind": categorical(edges.kind[rows], EdgeKind.labels()),
             "tail_event": tail >> 1,
             "tail_is_end": (tail & 1).astype(bool),
             "head_event": head >> 1,
@@ -41,6 +41,6 @@ def edge_frame(dag: Dag, rows: npt.NDArray[np.integer]) -> pd.DataFrame:
             "lag_ns": edges.lag_ns[rows],
             "slack_ns": dag.slack_ns[rows],
             "is_binding": dag.binding[head] == rows,
-            "rule": pd.Categorical.from_codes(edges.rule[rows], list(RULES)),
+            "rule": categorical(edges.rule[rows], RULES),
         }
     )

@@ -50,7 +50,12 @@ def _links(dag: Dag) -> list[_Check]:
     linked = int((dag.launch[device] >= 0).sum())
     shift = dag.calibration.clock_shift_ns
     return [
-        _Check("device work present", min(len(device), 1), 1, "no GPU questions can be answered: profile with ProfilerActivity.CUDA."),
+        _Check(
+            "device work present",
+            min(len(device), 1),
+            1,
+            "no GPU questions can be answered: profile with ProfilerActivity.CUDA.",
+        ),
         _Check(
             "device work linked to its launch",
             linked,

@@ -88,7 +88,9 @@ def windowed_edges(dag: Dag, window: Window) -> WindowedEdges:
     residual[sink] = window.end_ns - last
     return WindowedEdges(
         nodes=nodes,
-        tail=np.concatenate([np.where(from_inside, place[edges.tail[rows]], source), np.full(len(roots), source), ends]),
+        tail=np.concatenate(
+            [np.where(from_inside, place[edges.tail[rows]], source), np.full(len(roots), source), ends]
+        ),
         head=np.concatenate([place[edges.head[rows]], roots, np.full(len(ends), sink)]),
         kind=np.concatenate(
             [edges.kind[rows], np.full(len(roots), EdgeKind.SOURCE), np.full(len(ends), EdgeKind.SINK)]

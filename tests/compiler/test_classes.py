@@ -36,7 +36,7 @@ def _classified(name: str, rules: tuple[ClassRule, ...] = (), **columns: int) ->
 )
 def test_known_communication_kernels_are_communication(name):
     """Whatever library sends: NCCL old and new, RCCL, DeepEP, NVSHMEM, custom all-reduce."""
-    assert KernelClass.COMMUNICATION == _classified(name)[0]
+    assert _classified(name)[0] == KernelClass.COMMUNICATION
 
 
 @pytest.mark.parametrize(
@@ -50,28 +50,28 @@ def test_known_communication_kernels_are_communication(name):
 )
 def test_everything_else_computes(name):
     """A reduction or a copy kernel of a framework is computation; hip in a name says nothing."""
-    assert (KernelClass.COMPUTE, "everything else computes") == _classified(name)
+    assert _classified(name) == (KernelClass.COMPUTE, "everything else computes")
 
 
 def test_metadata_of_a_collective_decides_over_names():
     """The profiler says which kernels are collectives in newer files."""
-    assert (KernelClass.COMMUNICATION, "collective metadata") == _classified("my_kernel", collective=0)
+    assert _classified("my_kernel", collective=0) == (KernelClass.COMMUNICATION, "collective metadata")
 
 
 def test_a_rule_of_the_user_comes_first():
     """Who writes own communication kernels says so once."""
     rule = ClassRule("our ring", KernelClass.COMMUNICATION, "^ring_")
 
-    assert (KernelClass.COMMUNICATION, "our ring") == _classified("ring_step", (rule,))
+    assert _classified("ring_step", (rule,)) == (KernelClass.COMMUNICATION, "our ring")
 
 
 def test_a_rule_of_the_user_can_overrule_ours():
     """Even a kernel that carries the metadata of a collective."""
     rule = ClassRule("not really", KernelClass.COMPUTE, "^nccl")
 
-    assert (KernelClass.COMPUTE, "not really") == _classified("ncclKernel_X", (rule,), collective=0)
+    assert _classified("ncclKernel_X", (rule,), collective=0) == (KernelClass.COMPUTE, "not really")
 
 
 def test_copies_are_memory():
     """Events of the copy engines are memory by their kind."""
-    assert (KernelClass.MEMORY, "copy or fill event") == _classified("Memcpy DtoD (Device -> Device)")
+    assert _classified("Memcpy DtoD (Device -> Device)") == (KernelClass.MEMORY, "copy or fill event")

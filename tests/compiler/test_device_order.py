@@ -12,7 +12,7 @@ def test_device_work_starts_after_the_start_of_its_launch(compiled, arrows):
         stream 7 |     [k <a  ]                 [k <b ]
     """)
 
-    assert [("cudaLaunchKernel<", "k<", 4), ("cudaLaunchKernel<", "k<", 4)] == arrows(dag, "launch")
+    assert arrows(dag, "launch") == [("cudaLaunchKernel<", "k<", 4), ("cudaLaunchKernel<", "k<", 4)]
 
 
 def test_an_api_call_is_a_launch_if_device_work_carries_its_correlation(compiled, arrows):
@@ -22,7 +22,7 @@ def test_an_api_call_is_a_launch_if_device_work_carries_its_correlation(compiled
         stream 7 |                  [k <a  ]
     """)
 
-    assert ["cuLaunchKernelOfTomorrow<"] == [tail for tail, _, _ in arrows(dag, "launch")]
+    assert [tail for tail, _, _ in arrows(dag, "launch")] == ["cuLaunchKernelOfTomorrow<"]
 
 
 def test_one_graph_launch_has_many_kernels(compiled, arrows, rules):
@@ -33,8 +33,8 @@ def test_one_graph_launch_has_many_kernels(compiled, arrows, rules):
         stream 9 |       [k3 <a   ]
     """)
 
-    assert 3 == len(arrows(dag, "launch"))
-    assert {"k1<": "graph replay", "k2<": "graph replay", "k3<": "graph replay"} == rules(dag, "launch")
+    assert len(arrows(dag, "launch")) == 3
+    assert rules(dag, "launch") == {"k1<": "graph replay", "k2<": "graph replay", "k3<": "graph replay"}
 
 
 def test_work_of_one_stream_runs_in_order(compiled, arrows):
@@ -44,7 +44,7 @@ def test_work_of_one_stream_runs_in_order(compiled, arrows):
         stream 7 |                 [k1 <a     ] [k2 <b     ]  [k3 <c ]
     """)
 
-    assert [("k1>", "k2<", 1), ("k2>", "k3<", 1)] == arrows(dag, "stream")
+    assert arrows(dag, "stream") == [("k1>", "k2<", 1), ("k2>", "k3<", 1)]
 
 
 def test_overlapping_work_of_one_stream_counts_its_overlap_once(compiled, arrows, rules):
@@ -55,8 +55,8 @@ def test_overlapping_work_of_one_stream_counts_its_overlap_once(compiled, arrows
         stream 7 |                                   [k2 <b      ]
     """)
 
-    assert [("k1<", "k2<", 10)] == arrows(dag, "stream")
-    assert {"k2<": "stream overlap"} == rules(dag, "stream")
+    assert arrows(dag, "stream") == [("k1<", "k2<", 10)]
+    assert rules(dag, "stream") == {"k2<": "stream overlap"}
 
 
 def test_work_launched_while_other_work_of_its_stream_runs_is_bound_by_its_launch(compiled):
@@ -68,7 +68,7 @@ def test_work_launched_while_other_work_of_its_stream_runs_is_bound_by_its_launc
     """)
     k2 = 2 * int(np.flatnonzero(dag.events.names() == "k2")[0])
 
-    assert "launch" == ("launch" if dag.edges.kind[dag.binding[k2]] == 2 else "other")
+    assert ("launch" if dag.edges.kind[dag.binding[k2]] == 2 else "other") == "launch"
 
 
 def test_device_work_before_its_launch_moves_the_device_clock(compiled):
@@ -79,9 +79,9 @@ def test_device_work_before_its_launch_moves_the_device_clock(compiled):
     """)
     k1 = int(np.flatnonzero(dag.events.names() == "k1")[0])
 
-    assert 3_000 == dag.calibration.clock_shift_ns
-    assert 5_000 == dag.events.ts_ns[k1]
-    assert 0 == len(dag.rejected.edges)
+    assert dag.calibration.clock_shift_ns == 3_000
+    assert dag.events.ts_ns[k1] == 5_000
+    assert len(dag.rejected.edges) == 0
 
 
 def test_correlation_zero_links_nothing(compiled, arrows):
@@ -97,7 +97,7 @@ def test_correlation_zero_links_nothing(compiled, arrows):
     """)
     dag = compile_events(replace(events, correlation=np.zeros(len(events), dtype=np.int64)))
 
-    assert [] == arrows(dag, "launch")
+    assert arrows(dag, "launch") == []
 
 
 def test_external_ids_are_never_taken_for_correlation_ids(compiled):
@@ -114,4 +114,4 @@ def test_external_ids_are_never_taken_for_correlation_ids(compiled):
     dag = compile_events(replace(events, external_id=np.array(events.correlation)[::-1].copy()))
     k1 = int(np.flatnonzero(dag.events.names() == "k1")[0])
 
-    assert -1 == dag.launch[k1]
+    assert dag.launch[k1] == -1

@@ -12,7 +12,7 @@ from htagraph.model.symbols import SymbolTable
 
 
 def _burst(n_launches: int) -> EventTable:
-    """Launches of 1 us each onto kernels of 100 us, the last launch long enough to see a kernel start."""
+    """Return launches of 1 us each onto kernels of 100 us, the last launch long enough to see a kernel start."""
     launch_ts = np.arange(n_launches) * 1_000
     kernel_ts = 5_000 + np.arange(n_launches) * 100_000
     launch_dur = np.full(n_launches, 900)
@@ -42,9 +42,9 @@ def _queue_edges(n_launches: int) -> int:
 
 def test_a_launch_onto_a_full_queue_waits_for_a_kernel_to_start():
     """With a thousand launches outstanding, the next call returns only when some work starts."""
-    assert 1 == _queue_edges(FULL_QUEUE + 50)
+    assert _queue_edges(FULL_QUEUE + 50) == 1
 
 
 def test_a_long_launch_onto_a_short_queue_waits_for_nothing():
     """A launch may be slow for other reasons; a queue with room is not one."""
-    assert 0 == _queue_edges(FULL_QUEUE - 50)
+    assert _queue_edges(FULL_QUEUE - 50) == 0

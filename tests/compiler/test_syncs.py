@@ -11,8 +11,8 @@ def test_a_device_synchronize_without_records_waits_for_what_ended_while_it_ran(
         stream 9 |              [k2 <b                     ]
     """)
 
-    assert [("k2>", "cudaDeviceSynchronize>", 0)] == arrows(dag, "sync")
-    assert {"cudaDeviceSynchronize>": "call semantics"} == rules(dag, "sync")
+    assert arrows(dag, "sync") == [("k2>", "cudaDeviceSynchronize>", 0)]
+    assert rules(dag, "sync") == {"cudaDeviceSynchronize>": "call semantics"}
 
 
 def test_work_launched_after_a_synchronize_began_is_not_waited_for(compiled, arrows):
@@ -24,7 +24,7 @@ def test_work_launched_after_a_synchronize_began_is_not_waited_for(compiled, arr
         stream 9 |                  [k2 <b ]
     """)
 
-    assert [("k1>", "cudaDeviceSynchronize>", 0)] == arrows(dag, "sync")
+    assert arrows(dag, "sync") == [("k1>", "cudaDeviceSynchronize>", 0)]
 
 
 def test_a_recorded_stream_sync_names_its_stream(compiled, arrows):
@@ -35,7 +35,7 @@ def test_a_recorded_stream_sync_names_its_stream(compiled, arrows):
         stream 9 |              [k2 <b         ]
     """)
 
-    assert [("k1>", "cudaStreamSynchronize>", 0)] == arrows(dag, "sync")
+    assert arrows(dag, "sync") == [("k1>", "cudaStreamSynchronize>", 0)]
 
 
 def test_a_recorded_event_sync_waits_for_what_came_before_the_record(compiled, arrows):
@@ -45,18 +45,18 @@ def test_a_recorded_event_sync_waits_for_what_came_before_the_record(compiled, a
         stream 7 |     [k1 <a                                      ][k2 <b ]
     """)
 
-    assert [("k1>", "cudaEventSynchronize>", 0)] == arrows(dag, "sync")
+    assert arrows(dag, "sync") == [("k1>", "cudaEventSynchronize>", 0)]
 
 
 def test_a_stream_waits_for_an_event_of_another(compiled, arrows):
-    """cudaStreamWaitEvent makes the next work of stream 9 wait for what stream 7 had been given before the record."""
+    """CudaStreamWaitEvent makes the next work of stream 9 wait for what stream 7 had been given before the record."""
     dag = compiled("""
         cpu 1    |[launch >a][record !r @7][wait ?r @9][launch >b]
         stream 7 |     [k1 <a                                          ]
         stream 9 |                                                       [k2 <b ]
     """)
 
-    assert [("k1>", "k2<", 0)] == arrows(dag, "sync")
+    assert arrows(dag, "sync") == [("k1>", "k2<", 0)]
 
 
 def test_record_and_wait_are_paired_by_order_when_nothing_names_them(compiled, arrows, rules):
@@ -67,8 +67,8 @@ def test_record_and_wait_are_paired_by_order_when_nothing_names_them(compiled, a
         stream 9 |                                                             [k2 <b ]
     """)
 
-    assert [("k1>", "k2<", 0)] == arrows(dag, "sync")
-    assert {"k2<": "record and wait order"} == rules(dag, "sync")
+    assert arrows(dag, "sync") == [("k1>", "k2<", 0)]
+    assert rules(dag, "sync") == {"k2<": "record and wait order"}
 
 
 def test_a_wait_without_any_call_is_inferred_from_time(compiled, arrows, rules):
@@ -81,8 +81,8 @@ def test_a_wait_without_any_call_is_inferred_from_time(compiled, arrows, rules):
         """
     )
 
-    assert [("k1>", "k2<", 0)] == arrows(dag, "sync")
-    assert {"k2<": "ended right before"} == rules(dag, "sync")
+    assert arrows(dag, "sync") == [("k1>", "k2<", 0)]
+    assert rules(dag, "sync") == {"k2<": "ended right before"}
 
 
 def test_a_copy_from_the_device_holds_its_call(compiled, arrows, rules):
@@ -95,8 +95,8 @@ def test_a_copy_from_the_device_holds_its_call(compiled, arrows, rules):
         names={"M": "Memcpy DtoH (Device -> Pageable)"},
     )
 
-    assert [("Memcpy DtoH (Device -> Pageable)>", "cudaMemcpyAsync>", 0)] == arrows(dag, "sync")
-    assert {"cudaMemcpyAsync>": "blocking copy"} == rules(dag, "sync")
+    assert arrows(dag, "sync") == [("Memcpy DtoH (Device -> Pageable)>", "cudaMemcpyAsync>", 0)]
+    assert rules(dag, "sync") == {"cudaMemcpyAsync>": "blocking copy"}
 
 
 def test_an_event_query_waits_for_nothing(compiled, arrows):
@@ -106,7 +106,7 @@ def test_an_event_query_waits_for_nothing(compiled, arrows):
         stream 7 |     [k1 <a                     ]
     """)
 
-    assert [] == arrows(dag, "sync")
+    assert arrows(dag, "sync") == []
 
 
 def test_work_that_ends_after_the_sync_that_covers_it_is_kept_aside(compiled, arrows):
@@ -116,5 +116,5 @@ def test_work_that_ends_after_the_sync_that_covers_it_is_kept_aside(compiled, ar
         stream 7 |     [k1 <a                     ]
     """)
 
-    assert [] == arrows(dag, "sync")
-    assert [5_000] == dag.rejected.skew_ns.tolist()
+    assert arrows(dag, "sync") == []
+    assert dag.rejected.skew_ns.tolist() == [5_000]

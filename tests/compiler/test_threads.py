@@ -9,13 +9,13 @@ def test_a_thread_is_one_chain_of_boundaries(compiled, arrows):
         cpu 1    |[outer [inner]   ]   [next]
     """)
 
-    assert [
+    assert arrows(dag, "thread") == [
         ("inner<", "inner>", 7),
         ("inner>", "outer>", 4),
         ("next<", "next>", 6),
         ("outer<", "inner<", 7),
         ("outer>", "next<", 3),
-    ] == arrows(dag, "thread")
+    ]
 
 
 def test_the_time_of_an_edge_belongs_to_the_innermost_call(compiled):
@@ -26,7 +26,7 @@ def test_the_time_of_an_edge_belongs_to_the_innermost_call(compiled):
     owners = [None if event < 0 else dag.events.symbols.texts[dag.events.name[event]] for event in dag.edges.event]
     by_start = sorted(zip(dag.events.node_ts_ns[dag.edges.tail].tolist(), owners, strict=True))
 
-    assert ["outer", "inner", "outer", None, "next"] == [owner for _, owner in by_start]
+    assert [owner for _, owner in by_start] == ["outer", "inner", "outer", None, "next"]
 
 
 def test_partially_overlapping_calls_stay_one_chain(compiled, arrows):
@@ -36,7 +36,7 @@ def test_partially_overlapping_calls_stay_one_chain(compiled, arrows):
         cpu 1    |      [second   ]
     """)
 
-    assert [("first<", "second<", 6), ("first>", "second>", 6), ("second<", "first>", 5)] == arrows(dag, "thread")
+    assert arrows(dag, "thread") == [("first<", "second<", 6), ("first>", "second>", 6), ("second<", "first>", 5)]
 
 
 def test_events_of_no_length_do_not_run_backward(compiled):
@@ -47,7 +47,7 @@ def test_events_of_no_length_do_not_run_backward(compiled):
     position = {node: place for place, node in enumerate(dag.order.tolist())}
 
     assert all(position[tail] < position[head] for tail, head in zip(dag.edges.tail, dag.edges.head, strict=True))
-    assert 0 == len(dag.rejected.edges)
+    assert len(dag.rejected.edges) == 0
 
 
 def test_a_call_that_waits_needs_no_time_of_its_own(compiled, arrows):
@@ -68,4 +68,4 @@ def test_threads_that_only_poll_do_not_define_the_trace(compiled):
         cpu 9    |   [cudaEventQuery]              [cudaEventQuery]
     """)
 
-    assert 27_000 == dag.span.dur_ns
+    assert dag.span.dur_ns == 27_000
