@@ -26,7 +26,7 @@ MODULE = re.compile(r"^nn\.Module: ")
 
 def labeled(codes: npt.NDArray[np.integer], labels: Sequence[str]) -> pd.Categorical[str]:
     """Return codes of a closed vocabulary as a column of its labels."""
-    return pd.Categorical.from_codes(codes.astype(np.int64), categories=pd.Index(labels, dtype=object))
+    return pd.Categorical.from_codes(codes.astype(np.int64), categories=pd.Index(list(labels)))
 
 
 def names_or_empty(dag: Dag, events: I64) -> Text:
