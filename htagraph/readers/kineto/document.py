@@ -13,38 +13,67 @@ from typing import Any
 
 import numpy as np
 
-from htagraph.errors import TraceFormatError
-from htagraph.readers.kineto.header import decoded
-from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, skip_space, skip_value, string_end
-from htagraph.readers.kineto.pieces import Part, Worker
-from htagraph.readers.kineto.repairs import Defect, RepairLog
+from htagraph.errors import TraceFormatError, TraceLimitError
+from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, TOO_DEEP
 from htagraph.readers.kineto.compiled.scanner import BETWEEN, CLOSED
-from htagraph.readers.kineto.compiled.tokens import space_end, text_end, value_end
+from htagraph.readers.kineto.compiled.tokens import space_end, value_end
+from htagraph.readers.kineto.header import decoded
+from htagraph.readers.kineto.mending import CUT, MENDED, Mender
+from htagraph.readers.kineto.parts import Part
+from htagraph.readers.kineto.repairs import Defect, RepairLog
 from htagraph.readers.kineto.stream import Piece, PieceStream
+from htagraph.readers.kineto.worker import Worker
 
 __all__ = ["MAX_VALUE", "Document"]
 
 MAX_VALUE = 1 << 26
 """Bytes of the largest event, or value of the header, that is read."""
 
-_QUOTE, _COMMA, _COLON, _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_LIST = b'",:{}['
+_LOOK = 1 << 12
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_FOREIGN = {
+    b"SQLite format 3": "this is an SQLite file (Nsight Systems?).",
+    b"PK\x03\x04": "this is a zip archive; unpack it first.",
+    b"\x28\xb5\x2f\xfd": "this is zstd; decompress it first.",
+    b"\xfd7zXZ": "this is xz; decompress it first.",
+    b"\x0a": "a Perfetto file? Kineto traces are JSON.",
+}
 
 
 class Document:
-    """What stands in a file: parts of the event list, and the keys beside it."""
+    """What stands in a file: parts of the event list, and the keys beside it.
+
+    Parameters
+    ----------
+    stream : PieceStream
+    workers : list of Worker
+        One thread each; a single one works in the calling thread.
+    log : RepairLog
+    """
 
     def __init__(self, stream: PieceStream, workers: list[Worker], log: RepairLog) -> None:
         self.parts: list[Part] = []
         self.metadata: dict[str, Any] = {}
-        self.has_events = False
+        self.has_event_list = False
         self._stream = stream
         self._workers = workers
-        self._pools = [ThreadPoolExecutor(1, "htagraph-scan") for _ in workers] if len(workers) > 1 else []
+        self._pools: list[ThreadPoolExecutor] = []
         self._log = log
+        self._mender = Mender()
         self._stack = np.zeros(MAX_DEPTH, dtype=np.uint8)
 
     def read(self) -> None:
-        """Read all of it."""
+        """Read all of it.
+
+        Raises
+        ------
+        TraceFormatError
+            If it is no trace.
+        TraceLimitError
+            If a value is too large, or nested too deep.
+        """
+        if len(self._workers) > 1:
+            self._pools = [ThreadPoolExecutor(1, "htagraph-scan") for _ in self._workers]
         try:
             self._read_documents()
         finally:
@@ -52,47 +81,176 @@ class Document:
                 pool.shutdown()
 
     def _read_documents(self) -> None:
-        piece = self._stream.take(whole=True)
-        i = 3 if piece.buf[:3].tobytes() == b"\xef\xbb\xbf" else 0
-        i = space_end(piece.buf, i)
-        first = piece.buf[i]
-        self._stream.give_back(piece.tail(i + 1))
-        if first == _OPEN_LIST:
-            self._read_events()
-        elif first == _OPEN_OBJECT:
-            self._read_object()
-        else:
-            raise TraceFormatError("not a trace", offset=i)
+        """Read the JSON document in the file, and those that follow it where it was written twice."""
+        if self._stream.peek(3).text() == _BYTE_ORDER_MARK:
+            self._log.add(Defect.BYTE_ORDER_MARK, 0)
+            self._stream.advance(3)
+        first = self._next_byte()
+        if first not in {"{", "["}:
+            raise self._no_trace()
+        while first:
+            if self._starts_with_event():
+                self._log.add(Defect.TORN, self._stream.offset)
+                self._read_events()
+            elif first == "[":
+                self._stream.advance(1)
+                self._read_events()
+            elif first == "{":
+                self._stream.advance(1)
+                self._read_object()
+            else:
+                self._recover()
+            first = self._next_byte()
+            if first in {"{", "["}:
+                self._log.add(Defect.MANY_DOCUMENTS, self._stream.offset)
+
+    def _no_trace(self) -> TraceFormatError:
+        """Return the error for a file that begins like no JSON document."""
+        start = self._stream.peek(16).text()
+        offset = self._stream.offset
+        if not start:
+            return TraceFormatError(
+                "the file is empty", path=self._stream.path, hint="was the profiler stopped before it could export?"
+            )
+        hint = next((hint for magic, hint in _FOREIGN.items() if start.startswith(magic)), "expected '{' or '['.")
+        return TraceFormatError("this is no JSON trace", path=self._stream.path, offset=offset, hint=hint)
+
+    def _next_byte(self) -> str:
+        """Go to the next byte that is no white space and return it, empty at the end."""
+        while True:
+            piece = self._stream.peek(_LOOK)
+            if not piece.n_bytes:
+                return ""
+            i = min(int(space_end(piece.buf, 0)), piece.n_bytes)
+            self._stream.advance(i)
+            if i < piece.n_bytes:
+                return chr(piece.buf[i])
+
+    def _starts_with_event(self) -> bool:
+        """Whether the next bytes are an event, without a list around it."""
+        piece = self._stream.peek(_LOOK)
+        return (
+            piece.buf[0] == ord("{")
+            and self._mender.next_event(piece.buf, 0, min(64, piece.n_bytes)) == 0
+            and (b'"ph"' in piece.text(0, 64))
+        )
 
     def _read_object(self) -> None:
         """Read the keys of the top-level object, its ``{`` already taken."""
+        commas = 1
         while True:
-            piece = self._stream.take(whole=True)
-            buf = piece.buf
-            i = space_end(buf, 0)
-            if buf[i] == _COMMA:
-                i = space_end(buf, i + 1)
-            if buf[i] == _CLOSE_OBJECT:
-                self._stream.give_back(piece.tail(i + 1))
+            byte = self._next_byte()
+            if byte == ",":
+                if commas:
+                    self._log.add(Defect.COMMA, self._stream.offset)
+                commas += 1
+                self._stream.advance(1)
+            elif byte == "}":
+                if commas and (self.metadata or self.has_event_list):
+                    self._log.add(Defect.COMMA, self._stream.offset)
+                self._stream.advance(1)
                 return
-            b = text_end(buf, i + 1)
-            key = buf[i + 1 : b].tobytes().decode()
-            i = space_end(buf, b + 1)
-            i = space_end(buf, i + 1)
-            if key == "traceEvents":
-                self._stream.give_back(piece.tail(i + 1))
+            elif byte == '"' and self._read_key():
+                commas = 0
+            elif not byte:
+                self._note_no_end()
+                return
+            else:
+                self._recover()
+                return
+
+    def _read_key(self) -> bool:
+        """Read a key and its value; whether they make sense."""
+        start = self._stream.offset
+        key = self._read_value()
+        if key is None or self._next_byte() != ":":
+            return False
+        self._stream.advance(1)
+        if key == "traceEvents" and self._next_byte() == "[":
+            self._stream.advance(1)
+            self._read_events()
+            return True
+        if not self._next_byte():
+            self._log.add(Defect.TRUNCATED, start)
+            return True
+        offset = self._stream.offset
+        value = self._read_value()
+        if value is not None or self._stream.offset > offset:
+            self.metadata[str(key)] = value
+            return True
+        return False
+
+    def _read_value(self) -> Any:
+        """Read a value of the header; None where it makes no sense."""
+        n_bytes = _LOOK
+        while True:
+            piece = self._stream.peek(n_bytes)
+            end = int(value_end(piece.buf, 0, self._stack))
+            if end == TOO_DEEP:
+                message = f"values are nested more than {MAX_DEPTH} deep"
+                raise TraceLimitError(message, path=self._stream.path, offset=self._stream.offset)
+            if 0 <= end < piece.n_bytes or (end == piece.n_bytes and piece.is_last):
+                raw = piece.text(0, end)
+                self._stream.advance(end)
+                return self._decoded(raw)
+            if end >= 0 or -end - 1 >= piece.n_bytes:
+                is_cut = True
+            else:
+                mended = self._mender.mend(piece.buf, 0, piece.n_bytes, is_event=False)
+                is_cut = mended.ended == CUT
+                if mended.ended == MENDED:
+                    for defect in mended.defects:
+                        self._log.add(defect, self._stream.offset)
+                    self._stream.advance(mended.stop)
+                    return self._decoded(mended.text())
+            if not is_cut:
+                return None
+            if piece.is_last:
+                self._log.add(Defect.TRUNCATED, self._stream.offset)
+                self._stream.advance(piece.n_bytes)
+                return None
+            n_bytes = self._larger(n_bytes, self._stream.offset)
+
+    def _larger(self, n_bytes: int, offset: int) -> int:
+        """Return how many bytes to look at next for a value that is longer."""
+        if n_bytes > MAX_VALUE:
+            message = f"a single value is larger than {MAX_VALUE >> 20} MiB"
+            raise TraceLimitError(message, path=self._stream.path, offset=offset)
+        return 4 * n_bytes
+
+    def _decoded(self, raw: bytes) -> Any:
+        """Return the value of some JSON, None if it cannot be had."""
+        try:
+            return decoded(raw)
+        except ValueError:
+            self._log.add(Defect.BAD_METADATA, self._stream.offset)
+            return None
+
+    def _note_no_end(self) -> None:
+        """Count missing brackets at the end, once for all of them."""
+        if not self._log.count([Defect.NO_END]):
+            self._log.add(Defect.NO_END, self._stream.offset)
+
+    def _recover(self) -> None:
+        """Leave out what makes no sense, up to the next event; read on from there as if in the event list."""
+        self._log.add(Defect.BAD_METADATA, self._stream.offset)
+        self._stream.advance(1)
+        while True:
+            piece = self._stream.peek(1 << 20)
+            if not piece.n_bytes:
+                return
+            found = self._mender.next_event(piece.buf, 0, piece.n_bytes)
+            if found < piece.n_bytes and (piece.is_last or found < piece.n_bytes - 64):
+                self._stream.advance(found)
                 self._read_events()
-                continue
-            end = value_end(buf, i, self._stack)
-            self.metadata[key] = decoded(buf[i:end].tobytes())
-            self._stream.give_back(piece.tail(end))
+                return
+            self._stream.advance(max(found, 1))
 
     def _read_events(self) -> None:
         """Read the event list, its ``[`` already taken, up to after its ``]``."""
-        self.has_events = True
+        self.has_event_list = True
         ahead: deque[tuple[Piece, Future[Part]]] = deque()
-        turn = 0
-        n_bytes = 0
+        turn = n_bytes = 0
         while True:
             while len(ahead) <= len(self._pools):
                 piece = self._stream.take(n_bytes)
@@ -102,7 +260,7 @@ class Document:
                 ahead.append((piece, self._start(turn, piece)))
                 turn += 1
             if not ahead:
-                self._log.add(Defect.NO_END, self._stream.offset)
+                self._note_no_end()
                 return
             piece, future = ahead.popleft()
             part = future.result()
@@ -110,21 +268,25 @@ class Document:
             if part.reason == BETWEEN:
                 self._stream.release(piece)
                 continue
-            rest = piece.tail(part.stop)
-            for later, wasted in ahead:
-                wasted.result()
-                rest += later.tail(0)
-            ahead.clear()
-            self._stream.give_back(rest)
+            self._give_back(piece, part, ahead)
             if part.reason == CLOSED:
                 return
-            n_bytes = 2 * (piece.n_bytes - part.stop)
+            n_bytes = self._larger(piece.n_bytes - part.stop, piece.origin + part.stop)
+
+    def _give_back(self, piece: Piece, part: Part, ahead: deque[tuple[Piece, Future[Part]]]) -> None:
+        """Undo what was scanned ahead of where the scanner stopped."""
+        rest = [piece.text(part.stop)]
+        for later, wasted in ahead:
+            wasted.exception()  # waits; what went wrong after a wrong guess means nothing
+            rest.append(later.text())
+        ahead.clear()
+        self._stream.give_back(b"".join(rest))
 
     def _start(self, turn: int, piece: Piece) -> Future[Part]:
         """Have a worker scan a piece."""
         worker = self._workers[turn % len(self._workers)]
         if self._pools:
-            return self._pools[turn % len(self._pools)].submit(worker.scan, piece.buf, piece.n_bytes, piece.origin)
+            return self._pools[turn % len(self._pools)].submit(worker.scan, piece)
         done: Future[Part] = Future()
-        done.set_result(worker.scan(piece.buf, piece.n_bytes, piece.origin))
+        done.set_result(worker.scan(piece))
         return done

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.readers.kineto.fields import COLUMNS, Read
-from htagraph.readers.kineto.pieces import ROW_FIELDS, Part, Worker
+from htagraph.readers.kineto.parts import ROW_FIELDS, Part
+from htagraph.readers.kineto.worker import Worker
 
 __all__ = ["Columns", "canonical_id", "merged"]
 

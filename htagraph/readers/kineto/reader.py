@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import Any
 
 from htagraph.model.events import EventTable
 from htagraph.readers.kineto.arguments import ArgsIndex
-from htagraph.readers.kineto.header import RankSource, base_time_ns, decoded, rank_of, world_size
+from htagraph.readers.kineto.header import RankSource, rank_of, world_size
+from htagraph.readers.kineto.loading import Asked, load_file
 from htagraph.readers.kineto.repairs import Repair, RepairLog
 
 __all__ = ["KinetoTrace", "Progress", "read_kineto"]
@@ -107,50 +107,21 @@ def read_kineto(
     >>> trace.events.ts_ns.tolist(), trace.events.dur_ns.tolist(), trace.rank_source
     ([1500], [2000], 'default')
     """
-    from htagraph.readers.kineto.merging import merged  # noqa: PLC0415 - these import numba
-    from htagraph.readers.kineto.tables import event_table  # noqa: PLC0415
-
     log = RepairLog()
-    document, workers, n_bytes = _read_document(source, log, progress)
-    columns = merged(document.parts, workers)
-    for part in document.parts:
-        log.merge(part.repairs)
-    base = base_time_ns(document.metadata)
-    events = event_table(columns, [decoded(raw) for part in document.parts for raw in part.metas], base)
+    asked = Asked(stacks=stacks, categories=categories, window=window)
+    loaded = load_file(source, asked, log, progress)
     path = None if isinstance(source, bytes) else Path(source)
-    rank, rank_source = rank_of(document.metadata, path)
+    rank, rank_source = rank_of(loaded.metadata, path)
     return KinetoTrace(
-        events=events,
-        metadata=document.metadata,
+        events=loaded.events,
+        metadata=loaded.metadata,
         rank=rank,
         rank_source=rank_source,
-        world_size=world_size(document.metadata),
-        base_time_ns=base,
+        world_size=world_size(loaded.metadata),
+        base_time_ns=loaded.base_ns,
         path=path,
         repairs=log.repairs(),
-        skipped=columns.left_out,
-        args=ArgsIndex(source if path is None else path, columns.rows["offset"], columns.rows["length"]),
-        n_bytes=n_bytes,
+        skipped=loaded.left_out,
+        args=ArgsIndex(source if isinstance(source, bytes) else Path(source), loaded.offset, loaded.length),
+        n_bytes=loaded.n_bytes,
     )
-
-
-def _read_document(source: Any, log: RepairLog, progress: Progress | None) -> Any:
-    from htagraph.readers.kineto.categories import LAUNCH_FLOWS, STACKS  # noqa: PLC0415
-    from htagraph.readers.kineto.chunks import ByteStream  # noqa: PLC0415
-    from htagraph.readers.kineto.document import Document  # noqa: PLC0415
-    from htagraph.readers.kineto.pieces import Worker  # noqa: PLC0415
-    from htagraph.readers.kineto.compiled.scanner import new_rules  # noqa: PLC0415
-    from htagraph.readers.kineto.stream import PieceStream  # noqa: PLC0415
-
-    known = ["", STACKS, *LAUNCH_FLOWS]
-    rules = new_rules(6)
-    rules.dropped[:] = [0, 1, 2, 2, 2, 2]
-    stream = ByteStream(source, log, progress)
-    n = int(os.environ.get("NW", "2"))
-    workers = [Worker(i, known, rules) for i in range(n)]
-    document = Document(PieceStream(stream), workers, log)
-    try:
-        document.read()
-    finally:
-        stream.close()
-    return document, workers, stream.n_read

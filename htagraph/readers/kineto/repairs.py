@@ -128,6 +128,12 @@ class RepairLog:
         self.merge_tables(self._table, table)
 
     @staticmethod
+    def count_in(table: npt.NDArray[np.int64], defect: Defect, offset: int) -> None:
+        """Count a repair in a table."""
+        table[defect, 0] += 1
+        table[defect, 1] = min(table[defect, 1], offset)
+
+    @staticmethod
     def merge_tables(table: npt.NDArray[np.int64], more: npt.NDArray[np.int64]) -> None:
         """Add the counts of one table to another."""
         table[:, 0] += more[:, 0]

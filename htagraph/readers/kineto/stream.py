@@ -22,6 +22,7 @@ U8 = npt.NDArray[np.uint8]
 BLOCK = 1 << 20
 """Bytes of a piece, as a rule."""
 
+_READ = 1 << 16
 _SEARCHED = 1 << 16
 
 
@@ -35,69 +36,90 @@ class Piece:
     n_bytes : int
     origin : int
         Offset of the first byte in the file.
+    is_last : bool
+        Whether the file ends with it.
     """
 
     buf: U8
     n_bytes: int
     origin: int
+    is_last: bool
 
-    def tail(self, start: int) -> bytes:
-        """Return the bytes from a position on."""
-        return self.buf[start : self.n_bytes].tobytes()
+    def text(self, start: int = 0, end: int | None = None) -> bytes:
+        """Return some of the bytes."""
+        return self.buf[start : self.n_bytes if end is None else end].tobytes()
 
 
 class PieceStream:
-    """A byte stream that is taken piece by piece, and takes back what was not used."""
+    """A byte stream that is taken piece by piece, and takes back what was not used.
+
+    Parameters
+    ----------
+    stream : ByteStream
+    block : int
+        Bytes of a piece, as a rule.
+    """
 
     def __init__(self, stream: ByteStream, block: int = BLOCK) -> None:
+        self.path = stream.path
+        self.offset = 0  #: of the next piece in the file
         self._stream = stream
         self._block = block
-        self._carry = b""
+        self._held = b""
+        self._at = 0  # what is held before is used up
         self._ended = False
         self._buffers: list[U8] = []
-        self.offset = 0  #: of the next piece
 
-    def take(self, n_bytes: int = 0, *, whole: bool = False) -> Piece:
-        """Return the next piece: about a block, at least `n_bytes` unless the file ends before; empty at the end.
+    def peek(self, n_bytes: int) -> Piece:
+        """Return the next bytes without taking them; fewer only at the end of the file."""
+        self._hold(n_bytes)
+        return self._piece(min(n_bytes, len(self._held) - self._at))
 
-        Parameters
-        ----------
-        n_bytes : int
-        whole : bool
-            Do not cut after the last event that seems to end.
-        """
-        target = max(self._block, n_bytes)
-        parts, n = [self._carry], len(self._carry)
-        while n < target and not self._ended:
-            part = self._stream.read(target - n)
-            self._ended = not part
-            parts.append(part)
-            n += len(part)
-        buf = self._buffer(n)
-        at = 0
-        for part in parts:
-            buf[at : at + len(part)] = np.frombuffer(part, dtype=np.uint8)
-            at += len(part)
-        cut = n if whole or self._ended else last_boundary(buf, max(n - _SEARCHED, 0), n)
-        cut = n if cut <= 0 else cut
-        self._carry = buf[cut:n].tobytes()
-        buf[cut : cut + PADDING] = 0
-        piece = Piece(buf, cut, self.offset)
-        self.offset += cut
+    def advance(self, n_bytes: int) -> None:
+        """Take bytes that were looked at."""
+        self._at += n_bytes
+        self.offset += n_bytes
+
+    def take(self, n_bytes: int = 0) -> Piece:
+        """Take a block, or more if asked for, up to where its last event seems to end; an empty piece at the end."""
+        self._hold(max(self._block, n_bytes))
+        piece = self._piece(len(self._held) - self._at)
+        n = piece.n_bytes
+        cut = 0 if self._ended else last_boundary(piece.buf, max(n - _SEARCHED, 0), n)
+        if cut > 0:
+            piece.n_bytes, piece.is_last = cut, False
+            piece.buf[cut : cut + PADDING] = 0
+        self.advance(piece.n_bytes)
         return piece
 
     def give_back(self, rest: bytes) -> None:
-        """Put bytes before those to come."""
-        self._carry = rest + self._carry
+        """Put bytes that were taken before those to come."""
+        self._held, self._at = rest + self._held[self._at :], 0
         self.offset -= len(rest)
 
     def release(self, piece: Piece) -> None:
         """Let the buffer of a piece be used again."""
         self._buffers.append(piece.buf)
 
-    def _buffer(self, n_bytes: int) -> U8:
-        while self._buffers:
-            buf = self._buffers.pop()
-            if len(buf) >= n_bytes + PADDING:
-                return buf
-        return np.empty(max(n_bytes, self._block) + PADDING, dtype=np.uint8)
+    def _hold(self, n_bytes: int) -> None:
+        """Read until some bytes are there, or the file ends."""
+        n = len(self._held) - self._at
+        if n >= n_bytes or self._ended:
+            return
+        parts = [self._held[self._at :]]
+        while n < n_bytes and not self._ended:
+            parts.append(self._stream.read(max(n_bytes - n, _READ)))
+            self._ended = not parts[-1]
+            n += len(parts[-1])
+        self._held, self._at = b"".join(parts), 0
+
+    def _piece(self, n_bytes: int) -> Piece:
+        """Return a copy of the next bytes, in a buffer with zeros after them."""
+        buf = next((buf for buf in self._buffers if len(buf) >= n_bytes + PADDING), None)
+        if buf is None:
+            buf = np.empty(max(n_bytes, self._block) + PADDING, dtype=np.uint8)
+        else:
+            self._buffers = [other for other in self._buffers if other is not buf]
+        buf[:n_bytes] = np.frombuffer(self._held, dtype=np.uint8, count=n_bytes, offset=self._at)
+        buf[n_bytes : n_bytes + PADDING] = 0
+        return Piece(buf, n_bytes, self.offset, self._ended and self._at + n_bytes == len(self._held))

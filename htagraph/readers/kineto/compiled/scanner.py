@@ -26,6 +26,9 @@ __all__ = [
     "CLOSED",
     "DEEP",
     "FULL",
+    "KEEP",
+    "LEAVE_ALL",
+    "LEAVE_FLOWS",
     "OPEN",
     "Batch",
     "Rules",
@@ -41,6 +44,9 @@ I64 = npt.NDArray[np.int64]
 BETWEEN, CLOSED, OPEN, FULL, BAD, DEEP = range(6)
 """Why the scanner stopped: at the end of the bytes between two events; after the ``]``; at an event that the end cuts off;
 for lack of room; at an event that is not valid JSON; at one that is nested too deep."""
+
+KEEP, LEAVE_ALL, LEAVE_FLOWS = range(3)
+"""What is done with the events of a category: all are read; none; all but flow points."""
 
 ABSENT = -(1 << 63)
 """Value of a dense column where the event has none."""
@@ -72,7 +78,7 @@ _COMMA, _NO_PHASE, _NO_TIMESTAMP, _NO_DURATION, _IMPOSSIBLE, _NANOSECONDS, _AS_T
 class Rules(NamedTuple):
     """What to leave out."""
 
-    dropped: U8  #: by code of a category known beforehand: 1 leaves all its events out, 2 its flow points
+    dropped: U8  #: by code of a category known beforehand: `KEEP`, `LEAVE_ALL` or `LEAVE_FLOWS`
     others: int  #: the same for any other category
     start_ns: int  #: events that do not touch ``[start_ns, end_ns)`` are left out
     end_ns: int
@@ -180,7 +186,7 @@ def _times(buf: U8, event: Event) -> bool:
         for field in (_TS, _DUR):
             if event.seen[field] == event.serial[0]:
                 _, value, fits = time_at(buf, event.start[field], 0)
-                event.value[field] = value
+                event.value[field] = value if fits else -1
                 if not fits and field == _TS:
                     return False
     return event.seen[_TS] == event.serial[0]
@@ -255,7 +261,7 @@ def _enter_timed(buf: U8, tables: Tables, offset: int, n_bytes: int, phase: int,
     event, batch, rules = tables.event, tables.batch, tables.rules
     category = _code(buf, event, _CATEGORY, tables.symbols)
     rule = rules.dropped[category] if category < len(rules.dropped) else rules.others
-    if (rule == 1 and shape != _HALF) or (rule == 2 and shape == _FLOW):
+    if (rule == LEAVE_ALL and shape != _HALF) or (rule == LEAVE_FLOWS and shape == _FLOW):
         batch.left_out[category] += 1
         return
     if not _times(buf, event):
@@ -314,7 +320,7 @@ def _has_room(tables: Tables, n_bytes: int) -> bool:
 
 
 @entry
-def scan(buf: U8, i: int, end: int, origin: int, tables: Tables) -> tuple[int, int]:
+def scan(buf: U8, i: int, end: int, origin: int, tables: Tables, after_event: bool) -> tuple[int, int]:
     """Read events from a position on; return the position where it stopped, and why.
 
     Parameters
@@ -326,8 +332,10 @@ def scan(buf: U8, i: int, end: int, origin: int, tables: Tables) -> tuple[int, i
     origin : int
         Offset of ``buf[0]`` in the file.
     tables : Tables
+    after_event : bool
+        Whether a comma must come before the next event.
     """
-    commas = -1  # since the last event; -1 where none is expected
+    commas = 0 if after_event else -1  # since the last event; -1 where none is expected
     while True:
         i = skip_space(buf, i)
         c = buf[i]
@@ -363,4 +371,4 @@ def new_rules(n_known: int) -> Rules:
     shapes = np.full(256, _UNREAD, dtype=np.uint8)
     for phases, shape in ((b"XiIC", _WHOLE), (b"BE", _HALF), (b"stf", _FLOW), (b"M", _META)):
         shapes[list(phases)] = shape
-    return Rules(np.zeros(n_known, dtype=np.uint8), 0, -(1 << 62), 1 << 62, shapes)
+    return Rules(np.zeros(n_known, dtype=np.uint8), KEEP, -(1 << 62), 1 << 62, shapes)

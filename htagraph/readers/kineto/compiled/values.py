@@ -31,7 +31,7 @@ SKIP, TEXT, TIME, INT, REAL, TRIPLE = (
 AS_TEXT, TOO_LARGE, NANOSECONDS = (
     1 << int(defect) for defect in (Defect.NUMBER_AS_TEXT, Defect.NUMBER_TOO_LARGE, Defect.NANOSECONDS)
 )
-FIRST_SPARSE = int(Field.FIRST_SPARSE)
+FIRST_SPARSE, TS = int(Field.FIRST_SPARSE), int(Field.TS)
 
 QUOTE, MINUS, OPEN_LIST, CLOSE_LIST, COMMA = 34, 45, 91, 93, 44
 _TO_NS = 3  # from microseconds: powers of ten
@@ -117,8 +117,10 @@ def _read_time(buf: U8, a: int, b: int, event: Event, field: int) -> int:
         return i if b < 0 else b
     event.value[field] = value
     _set(event, field, a, i)
-    if not fits:
+    if not fits and field == TS:
         event.serial[2] |= NANOSECONDS
+    elif not fits:
+        event.value[field] = -1  # a duration that cannot be true
     if b >= 0:
         event.serial[2] |= AS_TEXT
     return i

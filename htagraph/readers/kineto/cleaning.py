@@ -1,0 +1,118 @@
+"""Rules for what a file says that cannot be so, and for what was not asked for: which rows stay, and with what duration.
+
+- A begin (``ph: B``) and the end that follows it on its thread are one event. A begin without an end lasts until the last
+  instant of its thread; an end without a begin is left out.
+- Complete events at time 0 without duration are set aside where they are a tenth of all and nothing of any length begins
+  at 0: the profiler lost their times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.readers.kineto.merging import Columns
+from htagraph.readers.kineto.repairs import Defect, RepairLog
+
+__all__ = ["cleaned"]
+
+I64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_ZERO_SHARE = 0.1
+_BEGIN, _END, _COMPLETE = ord("B"), ord("E"), ord("X")
+
+
+def cleaned(
+    columns: Columns, log: RepairLog, window: tuple[int, int] | None, categories: Collection[str] | None
+) -> Columns:
+    """Return the columns with complete events, instants and counters only.
+
+    Parameters
+    ----------
+    columns : Columns
+    log : RepairLog
+        Where to count what was mended.
+    window : (int, int), unit=ns, optional
+        On the clock of the columns; for events whose duration was not known while they were scanned.
+    categories : collection of str, optional
+        Likewise.
+    """
+    phase = columns.rows["phase"]
+    keep = np.ones(len(phase), dtype=bool)
+    halves = np.flatnonzero((phase == _BEGIN) | (phase == _END))
+    if len(halves):
+        keep[halves] = False
+        begins = _joined(columns, halves, log)
+        keep[begins] = _wanted(columns, begins, window, categories)
+    keep &= ~_zeros(columns, log)
+    return columns if keep.all() else _kept(columns, keep)
+
+
+def _joined(columns: Columns, halves: I64, log: RepairLog) -> I64:
+    """Give begins their durations; return their rows."""
+    from htagraph.readers.kineto.compiled.pairing import pair  # noqa: PLC0415 - compiled for the few files that need it
+
+    rows = columns.rows
+    order = halves[np.argsort(rows["ts_ns"][halves], kind="stable")]
+    partner = np.full(len(order), -1, dtype=np.int64)
+    pair(rows["phase"][order] == _BEGIN, rows["lane"][order], np.full(len(columns.lanes), -1, np.int64), partner)
+    is_begin = rows["phase"][order] == _BEGIN
+    begins, ends = order[is_begin], partner[is_begin]
+    has_end = ends >= 0
+    last = _last_instant(columns)[rows["lane"][begins]]
+    end_ns = np.where(has_end, rows["ts_ns"][order[ends]], np.maximum(last, rows["ts_ns"][begins]))
+    rows["dur_ns"][begins] = end_ns - rows["ts_ns"][begins]
+    rows["phase"][begins] = _COMPLETE
+    alone = order[~is_begin & (partner < 0)]
+    for defect, events in ((Defect.BEGIN_ONLY, begins[~has_end]), (Defect.END_ONLY, alone)):
+        log.add(defect, int(rows["offset"][events].min(initial=np.iinfo(np.int64).max)), len(events))
+    return np.sort(begins)
+
+
+def _last_instant(columns: Columns) -> I64:
+    """Return the last start or end of an event by lane."""
+    last = np.full(len(columns.lanes), np.iinfo(np.int64).min, dtype=np.int64)
+    np.maximum.at(last, columns.rows["lane"], columns.rows["ts_ns"] + columns.rows["dur_ns"])
+    return last
+
+
+def _wanted(columns: Columns, events: I64, window: tuple[int, int] | None, categories: Collection[str] | None) -> Mask:
+    """Return which events were asked for."""
+    wanted = np.ones(len(events), dtype=bool)
+    if categories is not None:
+        of_symbol = np.array([symbol in categories for symbol in columns.symbols])
+        wanted &= of_symbol[columns.rows["category"][events]]
+    if window is not None:
+        start = columns.rows["ts_ns"][events]
+        end = start + columns.rows["dur_ns"][events]
+        wanted &= (start < window[1]) & ((end > window[0]) | (start == window[0]))
+    return wanted
+
+
+def _zeros(columns: Columns, log: RepairLog) -> Mask:
+    """Return which events have lost their times."""
+    rows = columns.rows
+    is_complete = rows["phase"] == _COMPLETE
+    at_zero = is_complete & (rows["ts_ns"] == 0)
+    zeros: Mask = at_zero & (rows["dur_ns"] == 0)
+    n = int(zeros.sum())
+    if n < _ZERO_SHARE * is_complete.sum() or n == is_complete.sum() or (at_zero & ~zeros).any():
+        return np.zeros(len(zeros), dtype=bool)
+    log.add(Defect.ZERO_TIMESTAMP, int(rows["offset"][zeros].min(initial=np.iinfo(np.int64).max)), n)
+    columns.left_out[Defect.ZERO_TIMESTAMP.label] = n
+    return zeros
+
+
+def _kept(columns: Columns, keep: Mask) -> Columns:
+    """Return the columns of some rows."""
+    number = np.cumsum(keep) - 1
+    sparse = {}
+    for name, (events, values) in columns.sparse.items():
+        stays = keep[events]
+        if stays.any():
+            sparse[name] = number[events[stays]], values[stays]
+    rows = {name: column[keep] for name, column in columns.rows.items()}
+    return Columns(rows, columns.flows, sparse, columns.symbols, columns.lanes, columns.left_out)

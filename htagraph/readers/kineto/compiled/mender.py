@@ -1,0 +1,421 @@
+"""The mender: copies one broken JSON value and makes it valid on the way. Compiled.
+
+The scanner reads valid JSON only; what it refuses comes here. The hard part is a text with quotes in it that are not
+escaped: a quote counts as the end of its text only if what follows it fits, as the drawing says for a text in an event.
+
+::
+
+    "name": "{"device": "cpu"}(12): run", "pid": 1
+             ^ ^      ^  ^   ^         ^
+             | |      |  |   |         followed by `, "pid":`, a key of events: the end
+             | |      |  |   followed by `}`, but then not by `,`, `]`, `}`: part of the text
+             | |      |  followed by a letter: part of the text
+             | |      followed by `:`, which no value is: part of the text
+             followed by a letter: part of the text
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.readers.kineto.compiled.keys import Keys, find_key
+from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, escape_end, skip_number, skip_space, utf8_end
+from htagraph.readers.kineto.compiled.machine import called, entry, inlined
+from htagraph.readers.kineto.repairs import Defect
+
+__all__ = ["CUT", "MENDED", "NO_ROOM", "TORN", "Bench", "mend", "next_event"]
+
+U8 = npt.NDArray[np.uint8]
+I64 = npt.NDArray[np.int64]
+
+MENDED, TORN, CUT, NO_ROOM = range(4)
+"""How mending ended: well; at bytes that make no sense; at the end of the bytes; for lack of room to write."""
+
+_MAX_KEY = 256
+_HEX = b"0123456789abcdef"
+_RAW_QUOTE, _CONTROL, _UTF8, _ESCAPE, _NOT_FINITE, _HEX_NUMBER, _WORD, _COMMA = (
+    int(defect)
+    for defect in (
+        Defect.RAW_QUOTE,
+        Defect.CONTROL_BYTE,
+        Defect.INVALID_UTF8,
+        Defect.BAD_ESCAPE,
+        Defect.NOT_FINITE,
+        Defect.HEX_NUMBER,
+        Defect.BARE_WORD,
+        Defect.COMMA,
+    )
+)
+
+
+class Bench(NamedTuple):
+    """What the mender reads and writes."""
+
+    buf: U8  #: the bytes, zeros after them
+    end: int
+    is_event: bool  #: whether the outermost object is an event, whose keys are known
+    keys: Keys
+    out: U8  #: what is written
+    n: I64  #: [0] number of bytes written; [1] defects met, one bit each
+    stack: U8
+
+
+@inlined
+def _put(bench: Bench, byte: int) -> None:
+    """Write a byte; there is room (`mend` sees to it before each token)."""
+    bench.out[bench.n[0]] = byte
+    bench.n[0] += 1
+
+
+@called
+def _known_key(bench: Bench, i: int, any_key: bool) -> int:
+    """Return the position after the colon if a key that fits stands at a quote, else -1."""
+    buf, a = bench.buf, i + 1
+    b = a
+    while buf[b] != 34 and buf[b] >= 32 and b - a < _MAX_KEY:
+        b += 1
+    if buf[b] != 34 or b == a:
+        return -1
+    colon = skip_space(buf, b + 1)
+    if buf[colon] != 58:
+        return -1
+    if any_key or find_key(bench.keys, buf, a, b, 0) >= 0:
+        return colon + 1
+    is_other = (b - a == 1 and buf[a] == 115) or (b - a == 2 and buf[a] == 98 and buf[a + 1] == 112)  # s, bp
+    return colon + 1 if is_other else -1
+
+
+@called
+def _begins_event(bench: Bench, i: int) -> bool:
+    """Whether an event begins at a ``{`` inside a text, which says that the text was never closed."""
+    buf = bench.buf
+    quote = skip_space(buf, i + 1)
+    if buf[quote] != 34 or _known_key(bench, quote, False) < 0:
+        return False
+    if buf[quote + 1] == 112 and buf[quote + 2] == 104:  # "ph" begins nothing else
+        return True
+    k = i - 1
+    while k > 0 and (buf[k] == 32 or buf[k] == 10 or buf[k] == 13 or buf[k] == 9 or buf[k] == 44):
+        k -= 1
+    return k < i - 1 and buf[k] == 125
+
+
+@called
+def _ends_text(bench: Bench, quote: int, depth: int, is_key: bool) -> bool:
+    """Whether a quote is the end of its text."""
+    buf = bench.buf
+    in_object = depth == 0 or bench.stack[depth - 1] == 123
+    i = skip_space(buf, quote + 1)
+    c = buf[i]
+    if i >= bench.end:
+        return True
+    if is_key:
+        return c == 58
+    if c == 44:
+        i = skip_space(buf, i + 1)
+        c = buf[i]
+        if i >= bench.end or c == 125 or c == 93:
+            return True
+        if in_object:
+            return c == 34 and _known_key(bench, i, depth > 1 or not bench.is_event) >= 0
+        return c == 34 or c == 123 or c == 91 or c == 45 or 48 <= c <= 57 or c == 116 or c == 102 or c == 110
+    if c == (125 if in_object else 93):
+        i = skip_space(buf, i + 1)
+        c = buf[i]
+        return i >= bench.end or c == 44 or c == 125 or c == 93
+    return False
+
+
+@called
+def _text_end(bench: Bench, i: int, depth: int, is_key: bool) -> tuple[int, int]:
+    """Return the position of the quote that ends a text whose content starts here, and the defects on the way.
+
+    A position below 0 says that there is none: -1 in these bytes, -2 because an event begins before.
+    """
+    buf, start, defects = bench.buf, i, 0
+    while i < bench.end:
+        c = buf[i]
+        if c == 34:
+            if _ends_text(bench, i, depth, is_key):
+                return i, defects
+            defects |= 1 << _RAW_QUOTE
+        elif c == 92:
+            after = escape_end(buf, i)
+            if after < 0:
+                defects |= 1 << _ESCAPE
+            else:
+                i = after - 1
+        elif c >= 128:
+            after = utf8_end(buf, i)
+            if after < 0:
+                defects |= 1 << _UTF8
+            else:
+                i = after - 1
+        elif c < 32:
+            defects |= 1 << _CONTROL
+        elif c == 123 and _begins_event(bench, i):
+            return -2, defects
+        i += 1
+        if is_key and i - start > _MAX_KEY:
+            return -2, defects
+    return -1, defects
+
+
+@called
+def _put_escaped(bench: Bench, c: int) -> None:
+    """Write a control byte, quote or backslash of a text with a backslash before it."""
+    _put(bench, 92)
+    short = 34 if c == 34 else 92 if c == 92 else 110 if c == 10 else 116 if c == 9 else 114 if c == 13 else 0
+    if short:
+        _put(bench, short)
+        return
+    _put(bench, 117)
+    _put(bench, 48)
+    _put(bench, 48)
+    _put(bench, _HEX[c >> 4])
+    _put(bench, _HEX[c & 15])
+
+
+@called
+def _copy_text(bench: Bench, i: int, end: int, defects: int) -> None:
+    """Write the content of a text; where a backslash is no escape, none is, but those before a quote."""
+    buf = bench.buf
+    literal = defects & (1 << _ESCAPE)
+    while i < end:
+        c = buf[i]
+        after = utf8_end(buf, i) if c >= 128 else i + 1
+        if c == 34 or c < 32 or (c == 92 and literal and buf[i + 1] != 34):
+            _put_escaped(bench, c)
+        elif after < 0:
+            after = i + 1
+            for byte in b"\xef\xbf\xbd":  # U+FFFD
+                _put(bench, byte)
+        else:
+            after += c == 92  # an escape, with the byte after it
+            for k in range(i, after):
+                _put(bench, buf[k])
+        i = after
+
+
+@called
+def _mend_text(bench: Bench, quote: int, depth: int, is_key: bool) -> tuple[int, int]:
+    """Copy the text at a quote; return the position after it, and how it ended."""
+    end, defects = _text_end(bench, quote + 1, depth, is_key)
+    if end < 0:
+        return quote, CUT if end == -1 else TORN
+    if bench.n[0] + 6 * (end - quote) + 16 > len(bench.out):
+        return quote, NO_ROOM
+    bench.n[1] |= defects
+    _put(bench, 34)
+    _copy_text(bench, quote + 1, end, defects)
+    _put(bench, 34)
+    return end + 1, MENDED
+
+
+@inlined
+def _matches(buf: U8, a: int, b: int, word: bytes) -> bool:
+    """Whether bytes are a word, in whatever case."""
+    if b - a != len(word):
+        return False
+    for k in range(len(word)):
+        if buf[a + k] | 32 != word[k]:
+            return False
+    return True
+
+
+@called
+def _put_digits(bench: Bench, value: np.uint64) -> None:
+    """Write a positive integer in decimal."""
+    unit = np.uint64(1)
+    while value // unit >= np.uint64(10):
+        unit *= np.uint64(10)
+    while unit > 0:
+        _put(bench, 48 + np.int64(value // unit % np.uint64(10)))
+        unit //= np.uint64(10)
+
+
+@called
+def _hex_value(buf: U8, a: int, b: int) -> tuple[np.uint64, bool]:
+    """Return the number that ``0x…`` writes, and whether it is one that fits in 64 bits."""
+    value = np.uint64(0)
+    if not (3 <= b - a <= 18 and buf[a] == 48 and buf[a + 1] | 32 == 120):
+        return value, False
+    for k in range(a + 2, b):
+        c = np.int64(buf[k] | 32)
+        d = c - 48 if 48 <= c <= 57 else c - 87 if 97 <= c <= 102 else -1
+        if d < 0:
+            return value, False
+        value = (value << np.uint64(4)) | np.uint64(d)
+    return value, True
+
+
+@called
+def _mend_word(bench: Bench, a: int) -> tuple[int, int]:
+    """Copy a number or literal, or make one of what stands in its place; return the position after it, and how it ended."""
+    buf, b = bench.buf, a
+    while (
+        buf[b] > 32
+        and buf[b] != 44
+        and buf[b] != 125
+        and buf[b] != 93
+        and buf[b] != 34
+        and buf[b] != 58
+        and b - a < 512
+    ):
+        b += 1
+    if b == a or b - a >= 512:
+        return a, CUT if a >= bench.end else TORN
+    if b >= bench.end:
+        return a, CUT
+    value, is_hex = _hex_value(buf, a, b)
+    signless = a + 1 if buf[a] == 45 or buf[a] == 43 else a
+    if is_hex:
+        bench.n[1] |= 1 << _HEX_NUMBER
+        _put_digits(bench, value)
+    elif (
+        _matches(buf, signless, b, b"nan")
+        or _matches(buf, signless, b, b"inf")
+        or _matches(buf, signless, b, b"infinity")
+    ):
+        bench.n[1] |= 1 << _NOT_FINITE
+        for byte in b"null":
+            _put(bench, byte)
+    elif (
+        skip_number(buf, a) == b
+        or _matches(buf, a, b, b"true")
+        or _matches(buf, a, b, b"false")
+        or _matches(buf, a, b, b"null")
+    ):
+        for k in range(a, b):
+            _put(bench, buf[k])
+    else:
+        bench.n[1] |= 1 << _WORD
+        _put(bench, 34)
+        _copy_text(bench, a, b, 1 << _ESCAPE)
+        _put(bench, 34)
+    return b, MENDED
+
+
+@called
+def _skip_commas(bench: Bench, i: int) -> int:
+    """Return the position after white space and commas that should not be there."""
+    i = skip_space(bench.buf, i)
+    while bench.buf[i] == 44:
+        bench.n[1] |= 1 << _COMMA
+        i = skip_space(bench.buf, i + 1)
+    return i
+
+
+@called
+def _mend_key(bench: Bench, i: int, depth: int) -> tuple[int, int]:
+    """Copy a key and its colon; return the position of the value, and how it ended."""
+    buf = bench.buf
+    if buf[i] != 34:
+        return i, CUT if i >= bench.end else TORN
+    i, ended = _mend_text(bench, i, depth, True)
+    if ended != MENDED:
+        return i, ended
+    i = skip_space(buf, i)
+    if buf[i] != 58:
+        return i, CUT if i >= bench.end else TORN
+    _put(bench, 58)
+    return skip_space(buf, i + 1), MENDED
+
+
+@called
+def _after_value(bench: Bench, i: int, depth: int) -> tuple[int, int, int]:
+    """Copy closing brackets and a comma; return the position of the next key or value, the depth there, how it ended."""
+    buf = bench.buf
+    while depth > 0:
+        i = skip_space(buf, i)
+        close = bench.stack[depth - 1] + 2
+        had_comma = buf[i] == 44
+        if had_comma:
+            i = _skip_commas(bench, i + 1)
+        if buf[i] == close:
+            if had_comma:
+                bench.n[1] |= 1 << _COMMA
+            _put(bench, close)
+            depth -= 1
+            i += 1
+        elif i >= bench.end:
+            return i, depth, CUT
+        elif had_comma or buf[i] == 34:
+            if not had_comma:
+                bench.n[1] |= 1 << _COMMA
+            _put(bench, 44)
+            if close == 93:
+                return i, depth, MENDED
+            i, ended = _mend_key(bench, i, depth)
+            return i, depth, ended
+        else:
+            return i, depth, TORN
+    return i, depth, MENDED
+
+
+@called
+def _mend_scalar(bench: Bench, i: int, depth: int) -> tuple[int, int]:
+    """Copy a text, number or literal; where there is none, write ``null``."""
+    c = bench.buf[i]
+    if c == 34:
+        return _mend_text(bench, i, depth, False)
+    if depth > 0 and (c == 44 or c == 125 or c == 93):
+        bench.n[1] |= 1 << _WORD
+        for byte in b"null":
+            _put(bench, byte)
+        return i, MENDED
+    return _mend_word(bench, i)
+
+
+@entry
+def mend(bench: Bench, i: int) -> tuple[int, int]:
+    """Copy the value at a position and make it valid; return the position after it, and how it ended."""
+    buf, depth = bench.buf, 0
+    bench.n[0], bench.n[1] = 0, 0
+    while True:
+        if bench.n[0] + 4096 > len(bench.out):
+            return i, NO_ROOM
+        c = buf[i]
+        if i >= bench.end:
+            return i, CUT
+        if c == 123 or c == 91:
+            if depth == MAX_DEPTH:
+                return i, TORN
+            bench.stack[depth] = c
+            depth += 1
+            _put(bench, c)
+            i = _skip_commas(bench, i + 1)
+            if buf[i] != c + 2:
+                ended = MENDED
+                if c == 123:
+                    i, ended = _mend_key(bench, i, depth)
+                if ended != MENDED:
+                    return i, ended
+                continue
+        else:
+            i, ended = _mend_scalar(bench, i, depth)
+            if ended != MENDED:
+                return i, ended
+        i, depth, ended = _after_value(bench, i, depth)
+        if ended != MENDED or depth == 0:
+            return i, ended
+
+
+@entry
+def next_event(bench: Bench, i: int) -> int:
+    """Return the position of the next ``{`` with a key of events after it.
+
+    Where there is none, the position of a ``{`` so near the end that it may be one, or the end.
+    """
+    while i < bench.end:
+        if bench.buf[i] == 123:
+            quote = skip_space(bench.buf, i + 1)
+            if bench.buf[quote] == 34 and _known_key(bench, quote, False) >= 0:
+                return i
+            if bench.end - i < 64:
+                return i
+        i += 1
+    return bench.end

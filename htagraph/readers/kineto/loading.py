@@ -1,0 +1,201 @@
+"""From a file to tables, in order: the bytes, the scanner, one numbering, the rules, the model's tables."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.errors import QueryError, TraceFormatError
+from htagraph.model.events import EventTable
+from htagraph.readers.kineto.categories import LAUNCH_FLOWS, STACKS
+from htagraph.readers.kineto.chunks import ByteStream
+from htagraph.readers.kineto.header import base_time_ns, decoded
+from htagraph.readers.kineto.repairs import Defect, RepairLog
+
+if TYPE_CHECKING:
+    from htagraph.readers.kineto.document import Document
+    from htagraph.readers.kineto.worker import Worker
+
+__all__ = ["Asked", "Loaded", "load_file"]
+
+_THREADS = 2
+_THREADS_FROM = 1 << 19  # bytes of a file that are worth a second thread
+_PATIENCE_S = 1.0
+_EVERYTHING = (-(1 << 62), 1 << 62)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What of a file was asked for; see `read_kineto`."""
+
+    stacks: bool = False
+    categories: Collection[str] | None = None
+    window: tuple[int, int] | None = None
+    n_threads: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the window."""
+        if self.window is not None and self.window[1] < self.window[0]:
+            raise QueryError(
+                "the window ends before it starts.", hint="give (start_ns, end_ns) with start_ns <= end_ns."
+            )
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What was read from a file."""
+
+    events: EventTable
+    metadata: Mapping[str, Any]
+    base_ns: int
+    left_out: Mapping[str, int]
+    offset: npt.NDArray[np.int64]
+    length: npt.NDArray[np.int32]
+    n_bytes: int
+
+
+def load_file(
+    source: str | Path | bytes, asked: Asked, log: RepairLog, progress: Callable[[int, int], None] | None
+) -> Loaded:
+    """Return the tables of a file.
+
+    With a window the file is read twice, first for its base time, which may stand after the events.
+    """
+    base = None
+    if asked.window is not None:
+        header, *_ = _read(source, Asked(categories=()), _EVERYTHING, RepairLog(), None)
+        base = base_time_ns(header.metadata)
+    window = _EVERYTHING if asked.window is None or base is None else (asked.window[0] - base, asked.window[1] - base)
+    document, workers, n_bytes = _read(source, asked, window, log, progress)
+    return _tables(document, workers, asked, window, log, n_bytes)
+
+
+def _tables(
+    document: Document, workers: list[Worker], asked: Asked, window: tuple[int, int], log: RepairLog, n_bytes: int
+) -> Loaded:
+    """Return the tables of what was scanned."""
+    from htagraph.readers.kineto.cleaning import cleaned  # noqa: PLC0415 - these import numba
+    from htagraph.readers.kineto.merging import merged  # noqa: PLC0415
+    from htagraph.readers.kineto.tables import event_table  # noqa: PLC0415
+
+    for part in document.parts:
+        log.merge(part.repairs)
+    columns = merged(document.parts, workers)
+    columns = cleaned(columns, log, window if asked.window is not None else None, asked.categories)
+    base_ns = base_time_ns(document.metadata)
+    events = event_table(columns, _metadata_events(document, log), base_ns)
+    return Loaded(
+        events=events,
+        metadata=document.metadata,
+        base_ns=base_ns,
+        left_out=columns.left_out,
+        offset=columns.rows["offset"],
+        length=columns.rows["length"],
+        n_bytes=n_bytes,
+    )
+
+
+def _metadata_events(document: Document, log: RepairLog) -> Iterator[Mapping[str, Any]]:
+    """Yield the events that name processes and threads."""
+    for part in document.parts:
+        for raw in part.metas:
+            try:
+                yield decoded(raw)
+            except ValueError:
+                log.add(Defect.BAD_METADATA)
+
+
+def _read(
+    source: str | Path | bytes,
+    asked: Asked,
+    window: tuple[int, int],
+    log: RepairLog,
+    progress: Callable[[int, int], None] | None,
+) -> tuple[Document, list[Worker], int]:
+    """Scan a file; return what is in it, who scanned it, and how many bytes it is."""
+    with _announced():
+        from htagraph.readers.kineto.document import Document  # noqa: PLC0415 - these import numba
+        from htagraph.readers.kineto.stream import PieceStream  # noqa: PLC0415
+        from htagraph.readers.kineto.worker import Worker  # noqa: PLC0415
+
+        stream = ByteStream(source, log, progress)
+        try:
+            known, rules = _rules(asked, window)
+            n = asked.n_threads or (_n_threads() if stream.n_compressed >= _THREADS_FROM else 1)
+            workers = [Worker(number, known, rules, stream.path) for number in range(n)]
+            document = Document(PieceStream(stream), workers, log)
+            document.read()
+        finally:
+            stream.close()
+    if not document.has_event_list:
+        raise TraceFormatError(
+            "this JSON holds no events (`traceEvents`)", path=stream.path, hint="is it a trace of torch.profiler?"
+        )
+    _check_something_read(document, log, stream.path)
+    return document, workers, stream.n_read
+
+
+def _check_something_read(document: Document, log: RepairLog, path: Path | None) -> None:
+    """Raise if nothing in the event list was an event."""
+    n_events = sum(
+        part.n_rows + part.n_outside + len(part.metas) + len(part.flows) + int(part.left_out.sum() + part.phases.sum())
+        for part in document.parts
+    )
+    broken = (
+        np.sum([part.repairs[:, 0] for part in document.parts], axis=0) if document.parts else np.zeros(len(Defect))
+    )
+    if not n_events and broken[[Defect.TORN, Defect.NO_PHASE]].any():
+        offsets = [int(part.repairs[[Defect.TORN, Defect.NO_PHASE], 1].min()) for part in document.parts]
+        raise TraceFormatError(
+            "nothing in the event list is an event",
+            path=path,
+            offset=min(offsets),
+            hint="an event is an object with `ph`.",
+        )
+
+
+def _rules(asked: Asked, window: tuple[int, int]) -> Any:
+    """Return the symbols known beforehand, and the rules about those of them that are categories."""
+    from htagraph.readers.kineto.compiled.scanner import KEEP, LEAVE_ALL, LEAVE_FLOWS, new_rules  # noqa: PLC0415
+
+    if asked.categories is None:
+        treatment = {"": KEEP, STACKS: KEEP if asked.stacks else LEAVE_ALL} | dict.fromkeys(LAUNCH_FLOWS, LEAVE_FLOWS)
+    else:
+        treatment = {"": LEAVE_ALL} | dict.fromkeys(asked.categories, KEEP) | dict.fromkeys(LAUNCH_FLOWS, LEAVE_ALL)
+        treatment |= {category: LEAVE_FLOWS for category in LAUNCH_FLOWS if category in asked.categories}
+    rules = new_rules(len(treatment))
+    rules.dropped[:] = list(treatment.values())
+    others = KEEP if asked.categories is None else LEAVE_ALL
+    return list(treatment), rules._replace(others=others, start_ns=window[0], end_ns=window[1])
+
+
+def _n_threads() -> int:
+    """Return how many threads to scan with."""
+    return min(_THREADS, os.cpu_count() or 1)
+
+
+@contextmanager
+def _announced() -> Iterator[None]:
+    """Say so if reading takes long because the scanner is being compiled, which happens once per machine."""
+    from htagraph.readers.kineto.compiled.scanner import scan  # noqa: PLC0415 - this imports numba
+
+    def announce() -> None:
+        if not scan.nopython_signatures:  # neither compiled nor found on disk
+            logging.getLogger("htagraph").warning("compiling the scanner, once on this machine …")
+
+    timer = threading.Timer(_PATIENCE_S, announce)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -1,0 +1,91 @@
+"""The mender for Python: broken values in, valid JSON and the defects met out."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.readers.kineto.compiled import mender
+from htagraph.readers.kineto.compiled.keys import key_table
+from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, PADDING
+from htagraph.readers.kineto.compiled.mender import CUT, MENDED, NO_ROOM, TORN, Bench
+from htagraph.readers.kineto.repairs import Defect
+
+__all__ = ["CUT", "MENDED", "TORN", "Mended", "Mender"]
+
+U8 = npt.NDArray[np.uint8]
+
+_LIST_END = re.compile(
+    rb'\]\s*(?:,\s*"(?:traceName|displayTimeUnit|baseTimeNanoseconds|distributedInfo|deviceProperties|schemaVersion'
+    rb'|trace_id|INFO|WARNING|ERROR)"\s*:|\}\s*\Z)'
+)
+"""The end of the event list, as it shows among bytes that make no sense."""
+
+
+@dataclass(frozen=True)
+class Mended:
+    """A value, or as much of it as made sense.
+
+    Parameters
+    ----------
+    ended : int
+        `MENDED`, `TORN` or `CUT`.
+    stop : int
+        Position after the value, or where it ended.
+    out : ndarray, dtype=uint8
+        The value as valid JSON, zero bytes after it; overwritten by the next one.
+    n_bytes : int
+    defects : tuple of Defect
+    """
+
+    ended: int
+    stop: int
+    out: U8
+    n_bytes: int
+    defects: tuple[Defect, ...]
+
+    def text(self) -> bytes:
+        """Return the value as valid JSON."""
+        return self.out[: self.n_bytes].tobytes()
+
+
+class Mender:
+    """Mends values; it has room of its own to write."""
+
+    def __init__(self) -> None:
+        self._out = np.zeros(1 << 16, dtype=np.uint8)
+        self._n = np.zeros(2, dtype=np.int64)
+        self._stack = np.zeros(MAX_DEPTH, dtype=np.uint8)
+
+    def mend(self, buf: U8, i: int, end: int, *, is_event: bool) -> Mended:
+        """Return the value at a position, mended.
+
+        Parameters
+        ----------
+        buf : ndarray, dtype=uint8
+            Bytes, zero bytes after `end`.
+        i, end : int
+        is_event : bool
+            Whether it is an event, else a value of the header.
+        """
+        while True:
+            stop, ended = mender.mend(self._bench(buf, end, is_event=is_event), i)
+            if ended != NO_ROOM:
+                break
+            self._out = np.zeros(2 * len(self._out) + 8 * (end - i), dtype=np.uint8)
+        n_bytes = int(self._n[0])
+        self._out[n_bytes : n_bytes + PADDING] = 0
+        defects = tuple(defect for defect in Defect if self._n[1] >> defect & 1)
+        return Mended(ended, stop, self._out, n_bytes, defects)
+
+    def next_event(self, buf: U8, i: int, end: int) -> int:
+        """Return where to go on after bytes that make no sense: at the next event, else at the list's end, else the end."""
+        found = int(mender.next_event(self._bench(buf, end, is_event=True), i))
+        closed = _LIST_END.search(buf[i:found].tobytes() if found < end else buf[i:end].tobytes())
+        return i + closed.start() if closed else found
+
+    def _bench(self, buf: U8, end: int, *, is_event: bool) -> Bench:
+        return Bench(buf, end, is_event, key_table(), self._out, self._n, self._stack)

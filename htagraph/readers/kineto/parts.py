@@ -1,0 +1,122 @@
+"""What was read from one piece of a file, as the scanner's batches leave it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.readers.kineto.compiled.scanner import Batch
+from htagraph.readers.kineto.fields import COLUMNS, Read
+from htagraph.readers.kineto.repairs import RepairLog
+
+__all__ = ["ROW_FIELDS", "Part", "new_batch", "unload"]
+
+I64 = npt.NDArray[np.int64]
+
+_CAPACITY = 1 << 14
+
+ROW_FIELDS: dict[str, type[np.generic]] = {
+    "ts_ns": np.int64,
+    "dur_ns": np.int64,
+    "phase": np.uint8,
+    "name": np.int32,
+    "category": np.int32,
+    "lane": np.int32,
+    "device": np.int64,
+    "stream": np.int64,
+    "correlation": np.int64,
+    "external_id": np.int64,
+    "offset": np.int64,
+    "length": np.int32,
+}
+"""Columns that every event has, in the order of `Batch.rows`, and how they are stored."""
+
+
+@dataclass
+class Part:
+    """What a worker read from one piece of the file, with its own codes of symbols and lanes.
+
+    Parameters
+    ----------
+    worker : int
+        Whose codes they are.
+    rows : dict of str to list of ndarray
+        By name of `ROW_FIELDS`, one array per batch.
+    flows : list of ndarray of shape (5, n), dtype=int64
+    sparse : list of list of (rows, values)
+        By column of `COLUMNS`; rows count from the start of the part.
+    metas : list of bytes
+        Metadata events as they stand in the file.
+    n_rows, n_outside : int
+        Events read, and left out as they are outside the window.
+    left_out, phases : ndarray, dtype=int64
+        Events left out, by symbol of their category, and by a phase that is not read.
+    repairs : ndarray, dtype=int64
+        As `RepairLog.blank`.
+    stop, reason : int
+        Where in the piece the scanner stopped, and why.
+    """
+
+    worker: int
+    rows: dict[str, list[npt.NDArray[Any]]] = field(default_factory=lambda: {name: [] for name in ROW_FIELDS})
+    flows: list[I64] = field(default_factory=list)
+    sparse: list[list[tuple[I64, npt.NDArray[Any]]]] = field(default_factory=lambda: [[] for _ in COLUMNS])
+    metas: list[bytes] = field(default_factory=list)
+    n_rows: int = 0
+    n_outside: int = 0
+    left_out: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    phases: I64 = field(default_factory=lambda: np.zeros(256, dtype=np.int64))
+    repairs: I64 = field(default_factory=RepairLog.blank)
+    stop: int = 0
+    reason: int = 0
+
+
+def new_batch(n_symbols: int) -> Batch:
+    """Return an empty batch for events of up to some symbols."""
+    n_columns = len(COLUMNS)
+    return Batch(
+        rows=np.empty((len(ROW_FIELDS), _CAPACITY), dtype=np.int64),
+        flows=np.empty((5, _CAPACITY), dtype=np.int64),
+        metas=np.empty((2, _CAPACITY), dtype=np.int64),
+        reals=np.empty((4, _CAPACITY), dtype=np.int64),
+        sparse_row=np.empty((n_columns, _CAPACITY), dtype=np.int32),
+        sparse_value=np.empty((n_columns, _CAPACITY), dtype=np.int64),
+        sparse_n=np.zeros(n_columns, dtype=np.int64),
+        n=np.zeros(5, dtype=np.int64),
+        repairs=RepairLog.blank(),
+        left_out=np.zeros(n_symbols, dtype=np.int64),
+        phases=np.zeros(256, dtype=np.int64),
+    )
+
+
+def unload(batch: Batch, part: Part, buf: npt.NDArray[np.uint8]) -> None:
+    """Move what a batch holds to the end of a part; `buf` is what it was read from."""
+    n_rows, n_flows, n_metas, n_reals, n_outside = batch.n.tolist()
+    for column, position, a, b in batch.reals[:, :n_reals].T.tolist():
+        batch.sparse_value[column, position] = np.float64(buf[a:b].tobytes().decode("ascii")).view(np.int64)
+    if n_rows:
+        for row, (name, dtype) in zip(batch.rows, ROW_FIELDS.items(), strict=True):
+            part.rows[name].append(row[:n_rows].astype(dtype))
+    if n_flows:
+        part.flows.append(batch.flows[:, :n_flows].copy())
+    part.metas += [buf[a:b].tobytes() for a, b in batch.metas[:, :n_metas].T.tolist()]
+    for column in np.flatnonzero(batch.sparse_n).tolist():
+        n = int(batch.sparse_n[column])
+        values = batch.sparse_value[column, :n]
+        values = (
+            values.view(np.float64).copy()
+            if COLUMNS[column].read == Read.REAL
+            else values.astype(COLUMNS[column].dtype)
+        )
+        part.sparse[column].append((batch.sparse_row[column, :n].astype(np.int64) + part.n_rows, values))
+    part.n_rows += n_rows
+    part.n_outside += n_outside
+    part.phases += batch.phases
+    part.left_out = np.pad(part.left_out, (0, len(batch.left_out) - len(part.left_out))) + batch.left_out
+    RepairLog.merge_tables(part.repairs, batch.repairs)
+    for counts in (batch.n, batch.sparse_n, batch.left_out, batch.phases):
+        counts[:] = 0
+    batch.repairs[:] = RepairLog.blank()

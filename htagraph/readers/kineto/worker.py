@@ -1,0 +1,126 @@
+"""One worker: scans pieces of the event list into columns of its own, one piece after the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from htagraph.errors import TraceLimitError
+from htagraph.readers.kineto.compiled.interning import enter, new_interned, new_pairs, texts
+from htagraph.readers.kineto.compiled.keys import key_table
+from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, PADDING
+from htagraph.readers.kineto.compiled.scanner import BAD, BETWEEN, CLOSED, DEEP, FULL, OPEN, Rules, Tables, scan
+from htagraph.readers.kineto.compiled.values import new_event
+from htagraph.readers.kineto.mending import CUT, MENDED, Mended, Mender
+from htagraph.readers.kineto.parts import Part, new_batch, unload
+from htagraph.readers.kineto.repairs import Defect, RepairLog
+from htagraph.readers.kineto.stream import Piece
+
+__all__ = ["Worker"]
+
+_SYMBOLS = 1 << 12
+_SYMBOL_BYTES = 1 << 20
+_LANES = 1 << 10
+_MARGIN = 64  # a key of events that begins so near the end may go on in the next piece
+
+
+class Worker:
+    """Scans pieces; its tables of symbols and lanes grow from piece to piece.
+
+    Parameters
+    ----------
+    number : int
+    known_symbols : list of str
+        Symbols that get the first codes.
+    rules : Rules
+        What to leave out.
+    path : Path or None
+        The file, for errors.
+    """
+
+    def __init__(self, number: int, known_symbols: list[str], rules: Rules, path: Path | None = None) -> None:
+        self.number = number
+        self._path = path
+        self._mender = Mender()
+        self._tables = Tables(
+            key_table(),
+            new_event(),
+            new_interned(_SYMBOLS, _SYMBOL_BYTES),
+            new_pairs(_LANES),
+            rules,
+            new_batch(_SYMBOLS),
+        )
+        for symbol in known_symbols:
+            enter(self._tables.symbols, symbol.encode())
+
+    def symbols(self) -> list[bytes]:
+        """Return the texts of all symbols, as they stand in the file."""
+        return texts(self._tables.symbols)
+
+    def lanes(self) -> list[tuple[int, int]]:
+        """Return the pairs of symbols that name all lanes."""
+        lanes = self._tables.lanes
+        return [(key >> 32, key & 0xFFFFFFFF) for key in lanes.keys[: lanes.n[0]].tolist()]
+
+    def scan(self, piece: Piece) -> Part:
+        """Read the events of a piece that begins between two events."""
+        part = Part(self.number)
+        i, after_event = 0, False
+        while True:
+            i, reason = scan(piece.buf, i, piece.n_bytes, piece.origin, self._tables, after_event)
+            unload(self._tables.batch, part, piece.buf)
+            if reason == FULL:
+                self._grow(piece.n_bytes - i)
+            elif reason == DEEP:
+                message = f"values are nested more than {MAX_DEPTH} deep"
+                raise TraceLimitError(message, path=self._path, offset=piece.origin + i)
+            elif reason == BAD or (reason == OPEN and piece.is_last):
+                i, reason = self._mend(part, piece, i)
+            if reason in {BETWEEN, CLOSED, OPEN}:
+                part.stop, part.reason = i, reason
+                return part
+            after_event = reason == BAD
+
+    def _mend(self, part: Part, piece: Piece, i: int) -> tuple[int, int]:
+        """Mend the event at a position, or leave out what makes no sense.
+
+        Returns where to go on, and `BAD` after an event that was mended, `FULL` before the next event, `OPEN` at an event
+        that may go on in the next piece.
+        """
+        if piece.buf[i] == ord("{"):
+            mended = self._mender.mend(piece.buf, i, piece.n_bytes, is_event=True)
+            if mended.ended == MENDED:
+                self._enter(part, piece, i, mended)
+                return mended.stop, BAD
+            if mended.ended == CUT and not piece.is_last:
+                return i, OPEN
+        found = self._mender.next_event(piece.buf, i + 1, piece.n_bytes)
+        defect = Defect.TRUNCATED if found == piece.n_bytes and piece.is_last else Defect.TORN
+        RepairLog.count_in(part.repairs, defect, piece.origin + i)
+        may_go_on = piece.n_bytes - _MARGIN < found < piece.n_bytes and not piece.is_last
+        return found, OPEN if may_go_on else FULL
+
+    def _enter(self, part: Part, piece: Piece, i: int, mended: Mended) -> None:
+        """Read an event from its mended bytes; it keeps its place in the file."""
+        batch = self._tables.batch
+        while scan(mended.out, 0, mended.n_bytes, piece.origin + i, self._tables, False)[1] == FULL:
+            self._grow(mended.n_bytes)
+            batch = self._tables.batch
+        batch.rows[-2:, : int(batch.n[0])] = np.array([[piece.origin + i], [mended.stop - i]])
+        unload(batch, part, mended.out)
+        for defect in mended.defects:
+            RepairLog.count_in(part.repairs, defect, piece.origin + i)
+
+    def _grow(self, n_bytes: int) -> None:
+        """Make room in the tables of symbols and lanes for an event of up to some bytes."""
+        symbols, lanes = self._tables.symbols, self._tables.lanes
+        n = int(symbols.n[0])
+        used = int(symbols.starts[n])
+        if n * 2 > len(symbols.hashes) or used + n_bytes + PADDING >= len(symbols.arena):
+            more = 2 * len(symbols.hashes)
+            self._tables = self._tables._replace(
+                symbols=new_interned(more, 2 * (used + n_bytes + PADDING), symbols), batch=new_batch(more)
+            )
+        if int(lanes.n[0]) * 2 > len(lanes.keys):
+            self._tables = self._tables._replace(lanes=new_pairs(2 * len(lanes.keys), lanes))

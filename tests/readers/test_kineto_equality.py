@@ -1,0 +1,82 @@
+"""The reader against the slow and obvious one, on every real trace, event by event and column by column."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.readers import oracle
+
+from htagraph.readers.kineto import KinetoTrace, read_kineto
+
+TRACES = Path(__file__).parents[3] / "shared" / "traces"
+FILES = sorted(path for path in TRACES.rglob("*.json*") if path.name.endswith((".json", ".json.gz")))
+
+pytestmark = pytest.mark.real
+
+
+def rows(trace: KinetoTrace) -> list[dict[str, Any]]:
+    """Return the event table as one dict per event, without what an event does not have."""
+    events = trace.events
+    dense = ("ts_ns", "dur_ns", "kind", "name", "category", "lane", "device", "stream", "correlation", "external_id")
+    values = {name: getattr(events, name).tolist() for name in dense}
+    texts, lanes = events.symbols.texts, events.lanes
+    out = [dict(zip(values, some, strict=True)) for some in zip(*values.values(), strict=True)]
+    for event in out:
+        event["name"], event["category"] = texts[event["name"]], texts[event["category"]]
+        event["lane"] = lanes.pid[event["lane"]], lanes.tid[event["lane"]]
+    for name, column in events.columns.items():
+        is_text = name in oracle.TEXTS
+        for event, value in zip(column.event.tolist(), column.value.tolist(), strict=True):
+            out[event][name] = texts[value] if is_text else value
+    return out
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name[:24]}")
+def test_all_columns_equal_those_of_json(path: Path) -> None:
+    """Numbers are exact: times are compared with decimals, ids with unbounded integers."""
+    raw, header = oracle.document(path)
+    base_ns = int(header.get("baseTimeNanoseconds", 0))
+    expected = [oracle.row(event, base_ns) for event in raw if event["ph"] in "XiIC"]
+
+    trace = read_kineto(path, stacks=True)
+
+    assert rows(trace) == expected
+    assert trace.repairs == ()
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name[:24]}")
+def test_flows_and_header_equal_those_of_json(path: Path) -> None:
+    """What is not in the event table is in the flow table, counted as skipped, or in the metadata."""
+    raw, header = oracle.document(path)
+    base_ns = int(header.get("baseTimeNanoseconds", 0))
+    points = [event for event in raw if event["ph"] in "stf"]
+    expected = [
+        (
+            oracle.nanoseconds(e["ts"]) + base_ns,
+            int(e["id"]),
+            e["ph"],
+            e["cat"],
+            oracle.place(e["pid"]),
+            oracle.place(e["tid"]),
+        )
+        for e in points
+        if e["cat"] not in oracle.LAUNCH_FLOWS
+    ]
+
+    trace = read_kineto(path, stacks=True)
+
+    flows, lanes = trace.events.flows, trace.events.lanes
+    found = [
+        (ts_ns, flow, "stf"[phase], trace.events.symbols.texts[category], lanes.pid[lane], lanes.tid[lane])
+        for ts_ns, flow, phase, category, lane in zip(
+            flows.ts_ns.tolist(), flows.id.tolist(), flows.phase.tolist(), flows.category, flows.lane, strict=True
+        )
+    ]
+    assert found == expected
+    assert sum(trace.skipped.values()) == len(points) - len(expected)
+    assert {key: str(value) for key, value in trace.metadata.items() if not isinstance(value, (float, list, dict))} == {
+        key: str(value) for key, value in header.items() if not isinstance(value, (oracle.Decimal, list, dict))
+    }
+    assert trace.metadata.keys() == header.keys()
