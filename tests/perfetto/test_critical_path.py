@@ -28,11 +28,11 @@ TILES = (
 )
 ORIGINALS = "select count(*), sum(dur) from slice where category is null or category != 'critical_path'"
 # An arrow goes from the earlier of its two slices to the later one, so the path's slice may be at either end.
-ARROWS = (
-    "select p.name, o.name, extract_arg(o.arg_set_id, 'debug.critical') from flow f "  # noqa: S608
-    f"join ({ON_PATH}) p on p.id in (f.slice_out, f.slice_in) join slice o on o.id = f.slice_out + f.slice_in - p.id "
-    "where p.category = 'critical_path' order by p.ts"
-)
+ARROWS = """
+with ends as (select slice_out as a, slice_in as b from flow union all select slice_in, slice_out from flow)
+select p.name, o.name, extract_arg(o.arg_set_id, 'debug.critical')
+from ends join slice p on p.id = a join slice o on o.id = b where p.category = 'critical_path' order by p.ts
+"""
 SUMMARY = (
     "select t.name, sum(s.dur) from slice s join track t on s.track_id = t.id join track p on t.parent_id = p.id "
     "where p.name like 'Critical path%' group by 1 order by 2 desc"
@@ -55,7 +55,7 @@ def test_slices_of_the_path_tile_the_window(tmp_path: Path, ask, graph: TraceGra
     path = graph.critical_path()
     tiles, summary = ask(path.to_perfetto(tmp_path / "x.pftrace"), TILES, SUMMARY)
     assert tiles == [[len(path.segments), 0, graph.dur_ns, graph.dur_ns, 0]]
-    assert {bound: dur for bound, dur in summary} == path.breakdown()["dur_ns"].to_dict()
+    assert dict(summary) == path.breakdown()["dur_ns"].to_dict()
 
 
 def test_every_segment_has_an_arrow_to_its_event(tmp_path: Path, ask, graph: TraceGraph) -> None:
@@ -85,8 +85,8 @@ def test_the_path_in_json_tiles_the_window_and_has_its_arrows(tmp_path: Path, as
     path = hg.load(original).compile().critical_path()
     query = (
         "select count(*), sum(dur), max(ts + dur) - min(ts) from slice where category = 'critical_path'",
-        "select count(*) from flow join slice a on a.id = slice_out join slice b on b.id = slice_in "
-        "where (a.category = 'critical_path') + (b.category = 'critical_path') = 1",
+        """select count(*) from flow join slice a on a.id = slice_out join slice b on b.id = slice_in
+        where (a.category = 'critical_path') + (b.category = 'critical_path') = 1""",
     )
     tiles, arrows = ask(path.to_chrome_json(tmp_path / "x.json.gz"), *query)
     assert tiles == [[len(path.segments), path.dur_ns, path.dur_ns]]

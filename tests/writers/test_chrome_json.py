@@ -73,7 +73,7 @@ def test_a_trace_that_is_cut_off_is_refused(tmp_path: Path, original: Path) -> N
     """Nothing is written, and the error says what to do."""
     path = hg.load(original).compile().critical_path()
     cut = original.read_bytes()[:2000]
-    with pytest.raises(TraceFormatError, match="no end. Hint: repair"):
+    with pytest.raises(TraceFormatError, match=r"no end\. Hint: repair"):
         write_chrome_json(tmp_path / "x.json", cut, events=path.dag.events, segments=path.segments, base_ns=0)
     with pytest.raises(TraceFormatError, match="cannot be read"):
         write_chrome_json(

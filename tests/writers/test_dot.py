@@ -13,6 +13,8 @@ from htagraph.graph import TraceGraph
 from htagraph.writers.dot import path_dot
 from htagraph.writers.labels import name_label
 
+pytestmark = pytest.mark.filterwarnings("ignore:.* deprecated - use:DeprecationWarning")  # pydot's parser
+
 DRAWING = """
   cpu 1    |[aten::linear           ]  [sync                ]  [aten::relu  ]
   cpu 1    |  [launch >a] [launch >b]
@@ -74,7 +76,7 @@ def test_a_graph_has_a_box_per_event_and_marks_the_path(graph: TraceGraph) -> No
 
 def test_a_graph_that_nobody_could_read_is_refused(graph: TraceGraph) -> None:
     """The hint says how to narrow it."""
-    with pytest.raises(QueryError, match="more than 2. Hint: take a shorter window"):
+    with pytest.raises(QueryError, match=r"more than 2\. Hint: take a shorter window"):
         graph.to_dot(max_nodes=2)
 
 
