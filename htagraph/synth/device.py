@@ -105,15 +105,15 @@ class Engine:
 
     Parameters
     ----------
-    is_alone : bool
-        Collectives do not meet: there is one rank.
+    ranks : frozenset of int
+        The ranks that are simulated; nobody waits for others.
     n_ties : int
         How often two causes released work at one instant, so that the true path is not unique.
     woken : list
         Waiters whose item started or ended, with the time.
     """
 
-    is_alone: bool = True
+    ranks: frozenset[int] = frozenset()
     n_ties: int = 0
     woken: list[tuple[Any, int]] = field(default_factory=list)
     meetings: dict[tuple[str, int], dict[int, Item]] = field(default_factory=dict)
@@ -152,21 +152,26 @@ class Engine:
 
     def _ending(self, item: Item) -> Iterator[Item]:
         """Yield the work whose end is known now that this one has started."""
-        if not isinstance(item.work, Collective) or self.is_alone:
+        needed = self._needed(item)
+        if not isinstance(item.work, Collective) or not needed:
             alone_ns = item.work.alone_ns if isinstance(item.work, Collective) else 0
             self._end(item, item, alone_ns)
             yield item
+        if not isinstance(item.work, Collective):
             return
         arrived = self.meetings.setdefault((item.work.group.name, item.ordinal), {})
         arrived[item.device.rank] = item
         for rank, member in sorted(arrived.items()):
-            assert isinstance(member.work, Collective)
-            needed = member.work.waits_for(rank)
+            needed = self._needed(member)
             if member.end is None and needed <= arrived.keys():
                 late = max((member, *(arrived[other] for other in sorted(needed))), key=_start_ns)
                 self.n_ties += sum(_start_ns(arrived[r]) == _start_ns(late) for r in needed | {rank}) - 1
                 self._end(member, late, 0)
                 yield member
+
+    def _needed(self, item: Item) -> frozenset[int]:
+        """Return the simulated ranks that an item waits for."""
+        return item.work.waits_for(item.device.rank) & self.ranks if isinstance(item.work, Collective) else frozenset()
 
     def _end(self, item: Item, late: Item, wait_ns: int) -> None:
         """End work its duration after the latest start it waited for."""

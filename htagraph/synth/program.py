@@ -83,7 +83,7 @@ class Collective:
     root : int
         Rank of root or sender.
     alone_ns : int, unit=ns
-        What the kernel waits for other ranks when its rank is simulated without them.
+        What the kernel waits for other ranks when it is simulated without them.
     """
 
     name: str

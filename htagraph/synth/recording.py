@@ -11,6 +11,7 @@ from htagraph.synth.rows import FlowPoint, Lane, LaneName, Row
 
 __all__ = ["Recording"]
 
+_SPAN_LANE: Lane = ("Spans", "PyTorch Profiler")
 _GEOMETRY = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
 _LEVELS = ("none", "op", "kernel", "seq")
 
@@ -108,7 +109,7 @@ class Recording:
         self._add(row)
 
     def settle(self, items: list[Item]) -> None:
-        """Fill in the times of device work, and project annotations onto the streams they launched work on."""
+        """Fill in the times of device work, project annotations onto the streams they launched work on, and close."""
         for item in items:
             assert item.start is not None
             assert item.end is not None
@@ -122,13 +123,18 @@ class Recording:
             row = Row(source.name, kind, "gpu_user_annotation", lane, begin, end - begin, *lane)
             row.external_id = source.external_id
             self._add(row)
+        if self.rows:
+            begin, end = min(row.ts_ns for row in self.rows), max(row.end_ns for row in self.rows)
+            self._add(Row("PyTorch Profiler (0)", EventKind.SPAN, "Trace", _SPAN_LANE, begin, end - begin))
 
     def lane_names(self) -> dict[Lane, LaneName]:
         """Return what the metadata events of the file say of each lane."""
         names: dict[Lane, LaneName] = {}
         for row in self.rows:
             pid, tid = row.lane
-            if row.device < 0:
+            if row.lane == _SPAN_LANE:
+                names[row.lane] = LaneName("python", "PyTorch Profiler", "", 536_870_912, 0)
+            elif row.device < 0:
                 names[row.lane] = LaneName("python", f"thread {tid} (python)", "CPU", self.pid, 0)
             else:
                 thread = f"stream {tid}" if row.stream >= 0 else f"Device {pid}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -217,9 +216,10 @@ def _write(target: Path, data: bytes) -> Path:
     """Write a file through a temporary one beside it."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=".synth-", delete=False) as out:
-            out.write(data)
-        os.chmod(out.name, 0o644)  # noqa: PTH101 - a temporary file is private at first
-        return Path(out.name).replace(target)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".synth-") as folder:
+            part = Path(folder) / target.name
+            part.write_bytes(data)
+            part.replace(target)
     except OSError as exc:
         raise OutputError(str(exc), path=target, hint="choose a folder that can be written.") from exc
+    return target

@@ -71,11 +71,13 @@ def simulate(program: Program) -> SimulatedRank:
     1   20000  compute                   gemm
     2    2000     sync  cudaDeviceSynchronize
     """
-    return _run([program], [Clock()], Engine(is_alone=True))[0]
+    return _run([program], [Clock()], Engine(frozenset({program.rank})))[0]
 
 
 def simulate_job(job: JobProgram) -> SimulatedJob:
     """Return what the ranks of a job do together: collectives end when those they wait for have come.
+
+    The ranks may be some of a larger job; nobody waits for those that are not simulated.
 
     Parameters
     ----------
@@ -90,7 +92,7 @@ def simulate_job(job: JobProgram) -> SimulatedJob:
     QueryError
         If a collective never finds its partners.
     """
-    engine = Engine(is_alone=False)
+    engine = Engine(frozenset(program.rank for program in job.ranks))
     clocks = job.clocks or tuple(Clock() for _ in job.ranks)
     ranks = _run(job.ranks, clocks, engine)
     return SimulatedJob(ranks, clocks, job.culprit, engine.meetings, engine.n_ties)

@@ -45,6 +45,7 @@ Delay = Literal["python", "data_loading", "kernel"]
 _COMPUTE, _COMMUNICATION, _PIPELINE = 7, 20, 24
 _OF_EIGHT = Group("0", tuple(range(8)))
 _SPREAD = 0.04
+_READS_PER_LAYER = 10
 _GEMM = "ampere_sgemm_128x64_nn"
 _POINTWISE = (
     "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >"
@@ -244,7 +245,7 @@ class _Step:
     @property
     def _kernel_scale(self) -> float:
         """How large kernels are; small where the host is to be the bottleneck."""
-        return {"sync_in_loop": 0.08, "small_kernels": 0.04, "dataloader": 0.5}.get(self.fault, 1.0)
+        return {"sync_in_loop": 0.15, "small_kernels": 0.04, "dataloader": 0.5}.get(self.fault, 1.0)
 
     def _step(self) -> Iterator[Action]:
         """Yield what one step does."""
@@ -310,7 +311,7 @@ class _Step:
             else:
                 yield self._pointwise("aten::add_", 1_600)
         if self.fault == "sync_in_loop":
-            for _ in range(2):
+            for _ in range(_READS_PER_LAYER):
                 yield self._item()
 
     def _item(self) -> Action:

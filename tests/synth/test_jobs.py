@@ -1,0 +1,173 @@
+"""What ranks do to each other; all times are worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from htagraph.errors import QueryError
+from htagraph.synth import (
+    Action,
+    Clock,
+    Collective,
+    Group,
+    JobProgram,
+    Launch,
+    Machine,
+    Op,
+    Program,
+    SimulatedJob,
+    Spend,
+    Synchronize,
+    simulate_job,
+)
+from htagraph.synth.strategies import jobs
+
+MACHINE = Machine(launch_latency_ns=5_000, stream_gap_ns=1_000, sync_return_ns=2_000)
+PAIR = Group("0", (0, 1))
+
+
+def program(rank: int, *body: Action) -> Program:
+    return Program((Op("begin", (Spend(1_000),)), *body), MACHINE, rank, 2, start_ns=0, base_ns=0, groups=(PAIR,))
+
+
+def collective(operation: str = "allreduce", *, root: int = 0, dur_ns: int = 10_000, group: Group = PAIR) -> Launch:
+    return Launch(Collective("nccl", dur_ns, group, operation, root=root), 20, cost_ns=4_000)
+
+
+def run(first: tuple[Action, ...], second: tuple[Action, ...], *clocks: Clock) -> SimulatedJob:
+    return simulate_job(JobProgram((program(0, *first), program(1, *second)), clocks))
+
+
+def kernels(job: SimulatedJob) -> list[tuple[int, int]]:
+    return list(zip(job.meetings["start_ns"], job.meetings["end_ns"], strict=True))
+
+
+def test_an_all_reduce_ends_when_the_last_rank_has_come() -> None:
+    """Rank 1 comes at 36 us; both end 10 us later."""
+    job = run((collective(),), (Spend(30_000), collective()))
+
+    assert kernels(job) == [(6_000, 46_000), (36_000, 46_000)]
+    assert job.meetings["wait_ns"].tolist() == [30_000, 0]
+    assert job.meetings["last_rank"].tolist() == [1, 1]
+
+
+def test_the_path_hops_to_the_late_rank_where_waiting_ended() -> None:
+    """Rank 0 returns last; before the transfer the path is on rank 1, which was in Python."""
+    job = run((collective(), Synchronize()), (Spend(30_000), collective()))
+    columns = ("rank", "start_ns", "dur_ns", "bound")
+
+    assert list(zip(*(job.truth[column] for column in columns), strict=True)) == [
+        (1, 0, 1_000, "cpu"),
+        (1, 1_000, 30_000, "python_gap"),
+        (1, 31_000, 5_000, "launch"),
+        (0, 36_000, 10_000, "communication"),
+        (0, 46_000, 2_000, "sync"),
+    ]
+
+
+def test_a_rank_alone_sees_its_whole_kernel() -> None:
+    """Its own truth cannot know of the other rank."""
+    job = run((collective(), Synchronize()), (Spend(30_000), collective()))
+
+    assert job.ranks[0].truth["bound"].tolist() == ["cpu", "launch", "communication", "sync"]
+    assert job.ranks[0].truth["dur_ns"].tolist() == [1_000, 5_000, 40_000, 2_000]
+
+
+def test_a_broadcast_does_not_hold_its_root() -> None:
+    """The root, rank 1, is early and done after 10 us; the leaf comes later and needs its own 10 us."""
+    job = run((Spend(30_000), collective("broadcast", root=1)), (collective("broadcast", root=1),))
+
+    assert kernels(job) == [(36_000, 46_000), (6_000, 16_000)]
+
+
+def test_a_leaf_waits_for_the_root_of_a_broadcast() -> None:
+    """The root comes at 36 us."""
+    job = run((collective("broadcast", root=1),), (Spend(30_000), collective("broadcast", root=1)))
+
+    assert kernels(job) == [(6_000, 46_000), (36_000, 46_000)]
+
+
+def test_the_root_of_a_reduce_waits_for_its_leaves() -> None:
+    """The leaf does not wait for the root."""
+    job = run((collective("reduce"),), (Spend(30_000), collective("reduce")))
+    other = run((Spend(30_000), collective("reduce")), (collective("reduce"),))
+
+    assert kernels(job) == [(6_000, 46_000), (36_000, 46_000)]
+    assert kernels(other) == [(36_000, 46_000), (6_000, 16_000)]
+
+
+def test_a_receiver_waits_for_its_sender() -> None:
+    """And not the other way round."""
+    job = run((Spend(30_000), collective("send")), (collective("recv"),))
+
+    assert kernels(job) == [(36_000, 46_000), (6_000, 46_000)]
+
+
+def test_a_clock_that_is_off_moves_a_whole_rank() -> None:
+    """The truth stays in true time; the trace of rank 1 is in its own, 5 ms early and slow by 10 ppm."""
+    late = (Spend(100_000_000), collective())
+    job = run((collective(),), late, Clock(), Clock(offset_ns=-5_000_000, drift_ppb=-10_000))
+    event = int(job.meetings["event"][1])
+
+    assert job.meetings["start_ns"][1] == 100_006_000
+    assert job.ranks[1].events.ts_ns[event] == 100_006_000 - 5_000_000 - 1_001
+    assert job.ranks[0].events.ts_ns[0] == 0
+    assert job.ranks[1].events.ts_ns[0] == -5_000_000
+
+
+def test_groups_meet_apart() -> None:
+    """A collective of one rank's own group does not wait for anybody."""
+    own = Group("1", (0,))
+    job = run((collective(group=own), collective()), (Spend(30_000), collective()))
+
+    assert job.meetings["group"].tolist() == ["0", "0", "1"]
+    assert kernels(job) == [(17_000, 46_000), (36_000, 46_000), (6_000, 16_000)]
+
+
+def test_a_collective_without_partner_is_an_error() -> None:
+    """Rank 1 never comes; a real job would hang."""
+    with pytest.raises(QueryError, match=r"rank 0: 'nccl' .number 0 of its group. never ends"):
+        run((collective(), Synchronize()), ())
+
+
+def test_metadata_is_written_as_asked_for() -> None:
+    """Traces have it on the operator, also on the kernel, also with a sequence number, or not at all."""
+    seen = {}
+    for level in ("none", "op", "kernel", "seq"):
+        body = (Op("record_param_comms", (collective(), collective())),)
+        job = simulate_job(JobProgram(tuple(Program(body, rank=r, metadata=level) for r in (0, 1))))  # type: ignore[arg-type]
+        columns = job.ranks[0].events.columns
+        seen[level] = {name: columns[name].event.tolist() for name in ("collective", "seq") if name in columns}
+
+    assert seen == {
+        "none": {},
+        "op": {"collective": [0]},
+        "kernel": {"collective": [0, 2, 4]},
+        "seq": {"collective": [0, 2, 4], "seq": [0, 2, 4]},
+    }
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(program=jobs())
+def test_the_truth_of_a_job_tiles_its_time(program: JobProgram) -> None:
+    """From the first start to the last end over all ranks."""
+    job = simulate_job(program)
+    truth = job.truth
+    ends = truth["start_ns"] + truth["dur_ns"]
+
+    assert truth["start_ns"][1:].tolist() == ends[:-1].tolist()
+    assert truth["start_ns"].iloc[0] == min(program.start_ns for program in program.ranks)
+    assert ends.iloc[-1] == max(mark.ts_ns for rank in job.ranks for mark in rank.ends.values())
+    assert job.meetings["wait_ns"].min() == 0
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(program=jobs())
+def test_members_of_an_all_reduce_end_their_own_transfer_after_the_last_start(program: JobProgram) -> None:
+    """That is what a collective is."""
+    job = simulate_job(program)
+    starts = job.meetings.groupby(["group", "seq"])["start_ns"].transform("max")
+    waits = starts - job.meetings["start_ns"]
+
+    assert job.meetings["wait_ns"].tolist() == waits.tolist()

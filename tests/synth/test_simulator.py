@@ -1,0 +1,256 @@
+"""What the simulated machine does; all times are worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from htagraph.errors import QueryError
+from htagraph.model.kinds import EventKind
+from htagraph.synth import (
+    Action,
+    Annotation,
+    Collective,
+    HandOver,
+    Launch,
+    Machine,
+    Op,
+    Program,
+    Record,
+    SimulatedRank,
+    Spend,
+    StreamWait,
+    Synchronize,
+    Work,
+    simulate,
+)
+
+MACHINE = Machine(launch_latency_ns=5_000, stream_gap_ns=1_000, stream_wait_ns=300, sync_return_ns=2_000)
+
+
+def run(*body: Action, machine: Machine = MACHINE, sync_records: bool = True) -> SimulatedRank:
+    return simulate(Program(body, machine, start_ns=0, base_ns=0, sync_records=sync_records))
+
+
+def launch(name: str, dur_ns: int, stream: int = 7) -> Launch:
+    return Launch(Work(name, dur_ns), stream, cost_ns=4_000)
+
+
+def spans(rank: SimulatedRank) -> dict[str, tuple[int, int]]:
+    """Return start and end of each event that the program asked for, by name."""
+    context = (EventKind.SPAN, EventKind.SYNC, EventKind.DEVICE_ANNOTATION)
+    return {row.name: (row.ts_ns, row.end_ns) for row in rank.rows if row.kind not in context}
+
+
+def path(rank: SimulatedRank) -> list[tuple[int, str, str]]:
+    return list(zip(rank.truth["dur_ns"].tolist(), rank.truth["bound"], rank.truth["name"], strict=True))
+
+
+def test_an_idle_stream_starts_work_one_latency_after_its_call() -> None:
+    """The latency counts from the start of the call, so the kernel starts 1 us after the call returned."""
+    rank = run(Op("aten::mm", (Spend(1_000), launch("gemm", 20_000), Spend(500))))
+
+    assert spans(rank) == {"aten::mm": (0, 5_500), "cudaLaunchKernel": (1_000, 5_000), "gemm": (6_000, 26_000)}
+    assert path(rank) == [(1_000, "cpu", "aten::mm"), (5_000, "launch", "gemm"), (20_000, "compute", "gemm")]
+
+
+def test_a_busy_stream_starts_work_one_gap_after_the_work_before() -> None:
+    """The second launch arrives at 9 us, while the first kernel runs until 25 us."""
+    rank = run(launch("a", 20_000), launch("b", 3_000))
+
+    assert spans(rank)["a"] == (5_000, 25_000)
+    assert spans(rank)["b"] == (26_000, 29_000)
+    assert path(rank) == [
+        (5_000, "launch", "a"),
+        (20_000, "compute", "a"),
+        (1_000, "kernel_gap", "b"),
+        (3_000, "compute", "b"),
+    ]
+
+
+def test_a_drained_stream_waits_for_the_host() -> None:
+    """The host pauses for 30 us between the launches; the path is on the host meanwhile."""
+    rank = run(launch("a", 2_000), Spend(30_000), launch("b", 3_000))
+
+    assert spans(rank)["b"] == (39_000, 42_000)
+    assert path(rank) == [
+        (4_000, "cpu", "cudaLaunchKernel"),
+        (30_000, "python_gap", ""),
+        (5_000, "launch", "b"),
+        (3_000, "compute", "b"),
+    ]
+
+
+def test_a_device_sync_returns_after_the_last_stream() -> None:
+    """Stream 9 ends last, at 29 us; returning takes 2 us."""
+    rank = run(launch("a", 2_000), launch("b", 20_000, stream=9), Synchronize())
+
+    assert spans(rank)["cudaDeviceSynchronize"] == (8_000, 31_000)
+    assert path(rank)[-2:] == [(20_000, "compute", "b"), (2_000, "sync", "cudaDeviceSynchronize")]
+
+
+def test_a_stream_sync_waits_for_its_stream_only() -> None:
+    """Stream 7 ends at 7 us, before the call; stream 9 does not matter, so the call takes its 2 us."""
+    rank = run(launch("a", 2_000), launch("b", 20_000, stream=9), Synchronize(stream=7))
+
+    assert spans(rank)["cudaStreamSynchronize"] == (8_000, 10_000)
+
+
+def test_an_event_sync_waits_for_what_was_enqueued_before_the_record() -> None:
+    """The second kernel is enqueued after the record and is not waited for."""
+    rank = run(launch("a", 20_000), Record("e", 7, 1_000), launch("b", 20_000), Synchronize(event="e"))
+
+    assert spans(rank)["cudaEventSynchronize"] == (9_000, 27_000)
+
+
+def test_a_stream_waits_for_an_event_of_another() -> None:
+    """Kernel b could start at 14 us but for a, which ends at 25 us; going on after a wait takes 0.3 us."""
+    order = (Record("e", 7, 500), StreamWait("e", 9, 500))
+    rank = run(launch("a", 20_000), *order, Spend(4_000), launch("b", 3_000, stream=9))
+
+    assert spans(rank)["b"] == (25_300, 28_300)
+    assert path(rank) == [
+        (5_000, "launch", "a"),
+        (20_000, "compute", "a"),
+        (300, "sync", "b"),
+        (3_000, "compute", "b"),
+    ]
+
+
+def test_an_event_carries_what_its_stream_itself_waits_for() -> None:
+    """Stream 9 waits for stream 7 and records without work of its own; stream 11 waits for that, so for stream 7."""
+    chain = (Record("e", 7, 500), StreamWait("e", 9, 500), Record("f", 9, 500), StreamWait("f", 11, 500))
+    rank = run(launch("a", 20_000), *chain, launch("b", 3_000, stream=11))
+
+    assert spans(rank)["b"] == (25_300, 28_300)
+
+
+def test_a_blocking_copy_returns_after_the_copy() -> None:
+    """The copy runs from 5 to 15 us, and returning takes 2 us."""
+    copy = Launch(Work("Memcpy DtoH (Device -> Pageable)", 10_000, n_bytes=40_000), is_blocking=True)
+    rank = run(copy)
+
+    assert spans(rank)["cudaMemcpyAsync"] == (0, 17_000)
+    assert [bound for _, bound, _ in path(rank)] == ["launch", "memory", "sync"]
+    assert rank.events.column("bytes").tolist()[:2] == [-1, 40_000]
+
+
+def test_a_graph_launch_enqueues_several_kernels_under_one_id() -> None:
+    """They run in order, one gap apart."""
+    rank = run(Launch((Work("a", 2_000), Work("b", 3_000)), cost_ns=4_000))
+
+    assert spans(rank) == {"cudaGraphLaunch": (0, 4_000), "a": (5_000, 7_000), "b": (8_000, 11_000)}
+    assert rank.events.correlation[:3].tolist() == [1, 1, 1]
+    assert rank.events.column("graph_node")[:3].tolist() == [-1, 0, 1]
+
+
+def test_a_full_queue_blocks_a_launch_until_work_starts() -> None:
+    """Two launches may be outstanding. When the fourth comes at 12 us, b and c have not started; b does at 106 us."""
+    machine = Machine(launch_latency_ns=5_000, stream_gap_ns=1_000, queue_limit=2)
+    rank = run(
+        launch("a", 100_000), launch("b", 1_000), launch("c", 1_000), Op("late", (launch("d", 1_000),)), machine=machine
+    )
+
+    assert spans(rank)["late"] == (12_000, 106_000)
+    assert path(rank)[-1] == (1_000, "compute", "d")
+
+
+def test_time_in_a_data_loader_is_data_loading() -> None:
+    """Operators inside of it too: what matters is why they run."""
+    loader = Annotation(
+        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+        (Spend(50_000), Op("aten::stack", (Spend(3_000),))),
+    )
+    rank = run(Spend(1_000), loader, Spend(2_000), Op("aten::mm", (Spend(700),)))
+
+    assert path(rank) == [
+        (50_000, "data_loading", loader.name),
+        (3_000, "data_loading", "aten::stack"),
+        (2_000, "python_gap", ""),
+        (700, "cpu", "aten::mm"),
+    ]
+
+
+def test_the_trace_begins_with_its_first_event() -> None:
+    """What the host does before is not recorded."""
+    rank = run(Spend(1_000), Op("aten::mm", (Spend(700),)))
+
+    assert rank.truth["start_ns"].tolist() == [1_000]
+
+
+def test_a_hand_over_is_a_gap_of_the_caller() -> None:
+    """The autograd thread runs from 6 to 16 us; the caller goes on at once, and the path has been on both."""
+    backward = HandOver((Op("autograd::MmBackward0", (Spend(10_000),), 1, is_backward=True),), wake_ns=3_000)
+    rank = run(Op("aten::mm", (Spend(2_000),), 1), Spend(1_000), backward, Spend(500), Op("aten::add", (Spend(100),)))
+
+    assert spans(rank)["autograd::MmBackward0"] == (6_000, 16_000)
+    assert path(rank) == [
+        (2_000, "cpu", "aten::mm"),
+        (4_000, "python_gap", ""),
+        (10_000, "cpu", "autograd::MmBackward0"),
+        (500, "python_gap", ""),
+        (100, "cpu", "aten::add"),
+    ]
+    assert rank.events.flows.ts_ns.tolist() == [0, 6_000]
+    assert rank.events.column("sequence").tolist()[:3] == [1, 1, -1]
+
+
+def test_a_hand_over_inside_an_operator_is_refused() -> None:
+    """The caller's gap could not be seen in a trace."""
+    with pytest.raises(QueryError, match="hands over inside 'aten::mm'"):
+        run(Op("aten::mm", (HandOver(()),)))
+
+
+def test_a_step_is_cut_where_it_starts() -> None:
+    """The kernel of the first step runs until 105 us; the second step starts at 4 us and waits for it."""
+    first = Annotation("ProfilerStep#0", (launch("a", 100_000),))
+    second = Annotation("ProfilerStep#1", (Synchronize(),))
+    rank = run(first, second)
+    truth = rank.step_truth("ProfilerStep#1")
+
+    assert rank.steps["name"].tolist() == ["ProfilerStep#0", "ProfilerStep#1"]
+    assert truth["start_ns"].tolist() == [4_000, 5_000, 105_000]
+    assert truth["bound"].tolist() == ["launch", "compute", "sync"]
+    assert truth["dur_ns"].sum() == 103_000 == rank.steps["dur_ns"][1]
+
+
+def test_a_collective_of_one_rank_waits_as_long_as_it_is_told() -> None:
+    """Alone, a rank cannot know what the others do."""
+    reduce = Collective("ncclDevKernel_AllReduce", dur_ns=10_000, alone_ns=7_000)
+    rank = run(Launch(reduce, 20, cost_ns=4_000))
+
+    assert spans(rank)["ncclDevKernel_AllReduce"] == (5_000, 22_000)
+    assert path(rank)[-1] == (17_000, "communication", "ncclDevKernel_AllReduce")
+
+
+def test_annotations_are_projected_onto_the_streams() -> None:
+    """From the first start to the last end of what they launched."""
+    rank = run(Annotation("step", (launch("a", 2_000), launch("b", 3_000))))
+    projected = [row for row in rank.rows if row.kind == EventKind.DEVICE_ANNOTATION]
+
+    assert [(row.name, row.ts_ns, row.end_ns, row.stream) for row in projected] == [("step", 5_000, 12_000, 7)]
+
+
+def test_waits_are_recorded_unless_told_otherwise() -> None:
+    """Profilers record waits only on request."""
+    body = (launch("a", 2_000), Record("e", 7), StreamWait("e", 9), Synchronize(event="e"), Synchronize(stream=7))
+    with_records = [row.name for row in run(*body).rows if row.kind == EventKind.SYNC]
+    without = [row.name for row in run(*body, sync_records=False).rows if row.kind == EventKind.SYNC]
+
+    assert with_records == ["Stream Wait Event", "Event Sync", "Stream Sync"]
+    assert without == []
+
+
+def test_two_causes_at_one_instant_are_counted() -> None:
+    """The launch arrives at 14 us, and so does the end of the work before, plus the gap."""
+    rank = run(launch("a", 3_000), launch("b", 1_000))
+
+    assert spans(rank)["b"] == (9_000, 10_000)
+    assert rank.n_ties == 1
+
+
+def test_a_program_without_events_has_no_path() -> None:
+    """Nothing is recorded, so nothing is explained."""
+    rank = run(Spend(1_000))
+
+    assert len(rank.events) == 0
+    assert len(rank.truth) == 0
