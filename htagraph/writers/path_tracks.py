@@ -34,6 +34,11 @@ def _runs(bound: I64, dur_ns: I64) -> _Runs:
     return _Runs(first, np.diff(first, append=len(bound)).astype(np.int64), np.add.reduceat(dur_ns, first))
 
 
+def _spoken(label: str) -> str:
+    """Return a label as it is said: ``python gap``."""
+    return label.replace("_", " ")
+
+
 def _text_arg(name: str, values: pd.Series[Any], strings: Strings) -> Arg:
     """Return an annotation of those slices for which there is a text."""
     at = np.flatnonzero(values.notna() & (values != ""))
@@ -49,7 +54,9 @@ def _number_arg(name: str, values: I64) -> Arg:
 def _bound_tracks(tracks: Tracks, root: int, labels: Sequence[str], total: npt.NDArray[Any]) -> I64:
     """Make a track per bound, the one with most time first."""
     place = np.argsort(np.argsort(-total, kind="stable"))
-    return np.array([tracks.child(label, root, order) for label, order in zip(labels, place.tolist(), strict=True)])
+    return np.array(
+        [tracks.child(_spoken(label), root, order) for label, order in zip(labels, place.tolist(), strict=True)]
+    )
 
 
 def path_slices(
@@ -100,7 +107,7 @@ def path_slices(
         track=_bound_tracks(tracks, root, labels.tolist(), np.bincount(bound, dur_ns.astype(np.float64)))[
             bound[runs.first]
         ],
-        name=color[runs.first],
+        name=strings.add([_spoken(label) for label in labels])[bound[runs.first]],
         category=category,
         color=color[runs.first],
         args=[_number_arg("n_segments", runs.n_segments)],

@@ -151,6 +151,11 @@ def _process_name(events: EventTable, lane: int) -> str:
     return f"{name} ({number})" if name and name != pid else number or "no process"
 
 
+def _thread_name(events: EventTable, lane: int) -> str:
+    tid, label = events.lanes.tid[lane], events.lanes.label(lane)
+    return f"thread {tid}" if isinstance(tid, int) and label == str(tid) else label or "no thread"
+
+
 def _stream_name(events: EventTable, lane: int) -> str:
     tid, name = events.lanes.tid[lane], events.lanes.thread[lane].strip()
     if name and str(tid) in name.split():
@@ -193,7 +198,7 @@ def lane_tracks(tracks: Tracks, events: EventTable, row: I32) -> tuple[I64, dict
             pid = lanes.pid[lane]
             if pid not in processes:
                 processes[pid] = tracks.process(_process_name(events, lane))
-            name = lanes.label(lane) or "no thread"
+            name = _thread_name(events, lane)
             thread = tracks.thread(name, processes[pid])
             uuids = [thread, *(tracks.child(f"{name} (overlapping)", thread) for _ in range(n_rows[lane] - 1))]
         table[lane, : len(uuids)] = uuids
