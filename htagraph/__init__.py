@@ -7,6 +7,7 @@ from htagraph.compiler.classes import ClassRule
 from htagraph.graph import TraceGraph
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
 from htagraph.path import CriticalPath
+from htagraph.selection import Selection, collective, hop, kernel, launch, op
 from htagraph.trace import Trace, load
 
 __all__ = [
@@ -16,9 +17,15 @@ __all__ = [
     "EdgeKind",
     "EventKind",
     "KernelClass",
+    "Selection",
     "Trace",
     "TraceGraph",
+    "collective",
     "errors",
+    "hop",
+    "kernel",
+    "launch",
     "load",
+    "op",
     "synth",
 ]

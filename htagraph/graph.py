@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from htagraph.model.dag import Dag
@@ -20,10 +22,15 @@ from htagraph.model.window import Window, WindowClock
 from htagraph.path import CriticalPath
 from htagraph.queries.edges import edge_frame
 from htagraph.queries.find_window import find_window
+from htagraph.queries.matching import Hop, Pattern, find_matches
 from htagraph.queries.quality import quality
+from htagraph.queries.selecting import Kinds, events_in, kind_mask, name_mask, under_mask, where_rows
 from htagraph.queries.steps import find_steps
 from htagraph.queries.windowed import windowed_edges
+from htagraph.readers.graph_file import read_graph
+from htagraph.selection import Selection
 from htagraph.writers.dot import graph_dot
+from htagraph.writers.graph_file import write_graph
 
 if TYPE_CHECKING:
     import rustworkx
@@ -56,17 +63,12 @@ class TraceGraph:
         return self.at.dur_ns
 
     @cached_property
-    def _event_rows(self) -> np.ndarray:
+    def _event_rows(self) -> npt.NDArray[np.int64]:
         """Events that overlap the window."""
-        events = self.dag.events
-        if self.at == self.dag.span:
-            return np.arange(len(events))
-        inside = (events.ts_ns < self.at.end_ns) & (events.end_ns > self.at.start_ns)
-        inside |= (events.dur_ns == 0) & (events.ts_ns >= self.at.start_ns) & (events.ts_ns < self.at.end_ns)
-        return np.flatnonzero(inside)
+        return events_in(self.dag, self.at)
 
     @cached_property
-    def _edge_rows(self) -> np.ndarray:
+    def _edge_rows(self) -> npt.NDArray[np.int64]:
         """Edges that overlap the window."""
         edges, times = self.dag.edges, self.dag.events.node_ts_ns
         if self.at == self.dag.span:
@@ -130,6 +132,84 @@ class TraceGraph:
         """
         return replace(self, at=find_window(self.dag, at, on=on, instance=instance))
 
+    def select(
+        self,
+        *,
+        kind: Kinds | None = None,
+        name: str | re.Pattern[str] | None = None,
+        stream: int | Sequence[int] | None = None,
+        thread: int | str | None = None,
+        where: str | None = None,
+        under: str | re.Pattern[str] | Selection | None = None,
+        on_path: bool | None = None,
+    ) -> Selection:
+        """Return the events of the window for which everything that is asked holds.
+
+        Parameters
+        ----------
+        kind : str, EventKind, or several, optional
+            ``"op"``, ``"kernel"``, …; also ``"launch"`` (API calls that launched work), ``"collective"`` (communication
+            kernels), ``"device"``, ``"host"``.
+        name : str or re.Pattern, optional
+            Glob or regex.
+        stream : int or sequence of int, optional
+        thread : int or str, optional
+            Thread id as in the file.
+        where : str, optional
+            Expression over the columns of `events`: ``"dur_ns > 1_000_000"``.
+        under : str, re.Pattern or Selection, optional
+            Below these in the call tree: nested in them, or launched from there.
+        on_path : bool, optional
+            On the window's critical path, or not.
+
+        Returns
+        -------
+        Selection
+
+        Raises
+        ------
+        QueryError
+            If a kind does not exist, or an expression cannot be evaluated.
+        """
+        dag, rows = self.dag, self._event_rows
+        if kind is not None:
+            rows = rows[kind_mask(dag, kind)[rows]]
+        if name is not None:
+            rows = rows[name_mask(dag, name)[rows]]
+        if stream is not None:
+            rows = rows[np.isin(dag.events.stream[rows], np.atleast_1d(stream)) & dag.events.is_device[rows]]
+        if thread is not None:
+            lanes = [lane for lane, tid in enumerate(dag.events.lanes.tid) if tid == thread]
+            rows = rows[np.isin(dag.events.lane[rows], lanes)]
+        if under is not None:
+            tops = under.rows if isinstance(under, Selection) else np.flatnonzero(name_mask(dag, under))
+            is_top = np.zeros(len(dag.events), dtype=bool)
+            is_top[tops] = True
+            rows = rows[under_mask(dag, is_top)[rows]]
+        if on_path is not None:
+            rows = rows[np.isin(rows, self.critical_path().segments["event"].to_numpy()) == on_path]
+        return Selection(dag, self.at, rows if where is None else where_rows(dag, rows, where))
+
+    def match(self, *chain: Pattern | Hop | str) -> pd.DataFrame:
+        """Return every way in which events of the window follow each other along a chain of edges.
+
+        Parameters
+        ----------
+        *chain : Pattern, and str or Hop, in turn
+            ``hg.op("aten::linear"), "LAUNCH", hg.kernel(), "STREAM", hg.kernel("nccl*")``.
+
+        Returns
+        -------
+        DataFrame
+            One row a match, one column a pattern (``op``, ``kernel``, ``kernel_2``): rows of the event table.
+
+        Raises
+        ------
+        QueryError
+            If patterns and edges do not alternate, or a kind does not exist.
+        """
+        return find_matches(self.dag, self._event_rows, chain)
+
     def critical_path(self) -> CriticalPath:
         """Return the critical path of the window: segments that tile it, each what the next had to wait for."""
         return CriticalPath(self.dag, self.at, self.rank, self.source)
@@ -137,6 +217,46 @@ class TraceGraph:
     def quality(self) -> pd.DataFrame:
         """Return what is linked, classified and recorded, and which answers are weaker; schema `frames.QUALITY`."""
         return quality(self.dag, self.at)
+
+    def save(self, out: str | Path) -> Path:
+        """Write the compiled graph of the whole trace to one file, from which `open` brings it back at once.
+
+        Parameters
+        ----------
+        out : str or Path
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        OutputError
+            If the file cannot be written.
+        """
+        return write_graph(out, self.dag, rank=self.rank, source=self.source)
+
+    @classmethod
+    def open(cls, path: str | Path) -> TraceGraph:
+        """Return a graph that was saved; nothing in the file is executed.
+
+        Parameters
+        ----------
+        path : str or Path
+
+        Returns
+        -------
+        TraceGraph
+            Of the whole trace.
+
+        Raises
+        ------
+        TraceFormatError
+            If the file is no saved graph, or was saved by another version.
+        """
+        dag, rank, source = read_graph(path)
+        return cls(dag, dag.span, rank, source)
 
     def to_rustworkx(self) -> rustworkx.PyDiGraph:
         """Return the window's graph with one source and one sink as a rustworkx graph.

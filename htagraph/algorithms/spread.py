@@ -1,79 +1,84 @@
-"""How values spread within groups: count, sum, mean, deviation, extremes and quantiles, by one sort."""
+"""Spreading a mark over a graph in topological order: descendants and ancestors in one pass."""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Spread", "spread"]
+from htagraph.algorithms.jit import compiled
 
+__all__ = ["ancestors", "descendants"]
+
+I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
-F64 = npt.NDArray[np.float64]
+Bool = npt.NDArray[np.bool_]
 
 
-class Spread(NamedTuple):
-    """Statistics of the values of each group, groups ascending.
-
-    Parameters
-    ----------
-    group, n, total, smallest, largest : ndarray of shape (k,), dtype=int64
-    mean, deviation : ndarray of shape (k,), dtype=float64
-        `deviation` is that of a sample, 0 of one value.
-    first : ndarray of shape (k,), dtype=int64
-        Position of a smallest value of each group.
-    quantiles : ndarray of shape (n_quantiles, k), dtype=int64
-    """
-
-    group: I64
-    n: I64
-    total: I64
-    mean: F64
-    deviation: F64
-    smallest: I64
-    largest: I64
-    first: I64
-    quantiles: I64
+@compiled
+def _forward(order: I32, offsets: I64, tail: I32, allowed: Bool, marked: Bool) -> None:
+    """Mark every node that an allowed edge leads to from a marked node."""
+    for node in order:
+        for edge in range(offsets[node], offsets[node + 1]):
+            if allowed[edge] and marked[tail[edge]]:
+                marked[node] = True
+                break
 
 
-def spread(group: I64, value: I64, quantiles: tuple[float, ...] = ()) -> Spread:
-    """Return how values spread within each group.
+@compiled
+def _backward(order: I32, offsets: I64, tail: I32, allowed: Bool, marked: Bool) -> None:
+    """Mark every node from which an allowed edge leads to a marked node."""
+    for position in range(len(order) - 1, -1, -1):
+        node = order[position]
+        if marked[node]:
+            for edge in range(offsets[node], offsets[node + 1]):
+                if allowed[edge]:
+                    marked[tail[edge]] = True
 
-    A quantile is one of the values: the largest at or below its rank, so that integers stay integers.
+
+def descendants(order: I32, offsets: I64, tail: I32, allowed: Bool, seeds: Bool) -> Bool:
+    """Return which nodes can be reached from the seeds, the seeds included.
 
     Parameters
     ----------
-    group, value : ndarray of shape (n,), dtype=int64
-    quantiles : tuple of float
+    order : ndarray of shape (k,), dtype=int32
+        Nodes in topological order.
+    offsets : ndarray of shape (n_nodes + 1,), dtype=int64
+        Edges into node ``v`` are ``offsets[v]:offsets[v + 1]``.
+    tail : ndarray of shape (n_edges,), dtype=int32
+    allowed : ndarray of shape (n_edges,), dtype=bool
+        Edges that may be used.
+    seeds : ndarray of shape (n_nodes,), dtype=bool
 
     Returns
     -------
-    Spread
+    ndarray of shape (n_nodes,), dtype=bool
+
+    Notes
+    -----
+    ``O(nodes + edges)``, a few nanoseconds each.
 
     Examples
     --------
-    >>> found = spread(np.array([1, 0, 1, 1]), np.array([4, 9, 2, 6]), (0.5,))
-    >>> found.n.tolist(), found.total.tolist(), found.deviation.tolist(), found.quantiles.tolist()
-    ([1, 3], [9, 12], [0.0, 2.0], [[9, 4]])
+    >>> offsets, tail = np.array([0, 0, 1, 2]), np.array([0, 1], np.int32)
+    >>> order, every = np.arange(3, dtype=np.int32), np.ones(2, bool)
+    >>> descendants(order, offsets, tail, every, np.array([False, True, False])).tolist()
+    [False, True, True]
     """
-    order = np.lexsort((value, group))
-    groups, values = group[order], value[order]
-    begins = np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]])) if len(groups) else order
-    n = np.diff(np.append(begins, len(groups)))
-    total = np.add.reduceat(values, begins) if len(groups) else values
-    mean = total / np.maximum(n, 1)
-    square = (values - np.repeat(mean, n)) ** 2
-    variance = np.add.reduceat(square, begins) / np.maximum(n - 1, 1) if len(groups) else mean
-    ranks = [begins + ((n - 1) * q).astype(np.int64) for q in quantiles]
-    return Spread(
-        group=groups[begins],
-        n=n,
-        total=total,
-        mean=mean,
-        deviation=np.sqrt(variance),
-        smallest=values[begins],
-        largest=values[begins + n - 1],
-        first=order[begins],
-        quantiles=np.array([values[rank] for rank in ranks], dtype=np.int64).reshape(len(ranks), len(n)),
-    )
+    marked = seeds.copy()
+    _forward(order, offsets, tail, allowed, marked)
+    return marked
+
+
+def ancestors(order: I32, offsets: I64, tail: I32, allowed: Bool, seeds: Bool) -> Bool:
+    """Return from which nodes the seeds can be reached, the seeds included; parameters as for `descendants`.
+
+    Examples
+    --------
+    >>> offsets, tail = np.array([0, 0, 1, 2]), np.array([0, 1], np.int32)
+    >>> order, every = np.arange(3, dtype=np.int32), np.ones(2, bool)
+    >>> ancestors(order, offsets, tail, every, np.array([False, True, False])).tolist()
+    [True, True, False]
+    """
+    marked = seeds.copy()
+    _backward(order, offsets, tail, allowed, marked)
+    return marked

@@ -1,0 +1,145 @@
+"""A graph as named arrays and back: what a saved graph holds, without code and without pickles.
+
+Strings are one block of UTF-8 and its offsets; small facts are one JSON text. Whoever stores the arrays need not know what
+they mean.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.model.dag import Calibration, Classification, Dag, RejectedEdges
+from htagraph.model.edges import RULES, EdgeTable
+from htagraph.model.events import EventTable, FlowTable, LaneTable, SparseColumn
+from htagraph.model.source import TraceSource
+from htagraph.model.symbols import SymbolTable
+from htagraph.model.window import Window
+
+__all__ = ["VERSION", "pack", "unpack"]
+
+VERSION = 1
+"""Changes whenever an array changes its meaning."""
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+_EVENT_COLUMNS = (
+    "ts_ns",
+    "dur_ns",
+    "kind",
+    "name",
+    "category",
+    "lane",
+    "device",
+    "stream",
+    "correlation",
+    "external_id",
+)
+_DAG_COLUMNS = ("parent", "launch", "order", "binding", "residual_ns", "is_work")
+
+
+def _text_arrays(prefix: str, texts: Any) -> Arrays:  # noqa: ANN401  any sequence of str
+    """Return strings as one block and its offsets; lone surrogates survive."""
+    encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+    lengths = np.fromiter((len(text) for text in encoded), dtype=np.int64, count=len(encoded))
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return {f"{prefix}.bytes": np.frombuffer(b"".join(encoded), dtype=np.uint8), f"{prefix}.offsets": offsets}
+
+
+def _texts(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[str, ...]:
+    """Return the strings of a block."""
+    block = arrays[f"{prefix}.bytes"].tobytes()
+    offsets = arrays[f"{prefix}.offsets"].tolist()
+    return tuple(block[start:end].decode("utf-8", "surrogatepass") for start, end in itertools.pairwise(offsets))
+
+
+def _fields_of(prefix: str, table: object) -> Arrays:
+    """Return the arrays of a dataclass."""
+    return {f"{prefix}.{item.name}": getattr(table, item.name) for item in fields(table)}  # type: ignore[arg-type]
+
+
+def _edges(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> EdgeTable:
+    return EdgeTable(**{item.name: arrays[f"{prefix}.{item.name}"] for item in fields(EdgeTable)})
+
+
+def pack(dag: Dag, *, rank: int, source: TraceSource | None) -> Arrays:
+    """Return everything of a graph as arrays.
+
+    Parameters
+    ----------
+    dag : Dag
+    rank : int
+    source : TraceSource, optional
+        Only a path is kept, not the content.
+
+    Returns
+    -------
+    dict of str to ndarray
+    """
+    events = dag.events
+    path = source.content if source is not None and isinstance(source.content, Path) else None
+    facts = {
+        "version": VERSION,
+        "rules": RULES,
+        "rank": rank,
+        "path": None if path is None else str(path.resolve()),
+        "base_ns": source.base_ns if source is not None else 0,
+        "calibration": asdict(dag.calibration),
+        "class_rules": dag.classification.rules,
+        "span": asdict(dag.span),
+        "notes": dict(dag.notes),
+        "columns": list(events.columns),
+        "lanes": {item.name: getattr(events.lanes, item.name) for item in fields(LaneTable)},
+    }
+    arrays: Arrays = {f"events.{name}": getattr(events, name) for name in _EVENT_COLUMNS}
+    arrays |= {f"dag.{name}": getattr(dag, name) for name in _DAG_COLUMNS}
+    arrays |= _fields_of("flows", events.flows) | _fields_of("edges", dag.edges)
+    arrays |= _fields_of("rejected", dag.rejected.edges) | {"rejected_skew_ns": dag.rejected.skew_ns}
+    arrays |= {"class.kernel_class": dag.classification.kernel_class, "class.rule": dag.classification.rule}
+    for name, column in events.columns.items():
+        arrays |= {f"column.{name}.event": column.event, f"column.{name}.value": column.value}
+    arrays |= _text_arrays("symbols", events.symbols.texts)
+    return arrays | _text_arrays("facts", [json.dumps(facts)])
+
+
+def unpack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Dag, int, TraceSource | None]:
+    """Return a graph, its rank and its source from what `pack` returned.
+
+    Raises
+    ------
+    KeyError, ValueError
+        If the arrays are not those of a graph, or of another version.
+    """
+    facts = json.loads(_texts("facts", arrays)[0])
+    if facts["version"] != VERSION or tuple(facts["rules"]) != RULES:
+        raise ValueError(f"saved by another version of htagraph (format {facts['version']}, this is {VERSION}).")
+    lanes = LaneTable(**{name: tuple(values) for name, values in facts["lanes"].items()})
+    columns = {
+        name: SparseColumn(arrays[f"column.{name}.event"], arrays[f"column.{name}.value"]) for name in facts["columns"]
+    }
+    events = EventTable(
+        **{name: arrays[f"events.{name}"] for name in _EVENT_COLUMNS},
+        symbols=SymbolTable(_texts("symbols", arrays)),
+        lanes=lanes,
+        flows=FlowTable(**{item.name: arrays[f"flows.{item.name}"] for item in fields(FlowTable)}),
+        columns=columns,
+    )
+    dag = Dag(
+        events=events,
+        edges=_edges("edges", arrays),
+        **{name: arrays[f"dag.{name}"] for name in _DAG_COLUMNS},
+        classification=Classification(arrays["class.kernel_class"], arrays["class.rule"], tuple(facts["class_rules"])),
+        calibration=Calibration(**facts["calibration"]),
+        rejected=RejectedEdges(_edges("rejected", arrays), arrays["rejected_skew_ns"]),
+        span=Window(**facts["span"]),
+        notes=facts["notes"],
+    )
+    source = TraceSource(Path(facts["path"]), facts["base_ns"]) if facts["path"] else None
+    return dag, facts["rank"], source

@@ -1,0 +1,319 @@
+"""Selection: an immutable set of events, and the patterns that `match` is made of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.spread import ancestors, descendants
+from htagraph.errors import QueryError
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import EdgeKind
+from htagraph.model.units import human_count, human_duration
+from htagraph.model.window import Window
+from htagraph.queries.edges import edge_frame
+from htagraph.queries.matching import Hop, Pattern, linked_events
+from htagraph.queries.selecting import events_in, tree_parent
+from htagraph.writers.dot import graph_dot
+
+if TYPE_CHECKING:
+    import rustworkx
+
+__all__ = ["Selection", "collective", "hop", "kernel", "launch", "op"]
+
+Via = str | tuple[str, ...] | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Selection:
+    """A set of events of a graph, made by `TraceGraph.select` and by asking further.
+
+    Sets of one graph combine with ``& | - ^`` and ``~`` (what else is in the window); ``len``, ``in`` and ``==`` work as for
+    sets.
+
+    Parameters
+    ----------
+    dag : Dag
+    at : Window
+    rows : ndarray of shape (n,), dtype=int64
+        Rows of the event table, ascending, each once.
+
+    Examples
+    --------
+    >>> from htagraph import Trace, synth
+    >>> graph = Trace.from_events(synth.timeline('''
+    ...     cpu 1    |[aten::linear [launch >a]]  [aten::relu [launch >b]]
+    ...     stream 7 |                     [gemm <a]              [relu <b]
+    ... ''')).compile()
+    >>> graph.select(name="aten::linear").follow("LAUNCH").events["name"].tolist()
+    ['gemm']
+    >>> len(graph.select(kind="kernel") - graph.select(name="gemm"))
+    1
+    """
+
+    dag: Dag
+    at: Window
+    rows: npt.NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        """Freeze the rows."""
+        self.rows.setflags(write=False)
+
+    def _of(self, rows: npt.NDArray[np.integer]) -> Selection:
+        return Selection(self.dag, self.at, np.unique(rows.astype(np.int64)))
+
+    def _mask(self) -> npt.NDArray[np.bool_]:
+        mask = np.zeros(len(self.dag.events), dtype=bool)
+        mask[self.rows] = True
+        return mask
+
+    def _same_graph(self, other: Selection) -> Selection:
+        if other.dag is not self.dag:
+            raise QueryError("selections of different graphs do not combine.", hint="select from one graph.")
+        return other
+
+    def __and__(self, other: Selection) -> Selection:
+        """Return the events of both."""
+        return self._of(np.intersect1d(self.rows, self._same_graph(other).rows))
+
+    def __or__(self, other: Selection) -> Selection:
+        """Return the events of either."""
+        return self._of(np.union1d(self.rows, self._same_graph(other).rows))
+
+    def __sub__(self, other: Selection) -> Selection:
+        """Return the events of the first that are not of the second."""
+        return self._of(np.setdiff1d(self.rows, self._same_graph(other).rows))
+
+    def __xor__(self, other: Selection) -> Selection:
+        """Return the events of exactly one."""
+        return self._of(np.setxor1d(self.rows, self._same_graph(other).rows))
+
+    def __invert__(self) -> Selection:
+        """Return the other events of the window."""
+        return self._of(np.setdiff1d(events_in(self.dag, self.at), self.rows))
+
+    def __len__(self) -> int:
+        """Return the number of events."""
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[int]:
+        """Iterate over the rows."""
+        return iter(self.rows.tolist())
+
+    def __contains__(self, event: object) -> bool:
+        """Return whether an event (its row) is selected."""
+        return isinstance(event, int | np.integer) and bool((self.rows == event).any())
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both select the same events of the same graph."""
+        return isinstance(other, Selection) and other.dag is self.dag and np.array_equal(self.rows, other.rows)
+
+    def __hash__(self) -> int:
+        """Hash by content."""
+        return hash((id(self.dag), self.rows.tobytes()))
+
+    @property
+    def events(self) -> pd.DataFrame:
+        """The events, schema `frames.EVENTS`."""
+        return self.dag.events.frame(self.rows)
+
+    def _edge_rows(self) -> npt.NDArray[np.int64]:
+        mask = self._mask()
+        return np.flatnonzero(mask[self.dag.edges.tail >> 1] & mask[self.dag.edges.head >> 1])
+
+    @property
+    def edges(self) -> pd.DataFrame:
+        """The edges among the events, schema `frames.EDGES`."""
+        return edge_frame(self.dag, self._edge_rows())
+
+    @property
+    def sum_ns(self) -> int:
+        """Sum of the durations; overlaps and nested events count more than once."""
+        return int(self.dag.events.dur_ns[self.rows].sum())
+
+    def follow(self, kind: str) -> Selection:
+        """Return the events that edges of a kind lead to from these.
+
+        An operator leads by ``LAUNCH`` to all device work launched under it.
+
+        Parameters
+        ----------
+        kind : str
+            An `EdgeKind` (``"LAUNCH"``), or ``"CHILD"``.
+
+        Raises
+        ------
+        QueryError
+            If there is no such kind.
+        """
+        tail, head = linked_events(self.dag, kind)
+        return self._of(head[self._mask()[tail]])
+
+    def back(self, kind: str) -> Selection:
+        """Return the events from which edges of a kind lead to these.
+
+        Parameters
+        ----------
+        kind : str
+            An `EdgeKind`, or ``"CHILD"``. By ``LAUNCH``, device work leads back to its call and to all that enclose it.
+
+        Raises
+        ------
+        QueryError
+            If there is no such kind.
+        """
+        tail, head = linked_events(self.dag, kind)
+        return self._of(tail[self._mask()[head]])
+
+    def children(self) -> Selection:
+        """Return what these enclose directly; of a launch call, its device work."""
+        return self.follow("CHILD")
+
+    def parents(self) -> Selection:
+        """Return what encloses these directly; of device work, its launch call."""
+        parent = tree_parent(self.dag)[self.rows]
+        return self._of(parent[parent >= 0])
+
+    def _allowed(self, via: Via) -> npt.NDArray[np.bool_]:
+        if via is None:
+            return np.ones(len(self.dag.edges), dtype=bool)
+        kinds = (via,) if isinstance(via, str) else via
+        return np.isin(self.dag.edges.kind, [int(EdgeKind.parse(kind)) for kind in kinds])
+
+    def ancestors(self, *, via: Via = None) -> Selection:
+        """Return what had to begin before these could: everything from which edges lead to their starts.
+
+        Parameters
+        ----------
+        via : str or tuple of str, optional
+            Edge kinds to follow; all by default.
+
+        Raises
+        ------
+        QueryError
+            If there is no such kind.
+        """
+        dag = self.dag
+        seeds = np.zeros(2 * len(dag.events), dtype=bool)
+        seeds[2 * self.rows] = True
+        reached = ancestors(dag.order, dag.in_offsets, dag.edges.tail, self._allowed(via), seeds)
+        return self._of(np.flatnonzero(reached) >> 1) - self
+
+    def descendants(self, *, via: Via = None) -> Selection:
+        """Return what could only end after these had ended: everything that edges lead to from their ends.
+
+        Parameters
+        ----------
+        via : str or tuple of str, optional
+            Edge kinds to follow; all by default.
+
+        Raises
+        ------
+        QueryError
+            If there is no such kind.
+        """
+        dag = self.dag
+        seeds = np.zeros(2 * len(dag.events), dtype=bool)
+        seeds[2 * self.rows + 1] = True
+        if via is not None:  # along edges that leave starts (LAUNCH), the end is not where they begin
+            seeds[2 * self.rows] = True
+        reached = descendants(dag.order, dag.in_offsets, dag.edges.tail, self._allowed(via), seeds)
+        return self._of(np.flatnonzero(reached) >> 1) - self
+
+    def between(self, other: Selection) -> Selection:
+        """Return what lies on some way from these to others: their descendants that are ancestors of the others."""
+        return self.descendants() & self._same_graph(other).ancestors()
+
+    def to_dot(self, out: str | Path | None = None, *, max_nodes: int = 300) -> str:
+        """Return the events and the edges among them as DOT, and write it if a file is given.
+
+        Parameters
+        ----------
+        out : str or Path, optional
+        max_nodes : int, default=300
+
+        Raises
+        ------
+        QueryError
+            If there are more boxes to draw.
+        OutputError
+            If the file cannot be written.
+        """
+        return graph_dot(self.dag, self._edge_rows(), out=out, max_nodes=max_nodes, title=self.at.name)
+
+    def to_rustworkx(self) -> rustworkx.PyDiGraph:
+        """Return the events and the edges among them as a rustworkx graph.
+
+        A node carries the row of its event, an edge a dict of ``edge``, ``kind`` and ``lag_ns``.
+        """
+        from htagraph.algorithms.reach import to_rustworkx  # noqa: PLC0415  deferred: few need rustworkx itself
+
+        rows = self._edge_rows()
+        edges, labels = self.dag.edges, EdgeKind.labels()
+        rows = rows[(edges.tail[rows] >> 1) != (edges.head[rows] >> 1)]
+        payload = (
+            {"edge": row, "kind": labels[kind], "lag_ns": lag}
+            for row, kind, lag in zip(
+                rows.tolist(), edges.kind[rows].tolist(), edges.lag_ns[rows].tolist(), strict=True
+            )
+        )
+        place = np.zeros(len(self.dag.events), dtype=np.int64)
+        place[self.rows] = np.arange(len(self.rows))
+        tail, head = place[edges.tail[rows] >> 1], place[edges.head[rows] >> 1]
+        return to_rustworkx(tail, head, self.rows.tolist(), payload)
+
+    def __repr__(self) -> str:
+        """Say how many events there are and how long they are together."""
+        return f"Selection({human_count(len(self), 'event')} of {self.at.name}, {human_duration(self.sum_ns)})"
+
+
+def op(name: str | re.Pattern[str] | None = None, *, where: str | None = None) -> Pattern:
+    """Return a pattern for a host operator.
+
+    Parameters
+    ----------
+    name : str or re.Pattern, optional
+        Glob or regex.
+    where : str, optional
+        Expression over the columns of events, as for `pandas.DataFrame.query`.
+    """
+    return Pattern("op", name, where)
+
+
+def kernel(name: str | re.Pattern[str] | None = None, *, where: str | None = None) -> Pattern:
+    """Return a pattern for a device kernel; parameters as for `op`."""
+    return Pattern("kernel", name, where)
+
+
+def launch(name: str | re.Pattern[str] | None = None, *, where: str | None = None) -> Pattern:
+    """Return a pattern for an API call that launched device work; parameters as for `op`."""
+    return Pattern("launch", name, where)
+
+
+def collective(name: str | re.Pattern[str] | None = None, *, where: str | None = None) -> Pattern:
+    """Return a pattern for a communication kernel; parameters as for `op`."""
+    return Pattern("collective", name, where)
+
+
+def hop(kind: str, *, at_least: int = 1, at_most: int = 1) -> Hop:
+    """Return a hop along edges of a kind, taken several times.
+
+    Parameters
+    ----------
+    kind : str
+        An `EdgeKind`, or ``"CHILD"``.
+    at_least, at_most : int, default=1
+
+    Raises
+    ------
+    QueryError
+        If the numbers are in the wrong order.
+    """
+    return Hop(kind, at_least, at_most)
