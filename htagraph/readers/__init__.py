@@ -1,0 +1,1 @@
+"""Files in, event tables out."""

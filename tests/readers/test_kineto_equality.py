@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.readers import oracle
 
 from htagraph.readers.kineto import KinetoTrace, read_kineto
+from tests.readers import oracle
 
 TRACES = Path(__file__).parents[3] / "shared" / "traces"
 FILES = sorted(path for path in TRACES.rglob("*.json*") if path.name.endswith((".json", ".json.gz")))

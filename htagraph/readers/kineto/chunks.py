@@ -6,7 +6,7 @@ import io
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from htagraph.errors import TraceError, TraceLimitError
 from htagraph.readers.kineto.repairs import Defect, RepairLog
@@ -88,14 +88,14 @@ class ByteStream:
 
     def _inflated(self, n_bytes: int) -> bytes:
         """Return the next decompressed bytes; what is damaged or cut off ends the stream."""
-        from isal import isal_zlib  # noqa: PLC0415 - only needed once a file is read
+        from isal.isal_zlib import IsalError  # noqa: PLC0415 - only needed once a file is read
 
         while self._decoder is not None:
             if not self._input:
                 self._input = self._file.read(_READ)
             try:
                 block: bytes = self._decoder.decompress(self._input, n_bytes)
-            except isal_zlib.IsalError:
+            except IsalError:  # type: ignore[misc]
                 self._log.add(Defect.GZIP_DAMAGED, self.n_read)
                 self._decoder = None
                 self._input = b""
@@ -127,7 +127,7 @@ class ByteStream:
         self._file.seek(0, io.SEEK_END)
 
 
-def _gzip_decoder():  # type: ignore[no-untyped-def]  # noqa: ANN202 - a type that isal does not name
+def _gzip_decoder() -> Any:  # noqa: ANN401 - a type that isal does not name
     """Return a decoder of one gzip member."""
     from isal import isal_zlib  # noqa: PLC0415 - only needed once a file is read
 

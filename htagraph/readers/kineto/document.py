@@ -180,7 +180,7 @@ class Document:
             return True
         return False
 
-    def _read_value(self) -> Any:
+    def _read_value(self) -> object:
         """Read a value of the header; None where it makes no sense."""
         n_bytes = _LOOK
         while True:
@@ -218,7 +218,7 @@ class Document:
             raise TraceLimitError(message, path=self._stream.path, offset=offset)
         return 4 * n_bytes
 
-    def _decoded(self, raw: bytes) -> Any:
+    def _decoded(self, raw: bytes) -> object:
         """Return the value of some JSON, None if it cannot be had."""
         try:
             return decoded(raw)

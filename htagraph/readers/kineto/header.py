@@ -18,7 +18,7 @@ _RANK_IN_NAME = re.compile(r"(?:^|[^a-zA-Z])(?:rank|worker|tp|dp)[-_.]?(\d+)(?!\
 _MAX_BASE = 1 << 62
 
 
-def decoded(raw: bytes) -> Any:
+def decoded(raw: bytes) -> object:
     """Return the value of some JSON bytes.
 
     Raises

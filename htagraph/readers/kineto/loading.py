@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from htagraph.readers.kineto.header import base_time_ns, decoded
 from htagraph.readers.kineto.repairs import Defect, RepairLog
 
 if TYPE_CHECKING:
+    from htagraph.readers.kineto.compiled.scanner import Rules
     from htagraph.readers.kineto.document import Document
     from htagraph.readers.kineto.worker import Worker
 
@@ -63,6 +64,15 @@ class Loaded:
     n_bytes: int
 
 
+@dataclass(frozen=True)
+class Scanned:
+    """What stands in a file, who scanned it, and how many bytes it is."""
+
+    document: Document
+    workers: list[Worker]
+    n_bytes: int
+
+
 def load_file(
     source: str | Path | bytes, asked: Asked, log: RepairLog, progress: Callable[[int, int], None] | None
 ) -> Loaded:
@@ -70,37 +80,35 @@ def load_file(
 
     With a window the file is read twice, first for its base time, which may stand after the events.
     """
-    base = None
+    window = _EVERYTHING
     if asked.window is not None:
-        header, *_ = _read(source, Asked(categories=()), _EVERYTHING, RepairLog(), None)
-        base = base_time_ns(header.metadata)
-    window = _EVERYTHING if asked.window is None or base is None else (asked.window[0] - base, asked.window[1] - base)
-    document, workers, n_bytes = _read(source, asked, window, log, progress)
-    return _tables(document, workers, asked, window, log, n_bytes)
+        header = _scanned(ByteStream(source, RepairLog()), Asked(categories=()), window, RepairLog()).document
+        base_ns = base_time_ns(header.metadata)
+        window = asked.window[0] - base_ns, asked.window[1] - base_ns
+    scanned = _scanned(ByteStream(source, log, progress), asked, window, log)
+    return _tables(scanned, asked, window, log)
 
 
-def _tables(
-    document: Document, workers: list[Worker], asked: Asked, window: tuple[int, int], log: RepairLog, n_bytes: int
-) -> Loaded:
+def _tables(scanned: Scanned, asked: Asked, window: tuple[int, int], log: RepairLog) -> Loaded:
     """Return the tables of what was scanned."""
     from htagraph.readers.kineto.cleaning import cleaned  # noqa: PLC0415 - these import numba
     from htagraph.readers.kineto.merging import merged  # noqa: PLC0415
     from htagraph.readers.kineto.tables import event_table  # noqa: PLC0415
 
+    document = scanned.document
     for part in document.parts:
         log.merge(part.repairs)
-    columns = merged(document.parts, workers)
+    columns = merged(document.parts, scanned.workers)
     columns = cleaned(columns, log, window if asked.window is not None else None, asked.categories)
     base_ns = base_time_ns(document.metadata)
-    events = event_table(columns, _metadata_events(document, log), base_ns)
     return Loaded(
-        events=events,
+        events=event_table(columns, _metadata_events(document, log), base_ns),
         metadata=document.metadata,
         base_ns=base_ns,
         left_out=columns.left_out,
         offset=columns.rows["offset"],
         length=columns.rows["length"],
-        n_bytes=n_bytes,
+        n_bytes=scanned.n_bytes,
     )
 
 
@@ -109,61 +117,50 @@ def _metadata_events(document: Document, log: RepairLog) -> Iterator[Mapping[str
     for part in document.parts:
         for raw in part.metas:
             try:
-                yield decoded(raw)
+                event = decoded(raw)
             except ValueError:
+                event = None
+            if isinstance(event, dict):
+                yield event
+            else:
                 log.add(Defect.BAD_METADATA)
 
 
-def _read(
-    source: str | Path | bytes,
-    asked: Asked,
-    window: tuple[int, int],
-    log: RepairLog,
-    progress: Callable[[int, int], None] | None,
-) -> tuple[Document, list[Worker], int]:
-    """Scan a file; return what is in it, who scanned it, and how many bytes it is."""
-    with _announced():
+def _scanned(stream: ByteStream, asked: Asked, window: tuple[int, int], log: RepairLog) -> Scanned:
+    """Scan a file.
+
+    Raises
+    ------
+    TraceFormatError
+        If it holds no events.
+    """
+    with closing(stream), _announced():
         from htagraph.readers.kineto.document import Document  # noqa: PLC0415 - these import numba
         from htagraph.readers.kineto.stream import PieceStream  # noqa: PLC0415
         from htagraph.readers.kineto.worker import Worker  # noqa: PLC0415
 
-        stream = ByteStream(source, log, progress)
-        try:
-            known, rules = _rules(asked, window)
-            n = asked.n_threads or (_n_threads() if stream.n_compressed >= _THREADS_FROM else 1)
-            workers = [Worker(number, known, rules, stream.path) for number in range(n)]
-            document = Document(PieceStream(stream), workers, log)
-            document.read()
-        finally:
-            stream.close()
+        known, rules = _rules(asked, window)
+        n = asked.n_threads or (_n_threads() if stream.n_compressed >= _THREADS_FROM else 1)
+        workers = [Worker(number, known, rules, stream.path) for number in range(n)]
+        document = Document(PieceStream(stream), workers, log)
+        document.read()
     if not document.has_event_list:
         raise TraceFormatError(
             "this JSON holds no events (`traceEvents`)", path=stream.path, hint="is it a trace of torch.profiler?"
         )
-    _check_something_read(document, log, stream.path)
-    return document, workers, stream.n_read
+    _check_something_read(document, stream.path)
+    return Scanned(document, workers, stream.n_read)
 
 
-def _check_something_read(document: Document, log: RepairLog, path: Path | None) -> None:
-    """Raise if nothing in the event list was an event."""
-    n_events = sum(
-        part.n_rows + part.n_outside + len(part.metas) + len(part.flows) + int(part.left_out.sum() + part.phases.sum())
-        for part in document.parts
-    )
-    broken = (
-        np.sum([part.repairs[:, 0] for part in document.parts], axis=0) if document.parts else np.zeros(len(Defect))
-    )
-    if not n_events and broken[[Defect.TORN, Defect.NO_PHASE]].any():
-        offsets = [int(part.repairs[[Defect.TORN, Defect.NO_PHASE], 1].min()) for part in document.parts]
-        raise TraceFormatError(
-            "nothing in the event list is an event",
-            path=path,
-            offset=min(offsets),
-            hint="an event is an object with `ph`.",
-        )
+def _check_something_read(document: Document, path: Path | None) -> None:
+    """Raise if the event list is not empty, and nothing in it was an event."""
+    nonsense = [offset for part in document.parts if (offset := part.first_nonsense()) >= 0]
+    if nonsense and not any(part.has_events() for part in document.parts):
+        message = "nothing in the event list is an event"
+        raise TraceFormatError(message, path=path, offset=min(nonsense), hint="an event is an object with `ph`.")
 
 
-def _rules(asked: Asked, window: tuple[int, int]) -> Any:
+def _rules(asked: Asked, window: tuple[int, int]) -> tuple[list[str], Rules]:
     """Return the symbols known beforehand, and the rules about those of them that are categories."""
     from htagraph.readers.kineto.compiled.scanner import KEEP, LEAVE_ALL, LEAVE_FLOWS, new_rules  # noqa: PLC0415
 
@@ -186,10 +183,11 @@ def _n_threads() -> int:
 @contextmanager
 def _announced() -> Iterator[None]:
     """Say so if reading takes long because the scanner is being compiled, which happens once per machine."""
-    from htagraph.readers.kineto.compiled.scanner import scan  # noqa: PLC0415 - this imports numba
+    from htagraph.readers.kineto.compiled.machine import is_ready  # noqa: PLC0415 - these import numba
+    from htagraph.readers.kineto.compiled.scanner import scan  # noqa: PLC0415
 
     def announce() -> None:
-        if not scan.nopython_signatures:  # neither compiled nor found on disk
+        if not is_ready(scan):
             logging.getLogger("htagraph").warning("compiling the scanner, once on this machine …")
 
     timer = threading.Timer(_PATIENCE_S, announce)

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.readers.kineto.compiled import mender
+from htagraph.readers.kineto.compiled.bench import CUT, MENDED, NO_ROOM, TORN, Bench
 from htagraph.readers.kineto.compiled.keys import key_table
 from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, PADDING
-from htagraph.readers.kineto.compiled.mender import CUT, MENDED, NO_ROOM, TORN, Bench
 from htagraph.readers.kineto.repairs import Defect
 
 __all__ = ["CUT", "MENDED", "TORN", "Mended", "Mender"]

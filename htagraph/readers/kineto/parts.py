@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from htagraph.readers.kineto.compiled.scanner import Batch
 from htagraph.readers.kineto.fields import COLUMNS, Read
-from htagraph.readers.kineto.repairs import RepairLog
+from htagraph.readers.kineto.repairs import Defect, RepairLog
 
 __all__ = ["ROW_FIELDS", "Part", "new_batch", "unload"]
 
@@ -73,6 +73,16 @@ class Part:
     stop: int = 0
     reason: int = 0
 
+    def has_events(self) -> bool:
+        """Whether any event was read, or left out on purpose."""
+        n_left_out = int(self.left_out.sum() + self.phases.sum())
+        return bool(self.n_rows + self.n_outside + len(self.metas) + len(self.flows) + n_left_out)
+
+    def first_nonsense(self) -> int:
+        """Return the offset of the first bytes that are no event, -1 where all are."""
+        nonsense = [Defect.TORN, Defect.NO_PHASE, Defect.NO_TIMESTAMP]
+        return int(self.repairs[nonsense, 1].min()) if self.repairs[nonsense, 0].any() else -1
+
 
 def new_batch(n_symbols: int) -> Batch:
     """Return an empty batch for events of up to some symbols."""
@@ -105,12 +115,9 @@ def unload(batch: Batch, part: Part, buf: npt.NDArray[np.uint8]) -> None:
     part.metas += [buf[a:b].tobytes() for a, b in batch.metas[:, :n_metas].T.tolist()]
     for column in np.flatnonzero(batch.sparse_n).tolist():
         n = int(batch.sparse_n[column])
-        values = batch.sparse_value[column, :n]
-        values = (
-            values.view(np.float64).copy()
-            if COLUMNS[column].read == Read.REAL
-            else values.astype(COLUMNS[column].dtype)
-        )
+        bits = batch.sparse_value[column, :n]
+        is_real = COLUMNS[column].read == Read.REAL
+        values = bits.view(np.float64).copy() if is_real else bits.astype(COLUMNS[column].dtype)
         part.sparse[column].append((batch.sparse_row[column, :n].astype(np.int64) + part.n_rows, values))
     part.n_rows += n_rows
     part.n_outside += n_outside

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -56,7 +57,7 @@ class Defect(IntEnum):
     label: str
     sentence: str
 
-    def __new__(cls, code: int, label: str, sentence: str) -> Defect:
+    def __new__(cls, code: int, label: str, sentence: str) -> Self:
         """Make a member that carries its label and sentence."""
         member = int.__new__(cls, code)
         member._value_ = code

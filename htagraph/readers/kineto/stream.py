@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.readers.kineto.chunks import ByteStream
-from htagraph.readers.kineto.compiled.tokens import last_boundary
 from htagraph.readers.kineto.compiled.lexer import PADDING
+from htagraph.readers.kineto.compiled.tokens import last_boundary
 
 __all__ = ["Piece", "PieceStream"]
 

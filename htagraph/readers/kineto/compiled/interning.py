@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.readers.kineto.compiled.machine import entry, inlined, word_at
 from htagraph.readers.kineto.compiled.lexer import PADDING
+from htagraph.readers.kineto.compiled.machine import entry, inlined, word_at
 
 __all__ = ["Interned", "Pairs", "enter", "intern", "intern_pair", "new_interned", "new_pairs", "texts"]
 

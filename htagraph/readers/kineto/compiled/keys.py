@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.readers.kineto.compiled.lexer import PADDING
 from htagraph.readers.kineto.compiled.machine import inlined, word_at
 from htagraph.readers.kineto.fields import ARG_KEYS, COLUMNS, EVENT_KEYS, Field
-from htagraph.readers.kineto.compiled.lexer import PADDING
 
 __all__ = ["Keys", "find_key", "key_table"]
 

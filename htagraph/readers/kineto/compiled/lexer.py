@@ -77,7 +77,7 @@ def escape_end(buf: U8, i: int) -> int:
             if not (48 <= d <= 57 or 65 <= d <= 70 or 97 <= d <= 102):
                 return -k - 1
         return i + 6
-    if c == QUOTE or c == BACKSLASH or c == 47 or c == 98 or c == 102 or c == 110 or c == 114 or c == 116:  # noqa: PLR1714
+    if c == QUOTE or c == BACKSLASH or c == 47 or c == 98 or c == 102 or c == 110 or c == 114 or c == 116:
         return i + 2
     return -(i + 1) - 1
 
@@ -150,7 +150,7 @@ def decimal(buf: U8, i: int) -> tuple[int, np.uint64, int, bool, bool]:
         i += 1
     if i == start or i == point + 1 or (buf[start] == 48 and start + 1 < i and point != start + 1):
         return -i - 1, digits, power, negative, lost  # no digit, none after the point, or a leading zero
-    if c == 101 or c == 69:  # noqa: PLR1714 - e, E
+    if c == 101 or c == 69:
         i, exponent = _exponent(buf, i + 1)
         power += exponent
     return i, digits, power, negative, lost
@@ -254,7 +254,7 @@ def skip_value(buf: U8, i: int, stack: U8) -> int:
     depth = 0
     while True:
         c = buf[i]
-        opened = c == OPEN_OBJECT or c == OPEN_LIST  # noqa: PLR1714 - compiled
+        opened = c == OPEN_OBJECT or c == OPEN_LIST
         if opened:
             if depth == MAX_DEPTH:
                 return TOO_DEEP

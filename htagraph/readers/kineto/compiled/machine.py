@@ -10,13 +10,17 @@ Only modules that are imported when a file is read import this one, so that ``im
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, TypeVar
 
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-__all__ = ["called", "entry", "inlined", "word_at"]
+__all__ = ["called", "entry", "inlined", "is_ready", "word_at"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,19 +31,37 @@ _INNER = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 def entry(function: F) -> F:
     """Return a function that Python calls, compiled on its first call; later processes find the machine code on disk."""
     try:
-        return njit(**_OPTIONS, cache=True)(function)  # type: ignore[no-any-return]
+        machine_code = njit(**_OPTIONS, cache=True)(function)
     except RuntimeError:  # no folder that can be written: compiled anew in each process
-        return njit(**_OPTIONS)(function)  # type: ignore[no-any-return]
+        return njit(**_OPTIONS)(function)
+    with suppress(
+        AttributeError
+    ):  # numba looks at the function's own file only, and not at what is inlined from others
+        machine_code._cache._cache_file._source_stamp = _sources_stamp()  # noqa: SLF001
+    return machine_code
+
+
+@cache
+def _sources_stamp() -> str:
+    """Return a digest of all files that compiled code is made from."""
+    here = Path(__file__).parent
+    sources = [*sorted(here.glob("*.py")), here.parent / "fields.py", here.parent / "repairs.py"]
+    return sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
 
 
 def inlined(function: F) -> F:
     """Return a function that becomes part of the compiled function that calls it."""
-    return njit(**_INNER, forceinline=True)(function)  # type: ignore[no-any-return]
+    return njit(**_INNER, forceinline=True)(function)
 
 
 def called(function: F) -> F:
     """Return a function that compiled code calls."""
-    return njit(**_INNER)(function)  # type: ignore[no-any-return]
+    return njit(**_INNER)(function)
+
+
+def is_ready(function: Callable[..., Any]) -> bool:
+    """Whether an `entry` was compiled, or its machine code found, in this process."""
+    return bool(getattr(function, "nopython_signatures", ()))
 
 
 @intrinsic  # type: ignore[untyped-decorator]

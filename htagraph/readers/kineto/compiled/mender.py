@@ -16,58 +16,27 @@ escaped: a quote counts as the end of its text only if what follows it fits, as 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import numpy as np
-import numpy.typing as npt
-
-from htagraph.readers.kineto.compiled.keys import Keys, find_key
-from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, escape_end, skip_number, skip_space, utf8_end
-from htagraph.readers.kineto.compiled.machine import called, entry, inlined
+from htagraph.readers.kineto.compiled.bench import CUT, MENDED, NO_ROOM, TORN, Bench, copy_text, put
+from htagraph.readers.kineto.compiled.keys import find_key
+from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, escape_end, skip_space, utf8_end
+from htagraph.readers.kineto.compiled.machine import called, entry
+from htagraph.readers.kineto.compiled.words import mend_word
 from htagraph.readers.kineto.repairs import Defect
 
-__all__ = ["CUT", "MENDED", "NO_ROOM", "TORN", "Bench", "mend", "next_event"]
-
-U8 = npt.NDArray[np.uint8]
-I64 = npt.NDArray[np.int64]
-
-MENDED, TORN, CUT, NO_ROOM = range(4)
-"""How mending ended: well; at bytes that make no sense; at the end of the bytes; for lack of room to write."""
+__all__ = ["mend", "next_event"]
 
 _MAX_KEY = 256
-_HEX = b"0123456789abcdef"
-_RAW_QUOTE, _CONTROL, _UTF8, _ESCAPE, _NOT_FINITE, _HEX_NUMBER, _WORD, _COMMA = (
+_RAW_QUOTE, _CONTROL, _UTF8, _ESCAPE, _WORD, _COMMA = (
     int(defect)
     for defect in (
         Defect.RAW_QUOTE,
         Defect.CONTROL_BYTE,
         Defect.INVALID_UTF8,
         Defect.BAD_ESCAPE,
-        Defect.NOT_FINITE,
-        Defect.HEX_NUMBER,
         Defect.BARE_WORD,
         Defect.COMMA,
     )
 )
-
-
-class Bench(NamedTuple):
-    """What the mender reads and writes."""
-
-    buf: U8  #: the bytes, zeros after them
-    end: int
-    is_event: bool  #: whether the outermost object is an event, whose keys are known
-    keys: Keys
-    out: U8  #: what is written
-    n: I64  #: [0] number of bytes written; [1] defects met, one bit each
-    stack: U8
-
-
-@inlined
-def _put(bench: Bench, byte: int) -> None:
-    """Write a byte; there is room (`mend` sees to it before each token)."""
-    bench.out[bench.n[0]] = byte
-    bench.n[0] += 1
 
 
 @called
@@ -165,42 +134,6 @@ def _text_end(bench: Bench, i: int, depth: int, is_key: bool) -> tuple[int, int]
 
 
 @called
-def _put_escaped(bench: Bench, c: int) -> None:
-    """Write a control byte, quote or backslash of a text with a backslash before it."""
-    _put(bench, 92)
-    short = 34 if c == 34 else 92 if c == 92 else 110 if c == 10 else 116 if c == 9 else 114 if c == 13 else 0
-    if short:
-        _put(bench, short)
-        return
-    _put(bench, 117)
-    _put(bench, 48)
-    _put(bench, 48)
-    _put(bench, _HEX[c >> 4])
-    _put(bench, _HEX[c & 15])
-
-
-@called
-def _copy_text(bench: Bench, i: int, end: int, defects: int) -> None:
-    """Write the content of a text; where a backslash is no escape, none is, but those before a quote."""
-    buf = bench.buf
-    literal = defects & (1 << _ESCAPE)
-    while i < end:
-        c = buf[i]
-        after = utf8_end(buf, i) if c >= 128 else i + 1
-        if c == 34 or c < 32 or (c == 92 and literal and buf[i + 1] != 34):
-            _put_escaped(bench, c)
-        elif after < 0:
-            after = i + 1
-            for byte in b"\xef\xbf\xbd":  # U+FFFD
-                _put(bench, byte)
-        else:
-            after += c == 92  # an escape, with the byte after it
-            for k in range(i, after):
-                _put(bench, buf[k])
-        i = after
-
-
-@called
 def _mend_text(bench: Bench, quote: int, depth: int, is_key: bool) -> tuple[int, int]:
     """Copy the text at a quote; return the position after it, and how it ended."""
     end, defects = _text_end(bench, quote + 1, depth, is_key)
@@ -209,94 +142,10 @@ def _mend_text(bench: Bench, quote: int, depth: int, is_key: bool) -> tuple[int,
     if bench.n[0] + 6 * (end - quote) + 16 > len(bench.out):
         return quote, NO_ROOM
     bench.n[1] |= defects
-    _put(bench, 34)
-    _copy_text(bench, quote + 1, end, defects)
-    _put(bench, 34)
+    put(bench, 34)
+    copy_text(bench, quote + 1, end, defects)
+    put(bench, 34)
     return end + 1, MENDED
-
-
-@inlined
-def _matches(buf: U8, a: int, b: int, word: bytes) -> bool:
-    """Whether bytes are a word, in whatever case."""
-    if b - a != len(word):
-        return False
-    for k in range(len(word)):
-        if buf[a + k] | 32 != word[k]:
-            return False
-    return True
-
-
-@called
-def _put_digits(bench: Bench, value: np.uint64) -> None:
-    """Write a positive integer in decimal."""
-    unit = np.uint64(1)
-    while value // unit >= np.uint64(10):
-        unit *= np.uint64(10)
-    while unit > 0:
-        _put(bench, 48 + np.int64(value // unit % np.uint64(10)))
-        unit //= np.uint64(10)
-
-
-@called
-def _hex_value(buf: U8, a: int, b: int) -> tuple[np.uint64, bool]:
-    """Return the number that ``0x…`` writes, and whether it is one that fits in 64 bits."""
-    value = np.uint64(0)
-    if not (3 <= b - a <= 18 and buf[a] == 48 and buf[a + 1] | 32 == 120):
-        return value, False
-    for k in range(a + 2, b):
-        c = np.int64(buf[k] | 32)
-        d = c - 48 if 48 <= c <= 57 else c - 87 if 97 <= c <= 102 else -1
-        if d < 0:
-            return value, False
-        value = (value << np.uint64(4)) | np.uint64(d)
-    return value, True
-
-
-@called
-def _mend_word(bench: Bench, a: int) -> tuple[int, int]:
-    """Copy a number or literal, or make one of what stands in its place; return the position after it, and how it ended."""
-    buf, b = bench.buf, a
-    while (
-        buf[b] > 32
-        and buf[b] != 44
-        and buf[b] != 125
-        and buf[b] != 93
-        and buf[b] != 34
-        and buf[b] != 58
-        and b - a < 512
-    ):
-        b += 1
-    if b == a or b - a >= 512:
-        return a, CUT if a >= bench.end else TORN
-    if b >= bench.end:
-        return a, CUT
-    value, is_hex = _hex_value(buf, a, b)
-    signless = a + 1 if buf[a] == 45 or buf[a] == 43 else a
-    if is_hex:
-        bench.n[1] |= 1 << _HEX_NUMBER
-        _put_digits(bench, value)
-    elif (
-        _matches(buf, signless, b, b"nan")
-        or _matches(buf, signless, b, b"inf")
-        or _matches(buf, signless, b, b"infinity")
-    ):
-        bench.n[1] |= 1 << _NOT_FINITE
-        for byte in b"null":
-            _put(bench, byte)
-    elif (
-        skip_number(buf, a) == b
-        or _matches(buf, a, b, b"true")
-        or _matches(buf, a, b, b"false")
-        or _matches(buf, a, b, b"null")
-    ):
-        for k in range(a, b):
-            _put(bench, buf[k])
-    else:
-        bench.n[1] |= 1 << _WORD
-        _put(bench, 34)
-        _copy_text(bench, a, b, 1 << _ESCAPE)
-        _put(bench, 34)
-    return b, MENDED
 
 
 @called
@@ -321,7 +170,7 @@ def _mend_key(bench: Bench, i: int, depth: int) -> tuple[int, int]:
     i = skip_space(buf, i)
     if buf[i] != 58:
         return i, CUT if i >= bench.end else TORN
-    _put(bench, 58)
+    put(bench, 58)
     return skip_space(buf, i + 1), MENDED
 
 
@@ -338,7 +187,7 @@ def _after_value(bench: Bench, i: int, depth: int) -> tuple[int, int, int]:
         if buf[i] == close:
             if had_comma:
                 bench.n[1] |= 1 << _COMMA
-            _put(bench, close)
+            put(bench, close)
             depth -= 1
             i += 1
         elif i >= bench.end:
@@ -346,7 +195,7 @@ def _after_value(bench: Bench, i: int, depth: int) -> tuple[int, int, int]:
         elif had_comma or buf[i] == 34:
             if not had_comma:
                 bench.n[1] |= 1 << _COMMA
-            _put(bench, 44)
+            put(bench, 44)
             if close == 93:
                 return i, depth, MENDED
             i, ended = _mend_key(bench, i, depth)
@@ -365,9 +214,9 @@ def _mend_scalar(bench: Bench, i: int, depth: int) -> tuple[int, int]:
     if depth > 0 and (c == 44 or c == 125 or c == 93):
         bench.n[1] |= 1 << _WORD
         for byte in b"null":
-            _put(bench, byte)
+            put(bench, byte)
         return i, MENDED
-    return _mend_word(bench, i)
+    return mend_word(bench, i)
 
 
 @entry
@@ -386,7 +235,7 @@ def mend(bench: Bench, i: int) -> tuple[int, int]:
                 return i, TORN
             bench.stack[depth] = c
             depth += 1
-            _put(bench, c)
+            put(bench, c)
             i = _skip_commas(bench, i + 1)
             if buf[i] != c + 2:
                 ended = MENDED

@@ -11,13 +11,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.readers.kineto.compiled.machine import entry, inlined
-from htagraph.readers.kineto.fields import Field, Read
 from htagraph.readers.kineto.compiled.interning import Interned, Pairs, intern, intern_pair
 from htagraph.readers.kineto.compiled.keys import Keys, find_key
 from htagraph.readers.kineto.compiled.lexer import PADDING, TOO_DEEP, skip_space, skip_value, string_end
-from htagraph.readers.kineto.repairs import Defect
+from htagraph.readers.kineto.compiled.machine import entry, inlined
 from htagraph.readers.kineto.compiled.values import Event, integer_text, read_value, time_at
+from htagraph.readers.kineto.fields import Field, Read
+from htagraph.readers.kineto.repairs import Defect
 
 __all__ = [
     "ABSENT",

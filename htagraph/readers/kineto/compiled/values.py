@@ -7,8 +7,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.readers.kineto.compiled.machine import inlined
-from htagraph.readers.kineto.fields import COLUMNS, Field, Read
 from htagraph.readers.kineto.compiled.lexer import (
     MAX_DEPTH,
     decimal,
@@ -17,6 +15,8 @@ from htagraph.readers.kineto.compiled.lexer import (
     skip_value,
     string_end,
 )
+from htagraph.readers.kineto.compiled.machine import inlined
+from htagraph.readers.kineto.fields import COLUMNS, Field, Read
 from htagraph.readers.kineto.repairs import Defect
 
 __all__ = ["Event", "integer_text", "new_event", "read_value", "time_at"]
@@ -213,7 +213,7 @@ def read_value(buf: U8, i: int, event: Event, field: int, read: int) -> int:
     if end > 0 and c != 110:  # not null
         if read == TEXT:
             _set(event, field, i, end)
-        elif read == INT and (c == 116 or c == 102):  # noqa: PLR1714 - true, false
+        elif read == INT and (c == 116 or c == 102):
             event.value[field] = c == 116
             _set(event, field, i, end)
     return end

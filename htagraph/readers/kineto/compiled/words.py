@@ -1,0 +1,103 @@
+"""Numbers and literals, and what stands in their place in broken files. Compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.readers.kineto.compiled.bench import CUT, MENDED, TORN, Bench, copy_text, put
+from htagraph.readers.kineto.compiled.lexer import skip_number
+from htagraph.readers.kineto.compiled.machine import called, inlined
+from htagraph.readers.kineto.repairs import Defect
+
+__all__ = ["mend_word"]
+
+U8 = npt.NDArray[np.uint8]
+
+_ESCAPE, _NOT_FINITE, _HEX_NUMBER, _WORD = (
+    int(defect) for defect in (Defect.BAD_ESCAPE, Defect.NOT_FINITE, Defect.HEX_NUMBER, Defect.BARE_WORD)
+)
+
+
+@inlined
+def _matches(buf: U8, a: int, b: int, word: bytes) -> bool:
+    """Whether bytes are a word, in whatever case."""
+    if b - a != len(word):
+        return False
+    for k in range(len(word)):
+        if buf[a + k] | 32 != word[k]:
+            return False
+    return True
+
+
+@called
+def _put_digits(bench: Bench, value: np.uint64) -> None:
+    """Write a positive integer in decimal."""
+    unit = np.uint64(1)
+    while value // unit >= np.uint64(10):
+        unit *= np.uint64(10)
+    while unit > 0:
+        put(bench, 48 + np.int64(value // unit % np.uint64(10)))
+        unit //= np.uint64(10)
+
+
+@called
+def _hex_value(buf: U8, a: int, b: int) -> tuple[np.uint64, bool]:
+    """Return the number that ``0x…`` writes, and whether it is one that fits in 64 bits."""
+    value = np.uint64(0)
+    if not (3 <= b - a <= 18 and buf[a] == 48 and buf[a + 1] | 32 == 120):
+        return value, False
+    for k in range(a + 2, b):
+        c = np.int64(buf[k] | 32)
+        d = c - 48 if 48 <= c <= 57 else c - 87 if 97 <= c <= 102 else -1
+        if d < 0:
+            return value, False
+        value = (value << np.uint64(4)) | np.uint64(d)
+    return value, True
+
+
+@called
+def mend_word(bench: Bench, a: int) -> tuple[int, int]:
+    """Copy a number or literal, or make one of what stands in its place; return the position after it, and how it ended."""
+    buf, b = bench.buf, a
+    while (
+        buf[b] > 32
+        and buf[b] != 44
+        and buf[b] != 125
+        and buf[b] != 93
+        and buf[b] != 34
+        and buf[b] != 58
+        and b - a < 512
+    ):
+        b += 1
+    if b == a or b - a >= 512:
+        return a, CUT if a >= bench.end else TORN
+    if b >= bench.end:
+        return a, CUT
+    value, is_hex = _hex_value(buf, a, b)
+    signless = a + 1 if buf[a] == 45 or buf[a] == 43 else a
+    if is_hex:
+        bench.n[1] |= 1 << _HEX_NUMBER
+        _put_digits(bench, value)
+    elif (
+        _matches(buf, signless, b, b"nan")
+        or _matches(buf, signless, b, b"inf")
+        or _matches(buf, signless, b, b"infinity")
+    ):
+        bench.n[1] |= 1 << _NOT_FINITE
+        for byte in b"null":
+            put(bench, byte)
+    elif (
+        skip_number(buf, a) == b
+        or _matches(buf, a, b, b"true")
+        or _matches(buf, a, b, b"false")
+        or _matches(buf, a, b, b"null")
+    ):
+        for k in range(a, b):
+            put(bench, buf[k])
+    else:
+        bench.n[1] |= 1 << _WORD
+        put(bench, 34)
+        copy_text(bench, a, b, 1 << _ESCAPE)
+        put(bench, 34)
+    return b, MENDED
