@@ -39,8 +39,8 @@ Fault = Literal[
 ]
 """What can be planted in a rank: the step is then bound by it."""
 
-Delay = Literal["python", "data_loading", "kernel"]
-"""What makes a straggler late: unrecorded host time, its data loader, or slow kernels."""
+Delay = Literal["python", "op", "data_loading", "kernel"]
+"""What makes a straggler late: unrecorded host time, one slow operator, its data loader, or slow kernels."""
 
 _COMPUTE, _COMMUNICATION, _PIPELINE = 7, 20, 24
 _OF_EIGHT = Group("0", tuple(range(8)))
@@ -86,8 +86,7 @@ def training_rank(*, steps: int = 3, layers: int = 6, fault: Fault = "none", see
     >>> rank.truth.groupby("bound")["dur_ns"].sum().idxmax()
     'data_loading'
     """
-    if fault not in get_args(Fault):
-        raise QueryError(f"{fault!r} is no fault.", hint=f"one of {', '.join(get_args(Fault))}.")
+    _check_fault(fault)
     builder = _Step(layers=layers, fault=fault, random=random.Random(seed))  # noqa: S311 - no secret
     return Program(builder.run(steps), world_size=len(_OF_EIGHT.ranks), groups=(_OF_EIGHT,), seed=seed)
 
@@ -97,6 +96,7 @@ def training_job(
     ranks: int = 4,
     steps: int = 3,
     layers: int = 6,
+    fault: Fault = "none",
     tensor: int = 1,
     pipeline: int = 1,
     straggler: int = -1,
@@ -115,6 +115,8 @@ def training_job(
     ----------
     ranks, steps, layers : int
         `layers` is the number of layers of each rank.
+    fault : Fault, default="none"
+        Of every rank.
     tensor, pipeline : int
         Ranks per tensor-parallel group, and pipeline stages; their product divides `ranks`.
     straggler : int
@@ -136,7 +138,7 @@ def training_job(
     Raises
     ------
     QueryError
-        If the ranks cannot be arranged so, or the straggler is none of them.
+        If there is no such fault, the ranks cannot be arranged so, or the straggler is none of them.
 
     Examples
     --------
@@ -145,6 +147,7 @@ def training_job(
     >>> job.meetings.query("wait_ns > 1_000_000")["last_rank"].unique().tolist()
     [1]
     """
+    _check_fault(fault)
     if ranks % (tensor * pipeline):
         raise QueryError(f"{ranks} ranks cannot be {tensor} x {pipeline}.", hint="tensor * pipeline divides ranks.")
     if not -1 <= straggler < ranks:
@@ -154,7 +157,7 @@ def training_job(
     for rank in range(ranks):
         layout = _Layout(rank, ranks, tensor, pipeline)
         late = {delay: delay_ns} if rank == straggler else {}
-        builder = _Step(layers, random=random.Random(seed * 7_919 + rank), layout=layout, late=late)  # noqa: S311
+        builder = _Step(layers, random.Random(seed * 7_919 + rank), fault, layout, late)  # noqa: S311 - no secret
         programs.append(
             Program(
                 builder.run(steps), Machine(jitter_ns=jitter_ns), rank, ranks, device=rank % 8,
@@ -166,6 +169,12 @@ def training_job(
         for _ in range(1, ranks)
     )
     return JobProgram(tuple(programs), (Clock(), *others), straggler)
+
+
+def _check_fault(fault: str) -> None:
+    """Raise if there is no such fault."""
+    if fault not in get_args(Fault):
+        raise QueryError(f"{fault!r} is no fault.", hint=f"one of {', '.join(get_args(Fault))}.")
 
 
 @dataclass(frozen=True)
@@ -253,9 +262,13 @@ class _Step:
         yield Spend(self._ns(12_000))
         if "python" in self.late:
             yield Spend(self.late["python"])
+        if "op" in self.late:
+            yield Op("aten::unique_consecutive", (Spend(self.late["op"]),))
         yield Annotation(_LOADER, (Spend(self._ns(loading_ns) + self.late.get("data_loading", 0)),))
         yield Spend(self._ns(18_000))
         yield self._batch_copy()
+        if self.fault == "full_queue":
+            yield from self._flood()
         first = self.n_sequences
         yield from self._from_neighbor(self.layout.rank - self.layout.per_stage)
         for _ in range(self.layers):
@@ -266,7 +279,7 @@ class _Step:
         yield HandOver(tuple(self._backward(first)), wake_ns=self._ns(24_000))
         yield Spend(self._ns(30_000))
         yield from self._optimizer()
-        yield Spend(self._ns(20_000))
+        yield Spend(self._ns(6_000_000 if self.fault == "full_queue" else 20_000))
 
     def _op(self, name: str, *body: Action, sequence: int = -1) -> Op:
         """Return an operator with some work of its own before and after what is in it."""
@@ -304,15 +317,19 @@ class _Step:
         yield Spend(self._ns(9_000))
         yield self._pointwise("aten::relu", 24_000, sequence=self._next_sequence())
         yield Spend(self._ns(11_000))
-        n_extra = {"small_kernels": 40, "full_queue": 250}.get(self.fault, 0)
-        for _ in range(n_extra):
-            if self.fault == "full_queue":
-                yield Op("aten::add_", (Spend(801), Launch(Work(_POINTWISE, self._ns(14_000)), _COMPUTE, 2_503)))
-            else:
-                yield self._pointwise("aten::add_", 1_600)
+        if self.fault == "small_kernels":
+            yield from (self._pointwise("aten::add_", 1_600) for _ in range(40))
         if self.fault == "sync_in_loop":
-            for _ in range(_READS_PER_LAYER):
-                yield self._item()
+            yield from (self._item() for _ in range(_READS_PER_LAYER))
+
+    def _flood(self) -> Iterator[Action]:
+        """Yield one long kernel, and behind it more launches than the queue holds.
+
+        The host stands still until the long kernel has ended, and what it does after that comes late.
+        """
+        yield self._op("aten::scaled_dot_product_attention", self._kernel("flash_fwd_kernel", 10_000_000))
+        for _ in range(1_500):
+            yield Op("aten::add_", (Spend(801), Launch(Work(_POINTWISE, self._ns(1_600)), _COMPUTE, 2_503)))
 
     def _item(self) -> Action:
         """Return a read of one number from the device: a tiny blocking copy, and a wait for its stream."""
