@@ -70,15 +70,13 @@ def lane_labels(dag: Dag, events: I64) -> npt.NDArray[np.object_]:
     several = len(np.unique(table.device[table.is_device])) > 1
     labels = np.empty(len(events), dtype=object)
     labels[:] = ""
-    known = events >= 0
-    device = np.zeros(len(events), dtype=bool)
-    device[known] = table.is_device[events[known]]
-    for row in np.flatnonzero(device).tolist() if device.any() else ():
-        event = events[row]
-        prefix = f"gpu {table.device[event]} " if several else ""
-        labels[row] = f"{prefix}stream {table.stream[event]}"
-    host = known & ~device
-    names = np.array([str(tid) for tid in table.lanes.tid], dtype=object)
-    if host.any():
-        labels[host] = names[table.lane[events[host]]]
+    known = np.flatnonzero(events >= 0)
+    on_device = known[table.is_device[events[known]]]
+    pairs = np.stack([table.device[events[on_device]].astype(np.int64), table.stream[events[on_device]]])
+    streams, which = np.unique(pairs, axis=1, return_inverse=True)
+    names = [f"{f'gpu {device} ' if several else ''}stream {stream}" for device, stream in streams.T.tolist()]
+    labels[on_device] = np.array([*names, ""], dtype=object)[which]
+    host = known[~table.is_device[events[known]]]
+    threads = np.array([str(tid) for tid in table.lanes.tid] + [""], dtype=object)
+    labels[host] = threads[table.lane[events[host]]]
     return labels

@@ -219,7 +219,7 @@ def _describe(dag: Dag, piece: pd.DataFrame) -> pd.DataFrame:
     kind = np.where(edge >= 0, dag.edges.kind[edge] if len(dag.edges) else 0, EdgeKind.SOURCE)
     rule = np.where(edge >= 0, dag.edges.rule[edge] if len(dag.edges) else 0, rule_code("window start"))
     rule[bound == Bound.CARRY_OVER] = rule_code("spill-over")
-    name = np.array([NO_EVENT_NAMES.get(Bound(code), "(host gap)") for code in bound], dtype=object)
+    name = np.array([NO_EVENT_NAMES.get(member, "(host gap)") for member in Bound], dtype=object)[bound]
     name[event >= 0] = dag.events.names(event[event >= 0])
     op = innermost(dag, event, (EventKind.OP, EventKind.ANNOTATION))
     op_name = np.full(len(op), "", dtype=object)

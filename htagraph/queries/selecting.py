@@ -47,8 +47,9 @@ def _group_mask(dag: Dag, group: str) -> Bool:
         launches[dag.launch[dag.launch >= 0]] = True
         return launches
     if group == "collective":
-        is_kernel: Bool = dag.events.kind == EventKind.KERNEL
-        return is_kernel & (dag.classification.kernel_class == KernelClass.COMMUNICATION)
+        communicates: Bool = dag.classification.kernel_class == KernelClass.COMMUNICATION
+        communicates &= dag.events.kind == EventKind.KERNEL
+        return communicates
     return dag.events.is_device if group == "device" else dag.events.is_host
 
 
