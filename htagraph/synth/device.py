@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from htagraph.errors import QueryError
 from htagraph.model.kinds import Bound, EventKind
 from htagraph.synth.program import Collective, Machine, Work
 from htagraph.synth.truth import Mark
@@ -134,6 +135,7 @@ class Engine:
                     follower.n_open -= 1
                     if not follower.n_open:
                         queue.append(follower)
+                ended.followers.clear()
 
     def _begin(self, item: Item) -> None:
         """Start work at the latest of what it waits for."""
@@ -177,10 +179,13 @@ class Engine:
         """End work its duration after the latest start it waited for."""
         assert item.start is not None
         end_ns = _start_ns(late) + wait_ns + item.work.dur_ns
+        if item.work.dur_ns < 0:
+            raise QueryError(f"{item.work.name!r} takes {item.work.dur_ns} ns.", hint="durations are not negative.")
         item.end = Mark(
             end_ns, late.start, item.bound, item.work.name,
             rank=item.device.rank, event=item.event, local_cause=item.start,
         )  # fmt: skip
+        item.previous, item.waits = None, ()  # what is over is not kept alive by what came after
         self._wake(item, end_ns)
 
     def _wake(self, item: Item, ts_ns: int) -> None:

@@ -126,6 +126,8 @@ class Recording:
         if self.rows:
             begin, end = min(row.ts_ns for row in self.rows), max(row.end_ns for row in self.rows)
             self._add(Row("PyTorch Profiler (0)", EventKind.SPAN, "Trace", _SPAN_LANE, begin, end - begin))
+        self.device_ranges.clear()
+        self.forward.clear()
 
     def lane_names(self) -> dict[Lane, LaneName]:
         """Return what the metadata events of the file say of each lane."""

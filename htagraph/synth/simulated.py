@@ -79,14 +79,16 @@ class SimulatedRank:
         """Return what the rank's clock shows."""
         return self.clock.local_ns(true_ns, self.origin_ns)
 
-    @cached_property
+    def _local_row(self, row: Row) -> Row:
+        """Return an event as the rank's clock times it."""
+        ts_ns = self._local_ns(row.ts_ns)
+        return replace(row, ts_ns=ts_ns, dur_ns=self._local_ns(row.end_ns) - ts_ns)
+
+    @property
     def rows(self) -> list[Row]:
-        """The events, in the order of the file."""
-        out = []
-        for row in self.recording.rows:
-            ts_ns = self._local_ns(row.ts_ns)
-            out.append(replace(row, ts_ns=ts_ns, dur_ns=self._local_ns(row.end_ns) - ts_ns))
-        return out
+        """The events, in the order of the file; made anew at each call unless the clock is true."""
+        rows = self.recording.rows
+        return rows if self.clock == Clock() else [self._local_row(row) for row in rows]
 
     @cached_property
     def events(self) -> EventTable:

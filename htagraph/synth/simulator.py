@@ -199,6 +199,8 @@ class _Thread:
             self.mark = self.first = Mark(self.now, None, Bound.CPU, rank=self.device.rank)
         elif self.now > self.mark.ts_ns:
             self._advance(self._innermost_bound(), self.open[-1] if self.open else -1)
+        elif self.now < self.mark.ts_ns:
+            raise QueryError("the program goes back in time.", hint="durations and costs are not negative.")
         return self.mark
 
     def _advance(self, bound: Bound, event: int) -> None:

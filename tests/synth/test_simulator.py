@@ -254,3 +254,10 @@ def test_a_program_without_events_has_no_path() -> None:
 
     assert len(rank.events) == 0
     assert len(rank.truth) == 0
+
+
+@pytest.mark.parametrize("body", [(Op("a", (Spend(-1),)),), (launch("a", -1),)])
+def test_negative_durations_are_refused(body: tuple[Action, ...]) -> None:
+    """Time does not go back; a truth that did would be none."""
+    with pytest.raises(QueryError, match="negative"):
+        run(*body)
