@@ -15,7 +15,8 @@ __all__ = ["ArrayEnd"]
 
 _KEY = re.compile(rb'"traceEvents"\s*:\s*\Z')
 _LOOK_BACK = 256
-_OPEN, _CLOSE = tuple(b"[{"), tuple(b"]}")
+_STEP = np.zeros(256, dtype=np.int8)  # change of depth at each character
+_STEP[list(b"[{")], _STEP[list(b"]}")] = 1, -1
 
 
 class ArrayEnd:
@@ -43,9 +44,9 @@ class ArrayEnd:
 
     def feed(self, piece: bytes) -> int:
         """Return the position of the closing bracket in the next piece, -1 if it is not there."""
-        brackets, opens = self._brackets(piece)
-        depth = self._depth + np.cumsum(np.where(opens, 1, -1))
-        position = self._closing(piece, brackets, opens, depth)
+        brackets, steps = self._brackets(piece)
+        depth = self._depth + np.cumsum(steps, dtype=np.int64)
+        position = self._closing(piece, brackets, steps > 0, depth)
         if len(depth):
             self._depth = int(depth[-1])
         text = self._tail + (piece if position < 0 else piece[:position])
@@ -53,18 +54,18 @@ class ArrayEnd:
         self._tail = text[-_LOOK_BACK:]
         return position
 
-    def _brackets(self, piece: bytes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
-        """Return the positions of the brackets outside strings, and which of them open."""
+    def _brackets(self, piece: bytes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int8]]:
+        """Return the positions of the brackets outside strings, and the change of depth at each."""
         text = b"_" + piece[1:] if self._is_escaped and piece else piece
         text = text.replace(b"\\\\", b"__").replace(b'\\"', b"__")  # pairs from the left: what is left escapes
         self._is_escaped = text.endswith(b"\\")
         codes = np.frombuffer(text, dtype=np.uint8)
         quotes = np.flatnonzero(codes == ord('"'))
-        brackets = np.flatnonzero(np.isin(codes, (*_OPEN, *_CLOSE)))
+        brackets = np.flatnonzero(_STEP[codes])
         outside = (np.searchsorted(quotes, brackets) + self._in_string) % 2 == 0
         self._in_string ^= len(quotes) % 2 == 1
         brackets = brackets[outside]
-        return brackets, np.isin(codes[brackets], _OPEN)
+        return brackets, _STEP[codes[brackets]]
 
     def _closing(
         self, piece: bytes, brackets: npt.NDArray[np.intp], opens: npt.NDArray[np.bool_], depth: npt.NDArray[np.int64]

@@ -1,0 +1,106 @@
+"""The file as protobuf reads it: one packet per boundary, ids of one rank in one range, strings once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TracePacket, TrackEvent
+
+import htagraph as hg
+from htagraph.errors import GraphError, OutputError
+from htagraph.model.events import EventTable
+from htagraph.writers.pftrace import CounterTrack, write_pftrace
+
+DRAWING = """
+  cpu 1    |[aten::linear           ]  [sync                ]  [aten::relu  ]
+  cpu 1    |  [launch >a] [launch >b]
+  stream 7 |     [kernel <a          ][kernel2 <b    ]
+"""
+
+
+@pytest.fixture
+def events() -> EventTable:
+    """Return seven events of a thread and a stream."""
+    return hg.synth.timeline(DRAWING)
+
+
+def packets(path: Path) -> Iterator[TracePacket]:
+    """Return the packets of a file."""
+    yield from Trace.FromString(path.read_bytes()).packet
+
+
+def test_each_event_has_a_begin_and_an_end(tmp_path: Path, events: EventTable) -> None:
+    """Nothing is dropped, and nothing is written twice."""
+    found = [packet.track_event for packet in packets(write_pftrace(tmp_path / "x.pftrace", events))]
+    begins = [event for event in found if event.type == TrackEvent.TYPE_SLICE_BEGIN]
+    ends = [event for event in found if event.type == TrackEvent.TYPE_SLICE_END]
+    assert (len(begins), len(ends)) == (len(events), len(events))
+
+
+def test_each_string_is_written_once(tmp_path: Path, events: EventTable) -> None:
+    """Slices refer to names by number; the numbers come before the slices."""
+    found = list(packets(write_pftrace(tmp_path / "x.pftrace", events)))
+    interned = [entry.name for packet in found for entry in packet.interned_data.event_names]
+    assert sorted(interned) == sorted(set(events.names().tolist()))
+    assert not [packet for packet in found if packet.track_event.name]
+    first_slice = next(k for k, packet in enumerate(found) if packet.HasField("track_event"))
+    assert all(packet.HasField("interned_data") is False for packet in found[first_slice:])
+
+
+def test_ids_of_two_ranks_have_nothing_in_common(tmp_path: Path, events: EventTable) -> None:
+    """So the files can be concatenated; only the root of all tracks is shared."""
+    links = (np.array([1], dtype=np.int32), np.array([5], dtype=np.int32))
+    ids = []
+    for rank in (0, 1):
+        found = list(packets(write_pftrace(tmp_path / f"{rank}.pftrace", events, rank=rank, links=links)))
+        tracks = {("track", packet.track_descriptor.uuid) for packet in found if packet.HasField("track_descriptor")}
+        threads = {
+            ("tid", packet.track_descriptor.thread.tid)
+            for packet in found
+            if packet.track_descriptor.HasField("thread")
+        }
+        flows = {("flow", flow) for packet in found for flow in packet.track_event.flow_ids}
+        sequences = {("sequence", packet.trusted_packet_sequence_id) for packet in found}
+        ids.append((tracks - {("track", 0)}) | threads | flows | sequences)
+    assert ids[0].isdisjoint(ids[1])
+    assert len(ids[0]) == len(ids[1])
+
+
+def test_the_same_trace_gives_the_same_bytes(tmp_path: Path, events: EventTable) -> None:
+    """Nothing in the file depends on when, or where, it was written."""
+    first, second = (write_pftrace(tmp_path / name, events).read_bytes() for name in ("a.pftrace", "b.pftrace"))
+    assert first == second
+
+
+def test_a_trace_without_events_is_a_file(tmp_path: Path, events: EventTable) -> None:
+    """It has descriptors only."""
+    none = np.empty(0, dtype=np.int64)
+    columns = {name: getattr(events, name)[none] for name in ("ts_ns", "dur_ns", "kind", "name", "category", "lane")}
+    columns |= {name: getattr(events, name)[none] for name in ("device", "stream", "correlation", "external_id")}
+    empty = EventTable(**columns, symbols=events.symbols, lanes=events.lanes)
+    found = list(packets(write_pftrace(tmp_path / "x.pftrace", empty)))
+    assert not [packet for packet in found if packet.HasField("track_event")]
+
+
+def test_names_that_utf8_cannot_hold_are_written(tmp_path: Path) -> None:
+    """Names cut in the middle of a character come out of real files."""
+    events = hg.synth.timeline("cpu 1 |[a     ]", names={"a": "cut\ud83d"})
+    found = list(packets(write_pftrace(tmp_path / "x.pftrace", events)))
+    assert [entry.name for packet in found for entry in packet.interned_data.event_names] == ["cut?"]
+
+
+def test_an_origin_after_the_first_event_is_refused(tmp_path: Path, events: EventTable) -> None:
+    """Times of the file are not negative; the error says which origin would do."""
+    first = int(events.ts_ns.min())
+    with pytest.raises(OutputError, match=rf"before the origin that was given. Hint: give origin_ns <= {first}\."):
+        write_pftrace(tmp_path / "x.pftrace", events, origin_ns=first + 1)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_counter_needs_a_time_for_each_value() -> None:
+    """A longer column would be cut off silently."""
+    with pytest.raises(GraphError, match="counter 'queue' has 2 times for 1 values"):
+        CounterTrack("queue", "launches", np.array([1, 2]), np.array([1]))
