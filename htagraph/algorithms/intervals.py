@@ -181,6 +181,14 @@ class Cover:
         beyond = np.where(begun > 0, np.maximum(self._end[last] - time, 0), 0)
         return self._before[begun] - beyond
 
+    def free_from(self, time: I64) -> I64:
+        """Return the first time at or after each that is not in the set."""
+        if not len(self._start):
+            return time
+        last = np.maximum(np.searchsorted(self._start, time, side="right") - 1, 0)
+        inside = (self._start[last] <= time) & (time < self._end[last])
+        return np.where(inside, self._end[last], time)
+
     def within(self, start: I64, end: I64) -> I64:
         """Return the length of the set in each ``[start, end)``."""
         return self.before(end) - self.before(start)

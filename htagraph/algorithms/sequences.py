@@ -59,8 +59,8 @@ def _numbered(*keys: I64) -> tuple[I64, I64]:
 def repeats(code: I64, lane: I64, *, min_length: int, max_length: int) -> Repeats:
     """Return the sequences of neighbors that occur at least twice without overlapping themselves.
 
-    A sequence that occurs as often as one that is longer by one code, on either side, is left out: the longer one says
-    more.
+    A sequence that occurs as often as one that is longer by one code, on either side, is left out, for the longer one says
+    more; and so is one that is a shorter one repeated.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def repeats(code: I64, lane: I64, *, min_length: int, max_length: int) -> Repeat
     for length in range(1, max_length + 1):
         longer = _grown(position, number, code, lane, length)
         if length >= min_length and len(position):
-            closed = ~_explained(position, count, longer, n)
+            closed = ~_explained(position, count, longer, n) & ~_is_power(position, code, length)
             parts.append(_occurrences(position[closed], number[closed], length, n_sequences))
             n_sequences = int(parts[-1].sequence.max(initial=n_sequences - 1)) + 1
         position, number, count = longer
@@ -122,6 +122,16 @@ def _explained(position: I64, count: I64, longer: tuple[I64, I64, I64], n: int) 
     before = (position > 0) & (longer_count[position - 1] == count)
     explained: Bool = after | before
     return explained
+
+
+def _is_power(position: I64, code: I64, length: int) -> Bool:
+    """Return whether a sequence is a shorter one repeated."""
+    power = np.zeros(len(position), dtype=bool)
+    for period in range(1, length // 2 + 1):
+        if length % period == 0:
+            differs = np.concatenate([[0], np.cumsum(code[:-period] != code[period:])])
+            power |= differs[position + length - period] == differs[position]
+    return power
 
 
 def _occurrences(position: I64, number: I64, length: int, first_number: int) -> Repeats:

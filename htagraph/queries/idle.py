@@ -10,10 +10,11 @@ from htagraph.algorithms.matching import group_starts, running_latest
 from htagraph.errors import GraphError
 from htagraph.model.answers import IDLE_CATEGORIES, IDLE_TIME
 from htagraph.model.dag import Dag
+from htagraph.model.frames import categorical
 from htagraph.model.window import Window
 from htagraph.queries.clipping import device_work
 from htagraph.queries.idle_intervals import NO_EVENT_NAMES, IdleCause, idle_gaps, idle_parts, part_names
-from htagraph.queries.naming import frames_at, labeled
+from htagraph.queries.naming import frames_at
 from htagraph.queries.queues import queues
 
 __all__ = ["CATEGORIES", "idle_categories", "idle_time"]
@@ -83,7 +84,7 @@ def idle_time(dag: Dag, window: Window, *, per: str = "device") -> pd.DataFrame:
         {
             "device": by.device[queue[rows]],
             "stream": by.stream[queue[rows]],
-            "cause": labeled(parts.cause[rows], IdleCause.labels()),
+            "cause": categorical(parts.cause[rows], IdleCause.labels()),
             "op": texts[op[rows]],
             "name": np.where(name[rows] >= 0, texts[name[rows]], stand_in[parts.cause[rows]]),
             "frame": texts[frame_name[rows]],
@@ -139,7 +140,7 @@ def idle_categories(dag: Dag, window: Window, *, kernel_wait_ns: int = 30_000) -
         {
             "device": by.device[row // len(CATEGORIES)],
             "stream": by.stream[row // len(CATEGORIES)],
-            "category": labeled(row % len(CATEGORIES), CATEGORIES),
+            "category": categorical(row % len(CATEGORIES), CATEGORIES),
             "n_gaps": n_gaps[row],
             "idle_ns": time[row],
             "idle_share": time[row] / np.maximum(total[row], 1),

@@ -13,12 +13,13 @@ from htagraph.algorithms.walks import walks_back
 from htagraph.errors import GraphError
 from htagraph.model.answers import IDLE_INTERVALS
 from htagraph.model.dag import Dag
+from htagraph.model.frames import categorical
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, Vocabulary
 from htagraph.model.window import Window
 from htagraph.queries.attribution import innermost
 from htagraph.queries.clipping import device_work
 from htagraph.queries.critical_path import edge_bounds, explained_until
-from htagraph.queries.naming import frames_at, labeled, names_or_empty
+from htagraph.queries.naming import frames_at, names_or_empty
 from htagraph.queries.queues import Queues, queues
 
 __all__ = ["NO_EVENT_NAMES", "IdleCause", "IdleParts", "idle_gaps", "idle_intervals", "idle_parts", "part_names"]
@@ -208,7 +209,7 @@ def idle_intervals(dag: Dag, window: Window, *, per: str = "device") -> pd.DataF
             "stream": by.stream[queue],
             "start_ns": parts.start_ns,
             "dur_ns": parts.end_ns - parts.start_ns,
-            "cause": labeled(parts.cause, IdleCause.labels()),
+            "cause": categorical(parts.cause, IdleCause.labels()),
             "event": parts.event,
             "op": texts[op],
             "name": np.where(parts.event >= 0, texts[name], stand_in[parts.cause]),

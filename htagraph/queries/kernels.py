@@ -9,16 +9,17 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.spread import spread
+from htagraph.algorithms.distribution import distribution
 from htagraph.errors import GraphError, QueryError
 from htagraph.model.answers import KERNEL_BREAKDOWN, KERNEL_DURATIONS
 from htagraph.model.dag import Dag
+from htagraph.model.frames import categorical
 from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.symbols import compile_pattern
 from htagraph.model.window import Window
 from htagraph.queries.attribution import innermost, lane_labels
 from htagraph.queries.clipping import Clipped, device_work
-from htagraph.queries.naming import labeled, op_names
+from htagraph.queries.naming import op_names
 
 __all__ = ["kernel_breakdown", "kernel_durations"]
 
@@ -108,12 +109,12 @@ def kernel_breakdown(dag: Dag, window: Window, *, by: str = "class") -> pd.DataF
         return KERNEL_BREAKDOWN.empty()
     code, names = _GROUPS[by](dag, work.event)
     n_classes = len(KernelClass)
-    found = spread(code * n_classes + dag.classification.kernel_class[work.event], work.dur_ns, _QUANTILES)
+    found = distribution(code * n_classes + dag.classification.kernel_class[work.event], work.dur_ns, _QUANTILES)
     group, kernel_class = np.divmod(found.group, n_classes)
     frame = KERNEL_BREAKDOWN.frame(
         {
             "group": names[group],
-            "class": labeled(kernel_class, KernelClass.labels()),
+            "class": categorical(kernel_class, KernelClass.labels()),
             "n_kernels": found.n,
             "sum_ns": found.total,
             "mean_ns": found.mean,
@@ -152,7 +153,7 @@ def kernel_durations(dag: Dag, window: Window, *, name: str | re.Pattern[str] = 
         {
             "event": rows,
             "name": events.names(rows),
-            "class": labeled(dag.classification.kernel_class[rows], KernelClass.labels()),
+            "class": categorical(dag.classification.kernel_class[rows], KernelClass.labels()),
             "op": op_names(dag, rows),
             "device": events.device[rows],
             "stream": events.stream[rows],

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from htagraph.algorithms.matching import last_before
 from htagraph.algorithms.nesting import nest
@@ -15,7 +13,7 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.queries.attribution import innermost
 
-__all__ = ["MODULE", "frames_at", "labeled", "names_or_empty", "op_names"]
+__all__ = ["MODULE", "frames_at", "innermost_at", "names_or_empty", "op_names", "spelling"]
 
 I64 = npt.NDArray[np.int64]
 Text = npt.NDArray[np.object_]
@@ -24,16 +22,18 @@ MODULE = re.compile(r"^nn\.Module: ")
 """Names of the Python frames that stand for modules."""
 
 
-def labeled(codes: npt.NDArray[np.integer], labels: Sequence[str]) -> pd.Categorical[str]:
-    """Return codes of a closed vocabulary as a column of its labels."""
-    return pd.Categorical.from_codes(codes.astype(np.int64), categories=pd.Index(list(labels)))
-
-
 def names_or_empty(dag: Dag, events: I64) -> Text:
     """Return the name of each event, ``""`` for -1."""
     out = np.full(len(events), "", dtype=object)
     known = events >= 0
     out[known] = dag.events.names(events[known])
+    return out
+
+
+def spelling(dag: Dag) -> I64:
+    """Return the place of each symbol in alphabetical order, so that answers do not depend on the order in a file."""
+    out = np.empty(len(dag.events.symbols), dtype=np.int64)
+    out[np.argsort(dag.events.symbols.array.astype(str), kind="stable")] = np.arange(len(out))
     return out
 
 
@@ -60,13 +60,35 @@ def frames_at(dag: Dag, lane: I64, ts_ns: I64, pattern: re.Pattern[str] | None =
     wanted = events.kind == EventKind.PYTHON
     if pattern is not None:
         wanted &= events.named(events.symbols.mask(lambda name: pattern.search(name) is not None))
-    frames = np.flatnonzero(wanted)
-    if not len(frames):
-        return np.full(len(lane), -1, dtype=np.int64)
-    found = nest(events.lane[frames], events.ts_ns[frames], events.end_ns[frames])
-    owner = frames[found.boundary >> 1]
+    return innermost_at(dag, np.flatnonzero(wanted), lane, ts_ns)[0]
+
+
+def innermost_at(dag: Dag, ranges: I64, lane: I64, ts_ns: I64) -> tuple[I64, I64]:
+    """Return the innermost of some ranges on a lane at a time, and which of them encloses each.
+
+    Parameters
+    ----------
+    dag : Dag
+    ranges : ndarray of shape (k,), dtype=int64
+        Events of any kind.
+    lane, ts_ns : ndarray of shape (n,), dtype=int64
+
+    Returns
+    -------
+    innermost : ndarray of shape (n,), dtype=int64
+        Event, -1 for none.
+    parent : ndarray of shape (n_events,), dtype=int64
+        Event that encloses each of the ranges, -1 for none.
+    """
+    events = dag.events
+    parent = np.full(len(events), -1, dtype=np.int64)
+    if not len(ranges):
+        return np.full(len(lane), -1, dtype=np.int64), parent
+    found = nest(events.lane[ranges], events.ts_ns[ranges], events.end_ns[ranges])
+    parent[ranges] = np.where(found.parent >= 0, ranges[found.parent], -1)
+    owner = ranges[found.boundary >> 1]
     time = events.node_ts_ns[2 * owner + (found.boundary & 1)]
-    # Right after the time: a frame that begins there is meant, one that ends there is not.
+    # Right after the time: a range that begins there is meant, one that ends there is not.
     position = last_before(events.lane[owner].astype(np.int64), time, lane, ts_ns + 1)
     inner = np.where(position >= 0, found.innermost[np.maximum(position, 0)], -1)
-    return np.where(inner >= 0, frames[np.maximum(inner, 0)], -1)
+    return np.where(inner >= 0, ranges[np.maximum(inner, 0)], -1), parent

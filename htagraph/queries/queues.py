@@ -10,6 +10,7 @@ import numpy.typing as npt
 from htagraph.algorithms.matching import last_before
 from htagraph.errors import QueryError
 from htagraph.model.dag import Dag
+from htagraph.queries.naming import spelling
 
 __all__ = ["Queues", "queues"]
 
@@ -43,10 +44,14 @@ class Queues:
         """
         events = dag.events
         rows = np.flatnonzero(events.is_device & (events.dur_ns > 0))
-        spelled = np.empty(len(events.symbols), dtype=np.int64)
-        spelled[np.argsort(events.symbols.array.astype(str))] = np.arange(len(events.symbols))
         launched = np.where(dag.launch[rows] >= 0, events.ts_ns[dag.launch[rows]], np.iinfo(np.int64).max)
-        keys = (spelled[events.name[rows]], -events.dur_ns[rows], launched, events.ts_ns[rows], self.of_event[rows])
+        keys = (
+            spelling(dag)[events.name[rows]],
+            -events.dur_ns[rows],
+            launched,
+            events.ts_ns[rows],
+            self.of_event[rows],
+        )
         rows = rows[np.lexsort(keys)]
         position = last_before(self.of_event[rows], events.ts_ns[rows], queue, since_ns) + 1
         # Where nothing precedes in the queue, its first work is the candidate.

@@ -1,0 +1,79 @@
+"""How values are distributed within groups: count, sum, mean, deviation, extremes and quantiles, by one sort."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Distribution", "distribution"]
+
+I64 = npt.NDArray[np.int64]
+F64 = npt.NDArray[np.float64]
+
+
+class Distribution(NamedTuple):
+    """Statistics of the values of each group, groups ascending.
+
+    Parameters
+    ----------
+    group, n, total, smallest, largest : ndarray of shape (k,), dtype=int64
+    mean, deviation : ndarray of shape (k,), dtype=float64
+        `deviation` is that of a sample, 0 of one value.
+    first : ndarray of shape (k,), dtype=int64
+        Position of a smallest value of each group.
+    quantiles : ndarray of shape (n_quantiles, k), dtype=int64
+    """
+
+    group: I64
+    n: I64
+    total: I64
+    mean: F64
+    deviation: F64
+    smallest: I64
+    largest: I64
+    first: I64
+    quantiles: I64
+
+
+def distribution(group: I64, value: I64, quantiles: tuple[float, ...] = ()) -> Distribution:
+    """Return how values are distributed within each group.
+
+    A quantile is one of the values: the largest at or below its rank, so that integers stay integers.
+
+    Parameters
+    ----------
+    group, value : ndarray of shape (n,), dtype=int64
+    quantiles : tuple of float
+
+    Returns
+    -------
+    Distribution
+
+    Examples
+    --------
+    >>> found = distribution(np.array([1, 0, 1, 1]), np.array([4, 9, 2, 6]), (0.5,))
+    >>> found.n.tolist(), found.total.tolist(), found.deviation.tolist(), found.quantiles.tolist()
+    ([1, 3], [9, 12], [0.0, 2.0], [[9, 4]])
+    """
+    order = np.lexsort((value, group))
+    groups, values = group[order], value[order]
+    begins = np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]])) if len(groups) else order
+    n = np.diff(np.append(begins, len(groups)))
+    total = np.add.reduceat(values, begins) if len(groups) else values
+    mean = total / np.maximum(n, 1)
+    square = (values - np.repeat(mean, n)) ** 2
+    variance = np.add.reduceat(square, begins) / np.maximum(n - 1, 1) if len(groups) else mean
+    ranks = [begins + ((n - 1) * q).astype(np.int64) for q in quantiles]
+    return Distribution(
+        group=groups[begins],
+        n=n,
+        total=total,
+        mean=mean,
+        deviation=np.sqrt(variance),
+        smallest=values[begins],
+        largest=values[begins + n - 1],
+        first=order[begins],
+        quantiles=np.array([values[rank] for rank in ranks], dtype=np.int64).reshape(len(ranks), len(n)),
+    )

@@ -1,0 +1,114 @@
+"""Every launch: how long the call took, how long its work waited, and behind what."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.intervals import sum_by_code
+from htagraph.algorithms.matching import group_starts, running_latest
+from htagraph.model.answers import LAUNCH_STATS
+from htagraph.model.dag import Dag
+from htagraph.model.window import Window
+from htagraph.queries.naming import op_names
+from htagraph.queries.queues import queues
+
+__all__ = ["launch_stats"]
+
+I64 = npt.NDArray[np.int64]
+
+
+def _busy_until(dag: Dag) -> I64:
+    """Return for each piece of device work when all earlier work of its stream had ended; very early for the first."""
+    events, by = dag.events, queues(dag, "stream")
+    rows = np.flatnonzero(events.is_device)
+    rows = rows[np.lexsort((events.end_ns[rows], events.ts_ns[rows], by.of_event[rows]))]
+    starts = group_starts(by.of_event[rows])
+    latest = events.end_ns[rows[running_latest(events.end_ns[rows], starts)]]
+    out = np.full(len(events), np.iinfo(np.int64).min // 2, dtype=np.int64)
+    follows = np.flatnonzero(~starts)
+    out[rows[follows]] = latest[follows - 1]
+    return out
+
+
+def launch_stats(
+    dag: Dag, window: Window, *, launch_cutoff_ns: int = 50_000, delay_cutoff_ns: int = 100_000
+) -> pd.DataFrame:
+    """Return one row per API call in the window that launched device work.
+
+    That a call launched work is decided by correlation ids, not by its name: graph launches, cooperative launches, copies,
+    driver and HIP calls are all there.
+
+    ::
+
+        cpu 1    | [cudaLaunchKernel]
+        stream 7 |          [ earlier work   ]   [kernel      ]
+                   |-launch_ns------||-queued-|  |-kernel_ns--|
+                                     |--delay---|
+
+    Parameters
+    ----------
+    dag : Dag
+    window : Window
+        Calls that begin in it; their times are whole.
+    launch_cutoff_ns : int, default=50_000, unit=ns
+        Calls that take longer are outliers.
+    delay_cutoff_ns : int, default=100_000, unit=ns
+        Delays that are longer are outliers.
+
+    Returns
+    -------
+    DataFrame, schema `answers.LAUNCH_STATS`
+        In order of time. Device work without a recorded launch has no row; `quality` counts it.
+
+    Examples
+    --------
+    >>> from htagraph.compiler.passes import compile_events
+    >>> from htagraph.synth import timeline
+    >>> dag = compile_events(timeline('''
+    ...     cpu 1    |[launch >a][launch >b]
+    ...     stream 7 |           [gemm <a     ] [relu <b]
+    ... '''))
+    >>> launch_stats(dag, dag.span)[["name", "launch_ns", "kernel_ns", "launch_delay_ns", "queued_ns"]]
+       name  launch_ns  kernel_ns  launch_delay_ns  queued_ns
+    0  gemm      11000      14000                0          0
+    1  relu      11000       9000             4000       3000
+    """
+    events = dag.events
+    work = np.flatnonzero(dag.launch >= 0)
+    called = events.ts_ns[dag.launch[work]]
+    work = work[(called >= window.start_ns) & (called < window.end_ns)]
+    call = dag.launch[work].astype(np.int64)
+    order = np.lexsort((events.stream[work], events.device[work], events.end_ns[work], events.ts_ns[work], call))
+    work, call = work[order], call[order]
+    begins = np.flatnonzero(group_starts(call)) if len(call) else order
+    number = np.cumsum(group_starts(call)) - 1
+    kernel_ns = sum_by_code(number, events.dur_ns[work], len(begins))
+    n_kernels = np.bincount(number, minlength=len(begins))
+    first, call = work[begins], call[begins]
+    launch_ns, call_end = events.dur_ns[call], events.end_ns[call]
+    delay_end = np.maximum(events.ts_ns[first], call_end)
+    queued_until = np.clip(_busy_until(dag)[first], call_end, delay_end)
+    in_time = np.lexsort((events.correlation[call], call_end, events.ts_ns[call]))
+    frame = LAUNCH_STATS.frame(
+        {
+            "event": call,
+            "correlation": events.correlation[call],
+            "call": events.names(call),
+            "op": op_names(dag, call),
+            "name": events.names(first),
+            "device": events.device[first],
+            "stream": events.stream[first],
+            "ts_ns": events.ts_ns[call],
+            "launch_ns": launch_ns,
+            "kernel_ns": kernel_ns,
+            "launch_delay_ns": delay_end - call_end,
+            "queued_ns": queued_until - call_end,
+            "n_kernels": n_kernels,
+            "is_short_kernel": (kernel_ns < launch_ns) & (launch_ns <= launch_cutoff_ns),
+            "is_launch_outlier": launch_ns > launch_cutoff_ns,
+            "is_delay_outlier": delay_end - call_end > delay_cutoff_ns,
+        }
+    )
+    return frame.take(in_time).reset_index(drop=True)

@@ -1,0 +1,54 @@
+"""Memory over time: what the allocator took and gave back, recorded by ``profile_memory=True``."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from htagraph.model.answers import MEMORY_TIMELINE
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import EventKind
+from htagraph.model.window import Window
+from htagraph.queries.attribution import innermost
+from htagraph.queries.clipping import clipped
+from htagraph.queries.naming import innermost_at, names_or_empty
+
+__all__ = ["memory_timeline"]
+
+_MEMORY = "[memory]"
+
+
+def memory_timeline(dag: Dag, window: Window) -> pd.DataFrame:
+    """Return every time that memory was taken or given back in the window, with the operator that did it.
+
+    Parameters
+    ----------
+    dag : Dag
+    window : Window
+
+    Returns
+    -------
+    DataFrame, schema `answers.MEMORY_TIMELINE`
+        By device, in order of time. Empty where memory was not recorded.
+    """
+    events = dag.events
+    rows = np.flatnonzero((events.kind == EventKind.INSTANT) & (events.name == events.symbols.code(_MEMORY)))
+    rows = clipped(dag, rows, window).event
+    kind, device = events.column("device_type")[rows], events.column("device_id")[rows]
+    change = events.column("bytes", 0)[rows]
+    order = np.lexsort((change, events.ts_ns[rows], device, kind))
+    rows = rows[order]
+    inner, _ = innermost_at(dag, np.flatnonzero(events.is_host), events.lane[rows].astype(np.int64), events.ts_ns[rows])
+    op = innermost(dag, inner, (EventKind.OP, EventKind.ANNOTATION))
+    return MEMORY_TIMELINE.frame(
+        {
+            "event": rows,
+            "ts_ns": events.ts_ns[rows],
+            "device_type": kind[order],
+            "device": device[order],
+            "bytes": change[order],
+            "allocated": events.column("total_allocated")[rows],
+            "reserved": events.column("total_reserved")[rows],
+            "op": names_or_empty(dag, op),
+        }
+    )

@@ -1,0 +1,206 @@
+"""Sequences of kernels that occur again: under an operator, or along a stream; what one fused kernel would save."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.intervals import sum_by_code
+from htagraph.algorithms.matching import group_starts, running_latest
+from htagraph.algorithms.sequences import repeats
+from htagraph.errors import QueryError
+from htagraph.model.answers import KERNEL_PATTERNS
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import EventKind
+from htagraph.model.symbols import compile_pattern
+from htagraph.model.window import Window
+from htagraph.queries.clipping import device_work
+from htagraph.queries.launched import outermost
+from htagraph.queries.queues import queues
+
+__all__ = ["kernel_patterns"]
+
+I64 = npt.NDArray[np.int64]
+
+_RANKS = ("device_ns", "n_occurrences", "gap_ns")
+
+
+class _Occurrences(NamedTuple):
+    """Runs of device work: occurrence ``i`` is ``work[first[i] : first[i] + length[i]]``.
+
+    Parameters
+    ----------
+    work : ndarray of shape (n,), dtype=int64
+        Device events in order.
+    gap_ns : ndarray of shape (n,), dtype=int64, unit=ns
+        Idle time of the stream between each event and the one before it in the run.
+    pattern, first, length, host : ndarray of shape (m,), dtype=int64
+        Occurrences by pattern; `host` is the operator call, -1 for none.
+    """
+
+    work: I64
+    gap_ns: I64
+    pattern: I64
+    first: I64
+    length: I64
+    host: I64
+
+
+def _along_streams(dag: Dag, window: Window, min_length: int, max_length: int) -> _Occurrences:
+    """Return the sequences that repeat on a stream."""
+    events, by = dag.events, queues(dag, "stream")
+    work = device_work(dag, window).event
+    work = work[np.lexsort((events.end_ns[work], events.ts_ns[work], by.of_event[work]))]
+    lane = by.of_event[work]
+    latest = events.end_ns[work[running_latest(events.end_ns[work], group_starts(lane))]]
+    gap = np.zeros(len(work), dtype=np.int64)
+    gap[1:] = np.maximum(events.ts_ns[work[1:]] - latest[:-1], 0)
+    _, code = np.unique(events.name[work], return_inverse=True)
+    found = repeats(code.astype(np.int64), lane, min_length=min_length, max_length=max_length)
+    return _Occurrences(work, gap, found.sequence, found.start, found.length, np.full(len(found.start), -1))
+
+
+def _under_operators(dag: Dag, window: Window, under: str | re.Pattern[str], lengths: tuple[int, int]) -> _Occurrences:
+    """Return the whole sequence of each call of an operator; a call inside a call belongs to the outer one."""
+    events = dag.events
+    wanted = events.named(events.symbols.mask(compile_pattern(under)))
+    wanted &= np.isin(events.kind, (EventKind.OP, EventKind.ANNOTATION))
+    wanted &= (events.ts_ns >= window.start_ns) & (events.ts_ns < window.end_ns)
+    work = np.flatnonzero(dag.launch >= 0)
+    call = outermost(dag, dag.launch[work].astype(np.int64), wanted)
+    work, call = work[call >= 0], call[call >= 0]
+    order = np.lexsort((events.end_ns[work], events.ts_ns[work], events.ts_ns[call], call))
+    work, call = work[order], call[order]
+    starts = group_starts(call)
+    first = np.flatnonzero(starts)
+    length = np.diff(np.append(first, len(call)))
+    fits = (length >= lengths[0]) & (length <= lengths[1])
+    latest = events.end_ns[work[running_latest(events.end_ns[work], starts)]] if len(work) else work
+    gap = np.zeros(len(work), dtype=np.int64)
+    gap[1:] = np.where(starts[1:], 0, np.maximum(events.ts_ns[work[1:]] - latest[:-1], 0))
+    first, length = first[fits], length[fits]
+    host = call[first]
+    # One step per call of the operator, not per event: sequences of any length as bytes.
+    seen: dict[tuple[int, bytes], int] = {}
+    names = events.name[work]
+    number = [
+        seen.setdefault((int(events.name[h]), names[a : a + n].tobytes()), len(seen))
+        for h, a, n in zip(host.tolist(), first.tolist(), length.tolist(), strict=True)
+    ]
+    pattern = np.array(number, dtype=np.int64)
+    order = np.lexsort((events.ts_ns[host], pattern))
+    return _Occurrences(work, gap, pattern[order], first[order], length[order], host[order])
+
+
+def kernel_patterns(
+    dag: Dag,
+    window: Window,
+    *,
+    under: str | re.Pattern[str] | None = None,
+    min_length: int = 2,
+    max_length: int = 16,
+    rank_by: str = "device_ns",
+    top: int = 100,
+) -> pd.DataFrame:
+    """Return the sequences of kernels that occur most.
+
+    Along a stream, a sequence counts if it occurs at least twice without overlapping itself, and one that is always part of
+    the same longer one is left out. Under an operator, it is all the device work of one call, in order of time, whatever
+    the depth at which the operator is called.
+
+    ::
+
+        stream 7 | [copy][gemm] [relu]    [copy][gemm] [relu]       (copy, gemm, relu) twice
+                                ^ gap                 ^ gap         gap_ns: what a fused kernel would save
+
+    Parameters
+    ----------
+    dag : Dag
+    window : Window
+        Along a stream, work that overlaps it; under an operator, calls that begin in it. Times are whole.
+    under : str or re.Pattern, optional
+        Name, glob or regex of operators and annotations; default is along the streams.
+    min_length, max_length : int, default=2 and 16
+        Kernels of a sequence.
+    rank_by : {"device_ns", "n_occurrences", "gap_ns"}
+    top : int, default=100
+        Rows at most.
+
+    Returns
+    -------
+    DataFrame, schema `answers.KERNEL_PATTERNS`
+        Largest first.
+
+    Raises
+    ------
+    QueryError
+        If lengths, ranking or number of rows make no sense.
+
+    Examples
+    --------
+    >>> from htagraph.compiler.passes import compile_events
+    >>> from htagraph.synth import timeline
+    >>> dag = compile_events(timeline("stream 7 |[copy][gemm] [copy][gemm]    [relu]"))
+    >>> kernel_patterns(dag, dag.span)[["pattern", "n_occurrences", "device_ns"]]
+            pattern  n_occurrences  device_ns
+    0  (copy, gemm)              2      24000
+    """
+    if not 1 <= min_length <= max_length:
+        raise QueryError(
+            f"there is no length from {min_length} to {max_length}.", hint="1 <= min_length <= max_length."
+        )
+    if rank_by not in _RANKS or top < 0:
+        raise QueryError(
+            f"patterns cannot be ranked by {rank_by!r}, top {top}.", hint=f"by {', '.join(_RANKS)}; top >= 0."
+        )
+    if under is None:
+        found = _along_streams(dag, window, min_length, max_length)
+    else:
+        found = _under_operators(dag, window, under, (min_length, max_length))
+    return _frame(dag, window, found, rank_by, top)
+
+
+def _frame(dag: Dag, window: Window, found: _Occurrences, rank_by: str, top: int) -> pd.DataFrame:
+    """Return the patterns of occurrences with their times."""
+    events = dag.events
+    n = int(found.pattern.max(initial=-1)) + 1
+    dur = np.concatenate([[0], np.cumsum(events.dur_ns[found.work])])
+    gap = np.concatenate([[0], np.cumsum(found.gap_ns)])
+    last = found.first + found.length
+    device_ns = sum_by_code(found.pattern, dur[last] - dur[found.first], n)
+    # The gap before the first kernel of a run is not inside it.
+    gap_ns = sum_by_code(found.pattern, gap[last] - gap[np.minimum(found.first + 1, last)], n)
+    host_dur = np.where(found.host >= 0, events.dur_ns[found.host], 0) if len(events) else found.host
+    host_ns = sum_by_code(found.pattern, host_dur, n)
+    count = np.bincount(found.pattern, minlength=n)
+    begins = np.flatnonzero(group_starts(found.pattern))
+    first, length, host = found.first[begins], found.length[begins], found.host[begins]
+    ranks = {"device_ns": device_ns, "n_occurrences": count, "gap_ns": gap_ns}
+    event = found.work[first]
+    keys = (events.stream[event], events.device[event], events.ts_ns[event], -length, -device_ns, -ranks[rank_by])
+    rows = np.lexsort(keys)[:top]
+    names = events.names(found.work)
+    pattern = np.empty(len(rows), dtype=object)
+    for position, row in enumerate(rows.tolist()):  # one step per pattern that is shown
+        pattern[position] = tuple(names[first[row] : first[row] + length[row]].tolist())
+    op = np.full(len(rows), "", dtype=object)
+    called = host[rows] >= 0
+    op[called] = events.names(host[rows][called])
+    total = int(device_work(dag, window).dur_ns.sum())
+    return KERNEL_PATTERNS.frame(
+        {
+            "pattern": pattern,
+            "op": op,
+            "length": length[rows],
+            "n_occurrences": count[rows],
+            "device_ns": device_ns[rows],
+            "host_ns": host_ns[rows],
+            "gap_ns": gap_ns[rows],
+            "share": device_ns[rows] / max(total, 1),
+            "event": event[rows],
+        }
+    )

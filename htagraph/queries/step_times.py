@@ -1,0 +1,92 @@
+"""What each step costs: its host range, the work it launches, and what the devices do meanwhile."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.intervals import Cover, States, sum_by_code
+from htagraph.model.answers import STEP_TIMES
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import KernelClass
+from htagraph.model.window import Window
+from htagraph.queries.busy import CLASSES, device_states, devices_of, runs
+from htagraph.queries.steps import find_steps
+
+__all__ = ["step_times"]
+
+I64 = npt.NDArray[np.int64]
+
+
+def step_times(dag: Dag, window: Window) -> pd.DataFrame:
+    """Return one row per step that overlaps the window and device, with what the device did while the step lasted.
+
+    Parameters
+    ----------
+    dag : Dag
+    window : Window
+
+    Returns
+    -------
+    DataFrame, schema `answers.STEP_TIMES`
+        In order of time. Steps are whole, also where they cross a bound of the window. The parts of a row add up to
+        ``dur_ns``: compute before exposed communication before exposed memory, as in the temporal breakdown.
+    """
+    steps = find_steps(dag.events)
+    start = steps["start_ns"].to_numpy(np.int64)
+    end = start + steps["dur_ns"].to_numpy(np.int64)
+    inside = (start < window.end_ns) & (end > window.start_ns)
+    steps, start, end = steps[inside], start[inside], end[inside]
+    devices = devices_of(dag)
+    whole = Window(
+        int(min(start.min(initial=dag.span.start_ns), dag.span.start_ns)),
+        int(max(end.max(initial=dag.span.end_ns), dag.span.end_ns)),
+        "steps",
+    )
+    found = device_states(dag, whole)
+    parts = [_one_device(dag, found, int(device), start, end) for device in devices] or [_no_device(start, end)]
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    n = max(len(devices), 1)
+    rows = np.tile(np.arange(len(steps)), n)
+    frame = STEP_TIMES.frame(
+        {
+            "step": steps["step"].to_numpy()[rows],
+            "name": steps["name"].to_numpy()[rows],
+            "start_ns": start[rows],
+            "dur_ns": (end - start)[rows],
+            "device": np.repeat(devices if len(devices) else np.array([-1]), len(steps)),
+            **columns,
+        }
+    )
+    return frame.sort_values(["step", "device"], ignore_index=True)
+
+
+def _one_device(dag: Dag, found: States, device: int, start: I64, end: I64) -> dict[str, I64]:
+    """Return what a device did in each step, and what was launched for it there."""
+    mine = found.group == device
+    part = np.select([runs(found, member) for member in CLASSES], list(CLASSES), default=KernelClass.NONE)
+    names = {KernelClass.NONE: "idle_ns"} | {member: f"{member.label}_ns" for member in CLASSES}
+    times = {
+        name: Cover(found.start[rows], found.end[rows]).within(start, end)
+        for member, name in names.items()
+        for rows in [mine & (part == member)]
+    }
+    events = dag.events
+    work = np.flatnonzero((dag.launch >= 0) & (events.device == device))
+    called = events.ts_ns[dag.launch[work]]
+    # Steps do not overlap: the last that began is the one a launch may be in.
+    step = np.searchsorted(start, called, side="right") - 1
+    within = (step >= 0) & (called < end[np.maximum(step, 0)]) if len(start) else np.zeros(len(work), dtype=bool)
+    return {
+        "n_launches": np.bincount(step[within], minlength=len(start)),
+        "launched_ns": sum_by_code(step[within], events.dur_ns[work[within]], len(start)),
+        **times,
+    }
+
+
+def _no_device(start: I64, end: I64) -> dict[str, I64]:
+    """Return the row of a trace without device work: idle throughout."""
+    zero = np.zeros(len(start), dtype=np.int64)
+    names = ("n_launches", "launched_ns", "compute_ns", "communication_ns", "memory_ns")
+    return dict.fromkeys(names, zero) | {"idle_ns": end - start}
