@@ -56,6 +56,14 @@ class Box:
 def parse(drawing: str) -> list[Box]:
     """Return the events of a drawing, line by line, left to right.
 
+    Parameters
+    ----------
+    drawing : str
+
+    Returns
+    -------
+    list of Box
+
     Raises
     ------
     QueryError

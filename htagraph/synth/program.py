@@ -37,9 +37,17 @@ _EPOCH_NS = 1_767_225_600_000_000_000
 
 @dataclass(frozen=True)
 class Work:
-    """A kernel, copy or fill (by the name: ``Memcpy…``, ``Memset…``) that runs for `dur_ns`.
+    """A kernel, copy or fill: what runs on a stream.
 
-    `n_blocks` and `n_threads` are the launch geometry of a kernel, in one dimension; 0 for none.
+    Parameters
+    ----------
+    name : str
+        A copy if it begins with ``Memcpy``, a fill if with ``Memset``, else a kernel.
+    dur_ns : int, unit=ns
+    n_bytes : int
+        That a copy or fill moves; 0 for none.
+    n_blocks, n_threads : int
+        Launch geometry of a kernel, in one dimension; 0 for none.
     """
 
     name: str
@@ -56,7 +64,16 @@ class Work:
 
 @dataclass(frozen=True)
 class Group:
-    """Ranks that communicate: a process group."""
+    """Ranks that communicate: a process group.
+
+    Parameters
+    ----------
+    name : str
+        As in ``Process Group Name``; names one communicator, whose collectives are counted.
+    ranks : tuple of int
+    description : str
+        As in ``Process Group Description``.
+    """
 
     name: str = "0"
     ranks: tuple[int, ...] = (0,)
@@ -112,14 +129,28 @@ class Collective:
 
 @dataclass(frozen=True)
 class Spend:
-    """The host thread is busy with what the profiler does not record by itself."""
+    """The host thread is busy with what the profiler does not record by itself.
+
+    Parameters
+    ----------
+    dur_ns : int, unit=ns
+    """
 
     dur_ns: int
 
 
 @dataclass(frozen=True)
 class Op:
-    """A host operator; with `sequence` it is one side of a forward-backward flow."""
+    """A host operator, as long as what is in it.
+
+    Parameters
+    ----------
+    name : str
+    body : tuple of Action
+    sequence : int
+        Number that a forward operator and its backward operator share, -1 for none; a flow joins them.
+    is_backward : bool
+    """
 
     name: str
     body: tuple[Action, ...] = ()
@@ -129,7 +160,14 @@ class Op:
 
 @dataclass(frozen=True)
 class Annotation:
-    """A host range named by the user or the framework."""
+    """A host range named by the user or the framework, as long as what is in it.
+
+    Parameters
+    ----------
+    name : str
+        ``ProfilerStep#3`` makes a step.
+    body : tuple of Action
+    """
 
     name: str
     body: tuple[Action, ...] = ()
@@ -137,7 +175,14 @@ class Annotation:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of the device runtime that neither launches nor waits."""
+    """A call of the device runtime that neither launches nor waits.
+
+    Parameters
+    ----------
+    name : str
+        ``cudaMalloc``, for one.
+    cost_ns : int, unit=ns
+    """
 
     name: str
     cost_ns: int
@@ -145,7 +190,20 @@ class Call:
 
 @dataclass(frozen=True)
 class Launch:
-    """A call that enqueues device work; several pieces are a graph. A blocking one returns after the work has ended."""
+    """A call that enqueues device work.
+
+    Parameters
+    ----------
+    work : Work, Collective, or tuple of Work
+        A tuple is a graph: one call, several pieces that run in order.
+    stream : int
+    cost_ns : int, unit=ns
+        Duration of the call, unless it blocks.
+    is_blocking : bool
+        The call returns after the work has ended.
+    call : str
+        Name of the call; by the kind of work if empty.
+    """
 
     work: Work | Collective | tuple[Work, ...]
     stream: int = 7
@@ -166,7 +224,15 @@ class Launch:
 
 @dataclass(frozen=True)
 class Record:
-    """``cudaEventRecord``: the event happens when all work enqueued on the stream so far has ended."""
+    """``cudaEventRecord``: the event happens when all work enqueued on the stream so far has ended.
+
+    Parameters
+    ----------
+    event : str
+        Recorded again, it stands for the later record.
+    stream : int
+    cost_ns : int, unit=ns
+    """
 
     event: str
     stream: int = 7
@@ -175,7 +241,15 @@ class Record:
 
 @dataclass(frozen=True)
 class StreamWait:
-    """``cudaStreamWaitEvent``: work enqueued on the stream later starts after the event."""
+    """``cudaStreamWaitEvent``: work enqueued on the stream later starts after the event.
+
+    Parameters
+    ----------
+    event : str
+        One that was never recorded holds nothing up.
+    stream : int
+    cost_ns : int, unit=ns
+    """
 
     event: str
     stream: int
@@ -184,7 +258,14 @@ class StreamWait:
 
 @dataclass(frozen=True)
 class Synchronize:
-    """The host waits for an event, for a stream, or for the device if neither is given."""
+    """The host waits for an event, for a stream, or for the device if neither is given.
+
+    Parameters
+    ----------
+    stream : int, optional
+    event : str, optional
+        Goes before `stream`.
+    """
 
     stream: int | None = None
     event: str | None = None
@@ -192,7 +273,17 @@ class Synchronize:
 
 @dataclass(frozen=True)
 class HandOver:
-    """The host thread blocks, outside of any operator, while another thread runs `body` (``loss.backward()``)."""
+    """The host thread blocks, outside of any operator, while another thread works for it (``loss.backward()``).
+
+    Parameters
+    ----------
+    body : tuple of Action
+        What the other thread runs.
+    thread : int
+        Number of the other thread; the main thread is 1.
+    wake_ns : int, unit=ns
+        Until the other thread begins.
+    """
 
     body: tuple[Action, ...]
     thread: int = 2

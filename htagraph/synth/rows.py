@@ -80,6 +80,17 @@ def event_table(
 ) -> EventTable:
     """Return the event table of some rows, in their order.
 
+    Parameters
+    ----------
+    rows : sequence of Row
+    flows : sequence of FlowPoint
+    lane_names : mapping of lane to LaneName, optional
+        Every lane of a row that is not in it has no name.
+
+    Returns
+    -------
+    EventTable
+
     Examples
     --------
     >>> table = event_table([Row("aten::mm", EventKind.OP, "cpu_op", (1, 2), 5_000, 300)])

@@ -56,7 +56,20 @@ def simulate(program: Program) -> SimulatedRank:
     Raises
     ------
     QueryError
-        If the program hands over inside an operator.
+        If the program hands over inside an operator, or something takes negative time.
+
+    Notes
+    -----
+    The rules of the machine, each of which is one cause in the true path:
+
+    - Device work starts at the latest of: the start of its launch call plus the launch latency; the end of the work
+      before it on its stream plus the stream gap; the ends of what its stream waits for (then, the stream wait later).
+    - It ends after its duration.
+    - A call that waits returns, the sync return later, at the end of what was enqueued before it on what it waits for;
+      or at once.
+    - A launch returns after its cost; if the queue is full, when enough work has started.
+    - A host thread goes on after what it did; a thread that was handed over to starts after the caller's last event,
+      and the caller goes on after the other's last event.
 
     Examples
     --------

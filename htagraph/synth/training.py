@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from htagraph.errors import QueryError
+from htagraph.synth.layout import Layout
 from htagraph.synth.program import (
     Action,
     Annotation,
@@ -155,7 +156,7 @@ def training_job(
     source = random.Random(seed)  # noqa: S311 - no secret
     programs = []
     for rank in range(ranks):
-        layout = _Layout(rank, ranks, tensor, pipeline)
+        layout = Layout(rank, ranks, tensor, pipeline)
         late = {delay: delay_ns} if rank == straggler else {}
         builder = _Step(layers, random.Random(seed * 7_919 + rank), fault, layout, late)  # noqa: S311 - no secret
         programs.append(
@@ -177,58 +178,6 @@ def _check_fault(fault: str) -> None:
         raise QueryError(f"{fault!r} is no fault.", hint=f"one of {', '.join(get_args(Fault))}.")
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """Where a rank stands among the others, and the groups it belongs to."""
-
-    rank: int = 0
-    n_ranks: int = 1
-    tensor: int = 1
-    pipeline: int = 1
-
-    @property
-    def per_stage(self) -> int:
-        """Ranks of one pipeline stage."""
-        return self.n_ranks // self.pipeline
-
-    @property
-    def stage(self) -> int:
-        """Pipeline stage of the rank."""
-        return self.rank // self.per_stage
-
-    @property
-    def world(self) -> Group:
-        """All ranks."""
-        return Group("0", tuple(range(self.n_ranks)), "default_pg")
-
-    @property
-    def tensor_group(self) -> Group:
-        """Ranks that share each layer."""
-        first = self.rank - self.rank % self.tensor
-        return Group(f"{1 + first // self.tensor}", tuple(range(first, first + self.tensor)), "mesh_tp")
-
-    @property
-    def data_group(self) -> Group:
-        """Ranks that hold the same parameters."""
-        begin = self.stage * self.per_stage
-        members = tuple(range(begin + self.rank % self.tensor, begin + self.per_stage, self.tensor))
-        return Group(f"{1_000 + members[0]}", members, "mesh_dp")
-
-    def pair(self, sender: int, receiver: int) -> Group:
-        """Return the group of a sender and a receiver; each direction has its own."""
-        name = 10_000 + sender * 2 + (receiver < sender)
-        return Group(f"{name}", (min(sender, receiver), max(sender, receiver)), "mesh_pp")
-
-    @property
-    def groups(self) -> tuple[Group, ...]:
-        """All groups of the rank."""
-        up, down = self.rank + self.per_stage, self.rank - self.per_stage
-        pairs = [self.pair(self.rank, up), self.pair(up, self.rank)] * (up < self.n_ranks)
-        pairs += [self.pair(down, self.rank), self.pair(self.rank, down)] * (down >= 0)
-        shared = [group for group in (self.tensor_group, self.data_group) if len(group.ranks) > 1]
-        return (self.world, *shared, *pairs)
-
-
 @dataclass
 class _Step:
     """What makes the actions of a rank's steps."""
@@ -236,7 +185,7 @@ class _Step:
     layers: int
     random: random.Random
     fault: Fault = "none"
-    layout: _Layout = _Layout()
+    layout: Layout = Layout()
     late: dict[Delay, int] = field(default_factory=dict)
     n_sequences: int = 0
 
