@@ -185,7 +185,7 @@ class _Step:
     layers: int
     random: random.Random
     fault: Fault = "none"
-    layout: Layout = Layout()
+    layout: Layout = field(default_factory=Layout)
     late: dict[Delay, int] = field(default_factory=dict)
     n_sequences: int = 0
 
