@@ -35,7 +35,7 @@ from ends join slice p on p.id = a join slice o on o.id = b where p.category = '
 """
 SUMMARY = (
     "select t.name, sum(s.dur) from slice s join track t on s.track_id = t.id join track p on t.parent_id = p.id "
-    "where p.name like 'Critical path%' group by 1 order by 2 desc"
+    "where p.name like 'Critical path%' group by t.id order by extract_arg(t.source_arg_set_id, 'sibling_order_rank')"
 )
 
 
