@@ -6,7 +6,9 @@ refuses goes through `mender`.
 """
 
 from htagraph.readers.kineto.arguments import ArgsIndex
+from htagraph.readers.kineto.doctor import Finding, examined
 from htagraph.readers.kineto.reader import KinetoTrace, read_kineto
 from htagraph.readers.kineto.repairs import Repair
+from htagraph.readers.kineto.rewriting import repair_kineto
 
-__all__ = ["ArgsIndex", "KinetoTrace", "Repair", "read_kineto"]
+__all__ = ["ArgsIndex", "Finding", "KinetoTrace", "Repair", "examined", "read_kineto", "repair_kineto"]

@@ -8,6 +8,7 @@ the bytes are scanned again from where the last good event ended.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -49,9 +50,13 @@ class Document:
     workers : list of Worker
         One thread each; a single one works in the calling thread.
     log : RepairLog
+    keep : callable, optional
+        Called with each part of the event list, in order; by default all are kept in `parts`.
     """
 
-    def __init__(self, stream: PieceStream, workers: list[Worker], log: RepairLog) -> None:
+    def __init__(
+        self, stream: PieceStream, workers: list[Worker], log: RepairLog, keep: Callable[[Part], None] | None = None
+    ) -> None:
         self.parts: list[Part] = []
         self.metadata: dict[str, Any] = {}
         self.has_event_list = False
@@ -59,6 +64,7 @@ class Document:
         self._workers = workers
         self._pools: list[ThreadPoolExecutor] = []
         self._log = log
+        self._keep = keep or self.parts.append
         self._mender = Mender()
         self._stack = np.zeros(MAX_DEPTH, dtype=np.uint8)
 
@@ -264,7 +270,7 @@ class Document:
                 return
             piece, future = ahead.popleft()
             part = future.result()
-            self.parts.append(part)
+            self._keep(part)
             if part.reason == BETWEEN:
                 self._stream.release(piece)
                 continue

@@ -24,14 +24,16 @@ from htagraph.readers.kineto.repairs import Defect, RepairLog
 if TYPE_CHECKING:
     from htagraph.readers.kineto.compiled.scanner import Rules
     from htagraph.readers.kineto.document import Document
+    from htagraph.readers.kineto.parts import Part
     from htagraph.readers.kineto.worker import Worker
 
-__all__ = ["Asked", "Loaded", "load_file"]
+__all__ = ["EVERYTHING", "Asked", "Loaded", "load_file", "scanned"]
 
 _THREADS = 2
 _THREADS_FROM = 1 << 19  # bytes of a file that are worth a second thread
 _PATIENCE_S = 1.0
-_EVERYTHING = (-(1 << 62), 1 << 62)
+EVERYTHING = (-(1 << 62), 1 << 62)
+"""The window that holds all times."""
 
 
 @dataclass(frozen=True)
@@ -80,25 +82,25 @@ def load_file(
 
     With a window the file is read twice, first for its base time, which may stand after the events.
     """
-    window = _EVERYTHING
+    window = EVERYTHING
     if asked.window is not None:
-        header = _scanned(ByteStream(source, RepairLog()), Asked(categories=()), window, RepairLog()).document
+        header = scanned(ByteStream(source, RepairLog()), Asked(categories=()), window, RepairLog()).document
         base_ns = base_time_ns(header.metadata)
         window = asked.window[0] - base_ns, asked.window[1] - base_ns
-    scanned = _scanned(ByteStream(source, log, progress), asked, window, log)
-    return _tables(scanned, asked, window, log)
+    file = scanned(ByteStream(source, log, progress), asked, window, log)
+    return _tables(file, asked, window, log)
 
 
-def _tables(scanned: Scanned, asked: Asked, window: tuple[int, int], log: RepairLog) -> Loaded:
+def _tables(file: Scanned, asked: Asked, window: tuple[int, int], log: RepairLog) -> Loaded:
     """Return the tables of what was scanned."""
     from htagraph.readers.kineto.cleaning import cleaned  # noqa: PLC0415 - these import numba
     from htagraph.readers.kineto.merging import merged  # noqa: PLC0415
     from htagraph.readers.kineto.tables import event_table  # noqa: PLC0415
 
-    document = scanned.document
+    document = file.document
     for part in document.parts:
         log.merge(part.repairs)
-    columns = merged(document.parts, scanned.workers)
+    columns = merged(document.parts, file.workers)
     columns = cleaned(columns, log, window if asked.window is not None else None, asked.categories)
     base_ns = base_time_ns(document.metadata)
     return Loaded(
@@ -108,7 +110,7 @@ def _tables(scanned: Scanned, asked: Asked, window: tuple[int, int], log: Repair
         left_out=columns.left_out,
         offset=columns.rows["offset"],
         length=columns.rows["length"],
-        n_bytes=scanned.n_bytes,
+        n_bytes=file.n_bytes,
     )
 
 
@@ -126,8 +128,24 @@ def _metadata_events(document: Document, log: RepairLog) -> Iterator[Mapping[str
                 log.add(Defect.BAD_METADATA)
 
 
-def _scanned(stream: ByteStream, asked: Asked, window: tuple[int, int], log: RepairLog) -> Scanned:
-    """Scan a file.
+def scanned(
+    stream: ByteStream,
+    asked: Asked,
+    window: tuple[int, int],
+    log: RepairLog,
+    keep: Callable[[Part], None] | None = None,
+) -> Scanned:
+    """Scan a file, and close it.
+
+    Parameters
+    ----------
+    stream : ByteStream
+    asked : Asked
+    window : (int, int), unit=ns
+        On the clock of the file, without its base time.
+    log : RepairLog
+    keep : callable, optional
+        Called with each part of the event list, which then holds the bytes of all events, and is not kept.
 
     Raises
     ------
@@ -139,10 +157,10 @@ def _scanned(stream: ByteStream, asked: Asked, window: tuple[int, int], log: Rep
         from htagraph.readers.kineto.stream import PieceStream  # noqa: PLC0415
         from htagraph.readers.kineto.worker import Worker  # noqa: PLC0415
 
-        known, rules = _rules(asked, window)
+        known, rules = _rules(asked, window, notes_all=keep is not None)
         n = asked.n_threads or (_n_threads() if stream.n_compressed >= _THREADS_FROM else 1)
         workers = [Worker(number, known, rules, stream.path) for number in range(n)]
-        document = Document(PieceStream(stream), workers, log)
+        document = Document(PieceStream(stream), workers, log, keep)
         document.read()
     if not document.has_event_list:
         raise TraceFormatError(
@@ -160,7 +178,7 @@ def _check_something_read(document: Document, path: Path | None) -> None:
         raise TraceFormatError(message, path=path, offset=min(nonsense), hint="an event is an object with `ph`.")
 
 
-def _rules(asked: Asked, window: tuple[int, int]) -> tuple[list[str], Rules]:
+def _rules(asked: Asked, window: tuple[int, int], *, notes_all: bool) -> tuple[list[str], Rules]:
     """Return the symbols known beforehand, and the rules about those of them that are categories."""
     from htagraph.readers.kineto.compiled.scanner import KEEP, LEAVE_ALL, LEAVE_FLOWS, new_rules  # noqa: PLC0415
 
@@ -169,7 +187,7 @@ def _rules(asked: Asked, window: tuple[int, int]) -> tuple[list[str], Rules]:
     else:
         treatment = {"": LEAVE_ALL} | dict.fromkeys(asked.categories, KEEP) | dict.fromkeys(LAUNCH_FLOWS, LEAVE_ALL)
         treatment |= {category: LEAVE_FLOWS for category in LAUNCH_FLOWS if category in asked.categories}
-    rules = new_rules(len(treatment))
+    rules = new_rules(len(treatment), notes_all=notes_all)
     rules.dropped[:] = list(treatment.values())
     others = KEEP if asked.categories is None else LEAVE_ALL
     return list(treatment), rules._replace(others=others, start_ns=window[0], end_ns=window[1])

@@ -49,7 +49,7 @@ class Part:
     sparse : list of list of (rows, values)
         By column of `COLUMNS`; rows count from the start of the part.
     metas : list of bytes
-        Metadata events as they stand in the file.
+        Metadata events as they stand in the file, or all events if the rules say so.
     n_rows, n_outside : int
         Events read, and left out as they are outside the window.
     left_out, phases : ndarray, dtype=int64

@@ -83,6 +83,7 @@ class Rules(NamedTuple):
     start_ns: int  #: events that do not touch ``[start_ns, end_ns)`` are left out
     end_ns: int
     shapes: U8  #: by the byte of the phase: how an event of this phase is entered
+    notes_all: bool  #: whether to note where all events stand, not only metadata events
 
 
 class Batch(NamedTuple):
@@ -90,7 +91,7 @@ class Batch(NamedTuple):
 
     rows: I64  #: ts, dur, phase, name, category, lane, device, stream, correlation, external id, offset, length
     flows: I64  #: ts, id, lane, phase, category
-    metas: I64  #: start and end of the bytes of metadata events
+    metas: I64  #: start and end of the bytes of metadata events, or of all
     reals: I64  #: column, position in it, start and end of the bytes of floats that Python must read
     sparse_row: I32  #: by column of `fields.COLUMNS`
     sparse_value: I64
@@ -295,13 +296,13 @@ def _enter(buf: U8, i: int, end: int, origin: int, tables: Tables) -> None:
         return
     phase = np.int64(buf[event.start[_PHASE]])
     shape = tables.rules.shapes[phase]
-    if shape == _META:
+    if shape == _META or tables.rules.notes_all:
         n = batch.n[2]
         batch.metas[0, n], batch.metas[1, n] = i, end
         batch.n[2] = n + 1
-    elif shape == _UNREAD:
+    if shape == _UNREAD:
         batch.phases[phase] += 1
-    else:
+    elif shape != _META:
         _enter_timed(buf, tables, origin + i, end - i, phase, shape)
 
 
@@ -366,9 +367,9 @@ def scan(buf: U8, i: int, end: int, origin: int, tables: Tables, after_event: bo
             return i, BAD
 
 
-def new_rules(n_known: int) -> Rules:
+def new_rules(n_known: int, *, notes_all: bool = False) -> Rules:
     """Return rules that leave nothing out, with room for those of some categories known beforehand."""
     shapes = np.full(256, _UNREAD, dtype=np.uint8)
     for phases, shape in ((b"XiIC", _WHOLE), (b"BE", _HALF), (b"stf", _FLOW), (b"M", _META)):
         shapes[list(phases)] = shape
-    return Rules(np.zeros(n_known, dtype=np.uint8), KEEP, -(1 << 62), 1 << 62, shapes)
+    return Rules(np.zeros(n_known, dtype=np.uint8), KEEP, -(1 << 62), 1 << 62, shapes, notes_all)
