@@ -22,7 +22,7 @@ from htagraph.synth.truth import Mark
 __all__ = ["Device", "Engine", "Item"]
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class Item:
     """One piece of device work; `start` and `end` are None until they are known."""
 
@@ -48,7 +48,7 @@ class Item:
         return Bound.COMPUTE if self.work.kind == EventKind.KERNEL else Bound.MEMORY
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Device:
     """The streams and events of one rank's device."""
 
@@ -100,7 +100,7 @@ class Device:
         return max(0, len(self.starts) + self.n_unsettled - self.machine.queue_limit + 1)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Engine:
     """What settles the times of device work of all ranks.
 

@@ -16,7 +16,7 @@ _GEOMETRY = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
 _LEVELS = ("none", "op", "kernel", "seq")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Recording:
     """The growing trace of one rank."""
 

@@ -14,6 +14,7 @@ import pandas as pd
 from htagraph.errors import OutputError, WindowNotFoundError
 from htagraph.model.events import EventTable
 from htagraph.model.frames import Column, Schema
+from htagraph.model.units import human_count, human_duration
 from htagraph.synth.device import Item
 from htagraph.synth.kineto_json import kineto_json
 from htagraph.synth.program import Clock
@@ -43,7 +44,7 @@ MEETINGS = Schema(
 )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SimulatedRank:
     """One rank: its trace, and its true critical path.
 
@@ -142,6 +143,11 @@ class SimulatedRank:
                 return truth_frame(self._path(mark, self.recording.rows[event].ts_ns))
         raise WindowNotFoundError(name, self.steps["name"], where=f"simulated rank {self.rank}")
 
+    def __repr__(self) -> str:
+        """Say how much there is of it."""
+        events, steps = human_count(len(self.recording.rows), "event"), human_count(len(self.steps), "step")
+        return f"SimulatedRank(rank={self.rank}, {events}, {steps}, {human_duration(int(self.truth['dur_ns'].sum()))})"
+
     def _path(self, last: Mark, start_ns: int) -> list[Tile]:
         """Return tiles in the rank's own time."""
         return [
@@ -150,7 +156,7 @@ class SimulatedRank:
         ]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SimulatedJob:
     """The ranks of a job, and what is true across them.
 
@@ -194,6 +200,12 @@ class SimulatedJob:
             ],
             columns=list(MEETINGS.columns),
         ).astype({name: column.dtype for name, column in MEETINGS.columns.items()})
+
+    def __repr__(self) -> str:
+        """Say how much there is of it."""
+        n_events = sum(len(rank.recording.rows) for rank in self.ranks)
+        size = f"{human_count(len(self.ranks), 'rank')}, {human_count(n_events, 'event')}"
+        return f"SimulatedJob({size}, {human_count(len(self.members), 'collective')}, culprit={self.culprit})"
 
     def write(self, folder: str | Path) -> list[Path]:
         """Write one compressed file per rank into a folder, which is made; return their paths."""

@@ -164,6 +164,29 @@ def test_the_truth_of_a_job_tiles_its_time(program: JobProgram) -> None:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(program=jobs())
+def test_the_path_changes_ranks_only_into_a_collective(program: JobProgram) -> None:
+    """Ranks have no other way to hold each other up; and the path comes from the rank that came last."""
+    job = simulate_job(program)
+    truth, meetings = job.truth, job.meetings
+    hops = [i for i in range(1, len(truth)) if truth["rank"][i] != truth["rank"][i - 1]]
+
+    for hop in hops:
+        member = meetings[(meetings["rank"] == truth["rank"][hop]) & (meetings["event"] == truth["event"][hop])].iloc[0]
+        assert truth["bound"][hop] == "communication"
+        assert member["last_rank"] == truth["rank"][hop - 1]
+        assert member["start_ns"] + member["wait_ns"] == truth["start_ns"][hop]
+
+
+def test_a_job_says_what_it_is() -> None:
+    """In one line."""
+    job = run((collective(),), (collective(),))
+
+    assert repr(job) == "SimulatedJob(2 ranks, 8 events, 1 collective, culprit=-1)"
+    assert repr(job.ranks[0]) == "SimulatedRank(rank=0, 4 events, 0 steps, 16.0 us)"
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(program=jobs())
 def test_members_of_an_all_reduce_end_their_own_transfer_after_the_last_start(program: JobProgram) -> None:
     """That is what a collective is."""
     job = simulate_job(program)
