@@ -105,8 +105,6 @@ def kernel_breakdown(dag: Dag, window: Window, *, by: str = "class") -> pd.DataF
     if by not in _GROUPS:
         raise QueryError(f"kernels cannot be grouped by {by!r}.", hint=f"by {', '.join(_GROUPS)}.")
     work = device_work(dag, window)
-    if not len(work.event):
-        return KERNEL_BREAKDOWN.empty()
     code, names = _GROUPS[by](dag, work.event)
     n_classes = len(KernelClass)
     found = distribution(code * n_classes + dag.classification.kernel_class[work.event], work.dur_ns, _QUANTILES)

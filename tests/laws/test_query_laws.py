@@ -1,0 +1,323 @@
+"""Laws that every question obeys, on any events at all: sound traces, simulated ones, and nonsense."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from htagraph.compiler.passes import compile_events
+from htagraph.model import answers
+from htagraph.model.dag import Dag
+from htagraph.model.events import EventTable, LaneTable, SparseColumn
+from htagraph.model.frames import Schema
+from htagraph.model.kinds import EventKind
+from htagraph.model.symbols import SymbolTable
+from htagraph.model.window import Window
+from htagraph.queries.annotations import annotation_breakdown, device_annotation_breakdown, kernel_annotations
+from htagraph.queries.counters import counters, queue_blocked
+from htagraph.queries.cupti import cupti_counters, cupti_rates
+from htagraph.queries.diff import kernel_diff, op_diff
+from htagraph.queries.idle import idle_categories, idle_time
+from htagraph.queries.idle_intervals import idle_intervals
+from htagraph.queries.kernels import kernel_breakdown, kernel_durations
+from htagraph.queries.launches import launch_stats
+from htagraph.queries.memory import memory_timeline
+from htagraph.queries.operators import operator_breakdown, operator_tree
+from htagraph.queries.overlap import exposed_communication, overlap
+from htagraph.queries.patterns import kernel_patterns
+from htagraph.queries.step_times import step_times
+from htagraph.queries.temporal import class_overlap, temporal_breakdown
+from htagraph.synth import simulate, timeline
+from htagraph.synth.strategies import programs
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question, what it answers with, and whether its answer is in units of time throughout."""
+
+    ask: Callable[..., pd.DataFrame]
+    schema: Schema
+    cutoffs: tuple[str, ...] = ()
+    scales: bool = True
+
+
+def _args(events: np.ndarray) -> list[dict[str, float]]:
+    return [{"dram__bytes.sum": 64.0, "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum": 8.0} for _ in events]
+
+
+def _against_itself(diff: Callable[..., pd.DataFrame]) -> Callable[..., pd.DataFrame]:
+    def ask(dag: Dag, window: Window) -> pd.DataFrame:
+        last = int(dag.events.ts_ns.max(initial=window.start_ns))
+        until_last = Window(window.start_ns, max(last, window.start_ns), "until the last event begins")
+        return diff(dag, dag, before_window=window, after_window=until_last)
+
+    return ask
+
+
+QUESTIONS = {
+    "temporal_breakdown": Question(temporal_breakdown, answers.TEMPORAL_BREAKDOWN),
+    "class_overlap": Question(class_overlap, answers.CLASS_OVERLAP),
+    "overlap": Question(overlap, answers.OVERLAP),
+    "exposed_communication": Question(exposed_communication, answers.EXPOSED_COMMUNICATION),
+    "idle_time": Question(idle_time, answers.IDLE_TIME),
+    "idle_time per stream": Question(lambda d, w: idle_time(d, w, per="stream"), answers.IDLE_TIME),
+    "idle_intervals": Question(idle_intervals, answers.IDLE_INTERVALS),
+    "idle_categories": Question(idle_categories, answers.IDLE_CATEGORIES, ("kernel_wait_ns",)),
+    "kernel_breakdown": Question(kernel_breakdown, answers.KERNEL_BREAKDOWN),
+    "kernel_breakdown by name": Question(lambda d, w: kernel_breakdown(d, w, by="name"), answers.KERNEL_BREAKDOWN),
+    "kernel_breakdown by op": Question(lambda d, w: kernel_breakdown(d, w, by="op"), answers.KERNEL_BREAKDOWN),
+    "kernel_durations": Question(kernel_durations, answers.KERNEL_DURATIONS),
+    "launch_stats": Question(launch_stats, answers.LAUNCH_STATS, ("launch_cutoff_ns", "delay_cutoff_ns")),
+    "queue_length": Question(counters, answers.COUNTERS),
+    "memory_bandwidth": Question(lambda d, w: counters(d, w, name="memory_bandwidth"), answers.COUNTERS, scales=False),
+    "queue_blocked": Question(lambda d, w: queue_blocked(d, w, max_queue_length=2), answers.QUEUE_BLOCKED),
+    "kernel_patterns": Question(kernel_patterns, answers.KERNEL_PATTERNS),
+    "kernel_patterns under": Question(
+        lambda d, w: kernel_patterns(d, w, under="aten::*", min_length=1), answers.KERNEL_PATTERNS
+    ),
+    "annotation_breakdown": Question(annotation_breakdown, answers.ANNOTATION_BREAKDOWN),
+    "device_annotation_breakdown": Question(device_annotation_breakdown, answers.ANNOTATION_BREAKDOWN),
+    "kernel_annotations": Question(kernel_annotations, answers.KERNEL_ANNOTATIONS),
+    "operator_breakdown": Question(operator_breakdown, answers.OPERATOR_BREAKDOWN),
+    "operator_tree": Question(operator_tree, answers.OPERATOR_TREE),
+    "cupti_counters": Question(lambda d, w: cupti_counters(d, w, args=_args), answers.CUPTI_COUNTERS),
+    "cupti_rates": Question(lambda d, w: cupti_rates(d, w, args=_args), answers.CUPTI_RATES, scales=False),
+    "op_diff": Question(_against_itself(op_diff), answers.DIFF),
+    "kernel_diff": Question(_against_itself(kernel_diff), answers.DIFF),
+    "memory_timeline": Question(memory_timeline, answers.MEMORY_TIMELINE),
+    "step_times": Question(step_times, answers.STEP_TIMES),
+}
+_ABSOLUTE = ("ts_ns", "start_ns")
+_NUMBERS = ("interval", "node", "parent")
+_NAMES = (
+    "aten::mm", "cudaLaunchKernel", "cudaDeviceSynchronize", "gemm", "relu", "ncclDevKernel_AllReduce",
+    "Memcpy DtoH (Device -> Pageable)", "ProfilerStep#1", "ProfilerStep#2", "[memory]", "nn.Module: Linear_0",
+)  # fmt: skip
+_KINDS = (
+    EventKind.OP, EventKind.RUNTIME, EventKind.ANNOTATION, EventKind.KERNEL, EventKind.KERNEL, EventKind.MEMCPY,
+    EventKind.PYTHON, EventKind.INSTANT, EventKind.COUNTER_RANGE, EventKind.DEVICE_ANNOTATION,
+)  # fmt: skip
+
+every_question = pytest.mark.parametrize("question", QUESTIONS.values(), ids=list(QUESTIONS))
+
+
+@st.composite
+def nonsense(draw: st.DrawFn) -> EventTable:
+    """Return events that no profiler would write: overlaps, ids that mean nothing, zero lengths."""
+    n = draw(st.integers(0, 20))
+
+    def column(values: st.SearchStrategy[int]) -> np.ndarray:
+        return np.array(draw(st.lists(values, min_size=n, max_size=n)), dtype=np.int64)
+
+    kind = column(st.sampled_from([int(kind) for kind in _KINDS])).astype(np.int8)
+    on_device = np.isin(kind, (EventKind.KERNEL, EventKind.MEMCPY, EventKind.DEVICE_ANNOTATION))
+    stream, device = column(st.integers(0, 2)), column(st.integers(0, 1))
+    copies = np.flatnonzero(kind == EventKind.MEMCPY)
+    return EventTable(
+        ts_ns=column(st.integers(0, 60)),
+        dur_ns=np.where(kind == EventKind.INSTANT, 0, column(st.integers(0, 25))),
+        kind=kind,
+        name=column(st.integers(0, len(_NAMES) - 1)).astype(np.int32),
+        category=np.zeros(n, dtype=np.int32),
+        lane=np.where(on_device, 2 + stream % 2, stream % 2).astype(np.int32),
+        device=np.where(on_device, device, -1).astype(np.int32),
+        stream=np.where(on_device, stream, -1),
+        correlation=column(st.integers(-1, 6)),
+        external_id=np.full(n, -1, dtype=np.int64),
+        symbols=SymbolTable(_NAMES),
+        lanes=LaneTable((1, 1, 0, 0), (1, 2, 7, 8), ("",) * 4, ("",) * 4, (0,) * 4, (0,) * 4, ("",) * 4),
+        columns={"bytes": SparseColumn(copies, np.arange(len(copies)))},
+    )
+
+
+simulated = programs(max_blocks=3).map(lambda program: simulate(program).events)
+any_events = st.one_of(nonsense(), simulated)
+windows = st.tuples(st.integers(-10, 100), st.integers(0, 60)).map(lambda w: Window(w[0], w[0] + w[1], "any"))
+
+
+def _comparable(frame: pd.DataFrame, schema: Schema, *, as_set: bool = False) -> list[tuple[object, ...]]:
+    """Return the rows without what names rows of the event table; floats to ten digits."""
+    kept = [n for n, c in schema.columns.items() if c.unit not in ("event", "edge") and n not in _NUMBERS]
+    columns = [frame[name].tolist() for name in kept]
+    rows = [
+        tuple(f"{value:.10g}" if isinstance(value, float) else str(value) for value in row)
+        for row in zip(*columns, strict=True)
+    ]
+    return sorted(rows, key=str) if as_set else rows
+
+
+@every_question
+@settings(max_examples=25, deadline=None)
+@given(events=any_events, window=windows)
+def test_answers_have_their_schema_and_parts_add_up(question, events, window):
+    """Columns, types and order are the contract; sums are checked inside, so that no window may raise."""
+    dag = compile_events(events)
+    for at in (dag.span, window):
+        frame = question.ask(dag, at)
+
+        assert list(frame.columns) == list(question.schema.columns)
+        assert [str(dtype) for dtype in frame.dtypes] == [c.dtype for c in question.schema.columns.values()]
+        assert frame.index.tolist() == list(range(len(frame)))
+
+
+@every_question
+def test_nothing_is_answered_with_an_empty_table_of_the_same_columns(question):
+    """An empty trace has no rows, and all columns with their categories."""
+    frame = question.ask(*_compiled(timeline("us |")))
+    full = question.ask(*_compiled(timeline("cpu 1 |[op [launch >a]]\nstream 7 |[k <a ]")))
+
+    assert len(frame) == 0
+    assert frame.dtypes.tolist() == full.dtypes.tolist()
+
+
+def _compiled(events: EventTable) -> tuple[Dag, Window]:
+    dag = compile_events(events)
+    return dag, dag.span
+
+
+@every_question
+@settings(max_examples=5, deadline=None)
+@given(events=simulated)
+def test_asking_twice_gives_one_answer(question, events):
+    """Questions are pure functions; the arrays they read are read-only."""
+    dag, span = _compiled(events)
+
+    pd.testing.assert_frame_equal(question.ask(dag, span), question.ask(dag, span))
+
+
+@every_question
+@settings(max_examples=8, deadline=None)
+@given(events=simulated, shift=st.integers(-(10**12), 10**12))
+def test_shifting_all_times_shifts_only_instants(question, events, shift):
+    """When the trace was taken does not matter."""
+    flows = replace(events.flows, ts_ns=events.flows.ts_ns + shift)
+    later = question.ask(*_compiled(replace(events, ts_ns=events.ts_ns + shift, flows=flows)))
+    for name in set(_ABSOLUTE) & set(later.columns):
+        later[name] -= shift
+
+    assert _comparable(question.ask(*_compiled(events)), question.schema) == _comparable(later, question.schema)
+
+
+@every_question
+@settings(max_examples=8, deadline=None)
+@given(events=simulated, factor=st.integers(2, 5))
+def test_scaling_all_times_scales_times_and_nothing_else(question, events, factor):
+    """Nothing depends on a unit of time; cut-offs are times as well."""
+    if not question.scales:
+        pytest.skip("answers in operations or bytes per second")
+    cutoffs = dict.fromkeys(question.cutoffs, 20_000)
+    slow = replace(
+        events,
+        ts_ns=events.ts_ns * factor,
+        dur_ns=events.dur_ns * factor,
+        flows=replace(events.flows, ts_ns=events.flows.ts_ns * factor),
+    )
+    frame = question.ask(*_compiled(events), **cutoffs)
+    scaled = question.ask(*_compiled(slow), **{name: value * factor for name, value in cutoffs.items()})
+    for name, column in question.schema.columns.items():
+        if column.unit == "ns":
+            frame[name] *= factor
+
+    assert _comparable(frame, question.schema) == _comparable(scaled, question.schema)
+
+
+@every_question
+@settings(max_examples=8, deadline=None)
+@given(events=simulated, seed=st.integers(0, 2**32 - 1))
+def test_the_order_of_events_and_names_in_the_file_does_not_matter(question, events, seed):
+    """Profilers write events in whatever order they arrive."""
+    shuffled = _shuffled(events, np.random.default_rng(seed))
+
+    assert _comparable(question.ask(*_compiled(events)), question.schema) == _comparable(
+        question.ask(*_compiled(shuffled)), question.schema
+    )
+
+
+def _shuffled(events: EventTable, rng: np.random.Generator) -> EventTable:
+    """Return the events in another order, with other codes for their names."""
+    order, letters = rng.permutation(len(events)), rng.permutation(len(events.symbols))
+    place, code = np.argsort(order), np.argsort(letters).astype(np.int32)
+    columns = {}
+    for name, column in events.columns.items():
+        by_row = np.argsort(place[column.event])
+        is_text = column.value.dtype == np.int32
+        value = code[column.value[by_row]] if is_text else column.value[by_row]
+        columns[name] = replace(column, event=place[column.event][by_row], value=value)
+    names = ("ts_ns", "dur_ns", "kind", "lane", "device", "stream", "correlation", "external_id")
+    return replace(
+        events,
+        columns=columns,
+        name=code[events.name][order],
+        category=code[events.category][order],
+        symbols=SymbolTable(tuple(events.symbols.array[letters])),
+        flows=replace(events.flows, category=code[events.flows.category]),
+        **{name: getattr(events, name)[order] for name in names},
+    )
+
+
+@every_question
+@settings(max_examples=8, deadline=None)
+@given(events=simulated)
+def test_names_of_threads_and_streams_are_only_names(question, events):
+    """Turning the order of streams and threads around gives the same answer with the new names."""
+    last = 1000
+
+    def renamed(stream: np.ndarray) -> np.ndarray:
+        return np.where(stream >= 0, last - stream, stream)
+
+    columns = dict(events.columns)
+    if "wait_on_stream" in columns:
+        columns["wait_on_stream"] = replace(columns["wait_on_stream"], value=renamed(columns["wait_on_stream"].value))
+    lanes = replace(events.lanes, tid=tuple(last - t if isinstance(t, int) else t for t in events.lanes.tid))
+    other = question.ask(*_compiled(replace(events, lanes=lanes, columns=columns, stream=renamed(events.stream))))
+    if "stream" in other:
+        other["stream"] = renamed(other["stream"].to_numpy())
+
+    assert _comparable(question.ask(*_compiled(events)), question.schema, as_set=True) == _comparable(
+        other, question.schema, as_set=True
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(events=any_events, window=windows)
+def test_idle_time_is_what_the_temporal_breakdown_calls_idle(events, window):
+    """Two roads to one number: gaps between unions, and stretches in which nothing runs."""
+    dag = compile_events(events)
+    for at in (dag.span, window):
+        times = temporal_breakdown(dag, at).set_index("device")
+        idle = idle_time(dag, at).groupby("device")["idle_ns"].sum().reindex(times.index, fill_value=0)
+        parts = times[["idle_ns", "compute_ns", "communication_ns", "memory_ns"]].sum(axis=1)
+
+        assert idle.tolist() == times["idle_ns"].tolist()
+        assert parts.tolist() == times["window_ns"].tolist()
+
+
+@settings(max_examples=60, deadline=None)
+@given(events=any_events, window=windows)
+def test_overlap_is_never_more_than_either_part(events, window):
+    """What is both is part of each; exposed communication is the rest."""
+    dag = compile_events(events)
+    frame = overlap(dag, window)
+
+    assert (frame["overlap_ns"] <= frame[["compute_ns", "communication_ns"]].min(axis=1)).all()
+    assert (frame["exposed_ns"] == frame["communication_ns"] - frame["overlap_ns"]).all()
+    assert frame["exposed_ns"].tolist() == temporal_breakdown(dag, window)["communication_ns"].tolist()
+
+
+@settings(max_examples=60, deadline=None)
+@given(events=any_events, cut=st.integers(0, 85))
+def test_two_halves_of_a_window_add_up(events, cut):
+    """Answers in time are clipped, not counted by who begins where."""
+    dag = compile_events(events)
+    whole, left, right = Window(0, 90, "whole"), Window(0, cut, "left"), Window(cut, 90, "right")
+    for ask in (temporal_breakdown, overlap):
+        names = [name for name in ask(dag, whole).columns if name.endswith("_ns")]
+        halves = ask(dag, left)[names] + ask(dag, right)[names]
+
+        assert ask(dag, whole)[names].to_numpy().tolist() == halves.to_numpy().tolist()
