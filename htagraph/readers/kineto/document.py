@@ -7,6 +7,7 @@ the bytes are scanned again from where the last good event ended.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -31,6 +32,7 @@ MAX_VALUE = 1 << 26
 """Bytes of the largest event, or value of the header, that is read."""
 
 _LOOK = 1 << 12
+_EVENT = re.compile(rb'\{\s*"ph"\s*:')
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _FOREIGN = {
     b"SQLite format 3": "this is an SQLite file (Nsight Systems?).",
@@ -134,12 +136,7 @@ class Document:
 
     def _starts_with_event(self) -> bool:
         """Whether the next bytes are an event, without a list around it."""
-        piece = self._stream.peek(_LOOK)
-        return (
-            piece.buf[0] == ord("{")
-            and self._mender.next_event(piece.buf, 0, min(64, piece.n_bytes)) == 0
-            and (b'"ph"' in piece.text(0, 64))
-        )
+        return _EVENT.match(self._stream.peek(_LOOK).text()) is not None
 
     def _read_object(self) -> None:
         """Read the keys of the top-level object, its ``{`` already taken."""

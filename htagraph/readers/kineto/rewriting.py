@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from decimal import Decimal, InvalidOperation
+import re
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -28,10 +29,12 @@ _OF_TIMES = (
     Defect.IMPOSSIBLE_DURATION,
     Defect.NANOSECONDS,
 )
-_TIMED = frozenset("XBEiICstf")
+_TIMED = frozenset(phase.encode() for phase in "XBEiICstf")
 _MAX_DURATION_US = Decimal(7 * 86_400 * 1_000_000)
 _MAX_TIME_US = Decimal(1 << 62) / 1000
-_encode = msgspec.json.Encoder(decimal_format="number").encode
+_NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def repair_kineto(
@@ -104,8 +107,9 @@ class _Writer:
 
 def _with_times(raw: bytes) -> bytes | None:
     """Return an event with times that can be read and can be true, None where it has no start."""
-    event = json.loads(raw, parse_float=Decimal, parse_int=Decimal)
-    if event.get("ph") not in _TIMED:
+    event = {key: bytes(value) for key, value in _decode(raw).items()}
+    phase = event.get("ph", b"")
+    if phase.strip(b'"') not in _TIMED:
         return raw
     start, dur = _time(event.get("ts")), _time(event.get("dur"))
     if start is None:
@@ -113,16 +117,20 @@ def _with_times(raw: bytes) -> bytes | None:
     if abs(start) >= _MAX_TIME_US:
         start, dur = start / 1000, None if dur is None else dur / 1000
     times = {"ts": start}
-    if event["ph"] == "X":
+    if phase == b'"X"':
         times["dur"] = dur if dur is not None and 0 <= dur <= _MAX_DURATION_US else Decimal(0)
-    is_written_so = all(isinstance(event.get(key), Decimal) and event[key] == value for key, value in times.items())
-    return raw if is_written_so else _encode(event | times)
+    changed = {key: str(value).encode() for key, value in times.items() if not _is_written_so(event.get(key), value)}
+    if not changed:
+        return raw
+    return b"{" + b", ".join(_encode(key) + b": " + value for key, value in (event | changed).items()) + b"}"
 
 
-def _time(value: object) -> Decimal | None:
-    """Return a time as a number, None where it is none."""
-    try:
-        number = Decimal(value) if isinstance(value, (str, Decimal)) else None
-    except InvalidOperation:
-        return None
-    return number if number is not None and number.is_finite() else None
+def _time(value: bytes | None) -> Decimal | None:
+    """Return a time as a number, None where it is none, or a text that is no number of JSON."""
+    text = (value or b"").strip(b'"')
+    return Decimal(text.decode()) if _NUMBER.fullmatch(text) else None
+
+
+def _is_written_so(value: bytes | None, number: Decimal) -> bool:
+    """Whether a value is a number, and that one."""
+    return value is not None and not value.startswith(b'"') and _time(value) == number

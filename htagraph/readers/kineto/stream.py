@@ -47,7 +47,7 @@ class Piece:
 
     def text(self, start: int = 0, end: int | None = None) -> bytes:
         """Return some of the bytes."""
-        return self.buf[start : self.n_bytes if end is None else end].tobytes()
+        return self.buf[start : self.n_bytes if end is None else min(end, self.n_bytes)].tobytes()
 
 
 class PieceStream:
@@ -77,6 +77,7 @@ class PieceStream:
 
     def advance(self, n_bytes: int) -> None:
         """Take bytes that were looked at."""
+        n_bytes = min(n_bytes, len(self._held) - self._at)
         self._at += n_bytes
         self.offset += n_bytes
 

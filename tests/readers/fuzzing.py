@@ -1,0 +1,157 @@
+"""Throws broken bytes at the reader: ``python -m tests.readers.fuzzing --seconds 600``.
+
+Inputs are mutations of the malformed files, of small real traces and of a trace written here. For each of them the reader
+gives a trace or an error of the package, within `SECONDS` and `RSS_BYTES`; what it mends is valid JSON with equal events.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import io
+import json
+import random
+import resource
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+
+from htagraph.errors import HTAGraphError
+from htagraph.readers.kineto import read_kineto, repair_kineto
+
+SHARED = Path(__file__).parents[3] / "shared"
+SECONDS = 10
+RSS_BYTES = 1_500_000_000
+OWN = (
+    b'{"schemaVersion": 1, "baseTimeNanoseconds": 7, "distributedInfo": {"rank": 3, "world_size": 4}, "traceEvents": [\n'
+    b'{"ph": "M", "name": "process_name", "pid": 1, "tid": 0, "args": {"name": "python"}},\n'
+    b'{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1.5, "dur": 9.125, "args": {"External id": 4}},\n'
+    b'{"ph": "B", "name": "phase", "pid": 1, "tid": 1, "ts": 11}, {"ph": "E", "pid": 1, "tid": 1, "ts": 12},\n'
+    b'{"ph": "s", "cat": "fwdbwd", "id": 3, "name": "f", "pid": 1, "tid": 1, "ts": 2},\n'
+    b'{"ph": "X", "cat": "kernel", "name": "nccl\\u00e9\\n", "pid": 0, "tid": "stream 7", "ts": "12.5", "dur": 1e1, '
+    b'"args": {"stream": 7, "grid": [1, 2, 3], "est. achieved occupancy %": 31.25, "Comms Id": 16253213563157461241}},\n'
+    b'{"ph": "C", "name": "GPU 0", "pid": 0, "tid": 0, "ts": 4, "args": {"x": [[], {}, true, null]}}\n'
+    b'], "traceName": "t.json"}\n'
+)
+TOKENS = [
+    b'"',
+    b"\\",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"\xff",
+    b"\x00",
+    b"\n",
+    b"0x1f",
+    b"NaN",
+    b"-Infinity",
+    b"\\u12",
+]
+TOKENS += [
+    b'{"ph":"X"',
+    b'"traceEvents": [',
+    b"1e999",
+    b"-",
+    b"99999999999999999999999",
+    b'"ts": ',
+    b"null",
+    b"\xef\xbb\xbf",
+]
+TOKENS += [
+    b"[" * 300,
+    b'{"a":' * 300,
+    b"0" * 400,
+    b'"' * 50,
+    b'},{"ph":"X","ts":',
+    b'"ph":"B",',
+    b'"args":{',
+    b"\x1f\x8b",
+]
+
+
+def corpus() -> list[bytes]:
+    """Return what mutations start from."""
+    small = [path.read_bytes() for path in sorted(SHARED.glob("malformed/*.json*"))]
+    real = [path for path in sorted(SHARED.glob("traces/**/*.json.gz")) if path.stat().st_size < 3_500]
+    return [OWN, *small, *(gzip.decompress(path.read_bytes()) for path in real)]
+
+
+def mutated(data: bytes, others: list[bytes], rng: random.Random) -> bytes:
+    """Return bytes with some damage."""
+    out = bytearray(data)
+    for _ in range(rng.choice((1, 1, 1, 2, 3, 8))):
+        at = rng.randrange(len(out) + 1)
+        what = rng.randrange(8)
+        if what == 0 and at < len(out):
+            out[at] = rng.randrange(256)
+        elif what == 1:
+            del out[at : at + rng.choice((1, 1, 5, 40))]
+        elif what in {2, 3}:
+            out[at:at] = rng.choice(TOKENS)
+        elif what == 4:
+            del out[at:]
+        elif what == 5:
+            a = rng.randrange(len(out) + 1)
+            out[at:at] = out[a : a + rng.choice((3, 30, 300))]
+        elif what == 6:
+            other = rng.choice(others)
+            a = rng.randrange(len(other) + 1)
+            out[at:] = other[a:]
+        else:
+            out[at : at + 3] = bytes(rng.randrange(256) for _ in range(3))
+    if rng.random() < 0.1:
+        packed = bytearray(gzip.compress(bytes(out), 1))
+        packed[rng.randrange(len(packed))] ^= rng.choice((0, 0, 1, 255))
+        out = packed[: rng.randrange(len(packed)) + 1] if rng.random() < 0.3 else packed
+    return bytes(out)
+
+
+def check(data: bytes) -> str:
+    """Read some bytes; return how it went, raise `AssertionError` if that must not be."""
+    try:
+        trace = read_kineto(data, stacks=True)
+    except HTAGraphError as error:
+        assert "\n" not in str(error)
+        return type(error).__name__
+    assert (trace.events.dur_ns >= 0).all()
+    file = io.BytesIO()
+    repair_kineto(data, file)
+    json.loads(file.getvalue())
+    again = read_kineto(file.getvalue(), stacks=True)
+    assert trace.events.frame().equals(again.events.frame())
+    return "repaired" if trace.repairs else "valid"
+
+
+def run(seconds: float, seed: int) -> Counter[str]:
+    """Check mutations for some time; return how they went."""
+    rng, inputs, outcomes = random.Random(seed), corpus(), Counter()  # noqa: S311 - reproducible, not secret
+    for data in inputs:
+        outcomes[check(data)] += 1
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        data = mutated(rng.choice(inputs), inputs, rng)
+        signal.alarm(SECONDS)
+        try:
+            outcomes[check(data)] += 1
+        except BaseException:
+            Path(f"/tmp/htagraph-fuzz-{seed}.bin").write_bytes(data)  # noqa: S108 - for a person to look at
+            raise
+        finally:
+            signal.alarm(0)
+        rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        assert rss_bytes < RSS_BYTES, f"{rss_bytes:,} bytes"
+    return outcomes
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    started = time.monotonic()
+    result = run(asked.seconds, asked.seed)
+    print(f"{sum(result.values()):,} inputs in {time.monotonic() - started:.0f} s: {dict(result)}")
