@@ -293,6 +293,8 @@ class TraceGraph:
     def to_dot(self, out: str | Path | None = None, *, max_nodes: int = 300) -> str:
         """Return the window's graph as DOT, with the critical path marked, and write it if a file is given.
 
+        What crosses the bounds of the window is left out.
+
         Parameters
         ----------
         out : str or Path, optional
@@ -311,9 +313,11 @@ class TraceGraph:
             If the file cannot be written.
         """
         path = self.critical_path()
+        times, edges = self.dag.events.node_ts_ns, self.dag.edges
+        inside = (times[edges.tail] >= self.at.start_ns) & (times[edges.head] <= self.at.end_ns)
         return graph_dot(
             self.dag,
-            self._edge_rows,
+            np.flatnonzero(inside),
             critical=path.edges["edge"].to_numpy(),
             out=out,
             max_nodes=max_nodes,

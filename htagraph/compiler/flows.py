@@ -29,6 +29,7 @@ I64 = npt.NDArray[np.int64]
 _FORWARD_BACKWARD = "fwdbwd"
 _AUTOGRAD = re.compile(r"^autograd::engine::evaluate_function|Backward\d*$|AccumulateGrad$")
 _START, _FINISH = 0, 2
+_OVERHANG_FACTOR = 10
 
 
 def _open_at(structure: Structure, lane: I64, ts_ns: I64) -> I64:
@@ -106,8 +107,11 @@ def _gaps(structure: Structure, lane: int) -> tuple[I64, I64]:
     return node[rows], node[rows + 1]
 
 
-def _bursts(structure: Structure, worker: int, gap_start: I64, gap_end: I64) -> tuple[I64, I64, I64]:
-    """Return, for the gaps in which a worker's whole burst lies: the gap, the first and the last event of the burst."""
+def _bursts(structure: Structure, worker: int, gap_start: I64, gap_end: I64) -> tuple[I64, I64]:
+    """Return, for the gaps in which a worker's whole burst lies: the gap, and the first event of the burst.
+
+    The last event of a burst may end a little after the gap: it wakes the caller and then cleans up.
+    """
     events, parent = structure.events, structure.parent
     on_lane = structure.host[events.lane[structure.host] == worker]
     enclosing = parent[on_lane]
@@ -115,17 +119,27 @@ def _bursts(structure: Structure, worker: int, gap_start: I64, gap_end: I64) -> 
     top = top[events.kind[top] != EventKind.ANNOTATION]
     top = top[np.lexsort((events.end_ns[top], events.ts_ns[top]))]
     if not len(top):
-        none = np.empty(0, dtype=np.int64)
-        return none, none, none
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     begins, ends = events.ts_ns[top], np.maximum.accumulate(events.end_ns[top])
-    times = events.node_ts_ns
-    first = np.searchsorted(begins, times[gap_start], side="left")
-    last = np.searchsorted(begins, times[gap_end], side="left") - 1
+    start_ns, end_ns = structure.events.node_ts_ns[gap_start], structure.events.node_ts_ns[gap_end]
+    first = np.searchsorted(begins, start_ns, side="left")
+    last = np.searchsorted(begins, end_ns, side="left") - 1
     whole = last >= first
-    whole &= ends[np.maximum(last, 0)] <= times[gap_end]
-    whole &= (first == 0) | (ends[np.maximum(first - 1, 0)] <= times[gap_start])
+    burst = np.maximum(end_ns - begins[np.minimum(first, len(top) - 1)], 0)
+    whole &= _OVERHANG_FACTOR * (ends[np.maximum(last, 0)] - end_ns) <= burst
+    whole &= (first == 0) | (ends[np.maximum(first - 1, 0)] <= start_ns)
     gaps = np.flatnonzero(whole)
-    return gaps, top[first[gaps]], top[last[gaps]]
+    return gaps, top[first[gaps]]
+
+
+def _last_boundaries(structure: Structure, lane: int, until_ns: I64) -> I64:
+    """Return the last node of a lane at or before each time."""
+    nesting, host, events = structure.nesting, structure.host, structure.events
+    owner = host[nesting.boundary >> 1]
+    node = 2 * owner + (nesting.boundary & 1)
+    lanes = np.full(len(until_ns), lane, dtype=np.int64)
+    last: I64 = node[last_before(events.lane[owner].astype(np.int64), events.node_ts_ns[node], lanes, until_ns + 1)]
+    return last
 
 
 def hand_over_edges(structure: Structure) -> EdgeTable:
@@ -139,7 +153,8 @@ def hand_over_edges(structure: Structure) -> EdgeTable:
     parts = [EdgeTable()]
     for worker, caller in _worker_lanes(structure).items():
         gap_start, gap_end = _gaps(structure, caller)
-        gaps, first, last = _bursts(structure, worker, gap_start, gap_end)
+        gaps, first = _bursts(structure, worker, gap_start, gap_end)
+        last = _last_boundaries(structure, worker, structure.events.node_ts_ns[gap_end[gaps]])
         parts.append(EdgeTable.of(EdgeKind.FLOW, gap_start[gaps], start_node(first), event=first, rule="hand-over"))
-        parts.append(EdgeTable.of(EdgeKind.FLOW, end_node(last), gap_end[gaps], event=-1, rule="hand-over"))
+        parts.append(EdgeTable.of(EdgeKind.FLOW, last, gap_end[gaps], event=-1, rule="hand-over"))
     return EdgeTable.concat(parts)

@@ -16,9 +16,14 @@ __all__ = ["FULL_QUEUE", "queue_edges"]
 FULL_QUEUE = 1_000
 """Launches outstanding on a device from which its queue counts as full (measured capacity: about 1,022)."""
 
+_USUAL_PERCENTILE = 5
+_BLOCKED_FACTOR = 3
+
 
 def queue_edges(structure: Structure) -> EdgeTable:
     """Return an edge from the device start that made room to the end of each launch call that met a full queue.
+
+    A call that met a full queue and did not take longer than launches do anyway was not blocked.
 
     ::
 
@@ -36,7 +41,8 @@ def queue_edges(structure: Structure) -> EdgeTable:
         by_start = rows[np.argsort(events.ts_ns[rows], kind="stable")]
         started = events.ts_ns[by_start]
         outstanding = np.searchsorted(launched, events.ts_ns[calls]) - np.searchsorted(started, events.ts_ns[calls])
-        full = calls[outstanding >= FULL_QUEUE]
+        usual = np.percentile(events.dur_ns[calls], _USUAL_PERCENTILE)
+        full = calls[(outstanding >= FULL_QUEUE) & (events.dur_ns[calls] > _BLOCKED_FACTOR * usual)]
         made_room = np.searchsorted(started, events.end_ns[full], side="right") - 1
         inside = (made_room >= 0) & (started[np.maximum(made_room, 0)] >= events.ts_ns[full])
         call, work = full[inside], by_start[made_room[inside]]

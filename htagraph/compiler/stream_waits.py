@@ -90,6 +90,26 @@ def _ready_ns(structure: Structure, source: I64, waiter: I64) -> I64:
     return ready
 
 
+def _given_before(structure: Structure, late: I64, queue: int) -> I64:
+    """Return the work of a stream that ends last of all it had been given when each late work was launched."""
+    return structure.covered(np.full(len(late), queue), structure.launch_time_ns[late])
+
+
+def _covering(structure: Structure, late: I64, queue: int, ready_ns: I64) -> I64:
+    """Return the work of a stream that ended last before each late work, if it ran for at least half of the wait.
+
+    For late work whose launch is not known, so that what the stream had been given then is not known either.
+    """
+    events = structure.events
+    rows = structure.queue[structure.queue_id[structure.queue] == queue]
+    rows = rows[np.argsort(events.end_ns[rows], kind="stable")]
+    position = np.searchsorted(events.end_ns[rows], events.ts_ns[late], side="right") - 1
+    other = rows[np.maximum(position, 0)]
+    alone_ns = np.maximum(events.ts_ns[other] - ready_ns, 0)
+    covers = (position >= 0) & (2 * alone_ns <= events.ts_ns[late] - ready_ns)
+    return np.where(covers, other, -1)
+
+
 def _waits_by_time(structure: Structure, source: I64, waiter: I64) -> tuple[I64, I64]:
     """Return pairs where ready work stood still until all that another stream had been given before it had ended.
 
@@ -99,12 +119,14 @@ def _waits_by_time(structure: Structure, source: I64, waiter: I64) -> tuple[I64,
     events, calibration, device = structure.events, structure.calibration, structure.queue
     usual = max(calibration.launch_usual_ns, 2 * calibration.stream_usual_ns)
     ready = _ready_ns(structure, source, waiter)
-    late = device[(structure.launch[device] >= 0) & (events.ts_ns[device] - ready[device] > usual)]
+    late = device[(ready[device] > np.iinfo(np.int64).min) & (events.ts_ns[device] > ready[device] + usual)]
+    is_launched = structure.launch[late] >= 0
     found = np.full(len(late), -1, dtype=np.int64)
     latest = np.full(len(late), np.iinfo(np.int64).min)
     queue_device = events.device[structure.queue[structure.queue_starts]]
     for queue in range(len(queue_device)):
-        other = structure.covered(np.full(len(late), queue), structure.launch_time_ns[late])
+        given = _given_before(structure, late, queue)
+        other = np.where(is_launched, given, _covering(structure, late, queue, ready[late]))
         end = events.end_ns[other]
         fits = (other >= 0) & (structure.queue_id[late] != queue) & (events.device[late] == queue_device[queue])
         fits &= (end <= events.ts_ns[late]) & (events.ts_ns[late] - end <= usual) & (end > latest)

@@ -92,13 +92,15 @@ def _blocking_copies(structure: Structure, meanings: npt.NDArray[np.int8]) -> Ed
     """Return edges from a copy to its own call, where the call returned only after the copy had ended.
 
     Synchronous copies wait by definition; asynchronous ones do so from or to pageable memory, and when they bring data
-    back to the host (``aten::item``).
+    back to the host (``aten::item``) unless it is pinned there.
     """
     events, launch = structure.events, structure.launch
     copies = np.flatnonzero((events.kind == EventKind.MEMCPY) & (launch >= 0))
     call = launch[copies]
     copies, call = copies[meanings[call] == CallMeaning.COPY], call[meanings[call] == CallMeaning.COPY]
-    may_wait = events.symbols.mask(lambda name: "Pageable" in name or "DtoH" in name or "DeviceToHost" in name)
+    may_wait = events.symbols.mask(
+        lambda name: "Pageable" in name or (("DtoH" in name or "DeviceToHost" in name) and "Pinned" not in name)
+    )
     synchronous = events.symbols.mask(lambda name: "Async" not in name)
     waits = may_wait[events.name[copies]] | synchronous[events.name[call]]
     waits &= events.end_ns[copies] <= events.end_ns[call]
@@ -110,8 +112,6 @@ def sync_edges(structure: Structure) -> EdgeTable:
     meanings = call_meanings(structure.events)
     records = sync_records(structure)
     recorded = _recorded_syncs(structure, records, meanings)
-    forward = structure.events.node_ts_ns[recorded.tail] <= structure.events.node_ts_ns[recorded.head]
-    explained = np.unique(recorded.head[forward] >> 1)
     waits = np.isin(meanings, (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SYNC))
-    unexplained = np.setdiff1d(np.flatnonzero(waits), explained)
-    return EdgeTable.concat([recorded, _by_semantics(structure, unexplained), _blocking_copies(structure, meanings)])
+    without_record = np.setdiff1d(np.flatnonzero(waits), records.call)
+    return EdgeTable.concat([recorded, _by_semantics(structure, without_record), _blocking_copies(structure, meanings)])

@@ -171,3 +171,56 @@ REPAIRS = Schema(
         "detail": Column("object", "text", "what was done about it"),
     },
 )
+
+COLLECTIVES = Schema(
+    "COLLECTIVES",
+    {
+        "collective": Column("int64", "count", "position on this rank, in the order of launches"),
+        "event": _EVENT,
+        "operation": Column("object", "name", "all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, send …"),
+        "group": Column("object", "name", "communicator: ranks or name of the process group, empty where not recorded"),
+        "n_elements": Column("int64", "count", "elements sent, -1 where not recorded"),
+        "dtype": Column("object", "name", "element type, empty where not recorded"),
+        "seq": Column("int64", "count", "sequence number of the communicator, -1 where not recorded"),
+        "peer": Column("int64", "rank", "other side of a send or receive, -1 where not recorded"),
+        "start_ns": Column("int64", "ns", "start of the kernel, on the rank's clock"),
+        "end_ns": Column("int64", "ns", "end of the kernel, on the rank's clock"),
+        "is_rendezvous": Column("bool", "flag", "nobody ends before everybody has started"),
+        "found_by": Column("category", "name", "what says which operation it is"),
+        "after": Column("int64", "count", "collective whose end the start of this one goes back to, -1 for none"),
+    },
+)
+
+MEETINGS = Schema(
+    "MEETINGS",
+    {
+        "meeting": Column("int64", "count", "number of the collective across ranks"),
+        "rank": Column("int64", "rank", "member"),
+        "collective": Column("int64", "count", "position among the collectives of the rank"),
+        "event": _EVENT,
+        "operation": Column("object", "name", "all_reduce, all_to_all …"),
+        "group": Column("object", "name", "communicator, empty where not recorded"),
+        "start_ns": Column("int64", "ns", "start of the member's kernel, in common time"),
+        "end_ns": Column("int64", "ns", "end of the member's kernel, in common time"),
+        "wait_ns": Column("int64", "ns", "from its start until the last of those it needs had started"),
+        "transfer_ns": Column("int64", "ns", "from then to its end"),
+        "last_rank": Column("int64", "rank", "who came last; itself if it did not wait"),
+        "is_certain": Column("bool", "flag", "the wait is longer than the clocks are uncertain"),
+        "overrun_ns": Column("int64", "ns", "by how much the last one started after this one had ended: clocks are wrong"),
+        "matched_by": Column("category", "name", "rule that matched the members"),
+    },
+)
+
+CLOCKS = Schema(
+    "CLOCKS",
+    {
+        "rank": Column("int64", "rank", "whose clock"),
+        "aligned_with": Column("int64", "rank", "rank it was aligned with, -1 for the reference, or for who meets nobody"),
+        "offset_ns": Column("int64", "ns", "added to the rank's clock"),
+        "drift_ppb": Column("int64", "1e-9", "added per second since its first meeting"),
+        "width_ns": Column("int64", "ns", "length of the interval of feasible offsets; negative if no clock fits"),
+        "spread_ns": Column("int64", "ns", "median distance of the ends of a meeting after alignment"),
+        "n_meetings": Column("int64", "count", "collectives that the alignment rests on"),
+        "is_feasible": Column("bool", "flag", "some clock brings all meetings together"),
+    },
+)

@@ -7,6 +7,8 @@ exceeds the usual size of such a residual is called unexplained, not overhead.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +25,7 @@ from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
 from htagraph.model.window import Window
 from htagraph.queries.attribution import DATA_LOADING, innermost, lane_labels, under_pattern
 
-__all__ = ["NO_EVENT_NAMES", "critical_path", "edge_bounds", "explained_until", "path_edges"]
+__all__ = ["NO_EVENT_NAMES", "critical_path", "critical_paths", "edge_bounds", "explained_until", "path_edges"]
 
 I8 = npt.NDArray[np.int8]
 I32 = npt.NDArray[np.int32]
@@ -184,29 +186,76 @@ def critical_path(dag: Dag, window: Window) -> pd.DataFrame:
     GraphError
         If the segments do not tile the window: a defect of this package.
     """
-    walk = _walk(dag, window)
-    rows, edges, times = walk.edges, dag.edges, dag.events.node_ts_ns
+    return critical_paths(dag, [window])
+
+
+def critical_paths(dag: Dag, windows: Sequence[Window]) -> pd.DataFrame:
+    """Return the segments of the critical paths of several windows, one after the other.
+
+    Parameters
+    ----------
+    dag : Dag
+    windows : sequence of Window
+
+    Returns
+    -------
+    DataFrame, schema `frames.SEGMENTS`
+
+    Raises
+    ------
+    GraphError
+        If the segments of a window do not tile it: a defect of this package.
+    """
+    walks = [_walk(dag, window) for window in windows]
+    rows = np.concatenate([np.empty(0, dtype=np.int32), *(walk.edges for walk in walks)])
+    counts = [len(walk.edges) for walk in walks]
+    number = np.repeat(np.arange(len(windows)), counts)
+    edges, times = dag.edges, dag.events.node_ts_ns
     tail, head = times[edges.tail[rows]], times[edges.head[rows]]
-    begin, end = np.maximum(tail, window.start_ns), np.minimum(head, window.end_ns)
+    bounds_ns = np.array([(window.start_ns, window.end_ns) for window in windows], dtype=np.int64).reshape(-1, 2)
+    begin, end = np.maximum(tail, bounds_ns[number, 0]), np.minimum(head, bounds_ns[number, 1])
     lag_end = np.clip(tail + edges.lag_ns[rows], begin, end)
     known_end = np.clip(explained_until(dag, rows), begin, end)
-    opening_end, opening_bound, opening_event = _opening(dag, window, walk)
-    closing = int(end[-1]) if len(rows) else opening_end
-    bound = edge_bounds(dag, rows)
-    n = len(rows)
+    openings = np.array(
+        [_opening(dag, window, walk) for window, walk in zip(windows, walks, strict=True)], dtype=np.int64
+    ).reshape(-1, 3)
+    last = np.cumsum(counts) - 1
+    closing = openings[:, 0].copy()
+    walked = np.array(counts, dtype=np.int64) > 0
+    closing[walked] = end[last[walked]]
+    every, none = np.arange(len(windows)), np.full(len(windows), -1)
+    place = np.arange(len(rows))
+    unexplained = Bound.UNEXPLAINED
     piece = pd.DataFrame(
         {
-            "position": np.concatenate([[-1], np.arange(n), np.arange(n), [n]]),
-            "start_ns": np.concatenate([[window.start_ns], begin, known_end, [closing]]),
-            "end_ns": np.concatenate([[opening_end], known_end, end, [window.end_ns]]),
-            "lag_end_ns": np.concatenate([[window.start_ns], lag_end, known_end, [closing]]),
-            "bound": np.concatenate([[opening_bound], bound, np.full(n, Bound.UNEXPLAINED), [Bound.UNEXPLAINED]]),
-            "event": np.concatenate([[opening_event], edges.event[rows], edges.event[rows], [-1]]),
-            "edge": np.concatenate([[-1], rows, rows, [-1]]),
+            "window": np.concatenate([every, number, number, every]),
+            "place": np.concatenate([none, place, place, np.full(len(windows), len(rows))]),
+            "start_ns": np.concatenate([bounds_ns[:, 0], begin, known_end, closing]),
+            "end_ns": np.concatenate([openings[:, 0], known_end, end, bounds_ns[:, 1]]),
+            "lag_end_ns": np.concatenate([bounds_ns[:, 0], lag_end, known_end, closing]),
+            "bound": np.concatenate(
+                [
+                    openings[:, 1],
+                    edge_bounds(dag, rows),
+                    np.full(len(rows), unexplained),
+                    np.full(len(every), unexplained),
+                ]
+            ),
+            "event": np.concatenate([openings[:, 2], edges.event[rows], edges.event[rows], none]),
+            "edge": np.concatenate([none, rows, rows, none]),
         }
     )
-    piece = piece[piece["end_ns"] > piece["start_ns"]].sort_values(["start_ns", "position"], kind="stable")
-    return _checked(_describe(dag, piece), window)
+    piece = piece[piece["end_ns"] > piece["start_ns"]].sort_values(["window", "start_ns", "place"], kind="stable")
+    for window, part in zip(windows, _parts(piece, len(windows)), strict=True):
+        _check_tiling(part, window)
+    return _describe(dag, piece)
+
+
+def _parts(piece: pd.DataFrame, n_windows: int) -> list[pd.DataFrame]:
+    """Return the pieces of each window."""
+    cuts = np.searchsorted(piece["window"].to_numpy(), np.arange(1, n_windows))
+    edges = [0, *cuts.tolist(), len(piece)]
+    return [piece.iloc[first:last] for first, last in itertools.pairwise(edges)]
 
 
 def _describe(dag: Dag, piece: pd.DataFrame) -> pd.DataFrame:
@@ -243,11 +292,10 @@ def _describe(dag: Dag, piece: pd.DataFrame) -> pd.DataFrame:
     ).reset_index(drop=True)
 
 
-def _checked(segments: pd.DataFrame, window: Window) -> pd.DataFrame:
-    """Return the segments after checking that they tile the window, to the nanosecond."""
-    start = segments["start_ns"].to_numpy()
-    end = start + segments["dur_ns"].to_numpy()
-    if not len(segments):
+def _check_tiling(piece: pd.DataFrame, window: Window) -> None:
+    """Raise unless pieces tile the window, to the nanosecond."""
+    start, end = piece["start_ns"].to_numpy(), piece["end_ns"].to_numpy()
+    if not len(piece):
         tiles = window.dur_ns == 0
     else:
         tiles = start[0] == window.start_ns and end[-1] == window.end_ns and bool((start[1:] == end[:-1]).all())
@@ -256,4 +304,3 @@ def _checked(segments: pd.DataFrame, window: Window) -> pd.DataFrame:
             f"the critical path of {window.name!r} does not tile its window.",
             hint="this is a defect of htagraph; please report it with the trace.",
         )
-    return segments

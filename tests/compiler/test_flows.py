@@ -31,20 +31,34 @@ def test_the_caller_of_backward_waits_for_the_autograd_thread(compiled, arrows):
 def test_autograd_threads_are_known_by_name_where_the_file_has_no_flows(compiled, arrows):
     """Older files have no fwdbwd flows; their operators are still called backward."""
     dag = compiled("""
-        cpu 1    |[aten::mm]                                         [step]
-        cpu 2    |             [AddmmBackward]    [torch::autograd::AccumulateGrad]
-    """)
-    # The burst reaches beyond the caller's gap here, so it is not what the caller waited for.
-    assert arrows(dag, "flow") == []
-
-    dag = compiled("""
         cpu 1    |[aten::mm]                                                       [step]
         cpu 2    |             [AddmmBackward]    [torch::autograd::AccumulateGrad]
     """)
+
     assert arrows(dag, "flow") == [
         ("aten::mm>", "AddmmBackward<", 0),
         ("torch::autograd::AccumulateGrad>", "step<", 0),
     ]
+
+
+def test_the_last_event_of_a_burst_may_end_after_it_woke_the_caller(compiled, arrows):
+    """The last callback wakes the caller and then cleans up: the caller resumed at its last boundary before that."""
+    dag = compiled("""
+        cpu 1    |[aten::mm]                                                               [step]
+        cpu 2    |             [AddmmBackward]    [AccumulateGrad        [inner]            ]
+    """)
+
+    assert arrows(dag, "flow") == [("aten::mm>", "AddmmBackward<", 0), ("inner>", "step<", 0)]
+
+
+def test_a_thread_that_goes_on_working_was_not_waited_for(compiled, arrows):
+    """Its work reaches far beyond the caller's gap, so the caller did not wait for it."""
+    dag = compiled("""
+        cpu 1    |[aten::mm]                                         [step]
+        cpu 2    |             [AddmmBackward]    [torch::autograd::AccumulateGrad]
+    """)
+
+    assert arrows(dag, "flow") == []
 
 
 def test_a_thread_without_any_sign_of_autograd_hands_over_nothing(compiled, arrows):

@@ -1,0 +1,139 @@
+"""Clocks of several members that meet: offsets and drift from common instants, and how sure they are.
+
+Members of a collective end together, up to a small jitter, and nobody ends before everybody has started. The first gives
+an estimate, the second a bound: of two members ``r`` and ``q``, what has to be added to the clock of ``r`` lies in
+``[max(start_q - end_r), min(end_q - start_r)]``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Clock", "ClockFit", "fit_clock"]
+
+I64 = npt.NDArray[np.int64]
+
+_PPB = 1_000_000_000
+_FEWEST_FOR_DRIFT = 8
+_DRIFT_MUST_HELP = 0.5
+_LARGEST_DRIFT_PPB = 200_000
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How to turn a member's time into common time: ``t + offset + drift * (t - origin)``.
+
+    Parameters
+    ----------
+    offset_ns : int, unit=ns
+    drift_ppb : int, unit=1e-9
+    origin_ns : int, unit=ns
+        Member's time at which the offset holds.
+
+    Examples
+    --------
+    >>> Clock(100, 2_000, 0).to_common(np.array([0, 1_000_000])).tolist()
+    [100, 1000102]
+    """
+
+    offset_ns: int = 0
+    drift_ppb: int = 0
+    origin_ns: int = 0
+
+    def to_common(self, ts_ns: npt.ArrayLike) -> I64:
+        """Return common times; integer, and in the same order."""
+        times = np.asarray(ts_ns, dtype=np.int64)
+        since = times - self.origin_ns
+        whole, rest = np.divmod(since, _PPB)
+        drifted: I64 = times + self.offset_ns + whole * self.drift_ppb + rest * self.drift_ppb // _PPB
+        return drifted
+
+
+@dataclass(frozen=True)
+class ClockFit:
+    """An estimated clock and how sure it is.
+
+    Parameters
+    ----------
+    clock : Clock
+    low_ns, high_ns : int, unit=ns
+        Feasible offsets: what the meetings allow. ``low_ns > high_ns`` if no clock fits.
+    spread_ns : int, unit=ns
+        Median distance of the ends of a meeting after alignment.
+    n_meetings : int
+    """
+
+    clock: Clock
+    low_ns: int
+    high_ns: int
+    spread_ns: int
+    n_meetings: int
+
+    @property
+    def width_ns(self) -> int:
+        """Length of the feasible interval; negative if no clock fits."""
+        return self.high_ns - self.low_ns
+
+
+def _slope_ppb(time_ns: I64, difference_ns: I64) -> int:
+    """Return the drift between the first and the second half (median of each; Theil-Sen on two points)."""
+    half = len(time_ns) // 2
+    early, late = slice(None, half), slice(len(time_ns) - half, None)
+    rise = np.median(difference_ns[late]) - np.median(difference_ns[early])
+    run = np.median(time_ns[late]) - np.median(time_ns[early])
+    return round(float(rise) / float(run) * _PPB) if run > 0 else 0
+
+
+def _robust_spread(values: I64) -> float:
+    return float(np.median(np.abs(values - np.median(values)))) if len(values) else 0.0
+
+
+def fit_clock(start_ns: I64, end_ns: I64, reference_start_ns: I64, reference_end_ns: I64) -> ClockFit:
+    """Return the clock of a member against a reference, from the meetings that both took part in.
+
+    The offset is the median difference of the ends, moved into the feasible interval. Drift is fitted only where it
+    halves the spread of the differences: without drift, fitting it does harm.
+
+    Parameters
+    ----------
+    start_ns, end_ns : ndarray of shape (n,), dtype=int64, unit=ns
+        Meetings on the member's clock, in order.
+    reference_start_ns, reference_end_ns : ndarray of shape (n,), dtype=int64, unit=ns
+        The same meetings on the reference's clock.
+
+    Returns
+    -------
+    ClockFit
+
+    Examples
+    --------
+    >>> start, end = np.array([0, 100, 200]), np.array([50, 150, 250])
+    >>> fit = fit_clock(start, end, start + 990, end + 1_000)
+    >>> fit.clock.offset_ns, fit.low_ns, fit.high_ns
+    (1000, 940, 1050)
+    """
+    if not len(start_ns):
+        return ClockFit(Clock(), 0, 0, 0, 0)
+    order = np.argsort(end_ns, kind="stable")
+    start, end = start_ns[order], end_ns[order]
+    reference_start, reference_end = reference_start_ns[order], reference_end_ns[order]
+    difference = reference_end - end
+    origin = int(end[0])
+    drift = 0
+    if len(end) >= _FEWEST_FOR_DRIFT:
+        slope = _slope_ppb(end, difference)
+        rest = difference - Clock(0, slope, origin).to_common(end) + end
+        if abs(slope) <= _LARGEST_DRIFT_PPB and _robust_spread(rest) < _DRIFT_MUST_HELP * _robust_spread(difference):
+            drift = slope
+    turned = Clock(0, drift, origin)
+    start, end = turned.to_common(start), turned.to_common(end)
+    low = int((reference_start - end).max())
+    high = int((reference_end - start).min())
+    offset = int(np.median(reference_end - end))
+    if low <= high:
+        offset = min(max(offset, low), high)
+    spread = int(np.median(np.abs(reference_end - end - offset)))
+    return ClockFit(Clock(offset, drift, origin), low, high, spread, len(end))

@@ -1,0 +1,168 @@
+"""The collectives of one rank: what they are, in which group, and what each start goes back to.
+
+Kernels whose launch was not captured are left out: they were enqueued before the capture began, and not every rank has
+them. Which operation a kernel is: its metadata, else that of the operator above its launch, else the annotation
+``nccl:…`` above its launch, else its name. A ``SendRecv`` kernel is an all-to-all or a send by its annotation only.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.origins import origins
+from htagraph.model.dag import Dag
+from htagraph.model.events import EventTable
+from htagraph.model.frames import COLLECTIVES, categorical
+from htagraph.model.kinds import EventKind, KernelClass
+
+__all__ = ["RENDEZVOUS_OPERATIONS", "collectives", "first_anchor"]
+
+I64 = npt.NDArray[np.int64]
+
+RENDEZVOUS_OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
+"""Operations in which every rank waits for every other."""
+
+_FOUND_BY = ("kernel metadata", "operator metadata", "annotation", "kernel name")
+_OPERATIONS = (
+    ("all_to_all", r"all_?to_?all"),
+    ("reduce_scatter", r"reduce_?scatter"),
+    ("all_reduce", r"all_?reduce"),
+    ("all_gather", r"all_?gather"),
+    ("broadcast", r"broadcast"),
+    ("barrier", r"barrier"),
+    ("gather", r"gather"),
+    ("scatter", r"scatter"),
+    ("reduce", r"reduce"),
+    ("send_recv", r"send_?recv|coalesced"),
+    ("send", r"send"),
+    ("recv", r"recv"),
+)
+_ANNOTATION = re.compile(r"^nccl:")
+_NCCL_KERNEL = re.compile(r"^(void )?(nccl|rccl)")
+_POINT_TO_POINT = re.compile(r"(\d+)\s*(->|<-)\s*(\d+)")
+
+
+def _operation(text: str) -> str:
+    """Return the operation that a name of a collective, an annotation or a kernel stands for."""
+    lowered = text.lower()
+    return next((name for name, pattern in _OPERATIONS if re.search(pattern, lowered)), "")
+
+
+def _column_above(dag: Dag, kernels: I64, name: str) -> I64:
+    """Return a column's value of each kernel, or of the nearest host event above its launch; -1 for none."""
+    values = dag.events.column(name).astype(np.int64)
+    out = values[kernels]
+    current = np.where(out == -1, dag.launch[kernels], -1).astype(np.int64)
+    while (rows := np.flatnonzero(current >= 0)).size:
+        out[rows] = values[current[rows]]
+        current[rows] = np.where(out[rows] == -1, dag.parent[current[rows]], -1)
+    return out
+
+
+def _annotation_above(dag: Dag, kernels: I64) -> I64:
+    """Return the nearest ``nccl:…`` range above the launch of each kernel, -1 for none."""
+    named = dag.events.named(dag.events.symbols.mask(lambda name: _ANNOTATION.match(name) is not None))
+    current = dag.launch[kernels].astype(np.int64)
+    while (rows := np.flatnonzero((current >= 0) & ~named[np.maximum(current, 0)])).size:
+        current[rows] = dag.parent[current[rows]]
+    return current
+
+
+def _texts(events: EventTable, codes: I64) -> npt.NDArray[np.object_]:
+    """Return the strings of codes, empty for -1."""
+    out = np.full(len(codes), "", dtype=object)
+    out[codes >= 0] = events.symbols.array[codes[codes >= 0]]
+    return out
+
+
+def _unique_map(texts: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
+    """Return the operation of each text, each distinct one looked at once."""
+    codes, distinct = pd.factorize(texts)
+    return np.array([_operation(str(text)) for text in distinct] + [""], dtype=object)[codes]
+
+
+def _operations(dag: Dag, kernels: I64) -> tuple[npt.NDArray[np.object_], I64]:
+    """Return the operation of each kernel, and the position in `_FOUND_BY` of what said so."""
+    events = dag.events
+    own = events.column("collective").astype(np.int64)[kernels]
+    above = _column_above(dag, kernels, "collective")
+    annotation = _annotation_above(dag, kernels)
+    sources = (
+        _texts(events, own),
+        _texts(events, above),
+        _texts(events, np.where(annotation >= 0, events.name[np.maximum(annotation, 0)], -1).astype(np.int64)),
+        events.names(kernels),
+    )
+    operation = np.full(len(kernels), "", dtype=object)
+    found_by = np.full(len(kernels), len(_FOUND_BY) - 1, dtype=np.int64)
+    for position, texts in enumerate(sources):
+        undecided = operation == ""
+        operation[undecided] = _unique_map(texts[undecided])
+        found_by[undecided & (operation != "")] = position
+    return operation, found_by
+
+
+def _peers(dag: Dag, kernels: I64, operation: npt.NDArray[np.object_]) -> I64:
+    """Return the other side of sends and receives, from metadata or an annotation such as ``nccl:send 0->1``."""
+    source, target = (_column_above(dag, kernels, name) for name in ("src_rank", "dst_rank"))
+    peer = np.where(operation == "send", target, np.where(operation == "recv", source, -1))
+    annotation = _annotation_above(dag, kernels)
+    for row in np.flatnonzero((peer < 0) & np.isin(operation, ("send", "recv")) & (annotation >= 0)).tolist():
+        text = dag.events.symbols.texts[dag.events.name[annotation[row]]]
+        if found := _POINT_TO_POINT.search(text):
+            peer[row] = int(found[3])
+    return peer
+
+
+def first_anchor(dag: Dag, kernels: I64) -> npt.NDArray[np.int32]:
+    """Return for each node the end of the collective that its walk back meets first, -1 for none; an end is its own."""
+    is_anchor = np.zeros(2 * len(dag.events), dtype=bool)
+    is_anchor[2 * kernels + 1] = True
+    return origins(dag.order, dag.binding, dag.edges.tail, is_anchor)
+
+
+def collectives(dag: Dag) -> pd.DataFrame:
+    """Return the collectives of a rank, in the order in which they were launched.
+
+    Parameters
+    ----------
+    dag : Dag
+
+    Returns
+    -------
+    DataFrame, schema `frames.COLLECTIVES`
+        Communication kernels whose launch was captured. Kernels of one-sided libraries (DeepEP, NVSHMEM) are there, but no
+        rendezvous.
+    """
+    events = dag.events
+    communicates = (dag.classification.kernel_class == KernelClass.COMMUNICATION) & (events.kind == EventKind.KERNEL)
+    kernels = np.flatnonzero(communicates & (dag.launch >= 0))
+    kernels = kernels[np.lexsort((events.ts_ns[kernels], events.ts_ns[dag.launch[kernels]]))]
+    operation, found_by = _operations(dag, kernels)
+    group = _texts(events, _column_above(dag, kernels, "group_ranks"))
+    group_name = _texts(events, _column_above(dag, kernels, "group_name"))
+    is_nccl = events.named(events.symbols.mask(lambda name: _NCCL_KERNEL.match(name) is not None))[kernels]
+    anchor = first_anchor(dag, kernels)[2 * kernels]
+    place = np.full(len(events), -1, dtype=np.int64)
+    place[kernels] = np.arange(len(kernels))
+    return COLLECTIVES.frame(
+        {
+            "collective": np.arange(len(kernels)),
+            "event": kernels,
+            "operation": operation,
+            "group": np.where(np.isin(group, ("", "[]")), group_name, group),
+            "n_elements": _column_above(dag, kernels, "msg_in"),
+            "dtype": _texts(events, _column_above(dag, kernels, "dtype")),
+            "seq": _column_above(dag, kernels, "seq"),
+            "peer": _peers(dag, kernels, operation),
+            "start_ns": events.ts_ns[kernels],
+            "end_ns": events.end_ns[kernels],
+            "is_rendezvous": np.isin(operation, RENDEZVOUS_OPERATIONS) & (is_nccl | (found_by < 2)),
+            "found_by": categorical(found_by, _FOUND_BY),
+            "after": np.where(anchor >= 0, place[np.maximum(anchor, 0) >> 1], -1),
+        }
+    )
