@@ -38,9 +38,11 @@ class _Steps(NamedTuple):
 
 
 def _queue_steps(dag: Dag) -> _Steps:
-    """Return +1 when a launch call begins and -1 when its work starts, per stream."""
+    """Return +1 when a launch call begins and -1 when its first work starts, per stream."""
     by, events = queues(dag, "stream"), dag.events
     work = np.flatnonzero(dag.launch >= 0)
+    work = work[np.lexsort((events.ts_ns[work], by.of_event[work], dag.launch[work]))]
+    work = work[group_starts(dag.launch[work], by.of_event[work])] if len(work) else work
     lane = by.of_event[work]
     return _Steps(
         lane=np.concatenate([lane, lane]),
@@ -125,7 +127,7 @@ def counters(dag: Dag, window: Window, *, name: str = "queue_length") -> pd.Data
     dag : Dag
     window : Window
     name : {"queue_length", "memory_bandwidth"}
-        A launch counts from the start of its call to the start of its work. Bandwidth is summed over the copies of one
+        A launch counts from the start of its call to the start of its first work, a graph of many kernels as one. Bandwidth is summed over the copies of one
         direction that run at once, in 1e9 bytes per second.
 
     Returns

@@ -1,0 +1,157 @@
+"""The answers of Holistic Trace Analysis 0.6.1, and a trace as it sees it.
+
+HTA rounds times to whole microseconds (starts up, ends down), drops the last step and all device work not launched before
+it. To compare definitions and not roundings, our questions are asked of the same events.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import htagraph as hg
+from htagraph.compiler.passes import compile_events
+from htagraph.model.dag import Dag
+from htagraph.model.events import EventTable
+from htagraph.model.kinds import EventKind
+from htagraph.model.window import Window
+
+_SHARED = Path(__file__).resolve().parents[3] / "shared"
+_FILES = {
+    "alexnet": "critical_path/alexnet/benchmark_result_2869224_1695835535_trace.json.gz",
+    "amd_trace": "amd_trace/mi250_minitoy_train_ROCm6_2_kineto.json.gz",
+    "cuda_event_sync": "critical_path/cuda_event_sync/event_sync_trace.json.gz",
+    "cuda_event_sync_multi_stream": "critical_path/cuda_event_sync_multi_stream/event_sync_trace.json.gz",
+    "cupti_profiler": "cupti_profiler/benchmark_result_924719_1679055439_trace.json.gz",
+    "df_index_resolver": "df_index_resolver/df_index_resolver.json.gz",
+    "nccl_parser_config": "nccl_parser_config/nccl_data.json.gz",
+    "negative_queue_length_values_check": "negative_queue_length_values_check/rank0.json.gz",
+    "ns_resolution_trace": "ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz",
+    "simple_add": "critical_path/simple_add/benchmark_result_493459_1694039959_trace.json.gz",
+    "timeline_analysis": "timeline_analysis/sampled_rank-0.json.gz",
+    "trace_compare_base": "trace_compare/base/base.json.gz",
+    "trace_compare_test": "trace_compare/test/test.json.gz",
+    "trace_diff_control": "trace_diff/control/control.json.gz",
+    "trace_diff_test": "trace_diff/test/test.json.gz",
+    "trace_filter": "trace_filter/sampled_rank-0.json.gz",
+    "triton_example": "triton_example/triton_example.json.gz",
+}
+"""The traces that HTA has answers for."""
+
+TRACES = sorted(_FILES)
+_US = 1_000
+
+
+def _frame(value: Any) -> Any:
+    """Return a table of the oracle as a DataFrame, lists and dicts of tables alike."""
+    if isinstance(value, list):
+        return [_frame(item) for item in value]
+    if isinstance(value, dict) and value.get("type") == "DataFrame":
+        index = [tuple(item) if isinstance(item, list) else item for item in value["index"]]
+        columns = [tuple(item) if isinstance(item, list) else item for item in value["columns"]]
+        return pd.DataFrame(value["rows"], index=pd.Index(index, tupleize_cols=False), columns=columns)
+    if isinstance(value, dict):
+        return {key: _frame(item) for key, item in value.items()}
+    return value
+
+
+def _answer(trace: str, question: str) -> Any:
+    path = _SHARED / "oracle" / "hta" / trace / f"{question}.json"
+    if not path.exists():
+        pytest.skip(f"no answer of HTA to {question} on {trace}")
+    document = json.loads(path.read_text())
+    if not document["ok"]:
+        pytest.skip(f"HTA fails: {document['error']['type']}")
+    return _frame(document["result"])
+
+
+@pytest.fixture(scope="session")
+def hta() -> Callable[[str, str], Any]:
+    """Return HTA's answer to a question on a trace; skips where it has none, or raised."""
+    return _answer
+
+
+def _rounded(events: EventTable, base_ns: int) -> EventTable:
+    """Return events as HTA rounds them: float64 microseconds, starts up, ends down, durations of -1 us taken as 0."""
+    whole, rest = np.divmod(events.ts_ns - base_ns, _US)
+    # As a decimal number is read: at the size of an epoch, to the next quarter of a microsecond.
+    start_us, dur_us = whole + rest / _US, events.dur_ns / _US
+    start = np.ceil(start_us).astype(np.int64)
+    end = np.floor(start_us + dur_us).astype(np.int64)
+    return replace(events, ts_ns=start * _US, dur_ns=np.maximum(end - start, 0) * _US)
+
+
+def _without_last_step(events: EventTable) -> EventTable:
+    """Return what HTA keeps: host events before the last step, and device work with the correlation id of one of them."""
+    is_step = (events.kind == EventKind.ANNOTATION) & events.named(
+        events.symbols.mask(lambda name: name.startswith("ProfilerStep#"))
+    )
+    if len(np.unique(events.name[is_step])) < 2:
+        return events
+    on_host = ~events.is_device & (events.ts_ns < events.ts_ns[is_step].max())
+    ids = np.unique(events.correlation[on_host & (events.correlation >= 0)])
+    kept = on_host | (events.is_device & np.isin(events.correlation, ids))
+    rows = np.flatnonzero(kept)
+    place = np.cumsum(kept) - 1
+    columns = {}
+    for name, column in events.columns.items():
+        inside = kept[column.event]
+        columns[name] = replace(column, event=place[column.event[inside]], value=column.value[inside])
+    names = ("ts_ns", "dur_ns", "kind", "name", "category", "lane", "device", "stream", "correlation", "external_id")
+    return replace(events, columns=columns, **{name: getattr(events, name)[rows] for name in names})
+
+
+_loaded: dict[tuple[str, bool], tuple[hg.Trace, Dag]] = {}
+
+
+def _load(trace: str, *, as_hta: bool) -> tuple[hg.Trace, Dag]:
+    if (trace, as_hta) not in _loaded:
+        path = _SHARED / "traces" / "hta" / _FILES[trace]
+        if not path.exists():
+            pytest.skip(f"no {path}")
+        read = hg.load(path)
+        table = (
+            _without_last_step(_rounded(read.table, read.file.base_time_ns if read.file else 0))
+            if as_hta
+            else read.table
+        )
+        _loaded[trace, as_hta] = read, compile_events(table)
+    return _loaded[trace, as_hta]
+
+
+@pytest.fixture(scope="session")
+def as_hta_sees() -> Callable[[str], Dag]:
+    """Return the graph of a trace on the events that HTA keeps, rounded as it rounds."""
+    return lambda trace: _load(trace, as_hta=True)[1]
+
+
+@pytest.fixture(scope="session")
+def as_it_is() -> Callable[[str], tuple[hg.Trace, Dag]]:
+    """Return a trace and its graph, unchanged."""
+    return lambda trace: _load(trace, as_hta=False)
+
+
+@pytest.fixture(scope="session")
+def kernel_time() -> Callable[[Dag], Window]:
+    """Return HTA's window: from the first start to the last end of device work."""
+
+    def window(dag: Dag) -> Window:
+        device = dag.events.is_device
+        if not device.any():
+            pytest.skip("no device work")
+        return Window(int(dag.events.ts_ns[device].min()), int(dag.events.end_ns[device].max()), "device work")
+
+    return window
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Ask every test that takes a trace of every trace."""
+    if "trace" in metafunc.fixturenames:
+        metafunc.parametrize("trace", TRACES)
