@@ -115,7 +115,6 @@ def check(data: bytes) -> str:
     try:
         trace = read_kineto(data, stacks=True)
     except HTAGraphError as error:
-        assert "\n" not in str(error)
         return type(error).__name__
     assert (trace.events.dur_ns >= 0).all()
     file = io.BytesIO()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,7 +21,7 @@ MAX_RATIO = 200
 """Decompressed bytes per compressed byte beyond which a file is taken for a decompression bomb (real traces: 8 to 30)."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
-_READ = 1 << 18
+_READ = 1 << 15
 _GZIP_WINDOW = 31  # zlib's code for "gzip, 32 KiB window"
 
 
@@ -67,7 +68,7 @@ class ByteStream:
 
     def read(self, n_bytes: int) -> bytes:
         """Return up to some bytes, none at the end."""
-        block = self._plain(n_bytes) if self._decoder is None else self._inflated(n_bytes)
+        block = self._inflated(n_bytes) if self._decoder is not None else self._plain(n_bytes)
         self.n_read += len(block)
         if self.is_gzip and self.n_read > RATIO_FROM and self.n_read > MAX_RATIO * max(self._file.tell(), 1):
             raise TraceLimitError(
@@ -98,8 +99,8 @@ class ByteStream:
             except IsalError:  # type: ignore[misc]
                 self._log.add(Defect.GZIP_DAMAGED, self.n_read)
                 self._decoder = None
-                self._input = b""
-                return b""
+                self._input = self._salvaged()
+                return self._plain(n_bytes)
             was_last = not self._input
             self._input = self._decoder.unconsumed_tail
             if self._decoder.eof:
@@ -110,6 +111,22 @@ class ByteStream:
             if block:
                 return block
         return b""
+
+    def _salvaged(self) -> bytes:
+        """Return what can be decompressed beyond what was read: from the start again, at the end byte by byte."""
+        decoder, n_seen, rest = zlib.decompressobj(_GZIP_WINDOW), 0, []
+        end = self._file.tell()
+        self._file.seek(0)
+        try:
+            while self._file.tell() < end:
+                near = self._file.tell() >= end - 2 * _READ
+                block = decoder.decompress(self._file.read(1 if near else _READ))
+                rest.append(block[max(self.n_read - n_seen, 0) :])
+                n_seen += len(block)
+        except zlib.error:
+            pass
+        self._file.seek(0, io.SEEK_END)
+        return b"".join(rest)
 
     def _next_member(self) -> None:
         """Go on with the gzip member that follows, if one does; zero bytes are padding."""

@@ -20,7 +20,7 @@ from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, TOO_DEEP
 from htagraph.readers.kineto.compiled.scanner import BETWEEN, CLOSED
 from htagraph.readers.kineto.compiled.tokens import space_end, value_end
 from htagraph.readers.kineto.header import decoded
-from htagraph.readers.kineto.mending import CUT, MENDED, Mender
+from htagraph.readers.kineto.mending import CUT, MARGIN, MENDED, Mender
 from htagraph.readers.kineto.parts import Part
 from htagraph.readers.kineto.repairs import Defect, RepairLog
 from htagraph.readers.kineto.stream import Piece, PieceStream
@@ -116,6 +116,8 @@ class Document:
         """Return the error for a file that begins like no JSON document."""
         start = self._stream.peek(16).text()
         offset = self._stream.offset
+        if not start and self._log.count([Defect.GZIP_DAMAGED, Defect.GZIP_TRUNCATED]):
+            return TraceFormatError("the compressed data is damaged from its start", path=self._stream.path, offset=0)
         if not start:
             return TraceFormatError(
                 "the file is empty", path=self._stream.path, hint="was the profiler stopped before it could export?"
@@ -242,8 +244,8 @@ class Document:
             piece = self._stream.peek(1 << 20)
             if not piece.n_bytes:
                 return
-            found = self._mender.next_event(piece.buf, 0, piece.n_bytes)
-            if found < piece.n_bytes and (piece.is_last or found < piece.n_bytes - 64):
+            found = self._mender.next_event(piece.buf, 0, piece.n_bytes, is_last=piece.is_last)
+            if found < piece.n_bytes and (piece.is_last or found < piece.n_bytes - MARGIN):
                 self._stream.advance(found)
                 self._read_events()
                 return

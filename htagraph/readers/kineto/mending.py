@@ -14,9 +14,12 @@ from htagraph.readers.kineto.compiled.keys import key_table
 from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, PADDING
 from htagraph.readers.kineto.repairs import Defect
 
-__all__ = ["CUT", "MENDED", "TORN", "Mended", "Mender"]
+__all__ = ["CUT", "MARGIN", "MENDED", "TORN", "Mended", "Mender"]
 
 U8 = npt.NDArray[np.uint8]
+
+MARGIN = 64
+"""Bytes at the end of a piece where the beginning of an event may be cut off."""
 
 _LIST_END = re.compile(
     rb'\]\s*(?:,\s*"(?:traceName|displayTimeUnit|baseTimeNanoseconds|distributedInfo|deviceProperties|schemaVersion'
@@ -81,9 +84,9 @@ class Mender:
         defects = tuple(defect for defect in Defect if self._n[1] >> defect & 1)
         return Mended(ended, stop, self._out, n_bytes, defects)
 
-    def next_event(self, buf: U8, i: int, end: int) -> int:
+    def next_event(self, buf: U8, i: int, end: int, *, is_last: bool) -> int:
         """Return where to go on after bytes that make no sense: at the next event, else at the list's end, else the end."""
-        found = int(mender.next_event(self._bench(buf, end, is_event=True), i))
+        found = int(mender.next_event(self._bench(buf, end, is_event=True), i, 0 if is_last else MARGIN))
         closed = _LIST_END.search(buf[i:found].tobytes() if found < end else buf[i:end].tobytes())
         return i + closed.start() if closed else found
 

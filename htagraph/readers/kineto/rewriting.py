@@ -112,10 +112,10 @@ def _with_times(raw: bytes) -> bytes | None:
     if phase.strip(b'"') not in _TIMED:
         return raw
     start, dur = _time(event.get("ts")), _time(event.get("dur"))
-    if start is None:
-        return None
-    if abs(start) >= _MAX_TIME_US:
+    if start is not None and abs(start) >= _MAX_TIME_US:
         start, dur = start / 1000, None if dur is None else dur / 1000
+    if start is None or abs(start) >= _MAX_TIME_US:
+        return None
     times = {"ts": start}
     if phase == b'"X"':
         times["dur"] = dur if dur is not None and 0 <= dur <= _MAX_DURATION_US else Decimal(0)

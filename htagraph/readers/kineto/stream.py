@@ -56,15 +56,15 @@ class PieceStream:
     Parameters
     ----------
     stream : ByteStream
-    block : int
-        Bytes of a piece, as a rule.
+    block : int, optional
+        Bytes of a piece, as a rule; `BLOCK` by default.
     """
 
-    def __init__(self, stream: ByteStream, block: int = BLOCK) -> None:
+    def __init__(self, stream: ByteStream, block: int | None = None) -> None:
         self.path = stream.path
         self.offset = 0  #: of the next piece in the file
         self._stream = stream
-        self._block = block
+        self._block = BLOCK if block is None else block
         self._held = b""
         self._at = 0  # what is held before is used up
         self._ended = False

@@ -12,7 +12,7 @@ from htagraph.readers.kineto.compiled.keys import key_table
 from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, PADDING
 from htagraph.readers.kineto.compiled.scanner import BAD, BETWEEN, CLOSED, DEEP, FULL, OPEN, Rules, Tables, scan
 from htagraph.readers.kineto.compiled.values import new_event
-from htagraph.readers.kineto.mending import CUT, MENDED, Mended, Mender
+from htagraph.readers.kineto.mending import CUT, MARGIN, MENDED, Mended, Mender
 from htagraph.readers.kineto.parts import Part, new_batch, unload
 from htagraph.readers.kineto.repairs import Defect, RepairLog
 from htagraph.readers.kineto.stream import Piece
@@ -22,7 +22,6 @@ __all__ = ["Worker"]
 _SYMBOLS = 1 << 12
 _SYMBOL_BYTES = 1 << 20
 _LANES = 1 << 10
-_MARGIN = 64  # a key of events that begins so near the end may go on in the next piece
 
 
 class Worker:
@@ -75,7 +74,7 @@ class Worker:
             elif reason == DEEP:
                 message = f"values are nested more than {MAX_DEPTH} deep"
                 raise TraceLimitError(message, path=self._path, offset=piece.origin + i)
-            elif reason == BAD or (reason == OPEN and piece.is_last):
+            elif reason == BAD or (reason == OPEN and (piece.is_last or i == 0)):  # at 0: it fills the whole piece
                 i, reason = self._mend(part, piece, i)
             if reason in {BETWEEN, CLOSED, OPEN}:
                 part.stop, part.reason = i, reason
@@ -95,10 +94,10 @@ class Worker:
                 return mended.stop, BAD
             if mended.ended == CUT and not piece.is_last:
                 return i, OPEN
-        found = self._mender.next_event(piece.buf, i + 1, piece.n_bytes)
+        found = self._mender.next_event(piece.buf, i + 1, piece.n_bytes, is_last=piece.is_last)
         defect = Defect.TRUNCATED if found == piece.n_bytes and piece.is_last else Defect.TORN
         RepairLog.count_in(part.repairs, defect, piece.origin + i)
-        may_go_on = piece.n_bytes - _MARGIN < found < piece.n_bytes and not piece.is_last
+        may_go_on = piece.n_bytes - MARGIN < found < piece.n_bytes and not piece.is_last
         return found, OPEN if may_go_on else FULL
 
     def _enter(self, part: Part, piece: Piece, i: int, mended: Mended) -> None:

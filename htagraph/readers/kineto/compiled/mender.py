@@ -59,13 +59,14 @@ def _known_key(bench: Bench, i: int, any_key: bool) -> int:
 
 @called
 def _begins_event(bench: Bench, i: int) -> bool:
-    """Whether an event begins at a ``{`` inside a text, which says that the text was never closed."""
+    """Whether an event begins at a ``{`` inside another, which says that the other one was torn off."""
     buf = bench.buf
     quote = skip_space(buf, i + 1)
-    if buf[quote] != 34 or _known_key(bench, quote, False) < 0:
+    value = _known_key(bench, quote, False) if buf[quote] == 34 else -1
+    if value < 0:
         return False
-    if buf[quote + 1] == 112 and buf[quote + 2] == 104:  # "ph" begins nothing else
-        return True
+    if buf[quote + 1] == 112 and buf[quote + 2] == 104:  # "ph" with a text begins nothing else
+        return buf[skip_space(buf, value)] == 34
     k = i - 1
     while k > 0 and (buf[k] == 32 or buf[k] == 10 or buf[k] == 13 or buf[k] == 9 or buf[k] == 44):
         k -= 1
@@ -231,7 +232,7 @@ def mend(bench: Bench, i: int) -> tuple[int, int]:
         if i >= bench.end:
             return i, CUT
         if c == 123 or c == 91:
-            if depth == MAX_DEPTH:
+            if depth == MAX_DEPTH or (bench.is_event and depth > 0 and c == 123 and _begins_event(bench, i)):
                 return i, TORN
             bench.stack[depth] = c
             depth += 1
@@ -254,17 +255,17 @@ def mend(bench: Bench, i: int) -> tuple[int, int]:
 
 
 @entry
-def next_event(bench: Bench, i: int) -> int:
+def next_event(bench: Bench, i: int, margin: int) -> int:
     """Return the position of the next ``{`` with a key of events after it.
 
-    Where there is none, the position of a ``{`` so near the end that it may be one, or the end.
+    Where there is none, the position of a ``{`` so near the end, in the margin, that it may be one; else the end.
     """
     while i < bench.end:
         if bench.buf[i] == 123:
             quote = skip_space(bench.buf, i + 1)
             if bench.buf[quote] == 34 and _known_key(bench, quote, False) >= 0:
                 return i
-            if bench.end - i < 64:
+            if bench.end - i < margin:
                 return i
         i += 1
     return bench.end

@@ -169,7 +169,7 @@ def _read_event(buf: U8, i: int, keys: Keys, event: Event) -> int:
 @inlined
 def _code(buf: U8, event: Event, field: int, symbols: Interned) -> int:
     """Return the symbol of a text field; where there is none that of the empty text, which is 0."""
-    if event.seen[field] != event.serial[0]:
+    if event.has[field] != event.serial[0]:
         return 0
     return intern(symbols, buf, event.start[field], event.end[field])
 
@@ -177,7 +177,7 @@ def _code(buf: U8, event: Event, field: int, symbols: Interned) -> int:
 @inlined
 def _dense(event: Event, field: int) -> int:
     """Return an integer field, `ABSENT` where there is none."""
-    return event.value[field] if event.seen[field] == event.serial[0] else ABSENT
+    return event.value[field] if event.has[field] == event.serial[0] else ABSENT
 
 
 @inlined
@@ -185,12 +185,12 @@ def _times(buf: U8, event: Event) -> bool:
     """Make the times of an event nanoseconds if they are too late to be microseconds; whether it has a start."""
     if event.serial[2] & (1 << _NANOSECONDS):
         for field in (_TS, _DUR):
-            if event.seen[field] == event.serial[0]:
+            if event.has[field] == event.serial[0]:
                 _, value, fits = time_at(buf, event.start[field], 0)
                 event.value[field] = value if fits else -1
                 if not fits and field == _TS:
                     return False
-    return event.seen[_TS] == event.serial[0]
+    return event.has[_TS] == event.serial[0]
 
 
 @inlined
@@ -198,7 +198,7 @@ def _duration(event: Event, batch: Batch, phase: int, offset: int) -> int:
     """Return the duration of an event, 0 where it has none that can be true."""
     if phase != 88:  # X
         return 0
-    if event.seen[_DUR] != event.serial[0]:
+    if event.has[_DUR] != event.serial[0]:
         _mark(batch, _NO_DURATION, offset)
         return 0
     if not 0 <= event.value[_DUR] <= _MAX_DURATION:
@@ -213,6 +213,8 @@ def _enter_sparse(buf: U8, tables: Tables, row: int) -> None:
     keys, event, symbols, batch = tables.keys, tables.event, tables.symbols, tables.batch
     for k in range(event.serial[1]):
         field = event.sparse[k]
+        if event.has[field] != event.serial[0]:
+            continue
         column = field - _SPARSE
         n = batch.sparse_n[column]
         batch.sparse_row[column, n] = row
@@ -234,7 +236,7 @@ def _enter_flow(buf: U8, tables: Tables, phase: int, category: int, lane: int) -
     event, batch = tables.event, tables.batch
     n = batch.n[1]
     number, good = 0, False
-    if event.seen[_ID] == event.serial[0]:
+    if event.has[_ID] == event.serial[0]:
         number, good = integer_text(buf, event.start[_ID], event.end[_ID])
     batch.flows[0, n] = event.value[_TS]
     batch.flows[1, n] = number if good else (1 << 62) + _code(buf, event, _ID, tables.symbols)
@@ -276,7 +278,7 @@ def _enter_timed(buf: U8, tables: Tables, offset: int, n_bytes: int, phase: int,
     if shape != _HALF and not (start < rules.end_ns and (start + dur > rules.start_ns or start == rules.start_ns)):
         batch.n[4] += 1
         return
-    if event.seen[_PID] != event.serial[0] and event.seen[_TID] != event.serial[0]:
+    if event.has[_PID] != event.serial[0] and event.has[_TID] != event.serial[0]:
         _mark(batch, _NO_PLACE, offset)
     pid, tid = _code(buf, event, _PID, tables.symbols), _code(buf, event, _TID, tables.symbols)
     lane = intern_pair(tables.lanes, pid, tid)
@@ -291,7 +293,7 @@ def _enter_timed(buf: U8, tables: Tables, offset: int, n_bytes: int, phase: int,
 def _enter(buf: U8, i: int, end: int, origin: int, tables: Tables) -> None:
     """Enter the event ``buf[i:end]`` into the columns, or count why not."""
     event, batch = tables.event, tables.batch
-    if event.seen[_PHASE] != event.serial[0]:
+    if event.has[_PHASE] != event.serial[0]:
         _mark(batch, _NO_PHASE, origin + i)
         return
     phase = np.int64(buf[event.start[_PHASE]])

@@ -48,19 +48,19 @@ class Event(NamedTuple):
     real: npt.NDArray[np.float64]  #: the same memory as `value`
     start: I64  #: bytes of the value, a text without its quotes
     end: I64
-    seen: I64  #: equals ``serial[0]`` where this event has the field
+    has: I64  #: equals ``serial[0]`` where this event has the field
+    listed: I64  #: equals ``serial[0]`` where `sparse` lists the field
     serial: I64  #: [0] serial number; [1] number of sparse fields; [2] defects, one bit each
-    sparse: I64  #: the sparse fields that it has
+    sparse: I64  #: the sparse fields that were set
     stack: U8  #: open brackets
 
 
 def new_event() -> Event:
     """Return room for one event."""
     value = np.zeros(N_FIELDS, dtype=np.int64)
-    blank = [np.zeros(N_FIELDS, dtype=np.int64) for _ in range(4)]
-    start, end, seen, sparse = blank
+    start, end, has, listed, sparse = (np.zeros(N_FIELDS, dtype=np.int64) for _ in range(5))
     return Event(
-        value, value.view(np.float64), start, end, seen, np.zeros(3, np.int64), sparse, np.zeros(MAX_DEPTH, np.uint8)
+        value, value.view(np.float64), start, end, has, listed, np.zeros(3, np.int64), sparse, np.zeros(MAX_DEPTH, np.uint8)
     )
 
 
@@ -99,12 +99,12 @@ def time_at(buf: U8, a: int, scale: int) -> tuple[int, int, bool]:
 
 @inlined
 def _set(event: Event, field: int, a: int, b: int) -> None:
-    """Note that the event has a field, and where; the last of two with the same key counts."""
-    if event.seen[field] != event.serial[0]:
-        event.seen[field] = event.serial[0]
-        if field >= FIRST_SPARSE:
-            event.sparse[event.serial[1]] = field
-            event.serial[1] += 1
+    """Note that the event has a field, and where."""
+    event.has[field] = event.serial[0]
+    if field >= FIRST_SPARSE and event.listed[field] != event.serial[0]:
+        event.listed[field] = event.serial[0]
+        event.sparse[event.serial[1]] = field
+        event.serial[1] += 1
     event.start[field] = a
     event.end[field] = b
 
@@ -194,7 +194,8 @@ def _read_text(buf: U8, i: int, event: Event, field: int, read: int) -> int:
 
 @inlined
 def read_value(buf: U8, i: int, event: Event, field: int, read: int) -> int:
-    """Read the value of a key into the event; return the position after it."""
+    """Read the value of a key into the event; return the position after it. The last of two equal keys counts."""
+    event.has[field] = 0
     c = buf[i]
     if c == QUOTE:
         return _read_text(buf, i, event, field, read)

@@ -1,0 +1,175 @@
+"""Defects planted at a random place of a valid trace: all other events are kept, and the repair is counted."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from htagraph.readers.kineto import KinetoTrace, read_kineto
+
+NAMES = st.sampled_from(["aten::mm", "Memcpy HtoD (Pageable -> Device)", 'é \\ " /', "void f<int>(int*)", ""])
+
+
+@st.composite
+def traces(draw: st.DrawFn) -> list[str]:
+    """Draw the texts of the events of a valid trace, compact or indented."""
+    n = draw(st.integers(2, 12))
+    indent = draw(st.sampled_from([None, 2]))
+    events = []
+    for k in range(n):
+        event: dict[str, Any] = {"ph": "X", "cat": draw(st.sampled_from(["cpu_op", "kernel"])), "name": draw(NAMES)}
+        event |= {"pid": 1, "tid": draw(st.integers(-3, 3)), "ts": 10 * k, "dur": draw(st.integers(1, 9))}
+        if draw(st.booleans()):
+            event["args"] = {"External id": k, "Input Dims": [[k], []], "Call stack": draw(NAMES)}
+        events.append(json.dumps(event, indent=indent))
+    return events
+
+
+def read(texts: list[str | bytes], end: bytes = b'\n], "traceName": "x"}') -> KinetoTrace:
+    """Read a file of events."""
+    events = [text if isinstance(text, bytes) else text.encode() for text in texts]
+    return read_kineto(b'{"schemaVersion": 1, "traceEvents": [\n' + b",\n".join(events) + end)
+
+
+def rows(trace: KinetoTrace) -> list[tuple[Any, ...]]:
+    """Return the events as tuples, without their number."""
+    return list(trace.events.frame().drop(columns="event").itertuples(index=False, name=None))
+
+
+def odd(name: bytes = b"odd", args: bytes = b"") -> bytes:
+    """Return an event whose name and args are as given."""
+    return (
+        b'{"ph": "X", "cat": "cpu_op", "name": "'
+        + name
+        + b'", "pid": 1, "tid": 1, "ts": 5, "dur": 1, "args": {'
+        + args
+        + b"}}"
+    )
+
+
+IN_NAME = {
+    b'{"device": "cpu"}(12): run': ('{"device": "cpu"}(12): run', "raw quote"),
+    b'Library("x", "IMPL")': ('Library("x", "IMPL")', "raw quote"),
+    b'say "hello", he said': ('say "hello", he said', "raw quote"),
+    b'{"a": "b", "c": "d"}(3)': ('{"a": "b", "c": "d"}(3)', "raw quote"),
+    b"first\nsecond": ("first\nsecond", "control byte"),
+    b"|||S\x01(1)": ("|||S\x01(1)", "control byte"),
+    b"nul\x00nul": ("nul\x00nul", "control byte"),
+    b"config.py: \xff\xfe!": ("config.py: \ufffd\ufffd!", "invalid UTF-8"),
+    b"cut \xe2\x82": ("cut \ufffd\ufffd", "invalid UTF-8"),
+    b"torch\\cuda\\__init__.py": ("torch\\cuda\\__init__.py", "bad escape"),
+    b"C:\\new\\x": ("C:\\new\\x", "bad escape"),
+    b"\\u12": ("\\u12", "bad escape"),
+}
+IN_ARGS = {
+    b'"memory bandwidth (GB/s)": inf': "not a number",
+    b'"x": NaN, "y": -Infinity': "not a number",
+    b'"src": 0x7f162bc09600': "hexadecimal number",
+    b'"x": undefined': "bare word",
+    b'"x": 1,': "comma",
+    b'"x": [1, 2,]': "comma",
+    b'"x": 007': "bare word",
+    b'"x": ': "bare word",
+    b'"log": "he said "no", twice"': "raw quote",
+}
+
+
+@pytest.mark.parametrize("name", IN_NAME)
+@given(texts=traces(), data=st.data())
+@settings(max_examples=20, deadline=None)
+def test_a_broken_name_is_read_and_no_other_event_changes(name: bytes, texts: list[str], data: st.DataObject) -> None:
+    """The event with the broken name is kept, its name as it was meant."""
+    at = data.draw(st.integers(0, len(texts)))
+    expected_name, repair = IN_NAME[name]
+
+    trace = read([*texts[:at], odd(name), *texts[at:]])
+
+    found = rows(trace)
+    assert trace.events.names()[at] == expected_name
+    assert found[:at] + found[at + 1 :] == rows(read(list(texts)))
+    assert [(one.kind, one.n) for one in trace.repairs] == [(repair, 1)]
+
+
+@pytest.mark.parametrize("args", IN_ARGS)
+@given(texts=traces(), data=st.data())
+@settings(max_examples=20, deadline=None)
+def test_broken_args_cost_no_event(args: bytes, texts: list[str], data: st.DataObject) -> None:
+    """The event is kept, and so are all others."""
+    at = data.draw(st.integers(0, len(texts)))
+
+    trace = read([*texts[:at], odd(args=args), *texts[at:]])
+
+    assert rows(trace) == rows(read([*texts[:at], odd(), *texts[at:]]))
+    assert [(one.kind, one.n) for one in trace.repairs] == [(IN_ARGS[args], 1)]
+
+
+@given(texts=traces(), data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_a_file_cut_anywhere_keeps_all_whole_events(texts: list[str], data: st.DataObject) -> None:
+    """Only the event that the cut goes through is lost."""
+    whole = b'{"schemaVersion": 1, "traceEvents": [\n' + ",\n".join(texts).encode()
+    ends = [
+        len(b'{"schemaVersion": 1, "traceEvents": [\n' + ",\n".join(texts[: k + 1]).encode()) for k in range(len(texts))
+    ]
+    cut = data.draw(st.integers(ends[0], len(whole)))
+
+    trace = read_kineto(whole[:cut])
+
+    assert rows(trace) == rows(read(list(texts[: sum(end <= cut for end in ends)])))
+    assert "no end" in [one.kind for one in trace.repairs]
+
+
+@given(texts=traces(), data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_a_write_torn_by_another_costs_one_event(texts: list[str], data: st.DataObject) -> None:
+    """Ranks that write to one file at once tear events apart; all that are whole are kept."""
+    at = data.draw(st.integers(1, len(texts) - 1))
+    stump = odd()[: data.draw(st.integers(1, len(odd()) - 12))]
+    header = b'{"schemaVersion": 1, "deviceProperties": [], "traceEvents": [\n'
+
+    trace = read([*texts[:at], stump + header + texts[at].encode(), *texts[at + 1 :]])
+
+    assert rows(trace) == rows(read(list(texts)))
+    assert [one.kind for one in trace.repairs] == ["torn event"]
+
+
+@given(texts=traces(), data=st.data(), separator=st.sampled_from([b"\n", b",,", b", ,\n", b""]))
+@settings(max_examples=100, deadline=None)
+def test_commas_too_many_or_too_few_cost_nothing(texts: list[str], data: st.DataObject, separator: bytes) -> None:
+    """Hand-edited files are read as they are meant."""
+    at = data.draw(st.integers(1, len(texts) - 1))
+    joined = ",\n".join(texts[:at]).encode() + separator + ",\n".join(texts[at:]).encode()
+
+    trace = read([joined])
+
+    assert rows(trace) == rows(read(list(texts)))
+    assert [one.kind for one in trace.repairs] == ["comma"]
+
+
+@given(texts=traces(), block=st.integers(1, 400), n_threads=st.integers(1, 3))
+@settings(max_examples=100, deadline=None)
+def test_where_the_bytes_are_cut_into_pieces_changes_nothing(texts: list[str], block: int, n_threads: int) -> None:
+    """Pieces are scanned ahead on a guess; a wrong guess costs time, never an event."""
+    nested = '{"ph": "X", "name": "n", "pid": 1, "tid": 1, "ts": 3, "dur": 1, "args": {"a": [{"b": 1}, {"ph": 2}, {"name": 3}]}}'
+    content = [*texts, nested, odd(b'a "b" c').decode(), nested, *texts]
+
+    assert pieced(content, block, n_threads) == rows(read(list(content)))
+
+
+def pieced(texts: list[str], block: int, n_threads: int) -> list[tuple[Any, ...]]:
+    """Return the rows of a file that is read in small pieces by some threads."""
+    from htagraph.readers.kineto import loading, stream
+
+    usual = stream.BLOCK
+    data = b'{"schemaVersion": 1, "traceEvents": [\n' + ",\n".join(texts).encode() + b'\n], "traceName": "x"}'
+    stream.BLOCK = block
+    try:
+        asked = loading.Asked(n_threads=n_threads)
+        loaded = loading.load_file(data, asked, loading.RepairLog(), None)
+    finally:
+        stream.BLOCK = usual
+    return list(loaded.events.frame().drop(columns="event").itertuples(index=False, name=None))
