@@ -27,11 +27,13 @@ __all__ = ["annotation_breakdown", "device_annotation_breakdown", "kernel_annota
 I64 = npt.NDArray[np.int64]
 
 
-def _ranges(dag: Dag, window: Window, kind: EventKind, name: str | re.Pattern[str]) -> I64:
+def _ranges(dag: Dag, window: Window, kind: EventKind, name: str | re.Pattern[str]) -> Clipped:
     """Return the ranges of a kind that overlap the window and whose names match."""
     events = dag.events
-    wanted = (events.kind == kind) & events.named(events.symbols.mask(compile_pattern(name)))
-    return clipped(dag, np.flatnonzero(wanted), window).event
+    rows = np.flatnonzero(events.kind == kind)
+    if name != "*":
+        rows = rows[events.symbols.mask(compile_pattern(name))[events.name[rows]]]
+    return clipped(dag, rows, window)
 
 
 def annotation_breakdown(dag: Dag, window: Window, *, name: str | re.Pattern[str] = "*") -> pd.DataFrame:
@@ -71,7 +73,7 @@ def annotation_breakdown(dag: Dag, window: Window, *, name: str | re.Pattern[str
     work, ranges = device_work(dag, window), dag.events.kind == EventKind.ANNOTATION
     own = innermost(dag, work.event, (EventKind.ANNOTATION,))
     device = _device_time(dag, work, own, dag.parent, ranges)
-    return _frame(dag, window, _ranges(dag, window, EventKind.ANNOTATION, name), device)
+    return _frame(dag, work, _ranges(dag, window, EventKind.ANNOTATION, name), device)
 
 
 class _Device(NamedTuple):
@@ -101,26 +103,28 @@ def _device_time(
     return _Device(np.bincount(code, minlength=n), sum_by_code(code, work.dur_ns[row], n), self_ns)
 
 
-def _frame(dag: Dag, window: Window, ranges: I64, device: _Device) -> pd.DataFrame:
+def _frame(dag: Dag, work: Clipped, ranges: Clipped, device: _Device) -> pd.DataFrame:
     """Return the distribution of the lengths of ranges by name, with the device work under each name."""
-    found = distribution(dag.events.name[ranges].astype(np.int64), clipped(dag, ranges, window).dur_ns)
-    total = int(device_work(dag, window).dur_ns.sum())
-    frame = ANNOTATION_BREAKDOWN.frame(
+    found = distribution(dag.events.name[ranges.event].astype(np.int64), ranges.dur_ns)
+    total = int(work.dur_ns.sum())
+    names = dag.events.symbols.array[found.group]
+    rows = np.lexsort((names.astype(str), -found.total, -device.device_ns[found.group]))
+    group = found.group[rows]
+    return ANNOTATION_BREAKDOWN.frame(
         {
-            "name": dag.events.symbols.array[found.group],
-            "n_ranges": found.n,
-            "sum_ns": found.total,
-            "mean_ns": found.mean,
-            "std_ns": found.deviation,
-            "min_ns": found.smallest,
-            "max_ns": found.largest,
-            "n_kernels": device.n_kernels[found.group],
-            "device_ns": device.device_ns[found.group],
-            "self_device_ns": device.self_ns[found.group],
-            "device_share": device.device_ns[found.group] / max(total, 1),
+            "name": names[rows],
+            "n_ranges": found.n[rows],
+            "sum_ns": found.total[rows],
+            "mean_ns": found.mean[rows],
+            "std_ns": found.deviation[rows],
+            "min_ns": found.smallest[rows],
+            "max_ns": found.largest[rows],
+            "n_kernels": device.n_kernels[group],
+            "device_ns": device.device_ns[group],
+            "self_device_ns": device.self_ns[group],
+            "device_share": device.device_ns[group] / max(total, 1),
         }
     )
-    return frame.sort_values(["device_ns", "sum_ns", "name"], ascending=[False, False, True], ignore_index=True)
 
 
 def device_annotation_breakdown(dag: Dag, window: Window, *, name: str | re.Pattern[str] = "*") -> pd.DataFrame:
@@ -144,7 +148,7 @@ def device_annotation_breakdown(dag: Dag, window: Window, *, name: str | re.Patt
     lane = events.lane[work.event].astype(np.int64)
     own, parent = innermost_at(dag, np.flatnonzero(is_range), lane, events.ts_ns[work.event])
     device = _device_time(dag, work, own, parent, is_range)
-    return _frame(dag, window, _ranges(dag, window, EventKind.DEVICE_ANNOTATION, name), device)
+    return _frame(dag, work, _ranges(dag, window, EventKind.DEVICE_ANNOTATION, name), device)
 
 
 def kernel_annotations(dag: Dag, window: Window) -> pd.DataFrame:

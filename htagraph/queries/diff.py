@@ -56,12 +56,14 @@ def _same_name(name: str, *, short: bool) -> str:
 
 def _sums(dag: Dag, work: Clipped, *, short: bool) -> tuple[list[str], I64, I64]:
     """Return the names of events, how often each occurs, and its time."""
-    used, code = np.unique(dag.events.name[work.event], return_inverse=True)
+    symbol, n_symbols = dag.events.name[work.event], len(dag.events.symbols)
+    count, time = np.bincount(symbol, minlength=n_symbols), sum_by_code(symbol, work.dur_ns, n_symbols)
+    used = np.flatnonzero(count)
     texts = [_same_name(text, short=short) for text in dag.events.symbols.array[used]]
     names = sorted(set(texts))
     place = {text: number for number, text in enumerate(names)}
-    number = np.array([place[text] for text in texts], dtype=np.int64)[code]
-    return names, np.bincount(number, minlength=len(names)), sum_by_code(number, work.dur_ns, len(names))
+    number = np.array([place[text] for text in texts], dtype=np.int64)
+    return names, sum_by_code(number, count[used], len(names)), sum_by_code(number, time[used], len(names))
 
 
 def _diff(before: tuple[Dag, Clipped], after: tuple[Dag, Clipped], *, short: bool) -> pd.DataFrame:

@@ -87,11 +87,12 @@ def launch_stats(
     kernel_ns = sum_by_code(number, events.dur_ns[work], len(begins))
     n_kernels = np.bincount(number, minlength=len(begins))
     first, call = work[begins], call[begins]
+    in_time = np.lexsort((events.correlation[call], events.end_ns[call], events.ts_ns[call]))
+    first, call, kernel_ns, n_kernels = first[in_time], call[in_time], kernel_ns[in_time], n_kernels[in_time]
     launch_ns, call_end = events.dur_ns[call], events.end_ns[call]
     delay_end = np.maximum(events.ts_ns[first], call_end)
     queued_until = np.clip(_busy_until(dag)[first], call_end, delay_end)
-    in_time = np.lexsort((events.correlation[call], call_end, events.ts_ns[call]))
-    frame = LAUNCH_STATS.frame(
+    return LAUNCH_STATS.frame(
         {
             "event": call,
             "correlation": events.correlation[call],
@@ -111,4 +112,3 @@ def launch_stats(
             "is_delay_outlier": delay_end - call_end > delay_cutoff_ns,
         }
     )
-    return frame.take(in_time).reset_index(drop=True)
