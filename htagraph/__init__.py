@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from htagraph import errors, synth
+from htagraph.comparison import GraphDiff, diff
 from htagraph.compiler.classes import ClassRule
 from htagraph.graph import TraceGraph
+from htagraph.job import Job, load_job
+from htagraph.job_path import JobPath
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
 from htagraph.path import CriticalPath
 from htagraph.selection import Selection, collective, hop, kernel, launch, op
@@ -16,16 +19,21 @@ __all__ = [
     "CriticalPath",
     "EdgeKind",
     "EventKind",
+    "GraphDiff",
+    "Job",
+    "JobPath",
     "KernelClass",
     "Selection",
     "Trace",
     "TraceGraph",
     "collective",
+    "diff",
     "errors",
     "hop",
     "kernel",
     "launch",
     "load",
+    "load_job",
     "op",
     "synth",
 ]

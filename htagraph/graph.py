@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.errors import MissingEventsError
 from htagraph.model.dag import Dag
 from htagraph.model.frames import categorical
 from htagraph.model.kinds import EdgeKind
@@ -20,13 +21,14 @@ from htagraph.model.source import TraceSource
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window, WindowClock
 from htagraph.path import CriticalPath
+from htagraph.queries.cupti import Args, cupti_counters, cupti_rates
 from htagraph.queries.edges import edge_frame
 from htagraph.queries.find_window import find_window
 from htagraph.queries.matching import Hop, Pattern, find_matches
-from htagraph.queries.quality import quality
 from htagraph.queries.selecting import Kinds, events_in, kind_mask, name_mask, under_mask, where_rows
 from htagraph.queries.steps import find_steps
 from htagraph.queries.windowed import windowed_edges
+from htagraph.questions import Question, Questions
 from htagraph.readers.graph_file import read_graph
 from htagraph.selection import Selection
 from htagraph.writers.dot import graph_dot
@@ -39,7 +41,7 @@ __all__ = ["TraceGraph"]
 
 
 @dataclass(frozen=True, repr=False)
-class TraceGraph:
+class TraceGraph(Questions):
     """The graph of one rank: what happened, and what had to happen before what.
 
     Parameters
@@ -50,12 +52,15 @@ class TraceGraph:
     rank : int
     source : TraceSource, optional
         The original trace.
+    decode : callable, optional
+        Returns the ``args`` of events from the original.
     """
 
     dag: Dag
     at: Window
     rank: int = 0
     source: TraceSource | None = None
+    decode: Args | None = field(default=None, compare=False)
 
     @property
     def dur_ns(self) -> int:
@@ -214,9 +219,37 @@ class TraceGraph:
         """Return the critical path of the window: segments that tile it, each what the next had to wait for."""
         return CriticalPath(self.dag, self.at, self.rank, self.source)
 
-    def quality(self) -> pd.DataFrame:
-        """Return what is linked, classified and recorded, and which answers are weaker; schema `frames.QUALITY`."""
-        return quality(self.dag, self.at)
+    def _ask(self, question: Question, **options: Any) -> pd.DataFrame:
+        """Return the answer for the window."""
+        return question(self.dag, self.at, **options)
+
+    def cupti_counters(self) -> pd.DataFrame:
+        """Return the hardware counters of CUPTI ranges per kernel, with the operators above; schema `frames.CUPTI_COUNTERS`.
+
+        Raises
+        ------
+        MissingEventsError
+            If the graph was not made from a file: counters are read from it.
+        """
+        return self._ask(cupti_counters, args=self._decoder())
+
+    def cupti_rates(self, *, by: str = "name") -> pd.DataFrame:
+        """Return achieved operations and bytes per second where the counters allow, by kernel name or operator.
+
+        Raises
+        ------
+        MissingEventsError
+            If the graph was not made from a file: counters are read from it.
+        """
+        return self._ask(cupti_rates, args=self._decoder(), by=by)
+
+    def _decoder(self) -> Args:
+        """Return what reads the args of events from the original."""
+        if self.decode is None:
+            raise MissingEventsError(
+                "the args of events are not kept in the graph.", missing="args", hint="load the trace and compile it."
+            )
+        return self.decode
 
     def save(self, out: str | Path) -> Path:
         """Write the compiled graph of the whole trace to one file, from which `open` brings it back at once.

@@ -126,7 +126,7 @@ class Trace:
         TraceGraph
         """
         dag = compile_events(self.table, class_rules=class_rules)
-        return TraceGraph(dag, dag.span, self.rank, self._source)
+        return TraceGraph(dag, dag.span, self.rank, self._source, self.file.args.decode if self.file else None)
 
     def __repr__(self) -> str:
         """Say what is in the trace."""

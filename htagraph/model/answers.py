@@ -292,7 +292,9 @@ OPERATOR_BREAKDOWN = Schema(
         "self_ns": _ns("time in the calls and in nothing they call; adds up to the time in host events"),
         "n_kernels": _count("device work launched in them"),
         "device_ns": _ns("device time launched in them"),
-        "self_device_ns": _ns("device time of which this is the innermost operator or annotation, or the launch call where there is none"),
+        "self_device_ns": _ns(
+            "device time of which this is the innermost operator or annotation, or the launch call where there is none"
+        ),
     },
 )
 

@@ -64,8 +64,8 @@ class Schema:
         """
         if set(data) != set(self.columns):
             raise GraphError(f"{self.name}: columns {sorted(set(data) ^ set(self.columns))} differ from the schema.")
-        frame = pd.DataFrame({name: data[name] for name in self.columns})
-        return frame.astype({name: column.dtype for name, column in self.columns.items()})
+        # Typed column by column: what pandas infers from text would be converted twice.
+        return pd.DataFrame({name: pd.Series(data[name], dtype=column.dtype) for name, column in self.columns.items()})
 
     def empty(self) -> pd.DataFrame:
         """Return a frame of this schema without rows."""
@@ -206,7 +206,9 @@ MEETINGS = Schema(
         "transfer_ns": Column("int64", "ns", "from then to its end"),
         "last_rank": Column("int64", "rank", "who came last; itself if it did not wait"),
         "is_certain": Column("bool", "flag", "the wait is longer than the clocks are uncertain"),
-        "overrun_ns": Column("int64", "ns", "by how much the last one started after this one had ended: clocks are wrong"),
+        "overrun_ns": Column(
+            "int64", "ns", "by how much the last one started after this one had ended: clocks are wrong"
+        ),
         "matched_by": Column("category", "name", "rule that matched the members"),
     },
 )
@@ -215,12 +217,77 @@ CLOCKS = Schema(
     "CLOCKS",
     {
         "rank": Column("int64", "rank", "whose clock"),
-        "aligned_with": Column("int64", "rank", "rank it was aligned with, -1 for the reference, or for who meets nobody"),
+        "aligned_with": Column(
+            "int64", "rank", "rank it was aligned with, -1 for the reference, or for who meets nobody"
+        ),
         "offset_ns": Column("int64", "ns", "added to the rank's clock"),
         "drift_ppb": Column("int64", "1e-9", "added per second since its first meeting"),
         "width_ns": Column("int64", "ns", "length of the interval of feasible offsets; negative if no clock fits"),
         "spread_ns": Column("int64", "ns", "median distance of the ends of a meeting after alignment"),
         "n_meetings": Column("int64", "count", "collectives that the alignment rests on"),
         "is_feasible": Column("bool", "flag", "some clock brings all meetings together"),
+    },
+)
+
+LEGS = Schema(
+    "LEGS",
+    {
+        "rank": Column("int64", "rank", "whose part of the path it is"),
+        "start_ns": Column("int64", "ns", "start, in common time"),
+        "dur_ns": Column("int64", "ns", "length"),
+        "collective": Column("int64", "count", "collective whose transfer it is, -1 for the rank's own path"),
+    },
+)
+
+PATH_DIFF = Schema(
+    "PATH_DIFF",
+    {
+        "before_ns": Column("int64", "ns", "time of the first path in this group"),
+        "after_ns": Column("int64", "ns", "time of the second path in this group"),
+        "delta_ns": Column("int64", "ns", "difference; all together the difference of the windows"),
+        "delta_share": Column("float64", "share", "difference, as a share of the first window"),
+    },
+)
+
+FAILURES = Schema(
+    "FAILURES",
+    {
+        "path": Column("object", "text", "file that could not be used"),
+        "error": Column("object", "text", "why"),
+    },
+)
+
+JOB_SEGMENTS = Schema(
+    "JOB_SEGMENTS",
+    {"rank": Column("int64", "rank", "where the segment is; times are common"), **SEGMENTS.columns},
+)
+
+STRAGGLERS = Schema(
+    "STRAGGLERS",
+    {
+        "rank": Column("int64", "rank", "who"),
+        "n_last": Column("int64", "count", "collectives to which it certainly came last"),
+        "n_meetings": Column("int64", "count", "collectives of the job"),
+        "caused_wait_ns": Column("int64", "ns", "wait of all others for it"),
+        "longest_wait_ns": Column("int64", "ns", "longest wait of one other for it"),
+        "own_wait_ns": Column("int64", "ns", "its own wait for others"),
+        "transfer_ns": Column("int64", "ns", "its time in collectives once everybody was there"),
+        "cause_bound": Column("object", "Bound", "what made it late, at the highest cost to others"),
+        "cause_name": Column("object", "name", "event of the cause"),
+        "cause_op": Column("object", "name", "operator or annotation of the cause"),
+        "cause_ns": Column("int64", "ns", "time of the cause on this rank"),
+        "n_cause": Column("int64", "count", "late arrivals with this cause"),
+        "is_recurring": Column("bool", "flag", "the cause made it late more than once"),
+    },
+)
+
+BUBBLES = Schema(
+    "BUBBLES",
+    {
+        "rank": Column("int64", "rank", "receiver"),
+        "group": Column("object", "name", "communicator"),
+        "n_receives": Column("int64", "count", "receives"),
+        "wait_ns": Column("int64", "ns", "wait for the sender"),
+        "transfer_ns": Column("int64", "ns", "time after the sender had started"),
     },
 )

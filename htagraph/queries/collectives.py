@@ -18,6 +18,7 @@ from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable
 from htagraph.model.frames import COLLECTIVES, categorical
 from htagraph.model.kinds import EventKind, KernelClass
+from htagraph.model.window import Window
 
 __all__ = ["RENDEZVOUS_OPERATIONS", "collectives", "first_anchor"]
 
@@ -125,12 +126,14 @@ def first_anchor(dag: Dag, kernels: I64) -> npt.NDArray[np.int32]:
     return origins(dag.order, dag.binding, dag.edges.tail, is_anchor)
 
 
-def collectives(dag: Dag) -> pd.DataFrame:
+def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
     """Return the collectives of a rank, in the order in which they were launched.
 
     Parameters
     ----------
     dag : Dag
+    window : Window, optional
+        Only those that overlap it; all by default.
 
     Returns
     -------
@@ -149,7 +152,7 @@ def collectives(dag: Dag) -> pd.DataFrame:
     anchor = first_anchor(dag, kernels)[2 * kernels]
     place = np.full(len(events), -1, dtype=np.int64)
     place[kernels] = np.arange(len(kernels))
-    return COLLECTIVES.frame(
+    frame = COLLECTIVES.frame(
         {
             "collective": np.arange(len(kernels)),
             "event": kernels,
@@ -166,3 +169,7 @@ def collectives(dag: Dag) -> pd.DataFrame:
             "after": np.where(anchor >= 0, place[np.maximum(anchor, 0) >> 1], -1),
         }
     )
+    if window is None or window == dag.span:
+        return frame
+    inside = (frame["start_ns"] < window.end_ns) & (frame["end_ns"] > window.start_ns)
+    return frame[inside].reset_index(drop=True)

@@ -25,7 +25,15 @@ from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
 from htagraph.model.window import Window
 from htagraph.queries.attribution import DATA_LOADING, innermost, lane_labels, under_pattern
 
-__all__ = ["NO_EVENT_NAMES", "critical_path", "critical_paths", "edge_bounds", "explained_until", "path_edges"]
+__all__ = [
+    "NO_EVENT_NAMES",
+    "critical_path",
+    "critical_paths",
+    "edge_bounds",
+    "explained_until",
+    "last_node",
+    "path_edges",
+]
 
 I8 = npt.NDArray[np.int8]
 I32 = npt.NDArray[np.int32]
@@ -69,7 +77,7 @@ def _sink_edge(dag: Dag, window: Window) -> int:
     return int(crossing[np.lexsort(keys)[-1]])
 
 
-def _last_node(dag: Dag, end_ns: int) -> int:
+def last_node(dag: Dag, end_ns: int) -> int:
     """Return the last node of work at or before a time, -1 for none.
 
     Of several at one instant: device work before host work, then the longest event, then by name.
@@ -93,7 +101,7 @@ def _walk(dag: Dag, window: Window) -> _Walk:
     """Return the binding edges of a window, from its start to its end."""
     edges, times = dag.edges, dag.events.node_ts_ns
     closing = np.empty(0, dtype=np.int32)
-    last = window.anchor if window.anchor >= 0 else _last_node(dag, window.end_ns)
+    last = window.anchor if window.anchor >= 0 else last_node(dag, window.end_ns)
     if (last < 0 or times[last] != window.end_ns) and (under_way := _sink_edge(dag, window)) >= 0:
         closing = np.array([under_way], dtype=np.int32)
         last = int(edges.tail[under_way])
