@@ -112,6 +112,7 @@ def sync_edges(structure: Structure) -> EdgeTable:
     meanings = call_meanings(structure.events)
     records = sync_records(structure)
     recorded = _recorded_syncs(structure, records, meanings)
-    waits = np.isin(meanings, (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SYNC))
+    may_wait = (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SYNC, CallMeaning.FREE)
+    waits = np.isin(meanings, may_wait)
     without_record = np.setdiff1d(np.flatnonzero(waits), records.call)
     return EdgeTable.concat([recorded, _by_semantics(structure, without_record), _blocking_copies(structure, meanings)])

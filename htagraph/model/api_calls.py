@@ -27,6 +27,7 @@ class CallMeaning(IntEnum):
     COPY = 4  #: may wait for its own copy
     EVENT_RECORD = 5
     STREAM_WAIT = 6  #: makes a stream wait for an event
+    FREE = 7  #: returns memory, and may have to wait for the device first
 
 
 _MEANINGS = (
@@ -35,7 +36,7 @@ _MEANINGS = (
     (CallMeaning.EVENT_SYNC, r"^(cuda|hip|cu)EventSynchronize"),
     (CallMeaning.STREAM_SYNC, r"^(cuda|hip|cu)StreamSynchronize|^zeCommandQueueSynchronize|^urQueueFinish"),
     (CallMeaning.DEVICE_SYNC, r"^(cudaDevice|cudaThread|hipDevice|cuCtx|hipCtx)Synchronize"),
-    (CallMeaning.DEVICE_SYNC, r"^(cuda|hip)(Free|FreeHost|HostFree|HostUnregister)(_v\d+)?$|^cuMemFree(_v\d+)?$"),
+    (CallMeaning.FREE, r"^(cuda|hip)(Free|FreeHost|HostFree|HostUnregister)(_v\d+)?$|^cuMemFree(_v\d+)?$"),
     (CallMeaning.COPY, r"^(cuda|hip|cu)Memcpy"),
 )
 
