@@ -215,7 +215,8 @@ class CriticalPath:
         """Say how long the path is and what it is bound by."""
         shares = self.breakdown()
         top = shares[shares["share"] >= _WORTH_SAYING].head(_TOP)
-        bounds = ", ".join(f"{str(name).replace('_', ' ')} {row.share:.0%}" for name, row in top.iterrows())
+        shares = zip(top.index.astype(str), top["share"], strict=True)
+        bounds = ", ".join(f"{name.replace('_', ' ')} {share:.0%}" for name, share in shares)
         return (
             f"CriticalPath({self.window.name}, {human_duration(self.dur_ns)}, "
             f"{human_count(len(self.segments), 'segment')}: {bounds or 'nothing'})"

@@ -1,0 +1,1 @@
+"""The command line: one verb per question, one file per verb."""

@@ -1,0 +1,113 @@
+"""The terminal: where output and notices go, and what is shown while one waits."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich import filesize
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from htagraph.errors import HTAGraphError, TraceError
+from htagraph.trace import Trace, load
+
+__all__ = ["Waiting", "complain", "notices", "output"]
+
+_PIPED_WIDTH = 140
+
+
+def output() -> Console:
+    """Return the console of what was asked for; without colors and of a fixed width where it is no terminal."""
+    return Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH, highlight=False)
+
+
+def notices(*, quiet: bool = False) -> Console:
+    """Return the console of what is said beside, on the error stream."""
+    return Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+
+
+def complain(error: HTAGraphError) -> None:
+    """Print an error in one line."""
+    console = notices()
+    text = " ".join(str(error).split())
+    console.print("[bold red]error:[/] ", end="")
+    console.print(text, markup=False)
+
+
+class Waiting:
+    """What is shown while a trace is read and worked on.
+
+    Parameters
+    ----------
+    quiet : bool
+        Show nothing; elsewhere than on a terminal nothing is shown either.
+    """
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        console = notices(quiet=quiet)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[amount]}"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=quiet or not console.is_terminal,
+        )
+        self._task = self._progress.add_task("Opening", total=None, amount="")
+
+    @contextmanager
+    def shown(self) -> Iterator[Waiting]:
+        """Show the line while the block runs."""
+        logger, handler = logging.getLogger("htagraph"), _ToConsole(self._progress.console)
+        logger.addHandler(handler)
+        try:
+            with self._progress:
+                yield self
+        finally:
+            logger.removeHandler(handler)
+
+    def stage(self, doing: str) -> None:
+        """Say what is done next; how long it takes is not known."""
+        self._progress.remove_task(self._task)
+        self._task = self._progress.add_task(doing, total=None, amount="")
+
+    def load(self, path: Path, *, stacks: bool = False) -> Trace:
+        """Read a trace and show how far it is."""
+        if path.is_dir():
+            raise _folder_error(path)
+        self.stage(f"Reading {path.name}")
+
+        def advance(done: int, total: int) -> None:
+            """Move the bar."""
+            self._progress.update(self._task, completed=done, total=total or None, amount=filesize.decimal(done))
+
+        return load(path, stacks=stacks, progress=advance)
+
+
+class _ToConsole(logging.Handler):
+    """Prints what the package logs for its users, above the progress line."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(logging.WARNING)
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one message."""
+        self._console.print(record.getMessage(), style="dim", markup=False)
+
+
+def _folder_error(folder: Path) -> TraceError:
+    """Return the error of a folder where one trace is expected; it names those inside."""
+    inside = sorted(path for ending in ("*.json", "*.json.gz") for path in folder.rglob(ending))
+    if not inside:
+        return TraceError("a folder without traces (.json, .json.gz).", path=folder, hint="give the file of one rank.")
+    return TraceError(
+        f"a folder with {len(inside)} traces; this command takes one rank at a time.",
+        path=folder,
+        hint=f"give one file, for example {inside[0]}; htagraph.load_job answers for all of them",
+    )

@@ -1,0 +1,71 @@
+"""`htagraph demo`: simulated training runs, each with a planted fault, and what the report says of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from htagraph.cli.console import Waiting, notices, output
+from htagraph.cli.options import QuietOption
+from htagraph.cli.report import print_summary, write_files
+from htagraph.cli.tables import print_titled
+from htagraph.report.summary import Summary
+
+__all__ = ["PLANTED", "demo"]
+
+PLANTED = {
+    "none": "nothing is wrong",
+    "dataloader": "the data loader stalls",
+    "sync_in_loop": ".item() in every layer",
+    "small_kernels": "many tiny kernels",
+    "exposed_allreduce": "gradients reduced in one late bucket",
+    "blocking_copy": "batches copied from pageable memory",
+}
+"""Faults of `htagraph.synth.training_rank` and what they are."""
+
+_SHOWN = "dataloader"
+
+
+def demo(
+    *,
+    out: Annotated[Path, typer.Option(help="Folder for traces and reports.")] = Path("htagraph-demo"),
+    quiet: QuietOption = False,
+) -> None:
+    """Simulate training runs, each with its own fault, and report what bounds them; nothing is downloaded."""
+    # Deferred: only the demo simulates.
+    from htagraph.synth import simulate, training_rank  # noqa: PLC0415
+
+    summaries: dict[str, Summary] = {}
+    with Waiting(quiet=quiet).shown() as waiting:
+        for fault in PLANTED:
+            waiting.stage(f"Simulating {fault}")
+            file = simulate(training_rank(fault=fault)).write(out / f"{fault}.pt.trace.json.gz")  # type: ignore[arg-type]
+            trace = waiting.load(file)
+            summaries[fault] = Summary(trace, trace.compile())
+            write_files(summaries[fault], out / fault, waiting)
+    console = output()
+    print_summary(console, summaries[_SHOWN])
+    print_titled(console, "All simulated runs", _comparison(summaries))
+    shown = out / _SHOWN
+    beside = notices(quiet=quiet)
+    beside.print()
+    beside.print(f"Wrote {len(summaries)} traces and a report on each to {out}/", markup=False)
+    beside.print(f"  open   {shown / 'critical.pftrace'} in https://ui.perfetto.dev", markup=False)
+    beside.print(f"  read   {shown / 'summary.md'}", markup=False)
+    beside.print(f"  draw   dot -Tsvg {shown / 'critical.dot'} > path.svg   (needs Graphviz)", markup=False)
+    beside.print("  next   htagraph report YOUR_TRACE.json.gz")
+
+
+def _comparison(summaries: dict[str, Summary]) -> Table:
+    """Return what was planted beside what was found."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for header in ("trace", "planted", "found first"):
+        table.add_column(header, overflow="fold")
+    for fault, summary in summaries.items():
+        first = summary.verdict.findings[0].sentence if summary.verdict.findings else summary.verdict.withheld
+        table.add_row(fault, PLANTED[fault], Text(first))
+    return table

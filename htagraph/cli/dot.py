@@ -1,0 +1,36 @@
+"""`htagraph dot`: the critical path, or a small graph, as DOT."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from htagraph.cli.console import Waiting, notices
+from htagraph.cli.options import QuietOption, TraceArgument, WindowOption, windowed
+
+__all__ = ["dot"]
+
+
+def dot(
+    trace: TraceArgument,
+    *,
+    window: WindowOption = "",
+    out: Annotated[str, typer.Option(help="File to write; - prints it.")] = "-",
+    whole: Annotated[bool, typer.Option("--graph", help="All events of the window, not only the path.")] = False,
+    max_nodes: Annotated[int, typer.Option(help="At most so many boxes.", min=2)] = 200,
+    quiet: QuietOption = False,
+) -> None:
+    """Write the critical path of a window as DOT, for Graphviz: htagraph dot TRACE | dot -Tsvg > path.svg."""
+    with Waiting(quiet=quiet).shown() as waiting:
+        loaded = waiting.load(trace)
+        waiting.stage("Drawing")
+        graph = windowed(loaded.compile(), window)
+        file = None if out == "-" else Path(out)
+        asked = graph if whole else graph.critical_path()
+        text = asked.to_dot(file, max_nodes=max_nodes)
+    if file is None:
+        typer.echo(text)
+    else:
+        notices(quiet=quiet).print(f"Wrote {file}", markup=False)

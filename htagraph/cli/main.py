@@ -1,0 +1,74 @@
+"""The `htagraph` command: one verb per question."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+import typer
+
+from htagraph.cli.console import complain
+from htagraph.cli.demo import demo
+from htagraph.cli.dot import dot
+from htagraph.cli.info import info
+from htagraph.cli.path import path
+from htagraph.cli.report import report
+from htagraph.errors import HTAGraphError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="htagraph",
+    help="Say what bounds a PyTorch run: the critical path of a profiler trace, exactly.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for verb in (report, path, info, dot, demo):
+    app.command()(verb)
+
+
+def _print_version(wanted: bool) -> None:
+    """Print the version and end."""
+    if wanted:
+        try:
+            typer.echo(f"htagraph {version('htagraph')}")
+        except PackageNotFoundError:
+            typer.echo("htagraph (not installed: run from its source)")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Take the options that stand before the verb."""
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Run the command line; exit code 0, 1 for input that cannot be answered, 2 for wrong usage.
+
+    Parameters
+    ----------
+    args : sequence of str, optional
+        Instead of those of the process.
+    """
+    try:
+        app(args=None if args is None else list(args))
+    except HTAGraphError as error:
+        complain(error)
+        sys.exit(1)
+    except BrokenPipeError:  # the reader of our output has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""Arguments and options that several commands share, said once."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from htagraph.cli.tables import Format
+from htagraph.graph import TraceGraph
+
+__all__ = ["FormatOption", "QuietOption", "TraceArgument", "WindowOption", "windowed"]
+
+TraceArgument = Annotated[Path, typer.Argument(metavar="PATH", help="Trace of one rank: .json or .json.gz.")]
+WindowOption = Annotated[
+    str,
+    typer.Option(
+        "--window",
+        "-w",
+        metavar="NAME",
+        help="Step or other host range, as a name, glob or regex; or START:END in ns from the start of the trace.",
+    ),
+]
+FormatOption = Annotated[Format, typer.Option("--format", "-f", help="How to print the table.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Only what was asked for: no progress, no notices.")]
+
+_RANGE = re.compile(r"(\d[\d_,]*):(\d[\d_,]*)")
+
+
+def windowed(graph: TraceGraph, window: str) -> TraceGraph:
+    """Return the part of a graph that `--window` names; all of it for an empty name."""
+    if not window:
+        return graph
+    found = _RANGE.fullmatch(window)
+    if found is None:
+        return graph.window(window)
+    start, end = (int(text.replace("_", "").replace(",", "")) for text in found.groups())
+    origin = graph.dag.span.start_ns
+    return graph.window((origin + start, origin + end))

@@ -1,0 +1,155 @@
+"""`htagraph report`: the main job. What bounds this run, on the terminal and as files to look into."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from htagraph.cli.console import Waiting, notices, output
+from htagraph.cli.options import QuietOption, TraceArgument, WindowOption, windowed
+from htagraph.cli.tables import bar, print_titled, rich_table
+from htagraph.errors import OutputError
+from htagraph.model.units import human_count, human_duration
+from htagraph.report.json_document import json_document
+from htagraph.report.markdown import markdown_summary
+from htagraph.report.summary import Summary
+from htagraph.writers.atomic import output_file
+
+__all__ = ["print_summary", "report", "write_files"]
+
+_FOLDER = Path("htagraph-report")
+_N_FINDINGS = 3
+_MIN_SHARE = 0.005
+_N_TOP = 6
+_N_STEPS = 12
+_COLORS = {
+    "compute": "green",
+    "communication": "magenta",
+    "memory": "cyan",
+    "launch": "yellow",
+    "kernel_gap": "yellow",
+    "cpu": "blue",
+    "data_loading": "bright_red",
+    "python_gap": "bright_blue",
+    "sync": "red",
+    "carry_over": "bright_black",
+    "unexplained": "bright_black",
+}
+
+
+def report(
+    trace: TraceArgument,
+    *,
+    window: WindowOption = "",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the files.", show_default="./htagraph-report/<trace>")
+    ] = None,
+    json_file: Annotated[
+        str, typer.Option("--json", metavar="FILE", help="Also write the report as JSON; - prints that alone.")
+    ] = "",
+    quiet: QuietOption = False,
+) -> None:
+    """Say what bounds a run and what to try first; write the trace with its critical path on top."""
+    with Waiting(quiet=quiet).shown() as waiting:
+        loaded = waiting.load(trace)
+        waiting.stage("Compiling the graph")
+        summary = Summary(loaded, windowed(loaded.compile(), window))
+        waiting.stage("Finding the critical path")
+        files = write_files(summary, out or _FOLDER / summary.name, waiting)
+    document = json.dumps(json_document(summary, files), indent=2, default=str) + "\n"
+    if json_file == "-":
+        typer.echo(document, nl=False)
+        return
+    if json_file:
+        _write_text(Path(json_file), document)
+        files["json"] = Path(json_file)
+    console = output()
+    print_summary(console, summary)
+    beside = notices(quiet=quiet)
+    beside.print()
+    for what, file in files.items():
+        beside.print(
+            f"Wrote {file}{'  (open it in https://ui.perfetto.dev)' if what == 'perfetto' else ''}", markup=False
+        )
+
+
+def _write_text(path: Path, text: str) -> None:
+    """Write a text file, whole or not at all."""
+    with output_file(path) as file:
+        file.write(text.encode())
+
+
+def write_files(summary: Summary, folder: Path, waiting: Waiting) -> dict[str, Path]:
+    """Write the files of a report into a folder, which is made; return them by what they are."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise OutputError(
+            f"no folder can be made here: {exc.strerror}.", path=folder, hint="choose another --out."
+        ) from exc
+    files = {"perfetto": folder / "critical.pftrace", "dot": folder / "critical.dot", "summary": folder / "summary.md"}
+    waiting.stage(f"Writing {files['perfetto']}")
+    summary.path.to_perfetto(files["perfetto"])
+    waiting.stage(f"Writing {files['dot']}")
+    summary.path.to_dot(files["dot"])
+    waiting.stage(f"Writing {files['summary']}")
+    _write_text(files["summary"], markdown_summary(summary))
+    return files
+
+
+def print_summary(console: Console, summary: Summary) -> None:
+    """Print a summary: what the trace is, what bounds it, and the tables behind that."""
+    console.print(summary.name, style="bold", markup=False)
+    console.print(summary.facts, markup=False)
+    _print_verdict(console, summary)
+    if len(summary.by_step):
+        n_steps = len(summary.by_step)
+        of = f", first {_N_STEPS} of {n_steps:,}" if n_steps > _N_STEPS else ""
+        print_titled(console, f"By step{of}", rich_table(summary.by_step.head(_N_STEPS)))
+    tiled = f"tiled by {human_count(len(summary.path.segments), 'segment')}"
+    print_titled(console, f"Critical path: {human_duration(summary.path.dur_ns)}, {tiled}", _bound_table(summary))
+    for title, frame in (("Operators on the path", summary.by_op), ("What ran on the path", summary.by_name)):
+        named = frame.head(_N_TOP).rename_axis("name").reset_index()
+        named["name"] = named["name"].replace("", "(no operator)")
+        print_titled(console, title, rich_table(named))
+    weak = summary.weak_checks[["check", "share", "verdict", "consequence"]]
+    if len(weak):
+        print_titled(console, "What the trace does not tell", rich_table(weak))
+    if len(summary.trace.repairs):
+        print_titled(console, "Repairs of the file", rich_table(summary.trace.repairs))
+
+
+def _print_verdict(console: Console, summary: Summary) -> None:
+    """Print the first findings, each with its evidence and what to try."""
+    verdict = summary.verdict
+    console.print()
+    console.print(f"[bold]What bounds {escape(summary.window_name)}[/] ({human_duration(summary.path.dur_ns)})")
+    if verdict.withheld:
+        console.print(Padding(Text(f"No verdict: {verdict.withheld}", style="yellow"), (0, 0, 0, 2), expand=False))
+    shown = [finding for finding in verdict.findings if finding.share >= _MIN_SHARE][:_N_FINDINGS]
+    for number, finding in enumerate(shown, start=1):
+        console.print(f"  {number}. [bold]{escape(finding.sentence)}[/]")
+        console.print(Padding(Text(f"most in {finding.evidence_sentence}"), (0, 0, 0, 5), expand=False))
+        console.print(Padding(Text(f"try: {finding.to_try}", style="italic"), (0, 0, 0, 5), expand=False))
+
+
+def _bound_table(summary: Summary) -> Table:
+    """Return the path by bound as a table with bars."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column(justify="right")
+    table.add_column(no_wrap=True)
+    frame = summary.by_bound
+    for bound, dur_ns, share in zip(frame.index.astype(str), frame["dur_ns"], frame["share"], strict=True):
+        cells = (bound.replace("_", " "), human_duration(dur_ns), f"{share:.1%}")
+        table.add_row(*cells, Text(bar(share), style=_COLORS.get(bound, "white")))
+    return table

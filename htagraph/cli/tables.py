@@ -1,0 +1,81 @@
+"""Frames as text: a table for people, or CSV, JSON and Markdown for what comes next."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from htagraph.report.json_document import records
+from htagraph.report.markdown import human_frame, markdown_table
+
+__all__ = ["Format", "bar", "print_frame", "print_titled", "rich_table"]
+
+_BAR_WIDTH = 24
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+class Format(StrEnum):
+    """How a table is printed."""
+
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+    MD = "md"
+
+
+def bar(share: float) -> str:
+    """Return a bar as long as a share of 1.
+
+    Examples
+    --------
+    >>> bar(0.5), bar(0.01)
+    ('████████████', '▏')
+    """
+    eighths = round(max(0.0, min(share, 1.0)) * _BAR_WIDTH * 8)
+    full, rest = divmod(eighths or (share > 0), 8)
+    return "█" * full + _EIGHTHS[rest].strip()
+
+
+def rich_table(frame: pd.DataFrame, *, header: bool = True) -> Table:
+    """Return a frame as a table for people: units, short names, numbers on the right."""
+    table = Table(box=None, pad_edge=False, show_header=header, header_style="dim")
+    texts = human_frame(frame)
+    for name in texts.columns:
+        is_text = name in ("name", "op", "check", "consequence", "detail", "kind", "lane", "rule", "step") or (
+            name.endswith("bound")
+        )
+        folds = name in ("consequence", "detail", "check")
+        table.add_column(
+            name.replace("_", " "),
+            justify="left" if is_text else "right",
+            overflow="fold" if folds else "ellipsis",
+            no_wrap=not folds,
+        )
+    for row in texts.astype(str).to_numpy().tolist():
+        table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
+def print_titled(console: Console, title: str, table: Table) -> None:
+    """Print a table under its title, after an empty line."""
+    console.print()
+    console.print(title, style="bold", markup=False)
+    console.print(table)
+
+
+def print_frame(console: Console, frame: pd.DataFrame, form: Format) -> None:
+    """Print a frame; tables and Markdown are for people: they round and abbreviate."""
+    match form:
+        case Format.TABLE:
+            console.print(rich_table(frame))
+        case Format.CSV:
+            console.file.write(frame.to_csv(index=False))
+        case Format.JSON:
+            console.file.write(json.dumps(records(frame), indent=2, default=str) + "\n")
+        case Format.MD:
+            console.file.write(markdown_table(human_frame(frame)) + "\n")

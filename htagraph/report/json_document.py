@@ -1,0 +1,115 @@
+"""The summary as JSON, for programs: a stable document with a version.
+
+Version 1 has these keys; later versions of the same number only add some::
+
+    schema          "htagraph.report"
+    version         1
+    trace           file, rank, rank_source, world_size, n_events, n_kernels, n_steps, start_ns, dur_ns
+    window          name, start_ns, end_ns, dur_ns
+    findings        withheld ("" or why there are none), items: cause, title, dur_ns, share, n_segments, longest_ns,
+                    parts {bound: ns}, evidence [name, op, label, dur_ns, bound, n_segments], to_try
+    critical_path   dur_ns, unexplained_share, by_bound, by_op, by_name: [group, dur_ns, share, n_segments]
+    steps           step, dur_ns, bound, bound_share, next_bound, next_share
+    quality         check, n_good, n_all, share, verdict, consequence
+    repairs         kind, n, first_offset, detail
+    skipped         {category: number of events}
+    files           {what: path} of what was written beside
+
+Times are integer nanoseconds, shares fractions of one. The claims of all findings and the unexplained time add up to the
+window; so do the groups of ``by_bound``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from htagraph.report.findings import Finding
+from htagraph.report.summary import Summary
+
+__all__ = ["SCHEMA", "VERSION", "json_document", "records"]
+
+SCHEMA = "htagraph.report"
+VERSION = 1
+_TOP = 20
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a frame as dicts of plain Python values.
+
+    Examples
+    --------
+    >>> records(pd.DataFrame({"n": [1], "share": [0.5]}))
+    [{'n': 1, 'share': 0.5}]
+    """
+    columns = {str(name): frame[name].astype(object).tolist() for name in frame.columns}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _groups(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the first groups of a breakdown."""
+    return records(frame.head(_TOP).rename_axis("group").reset_index())
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    """Return a finding as plain values."""
+    return {**asdict(finding), "parts": dict(finding.parts)}
+
+
+def json_document(summary: Summary, files: Mapping[str, Path] | None = None) -> dict[str, Any]:
+    """Return the summary as a dict that `json.dumps` accepts.
+
+    Parameters
+    ----------
+    summary : Summary
+    files : mapping of str to Path, optional
+        What was written beside it.
+
+    Returns
+    -------
+    dict
+        As the docstring of this module says.
+    """
+    trace, path, window = summary.trace, summary.path, summary.graph.at
+    span = summary.graph.dag.span
+    return {
+        "schema": SCHEMA,
+        "version": VERSION,
+        "trace": {
+            "file": None if trace.path is None else str(trace.path),
+            "rank": trace.rank,
+            "rank_source": trace.rank_source,
+            "world_size": summary.world_size,
+            "n_events": len(trace.table),
+            "n_kernels": summary.n_kernels,
+            "n_steps": len(trace.steps),
+            "start_ns": span.start_ns,
+            "dur_ns": span.dur_ns,
+        },
+        "window": {
+            "name": window.name,
+            "start_ns": window.start_ns,
+            "end_ns": window.end_ns,
+            "dur_ns": window.dur_ns,
+        },
+        "findings": {
+            "withheld": summary.verdict.withheld,
+            "items": [_finding(finding) for finding in summary.verdict.findings],
+        },
+        "critical_path": {
+            "dur_ns": path.dur_ns,
+            "unexplained_share": path.unexplained_share,
+            "by_bound": _groups(summary.by_bound),
+            "by_op": _groups(summary.by_op),
+            "by_name": _groups(summary.by_name),
+        },
+        "steps": records(summary.by_step),
+        "quality": records(summary.quality),
+        "repairs": records(trace.repairs),
+        "skipped": dict(trace.skipped),
+        "files": {what: str(file) for what, file in (files or {}).items()},
+    }

@@ -1,0 +1,113 @@
+"""Summary: everything a report says of one window of one trace, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from htagraph.graph import TraceGraph
+from htagraph.model.kinds import EventKind
+from htagraph.model.units import human_count, human_duration
+from htagraph.path import CriticalPath
+from htagraph.report.findings import Verdict, find_bounds
+from htagraph.report.step_shares import step_shares
+from htagraph.trace import Trace
+
+__all__ = ["Summary"]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a report says.
+
+    Parameters
+    ----------
+    trace : Trace
+    graph : TraceGraph
+        The window that is reported on.
+    """
+
+    trace: Trace
+    graph: TraceGraph
+
+    @property
+    def name(self) -> str:
+        """Name of the trace: of its file, without what all such files end in."""
+        if self.trace.path is None:
+            return "trace"
+        name = self.trace.path.name
+        for ending in (".gz", ".json", ".trace", ".pt"):
+            name = name.removesuffix(ending)
+        return name or "trace"
+
+    @property
+    def window_name(self) -> str:
+        """What the report is about."""
+        return "the whole trace" if self.graph.at == self.graph.dag.span else self.graph.at.name
+
+    @cached_property
+    def path(self) -> CriticalPath:
+        """The critical path of the window."""
+        return self.graph.critical_path()
+
+    @cached_property
+    def n_kernels(self) -> int:
+        """Kernels in the whole trace."""
+        return int(np.count_nonzero(self.trace.table.kind == EventKind.KERNEL))
+
+    @cached_property
+    def world_size(self) -> int | None:
+        """Number of ranks of the job, None where the file does not say."""
+        return self.trace.file.world_size if self.trace.file else None
+
+    @property
+    def facts(self) -> str:
+        """What the trace is, in one line."""
+        of = f" of {self.world_size}" if self.world_size else ""
+        assumed = " (not recorded: assumed)" if self.trace.rank_source == "default" else ""
+        parts = [
+            f"rank {self.trace.rank}{of}{assumed}",
+            human_count(len(self.trace.table), "event"),
+            human_count(self.n_kernels, "kernel"),
+            human_count(len(self.trace.steps), "step"),
+            human_duration(self.graph.dag.span.dur_ns),
+        ]
+        return " · ".join(parts)
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """What bounds the window."""
+        return find_bounds(self.path)
+
+    @cached_property
+    def by_bound(self) -> pd.DataFrame:
+        """The path by bound, schema `frames.BREAKDOWN`."""
+        return self.path.breakdown(by="bound")
+
+    @cached_property
+    def by_op(self) -> pd.DataFrame:
+        """The path by innermost operator, schema `frames.BREAKDOWN`."""
+        return self.path.breakdown(by="op")
+
+    @cached_property
+    def by_name(self) -> pd.DataFrame:
+        """The path by what ran, schema `frames.BREAKDOWN`."""
+        return self.path.breakdown(by="name")
+
+    @cached_property
+    def by_step(self) -> pd.DataFrame:
+        """The path by step, schema `STEP_SHARES`."""
+        return step_shares(self.path)
+
+    @cached_property
+    def quality(self) -> pd.DataFrame:
+        """What is linked, classified and recorded, schema `frames.QUALITY`."""
+        return self.graph.quality()
+
+    @property
+    def weak_checks(self) -> pd.DataFrame:
+        """Rows of `quality` that are not good."""
+        return self.quality[self.quality["verdict"] != "good"]
