@@ -215,8 +215,7 @@ class CriticalPath:
         """Say how long the path is and what it is bound by."""
         shares = self.breakdown()
         top = shares[shares["share"] >= _WORTH_SAYING].head(_TOP)
-        shares = zip(top.index.astype(str), top["share"], strict=True)
-        bounds = ", ".join(f"{name.replace('_', ' ')} {share:.0%}" for name, share in shares)
+        bounds = ", ".join(f"{str(name).replace('_', ' ')} {share:.0%}" for name, share in top["share"].items())
         return (
             f"CriticalPath({self.window.name}, {human_duration(self.dur_ns)}, "
             f"{human_count(len(self.segments), 'segment')}: {bounds or 'nothing'})"
