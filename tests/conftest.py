@@ -1,0 +1,22 @@
+"""Where the real traces are, and how hard hypothesis tries."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("dev", deadline=None)
+settings.register_profile("ci", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+@pytest.fixture(scope="session")
+def real_traces() -> Path:
+    """Folder of the real traces, beside the repository; a test that needs it is skipped where it is absent."""
+    folder = Path(__file__).resolve().parents[2] / "shared" / "traces"
+    if not folder.is_dir():
+        pytest.skip("needs ../shared/traces")
+    return folder

@@ -1,0 +1,94 @@
+"""What must hold of every real trace, whatever recorded it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import rustworkx
+
+import htagraph as hg
+from htagraph.algorithms.retime import retime
+from htagraph.report.claims import Cause, claims
+from htagraph.report.findings import find_bounds
+
+FOLDER = Path(__file__).resolve().parents[3] / "shared" / "traces"
+FILES = sorted(path for ending in ("*.json", "*.json.gz") for path in FOLDER.rglob(ending))
+MAX_EDGES = 60_000
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(not FILES, reason="needs ../shared/traces"),
+    pytest.mark.parametrize("graph", FILES, ids=lambda path: str(path.relative_to(FOLDER))[:60], indirect=True),
+]
+
+
+@pytest.fixture(scope="module")
+def graph(request: pytest.FixtureRequest) -> hg.TraceGraph:
+    return hg.load(request.param).compile()
+
+
+def windows(graph: hg.TraceGraph) -> list[hg.TraceGraph]:
+    """Return the whole trace and each of its steps."""
+    return [graph, *(graph.window((row.start_ns, row.start_ns + row.dur_ns)) for row in graph.steps.itertuples())]
+
+
+def named_steps(graph: hg.TraceGraph) -> list[hg.TraceGraph]:
+    """Return the windows of the distinct names of steps."""
+    return [graph.window(name) for name in dict.fromkeys(graph.steps["name"])]
+
+
+def test_segments_tile_every_window(graph: hg.TraceGraph) -> None:
+    """Each segment starts where the one before ended, so every nanosecond is accounted for once."""
+    for window in [*windows(graph), *named_steps(graph)]:
+        path = window.critical_path()
+        start, dur = (path.segments[name].to_numpy() for name in ("start_ns", "dur_ns"))
+
+        assert (dur > 0).all()
+        assert dur.sum() == path.dur_ns == window.dur_ns
+        assert np.array_equal(start, window.at.start_ns + np.cumsum(dur) - dur)
+
+
+def test_longest_path_of_rustworkx_is_the_window(graph: hg.TraceGraph) -> None:
+    """An algorithm that knows nothing of binding edges finds the same length over lag and residual."""
+    fitting = (window for window in windows(graph) if len(window._edge_rows) <= MAX_EDGES)
+    window = next(fitting, None)
+    if window is None:
+        pytest.skip("the trace has no window that is small enough for Python callbacks")
+
+    length = rustworkx.dag_longest_path_length(
+        window.to_rustworkx(), lambda _tail, _head, edge: edge["lag_ns"] + edge["residual_ns"]
+    )
+
+    assert length == window.dur_ns
+
+
+def test_retiming_without_changes_gives_back_every_timestamp(graph: hg.TraceGraph) -> None:
+    """Lags and residuals hold all of the trace's timing."""
+    dag = graph.dag
+    times = dag.events.node_ts_ns
+
+    again = retime(dag.order, dag.in_offsets, dag.edges.tail, dag.edges.lag_ns, dag.residual_ns, times)
+
+    assert np.array_equal(again, times)
+
+
+def test_groups_add_up_to_the_window(graph: hg.TraceGraph) -> None:
+    """However the path is grouped, nothing is lost and nothing counted twice."""
+    path = graph.critical_path()
+    by = ["bound", "kind", "name", "op", "lane", "rule", *(["step"] if len(graph.steps) else [])]
+
+    assert {key: int(path.breakdown(by=key)["dur_ns"].sum()) for key in by} == dict.fromkeys(by, path.dur_ns)
+
+
+def test_findings_never_claim_more_than_the_window(graph: hg.TraceGraph) -> None:
+    """Claims are disjoint; with the unexplained time they are the window."""
+    path = graph.critical_path()
+    claimed = claims(path)
+    verdict = find_bounds(path)
+    unexplained = int(claimed.loc[claimed["cause"] == Cause.UNEXPLAINED, "dur_ns"].sum())
+
+    assert int(claimed["dur_ns"].sum()) == path.dur_ns
+    assert bool(verdict.withheld) != bool(verdict.findings)
+    assert sum(finding.dur_ns for finding in verdict.findings) in (0, path.dur_ns - unexplained)
