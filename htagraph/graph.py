@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,15 +52,12 @@ class TraceGraph(Questions):
     rank : int
     source : TraceSource, optional
         The original trace.
-    decode : callable, optional
-        Returns the ``args`` of events from the original.
     """
 
     dag: Dag
     at: Window
     rank: int = 0
     source: TraceSource | None = None
-    decode: Args | None = field(default=None, compare=False)
 
     @property
     def dur_ns(self) -> int:
@@ -193,7 +190,7 @@ class TraceGraph(Questions):
             rows = rows[under_mask(dag, is_top)[rows]]
         if on_path is not None:
             rows = rows[np.isin(rows, self.critical_path().segments["event"].to_numpy()) == on_path]
-        return Selection(dag, self.at, rows if where is None else where_rows(dag, rows, where))
+        return Selection(dag, self.at, rows if where is None else where_rows(dag, rows, where), self.source)
 
     def match(self, *chain: Pattern | Hop | str) -> pd.DataFrame:
         """Return every way in which events of the window follow each other along a chain of edges.
@@ -219,7 +216,7 @@ class TraceGraph(Questions):
         """Return the critical path of the window: segments that tile it, each what the next had to wait for."""
         return CriticalPath(self.dag, self.at, self.rank, self.source)
 
-    def _ask(self, question: Question, **options: Any) -> pd.DataFrame:
+    def _ask(self, question: Question, **options: Any) -> pd.DataFrame:  # noqa: ANN401  options of any question
         """Return the answer for the window."""
         return question(self.dag, self.at, **options)
 
@@ -245,11 +242,11 @@ class TraceGraph(Questions):
 
     def _decoder(self) -> Args:
         """Return what reads the args of events from the original."""
-        if self.decode is None:
+        if self.source is None or self.source.original is None:
             raise MissingEventsError(
                 "the args of events are not kept in the graph.", missing="args", hint="load the trace and compile it."
             )
-        return self.decode
+        return self.source.original.decode
 
     def save(self, out: str | Path) -> Path:
         """Write the compiled graph of the whole trace to one file, from which `open` brings it back at once.

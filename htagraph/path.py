@@ -18,12 +18,13 @@ from htagraph.model.source import TraceSource
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 from htagraph.queries.breakdown import split_by_steps, sum_by
+from htagraph.queries.counters import counters
 from htagraph.queries.critical_path import critical_path, path_edges
 from htagraph.queries.edges import edge_frame
 from htagraph.queries.steps import find_steps
 from htagraph.writers.chrome_json import write_chrome_json
 from htagraph.writers.dot import path_dot
-from htagraph.writers.pftrace import write_pftrace
+from htagraph.writers.pftrace import CounterTrack, write_pftrace
 
 __all__ = ["BreakdownKey", "CriticalPath"]
 
@@ -152,8 +153,20 @@ class CriticalPath:
                 np.concatenate([links, flows.head >> 1]).astype(np.int32),
             ),
             critical_events=np.unique(events[events >= 0]),
+            counters=self._counter_tracks(),
             description=f"Critical path of {self.window.name}. {_ABOUT}{moved}",
         )
+
+    def _counter_tracks(self) -> list[CounterTrack]:
+        """Return launch queue length and memory bandwidth over the whole trace, as tracks."""
+        tracks = []
+        for name, unit in (("queue_length", "launches"), ("memory_bandwidth", "GB/s")):
+            frame = counters(self.dag, self.dag.span, name=name)
+            for _, part in frame.groupby(["device", "stream"], sort=True):
+                device, stream = int(part["device"].iloc[0]), int(part["stream"].iloc[0])
+                ts_ns, value = part["ts_ns"].to_numpy(np.int64), part["value"].to_numpy()
+                tracks.append(CounterTrack(name.replace("_", " "), unit, ts_ns, value, device, stream))
+        return tracks
 
     def to_chrome_json(self, out: str | Path) -> Path:
         """Write the original trace, byte for byte, with the critical path added as events.

@@ -13,15 +13,17 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.spread import ancestors, descendants
-from htagraph.errors import QueryError
+from htagraph.errors import MissingEventsError, QueryError
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind
+from htagraph.model.source import TraceSource
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 from htagraph.queries.edges import edge_frame
 from htagraph.queries.matching import Hop, Pattern, linked_events
 from htagraph.queries.selecting import events_in, tree_parent
 from htagraph.writers.dot import graph_dot
+from htagraph.writers.subset import write_subset
 
 if TYPE_CHECKING:
     import rustworkx
@@ -44,6 +46,8 @@ class Selection:
     at : Window
     rows : ndarray of shape (n,), dtype=int64
         Rows of the event table, ascending, each once.
+    source : TraceSource, optional
+        The original trace, for `to_chrome_json`.
 
     Examples
     --------
@@ -61,13 +65,14 @@ class Selection:
     dag: Dag
     at: Window
     rows: npt.NDArray[np.int64]
+    source: TraceSource | None = None
 
     def __post_init__(self) -> None:
         """Freeze the rows."""
         self.rows.setflags(write=False)
 
     def _of(self, rows: npt.NDArray[np.integer]) -> Selection:
-        return Selection(self.dag, self.at, np.unique(rows.astype(np.int64)))
+        return Selection(self.dag, self.at, np.unique(rows.astype(np.int64)), self.source)
 
     def _mask(self) -> npt.NDArray[np.bool_]:
         mask = np.zeros(len(self.dag.events), dtype=bool)
@@ -230,6 +235,43 @@ class Selection:
     def between(self, other: Selection) -> Selection:
         """Return what lies on some way from these to others: their descendants that are ancestors of the others."""
         return self.descendants() & self._same_graph(other).ancestors()
+
+    def to_chrome_json(self, out: str | Path) -> Path:
+        """Write the events as a smaller trace, each as it stands in the original.
+
+        Launch arrows, names of threads and what the file says beside events are kept.
+
+        Parameters
+        ----------
+        out : str or Path
+            ``.json``, or ``.json.gz`` to compress.
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        MissingEventsError
+            If the graph was not made from a file.
+        OutputError
+            If the file cannot be written.
+        """
+        if self.source is None or self.source.original is None:
+            raise MissingEventsError(
+                "there is no original file to take the events from.", missing="file", hint="load the trace from a file."
+            )
+        return write_subset(
+            out,
+            self.source.original.raw(self.rows),
+            self.dag.events,
+            self.rows,
+            launch=self.dag.launch,
+            metadata=self.source.metadata,
+            base_ns=self.source.base_ns,
+            clock_shift_ns=self.dag.calibration.clock_shift_ns,
+        )
 
     def to_dot(self, out: str | Path | None = None, *, max_nodes: int = 300) -> str:
         """Return the events and the edges among them as DOT, and write it if a file is given.

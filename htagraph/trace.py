@@ -64,7 +64,7 @@ class Trace:
     def _source(self) -> TraceSource | None:
         if self.file is None:
             return None
-        return TraceSource(self.file.args.source, self.file.base_time_ns)
+        return TraceSource(self.file.args.source, self.file.base_time_ns, self.file.args, self.file.metadata)
 
     @property
     def path(self) -> Path | None:
@@ -126,7 +126,7 @@ class Trace:
         TraceGraph
         """
         dag = compile_events(self.table, class_rules=class_rules)
-        return TraceGraph(dag, dag.span, self.rank, self._source, self.file.args.decode if self.file else None)
+        return TraceGraph(dag, dag.span, self.rank, self._source)
 
     def __repr__(self) -> str:
         """Say what is in the trace."""

@@ -164,3 +164,17 @@ def test_a_selection_draws_itself(graph):
     assert "gemm" in kernels.to_dot()
     assert kernels.to_rustworkx().num_nodes() == 3
     assert kernels.to_rustworkx().num_edges() == 2
+
+
+def test_a_selection_is_written_as_a_smaller_trace(tmp_path):
+    """Each event as it stands in the original, and the launches still linked."""
+    content = hg.synth.simulate(hg.synth.training_rank(steps=1, layers=2)).to_json()
+    graph = hg.load(content).compile()
+    step = graph.select(under="aten::linear") | graph.select(name="aten::linear")
+    again = hg.load(step.to_chrome_json(tmp_path / "linear.json.gz"))
+
+    assert len(again.table) == len(step)
+    assert again.events["name"].tolist() == step.events["name"].tolist()
+    assert again.table.ts_ns.tolist() == graph.dag.events.ts_ns[step.rows].tolist()
+    assert again.rank == graph.rank
+    assert len(again.compile().select(kind="launch")) == len(step & graph.select(kind="launch"))

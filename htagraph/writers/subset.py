@@ -1,0 +1,116 @@
+"""A smaller trace: some events of a trace as a valid one, each as it stands in the original."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.model.events import EventTable, LaneTable
+from htagraph.writers.atomic import output_file
+
+__all__ = ["write_subset"]
+
+_FLOW = "ac2g"
+
+
+def _lane_events(lanes: LaneTable, used: Sequence[int]) -> list[str]:
+    """Return the metadata events that name processes and threads."""
+    named: dict[tuple[str, str], str] = {}
+    for lane in used:
+        pid, tid = json.dumps(lanes.pid[lane]), json.dumps(lanes.tid[lane])
+        if lanes.process[lane]:
+            name = json.dumps(lanes.process[lane])
+            named[pid, ""] = f'{{"ph":"M","name":"process_name","pid":{pid},"tid":0,"args":{{"name":{name}}}}}'
+        if lanes.thread[lane]:
+            name = json.dumps(lanes.thread[lane])
+            named[pid, tid] = f'{{"ph":"M","name":"thread_name","pid":{pid},"tid":{tid},"args":{{"name":{name}}}}}'
+    return list(named.values())
+
+
+def _microseconds(ts_ns: int) -> str:
+    """Return a time as decimal text in microseconds."""
+    whole, rest = divmod(ts_ns, 1000)
+    return f"{whole}.{rest:03d}"
+
+
+def _flows(
+    events: EventTable,
+    call: npt.NDArray[np.integer],
+    work: npt.NDArray[np.integer],
+    base_ns: int,
+    clock_shift_ns: int,
+) -> list[str]:
+    """Return the arrows from launch calls to their device work."""
+    out = []
+    for number, (tail, head) in enumerate(zip(call.tolist(), work.tolist(), strict=True), start=1):
+        for phase, event, shift_ns, more in (("s", tail, 0, ""), ("f", head, clock_shift_ns, ',"bp":"e"')):
+            lane = events.lane[event]
+            pid, tid = json.dumps(events.lanes.pid[lane]), json.dumps(events.lanes.tid[lane])
+            ts = _microseconds(int(events.ts_ns[event]) - base_ns - shift_ns)
+            out.append(
+                f'{{"ph":"{phase}","id":{number},"pid":{pid},"tid":{tid},"ts":{ts},'
+                f'"cat":"{_FLOW}","name":"{_FLOW}"{more}}}'
+            )
+    return out
+
+
+def write_subset(
+    out: str | Path,
+    raw: Sequence[bytes],
+    events: EventTable,
+    rows: npt.NDArray[np.int64],
+    *,
+    launch: npt.NDArray[np.integer],
+    metadata: Mapping[str, Any],
+    base_ns: int,
+    clock_shift_ns: int = 0,
+) -> Path:
+    """Write some events of a trace as a trace of its own.
+
+    Parameters
+    ----------
+    out : str or Path
+        ``.json``, or ``.json.gz`` to compress.
+    raw : sequence of bytes
+        The events, as they stand in the original.
+    events : EventTable
+    rows : ndarray of shape (n,), dtype=int64
+        Rows of the events.
+    launch : ndarray of shape (n_events,)
+        Runtime call of each device event, -1 for none; arrows are kept where both ends are.
+    metadata : mapping
+        Top-level keys of the original.
+    base_ns : int, unit=ns
+        Time that is 0 in the original.
+    clock_shift_ns : int, unit=ns
+        What was added to the times of device work since it was read.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be written.
+    """
+    kept = np.zeros(len(events), dtype=bool)
+    kept[rows] = True
+    work = rows[(launch[rows] >= 0) & kept[np.maximum(launch[rows], 0)]]
+    added = [
+        *_lane_events(events.lanes, np.unique(events.lane[rows]).tolist()),
+        *_flows(events, launch[work], work, base_ns, clock_shift_ns),
+    ]
+    header = json.dumps({key: value for key, value in metadata.items() if key != "traceEvents"}, default=str)
+    head = header[:-1] + (", " if len(header) > 2 else "") + '"traceEvents": [\n'
+    with output_file(out) as file:
+        file.write(head.encode())
+        file.write(b",\n".join([*raw, *(text.encode() for text in added)]))
+        file.write(b"\n]}\n")
+    return Path(out)
