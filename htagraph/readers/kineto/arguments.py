@@ -63,9 +63,19 @@ class ArgsIndex:
 
     def decode(self, events: npt.ArrayLike) -> list[dict[str, Any]]:
         """Return the args of some events, an empty dict for an event without args."""
-        out = []
+        out: list[dict[str, Any]] = []
         for raw in self.raw(events):
-            event = decoded(raw)
+            event = _decoded(raw)
             args = event.get("args") if isinstance(event, dict) else None
             out.append(args if isinstance(args, dict) else {})
         return out
+
+
+def _decoded(raw: bytes) -> object:
+    """Return an event, mended where it is broken."""
+    try:
+        return decoded(raw)
+    except ValueError:
+        from htagraph.readers.kineto.mending import mended_text  # noqa: PLC0415 - this imports numba
+
+        return decoded(mended_text(raw))

@@ -14,7 +14,7 @@ from htagraph.readers.kineto.compiled.keys import key_table
 from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, PADDING
 from htagraph.readers.kineto.repairs import Defect
 
-__all__ = ["CUT", "MARGIN", "MENDED", "TORN", "Mended", "Mender"]
+__all__ = ["CUT", "MARGIN", "MENDED", "TORN", "Mended", "Mender", "mended_text"]
 
 U8 = npt.NDArray[np.uint8]
 
@@ -53,6 +53,12 @@ class Mended:
     def text(self) -> bytes:
         """Return the value as valid JSON."""
         return self.out[: self.n_bytes].tobytes()
+
+
+def mended_text(raw: bytes) -> bytes:
+    """Return a broken event that can be mended as valid JSON."""
+    buf = np.frombuffer(raw + bytes(PADDING), dtype=np.uint8)
+    return Mender().mend(buf, 0, len(raw), is_event=True).text()
 
 
 class Mender:

@@ -32,7 +32,8 @@ _OF_TIMES = (
 _TIMED = frozenset(phase.encode() for phase in "XBEiICstf")
 _MAX_DURATION_US = Decimal(7 * 86_400 * 1_000_000)
 _MAX_TIME_US = Decimal(1 << 62) / 1000
-_NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_MAX_POWER = 40
+_NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,6})?")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -126,9 +127,10 @@ def _with_times(raw: bytes) -> bytes | None:
 
 
 def _time(value: bytes | None) -> Decimal | None:
-    """Return a time as a number, None where it is none, or a text that is no number of JSON."""
+    """Return a time as a number, None where it is none, or no number that can be one."""
     text = (value or b"").strip(b'"')
-    return Decimal(text.decode()) if _NUMBER.fullmatch(text) else None
+    number = Decimal(text.decode()) if _NUMBER.fullmatch(text) else None
+    return number if number is not None and number.adjusted() <= _MAX_POWER else None
 
 
 def _is_written_so(value: bytes | None, number: Decimal) -> bool:

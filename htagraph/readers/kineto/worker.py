@@ -87,15 +87,17 @@ class Worker:
         Returns where to go on, and `BAD` after an event that was mended, `FULL` before the next event, `OPEN` at an event
         that may go on in the next piece.
         """
+        is_cut = False
         if piece.buf[i] == ord("{"):
             mended = self._mender.mend(piece.buf, i, piece.n_bytes, is_event=True)
             if mended.ended == MENDED:
                 self._enter(part, piece, i, mended)
                 return mended.stop, BAD
-            if mended.ended == CUT and not piece.is_last:
+            is_cut = mended.ended == CUT
+            if is_cut and not piece.is_last:
                 return i, OPEN
         found = self._mender.next_event(piece.buf, i + 1, piece.n_bytes, is_last=piece.is_last)
-        defect = Defect.TRUNCATED if found == piece.n_bytes and piece.is_last else Defect.TORN
+        defect = Defect.TRUNCATED if is_cut and found == piece.n_bytes else Defect.TORN
         RepairLog.count_in(part.repairs, defect, piece.origin + i)
         may_go_on = piece.n_bytes - MARGIN < found < piece.n_bytes and not piece.is_last
         return found, OPEN if may_go_on else FULL

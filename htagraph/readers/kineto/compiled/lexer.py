@@ -173,10 +173,12 @@ def _exponent(buf: U8, i: int) -> tuple[int, int]:
 
 @inlined
 def scaled(digits: np.uint64, power: int, lost: bool) -> tuple[np.uint64, bool]:
-    """Return ``digits * 10**power`` as an integer, half to even, and whether it fits in 64 bits."""
+    """Return ``digits * 10**power`` as an integer, half to even, and whether it is known and fits in 64 bits."""
     if digits == 0 or power == 0:
-        return digits, True
+        return digits, not lost
     if power > 0:
+        if lost:
+            return np.uint64(0), False
         if power > 19 or digits > _MAX // _POWERS[power]:
             return np.uint64(0), False
         return digits * _POWERS[power], True

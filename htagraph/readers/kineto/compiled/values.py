@@ -60,7 +60,15 @@ def new_event() -> Event:
     value = np.zeros(N_FIELDS, dtype=np.int64)
     start, end, has, listed, sparse = (np.zeros(N_FIELDS, dtype=np.int64) for _ in range(5))
     return Event(
-        value, value.view(np.float64), start, end, has, listed, np.zeros(3, np.int64), sparse, np.zeros(MAX_DEPTH, np.uint8)
+        value,
+        value.view(np.float64),
+        start,
+        end,
+        has,
+        listed,
+        np.zeros(3, np.int64),
+        sparse,
+        np.zeros(MAX_DEPTH, np.uint8),
     )
 
 
