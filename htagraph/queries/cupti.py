@@ -29,6 +29,7 @@ Args = Callable[[I64], Sequence[Mapping[str, Any]]]
 _KERNEL_LAUNCH = re.compile(r"^(cuda|hip|cu)(Ext)?(Module)?Launch(Cooperative)?Kernel")
 _NO_COUNTER = frozenset({"device", "stream", "correlation", "External id", "external id", "graph id"})
 _SASS = re.compile(r"^smsp__sass_thread_inst_executed_op_[fhd](?P<op>add|mul|fma)_pred_on\.sum$")
+_NS_PER_S = 1e9
 _OPERATIONS = {"add": 1, "mul": 1, "fma": 2}
 _TRAFFIC = re.compile(r"^dram__bytes(_read|_write)?\.sum$")
 
@@ -132,17 +133,17 @@ def cupti_rates(dag: Dag, window: Window, *, args: Args, by: str = "name") -> pd
     ranges = counted.drop_duplicates("event").groupby(by, sort=True)["dur_ns"].agg(["size", "sum"])
     flop = (value * weight).groupby(group).sum(min_count=1).reindex(ranges.index)
     n_bytes = value.where(traffic).groupby(group).sum(min_count=1).reindex(ranges.index)
-    seconds = ranges["sum"].to_numpy() / 1e9
+    dur_ns = ranges["sum"].to_numpy()
     with np.errstate(divide="ignore", invalid="ignore"):
         frame = CUPTI_RATES.frame(
             {
                 "name": ranges.index.to_numpy(),
                 "n_ranges": ranges["size"].to_numpy(),
-                "dur_ns": ranges["sum"].to_numpy(),
+                "dur_ns": dur_ns,
                 "flop": flop.to_numpy(),
                 "bytes": n_bytes.to_numpy(),
-                "flop_per_s": flop.to_numpy() / seconds,
-                "bytes_per_s": n_bytes.to_numpy() / seconds,
+                "flop_per_s": flop.to_numpy() * _NS_PER_S / dur_ns,
+                "bytes_per_s": n_bytes.to_numpy() * _NS_PER_S / dur_ns,
                 "flop_per_byte": flop.to_numpy() / n_bytes.to_numpy(),
             }
         )

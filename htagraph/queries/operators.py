@@ -93,7 +93,9 @@ def operator_breakdown(dag: Dag, window: Window) -> pd.DataFrame:
     n = len(codes)
     of_event = np.full(len(events), -1, dtype=np.int64)
     of_event[host.event] = code
-    within = _nested_in_same(dag, host, of_event)
+    n_lanes = max(len(events.lanes), 1)
+    # A call inside a call of its own name takes no time of its own.
+    running = union(code * n_lanes + events.lane[host.event], host.start_ns, host.end_ns)
     launch = dag.launch[work.event].astype(np.int64)
     # Work that began before the window may have been launched by a call that lies before it.
     launch = np.where((launch >= 0) & (of_event[launch] >= 0), launch, -1)
@@ -108,7 +110,7 @@ def operator_breakdown(dag: Dag, window: Window) -> pd.DataFrame:
             "name": events.symbols.array[codes // n_kinds],
             "kind": categorical(codes % n_kinds, EventKind.labels()),
             "n_calls": np.bincount(code, minlength=n),
-            "host_ns": sum_by_code(code[~within], host.dur_ns[~within], n),
+            "host_ns": sum_by_code(running.group // n_lanes, running.end - running.start, n),
             "self_ns": sum_by_code(code, _self_ns(dag, window, host)[host.event], n),
             "n_kernels": np.bincount(launched, minlength=n),
             "device_ns": sum_by_code(launched, work.dur_ns[row], n),
@@ -118,16 +120,6 @@ def operator_breakdown(dag: Dag, window: Window) -> pd.DataFrame:
     if int(frame["self_device_ns"].sum()) != int(work.dur_ns[direct].sum()):
         raise GraphError("device time by operator does not add up.")
     return frame.sort_values(["self_ns", "host_ns", "name"], ascending=[False, False, True], ignore_index=True)
-
-
-def _nested_in_same(dag: Dag, host: Clipped, of_event: I64) -> npt.NDArray[np.bool_]:
-    """Return whether each call lies inside a call of the same name."""
-    within = np.zeros(len(host.event), dtype=bool)
-    mine = of_event[host.event]
-    for depth, (rows, level) in enumerate(enclosing(dag.parent, host.event)):
-        if depth:
-            within[rows[of_event[level] == mine[rows]]] = True
-    return within
 
 
 def operator_tree(dag: Dag, window: Window, *, max_depth: int = 100) -> pd.DataFrame:

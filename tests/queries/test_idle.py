@@ -1,0 +1,135 @@
+"""Why devices are idle."""
+
+from __future__ import annotations
+
+import pytest
+
+from htagraph.compiler.passes import compile_events
+from htagraph.errors import QueryError
+from htagraph.model.window import Window
+from htagraph.queries.idle import idle_categories, idle_time
+from htagraph.queries.idle_intervals import idle_intervals
+from htagraph.synth import timeline
+
+
+def _parts(drawing: str, **options) -> list[tuple]:
+    """Return (start, duration, cause, name) of the parts of idle intervals, in us."""
+    dag = compile_events(timeline(drawing))
+    frame = idle_intervals(dag, dag.span, **options)
+    columns = zip(frame["start_ns"] // 1000, frame["dur_ns"] // 1000, frame["cause"], frame["name"], strict=True)
+    return [tuple(row) for row in columns]
+
+
+def test_a_late_host_is_blamed_by_operator():
+    """The device waits from 13 on, for the rest of the sleep in aten::slow and for the launch of b."""
+    assert _parts("""
+        us       |0         10        20        30        40
+        cpu 1    |[launch >a][aten::slow     [launch >b]  ]
+        stream 7 |      [a <a ]                   [b <b ]
+    """) == [
+        (0, 6, "launch", "a"),
+        (13, 14, "host_op", "aten::slow"),
+        (27, 5, "launch", "b"),
+        (39, 2, "window_edge", "(no more work)"),
+    ]
+
+
+def test_time_that_was_not_recorded_is_a_python_gap():
+    """Nothing is known of the host between its two calls."""
+    parts = _parts("""
+        us       |0         10        20        30        40
+        cpu 1    |[launch >a]            [launch >b]
+        stream 7 |      [a <a ]                [b <b]
+    """)
+
+    assert parts[1:] == [
+        (13, 10, "python_gap", "(host gap)"),
+        (23, 6, "launch", "b"),
+    ]
+
+
+def test_a_stream_that_waits_for_another_is_not_an_idle_device():
+    """Stream 9 computes all the while; per stream, that work is what stream 7 waits for."""
+    drawing = """
+        us       |0         10        20        30        40        50
+        cpu 1    |[launch >a][record !r @9][wait ?r @7][launch >b]
+        stream 9 |      [a <a                                      ]
+        stream 7 |                                                    [b <b ]
+    """
+    per_device = _parts(drawing)
+    per_stream = {(cause, name) for _, _, cause, name in _parts(drawing, per="stream")}
+
+    assert per_device == [(0, 6, "launch", "a"), (50, 2, "event_wait", "b")]
+    assert per_stream == {
+        ("launch", "a"),
+        ("other_work", "a"),
+        ("event_wait", "b"),
+        ("window_edge", "(no more work)"),
+    }
+
+
+def test_work_whose_launch_was_not_recorded_is_carried_over():
+    """Nothing says why k begins when it does."""
+    parts = _parts("""
+        cpu 1    |[aten::add                 ]
+        stream 7 |[j]            [k ]
+    """)
+
+    assert parts[0][2:] == ("carry_over", "(launch not recorded)")
+
+
+def test_the_interval_before_a_bound_is_explained_by_what_follows_it():
+    """The window ends while the device waits for b; b is launched beyond."""
+    dag = compile_events(
+        timeline("""
+            us       |0         10        20        30        40
+            cpu 1    |[launch >a][aten::slow     [launch >b]  ]
+            stream 7 |      [a <a ]                   [b <b ]
+        """)
+    )
+    frame = idle_intervals(dag, Window(15_000, 20_000, "part"))
+
+    assert frame[["start_ns", "dur_ns", "cause", "name"]].to_numpy().tolist() == [
+        [15_000, 5_000, "host_op", "aten::slow"]
+    ]
+
+
+def test_causes_are_summed_by_operator_and_name():
+    """Two gaps, each with part of the same operator."""
+    dag = compile_events(
+        timeline("""
+            us       |0         10        20        30        40        50        60
+            cpu 1    |[launch >a][aten::slow [launch >b]     [launch >c]  ]
+            stream 7 |      [a <a ]                [b <b ]          [c <c    ]
+        """)
+    )
+    frame = idle_time(dag, dag.span)
+    slow = frame[frame["name"] == "aten::slow"]
+
+    assert slow[["op", "n_gaps", "idle_ns"]].to_numpy().tolist() == [["aten::slow", 2, 13_000]]
+
+
+def test_categories_are_host_wait_kernel_wait_and_other():
+    """B was launched late; c is close behind; d was launched in time, but began late."""
+    dag = compile_events(
+        timeline("""
+            us       |0         10        20        30        40        50        60
+            cpu 1    |[launch >a]     [launch >b][launch >c][launch >d]
+            stream 7 |    [a <a]               [b <b               ] [c <c]          [d <d]
+        """)
+    )
+    frame = idle_categories(dag, dag.span, kernel_wait_ns=5_000)
+
+    assert frame[["category", "n_gaps", "idle_ns"]].to_numpy().tolist() == [
+        ["host_wait", 1, 15_000],
+        ["kernel_wait", 1, 1_000],
+        ["other", 1, 10_000],
+    ]
+
+
+def test_an_unknown_grouping_is_an_error_that_says_what_there_is():
+    """A mistyped option is no silent default."""
+    dag = compile_events(timeline("stream 7 |[k]"))
+
+    with pytest.raises(QueryError, match="per 'device' or 'stream'"):
+        idle_time(dag, dag.span, per="lane")

@@ -1,0 +1,46 @@
+"""Memory over time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from htagraph.compiler.passes import compile_events
+from htagraph.model.kinds import EventKind
+from htagraph.model.window import Window
+from htagraph.queries.memory import memory_timeline
+from htagraph.synth import timeline
+
+
+def _dag():
+    """Return a graph in which two instants were recorded, one inside an operator."""
+    events = timeline(
+        "cpu 1 |[aten::mm ^x ]  ^y",
+        names={"x": "[memory]", "y": "[memory]"},
+        columns={
+            "bytes": {"x": 512, "y": -512},
+            "total_allocated": {"x": 512, "y": 0},
+            "total_reserved": {"x": 1024, "y": 1024},
+            "device_type": {"x": 1, "y": 1},
+            "device_id": {"x": 0, "y": 0},
+        },
+    )
+    is_memory = events.names() == "[memory]"
+    return compile_events(replace(events, kind=np.where(is_memory, EventKind.INSTANT, events.kind).astype(np.int8)))
+
+
+def test_memory_is_told_with_the_operator_that_took_it():
+    """aten::mm takes 512 bytes; they are given back outside of any operator."""
+    dag = _dag()
+    frame = memory_timeline(dag, Window(0, 100_000, "all"))
+
+    assert frame[["ts_ns", "bytes", "allocated", "reserved", "op"]].to_numpy().tolist() == [
+        [10_000, 512, 512, 1024, "aten::mm"],
+        [16_000, -512, 0, 1024, ""],
+    ]
+
+
+def test_only_the_window_is_told():
+    """Half-open: an instant at the end is not in it."""
+    assert memory_timeline(_dag(), Window(0, 16_000, "first"))["bytes"].tolist() == [512]

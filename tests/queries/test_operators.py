@@ -1,0 +1,64 @@
+"""Operators, inclusive and exclusive."""
+
+from __future__ import annotations
+
+from htagraph.compiler.passes import compile_events
+from htagraph.model.window import Window
+from htagraph.queries.operators import operator_breakdown, operator_tree
+from htagraph.synth import timeline
+
+_DAG = compile_events(
+    timeline("""
+        us       |0         10        20        30        40        50        60        70
+        cpu 1    |[aten::linear [aten::mm [launch >a]]]   [aten::mm [launch >b] ]
+        stream 7 |                           [gemm <a     ]           [gemm <b]
+    """)
+)
+
+
+def test_own_time_is_what_nothing_inside_takes():
+    """linear: 37 - 22 of mm; mm: 22 + 23 - 2 * 11 of launches; all together the time of the thread."""
+    frame = operator_breakdown(_DAG, _DAG.span)
+    columns = ["name", "n_calls", "host_ns", "self_ns", "n_kernels", "device_ns", "self_device_ns"]
+
+    assert frame[columns].to_numpy().tolist() == [
+        ["aten::mm", 2, 45_000, 23_000, 2, 23_000, 23_000],
+        ["cudaLaunchKernel", 2, 22_000, 22_000, 2, 23_000, 0],
+        ["aten::linear", 1, 37_000, 15_000, 1, 14_000, 0],
+    ]
+
+
+def test_a_recursive_call_counts_once():
+    """The inner call is part of the outer one's time."""
+    dag = compile_events(timeline("cpu 1 |[again [again  ] ]"))
+    frame = operator_breakdown(dag, dag.span)
+
+    assert frame[["n_calls", "host_ns", "self_ns"]].to_numpy().tolist() == [[2, 18_000, 18_000]]
+
+
+def test_the_tree_keeps_callers_apart():
+    """Mm under linear and mm on its own are two nodes, each with its launch."""
+    frame = operator_tree(_DAG, _DAG.span)
+    columns = ["node", "parent", "depth", "name", "host_ns", "device_ns"]
+
+    assert frame[columns].to_numpy().tolist() == [
+        [0, -1, 0, "aten::linear", 37_000, 14_000],
+        [1, -1, 0, "aten::mm", 23_000, 9_000],
+        [2, 0, 1, "aten::mm", 22_000, 14_000],
+        [3, 1, 1, "cudaLaunchKernel", 11_000, 9_000],
+        [4, 2, 2, "cudaLaunchKernel", 11_000, 14_000],
+    ]
+
+
+def test_deeper_calls_are_counted_with_their_callers():
+    """Cut at depth 0, the roots keep the device time."""
+    frame = operator_tree(_DAG, _DAG.span, max_depth=0)
+
+    assert frame[["name", "device_ns"]].to_numpy().tolist() == [["aten::linear", 14_000], ["aten::mm", 9_000]]
+
+
+def test_own_times_in_a_window_add_up_to_the_window():
+    """From 5 to 30 the thread is never idle."""
+    frame = operator_breakdown(_DAG, Window(5_000, 30_000, "part"))
+
+    assert frame["self_ns"].sum() == 25_000

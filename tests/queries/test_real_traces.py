@@ -1,0 +1,70 @@
+"""Questions on real traces of many makers: what must be found is found, and every sum is checked inside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import htagraph as hg
+from htagraph.queries.idle import idle_time
+from htagraph.queries.kernels import kernel_breakdown
+from htagraph.queries.operators import operator_breakdown
+from htagraph.queries.overlap import exposed_communication
+from htagraph.queries.patterns import kernel_patterns
+
+_TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"
+_WITH_COMMUNICATION = (
+    "hta/nccl_parser_config/nccl_data.json.gz",
+    "hta/df_index_resolver/df_index_resolver.json.gz",
+    "hta/trace_diff/control/control.json.gz",
+    "hta/negative_queue_length_values_check/rank0.json.gz",
+    "hta/timeline_analysis/sampled_rank-0.json.gz",
+    "dlrm/worker0_step_12.1694128201545.pt.trace.json",
+    "torchrec/sleep_on_rank2/*.json",
+    "torchrec/resnet18/*.json",
+    "megatron-tp2/*/*.json",
+)
+
+pytestmark = pytest.mark.real
+
+
+def _graphs(pattern: str) -> list[hg.TraceGraph]:
+    paths = sorted(_TRACES.glob(pattern))
+    if not paths:
+        pytest.skip(f"no {_TRACES / pattern}")
+    return [hg.load(path).compile() for path in paths]
+
+
+@pytest.mark.parametrize("pattern", _WITH_COMMUNICATION)
+def test_communication_is_found_where_there_is_some(pattern):
+    """Every one of these jobs has several ranks; each collective says why it is exposed."""
+    for graph in _graphs(pattern):
+        by_class = kernel_breakdown(graph.dag, graph.at).set_index("group")
+        exposed = exposed_communication(graph.dag, graph.at)
+
+        assert by_class.loc["communication", "sum_ns"] > 0
+        assert len(exposed) == by_class.loc["communication", "n_kernels"]
+        assert ((exposed["exposed_ns"] > 0) == (exposed["why"] != "none")).all()
+
+
+@pytest.mark.parametrize("pattern", ["hta/**/*.json.gz", "tracelens/*.json.gz", "kineto/*.json.gz"])
+def test_questions_answer_on_every_trace(pattern):
+    """No trace breaks a sum; idle time of a device is never negative."""
+    for graph in _graphs(pattern):
+        idle = idle_time(graph.dag, graph.at)
+        operators = operator_breakdown(graph.dag, graph.at)
+
+        assert (idle["idle_ns"] > 0).all()
+        assert (operators["self_ns"] >= 0).all()
+        assert (operators["self_ns"] <= operators["host_ns"]).all()
+        assert np.isfinite(kernel_patterns(graph.dag, graph.at)["share"]).all()
+
+
+def test_most_idle_time_of_a_training_job_has_a_cause():
+    """Host work, gaps and launches explain all but a percent of it on a trace with complete launches."""
+    (graph,) = _graphs("hta/df_index_resolver/df_index_resolver.json.gz")
+    idle = idle_time(graph.dag, graph.at).groupby("cause", observed=True)["idle_ns"].sum()
+
+    assert idle["unexplained"] < idle.sum() / 100
