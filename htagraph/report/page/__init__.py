@@ -1,0 +1,7 @@
+"""The page people look at: one HTML file with the verdict, figures and the tables behind them."""
+
+from __future__ import annotations
+
+from htagraph.report.page.document import write_page
+
+__all__ = ["write_page"]

@@ -1,0 +1,189 @@
+"""The HTML document: verdict, sections, style and scripts in one file that needs no network."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import pandas as pd
+
+from htagraph.model.units import human_duration
+from htagraph.report.findings import Finding
+from htagraph.report.page.sections import Panel, Section, sections
+from htagraph.report.page.tables import html_table
+from htagraph.report.plots.style import BOUND_COLORS, color_of, spoken
+from htagraph.report.summary import Summary
+from htagraph.writers.atomic import output_file
+
+__all__ = ["write_page"]
+
+_N_FINDINGS = 3
+_MIN_SHARE = 0.005
+
+
+def write_page(
+    out: str | Path,
+    summary: Summary,
+    *,
+    temporal: pd.DataFrame | None = None,
+    meetings: pd.DataFrame | None = None,
+    perfetto_file: str = "",
+) -> Path:
+    """Write the report as one HTML file, which loads nothing from anywhere.
+
+    Parameters
+    ----------
+    out : str or Path
+    summary : Summary
+    temporal : DataFrame, schema `answers.TEMPORAL_BREAKDOWN` and ``rank``, optional
+        Of all ranks of a job, instead of that of this rank.
+    meetings : DataFrame, schema `frames.MEETINGS`, optional
+        Collectives of a job, for the map of who waits for whom.
+    perfetto_file : str
+        Name of the Perfetto trace beside the page, which it says how to open.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    QueryError
+        If plotly is not installed.
+    OutputError
+        If the file cannot be written.
+    """
+    parts = list(sections(summary, temporal=temporal, meetings=meetings))
+    figures = {panel.name: _figure(panel.figure) for part in parts for panel in part.panels if panel.figure is not None}
+    origin = summary.graph.at.start_ns
+    text = Template(_resource("page.html")).substitute(
+        title=escape(summary.name),
+        facts=escape(summary.facts),
+        verdict=_verdict(summary),
+        quality=_quality_line(summary),
+        perfetto=_perfetto_line(perfetto_file),
+        links="\n".join(f'<a href="#{part.name}">{escape(part.title)}</a>' for part in parts),
+        sections="\n".join(_section(part, origin) for part in parts),
+        style=_resource("page.css"),
+        figures=_json(figures),
+        plotly=_plotly_script(),
+        script=_resource("page.js"),
+    )
+    with output_file(out) as file:
+        file.write(text.encode())
+    return Path(out)
+
+
+def _resource(name: str) -> str:
+    """Return a file that lies beside this module."""
+    return files("htagraph.report.page").joinpath(name).read_text(encoding="utf-8")
+
+
+def _plotly_script() -> str:
+    """Return the code of plotly, which must not end the element that it stands in."""
+    from plotly.offline import get_plotlyjs  # noqa: PLC0415  deferred: an optional extra, and slow to import
+
+    return str(get_plotlyjs()).replace("</script", "<\\/script")
+
+
+def _json(value: Any) -> str:  # noqa: ANN401  whatever JSON can say
+    """Return JSON that can stand in a script element."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _figure(figure: Any) -> dict[str, Any]:  # noqa: ANN401  plotly is not typed
+    """Return a figure as JSON has it; its title stands in the page, which wraps it."""
+    content: dict[str, Any] = json.loads(figure.to_json(engine="json"))
+    content["layout"].pop("title", None)
+    content["layout"].pop("template", None)
+    content["layout"]["margin"]["t"] = 30 if content["layout"].get("showlegend", len(content["data"]) > 1) else 10
+    return content
+
+
+def _verdict(summary: Summary) -> str:
+    """Return what bounds the window: one sentence, then the first findings as cards."""
+    verdict, where = summary.verdict, escape(summary.window_name)
+    if verdict.withheld:
+        return f'<p class="lead">What bounds {where} cannot be said.</p>\n<p>{escape(verdict.withheld)}</p>'
+    shown = [finding for finding in verdict.findings if finding.share >= _MIN_SHARE][:_N_FINDINGS]
+    if not shown:
+        return '<p class="lead">Nothing stands out.</p>'
+    first = shown[0]
+    lead = (
+        f'<p class="lead">{escape(first.title)} <span class="muted">—</span> <strong>{first.share:.0%}</strong> of '
+        f"{where} ({human_duration(summary.path.dur_ns)}).</p>"
+    )
+    cards = "\n".join(_card(number, finding) for number, finding in enumerate(shown, start=1))
+    return f'{lead}\n<ol class="findings">{cards}</ol>'
+
+
+def _card(number: int, finding: Finding) -> str:
+    """Return a finding: its claim, a bar of what that is made of, evidence, and what to try."""
+    parts = "".join(
+        f'<i style="width:{100 * dur / max(finding.dur_ns, 1) * finding.share:.2f}%;background:'
+        f'{color_of(BOUND_COLORS, bound)}" title="{escape(spoken(bound))}: {human_duration(dur)}"></i>'
+        for bound, dur in finding.parts
+    )
+    evidence = "".join(
+        f"<li><b>{human_duration(item.dur_ns)}</b> {escape(item.label)}</li>" for item in finding.evidence
+    )
+    return (
+        f'<li class="card" data-cause="{escape(finding.cause)}" data-value="{finding.dur_ns}">'
+        f'<h3><span class="rank">{number}</span>{escape(finding.title)}</h3>'
+        f'<p class="claim"><strong>{finding.share:.1%}</strong> {human_duration(finding.dur_ns)}</p>'
+        f'<div class="meter">{parts}</div><ul>{evidence}</ul><p class="try"><b>Try</b> {escape(finding.to_try)}</p></li>'
+    )
+
+
+def _quality_line(summary: Summary) -> str:
+    """Return how many checks are good."""
+    n_all, n_weak = len(summary.quality), len(summary.weak_checks)
+    state = "good" if not n_weak else "weak"
+    return f'<a class="chip {state}" href="#quality">{n_all - n_weak} of {n_all} quality checks good</a>'
+
+
+def _perfetto_line(perfetto_file: str) -> str:
+    """Return how to open the trace with its critical path."""
+    if not perfetto_file:
+        return ""
+    command = f"htagraph view {escape(perfetto_file)}"
+    return (
+        f'<span class="chip">Every event, in Perfetto: <code>{command}</code>'
+        f'<button class="copy" data-text="{command}" aria-label="Copy the command">copy</button></span>'
+    )
+
+
+def _section(part: Section, origin_ns: int) -> str:
+    """Return a section."""
+    panels = "\n".join(_panel(panel, origin_ns) for panel in part.panels)
+    body = (
+        f'<p class="intro">{escape(part.intro)}</p><div class="panels">{panels}</div>'
+        if part.panels
+        else f'<p class="absent">{escape(part.absent)}</p>'
+    )
+    return f'<section id="{part.name}"><h2>{escape(part.title)}</h2>{body}</section>'
+
+
+def _panel(panel: Panel, origin_ns: int) -> str:
+    """Return a panel: the fact, its figure, what was left out, and the table behind it."""
+    title, drawn, note = escape(panel.heading), "", ""
+    if panel.figure is not None:
+        layout = panel.figure.layout
+        # Titles of figures are escaped where they are made: plotly takes them as markup, too.
+        title, note = layout.title.text, (layout.meta or {}).get("note", "")
+        drawn = f'<div class="figure" data-figure="{panel.name}" style="height:{layout.height}px"></div>'
+    table = ""
+    if panel.frame is not None:
+        columns = panel.schema.columns if panel.schema else None
+        shown = html_table(panel.frame, columns=columns, origin_ns=origin_ns)
+        is_open = " open" if panel.is_open else ""
+        rows = f"{len(panel.frame):,} row{'' if len(panel.frame) == 1 else 's'}"
+        table = f"<details{is_open}><summary>Table, {rows}</summary>{shown}</details>"
+    said = f'<p class="note">{escape(note)}</p>' if note else ""
+    wide = " wide" if panel.is_wide else ""
+    return f'<article class="panel{wide}" id="{panel.name}"><h3>{title}</h3>{drawn}{said}{table}</article>'

@@ -1,0 +1,244 @@
+"""The sections of the page: for each question a figure, the table behind it, and what to say where there is nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from htagraph.graph import TraceGraph
+from htagraph.model import answers, frames
+from htagraph.model.frames import Schema
+from htagraph.report import plots
+from htagraph.report.summary import Summary
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+__all__ = ["Panel", "Section", "sections"]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One figure and the table behind it.
+
+    Parameters
+    ----------
+    name : str
+        Identifies the panel in the page.
+    figure : Figure, optional
+        Absent where a table says all.
+    frame : DataFrame, optional
+    schema : Schema, optional
+        Of the frame.
+    heading : str
+        Instead of the title of a figure.
+    is_wide : bool
+        Takes the whole width of the page.
+    is_open : bool
+        The table is shown without being asked for.
+    """
+
+    name: str
+    figure: Figure | None = None
+    frame: pd.DataFrame | None = None
+    schema: Schema | None = None
+    heading: str = ""
+    is_wide: bool = False
+    is_open: bool = False
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page.
+
+    Parameters
+    ----------
+    name : str
+        Anchor in the page.
+    title : str
+    intro : str
+        What one sees here, in a sentence.
+    panels : tuple of Panel
+    absent : str
+        What is said instead where there are no panels.
+    """
+
+    name: str
+    title: str
+    intro: str
+    panels: tuple[Panel, ...] = ()
+    absent: str = ""
+
+
+def _path(summary: Summary) -> Section:
+    """Return the section of the critical path."""
+    path = summary.path
+    named = summary.by_name.rename_axis("name").reset_index()
+    by_op = summary.by_op.rename_axis("op").reset_index().replace({"op": {"": "(no operator)"}})
+    panels = (
+        Panel(
+            "critical-path",
+            plots.critical_path(path),
+            summary.by_bound.rename_axis("bound").reset_index(),
+            frames.BREAKDOWN,
+            is_wide=True,
+        ),
+        Panel(
+            "critical-path-timeline",
+            plots.critical_path_timeline(path),
+            path.segments[["start_ns", "dur_ns", "bound", "name", "op", "lane", "rule"]]
+            .sort_values("dur_ns", ascending=False, kind="stable")
+            .head(_LONGEST),
+            frames.SEGMENTS,
+            is_wide=True,
+        ),
+        Panel("path-names", None, named, frames.BREAKDOWN, heading="What ran on the path", is_open=True),
+        Panel("path-ops", None, by_op, frames.BREAKDOWN, heading="Operators on the path", is_open=True),
+    )
+    intro = (
+        "Back from the end of the window, what each thing had to wait for: the segments tile the window, so only what is "
+        "on this path can make it shorter. Drag to zoom, double-click to zoom out."
+    )
+    return Section(
+        "path", "Critical path", intro, panels if path.dur_ns else (), "Nothing was recorded in this window."
+    )
+
+
+_LONGEST = 200
+
+
+def _steps(summary: Summary) -> Section:
+    """Return the section of steps."""
+    frame = summary.graph.step_times()
+    panels = (
+        Panel("steps", plots.steps(summary.path), summary.by_step, is_wide=True),
+        Panel("step-times", None, frame, answers.STEP_TIMES, heading="What devices do in each step", is_wide=True),
+    )
+    absent = "The trace has no steps: call profiler.step() after each, or name them with record_function."
+    return Section(
+        "steps", "Steps", "Where the time of the path lies, step by step.", panels if len(frame) else (), absent
+    )
+
+
+def _devices(graph: TraceGraph, temporal: pd.DataFrame | None) -> Section:
+    """Return the section of what devices do with their time, and why they are idle."""
+    frame = graph.temporal_breakdown() if temporal is None else temporal
+    idle = graph.idle_time()
+    panels = (
+        Panel("temporal-breakdown", plots.temporal_breakdown(frame), frame, answers.TEMPORAL_BREAKDOWN, is_wide=True),
+        Panel("idle-time", plots.idle_time(idle), _useful(idle), answers.IDLE_TIME, is_wide=True),
+    )
+    intro = (
+        "Compute counts before communication before copies: what is called exposed ran while nothing computed. Idle time is "
+        "traced back from the work that ends it to what that work had to wait for."
+    )
+    return Section("devices", "Devices", intro, panels if len(frame) else (), _NO_DEVICE)
+
+
+_NO_DEVICE = "The trace has no device work: profile with ProfilerActivity.CUDA."
+
+
+def _communication(graph: TraceGraph, meetings: pd.DataFrame | None) -> Section:
+    """Return the section of communication, on this rank and across ranks."""
+    overlap = graph.overlap()
+    exposed = graph.exposed_communication().sort_values("exposed_ns", ascending=False, kind="stable", ignore_index=True)
+    panels = [
+        Panel("overlap", plots.overlap(overlap), overlap, answers.OVERLAP),
+        Panel("exposed-communication", plots.exposed_communication(exposed), _useful(exposed), answers.EXPOSED_COMMUNICATION),
+    ] if int(overlap["communication_ns"].sum()) else []  # fmt: skip
+    if meetings is not None and len(meetings):
+        waits = meetings.sort_values("wait_ns", ascending=False, kind="stable").head(_LONGEST)
+        panels.append(
+            Panel("collective-waits", plots.collective_waits(meetings), _useful(waits), frames.MEETINGS, is_wide=True)
+        )
+    intro = (
+        "How much of communication runs beside compute, and what kept the next compute kernel from running meanwhile."
+    )
+    return Section("communication", "Communication", intro, tuple(panels), "No communication kernels in this window.")
+
+
+def _kernels(graph: TraceGraph) -> Section:
+    """Return the section of kernels."""
+    by_class, by_name = graph.kernel_breakdown(by="class"), graph.kernel_breakdown(by="name")
+    durations, patterns = graph.kernel_durations(), graph.kernel_patterns()
+    longest = durations.sort_values("dur_ns", ascending=False, kind="stable").head(_LONGEST)
+    panels = [
+        Panel("kernel-classes", plots.kernel_classes(by_class), by_class, answers.KERNEL_BREAKDOWN, is_wide=True),
+        Panel("top-kernels", plots.top_kernels(by_name), by_name, answers.KERNEL_BREAKDOWN, is_wide=True),
+        Panel("kernel-durations", plots.kernel_durations(durations), _useful(longest), answers.KERNEL_DURATIONS, is_wide=True),
+    ]  # fmt: skip
+    if len(patterns):
+        panels.append(
+            Panel("kernel-patterns", plots.kernel_patterns(patterns), _useful(patterns), answers.KERNEL_PATTERNS, is_wide=True)
+        )  # fmt: skip
+    intro = "What runs on the devices, how long, and which sequences of kernels one fused kernel could replace."
+    return Section("kernels", "Kernels", intro, tuple(panels) if len(durations) else (), _NO_DEVICE)
+
+
+def _launches(graph: TraceGraph) -> Section:
+    """Return the section of launches, and of what changes over time."""
+    launches, origin = graph.launch_stats(), graph.at.start_ns
+    queue, copies = graph.counters(name="queue_length"), graph.counters(name="memory_bandwidth")
+    slowest = launches.sort_values("launch_ns", ascending=False, kind="stable").head(_LONGEST)
+    panels = [
+        Panel("launch-stats", plots.launch_stats(launches), _useful(slowest), answers.LAUNCH_STATS, is_wide=True),
+        Panel("queue-length", plots.queue_length(queue, origin_ns=origin), graph.queue_blocked(), answers.QUEUE_BLOCKED),
+    ] if len(launches) else []  # fmt: skip
+    if len(copies):
+        panels.append(
+            Panel("memory-bandwidth", plots.memory_bandwidth(copies, origin_ns=origin), copies, answers.COUNTERS)
+        )
+    intro = (
+        "A launch that takes longer than its work leaves the device idle; a queue that is never empty keeps it busy "
+        "whatever the host does."
+    )
+    absent = "No launches were recorded: the calls that enqueue device work are not in the trace."
+    return Section("launches", "Launches and copies", intro, tuple(panels), absent)
+
+
+def _quality(summary: Summary) -> Section:
+    """Return the section of how far the trace can be trusted."""
+    checks = [Panel("quality", None, summary.quality, frames.QUALITY, heading="Checks", is_wide=True, is_open=True)]
+    repairs = summary.trace.repairs
+    if len(repairs):
+        checks.append(
+            Panel("repairs", None, repairs, frames.REPAIRS, heading="Repairs of the file", is_wide=True, is_open=True)
+        )
+    return Section("quality", "Quality", "What the trace tells and does not tell, and how to record it.", tuple(checks))
+
+
+def _useful(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a frame without columns that say nothing: numbers of events, texts that are all empty."""
+    empty = [name for name in frame.columns if frame[name].dtype == object and bool((frame[name] == "").all())]
+    numbers = ("event", "next_event", "correlation", "idle_share")
+    return frame.drop(columns=[name for name in (*empty, *numbers) if name in frame.columns])
+
+
+def sections(
+    summary: Summary, *, temporal: pd.DataFrame | None = None, meetings: pd.DataFrame | None = None
+) -> Iterator[Section]:
+    """Yield the sections of the page, in order.
+
+    Parameters
+    ----------
+    summary : Summary
+    temporal : DataFrame, schema `answers.TEMPORAL_BREAKDOWN` and ``rank``, optional
+        Of all ranks of a job, instead of that of this rank.
+    meetings : DataFrame, schema `frames.MEETINGS`, optional
+        Collectives of a job.
+
+    Yields
+    ------
+    Section
+    """
+    graph = summary.graph
+    yield _path(summary)
+    yield _steps(summary)
+    yield _devices(graph, temporal)
+    yield _communication(graph, meetings)
+    yield _kernels(graph)
+    yield _launches(graph)
+    yield _quality(summary)

@@ -1,0 +1,144 @@
+"""Frames as HTML tables: durations with units and shares in percent for people, the exact value in each cell for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from html import escape
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from htagraph.model.frames import Column
+from htagraph.model.units import human_duration
+from htagraph.report.plots.style import spoken
+from htagraph.writers.labels import name_label
+
+__all__ = ["html_table"]
+
+_NAME_WIDTH = 64
+_PATTERN_WIDTH = 36
+_NAMES = {"name", "op", "group", "next_name", "call", "frame"}
+_TIMES = {"start_ns", "end_ns", "ts_ns"}
+_VOCABULARIES = {"bound", "next_bound", "cause", "kind", "why"}
+
+
+class _Cell(NamedTuple):
+    """What is shown, and what it is exactly."""
+
+    text: str
+    exact: str = ""
+
+
+def _time(origin_ns: int) -> Callable[[Any], _Cell]:
+    """Return how a point in time is shown: from the start of the window."""
+    return lambda value: _Cell(f"+{human_duration(value - origin_ns)}", str(value))
+
+
+def _duration(value: Any) -> _Cell:  # noqa: ANN401  cells are of any type
+    return _Cell("", "") if pd.isna(value) else _Cell(human_duration(value), str(value))
+
+
+def _share(value: Any) -> _Cell:  # noqa: ANN401
+    return _Cell("", "") if pd.isna(value) else _Cell(f"{value:.1%}", repr(float(value)))
+
+
+def _number(value: Any) -> _Cell:  # noqa: ANN401
+    text = f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+    return _Cell(text, repr(value))
+
+
+def _id(value: Any) -> _Cell:  # noqa: ANN401
+    return _Cell("" if value == -1 else str(value), str(value))
+
+
+def _name(value: Any) -> _Cell:  # noqa: ANN401
+    return _Cell(name_label(str(value), width=_NAME_WIDTH), str(value))
+
+
+def _pattern(value: Any) -> _Cell:  # noqa: ANN401
+    return _Cell(" → ".join(name_label(name, width=_PATTERN_WIDTH) for name in value), " → ".join(value))
+
+
+def _flag(value: Any) -> _Cell:  # noqa: ANN401
+    return _Cell("yes" if value else "", str(bool(value)))
+
+
+def _label(value: Any) -> _Cell:  # noqa: ANN401
+    return _Cell(spoken(value), str(value))
+
+
+def _text(value: Any) -> _Cell:  # noqa: ANN401
+    return _Cell(str(value), str(value))
+
+
+def _shown_by(name: str, column: pd.Series[Any], origin_ns: int) -> tuple[Callable[[Any], _Cell], bool]:
+    """Return how the cells of a column are shown, and whether they are numbers."""
+    by_ending = {"_ns": _duration, "_share": _share}
+    if name in _TIMES:
+        return _time(origin_ns), True
+    for ending, show in by_ending.items():
+        if name.endswith(ending) or name == ending.removeprefix("_"):
+            return show, True
+    if name == "pattern":
+        return _pattern, False
+    if column.dtype == bool:
+        return _flag, False
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return (_number if name.startswith("n_") or column.dtype.kind == "f" or name == "length" else _id), True
+    return (_name if name in _NAMES else _label if name in _VOCABULARIES else _text), False
+
+
+def html_table(
+    frame: pd.DataFrame, *, columns: Mapping[str, Column] | None = None, origin_ns: int = 0, max_rows: int = 60
+) -> str:
+    """Return a frame as an HTML table that can be sorted.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Columns that end in ``_ns`` are durations, but for ``start_ns``, ``end_ns`` and ``ts_ns``, which count from
+        `origin_ns`.
+    columns : mapping of str to Column, optional
+        Of the schema: what is shown when one points at the head of a column.
+    origin_ns : int, unit=ns
+    max_rows : int, default=60
+        Of longer frames only the first rows are in the table, which says so.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> print(html_table(pd.DataFrame({"name": ["aten::mm<a>"], "dur_ns": [1500]})))
+    <div class="scroll"><table class="data"><thead><tr><th>name</th><th class="n">dur</th></tr></thead>
+    <tbody><tr><td>aten::mm&lt;a&gt;</td><td class="n" data-value="1500">1.50 us</td></tr></tbody></table></div>
+    """
+    meanings = {name: column.meaning for name, column in (columns or {}).items()}
+    heads, cells = [], []
+    for name in frame.columns:
+        show, is_number = _shown_by(str(name), frame[name], origin_ns)
+        heads.append(_head(str(name), meanings.get(str(name), ""), is_number=is_number))
+        cells.append([_cell(show(value), is_number=is_number) for value in frame[name].head(max_rows).tolist()])
+    rows = "\n".join(f"<tr>{''.join(row)}</tr>" for row in zip(*cells, strict=True))
+    more = f'<p class="note">The first {max_rows} of {len(frame):,} rows.</p>' if len(frame) > max_rows else ""
+    return (
+        f'<div class="scroll"><table class="data"><thead><tr>{"".join(heads)}</tr></thead>\n'
+        f"<tbody>{rows}</tbody></table></div>{more}"
+    )
+
+
+def _head(name: str, meaning: str, *, is_number: bool) -> str:
+    """Return the head of a column."""
+    shown = spoken(name.removesuffix("_ns")).removeprefix("n ")
+    tip = f' title="{escape(meaning)}"' if meaning else ""
+    align = ' class="n"' if is_number else ""
+    return f"<th{align}{tip}>{escape(shown)}</th>"
+
+
+def _cell(cell: _Cell, *, is_number: bool) -> str:
+    """Return a cell; numbers carry their exact value, shortened names the whole one."""
+    if is_number:
+        return f'<td class="n" data-value="{escape(cell.exact)}">{escape(cell.text)}</td>'
+    tip = f' title="{escape(cell.exact)}"' if cell.text != cell.exact and len(cell.exact) > len(cell.text) else ""
+    return f"<td{tip}>{escape(cell.text)}</td>"

@@ -1,0 +1,32 @@
+"""Answers as figures of plotly: every title states the fact, every axis has a unit.
+
+Each function takes the frame that the question of its name returns (``plots.idle_time(graph.idle_time())``), of one rank or
+of a job, or the critical path itself. Where marks were joined to keep a figure small, ``figure.layout.meta["note"]`` says
+so.
+"""
+
+from __future__ import annotations
+
+from htagraph.report.plots.counter_plots import launch_stats, memory_bandwidth, queue_length
+from htagraph.report.plots.device_plots import exposed_communication, idle_time, overlap, temporal_breakdown
+from htagraph.report.plots.job_plots import collective_waits
+from htagraph.report.plots.kernel_plots import kernel_classes, kernel_durations, kernel_patterns, top_kernels
+from htagraph.report.plots.path_plots import critical_path, critical_path_timeline, steps
+
+__all__ = [
+    "collective_waits",
+    "critical_path",
+    "critical_path_timeline",
+    "exposed_communication",
+    "idle_time",
+    "kernel_classes",
+    "kernel_durations",
+    "kernel_patterns",
+    "launch_stats",
+    "memory_bandwidth",
+    "overlap",
+    "queue_length",
+    "steps",
+    "temporal_breakdown",
+    "top_kernels",
+]

@@ -1,0 +1,149 @@
+"""Figures of launches and of what changes over time: queue length, memory bandwidth."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from htagraph.model.units import human_duration
+from htagraph.report.plots.kernel_plots import duration_line, log_bins
+from htagraph.report.plots.style import ACCENT, BOUND_COLORS, TimeUnit, durations_axis, label, new_figure
+from htagraph.report.plots.thinning import thin_line
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+__all__ = ["launch_stats", "memory_bandwidth", "queue_length"]
+
+_MAX_LANES = 6
+_MAX_POINTS = 1_000
+_HUES = (ACCENT, *(BOUND_COLORS[name] for name in ("communication", "compute", "kernel_gap", "data_loading", "memory")))
+
+
+def launch_stats(frame: pd.DataFrame) -> Figure:
+    """Return how long launch calls take, how long their work waits, and how long it runs.
+
+    Parameters
+    ----------
+    frame : DataFrame, schema `answers.LAUNCH_STATS`
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    if frame.empty:
+        return new_figure([], "No launches were recorded", height=120)
+    columns = {
+        "launch call": ("launch_ns", BOUND_COLORS["launch"]),
+        "delay until its work starts": ("launch_delay_ns", BOUND_COLORS["kernel_gap"]),
+        "its work": ("kernel_ns", BOUND_COLORS["compute"]),
+    }
+    edges = log_bins(int(frame[[column for column, _ in columns.values()]].to_numpy().max()))
+    lines = [
+        duration_line(name, frame[column].to_numpy(np.int64), edges, color=color)
+        for name, (column, color) in columns.items()
+    ]
+    shorter = float((frame["kernel_ns"] < frame["launch_ns"]).mean())
+    title = (
+        f"{shorter:.0%} of {len(frame):,} launches start work that is shorter than "
+        f"the call, which takes {human_duration(float(frame['launch_ns'].median()))} (median)"
+    )
+    y_axis = {"title": {"text": "number of launches"}, "rangemode": "tozero"}
+    return new_figure(lines, title, xaxis=durations_axis("duration"), yaxis=y_axis, hovermode="x unified")
+
+
+def queue_length(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Figure:
+    """Return how many launches are outstanding on each stream over time.
+
+    Parameters
+    ----------
+    frame : DataFrame, schema `answers.COUNTERS`
+        Of ``queue_length``.
+    origin_ns : int, unit=ns, optional
+        Time at which the axis begins, the first change by default.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    lanes = {
+        (device, stream): f"stream {stream}, device {device}"
+        for device, stream in zip(frame["device"], frame["stream"], strict=True)
+    }
+    rows = frame.set_axis(pd.MultiIndex.from_frame(frame[["device", "stream"]]), axis=0)
+    if frame.empty:
+        return new_figure([], "No launches were recorded", height=120)
+    busiest = rows["value"].groupby(level=[0, 1]).max().sort_values(ascending=False, kind="stable")
+    first = lanes[busiest.index[0]]
+    title = f"Up to {int(busiest.iloc[0]):,} launches are outstanding on {first}"
+    return _levels({lanes[key]: rows.loc[[key]] for key in busiest.index}, title, "launches outstanding", origin_ns)
+
+
+def memory_bandwidth(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Figure:
+    """Return the bandwidth of copies and fills over time, by direction.
+
+    Parameters
+    ----------
+    frame : DataFrame, schema `answers.COUNTERS`
+        Of ``memory_bandwidth``.
+    origin_ns : int, unit=ns, optional
+        Time at which the axis begins, the first change by default.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    if frame.empty:
+        return new_figure([], "No copies with a recorded size", height=120)
+    several = bool((frame["device"] != frame["device"].iloc[0]).any())
+    keys = [
+        f"{label(name)}{f', device {device}' if several else ''}"
+        for name, device in zip(frame["name"], frame["device"].tolist(), strict=True)
+    ]
+    lanes = {str(key): part for key, part in frame.groupby(np.array(keys), sort=False)}
+    lanes = dict(sorted(lanes.items(), key=lambda item: -item[1]["value"].max()))
+    first, part = next(iter(lanes.items()))
+    busy = part[part["value"] > 0]
+    mean = float((busy["value"] * busy["dur_ns"]).sum() / max(int(busy["dur_ns"].sum()), 1))
+    title = f"{first} moves {mean:,.3g} GB/s on average while it runs, and at most {part['value'].max():,.3g} GB/s"
+    return _levels(lanes, title, "GB/s", origin_ns)
+
+
+def _levels(lanes: dict[str, pd.DataFrame], title: str, unit_name: str, origin_ns: int | None) -> Figure:
+    """Return levels over time, the busiest lanes only, with few enough points."""
+    shown = dict(list(lanes.items())[:_MAX_LANES])
+    begin = min(int(part["ts_ns"].min()) for part in lanes.values())
+    end = max(int((part["ts_ns"] + part["dur_ns"]).max()) for part in lanes.values())
+    origin = begin if origin_ns is None else origin_ns
+    unit = TimeUnit.fitting(end - origin)
+    drawn = {
+        name: thin_line(
+            part["ts_ns"].to_numpy(np.int64), part["dur_ns"].to_numpy(np.int64), part["value"].to_numpy(np.float64),
+            max_points=_MAX_POINTS,
+        )
+        for name, part in shown.items()
+    }  # fmt: skip
+    traces: list[dict[str, Any]] = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": name,
+            "x": unit.of(line.ts_ns - origin),
+            "y": line.value,
+            "line": {"shape": "hv", "width": 1.5, "color": hue},
+            "hovertemplate": f"{name}: %{{y:,.4~g}} {unit_name}<extra></extra>",
+        }
+        for (name, line), hue in zip(drawn.items(), _HUES, strict=False)
+    ]
+    x_axis = {"title": {"text": f"time from the start of the window, {unit.name}"}}
+    y_axis = {"title": {"text": unit_name}, "rangemode": "tozero"}
+    figure = new_figure(traces, title, xaxis=x_axis, yaxis=y_axis, showlegend=True)
+    notes = []
+    if len(lanes) > len(shown):
+        notes.append(f"The {len(shown)} busiest of {len(lanes)} are drawn.")
+    if any(line.is_thinned for line in drawn.values()):
+        notes.append(f"Each of about {_MAX_POINTS:,} points is the highest value of its interval.")
+    figure.layout.meta = {"note": " ".join(notes)}
+    return figure

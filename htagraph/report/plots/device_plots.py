@@ -1,0 +1,179 @@
+"""Figures of what devices do: temporal breakdown, idle time, overlap of communication with compute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.model.units import human_duration
+from htagraph.report.plots.style import (
+    CAUSE_COLORS,
+    CLASS_COLORS,
+    IDLE_COLOR,
+    TimeUnit,
+    color_of,
+    label,
+    lane_labels,
+    named_rows,
+    new_figure,
+    spoken,
+)
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+__all__ = ["exposed_communication", "idle_time", "overlap", "temporal_breakdown"]
+
+_TOP = 12
+_PARTS = {"compute": "compute", "communication": "exposed communication", "memory": "exposed copies", "idle": "idle"}
+
+
+def _stack(
+    name: str, rows: Sequence[str], x: npt.NDArray[np.float64], dur_ns: Sequence[int], color: str
+) -> dict[str, Any]:
+    """Return one part of stacked bars, with its durations in words."""
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": name,
+        "x": x,
+        "y": list(rows),
+        "marker": {"color": color},
+        "customdata": [human_duration(value) for value in dur_ns],
+        "hovertemplate": f"%{{y}}, {name}: %{{customdata}}<extra></extra>",
+    }
+
+
+def temporal_breakdown(frame: pd.DataFrame) -> Figure:
+    """Return how each device, of each rank, spends the window.
+
+    Parameters
+    ----------
+    frame : DataFrame, schema `answers.TEMPORAL_BREAKDOWN`
+        Of one rank, or of a job with a column ``rank``.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    rows = lane_labels(frame)
+    colors = {**CLASS_COLORS, "idle": IDLE_COLOR}
+    bars = [
+        _stack(name, rows, frame[f"{part}_share"].to_numpy() * 100, frame[f"{part}_ns"].tolist(), colors[part])
+        for part, name in _PARTS.items()
+    ]
+    if frame.empty:
+        title = "No device work was recorded"
+    elif len(frame) == 1:
+        row = frame.iloc[0]
+        title = f"Device {row['device']} computes {row['compute_share']:.0%} of the window and is idle {row['idle_share']:.0%}"
+    else:
+        most = rows[int(frame["idle_share"].to_numpy().argmax())]
+        title = (
+            f"Devices compute {frame['compute_share'].mean():.0%} of the window and are idle {frame['idle_share'].mean():.0%} "
+            f"on average; {most} is idle most ({frame['idle_share'].max():.0%})"
+        )
+    axis = {"title": {"text": "share of the window, %"}, "range": [0, 100]}
+    return new_figure(bars, title, rows=max(len(rows), 1), barmode="stack", xaxis=axis)
+
+
+def idle_time(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
+    """Return what devices wait for while they are idle, the largest causes first.
+
+    Parameters
+    ----------
+    frame : DataFrame, schema `answers.IDLE_TIME`
+    top : int, default=12
+        Bars; what is left is summed up in one more.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    total = int(frame["idle_ns"].sum())
+    if not total:
+        return new_figure([], "No device is ever idle", height=120)
+    by_name = frame.groupby(["cause", "name"], observed=True, sort=False)["idle_ns"].sum()
+    by_name = by_name.sort_values(ascending=False, kind="stable")
+    unit, shown = TimeUnit.fitting(float(by_name.iloc[0])), by_name.head(top)
+    cause = shown.index.get_level_values("cause").astype(str)
+    names = [label(name, width=34) for name in shown.index.get_level_values("name")]
+    bars = []
+    for one in dict.fromkeys(cause):
+        at = np.flatnonzero(cause == one)
+        values = shown.to_numpy()[at]
+        bars.append(_stack(spoken(one), at.tolist(), unit.of(values), values.tolist(), color_of(CAUSE_COLORS, one)))
+    rest = int(by_name.iloc[top:].sum())
+    if rest:
+        bars.append(_stack("others", [len(names)], unit.of([rest]), [rest], IDLE_COLOR))
+        names.append(f"{len(by_name) - top:,} others")
+    causes = frame.groupby("cause", observed=True)["idle_ns"].sum().sort_values(ascending=False, kind="stable")
+    title = (
+        f"Devices are idle {human_duration(total)}; {causes.iloc[0] / total:.0%} of that is {spoken(causes.index[0])}"
+    )
+    axis = {"title": {"text": f"idle time, {unit.name}"}}
+    return new_figure(bars, title, rows=len(names), barmode="stack", xaxis=axis, yaxis=named_rows(names))
+
+
+def overlap(frame: pd.DataFrame) -> Figure:
+    """Return how much communication runs beside compute, per device.
+
+    Parameters
+    ----------
+    frame : DataFrame, schema `answers.OVERLAP`
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    rows = lane_labels(frame)
+    parts = {
+        "compute alone": (frame["compute_ns"] - frame["overlap_ns"], CLASS_COLORS["compute"]),
+        "both": (frame["overlap_ns"], "#97a85a"),
+        "exposed communication": (frame["exposed_ns"], CLASS_COLORS["communication"]),
+    }
+    unit = TimeUnit.fitting(float((frame["compute_ns"] + frame["exposed_ns"]).max()) if len(frame) else 0)
+    bars = [_stack(name, rows, unit.of(time), time.tolist(), color) for name, (time, color) in parts.items()]
+    communication, exposed = int(frame["communication_ns"].sum()), int(frame["exposed_ns"].sum())
+    title = (
+        f"{1 - exposed / communication:.0%} of communication is hidden behind compute; {human_duration(exposed)} is exposed"
+        if communication
+        else "Nothing communicates"
+    )
+    axis = {"title": {"text": f"time, {unit.name}"}}
+    return new_figure(bars, title, rows=max(len(rows), 1), barmode="stack", xaxis=axis)
+
+
+def exposed_communication(frame: pd.DataFrame) -> Figure:
+    """Return why communication is exposed: what kept the next compute kernel from running meanwhile.
+
+    Parameters
+    ----------
+    frame : DataFrame, schema `answers.EXPOSED_COMMUNICATION`
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    exposed = frame[frame["exposed_ns"] > 0]
+    why = exposed.groupby("why", observed=True)["exposed_ns"].sum().sort_values(ascending=False, kind="stable")
+    total = int(why.sum())
+    if not total:
+        return new_figure([], "No communication is exposed", height=120)
+    unit = TimeUnit.fitting(float(why.iloc[0]))
+    bars = [
+        _stack(
+            "exposed communication",
+            [str(name) for name in why.index],
+            unit.of(why),
+            why.tolist(),
+            CLASS_COLORS["communication"],
+        )
+    ]
+    title = f"Communication is exposed mostly because of: {why.index[0]} ({why.iloc[0] / total:.0%})"
+    axis = {"title": {"text": f"exposed time, {unit.name}"}}
+    return new_figure(bars, title, rows=len(why), showlegend=False, xaxis=axis)

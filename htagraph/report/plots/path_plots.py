@@ -1,0 +1,245 @@
+"""Figures of the critical path: as one bar, along time, and step by step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.model.units import human_count, human_duration
+from htagraph.path import CriticalPath
+from htagraph.queries.steps import find_steps
+from htagraph.report.plots.style import BOUND_COLORS, TimeUnit, color_of, label, named_rows, new_figure, spoken
+from htagraph.report.plots.thinning import Blocks, thin_path
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+__all__ = ["critical_path", "critical_path_timeline", "steps"]
+
+I64 = npt.NDArray[np.int64]
+
+_MAX_SINGLE = 600
+_MAX_STEPS = 60
+_MAX_STEP_LINES = 40
+_WORTH_SAYING = 0.05
+_BAR = 0.86
+
+
+def critical_path(path: CriticalPath) -> Figure:
+    """Return the critical path as one stacked bar: what the window's time went to.
+
+    Parameters
+    ----------
+    path : CriticalPath
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    frame = path.breakdown(by="bound")
+    frame = frame[frame["dur_ns"] > 0]
+    bars = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": spoken(bound),
+            "x": [share * 100],
+            "y": [""],
+            "marker": {"color": color_of(BOUND_COLORS, bound)},
+            "text": [f"{share:.0%}" if share >= _WORTH_SAYING else ""],
+            "textposition": "inside",
+            "insidetextanchor": "middle",
+            "textangle": 0,
+            "hovertemplate": f"{spoken(bound)}: {human_duration(dur)} ({share:.1%})<extra></extra>",
+        }
+        for bound, dur, share in zip(frame.index.astype(str), frame["dur_ns"], frame["share"], strict=True)
+    ]
+    shares = [
+        f"{spoken(bound)} for {share:.0%}"
+        for bound, share in zip(frame.index, frame["share"], strict=True)
+        if share >= _WORTH_SAYING
+    ]
+    title = f"The critical path of {human_duration(path.dur_ns)} is {' and '.join(shares[:2]) or 'empty'}"
+    axis = {"title": {"text": "share of the window, %"}, "range": [0, 100]}
+    return new_figure(bars, title, rows=1, barmode="stack", xaxis=axis, bargap=0.1)
+
+
+def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE) -> Figure:
+    """Return the critical path along time, one row per bound; the area of a block is the time in it.
+
+    Parameters
+    ----------
+    path : CriticalPath
+    max_single : int
+        So many of the longest segments are drawn one by one; the others are joined between them, and the note says so
+        (``figure.layout.meta["note"]``).
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    segments, origin = path.segments, path.window.start_ns
+    blocks = thin_path(segments, max_single=max_single)
+    totals = path.breakdown(by="bound")
+    totals = totals[totals["dur_ns"] > 0]
+    unit = TimeUnit.fitting(path.dur_ns)
+    codes = {str(name): code for code, name in enumerate(segments["bound"].cat.categories)}
+    rows = [
+        _row(segments, blocks, blocks.bound == codes[bound], (row, bound, origin, unit))
+        for row, bound in enumerate(totals.index.astype(str))
+    ]
+    marks = [f"{spoken(name)} {share:.0%}" for name, share in zip(totals.index, totals["share"], strict=True)]
+    y_axis = named_rows(marks) | {"fixedrange": True}
+    x_axis = {
+        "title": {"text": f"time from the start of the window, {unit.name}"},
+        "range": [0, path.dur_ns / unit.size_ns],
+    }
+    lines = _step_lines(path, unit)
+    figure = new_figure(
+        rows, _longest(segments, origin), rows=len(marks), barmode="overlay", showlegend=False, yaxis=y_axis, xaxis=x_axis,
+        shapes=lines, dragmode="zoom",
+    )  # fmt: skip
+    figure.layout.meta = {"note": _joined_note(blocks, path.dur_ns)}
+    return figure
+
+
+def _row(
+    segments: pd.DataFrame, blocks: Blocks, mine: npt.NDArray[np.bool_], about: tuple[int, str, int, TimeUnit]
+) -> dict[str, Any]:
+    """Return the blocks of one bound as bars on a row; a joined one is as high as its share of what was joined."""
+    row, bound, origin, unit = about
+    at = np.flatnonzero(mine)
+    height = _BAR * blocks.dur_ns[at] / np.maximum(blocks.span_ns[at], 1)
+    single = blocks.segment[at]
+    names, ops = segments["name"].to_numpy(), segments["op"].to_numpy()
+    hover = [
+        f"{label(names[one])}{f' in {label(ops[one])}' if ops[one] else ''}, {human_duration(dur)}"
+        if one >= 0
+        else f"{human_count(n, 'short segment')}, {human_duration(dur)} of {human_duration(span)}"
+        for one, n, dur, span in zip(
+            single.tolist(), blocks.n_segments[at].tolist(), blocks.dur_ns[at].tolist(), blocks.span_ns[at].tolist(),
+            strict=True,
+        )
+    ]  # fmt: skip
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": spoken(bound),
+        "y": np.full(len(at), row),
+        "x": unit.of(blocks.span_ns[at]),
+        "base": unit.of(blocks.start_ns[at] - origin),
+        "width": height,
+        # Bars stand on a common ground line; the axis of rows runs downward.
+        "offset": _BAR / 2 - height,
+        "customdata": hover,
+        "hovertemplate": f"<b>{spoken(bound)}</b> %{{customdata}}<br>at %{{base:.4~f}} {unit.name}<extra></extra>",
+        "marker": {"color": color_of(BOUND_COLORS, bound), "line": {"width": 0}},
+    }
+
+
+def _longest(segments: pd.DataFrame, origin: int) -> str:
+    """Return the longest segment in words."""
+    if segments.empty:
+        return "The critical path is empty"
+    longest = segments.iloc[int(segments["dur_ns"].to_numpy().argmax())]
+    bound = spoken(longest["bound"])
+    return (
+        f"The longest single wait is {human_duration(longest['dur_ns'])} of {bound}, {label(longest['name'])}, "
+        f"at {human_duration(longest['start_ns'] - origin)}"
+    )
+
+
+def _joined_note(blocks: Blocks, window_ns: int) -> str:
+    """Return what was joined, in words."""
+    single = blocks.segment >= 0
+    if single.all():
+        return ""
+    alone = int(blocks.dur_ns[single].sum())
+    return (
+        f"The {int(single.sum()):,} longest segments ({alone / max(window_ns, 1):.0%} of the time) are drawn one by one; "
+        f"the {int(blocks.n_segments[~single].sum()):,} others are joined between them, each block as high as its share. "
+        "Open the trace in Perfetto to see every one."
+    )
+
+
+def _step_lines(path: CriticalPath, unit: TimeUnit) -> list[dict[str, Any]]:
+    """Return thin lines where steps begin, where they are few enough to be told apart."""
+    start = find_steps(path.dag.events)["start_ns"].to_numpy(np.int64)
+    start = start[(start > path.window.start_ns) & (start < path.window.end_ns)]
+    if len(start) > _MAX_STEP_LINES:
+        return []
+    line = {"color": "rgba(134, 148, 168, 0.8)", "width": 1, "dash": "dot"}
+    at = unit.of(start - path.window.start_ns).tolist()
+    return [{"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": x, "x1": x, "line": line} for x in at]
+
+
+def steps(path: CriticalPath) -> Figure:
+    """Return the critical path step by step: how long each takes and what it goes to.
+
+    Parameters
+    ----------
+    path : CriticalPath
+        Steps that do not overlap its window are left out.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    names, table = _time_by_step(path)
+    total, shown = table.sum(axis=1), table[:_MAX_STEPS]
+    unit = TimeUnit.fitting(float(total.max(initial=0)))
+    labels = path.segments["bound"].cat.categories
+    bars = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": spoken(labels[bound]),
+            "x": unit.of(shown[:, bound]),
+            "y": np.arange(len(shown)),
+            "marker": {"color": color_of(BOUND_COLORS, str(labels[bound]))},
+            "customdata": [human_duration(value) for value in shown[:, bound].tolist()],
+            "hovertemplate": spoken(labels[bound]) + ": %{customdata}<extra></extra>",
+        }
+        for bound in np.argsort(-shown.sum(axis=0), kind="stable").tolist()
+        if shown[:, bound].any()
+    ]
+    rows = named_rows([label(name, width=28) for name in names[:_MAX_STEPS]])
+    axis = {"title": {"text": f"time of the critical path, {unit.name}"}}
+    title = _steps_title(names, total)
+    figure = new_figure(bars, title, rows=max(len(shown), 1), barmode="stack", xaxis=axis, yaxis=rows)
+    if len(table) > _MAX_STEPS:
+        figure.layout.meta = {"note": f"The first {_MAX_STEPS} of {len(table):,} steps."}
+    return figure
+
+
+def _time_by_step(path: CriticalPath) -> tuple[list[str], I64]:
+    """Return the names of the steps that overlap the window, and the time of the path in each by bound."""
+    found, segments, window = find_steps(path.dag.events), path.segments, path.window
+    found = found[(found["start_ns"] < window.end_ns) & (found["start_ns"] + found["dur_ns"] > window.start_ns)]
+    begin = np.maximum(found["start_ns"].to_numpy(np.int64), window.start_ns)
+    end = np.minimum((found["start_ns"] + found["dur_ns"]).to_numpy(np.int64), window.end_ns)
+    end = np.minimum(end, np.append(begin[1:], window.end_ns))
+    starts = segments["start_ns"].to_numpy(np.int64)
+    cuts = np.unique(np.concatenate([starts, begin, end]))
+    step = np.searchsorted(begin, cuts[:-1], side="right") - 1
+    at = np.flatnonzero((step >= 0) & (cuts[:-1] < end[np.maximum(step, 0)])) if len(begin) else np.empty(0, np.int64)
+    bound = segments["bound"].cat.codes.to_numpy()[np.searchsorted(starts, cuts[at], side="right") - 1]
+    table = np.zeros((len(begin), len(segments["bound"].cat.categories)), dtype=np.int64)
+    np.add.at(table, (step[at], bound), np.diff(cuts)[at])
+    return found["name"].tolist(), table
+
+
+def _steps_title(names: list[str], total: I64) -> str:
+    """Return how long steps take, in words."""
+    if not names:
+        return "No step overlaps the window"
+    if len(names) == 1:
+        return f"One step, {human_duration(int(total[0]))}"
+    slowest = label(names[int(total.argmax())], width=28)
+    return (
+        f"{len(names):,} steps of {human_duration(float(np.median(total)))} (median); the slowest, {slowest}, takes "
+        f"{human_duration(int(total.max()))}"
+    )

@@ -1,0 +1,192 @@
+"""How figures look: colors that hold on light and dark paper, axes with units, and texts that plotly shows as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.errors import QueryError
+from htagraph.writers.labels import name_label
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+__all__ = [
+    "ACCENT",
+    "BOUND_COLORS",
+    "CAUSE_COLORS",
+    "CLASS_COLORS",
+    "IDLE_COLOR",
+    "TimeUnit",
+    "color_of",
+    "durations_axis",
+    "label",
+    "lane_labels",
+    "named_rows",
+    "new_figure",
+    "spoken",
+    "texts",
+]
+
+ACCENT = "#4c83d9"
+IDLE_COLOR = "rgba(134, 148, 168, 0.35)"
+
+BOUND_COLORS = {
+    "compute": "#4ea35a",
+    "communication": "#e08a4f",
+    "memory": "#d9b13b",
+    "launch": "#d96c6c",
+    "kernel_gap": "#a57fc0",
+    "cpu": "#5b95d6",
+    "data_loading": "#3fa5a5",
+    "python_gap": "#8694a8",
+    "sync": "#a78a63",
+    "carry_over": "#b3b9c1",
+    "unexplained": "#d4749b",
+}
+"""Color of each bound: the hues of the DOT files, strong enough for bars."""
+
+CLASS_COLORS = {name: BOUND_COLORS[name] for name in ("compute", "communication", "memory")}
+
+CAUSE_COLORS = {
+    **{name: BOUND_COLORS[name] for name in ("data_loading", "python_gap", "launch", "sync", "kernel_gap")},
+    "host_op": BOUND_COLORS["cpu"],
+    "event_wait": "#c2a04a",
+    "other_work": BOUND_COLORS["compute"],
+    "collective_wait": BOUND_COLORS["communication"],
+    "carry_over": BOUND_COLORS["carry_over"],
+    "window_edge": IDLE_COLOR,
+    "unexplained": BOUND_COLORS["unexplained"],
+}
+"""Color of each cause of idle time, that of the bound it comes from."""
+
+_MARGIN = {"l": 10, "r": 16, "t": 60, "b": 44}
+_ROW_PX, _FRAME_PX = 34, 120
+_UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
+
+
+class TimeUnit(NamedTuple):
+    """The unit of an axis of time.
+
+    Examples
+    --------
+    >>> TimeUnit.fitting(3_000_000)
+    TimeUnit(size_ns=1000000, name='ms')
+    """
+
+    size_ns: int
+    name: str
+
+    @classmethod
+    def fitting(cls, longest_ns: float) -> TimeUnit:
+        """Return the unit in which the longest time has a few digits."""
+        for size, name in _UNITS:
+            if longest_ns >= 2 * size:
+                return cls(size, name)
+        return cls(1, "ns")
+
+    def of(self, times_ns: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Return times in this unit."""
+        return np.asarray(times_ns, dtype=np.float64) / self.size_ns
+
+
+def spoken(name: object) -> str:
+    """Return a label of a vocabulary as it is said: ``python gap``."""
+    return str(name).replace("_", " ")
+
+
+def label(name: object, *, width: int = 44) -> str:
+    """Return a name of the trace, short, and safe in texts that plotly reads as markup.
+
+    Examples
+    --------
+    >>> label("Memcpy<a>")
+    'Memcpy&lt;a&gt;'
+    """
+    return escape(name_label(str(name), width=width))
+
+
+def texts(values: Iterable[object]) -> list[str]:
+    """Return escaped texts, not shortened."""
+    return [escape(str(value)) for value in values]
+
+
+def color_of(colors: dict[str, str], name: str) -> str:
+    """Return the color of a label, a neutral one for what is not known."""
+    return colors.get(name, IDLE_COLOR)
+
+
+def lane_labels(frame: pd.DataFrame) -> list[str]:
+    """Return what each row is about: its rank, device and stream, as far as there are such columns."""
+    parts = [name for name in ("rank", "device", "stream") if name in frame.columns]
+    rows = zip(*(frame[name].tolist() for name in parts), strict=True)
+    return [", ".join(f"{name} {value}" for name, value in zip(parts, row, strict=True) if value >= 0) for row in rows]
+
+
+def named_rows(names: Sequence[str]) -> dict[str, Any]:
+    """Return an axis of rows that are numbered from the top and named; two rows may have one name."""
+    return {
+        "autorange": False,
+        "tickvals": list(range(len(names))),
+        "ticktext": list(names),
+        "range": [len(names) - 0.5, -0.5],
+    }
+
+
+def new_figure(traces: Sequence[Any], title: str, *, rows: int = 0, height: int = 320, **layout: Any) -> Figure:  # noqa: ANN401
+    """Return a figure in the style of the report.
+
+    Parameters
+    ----------
+    traces : sequence
+        Traces of plotly, or dicts of them.
+    title : str
+        The fact that the figure shows.
+    rows : int
+        Of a figure of horizontal bars, which is as high as they need.
+    height : int, unit=px
+        Of other figures.
+    **layout
+        Of plotly.
+
+    Raises
+    ------
+    QueryError
+        If plotly is not installed.
+    """
+    try:
+        from plotly import graph_objects as go  # noqa: PLC0415  deferred: an optional extra, and slow to import
+    except ImportError:
+        raise QueryError("figures need plotly.", hint="pip install 'htagraph[plot]'.") from None
+    legend = {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "xanchor": "left", "traceorder": "normal"}
+    own: dict[str, Any] = {
+        "title": {"text": title, "x": 0, "xanchor": "left", "font": {"size": 15}},
+        "height": _FRAME_PX + _ROW_PX * rows if rows else height,
+        "margin": _MARGIN,
+        "template": "none",
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "colorway": [ACCENT, *BOUND_COLORS.values()],
+        "legend": legend,
+        "bargap": 0.3,
+        "xaxis": {"automargin": True, "zeroline": False, "gridcolor": "rgba(134, 148, 168, 0.25)"},
+        "yaxis": {"automargin": True, "zeroline": False, "gridcolor": "rgba(134, 148, 168, 0.25)"},
+        "hoverlabel": {"align": "left", "namelength": -1},
+    }
+    if rows:
+        own["yaxis"] |= {"autorange": "reversed", "showgrid": False, "ticksuffix": "  "}
+    for name, value in layout.items():
+        own[name] = own[name] | value if isinstance(own.get(name), dict) and isinstance(value, dict) else value
+    return go.Figure(data=list(traces), layout=own)
+
+
+def durations_axis(title: str) -> dict[str, Any]:
+    """Return a logarithmic axis of durations in nanoseconds, marked with units."""
+    decades = np.arange(0, 13)
+    marks = [f"{10 ** (int(d) % 3)} {('ns', 'us', 'ms', 's', 'ks')[int(d) // 3]}" for d in decades]
+    return {"type": "log", "title": {"text": title}, "tickvals": (10.0**decades).tolist(), "ticktext": marks}

@@ -1,0 +1,117 @@
+"""Fewer marks than data, honestly: what is joined keeps its time and its extremes, and how much was joined is said."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.intervals import sum_by_code
+
+__all__ = ["Blocks", "Line", "thin_line", "thin_path"]
+
+I64 = npt.NDArray[np.int64]
+
+
+class Blocks(NamedTuple):
+    """A path as blocks: a segment, or the part of one bound in neighboring short segments.
+
+    Parameters
+    ----------
+    start_ns, span_ns : ndarray of shape (n,), dtype=int64, unit=ns
+        Where the block stands; `span_ns` is the length of all that was joined.
+    dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
+        Time of the bound in it: adds up to the path.
+    bound : ndarray of shape (n,), dtype=int64
+        Code.
+    segment : ndarray of shape (n,), dtype=int64
+        Row of the segment, -1 for joined ones.
+    n_segments : ndarray of shape (n,), dtype=int64
+    """
+
+    start_ns: I64
+    span_ns: I64
+    dur_ns: I64
+    bound: I64
+    segment: I64
+    n_segments: I64
+
+
+def thin_path(segments: pd.DataFrame, *, max_single: int) -> Blocks:
+    """Return a path as blocks; the longest segments stand for themselves, the others are joined between them.
+
+    Parameters
+    ----------
+    segments : DataFrame, schema `frames.SEGMENTS`
+    max_single : int
+        So many segments stand for themselves; all, where there are not more than twice as many.
+
+    Returns
+    -------
+    Blocks
+    """
+    start = segments["start_ns"].to_numpy(np.int64)
+    dur = segments["dur_ns"].to_numpy(np.int64)
+    bound = segments["bound"].cat.codes.to_numpy().astype(np.int64)
+    n, n_bounds = len(segments), max(len(segments["bound"].cat.categories), 1)
+    if n <= 2 * max_single:
+        return Blocks(start, dur, dur, bound, np.arange(n), np.ones(n, dtype=np.int64))
+    single = np.zeros(n, dtype=bool)
+    single[np.argsort(-dur, kind="stable")[:max_single]] = True
+    group = np.cumsum(single | np.concatenate([[True], single[:-1]])) - 1
+    first = np.flatnonzero(np.diff(group, prepend=-1))
+    code = group * n_bounds + bound
+    n_codes = (int(group[-1]) + 1) * n_bounds
+    time, count = sum_by_code(code, dur, n_codes), np.bincount(code, minlength=n_codes)
+    drawn = np.flatnonzero(time)
+    span = np.add.reduceat(dur, first)
+    of_group = drawn // n_bounds
+    segment = np.where(single[first], first, -1)[of_group]
+    return Blocks(start[first][of_group], span[of_group], time[drawn], drawn % n_bounds, segment, count[drawn])
+
+
+class Line(NamedTuple):
+    """A level over time, as the points where it changes."""
+
+    ts_ns: I64
+    value: npt.NDArray[np.float64]
+    is_thinned: bool
+
+
+def thin_line(ts_ns: I64, dur_ns: I64, value: npt.NDArray[np.float64], *, max_points: int) -> Line:
+    """Return a level that changes at some times with at most so many points; the highest of each interval is kept.
+
+    Parameters
+    ----------
+    ts_ns, dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
+        Levels one after another, in order of time.
+    value : ndarray of shape (n,), dtype=float64
+    max_points : int
+
+    Returns
+    -------
+    Line
+        Ends where the last level ends.
+
+    Examples
+    --------
+    >>> line = thin_line(np.arange(4), np.ones(4, int), np.array([1.0, 5.0, 2.0, 0.0]), max_points=2)
+    >>> line.ts_ns.tolist(), line.value.tolist()
+    ([0, 2, 4], [5.0, 2.0, 2.0])
+    """
+    if not len(ts_ns):
+        return Line(ts_ns, value, is_thinned=False)
+    end = int(ts_ns[-1] + dur_ns[-1])
+    if len(ts_ns) <= max_points:
+        return Line(np.append(ts_ns, end), np.append(value, value[-1]), is_thinned=False)
+    width = max(-(-(end - int(ts_ns[0])) // max_points), 1)
+    bucket = (ts_ns - ts_ns[0]) // width
+    first = np.flatnonzero(np.diff(bucket, prepend=-1))
+    highest = np.maximum.reduceat(value, first)
+    # The level that holds at the start of an interval belongs to it, too.
+    before = np.concatenate([[value[0]], value[np.maximum(first[1:] - 1, 0)]])
+    starts = ts_ns[0] + bucket[first] * width
+    highest = np.where(ts_ns[first] > starts, np.maximum(highest, before), highest)
+    return Line(np.append(starts, end), np.append(highest, highest[-1]), is_thinned=True)
