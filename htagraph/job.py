@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import tempfile
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
@@ -430,6 +432,14 @@ def _run_all(
     return results
 
 
+class _Cache:
+    """A temporary folder that is removed when nobody needs it any more."""
+
+    def __init__(self) -> None:
+        self.folder = tempfile.mkdtemp(prefix="htagraph-")
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+
+
 def load_job(
     where: str | Path | Iterable[str | Path],
     *,
@@ -472,8 +482,8 @@ def load_job(
     """
     paths = find_traces(where)
     rules = tuple(class_rules)
-    keeper = tempfile.TemporaryDirectory(prefix="htagraph-") if cache is None else None
-    folder = Path(keeper.name if keeper is not None else str(cache))
+    keeper = _Cache() if cache is None else None
+    folder = Path(keeper.folder if keeper is not None else str(cache))
     folder.mkdir(parents=True, exist_ok=True)
     tasks = {path: (_prepare, (path, folder / f"{number}.npz", rules)) for number, path in enumerate(paths)}
     n_bytes = sum(path.stat().st_size for path in paths if path.exists())

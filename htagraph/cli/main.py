@@ -10,11 +10,14 @@ from typing import Annotated
 
 import typer
 
+from htagraph.cli.ask import ask
 from htagraph.cli.console import complain
 from htagraph.cli.demo import demo
+from htagraph.cli.diff import diff
 from htagraph.cli.dot import dot
 from htagraph.cli.info import info
 from htagraph.cli.path import path
+from htagraph.cli.repair import repair
 from htagraph.cli.report import report
 from htagraph.errors import HTAGraphError
 
@@ -28,7 +31,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (report, path, info, dot, demo):
+for verb in (report, path, ask, diff, info, dot, repair, demo):
     app.command()(verb)
 
 

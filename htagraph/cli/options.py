@@ -11,7 +11,15 @@ import typer
 from htagraph.cli.tables import Format
 from htagraph.graph import TraceGraph
 
-__all__ = ["FormatOption", "QuietOption", "TraceArgument", "WindowOption", "windowed"]
+__all__ = [
+    "FormatOption",
+    "JobArgument",
+    "QuietOption",
+    "TraceArgument",
+    "WindowOption",
+    "WorkersOption",
+    "windowed",
+]
 
 TraceArgument = Annotated[Path, typer.Argument(metavar="PATH", help="Trace of one rank: .json or .json.gz.")]
 WindowOption = Annotated[
@@ -23,6 +31,10 @@ WindowOption = Annotated[
         help="Step or other host range, as a name, glob or regex; or START:END in ns from the start of the trace.",
     ),
 ]
+JobArgument = Annotated[
+    Path | None, typer.Argument(metavar="PATH", help="Trace of one rank, or a folder with the traces of a job.")
+]
+WorkersOption = Annotated[int, typer.Option("--workers", min=0, help="Processes for the ranks of a job; 0: chosen.")]
 FormatOption = Annotated[Format, typer.Option("--format", "-f", help="How to print the table.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Only what was asked for: no progress, no notices.")]
 

@@ -1,62 +1,71 @@
-"""Collectives of many ranks, matched: who met whom, on which clock, who was last and who waited.
+"""Collectives of many ranks, matched: who met whom, who was last and who waited.
 
 The ladder of matching, per communicator: by sequence number; else by operation, size and type in their order; where
-counts differ, by common runs of that sequence. Members that no clock can bring together are flagged, not used.
+counts differ, by common runs of that sequence. Sends and receives are matched per sender and receiver. Meetings in which a
+rank of the communicator has no part are flagged; nobody is blamed in them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.clocks import Clock, ClockFit, fit_clock
 from htagraph.algorithms.sequence_matching import align
-from htagraph.model.frames import CLOCKS, MEETINGS, categorical
+from htagraph.model.frames import MEETINGS, categorical
+from htagraph.queries.clock_tree import Clocks
 
-__all__ = ["Clocks", "fit_clocks", "match_collectives", "measure_meetings"]
+__all__ = ["match_collectives", "measure_meetings"]
 
 I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 _RULES = ("sequence number", "order", "common runs")
+_FROM_ROOT = ("broadcast", "scatter")
+_TO_ROOT = ("reduce", "gather")
+_POINT_TO_POINT = ("send", "recv")
+_NEVER = np.iinfo(np.int64).min
 
 
-def _communicator_members(tables: Mapping[int, pd.DataFrame]) -> dict[str, list[int]]:
-    """Return the ranks that have collectives of each communicator."""
-    members: dict[str, list[int]] = {}
-    for rank, table in sorted(tables.items()):
-        for group in table["group"].unique().tolist():
-            members.setdefault(str(group), []).append(rank)
-    return members
+def _stacked(tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
+    """Return the collectives of all ranks that wait for others, or that others wait for, with the rank and communicator."""
+    parts = [table.assign(rank=np.int64(rank)) for rank, table in sorted(tables.items())]
+    table = pd.concat(parts, ignore_index=True)
+    paired = table["operation"].isin(_POINT_TO_POINT)
+    rooted = table["operation"].isin((*_FROM_ROOT, *_TO_ROOT))
+    table = table[table["is_rendezvous"] | rooted | (paired & (table["peer"] >= 0))].reset_index(drop=True)
+    sends = table["operation"] == "send"
+    sender, receiver = table["rank"].where(sends, table["peer"]), table["peer"].where(sends, table["rank"])
+    pair = table["group"] + "|" + sender.astype(str) + ">" + receiver.astype(str)
+    return table.assign(communicator=table["group"].where(~table["operation"].isin(_POINT_TO_POINT), pair))
 
 
-def _match_group(parts: Mapping[int, pd.DataFrame]) -> list[tuple[int, I64, I64, str]]:
-    """Return (rank, rows, instance of each row, rule) for one communicator; instance -1 for what has no partner."""
-    ranks = list(parts)
-    if all((part["seq"] >= 0).all() and part["seq"].is_unique for part in parts.values()):
-        return [
-            (rank, part.index.to_numpy(), part["seq"].to_numpy(np.int64), _RULES[0]) for rank, part in parts.items()
-        ]
-    texts = [
-        part["operation"].astype(str) + "|" + part["n_elements"].astype(str) + "|" + part["dtype"].astype(str)
-        for part in parts.values()
-    ]
-    codes, _ = pd.factorize(pd.concat(texts, ignore_index=True))
-    sequences = np.split(codes, np.cumsum([len(text) for text in texts])[:-1])
-    if any(len(sequence) != len(sequences[0]) or (sequence != sequences[0]).any() for sequence in sequences[1:]):
-        # Sizes may differ between ranks (uneven splits): order by operation alone before giving up on order.
-        operations, _ = pd.factorize(pd.concat([part["operation"] for part in parts.values()], ignore_index=True))
-        by_operation = np.split(operations, np.cumsum([len(text) for text in texts])[:-1])
-        equal = all(np.array_equal(sequence, by_operation[0]) for sequence in by_operation[1:])
-        sequences, rule = by_operation, _RULES[1] if equal else _RULES[2]
-    else:
-        rule = _RULES[1]
-    return [
-        (rank, parts[rank].index.to_numpy(), place, rule) for rank, place in zip(ranks, align(sequences), strict=True)
-    ]
+def _symbols(table: pd.DataFrame, columns: tuple[str, ...]) -> I64:
+    """Return a number for each distinct combination of columns."""
+    operation = table["operation"].where(~table["operation"].isin(_POINT_TO_POINT), "send_recv")
+    keys = table.assign(operation=operation).groupby(list(columns), sort=False, dropna=False)
+    return keys.ngroup().to_numpy(np.int64)
+
+
+def _by_order(table: pd.DataFrame) -> tuple[I64, str]:
+    """Return the place of each row of a communicator in the common sequence, -1 for none, and the rule that gave it."""
+    cuts = np.flatnonzero(np.diff(table["rank"].to_numpy())) + 1
+    # Sizes may differ between ranks (uneven splits): order by operation alone before giving up on order.
+    for columns in (("operation", "n_elements", "dtype"), ("operation",)):
+        sequences = np.split(_symbols(table, columns), cuts)
+        if all(np.array_equal(sequence, sequences[0]) for sequence in sequences[1:]):
+            return np.concatenate([np.arange(len(sequence)) for sequence in sequences]), _RULES[1]
+    return np.concatenate(align(sequences)), _RULES[2]
+
+
+def _instances(table: pd.DataFrame) -> tuple[I64, str]:
+    """Return which instance each row of a communicator is, -1 for none, and the rule that said so."""
+    seq = table["seq"].to_numpy(np.int64)
+    if (seq >= 0).all() and not table.duplicated(["rank", "seq"]).any():
+        return seq, _RULES[0]
+    return _by_order(table)
 
 
 def match_collectives(tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
@@ -70,141 +79,42 @@ def match_collectives(tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Columns of `frames.COLLECTIVES`, and ``rank``, ``meeting`` (-1 for none), ``matched_by``. Only rendezvous and point
-        to point operations are matched. A meeting has at least two members.
+        Columns of `frames.COLLECTIVES`, and ``rank``, ``meeting``, ``matched_by``, ``is_partial``. Only rendezvous, rooted
+        and point-to-point operations are matched. A meeting has at least two members.
     """
+    table = _stacked(tables)
     matched = []
     next_meeting = 0
-    for group, ranks in sorted(_communicator_members(tables).items()):
-        parts = {rank: tables[rank][(tables[rank]["group"] == group) & _can_meet(tables[rank])] for rank in ranks}
-        parts = {rank: part for rank, part in parts.items() if len(part)}
-        if not parts:
+    for _, part in table.groupby("communicator", sort=True):
+        n_ranks = part["rank"].nunique()
+        if n_ranks < 2:
             continue
-        found = _match_group(parts)
-        instances = np.unique(np.concatenate([instance for _, _, instance, _ in found]))
-        for rank, rows, instance, rule in found:
-            meeting = np.where(instance >= 0, next_meeting + np.searchsorted(instances, instance), -1)
-            matched.append(parts[rank].loc[rows].assign(rank=rank, meeting=meeting, matched_by=rule))
-        next_meeting += len(instances)
-    columns = [*next(iter(tables.values())).columns, "rank", "meeting", "matched_by"] if tables else []
+        instance, rule = _instances(part)
+        number, meeting = np.unique(instance, return_inverse=True)
+        n_members = np.bincount(meeting)[meeting]
+        found = part.assign(
+            meeting=np.where(instance >= 0, next_meeting + meeting, -1),
+            matched_by=rule,
+            is_partial=n_members < n_ranks,
+        )
+        matched.append(found[(instance >= 0) & (n_members >= 2)])
+        next_meeting += len(number)
     if not matched:
-        return pd.DataFrame(columns=columns)
-    frame = pd.concat(matched, ignore_index=True)
-    size = frame.groupby("meeting")["rank"].transform("size")
-    return frame[(frame["meeting"] >= 0) & (size >= 2)].sort_values(["meeting", "rank"], ignore_index=True)[columns]
+        return table.iloc[:0].assign(meeting=np.int64(-1), matched_by="", is_partial=False)
+    return pd.concat(matched, ignore_index=True).sort_values(["meeting", "rank"], ignore_index=True)
 
 
-def _can_meet(table: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """Return which collectives are rendezvous, or wait for a root or a sender."""
-    rooted = table["operation"].isin(("broadcast", "reduce", "send", "recv", "gather", "scatter"))
-    return (table["is_rendezvous"] | rooted).to_numpy(dtype=bool)
+def _roles(matched: pd.DataFrame) -> tuple[Bools, Bools]:
+    """Return who waits for others, and who is waited for.
 
-
-@dataclass(frozen=True)
-class Clocks:
-    """The clock of every rank against the reference rank.
-
-    Parameters
-    ----------
-    reference : int
-    fits : mapping of int to ClockFit
-        Against the rank's parent in `parents`, in common time; ranks that meet nobody have no meetings.
-    parents : mapping of int to int
-        The rank that each was aligned with; -1 for the reference and for ranks that meet nobody.
+    At a rendezvous everybody does both. Elsewhere it takes a recorded root or peer: without one, nobody is waited for.
     """
-
-    reference: int
-    fits: Mapping[int, ClockFit]
-    parents: Mapping[int, int]
-
-    def clock(self, rank: int) -> Clock:
-        """Return the clock of a rank."""
-        return self.fits[rank].clock
-
-    def frame(self) -> pd.DataFrame:
-        """Return the clocks as a table, schema `frames.CLOCKS`."""
-        ranks = sorted(self.fits)
-        fits = [self.fits[rank] for rank in ranks]
-        return CLOCKS.frame(
-            {
-                "rank": ranks,
-                "aligned_with": [self.parents[rank] for rank in ranks],
-                "offset_ns": [fit.clock.offset_ns for fit in fits],
-                "drift_ppb": [fit.clock.drift_ppb for fit in fits],
-                "width_ns": [fit.width_ns for fit in fits],
-                "spread_ns": [fit.spread_ns for fit in fits],
-                "n_meetings": [fit.n_meetings for fit in fits],
-                "is_feasible": [fit.width_ns >= 0 for fit in fits],
-            }
-        )
-
-
-def _shared(matched: pd.DataFrame) -> dict[tuple[int, int], int]:
-    """Return how many rendezvous each pair of ranks shares."""
-    counts: dict[tuple[int, int], int] = {}
-    full = matched[matched["is_rendezvous"]]
-    for ranks in full.groupby("meeting")["rank"].agg(tuple):
-        for first in ranks:
-            for second in ranks:
-                if first != second:
-                    counts[first, second] = counts.get((first, second), 0) + 1
-    return counts
-
-
-def fit_clocks(matched: pd.DataFrame, ranks: list[int]) -> Clocks:
-    """Return the clocks of all ranks, each aligned with the rank it met most often of those aligned before it.
-
-    Parameters
-    ----------
-    matched : DataFrame
-        As `match_collectives` returns it.
-    ranks : list of int
-
-    Returns
-    -------
-    Clocks
-        The reference is the lowest rank.
-    """
-    reference = min(ranks)
-    shared = _shared(matched) if len(matched) else {}
-    fits = {reference: ClockFit(Clock(), 0, 0, 0, 0)}
-    parents = {reference: -1}
-    full = matched[matched["is_rendezvous"]] if len(matched) else matched
-    by_rank = {rank: part.set_index("meeting") for rank, part in full.groupby("rank")} if len(full) else {}
-    waiting = set(ranks) - {reference}
-    while waiting:
-        best = max(
-            ((shared.get((done, rank), 0), -done, -rank) for done in fits for rank in waiting), default=(0, 0, 0)
-        )
-        if best[0] == 0:
-            break
-        parent, rank = -best[1], -best[2]
-        fits[rank] = _fit_pair(by_rank[rank], by_rank[parent], fits[parent].clock)
-        parents[rank] = parent
-        waiting.discard(rank)
-    for rank in waiting:
-        fits[rank], parents[rank] = ClockFit(Clock(), 0, 0, 0, 0), -1
-    return Clocks(reference, fits, parents)
-
-
-def _fit_pair(member: pd.DataFrame, parent: pd.DataFrame, parent_clock: Clock) -> ClockFit:
-    """Return the clock of a member from its meetings with its parent, whose clock is known."""
-    both = member.join(parent[["start_ns", "end_ns"]], how="inner", rsuffix="_parent")
-    return fit_clock(
-        both["start_ns"].to_numpy(np.int64),
-        both["end_ns"].to_numpy(np.int64),
-        parent_clock.to_common(both["start_ns_parent"].to_numpy()),
-        parent_clock.to_common(both["end_ns_parent"].to_numpy()),
-    )
-
-
-def _needed(matched: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """Return which members others wait for: all at a rendezvous, the root or the sender elsewhere.
-
-    Without a recorded root, the member that starts first cannot be told from one that waits: nobody is waited for.
-    """
-    sender = (matched["operation"] == "send").to_numpy(dtype=bool)
-    return matched["is_rendezvous"].to_numpy(dtype=bool) | sender
+    operation, peer, rank = matched["operation"], matched["peer"], matched["rank"]
+    is_root, known = peer == rank, peer >= 0
+    away, back = operation.isin(_FROM_ROOT) & known, operation.isin(_TO_ROOT) & known
+    waits = matched["is_rendezvous"] | (away & ~is_root) | (back & is_root) | (operation == "recv")
+    awaited = matched["is_rendezvous"] | (away & is_root) | (back & ~is_root) | (operation == "send")
+    return waits.to_numpy(dtype=bool), awaited.to_numpy(dtype=bool)
 
 
 def measure_meetings(matched: pd.DataFrame, clocks: Clocks) -> pd.DataFrame:
@@ -219,27 +129,23 @@ def measure_meetings(matched: pd.DataFrame, clocks: Clocks) -> pd.DataFrame:
     Returns
     -------
     DataFrame, schema `frames.MEETINGS`
-        ``wait_ns + transfer_ns`` is the duration of the kernel. A wait no longer than the width of the clocks' feasible
-        interval blames nobody: ``is_certain`` is False.
+        ``wait_ns + transfer_ns`` is the duration of the kernel. A wait that the clocks' uncertainty could explain, and a
+        meeting without all its members, blame nobody: ``is_certain`` is False.
     """
     if not len(matched):
         return MEETINGS.empty()
-    rank = matched["rank"].to_numpy(np.int64)
-    start, end = np.empty(len(matched), dtype=np.int64), np.empty(len(matched), dtype=np.int64)
-    width = np.empty(len(matched), dtype=np.int64)
-    for number in np.unique(rank).tolist():
-        rows = rank == number
-        clock, fit = clocks.clock(number), clocks.fits[number]
-        start[rows] = clock.to_common(matched["start_ns"].to_numpy()[rows])
-        end[rows] = clock.to_common(matched["end_ns"].to_numpy()[rows])
-        width[rows] = max(fit.width_ns, 0)
-    meeting = matched["meeting"].to_numpy(np.int64)
-    arrival = pd.Series(np.where(_needed(matched), start, np.iinfo(np.int64).min)).groupby(meeting)
-    latest = np.maximum(arrival.transform("max").to_numpy(), start)
+    rank, meeting = matched["rank"].to_numpy(np.int64), matched["meeting"].to_numpy(np.int64)
+    start = clocks.to_common(rank, matched["start_ns"].to_numpy(np.int64))
+    end = clocks.to_common(rank, matched["end_ns"].to_numpy(np.int64))
+    waits, awaited = _roles(matched)
+    arrival = pd.Series(np.where(awaited, start, _NEVER)).groupby(meeting)
     last_row = arrival.idxmax().reindex(meeting).to_numpy()
+    latest = np.where(waits, np.maximum(arrival.transform("max").to_numpy(), start), start)
     met = np.clip(latest, start, end)
     last_rank = np.where(met > start, rank[last_row], rank)
-    largest_width = pd.Series(width).groupby(meeting).transform("max").to_numpy()
+    low_ns, high_ns = clocks.errors(rank)
+    # Both clocks may be wrong: the last one's start may be earlier, its own may be later.
+    error_ns = np.where(met > start, high_ns - low_ns[last_row], 0)
     return MEETINGS.frame(
         {
             "meeting": meeting,
@@ -253,7 +159,9 @@ def measure_meetings(matched: pd.DataFrame, clocks: Clocks) -> pd.DataFrame:
             "wait_ns": met - start,
             "transfer_ns": end - met,
             "last_rank": last_rank,
-            "is_certain": (met - start) > largest_width,
+            "error_ns": error_ns,
+            "is_certain": ((met - start) > error_ns) & ~matched["is_partial"].to_numpy(dtype=bool),
+            "is_partial": matched["is_partial"].to_numpy(dtype=bool),
             "overrun_ns": np.maximum(latest - end, 0),
             "matched_by": categorical(matched["matched_by"].map(_RULES.index).to_numpy(), _RULES),
         }

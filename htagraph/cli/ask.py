@@ -1,0 +1,132 @@
+"""`htagraph ask`: any question by name, of one trace or of a job, as a table, CSV, JSON or a file."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import typer
+
+from htagraph.cli.console import Waiting, notices, output
+from htagraph.cli.options import FormatOption, JobArgument, QuietOption, WindowOption, WorkersOption, windowed
+from htagraph.cli.ranks import loaded_job
+from htagraph.cli.tables import Format, print_frame
+from htagraph.errors import MissingEventsError, OutputError, QueryError
+from htagraph.questions import QUESTIONS
+
+__all__ = ["ask"]
+
+_MAX_ROWS = 40
+_MANY = {"stragglers", "meetings", "clocks", "pipeline_bubbles"}
+
+
+def ask(
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="A question by name; `list` lists them.")],
+    path: JobArgument = None,
+    *,
+    window: WindowOption = "",
+    where: Annotated[str, typer.Option(help="Keep rows for which this holds: 'idle_ns > 1000 and device == 0'.")] = "",
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", "-o", metavar="NAME=VALUE", help="Option of the question; repeatable."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the whole table: .csv, .json or .parquet.")] = None,
+    form: FormatOption = Format.TABLE,
+    workers: WorkersOption = 0,
+    quiet: QuietOption = False,
+) -> None:
+    """Answer a question; of a folder, for every rank. `htagraph ask list` names them all."""
+    console = output()
+    if question == "list" or path is None:
+        print_frame(console, _all_questions(), form)
+        return
+    options = _parsed(option or [])
+    with Waiting(quiet=quiet).shown() as waiting:
+        frame = _answer(waiting, question, path, window=window, options=options, workers=workers)
+    if where:
+        frame = _filtered(frame, where)
+    if out is not None:
+        _write(frame, out)
+        notices(quiet=quiet).print(f"Wrote {out}", markup=False)
+    shown = frame if form is not Format.TABLE else frame.head(_MAX_ROWS)
+    print_frame(console, shown, form)
+    if len(shown) < len(frame):
+        notices(quiet=quiet).print(f"{len(shown):,} of {len(frame):,} rows; --format csv or --out gives all.")
+
+
+def _answer(
+    waiting: Waiting, question: str, path: Path, *, window: str, options: dict[str, Any], workers: int
+) -> pd.DataFrame:
+    """Return the answer for a trace, or for the ranks of a folder."""
+    if path.is_dir():
+        job = loaded_job(waiting, path, workers=workers)
+        waiting.stage(f"Asking {len(job)} ranks")
+        asked = job.window(window) if window else job
+        if question in _MANY:
+            answer = getattr(asked, question)
+            return answer() if callable(answer) else answer  # type: ignore[no-any-return]
+        return asked.ask(question, **options)
+    if question in _MANY:
+        raise QueryError(f"{question!r} is asked of a job.", hint="give the folder with the traces of its ranks.")
+    graph = windowed(waiting.load(path).compile(), window)
+    waiting.stage("Asking")
+    return graph.ask(question, **options)
+
+
+def _all_questions() -> pd.DataFrame:
+    """Return the names of the questions, their options, and what they tell."""
+    rows = []
+    for name, function in sorted(QUESTIONS.items()):
+        parameters = [
+            f"{parameter.name}={parameter.default}"
+            for parameter in inspect.signature(function).parameters.values()
+            if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        ]
+        meaning = (inspect.getdoc(function) or "").split("\n\n")[0].replace("\n", " ")
+        rows.append((name, ", ".join(parameters), meaning))
+    rows += [(name, "", "Of a job: see htagraph.Job.") for name in sorted(_MANY)]
+    return pd.DataFrame(rows, columns=["name", "detail", "consequence"])
+
+
+def _parsed(options: list[str]) -> dict[str, Any]:
+    """Return options as keyword arguments; whole numbers are numbers."""
+    parsed: dict[str, Any] = {}
+    for option in options:
+        name, separator, value = option.partition("=")
+        if not separator:
+            raise QueryError(f"{option!r} is no option.", hint="write NAME=VALUE, for example --option by=name.")
+        digits = value.replace("_", "")
+        parsed[name.strip()] = int(digits) if digits.lstrip("-").isdigit() else value
+    return parsed
+
+
+def _filtered(frame: pd.DataFrame, where: str) -> pd.DataFrame:
+    """Return the rows for which an expression holds."""
+    try:
+        return frame.query(where, engine="python")
+    except Exception as exc:  # whatever pandas raises for a wrong expression is the user's to mend
+        raise QueryError(
+            f"{where!r} cannot be evaluated: {exc}.", hint=f"columns are {', '.join(frame.columns)}."
+        ) from exc
+
+
+def _write(frame: pd.DataFrame, out: Path) -> None:
+    """Write a table by the ending of its file."""
+    try:
+        match out.suffix:
+            case ".csv":
+                frame.to_csv(out, index=False)
+            case ".json":
+                frame.to_json(out, orient="records", indent=2)
+            case ".parquet":
+                frame.to_parquet(out, index=False)
+            case _:
+                raise OutputError("tables are .csv, .json or .parquet.", path=out, hint="choose one of these endings.")
+    except ImportError as exc:
+        raise MissingEventsError(
+            "writing Parquet needs pyarrow.", missing="pyarrow", hint="pip install pyarrow."
+        ) from exc
+    except OSError as exc:
+        raise OutputError(str(exc), path=out) from exc

@@ -1,0 +1,41 @@
+"""`htagraph repair`: a valid trace out of a broken one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import pandas as pd
+import typer
+
+from htagraph.cli.console import Waiting, output
+from htagraph.cli.options import FormatOption, QuietOption
+from htagraph.cli.tables import Format, print_frame
+from htagraph.errors import TraceFormatError
+from htagraph.readers.kineto import repair_kineto
+from htagraph.writers.atomic import output_file
+
+__all__ = ["repair"]
+
+
+def repair(
+    broken: Annotated[Path, typer.Argument(metavar="IN", help="The broken trace.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The valid one: .json, or .json.gz to compress.")],
+    *,
+    form: FormatOption = Format.TABLE,
+    quiet: QuietOption = False,
+) -> None:
+    """Write a valid trace with the events of a broken one, unchanged but for the repairs, and list these."""
+    if not broken.is_file():
+        raise TraceFormatError("no such file.", path=broken, hint="check the path.")
+    with Waiting(quiet=quiet).shown() as waiting:
+        waiting.stage(f"Repairing {broken.name}")
+        with output_file(out) as file:
+            repairs = repair_kineto(broken, file)
+    rows = [(found.kind, found.n, found.first_offset, found.detail) for found in repairs]
+    frame = pd.DataFrame(rows, columns=["kind", "n", "first_offset", "detail"])
+    console = output()
+    if len(frame) or form is not Format.TABLE:
+        print_frame(console, frame, form)
+    else:
+        console.print("Nothing had to be repaired.")

@@ -1,0 +1,119 @@
+"""`htagraph ask`, `diff` and `repair`: answers for people and for scripts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from htagraph.cli.main import main
+from htagraph.synth import simulate, simulate_job, training_job, training_rank
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory) -> Path:
+    """Write a simulated training rank."""
+    return simulate(training_rank(steps=2, layers=2)).write(tmp_path_factory.mktemp("ask") / "rank0.json.gz")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Write a simulated job of two ranks."""
+    into = tmp_path_factory.mktemp("job")
+    simulate_job(training_job(ranks=2, steps=2, layers=2, straggler=1)).write(into)
+    return into
+
+
+def _run(capsys, *args: object) -> tuple[int, str, str]:
+    """Return exit code, output and error output of a command."""
+    with pytest.raises(SystemExit) as ended:
+        main([str(arg) for arg in args])
+    printed = capsys.readouterr()
+    return int(ended.value.code or 0), printed.out, printed.err
+
+
+def test_a_question_is_answered_as_json(capsys, trace):
+    """For scripts: every column, exact numbers."""
+    code, out, _ = _run(capsys, "ask", "temporal_breakdown", trace, "--format", "json", "--quiet")
+    (row,) = json.loads(out)
+
+    assert code == 0
+    parts = row["idle_ns"] + row["compute_ns"] + row["communication_ns"] + row["memory_ns"]
+    assert parts == row["window_ns"]
+
+
+def test_a_question_of_a_folder_is_asked_of_every_rank(capsys, folder):
+    """One more column."""
+    _, out, _ = _run(capsys, "ask", "temporal_breakdown", folder, "--format", "json", "--quiet")
+
+    assert [row["rank"] for row in json.loads(out)] == [0, 1]
+
+
+def test_who_is_late_is_asked_of_a_job(capsys, folder):
+    """The planted straggler comes first."""
+    _, out, _ = _run(capsys, "ask", "stragglers", folder, "--format", "json", "--quiet")
+
+    assert json.loads(out)[0]["rank"] == 1
+
+
+def test_rows_can_be_filtered_and_options_given(capsys, trace):
+    """As in pandas, and as in Python."""
+    args = ("ask", "kernel_breakdown", trace, "-o", "by=name", "--where", "n_kernels > 4", "-f", "json", "-q")
+    _, out, _ = _run(capsys, *args)
+
+    assert all(row["n_kernels"] > 4 for row in json.loads(out))
+
+
+def test_a_table_can_be_written_as_parquet(capsys, trace, tmp_path):
+    """The same rows, in a file that other tools read."""
+    pytest.importorskip("pyarrow")
+    out = tmp_path / "launches.parquet"
+    _run(capsys, "ask", "launch_stats", trace, "--out", out, "-q")
+
+    assert len(pd.read_parquet(out)) > 0
+
+
+def test_an_unknown_question_is_one_clear_line(capsys, trace):
+    """With those there are."""
+    code, _, err = _run(capsys, "ask", "why", trace)
+
+    assert code == 1
+    assert "temporal_breakdown" in err
+    assert "Traceback" not in err
+
+
+def test_a_job_question_of_one_trace_says_what_it_needs(capsys, trace):
+    """Nobody waits for others alone."""
+    code, _, err = _run(capsys, "ask", "stragglers", trace)
+
+    assert code == 1
+    assert "folder" in err
+
+
+def test_a_trace_does_not_differ_from_itself(capsys, trace):
+    """Every delta is zero, and the exit code says so."""
+    code, out, _ = _run(capsys, "diff", trace, trace, "--format", "json", "--fail-above", "0.01", "-q")
+
+    assert code == 0
+    assert {row["delta_ns"] for row in json.loads(out)} == {0}
+
+
+def test_a_regression_fails(capsys, trace, tmp_path):
+    """For a check in continuous integration."""
+    slow = simulate(training_rank(steps=2, layers=2, fault="dataloader")).write(tmp_path / "slow.json")
+    code, _, _ = _run(capsys, "diff", trace, slow, "--fail-above", "0.05", "-q")
+
+    assert code == 1
+
+
+def test_a_broken_trace_is_repaired(capsys, tmp_path):
+    """The repair is listed, and what comes out is valid JSON."""
+    broken, out = tmp_path / "broken.json", tmp_path / "whole.json"
+    broken.write_bytes(b'{"traceEvents": [{"ph":"X","cat":"cpu_op","name":"a "b" c","pid":1,"tid":1,"ts":1,"dur":2},]}')
+    code, text, _ = _run(capsys, "repair", broken, out, "-f", "json", "-q")
+
+    assert code == 0
+    assert "raw quote" in [row["kind"] for row in json.loads(text)]
+    assert json.loads(out.read_text())["traceEvents"][0]["name"] == 'a "b" c'
