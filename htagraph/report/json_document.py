@@ -57,7 +57,7 @@ def _groups(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _finding(finding: Finding) -> dict[str, Any]:
     """Return a finding as plain values."""
-    return {**asdict(finding), "parts": dict(finding.parts)}
+    return {**asdict(finding), "parts": dict(finding.parts), "evidence": [asdict(item) for item in finding.evidence]}
 
 
 def json_document(summary: Summary, files: Mapping[str, Path] | None = None) -> dict[str, Any]:

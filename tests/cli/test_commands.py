@@ -1,0 +1,220 @@
+"""The command line as a user meets it: output, files, exit codes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from htagraph.cli.main import main
+from htagraph.synth import simulate, training_rank
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory) -> Path:
+    """Write a training run whose data loader stalls."""
+    return simulate(training_rank(fault="dataloader")).write(tmp_path_factory.mktemp("run") / "rank0.pt.trace.json.gz")
+
+
+@pytest.fixture
+def run(capsys, monkeypatch, tmp_path):
+    """Run a command in an empty folder: exit code, output and notices."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "140")
+
+    def ran(*args: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main([str(arg) for arg in args])
+        streams = capsys.readouterr()
+        return int(ended.value.code or 0), streams.out, streams.err
+
+    return ran
+
+
+def test_report_says_what_bounds_the_run(run, trace):
+    """The verdict comes right after what the trace is."""
+    code, out, _ = run("report", trace)
+    lines = out.splitlines()
+
+    assert code == 0
+    assert lines[:2] == ["rank0", "rank 0 of 8 · 516 events · 117 kernels · 3 steps · 24.0 ms"]
+    assert lines[4].strip() == "1. Data loading: 82.4% of the time (19.7 ms)"
+
+
+def test_report_leaves_its_files_in_a_folder_of_the_traces_name(run, trace, tmp_path):
+    """Beside the trace nothing is touched."""
+    run("report", trace)
+
+    written = sorted(path.name for path in (tmp_path / "htagraph-report" / "rank0").iterdir())
+    assert {"critical.dot", "critical.pftrace", "summary.md"} <= set(written)
+
+
+def test_json_on_the_output_is_all_that_is_on_the_output(run, trace, tmp_path):
+    """A script pipes it into another program."""
+    code, out, _ = run("report", trace, "--json", "-", "--out", tmp_path / "here")
+    document = json.loads(out)
+
+    assert (code, document["schema"], document["findings"]["items"][0]["cause"]) == (
+        0,
+        "htagraph.report",
+        "data loading",
+    )
+
+
+def test_report_on_a_step_is_about_the_step(run, trace):
+    """A window is named like the step."""
+    _, out, _ = run("report", trace, "--window", "ProfilerStep#1", "--json", "-")
+
+    assert json.loads(out)["window"]["name"] == "ProfilerStep#1"
+
+
+def test_a_range_counts_from_the_start_of_the_trace(run, trace):
+    """Nobody types epoch nanoseconds."""
+    _, out, _ = run("report", trace, "--window", "1_000_000:3_000_000", "--json", "-")
+    document = json.loads(out)
+
+    assert document["window"]["dur_ns"] == 2_000_000
+    assert document["window"]["start_ns"] == document["trace"]["start_ns"] + 1_000_000
+
+
+def test_path_as_csv_adds_up_to_the_window(run, trace):
+    """CSV has the exact numbers."""
+    _, out, _ = run("path", trace, "--format", "csv", "--quiet")
+    rows = list(csv.DictReader(io.StringIO(out)))
+
+    assert rows[0]["bound"] == "data_loading"
+    assert sum(int(row["dur_ns"]) for row in rows) == 23_968_985
+
+
+def test_path_lists_its_segments(run, trace):
+    """One row per segment, in order of time."""
+    _, out, _ = run("path", trace, "--by", "segment", "--format", "json")
+    rows = json.loads(out)
+
+    assert [row["start_ns"] for row in rows[1:]] == [row["start_ns"] + row["dur_ns"] for row in rows[:-1]]
+
+
+def test_path_writes_the_format_that_the_name_asks_for(run, trace, tmp_path):
+    """The name of the file says what it is."""
+    codes = [run("path", trace, "--out", tmp_path / name, "-q")[0] for name in ("p.pftrace", "p.json.gz", "p.dot")]
+
+    assert codes == [0, 0, 0]
+    assert (tmp_path / "p.dot").read_text().startswith("digraph")
+
+
+def test_a_format_that_nobody_knows_is_refused(run, trace, tmp_path):
+    """One line says what would be accepted."""
+    code, _, err = run("path", trace, "--out", tmp_path / "p.xyz", "-q")
+
+    assert (code, ".pftrace, .json or .dot" in err) == (1, True)
+
+
+def test_dot_prints_a_graph(run, trace):
+    """For a pipe into Graphviz."""
+    code, out, _ = run("dot", trace, "--window", "ProfilerStep#1")
+
+    assert (code, out.startswith("digraph"), out.rstrip().endswith("}")) == (0, True, True)
+
+
+def test_info_says_what_is_missing_and_how_to_record_it(run, trace):
+    """The simulated profiler records no stacks."""
+    code, out, _ = run("info", trace)
+
+    assert code == 0
+    assert "with_stack=True" in out
+    assert "The file needed no repair." in out
+
+
+def test_info_shows_repairs(run, tmp_path):
+    """What was wrong in a file is said, not hidden."""
+    broken = tmp_path / "broken.json"
+    broken.write_text(
+        '{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 5, "dur": 2}'
+    )
+
+    _, out, _ = run("info", broken)
+
+    assert "Repairs of the file" in out
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(b"", "empty"), (b"hello", "no json trace"), (None, "cannot be read")],
+    ids=["empty", "text", "absent"],
+)
+def test_bad_input_is_one_line_and_exit_code_1(run, tmp_path, content, says):
+    """No traceback: file, what is wrong, what to do."""
+    file = tmp_path / "bad.json"
+    if content is not None:
+        file.write_bytes(content)
+
+    code, out, err = run("report", file)
+
+    assert (code, out) == (1, "")
+    assert len(err.strip().splitlines()) == 1
+    assert err.startswith(f"error: {file}")
+    assert says in err.lower()
+
+
+def test_a_window_that_is_not_there_names_those_that_are(run, trace):
+    """The hint lists the steps."""
+    code, _, err = run("report", trace, "--window", "ProfilerStep#99")
+
+    assert (code, "ProfilerStep#0, ProfilerStep#1, ProfilerStep#2" in err) == (1, True)
+
+
+def test_a_folder_of_ranks_is_not_taken_for_a_trace(run, trace):
+    """One rank is asked for; the files inside are named."""
+    code, _, err = run("report", trace.parent)
+
+    assert (code, str(trace) in err) == (1, True)
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(run, trace, tmp_path):
+    """A file stands where the folder should be."""
+    (tmp_path / "taken").write_text("")
+
+    code, _, err = run("report", trace, "--out", tmp_path / "taken")
+
+    assert (code, len(err.strip().splitlines())) == (1, 1)
+
+
+def test_wrong_usage_is_exit_code_2(run):
+    """As all commands of the shell do."""
+    assert run("reort")[0] == 2
+
+
+def test_quiet_leaves_only_what_was_asked_for(run, trace):
+    """Notices go to the error stream, and are gone with --quiet."""
+    assert run("report", trace, "--quiet")[2] == ""
+
+
+def test_demo_reports_on_every_planted_fault(run, tmp_path):
+    """Nothing is downloaded; every trace has its report."""
+    code, out, err = run("demo", "--out", tmp_path / "demo")
+
+    assert code == 0
+    assert "Data loading: 82.4% of the time" in out
+    assert "critical.pftrace" in err
+    assert sorted(path.parent.name for path in (tmp_path / "demo").glob("*/summary.md")) == [
+        "blocking_copy",
+        "dataloader",
+        "exposed_allreduce",
+        "none",
+        "small_kernels",
+        "sync_in_loop",
+    ]
+
+
+def test_piped_output_has_no_colors(trace, tmp_path):
+    """A pipe gets text only, and one that closes early is no error of ours."""
+    command = [sys.executable, "-m", "htagraph.cli.main", "report", str(trace), "--out", str(tmp_path)]
+    piped = subprocess.run(command, capture_output=True, check=True)
+
+    assert b"\x1b" not in piped.stdout
+    assert b"\x1b" not in piped.stderr
