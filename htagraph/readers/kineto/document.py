@@ -44,7 +44,7 @@ _FOREIGN = {
 
 
 class Document:
-    """What stands in a file: parts of the event list, and the keys beside it.
+    """What stands in a file: parts of the event list, handed on as they are read, and the keys beside it.
 
     Parameters
     ----------
@@ -52,21 +52,20 @@ class Document:
     workers : list of Worker
         One thread each; a single one works in the calling thread.
     log : RepairLog
-    keep : callable, optional
-        Called with each part of the event list, in order; by default all are kept in `parts`.
+    keep : callable
+        Called with each part of the event list, in order.
     """
 
     def __init__(
-        self, stream: PieceStream, workers: list[Worker], log: RepairLog, keep: Callable[[Part], None] | None = None
+        self, stream: PieceStream, workers: list[Worker], log: RepairLog, keep: Callable[[Part], None]
     ) -> None:
-        self.parts: list[Part] = []
         self.metadata: dict[str, Any] = {}
         self.has_event_list = False
         self._stream = stream
         self._workers = workers
         self._pools: list[ThreadPoolExecutor] = []
         self._log = log
-        self._keep = keep or self.parts.append
+        self._keep = keep
         self._mender = Mender()
         self._stack = np.zeros(MAX_DEPTH, dtype=np.uint8)
 

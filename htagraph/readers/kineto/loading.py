@@ -23,7 +23,6 @@ from htagraph.readers.kineto.repairs import Defect, RepairLog
 
 if TYPE_CHECKING:
     from htagraph.readers.kineto.compiled.scanner import Rules
-    from htagraph.readers.kineto.document import Document
     from htagraph.readers.kineto.parts import Part
     from htagraph.readers.kineto.worker import Worker
 
@@ -68,9 +67,9 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Scanned:
-    """What stands in a file, who scanned it, and how many bytes it is."""
+    """What stands in a file beside its events, who scanned it, and how many bytes it is."""
 
-    document: Document
+    metadata: Mapping[str, Any]
     workers: list[Worker]
     n_bytes: int
 
@@ -82,30 +81,29 @@ def load_file(
 
     With a window the file is read twice, first for its base time, which may stand after the events.
     """
-    window = EVERYTHING
-    if asked.window is not None:
-        header = scanned(ByteStream(source, RepairLog()), Asked(categories=()), window, RepairLog()).document
-        base_ns = base_time_ns(header.metadata)
-        window = asked.window[0] - base_ns, asked.window[1] - base_ns
-    file = scanned(ByteStream(source, log, progress), asked, window, log)
-    return _tables(file, asked, window, log)
-
-
-def _tables(file: Scanned, asked: Asked, window: tuple[int, int], log: RepairLog) -> Loaded:
-    """Return the tables of what was scanned."""
     from htagraph.readers.kineto.cleaning import cleaned  # noqa: PLC0415 - these import numba
-    from htagraph.readers.kineto.merging import merged  # noqa: PLC0415
+    from htagraph.readers.kineto.merging import Assembly  # noqa: PLC0415
     from htagraph.readers.kineto.tables import event_table  # noqa: PLC0415
 
-    document = file.document
-    for part in document.parts:
-        log.merge(part.repairs)
-    columns = merged(document.parts, file.workers)
+    window, assembly = EVERYTHING, Assembly()
+    if asked.window is not None:
+        header = scanned(ByteStream(source, RepairLog()), Asked(categories=()), window, RepairLog(), lambda _: None)
+        base_ns = base_time_ns(header.metadata)
+        window = asked.window[0] - base_ns, asked.window[1] - base_ns
+    stream = ByteStream(source, log, progress)
+    file = scanned(stream, asked, window, log, assembly.add)
+    if assembly.nonsense >= 0 and not assembly.has_events:
+        message = "nothing in the event list is an event"
+        raise TraceFormatError(
+            message, path=stream.path, offset=assembly.nonsense, hint="an event is an object with `ph`."
+        )
+    log.merge(assembly.repairs)
+    columns = assembly.columns(file.workers)
     columns = cleaned(columns, log, window if asked.window is not None else None, asked.categories)
-    base_ns = base_time_ns(document.metadata)
+    base_ns = base_time_ns(file.metadata)
     return Loaded(
-        events=event_table(columns, _metadata_events(document, log), base_ns),
-        metadata=document.metadata,
+        events=event_table(columns, _metadata_events(assembly.metas, log), base_ns),
+        metadata=file.metadata,
         base_ns=base_ns,
         left_out=columns.left_out,
         offset=columns.rows["offset"],
@@ -114,18 +112,17 @@ def _tables(file: Scanned, asked: Asked, window: tuple[int, int], log: RepairLog
     )
 
 
-def _metadata_events(document: Document, log: RepairLog) -> Iterator[Mapping[str, Any]]:
+def _metadata_events(texts: list[bytes], log: RepairLog) -> Iterator[Mapping[str, Any]]:
     """Yield the events that name processes and threads."""
-    for part in document.parts:
-        for raw in part.metas:
-            try:
-                event = decoded(raw)
-            except ValueError:
-                event = None
-            if isinstance(event, dict):
-                yield event
-            else:
-                log.add(Defect.BAD_METADATA)
+    for text in texts:
+        try:
+            event = decoded(text)
+        except ValueError:
+            event = None
+        if isinstance(event, dict):
+            yield event
+        else:
+            log.add(Defect.BAD_METADATA)
 
 
 def scanned(
@@ -133,7 +130,9 @@ def scanned(
     asked: Asked,
     window: tuple[int, int],
     log: RepairLog,
-    keep: Callable[[Part], None] | None = None,
+    keep: Callable[[Part], None],
+    *,
+    notes_all: bool = False,
 ) -> Scanned:
     """Scan a file, and close it.
 
@@ -144,20 +143,22 @@ def scanned(
     window : (int, int), unit=ns
         On the clock of the file, without its base time.
     log : RepairLog
-    keep : callable, optional
-        Called with each part of the event list, which then holds the bytes of all events, and is not kept.
+    keep : callable
+        Called with each part of the event list, in order.
+    notes_all : bool
+        Whether a part holds the bytes of all events, not only of metadata events.
 
     Raises
     ------
     TraceFormatError
-        If it holds no events.
+        If it has no event list.
     """
     with closing(stream), _announced():
         from htagraph.readers.kineto.document import Document  # noqa: PLC0415 - these import numba
         from htagraph.readers.kineto.stream import PieceStream  # noqa: PLC0415
         from htagraph.readers.kineto.worker import Worker  # noqa: PLC0415
 
-        known, rules = _rules(asked, window, notes_all=keep is not None)
+        known, rules = _rules(asked, window, notes_all=notes_all)
         n = asked.n_threads or (_n_threads() if stream.n_compressed >= _THREADS_FROM else 1)
         workers = [Worker(number, known, rules, stream.path) for number in range(n)]
         document = Document(PieceStream(stream), workers, log, keep)
@@ -166,16 +167,7 @@ def scanned(
         raise TraceFormatError(
             "this JSON holds no events (`traceEvents`)", path=stream.path, hint="is it a trace of torch.profiler?"
         )
-    _check_something_read(document, stream.path)
-    return Scanned(document, workers, stream.n_read)
-
-
-def _check_something_read(document: Document, path: Path | None) -> None:
-    """Raise if the event list is not empty, and nothing in it was an event."""
-    nonsense = [offset for part in document.parts if (offset := part.first_nonsense()) >= 0]
-    if nonsense and not any(part.has_events() for part in document.parts):
-        message = "nothing in the event list is an event"
-        raise TraceFormatError(message, path=path, offset=min(nonsense), hint="an event is an object with `ph`.")
+    return Scanned(document.metadata, workers, stream.n_read)
 
 
 def _rules(asked: Asked, window: tuple[int, int], *, notes_all: bool) -> tuple[list[str], Rules]:

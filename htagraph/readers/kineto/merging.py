@@ -1,4 +1,7 @@
-"""Parts of a file as whole columns: one numbering of symbols and lanes instead of one per worker."""
+"""Parts of a file as whole columns: one numbering of symbols and lanes instead of one per worker.
+
+Parts are copied to the end of columns that grow in place as they come, so that memory holds each event once.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,9 +17,10 @@ import numpy.typing as npt
 
 from htagraph.readers.kineto.fields import COLUMNS, Read
 from htagraph.readers.kineto.parts import ROW_FIELDS, Part
+from htagraph.readers.kineto.repairs import RepairLog
 from htagraph.readers.kineto.worker import Worker
 
-__all__ = ["Columns", "canonical_id", "merged"]
+__all__ = ["Assembly", "Columns", "canonical_id"]
 
 I64 = npt.NDArray[np.int64]
 Id = int | str
@@ -78,30 +82,136 @@ def unescaped(raw: bytes) -> str:
     return str(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def merged(parts: Sequence[Part], workers: Sequence[Worker]) -> Columns:
-    """Return the columns of all parts; the parts are emptied on the way, so that memory does not double."""
-    codes: dict[str, int] = {"": 0}
-    symbol_maps = [
-        np.array([codes.setdefault(unescaped(raw), len(codes)) for raw in worker.symbols()], dtype=np.int32)
-        for worker in workers
-    ]
-    symbols = list(codes)
-    lane_codes: dict[tuple[Id, Id], int] = {}
-    lane_maps = [
-        np.array(
-            [lane_codes.setdefault(lane, len(lane_codes)) for lane in _lanes(worker, symbols, symbol_map)], np.int32
-        )
-        for worker, symbol_map in zip(workers, symbol_maps, strict=True)
-    ]
-    maps = {"name": symbol_maps, "category": symbol_maps, "lane": lane_maps}
-    return Columns(
-        rows={name: _row_column(parts, name, maps.get(name)) for name in ROW_FIELDS},
-        flows=_flows(parts, lane_maps, symbol_maps),
-        sparse=_sparse_columns(parts, symbol_maps),
-        symbols=symbols,
-        lanes=list(lane_codes),
-        left_out=_left_out(parts, symbols, symbol_maps),
-    )
+class _Growing:
+    """An array that grows at its end, in place where the system can."""
+
+    def __init__(self, dtype: npt.DTypeLike) -> None:
+        self._array: npt.NDArray[Any] = np.empty(1 << 10, dtype=dtype)
+        self._n = 0
+
+    def append(self, values: npt.NDArray[Any]) -> None:
+        """Copy values to the end."""
+        n = self._n + len(values)
+        if n > len(self._array):
+            self._array.resize(max(n, len(self._array) * 5 // 4), refcheck=False)
+        self._array[self._n : n] = values
+        self._n = n
+
+    def take(self) -> npt.NDArray[Any]:
+        """Return the array; nothing is appended afterwards."""
+        self._array.resize(self._n, refcheck=False)
+        return self._array
+
+
+class Assembly:
+    """Takes parts in file order, and makes columns of them at the end."""
+
+    def __init__(self) -> None:
+        self.metas: list[bytes] = []
+        self.repairs = RepairLog.blank()
+        self.has_events = False
+        self.nonsense = -1  #: offset of the first bytes that are no event
+        self._rows = {name: _Growing(dtype) for name, dtype in ROW_FIELDS.items()}
+        self._flows = [_Growing(np.int64) for _ in range(5)]
+        self._sparse = [(_Growing(np.int64), _Growing(column.dtype)) for column in COLUMNS]
+        self._n_rows, self._n_flows, self._n_outside = 0, 0, 0
+        self._spans: list[_Span] = []
+        self._left_out: dict[int, I64] = {}
+        self._phases = np.zeros(256, dtype=np.int64)
+
+    def add(self, part: Part) -> None:
+        """Take a part."""
+        span = _Span(part.worker, self._n_rows, self._n_flows)
+        for name, arrays in part.rows.items():
+            for array in arrays:
+                self._rows[name].append(array)
+        for flows in part.flows:
+            for column, values in zip(self._flows, flows, strict=True):
+                column.append(values)
+            self._n_flows += flows.shape[1]
+        for (rows, values), some in zip(self._sparse, part.sparse, strict=True):
+            for some_rows, some_values in some:
+                rows.append(some_rows + self._n_rows)
+                values.append(some_values)
+        self._n_rows += part.n_rows
+        self._spans.append(span)
+        self._count(part)
+
+    def _count(self, part: Part) -> None:
+        """Take what a part counted."""
+        self.metas += part.metas
+        RepairLog.merge_tables(self.repairs, part.repairs)
+        self.has_events |= part.has_events()
+        if self.nonsense < 0:
+            self.nonsense = part.first_nonsense()
+        self._n_outside += part.n_outside
+        self._phases += part.phases
+        known = self._left_out.get(part.worker, np.zeros(0, dtype=np.int64))
+        self._left_out[part.worker] = np.pad(known, (0, len(part.left_out) - len(known))) + part.left_out
+
+    def columns(self, workers: Sequence[Worker]) -> Columns:
+        """Return the columns of all parts; the assembly is used up."""
+        codes: dict[str, int] = {"": 0}
+        symbol_maps = [
+            np.array([codes.setdefault(unescaped(raw), len(codes)) for raw in worker.symbols()], dtype=np.int32)
+            for worker in workers
+        ]
+        symbols = list(codes)
+        lane_codes: dict[tuple[Id, Id], int] = {}
+        lane_maps = [
+            np.array(
+                [lane_codes.setdefault(lane, len(lane_codes)) for lane in _lanes(worker, symbols, symbol_map)], np.int32
+            )
+            for worker, symbol_map in zip(workers, symbol_maps, strict=True)
+        ]
+        rows = {name: growing.take() for name, growing in self._rows.items()}
+        flows = [growing.take() for growing in self._flows]
+        row_spans = [(span.worker, span.row) for span in self._spans]
+        for name, maps in (("name", symbol_maps), ("category", symbol_maps), ("lane", lane_maps)):
+            _renumber(rows[name], row_spans, maps)
+        flow_spans = [(span.worker, span.flow) for span in self._spans]
+        _renumber(flows[2], flow_spans, lane_maps)
+        _renumber(flows[4], flow_spans, symbol_maps)
+        sparse = self._sparse_columns(row_spans, symbol_maps)
+        return Columns(rows, np.array(flows), sparse, symbols, list(lane_codes), self._counts(symbols, symbol_maps))
+
+    def _sparse_columns(
+        self, spans: list[tuple[int, int]], symbol_maps: Sequence[npt.NDArray[np.int32]]
+    ) -> dict[str, tuple[I64, npt.NDArray[Any]]]:
+        """Return the columns of few events that have a value; columns of the same rows share them."""
+        columns: dict[str, tuple[I64, npt.NDArray[Any]]] = {}
+        shared: list[I64] = []
+        for column, (growing_rows, growing_values) in zip(COLUMNS, self._sparse, strict=True):
+            rows, values = growing_rows.take(), growing_values.take()
+            if not len(rows):
+                continue
+            if column.read == Read.TEXT:
+                starts = np.searchsorted(rows, [row for _, row in spans]).tolist()
+                _renumber(
+                    values, [(worker, start) for (worker, _), start in zip(spans, starts, strict=True)], symbol_maps
+                )
+            columns[column.name] = _shared(rows, shared), values
+        return columns
+
+    def _counts(self, symbols: list[str], symbol_maps: Sequence[npt.NDArray[np.int32]]) -> dict[str, int]:
+        """Return how many events were left out, by category or reason."""
+        counts = np.zeros(len(symbols), dtype=np.int64)
+        for worker, of_worker in self._left_out.items():
+            known = np.flatnonzero(of_worker)
+            np.add.at(counts, symbol_maps[worker][known], of_worker[known])
+        left_out = {symbols[code] or "no category": int(counts[code]) for code in np.flatnonzero(counts).tolist()}
+        left_out |= {
+            f"phase {chr(phase)!r}": int(self._phases[phase]) for phase in np.flatnonzero(self._phases).tolist()
+        }
+        return left_out | ({"outside the window": self._n_outside} if self._n_outside else {})
+
+
+class _Span(NamedTuple):
+    """Where the rows and flow points of a part begin, and whose codes they hold."""
+
+    worker: int
+    row: int
+    flow: int
 
 
 def _lanes(worker: Worker, symbols: list[str], symbol_map: npt.NDArray[np.int32]) -> list[tuple[Id, Id]]:
@@ -111,43 +221,11 @@ def _lanes(worker: Worker, symbols: list[str], symbol_map: npt.NDArray[np.int32]
     ]
 
 
-def _row_column(parts: Sequence[Part], name: str, maps: list[npt.NDArray[np.int32]] | None) -> npt.NDArray[Any]:
-    """Return one column that every event has."""
-    pieces: list[npt.NDArray[Any]] = []
-    for part in parts:
-        arrays = part.rows.pop(name)
-        pieces += arrays if maps is None else [maps[part.worker][array] for array in arrays]
-    return np.concatenate(pieces) if pieces else np.empty(0, dtype=ROW_FIELDS[name])
-
-
-def _flows(parts: Sequence[Part], lane_maps: list[Any], symbol_maps: list[Any]) -> I64:
-    """Return the flow points of all parts."""
-    pieces = []
-    for part in parts:
-        for flows in part.flows:
-            flows[2] = lane_maps[part.worker][flows[2]]
-            flows[4] = symbol_maps[part.worker][flows[4]]
-            pieces.append(flows)
-    return np.concatenate(pieces, axis=1) if pieces else np.empty((5, 0), dtype=np.int64)
-
-
-def _sparse_columns(
-    parts: Sequence[Part], symbol_maps: list[npt.NDArray[np.int32]]
-) -> dict[str, tuple[I64, npt.NDArray[Any]]]:
-    """Return the columns of few events that have a value; columns of the same rows share them."""
-    starts = np.cumsum([0, *(part.n_rows for part in parts)]).tolist()
-    columns: dict[str, tuple[I64, npt.NDArray[Any]]] = {}
-    shared: list[I64] = []
-    for position, column in enumerate(COLUMNS):
-        rows, values = [], []
-        for part, start in zip(parts, starts, strict=False):
-            for some_rows, some_values in part.sparse[position]:
-                rows.append(some_rows + start)
-                values.append(symbol_maps[part.worker][some_values] if column.read == Read.TEXT else some_values)
-            part.sparse[position] = []
-        if rows:
-            columns[column.name] = _shared(np.concatenate(rows), shared), np.concatenate(values)
-    return columns
+def _renumber(codes: npt.NDArray[Any], spans: Sequence[tuple[int, int]], maps: Sequence[npt.NDArray[np.int32]]) -> None:
+    """Replace the codes of workers by those of all, in place; a span begins where the one before ends."""
+    ends = [start for _, start in spans[1:]] + [len(codes)]
+    for (worker, start), end in zip(spans, ends, strict=False):
+        codes[start:end] = maps[worker][codes[start:end]]
 
 
 def _shared(rows: I64, known: list[I64]) -> I64:
@@ -157,17 +235,3 @@ def _shared(rows: I64, known: list[I64]) -> I64:
             return other
     known.append(rows)
     return rows
-
-
-def _left_out(parts: Sequence[Part], symbols: list[str], symbol_maps: list[npt.NDArray[np.int32]]) -> dict[str, int]:
-    """Return how many events were left out, by category or reason."""
-    counts = np.zeros(len(symbols), dtype=np.int64)
-    phases = np.zeros(256, dtype=np.int64)
-    for part in parts:
-        known = np.flatnonzero(part.left_out)
-        np.add.at(counts, symbol_maps[part.worker][known], part.left_out[known])
-        phases += part.phases
-    left_out = {symbols[code] or "no category": int(counts[code]) for code in np.flatnonzero(counts).tolist()}
-    left_out |= {f"phase {chr(phase)!r}": int(phases[phase]) for phase in np.flatnonzero(phases).tolist()}
-    n_outside = sum(part.n_outside for part in parts)
-    return left_out | ({"outside the window": n_outside} if n_outside else {})

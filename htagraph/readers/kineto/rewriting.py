@@ -76,8 +76,10 @@ def repair_kineto(
     """
     log = RepairLog()
     writer = _Writer(file, log)
-    result = scanned(ByteStream(source, log, progress), Asked(stacks=True), EVERYTHING, log, writer.write_part)
-    writer.finish(result.document.metadata)
+    result = scanned(
+        ByteStream(source, log, progress), Asked(stacks=True), EVERYTHING, log, writer.write_part, notes_all=True
+    )
+    writer.finish(result.metadata)
     return log.repairs()
 
 

@@ -18,6 +18,7 @@ from htagraph.readers.kineto.merging import Columns, Id, canonical_id
 __all__ = ["event_table", "lane_table"]
 
 I64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 ABSENT = np.iinfo(np.int64).min
 _ON_STREAM = codes((*DEVICE_KINDS, EventKind.SYNC, EventKind.DEVICE_ANNOTATION))
@@ -53,15 +54,18 @@ def event_table(columns: Columns, metadata_events: Iterable[Mapping[str, Any]], 
     if "wait_on_stream" in sparse:
         events, values = sparse["wait_on_stream"]
         sparse["wait_on_stream"] = events, _stream(values)
+    rows["ts_ns"] += base_ns
+    device, stream = _devices(rows, lanes, on_stream), _streams(rows, lanes, on_stream, kind)
+    del rows["device"], rows["stream"]
     return EventTable(
-        ts_ns=rows["ts_ns"] + base_ns,
+        ts_ns=rows["ts_ns"],
         dur_ns=rows["dur_ns"],
         kind=kind,
         name=rows["name"],
         category=rows["category"],
         lane=rows["lane"],
-        device=_devices(rows, lanes, on_stream),
-        stream=_streams(rows, lanes, on_stream, kind),
+        device=device,
+        stream=stream,
         correlation=_or_none(rows["correlation"]),
         external_id=_or_none(rows["external_id"]),
         symbols=symbols,
@@ -72,8 +76,9 @@ def event_table(columns: Columns, metadata_events: Iterable[Mapping[str, Any]], 
 
 
 def _or_none(ids: I64) -> I64:
-    """Return ids with -1 where there is none."""
-    return np.where(ids == ABSENT, -1, ids)
+    """Return ids with -1 where there is none, changed in place."""
+    ids[ids == ABSENT] = -1
+    return ids
 
 
 def _stream(ids: I64) -> I64:
@@ -81,24 +86,26 @@ def _stream(ids: I64) -> I64:
     return np.where((ids == ABSENT) | (ids == _NO_STREAM), -1, ids)
 
 
-def _devices(rows: Mapping[str, I64], lanes: LaneTable, on_stream: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32]:
+def _devices(rows: Mapping[str, I64], lanes: LaneTable, on_stream: Mask) -> npt.NDArray[np.int32]:
     """Return the device of each event on one: what it says, else the pid of its row if that can be a device."""
+    events = np.flatnonzero(on_stream)
     by_lane = [pid if isinstance(pid, int) and 0 <= pid < _MAX_DEVICE else -1 for pid in lanes.pid]
-    of_lane = np.array(by_lane, dtype=np.int64)[rows["lane"]] if len(lanes) else np.empty(0, np.int64)
-    said = rows["device"]
-    device = np.where(said == ABSENT, of_lane, np.where((said >= 0) & (said <= _MAX_INT32), said, -1))
-    return np.where(on_stream, device, -1).astype(np.int32)
+    of_lane = np.array(by_lane, dtype=np.int64)[rows["lane"][events]]
+    said = rows["device"][events]
+    device = np.full(len(on_stream), -1, dtype=np.int32)
+    device[events] = np.where(said == ABSENT, of_lane, np.where((said >= 0) & (said <= _MAX_INT32), said, -1))
+    return device
 
 
-def _streams(
-    rows: Mapping[str, I64], lanes: LaneTable, on_stream: npt.NDArray[np.bool_], kind: npt.NDArray[np.int8]
-) -> I64:
+def _streams(rows: Mapping[str, I64], lanes: LaneTable, on_stream: Mask, kind: npt.NDArray[np.int8]) -> I64:
     """Return the stream of each event on one: what it says, else the number in the tid of its row."""
-    by_lane = np.array([_stream_of_tid(tid) for tid in lanes.tid], dtype=np.int64)
-    of_lane = by_lane[rows["lane"]] if len(lanes) else np.empty(0, np.int64)
-    of_lane = np.where((kind == EventKind.SYNC) & (of_lane >= _SYNC_ROWS), of_lane - _SYNC_ROWS, of_lane)
-    stream = np.where(rows["stream"] == ABSENT, of_lane, rows["stream"])
-    return np.where(on_stream, _stream(stream), -1)
+    events = np.flatnonzero(on_stream)
+    of_lane = np.array([_stream_of_tid(tid) for tid in lanes.tid], dtype=np.int64)[rows["lane"][events]]
+    is_sync_row = (kind[events] == EventKind.SYNC) & (of_lane >= _SYNC_ROWS)
+    said = rows["stream"][events]
+    stream = np.full(len(on_stream), -1, dtype=np.int64)
+    stream[events] = _stream(np.where(said == ABSENT, of_lane - _SYNC_ROWS * is_sync_row, said))
+    return stream
 
 
 def _stream_of_tid(tid: Id) -> int:
