@@ -207,6 +207,7 @@ LAUNCH_STATS = Schema(
         "device": _DEVICE,
         "stream": _STREAM,
         "ts_ns": _ns("start of the call"),
+        "op_delay_ns": _ns("start of that operator to the start of the call, 0 for none"),
         "launch_ns": _ns("duration of the call"),
         "kernel_ns": _ns("sum of durations of what it enqueued"),
         "launch_delay_ns": _ns("end of the call to the first start, 0 if that came before"),

@@ -89,18 +89,22 @@ def _device_time(
 ) -> _Device:
     """Return the device work under each name of a range, given the innermost range of each piece of work."""
     name, n = dag.events.name.astype(np.int64), len(dag.events.symbols)
+    mine = own >= 0
+    # First by range, of which there are few; then from each range to those around it.
+    count = np.bincount(own[mine], minlength=len(dag.events))
+    time = sum_by_code(own[mine], work.dur_ns[mine], len(dag.events))
+    ranges = np.flatnonzero(count)
     rows, names = [own[:0]], [own[:0]]
-    for level_rows, level in enclosing(parent, own):
+    for level_rows, level in enclosing(parent, ranges):
         inside = wanted[level]
         rows.append(level_rows[inside])
         names.append(name[level[inside]])
     # A range inside a range of its own name counts once.
     row, code = np.divmod(np.unique(np.concatenate(rows) * max(n, 1) + np.concatenate(names)), max(n, 1))
-    mine = own >= 0
-    self_ns = sum_by_code(name[own[mine]], work.dur_ns[mine], n)
+    self_ns = sum_by_code(name[ranges], time[ranges], n)
     if int(self_ns.sum()) != int(work.dur_ns[mine].sum()):
         raise GraphError("device time by innermost annotation does not add up.")
-    return _Device(np.bincount(code, minlength=n), sum_by_code(code, work.dur_ns[row], n), self_ns)
+    return _Device(sum_by_code(code, count[ranges[row]], n), sum_by_code(code, time[ranges[row]], n), self_ns)
 
 
 def _frame(dag: Dag, work: Clipped, ranges: Clipped, device: _Device) -> pd.DataFrame:

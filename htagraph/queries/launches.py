@@ -10,8 +10,10 @@ from htagraph.algorithms.intervals import sum_by_code
 from htagraph.algorithms.matching import group_starts, running_latest
 from htagraph.model.answers import LAUNCH_STATS
 from htagraph.model.dag import Dag
+from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
-from htagraph.queries.naming import op_names
+from htagraph.queries.attribution import innermost
+from htagraph.queries.naming import names_or_empty
 from htagraph.queries.queues import queues
 
 __all__ = ["launch_stats"]
@@ -92,16 +94,18 @@ def launch_stats(
     launch_ns, call_end = events.dur_ns[call], events.end_ns[call]
     delay_end = np.maximum(events.ts_ns[first], call_end)
     queued_until = np.clip(_busy_until(dag)[first], call_end, delay_end)
+    op = innermost(dag, call, (EventKind.OP, EventKind.ANNOTATION))
     return LAUNCH_STATS.frame(
         {
             "event": call,
             "correlation": events.correlation[call],
             "call": events.names(call),
-            "op": op_names(dag, call),
+            "op": names_or_empty(dag, op),
             "name": events.names(first),
             "device": events.device[first],
             "stream": events.stream[first],
             "ts_ns": events.ts_ns[call],
+            "op_delay_ns": np.where(op >= 0, events.ts_ns[call] - events.ts_ns[op], 0),
             "launch_ns": launch_ns,
             "kernel_ns": kernel_ns,
             "launch_delay_ns": delay_end - call_end,

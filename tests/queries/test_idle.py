@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from htagraph.compiler.passes import compile_events
 from htagraph.errors import QueryError
+from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
 from htagraph.queries.idle import idle_categories, idle_time
 from htagraph.queries.idle_intervals import idle_intervals
@@ -133,3 +137,17 @@ def test_an_unknown_grouping_is_an_error_that_says_what_there_is():
 
     with pytest.raises(QueryError, match="per 'device' or 'stream'"):
         idle_time(dag, dag.span, per="lane")
+
+
+def test_host_time_names_its_python_frame_where_frames_were_recorded():
+    """The host was in load_batch while the device waited."""
+    events = timeline("""
+        us       |0         10        20        30        40
+        cpu 1    |[launch >a][load_batch ][launch >b]
+        stream 7 |      [a <a ]                [b <b]
+    """)
+    is_frame = events.names() == "load_batch"
+    dag = compile_events(replace(events, kind=np.where(is_frame, EventKind.PYTHON, events.kind).astype(np.int8)))
+    frame = idle_time(dag, dag.span).set_index("cause")
+
+    assert frame.loc["python_gap", ["frame", "idle_ns"]].tolist() == ["load_batch", 11_000]

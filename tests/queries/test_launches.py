@@ -76,3 +76,13 @@ def test_outliers_are_marked_by_cutoffs():
 def test_a_call_that_launches_nothing_is_no_launch():
     """Whatever it is called."""
     assert len(_stats("cpu 1 |[launch][op ]\nstream 7 |[k]")) == 0
+
+
+def test_an_operator_takes_its_time_before_it_launches():
+    """The call begins 10 us into aten::mm."""
+    frame = _stats("""
+        cpu 1    |[aten::mm [launch >a]]
+        stream 7 |             [a <a ]
+    """)
+
+    assert frame[["op", "op_delay_ns"]].to_numpy().tolist() == [["aten::mm", 10_000]]
