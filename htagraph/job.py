@@ -71,8 +71,6 @@ class RankSummary:
         The compiled graph.
     world_size : int, optional
     n_events, n_edges : int
-    start_ns, end_ns : int, unit=ns
-        On the rank's clock.
     collectives : DataFrame, schema `frames.COLLECTIVES`
     ends : RankEnds
     steps : tuple of str

@@ -330,17 +330,41 @@ def op(name: str | re.Pattern[str] | None = None, *, where: str | None = None) -
 
 
 def kernel(name: str | re.Pattern[str] | None = None, *, where: str | None = None) -> Pattern:
-    """Return a pattern for a device kernel; parameters as for `op`."""
+    """Return a pattern for a device kernel.
+
+    Parameters
+    ----------
+    name : str or re.Pattern, optional
+        Glob or regex.
+    where : str, optional
+        Expression over the columns of events, as for `pandas.DataFrame.query`.
+    """
     return Pattern("kernel", name, where)
 
 
 def launch(name: str | re.Pattern[str] | None = None, *, where: str | None = None) -> Pattern:
-    """Return a pattern for an API call that launched device work; parameters as for `op`."""
+    """Return a pattern for an API call that launched device work.
+
+    Parameters
+    ----------
+    name : str or re.Pattern, optional
+        Glob or regex.
+    where : str, optional
+        Expression over the columns of events, as for `pandas.DataFrame.query`.
+    """
     return Pattern("launch", name, where)
 
 
 def collective(name: str | re.Pattern[str] | None = None, *, where: str | None = None) -> Pattern:
-    """Return a pattern for a communication kernel; parameters as for `op`."""
+    """Return a pattern for a communication kernel.
+
+    Parameters
+    ----------
+    name : str or re.Pattern, optional
+        Glob or regex.
+    where : str, optional
+        Expression over the columns of events, as for `pandas.DataFrame.query`.
+    """
     return Pattern("collective", name, where)
 
 

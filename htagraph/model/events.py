@@ -232,7 +232,7 @@ class EventTable:
                 "category": self.symbols.array[self.category[rows]] if len(self) else np.empty(0, dtype=object),
                 "pid": np.array(self.lanes.pid, dtype=object)[lanes],
                 "tid": np.array(self.lanes.tid, dtype=object)[lanes],
-                "device": self.device[rows],
+                "device": self.device[rows].astype(np.int64),
                 "stream": self.stream[rows],
                 "correlation": self.correlation[rows],
                 "external_id": self.external_id[rows],

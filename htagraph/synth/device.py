@@ -112,6 +112,8 @@ class Engine:
         How often two causes released work at one instant, so that the true path is not unique.
     woken : list
         Waiters whose item started or ended, with the time.
+    meetings : dict
+        Items of each collective by group and position, then by rank.
     """
 
     ranks: frozenset[int] = frozenset()

@@ -1,0 +1,90 @@
+"""Docstrings of what is public say what the signature says."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
+
+import pytest
+
+import htagraph
+
+_HEADING = re.compile(r"^(\w[\w ]*)\n-{3,}$", re.MULTILINE)
+_ENTRY = re.compile(r"^(\*{0,2}\w[\w*, ]*?)(?: ?:.*)?$")
+
+
+def documented(text: str, section: str) -> list[str]:
+    """Return the names of a numpydoc section, in order."""
+    parts = _HEADING.split(inspect.cleandoc(text))
+    bodies = dict(zip(parts[1::2], parts[2::2], strict=True))
+    lines = (line for line in bodies.get(section, "").splitlines() if line and not line.startswith(" "))
+    found = (_ENTRY.match(line) for line in lines)
+    return [name.strip(" *") for entry in found if entry for name in entry[1].split(",")]
+
+
+def public() -> Iterator[tuple[str, Callable[..., object]]]:
+    """Yield what modules export, and the public methods of exported classes."""
+    for found in pkgutil.walk_packages(htagraph.__path__, "htagraph."):
+        if ".cli" in found.name or found.name.endswith("strategies") or ".compiled" in found.name:
+            continue
+        module = importlib.import_module(found.name)
+        for name in getattr(module, "__all__", ()):
+            value = getattr(module, name)
+            if getattr(value, "__module__", None) != module.__name__:
+                continue
+            if inspect.isfunction(value) or inspect.isclass(value):
+                yield f"{module.__name__}.{name}", value
+            if inspect.isclass(value):
+                for method, member in vars(value).items():
+                    function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
+                    if method[0] != "_" and inspect.isfunction(function):
+                        yield f"{module.__name__}.{name}.{method}", function
+
+
+PUBLIC = dict(public())
+WITH_PARAMETERS = {
+    name: value
+    for name, value in PUBLIC.items()
+    if "Parameters\n" in inspect.cleandoc(value.__doc__ or "") and (inspect.isfunction(value) or is_dataclass(value))
+}
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_everything_public_has_a_first_line_that_is_a_sentence(name):
+    """It ends in a full stop and fits a line."""
+    first, *rest = inspect.cleandoc(PUBLIC[name].__doc__ or "").split("\n")
+
+    assert first.endswith((".", ":")), first
+    assert not rest or rest[0] == ""
+
+
+@pytest.mark.parametrize("name", WITH_PARAMETERS)
+def test_documented_parameters_are_those_of_the_signature(name):
+    """Same names, same order, none forgotten."""
+    value = WITH_PARAMETERS[name]
+    signature = [
+        parameter.name
+        for parameter in inspect.signature(value).parameters.values()
+        if parameter.name not in ("self", "cls") and not parameter.name.startswith("_")
+    ]
+
+    assert documented(value.__doc__ or "", "Parameters") == signature
+
+
+def _parameters(name: str) -> list[str]:
+    return [p for p in inspect.signature(getattr(htagraph, name)).parameters if p not in ("self", "cls")]
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in htagraph.__all__ if inspect.isfunction(getattr(htagraph, name)) and _parameters(name)]
+)
+def test_exported_functions_document_parameters_and_returns(name):
+    """What users call first says everything."""
+    text = getattr(htagraph, name).__doc__ or ""
+
+    assert documented(text, "Parameters") == _parameters(name)
+    assert "Returns\n-------" in inspect.cleandoc(text) or text.startswith("Return ")
