@@ -79,14 +79,13 @@ def idle_time(dag: Dag, window: Window, *, per: str = "device") -> pd.DataFrame:
     if not np.array_equal(total, sum_by_code(gap.group, gap.end - gap.start, len(by))):
         raise GraphError(f"the causes of idle time in {window.name!r} do not add up to it.")
     texts = np.append(dag.events.symbols.array, "")
-    stand_in = np.array([NO_EVENT_NAMES.get(cause, "(host gap)") for cause in IdleCause], dtype=object)
     out = IDLE_TIME.frame(
         {
             "device": by.device[queue[rows]],
             "stream": by.stream[queue[rows]],
             "cause": categorical(parts.cause[rows], IdleCause.labels()),
             "op": texts[op[rows]],
-            "name": np.where(name[rows] >= 0, texts[name[rows]], stand_in[parts.cause[rows]]),
+            "name": np.where(name[rows] >= 0, texts[name[rows]], NO_EVENT_NAMES[parts.cause[rows]]),
             "frame": texts[frame_name[rows]],
             "n_gaps": n_gaps,
             "idle_ns": time,

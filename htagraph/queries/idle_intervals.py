@@ -44,13 +44,11 @@ class IdleCause(Vocabulary):
     UNEXPLAINED = 11  #: no recorded dependency explains the wait
 
 
-NO_EVENT_NAMES = {
-    IdleCause.PYTHON_GAP: "(host gap)",
-    IdleCause.CARRY_OVER: "(launch not recorded)",
-    IdleCause.WINDOW_EDGE: "(no more work)",
-    IdleCause.UNEXPLAINED: "(unexplained)",
-}
-"""What a part of an idle interval is called that belongs to no event."""
+NO_EVENT_NAMES = np.full(len(IdleCause), "(host gap)", dtype=object)
+"""What a part of an idle interval is called that belongs to no event, by cause."""
+NO_EVENT_NAMES[IdleCause.CARRY_OVER] = "(launch not recorded)"
+NO_EVENT_NAMES[IdleCause.WINDOW_EDGE] = "(no more work)"
+NO_EVENT_NAMES[IdleCause.UNEXPLAINED] = "(unexplained)"
 
 _CAUSE_OF_BOUND = np.full(len(Bound), IdleCause.OTHER_WORK, dtype=np.int8)
 _CAUSE_OF_BOUND[Bound.LAUNCH] = IdleCause.LAUNCH
@@ -200,7 +198,6 @@ def idle_intervals(dag: Dag, window: Window, *, per: str = "device") -> pd.DataF
     parts, ended_by = idle_parts(dag, window, by, gap)
     name, op = part_names(dag, parts)
     texts = np.append(dag.events.symbols.array, "")
-    stand_in = np.array([NO_EVENT_NAMES.get(cause, "(host gap)") for cause in IdleCause], dtype=object)
     queue = gap.group[parts.interval]
     return IDLE_INTERVALS.frame(
         {
@@ -212,7 +209,7 @@ def idle_intervals(dag: Dag, window: Window, *, per: str = "device") -> pd.DataF
             "cause": categorical(parts.cause, IdleCause.labels()),
             "event": parts.event,
             "op": texts[op],
-            "name": np.where(parts.event >= 0, texts[name], stand_in[parts.cause]),
+            "name": np.where(parts.event >= 0, texts[name], NO_EVENT_NAMES[parts.cause]),
             "frame": names_or_empty(dag, frames_at(dag, parts.lane, parts.start_ns)),
             "ended_by": ended_by[parts.interval],
         }
