@@ -99,6 +99,7 @@ COLUMNS = (
     SparseField("total_reserved", ("Total Reserved",)),
     SparseField("device_type", ("Device Type",)),
     SparseField("device_id", ("Device Id",)),
+    SparseField("comms_rank", ("Rank",)),
 )
 """Columns that few events have, in the order of their codes. A `TRIPLE` fills its own column and the next two."""
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from htagraph.readers.kineto.compiled.interning import Interned, Pairs, intern, intern_pair
 from htagraph.readers.kineto.compiled.keys import Keys, find_key
 from htagraph.readers.kineto.compiled.lexer import PADDING, TOO_DEEP, skip_space, skip_value, string_end
-from htagraph.readers.kineto.compiled.machine import entry, inlined
+from htagraph.readers.kineto.compiled.machine import called, entry, inlined
 from htagraph.readers.kineto.compiled.values import Event, integer_text, read_value, time_at
 from htagraph.readers.kineto.fields import Field, Read
 from htagraph.readers.kineto.repairs import Defect
@@ -120,6 +120,16 @@ def _mark(batch: Batch, defect: int, offset: int) -> None:
     batch.repairs[defect, 1] = min(batch.repairs[defect, 1], offset)
 
 
+@called
+def _holds_args(buf: U8, i: int, event: Event) -> bool:
+    """Whether the value of ``args`` is an object; of two the last one counts, so that those before are forgotten."""
+    if event.has[_ARGS] == event.serial[0]:
+        for field in range(_ARGS, len(event.has)):
+            event.has[field] = 0
+    event.has[_ARGS] = event.serial[0]
+    return bool(buf[i] == 123)
+
+
 @inlined
 def _read_event(buf: U8, i: int, keys: Keys, event: Event) -> int:
     """Read the event that starts here into the scratch event; return the position after it."""
@@ -144,14 +154,16 @@ def _read_event(buf: U8, i: int, keys: Keys, event: Event) -> int:
         key = find_key(keys, buf, a, b, level)
         if key < 0:
             i = skip_value(buf, i, event.stack)
-        elif keys.read[key] != _IS_ARGS or buf[i] != 123:
+        elif keys.read[key] != _IS_ARGS:
             i = read_value(buf, i, event, keys.field[key], keys.read[key])
-        else:
+        elif _holds_args(buf, i, event):
             i = skip_space(buf, i + 1)
             if buf[i] != 125:
                 level = 1
                 continue
             i += 1
+        else:
+            i = skip_value(buf, i, event.stack)
         if i < 0:
             return i
         i = skip_space(buf, i)
