@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
@@ -25,6 +26,8 @@ __all__ = ["JobBreakdownKey", "JobPath"]
 
 JobBreakdownKey = Literal["rank", "bound", "kind", "name", "op", "lane", "rule"]
 """What the time of a job's path can be grouped by."""
+
+I64 = npt.NDArray[np.int64]
 
 _TOP = 3
 
@@ -69,7 +72,9 @@ class JobPath:
         GraphError
             If they do not tile the window: a defect of this package.
         """
-        parts = [_in_common_time(expanded[rank], rank, legs, clocks[rank]) for rank in expanded]
+        leg_start_ns = np.array([leg.start_ns for leg in legs], dtype=np.int64)
+        leg_hops = np.array([leg.hops for leg in legs], dtype=bool)
+        parts = [_in_common_time(expanded[rank], rank, leg_start_ns, leg_hops, clocks[rank]) for rank in expanded]
         first = legs[0]
         if first.start_ns > start_ns:
             parts.insert(0, _unknown(start_ns, first.start_ns, first.rank))
@@ -145,16 +150,17 @@ class JobPath:
         )
 
 
-def _in_common_time(segments: pd.DataFrame, rank: int, legs: list[Leg], clock: Clock) -> pd.DataFrame:
+def _in_common_time(
+    segments: pd.DataFrame, rank: int, leg_start_ns: I64, leg_hops: npt.NDArray[np.bool_], clock: Clock
+) -> pd.DataFrame:
     """Return a rank's segments on the common clock, with what was waited before a hop cut off."""
     start = segments["start_ns"].to_numpy(np.int64)
     number = segments["leg"].to_numpy(np.int64)
     common_start = clock.to_common(start)
     common_end = clock.to_common(start + segments["dur_ns"].to_numpy(np.int64))
-    met = np.array([leg.start_ns for leg in legs], dtype=np.int64)[number]
-    common_start = np.minimum(np.maximum(common_start, met), common_end)
+    common_start = np.minimum(np.maximum(common_start, leg_start_ns[number]), common_end)
     dur_ns = common_end - common_start
-    hops = np.array([leg.hops for leg in legs], dtype=bool)[number]
+    hops = leg_hops[number]
     lag_ns = np.minimum(segments["lag_ns"].to_numpy(np.int64), dur_ns)
     return segments.assign(
         rank=np.int64(rank),
@@ -174,13 +180,15 @@ def _from(segments: pd.DataFrame, start_ns: int) -> pd.DataFrame:
     cut_ns = np.clip(start_ns - segments["start_ns"], 0, None)
     dur_ns = np.clip(segments["dur_ns"] - cut_ns, 0, None)
     lag_ns = np.minimum(np.clip(segments["lag_ns"] - cut_ns, 0, None), dur_ns)
-    kept = segments.assign(start_ns=end_ns - dur_ns, dur_ns=dur_ns, lag_ns=lag_ns, residual_ns=dur_ns - lag_ns)
-    return kept[dur_ns > 0].reset_index(drop=True)
+    kept: pd.DataFrame = segments.assign(
+        start_ns=end_ns - dur_ns, dur_ns=dur_ns, lag_ns=lag_ns, residual_ns=dur_ns - lag_ns
+    )
+    return pd.DataFrame(kept[dur_ns > 0]).reset_index(drop=True)
 
 
 def _unknown(start_ns: int, end_ns: int, rank: int) -> pd.DataFrame:
     """Return the time before the first rank of the path began: nothing says what it waited for."""
-    row = dict.fromkeys(SEGMENTS.columns, "")
+    row: dict[str, object] = dict.fromkeys(SEGMENTS.columns, "")
     row |= {"name": "(unexplained)", "bound": Bound.UNEXPLAINED.label, "kind": EdgeKind.SOURCE.label}
     row |= {"rule": "window start", "start_ns": start_ns, "dur_ns": end_ns - start_ns, "lag_ns": 0}
     row |= {"residual_ns": end_ns - start_ns, "event": -1, "edge": -1, "rank": rank, "leg": -1}

@@ -12,14 +12,43 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Clock", "ClockFit", "fit_clock"]
+__all__ = ["Clock", "ClockFit", "fit_clock", "to_common"]
 
 I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 _PPB = 1_000_000_000
 _FEWEST_FOR_DRIFT = 8
 _DRIFT_MUST_HELP = 0.5
 _LARGEST_DRIFT_PPB = 200_000
+_UNNOTICED_DRIFT_PPB = 5_000
+_SPREADS_OF_A_SLOPE = 4
+_UNBOUNDED_NS = 1 << 50
+
+
+def to_common(
+    ts_ns: npt.ArrayLike, offset_ns: npt.ArrayLike, drift_ppb: npt.ArrayLike, origin_ns: npt.ArrayLike
+) -> I64:
+    """Return times of one clock or several, moved to the common clock; integer, and in the same order.
+
+    Parameters
+    ----------
+    ts_ns : array_like of int, unit=ns
+    offset_ns, drift_ppb, origin_ns : array_like of int
+        As of `Clock`; one for all times, or one for each.
+
+    Examples
+    --------
+    >>> to_common([0, 1_000_000], 100, 2_000, 0).tolist()
+    [100, 1000102]
+    """
+    times = np.asarray(ts_ns, dtype=np.int64)
+    drift = np.asarray(drift_ppb, dtype=np.int64)
+    since = times - np.asarray(origin_ns, dtype=np.int64)
+    whole = since // _PPB
+    moved: I64 = times + np.asarray(offset_ns, dtype=np.int64)
+    moved += whole * drift + (since - whole * _PPB) * drift // _PPB
+    return moved
 
 
 @dataclass(frozen=True)
@@ -45,11 +74,7 @@ class Clock:
 
     def to_common(self, ts_ns: npt.ArrayLike) -> I64:
         """Return common times; integer, and in the same order."""
-        times = np.asarray(ts_ns, dtype=np.int64)
-        since = times - self.origin_ns
-        whole, rest = np.divmod(since, _PPB)
-        drifted: I64 = times + self.offset_ns + whole * self.drift_ppb + rest * self.drift_ppb // _PPB
-        return drifted
+        return to_common(ts_ns, self.offset_ns, self.drift_ppb, self.origin_ns)
 
 
 @dataclass(frozen=True)
@@ -60,7 +85,8 @@ class ClockFit:
     ----------
     clock : Clock
     low_ns, high_ns : int, unit=ns
-        Feasible offsets: what the meetings allow. ``low_ns > high_ns`` if no clock fits.
+        Feasible offsets: what the meetings allow if the drift is wrong by no more than is not noticed (5 ppm where none was
+        fitted). ``low_ns > high_ns`` if no clock fits; months apart on a side from which nothing bounds them.
     spread_ns : int, unit=ns
         Median distance of the ends of a meeting after alignment.
     n_meetings : int
@@ -91,7 +117,15 @@ def _robust_spread(values: I64) -> float:
     return float(np.median(np.abs(values - np.median(values)))) if len(values) else 0.0
 
 
-def fit_clock(start_ns: I64, end_ns: I64, reference_start_ns: I64, reference_end_ns: I64) -> ClockFit:
+def fit_clock(
+    start_ns: I64,
+    end_ns: I64,
+    reference_start_ns: I64,
+    reference_end_ns: I64,
+    *,
+    waits: Bools | None = None,
+    is_awaited: Bools | None = None,
+) -> ClockFit:
     """Return the clock of a member against a reference, from the meetings that both took part in.
 
     The offset is the median difference of the ends, moved into the feasible interval. Drift is fitted only where it
@@ -103,6 +137,8 @@ def fit_clock(start_ns: I64, end_ns: I64, reference_start_ns: I64, reference_end
         Meetings on the member's clock, in order.
     reference_start_ns, reference_end_ns : ndarray of shape (n,), dtype=int64, unit=ns
         The same meetings on the reference's clock.
+    waits, is_awaited : ndarray of shape (n,), dtype=bool, optional
+        Whether the member waits for the reference, and the reference for the member; both always, by default.
 
     Returns
     -------
@@ -118,8 +154,8 @@ def fit_clock(start_ns: I64, end_ns: I64, reference_start_ns: I64, reference_end
     if not len(start_ns):
         return ClockFit(Clock(), 0, 0, 0, 0)
     order = np.argsort(end_ns, kind="stable")
-    start, end = start_ns[order], end_ns[order]
-    reference_start, reference_end = reference_start_ns[order], reference_end_ns[order]
+    columns = (start_ns, end_ns, reference_start_ns, reference_end_ns)
+    start, end, reference_start, reference_end = (column[order] for column in columns)
     difference = reference_end - end
     origin = int(end[0])
     drift = 0
@@ -130,10 +166,16 @@ def fit_clock(start_ns: I64, end_ns: I64, reference_start_ns: I64, reference_end
             drift = slope
     turned = Clock(0, drift, origin)
     start, end = turned.to_common(start), turned.to_common(end)
-    low = int((reference_start - end).max())
-    high = int((reference_end - start).min())
     offset = int(np.median(reference_end - end))
+    spread = int(np.median(np.abs(reference_end - end - offset)))
+    unnoticed = int(end[-1] - end[0]) * _UNNOTICED_DRIFT_PPB // _PPB if not drift else _SPREADS_OF_A_SLOPE * spread
+    lows, highs = reference_start - end, reference_end - start
+    lows, highs = (
+        lows[waits[order]] if waits is not None else lows,
+        highs[is_awaited[order]] if is_awaited is not None else highs,
+    )
+    low = int(lows.max(initial=-_UNBOUNDED_NS)) - unnoticed
+    high = int(highs.min(initial=_UNBOUNDED_NS)) + unnoticed
     if low <= high:
         offset = min(max(offset, low), high)
-    spread = int(np.median(np.abs(reference_end - end - offset)))
     return ClockFit(Clock(offset, drift, origin), low, high, spread, len(end))

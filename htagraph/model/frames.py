@@ -182,7 +182,7 @@ COLLECTIVES = Schema(
         "n_elements": Column("int64", "count", "elements sent, -1 where not recorded"),
         "dtype": Column("object", "name", "element type, empty where not recorded"),
         "seq": Column("int64", "count", "sequence number of the communicator, -1 where not recorded"),
-        "peer": Column("int64", "rank", "other side of a send or receive, -1 where not recorded"),
+        "peer": Column("int64", "rank", "other side of a send or receive, root of a broadcast or reduce; -1 where not recorded"),
         "start_ns": Column("int64", "ns", "start of the kernel, on the rank's clock"),
         "end_ns": Column("int64", "ns", "end of the kernel, on the rank's clock"),
         "is_rendezvous": Column("bool", "flag", "nobody ends before everybody has started"),
@@ -205,7 +205,9 @@ MEETINGS = Schema(
         "wait_ns": Column("int64", "ns", "from its start until the last of those it needs had started"),
         "transfer_ns": Column("int64", "ns", "from then to its end"),
         "last_rank": Column("int64", "rank", "who came last; itself if it did not wait"),
-        "is_certain": Column("bool", "flag", "the wait is longer than the clocks are uncertain"),
+        "error_ns": Column("int64", "ns", "by how much the wait may be shorter, as far as the clocks are known"),
+        "is_certain": Column("bool", "flag", "the wait is longer than that, and all members are known"),
+        "is_partial": Column("bool", "flag", "a rank of the communicator has no part in it: nobody is blamed"),
         "overrun_ns": Column(
             "int64", "ns", "by how much the last one started after this one had ended: clocks are wrong"
         ),
@@ -266,7 +268,8 @@ STRAGGLERS = Schema(
     "STRAGGLERS",
     {
         "rank": Column("int64", "rank", "who"),
-        "n_last": Column("int64", "count", "collectives to which it certainly came last"),
+        "n_last": Column("int64", "count", "collectives to which it came last, by the clocks as they are estimated"),
+        "n_certain": Column("int64", "count", "of these, how many whatever the clocks, as far as they are known"),
         "n_meetings": Column("int64", "count", "collectives of the job"),
         "caused_wait_ns": Column("int64", "ns", "wait of all others for it"),
         "longest_wait_ns": Column("int64", "ns", "longest wait of one other for it"),

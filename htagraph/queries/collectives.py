@@ -20,12 +20,15 @@ from htagraph.model.frames import COLLECTIVES, categorical
 from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.window import Window
 
-__all__ = ["RENDEZVOUS_OPERATIONS", "collectives", "first_anchor"]
+__all__ = ["RENDEZVOUS_OPERATIONS", "ROOTED_OPERATIONS", "collectives", "first_anchor"]
 
 I64 = npt.NDArray[np.int64]
 
 RENDEZVOUS_OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 """Operations in which every rank waits for every other."""
+
+ROOTED_OPERATIONS = ("broadcast", "reduce", "gather", "scatter")
+"""Operations in which one rank waits for the others, or they for it."""
 
 _FOUND_BY = ("kernel metadata", "operator metadata", "annotation", "kernel name")
 _OPERATIONS = (
@@ -107,10 +110,27 @@ def _operations(dag: Dag, kernels: I64) -> tuple[npt.NDArray[np.object_], I64]:
     return operation, found_by
 
 
-def _peers(dag: Dag, kernels: I64, operation: npt.NDArray[np.object_]) -> I64:
-    """Return the other side of sends and receives, from metadata or an annotation such as ``nccl:send 0->1``."""
+def _roots(dag: Dag, kernels: I64, group: npt.NDArray[np.object_]) -> I64:
+    """Return the root that the operator above recorded as its place in the group, as a rank; -1 for none."""
+    place = _column_above(dag, kernels, "comms_rank")
+    codes, distinct = pd.factorize(group)
+    members = [[int(number) for number in re.findall(r"\d+", str(text))] for text in distinct]
+    roots = [
+        members[code][at] if 0 <= at < len(members[code]) else -1
+        for code, at in zip(codes, place.tolist(), strict=True)
+    ]
+    return np.array(roots, dtype=np.int64)
+
+
+def _peers(dag: Dag, kernels: I64, operation: npt.NDArray[np.object_], group: npt.NDArray[np.object_]) -> I64:
+    """Return the other side of sends and receives, and the root of broadcasts and reductions; -1 where not recorded.
+
+    Metadata say it, or an annotation such as ``nccl:send 0->1``.
+    """
     source, target = (_column_above(dag, kernels, name) for name in ("src_rank", "dst_rank"))
+    rooted = np.isin(operation, ROOTED_OPERATIONS)
     peer = np.where(operation == "send", target, np.where(operation == "recv", source, -1))
+    peer[rooted] = _roots(dag, kernels[rooted], group[rooted])
     annotation = _annotation_above(dag, kernels)
     for row in np.flatnonzero((peer < 0) & np.isin(operation, ("send", "recv")) & (annotation >= 0)).tolist():
         text = dag.events.symbols.texts[dag.events.name[annotation[row]]]
@@ -161,7 +181,7 @@ def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
             "n_elements": _column_above(dag, kernels, "msg_in"),
             "dtype": _texts(events, _column_above(dag, kernels, "dtype")),
             "seq": _column_above(dag, kernels, "seq"),
-            "peer": _peers(dag, kernels, operation),
+            "peer": _peers(dag, kernels, operation, group),
             "start_ns": events.ts_ns[kernels],
             "end_ns": events.end_ns[kernels],
             "is_rendezvous": np.isin(operation, RENDEZVOUS_OPERATIONS) & (is_nccl | (found_by < 2)),

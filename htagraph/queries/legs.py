@@ -17,12 +17,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
 from htagraph.model.frames import LEGS
 
 __all__ = ["Leg", "RankEnds", "find_legs", "legs_frame"]
+
+I64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -74,19 +77,35 @@ class Leg:
     hops: bool = False
 
 
-def _meeting_index(meetings: pd.DataFrame) -> dict[tuple[int, int], tuple[int, int, bool]]:
-    """Return for each member (rank, collective): who was last (rank, collective), and whether clocks allow the hop."""
-    last = meetings.merge(
-        meetings[["meeting", "rank", "collective"]].rename(
-            columns={"rank": "last_rank", "collective": "last_collective"}
-        ),
-        on=["meeting", "last_rank"],
-        how="left",
-    )
-    sound = (last["overrun_ns"] == 0) & (last["wait_ns"] > 0)
-    keys = zip(last["rank"].tolist(), last["collective"].tolist(), strict=True)
-    values = zip(last["last_rank"].tolist(), last["last_collective"].tolist(), sound.tolist(), strict=True)
-    return dict(zip(keys, values, strict=True))
+class _Hops:
+    """Who was last at each collective of each rank, to be looked up."""
+
+    def __init__(self, meetings: pd.DataFrame) -> None:
+        columns = ("meeting", "rank", "collective", "last_rank")
+        meeting, rank, collective, last_rank = (meetings[name].to_numpy(np.int64) for name in columns)
+        self._n_collectives = int(collective.max(initial=0)) + 1
+        n_ranks = int(rank.max(initial=0)) + 1
+        by_meeting = np.argsort(meeting * n_ranks + rank, kind="stable")
+        key = (meeting * n_ranks + rank)[by_meeting]
+        last = by_meeting[np.searchsorted(key, meeting * n_ranks + last_rank)]
+        allowed = (meetings["overrun_ns"] == 0) & (meetings["wait_ns"] > 0) & ~meetings["is_partial"]
+        kept = np.flatnonzero(allowed.to_numpy(dtype=bool))
+        kept = kept[np.argsort(self._key(rank[kept], collective[kept]), kind="stable")]
+        self._members = self._key(rank[kept], collective[kept])
+        self._rank, self._collective = rank[last[kept]], collective[last[kept]]
+
+    def _key(self, rank: I64, collective: I64) -> I64:
+        return rank * self._n_collectives + collective
+
+    def late(self, rank: int, collective: int) -> tuple[int, int] | None:
+        """Return the rank, and its collective, that one waited for; None if it waited for nobody."""
+        if collective >= self._n_collectives:
+            return None
+        key = rank * self._n_collectives + collective
+        at = int(np.searchsorted(self._members, key))
+        if at == len(self._members) or self._members[at] != key:
+            return None
+        return int(self._rank[at]), int(self._collective[at])
 
 
 def find_legs(
@@ -110,7 +129,7 @@ def find_legs(
     list of Leg
         In common time each begins where the one before ended; the first begins where its rank's part of the window does.
     """
-    members = _meeting_index(meetings) if len(meetings) else {}
+    hops = _Hops(meetings)
     columns = {
         rank: {name: table[name].to_numpy(np.int64) for name in ("start_ns", "end_ns", "after", "event")}
         for rank, table in tables.items()
@@ -126,11 +145,10 @@ def find_legs(
             return legs[::-1]
         start_ns, event = int(own["start_ns"][anchor]), int(own["event"][anchor])
         transfer = _leg(rank, clock, start_ns, since_ns, 2 * event + 1, collective=anchor)
-        last_rank, last, may_hop = members.get((rank, anchor), (rank, anchor, False))
-        met_ns = int(clocks[last_rank].to_common(columns[last_rank]["start_ns"][last]))
-        if may_hop and transfer.start_ns <= met_ns <= transfer.end_ns:
+        if late := hops.late(rank, anchor):
+            met_ns = int(clocks[late[0]].to_common(columns[late[0]]["start_ns"][late[1]]))
             transfer = replace(transfer, start_ns=met_ns, hops=True)
-            rank, anchor = last_rank, last
+            rank, anchor = late
         legs.append(transfer)
         if start_ns <= first_ns and not transfer.hops:
             return legs[::-1]

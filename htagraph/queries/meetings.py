@@ -46,18 +46,20 @@ def _symbols(table: pd.DataFrame, columns: tuple[str, ...]) -> I64:
     """Return a number for each distinct combination of columns."""
     operation = table["operation"].where(~table["operation"].isin(_POINT_TO_POINT), "send_recv")
     keys = table.assign(operation=operation).groupby(list(columns), sort=False, dropna=False)
-    return keys.ngroup().to_numpy(np.int64)
+    return np.asarray(keys.ngroup(), dtype=np.int64)
 
 
 def _by_order(table: pd.DataFrame) -> tuple[I64, str]:
     """Return the place of each row of a communicator in the common sequence, -1 for none, and the rule that gave it."""
     cuts = np.flatnonzero(np.diff(table["rank"].to_numpy())) + 1
     # Sizes may differ between ranks (uneven splits): order by operation alone before giving up on order.
-    for columns in (("operation", "n_elements", "dtype"), ("operation",)):
-        sequences = np.split(_symbols(table, columns), cuts)
+    exact, loose = (
+        np.split(_symbols(table, columns), cuts) for columns in (("operation", "n_elements", "dtype"), ("operation",))
+    )
+    for sequences in (exact, loose):
         if all(np.array_equal(sequence, sequences[0]) for sequence in sequences[1:]):
             return np.concatenate([np.arange(len(sequence)) for sequence in sequences]), _RULES[1]
-    return np.concatenate(align(sequences)), _RULES[2]
+    return np.concatenate(align(loose)), _RULES[2]
 
 
 def _instances(table: pd.DataFrame) -> tuple[I64, str]:
@@ -66,6 +68,19 @@ def _instances(table: pd.DataFrame) -> tuple[I64, str]:
     if (seq >= 0).all() and not table.duplicated(["rank", "seq"]).any():
         return seq, _RULES[0]
     return _by_order(table)
+
+
+def _roles(matched: pd.DataFrame) -> tuple[Bools, Bools]:
+    """Return who waits for others, and who is waited for.
+
+    At a rendezvous everybody does both. Elsewhere it takes a recorded root or peer: without one, nobody is waited for.
+    """
+    operation, peer, rank = matched["operation"], matched["peer"], matched["rank"]
+    is_root, known = peer == rank, peer >= 0
+    away, back = operation.isin(_FROM_ROOT) & known, operation.isin(_TO_ROOT) & known
+    waits = matched["is_rendezvous"] | (away & ~is_root) | (back & is_root) | (operation == "recv")
+    awaited = matched["is_rendezvous"] | (away & is_root) | (back & ~is_root) | (operation == "send")
+    return waits.to_numpy(dtype=bool), awaited.to_numpy(dtype=bool)
 
 
 def match_collectives(tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
@@ -79,8 +94,9 @@ def match_collectives(tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Columns of `frames.COLLECTIVES`, and ``rank``, ``meeting``, ``matched_by``, ``is_partial``. Only rendezvous, rooted
-        and point-to-point operations are matched. A meeting has at least two members.
+        Columns of `frames.COLLECTIVES`, and ``rank``, ``meeting``, ``matched_by``, ``is_partial``, ``waits`` (for others),
+        ``is_awaited`` (by others). Only rendezvous, rooted and point-to-point operations are matched. A meeting has at
+        least two members.
     """
     table = _stacked(tables)
     matched = []
@@ -100,21 +116,12 @@ def match_collectives(tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
         matched.append(found[(instance >= 0) & (n_members >= 2)])
         next_meeting += len(number)
     if not matched:
-        return table.iloc[:0].assign(meeting=np.int64(-1), matched_by="", is_partial=False)
-    return pd.concat(matched, ignore_index=True).sort_values(["meeting", "rank"], ignore_index=True)
-
-
-def _roles(matched: pd.DataFrame) -> tuple[Bools, Bools]:
-    """Return who waits for others, and who is waited for.
-
-    At a rendezvous everybody does both. Elsewhere it takes a recorded root or peer: without one, nobody is waited for.
-    """
-    operation, peer, rank = matched["operation"], matched["peer"], matched["rank"]
-    is_root, known = peer == rank, peer >= 0
-    away, back = operation.isin(_FROM_ROOT) & known, operation.isin(_TO_ROOT) & known
-    waits = matched["is_rendezvous"] | (away & ~is_root) | (back & is_root) | (operation == "recv")
-    awaited = matched["is_rendezvous"] | (away & is_root) | (back & ~is_root) | (operation == "send")
-    return waits.to_numpy(dtype=bool), awaited.to_numpy(dtype=bool)
+        return table.iloc[:0].assign(
+            meeting=np.int64(-1), matched_by="", is_partial=False, waits=False, is_awaited=False
+        )
+    joined = pd.concat(matched, ignore_index=True).sort_values(["meeting", "rank"], ignore_index=True)
+    waits, is_awaited = _roles(joined)
+    return joined.assign(waits=waits, is_awaited=is_awaited)
 
 
 def measure_meetings(matched: pd.DataFrame, clocks: Clocks) -> pd.DataFrame:
@@ -137,7 +144,7 @@ def measure_meetings(matched: pd.DataFrame, clocks: Clocks) -> pd.DataFrame:
     rank, meeting = matched["rank"].to_numpy(np.int64), matched["meeting"].to_numpy(np.int64)
     start = clocks.to_common(rank, matched["start_ns"].to_numpy(np.int64))
     end = clocks.to_common(rank, matched["end_ns"].to_numpy(np.int64))
-    waits, awaited = _roles(matched)
+    waits, awaited = matched["waits"].to_numpy(dtype=bool), matched["is_awaited"].to_numpy(dtype=bool)
     arrival = pd.Series(np.where(awaited, start, _NEVER)).groupby(meeting)
     last_row = arrival.idxmax().reindex(meeting).to_numpy()
     latest = np.where(waits, np.maximum(arrival.transform("max").to_numpy(), start), start)

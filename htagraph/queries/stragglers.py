@@ -16,7 +16,7 @@ from htagraph.queries.legs import Leg
 
 __all__ = ["delay_windows", "late_ranks", "pipeline_bubbles", "summarize_stragglers"]
 
-_RECURRING_SHARE = 0.3
+_CAUSE = ["bound", "name", "op"]
 
 
 def late_ranks(meetings: pd.DataFrame) -> pd.DataFrame:
@@ -45,17 +45,18 @@ def delay_windows(
     """Return, by late rank, the parts of its own path that lead to the collectives it came late to; in order of `late`."""
     windows: dict[int, list[Leg]] = {}
     for rank, rows in late.groupby("rank", sort=True):
-        table = tables[int(rank)]
-        legs = []
-        for row in rows.itertuples(index=False):
-            own = table.iloc[row.collective]
-            start_ns = int(own["start_ns"])
-            # No further back than the longest wait and half as much again: what came before delayed nobody here.
-            since_ns = max(start_ns - row.longest_wait_ns - row.longest_wait_ns // 2, starts_ns[int(rank)])
-            if own["after"] >= 0:
-                since_ns = max(since_ns, int(table.iloc[int(own["after"])]["end_ns"]))
-            legs.append(Leg(int(rank), 0, 0, min(since_ns, start_ns), start_ns, 2 * int(own["event"])))
-        windows[int(rank)] = legs
+        number, table = int(str(rank)), tables[int(str(rank))]
+        own = rows["collective"].to_numpy(np.int64)
+        start_ns, event, after = (table[name].to_numpy(np.int64)[own] for name in ("start_ns", "event", "after"))
+        # No further back than the longest wait and half as much again: what came before delayed nobody here.
+        longest_ns = rows["longest_wait_ns"].to_numpy(np.int64)
+        since_ns = np.maximum(start_ns - longest_ns - longest_ns // 2, starts_ns[number])
+        met_ns = np.where(after >= 0, table["end_ns"].to_numpy(np.int64)[after], since_ns)
+        since_ns = np.minimum(np.maximum(since_ns, met_ns), start_ns)
+        windows[number] = [
+            Leg(number, 0, 0, since, start, 2 * kernel)
+            for since, start, kernel in zip(since_ns.tolist(), start_ns.tolist(), event.tolist(), strict=True)
+        ]
     return windows
 
 
@@ -63,16 +64,31 @@ def _causes(late: pd.DataFrame, segments: Mapping[int, pd.DataFrame]) -> pd.Data
     """Return for each late arrival the longest part of the path that led to it."""
     out = []
     for rank, rows in late.groupby("rank", sort=True):
-        part = segments.get(int(rank))
+        part = segments.get(int(str(rank)))
         if part is None or not len(part):
             continue
         key = part.assign(bound=part["bound"].astype(object))
-        time = key.groupby(["leg", "bound", "name", "op"], as_index=False)["dur_ns"].sum()
+        time = key.groupby(["leg", *_CAUSE], as_index=False)["dur_ns"].sum()
         longest = time.loc[time.groupby("leg")["dur_ns"].idxmax()].set_index("leg")
-        chosen = rows.reset_index(drop=True).join(longest, how="left")
-        out.append(chosen.assign(rank=int(rank)))
-    columns = [*late.columns, "bound", "name", "op", "dur_ns"]
-    return pd.concat(out, ignore_index=True) if out else pd.DataFrame(columns=columns)
+        out.append(rows.reset_index(drop=True).join(longest, how="inner"))
+    return pd.concat(out, ignore_index=True) if out else pd.DataFrame(columns=[*late.columns, *_CAUSE, "dur_ns"])
+
+
+def _dearest_causes(late: pd.DataFrame, segments: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
+    """Return for each late rank the cause that cost the others most, indexed by rank."""
+    cost = (
+        _causes(late, segments)
+        .groupby(["rank", *_CAUSE], as_index=False)
+        .agg(cost_ns=("wait_ns", "sum"), n_cause=("meeting", "size"), cause_ns=("dur_ns", "sum"))
+    )
+    dearest = cost.sort_values(["cost_ns", "n_cause"], ascending=False, kind="stable").drop_duplicates("rank")
+    return dearest.rename(columns={name: f"cause_{name}" for name in _CAUSE}).set_index("rank").drop(columns="cost_ns")
+
+
+def _times_last(meetings: pd.DataFrame) -> pd.Series[int]:
+    """Return how often each rank came last, by the clocks as they are estimated."""
+    waited = meetings[(meetings["wait_ns"] > 0) & ~meetings["is_partial"] & (meetings["overrun_ns"] == 0)]
+    return waited[["meeting", "last_rank"]].drop_duplicates().groupby("last_rank").size()
 
 
 def summarize_stragglers(
@@ -93,42 +109,26 @@ def summarize_stragglers(
     -------
     DataFrame, schema `frames.STRAGGLERS`
     """
-    causes = _causes(late, segments)
-    n_meetings = meetings["meeting"].nunique()
-    rows = []
-    for rank in ranks:
-        own = causes[causes["rank"] == rank]
-        mine = meetings[meetings["rank"] == rank]
-        cost = own.groupby(["bound", "name", "op"], as_index=False, dropna=False).agg(
-            cost_ns=("wait_ns", "sum"), n=("meeting", "size"), dur_ns=("dur_ns", "sum")
-        )
-        top = cost.sort_values(["cost_ns", "n"], ascending=False).iloc[0] if len(cost) else None
-        rows.append(
-            {
-                "rank": rank,
-                "n_last": int((late["rank"] == rank).sum()),
-                "n_meetings": int(n_meetings),
-                "caused_wait_ns": int(late.loc[late["rank"] == rank, "wait_ns"].sum()),
-                "longest_wait_ns": int(late.loc[late["rank"] == rank, "longest_wait_ns"].max() if len(own) else 0),
-                "own_wait_ns": int(mine["wait_ns"].sum()),
-                "transfer_ns": int(mine["transfer_ns"].sum()),
-                "cause_bound": "" if top is None else str(top["bound"]),
-                "cause_name": "" if top is None else str(top["name"]),
-                "cause_op": "" if top is None else str(top["op"]),
-                "cause_ns": 0 if top is None else int(top["dur_ns"]),
-                "n_cause": 0 if top is None else int(top["n"]),
-                "is_recurring": top is not None and bool(top["n"] > 1),
-            }
-        )
-    frame = STRAGGLERS.frame({name: [row[name] for row in rows] for name in STRAGGLERS.columns})
-    order = np.lexsort((frame["rank"], -frame["caused_wait_ns"]))
+    cost = late.groupby("rank").agg(
+        n_certain=("meeting", "size"), caused_wait_ns=("wait_ns", "sum"), longest_wait_ns=("longest_wait_ns", "max")
+    )
+    own = meetings.groupby("rank").agg(own_wait_ns=("wait_ns", "sum"), transfer_ns=("transfer_ns", "sum"))
+    every = pd.DataFrame({"rank": ranks}).set_index("rank")
+    joined = every.join([cost, own, _times_last(meetings).rename("n_last"), _dearest_causes(late, segments)])
+    joined["n_meetings"] = meetings["meeting"].nunique()
+    joined["is_recurring"] = joined["n_cause"] > 1
+    texts = [f"cause_{name}" for name in _CAUSE]
+    joined[texts] = joined[texts].fillna("")
+    joined = joined.fillna(0).reset_index()
+    order = np.lexsort((joined["rank"], -joined["caused_wait_ns"].to_numpy(np.int64)))
+    frame = STRAGGLERS.frame({name: joined[name].to_numpy() for name in STRAGGLERS.columns})
     return frame.iloc[order].reset_index(drop=True)
 
 
 def pipeline_bubbles(meetings: pd.DataFrame) -> pd.DataFrame:
     """Return how long each rank waited in receives for the sender; schema `frames.BUBBLES`."""
-    waits = meetings[meetings["operation"].isin(("recv", "send_recv"))]
-    totals = waits.groupby(["rank", "group"], as_index=False).agg(
+    receives = meetings[meetings["operation"] == "recv"]
+    totals = receives.groupby(["rank", "group"], as_index=False).agg(
         n_receives=("meeting", "size"), wait_ns=("wait_ns", "sum"), transfer_ns=("transfer_ns", "sum")
     )
     return BUBBLES.frame({name: totals[name] for name in BUBBLES.columns})

@@ -38,7 +38,8 @@ def find_traces(where: str | Path | Iterable[str | Path]) -> list[Path]:
     elif Path(where).is_file():
         found = [Path(where)]
     else:
-        found = sorted(Path(path) for path in glob.glob(str(where), recursive=True) if _is_trace(Path(path)))
+        matched = (Path(path) for path in glob.glob(str(where), recursive=True))  # noqa: PTH207  also absolute patterns
+        found = sorted(path for path in matched if _is_trace(path))
     if not found:
         raise TraceFormatError(
             "no traces found.", path=str(where), hint=f"files end in {' or '.join(TRACE_SUFFIXES)}; check the path."

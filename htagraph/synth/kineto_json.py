@@ -34,6 +34,7 @@ _ARGS = {
     "seq": "Seq",
     "src_rank": "Src Rank",
     "dst_rank": "Dst Rank",
+    "comms_rank": "Rank",
 }
 """Keys of ``args`` that hold sparse columns; launch geometry has lists of its own."""
 

@@ -93,6 +93,8 @@ class Recording:
             values.update(metadata)
         if level >= _LEVELS.index("op") and op >= 0:
             self.rows[op].values.update(metadata)
+            if item.work.operation in ("broadcast", "reduce"):  # the root, as its place in the group
+                self.rows[op].values["comms_rank"] = item.work.group.ranks.index(item.work.root)
 
     def add_sync(self, name: str, call: int, stream: int, event: str | None = None) -> None:
         """Keep the profiler's record of a wait."""
