@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.intervals import sum_by_code, union
+from htagraph.algorithms.matching import group_starts
 from htagraph.errors import GraphError
 from htagraph.model.answers import OPERATOR_BREAKDOWN, OPERATOR_TREE
 from htagraph.model.dag import Dag
@@ -51,8 +52,8 @@ def _self_ns(dag: Dag, window: Window, host: Clipped) -> I64:
 def _once(rows: Sequence[I64], codes: Sequence[I64], n: int) -> tuple[I64, I64]:
     """Return each pair of row and code once."""
     none = np.empty(0, dtype=np.int64)
-    pairs = np.unique(np.concatenate([none, *rows]) * max(n, 1) + np.concatenate([none, *codes]))
-    return np.divmod(pairs, max(n, 1))
+    pairs = np.sort(np.concatenate([none, *rows]) * max(n, 1) + np.concatenate([none, *codes]))
+    return np.divmod(pairs[group_starts(pairs)], max(n, 1))
 
 
 def operator_breakdown(dag: Dag, window: Window) -> pd.DataFrame:
@@ -100,8 +101,8 @@ def operator_breakdown(dag: Dag, window: Window) -> pd.DataFrame:
     # Work that began before the window may have been launched by a call that lies before it.
     launch = np.where((launch >= 0) & (of_event[launch] >= 0), launch, -1)
     found = [(rows, of_event[level]) for rows, level in enclosing(dag.parent, launch)]
-    row, launched = _once([rows for rows, _ in found], [names for _, names in found], n + 1)
-    row, launched = row[launched >= 0], launched[launched >= 0]
+    # What encloses a call of the window may itself have ended before it, where events overlap without nesting.
+    row, launched = _once([rows[names >= 0] for rows, names in found], [names[names >= 0] for _, names in found], n)
     direct = launch >= 0
     owner = innermost(dag, np.where(direct, launch, -1), (EventKind.OP, EventKind.ANNOTATION))
     owner = np.where((owner >= 0) & (of_event[owner] >= 0), owner, launch)

@@ -62,3 +62,18 @@ def test_own_times_in_a_window_add_up_to_the_window():
     frame = operator_breakdown(_DAG, Window(5_000, 30_000, "part"))
 
     assert frame["self_ns"].sum() == 25_000
+
+
+def test_a_call_that_outlasts_its_caller_is_its_own_in_a_window_after_that():
+    """The launch began in aten::mm, which had ended when the window begins."""
+    dag = compile_events(
+        timeline("""
+            us       |0         10        20        30
+            cpu 1    |[aten::mm   ]
+            cpu 1    |      [launch >a        ]
+            stream 7 |                    [gemm <a ]
+        """)
+    )
+    frame = operator_breakdown(dag, Window(18_000, 30_000, "later"))
+
+    assert frame[["name", "self_ns", "device_ns"]].to_numpy().tolist() == [["cudaLaunchKernel", 7_000, 10_000]]
