@@ -75,4 +75,4 @@ const seen = new IntersectionObserver((entries) => {
     links.get(target.id)?.classList.add("here");
   }
 }, { rootMargin: "-10% 0px -80% 0px" });
-document.querySelectorAll("section").forEach((section) => seen.observe(section));
+document.querySelectorAll("header, section").forEach((section) => seen.observe(section));

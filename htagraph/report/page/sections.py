@@ -115,7 +115,15 @@ def _steps(summary: Summary) -> Section:
     frame = summary.graph.step_times()
     panels = (
         Panel("steps", plots.steps(summary.path), summary.by_step, is_wide=True),
-        Panel("step-times", None, frame, answers.STEP_TIMES, heading="What devices do in each step", is_wide=True),
+        Panel(
+            "step-times",
+            None,
+            frame,
+            answers.STEP_TIMES,
+            heading="What devices do in each step",
+            is_wide=True,
+            is_open=True,
+        ),
     )
     absent = "The trace has no steps: call profiler.step() after each, or name them with record_function."
     return Section(
@@ -129,7 +137,8 @@ def _devices(graph: TraceGraph, temporal: pd.DataFrame | None) -> Section:
     idle = graph.idle_time()
     panels = (
         Panel("temporal-breakdown", plots.temporal_breakdown(frame), frame, answers.TEMPORAL_BREAKDOWN, is_wide=True),
-        Panel("idle-time", plots.idle_time(idle), _useful(idle), answers.IDLE_TIME, is_wide=True),
+        Panel("idle-causes", plots.idle_causes(idle), _by_cause(idle)),
+        Panel("idle-time", plots.idle_time(idle), _useful(idle), answers.IDLE_TIME),
     )
     intro = (
         "Compute counts before communication before copies: what is called exposed ran while nothing computed. Idle time is "
@@ -139,6 +148,12 @@ def _devices(graph: TraceGraph, temporal: pd.DataFrame | None) -> Section:
 
 
 _NO_DEVICE = "The trace has no device work: profile with ProfilerActivity.CUDA."
+
+
+def _by_cause(idle: pd.DataFrame) -> pd.DataFrame:
+    """Return idle time by cause."""
+    sums = idle.groupby("cause", observed=True)["idle_ns"].sum().sort_values(ascending=False, kind="stable")
+    return sums.rename_axis("cause").reset_index().assign(share=sums.to_numpy() / max(int(sums.sum()), 1))
 
 
 def _communication(graph: TraceGraph, meetings: pd.DataFrame | None) -> Section:

@@ -8,7 +8,13 @@ so.
 from __future__ import annotations
 
 from htagraph.report.plots.counter_plots import launch_stats, memory_bandwidth, queue_length
-from htagraph.report.plots.device_plots import exposed_communication, idle_time, overlap, temporal_breakdown
+from htagraph.report.plots.device_plots import (
+    exposed_communication,
+    idle_causes,
+    idle_time,
+    overlap,
+    temporal_breakdown,
+)
 from htagraph.report.plots.job_plots import collective_waits
 from htagraph.report.plots.kernel_plots import kernel_classes, kernel_durations, kernel_patterns, top_kernels
 from htagraph.report.plots.path_plots import critical_path, critical_path_timeline, steps
@@ -18,6 +24,7 @@ __all__ = [
     "critical_path",
     "critical_path_timeline",
     "exposed_communication",
+    "idle_causes",
     "idle_time",
     "kernel_classes",
     "kernel_durations",

@@ -19,6 +19,7 @@ __all__ = ["launch_stats", "memory_bandwidth", "queue_length"]
 
 _MAX_LANES = 6
 _MAX_POINTS = 1_000
+_SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 _HUES = (ACCENT, *(BOUND_COLORS[name] for name in ("communication", "compute", "kernel_gap", "data_loading", "memory")))
 
 
@@ -103,12 +104,20 @@ def memory_bandwidth(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Fi
         for name, device in zip(frame["name"], frame["device"].tolist(), strict=True)
     ]
     lanes = {str(key): part for key, part in frame.groupby(np.array(keys), sort=False)}
-    lanes = dict(sorted(lanes.items(), key=lambda item: -item[1]["value"].max()))
+    # 1e9 bytes a second for a nanosecond is a byte.
+    moved = {name: float((part["value"] * part["dur_ns"]).sum()) for name, part in lanes.items()}
+    lanes = dict(sorted(lanes.items(), key=lambda item: -moved[item[0]]))
     first, part = next(iter(lanes.items()))
-    busy = part[part["value"] > 0]
-    mean = float((busy["value"] * busy["dur_ns"]).sum() / max(int(busy["dur_ns"].sum()), 1))
-    title = f"{first} moves {mean:,.3g} GB/s on average while it runs, and at most {part['value'].max():,.3g} GB/s"
+    busy_ns = int(part.loc[part["value"] > 0, "dur_ns"].sum())
+    rate = moved[first] / max(busy_ns, 1)
+    title = f"{first} moves {_human_bytes(moved[first])}, at {rate:.3g} GB/s while it runs"
     return _levels(lanes, title, "GB/s", origin_ns)
+
+
+def _human_bytes(n_bytes: float) -> str:
+    """Return a number of bytes with three digits and a unit."""
+    size, name = next(((size, name) for size, name in _SIZES if n_bytes >= size), (1, "B"))
+    return f"{n_bytes / size:.3g} {name}"
 
 
 def _levels(lanes: dict[str, pd.DataFrame], title: str, unit_name: str, origin_ns: int | None) -> Figure:
@@ -137,7 +146,8 @@ def _levels(lanes: dict[str, pd.DataFrame], title: str, unit_name: str, origin_n
         }
         for (name, line), hue in zip(drawn.items(), _HUES, strict=False)
     ]
-    x_axis = {"title": {"text": f"time from the start of the window, {unit.name}"}}
+    axis_end = (end - origin) / unit.size_ns
+    x_axis = {"title": {"text": f"time from the start of the window, {unit.name}"}, "range": [0, axis_end]}
     y_axis = {"title": {"text": unit_name}, "rangemode": "tozero"}
     figure = new_figure(traces, title, xaxis=x_axis, yaxis=y_axis, showlegend=True)
     notes = []

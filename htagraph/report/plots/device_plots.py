@@ -20,20 +20,22 @@ from htagraph.report.plots.style import (
     lane_labels,
     named_rows,
     new_figure,
+    percent,
     spoken,
 )
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["exposed_communication", "idle_time", "overlap", "temporal_breakdown"]
+__all__ = ["exposed_communication", "idle_causes", "idle_time", "overlap", "temporal_breakdown"]
 
 _TOP = 12
+_EMPTY_PX = 120
 _PARTS = {"compute": "compute", "communication": "exposed communication", "memory": "exposed copies", "idle": "idle"}
 
 
 def _stack(
-    name: str, rows: Sequence[str], x: npt.NDArray[np.float64], dur_ns: Sequence[int], color: str
+    name: str, rows: Sequence[str] | Sequence[int], x: npt.NDArray[np.float64], dur_ns: Sequence[int], color: str
 ) -> dict[str, Any]:
     """Return one part of stacked bars, with its durations in words."""
     return {
@@ -44,7 +46,7 @@ def _stack(
         "y": list(rows),
         "marker": {"color": color},
         "customdata": [human_duration(value) for value in dur_ns],
-        "hovertemplate": f"%{{y}}, {name}: %{{customdata}}<extra></extra>",
+        "hovertemplate": f"{name}: %{{customdata}}<extra></extra>",
     }
 
 
@@ -69,8 +71,8 @@ def temporal_breakdown(frame: pd.DataFrame) -> Figure:
     if frame.empty:
         title = "No device work was recorded"
     elif len(frame) == 1:
-        row = frame.iloc[0]
-        title = f"Device {row['device']} computes {row['compute_share']:.0%} of the window and is idle {row['idle_share']:.0%}"
+        compute, idle = float(frame["compute_share"].iloc[0]), float(frame["idle_share"].iloc[0])
+        title = f"{rows[0].capitalize()} computes {compute:.0%} of the window and is idle {idle:.0%}"
     else:
         most = rows[int(frame["idle_share"].to_numpy().argmax())]
         title = (
@@ -81,14 +83,45 @@ def temporal_breakdown(frame: pd.DataFrame) -> Figure:
     return new_figure(bars, title, rows=max(len(rows), 1), barmode="stack", xaxis=axis)
 
 
+def idle_causes(frame: pd.DataFrame) -> Figure:
+    """Return what devices wait for while they are idle, by cause.
+
+    Parameters
+    ----------
+    frame : DataFrame, schema `answers.IDLE_TIME`
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    by_cause = frame.groupby("cause", observed=True)["idle_ns"].sum().sort_values(ascending=False, kind="stable")
+    by_cause = by_cause[by_cause > 0]
+    total = int(by_cause.sum())
+    if not total:
+        return new_figure([], "No device is ever idle", height=_EMPTY_PX)
+    unit, causes = TimeUnit.fitting(float(by_cause.iloc[0])), [str(cause) for cause in by_cause.index]
+    bars = [
+        _stack(spoken(cause), [row], unit.of([value]), [value], color_of(CAUSE_COLORS, cause))
+        for row, (cause, value) in enumerate(zip(causes, by_cause.tolist(), strict=True))
+    ]
+    names = [
+        f"{spoken(cause)} {percent(value / total)}" for cause, value in zip(causes, by_cause.tolist(), strict=True)
+    ]
+    title = f"Devices are idle {human_duration(total)}; {by_cause.iloc[0] / total:.0%} of that is {spoken(causes[0])}"
+    axis = {"title": {"text": f"idle time, {unit.name}"}}
+    return new_figure(
+        bars, title, rows=len(bars), barmode="stack", showlegend=False, xaxis=axis, yaxis=named_rows(names)
+    )
+
+
 def idle_time(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
-    """Return what devices wait for while they are idle, the largest causes first.
+    """Return what devices wait for while they are idle, by name: the largest contributors.
 
     Parameters
     ----------
     frame : DataFrame, schema `answers.IDLE_TIME`
     top : int, default=12
-        Bars; what is left is summed up in one more.
+        Bars; the note says what the others add up to.
 
     Returns
     -------
@@ -96,7 +129,7 @@ def idle_time(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
     """
     total = int(frame["idle_ns"].sum())
     if not total:
-        return new_figure([], "No device is ever idle", height=120)
+        return new_figure([], "No device is ever idle", height=_EMPTY_PX)
     by_name = frame.groupby(["cause", "name"], observed=True, sort=False)["idle_ns"].sum()
     by_name = by_name.sort_values(ascending=False, kind="stable")
     unit, shown = TimeUnit.fitting(float(by_name.iloc[0])), by_name.head(top)
@@ -107,16 +140,13 @@ def idle_time(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
         at = np.flatnonzero(cause == one)
         values = shown.to_numpy()[at]
         bars.append(_stack(spoken(one), at.tolist(), unit.of(values), values.tolist(), color_of(CAUSE_COLORS, one)))
-    rest = int(by_name.iloc[top:].sum())
-    if rest:
-        bars.append(_stack("others", [len(names)], unit.of([rest]), [rest], IDLE_COLOR))
-        names.append(f"{len(by_name) - top:,} others")
-    causes = frame.groupby("cause", observed=True)["idle_ns"].sum().sort_values(ascending=False, kind="stable")
-    title = (
-        f"Devices are idle {human_duration(total)}; {causes.iloc[0] / total:.0%} of that is {spoken(causes.index[0])}"
-    )
+    title = f"The largest single contributor is {names[0]} with {shown.iloc[0] / total:.0%} of idle time"
     axis = {"title": {"text": f"idle time, {unit.name}"}}
-    return new_figure(bars, title, rows=len(names), barmode="stack", xaxis=axis, yaxis=named_rows(names))
+    figure = new_figure(bars, title, rows=len(names), barmode="stack", xaxis=axis, yaxis=named_rows(names))
+    if len(by_name) > top:
+        rest = human_duration(int(by_name.iloc[top:].sum()))
+        figure.layout.meta = {"note": f"{len(by_name) - top:,} others take {rest} together; the table lists them."}
+    return figure
 
 
 def overlap(frame: pd.DataFrame) -> Figure:
@@ -163,7 +193,7 @@ def exposed_communication(frame: pd.DataFrame) -> Figure:
     why = exposed.groupby("why", observed=True)["exposed_ns"].sum().sort_values(ascending=False, kind="stable")
     total = int(why.sum())
     if not total:
-        return new_figure([], "No communication is exposed", height=120)
+        return new_figure([], "No communication is exposed", height=_EMPTY_PX)
     unit = TimeUnit.fitting(float(why.iloc[0]))
     bars = [
         _stack(

@@ -13,6 +13,7 @@ from htagraph.report.plots.style import (
     CLASS_COLORS,
     TimeUnit,
     color_of,
+    distinct_labels,
     durations_axis,
     label,
     named_rows,
@@ -55,6 +56,7 @@ def kernel_classes(frame: pd.DataFrame) -> Figure:
             "textposition": "inside",
             "insidetextanchor": "middle",
             "textangle": 0,
+            "insidetextfont": {"color": "white"},
             "hovertemplate": f"{group}: {human_duration(total)}, {human_count(n, 'kernel')}<extra></extra>",
         }
         for group, kernel_class, total, n, share in zip(*columns, strict=True)
@@ -80,7 +82,7 @@ def top_kernels(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
     shown = frame.head(top)
     if shown.empty:
         return new_figure([], "No kernels ran", height=120)
-    names = [label(name, width=40) for name in shown["group"]]
+    names = distinct_labels(shown["group"].tolist())
     unit = TimeUnit.fitting(float(shown["sum_ns"].max()))
     columns = (shown[column].tolist() for column in ("group", "sum_ns", "n_kernels", "p50_ns"))
     hover = [

@@ -11,7 +11,7 @@ import pandas as pd
 from htagraph.model.units import human_count, human_duration
 from htagraph.path import CriticalPath
 from htagraph.queries.steps import find_steps
-from htagraph.report.plots.style import BOUND_COLORS, TimeUnit, color_of, label, named_rows, new_figure, spoken
+from htagraph.report.plots.style import BOUND_COLORS, TimeUnit, color_of, label, named_rows, new_figure, percent, spoken
 from htagraph.report.plots.thinning import Blocks, thin_path
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def critical_path(path: CriticalPath) -> Figure:
             "textposition": "inside",
             "insidetextanchor": "middle",
             "textangle": 0,
+            "insidetextfont": {"color": "white"},
             "hovertemplate": f"{spoken(bound)}: {human_duration(dur)} ({share:.1%})<extra></extra>",
         }
         for bound, dur, share in zip(frame.index.astype(str), frame["dur_ns"], frame["share"], strict=True)
@@ -91,7 +92,7 @@ def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE)
         _row(segments, blocks, blocks.bound == codes[bound], (row, bound, origin, unit))
         for row, bound in enumerate(totals.index.astype(str))
     ]
-    marks = [f"{spoken(name)} {share:.0%}" for name, share in zip(totals.index, totals["share"], strict=True)]
+    marks = [f"{spoken(name)} {percent(share)}" for name, share in zip(totals.index, totals["share"], strict=True)]
     y_axis = named_rows(marks) | {"fixedrange": True}
     x_axis = {
         "title": {"text": f"time from the start of the window, {unit.name}"},
@@ -147,7 +148,7 @@ def _longest(segments: pd.DataFrame, origin: int) -> str:
     longest = segments.iloc[int(segments["dur_ns"].to_numpy().argmax())]
     bound = spoken(longest["bound"])
     return (
-        f"The longest single wait is {human_duration(longest['dur_ns'])} of {bound}, {label(longest['name'])}, "
+        f"The longest segment is {human_duration(longest['dur_ns'])} of {bound}, {label(longest['name'])}, "
         f"at {human_duration(longest['start_ns'] - origin)}"
     )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections import Counter
+from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,14 +26,17 @@ __all__ = [
     "IDLE_COLOR",
     "TimeUnit",
     "color_of",
+    "distinct_labels",
     "durations_axis",
     "label",
     "lane_labels",
     "named_rows",
     "new_figure",
+    "percent",
     "spoken",
-    "texts",
 ]
+
+_WORD = re.compile(r"[A-Za-z_]\w{2,}")
 
 ACCENT = "#4c83d9"
 IDLE_COLOR = "rgba(134, 148, 168, 0.35)"
@@ -67,6 +72,7 @@ CAUSE_COLORS = {
 
 _MARGIN = {"l": 10, "r": 16, "t": 60, "b": 44}
 _ROW_PX, _FRAME_PX = 34, 120
+_SMALL = 0.01
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
 
 
@@ -100,6 +106,17 @@ def spoken(name: object) -> str:
     return str(name).replace("_", " ")
 
 
+def percent(share: float) -> str:
+    """Return a share in words; what is there is never called nothing.
+
+    Examples
+    --------
+    >>> percent(0.25), percent(0.001), percent(0)
+    ('25%', '&lt;1%', '0%')
+    """
+    return "&lt;1%" if 0 < share < _SMALL else f"{share:.0%}"
+
+
 def label(name: object, *, width: int = 44) -> str:
     """Return a name of the trace, short, and safe in texts that plotly reads as markup.
 
@@ -111,9 +128,24 @@ def label(name: object, *, width: int = 44) -> str:
     return escape(name_label(str(name), width=width))
 
 
-def texts(values: Iterable[object]) -> list[str]:
-    """Return escaped texts, not shortened."""
-    return [escape(str(value)) for value in values]
+def distinct_labels(names: Sequence[str], *, width: int = 44) -> list[str]:
+    """Return short names that can be told apart: where two are the same, with the first word that only one of them has.
+
+    Examples
+    --------
+    >>> distinct_labels(["void f<Add>(int)", "void f<Mul>(int)", "gemm"])
+    ['f · Add', 'f · Mul', 'gemm']
+    """
+    short = [name_label(name, width=width) for name in names]
+    count = Counter(short)
+    words = [dict.fromkeys(_WORD.findall(name)) for name in names]
+    out = []
+    for own, text in zip(words, short, strict=True):
+        others = [other for other, same in zip(words, short, strict=True) if same == text and other is not own]
+        distinct = next((word for word in own if count[text] > 1 and all(word not in other for other in others)), "")
+        rare = distinct or next((word for word in own if any(word not in other for other in others)), "")
+        out.append(escape(name_label(f"{text} · {rare}", width=width) if rare else text))
+    return out
 
 
 def color_of(colors: dict[str, str], name: str) -> str:
@@ -179,7 +211,7 @@ def new_figure(traces: Sequence[Any], title: str, *, rows: int = 0, height: int 
         "hoverlabel": {"align": "left", "namelength": -1},
     }
     if rows:
-        own["yaxis"] |= {"autorange": "reversed", "showgrid": False, "ticksuffix": "  "}
+        own["yaxis"] |= {"autorange": "reversed", "showgrid": False, "ticklabelstandoff": 6}
     for name, value in layout.items():
         own[name] = own[name] | value if isinstance(own.get(name), dict) and isinstance(value, dict) else value
     return go.Figure(data=list(traces), layout=own)

