@@ -54,6 +54,7 @@ INTEGERS = {
     "group_size": ("Group size",),
     "seq": ("Seq",),
     "comms_id": ("Comms Id",),
+    "comms_rank": ("Rank",),
     "src_rank": ("Src Rank",),
     "dst_rank": ("Dst Rank",),
     "is_async": ("Is asynchronized op",),
