@@ -46,7 +46,7 @@ def demo(
             file = simulate(training_rank(fault=fault)).write(out / f"{fault}.pt.trace.json.gz")  # type: ignore[arg-type]
             trace = waiting.load(file)
             summaries[fault] = Summary(trace, trace.compile())
-            write_files(summaries[fault], out / fault, waiting)
+            write_files(summaries[fault], out / fault, waiting, page=fault == _SHOWN)
     console = output()
     print_summary(console, summaries[_SHOWN])
     print_titled(console, "All simulated runs", _comparison(summaries))
@@ -54,6 +54,8 @@ def demo(
     beside = notices(quiet=quiet)
     beside.print()
     beside.print(f"Wrote {len(summaries)} traces and a report on each to {out}/", markup=False)
+    if (shown / "report.html").exists():
+        beside.print(f"  look   {shown / 'report.html'} in a browser", markup=False)
     beside.print(f"  open   {shown / 'critical.pftrace'} in https://ui.perfetto.dev", markup=False)
     beside.print(f"  read   {shown / 'summary.md'}", markup=False)
     beside.print(f"  draw   dot -Tsvg {shown / 'critical.dot'} > path.svg   (needs Graphviz)", markup=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -30,6 +31,7 @@ _N_FINDINGS = 3
 _MIN_SHARE = 0.005
 _N_TOP = 6
 _N_STEPS = 12
+_WHERE_TO_OPEN = {"perfetto": "  (htagraph view, or https://ui.perfetto.dev)", "page": "  (in a browser)"}
 _COLORS = {
     "compute": "green",
     "communication": "magenta",
@@ -76,9 +78,9 @@ def report(
     beside = notices(quiet=quiet)
     beside.print()
     for what, file in files.items():
-        beside.print(
-            f"Wrote {file}{'  (open it in https://ui.perfetto.dev)' if what == 'perfetto' else ''}", markup=False
-        )
+        beside.print(f"Wrote {file}{_WHERE_TO_OPEN.get(what, '')}", markup=False)
+    if "page" not in files:
+        beside.print("For a page with plots: pip install 'htagraph[plot]'", style="dim", markup=False)
 
 
 def _write_text(path: Path, text: str) -> None:
@@ -87,8 +89,11 @@ def _write_text(path: Path, text: str) -> None:
         file.write(text.encode())
 
 
-def write_files(summary: Summary, folder: Path, waiting: Waiting) -> dict[str, Path]:
-    """Write the files of a report into a folder, which is made; return them by what they are."""
+def write_files(summary: Summary, folder: Path, waiting: Waiting, *, page: bool = True) -> dict[str, Path]:
+    """Write the files of a report into a folder, which is made; return them by what they are.
+
+    The page is written where the `plot` extra is installed.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
@@ -102,6 +107,12 @@ def write_files(summary: Summary, folder: Path, waiting: Waiting) -> dict[str, P
     summary.path.to_dot(files["dot"])
     waiting.stage(f"Writing {files['summary']}")
     _write_text(files["summary"], markdown_summary(summary))
+    if page and find_spec("plotly") is not None:
+        from htagraph.report.page import write_page  # noqa: PLC0415  deferred: plotly is an extra
+
+        files["page"] = folder / "report.html"
+        waiting.stage(f"Writing {files['page']}")
+        write_page(files["page"], summary, perfetto_file=files["perfetto"].name)
     return files
 
 
