@@ -1,8 +1,9 @@
 """Reads traces of PyTorch's profiler (Kineto): ``.json`` and ``.json.gz``, as they really are.
 
-The way of the bytes: `chunks` (decompressed blocks) -> `stream` (pieces) -> `document` (header and events) -> `pieces`
-(one worker) -> `scanner` (columns; `lexer`, `keys`, `values`, `interning`) -> `merging` -> `tables`; what the scanner
-refuses goes through `mender`.
+The way of the bytes: `chunks` (decompressed blocks) -> `stream` (pieces) -> `document` (header and events) -> `worker`
+(one thread) -> `compiled.scanner` (columns; `lexer`, `keys`, `values`, `interning`) -> `parts` -> `merging` -> `cleaning` ->
+`tables`. What the scanner refuses goes through `mending` and `compiled.mender`. Memory: about 140 bytes per event, and a few
+megabytes for the pieces that are being scanned, whatever the size of the file.
 """
 
 from htagraph.readers.kineto.arguments import ArgsIndex
