@@ -10,10 +10,11 @@ from typing import Any, Literal
 import pandas as pd
 
 from htagraph.errors import QueryError
-from htagraph.queries.annotations import annotation_breakdown, device_annotation_breakdown
+from htagraph.queries.annotations import annotation_breakdown, device_annotation_breakdown, kernel_annotations
 from htagraph.queries.collectives import collectives
 from htagraph.queries.counters import counters, queue_blocked
 from htagraph.queries.idle import idle_categories, idle_time
+from htagraph.queries.idle_intervals import idle_intervals
 from htagraph.queries.kernels import kernel_breakdown, kernel_durations
 from htagraph.queries.launches import launch_stats
 from htagraph.queries.memory import memory_timeline
@@ -32,6 +33,7 @@ Question = Callable[..., pd.DataFrame]
 QUESTIONS: dict[str, Question] = {
     "temporal_breakdown": temporal_breakdown,
     "idle_time": idle_time,
+    "idle_intervals": idle_intervals,
     "idle_categories": idle_categories,
     "kernel_breakdown": kernel_breakdown,
     "kernel_durations": kernel_durations,
@@ -42,6 +44,7 @@ QUESTIONS: dict[str, Question] = {
     "queue_blocked": queue_blocked,
     "kernel_patterns": kernel_patterns,
     "annotation_breakdown": annotation_breakdown,
+    "kernel_annotations": kernel_annotations,
     "device_annotation_breakdown": device_annotation_breakdown,
     "operator_breakdown": operator_breakdown,
     "operator_tree": operator_tree,
@@ -87,16 +90,20 @@ class Questions(ABC):
         """Return the idle time of each device, or stream, by cause; the causes add up to the idle time."""
         return self._ask(idle_time, per=per)
 
+    def idle_intervals(self, *, per: Literal["device", "stream"] = "device") -> pd.DataFrame:
+        """Return every idle interval of each device, or stream, tiled by its causes."""
+        return self._ask(idle_intervals, per=per)
+
     def idle_categories(self, *, kernel_wait_ns: int = 30_000) -> pd.DataFrame:
         """Return idle time per stream as host wait, kernel wait and other, by HTA's definition."""
         return self._ask(idle_categories, kernel_wait_ns=kernel_wait_ns)
 
-    def kernel_breakdown(self, *, by: Literal["class", "name"] = "class") -> pd.DataFrame:
-        """Return number and time of device work, by class or by name."""
+    def kernel_breakdown(self, *, by: Literal["class", "name", "op", "stream", "rule"] = "class") -> pd.DataFrame:
+        """Return number and time of device work by class, name, operator, stream, or the rule that classified it."""
         return self._ask(kernel_breakdown, by=by)
 
     def kernel_durations(self, *, name: str | re.Pattern[str] = "*") -> pd.DataFrame:
-        """Return how the durations of kernels with a name are distributed."""
+        """Return the device events with a name one by one, in order of time."""
         return self._ask(kernel_durations, name=name)
 
     def overlap(self) -> pd.DataFrame:
@@ -136,6 +143,10 @@ class Questions(ABC):
     def annotation_breakdown(self, *, name: str | re.Pattern[str] = "*") -> pd.DataFrame:
         """Return the device time under host annotations."""
         return self._ask(annotation_breakdown, name=name)
+
+    def kernel_annotations(self) -> pd.DataFrame:
+        """Return for each device event the annotation, operator and module it was launched under."""
+        return self._ask(kernel_annotations)
 
     def device_annotation_breakdown(self, *, name: str | re.Pattern[str] = "*") -> pd.DataFrame:
         """Return the annotations as they were projected onto the device."""
