@@ -9,7 +9,9 @@ from htagraph.queries.find_window import find_window
 from htagraph.synth import timeline
 
 
-def _path(drawing: str, at: str | tuple[int, int] | None = None, on: str = "host", **options) -> list[tuple[str, str, int]]:
+def _path(
+    drawing: str, at: str | tuple[int, int] | None = None, on: str = "host", **options
+) -> list[tuple[str, str, int]]:
     dag = compile_events(timeline(drawing, **options))
     window = dag.span if at is None else find_window(dag, at, on=on)
     segments = critical_path(dag, window)
@@ -19,50 +21,50 @@ def _path(drawing: str, at: str | tuple[int, int] | None = None, on: str = "host
 
 def test_a_path_through_host_and_device():
     """Launch, kernel, and the host that waits for it: three segments tile the trace."""
-    assert [
+    assert _path("""
+        cpu 1    |[launch >a][sync               ]
+        stream 7 |     [kernel <a          ]
+    """) == [
         ("launch", "kernel", 5),
         ("compute", "kernel", 21),
         ("sync", "cudaDeviceSynchronize", 6),
-    ] == _path("""
-        cpu 1    |[launch >a][sync               ]
-        stream 7 |     [kernel <a          ]
-    """)
+    ]
 
 
 def test_a_short_kernel_does_not_appear_when_the_host_is_the_bottleneck():
     """The device waits for the host all the time, so the host is the path."""
-    assert [
+    assert _path("""
+        cpu 1    |[aten::mm [launch >a]]        [aten::relu]
+        stream 7 |              [k <a]
+    """) == [
         ("cpu", "aten::mm", 10),
         ("cpu", "cudaLaunchKernel", 11),
         ("cpu", "aten::mm", 1),
         ("python_gap", "(host gap)", 8),
         ("cpu", "aten::relu", 12),
-    ] == _path("""
-        cpu 1    |[aten::mm [launch >a]]        [aten::relu]
-        stream 7 |              [k <a]
-    """)
+    ]
 
 
 def test_a_gap_inside_an_annotation_is_the_hosts():
     """An annotation is context, not work: time directly inside it was not recorded."""
-    assert [
+    assert _path("""
+        cpu 1    |{ProfilerStep#0   }
+        cpu 1    |  [aten::mm]
+    """) == [
         ("python_gap", "ProfilerStep#0", 2),
         ("cpu", "aten::mm", 10),
         ("python_gap", "ProfilerStep#0", 7),
-    ] == _path("""
-        cpu 1    |{ProfilerStep#0   }
-        cpu 1    |  [aten::mm]
-    """)
+    ]
 
 
 def test_loading_data_is_told_apart_from_other_host_work():
     """The commonest stall of all has a name of its own."""
-    assert [("data_loading", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 12)] == _path(
+    assert _path(
         """
         cpu 1    |[Load      ]
         """,
         names={"Load": "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"},
-    )
+    ) == [("data_loading", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 12)]
 
 
 def test_communication_that_compute_waits_for_is_on_the_path():
@@ -92,10 +94,10 @@ def test_a_wait_that_nothing_explains_is_called_so():
 
 def test_work_launched_before_the_capture_is_carried_over():
     """Its launch is not in the file: the start of the window is all that is known to release it."""
-    assert [("carry_over", "k", 4), ("compute", "k", 21)] == _path("""
+    assert _path("""
         cpu 1    |[aten::mm  ]
         stream 7 |    [k                  ]
-    """)
+    """) == [("carry_over", "k", 4), ("compute", "k", 21)]
 
 
 def test_a_window_cuts_what_began_before_it():
@@ -105,9 +107,11 @@ def test_a_window_cuts_what_began_before_it():
         stream 7 |     [kernel <a          ]
     """
 
-    assert [("compute", "kernel", 16), ("sync", "cudaDeviceSynchronize", 6), ("cpu", "aten::mm", 3)] == _path(
-        drawing, at=(10_000, 35_000)
-    )
+    assert _path(drawing, at=(10_000, 35_000)) == [
+        ("compute", "kernel", 16),
+        ("sync", "cudaDeviceSynchronize", 6),
+        ("cpu", "aten::mm", 3),
+    ]
 
 
 def test_a_window_ends_in_the_middle_of_what_runs():
@@ -117,7 +121,7 @@ def test_a_window_ends_in_the_middle_of_what_runs():
         stream 7 |     [kernel <a          ]
     """
 
-    assert [("launch", "kernel", 5), ("compute", "kernel", 10)] == _path(drawing, at=(0, 15_000))
+    assert _path(drawing, at=(0, 15_000)) == [("launch", "kernel", 5), ("compute", "kernel", 10)]
 
 
 def test_a_step_on_the_host_ends_with_its_host_range():
@@ -139,14 +143,14 @@ def test_a_step_on_the_device_spans_the_work_launched_in_it():
         stream 7 |               [kernel <a           ]
     """
 
-    assert [("compute", "kernel", 22)] == _path(drawing, at="ProfilerStep#0", on="device")
+    assert _path(drawing, at="ProfilerStep#0", on="device") == [("compute", "kernel", 22)]
 
 
 def test_an_empty_trace_has_an_empty_path():
     """Nothing happened, and it took no time."""
     dag = compile_events(timeline(""))
 
-    assert 0 == len(critical_path(dag, dag.span))
+    assert len(critical_path(dag, dag.span)) == 0
 
 
 def test_a_window_in_which_nothing_is_known_is_unexplained():
@@ -154,4 +158,4 @@ def test_a_window_in_which_nothing_is_known_is_unexplained():
     dag = compile_events(timeline("cpu 1 |[aten::mm]"))
     segments = critical_path(dag, Window(20_000, 50_000, "later"))
 
-    assert [("unexplained", 30_000)] == list(zip(segments["bound"], segments["dur_ns"], strict=True))
+    assert list(zip(segments["bound"], segments["dur_ns"], strict=True)) == [("unexplained", 30_000)]
