@@ -182,7 +182,9 @@ COLLECTIVES = Schema(
         "n_elements": Column("int64", "count", "elements sent, -1 where not recorded"),
         "dtype": Column("object", "name", "element type, empty where not recorded"),
         "seq": Column("int64", "count", "sequence number of the communicator, -1 where not recorded"),
-        "peer": Column("int64", "rank", "other side of a send or receive, root of a broadcast or reduce; -1 where not recorded"),
+        "peer": Column(
+            "int64", "rank", "other side of a send or receive, root of a broadcast or reduce; -1 where not recorded"
+        ),
         "start_ns": Column("int64", "ns", "start of the kernel, on the rank's clock"),
         "end_ns": Column("int64", "ns", "end of the kernel, on the rank's clock"),
         "is_rendezvous": Column("bool", "flag", "nobody ends before everybody has started"),
