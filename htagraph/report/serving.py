@@ -26,7 +26,8 @@ LOOPBACK = "127.0.0.1"
 PORT = 9001
 """The only port that the content security policy of the online UI lets it fetch from without TLS."""
 ONLINE_UI = "https://ui.perfetto.dev"
-_PINNED = ("^Critical path$",)
+_PINNED, _EXPANDED = "^Critical path", r"^GPU|\(pid "
+"""Tracks as `htagraph.writers.pftrace` names them; other traces have none of these."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +38,14 @@ class View:
     ----------
     start_ns, end_ns : int, unit=ns, optional
         Part of the trace to zoom to, in the time of the file.
-    pinned : tuple of str
-        Regular expressions for tracks that are pinned to the top.
+    pinned, expanded : str
+        Regular expressions for tracks that are pinned to the top, and for groups that are opened.
     """
 
     start_ns: int | None = None
     end_ns: int | None = None
-    pinned: tuple[str, ...] = _PINNED
+    pinned: str = _PINNED
+    expanded: str = _EXPANDED
 
     @property
     def parameters(self) -> dict[str, str]:
@@ -54,9 +56,12 @@ class View:
         >>> View(5, 9).parameters["visEnd"]
         '9'
         """
-        commands = [{"id": "dev.perfetto.PinTracksByRegex", "args": [pattern]} for pattern in self.pinned]
+        commands = [
+            {"id": "dev.perfetto.PinTracksByRegex", "args": [self.pinned]},
+            {"id": "dev.perfetto.ExpandTracksByRegex", "args": [self.expanded]},
+        ]
         zoom = {} if self.start_ns is None else {"visStart": str(self.start_ns), "visEnd": str(self.end_ns)}
-        return zoom | ({"startupCommands": json.dumps(commands)} if commands else {})
+        return zoom | {"startupCommands": json.dumps(commands)}
 
 
 def offline_ui() -> Path:

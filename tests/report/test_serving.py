@@ -152,8 +152,9 @@ def test_the_address_names_the_trace_and_what_to_show(trace: Path) -> None:
     assert f"{address.scheme}://{address.netloc}" == "https://ui.perfetto.dev"
     assert asked["url"] == f"http://127.0.0.1:{server.port}/trace/rank%200.pftrace"
     assert (asked["visStart"], asked["visEnd"]) == ("1000", "2000")
-    assert json.loads(asked["startupCommands"]) == [
-        {"id": "dev.perfetto.PinTracksByRegex", "args": ["^Critical path$"]}
+    assert [command["id"] for command in json.loads(asked["startupCommands"])] == [
+        "dev.perfetto.PinTracksByRegex",
+        "dev.perfetto.ExpandTracksByRegex",
     ]
 
 

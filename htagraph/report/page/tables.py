@@ -10,7 +10,7 @@ import pandas as pd
 
 from htagraph.model.frames import Column
 from htagraph.model.units import human_duration
-from htagraph.report.plots.style import spoken
+from htagraph.report.plots.style import distinct_names, spoken
 from htagraph.writers.labels import name_label
 
 __all__ = ["html_table"]
@@ -51,8 +51,10 @@ def _id(value: Any) -> _Cell:  # noqa: ANN401
     return _Cell("" if value == -1 else str(value), str(value))
 
 
-def _name(value: Any) -> _Cell:  # noqa: ANN401
-    return _Cell(name_label(str(value), width=_NAME_WIDTH), str(value))
+def _names(values: pd.Series[Any]) -> Callable[[Any], _Cell]:
+    """Return how names are shown: short, but so that they can be told apart."""
+    short = distinct_names([str(value) for value in values], width=_NAME_WIDTH)
+    return lambda value: _Cell(short[str(value)], str(value))
 
 
 def _pattern(value: Any) -> _Cell:  # noqa: ANN401
@@ -85,7 +87,7 @@ def _shown_by(name: str, column: pd.Series[Any], origin_ns: int) -> tuple[Callab
         return _flag, False
     if pd.api.types.is_numeric_dtype(column.dtype):
         return (_number if name.startswith("n_") or column.dtype.kind == "f" or name == "length" else _id), True
-    return (_name if name in _NAMES else _label if name in _VOCABULARIES else _text), False
+    return (_names(column) if name in _NAMES else _label if name in _VOCABULARIES else _text), False
 
 
 def html_table(
@@ -117,7 +119,7 @@ def html_table(
     meanings = {name: column.meaning for name, column in (columns or {}).items()}
     heads, cells = [], []
     for name in frame.columns:
-        show, is_number = _shown_by(str(name), frame[name], origin_ns)
+        show, is_number = _shown_by(str(name), frame[name].head(max_rows), origin_ns)
         heads.append(_head(str(name), meanings.get(str(name), ""), is_number=is_number))
         cells.append([_cell(show(value), is_number=is_number) for value in frame[name].head(max_rows).tolist()])
     rows = "\n".join(f"<tr>{''.join(row)}</tr>" for row in zip(*cells, strict=True))

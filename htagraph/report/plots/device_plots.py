@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from htagraph.report.plots.style import (
     IDLE_COLOR,
     TimeUnit,
     color_of,
-    label,
+    distinct_names,
     lane_labels,
     named_rows,
     new_figure,
@@ -134,7 +135,9 @@ def idle_time(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
     by_name = by_name.sort_values(ascending=False, kind="stable")
     unit, shown = TimeUnit.fitting(float(by_name.iloc[0])), by_name.head(top)
     cause = shown.index.get_level_values("cause").astype(str)
-    names = [label(name, width=34) for name in shown.index.get_level_values("name")]
+    whole = shown.index.get_level_values("name").tolist()
+    short = distinct_names(whole, width=38)
+    names = [escape(short[name]) for name in whole]
     bars = []
     for one in dict.fromkeys(cause):
         at = np.flatnonzero(cause == one)

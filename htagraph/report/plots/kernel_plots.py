@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from htagraph.report.plots.style import (
     CLASS_COLORS,
     TimeUnit,
     color_of,
-    distinct_labels,
+    distinct_names,
     durations_axis,
     label,
     named_rows,
@@ -82,7 +83,8 @@ def top_kernels(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
     shown = frame.head(top)
     if shown.empty:
         return new_figure([], "No kernels ran", height=120)
-    names = distinct_labels(shown["group"].tolist())
+    short = distinct_names(shown["group"].tolist())
+    names = [escape(short[name]) for name in shown["group"]]
     unit = TimeUnit.fitting(float(shown["sum_ns"].max()))
     columns = (shown[column].tolist() for column in ("group", "sum_ns", "n_kernels", "p50_ns"))
     hover = [

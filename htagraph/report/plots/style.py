@@ -26,7 +26,7 @@ __all__ = [
     "IDLE_COLOR",
     "TimeUnit",
     "color_of",
-    "distinct_labels",
+    "distinct_names",
     "durations_axis",
     "label",
     "lane_labels",
@@ -128,24 +128,30 @@ def label(name: object, *, width: int = 44) -> str:
     return escape(name_label(str(name), width=width))
 
 
-def distinct_labels(names: Sequence[str], *, width: int = 44) -> list[str]:
+def distinct_names(names: Sequence[str], *, width: int = 44) -> dict[str, str]:
     """Return short names that can be told apart: where two are the same, with the first word that only one of them has.
 
     Examples
     --------
-    >>> distinct_labels(["void f<Add>(int)", "void f<Mul>(int)", "gemm"])
-    ['f · Add', 'f · Mul', 'gemm']
+    >>> distinct_names(["void f<Add>(int)", "void f<Mul>(int)", "gemm"])
+    {'void f<Add>(int)': 'f · Add', 'void f<Mul>(int)': 'f · Mul', 'gemm': 'gemm'}
     """
-    short = [name_label(name, width=width) for name in names]
-    count = Counter(short)
-    words = [dict.fromkeys(_WORD.findall(name)) for name in names]
-    out = []
-    for own, text in zip(words, short, strict=True):
-        others = [other for other, same in zip(words, short, strict=True) if same == text and other is not own]
-        distinct = next((word for word in own if count[text] > 1 and all(word not in other for other in others)), "")
-        rare = distinct or next((word for word in own if any(word not in other for other in others)), "")
-        out.append(escape(name_label(f"{text} · {rare}", width=width) if rare else text))
-    return out
+    words = {name: dict.fromkeys(_WORD.findall(name)) for name in names}
+    alike: dict[str, list[str]] = {}
+    for name in words:
+        alike.setdefault(name_label(name, width=width), []).append(name)
+    return {
+        name: name_label(f"{short} · {_telling(words, name, same)}", width=width) if len(same) > 1 else short
+        for short, same in alike.items()
+        for name in same
+    }
+
+
+def _telling(words: dict[str, dict[str, None]], name: str, alike: Sequence[str]) -> str:
+    """Return the word of a name that fewest of the names like it have: the first of these, and a number for want of one."""
+    count = Counter(word for other in alike for word in words[other])
+    rarest = min(words[name], key=lambda word: count[word], default="")
+    return rarest if rarest and count[rarest] < len(alike) else str(1 + alike.index(name))
 
 
 def color_of(colors: dict[str, str], name: str) -> str:

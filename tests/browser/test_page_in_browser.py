@@ -1,0 +1,155 @@
+"""The report as a browser shows it: every section renders, and the numbers are those of the JSON and the frames."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import htagraph as hg
+from htagraph.report.json_document import json_document
+from htagraph.report.page import write_page
+from htagraph.report.summary import Summary
+
+pytest.importorskip("plotly")
+pytestmark = pytest.mark.browser
+
+SECTIONS = ["path", "steps", "devices", "communication", "kernels", "launches", "quality"]
+ALL_DRAWN = "document.querySelectorAll('[data-figure]').length === document.querySelectorAll('[data-drawn]').length"
+
+
+@pytest.fixture(scope="module")
+def summary() -> Summary:
+    """Three steps that wait for their all-reduces."""
+    rank = hg.synth.simulate(hg.synth.training_rank(fault="exposed_allreduce"))
+    trace = hg.Trace.from_events(rank.events)
+    return Summary(trace, trace.compile())
+
+
+@pytest.fixture(scope="module")
+def file(summary: Summary, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_page(tmp_path_factory.mktemp("page") / "report.html", summary, perfetto_file="critical.pftrace")
+
+
+def show(tab: Any, file: Path) -> None:
+    """Open a page and scroll through it until every figure is drawn."""
+    tab.page.goto(file.as_uri())
+    for figure in tab.page.query_selector_all("[data-figure]"):
+        figure.scroll_into_view_if_needed()
+    tab.page.wait_for_function(ALL_DRAWN)
+
+
+def column(tab: Any, panel: str, name: str) -> list[str]:
+    """Return the exact values of a column of the table behind a panel."""
+    values: list[str] = tab.page.evaluate(
+        """([panel, name]) => {
+            const table = document.querySelector(`#${panel} table`);
+            const at = [...table.tHead.rows[0].cells].findIndex((head) => head.textContent === name);
+            return [...table.tBodies[0].rows].map((row) => row.cells[at].dataset.value ?? row.cells[at].textContent);
+        }""",
+        [panel, name],
+    )
+    return values
+
+
+@pytest.mark.parametrize("tab", ["light", "dark"], indirect=True)
+def test_every_section_renders_without_a_complaint_or_the_network(tab: Any, file: Path) -> None:
+    """All figures are there as drawings; nothing was asked for but the file itself."""
+    show(tab, file)
+    assert [part.get_attribute("id") for part in tab.page.query_selector_all("section")] == SECTIONS
+    figures = tab.page.query_selector_all("[data-figure]")
+    assert all(figure.query_selector("svg.main-svg g.trace") for figure in figures)
+    assert len(figures) == 15
+    assert tab.complaints == []
+    # Drawings are blobs at most; images and files of others would be http.
+    assert {request.partition(":")[0] for request in tab.requests} <= {"file", "data", "blob"}
+
+
+def test_findings_are_those_of_the_json(tab: Any, file: Path, summary: Summary) -> None:
+    """Cause and claim of the cards, to the nanosecond, and the share as it reads."""
+    show(tab, file)
+    cards = tab.page.query_selector_all(".card")
+    told = [(card.get_attribute("data-cause"), int(card.get_attribute("data-value"))) for card in cards]
+    items = json_document(summary)["findings"]["items"]
+    assert told == [(item["cause"], item["dur_ns"]) for item in items[: len(told)]]
+    assert told[0][0] == "communication"
+    shares = [card.query_selector(".claim strong").inner_text() for card in cards]
+    assert shares == [f"{item['share']:.1%}" for item in items[: len(told)]]
+
+
+def test_the_path_by_bound_is_that_of_the_json_and_adds_up(tab: Any, file: Path, summary: Summary) -> None:
+    """Sum of the table == the window."""
+    show(tab, file)
+    told = [int(value) for value in column(tab, "critical-path", "dur")]
+    assert told == [group["dur_ns"] for group in json_document(summary)["critical_path"]["by_bound"]]
+    assert sum(told) == summary.path.dur_ns
+
+
+def test_tables_are_the_answers(tab: Any, file: Path, summary: Summary) -> None:
+    """One number column of each panel equals the frame that the question returns."""
+    show(tab, file)
+    graph = summary.graph
+    assert column(tab, "temporal-breakdown", "compute") == [str(v) for v in graph.temporal_breakdown()["compute_ns"]]
+    assert column(tab, "idle-time", "idle") == [str(v) for v in graph.idle_time()["idle_ns"]]
+    assert column(tab, "overlap", "exposed") == [str(v) for v in graph.overlap()["exposed_ns"]]
+    assert column(tab, "kernel-classes", "sum") == [str(v) for v in graph.kernel_breakdown()["sum_ns"]]
+    assert column(tab, "steps", "dur") == [str(v) for v in summary.by_step["dur_ns"]]
+    assert column(tab, "quality", "good") == [str(v) for v in graph.quality()["n_good"]]
+
+
+def test_bars_are_as_long_as_the_answers(tab: Any, file: Path, summary: Summary) -> None:
+    """What plotly drew, read back from the drawing: shares of the path by bound, in percent."""
+    show(tab, file)
+    drawn = tab.page.evaluate(
+        "document.querySelector('[data-figure=critical-path]')._fullData.map((bar) => [bar.name, bar.x[0]])"
+    )
+    shares = summary.by_bound["share"]
+    assert [name for name, _ in drawn] == [name.replace("_", " ") for name in shares.index]
+    assert [share for _, share in drawn] == [share * 100 for share in shares]
+
+
+def test_the_button_turns_the_page_and_its_figures_dark(tab: Any, file: Path) -> None:
+    """Text of figures has the color of the text of the page, in both."""
+    show(tab, file)
+    colors = "[getComputedStyle(document.body).color, document.querySelector('[data-figure]')._fullLayout.font.color]"
+    before = tab.page.evaluate(colors)
+    tab.page.click("#theme")
+    after = tab.page.evaluate(colors)
+    assert before[0] == before[1]
+    assert after[0] == after[1]
+    assert before != after
+
+
+def test_a_click_on_a_head_sorts_by_exact_values(tab: Any, file: Path, summary: Summary) -> None:
+    """9 us before 10 us: texts would sort the other way."""
+    show(tab, file)
+    tab.page.click("#path-names th:has-text('segments')")
+    told = [int(value) for value in column(tab, "path-names", "segments")]
+    assert told == sorted(summary.by_name["n_segments"].tolist(), reverse=True)
+
+
+def test_names_that_are_markup_stay_text(tab: Any, tmp_path: Path) -> None:
+    """A kernel may be called anything: nothing of its name is executed or lost, in tables, cards, or figures."""
+    evil = "<img src=x onerror=window.hacked=1></script><b>k</b>"
+    drawing = """
+    cpu 1    |{ProfilerStep#0          }
+    cpu 1    | [aten::a [launch >a]] [sync @*        ]
+    stream 7 |             [kern <a              ]
+    """
+    trace = hg.Trace.from_events(hg.synth.timeline(drawing, names={"kern": evil, "aten::a": evil}))
+    show(tab, write_page(tmp_path / "report.html", Summary(trace, trace.compile())))
+    assert tab.page.evaluate("window.hacked") is None
+    assert tab.page.query_selector_all("img") == []
+    assert evil in column(tab, "path-names", "name")
+    tick = tab.page.query_selector("[data-figure=top-kernels] .ytick text").text_content()
+    assert tick.startswith("<img src=x onerror")
+    assert tab.complaints == []
+
+
+def test_the_figures_are_the_ones_in_the_file(file: Path) -> None:
+    """What the browser reads is JSON whose figures have data."""
+    text = file.read_text()
+    content = text.partition('<script id="figures" type="application/json">')[2].partition("</script>")[0]
+    assert all(figure["data"] for figure in json.loads(content).values())
