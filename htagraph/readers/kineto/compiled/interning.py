@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.readers.kineto.compiled.lexer import PADDING
-from htagraph.readers.kineto.compiled.machine import entry, inlined, word_at
+from htagraph.readers.kineto.compiled.machine import called, entry, inlined, word_at
 
 __all__ = ["Interned", "Pairs", "enter", "intern", "intern_pair", "new_interned", "new_pairs", "texts"]
 
@@ -143,7 +143,7 @@ def _place(slots: I32, hashes: U64, n: int) -> None:
         slots[slot] = code + 1
 
 
-@inlined
+@called
 def intern(table: Interned, buf: U8, a: int, b: int) -> int:
     """Return the code of ``buf[a:b]``, entering it where it is new; there must be room."""
     h = _hash(buf, a, b)

@@ -192,7 +192,7 @@ def _dense(event: Event, field: int) -> int:
     return event.value[field] if event.has[field] == event.serial[0] else ABSENT
 
 
-@inlined
+@called
 def _times(buf: U8, event: Event) -> bool:
     """Make the times of an event nanoseconds if they are too late to be microseconds; whether it has a start."""
     if event.serial[2] & (1 << _NANOSECONDS):
@@ -219,7 +219,7 @@ def _duration(event: Event, batch: Batch, phase: int, offset: int) -> int:
     return event.value[_DUR]
 
 
-@inlined
+@called
 def _enter_sparse(buf: U8, tables: Tables, row: int) -> None:
     """Enter what few events have."""
     keys, event, symbols, batch = tables.keys, tables.event, tables.symbols, tables.batch
@@ -242,7 +242,7 @@ def _enter_sparse(buf: U8, tables: Tables, row: int) -> None:
         batch.sparse_n[column] = n + 1
 
 
-@inlined
+@called
 def _enter_flow(buf: U8, tables: Tables, phase: int, category: int, lane: int) -> None:
     """Enter a flow point."""
     event, batch = tables.event, tables.batch

@@ -15,7 +15,7 @@ from htagraph.readers.kineto.compiled.lexer import (
     skip_value,
     string_end,
 )
-from htagraph.readers.kineto.compiled.machine import inlined
+from htagraph.readers.kineto.compiled.machine import called, inlined
 from htagraph.readers.kineto.fields import COLUMNS, Field, Read
 from htagraph.readers.kineto.repairs import Defect
 
@@ -72,7 +72,7 @@ def new_event() -> Event:
     )
 
 
-@inlined
+@called
 def integer_text(buf: U8, a: int, b: int) -> tuple[int, bool]:
     """Return the integer that all of ``buf[a:b]`` writes, decimal or ``0x…``, and whether it does."""
     if b - a > 2 and buf[a] == 48 and (buf[a + 1] | 32) == 120:
@@ -149,7 +149,7 @@ def _read_int(buf: U8, a: int, event: Event, field: int) -> int:
     return i
 
 
-@inlined
+@called
 def _read_real(buf: U8, a: int, event: Event, field: int) -> int:
     """Read a float; where a division would round twice, ``end`` stays behind for Python to read the text."""
     i, digits, power, negative, lost = decimal(buf, a)
@@ -164,7 +164,7 @@ def _read_real(buf: U8, a: int, event: Event, field: int) -> int:
     return i
 
 
-@inlined
+@called
 def _read_triple(buf: U8, i: int, event: Event, field: int) -> int:
     """Read a list of three integers; -1 where it is something else."""
     for k in range(3):
