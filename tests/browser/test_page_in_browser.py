@@ -95,8 +95,8 @@ def test_tables_are_the_answers(tab: Any, file: Path, summary: Summary) -> None:
     assert column(tab, "idle-time", "idle") == [str(v) for v in graph.idle_time()["idle_ns"]]
     assert column(tab, "overlap", "exposed") == [str(v) for v in graph.overlap()["exposed_ns"]]
     assert column(tab, "kernel-classes", "sum") == [str(v) for v in graph.kernel_breakdown()["sum_ns"]]
-    assert column(tab, "steps", "dur") == [str(v) for v in summary.by_step["dur_ns"]]
-    assert column(tab, "quality", "good") == [str(v) for v in graph.quality()["n_good"]]
+    assert column(tab, "path-by-step", "dur") == [str(v) for v in summary.by_step["dur_ns"]]
+    assert column(tab, "checks", "good") == [str(v) for v in graph.quality()["n_good"]]
 
 
 def test_bars_are_as_long_as_the_answers(tab: Any, file: Path, summary: Summary) -> None:

@@ -114,7 +114,7 @@ def _steps(summary: Summary) -> Section:
     """Return the section of steps."""
     frame = summary.graph.step_times()
     panels = (
-        Panel("steps", plots.steps(summary.path), summary.by_step, is_wide=True),
+        Panel("path-by-step", plots.steps(summary.path), summary.by_step, is_wide=True),
         Panel(
             "step-times",
             None,
@@ -216,7 +216,7 @@ def _launches(graph: TraceGraph) -> Section:
 
 def _quality(summary: Summary) -> Section:
     """Return the section of how far the trace can be trusted."""
-    checks = [Panel("quality", None, summary.quality, frames.QUALITY, heading="Checks", is_wide=True, is_open=True)]
+    checks = [Panel("checks", None, summary.quality, frames.QUALITY, heading="Checks", is_wide=True, is_open=True)]
     repairs = summary.trace.repairs
     if len(repairs):
         checks.append(

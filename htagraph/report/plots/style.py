@@ -200,7 +200,7 @@ def new_figure(traces: Sequence[Any], title: str, *, rows: int = 0, height: int 
     try:
         from plotly import graph_objects as go  # noqa: PLC0415  deferred: an optional extra, and slow to import
     except ImportError:
-        raise QueryError("figures need plotly.", hint="pip install 'htagraph[plot]'.") from None
+        raise QueryError("figures need plotly.", hint="pip install 'htagraph[plot]'") from None
     legend = {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "xanchor": "left", "traceorder": "normal"}
     own: dict[str, Any] = {
         "title": {"text": title, "x": 0, "xanchor": "left", "font": {"size": 15}},
