@@ -34,7 +34,7 @@ def bar(share: float) -> str:
     Examples
     --------
     >>> bar(0.5), bar(0.01)
-    ('████████████', '▏')
+    ('████████████', '▎')
     """
     eighths = round(max(0.0, min(share, 1.0)) * _BAR_WIDTH * 8)
     full, rest = divmod(eighths or (share > 0), 8)

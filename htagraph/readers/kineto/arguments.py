@@ -49,14 +49,12 @@ class ArgsIndex:
             for event in np.unique(wanted).tolist():
                 a, n = int(self.offset[event]), int(self.length[event])
                 while start + len(held) < a + n:
-                    if start + len(held) <= a:
-                        start, held = start + len(held), b""
+                    passed = min(max(a - start, 0), len(held))
                     block = stream.read(_BLOCK)
                     if not block:
                         break
-                    held += block
+                    start, held = start + passed, held[passed:] + block
                 found[event] = held[a - start : a - start + n]
-                start, held = a, held[a - start :]
         finally:
             stream.close()
         return [found[event] for event in wanted.tolist()]
