@@ -208,7 +208,7 @@ MEETINGS = Schema(
         "transfer_ns": Column("int64", "ns", "from then to its end"),
         "last_rank": Column("int64", "rank", "who came last; itself if it did not wait"),
         "error_ns": Column("int64", "ns", "by how much the wait may be shorter, as far as the clocks are known"),
-        "is_certain": Column("bool", "flag", "the wait is longer than that, and all members are known"),
+        "is_certain": Column("bool", "flag", "the wait is longer than that, and it is sure who came last"),
         "is_partial": Column("bool", "flag", "a rank of the communicator has no part in it: nobody is blamed"),
         "overrun_ns": Column(
             "int64", "ns", "by how much the last one started after this one had ended: clocks are wrong"

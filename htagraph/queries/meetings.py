@@ -136,8 +136,9 @@ def measure_meetings(matched: pd.DataFrame, clocks: Clocks) -> pd.DataFrame:
     Returns
     -------
     DataFrame, schema `frames.MEETINGS`
-        ``wait_ns + transfer_ns`` is the duration of the kernel. A wait that the clocks' uncertainty could explain, and a
-        meeting without all its members, blame nobody: ``is_certain`` is False.
+        ``wait_ns + transfer_ns`` is the duration of the kernel. A wait that the clocks' uncertainty could explain
+        (``wait_ns <= error_ns``) and a meeting without all its members blame nobody. Where several came last together,
+        as far as the clocks are known, the wait is sure and who was last is not: ``is_certain`` is False.
     """
     if not len(matched):
         return MEETINGS.empty()
@@ -153,6 +154,10 @@ def measure_meetings(matched: pd.DataFrame, clocks: Clocks) -> pd.DataFrame:
     low_ns, high_ns = clocks.errors(rank)
     # Both clocks may be wrong: the last one's start may be earlier, its own may be later.
     error_ns = np.where(met > start, high_ns - low_ns[last_row], 0)
+    is_other = awaited & (np.arange(len(rank)) != last_row)
+    runner_up = pd.Series(np.where(is_other, start + high_ns, _NEVER)).groupby(meeting).transform("max").to_numpy()
+    is_last = (start + low_ns)[last_row] > runner_up
+    is_partial = matched["is_partial"].to_numpy(dtype=bool)
     return MEETINGS.frame(
         {
             "meeting": meeting,
@@ -167,8 +172,8 @@ def measure_meetings(matched: pd.DataFrame, clocks: Clocks) -> pd.DataFrame:
             "transfer_ns": end - met,
             "last_rank": last_rank,
             "error_ns": error_ns,
-            "is_certain": ((met - start) > error_ns) & ~matched["is_partial"].to_numpy(dtype=bool),
-            "is_partial": matched["is_partial"].to_numpy(dtype=bool),
+            "is_certain": ((met - start) > error_ns) & is_last & ~is_partial,
+            "is_partial": is_partial,
             "overrun_ns": np.maximum(latest - end, 0),
             "matched_by": categorical(matched["matched_by"].map(_RULES.index).to_numpy(), _RULES),
         }

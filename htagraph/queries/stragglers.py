@@ -29,11 +29,13 @@ def late_ranks(meetings: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Columns ``meeting``, ``rank`` and ``collective`` of the last one, ``longest_wait_ns``, ``wait_ns`` of all others.
+        Columns ``meeting``, ``rank`` and ``collective`` of the last one, ``longest_wait_ns``, ``wait_ns`` of all others,
+        and whether it ``is_certain`` who was last; if not, others came as late, as far as the clocks are known.
     """
-    waits = meetings[meetings["is_certain"] & (meetings["overrun_ns"] == 0)]
+    is_sound = (meetings["overrun_ns"] == 0) & ~meetings["is_partial"]
+    waits = meetings[(meetings["wait_ns"] > meetings["error_ns"]) & is_sound]
     by_meeting = waits.groupby(["meeting", "last_rank"], as_index=False).agg(
-        longest_wait_ns=("wait_ns", "max"), wait_ns=("wait_ns", "sum")
+        longest_wait_ns=("wait_ns", "max"), wait_ns=("wait_ns", "sum"), is_certain=("is_certain", "any")
     )
     last = meetings[["meeting", "rank", "collective"]].rename(columns={"rank": "last_rank"})
     return by_meeting.merge(last, on=["meeting", "last_rank"]).rename(columns={"last_rank": "rank"})
@@ -110,7 +112,7 @@ def summarize_stragglers(
     DataFrame, schema `frames.STRAGGLERS`
     """
     cost = late.groupby("rank").agg(
-        n_certain=("meeting", "size"), caused_wait_ns=("wait_ns", "sum"), longest_wait_ns=("longest_wait_ns", "max")
+        n_certain=("is_certain", "sum"), caused_wait_ns=("wait_ns", "sum"), longest_wait_ns=("longest_wait_ns", "max")
     )
     own = meetings.groupby("rank").agg(own_wait_ns=("wait_ns", "sum"), transfer_ns=("transfer_ns", "sum"))
     every = pd.DataFrame({"rank": ranks}).set_index("rank")

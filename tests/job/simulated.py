@@ -1,0 +1,65 @@
+"""Simulated jobs, as a user would meet them: files in a folder."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from pathlib import Path
+
+import pandas as pd
+
+from htagraph.job import Job, load_job
+from htagraph.synth import (
+    Action,
+    Clock,
+    Collective,
+    Group,
+    JobProgram,
+    Launch,
+    Machine,
+    Op,
+    Program,
+    SimulatedJob,
+    Spend,
+    simulate_job,
+)
+
+MACHINE = Machine(launch_latency_ns=5_000, stream_gap_ns=1_000, sync_return_ns=2_000)
+WORLD = Group("0", (0, 1, 2))
+
+
+def loaded(simulated: SimulatedJob) -> Job:
+    """Return the job that its files hold; graphs are kept by the job, the files are not needed any more."""
+    with tempfile.TemporaryDirectory() as folder:
+        simulated.write(folder)
+        return load_job(folder)
+
+
+def meet(operation: str = "allreduce", *, root: int = 0, dur_ns: int = 10_000, group: Group = WORLD) -> Op:
+    """Return an operator that launches one collective."""
+    name = "ncclDevKernel_Generic" if operation != "deep_ep" else "deep_ep::internode_ll::dispatch"
+    launch = Launch(Collective(name, dur_ns, group, operation, root=root), 20, cost_ns=4_000)
+    return Op("record_param_comms", (Spend(1_000), launch))
+
+
+def three(*bodies: tuple[Action, ...], clocks: tuple[Clock, ...] = (), metadata: str = "seq") -> SimulatedJob:
+    """Return what three ranks do together; all begin at time 0."""
+    ranks = tuple(
+        Program(body, MACHINE, rank, 3, start_ns=0, base_ns=0, groups=(WORLD,), metadata=metadata)  # type: ignore[arg-type]
+        for rank, body in enumerate(bodies)
+    )
+    return simulate_job(JobProgram(ranks, clocks))
+
+
+def tiles(path: pd.DataFrame, start_ns: int) -> list[tuple[int, int, int, str]]:
+    """Return (rank, start, end, bound) of a path from a time on; neighbors of one rank and bound are one tile."""
+    out: list[tuple[int, int, int, str]] = []
+    for rank, start, dur, bound in zip(path["rank"], path["start_ns"], path["dur_ns"], path["bound"], strict=True):
+        first, last = max(int(start), start_ns), int(start + dur)
+        if last <= first:
+            continue
+        if out and out[-1][0] == rank and out[-1][3] == bound and out[-1][2] == first:
+            out[-1] = (int(rank), out[-1][1], last, str(bound))
+        else:
+            out.append((int(rank), first, last, str(bound)))
+    return out

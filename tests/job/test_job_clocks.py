@@ -1,0 +1,134 @@
+"""Clocks of simulated ranks: what is estimated, how sure it is, and who is blamed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from htagraph.job import Job
+from htagraph.synth import Clock, JobProgram, SimulatedJob, Spend, simulate_job, training_job
+from htagraph.synth.strategies import jobs
+from tests.job.simulated import loaded, meet, three
+
+# What is drawn are whole jobs: shrinking one takes longer than reading it.
+SLOW = settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
+pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
+
+
+def with_truth(job: Job, simulated: SimulatedJob) -> pd.DataFrame:
+    """Return what the job says of each member of a collective, beside what is true."""
+    true = simulated.meetings[["rank", "event", "wait_ns", "last_rank"]]
+    return job.meetings.merge(true, on=["rank", "event"], suffixes=("", "_true"), validate="one_to_one")
+
+
+def offset_errors(job: Job, simulated: SimulatedJob) -> list[int]:
+    """Return by how much the common times of the last collective of each rank are wrong, against rank 0."""
+    true = simulated.meetings.merge(job.meetings[["rank", "event", "end_ns"]], on=["rank", "event"], suffixes=("_true", ""))
+    wrong = (true["end_ns"] - true["end_ns_true"]).groupby(true["rank"]).agg(["min", "max"])
+    return np.abs(wrong.to_numpy()).max(axis=1).tolist()
+
+
+def jitter(simulated: SimulatedJob) -> int:
+    """Return by how much the ends of a collective differ between ranks, at most."""
+    ends = simulated.meetings.groupby(["group", "seq"])["end_ns"]
+    return int((ends.max() - ends.min()).max())
+
+
+def test_clocks_that_are_off_are_brought_together() -> None:
+    """Rank 1 is 5 ms early, rank 2 is 7 ms late; all end together."""
+    body = (meet(), Spend(100_000), meet())
+    job = loaded(three(body, body, body, clocks=(Clock(), Clock(-5_000_000), Clock(7_000_000))))
+    assert job.clocks["offset_ns"].tolist() == [0, 5_000_000, -7_000_000]
+    assert job.clocks["is_feasible"].tolist() == [True, True, True]
+
+
+def test_a_wait_shorter_than_the_clocks_are_uncertain_blames_nobody() -> None:
+    """Transfers of 10 us leave 20 us open: a lateness of 3 us may be the clocks', one of 100 us is not."""
+    bodies = tuple((meet(), Spend(50_000 + late_ns), meet(), Spend(200_000), meet()) for late_ns in (0, 3_000, 0))
+    assert not loaded(three(*bodies)).meetings["is_certain"].any()
+    bodies = tuple((meet(), Spend(50_000 + late_ns), meet(), Spend(200_000), meet()) for late_ns in (0, 100_000, 0))
+    certain = loaded(three(*bodies)).meetings.query("is_certain")
+    assert certain["last_rank"].unique().tolist() == [1]
+
+
+def test_drift_is_found_where_there_is_much_of_it() -> None:
+    """Rank 1 gains 5 ppm: 100 us in the 20 s of ten collectives."""
+    body = tuple(action for _ in range(10) for action in (Spend(2_000_000_000), meet()))
+    job = loaded(three(body, body, body, clocks=(Clock(), Clock(0, 5_000), Clock())))
+    assert job.clocks["drift_ppb"].tolist() == [0, -5_000, 0]
+    assert job.meetings["end_ns"].groupby(job.meetings["meeting"]).agg(lambda ends: ends.max() - ends.min()).max() <= 2
+
+
+def test_no_drift_is_made_up() -> None:
+    """The ends of a training job differ by a few microseconds; that is no drift."""
+    job = loaded(simulate_job(training_job(ranks=4, steps=3, layers=4, jitter_ns=3_000, seed=5)))
+    assert job.clocks["drift_ppb"].tolist() == [0, 0, 0, 0]
+
+
+@SLOW
+@given(program=jobs(max_ranks=16, max_collectives=8))
+def test_the_last_arriver_is_right_wherever_somebody_is_blamed(program: JobProgram) -> None:
+    """Law: 100% of the waits that exceed what the clocks leave open; offsets up to 20 ms, drift 5 ppm."""
+    simulated = simulate_job(program)
+    found = with_truth(loaded(simulated), simulated)
+    blamed = found[found["is_certain"]]
+    assert blamed["last_rank"].tolist() == blamed["last_rank_true"].tolist()
+    assert (blamed["wait_ns_true"] > 0).all()
+
+
+@SLOW
+@given(program=jobs(max_ranks=8, max_collectives=8))
+def test_the_true_wait_is_within_the_error_that_is_reported(program: JobProgram) -> None:
+    """Law: no wait is shorter than the one reported, less its error."""
+    simulated = simulate_job(program)
+    found = with_truth(loaded(simulated), simulated)
+    waited = found[found["wait_ns"] > 0]
+    assert (waited["wait_ns_true"] >= waited["wait_ns"] - waited["error_ns"]).all()
+
+
+@SLOW
+@given(program=jobs(max_ranks=8, max_collectives=8))
+def test_clocks_are_wrong_by_no_more_than_the_jitter(program: JobProgram) -> None:
+    """Law: each rank's clock is off by no more than the ends of collectives differ, for each step away from rank 0."""
+    simulated = simulate_job(program)
+    job = loaded(simulated)
+    steps = dict.fromkeys([0], 0)
+    parents = dict(zip(job.clocks["rank"], job.clocks["aligned_with"], strict=True))
+    for rank in sorted(parents, key=lambda number: parents[number]):
+        steps[rank] = steps.get(parents[rank], 0) + 1 if parents[rank] >= 0 else 0
+    drift_ns = 2 + int(simulated.meetings["end_ns"].max() - program.ranks[0].start_ns) * 5_000 // 1_000_000_000
+    allowed = [max(steps.values()) * (jitter(simulated) + 2 * drift_ns) for _ in parents]
+    assert all(error <= limit for error, limit in zip(offset_errors(job, simulated), allowed, strict=True))
+
+
+@SLOW
+@given(ranks=st.integers(2, 16), seed=st.integers(0, 1_000), late=st.integers(0, 15))
+def test_the_planted_straggler_is_named(ranks: int, seed: int, late: int) -> None:
+    """Law: 2 ms in every step, with clocks off by 20 ms and drifting by 5 ppm."""
+    program = training_job(
+        ranks=ranks, steps=2, layers=3, straggler=late % ranks, max_offset_ns=20_000_000, max_drift_ppb=5_000, jitter_ns=2_000, seed=seed
+    )  # fmt: skip
+    top = loaded(simulate_job(program)).stragglers().iloc[0]
+    assert (top["rank"], top["cause_bound"]) == (late % ranks, "python_gap")
+
+
+@pytest.mark.parametrize("lateness_ns", [3_000_000])
+def test_stages_that_only_send_to_each_other_have_clocks_too(lateness_ns: int) -> None:
+    """Pipeline stages meet in sends and receives only; each bounds the clocks from one side."""
+    program = training_job(
+        ranks=4, steps=3, layers=2, pipeline=4, straggler=1, delay_ns=lateness_ns, max_offset_ns=20_000_000, seed=3
+    )
+    simulated = simulate_job(program)
+    found = with_truth(loaded(simulated), simulated)
+    assert found["wait_ns"].sum() > lateness_ns
+    blamed = found[found["is_certain"]]
+    assert len(blamed) > 0
+    assert blamed["last_rank"].tolist() == blamed["last_rank_true"].tolist()
