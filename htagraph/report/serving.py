@@ -15,6 +15,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any, Self
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
@@ -26,6 +27,7 @@ LOOPBACK = "127.0.0.1"
 PORT = 9001
 """The only port that the content security policy of the online UI lets it fetch from without TLS."""
 ONLINE_UI = "https://ui.perfetto.dev"
+_QUIET_S = 3.0
 _PINNED, _EXPANDED = "^Critical path", r"^GPU|\(pid "
 """Tracks as `htagraph.writers.pftrace` names them; other traces have none of these."""
 
@@ -113,6 +115,7 @@ class TraceServer:
             raise TraceError("no such file.", path=self.path)
         self.n_fetched = 0
         self._stops_when_fetched = False
+        self._last_asked_s = monotonic()
         try:
             self._http = _LoopbackServer((LOOPBACK, self.port), partial(_Handler, self))
         except OSError as exc:
@@ -161,11 +164,21 @@ class TraceServer:
         # `shutdown` waits for the loop to end, so it must not run in a thread that the loop waits for.
         threading.Thread(target=self._http.shutdown, daemon=True).start()
 
+    def asked(self) -> None:
+        """Note that something was asked for."""
+        self._last_asked_s = monotonic()
+
     def fetched(self) -> None:
         """Note that the trace has been fetched to its end."""
         self.n_fetched += 1
         if self._stops_when_fetched:
-            self.stop()
+            threading.Thread(target=self._stop_when_quiet, daemon=True).start()
+
+    def _stop_when_quiet(self) -> None:
+        """Stop; an installed UI may still be loading parts of itself, and gets the time for that."""
+        while self.ui and (left_s := self._last_asked_s + _QUIET_S - monotonic()) > 0:
+            sleep(left_s)
+        self._http.shutdown()
 
 
 class _LoopbackServer(ThreadingHTTPServer):
@@ -229,6 +242,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _file(self) -> Path | None:
         """Return the file that was asked for: the trace, or one of the UI's."""
+        self._offer.asked()
         path, ui = unquote(urlsplit(self.path).path), self._offer.ui
         if path == unquote(self._offer.trace_path):
             return self._offer.path
