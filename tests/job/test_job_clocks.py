@@ -31,7 +31,9 @@ def with_truth(job: Job, simulated: SimulatedJob) -> pd.DataFrame:
 
 def offset_errors(job: Job, simulated: SimulatedJob) -> list[int]:
     """Return by how much the common times of the last collective of each rank are wrong, against rank 0."""
-    true = simulated.meetings.merge(job.meetings[["rank", "event", "end_ns"]], on=["rank", "event"], suffixes=("_true", ""))
+    true = simulated.meetings.merge(
+        job.meetings[["rank", "event", "end_ns"]], on=["rank", "event"], suffixes=("_true", "")
+    )
     wrong = (true["end_ns"] - true["end_ns_true"]).groupby(true["rank"]).agg(["min", "max"])
     return np.abs(wrong.to_numpy()).max(axis=1).tolist()
 

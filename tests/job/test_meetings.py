@@ -40,7 +40,9 @@ def test_the_root_of_a_reduce_waits_for_the_leaves() -> None:
 
 def test_a_receiver_waits_for_its_sender() -> None:
     """And not the other way round; rank 2 has no part in it."""
-    job = loaded(three((Spend(30_000), meet("send", group=PAIR)), (meet("recv", group=PAIR),), (meet(group=Group("2", (2,))),)))
+    job = loaded(
+        three((Spend(30_000), meet("send", group=PAIR)), (meet("recv", group=PAIR),), (meet(group=Group("2", (2,))),))
+    )
     assert waits(job) == [(0, 10_000, 0), (30_000, 10_000, 0)]
     bubbles = job.pipeline_bubbles()
     assert bubbles[["rank", "n_receives", "wait_ns", "transfer_ns"]].to_numpy().tolist() == [[1, 1, 30_000, 10_000]]
@@ -59,6 +61,7 @@ def test_both_directions_of_a_pair_are_matched_apart() -> None:
 
 def test_one_sided_kernels_are_no_meetings_and_anchor_no_clock() -> None:
     """DeepEP kernels do not end together."""
+
     def body(late_ns: int) -> tuple[Action, ...]:
         name = "void deep_ep::internode_ll::dispatch<true, false, 7168>(void*, void*)"
         return (Spend(late_ns), Op("dispatch", (Launch(Work(name, 10_000)),)))
@@ -82,7 +85,9 @@ def test_kernels_enqueued_before_the_capture_are_not_counted() -> None:
 
 def test_nobody_is_blamed_where_a_member_is_missing() -> None:
     """Rank 1 does not know of the first all-reduce: whether it came last cannot be known."""
-    simulated = three((meet(), Spend(100_000), meet()), (meet(), Spend(90_000), meet()), (Spend(80_000), meet(), meet()))
+    simulated = three(
+        (meet(), Spend(100_000), meet()), (meet(), Spend(90_000), meet()), (Spend(80_000), meet(), meet())
+    )
     rows = simulated.ranks[1].recording.rows
     first = next(row for row in rows if row.name.startswith("nccl"))
     rows[:] = [row for row in rows if row.correlation != first.correlation]
@@ -101,6 +106,7 @@ def test_ranks_meet_by_order_where_no_sequence_number_is_recorded() -> None:
 
 def test_collectives_of_different_counts_meet_by_common_runs() -> None:
     """Rank 2 alone gathers in between; what the others share still meets."""
+
     def operations(*names: str) -> tuple[Action, ...]:
         own = {"own": Launch(Collective("ncclDevKernel_AllGather", 5_000, WORLD, "_allgather_base"), 20)}
         return tuple(Op("comms", (own[name],)) if name in own else meet(name) for name in names)

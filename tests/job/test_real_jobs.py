@@ -1,0 +1,86 @@
+"""What is known of real jobs: who was late, by how much, and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from htagraph.errors import ClockSkewWarning
+from htagraph.job import load_job
+
+pytestmark = pytest.mark.real
+
+
+def test_a_sleeping_rank_is_named_and_so_is_its_sleep(real_traces: Path) -> None:
+    """torchrec/sleep_on_rank2: one second of sleep in each of three steps, before an all-to-all, on rank 2."""
+    job = load_job(real_traces / "torchrec" / "sleep_on_rank2")
+    stragglers = job.stragglers().set_index("rank")
+    late = stragglers.loc[2]
+    assert stragglers.index[0] == 2
+    assert (late["n_last"], late["n_meetings"], late["n_cause"], late["is_recurring"]) == (9, 12, 3, True)
+    assert (late["cause_bound"], late["cause_name"]) == ("python_gap", "# running sparse arch")
+    # The three that carry the second.
+    carried = job.meetings.query("wait_ns > 900_000_000")
+    assert carried.groupby("meeting")["last_rank"].unique().map(list).tolist() == [[2]] * 3
+
+
+def test_the_others_wait_and_do_not_transfer(real_traces: Path) -> None:
+    """Ranks 0, 1 and 3 spend 3.07 s in NCCL, of which 3.03 s are waiting; rank 2 spends 37 ms."""
+    stragglers = load_job(real_traces / "torchrec" / "sleep_on_rank2").stragglers().set_index("rank").sort_index()
+    waited_ms, transferred_ms = stragglers["own_wait_ns"] // 1_000_000, stragglers["transfer_ns"] // 1_000_000
+    assert waited_ms.tolist() == [3_032, 3_032, 0, 3_031]
+    assert transferred_ms.tolist() == [36, 36, 36, 36]
+
+
+def test_the_path_of_the_job_goes_through_the_sleep(real_traces: Path) -> None:
+    """Three host gaps of 1.001 s, all on rank 2, in the path."""
+    path = load_job(real_traces / "torchrec" / "sleep_on_rank2").critical_path()
+    gaps = path.segments.nlargest(3, "dur_ns")
+    assert gaps["rank"].tolist() == [2, 2, 2]
+    assert (gaps["dur_ns"] // 1_000_000).tolist() == [1_001, 1_001, 1_001]
+    assert gaps["op"].unique().tolist() == ["# running sparse arch"]
+    assert path.breakdown(by="rank")["share"].loc[2] > 0.99
+
+
+def test_rank_1_of_resnet18_is_always_last(real_traces: Path) -> None:
+    """12 of 12 all-to-alls."""
+    top = load_job(real_traces / "torchrec" / "resnet18").stragglers().iloc[0]
+    assert (top["rank"], top["n_last"], top["n_meetings"]) == (1, 12, 12)
+
+
+def test_rank_0_of_megatron_is_last_wherever_that_can_be_told(real_traces: Path) -> None:
+    """12 of 13 all-reduces for certain. In the other one 1.8 us are between them, and clocks are known to 20 us."""
+    job = load_job(real_traces / "megatron-tp2")
+    top = job.stragglers().iloc[0]
+    assert (top["rank"], top["n_last"], top["n_certain"], top["n_meetings"]) == (0, 12, 12, 13)
+    undecided = job.meetings.groupby("meeting").filter(lambda members: not members["is_certain"].any())
+    assert undecided["wait_ns"].tolist() == [1_761, 0]
+    assert job.clocks["width_ns"].iloc[1] > 20_000
+
+
+def test_by_its_own_clock_rank_0_of_megatron_is_last_every_time(real_traces: Path) -> None:
+    """13 of 13 by the times as recorded."""
+    tables = load_job(real_traces / "megatron-tp2").collectives()
+    starts = tables.pivot_table(index="collective", columns="rank", values="start_ns", aggfunc="sum")
+    assert (starts[0] > starts[1]).tolist() == [True] * 13
+
+
+def test_all_ranks_of_dlrm_meet(real_traces: Path) -> None:
+    """8 ranks in 8 collectives, which end within microseconds of each other."""
+    meetings = load_job(real_traces / "dlrm").meetings
+    ends = meetings.groupby("meeting")["end_ns"]
+    assert meetings.groupby("meeting").size().tolist() == [8] * 8
+    assert (ends.max() - ends.min()).median() < 5_000
+    assert (ends.max() - ends.min()).max() < 10_000
+
+
+def test_ranks_that_do_not_belong_together_are_flagged(real_traces: Path) -> None:
+    """hta/trace_filter: two of 128 ranks, 80 ms apart; no clock brings them together, and nobody is blamed."""
+    job = load_job(real_traces / "hta" / "trace_filter")
+    with pytest.warns(ClockSkewWarning, match="no clock brings rank 1 together with the others"):
+        meetings = job.meetings
+    assert len(meetings) == 0
+    assert len(job.missing_ranks) == 126
+    assert job.clocks["is_feasible"].tolist() == [True, False]
+    assert job.stragglers()["n_last"].tolist() == [0, 0]
