@@ -10,8 +10,16 @@ import pandas as pd
 import typer
 
 from htagraph.cli.console import Waiting, notices, output
-from htagraph.cli.options import FormatOption, JobArgument, QuietOption, WindowOption, WorkersOption, windowed
-from htagraph.cli.ranks import loaded_job
+from htagraph.cli.options import (
+    DaskOption,
+    FormatOption,
+    JobArgument,
+    QuietOption,
+    WindowOption,
+    WorkersOption,
+    windowed,
+)
+from htagraph.cli.ranks import executor_of, loaded_job
 from htagraph.cli.tables import Format, print_frame
 from htagraph.errors import MissingEventsError, OutputError, QueryError
 from htagraph.questions import QUESTIONS
@@ -35,6 +43,7 @@ def ask(
     out: Annotated[Path | None, typer.Option(help="Also write the whole table: .csv, .json or .parquet.")] = None,
     form: FormatOption = Format.TABLE,
     workers: WorkersOption = 0,
+    dask: DaskOption = "",
     quiet: QuietOption = False,
 ) -> None:
     """Answer a question; of a folder, for every rank. `htagraph ask list` names them all."""
@@ -44,7 +53,7 @@ def ask(
         return
     options = _parsed(option or [])
     with Waiting(quiet=quiet).shown() as waiting:
-        frame = _answer(waiting, question, path, window=window, options=options, workers=workers)
+        frame = _answer(waiting, question, path, window=window, options=options, workers=workers, dask=dask)
     if where:
         frame = _filtered(frame, where)
     if out is not None:
@@ -57,17 +66,18 @@ def ask(
 
 
 def _answer(
-    waiting: Waiting, question: str, path: Path, *, window: str, options: dict[str, Any], workers: int
+    waiting: Waiting, question: str, path: Path, *, window: str, options: dict[str, Any], workers: int, dask: str
 ) -> pd.DataFrame:
     """Return the answer for a trace, or for the ranks of a folder."""
     if path.is_dir():
-        job = loaded_job(waiting, path, workers=workers)
-        waiting.stage(f"Asking {len(job)} ranks")
-        asked = job.window(window) if window else job
-        if question in _MANY:
-            answer = getattr(asked, question)
-            return answer() if callable(answer) else answer  # type: ignore[no-any-return]
-        return asked.ask(question, **options)
+        with executor_of(workers, dask) as executor:
+            job = loaded_job(waiting, path, executor)
+            waiting.stage(f"Asking {len(job)} ranks")
+            asked = job.window(window) if window else job
+            if question in _MANY:
+                answer = getattr(asked, question)
+                return answer() if callable(answer) else answer  # type: ignore[no-any-return]
+            return asked.ask(question, **options)
     if question in _MANY:
         raise QueryError(f"{question!r} is asked of a job.", hint="give the folder with the traces of its ranks.")
     graph = windowed(waiting.load(path).compile(), window)

@@ -10,9 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from htagraph.cli.console import Waiting, notices, output
+from htagraph.cli.job_report import write_job_files
 from htagraph.cli.options import QuietOption
+from htagraph.cli.ranks import loaded_job
 from htagraph.cli.report import print_summary, write_files
 from htagraph.cli.tables import print_titled
+from htagraph.report.job_summary import JobSummary
 from htagraph.report.summary import Summary
 
 __all__ = ["PLANTED", "demo"]
@@ -28,6 +31,8 @@ PLANTED = {
 """Faults of `htagraph.synth.training_rank` and what they are."""
 
 _SHOWN = "dataloader"
+_JOB = "job"
+_N_RANKS, _LATE_RANK = 4, 2
 
 
 def demo(
@@ -37,7 +42,7 @@ def demo(
 ) -> None:
     """Simulate training runs, each with its own fault, and report what bounds them; nothing is downloaded."""
     # Deferred: only the demo simulates.
-    from htagraph.synth import simulate, training_rank  # noqa: PLC0415
+    from htagraph.synth import simulate, simulate_job, training_job, training_rank  # noqa: PLC0415
 
     summaries: dict[str, Summary] = {}
     with Waiting(quiet=quiet).shown() as waiting:
@@ -47,9 +52,17 @@ def demo(
             trace = waiting.load(file)
             summaries[fault] = Summary(trace, trace.compile())
             write_files(summaries[fault], out / fault, waiting, page=fault == _SHOWN)
+        waiting.stage("Simulating a job")
+        ranks = out / _JOB
+        simulate_job(training_job(ranks=_N_RANKS, straggler=_LATE_RANK, max_offset_ns=5_000_000)).write(ranks)
+        job = JobSummary(loaded_job(waiting, ranks), "a job of four ranks")
+        job_files = write_job_files(job, out / f"{_JOB}-report", waiting)
     console = output()
     print_summary(console, summaries[_SHOWN])
     print_titled(console, "All simulated runs", _comparison(summaries))
+    console.print(f"\nFour ranks, rank {_LATE_RANK} slowed down, clocks up to 5 ms apart", style="bold")
+    console.print(f"  {job.findings[0].sentence}", markup=False)
+    console.print(f"  {job.findings[0].evidence}", markup=False)
     shown = out / _SHOWN
     beside = notices(quiet=quiet)
     beside.print()
@@ -57,7 +70,8 @@ def demo(
     if (shown / "report.html").exists():
         beside.print(f"  look   {shown / 'report.html'} in a browser", markup=False)
     beside.print(f"  open   {shown / 'critical.pftrace'} in https://ui.perfetto.dev", markup=False)
-    beside.print(f"  read   {shown / 'summary.md'}", markup=False)
+    beside.print(f"         {job_files['perfetto']} there: the path across four ranks", markup=False)
+    beside.print(f"  read   {shown / 'summary.md'}, {job_files['summary']}", markup=False)
     beside.print(f"  draw   dot -Tsvg {shown / 'critical.dot'} > path.svg   (needs Graphviz)", markup=False)
     beside.print("  next   htagraph report YOUR_TRACE.json.gz")
 

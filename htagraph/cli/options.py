@@ -12,9 +12,11 @@ from htagraph.cli.tables import Format
 from htagraph.graph import TraceGraph
 
 __all__ = [
+    "DaskOption",
     "FormatOption",
     "JobArgument",
     "QuietOption",
+    "ReportArgument",
     "TraceArgument",
     "WindowOption",
     "WorkersOption",
@@ -33,6 +35,12 @@ WindowOption = Annotated[
 ]
 JobArgument = Annotated[
     Path | None, typer.Argument(metavar="PATH", help="Trace of one rank, or a folder with the traces of a job.")
+]
+ReportArgument = Annotated[
+    Path, typer.Argument(metavar="PATH", help="Trace of one rank, or a folder with the traces of a job.")
+]
+DaskOption = Annotated[
+    str, typer.Option("--dask", metavar="ADDRESS", help="Scheduler of a Dask cluster for the ranks.")
 ]
 WorkersOption = Annotated[int, typer.Option("--workers", min=0, help="Processes for the ranks of a job; 0: chosen.")]
 FormatOption = Annotated[Format, typer.Option("--format", "-f", help="How to print the table.")]

@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor
+from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 
 from htagraph.cli.console import Waiting
+from htagraph.errors import MissingEventsError
 from htagraph.job import Job, load_job
 
 __all__ = ["executor_of", "loaded_job"]
 
 
-def executor_of(workers: int) -> Executor | None:
-    """Return a pool of so many processes, None for the default."""
-    return ProcessPoolExecutor(workers, mp_context=get_context("spawn")) if workers > 0 else None
+@contextmanager
+def executor_of(workers: int, dask: str = "") -> Iterator[Executor | None]:
+    """Yield a Dask cluster, a pool of so many processes, or None for the default."""
+    if dask:
+        try:
+            from distributed import Client  # noqa: PLC0415  deferred: an extra
+        except ImportError as exc:
+            raise MissingEventsError(
+                "--dask needs distributed.", missing="distributed", hint="pip install 'htagraph[dask]'."
+            ) from exc
+        with Client(dask) as client:  # type: ignore[no-untyped-call]
+            yield client.get_executor()
+    elif workers > 0:
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            yield pool
+    else:
+        yield None
 
 
-def loaded_job(waiting: Waiting, folder: Path, *, workers: int = 0) -> Job:
+def loaded_job(waiting: Waiting, folder: Path, executor: Executor | None = None) -> Job:
     """Return the job in a folder; ranks that cannot be used are left out and reported."""
 
     def advance(done: int, total: int) -> None:
         waiting.stage(f"Reading rank {min(done + 1, total)} of {total}")
 
-    return load_job(folder, executor=executor_of(workers), on_error="skip", progress=advance)
+    return load_job(folder, executor=executor, on_error="skip", progress=advance)

@@ -15,16 +15,19 @@ from rich.table import Table
 from rich.text import Text
 
 from htagraph.cli.console import Waiting, notices, output
-from htagraph.cli.options import QuietOption, TraceArgument, WindowOption, windowed
+from htagraph.cli.job_report import print_job, write_job_files
+from htagraph.cli.options import DaskOption, QuietOption, ReportArgument, WindowOption, WorkersOption, windowed
+from htagraph.cli.ranks import executor_of, loaded_job
 from htagraph.cli.tables import bar, print_titled, rich_table
 from htagraph.errors import OutputError
 from htagraph.model.units import human_count, human_duration
+from htagraph.report.job_summary import JobSummary
 from htagraph.report.json_document import json_document
 from htagraph.report.markdown import markdown_summary
 from htagraph.report.summary import Summary
 from htagraph.writers.atomic import output_file
 
-__all__ = ["print_summary", "report", "write_files"]
+__all__ = ["print_summary", "report", "report_job", "write_files"]
 
 _FOLDER = Path("htagraph-report")
 _N_FINDINGS = 3
@@ -48,7 +51,7 @@ _COLORS = {
 
 
 def report(
-    trace: TraceArgument,
+    trace: ReportArgument,
     *,
     window: WindowOption = "",
     out: Annotated[
@@ -57,9 +60,14 @@ def report(
     json_file: Annotated[
         str, typer.Option("--json", metavar="FILE", help="Also write the report as JSON; - prints that alone.")
     ] = "",
+    workers: WorkersOption = 0,
+    dask: DaskOption = "",
     quiet: QuietOption = False,
 ) -> None:
-    """Say what bounds a run and what to try first; write the trace with its critical path on top."""
+    """Say what bounds a run and what to try first; write the trace with its critical path on top. A folder is a job."""
+    if trace.is_dir():
+        report_job(trace, window, out, json_file, workers=workers, dask=dask, quiet=quiet)
+        return
     with Waiting(quiet=quiet).shown() as waiting:
         loaded = waiting.load(trace)
         waiting.stage("Compiling the graph")
@@ -81,6 +89,28 @@ def report(
         beside.print(f"Wrote {file}{_WHERE_TO_OPEN.get(what, '')}", markup=False)
     if "page" not in files:
         beside.print("For a page with plots: pip install 'htagraph[plot]'", style="dim", markup=False)
+
+
+def report_job(
+    folder: Path, window: str, out: Path | None, json_file: str, *, workers: int, dask: str, quiet: bool
+) -> None:
+    """Say which ranks keep a job waiting, and write its trace with the job's path on top."""
+    with Waiting(quiet=quiet).shown() as waiting, executor_of(workers, dask) as executor:
+        job = loaded_job(waiting, folder, executor)
+        waiting.stage("Finding the path across ranks")
+        summary = JobSummary(job.window(window) if window else job, folder.resolve().name)
+        files = write_job_files(summary, out or _FOLDER / summary.name, waiting)
+    document = json.dumps(summary.document(), indent=2, default=str) + "\n"
+    if json_file == "-":
+        typer.echo(document, nl=False)
+        return
+    if json_file:
+        _write_text(Path(json_file), document)
+    print_job(output(), summary)
+    beside = notices(quiet=quiet)
+    beside.print()
+    for what, file in files.items():
+        beside.print(f"Wrote {file}{_WHERE_TO_OPEN.get(what, '')}", markup=False)
 
 
 def _write_text(path: Path, text: str) -> None:
