@@ -30,6 +30,7 @@ def write_page(
     summary: Summary,
     *,
     temporal: pd.DataFrame | None = None,
+    durations: pd.DataFrame | None = None,
     meetings: pd.DataFrame | None = None,
     perfetto_file: str = "",
 ) -> Path:
@@ -41,6 +42,8 @@ def write_page(
     summary : Summary
     temporal : DataFrame, schema `answers.TEMPORAL_BREAKDOWN` and ``rank``, optional
         Of all ranks of a job, instead of that of this rank.
+    durations : DataFrame, schema `answers.KERNEL_DURATIONS` and ``rank``, optional
+        Of all ranks of a job, instead of those of this rank.
     meetings : DataFrame, schema `frames.MEETINGS`, optional
         Collectives of a job, for the map of who waits for whom.
     perfetto_file : str
@@ -58,7 +61,7 @@ def write_page(
     OutputError
         If the file cannot be written.
     """
-    parts = list(sections(summary, temporal=temporal, meetings=meetings))
+    parts = list(sections(summary, temporal=temporal, durations=durations, meetings=meetings))
     figures = {panel.name: _figure(panel.figure) for part in parts for panel in part.panels if panel.figure is not None}
     origin = summary.graph.at.start_ns
     text = Template(_resource("page.html")).substitute(

@@ -175,10 +175,11 @@ def _communication(graph: TraceGraph, meetings: pd.DataFrame | None) -> Section:
     return Section("communication", "Communication", intro, tuple(panels), "No communication kernels in this window.")
 
 
-def _kernels(graph: TraceGraph) -> Section:
+def _kernels(graph: TraceGraph, of_all: pd.DataFrame | None) -> Section:
     """Return the section of kernels."""
     by_class, by_name = graph.kernel_breakdown(by="class"), graph.kernel_breakdown(by="name")
-    durations, patterns = graph.kernel_durations(), graph.kernel_patterns()
+    durations = graph.kernel_durations() if of_all is None else of_all
+    patterns = graph.kernel_patterns()
     longest = durations.sort_values("dur_ns", ascending=False, kind="stable").head(_LONGEST)
     panels = [
         Panel("kernel-classes", plots.kernel_classes(by_class), by_class, answers.KERNEL_BREAKDOWN, is_wide=True),
@@ -233,7 +234,11 @@ def _useful(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def sections(
-    summary: Summary, *, temporal: pd.DataFrame | None = None, meetings: pd.DataFrame | None = None
+    summary: Summary,
+    *,
+    temporal: pd.DataFrame | None = None,
+    durations: pd.DataFrame | None = None,
+    meetings: pd.DataFrame | None = None,
 ) -> Iterator[Section]:
     """Yield the sections of the page, in order.
 
@@ -242,6 +247,8 @@ def sections(
     summary : Summary
     temporal : DataFrame, schema `answers.TEMPORAL_BREAKDOWN` and ``rank``, optional
         Of all ranks of a job, instead of that of this rank.
+    durations : DataFrame, schema `answers.KERNEL_DURATIONS` and ``rank``, optional
+        Of all ranks of a job, instead of those of this rank.
     meetings : DataFrame, schema `frames.MEETINGS`, optional
         Collectives of a job.
 
@@ -254,6 +261,6 @@ def sections(
     yield _steps(summary)
     yield _devices(graph, temporal)
     yield _communication(graph, meetings)
-    yield _kernels(graph)
+    yield _kernels(graph, durations)
     yield _launches(graph)
     yield _quality(summary)

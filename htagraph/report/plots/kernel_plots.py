@@ -30,6 +30,7 @@ _BINS_PER_DECADE = 8
 _TOP = 15
 _N_PATTERNS = 10
 _LAST = 2
+_MAX_RANKS = 10
 
 
 def kernel_classes(frame: pd.DataFrame) -> Figure:
@@ -140,7 +141,7 @@ def duration_line(
 
 
 def kernel_durations(frame: pd.DataFrame) -> Figure:
-    """Return how the durations of kernels are distributed, by class, or by rank where there are several.
+    """Return how the durations of kernels are distributed, by class, or by rank where there are a few.
 
     Parameters
     ----------
@@ -154,9 +155,10 @@ def kernel_durations(frame: pd.DataFrame) -> Figure:
         return new_figure([], "No kernels ran", height=120)
     dur = frame["dur_ns"].to_numpy(np.int64)
     edges = log_bins(int(dur.max()))
-    if "rank" in frame.columns and (frame["rank"] != frame["rank"].iloc[0]).any():
+    ranks = np.unique(frame["rank"].to_numpy()).tolist() if "rank" in frame.columns else []
+    if 1 < len(ranks) <= _MAX_RANKS:
         groups = frame["rank"].to_numpy()
-        lines = [duration_line(f"rank {rank}", dur[groups == rank], edges) for rank in np.unique(groups).tolist()]
+        lines = [duration_line(f"rank {rank}", dur[groups == rank], edges) for rank in ranks]
     else:
         groups = frame["class"].astype(str).to_numpy()
         lines = [

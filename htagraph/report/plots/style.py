@@ -209,7 +209,7 @@ def new_figure(traces: Sequence[Any], title: str, *, rows: int = 0, height: int 
         "template": "none",
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
-        "colorway": [ACCENT, *BOUND_COLORS.values()],
+        "colorway": [color for name, color in BOUND_COLORS.items() if name != "carry_over"],
         "legend": legend,
         "bargap": 0.3,
         "xaxis": {"automargin": True, "zeroline": False, "gridcolor": "rgba(134, 148, 168, 0.25)"},

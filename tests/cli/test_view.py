@@ -1,0 +1,85 @@
+"""`htagraph view`: what is served for which file, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.request import Request, urlopen
+
+import pytest
+
+import htagraph as hg
+
+QUIET = ["--once", "--no-browser", "--quiet"]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end."""
+    command = [sys.executable, "-m", "htagraph.cli.main", "view", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def fetched(*arguments: str) -> tuple[dict[str, str], bytes, int]:
+    """Run the command, fetch the trace once as the UI would; return what the UI is told, the trace, and the exit code."""
+    command = [sys.executable, "-m", "htagraph.cli.main", "view", *arguments, *QUIET, "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = urlsplit(process.stdout.readline().strip())
+        asked = {name: values[0] for name, values in parse_qs(address.fragment.removeprefix("!/?")).items()}
+        with urlopen(Request(asked["url"], headers={"Origin": "https://ui.perfetto.dev"})) as answer:  # noqa: S310
+            content = answer.read()
+        return asked, content, process.wait(timeout=20)
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return hg.synth.simulate(hg.synth.training_rank(steps=2)).write(tmp_path_factory.mktemp("view") / "rank0.json")
+
+
+def test_a_json_trace_is_served_as_it_is(file: Path) -> None:
+    """Byte for byte, under its own name, and then the command ends."""
+    asked, content, code = fetched(str(file))
+    assert (content == file.read_bytes(), unquote(asked["url"]).rpartition("/")[2], code) == (True, "rank0.json", 0)
+    assert "visStart" not in asked
+
+
+def test_a_window_puts_its_critical_path_on_top_and_zooms_to_it(file: Path) -> None:
+    """What is served is a Perfetto trace with the path; the view is the step, in the time of that file."""
+    asked, content, _ = fetched(str(file), "--window", "ProfilerStep#1")
+    trace = hg.load(file)
+    step = trace.steps.iloc[1]
+    begin = step["start_ns"] - int(trace.table.ts_ns.min())
+    assert (int(asked["visStart"]), int(asked["visEnd"])) == (begin, begin + step["dur_ns"])
+    assert b"Critical path" in content
+    assert json.loads(asked["startupCommands"])[0]["args"] == ["^Critical path"]
+
+
+def test_a_perfetto_trace_is_zoomed_by_times(file: Path, tmp_path: Path) -> None:
+    """START:END in ns from the start of the trace."""
+    out = hg.load(file).compile().critical_path().to_perfetto(tmp_path / "critical.pftrace")
+    asked, content, _ = fetched(str(out), "--window", "1_000:2_000")
+    assert (asked["visStart"], asked["visEnd"], content == out.read_bytes()) == ("1000", "2000", True)
+
+
+def test_a_name_cannot_be_looked_up_in_a_perfetto_trace(tmp_path: Path) -> None:
+    """One line says why and what to do; exit code 1."""
+    out = tmp_path / "critical.pftrace"
+    out.write_bytes(b"")
+    done = run(str(out), "--window", "ProfilerStep#1", *QUIET)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        (
+            "error: 'ProfilerStep#1' cannot be looked up in a Perfetto trace. "
+            "Hint: give --window START:END in ns, or the .json trace itself."
+        )
+    ]
+
+
+def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
+    """Exit code 1, no traceback."""
+    done = run(str(tmp_path / "none.json"), *QUIET)
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert "no such file" in done.stderr
