@@ -35,6 +35,7 @@ class Cause(StrEnum):
     COPIES = "copies"
     BLOCKING_COPY = "blocking copy"
     HOST_WAIT = "host wait"
+    FULL_QUEUE = "full launch queue"
     DATA_LOADING = "data loading"
     ALLOCATION = "memory allocation"
     FIRST_USE = "first use"
@@ -66,6 +67,7 @@ _FIRST_USE_NS = 5_000_000
 """A call that launches, queries or sets and takes longer than this creates a context or loads code."""
 
 _WAITING = (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SYNC, CallMeaning.COPY)
+_HOST_BLOCKS = (EdgeKind.SYNC.label, EdgeKind.QUEUE.label)
 _HOST_BOUNDS = [bound.label for bound in (Bound.CPU, Bound.DATA_LOADING, Bound.PYTHON_GAP, Bound.LAUNCH)]
 _CAUSE_OF_BOUND = {
     Bound.COMPUTE.label: Cause.COMPUTE,
@@ -121,9 +123,7 @@ def _wait_claims(path: CriticalPath, is_host: Mask, exempt: Mask) -> _Waits:
     stretch = np.cumsum(begins) - 1
     firsts = np.flatnonzero(begins)
     blocking = (
-        edges[(edges["kind"] == EdgeKind.SYNC.label) & events.is_host[edges["head_event"]]]
-        if len(events)
-        else edges[:0]
+        edges[edges["kind"].isin(_HOST_BLOCKS) & events.is_host[edges["head_event"]]] if len(events) else edges[:0]
     )
     if not len(firsts) or not len(blocking):
         return _Waits(np.full(n, -1), np.zeros(n, np.int64))
@@ -138,6 +138,13 @@ def _wait_claims(path: CriticalPath, is_host: Mask, exempt: Mask) -> _Waits:
     offset = before - before[firsts[np.maximum(stretch, 0)]]
     claimed = np.clip(blocked_ns[np.maximum(stretch, 0)] - offset, 0, dur)
     return _Waits(np.where(is_host & (stretch >= 0), caller[np.maximum(stretch, 0)], -1), claimed)
+
+
+def _met_full_queue(dag: Dag, call: I64) -> Mask:
+    """Return which calls were launches that waited for room in the launch queue."""
+    waited = np.zeros(len(dag.events), dtype=bool)
+    waited[dag.edges.head[dag.edges.kind == EdgeKind.QUEUE] >> 1] = True
+    return waited[call]
 
 
 def _own_causes(dag: Dag, segments: pd.DataFrame, is_host: Mask) -> npt.NDArray[np.object_]:
@@ -192,6 +199,7 @@ def claims(path: CriticalPath) -> pd.DataFrame:
             op=_ops(dag, call),
         )
         by_wait.loc[_named(dag, call, _ALLOCATION), "cause"] = Cause.ALLOCATION
+        by_wait.loc[_met_full_queue(dag, call), "cause"] = Cause.FULL_QUEUE
     both = pd.concat([own[own["dur_ns"] > 0], by_wait]) if len(claimed) else own
     both = both.sort_values("start_ns", kind="stable")
     return CLAIMS.frame({name: both[name].to_numpy() for name in CLAIMS.columns})

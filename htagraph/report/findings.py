@@ -16,7 +16,7 @@ from htagraph.writers.labels import name_label
 __all__ = ["Evidence", "Finding", "Verdict", "find_bounds"]
 
 _N_EVIDENCE = 3
-_WAITS = (Cause.HOST_WAIT, Cause.BLOCKING_COPY)
+_WAITS = (Cause.HOST_WAIT, Cause.BLOCKING_COPY, Cause.FULL_QUEUE)
 
 _TITLES = {
     Cause.COMPUTE: "GPU computation",
@@ -24,6 +24,7 @@ _TITLES = {
     Cause.COPIES: "Copies and fills on the device",
     Cause.BLOCKING_COPY: "Copies that block the host",
     Cause.HOST_WAIT: "Host waits for the device, and what they delay",
+    Cause.FULL_QUEUE: "A full launch queue, and what it delays",
     Cause.DATA_LOADING: "Data loading",
     Cause.ALLOCATION: "Device memory allocation",
     Cause.FIRST_USE: "First use: contexts, modules, libraries",
@@ -40,6 +41,8 @@ _TO_TRY = {
     Cause.BLOCKING_COPY: "pin the host memory and copy with non_blocking=True; keep .item(), .cpu() and .tolist() out of the step.",
     Cause.HOST_WAIT: "remove the synchronization from the step (.item(), .cpu(), torch.cuda.synchronize(), shapes that "
     "depend on data), or do it once every n steps.",
+    Cause.FULL_QUEUE: "the host runs so far ahead that launches block: let it do its other work (data, logging) before it "
+    "launches, use fewer and larger kernels, or CUDA graphs.",
     Cause.DATA_LOADING: "more DataLoader workers, persistent_workers=True, a larger prefetch_factor, cheaper decoding.",
     Cause.ALLOCATION: "allocate before the loop and keep what is allocated: check for cache flushes (empty_cache) and "
     "fragmentation (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True).",
