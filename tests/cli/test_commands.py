@@ -170,7 +170,7 @@ def test_a_window_that_is_not_there_names_those_that_are(run, trace):
 
 def test_a_folder_of_ranks_is_not_taken_for_a_trace(run, trace):
     """One rank is asked for; the files inside are named."""
-    code, _, err = run("report", trace.parent)
+    code, _, err = run("path", trace.parent)
 
     assert (code, str(trace) in err) == (1, True)
 
