@@ -210,7 +210,11 @@ class Job(Questions):
         return measure_meetings(usable[size >= 2].reset_index(drop=True), self._clocks)
 
     def _common_clocks(self) -> dict[int, Clock]:
-        return {rank: self._clocks.clock(rank) for rank in self.summaries}
+        return {rank: self.clock(rank) for rank in self.summaries}
+
+    def clock(self, rank: int) -> Clock:
+        """Return what turns times of a rank into common time."""
+        return self._clocks.clock(rank)
 
     def _rank_ends(self) -> dict[int, RankEnds]:
         if self.at is None:

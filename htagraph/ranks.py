@@ -68,6 +68,8 @@ class RankSummary:
         The compiled graph.
     world_size : int, optional
     n_events, n_edges : int
+    first_ns : int, unit=ns
+        First time in the trace, also of what is no work.
     collectives : DataFrame, schema `frames.COLLECTIVES`
     ends : RankEnds
         Of the whole trace.
@@ -81,6 +83,7 @@ class RankSummary:
     world_size: int | None
     n_events: int
     n_edges: int
+    first_ns: int
     collectives: pd.DataFrame
     ends: RankEnds
     steps: tuple[str, ...]
@@ -118,6 +121,7 @@ def prepare_rank(path: Path, graph_file: Path, class_rules: tuple[ClassRule, ...
         world_size=trace.file.world_size if trace.file else None,
         n_events=len(graph.dag.events),
         n_edges=len(graph.dag.edges),
+        first_ns=int(graph.dag.events.ts_ns.min(initial=graph.dag.span.start_ns)),
         collectives=graph.collectives(),
         ends=rank_ends(graph),
         steps=tuple(graph.steps["name"]),

@@ -1,4 +1,4 @@
-"""The critical path as slices: the path itself, and below it a summary track per bound."""
+"""The critical path as slices: the path itself, and below it a summary track per bound; of a job, per rank."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["path_slices"]
 I64 = npt.NDArray[np.int64]
 
 _TEXTS = ("bound", "kind", "rule", "op", "lane")
-_NUMBERS = ("lag_ns", "residual_ns", "event")
+_NUMBERS = ("rank", "lag_ns", "residual_ns", "event")
 
 
 class _Runs(NamedTuple):
@@ -62,12 +62,12 @@ def _bound_tracks(tracks: Tracks, root: int, labels: Sequence[str], total: npt.N
 def path_slices(
     segments: pd.DataFrame, ts_ns: I64, tracks: Tracks, strings: Strings, *, flows: Flows, description: str
 ) -> list[Slices]:
-    """Return the path as slices, and the summary of each bound.
+    """Return the path as slices, and the summary of each bound, or rank.
 
     Parameters
     ----------
     segments : DataFrame
-        Schema `frames.SEGMENTS`.
+        Schema `frames.SEGMENTS`: summed up per bound; or `frames.JOB_SEGMENTS`: per rank.
     ts_ns : ndarray of shape (n_segments,), dtype=int64, unit=ns
         Starts in the time of the file.
     tracks, strings
@@ -96,20 +96,22 @@ def path_slices(
         category=category,
         color=color,
         args=[_text_arg(name, texts[name], strings) for name in _TEXTS]
-        + [_number_arg(name, segments[name].to_numpy(np.int64)) for name in _NUMBERS],
+        + [_number_arg(name, segments[name].to_numpy(np.int64)) for name in _NUMBERS if name in segments],
         flows=flows,
     )
-    bound, labels = pd.factorize(texts["bound"])
-    runs = _runs(bound.astype(np.int64), dur_ns)
+    of_job = "rank" in segments
+    group, labels = pd.factorize("rank " + segments["rank"].astype(str) if of_job else texts["bound"])
+    runs = _runs(group.astype(np.int64), dur_ns)
+    summary_name = strings.add([_spoken(label) for label in labels])[group[runs.first]]
     summary = Slices.disjoint(
         ts_ns[runs.first],
         runs.dur_ns,
-        track=_bound_tracks(tracks, root, labels.tolist(), np.bincount(bound, dur_ns.astype(np.float64)))[
-            bound[runs.first]
+        track=_bound_tracks(tracks, root, labels.tolist(), np.bincount(group, dur_ns.astype(np.float64)))[
+            group[runs.first]
         ],
-        name=strings.add([_spoken(label) for label in labels])[bound[runs.first]],
+        name=summary_name,
         category=category,
-        color=color[runs.first],
+        color=summary_name if of_job else color[runs.first],
         args=[_number_arg("n_segments", runs.n_segments)],
     )
     return [path, summary]

@@ -36,6 +36,7 @@ _POINTS = (EventKind.INSTANT, EventKind.COUNTER)
 _BOOTTIME, _REALTIME = 6, 1  # builtin clocks
 _CLEARED = 1  # TracePacket.sequence_flags
 _NO_LINKS = (np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32))
+_NO_HOPS = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
 
 @dataclass(frozen=True)
@@ -74,14 +75,14 @@ class _Arrows:
     path: Flows = field(default_factory=Flows)
 
     @classmethod
-    def of(cls, links: tuple[I32, I32], path_event: I64, first_id: int) -> _Arrows:
-        """Return an arrow for each link, and for each path slice that is about an event."""
+    def of(cls, links: tuple[I32, I32], path_event: I64, hops: tuple[I64, I64], first_id: int) -> _Arrows:
+        """Return an arrow for each link, for each path slice that is about an event, and one end of each hop."""
         at = np.flatnonzero(path_event >= 0)
         n_links = len(links[0])
         ids = first_id + np.arange(n_links + len(at), dtype=np.int64)
         return cls(
             Flows.of(np.concatenate([*links, path_event[at]]), np.concatenate([ids[:n_links], ids])),
-            Flows.of(at, ids[n_links:]),
+            Flows.of(np.concatenate([at, hops[0]]), np.concatenate([ids[n_links:], hops[1]])),
         )
 
 
@@ -180,6 +181,8 @@ def write_pftrace(
     description: str = "",
     clock_shift_ns: int = 0,
     origin_ns: int | None = None,
+    place: int | None = None,
+    hops: tuple[I64, I64] | None = None,
 ) -> Path:
     """Write events, and what was found out about them, as a Perfetto trace.
 
@@ -205,6 +208,10 @@ def write_pftrace(
         What was added to the times of device work since it was read; the devices' tracks say so.
     origin_ns : int, unit=ns, optional
         Time that is 0 in the file, the first time in it by default. Files that are to be concatenated need one origin.
+    place : int, optional
+        From 1 on: the range of ids, and the place among files that are concatenated; by default the rank's.
+    hops : tuple of two ndarrays of shape (n,), dtype=int64, optional
+        Segments, and ids below 2**40: an arrow joins two segments of one id, also of different files.
 
     Returns
     -------
@@ -225,9 +232,10 @@ def write_pftrace(
     if zero_ns > first_ns:
         hint = f"give origin_ns <= {first_ns}."
         raise OutputError("the trace begins before the origin that was given.", path=out, hint=hint)
-    tracks, strings = Tracks(rank, clock_shift_ns=clock_shift_ns), Strings(events.symbols.texts)
+    tracks, strings = Tracks(rank, place=place, clock_shift_ns=clock_shift_ns), Strings(events.symbols.texts)
     path = frames.SEGMENTS.empty() if segments is None else segments
-    arrows = _Arrows.of(links or _NO_LINKS, path["event"].to_numpy(np.int64), tracks.place * _FLOWS_PER_RANK)
+    about = path["event"].to_numpy(np.int64)
+    arrows = _Arrows.of(links or _NO_LINKS, about, hops or _NO_HOPS, tracks.place * _FLOWS_PER_RANK)
     path_ns = path["start_ns"].to_numpy(np.int64) - zero_ns
     batches = path_slices(path, path_ns, tracks, strings, flows=arrows.path, description=description)
     critical = np.unique(np.asarray(critical_events, dtype=np.int64))

@@ -40,6 +40,8 @@ class Tracks:
     ----------
     rank : int or None
         Rank to name in the tracks, None for a trace that stands for itself.
+    place : int, optional
+        From 1 on; by default the rank's.
     clock_shift_ns : int, unit=ns
         What the times of devices were shifted by.
 
@@ -49,11 +51,11 @@ class Tracks:
         From 1 on: the range of ids, and the packet sequence, of the rank.
     """
 
-    def __init__(self, rank: int | None, *, clock_shift_ns: int = 0) -> None:
+    def __init__(self, rank: int | None, *, place: int | None = None, clock_shift_ns: int = 0) -> None:
         from perfetto.protos.perfetto.trace import perfetto_trace_pb2  # noqa: PLC0415  deferred: only this output needs it
 
         self._trace = perfetto_trace_pb2.Trace()
-        self.place = 1 if rank is None else rank + 1
+        self.place = place if place is not None else 1 if rank is None else rank + 1
         self._suffix = "" if rank is None else f", rank {rank}"
         self._uuid = self.place * _UUIDS_PER_RANK
         self._id = self.place * _IDS_PER_RANK

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import warnings
-from pathlib import Path
 
 import pandas as pd
 

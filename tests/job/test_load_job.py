@@ -109,7 +109,7 @@ def test_a_question_to_a_job_is_the_question_to_each_rank(folder: Path, question
 
 def test_a_rank_that_is_not_there_is_an_error(folder: Path) -> None:
     """The hint lists those that are."""
-    with pytest.raises(RankNotFoundError, match="no rank 7 in this job.*available: 0, 1, 2, 3"):
+    with pytest.raises(RankNotFoundError, match=r"no rank 7 in this job.*available: 0, 1, 2, 3"):
         load_job(folder)[7]
 
 
