@@ -188,7 +188,7 @@ def test_the_longest_queue_is_stated() -> None:
     """
     graph = hg.Trace.from_events(hg.synth.timeline(drawing)).compile()
     figure = plots.queue_length(graph.counters(name="queue_length"))
-    assert figure.layout.title.text == "Up to 2 launches are outstanding on stream 7, device 0"
+    assert figure.layout.title.text == "At most 2 launches are outstanding on stream 7, device 0"
 
 
 def test_who_is_waited_for_is_stated() -> None:

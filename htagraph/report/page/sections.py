@@ -201,7 +201,7 @@ def _launches(graph: TraceGraph) -> Section:
     slowest = launches.sort_values("launch_ns", ascending=False, kind="stable").head(_LONGEST)
     panels = [
         Panel("launch-stats", plots.launch_stats(launches), _useful(slowest), answers.LAUNCH_STATS, is_wide=True),
-        Panel("queue-length", plots.queue_length(queue, origin_ns=origin), graph.queue_blocked(), answers.QUEUE_BLOCKED),
+        Panel("queue-length", plots.queue_length(queue, origin_ns=origin), graph.queue_blocked(), answers.QUEUE_BLOCKED, is_wide=not len(copies)),
     ] if len(launches) else []  # fmt: skip
     if len(copies):
         panels.append(

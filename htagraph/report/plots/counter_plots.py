@@ -43,7 +43,7 @@ def launch_stats(frame: pd.DataFrame) -> Figure:
     }
     edges = log_bins(int(frame[[column for column, _ in columns.values()]].to_numpy().max()))
     lines = [
-        duration_line(name, frame[column].to_numpy(np.int64), edges, color=color)
+        duration_line(name, frame.loc[frame[column] > 0, column].to_numpy(np.int64), edges, color=color)
         for name, (column, color) in columns.items()
     ]
     shorter = float((frame["kernel_ns"] < frame["launch_ns"]).mean())
@@ -52,7 +52,11 @@ def launch_stats(frame: pd.DataFrame) -> Figure:
         f"the call, which takes {human_duration(float(frame['launch_ns'].median()))} (median)"
     )
     y_axis = {"title": {"text": "number of launches"}, "rangemode": "tozero"}
-    return new_figure(lines, title, xaxis=durations_axis("duration"), yaxis=y_axis, hovermode="x unified")
+    figure = new_figure(lines, title, xaxis=durations_axis("duration"), yaxis=y_axis, hovermode="x unified")
+    n_early = int((frame["launch_delay_ns"] == 0).sum())
+    if n_early:
+        figure.layout.meta = {"note": f"{n_early:,} of them have no delay: their work starts before the call ends."}
+    return figure
 
 
 def queue_length(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Figure:
@@ -78,7 +82,8 @@ def queue_length(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Figure
         return new_figure([], "No launches were recorded", height=120)
     busiest = rows["value"].groupby(level=[0, 1]).max().sort_values(ascending=False, kind="stable")
     first = lanes[busiest.index[0]]
-    title = f"Up to {int(busiest.iloc[0]):,} launches are outstanding on {first}"
+    most = int(busiest.iloc[0])
+    title = f"At most {most:,} {'launch is' if most == 1 else 'launches are'} outstanding on {first}"
     return _levels({lanes[key]: rows.loc[[key]] for key in busiest.index}, title, "launches outstanding", origin_ns)
 
 

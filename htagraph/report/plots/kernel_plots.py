@@ -166,10 +166,12 @@ def kernel_durations(frame: pd.DataFrame) -> Figure:
             for name, color in CLASS_COLORS.items()
             if (groups == name).any()
         ]
-    longest = np.sort(dur)[-max(len(dur) // 100, 1) :]
+    n_longest = max(len(dur) // 100, 1)
+    share = int(np.sort(dur)[-n_longest:].sum()) / max(int(dur.sum()), 1)
+    longest = "the longest takes" if n_longest == 1 else "the longest 1% take"
     title = (
         f"Half of {len(dur):,} kernels and copies take less than {human_duration(float(np.median(dur)))}; "
-        f"the longest 1% take {longest.sum() / max(int(dur.sum()), 1):.0%} of the time"
+        f"{longest} {share:.0%} of the time"
     )
     y_axis = {"title": {"text": "number"}, "rangemode": "tozero"}
     return new_figure(lines, title, xaxis=durations_axis("duration"), yaxis=y_axis, hovermode="x unified")
