@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Panel", "Section", "sections"]
 
+_LONGEST = 200
+_NO_DEVICE = "No device work in this window; where a trace has none at all, profile with ProfilerActivity.CUDA."
+
 
 @dataclass(frozen=True)
 class Panel:
@@ -107,9 +110,6 @@ def _path(summary: Summary) -> Section:
     )
 
 
-_LONGEST = 200
-
-
 def _steps(summary: Summary) -> Section:
     """Return the section of steps."""
     frame = summary.graph.step_times()
@@ -147,9 +147,6 @@ def _devices(graph: TraceGraph, temporal: pd.DataFrame | None) -> Section:
     return Section("devices", "Devices", intro, panels if len(frame) else (), _NO_DEVICE)
 
 
-_NO_DEVICE = "The trace has no device work: profile with ProfilerActivity.CUDA."
-
-
 def _by_cause(idle: pd.DataFrame) -> pd.DataFrame:
     """Return idle time by cause."""
     sums = idle.groupby("cause", observed=True)["idle_ns"].sum().sort_values(ascending=False, kind="stable")
@@ -160,10 +157,17 @@ def _communication(graph: TraceGraph, meetings: pd.DataFrame | None) -> Section:
     """Return the section of communication, on this rank and across ranks."""
     overlap = graph.overlap()
     exposed = graph.exposed_communication().sort_values("exposed_ns", ascending=False, kind="stable", ignore_index=True)
-    panels = [
-        Panel("overlap", plots.overlap(overlap), overlap, answers.OVERLAP),
-        Panel("exposed-communication", plots.exposed_communication(exposed), _useful(exposed), answers.EXPOSED_COMMUNICATION),
-    ] if int(overlap["communication_ns"].sum()) else []  # fmt: skip
+    panels = []
+    if int(overlap["communication_ns"].sum()):
+        panels += [
+            Panel("overlap", plots.overlap(overlap), overlap, answers.OVERLAP),
+            Panel(
+                "exposed-communication",
+                plots.exposed_communication(exposed),
+                _useful(exposed),
+                answers.EXPOSED_COMMUNICATION,
+            ),
+        ]
     if meetings is not None and len(meetings):
         waits = meetings.sort_values("wait_ns", ascending=False, kind="stable").head(_LONGEST)
         panels.append(
@@ -180,16 +184,16 @@ def _kernels(graph: TraceGraph, of_all: pd.DataFrame | None) -> Section:
     by_class, by_name = graph.kernel_breakdown(by="class"), graph.kernel_breakdown(by="name")
     durations = graph.kernel_durations() if of_all is None else of_all
     patterns = graph.kernel_patterns()
-    longest = durations.sort_values("dur_ns", ascending=False, kind="stable").head(_LONGEST)
+    longest = _useful(durations.sort_values("dur_ns", ascending=False, kind="stable").head(_LONGEST))
+    drawn = plots.kernel_durations(durations)
     panels = [
         Panel("kernel-classes", plots.kernel_classes(by_class), by_class, answers.KERNEL_BREAKDOWN, is_wide=True),
         Panel("top-kernels", plots.top_kernels(by_name), by_name, answers.KERNEL_BREAKDOWN, is_wide=True),
-        Panel("kernel-durations", plots.kernel_durations(durations), _useful(longest), answers.KERNEL_DURATIONS, is_wide=True),
-    ]  # fmt: skip
+        Panel("kernel-durations", drawn, longest, answers.KERNEL_DURATIONS, is_wide=True),
+    ]
     if len(patterns):
-        panels.append(
-            Panel("kernel-patterns", plots.kernel_patterns(patterns), _useful(patterns), answers.KERNEL_PATTERNS, is_wide=True)
-        )  # fmt: skip
+        drawn, frame = plots.kernel_patterns(patterns), _useful(patterns)
+        panels.append(Panel("kernel-patterns", drawn, frame, answers.KERNEL_PATTERNS, is_wide=True))
     intro = "What runs on the devices, how long, and which sequences of kernels one fused kernel could replace."
     return Section("kernels", "Kernels", intro, tuple(panels) if len(durations) else (), _NO_DEVICE)
 
@@ -199,10 +203,14 @@ def _launches(graph: TraceGraph) -> Section:
     launches, origin = graph.launch_stats(), graph.at.start_ns
     queue, copies = graph.counters(name="queue_length"), graph.counters(name="memory_bandwidth")
     slowest = launches.sort_values("launch_ns", ascending=False, kind="stable").head(_LONGEST)
-    panels = [
-        Panel("launch-stats", plots.launch_stats(launches), _useful(slowest), answers.LAUNCH_STATS, is_wide=True),
-        Panel("queue-length", plots.queue_length(queue, origin_ns=origin), graph.queue_blocked(), answers.QUEUE_BLOCKED, is_wide=not len(copies)),
-    ] if len(launches) else []  # fmt: skip
+    panels = []
+    if len(launches):
+        blocked = graph.queue_blocked()
+        drawn = plots.queue_length(queue, origin_ns=origin)
+        panels += [
+            Panel("launch-stats", plots.launch_stats(launches), _useful(slowest), answers.LAUNCH_STATS, is_wide=True),
+            Panel("queue-length", drawn, blocked, answers.QUEUE_BLOCKED, is_wide=not len(copies)),
+        ]
     if len(copies):
         panels.append(
             Panel("memory-bandwidth", plots.memory_bandwidth(copies, origin_ns=origin), copies, answers.COUNTERS)
@@ -211,7 +219,7 @@ def _launches(graph: TraceGraph) -> Section:
         "A launch that takes longer than its work leaves the device idle; a queue that is never empty keeps it busy "
         "whatever the host does."
     )
-    absent = "No launches were recorded: the calls that enqueue device work are not in the trace."
+    absent = "No launches in this window; where a trace has none at all, the calls that enqueue device work were not recorded."
     return Section("launches", "Launches and copies", intro, tuple(panels), absent)
 
 

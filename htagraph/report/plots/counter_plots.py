@@ -10,7 +10,7 @@ import pandas as pd
 from htagraph.model.units import human_duration
 from htagraph.report.plots.kernel_plots import duration_line, log_bins
 from htagraph.report.plots.style import ACCENT, BOUND_COLORS, TimeUnit, durations_axis, label, new_figure
-from htagraph.report.plots.thinning import thin_line
+from htagraph.report.plots.thinning import Line, thin_line
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -119,6 +119,12 @@ def memory_bandwidth(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Fi
     return _levels(lanes, title, "GB/s", origin_ns)
 
 
+def _line(part: pd.DataFrame) -> Line:
+    """Return the levels of one lane, with few enough points."""
+    ts_ns, dur_ns = part["ts_ns"].to_numpy(np.int64), part["dur_ns"].to_numpy(np.int64)
+    return thin_line(ts_ns, dur_ns, part["value"].to_numpy(np.float64), max_points=_MAX_POINTS)
+
+
 def _human_bytes(n_bytes: float) -> str:
     """Return a number of bytes with three digits and a unit."""
     size, name = next(((size, name) for size, name in _SIZES if n_bytes >= size), (1, "B"))
@@ -132,13 +138,7 @@ def _levels(lanes: dict[str, pd.DataFrame], title: str, unit_name: str, origin_n
     end = max(int((part["ts_ns"] + part["dur_ns"]).max()) for part in lanes.values())
     origin = begin if origin_ns is None else origin_ns
     unit = TimeUnit.fitting(end - origin)
-    drawn = {
-        name: thin_line(
-            part["ts_ns"].to_numpy(np.int64), part["dur_ns"].to_numpy(np.int64), part["value"].to_numpy(np.float64),
-            max_points=_MAX_POINTS,
-        )
-        for name, part in shown.items()
-    }  # fmt: skip
+    drawn = {name: _line(part) for name, part in shown.items()}
     traces: list[dict[str, Any]] = [
         {
             "type": "scatter",

@@ -93,16 +93,21 @@ def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE)
         for row, bound in enumerate(totals.index.astype(str))
     ]
     marks = [f"{spoken(name)} {percent(share)}" for name, share in zip(totals.index, totals["share"], strict=True)]
-    y_axis = named_rows(marks) | {"fixedrange": True}
     x_axis = {
         "title": {"text": f"time from the start of the window, {unit.name}"},
         "range": [0, path.dur_ns / unit.size_ns],
     }
-    lines = _step_lines(path, unit)
     figure = new_figure(
-        rows, _longest(segments, origin), rows=len(marks), barmode="overlay", showlegend=False, yaxis=y_axis, xaxis=x_axis,
-        shapes=lines, dragmode="zoom",
-    )  # fmt: skip
+        rows,
+        _longest(segments, origin),
+        rows=len(marks),
+        barmode="overlay",
+        showlegend=False,
+        yaxis=named_rows(marks) | {"fixedrange": True},
+        xaxis=x_axis,
+        shapes=_step_lines(path, unit),
+        dragmode="zoom",
+    )
     figure.layout.meta = {"note": _joined_note(blocks, path.dur_ns)}
     return figure
 
@@ -114,17 +119,14 @@ def _row(
     row, bound, origin, unit = about
     at = np.flatnonzero(mine)
     height = _BAR * blocks.dur_ns[at] / np.maximum(blocks.span_ns[at], 1)
-    single = blocks.segment[at]
     names, ops = segments["name"].to_numpy(), segments["op"].to_numpy()
+    columns = (column[at].tolist() for column in (blocks.segment, blocks.n_segments, blocks.dur_ns, blocks.span_ns))
     hover = [
         f"{label(names[one])}{f' in {label(ops[one])}' if ops[one] else ''}, {human_duration(dur)}"
         if one >= 0
         else f"{human_count(n, 'short segment')}, {human_duration(dur)} of {human_duration(span)}"
-        for one, n, dur, span in zip(
-            single.tolist(), blocks.n_segments[at].tolist(), blocks.dur_ns[at].tolist(), blocks.span_ns[at].tolist(),
-            strict=True,
-        )
-    ]  # fmt: skip
+        for one, n, dur, span in zip(*columns, strict=True)
+    ]
     return {
         "type": "bar",
         "orientation": "h",
