@@ -32,7 +32,8 @@ BY_RANK = (
 EVENTS = "select count(*) from slice where category is null or category != 'critical_path'"
 KERNEL_ENDS = """
 select max(ts + dur) - min(ts + dur) from (
-  select ts, dur, row_number() over (partition by track_id order by ts) as number from slice where name like 'nccl%'
+  select ts, dur, row_number() over (partition by track_id order by ts) as number from slice
+  where name like 'nccl%' and category != 'critical_path'
 ) group by number
 """
 

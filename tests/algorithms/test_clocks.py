@@ -1,0 +1,84 @@
+"""Clocks from common instants: offsets, drift, and how far they may be wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from htagraph.algorithms.clocks import Clock, fit_clock, to_common
+
+MS = 1_000_000
+
+
+def test_a_constant_offset_is_found_exactly() -> None:
+    """All meetings of 10 us end together on clocks 7 ms apart."""
+    start = np.arange(5) * MS
+    fit = fit_clock(start, start + 10_000, start + 7 * MS, start + 7 * MS + 10_000)
+    assert (fit.clock.offset_ns, fit.clock.drift_ppb, fit.spread_ns) == (7 * MS, 0, 0)
+
+
+def test_the_feasible_interval_is_what_the_starts_and_ends_allow() -> None:
+    """Nobody ends before everybody has started: 10 us to either side, and 20 ns for drift that nobody would notice."""
+    start = np.arange(5) * MS
+    fit = fit_clock(start, start + 10_000, start, start + 10_000)
+    assert (fit.low_ns, fit.high_ns, fit.width_ns) == (-10_020, 10_020, 20_040)
+
+
+def test_one_that_only_waits_is_bounded_from_below() -> None:
+    """A receiver cannot end before the sender has started; that it starts first says nothing."""
+    start, always = np.arange(5) * MS, np.ones(5, dtype=bool)
+    fit = fit_clock(start, start + 10_000, start, start + 10_000, waits=always, is_awaited=~always)
+    assert (fit.low_ns, fit.high_ns > 10**15) == (-10_020, True)
+
+
+def test_clocks_that_cannot_be_brought_together_have_a_negative_width() -> None:
+    """The first meeting asks for an offset of about 0, the second for one of about 80 ms."""
+    start = np.array([0, MS])
+    fit = fit_clock(start, start + 10_000, start + [0, 80 * MS], start + [10_000, 80 * MS + 10_000])
+    assert fit.width_ns < 0
+
+
+def test_the_estimate_is_moved_into_the_feasible_interval() -> None:
+    """Ends say 1 ms; but the other had started before the end of this one only up to 10 us."""
+    start = np.arange(3) * MS
+    fit = fit_clock(start, start + 10_000, start, start + 1_010_000, waits=None, is_awaited=None)
+    assert fit.clock.offset_ns == MS
+    late = fit_clock(start, start + 10_000, start - MS, start + 1_000)
+    assert late.low_ns <= late.clock.offset_ns <= late.high_ns
+
+
+def test_drift_is_fitted_where_it_pays() -> None:
+    """5 ppm over 10 s are 50 us, far more than the ends differ."""
+    start = np.arange(11) * 1_000 * MS
+    reference = start + start * 5 // 1_000_000
+    fit = fit_clock(start, start + 10_000, reference, reference + 10_000)
+    assert fit.clock.drift_ppb == 5_000
+    assert abs(fit.clock.to_common(start) - reference).max() <= 1
+
+
+def test_drift_is_not_fitted_to_jitter() -> None:
+    """Ends that differ by up to 3 us in no order."""
+    start = np.arange(11) * MS
+    jitter = np.array([0, 3, 1, 2, 0, 3, 1, 0, 2, 3, 1]) * 1_000
+    assert fit_clock(start, start + 10_000, start, start + 10_000 + jitter).clock.drift_ppb == 0
+
+
+def test_without_meetings_the_clock_is_left_alone() -> None:
+    """There is nothing to compare it with."""
+    none = np.empty(0, dtype=np.int64)
+    fit = fit_clock(none, none, none, none)
+    assert (fit.clock, fit.n_meetings, fit.width_ns) == (Clock(), 0, 0)
+
+
+@given(
+    times=st.lists(st.integers(-(2**61), 2**61), min_size=2, max_size=20),
+    offset=st.integers(-(10**10), 10**10),
+    drift=st.integers(-200_000, 200_000),
+)
+def test_common_time_keeps_the_order(times: list[int], offset: int, drift: int) -> None:
+    """Law: exact integers, also at 1.7e18 ns since the epoch."""
+    common = to_common(np.sort(np.array(times)), offset, drift, times[0])
+    assert (np.diff(common) >= 0).all()
+    exact = [t + offset + (t - times[0]) * drift // 1_000_000_000 for t in sorted(times)]
+    assert common.tolist() == exact
