@@ -191,7 +191,7 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, *, has_device: bo
         title, to_try = "The host", _HOST_ONLY
     bounds = part.groupby("bound", sort=False)["dur_ns"].sum().sort_values(ascending=False, kind="stable")
     dur_ns = int(part["dur_ns"].sum())
-    if cause is Cause.HOST and bounds.index[0] == Bound.PYTHON_GAP.label:
+    if cause is Cause.HOST and has_device and bounds.index[0] == Bound.PYTHON_GAP.label:
         to_try = _UNRECORDED + to_try
     return Finding(
         cause=cause.value,
