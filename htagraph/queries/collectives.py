@@ -45,6 +45,7 @@ _OPERATIONS = (
     ("send", r"send"),
     ("recv", r"recv"),
 )
+_LONG_GROUP = 64
 _ANNOTATION = re.compile(r"^nccl:")
 _NCCL_KERNEL = re.compile(r"^(void )?(nccl|rccl)")
 _POINT_TO_POINT = re.compile(r"(\d+)\s*(->|<-)\s*(\d+)")
@@ -139,6 +140,18 @@ def _peers(dag: Dag, kernels: I64, operation: npt.NDArray[np.object_], group: np
     return peer
 
 
+def _short(group: str) -> str:
+    """Return a shorter text for a long list of ranks that are evenly spaced, which no other list has.
+
+    >>> _short(str(list(range(0, 1_024, 4))))
+    '[0, 4, …, 1020]'
+    """
+    ranks = [int(number) for number in re.findall(r"\d+", group)] if len(group) > _LONG_GROUP else []
+    if len(ranks) < 3 or len(set(np.diff(ranks))) > 1:
+        return group
+    return f"[{ranks[0]}, {ranks[1]}, …, {ranks[-1]}]"
+
+
 def first_anchor(dag: Dag, kernels: I64) -> npt.NDArray[np.int32]:
     """Return for each node the end of the collective that its walk back meets first, -1 for none; an end is its own."""
     is_anchor = np.zeros(2 * len(dag.events), dtype=bool)
@@ -169,6 +182,9 @@ def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
     group = _texts(events, _column_above(dag, kernels, "group_ranks"))
     group_name = _texts(events, _column_above(dag, kernels, "group_name"))
     is_nccl = events.named(events.symbols.mask(lambda name: _NCCL_KERNEL.match(name) is not None))[kernels]
+    label = np.where(np.isin(group, ("", "[]")), group_name, group)
+    codes, distinct = pd.factorize(label)
+    label = np.array([_short(str(text)) for text in distinct] + [""], dtype=object)[codes]
     anchor = first_anchor(dag, kernels)[2 * kernels]
     place = np.full(len(events), -1, dtype=np.int64)
     place[kernels] = np.arange(len(kernels))
@@ -177,7 +193,7 @@ def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
             "collective": np.arange(len(kernels)),
             "event": kernels,
             "operation": operation,
-            "group": np.where(np.isin(group, ("", "[]")), group_name, group),
+            "group": label,
             "n_elements": _column_above(dag, kernels, "msg_in"),
             "dtype": _texts(events, _column_above(dag, kernels, "dtype")),
             "seq": _column_above(dag, kernels, "seq"),

@@ -36,10 +36,15 @@ def _stacked(tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
     paired = table["operation"].isin(_POINT_TO_POINT)
     rooted = table["operation"].isin((*_FROM_ROOT, *_TO_ROOT))
     table = table[table["is_rendezvous"] | rooted | (paired & (table["peer"] >= 0))].reset_index(drop=True)
-    sends = table["operation"] == "send"
-    sender, receiver = table["rank"].where(sends, table["peer"]), table["peer"].where(sends, table["rank"])
-    pair = table["group"] + "|" + sender.astype(str) + ">" + receiver.astype(str)
-    return table.assign(communicator=table["group"].where(~table["operation"].isin(_POINT_TO_POINT), pair))
+    paired, sends = table["operation"].isin(_POINT_TO_POINT), table["operation"] == "send"
+    sender = table["rank"].where(sends, table["peer"]).where(paired, -1)
+    receiver = table["peer"].where(sends, table["rank"]).where(paired, -1)
+    codes, groups = pd.factorize(table["group"], sort=True)
+    pairs = pd.DataFrame({"group": codes, "sender": sender, "receiver": receiver})
+    return table.assign(
+        group=np.asarray(groups, dtype=object)[codes],  # one text for all ranks: those of large groups are long
+        communicator=pairs.groupby(list(pairs.columns)).ngroup(),
+    )
 
 
 def _symbols(table: pd.DataFrame, columns: tuple[str, ...]) -> I64:

@@ -35,7 +35,8 @@ def test_one_that_only_waits_is_bounded_from_below() -> None:
 def test_clocks_that_cannot_be_brought_together_have_a_negative_width() -> None:
     """The first meeting asks for an offset of about 0, the second for one of about 80 ms."""
     start = np.array([0, MS])
-    fit = fit_clock(start, start + 10_000, start + [0, 80 * MS], start + [10_000, 80 * MS + 10_000])
+    reference = np.array([0, 81 * MS])
+    fit = fit_clock(start, start + 10_000, reference, reference + 10_000)
     assert fit.width_ns < 0
 
 
