@@ -90,10 +90,10 @@ class GraphDiff:
 
     def __repr__(self) -> str:
         """Say how long both are and what changed most."""
-        top = self.critical_path().head(2)
+        top = self.critical_path()["delta_ns"].head(2)
         changes = ", ".join(
-            f"{str(name).replace('_', ' ')} {'+' if row.delta_ns >= 0 else ''}{human_duration(row.delta_ns)}"
-            for name, row in top.iterrows()
+            f"{str(name).replace('_', ' ')} {'+' if delta_ns >= 0 else ''}{human_duration(delta_ns)}"
+            for name, delta_ns in top.items()
         )
         return (
             f"GraphDiff({human_duration(self.before.dur_ns)} -> {human_duration(self.after.dur_ns)}: "

@@ -139,10 +139,10 @@ class JobPath:
 
     def __repr__(self) -> str:
         """Say how long the path is, where it ran and what bounds it."""
-        top = [f"rank {rank} {row.share:.0%}" for rank, row in self.breakdown(by="rank").head(_TOP).iterrows()]
+        top = [f"rank {rank} {share:.0%}" for rank, share in self.breakdown(by="rank")["share"].head(_TOP).items()]
         bounds = [
-            f"{str(bound).replace('_', ' ')} {row.share:.0%}"
-            for bound, row in self.breakdown(by="bound").head(_TOP).iterrows()
+            f"{str(bound).replace('_', ' ')} {share:.0%}"
+            for bound, share in self.breakdown(by="bound")["share"].head(_TOP).items()
         ]
         return (
             f"JobPath({self.name}, {human_duration(self.dur_ns)}, {human_count(len(self.segments), 'segment')}: "
