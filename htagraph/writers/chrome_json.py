@@ -23,7 +23,7 @@ from htagraph.model.events import EventTable
 from htagraph.writers.array_end import ArrayEnd
 from htagraph.writers.atomic import output_file
 
-__all__ = ["write_chrome_json"]
+__all__ = ["microseconds", "write_chrome_json"]
 
 I64 = npt.NDArray[np.int64]
 
@@ -60,7 +60,7 @@ def _pieces(source: bytes | str | Path) -> Iterator[bytes]:
         raise TraceFormatError(f"cannot be read to its end: {exc}.", path=path, hint=hint) from exc
 
 
-def _microseconds(ts_ns: I64) -> list[str]:
+def microseconds(ts_ns: I64) -> list[str]:
     """Return times as exact decimal text."""
     whole, rest = np.divmod(ts_ns, 1000)
     return [f"{us}.{ns:03d}" if ns else str(us) for us, ns in zip(whole.tolist(), rest.tolist(), strict=True)]
@@ -76,7 +76,7 @@ def _quoted(values: pd.Series[Any]) -> list[str]:
 def _slices(segments: pd.DataFrame, pid: int, base_ns: int) -> list[str]:
     """Return begin and end of each segment."""
     start = segments["start_ns"].to_numpy(np.int64) - base_ns
-    starts, ends = _microseconds(start), _microseconds(start + segments["dur_ns"].to_numpy(np.int64))
+    starts, ends = microseconds(start), microseconds(start + segments["dur_ns"].to_numpy(np.int64))
     texts = (_quoted(segments[name]) for name in ("name", "bound", "kind", "op"))
     numbers = (segments[name].tolist() for name in ("lag_ns", "residual_ns", "event"))
     where = f'"cat":"{_CATEGORY}","pid":{pid},"tid":1'
@@ -97,8 +97,8 @@ def _arrows(segments: pd.DataFrame, events: EventTable, pid: int, base_ns: int, 
         f'"pid":{json.dumps(p)},"tid":{json.dumps(t)}' for p, t in zip(events.lanes.pid, events.lanes.tid, strict=True)
     ]
     sides = zip(
-        _microseconds(path_ns),
-        _microseconds(event_ns),
+        microseconds(path_ns),
+        microseconds(event_ns),
         (event_ns < path_ns).tolist(),
         events.lane[event].tolist(),
         strict=True,

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from htagraph.model.events import EventTable, LaneTable
 from htagraph.writers.atomic import output_file
+from htagraph.writers.chrome_json import microseconds
 
 __all__ = ["write_subset"]
 
@@ -32,12 +33,6 @@ def _lane_events(lanes: LaneTable, used: Sequence[int]) -> list[str]:
     return list(named.values())
 
 
-def _microseconds(ts_ns: int) -> str:
-    """Return a time as decimal text in microseconds."""
-    whole, rest = divmod(ts_ns, 1000)
-    return f"{whole}.{rest:03d}"
-
-
 def _flows(
     events: EventTable,
     call: npt.NDArray[np.integer],
@@ -46,16 +41,16 @@ def _flows(
     clock_shift_ns: int,
 ) -> list[str]:
     """Return the arrows from launch calls to their device work."""
+    lanes = [
+        f'"pid":{json.dumps(pid)},"tid":{json.dumps(tid)}'
+        for pid, tid in zip(events.lanes.pid, events.lanes.tid, strict=True)
+    ]
+    what = f'"cat":"{_FLOW}","name":"{_FLOW}"'
     out = []
-    for number, (tail, head) in enumerate(zip(call.tolist(), work.tolist(), strict=True), start=1):
-        for phase, event, shift_ns, more in (("s", tail, 0, ""), ("f", head, clock_shift_ns, ',"bp":"e"')):
-            lane = events.lane[event]
-            pid, tid = json.dumps(events.lanes.pid[lane]), json.dumps(events.lanes.tid[lane])
-            ts = _microseconds(int(events.ts_ns[event]) - base_ns - shift_ns)
-            out.append(
-                f'{{"ph":"{phase}","id":{number},"pid":{pid},"tid":{tid},"ts":{ts},'
-                f'"cat":"{_FLOW}","name":"{_FLOW}"{more}}}'
-            )
+    for phase, ends, shift_ns, more in (("s", call, 0, ""), ("f", work, clock_shift_ns, ',"bp":"e"')):
+        times = microseconds(events.ts_ns[ends] - base_ns - shift_ns)
+        for number, (lane, ts) in enumerate(zip(events.lane[ends].tolist(), times, strict=True), start=1):
+            out.append(f'{{"ph":"{phase}","id":{number},{lanes[lane]},"ts":{ts},{what}{more}}}')
     return out
 
 
