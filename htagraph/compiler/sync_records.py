@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.matching import match_keys
+from htagraph.algorithms.matching import group_starts, last_before, match_keys, running_latest
 from htagraph.compiler.structure import Structure
 from htagraph.model.api_calls import CallMeaning
 from htagraph.model.kinds import EventKind
@@ -22,6 +22,10 @@ _RECORDED = {
     "Event Sync": CallMeaning.EVENT_SYNC,
     "Stream Wait Event": CallMeaning.STREAM_WAIT,
 }
+
+
+_LONGEST_CHAIN = 8
+"""Streams through which a wait is followed."""
 
 
 class SyncRecords(NamedTuple):
@@ -46,8 +50,16 @@ def sync_records(structure: Structure) -> SyncRecords:
     return SyncRecords(record, calls[found], meaning_of[events.name[record]])
 
 
-def recorded_targets(structure: Structure, records: SyncRecords, rows: I64) -> I64:
-    """Return the last device event before the event record that each record waits for, -1 where unknown."""
+class _Marks(NamedTuple):
+    """The event records that records wait for: on which stream, when, and the last device event before each."""
+
+    queue: I64
+    before_ns: I64
+    target: I64
+
+
+def _marks(structure: Structure, records: SyncRecords, rows: I64) -> _Marks:
+    """Return the event record that each record waits for; queue and target are -1 where unknown."""
     events = structure.events
     stream = events.column("wait_on_stream")[records.record[rows]].astype(np.int64)
     marker = events.column("wait_on_event_record")[records.record[rows]].astype(np.int64)
@@ -56,4 +68,43 @@ def recorded_targets(structure: Structure, records: SyncRecords, rows: I64) -> I
     known = (found >= 0) & (marker > 0)
     before_ns = np.where(known, events.ts_ns[calls[np.maximum(found, 0)]] if len(calls) else 0, np.iinfo(np.int64).min)
     queue = structure.find_queue(events.device[records.record[rows]].astype(np.int64), stream)
-    return np.where(known & (queue >= 0), structure.covered(queue, before_ns), -1)
+    queue = np.where(known, queue, -1)
+    return _Marks(queue, before_ns, np.where(queue >= 0, structure.covered(queue, before_ns), -1))
+
+
+def _passed_on(structure: Structure, marks: _Marks, waits: _Marks) -> I64:
+    """Return the targets of marks, or what their stream had been made to wait for before, if that ends later.
+
+    In `waits`, ``queue`` and ``before_ns`` say which stream was made to wait, and when.
+    """
+    end_ns = structure.events.end_ns
+    rows = np.flatnonzero((waits.queue >= 0) & (waits.target >= 0))
+    rows = rows[np.lexsort((waits.before_ns[rows], waits.queue[rows]))]
+    if not len(rows):
+        return marks.target
+    latest = running_latest(end_ns[waits.target[rows]], group_starts(waits.queue[rows]))
+    position = last_before(waits.queue[rows], waits.before_ns[rows], marks.queue, marks.before_ns)
+    pending = np.where(position >= 0, waits.target[rows[latest[np.maximum(position, 0)]]], -1)
+    is_later = (pending >= 0) & ((marks.target < 0) | (end_ns[pending] > end_ns[marks.target]))
+    return np.where(is_later, pending, marks.target)
+
+
+def recorded_targets(structure: Structure, records: SyncRecords, rows: I64) -> I64:
+    """Return the device event that ends last of all that each record waits for, -1 where unknown.
+
+    That is the last one before the event record on its stream, or what that stream had itself been made to wait for: an
+    event passes on the waits of its stream.
+    """
+    events = structure.events
+    stream_waits = np.flatnonzero(records.meaning == CallMeaning.STREAM_WAIT)
+    record, call = records.record[stream_waits], records.call[stream_waits]
+    waiting = structure.find_queue(events.device[record].astype(np.int64), events.stream[record])
+    marks = _marks(structure, records, stream_waits)
+    target = marks.target
+    for _ in range(_LONGEST_CHAIN):
+        further = _passed_on(structure, marks, _Marks(waiting, events.ts_ns[call], target))
+        if np.array_equal(further, target):
+            break
+        target = further
+        marks = marks._replace(target=target)
+    return _passed_on(structure, _marks(structure, records, rows), _Marks(waiting, events.ts_ns[call], target))

@@ -118,3 +118,15 @@ def test_work_that_ends_after_the_sync_that_covers_it_is_kept_aside(compiled, ar
 
     assert arrows(dag, "sync") == []
     assert dag.rejected.skew_ns.tolist() == [5_000]
+
+
+def test_an_event_passes_on_what_its_stream_waits_for(compiled, arrows):
+    """Stream 9 has only been made to wait since its last work; an event recorded there happens after that wait."""
+    dag = compiled("""
+        cpu 1    |[launch >z][launch >a][record !r @7][wait ?r @9][record !s @9][wait ?s @11][launch >b]
+        stream 9 |    [z <z ]
+        stream 7 |                [k1 <a                                                                    ]
+        stream 11|                                                                                           [k2 <b ]
+    """)
+
+    assert ("k1>", "k2<", 0) in arrows(dag, "sync")
