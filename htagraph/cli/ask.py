@@ -22,6 +22,7 @@ from htagraph.cli.options import (
 from htagraph.cli.ranks import executor_of, loaded_job
 from htagraph.cli.tables import Format, print_frame
 from htagraph.errors import MissingEventsError, OutputError, QueryError
+from htagraph.queries.selecting import filtered
 from htagraph.questions import QUESTIONS
 
 __all__ = ["ask"]
@@ -55,7 +56,7 @@ def ask(
     with Waiting(quiet=quiet).shown() as waiting:
         frame = _answer(waiting, question, path, window=window, options=options, workers=workers, dask=dask)
     if where:
-        frame = _filtered(frame, where)
+        frame = filtered(frame, where)
     if out is not None:
         _write(frame, out)
         notices(quiet=quiet).print(f"Wrote {out}", markup=False)
@@ -110,16 +111,6 @@ def _parsed(options: list[str]) -> dict[str, Any]:
         digits = value.replace("_", "")
         parsed[name.strip()] = int(digits) if digits.lstrip("-").isdigit() else value
     return parsed
-
-
-def _filtered(frame: pd.DataFrame, where: str) -> pd.DataFrame:
-    """Return the rows for which an expression holds."""
-    try:
-        return frame.query(where, engine="python")
-    except Exception as exc:  # whatever pandas raises for a wrong expression is the user's to mend
-        raise QueryError(
-            f"{where!r} cannot be evaluated: {exc}.", hint=f"columns are {', '.join(frame.columns)}."
-        ) from exc
 
 
 def _write(frame: pd.DataFrame, out: Path) -> None:

@@ -48,6 +48,7 @@ def _links(dag: Dag) -> list[_Check]:
     """Return whether device work is linked to its launches and clocks agree."""
     device = np.flatnonzero(dag.events.is_device)
     linked = int((dag.launch[device] >= 0).sum())
+    n_ids = len(np.unique(dag.events.correlation[device[dag.launch[device] >= 0]]))
     shift = dag.calibration.clock_shift_ns
     return [
         _Check(
@@ -61,6 +62,13 @@ def _links(dag: Dag) -> list[_Check]:
             linked,
             len(device),
             "the rest was enqueued before the capture began, or its launch was not recorded: it hangs on the window's start.",
+        ),
+        _Check(
+            "correlation ids name one call",
+            n_ids - dag.notes["n_ambiguous_correlations"],
+            n_ids,
+            "where several calls carry one id, the earliest is taken as the launch.",
+            limit=1.0,
         ),
         _Check(
             "device clock agrees with host clock",
@@ -126,10 +134,11 @@ def quality(dag: Dag, window: Window) -> pd.DataFrame:
         *_links(dag),
         *_waits(dag),
         _Check(
-            "kernels classified by a rule or known as compute",
+            "kernels named by a rule (the others count as compute)",
+            len(kernels) - int(by_default.sum()),
             len(kernels),
-            len(kernels),
-            f"{int(by_default.sum()):,} kernels that no rule names count as compute; add a ClassRule for what is not.",
+            "",
+            limit=0.0,
         ),
         _Check(
             "steps marked",

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from htagraph.errors import QueryError
 from htagraph.model.dag import Dag
@@ -14,7 +15,17 @@ from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.symbols import compile_pattern
 from htagraph.model.window import Window
 
-__all__ = ["KIND_GROUPS", "Kinds", "events_in", "kind_mask", "name_mask", "tree_parent", "under_mask", "where_rows"]
+__all__ = [
+    "KIND_GROUPS",
+    "Kinds",
+    "events_in",
+    "filtered",
+    "kind_mask",
+    "name_mask",
+    "tree_parent",
+    "under_mask",
+    "where_rows",
+]
 
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
@@ -128,11 +139,20 @@ def where_rows(dag: Dag, rows: I64, where: str) -> I64:
     QueryError
         If the expression cannot be evaluated.
     """
-    frame = dag.events.frame(rows)
+    return filtered(dag.events.frame(rows), where)["event"].to_numpy(np.int64)
+
+
+def filtered(frame: pd.DataFrame, where: str) -> pd.DataFrame:
+    """Return the rows of a table for which an expression over its columns holds.
+
+    Raises
+    ------
+    QueryError
+        If the expression cannot be evaluated; the hint lists the columns.
+    """
     try:
-        kept = frame.query(where, engine="python")
+        return frame.query(where, engine="python")
     except Exception as exc:  # whatever pandas raises for a wrong expression is the user's to mend
         raise QueryError(
             f"{where!r} cannot be evaluated: {exc}.", hint=f"columns are {', '.join(frame.columns)}."
         ) from exc
-    return kept["event"].to_numpy(np.int64)

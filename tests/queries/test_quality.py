@@ -1,0 +1,43 @@
+"""What the quality table says of drawn traces."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from htagraph.compiler.passes import compile_events
+from htagraph.model.events import EventTable
+from htagraph.queries.quality import quality
+from htagraph.synth import timeline
+
+_DRAWING = """
+    cpu 1    |[launch >a][launch >b][record     ]
+    stream 7 |     [K <a ]  [gemm <b]
+"""
+
+
+def _counts(events: EventTable, check: str) -> tuple[int, int, str]:
+    """Return good, all and verdict of a check."""
+    dag = compile_events(events)
+    row = quality(dag, dag.span).set_index("check").loc[check]
+    return int(row["n_good"]), int(row["n_all"]), str(row["verdict"])
+
+
+def test_kernels_that_a_rule_names_are_counted():
+    """One of two: the gemm counts as compute because nothing says otherwise."""
+    events = timeline(_DRAWING, names={"K": "ncclDevKernel_AllReduce"})
+
+    assert _counts(events, "kernels named by a rule (the others count as compute)") == (1, 2, "good")
+
+
+def test_ids_that_several_calls_carry_are_reported():
+    """The earliest call is taken as the launch; that is a guess, and a guess is reported."""
+    events = timeline(_DRAWING)
+    correlation = np.array(events.correlation)
+    assert _counts(events, "correlation ids name one call") == (2, 2, "good")
+
+    correlation[2] = correlation[1]
+    twice = replace(events, correlation=correlation)
+
+    assert _counts(twice, "correlation ids name one call") == (1, 2, "weak")
