@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -34,15 +34,18 @@ from htagraph.job_path import JobPath
 from htagraph.model.frames import FAILURES
 from htagraph.model.units import human_count, human_duration
 from htagraph.queries.clock_tree import Clocks, fit_clocks
+from htagraph.queries.lateness import compared_legs, excess_times, late_arrivals
 from htagraph.queries.legs import Leg, RankEnds, find_legs
 from htagraph.queries.meetings import match_collectives, measure_meetings
-from htagraph.queries.stragglers import delay_windows, late_ranks, pipeline_bubbles, summarize_stragglers
+from htagraph.queries.stragglers import pipeline_bubbles, summarize_stragglers
 from htagraph.questions import Question, Questions
 from htagraph.ranks import (
     Asked,
     At,
+    Claimed,
     Expanded,
     RankSummary,
+    TimesByName,
     cached_graph,
     open_rank,
     prepare_rank,
@@ -239,13 +242,38 @@ class Job(Questions):
         tables = {rank: self.summaries[rank].collectives for rank in ends}
         meetings = self.meetings[self.meetings["rank"].isin(ends)]
         legs = find_legs(tables, ends, meetings, clocks)
-        by_rank: dict[int, list[tuple[int, Leg]]] = {}
-        for number, leg in enumerate(legs):
-            by_rank.setdefault(leg.rank, []).append((number, leg))
-        expanded = self._on_ranks({rank: Expanded(tuple(part)) for rank, part in by_rank.items()}, None, "raise")
+        expanded = self.on_legs(legs, Expanded)
         start_ns = max(int(clocks[rank].to_common(end.start_ns)) for rank, end in ends.items())
         name = "job" if self.at is None else str(self.at)
         return JobPath.of(legs, expanded, clocks, start_ns=start_ns, name=name, job=self)
+
+    @cached_property
+    def late_arrivals(self) -> pd.DataFrame:
+        """Who came late to which collective, and by how much; as `queries.lateness.late_arrivals` returns it."""
+        return late_arrivals(self.meetings)
+
+    @cached_property
+    def excess_times(self) -> pd.DataFrame:
+        """What made ranks late: what each did for longer than the last but one; as `queries.lateness.excess_times`."""
+        tables = {rank: summary.collectives for rank, summary in self.summaries.items()}
+        ends = {rank: summary.ends for rank, summary in self.summaries.items()}
+        legs = compared_legs(self.late_arrivals, self.meetings, tables, ends, self._common_clocks())
+        return excess_times(self.late_arrivals, self.on_legs(legs, TimesByName, on_error=self.on_error))
+
+    def on_legs(
+        self, legs: Sequence[Leg], work: type[Expanded | Claimed | TimesByName], *, on_error: OnError = "raise"
+    ) -> dict[int, pd.DataFrame]:
+        """Return what some work gives on the legs of a path, by rank; rows say in ``leg`` to which they belong.
+
+        Raises
+        ------
+        RankFailedError
+            If a rank cannot be read any more.
+        """
+        by_rank: dict[int, list[tuple[int, Leg]]] = {}
+        for number, leg in enumerate(legs):
+            by_rank.setdefault(leg.rank, []).append((number, leg))
+        return self._on_ranks({rank: work(tuple(part)) for rank, part in by_rank.items()}, None, on_error)
 
     def stragglers(self) -> pd.DataFrame:
         """Return how often each rank came last, what that cost the others, and what it did meanwhile.
@@ -255,12 +283,7 @@ class Job(Questions):
         DataFrame, schema `frames.STRAGGLERS`
             The rank that cost most first. Only waits longer than the clocks are uncertain count.
         """
-        late = late_ranks(self.meetings)
-        tables = {rank: summary.collectives for rank, summary in self.summaries.items()}
-        windows = delay_windows(late, tables, {rank: s.ends.start_ns for rank, s in self.summaries.items()})
-        work = {rank: Expanded(tuple(enumerate(legs))) for rank, legs in windows.items()}
-        segments = self._on_ranks(work, None, self.on_error)
-        return summarize_stragglers(self.meetings, late, segments, list(self.summaries))
+        return summarize_stragglers(self.meetings, self.late_arrivals, self.excess_times, list(self.summaries))
 
     def pipeline_bubbles(self) -> pd.DataFrame:
         """Return how long each rank waited in receives for the sender, by group; schema `frames.BUBBLES`."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -13,11 +14,13 @@ import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
 from htagraph.errors import GraphError
-from htagraph.model.frames import BREAKDOWN, JOB_SEGMENTS, SEGMENTS, categorical
-from htagraph.model.kinds import Bound, EdgeKind
+from htagraph.model.frames import BREAKDOWN, JOB_CLAIMS, JOB_SEGMENTS, SEGMENTS, categorical
+from htagraph.model.kinds import Bound, Cause, EdgeKind
 from htagraph.model.units import human_count, human_duration
 from htagraph.queries.breakdown import sum_by
+from htagraph.queries.lateness import blame_late_ranks
 from htagraph.queries.legs import Leg, legs_frame
+from htagraph.ranks import Claimed
 
 if TYPE_CHECKING:
     from htagraph.job import Job
@@ -39,7 +42,7 @@ class JobPath:
     Parameters
     ----------
     segments : DataFrame, schema `frames.JOB_SEGMENTS`
-    legs : DataFrame, schema `frames.LEGS`
+    parts : tuple of Leg
         The path by rank: where it stays and where it hops.
     start_ns, end_ns : int, unit=ns
         The window, in common time.
@@ -48,7 +51,7 @@ class JobPath:
     """
 
     segments: pd.DataFrame
-    legs: pd.DataFrame
+    parts: tuple[Leg, ...]
     start_ns: int
     end_ns: int
     name: str
@@ -57,7 +60,7 @@ class JobPath:
     @classmethod
     def of(
         cls,
-        legs: list[Leg],
+        legs: Sequence[Leg],
         expanded: Mapping[int, pd.DataFrame],
         clocks: Mapping[int, Clock],
         *,
@@ -72,9 +75,8 @@ class JobPath:
         GraphError
             If they do not tile the window: a defect of this package.
         """
-        leg_start_ns = np.array([leg.start_ns for leg in legs], dtype=np.int64)
-        leg_hops = np.array([leg.hops for leg in legs], dtype=bool)
-        parts = [_in_common_time(expanded[rank], rank, leg_start_ns, leg_hops, clocks[rank]) for rank in expanded]
+        timing = _LegTimes.of(legs)
+        parts = [_in_common_time(expanded[rank], rank, timing, clocks[rank]) for rank in expanded]
         first = legs[0]
         if first.start_ns > start_ns:
             parts.insert(0, _unknown(start_ns, first.start_ns, first.rank))
@@ -84,18 +86,53 @@ class JobPath:
         segments = _from(segments, start_ns)
         segments["kind"] = categorical(segments["kind"].map(EdgeKind.labels().index), EdgeKind.labels())
         segments["bound"] = categorical(segments["bound"].map(Bound.labels().index), Bound.labels())
-        path = cls(segments, legs_frame(legs), start_ns, legs[-1].end_ns, name, job)
-        path._check()
+        path = cls(segments, tuple(legs), start_ns, legs[-1].end_ns, name, job)
+        path._check(segments)
         return path
 
-    def _check(self) -> None:
-        start = self.segments["start_ns"].to_numpy()
-        end = start + self.segments["dur_ns"].to_numpy()
+    def _check(self, pieces: pd.DataFrame) -> None:
+        """Raise unless pieces tile the window."""
+        start = pieces["start_ns"].to_numpy()
+        end = start + pieces["dur_ns"].to_numpy()
         tiles = not len(start) and self.dur_ns == 0
         if len(start):
             tiles = start[0] == self.start_ns and end[-1] == self.end_ns and bool((start[1:] == end[:-1]).all())
         if not tiles:
             raise GraphError("the job's critical path does not tile its window.", hint="please report it.")
+
+    @cached_property
+    def legs(self) -> pd.DataFrame:
+        """The path by rank: where it stays and where it hops, schema `frames.LEGS`."""
+        return legs_frame(list(self.parts))
+
+    @cached_property
+    def claims(self) -> pd.DataFrame:
+        """Which cause claims which part of the path, schema `frames.JOB_CLAIMS`: adjacent, disjoint, together the window.
+
+        What a late rank did for longer than the last but one is claimed by its lateness.
+
+        Raises
+        ------
+        RankFailedError
+            If a rank that the path visits cannot be read any more.
+        """
+        timing = _LegTimes.of(self.parts)
+        by_rank = self.job.on_legs(self.parts, Claimed)
+        moved = [_moved(part, timing, self.job.clock(rank)).assign(rank=rank) for rank, part in by_rank.items()]
+        first = self.parts[0]
+        if first.start_ns > self.start_ns:
+            moved.insert(
+                0, _unknown(self.start_ns, first.start_ns, first.rank).assign(cause=Cause.UNEXPLAINED, segment=0)
+            )
+        joined = pd.concat([part.assign(bound=part["bound"].astype(object)) for part in moved], ignore_index=True)
+        joined = _since(joined.sort_values(["leg", "start_ns"], kind="stable", ignore_index=True), self.start_ns)
+        joined["segment"] = np.searchsorted(self.segments["start_ns"], joined["start_ns"], side="right") - 1
+        blamed = blame_late_ranks(
+            joined, self.segments, self.job.late_arrivals, self.job.excess_times, self.job.meetings
+        )
+        blamed["bound"] = categorical(blamed["bound"].map(Bound.labels().index), Bound.labels())
+        self._check(blamed)
+        return JOB_CLAIMS.frame({name: blamed[name].to_numpy() for name in JOB_CLAIMS.columns})
 
     @property
     def dur_ns(self) -> int:
@@ -150,40 +187,58 @@ class JobPath:
         )
 
 
-def _in_common_time(
-    segments: pd.DataFrame, rank: int, leg_start_ns: I64, leg_hops: npt.NDArray[np.bool_], clock: Clock
-) -> pd.DataFrame:
-    """Return a rank's segments on the common clock, with what was waited before a hop cut off."""
-    start = segments["start_ns"].to_numpy(np.int64)
-    number = segments["leg"].to_numpy(np.int64)
-    common_start = clock.to_common(start)
-    common_end = clock.to_common(start + segments["dur_ns"].to_numpy(np.int64))
-    common_start = np.minimum(np.maximum(common_start, leg_start_ns[number]), common_end)
-    dur_ns = common_end - common_start
-    hops = leg_hops[number]
-    lag_ns = np.minimum(segments["lag_ns"].to_numpy(np.int64), dur_ns)
-    return segments.assign(
+@dataclass(frozen=True)
+class _LegTimes:
+    """Where each leg begins in common time, and whether the path came there from another rank."""
+
+    start_ns: I64
+    hops: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, legs: Sequence[Leg]) -> _LegTimes:
+        """Return the times of legs."""
+        return cls(
+            np.array([leg.start_ns for leg in legs], dtype=np.int64), np.array([leg.hops for leg in legs], dtype=bool)
+        )
+
+
+def _moved(pieces: pd.DataFrame, timing: _LegTimes, clock: Clock) -> pd.DataFrame:
+    """Return a rank's pieces of the path on the common clock, with what was waited before a hop cut off."""
+    start = pieces["start_ns"].to_numpy(np.int64)
+    common_end = clock.to_common(start + pieces["dur_ns"].to_numpy(np.int64))
+    not_before = timing.start_ns[pieces["leg"].to_numpy(np.int64)]
+    common_start = np.minimum(np.maximum(clock.to_common(start), not_before), common_end)
+    return pieces.assign(start_ns=common_start, dur_ns=common_end - common_start)
+
+
+def _in_common_time(segments: pd.DataFrame, rank: int, timing: _LegTimes, clock: Clock) -> pd.DataFrame:
+    """Return a rank's segments on the common clock; those after a hop are of the collective."""
+    moved = _moved(segments, timing, clock)
+    hops = timing.hops[segments["leg"].to_numpy(np.int64)]
+    lag_ns = np.minimum(moved["lag_ns"], moved["dur_ns"])
+    return moved.assign(
         rank=np.int64(rank),
-        start_ns=common_start,
-        dur_ns=dur_ns,
         lag_ns=lag_ns,
-        residual_ns=dur_ns - lag_ns,
+        residual_ns=moved["dur_ns"] - lag_ns,
         bound=segments["bound"].astype(object),
         kind=np.where(hops, EdgeKind.COLLECTIVE.label, segments["kind"].astype(object)),
         rule=np.where(hops, "rendezvous", segments["rule"].astype(object)),
     )
 
 
+def _since(pieces: pd.DataFrame, start_ns: int) -> pd.DataFrame:
+    """Return what of the pieces is not before a time."""
+    end_ns = pieces["start_ns"] + pieces["dur_ns"]
+    begin_ns = np.maximum(pieces["start_ns"], start_ns)
+    kept = pieces.assign(start_ns=begin_ns, dur_ns=end_ns - begin_ns)
+    return pd.DataFrame(kept[kept["dur_ns"] > 0]).reset_index(drop=True)
+
+
 def _from(segments: pd.DataFrame, start_ns: int) -> pd.DataFrame:
-    """Return what of the segments is not before a time."""
-    end_ns = segments["start_ns"] + segments["dur_ns"]
-    cut_ns = np.clip(start_ns - segments["start_ns"], 0, None)
-    dur_ns = np.clip(segments["dur_ns"] - cut_ns, 0, None)
-    lag_ns = np.minimum(np.clip(segments["lag_ns"] - cut_ns, 0, None), dur_ns)
-    kept: pd.DataFrame = segments.assign(
-        start_ns=end_ns - dur_ns, dur_ns=dur_ns, lag_ns=lag_ns, residual_ns=dur_ns - lag_ns
-    )
-    return pd.DataFrame(kept[dur_ns > 0]).reset_index(drop=True)
+    """Return what of the segments is not before a time; what is cut off was lag first."""
+    kept = _since(segments.assign(lag_end_ns=segments["start_ns"] + segments["lag_ns"]), start_ns)
+    lag_ns = np.clip(kept.pop("lag_end_ns") - kept["start_ns"], 0, kept["dur_ns"])
+    return kept.assign(lag_ns=lag_ns, residual_ns=kept["dur_ns"] - lag_ns)
 
 
 def _unknown(start_ns: int, end_ns: int, rank: int) -> pd.DataFrame:

@@ -18,6 +18,7 @@ from htagraph.model.source import TraceSource
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 from htagraph.queries.breakdown import split_by_steps, sum_by
+from htagraph.queries.claims import claims
 from htagraph.queries.counters import counters
 from htagraph.queries.critical_path import critical_path, path_edges
 from htagraph.queries.edges import edge_frame
@@ -82,6 +83,11 @@ class CriticalPath:
     def edges(self) -> pd.DataFrame:
         """Edges of the path, earliest first, schema `frames.EDGES`; the first and last may reach beyond the window."""
         return edge_frame(self.dag, path_edges(self.dag, self.window))
+
+    @cached_property
+    def claims(self) -> pd.DataFrame:
+        """Which cause claims which part of the path, schema `frames.CLAIMS`: adjacent, disjoint, together the window."""
+        return claims(self.dag, self.segments)
 
     @property
     def unexplained_share(self) -> float:

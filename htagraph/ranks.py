@@ -24,8 +24,10 @@ from htagraph.compiler.classes import ClassRule
 from htagraph.errors import QueryError
 from htagraph.graph import TraceGraph
 from htagraph.model.window import Window
+from htagraph.queries.claims import claims
 from htagraph.queries.collectives import first_anchor
 from htagraph.queries.critical_path import critical_paths, last_node
+from htagraph.queries.lateness import CAUSE_KEY
 from htagraph.queries.legs import Leg, RankEnds
 from htagraph.questions import Question
 from htagraph.trace import load
@@ -165,6 +167,32 @@ class Expanded:
         lengths = np.array([window.dur_ns for window in windows])
         number = np.searchsorted(np.cumsum(lengths), np.cumsum(segments["dur_ns"].to_numpy(np.int64)), side="left")
         return segments.assign(leg=np.array([leg for leg, _ in self.legs], dtype=np.int64)[number])
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """What claims the time of some legs of one rank, with the number of the leg."""
+
+    legs: tuple[tuple[int, Leg], ...]
+
+    def __call__(self, graph: TraceGraph) -> pd.DataFrame:
+        segments = Expanded(self.legs)(graph)
+        found = claims(graph.dag, segments)
+        return found.assign(leg=segments["leg"].to_numpy()[found["segment"]])
+
+
+@dataclass(frozen=True)
+class TimesByName:
+    """How long each thing took in some legs of one rank, with the number of the leg."""
+
+    legs: tuple[tuple[int, Leg], ...]
+
+    def __call__(self, graph: TraceGraph) -> pd.DataFrame:
+        segments = Expanded(self.legs)(graph)
+        named = segments.assign(bound=segments["bound"].astype(object))
+        return pd.DataFrame(
+            named.groupby(["leg", *CAUSE_KEY], as_index=False, sort=False).agg(dur_ns=("dur_ns", "sum"))
+        )
 
 
 class _WorkerDiedError(RuntimeError):

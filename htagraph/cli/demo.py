@@ -32,7 +32,7 @@ PLANTED = {
 
 _SHOWN = "dataloader"
 _JOB = "job"
-_N_RANKS, _LATE_RANK = 4, 2
+_N_RANKS, _LATE_RANK, _DELAY_NS = 4, 2, 10_000_000
 
 
 def demo(
@@ -54,21 +54,24 @@ def demo(
             write_files(summaries[fault], out / fault, waiting, page=fault == _SHOWN)
         waiting.stage("Simulating a job")
         ranks = out / _JOB
-        simulate_job(training_job(ranks=_N_RANKS, straggler=_LATE_RANK, max_offset_ns=5_000_000)).write(ranks)
+        planted = training_job(ranks=_N_RANKS, straggler=_LATE_RANK, delay_ns=_DELAY_NS, max_offset_ns=5_000_000)
+        simulate_job(planted).write(ranks)
         job = JobSummary(loaded_job(waiting, ranks), "a job of four ranks")
         job_files = write_job_files(job, out / f"{_JOB}-report", waiting)
     console = output()
     print_summary(console, summaries[_SHOWN])
     print_titled(console, "All simulated runs", _comparison(summaries))
     console.print(f"\nFour ranks, rank {_LATE_RANK} slowed down, clocks up to 5 ms apart", style="bold")
-    console.print(f"  {job.findings[0].sentence}", markup=False)
-    console.print(f"  {job.findings[0].evidence}", markup=False)
+    console.print(f"  {job.verdict.findings[0].sentence}", markup=False)
+    console.print(f"  {job.verdict.findings[0].evidence_sentence}", markup=False)
     shown = out / _SHOWN
     beside = notices(quiet=quiet)
     beside.print()
     beside.print(f"Wrote {len(summaries)} traces and a report on each to {out}/", markup=False)
     if (shown / "report.html").exists():
         beside.print(f"  look   {shown / 'report.html'} in a browser", markup=False)
+    if "page" in job_files:
+        beside.print(f"         {job_files['page']}: the job of four ranks", markup=False)
     beside.print(f"  open   {shown / 'critical.pftrace'} in https://ui.perfetto.dev", markup=False)
     beside.print(f"         {job_files['perfetto']} there: the path across four ranks", markup=False)
     beside.print(f"  read   {shown / 'summary.md'}, {job_files['summary']}", markup=False)

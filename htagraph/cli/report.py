@@ -5,33 +5,28 @@ from __future__ import annotations
 import json
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from htagraph.cli.console import Waiting, notices, output
+from htagraph.cli.files import new_folder, write_text
 from htagraph.cli.job_report import print_job, write_job_files
 from htagraph.cli.options import DaskOption, QuietOption, ReportArgument, WindowOption, WorkersOption, windowed
 from htagraph.cli.ranks import executor_of, loaded_job
-from htagraph.cli.tables import bar, print_titled, rich_table
-from htagraph.errors import OutputError
+from htagraph.cli.tables import bar, print_titled, print_verdict, rich_table
 from htagraph.model.units import human_count, human_duration
 from htagraph.report.job_summary import JobSummary
-from htagraph.report.json_document import json_document
+from htagraph.report.json_document import job_document, json_document
 from htagraph.report.markdown import markdown_summary
 from htagraph.report.summary import Summary
-from htagraph.writers.atomic import output_file
 
 __all__ = ["print_summary", "report", "report_job", "write_files"]
 
 _FOLDER = Path("htagraph-report")
-_N_FINDINGS = 3
-_MIN_SHARE = 0.005
 _N_TOP = 6
 _N_STEPS = 12
 _WHERE_TO_OPEN = {"perfetto": "  (htagraph view, or https://ui.perfetto.dev)", "page": "  (in a browser)"}
@@ -74,15 +69,42 @@ def report(
         summary = Summary(loaded, windowed(loaded.compile(), window))
         waiting.stage("Finding the critical path")
         files = write_files(summary, out or _FOLDER / summary.name, waiting)
-    document = json.dumps(json_document(summary, files), indent=2, default=str) + "\n"
-    if json_file == "-":
-        typer.echo(document, nl=False)
+    if _written_alone(json_document(summary, files), json_file, files):
         return
+    print_summary(output(), summary)
+    _print_files(files, quiet=quiet)
+
+
+def report_job(
+    folder: Path, window: str, out: Path | None, json_file: str, *, workers: int, dask: str, quiet: bool
+) -> None:
+    """Say what bounds a job and which ranks keep it waiting; write its trace with the job's path on top."""
+    with Waiting(quiet=quiet).shown() as waiting, executor_of(workers, dask) as executor:
+        job = loaded_job(waiting, folder, executor)
+        waiting.stage("Finding the path across ranks")
+        summary = JobSummary(job.window(window) if window else job, folder.resolve().name)
+        files = write_job_files(summary, out or _FOLDER / summary.name, waiting)
+        document = job_document(summary, files)
+    if _written_alone(document, json_file, files):
+        return
+    print_job(output(), summary)
+    _print_files(files, quiet=quiet)
+
+
+def _written_alone(document: dict[str, Any], json_file: str, files: dict[str, Path]) -> bool:
+    """Write the report as JSON if that is asked for; return whether it is all that is to be printed."""
+    text = json.dumps(document, indent=2, default=str) + "\n"
+    if json_file == "-":
+        typer.echo(text, nl=False)
+        return True
     if json_file:
-        _write_text(Path(json_file), document)
         files["json"] = Path(json_file)
-    console = output()
-    print_summary(console, summary)
+        write_text(files["json"], text)
+    return False
+
+
+def _print_files(files: dict[str, Path], *, quiet: bool) -> None:
+    """Say what was written and how to look at it."""
     beside = notices(quiet=quiet)
     beside.print()
     for what, file in files.items():
@@ -91,52 +113,19 @@ def report(
         beside.print("For a page with plots: pip install 'htagraph[plot]'", style="dim", markup=False)
 
 
-def report_job(
-    folder: Path, window: str, out: Path | None, json_file: str, *, workers: int, dask: str, quiet: bool
-) -> None:
-    """Say which ranks keep a job waiting, and write its trace with the job's path on top."""
-    with Waiting(quiet=quiet).shown() as waiting, executor_of(workers, dask) as executor:
-        job = loaded_job(waiting, folder, executor)
-        waiting.stage("Finding the path across ranks")
-        summary = JobSummary(job.window(window) if window else job, folder.resolve().name)
-        files = write_job_files(summary, out or _FOLDER / summary.name, waiting)
-    document = json.dumps(summary.document(), indent=2, default=str) + "\n"
-    if json_file == "-":
-        typer.echo(document, nl=False)
-        return
-    if json_file:
-        _write_text(Path(json_file), document)
-    print_job(output(), summary)
-    beside = notices(quiet=quiet)
-    beside.print()
-    for what, file in files.items():
-        beside.print(f"Wrote {file}{_WHERE_TO_OPEN.get(what, '')}", markup=False)
-
-
-def _write_text(path: Path, text: str) -> None:
-    """Write a text file, whole or not at all."""
-    with output_file(path) as file:
-        file.write(text.encode())
-
-
 def write_files(summary: Summary, folder: Path, waiting: Waiting, *, page: bool = True) -> dict[str, Path]:
     """Write the files of a report into a folder, which is made; return them by what they are.
 
     The page is written where the `plot` extra is installed.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as exc:
-        raise OutputError(
-            f"no folder can be made here: {exc.strerror}.", path=folder, hint="choose another --out."
-        ) from exc
+    new_folder(folder)
     files = {"perfetto": folder / "critical.pftrace", "dot": folder / "critical.dot", "summary": folder / "summary.md"}
     waiting.stage(f"Writing {files['perfetto']}")
     summary.path.to_perfetto(files["perfetto"])
     waiting.stage(f"Writing {files['dot']}")
     summary.path.to_dot(files["dot"])
     waiting.stage(f"Writing {files['summary']}")
-    _write_text(files["summary"], markdown_summary(summary))
+    write_text(files["summary"], markdown_summary(summary))
     if page and find_spec("plotly") is not None:
         from htagraph.report.page import write_page  # noqa: PLC0415  deferred: plotly is an extra
 
@@ -150,7 +139,7 @@ def print_summary(console: Console, summary: Summary) -> None:
     """Print a summary: what the trace is, what bounds it, and the tables behind that."""
     console.print(summary.name, style="bold", markup=False)
     console.print(summary.facts, markup=False)
-    _print_verdict(console, summary)
+    print_verdict(console, summary.verdict, summary.window_name, summary.path.dur_ns)
     if len(summary.by_step):
         n_steps = len(summary.by_step)
         of = f", first {_N_STEPS} of {n_steps:,}" if n_steps > _N_STEPS else ""
@@ -166,20 +155,6 @@ def print_summary(console: Console, summary: Summary) -> None:
         print_titled(console, "What the trace does not tell", rich_table(weak))
     if len(summary.trace.repairs):
         print_titled(console, "Repairs of the file", rich_table(summary.trace.repairs))
-
-
-def _print_verdict(console: Console, summary: Summary) -> None:
-    """Print the first findings, each with its evidence and what to try."""
-    verdict = summary.verdict
-    console.print()
-    console.print(f"[bold]What bounds {escape(summary.window_name)}[/] ({human_duration(summary.path.dur_ns)})")
-    if verdict.withheld:
-        console.print(Padding(Text(f"No verdict: {verdict.withheld}", style="yellow"), (0, 0, 0, 2), expand=False))
-    shown = [finding for finding in verdict.findings if finding.share >= _MIN_SHARE][:_N_FINDINGS]
-    for number, finding in enumerate(shown, start=1):
-        console.print(f"  {number}. [bold]{escape(finding.sentence)}[/]")
-        console.print(Padding(Text(f"most in {finding.evidence_sentence}"), (0, 0, 0, 5), expand=False))
-        console.print(Padding(Text(f"try: {finding.to_try}", style="italic"), (0, 0, 0, 5), expand=False))
 
 
 def _bound_table(summary: Summary) -> Table:

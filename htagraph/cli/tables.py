@@ -7,13 +7,17 @@ from enum import StrEnum
 
 import pandas as pd
 from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from htagraph.model.units import human_duration
+from htagraph.report.findings import Verdict
 from htagraph.report.json_document import records
 from htagraph.report.markdown import human_frame, markdown_table
 
-__all__ = ["Format", "bar", "print_frame", "print_titled", "rich_table"]
+__all__ = ["Format", "bar", "print_frame", "print_titled", "print_verdict", "rich_table"]
 
 _BAR_WIDTH = 24
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -66,6 +70,18 @@ def print_titled(console: Console, title: str, table: Table) -> None:
     console.print()
     console.print(title, style="bold", markup=False)
     console.print(table)
+
+
+def print_verdict(console: Console, verdict: Verdict, window_name: str, dur_ns: int) -> None:
+    """Print the first findings, each with its evidence and what to try."""
+    console.print()
+    console.print(f"[bold]What bounds {escape(window_name)}[/] ({human_duration(dur_ns)})")
+    if verdict.withheld:
+        console.print(Padding(Text(f"No verdict: {verdict.withheld}", style="yellow"), (0, 0, 0, 2), expand=False))
+    for number, finding in enumerate(verdict.worth_saying, start=1):
+        console.print(f"  {number}. [bold]{escape(finding.sentence)}[/]")
+        console.print(Padding(Text(f"most in {finding.evidence_sentence}"), (0, 0, 0, 5), expand=False))
+        console.print(Padding(Text(f"try: {finding.to_try}", style="italic"), (0, 0, 0, 5), expand=False))
 
 
 def print_frame(console: Console, frame: pd.DataFrame, form: Format) -> None:

@@ -93,6 +93,19 @@ EVENTS = Schema(
     },
 )
 
+CLAIMS = Schema(
+    "CLAIMS",
+    {
+        "cause": Column("object", "Cause", "what claims the time"),
+        "name": Column("object", "name", "what ran, or for claims of a wait the call that waited"),
+        "op": Column("object", "name", "innermost operator or annotation of that"),
+        "bound": Column("category", "Bound", "what the time went to"),
+        "start_ns": Column("int64", "ns", "start of the claimed time; the end of the one before"),
+        "dur_ns": Column("int64", "ns", "claimed time; adds up to the window"),
+        "segment": Column("int64", "count", "row of the segment that it is part of"),
+    },
+)
+
 EDGES = Schema(
     "EDGES",
     {
@@ -266,6 +279,11 @@ JOB_SEGMENTS = Schema(
     {"rank": Column("int64", "rank", "where the segment is; times are common"), **SEGMENTS.columns},
 )
 
+JOB_CLAIMS = Schema(
+    "JOB_CLAIMS",
+    {"rank": Column("int64", "rank", "where the claimed time is; times are common"), **CLAIMS.columns},
+)
+
 STRAGGLERS = Schema(
     "STRAGGLERS",
     {
@@ -280,7 +298,7 @@ STRAGGLERS = Schema(
         "cause_bound": Column("object", "Bound", "what made it late, at the highest cost to others"),
         "cause_name": Column("object", "name", "event of the cause"),
         "cause_op": Column("object", "name", "operator or annotation of the cause"),
-        "cause_ns": Column("int64", "ns", "time of the cause on this rank"),
+        "cause_ns": Column("int64", "ns", "by how much longer it took than on those that came before"),
         "n_cause": Column("int64", "count", "late arrivals with this cause"),
         "is_recurring": Column("bool", "flag", "the cause made it late more than once"),
     },

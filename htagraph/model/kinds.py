@@ -1,18 +1,18 @@
-"""The closed vocabularies: kinds of events and edges, classes of device work, bounds of a path segment.
+"""The closed vocabularies: kinds of events and edges, classes of device work, bounds of a path segment, causes.
 
 Members are small integers, so that a column of them takes one byte a row; ``.label`` is what a person writes and reads.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 
 import numpy as np
 import numpy.typing as npt
 
 from htagraph.errors import QueryError
 
-__all__ = ["DEVICE_KINDS", "HOST_KINDS", "Bound", "EdgeKind", "EventKind", "KernelClass", "Vocabulary"]
+__all__ = ["DEVICE_KINDS", "HOST_KINDS", "Bound", "Cause", "EdgeKind", "EventKind", "KernelClass", "Vocabulary"]
 
 
 class Vocabulary(IntEnum):
@@ -119,3 +119,22 @@ class Bound(Vocabulary):
 def codes(members: tuple[Vocabulary, ...]) -> npt.NDArray[np.int8]:
     """Return the codes of some members as an array, for use with `numpy.isin`."""
     return np.array([int(member) for member in members], dtype=np.int8)
+
+
+class Cause(StrEnum):
+    """What claims time of a critical path: what a person can do something about."""
+
+    COMPUTE = "compute"
+    COMMUNICATION = "communication"
+    LATE_RANK = "late rank"
+    COPIES = "copies"
+    BLOCKING_COPY = "blocking copy"
+    HOST_WAIT = "host wait"
+    FULL_QUEUE = "full launch queue"
+    DATA_LOADING = "data loading"
+    ALLOCATION = "memory allocation"
+    FIRST_USE = "first use"
+    HOST = "host"
+    DEVICE_GAPS = "device gaps"
+    CARRY_OVER = "carry-over"
+    UNEXPLAINED = "unexplained"

@@ -17,7 +17,7 @@ from htagraph.algorithms.sequence_matching import align
 from htagraph.model.frames import MEETINGS, categorical
 from htagraph.queries.clock_tree import Clocks
 
-__all__ = ["match_collectives", "measure_meetings"]
+__all__ = ["POINT_TO_POINT", "match_collectives", "measure_meetings"]
 
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -25,7 +25,7 @@ Bools = npt.NDArray[np.bool_]
 _RULES = ("sequence number", "order", "common runs")
 _FROM_ROOT = ("broadcast", "scatter")
 _TO_ROOT = ("reduce", "gather")
-_POINT_TO_POINT = ("send", "recv")
+POINT_TO_POINT = ("send", "recv")
 _NEVER = np.iinfo(np.int64).min
 
 
@@ -33,10 +33,10 @@ def _stacked(tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
     """Return the collectives of all ranks that wait for others, or that others wait for, with the rank and communicator."""
     parts = [table.assign(rank=np.int64(rank)) for rank, table in sorted(tables.items())]
     table = pd.concat(parts, ignore_index=True)
-    paired = table["operation"].isin(_POINT_TO_POINT)
+    paired = table["operation"].isin(POINT_TO_POINT)
     rooted = table["operation"].isin((*_FROM_ROOT, *_TO_ROOT))
     table = table[table["is_rendezvous"] | rooted | (paired & (table["peer"] >= 0))].reset_index(drop=True)
-    paired, sends = table["operation"].isin(_POINT_TO_POINT), table["operation"] == "send"
+    paired, sends = table["operation"].isin(POINT_TO_POINT), table["operation"] == "send"
     sender = table["rank"].where(sends, table["peer"]).where(paired, -1)
     receiver = table["peer"].where(sends, table["rank"]).where(paired, -1)
     codes, groups = pd.factorize(table["group"], sort=True)
@@ -49,7 +49,7 @@ def _stacked(tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
 
 def _symbols(table: pd.DataFrame, columns: tuple[str, ...]) -> I64:
     """Return a number for each distinct combination of columns."""
-    operation = table["operation"].where(~table["operation"].isin(_POINT_TO_POINT), "send_recv")
+    operation = table["operation"].where(~table["operation"].isin(POINT_TO_POINT), "send_recv")
     keys = table.assign(operation=operation).groupby(list(columns), sort=False, dropna=False)
     return np.asarray(keys.ngroup(), dtype=np.int64)
 

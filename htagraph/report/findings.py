@@ -1,60 +1,34 @@
-"""What bounds a run: the causes that claim the critical path, ranked, with evidence and what to try first."""
+"""What bounds a run: the causes that claim the critical path, ranked, with evidence and what to try first.
+
+Ranked by what there is to win: the claim, of computation half of it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pandas as pd
 
-from htagraph.model.kinds import Bound
+from htagraph.job_path import JobPath
+from htagraph.model.kinds import Bound, Cause
 from htagraph.model.units import human_count, human_duration
 from htagraph.path import CriticalPath
 from htagraph.queries.quality import UNEXPLAINED_LIMIT
-from htagraph.report.claims import Cause, claims
+from htagraph.report.advice import HOST_ONLY, LATE_BY, TITLES, TO_TRY, UNRECORDED
 from htagraph.writers.labels import name_label
 
-__all__ = ["Evidence", "Finding", "Verdict", "find_bounds"]
+__all__ = ["Evidence", "Finding", "Verdict", "find_bounds", "find_job_bounds"]
 
 _N_EVIDENCE = 3
+_N_FIRST = 3
+_MIN_SHARE = 0.005
+_N_RANKS = 3
 _WAITS = (Cause.HOST_WAIT, Cause.BLOCKING_COPY, Cause.FULL_QUEUE)
+_TO_WIN = {Cause.COMPUTE: 0.5}
+"""Part of a claim that can be won at best, where it is not all of it: computation gets shorter, it does not go away."""
 
-_TITLES = {
-    Cause.COMPUTE: "GPU computation",
-    Cause.COMMUNICATION: "Communication that nothing hides",
-    Cause.COPIES: "Copies and fills on the device",
-    Cause.BLOCKING_COPY: "Copies that block the host",
-    Cause.HOST_WAIT: "Host waits for the device, and what they delay",
-    Cause.FULL_QUEUE: "A full launch queue, and what it delays",
-    Cause.DATA_LOADING: "Data loading",
-    Cause.ALLOCATION: "Device memory allocation",
-    Cause.FIRST_USE: "First use: contexts, modules, libraries",
-    Cause.HOST: "The host cannot feed the device",
-    Cause.DEVICE_GAPS: "Gaps between queued device work",
-    Cause.CARRY_OVER: "Work from before the capture",
-}
-_TO_TRY = {
-    Cause.COMPUTE: "the device is busy, as it should be: shorten its kernels (lower precision, fused or compiled operators, "
-    "better shapes), largest first.",
-    Cause.COMMUNICATION: "start it earlier or hide it behind computation (bucket size, prefetch, separate stream); a wait for "
-    "a late rank looks the same on one rank, so compare the ranks.",
-    Cause.COPIES: "copy from pinned memory with non_blocking=True on a stream of its own, while the device computes.",
-    Cause.BLOCKING_COPY: "pin the host memory and copy with non_blocking=True; keep .item(), .cpu() and .tolist() out of the step.",
-    Cause.HOST_WAIT: "remove the synchronization from the step (.item(), .cpu(), torch.cuda.synchronize(), shapes that "
-    "depend on data), or do it once every n steps.",
-    Cause.FULL_QUEUE: "the host runs so far ahead that launches block: let it do its other work (data, logging) before it "
-    "launches, use fewer and larger kernels, or CUDA graphs.",
-    Cause.DATA_LOADING: "more DataLoader workers, persistent_workers=True, a larger prefetch_factor, cheaper decoding.",
-    Cause.ALLOCATION: "allocate before the loop and keep what is allocated: check for cache flushes (empty_cache) and "
-    "fragmentation (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True).",
-    Cause.FIRST_USE: "this happens once: let the profiler skip the first steps (schedule(wait=1, warmup=1, active=3)).",
-    Cause.HOST: "fewer, larger operators: torch.compile, CUDA graphs, fused optimizers, larger batches; less Python between them.",
-    Cause.DEVICE_GAPS: "many short kernels: fuse them or replay them as a CUDA graph.",
-    Cause.CARRY_OVER: "begin the capture at the start of a step, after torch.cuda.synchronize().",
-}
-_UNRECORDED = (
-    "find out which code this is (with_stack=True, or name its parts with torch.profiler.record_function); then "
-)
-_HOST_ONLY = "the trace has no device work; profile with ProfilerActivity.CUDA to see what the host keeps waiting."
+_COMPARE = "compare what this rank does there with the other ranks."
 
 
 @dataclass(frozen=True)
@@ -107,6 +81,10 @@ class Finding:
         Largest contributors.
     to_try : str
         What may help.
+    ranks : tuple of (int, int), default=()
+        Of a job: ranks on which the claimed time is, with their part in ns; largest first.
+    detail : str
+        What else is known: how often a late rank was last.
     """
 
     cause: str
@@ -118,6 +96,20 @@ class Finding:
     parts: tuple[tuple[str, int], ...]
     evidence: tuple[Evidence, ...]
     to_try: str
+    ranks: tuple[tuple[int, int], ...] = ()
+    detail: str = ""
+
+    @property
+    def to_win_ns(self) -> float:
+        """What a report ranks by: how much of the claim could be won at best."""
+        return self.dur_ns * _TO_WIN.get(Cause(self.cause), 1.0)
+
+    @property
+    def where(self) -> str:
+        """The ranks of a job on which the claimed time is, empty for one rank."""
+        shown = [f"rank {rank} {dur_ns / self.dur_ns:.0%}" for rank, dur_ns in self.ranks[:_N_RANKS]]
+        more = f" and {human_count(len(self.ranks) - _N_RANKS, 'other')}" if len(self.ranks) > _N_RANKS else ""
+        return f"on {', '.join(shown)}{more}" if self.ranks else ""
 
     @property
     def sentence(self) -> str:
@@ -128,7 +120,10 @@ class Finding:
     def evidence_sentence(self) -> str:
         """The largest contributors as one line."""
         items = (f"{item.label} {human_duration(item.dur_ns)}" for item in self.evidence)
-        return f"{', '.join(items)}; {human_count(self.n_segments, 'segment')} in all"
+        facts = [", ".join(items), self.detail or f"{human_count(self.n_segments, 'segment')} in all"]
+        if Cause(self.cause) is not Cause.LATE_RANK:
+            facts.append(self.where)
+        return "; ".join(filter(None, facts))
 
 
 @dataclass(frozen=True)
@@ -138,7 +133,7 @@ class Verdict:
     Parameters
     ----------
     findings : tuple of Finding
-        Largest first; empty if the verdict is withheld.
+        What there is most to win first; empty if the verdict is withheld.
     withheld : str
         Why there is no verdict; empty if there is one.
     """
@@ -146,9 +141,14 @@ class Verdict:
     findings: tuple[Finding, ...]
     withheld: str = ""
 
+    @property
+    def worth_saying(self) -> tuple[Finding, ...]:
+        """The findings that a page begins with: the first three, without those of next to nothing."""
+        return tuple(finding for finding in self.findings if finding.share >= _MIN_SHARE)[:_N_FIRST]
+
 
 def find_bounds(path: CriticalPath) -> Verdict:
-    """Return what bounds a window: causes with disjoint claims on its critical path, the largest first.
+    """Return what bounds a window: causes with disjoint claims on its critical path, what there is most to win first.
 
     Parameters
     ----------
@@ -167,32 +167,74 @@ def find_bounds(path: CriticalPath) -> Verdict:
     >>> find_bounds(path).findings[0].cause
     'data loading'
     """
-    if not path.dur_ns:
-        return Verdict((), "nothing was recorded in this window.")
-    if path.unexplained_share > UNEXPLAINED_LIMIT:
+    return _verdict(path.claims, path.dur_ns, has_device=bool(path.dag.events.is_device.any()))
+
+
+def find_job_bounds(path: JobPath, stragglers: pd.DataFrame) -> Verdict:
+    """Return what bounds a job: causes with disjoint claims on its path across ranks, each late rank a cause of its own.
+
+    Parameters
+    ----------
+    path : JobPath
+    stragglers : DataFrame, schema `frames.STRAGGLERS`
+
+    Returns
+    -------
+    Verdict
+        Withheld where too much of the path is unexplained to tell, or no two ranks can be brought together in time.
+    """
+    if len(path.job) > 1 and path.job.meetings.empty:
         return Verdict(
             (),
-            f"{path.unexplained_share:.0%} of the critical path is unexplained (limit {UNEXPLAINED_LIMIT:.0%}), "
+            "no collectives were matched between ranks whose clocks agree, so nothing says how they waited for each other; "
+            "report on each rank by itself, or capture the same steps of one run on all ranks, with NCCL metadata.",
+        )
+    verdict = _verdict(path.claims, path.dur_ns, has_device=bool((path.segments["lane"].str.contains("stream")).any()))
+    columns = (stragglers[name].tolist() for name in ("rank", "n_last", "n_meetings"))
+    how_often = {
+        rank: f"last at {n_last:,} of {human_count(n_meetings, 'collective')}"
+        for rank, n_last, n_meetings in zip(*columns, strict=True)
+    }
+    found = tuple(
+        replace(finding, detail=how_often[finding.ranks[0][0]]) if finding.cause == Cause.LATE_RANK else finding
+        for finding in verdict.findings
+    )
+    return replace(verdict, findings=found)
+
+
+def _verdict(claims: pd.DataFrame, window_ns: int, *, has_device: bool) -> Verdict:
+    """Return what claims say bounds a window."""
+    if not window_ns:
+        return Verdict((), "nothing was recorded in this window.")
+    unexplained = int(claims.loc[claims["cause"] == Cause.UNEXPLAINED, "dur_ns"].sum()) / window_ns
+    if unexplained > UNEXPLAINED_LIMIT:
+        return Verdict(
+            (),
+            f"{unexplained:.0%} of the critical path is unexplained (limit {UNEXPLAINED_LIMIT:.0%}), "
             "so what bounds the run is not established; the checks below say what is missing and how to record it.",
         )
-    has_device = bool(path.dag.events.is_device.any())
-    by_cause = claims(path).groupby("cause", sort=False)
-    found = (_finding(Cause(str(cause)), part, path.dur_ns, has_device=has_device) for cause, part in by_cause)
-    known = (finding for finding in found if finding is not None)
-    return Verdict(tuple(sorted(known, key=lambda finding: -finding.dur_ns)))
+    known = claims[claims["cause"] != Cause.UNEXPLAINED]
+    if "rank" in known.columns:
+        late = np.where(known["cause"] == Cause.LATE_RANK, known["rank"], -1)
+        parts = [(Cause(str(cause)), part) for (cause, _), part in known.groupby(["cause", late], sort=False)]
+    else:
+        parts = [(Cause(str(cause)), part) for cause, part in known.groupby("cause", sort=False)]
+    found = (_finding(cause, part, window_ns, has_device=has_device) for cause, part in parts)
+    return Verdict(tuple(sorted(found, key=lambda finding: -finding.to_win_ns)))
 
 
-def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, *, has_device: bool) -> Finding | None:
-    """Return the finding of one cause; the unexplained is none."""
-    if cause is Cause.UNEXPLAINED:
-        return None
-    title, to_try = _TITLES[cause], _TO_TRY[cause]
-    if cause is Cause.HOST and not has_device:
-        title, to_try = "The host", _HOST_ONLY
-    bounds = part.groupby("bound", sort=False)["dur_ns"].sum().sort_values(ascending=False, kind="stable")
+def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, *, has_device: bool) -> Finding:
+    """Return the finding of one cause."""
+    bounds = part.groupby("bound", observed=True)["dur_ns"].sum().sort_values(ascending=False, kind="stable")
+    ranks = part.groupby("rank")["dur_ns"].sum().sort_values(ascending=False, kind="stable") if "rank" in part else None
     dur_ns = int(part["dur_ns"].sum())
-    if cause is Cause.HOST and has_device and bounds.index[0] == Bound.PYTHON_GAP.label:
-        to_try = _UNRECORDED + to_try
+    title, to_try = TITLES[cause], TO_TRY.get(cause, "")
+    if cause is Cause.LATE_RANK and ranks is not None:
+        title, to_try = title.format(rank=ranks.index[0]), LATE_BY.get(str(bounds.index[0]), _COMPARE)
+    elif cause is Cause.HOST and not has_device:
+        title, to_try = "The host", HOST_ONLY
+    elif cause is Cause.HOST and bounds.index[0] == Bound.PYTHON_GAP.label:
+        to_try = UNRECORDED + to_try
     return Finding(
         cause=cause.value,
         title=title,
@@ -203,6 +245,7 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, *, has_device: bo
         parts=tuple(zip(bounds.index.astype(str), bounds.tolist(), strict=True)),
         evidence=_evidence(cause, part),
         to_try=to_try,
+        ranks=tuple(zip(ranks.index.tolist(), ranks.tolist(), strict=True)) if ranks is not None else (),
     )
 
 

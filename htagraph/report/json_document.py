@@ -15,8 +15,21 @@ Version 1 has these keys; later versions of the same number only add some::
     skipped         {category: number of events}
     files           {what: path} of what was written beside
 
+That of a job, version 2::
+
+    schema          "htagraph.job_report"
+    version         2
+    job             name, ranks, missing_ranks, n_events, n_collectives
+    failures        path, error
+    window          name, start_ns, end_ns, dur_ns, in common time
+    findings        as above, and ranks {rank: ns}, detail
+    critical_path   dur_ns, by_rank, by_bound: [group, dur_ns, share, n_segments]
+    stragglers, clocks, devices    one row per rank, or per device of a rank
+    weak_checks     rank, check, n_good, n_all, share, verdict, consequence: those that are not good
+    files           {what: path} of what was written beside
+
 Times are integer nanoseconds, shares fractions of one. The claims of all findings and the unexplained time add up to the
-window; so do the groups of ``by_bound``.
+window; so do the groups of ``by_bound`` and ``by_rank``.
 """
 
 from __future__ import annotations
@@ -28,13 +41,16 @@ from typing import Any
 
 import pandas as pd
 
-from htagraph.report.findings import Finding
+from htagraph.report.findings import Finding, Verdict
+from htagraph.report.job_summary import JobSummary
 from htagraph.report.summary import Summary
 
-__all__ = ["SCHEMA", "VERSION", "json_document", "records"]
+__all__ = ["JOB_SCHEMA", "JOB_VERSION", "SCHEMA", "VERSION", "job_document", "json_document", "records"]
 
 SCHEMA = "htagraph.report"
 VERSION = 1
+JOB_SCHEMA = "htagraph.job_report"
+JOB_VERSION = 2
 _TOP = 20
 
 
@@ -50,14 +66,25 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _groups(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the first groups of a breakdown."""
-    return records(frame.head(_TOP).rename_axis("group").reset_index())
+def _groups(frame: pd.DataFrame, top: int | None = None) -> list[dict[str, Any]]:
+    """Return the groups of a breakdown, or the first of them."""
+    return records(frame.head(top or len(frame)).rename_axis("group").reset_index())
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
     """Return a finding as plain values."""
-    return {**asdict(finding), "parts": dict(finding.parts), "evidence": [asdict(item) for item in finding.evidence]}
+    plain = {
+        **asdict(finding),
+        "parts": dict(finding.parts),
+        "evidence": [asdict(item) for item in finding.evidence],
+        "ranks": {str(rank): dur_ns for rank, dur_ns in finding.ranks},
+    }
+    return plain if finding.ranks else {key: value for key, value in plain.items() if key not in ("ranks", "detail")}
+
+
+def _findings(verdict: Verdict) -> dict[str, Any]:
+    """Return a verdict as plain values."""
+    return {"withheld": verdict.withheld, "items": [_finding(finding) for finding in verdict.findings]}
 
 
 def json_document(summary: Summary, files: Mapping[str, Path] | None = None) -> dict[str, Any]:
@@ -96,20 +123,58 @@ def json_document(summary: Summary, files: Mapping[str, Path] | None = None) -> 
             "end_ns": window.end_ns,
             "dur_ns": window.dur_ns,
         },
-        "findings": {
-            "withheld": summary.verdict.withheld,
-            "items": [_finding(finding) for finding in summary.verdict.findings],
-        },
+        "findings": _findings(summary.verdict),
         "critical_path": {
             "dur_ns": path.dur_ns,
             "unexplained_share": path.unexplained_share,
             "by_bound": _groups(summary.by_bound),
-            "by_op": _groups(summary.by_op),
-            "by_name": _groups(summary.by_name),
+            "by_op": _groups(summary.by_op, _TOP),
+            "by_name": _groups(summary.by_name, _TOP),
         },
         "steps": records(summary.by_step),
         "quality": records(summary.quality),
         "repairs": records(trace.repairs),
         "skipped": dict(trace.skipped),
+        "files": {what: str(file) for what, file in (files or {}).items()},
+    }
+
+
+def job_document(summary: JobSummary, files: Mapping[str, Path] | None = None) -> dict[str, Any]:
+    """Return the summary of a job as a dict that `json.dumps` accepts.
+
+    Parameters
+    ----------
+    summary : JobSummary
+    files : mapping of str to Path, optional
+        What was written beside it.
+
+    Returns
+    -------
+    dict
+        As the docstring of this module says.
+    """
+    job, path = summary.job, summary.path
+    return {
+        "schema": JOB_SCHEMA,
+        "version": JOB_VERSION,
+        "job": {
+            "name": summary.name,
+            "ranks": list(job.ranks),
+            "missing_ranks": list(job.missing_ranks),
+            "n_events": sum(rank.n_events for rank in job.summaries.values()),
+            "n_collectives": int(job.meetings["meeting"].nunique()),
+        },
+        "failures": records(job.failures),
+        "window": {"name": path.name, "start_ns": path.start_ns, "end_ns": path.end_ns, "dur_ns": path.dur_ns},
+        "findings": _findings(summary.verdict),
+        "critical_path": {
+            "dur_ns": path.dur_ns,
+            "by_rank": _groups(summary.by_rank),
+            "by_bound": _groups(summary.by_bound),
+        },
+        "stragglers": records(summary.stragglers),
+        "clocks": records(job.clocks),
+        "devices": records(summary.devices),
+        "weak_checks": records(summary.weak_checks),
         "files": {what: str(file) for what, file in (files or {}).items()},
     }

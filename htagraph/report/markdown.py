@@ -7,13 +7,18 @@ import re
 import pandas as pd
 
 from htagraph.model.units import human_duration
+from htagraph.report.findings import Verdict
+from htagraph.report.job_summary import JobSummary
 from htagraph.report.summary import Summary
 from htagraph.writers.labels import name_label
 
-__all__ = ["human_frame", "markdown_summary", "markdown_table"]
+__all__ = ["human_frame", "job_tables", "markdown_job_summary", "markdown_summary", "markdown_table"]
 
 _TOP = 10
 _MAX_STEPS = 20
+_MAX_ROWS = 64
+_LATE = ["rank", "n_last", "caused_wait_ns", "longest_wait_ns", "own_wait_ns", "cause_bound", "cause_op"]
+_DEVICE = ["rank", "device", "idle_share", "compute_share", "communication_share", "memory_share"]
 _ESCAPED = re.compile(r"([|\\])")
 
 
@@ -67,13 +72,13 @@ def markdown_table(frame: pd.DataFrame) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in cells)
 
 
-def _findings(summary: Summary) -> list[str]:
+def _findings(verdict: Verdict) -> list[str]:
     """Return the verdict as paragraphs."""
-    if summary.verdict.withheld:
-        return [f"No verdict: {summary.verdict.withheld}"]
+    if verdict.withheld:
+        return [f"No verdict: {verdict.withheld}"]
     return [
         f"{number}. **{finding.sentence}.** Most in {finding.evidence_sentence}. *To try:* {finding.to_try}"
-        for number, finding in enumerate(summary.verdict.findings, start=1)
+        for number, finding in enumerate(verdict.findings, start=1)
     ]
 
 
@@ -93,7 +98,7 @@ def markdown_summary(summary: Summary) -> str:
     -------
     str
     """
-    parts = [f"# {summary.name}", summary.facts, f"## What bounds {summary.window_name}", *_findings(summary)]
+    parts = [f"# {summary.name}", summary.facts, f"## What bounds {summary.window_name}", *_findings(summary.verdict)]
     if len(summary.by_step):
         parts += ["## By step", markdown_table(human_frame(summary.by_step.head(_MAX_STEPS)))]
         if len(summary.by_step) > _MAX_STEPS:
@@ -111,4 +116,36 @@ def markdown_summary(summary: Summary) -> str:
     parts += ["## Quality", markdown_table(human_frame(weak)) if len(weak) else "All checks are good."]
     if len(summary.trace.repairs):
         parts += ["## Repairs of the file", markdown_table(human_frame(summary.trace.repairs))]
+    return "\n\n".join(parts) + "\n"
+
+
+def job_tables(summary: JobSummary) -> list[tuple[str, pd.DataFrame]]:
+    """Return the tables of a job's report for people, with their titles; those with nothing to tell are left out."""
+    tables = [
+        ("The job's path by rank", summary.by_rank.reset_index(names="rank")),
+        ("The job's path by bound", summary.by_bound.rename_axis("name").reset_index()),
+        ("Who the others wait for", summary.stragglers[_LATE]),
+        ("Devices", summary.devices[_DEVICE]),
+        ("What the traces do not tell", summary.weak_by_check),
+        ("Left out", summary.job.failures),
+    ]
+    return [(title, frame) for title, frame in tables if len(frame)]
+
+
+def markdown_job_summary(summary: JobSummary) -> str:
+    """Return the summary of a job as a Markdown page.
+
+    Parameters
+    ----------
+    summary : JobSummary
+
+    Returns
+    -------
+    str
+    """
+    parts = [f"# {summary.name}", summary.facts, f"## What bounds {summary.window_name}", *_findings(summary.verdict)]
+    for title, frame in job_tables(summary):
+        parts += [f"## {title}", markdown_table(human_frame(frame.head(_MAX_ROWS)))]
+        if len(frame) > _MAX_ROWS:
+            parts.append(f"The first {_MAX_ROWS} of {len(frame):,}.")
     return "\n\n".join(parts) + "\n"

@@ -1,4 +1,4 @@
-"""`htagraph report FOLDER`: who keeps a job waiting."""
+"""`htagraph report FOLDER`: what bounds a job, and who keeps it waiting."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from htagraph import load_job
 from htagraph.cli.main import main
 from htagraph.report.job_summary import JobSummary
+from htagraph.report.json_document import job_document
 from htagraph.synth import simulate_job, training_job
 
 _LATE = 2
@@ -19,41 +20,70 @@ _LATE = 2
 def folder(tmp_path_factory) -> Path:
     """Write a simulated job of four ranks, of which one is slow and all have clocks of their own."""
     into = tmp_path_factory.mktemp("late")
-    simulate_job(training_job(ranks=4, steps=2, layers=2, straggler=_LATE, max_offset_ns=3_000_000)).write(into)
+    job = training_job(ranks=4, steps=2, layers=2, straggler=_LATE, delay_ns=5_000_000, max_offset_ns=3_000_000)
+    simulate_job(job).write(into)
     return into
 
 
-def test_the_planted_straggler_is_the_first_finding(folder):
-    """By name, with what it costs; the claim is no more than the window."""
-    summary = JobSummary(load_job(folder), "job")
-    first = summary.findings[0]
-
-    assert first.sentence.startswith(f"Rank {_LATE} is late")
-    assert 0 < first.dur_ns <= summary.path.dur_ns
+@pytest.fixture(scope="module")
+def document(folder) -> dict:
+    """Return the report for programs, as they read it."""
+    return json.loads(json.dumps(job_document(JobSummary(load_job(folder), "job")), default=str))
 
 
 def test_a_folder_is_reported_as_a_job(capsys, folder, tmp_path):
-    """The same verb; the path of all ranks, and the tables, as files."""
+    """The same verb; the late rank by its number, and the page, the path of all ranks and the tables as files."""
+    pytest.importorskip("plotly")
     with pytest.raises(SystemExit) as ended:
         main(["report", str(folder), "--out", str(tmp_path), "--quiet"])
     out = capsys.readouterr().out
 
     assert int(ended.value.code or 0) == 0
-    assert f"Rank {_LATE} is late" in out
-    assert {file.name for file in tmp_path.iterdir()} == {"job.pftrace", "summary.md", "job.json"}
+    assert f"1. The others wait for rank {_LATE}, which is late" in out
+    assert {file.name for file in tmp_path.iterdir()} == {"job.pftrace", "summary.md", "report.html"}
 
 
-def test_the_document_adds_up(folder):
-    """For programs: the path by rank and by bound is the window."""
-    document = json.loads(json.dumps(JobSummary(load_job(folder), "job").document(), default=str))
+def test_json_is_printed_alone(capsys, folder, tmp_path):
+    """For scripts: nothing else on standard output."""
+    with pytest.raises(SystemExit):
+        main(["report", str(folder), "--out", str(tmp_path), "--json", "-", "--quiet"])
+    document = json.loads(capsys.readouterr().out)
 
-    for rows in document["path"].values():
-        assert sum(row["dur_ns"] for row in rows) == document["dur_ns"]
-    assert document["schema"] == "htagraph.job_report"
+    assert (document["schema"], document["version"]) == ("htagraph.job_report", 2)
+    assert document["findings"]["items"][0]["cause"] == "late rank"
+    assert document["files"]["page"] == str(tmp_path / "report.html")
+
+
+def test_the_late_rank_is_the_first_finding(document):
+    """By number, with how often it was last and what made it late."""
+    first = document["findings"]["items"][0]
+
+    assert (first["cause"], list(first["ranks"])) == ("late rank", [str(_LATE)])
+    assert first["detail"] == "last at 4 of 4 collectives"
+    assert next(iter(first["parts"])) == "python_gap"
+
+
+def test_the_document_adds_up(document):
+    """The path by rank and by bound is the window; what the findings claim is no more than that."""
+    dur_ns = document["window"]["dur_ns"]
+
+    for by in ("by_rank", "by_bound"):
+        assert sum(row["dur_ns"] for row in document["critical_path"][by]) == dur_ns
+    assert sum(finding["dur_ns"] for finding in document["findings"]["items"]) <= dur_ns
+
+
+@pytest.mark.real
+@pytest.mark.filterwarnings("ignore:no clock brings")
+def test_no_verdict_on_ranks_that_cannot_have_met(real_traces):
+    """No clock brings these two together: what they waited for each other is not known."""
+    verdict = JobSummary(load_job(real_traces / "hta" / "trace_filter"), "job").verdict
+
+    assert verdict.findings == ()
+    assert "report on each rank by itself" in verdict.withheld
 
 
 def test_a_corrupt_rank_is_left_out_and_named(capsys, folder, tmp_path):
-    """The others still answer."""
+    """The others still answer; with one rank gone, nobody knows for whom they waited."""
     broken = tmp_path / "traces"
     broken.mkdir()
     for file in sorted(folder.glob("*.gz")):

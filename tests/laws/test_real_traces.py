@@ -10,7 +10,7 @@ import rustworkx
 
 import htagraph as hg
 from htagraph.algorithms.retime import retime
-from htagraph.report.claims import Cause, claims
+from htagraph.model.kinds import Cause
 from htagraph.report.findings import find_bounds
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "traces"
@@ -85,7 +85,7 @@ def test_groups_add_up_to_the_window(graph: hg.TraceGraph) -> None:
 def test_findings_never_claim_more_than_the_window(graph: hg.TraceGraph) -> None:
     """Claims are disjoint; with the unexplained time they are the window."""
     path = graph.critical_path()
-    claimed = claims(path)
+    claimed = path.claims
     verdict = find_bounds(path)
     unexplained = int(claimed.loc[claimed["cause"] == Cause.UNEXPLAINED, "dur_ns"].sum())
 

@@ -12,7 +12,7 @@ import pytest
 
 import htagraph as hg
 from htagraph.errors import OutputError
-from htagraph.model.frames import MEETINGS, SEGMENTS
+from htagraph.model.frames import SEGMENTS
 from htagraph.path import CriticalPath
 from htagraph.report.page import write_page
 from htagraph.report.page.tables import html_table
@@ -118,15 +118,6 @@ def test_a_very_long_path_stays_under_the_limit(training: Summary, tmp_path: Pat
     file = write_page(tmp_path / "report.html", long_summary)
     assert file.stat().st_size < MAX_BYTES
     assert "are drawn one by one; the 199,400 others are joined" in file.read_text(encoding="utf-8")
-
-
-def test_a_job_shows_who_waits_for_whom(training: Summary, tmp_path: Path) -> None:
-    """The map of waits stands among communication when the meetings of a job are given."""
-    row = {name: [0, 0] for name in MEETINGS.columns}
-    texts = {"operation": ["all_reduce"] * 2, "group": [""] * 2, "matched_by": ["seq"] * 2}
-    meetings = MEETINGS.frame(row | texts | {"rank": [0, 1], "wait_ns": [5_000, 0], "last_rank": [1, 1]})
-    text = page_of(training, tmp_path, meetings=meetings)
-    assert "100% of all collective wait (5.00 us) is for rank 1" in text
 
 
 def test_a_folder_that_is_not_there_is_an_error(training: Summary, tmp_path: Path) -> None:

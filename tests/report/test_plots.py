@@ -22,10 +22,11 @@ from htagraph.model.answers import (
     KERNEL_PATTERNS,
     LAUNCH_STATS,
     OVERLAP,
+    STEP_TIMES,
     TEMPORAL_BREAKDOWN,
 )
-from htagraph.model.frames import MEETINGS, SEGMENTS, Schema, categorical
-from htagraph.model.kinds import Bound
+from htagraph.model.frames import MEETINGS, Schema, categorical
+from htagraph.model.kinds import Bound, KernelClass
 from htagraph.queries.idle_intervals import IdleCause
 from htagraph.report import plots
 from htagraph.report.plots.style import BOUND_COLORS, CAUSE_COLORS
@@ -94,14 +95,10 @@ def test_the_timeline_of_a_long_path_says_what_it_joins(step: hg.TraceGraph) -> 
 )
 def test_blocks_keep_the_time_of_every_bound(dur: list[int], bounds: list[int], max_single: int) -> None:
     """Joining loses no nanosecond and no segment that lasts, and blocks stay inside what they were made of."""
-    start = np.concatenate([[0], np.cumsum(dur)[:-1]])
-    segments = SEGMENTS.empty().reindex(range(len(dur)))
-    segments = segments.assign(
-        start_ns=start, dur_ns=np.array(dur), bound=categorical(bounds[: len(dur)], Bound.labels())
-    )
-    blocks = thin_path(segments, max_single=max_single)
+    start, code = np.cumsum([0, *dur[:-1]]), np.array(bounds[: len(dur)])
+    blocks = thin_path(start, np.array(dur), code, max_single=max_single)
     expected = np.bincount(bounds[: len(dur)], weights=dur, minlength=4)
-    assert np.bincount(blocks.bound, weights=blocks.dur_ns, minlength=4).tolist() == expected.tolist()
+    assert np.bincount(blocks.code, weights=blocks.dur_ns, minlength=4).tolist() == expected.tolist()
     assert (blocks.start_ns + blocks.span_ns <= sum(dur)).all()
     assert (blocks.dur_ns <= blocks.span_ns).all()
     lasting = sum(value > 0 for value in dur)
@@ -203,6 +200,36 @@ def test_who_is_waited_for_is_stated() -> None:
     figure = plots.collective_waits(frame)
     assert figure.layout.title.text == "75% of all collective wait (40.0 us) is for rank 1"
     assert figure.data[0].z.tolist() == [[30.0, 0.0], [0.0, 10.0]]
+
+
+def test_a_slow_device_stands_to_the_right_of_the_median_rank() -> None:
+    """Rank 2 runs every gemm in 18 us, the others in 10; a collective, which waits, is not compared."""
+    row = {name: [0] * 6 for name in KERNEL_BREAKDOWN.columns}
+    row |= {
+        "group": ["gemm", "nccl"] * 3,
+        "class": categorical([KernelClass.COMPUTE, KernelClass.COMMUNICATION] * 3, KernelClass.labels()),
+    }
+    row |= {"mean_ns": [10_000.0, 900.0, 10_000.0, 800.0, 18_000.0, 100.0], "sum_ns": [1, 9, 1, 9, 1, 9]}
+    frame = KERNEL_BREAKDOWN.frame(row).assign(rank=[0, 0, 1, 1, 2, 2])
+    figure = plots.kernels_across_ranks(frame)
+    assert figure.layout.title.text == "Rank 2 runs gemm 1.80 times as long as the median rank"
+    assert [(dots.name, dots.x.tolist()) for dots in figure.data] == [
+        ("rank 0", [1.0]),
+        ("rank 1", [1.0]),
+        ("rank 2", [1.8]),
+    ]
+
+
+def test_the_spread_of_a_step_is_over_ranks_not_devices() -> None:
+    """Rank 0 has two devices and one step; steps of 4 and 6 ms are 5 ms in the middle, and differ by 2."""
+    row = {name: [0] * 3 for name in STEP_TIMES.columns} | {"name": ["ProfilerStep#7"] * 3}
+    frame = STEP_TIMES.frame(row | {"dur_ns": [4_000_000, 4_000_000, 6_000_000]}).assign(rank=[0, 0, 1])
+    figure = plots.step_spread(frame)
+    assert figure.layout.title.text == (
+        "A step takes 5.00 ms (median of ranks and steps); ranks differ most in ProfilerStep#7, by 2.00 ms"
+    )
+    bars = figure.data[0]
+    assert (bars.y.tolist(), bars.error_y.array.tolist(), bars.error_y.arrayminus.tolist()) == ([5.0], [1.0], [1.0])
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-import pandas as pd
-
 from htagraph.model.units import human_duration
-from htagraph.report.findings import Finding
-from htagraph.report.page.sections import Panel, Section, sections
+from htagraph.report.findings import Finding, Verdict
+from htagraph.report.job_summary import JobSummary
+from htagraph.report.page.job_sections import job_sections
+from htagraph.report.page.panels import Panel, Section
+from htagraph.report.page.rank_sections import rank_sections
 from htagraph.report.page.tables import html_table
 from htagraph.report.plots.style import BOUND_COLORS, color_of, spoken
 from htagraph.report.summary import Summary
@@ -21,31 +22,14 @@ from htagraph.writers.atomic import output_file
 
 __all__ = ["write_page"]
 
-_N_FINDINGS = 3
-_MIN_SHARE = 0.005
 
-
-def write_page(
-    out: str | Path,
-    summary: Summary,
-    *,
-    temporal: pd.DataFrame | None = None,
-    durations: pd.DataFrame | None = None,
-    meetings: pd.DataFrame | None = None,
-    perfetto_file: str = "",
-) -> Path:
-    """Write the report as one HTML file, which loads nothing from anywhere.
+def write_page(out: str | Path, summary: Summary | JobSummary, *, perfetto_file: str = "") -> Path:
+    """Write the report on a rank or a job as one HTML file, which loads nothing from anywhere.
 
     Parameters
     ----------
     out : str or Path
-    summary : Summary
-    temporal : DataFrame, schema `answers.TEMPORAL_BREAKDOWN` and ``rank``, optional
-        Of all ranks of a job, instead of that of this rank.
-    durations : DataFrame, schema `answers.KERNEL_DURATIONS` and ``rank``, optional
-        Of all ranks of a job, instead of those of this rank.
-    meetings : DataFrame, schema `frames.MEETINGS`, optional
-        Collectives of a job, for the map of who waits for whom.
+    summary : Summary or JobSummary
     perfetto_file : str
         Name of the Perfetto trace beside the page, which it says how to open.
 
@@ -61,13 +45,15 @@ def write_page(
     OutputError
         If the file cannot be written.
     """
-    parts = list(sections(summary, temporal=temporal, durations=durations, meetings=meetings))
+    if isinstance(summary, JobSummary):
+        parts, origin = list(job_sections(summary)), summary.path.start_ns
+    else:
+        parts, origin = list(rank_sections(summary)), summary.graph.at.start_ns
     figures = {panel.name: _figure(panel.figure) for part in parts for panel in part.panels if panel.figure is not None}
-    origin = summary.graph.at.start_ns
     text = Template(_resource("page.html")).substitute(
         title=escape(summary.name),
         facts=escape(summary.facts),
-        verdict=_verdict(summary),
+        verdict=_verdict(summary.verdict, summary.window_name, summary.path.dur_ns),
         quality=_quality_line(summary),
         perfetto=_perfetto_line(perfetto_file),
         links="\n".join(f'<a href="#{part.name}">{escape(part.title)}</a>' for part in parts),
@@ -108,20 +94,19 @@ def _figure(figure: Any) -> dict[str, Any]:  # noqa: ANN401  plotly is not typed
     return content
 
 
-def _verdict(summary: Summary) -> str:
+def _verdict(verdict: Verdict, window_name: str, dur_ns: int) -> str:
     """Return what bounds the window: one sentence, then the first findings as cards."""
-    verdict, where = summary.verdict, escape(summary.window_name)
+    where = escape(window_name)
     if verdict.withheld:
         return f'<p class="lead">What bounds {where} cannot be said.</p>\n<p>{escape(verdict.withheld)}</p>'
-    shown = [finding for finding in verdict.findings if finding.share >= _MIN_SHARE][:_N_FINDINGS]
-    if not shown:
+    if not verdict.worth_saying:
         return '<p class="lead">Nothing stands out.</p>'
-    first = shown[0]
+    first = verdict.worth_saying[0]
     lead = (
         f'<p class="lead">{escape(first.title)} <span class="muted">—</span> <strong>{first.share:.0%}</strong> of '
-        f"{where} ({human_duration(summary.path.dur_ns)}).</p>"
+        f"{where} ({human_duration(dur_ns)}).</p>"
     )
-    cards = "\n".join(_card(number, finding) for number, finding in enumerate(shown, start=1))
+    cards = "\n".join(_card(number, finding) for number, finding in enumerate(verdict.worth_saying, start=1))
     return f'{lead}\n<ol class="findings">{cards}</ol>'
 
 
@@ -135,15 +120,17 @@ def _card(number: int, finding: Finding) -> str:
     evidence = "".join(
         f"<li><b>{human_duration(item.dur_ns)}</b> {escape(item.label)}</li>" for item in finding.evidence
     )
+    facts = "; ".join(filter(None, [finding.detail, finding.where]))
+    more = f'<p class="note">{escape(facts)}</p>' if facts else ""
     return (
         f'<li class="card" data-cause="{escape(finding.cause)}" data-value="{finding.dur_ns}">'
         f'<h3><span class="rank">{number}</span>{escape(finding.title)}</h3>'
         f'<p class="claim"><strong>{finding.share:.1%}</strong> {human_duration(finding.dur_ns)}</p>'
-        f'<div class="meter">{parts}</div><ul>{evidence}</ul><p class="try"><b>Try</b> {escape(finding.to_try)}</p></li>'
+        f'<div class="meter">{parts}</div><ul>{evidence}</ul>{more}<p class="try"><b>Try</b> {escape(finding.to_try)}</p></li>'
     )
 
 
-def _quality_line(summary: Summary) -> str:
+def _quality_line(summary: Summary | JobSummary) -> str:
     """Return how many checks are good."""
     n_all, n_weak = len(summary.quality), len(summary.weak_checks)
     state = "good" if not n_weak else "weak"

@@ -17,9 +17,12 @@ __all__ = ["html_table"]
 
 _NAME_WIDTH = 64
 _PATTERN_WIDTH = 36
-_NAMES = {"name", "op", "group", "next_name", "call", "frame"}
+_NAMES = {"name", "op", "group", "next_name", "call", "frame", "cause_name"}
 _TIMES = {"start_ns", "end_ns", "ts_ns"}
-_VOCABULARIES = {"bound", "next_bound", "cause", "kind", "why"}
+_VOCABULARIES = {"bound", "next_bound", "cause", "cause_bound", "kind", "why"}
+
+_HEADS = {"n_last": "times last", "n_certain": "certain", "cause_ns": "cause dur", "n_cause": "times"}
+"""Heads of columns whose name says too little without its unit."""
 
 
 class _Cell(NamedTuple):
@@ -132,7 +135,7 @@ def html_table(
 
 def _head(name: str, meaning: str, *, is_number: bool) -> str:
     """Return the head of a column."""
-    shown = spoken(name.removesuffix("_ns")).removeprefix("n ")
+    shown = _HEADS.get(name) or spoken(name.removesuffix("_ns")).removeprefix("n ")
     tip = f' title="{escape(meaning)}"' if meaning else ""
     align = ' class="n"' if is_number else ""
     return f"<th{align}{tip}>{escape(shown)}</th>"

@@ -15,9 +15,9 @@ from htagraph.report.plots.device_plots import (
     overlap,
     temporal_breakdown,
 )
-from htagraph.report.plots.job_plots import collective_waits
+from htagraph.report.plots.job_plots import collective_waits, kernels_across_ranks, step_spread
 from htagraph.report.plots.kernel_plots import kernel_classes, kernel_durations, kernel_patterns, top_kernels
-from htagraph.report.plots.path_plots import critical_path, critical_path_timeline, steps
+from htagraph.report.plots.path_plots import critical_path, critical_path_timeline, job_path_timeline, steps
 
 __all__ = [
     "collective_waits",
@@ -26,13 +26,16 @@ __all__ = [
     "exposed_communication",
     "idle_causes",
     "idle_time",
+    "job_path_timeline",
     "kernel_classes",
     "kernel_durations",
     "kernel_patterns",
+    "kernels_across_ranks",
     "launch_stats",
     "memory_bandwidth",
     "overlap",
     "queue_length",
+    "step_spread",
     "steps",
     "temporal_breakdown",
     "top_kernels",

@@ -1,21 +1,26 @@
-"""Figures of a job: who waits for whom."""
+"""Figures of a job: who waits for whom, and what differs between ranks."""
 
 from __future__ import annotations
 
+from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from htagraph.model.units import human_duration
-from htagraph.report.plots.style import TimeUnit, new_figure
+from htagraph.report.plots.style import BOUND_COLORS, TimeUnit, distinct_names, label, named_rows, new_figure
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["collective_waits"]
+__all__ = ["collective_waits", "kernels_across_ranks", "step_spread"]
 
 _MAX_COLUMNS = 400
+_MAX_ROWS = 24
+_MAX_RANKS = 16
+_TOP = 12
+_SAME = 0.02
 _SCALE = [[0.0, "rgba(134, 148, 168, 0.12)"], [0.5, "#e0a878"], [1.0, "#c0392b"]]
 
 
@@ -59,7 +64,103 @@ def collective_waits(meetings: pd.DataFrame, *, max_columns: int = _MAX_COLUMNS)
         "hovertemplate": f"%{{y}}, collective %{{x}}: waits %{{z:.4~g}} {unit.name}<extra></extra>",
     }
     axis = {"title": {"text": "collective, in order of time"}, "showgrid": False}
-    figure = new_figure([heat], title, rows=max(len(ranks), 3), xaxis=axis)
+    figure = new_figure([heat], title, rows=min(max(len(ranks), 3), _MAX_ROWS), xaxis=axis)
     if joined > 1:
         figure.layout.meta = {"note": f"Each column is {joined} collectives and shows the longest wait."}
     return figure
+
+
+def kernels_across_ranks(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
+    """Return how long kernels take on each rank, against the median rank: a slow device stands to the right everywhere.
+
+    Parameters
+    ----------
+    frame : DataFrame, schema `answers.KERNEL_BREAKDOWN` and ``rank``
+        By name, of a job. Communication is left out: it takes as long as a rank waits.
+    top : int, default=12
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    own = frame[frame["class"] != "communication"]
+    largest = own.groupby("group")["sum_ns"].sum().sort_values(ascending=False, kind="stable").index[:top].tolist()
+    own = own[own["group"].isin(largest)]
+    ratio = own["mean_ns"] / own.groupby("group")["mean_ns"].transform("median")
+    if own["rank"].nunique() < 2:
+        return new_figure([], "Kernels of one rank: nothing to compare with", height=120)
+    own = own.assign(ratio=ratio, row=own["group"].map({name: row for row, name in enumerate(largest)}))
+    slowest = own.iloc[int(own["ratio"].to_numpy().argmax())]
+    short = distinct_names(largest)
+    title = (
+        f"Rank {slowest['rank']} runs {escape(short[slowest['group']])} {slowest['ratio']:.2f} times as long as the median rank"
+        if slowest["ratio"] > 1 + _SAME
+        else f"The largest kernels take equally long on all ranks, within {float((own['ratio'] - 1).abs().max()):.1%}"
+    )
+    ranks = own["rank"].unique().tolist()
+    parts = own.groupby("rank", sort=True) if len(ranks) <= _MAX_RANKS else [("ranks", own)]
+    dots = [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": f"rank {rank}" if rank != "ranks" else "ranks",
+            "x": part["ratio"],
+            "y": part["row"],
+            "marker": {"size": 9, "opacity": 0.8},
+            "customdata": [
+                f"rank {one}: {human_duration(mean)} on average"
+                for one, mean in zip(part["rank"].tolist(), part["mean_ns"].tolist(), strict=True)
+            ],
+            "hovertemplate": "%{customdata}, %{x:.3~f} of the median<extra></extra>",
+        }
+        for rank, part in parts
+    ]
+    axis = {"title": {"text": "mean duration on a rank / that on the median rank"}}
+    rows = named_rows([label(short[name]) for name in largest])
+    return new_figure(dots, title, rows=len(largest), xaxis=axis, yaxis=rows | {"showgrid": True}, showlegend=True)
+
+
+def step_spread(frame: pd.DataFrame) -> Figure:
+    """Return how long each step takes on the ranks: the median one, and from the fastest to the slowest.
+
+    Parameters
+    ----------
+    frame : DataFrame, schema `answers.STEP_TIMES` and ``rank``
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    each = frame.drop_duplicates(["rank", "step"])
+    spread = each.groupby("name", sort=False)["dur_ns"].agg(["min", "median", "max"])
+    if spread.empty:
+        return new_figure([], "No rank has steps", height=120)
+    unit = TimeUnit.fitting(float(spread["max"].max()))
+    middle = unit.of(spread["median"])
+    bars = {
+        "type": "bar",
+        "name": "step on the median rank",
+        "x": [label(name, width=28) for name in spread.index],
+        "y": middle,
+        "marker": {"color": BOUND_COLORS["cpu"]},
+        "error_y": {
+            "type": "data",
+            "symmetric": False,
+            "array": unit.of(spread["max"]) - middle,
+            "arrayminus": middle - unit.of(spread["min"]),
+            "color": "#8694a8",
+        },
+        "customdata": [
+            f"{human_duration(low)} to {human_duration(high)}"
+            for low, high in zip(spread["min"].tolist(), spread["max"].tolist(), strict=True)
+        ],
+        "hovertemplate": f"%{{y:.4~g}} {unit.name}, from %{{customdata}}<extra></extra>",
+    }
+    differ = (spread["max"] - spread["min"]).to_numpy(np.int64)
+    widest = spread.index[int(differ.argmax())]
+    title = (
+        f"A step takes {human_duration(float(spread['median'].median()))} (median of ranks and steps); ranks differ most in "
+        f"{label(widest, width=28)}, by {human_duration(int(differ.max()))}"
+    )
+    axis = {"title": {"text": f"length of the step, {unit.name}"}, "rangemode": "tozero"}
+    return new_figure([bars], title, yaxis=axis, xaxis={"type": "category"})

@@ -87,10 +87,10 @@ def top_kernels(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
     short = distinct_names(shown["group"].tolist())
     names = [escape(short[name]) for name in shown["group"]]
     unit = TimeUnit.fitting(float(shown["sum_ns"].max()))
-    columns = (shown[column].tolist() for column in ("group", "sum_ns", "n_kernels", "p50_ns"))
+    columns = (shown[column].tolist() for column in ("group", "sum_ns", "n_kernels"))
     hover = [
-        f"{label(name, width=90)}<br>{human_duration(total)}, {human_count(n, 'kernel')} of {human_duration(median)} (median)"
-        for name, total, n, median in zip(*columns, strict=True)
+        f"{label(name, width=90)}<br>{human_duration(total)}, {human_count(n, 'kernel')} of {human_duration(total / n)} on average"
+        for name, total, n in zip(*columns, strict=True)
     ]
     bars = [
         {

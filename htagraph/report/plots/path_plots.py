@@ -1,4 +1,4 @@
-"""Figures of the critical path: as one bar, along time, and step by step."""
+"""Figures of the critical path, of a rank or a job: as one bar, along time, and step by step."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.job_path import JobPath
 from htagraph.model.units import human_count, human_duration
 from htagraph.path import CriticalPath
 from htagraph.queries.steps import find_steps
@@ -17,23 +18,24 @@ from htagraph.report.plots.thinning import Blocks, thin_path
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["critical_path", "critical_path_timeline", "steps"]
+__all__ = ["critical_path", "critical_path_timeline", "job_path_timeline", "steps"]
 
 I64 = npt.NDArray[np.int64]
 
 _MAX_SINGLE = 600
 _MAX_STEPS = 60
+_MAX_RANKS = 16
 _MAX_STEP_LINES = 40
 _WORTH_SAYING = 0.05
 _BAR = 0.86
 
 
-def critical_path(path: CriticalPath) -> Figure:
+def critical_path(path: CriticalPath | JobPath) -> Figure:
     """Return the critical path as one stacked bar: what the window's time went to.
 
     Parameters
     ----------
-    path : CriticalPath
+    path : CriticalPath or JobPath
 
     Returns
     -------
@@ -83,13 +85,15 @@ def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE)
     plotly.graph_objects.Figure
     """
     segments, origin = path.segments, path.window.start_ns
-    blocks = thin_path(segments, max_single=max_single)
+    codes = {str(name): code for code, name in enumerate(segments["bound"].cat.categories)}
+    blocks = thin_path(
+        *_arrays(segments), segments["bound"].cat.codes.to_numpy().astype(np.int64), max_single=max_single
+    )
     totals = path.breakdown(by="bound")
     totals = totals[totals["dur_ns"] > 0]
     unit = TimeUnit.fitting(path.dur_ns)
-    codes = {str(name): code for code, name in enumerate(segments["bound"].cat.categories)}
     rows = [
-        _row(segments, blocks, blocks.bound == codes[bound], (row, bound, origin, unit))
+        _row(segments, blocks, blocks.code == codes[bound], (row, bound, origin, unit))
         for row, bound in enumerate(totals.index.astype(str))
     ]
     marks = [f"{spoken(name)} {percent(share)}" for name, share in zip(totals.index, totals["share"], strict=True)]
@@ -110,6 +114,68 @@ def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE)
     )
     figure.layout.meta = {"note": _joined_note(blocks, path.dur_ns)}
     return figure
+
+
+def job_path_timeline(path: JobPath, *, max_single: int = _MAX_SINGLE) -> Figure:
+    """Return a job's critical path along time, one row per rank: where it runs and what it goes to.
+
+    Parameters
+    ----------
+    path : JobPath
+    max_single : int
+        As of `critical_path_timeline`.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The ranks with most of the path have rows of their own, the others one together.
+    """
+    segments, unit = path.segments, TimeUnit.fitting(path.dur_ns)
+    shares = path.breakdown(by="rank")["share"]
+    shown = sorted(int(rank) for rank in shares.index[:_MAX_RANKS])
+    names = [f"rank {rank} {percent(float(shares[rank]))}" for rank in shown]
+    if len(shares) > len(shown):
+        names.append(
+            f"{human_count(len(shares) - len(shown), 'other')} {percent(float(shares.iloc[len(shown) :].sum()))}"
+        )
+    rank = segments["rank"].to_numpy(np.int64)
+    at = np.minimum(np.searchsorted(shown, rank), len(shown) - 1)
+    row = np.where(np.array(shown)[at] == rank, at, len(shown)) if shown else at
+    n_bounds = len(segments["bound"].cat.categories)
+    code = row * n_bounds + segments["bound"].cat.codes.to_numpy().astype(np.int64)
+    blocks = thin_path(*_arrays(segments), code, max_single=max_single)
+    bars, named = [], set()
+    for one in np.unique(blocks.code).tolist():
+        bound = str(segments["bound"].cat.categories[one % n_bounds])
+        drawn = _row(segments, blocks, blocks.code == one, (one // n_bounds, bound, path.start_ns, unit))
+        bars.append(drawn | {"legendgroup": bound, "showlegend": bound not in named})
+        named.add(bound)
+    hops = int((np.diff(rank) != 0).sum())
+    title = (
+        f"The path stays on rank {shown[0]}"
+        if not hops and shown
+        else f"The path hops {'once' if hops == 1 else f'{hops:,} times'} between {human_count(len(shares), 'rank')}"
+    )
+    x_axis = {
+        "title": {"text": f"common time from the start of the window, {unit.name}"},
+        "range": [0, path.dur_ns / unit.size_ns],
+    }
+    figure = new_figure(
+        bars,
+        title,
+        rows=len(names),
+        barmode="overlay",
+        yaxis=named_rows(names) | {"fixedrange": True},
+        xaxis=x_axis,
+        dragmode="zoom",
+    )
+    figure.layout.meta = {"note": _joined_note(blocks, path.dur_ns)}
+    return figure
+
+
+def _arrays(segments: pd.DataFrame) -> tuple[I64, I64]:
+    """Return start and length of segments."""
+    return segments["start_ns"].to_numpy(np.int64), segments["dur_ns"].to_numpy(np.int64)
 
 
 def _row(

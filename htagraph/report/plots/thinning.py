@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from htagraph.algorithms.intervals import sum_by_code
 
@@ -16,16 +15,16 @@ I64 = npt.NDArray[np.int64]
 
 
 class Blocks(NamedTuple):
-    """A path as blocks: a segment, or the part of one bound in neighboring short segments.
+    """A path as blocks: a segment, or the part of one code in neighboring short segments.
 
     Parameters
     ----------
     start_ns, span_ns : ndarray of shape (n,), dtype=int64, unit=ns
         Where the block stands; `span_ns` is the length of all that was joined.
     dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Time of the bound in it: adds up to the path.
-    bound : ndarray of shape (n,), dtype=int64
-        Code.
+        Time of the code in it: adds up to the path.
+    code : ndarray of shape (n,), dtype=int64
+        What the time went to.
     segment : ndarray of shape (n,), dtype=int64
         Row of the segment, -1 for joined ones.
     n_segments : ndarray of shape (n,), dtype=int64
@@ -34,17 +33,20 @@ class Blocks(NamedTuple):
     start_ns: I64
     span_ns: I64
     dur_ns: I64
-    bound: I64
+    code: I64
     segment: I64
     n_segments: I64
 
 
-def thin_path(segments: pd.DataFrame, *, max_single: int) -> Blocks:
+def thin_path(start_ns: I64, dur_ns: I64, code: I64, *, max_single: int) -> Blocks:
     """Return a path as blocks; the longest segments stand for themselves, the others are joined between them.
 
     Parameters
     ----------
-    segments : DataFrame, schema `frames.SEGMENTS`
+    start_ns, dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
+        Segments, each where the one before ended.
+    code : ndarray of shape (n,), dtype=int64
+        What each goes to, from 0.
     max_single : int
         So many segments stand for themselves; all, where there are not more than twice as many.
 
@@ -52,24 +54,22 @@ def thin_path(segments: pd.DataFrame, *, max_single: int) -> Blocks:
     -------
     Blocks
     """
-    start = segments["start_ns"].to_numpy(np.int64)
-    dur = segments["dur_ns"].to_numpy(np.int64)
-    bound = segments["bound"].cat.codes.to_numpy().astype(np.int64)
-    n, n_bounds = len(segments), max(len(segments["bound"].cat.categories), 1)
+    n = len(start_ns)
     if n <= 2 * max_single:
-        return Blocks(start, dur, dur, bound, np.arange(n), np.ones(n, dtype=np.int64))
+        return Blocks(start_ns, dur_ns, dur_ns, code, np.arange(n), np.ones(n, dtype=np.int64))
     single = np.zeros(n, dtype=bool)
-    single[np.argsort(-dur, kind="stable")[:max_single]] = True
+    single[np.argsort(-dur_ns, kind="stable")[:max_single]] = True
     group = np.cumsum(single | np.concatenate([[True], single[:-1]])) - 1
     first = np.flatnonzero(np.diff(group, prepend=-1))
-    code = group * n_bounds + bound
-    n_codes = (int(group[-1]) + 1) * n_bounds
-    time, count = sum_by_code(code, dur, n_codes), np.bincount(code, minlength=n_codes)
+    n_each = int(code.max()) + 1
+    key = group * n_each + code
+    n_codes = (int(group[-1]) + 1) * n_each
+    time, count = sum_by_code(key, dur_ns, n_codes), np.bincount(key, minlength=n_codes)
     drawn = np.flatnonzero(time)
-    span = np.add.reduceat(dur, first)
-    of_group = drawn // n_bounds
+    span = np.add.reduceat(dur_ns, first)
+    of_group = drawn // n_each
     segment = np.where(single[first], first, -1)[of_group]
-    return Blocks(start[first][of_group], span[of_group], time[drawn], drawn % n_bounds, segment, count[drawn])
+    return Blocks(start_ns[first][of_group], span[of_group], time[drawn], drawn % n_each, segment, count[drawn])
 
 
 class Line(NamedTuple):

@@ -1,79 +1,16 @@
-"""The sections of the page: for each question a figure, the table behind it, and what to say where there is nothing."""
+"""The sections of the page on one rank: for each question a figure, the table behind it, and what to say for nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-import pandas as pd
 
 from htagraph.graph import TraceGraph
 from htagraph.model import answers, frames
-from htagraph.model.frames import Schema
 from htagraph.report import plots
+from htagraph.report.page.panels import LONGEST, NO_DEVICE, PATH_INTRO, Panel, Section, by_cause, useful
 from htagraph.report.summary import Summary
 
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
-
-__all__ = ["Panel", "Section", "sections"]
-
-_LONGEST = 200
-_NO_DEVICE = "No device work in this window; where a trace has none at all, profile with ProfilerActivity.CUDA."
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One figure and the table behind it.
-
-    Parameters
-    ----------
-    name : str
-        Identifies the panel in the page.
-    figure : Figure, optional
-        Absent where a table says all.
-    frame : DataFrame, optional
-    schema : Schema, optional
-        Of the frame.
-    heading : str
-        Instead of the title of a figure.
-    is_wide : bool
-        Takes the whole width of the page.
-    is_open : bool
-        The table is shown without being asked for.
-    """
-
-    name: str
-    figure: Figure | None = None
-    frame: pd.DataFrame | None = None
-    schema: Schema | None = None
-    heading: str = ""
-    is_wide: bool = False
-    is_open: bool = False
-
-
-@dataclass(frozen=True)
-class Section:
-    """A part of the page.
-
-    Parameters
-    ----------
-    name : str
-        Anchor in the page.
-    title : str
-    intro : str
-        What one sees here, in a sentence.
-    panels : tuple of Panel
-    absent : str
-        What is said instead where there are no panels.
-    """
-
-    name: str
-    title: str
-    intro: str
-    panels: tuple[Panel, ...] = ()
-    absent: str = ""
+__all__ = ["rank_sections"]
 
 
 def _path(summary: Summary) -> Section:
@@ -94,19 +31,15 @@ def _path(summary: Summary) -> Section:
             plots.critical_path_timeline(path),
             path.segments[["start_ns", "dur_ns", "bound", "name", "op", "lane", "rule"]]
             .sort_values("dur_ns", ascending=False, kind="stable")
-            .head(_LONGEST),
+            .head(LONGEST),
             frames.SEGMENTS,
             is_wide=True,
         ),
         Panel("path-names", None, named, frames.BREAKDOWN, heading="What ran on the path", is_open=True),
         Panel("path-ops", None, by_op, frames.BREAKDOWN, heading="Operators on the path", is_open=True),
     )
-    intro = (
-        "Back from the end of the window, what each thing had to wait for: the segments tile the window, so only what is "
-        "on this path can make it shorter. Drag to zoom, double-click to zoom out."
-    )
     return Section(
-        "path", "Critical path", intro, panels if path.dur_ns else (), "Nothing was recorded in this window."
+        "path", "Critical path", PATH_INTRO, panels if path.dur_ns else (), "Nothing was recorded in this window."
     )
 
 
@@ -131,30 +64,24 @@ def _steps(summary: Summary) -> Section:
     )
 
 
-def _devices(graph: TraceGraph, temporal: pd.DataFrame | None) -> Section:
+def _devices(graph: TraceGraph) -> Section:
     """Return the section of what devices do with their time, and why they are idle."""
-    frame = graph.temporal_breakdown() if temporal is None else temporal
+    frame = graph.temporal_breakdown()
     idle = graph.idle_time()
     panels = (
         Panel("temporal-breakdown", plots.temporal_breakdown(frame), frame, answers.TEMPORAL_BREAKDOWN, is_wide=True),
-        Panel("idle-causes", plots.idle_causes(idle), _by_cause(idle)),
-        Panel("idle-time", plots.idle_time(idle), _useful(idle), answers.IDLE_TIME),
+        Panel("idle-causes", plots.idle_causes(idle), by_cause(idle)),
+        Panel("idle-time", plots.idle_time(idle), useful(idle), answers.IDLE_TIME),
     )
     intro = (
         "Compute counts before communication before copies: what is called exposed ran while nothing computed. Idle time is "
         "traced back from the work that ends it to what that work had to wait for."
     )
-    return Section("devices", "Devices", intro, panels if len(frame) else (), _NO_DEVICE)
+    return Section("devices", "Devices", intro, panels if len(frame) else (), NO_DEVICE)
 
 
-def _by_cause(idle: pd.DataFrame) -> pd.DataFrame:
-    """Return idle time by cause."""
-    sums = idle.groupby("cause", observed=True)["idle_ns"].sum().sort_values(ascending=False, kind="stable")
-    return sums.rename_axis("cause").reset_index().assign(share=sums.to_numpy() / max(int(sums.sum()), 1))
-
-
-def _communication(graph: TraceGraph, meetings: pd.DataFrame | None) -> Section:
-    """Return the section of communication, on this rank and across ranks."""
+def _communication(graph: TraceGraph) -> Section:
+    """Return the section of communication."""
     overlap = graph.overlap()
     exposed = graph.exposed_communication().sort_values("exposed_ns", ascending=False, kind="stable", ignore_index=True)
     panels = []
@@ -164,27 +91,22 @@ def _communication(graph: TraceGraph, meetings: pd.DataFrame | None) -> Section:
             Panel(
                 "exposed-communication",
                 plots.exposed_communication(exposed),
-                _useful(exposed),
+                useful(exposed),
                 answers.EXPOSED_COMMUNICATION,
             ),
         ]
-    if meetings is not None and len(meetings):
-        waits = meetings.sort_values("wait_ns", ascending=False, kind="stable").head(_LONGEST)
-        panels.append(
-            Panel("collective-waits", plots.collective_waits(meetings), _useful(waits), frames.MEETINGS, is_wide=True)
-        )
     intro = (
         "How much of communication runs beside compute, and what kept the next compute kernel from running meanwhile."
     )
     return Section("communication", "Communication", intro, tuple(panels), "No communication kernels in this window.")
 
 
-def _kernels(graph: TraceGraph, of_all: pd.DataFrame | None) -> Section:
+def _kernels(graph: TraceGraph) -> Section:
     """Return the section of kernels."""
     by_class, by_name = graph.kernel_breakdown(by="class"), graph.kernel_breakdown(by="name")
-    durations = graph.kernel_durations() if of_all is None else of_all
+    durations = graph.kernel_durations()
     patterns = graph.kernel_patterns()
-    longest = _useful(durations.sort_values("dur_ns", ascending=False, kind="stable").head(_LONGEST))
+    longest = useful(durations.sort_values("dur_ns", ascending=False, kind="stable").head(LONGEST))
     drawn = plots.kernel_durations(durations)
     panels = [
         Panel("kernel-classes", plots.kernel_classes(by_class), by_class, answers.KERNEL_BREAKDOWN, is_wide=True),
@@ -192,23 +114,23 @@ def _kernels(graph: TraceGraph, of_all: pd.DataFrame | None) -> Section:
         Panel("kernel-durations", drawn, longest, answers.KERNEL_DURATIONS, is_wide=True),
     ]
     if len(patterns):
-        drawn, frame = plots.kernel_patterns(patterns), _useful(patterns)
+        drawn, frame = plots.kernel_patterns(patterns), useful(patterns)
         panels.append(Panel("kernel-patterns", drawn, frame, answers.KERNEL_PATTERNS, is_wide=True))
     intro = "What runs on the devices, how long, and which sequences of kernels one fused kernel could replace."
-    return Section("kernels", "Kernels", intro, tuple(panels) if len(durations) else (), _NO_DEVICE)
+    return Section("kernels", "Kernels", intro, tuple(panels) if len(durations) else (), NO_DEVICE)
 
 
 def _launches(graph: TraceGraph) -> Section:
     """Return the section of launches, and of what changes over time."""
     launches, origin = graph.launch_stats(), graph.at.start_ns
     queue, copies = graph.counters(name="queue_length"), graph.counters(name="memory_bandwidth")
-    slowest = launches.sort_values("launch_ns", ascending=False, kind="stable").head(_LONGEST)
+    slowest = launches.sort_values("launch_ns", ascending=False, kind="stable").head(LONGEST)
     panels = []
     if len(launches):
         blocked = graph.queue_blocked()
         drawn = plots.queue_length(queue, origin_ns=origin)
         panels += [
-            Panel("launch-stats", plots.launch_stats(launches), _useful(slowest), answers.LAUNCH_STATS, is_wide=True),
+            Panel("launch-stats", plots.launch_stats(launches), useful(slowest), answers.LAUNCH_STATS, is_wide=True),
             Panel("queue-length", drawn, blocked, answers.QUEUE_BLOCKED, is_wide=not len(copies)),
         ]
     if len(copies):
@@ -234,41 +156,13 @@ def _quality(summary: Summary) -> Section:
     return Section("quality", "Quality", "What the trace tells and does not tell, and how to record it.", tuple(checks))
 
 
-def _useful(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame without columns that say nothing: numbers of events, texts that are all empty."""
-    empty = [name for name in frame.columns if frame[name].dtype == object and bool((frame[name] == "").all())]
-    numbers = ("event", "next_event", "correlation", "idle_share")
-    return frame.drop(columns=[name for name in (*empty, *numbers) if name in frame.columns])
-
-
-def sections(
-    summary: Summary,
-    *,
-    temporal: pd.DataFrame | None = None,
-    durations: pd.DataFrame | None = None,
-    meetings: pd.DataFrame | None = None,
-) -> Iterator[Section]:
-    """Yield the sections of the page, in order.
-
-    Parameters
-    ----------
-    summary : Summary
-    temporal : DataFrame, schema `answers.TEMPORAL_BREAKDOWN` and ``rank``, optional
-        Of all ranks of a job, instead of that of this rank.
-    durations : DataFrame, schema `answers.KERNEL_DURATIONS` and ``rank``, optional
-        Of all ranks of a job, instead of those of this rank.
-    meetings : DataFrame, schema `frames.MEETINGS`, optional
-        Collectives of a job.
-
-    Yields
-    ------
-    Section
-    """
+def rank_sections(summary: Summary) -> Iterator[Section]:
+    """Yield the sections of the page on one rank, in order."""
     graph = summary.graph
     yield _path(summary)
     yield _steps(summary)
-    yield _devices(graph, temporal)
-    yield _communication(graph, meetings)
-    yield _kernels(graph, durations)
+    yield _devices(graph)
+    yield _communication(graph)
+    yield _kernels(graph)
     yield _launches(graph)
     yield _quality(summary)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -16,46 +15,14 @@ import pandas as pd
 
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.dag import Dag
-from htagraph.model.frames import Column, Schema
-from htagraph.model.kinds import Bound, EdgeKind, EventKind
-from htagraph.path import CriticalPath
+from htagraph.model.frames import CLAIMS
+from htagraph.model.kinds import Bound, Cause, EdgeKind, EventKind
 from htagraph.queries.attribution import innermost, under_pattern
 
-__all__ = ["CLAIMS", "Cause", "claims"]
+__all__ = ["claims"]
 
 I64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-
-
-class Cause(StrEnum):
-    """What claims time of a critical path."""
-
-    COMPUTE = "compute"
-    COMMUNICATION = "communication"
-    COPIES = "copies"
-    BLOCKING_COPY = "blocking copy"
-    HOST_WAIT = "host wait"
-    FULL_QUEUE = "full launch queue"
-    DATA_LOADING = "data loading"
-    ALLOCATION = "memory allocation"
-    FIRST_USE = "first use"
-    HOST = "host"
-    DEVICE_GAPS = "device gaps"
-    CARRY_OVER = "carry-over"
-    UNEXPLAINED = "unexplained"
-
-
-CLAIMS = Schema(
-    "CLAIMS",
-    {
-        "cause": Column("object", "Cause", "what claims the time"),
-        "name": Column("object", "name", "what ran, or for claims of a wait the call that waited"),
-        "op": Column("object", "name", "innermost operator or annotation of that"),
-        "bound": Column("object", "Bound", "what the time went to"),
-        "start_ns": Column("int64", "ns", "start of the segment"),
-        "dur_ns": Column("int64", "ns", "claimed time; adds up to the window"),
-    },
-)
 
 _ALLOCATION = re.compile(
     r"^(cuda|hip|cu)_?(Malloc|Free|HostAlloc|HostFree|HostRegister|HostUnregister|Mem(Alloc|Free|Create|Map|Unmap))"
@@ -67,7 +34,7 @@ _FIRST_USE_NS = 5_000_000
 """A call that launches, queries or sets and takes longer than this creates a context or loads code."""
 
 _WAITING = (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SYNC, CallMeaning.COPY)
-_HOST_BLOCKS = (EdgeKind.SYNC.label, EdgeKind.QUEUE.label)
+_HOST_BLOCKS = (EdgeKind.SYNC, EdgeKind.QUEUE)
 _HOST_BOUNDS = [bound.label for bound in (Bound.CPU, Bound.DATA_LOADING, Bound.PYTHON_GAP, Bound.LAUNCH)]
 _CAUSE_OF_BOUND = {
     Bound.COMPUTE.label: Cause.COMPUTE,
@@ -96,7 +63,7 @@ def _named(dag: Dag, event: I64, pattern: re.Pattern[str]) -> Mask:
     """Return whether each event is an API call whose name matches; False for -1."""
     matches = dag.events.named(dag.events.symbols.mask(lambda name: pattern.search(name) is not None))
     matches = matches & (dag.events.kind == EventKind.RUNTIME)
-    return np.where(event >= 0, matches[event], False) if len(matches) else np.zeros(len(event), dtype=bool)
+    return np.where(event >= 0, matches[event], False)
 
 
 def _ops(dag: Dag, event: I64) -> npt.NDArray[np.object_]:
@@ -108,36 +75,50 @@ def _ops(dag: Dag, event: I64) -> npt.NDArray[np.object_]:
 def _is_host(dag: Dag, segments: pd.DataFrame) -> Mask:
     """Return which segments are host time: work, gaps and launches, and returns from waits."""
     event = segments["event"].to_numpy()
-    on_device = (
-        np.where(event >= 0, dag.events.is_device[event], False) if len(dag.events) else np.zeros(len(event), bool)
-    )
+    on_device = np.where(event >= 0, dag.events.is_device[event], False)
     waits = (segments["bound"] == Bound.SYNC.label).to_numpy() & ~on_device
     return segments["bound"].isin(_HOST_BOUNDS).to_numpy() | waits
 
 
-def _wait_claims(path: CriticalPath, is_host: Mask, exempt: Mask) -> _Waits:
+def _blocking_calls(dag: Dag, edge: I64, since_ns: I64) -> I64:
+    """Return for each edge the host call that waited for the device until the instant at which the edge begins, -1 for none.
+
+    The call may lie some edges back that take no time: it returns, and the operator around it ends.
+    """
+    edges, times = dag.edges, dag.events.node_ts_ns
+    call = np.full(len(edge), -1, dtype=np.int64)
+    current = edge.copy()
+    going = np.arange(len(edge))
+    while True:
+        going = going[current[going] >= 0]
+        going = going[times[edges.tail[current[going]]] == since_ns[going]]
+        if not len(going):
+            return call
+        head = edges.head[current[going]] >> 1
+        blocks = np.isin(edges.kind[current[going]], _HOST_BLOCKS) & dag.events.is_host[head]
+        call[going[blocks]] = head[blocks]
+        going = going[~blocks]
+        current[going] = dag.binding[edges.tail[current[going]]]
+
+
+def _wait_claims(dag: Dag, segments: pd.DataFrame, is_host: Mask, exempt: Mask) -> _Waits:
     """Return what the waits of the host claim of the host time that follows each."""
-    segments, edges, events = path.segments, path.edges, path.dag.events
     n = len(segments)
-    begins = is_host & ~np.concatenate([[False], is_host[:-1]])
-    stretch = np.cumsum(begins) - 1
+    start, length = segments["start_ns"].to_numpy(np.int64), segments["dur_ns"].to_numpy(np.int64)
+    continues = np.concatenate([[False], is_host[:-1] & (start[:-1] + length[:-1] == start[1:])])
+    begins = is_host & ~continues
     firsts = np.flatnonzero(begins)
-    blocking = (
-        edges[edges["kind"].isin(_HOST_BLOCKS) & events.is_host[edges["head_event"]]] if len(events) else edges[:0]
-    )
-    if not len(firsts) or not len(blocking):
+    if not len(firsts):
         return _Waits(np.full(n, -1), np.zeros(n, np.int64))
-    released, call = blocking["tail_ns"].to_numpy(), blocking["head_event"].to_numpy()
-    since = segments["start_ns"].to_numpy()[firsts]
-    at = np.minimum(np.searchsorted(released, since), len(released) - 1)
-    found = released[at] == since
-    caller = np.where(found, call[at], -1)
-    blocked_ns = np.where(found, np.maximum(since - events.ts_ns[caller], 0), 0)
-    dur = np.where(is_host & ~exempt, segments["dur_ns"].to_numpy(), 0)
+    stretch = np.maximum(np.cumsum(begins) - 1, 0)
+    since = start[firsts]
+    caller = _blocking_calls(dag, segments["edge"].to_numpy(np.int64)[firsts], since)
+    blocked_ns = np.where(caller >= 0, np.maximum(since - dag.events.ts_ns[caller], 0), 0)
+    dur = np.where(is_host & ~exempt, length, 0)
     before = np.cumsum(dur) - dur
-    offset = before - before[firsts[np.maximum(stretch, 0)]]
-    claimed = np.clip(blocked_ns[np.maximum(stretch, 0)] - offset, 0, dur)
-    return _Waits(np.where(is_host & (stretch >= 0), caller[np.maximum(stretch, 0)], -1), claimed)
+    offset = before - before[firsts[stretch]]
+    claimed = np.clip(blocked_ns[stretch] - offset, 0, dur)
+    return _Waits(np.where(is_host, caller[stretch], -1), claimed)
 
 
 def _met_full_queue(dag: Dag, call: I64) -> Mask:
@@ -152,8 +133,6 @@ def _own_causes(dag: Dag, segments: pd.DataFrame, is_host: Mask) -> npt.NDArray[
     event = segments["event"].to_numpy()
     cause = segments["bound"].astype(object).map(_CAUSE_OF_BOUND).to_numpy(dtype=object)
     cause[is_host & (cause == Cause.DEVICE_GAPS)] = Cause.HOST
-    if not len(dag.events):
-        return cause
     runs_call = is_host & (event >= 0) & (dag.events.kind[event] == EventKind.RUNTIME)
     waits = np.isin(call_meanings(dag.events), _WAITING)[event]
     launches = (segments["bound"] == Bound.LAUNCH.label).to_numpy()
@@ -169,37 +148,47 @@ def _own_causes(dag: Dag, segments: pd.DataFrame, is_host: Mask) -> npt.NDArray[
     return cause
 
 
-def claims(path: CriticalPath) -> pd.DataFrame:
-    """Return which cause claims which part of a critical path.
+def _claims_of_waits(dag: Dag, segments: pd.DataFrame, waits: _Waits) -> pd.DataFrame:
+    """Return the parts of segments that waits claim: the first part of each."""
+    rows = np.flatnonzero(waits.claimed_ns > 0)
+    call = waits.call[rows]
+    copies = (call_meanings(dag.events)[call] == CallMeaning.COPY) & ~under_pattern(dag, call, _READS)
+    cause = np.where(copies, Cause.BLOCKING_COPY, Cause.HOST_WAIT).astype(object)
+    cause[_named(dag, call, _ALLOCATION)] = Cause.ALLOCATION
+    cause[_met_full_queue(dag, call)] = Cause.FULL_QUEUE
+    return segments.iloc[rows].assign(
+        dur_ns=waits.claimed_ns[rows], cause=cause, name=dag.events.names(call), op=_ops(dag, call)
+    )
+
+
+def claims(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
+    """Return which cause claims which part of the segments of a critical path.
 
     Parameters
     ----------
-    path : CriticalPath
+    dag : Dag
+    segments : DataFrame, schema `frames.SEGMENTS`
+        Of one path, or of several parts of paths one after the other.
 
     Returns
     -------
-    DataFrame, schema `CLAIMS`
-        In order of time; a segment that a wait claims in part has two rows. ``dur_ns`` adds up to the window.
+    DataFrame, schema `frames.CLAIMS`
+        Tiles the segments, in their order; one that a wait claims in part has two rows.
     """
-    dag, segments = path.dag, path.segments
     if not len(segments):
         return CLAIMS.empty()
+    segments = segments.assign(segment=np.arange(len(segments)))
+    if not len(dag.events):
+        unknown = segments.assign(cause=Cause.UNEXPLAINED)
+        return CLAIMS.frame({name: unknown[name].to_numpy() for name in CLAIMS.columns})
     is_host = _is_host(dag, segments)
     cause = _own_causes(dag, segments, is_host)
-    waits = _wait_claims(path, is_host, np.isin(cause, [Cause.DATA_LOADING, Cause.ALLOCATION, Cause.FIRST_USE]))
-    own = segments.assign(cause=cause, dur_ns=segments["dur_ns"] - waits.claimed_ns)
-    claimed = np.flatnonzero(waits.claimed_ns > 0)
-    by_wait = segments.iloc[claimed].assign(dur_ns=waits.claimed_ns[claimed])
-    if len(claimed):
-        call = waits.call[claimed]
-        copies = (call_meanings(dag.events)[call] == CallMeaning.COPY) & ~under_pattern(dag, call, _READS)
-        by_wait = by_wait.assign(
-            cause=np.where(copies, Cause.BLOCKING_COPY, Cause.HOST_WAIT).astype(object),
-            name=dag.events.names(call),
-            op=_ops(dag, call),
-        )
-        by_wait.loc[_named(dag, call, _ALLOCATION), "cause"] = Cause.ALLOCATION
-        by_wait.loc[_met_full_queue(dag, call), "cause"] = Cause.FULL_QUEUE
-    both = pd.concat([own[own["dur_ns"] > 0], by_wait]) if len(claimed) else own
-    both = both.sort_values("start_ns", kind="stable")
+    waits = _wait_claims(
+        dag, segments, is_host, np.isin(cause, [Cause.DATA_LOADING, Cause.ALLOCATION, Cause.FIRST_USE])
+    )
+    own = segments.assign(
+        cause=cause, start_ns=segments["start_ns"] + waits.claimed_ns, dur_ns=segments["dur_ns"] - waits.claimed_ns
+    )
+    both = pd.concat([_claims_of_waits(dag, segments, waits), own[own["dur_ns"] > 0]])
+    both = both.sort_values(["segment", "start_ns"], kind="stable")
     return CLAIMS.frame({name: both[name].to_numpy() for name in CLAIMS.columns})

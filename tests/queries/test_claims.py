@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 
 from htagraph import Trace
-from htagraph.report.claims import CLAIMS, claims
+from htagraph.model.frames import CLAIMS
 from htagraph.synth import simulate, timeline
 from htagraph.synth.strategies import programs
 
@@ -13,7 +13,7 @@ from htagraph.synth.strategies import programs
 def claimed(drawing: str, **options) -> dict[str, int]:
     """Return the time in us that each cause claims of a drawn trace."""
     path = Trace.from_events(timeline(drawing, **options)).compile().critical_path()
-    by_cause = claims(path).groupby("cause", sort=False)["dur_ns"].sum()
+    by_cause = path.claims.groupby("cause", sort=False)["dur_ns"].sum()
     assert by_cause.sum() == path.dur_ns
     return {str(cause): dur_ns // 1000 for cause, dur_ns in by_cause.items()}
 
@@ -84,7 +84,7 @@ def test_a_launch_that_takes_milliseconds_loads_code():
 
 def test_an_empty_trace_has_no_claims():
     """The answer has its schema, and no rows."""
-    found = claims(Trace.from_events(timeline("")).compile().critical_path())
+    found = Trace.from_events(timeline("")).compile().critical_path().claims
 
     assert (list(found.columns), len(found)) == (list(CLAIMS.columns), 0)
 
@@ -95,7 +95,7 @@ def test_claims_add_up_to_the_window_of_every_program(program):
     """Every nanosecond of the path has one claimant."""
     path = Trace.from_events(simulate(program).events).compile().critical_path()
 
-    found = claims(path)
+    found = path.claims
 
     assert (found["dur_ns"] > 0).all()
     assert int(found["dur_ns"].sum()) == path.dur_ns

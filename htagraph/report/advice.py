@@ -1,0 +1,57 @@
+"""What findings are called and what may help: the words of a report, one home for each."""
+
+from __future__ import annotations
+
+from htagraph.model.kinds import Bound, Cause
+
+__all__ = ["HOST_ONLY", "LATE_BY", "TITLES", "TO_TRY", "UNRECORDED"]
+
+TITLES = {
+    Cause.COMPUTE: "GPU computation",
+    Cause.COMMUNICATION: "Communication that nothing hides",
+    Cause.LATE_RANK: "The others wait for rank {rank}, which is late",
+    Cause.COPIES: "Copies and fills on the device",
+    Cause.BLOCKING_COPY: "Copies that block the host",
+    Cause.HOST_WAIT: "Host waits for the device, and what they delay",
+    Cause.FULL_QUEUE: "A full launch queue, and what it delays",
+    Cause.DATA_LOADING: "Data loading",
+    Cause.ALLOCATION: "Device memory allocation",
+    Cause.FIRST_USE: "First use: contexts, modules, libraries",
+    Cause.HOST: "The host cannot feed the device",
+    Cause.DEVICE_GAPS: "Gaps between queued device work",
+    Cause.CARRY_OVER: "Work from before the capture",
+}
+TO_TRY = {
+    Cause.COMPUTE: "the device is busy, as it should be: shorten its kernels (lower precision, fused or compiled operators, "
+    "better shapes), largest first.",
+    Cause.COMMUNICATION: "start it earlier or hide it behind computation (bucket size, prefetch, separate stream); a wait for "
+    "a late rank looks the same on one rank, so compare the ranks.",
+    Cause.COPIES: "copy from pinned memory with non_blocking=True on a stream of its own, while the device computes.",
+    Cause.BLOCKING_COPY: "pin the host memory and copy with non_blocking=True; keep .item(), .cpu() and .tolist() out of the step.",
+    Cause.HOST_WAIT: "remove the synchronization from the step (.item(), .cpu(), torch.cuda.synchronize(), shapes that "
+    "depend on data), or do it once every n steps.",
+    Cause.FULL_QUEUE: "the host runs so far ahead that launches block: let it do its other work (data, logging) before it "
+    "launches, use fewer and larger kernels, or CUDA graphs.",
+    Cause.DATA_LOADING: "more DataLoader workers, persistent_workers=True, a larger prefetch_factor, cheaper decoding.",
+    Cause.ALLOCATION: "allocate before the loop and keep what is allocated: check for cache flushes (empty_cache) and "
+    "fragmentation (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True).",
+    Cause.FIRST_USE: "this happens once: let the profiler skip the first steps (schedule(wait=1, warmup=1, active=3)).",
+    Cause.HOST: "fewer, larger operators: torch.compile, CUDA graphs, fused optimizers, larger batches; less Python between them.",
+    Cause.DEVICE_GAPS: "many short kernels: fuse them or replay them as a CUDA graph.",
+    Cause.CARRY_OVER: "begin the capture at the start of a step, after torch.cuda.synchronize().",
+}
+UNRECORDED = (
+    "find out which code this is (with_stack=True, or name its parts with torch.profiler.record_function); then "
+)
+HOST_ONLY = "the trace has no device work; profile with ProfilerActivity.CUDA to see what the host keeps waiting."
+
+LATE_BY = {
+    Bound.PYTHON_GAP.label: "find out what this rank's Python does there (with_stack=True, or record_function around its parts).",
+    Bound.DATA_LOADING.label: "look at this rank's data: shards, storage, DataLoader workers.",
+    Bound.CPU.label: "compare this operator with the other ranks': placement of processes on cores, a slow node, more work.",
+    Bound.COMPUTE.label: "compare this kernel with the other ranks': more work on this rank, or a slower device (clocks, heat).",
+    Bound.COMMUNICATION.label: "look at the group it waits in first: the cause may lie on a rank that is not recorded.",
+    Bound.SYNC.label: "see what this rank waits for on its own device.",
+    Bound.UNEXPLAINED.label: "what it does there is not recorded: the quality checks of this rank say how to record it.",
+}
+"""What to try where a rank is late, by what most of its lateness goes to; else it is compared with the others."""

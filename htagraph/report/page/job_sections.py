@@ -1,0 +1,244 @@
+"""The sections of the page on a job: its path across ranks, who is late, and what differs between ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pandas as pd
+
+from htagraph.graph import TraceGraph
+from htagraph.job import Job
+from htagraph.model import answers, frames
+from htagraph.model.units import human_count
+from htagraph.report import plots
+from htagraph.report.job_summary import JobSummary
+from htagraph.report.page.panels import LONGEST, NO_DEVICE, PATH_INTRO, Panel, Section, by_cause, useful
+
+__all__ = ["job_sections"]
+
+_MAX_RANKS = 16
+_ASKED = ("idle_time", "overlap", "exposed_communication", "kernel_durations", "launch_stats", "step_times")
+
+_LATE = ["rank", "n_last", "n_certain", "caused_wait_ns", "longest_wait_ns", "own_wait_ns", "transfer_ns"]
+_LATE += ["cause_bound", "cause_name", "cause_ns", "n_cause"]
+
+Frames = Mapping[str, pd.DataFrame]
+
+
+def _answers(graph: TraceGraph) -> dict[str, pd.DataFrame]:
+    """Return what the page asks one rank, all at once: its graph is opened but once."""
+    asked = {name: graph.ask(name) for name in _ASKED}
+    by = {f"kernels by {key}": graph.kernel_breakdown(by=key) for key in ("class", "name")}
+    return asked | by
+
+
+def _looked_at(summary: JobSummary) -> Job:
+    """Return the ranks whose kernels and launches are drawn one by one: those of the path, then those that cost most."""
+    order = [*summary.by_rank.index.tolist(), *summary.stragglers["rank"].tolist(), *summary.job.ranks]
+    chosen = sorted(list(dict.fromkeys(int(rank) for rank in order))[:_MAX_RANKS])
+    return replace(summary.job, summaries={rank: summary.job.summaries[rank] for rank in chosen})
+
+
+def _asked(job: Job) -> dict[str, pd.DataFrame]:
+    """Return the answers of some ranks, each with a column ``rank``; times are common."""
+    by_rank = job.map(_answers)
+    joined = {}
+    for name in next(iter(by_rank.values()), {}):
+        parts = [_in_common_time(part[name], job, rank) for rank, part in by_rank.items()]
+        frame: pd.DataFrame = pd.concat(parts, ignore_index=True)
+        joined[name] = frame[["rank", *(column for column in frame.columns if column != "rank")]]
+    return joined
+
+
+def _in_common_time(frame: pd.DataFrame, job: Job, rank: int) -> pd.DataFrame:
+    """Return an answer of one rank with its times moved to the common clock."""
+    times = {name: job.clock(rank).to_common(frame[name]) for name in ("start_ns", "ts_ns") if name in frame.columns}
+    return frame.assign(rank=np.int64(rank), **times)
+
+
+def _path(summary: JobSummary) -> Section:
+    """Return the section of the job's path."""
+    path = summary.path
+    longest = path.segments.sort_values("dur_ns", ascending=False, kind="stable").head(LONGEST)
+    columns = ["rank", "start_ns", "dur_ns", "bound", "name", "op", "lane", "rule"]
+    named = {by: path.breakdown(by=by).rename_axis(by).reset_index() for by in ("name", "op")}
+    named["op"] = named["op"].replace({"op": {"": "(no operator)"}})
+    bounds = summary.by_bound.rename_axis("bound").reset_index()
+    ranks = summary.by_rank.rename_axis("rank").reset_index()
+    panels = (
+        Panel("critical-path", plots.critical_path(path), bounds, frames.BREAKDOWN, is_wide=True),
+        Panel("job-path", plots.job_path_timeline(path), longest[columns], frames.JOB_SEGMENTS, is_wide=True),
+        Panel("path-ranks", None, ranks, frames.BREAKDOWN, heading="Ranks on the path", is_wide=True, is_open=True),
+        Panel("path-names", None, named["name"], frames.BREAKDOWN, heading="What ran on the path", is_open=True),
+        Panel("path-ops", None, named["op"], frames.BREAKDOWN, heading="Operators on the path", is_open=True),
+    )
+    intro = f"{PATH_INTRO} Where a rank waited in a collective, the path goes on with the rank that came last."
+    return Section(
+        "path", "Critical path", intro, panels if path.dur_ns else (), "Nothing was recorded in this window."
+    )
+
+
+def _late(summary: JobSummary) -> Section:
+    """Return the section of who waits for whom."""
+    job, meetings = summary.job, summary.job.meetings
+    waits = useful(meetings.sort_values("wait_ns", ascending=False, kind="stable").head(LONGEST))
+    bubbles = job.pipeline_bubbles()
+    panels = [
+        Panel("collective-waits", plots.collective_waits(meetings), waits, frames.MEETINGS, is_wide=True),
+        Panel(
+            "stragglers",
+            None,
+            summary.stragglers[_LATE],
+            frames.STRAGGLERS,
+            heading="Who the others wait for, and why",
+            is_wide=True,
+            is_open=True,
+        ),
+    ]
+    if len(bubbles):
+        heading = "Waits for the sender between pipeline stages"
+        panels.append(Panel("bubbles", None, bubbles, frames.BUBBLES, heading=heading, is_open=True))
+    intro = (
+        "A collective ends when the last rank has come: the rank that does not wait when all others do is the late one. "
+        "Only waits longer than the clocks are uncertain count."
+    )
+    absent = "No collectives were matched across ranks: these are traces of one rank, or of different steps or runs."
+    return Section("late", "Late ranks", intro, tuple(panels) if len(meetings) else (), absent)
+
+
+def _steps(found: Frames) -> Section:
+    """Return the section of steps."""
+    frame = found["step_times"]
+    panels = (Panel("step-times", plots.step_spread(frame), frame, answers.STEP_TIMES, is_wide=True),)
+    absent = "The traces have no steps: call profiler.step() after each, or name them with record_function."
+    intro = "How long each step takes, and by how much the ranks differ."
+    return Section("steps", "Steps", intro, panels if len(frame) else (), absent)
+
+
+def _devices(summary: JobSummary, found: Frames) -> Section:
+    """Return the section of what devices do with their time, and why they are idle."""
+    frame, idle = summary.devices, found["idle_time"]
+    idle = idle.sort_values("idle_ns", ascending=False, kind="stable", ignore_index=True)
+    panels = (
+        Panel("temporal-breakdown", plots.temporal_breakdown(frame), frame, answers.TEMPORAL_BREAKDOWN, is_wide=True),
+        Panel("idle-causes", plots.idle_causes(idle), by_cause(idle)),
+        Panel("idle-time", plots.idle_time(idle), useful(idle), answers.IDLE_TIME),
+    )
+    intro = (
+        "Compute counts before communication before copies: what is called exposed ran while nothing computed. Idle time is "
+        "traced back from the work that ends it to what that work had to wait for."
+    )
+    return Section("devices", "Devices", intro, panels if len(frame) else (), NO_DEVICE)
+
+
+def _communication(found: Frames) -> Section:
+    """Return the section of communication."""
+    overlap, exposed = found["overlap"], found["exposed_communication"]
+    exposed = exposed.sort_values("exposed_ns", ascending=False, kind="stable", ignore_index=True)
+    panels = (
+        Panel("overlap", plots.overlap(overlap), overlap, answers.OVERLAP),
+        Panel(
+            "exposed-communication",
+            plots.exposed_communication(exposed),
+            useful(exposed),
+            answers.EXPOSED_COMMUNICATION,
+        ),
+    )
+    intro = (
+        "How much of communication runs beside compute, and what kept the next compute kernel from running meanwhile. On a "
+        "rank that waits for a late one, the wait counts here."
+    )
+    communicates = int(overlap["communication_ns"].sum()) > 0
+    absent = "No communication kernels in this window."
+    return Section("communication", "Communication", intro, panels if communicates else (), absent)
+
+
+def _over_ranks(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a breakdown of kernels of several ranks as one."""
+    whole = frame.groupby("group", as_index=False).agg(
+        **{"class": ("class", "first")},
+        n_ranks=("rank", "nunique"),
+        n_kernels=("n_kernels", "sum"),
+        sum_ns=("sum_ns", "sum"),
+        min_ns=("min_ns", "min"),
+        max_ns=("max_ns", "max"),
+    )
+    whole = whole.sort_values(["sum_ns", "group"], ascending=[False, True], kind="stable", ignore_index=True)
+    return whole.assign(share=whole["sum_ns"] / max(int(whole["sum_ns"].sum()), 1))
+
+
+def _kernels(found: Frames) -> Section:
+    """Return the section of kernels."""
+    durations, by_rank = found["kernel_durations"], found["kernels by name"]
+    by_class, by_name = _over_ranks(found["kernels by class"]), _over_ranks(by_rank)
+    longest = useful(durations.sort_values("dur_ns", ascending=False, kind="stable").head(LONGEST))
+    per_rank = by_rank.sort_values(["sum_ns", "rank"], ascending=[False, True], kind="stable", ignore_index=True)
+    breakdown = answers.KERNEL_BREAKDOWN
+    panels = (
+        Panel("kernel-classes", plots.kernel_classes(by_class), by_class, breakdown, is_wide=True),
+        Panel("top-kernels", plots.top_kernels(by_name), by_name, breakdown, is_wide=True),
+        Panel("kernels-across-ranks", plots.kernels_across_ranks(by_rank), per_rank, breakdown, is_wide=True),
+        Panel("kernel-durations", plots.kernel_durations(durations), longest, answers.KERNEL_DURATIONS, is_wide=True),
+    )
+    intro = "What runs on the devices, how long, and whether it takes longer on some ranks than on others."
+    return Section("kernels", "Kernels", intro, panels if len(durations) else (), NO_DEVICE)
+
+
+def _launches(summary: JobSummary, found: Frames) -> Section:
+    """Return the section of launches, and of what changes over time on the rank with most of the path."""
+    launches = found["launch_stats"]
+    slowest = launches.sort_values("launch_ns", ascending=False, kind="stable").head(LONGEST)
+    panels = [Panel("launch-stats", plots.launch_stats(launches), useful(slowest), answers.LAUNCH_STATS, is_wide=True)]
+    rank = int(summary.by_rank.index[0])
+    graph = summary.job[rank]
+    origin, draw = graph.at.start_ns, {"queue_length": plots.queue_length, "memory_bandwidth": plots.memory_bandwidth}
+    for name, plot in draw.items():
+        frame = graph.counters(name=name)  # type: ignore[arg-type]
+        if len(frame):
+            shown = frame.assign(ts_ns=frame["ts_ns"] - origin + summary.path.start_ns)
+            figure = plot(frame, origin_ns=origin)
+            figure.layout.title.text = f"Rank {rank}: {figure.layout.title.text}"
+            panels.append(Panel(name.replace("_", "-"), figure, shown, answers.COUNTERS))
+    intro = (
+        "A launch that takes longer than its work leaves the device idle; a queue that is never empty keeps it busy "
+        f"whatever the host does. Over time for rank {rank}, which has most of the path."
+    )
+    absent = "No launches in this window; where a trace has none at all, the calls that enqueue device work were not recorded."
+    return Section("launches", "Launches and copies", intro, tuple(panels) if len(launches) else (), absent)
+
+
+def _quality(summary: JobSummary) -> Section:
+    """Return the section of how far the traces can be trusted."""
+    panel = partial(Panel, figure=None, is_wide=True, is_open=True)
+    panels = [
+        panel(
+            "checks",
+            frame=summary.weak_by_check,
+            schema=frames.QUALITY,
+            heading="Checks that are not good on some rank",
+        ),
+        panel(
+            "clocks", frame=summary.job.clocks, schema=frames.CLOCKS, heading="Clocks of the ranks against the first"
+        ),
+    ]
+    if len(summary.job.failures):
+        panels.append(panel("failures", frame=summary.job.failures, schema=frames.FAILURES, heading="Left out"))
+    intro = "What the traces tell and do not tell, and how well their clocks could be brought together."
+    return Section("quality", "Quality", intro, tuple(panels))
+
+
+def job_sections(summary: JobSummary) -> Iterator[Section]:
+    """Yield the sections of the page on a job, in order."""
+    looked_at = _looked_at(summary)
+    found = _asked(looked_at)
+    yield _path(summary)
+    yield _late(summary)
+    yield _devices(summary, found)
+    yield _steps(found)
+    some = f" Of {human_count(len(looked_at), 'rank')} with most of the path, of {len(summary.job):,}."
+    for section in (_communication(found), _kernels(found), _launches(summary, found)):
+        yield replace(section, intro=section.intro + some) if len(looked_at) < len(summary.job) else section
+    yield _quality(summary)

@@ -1,0 +1,74 @@
+"""Why a rank is late: what it did for longer than the last but one, not what it did last."""
+
+from __future__ import annotations
+
+from htagraph.job import Job
+from htagraph.synth import Action, Op, Spend, Synchronize, simulate_job, training_job
+from tests.job.simulated import loaded, meet, three
+
+
+def late_claims(job: Job) -> list[tuple[int, str, str, int]]:
+    """Return (rank, bound, name, ns) of what lateness claims of the job's path, by name."""
+    claims = job.critical_path().claims
+    late = claims[claims["cause"] == "late rank"]
+    sums = late.groupby(["rank", "bound", "name"], observed=True, sort=False)["dur_ns"].sum()
+    return [(int(rank), str(bound), str(name), int(dur)) for (rank, bound, name), dur in sums.items()]
+
+
+def work(ns: int = 40_000) -> Op:
+    """Return an operator that every rank runs."""
+    return Op("aten::work", (Spend(ns),))
+
+
+def after(*first: Action) -> tuple[Action, ...]:
+    """Return what a rank does: something of its own, then what all do."""
+    return (meet(), Synchronize(), *first, work(), meet(), Synchronize())
+
+
+def test_what_all_ranks_do_makes_nobody_late() -> None:
+    """Rank 1 loads for 30 us, then works for 40 us like the others: it is late by the loading, though it worked last."""
+    job = loaded(three(after(), after(Op("load", (Spend(30_000),))), after()))
+
+    assert late_claims(job) == [(1, "cpu", "load", 30_000)]
+
+
+def test_lateness_is_as_long_as_nobody_else_was_late() -> None:
+    """Rank 1 loads for 300 us, rank 2 for 200: had rank 1 been in time, the job would have gained 100 us."""
+    job = loaded(three(after(), after(Op("load", (Spend(300_000),))), after(Op("load", (Spend(200_000),)))))
+
+    assert late_claims(job) == [(1, "cpu", "load", 100_000)]
+
+
+def test_an_operator_that_takes_longer_is_late_by_the_difference() -> None:
+    """The same operator, 25 us longer on rank 2."""
+    body = (meet(), Synchronize())
+    job = loaded(three((*body, work(), *body), (*body, work(), *body), (*body, work(65_000), *body)))
+
+    assert late_claims(job) == [(2, "cpu", "aten::work", 25_000)]
+
+
+def test_a_sender_is_waited_for_by_design() -> None:
+    """In a pipeline every receive waits for the stage before: that is a bubble, and no stage is late."""
+    job = loaded(simulate_job(training_job(ranks=2, pipeline=2, steps=2, layers=2)))
+    sends = job.meetings[job.meetings["operation"] == "send"]["meeting"]
+
+    assert job.meetings[job.meetings["meeting"].isin(sends)]["wait_ns"].max() > 0
+    assert not job.late_arrivals[job.late_arrivals["meeting"].isin(sends)]["is_blamed"].any()
+
+
+def test_the_cause_of_a_straggler_is_what_it_did_for_longer() -> None:
+    """40 us of work are longest, on every rank; what is different is the 30 us of loading."""
+    top = loaded(three(after(), after(Op("load", (Spend(30_000),))), after())).stragglers().iloc[0]
+
+    assert (top["rank"], top["cause_name"], top["cause_ns"]) == (1, "load", 30_000)
+
+
+def test_claims_tile_the_window_of_a_job() -> None:
+    """Adjacent, disjoint, together the window; each inside its segment."""
+    path = loaded(three(after(), after(Op("load", (Spend(30_000),))), after())).critical_path()
+    claims, segments = path.claims, path.segments.iloc[path.claims["segment"]].reset_index(drop=True)
+
+    assert (claims["start_ns"].iloc[0], int(claims["dur_ns"].sum())) == (path.start_ns, path.dur_ns)
+    assert (claims["start_ns"].to_numpy()[1:] == (claims["start_ns"] + claims["dur_ns"]).to_numpy()[:-1]).all()
+    assert (claims["start_ns"] >= segments["start_ns"]).all()
+    assert (claims["rank"] == segments["rank"]).all()

@@ -1,0 +1,84 @@
+"""Random simulated jobs with a planted fault, and what a report on them says first."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from typing import Any, NamedTuple
+
+from htagraph.job import load_job
+from htagraph.report.findings import Finding, Verdict
+from htagraph.report.job_summary import JobSummary
+from htagraph.synth import simulate_job, training_job
+
+CAUSES = {
+    "none": "compute",
+    "straggler": "late rank",
+    "dataloader": "data loading",
+    "sync_in_loop": "host wait",
+    "small_kernels": "host",
+    "exposed_allreduce": "communication",
+    "blocking_copy": "blocking copy",
+    "full_queue": "full launch queue",
+}
+"""What names each planted fault; without one, a job is bound by compute."""
+
+_LAYER_NS = 850_000
+"""A layer's part of a step, forward and backward, about."""
+
+
+class Outcome(NamedTuple):
+    """What was planted and what was found."""
+
+    fault: str
+    options: dict[str, Any]
+    dur_ns: int
+    verdict: Verdict
+
+    @property
+    def first(self) -> Finding | None:
+        """The first finding."""
+        return self.verdict.findings[0] if self.verdict.findings else None
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the first finding names the planted fault; a late rank by its number, too."""
+        if self.first is None or self.first.cause != CAUSES[self.fault]:
+            return False
+        return self.fault != "straggler" or self.first.ranks[0][0] == self.options["straggler"]
+
+
+def drawn_options(fault: str, seed: int) -> dict[str, Any]:
+    """Return the options of a random job: how many ranks, steps and layers, how parallel, which clocks, how much jitter.
+
+    A straggler is late by 1.5 to 4 times the length of a step, for whatever reason.
+    """
+    source = random.Random(f"{fault} {seed}")  # noqa: S311  no secret
+    ranks = source.choice([2, 4] if fault == "straggler" else [1, 2, 4])
+    layers = source.randint(2, 6)
+    options: dict[str, Any] = {
+        "ranks": ranks,
+        "steps": source.randint(2, 3),
+        "layers": layers,
+        "tensor": source.choice([1, 2]) if ranks == 4 else 1,
+        "max_offset_ns": source.choice([0, 3_000_000]),
+        "max_drift_ppb": source.choice([0, 2_000]),
+        "jitter_ns": source.choice([0, 500]),
+        "seed": seed,
+    }
+    if fault != "straggler":
+        return options | {"fault": fault}
+    return options | {
+        "straggler": source.randrange(ranks),
+        "delay": source.choice(["python", "op", "data_loading", "kernel"]),
+        "delay_ns": int(layers * _LAYER_NS * source.uniform(1.5, 4)),
+    }
+
+
+def diagnose(fault: str, seed: int) -> Outcome:
+    """Return what a report says of a random job with a fault, read from its files as a user's would be."""
+    options = drawn_options(fault, seed)
+    with tempfile.TemporaryDirectory() as folder:
+        simulate_job(training_job(**options)).write(folder)
+        summary = JobSummary(load_job(folder), fault)
+        return Outcome(fault, options, summary.path.dur_ns, summary.verdict)

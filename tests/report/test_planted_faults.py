@@ -1,0 +1,27 @@
+"""A fault planted in a random job is what the report names first."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.report.planted import CAUSES, diagnose
+
+N_JOBS = 8
+"""Of each kind; ``python -m tests.benchmarks.bench_findings`` prints the table over more."""
+
+
+@pytest.mark.parametrize("fault", CAUSES)
+def test_the_first_finding_names_the_planted_fault(fault: str) -> None:
+    """Whatever the number of ranks, layers and steps, clocks and jitter: the fault decides, and a late rank by its number."""
+    wrong = [outcome for outcome in (diagnose(fault, seed) for seed in range(N_JOBS)) if not outcome.is_right]
+
+    assert wrong == []
+
+
+@pytest.mark.parametrize("fault", CAUSES)
+def test_findings_on_a_job_never_claim_more_than_its_window(fault: str) -> None:
+    """All claims and the unexplained time are the window."""
+    outcome = diagnose(fault, N_JOBS)
+
+    assert sum(finding.dur_ns for finding in outcome.verdict.findings) <= outcome.dur_ns
+    assert all(sum(dur for _, dur in finding.ranks) == finding.dur_ns for finding in outcome.verdict.findings)
