@@ -45,6 +45,7 @@ from htagraph.ranks import (
     Claimed,
     Expanded,
     RankSummary,
+    Reading,
     TimesByName,
     cached_graph,
     open_rank,
@@ -73,7 +74,7 @@ class Job(Questions):
         By rank.
     executor : Executor, optional
         Runs the work on ranks; by default processes of this machine, or none for a small job.
-    class_rules : tuple of ClassRule
+    reading : Reading
     on_error : {"raise", "skip"}
     failed : mapping of Path to str
         Files that could not be used, and why.
@@ -85,7 +86,7 @@ class Job(Questions):
 
     summaries: Mapping[int, RankSummary]
     executor: Executor | None = None
-    class_rules: tuple[ClassRule, ...] = ()
+    reading: Reading = field(default_factory=Reading)
     on_error: OnError = "raise"
     failed: dict[str, str] = field(default_factory=dict)
     at: At = None
@@ -111,7 +112,7 @@ class Job(Questions):
         """Return the graph of a rank."""
         if rank not in self.summaries:
             raise RankNotFoundError(rank, self.ranks)
-        return open_rank(self.summaries[rank], self.class_rules, self.at)
+        return open_rank(self.summaries[rank], self.reading, self.at)
 
     def __len__(self) -> int:
         """Return the number of ranks."""
@@ -133,9 +134,7 @@ class Job(Questions):
 
     def _on_ranks(self, work: Mapping[int, Callable[[TraceGraph], Any]], at: At, on_error: OnError) -> dict[int, Any]:
         """Return what some work gives on each of some ranks, in a window of each."""
-        tasks = {
-            rank: (work_on, (self.summaries[rank], self.class_rules, at, function)) for rank, function in work.items()
-        }
+        tasks = {rank: (work_on, (self.summaries[rank], self.reading, at, function)) for rank, function in work.items()}
         n_bytes = sum(self.summaries[rank].path.stat().st_size for rank in work if self.summaries[rank].path.exists())
         results = run_tasks(tasks, self.executor, n_bytes=n_bytes)
         return {rank: result for rank, result in results.items() if self._kept(rank, result, on_error)}
@@ -315,6 +314,7 @@ def load_job(
     executor: Executor | None = None,
     on_error: OnError = "raise",
     class_rules: Iterable[ClassRule] = (),
+    stacks: bool = False,
     cache: str | Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Job:
@@ -330,6 +330,8 @@ def load_job(
     on_error : {"raise", "skip"}
         Whether a rank that cannot be used ends the work, or is left out and listed in `Job.failures`.
     class_rules : iterable of ClassRule, optional
+    stacks : bool, default=False
+        Read Python stacks, too: they name the code of host gaps, and can be most of a file.
     cache : str or Path, optional
         Folder for compiled graphs; a temporary one by default. Workers on other machines use it if they see it, and compile
         again if not.
@@ -350,11 +352,11 @@ def load_job(
         If two files are of one rank and `on_error` is ``"raise"``.
     """
     paths = find_traces(where)
-    rules = tuple(class_rules)
+    reading = Reading(tuple(class_rules), stacks)
     keeper = _Folder() if cache is None else None
     folder = keeper.path if keeper is not None else Path(str(cache))
     folder.mkdir(parents=True, exist_ok=True)
-    tasks = {path: (prepare_rank, (path, cached_graph(path, folder), rules)) for path in paths}
+    tasks = {path: (prepare_rank, (path, cached_graph(path, folder, reading), reading)) for path in paths}
     n_bytes = sum(path.stat().st_size for path in paths if path.exists())
     results = run_tasks(tasks, executor, n_bytes=n_bytes, progress=progress)
     failed: dict[str, str] = {}
@@ -373,7 +375,7 @@ def load_job(
         failed[str(path)] = str(result)
     _warn(failed, summaries, n_files=len(paths))
     ordered = {rank: summaries[rank] for rank in sorted(summaries)}
-    return Job(ordered, executor, rules, on_error, failed, None, keeper)
+    return Job(ordered, executor, reading, on_error, failed, None, keeper)
 
 
 def _warn(failed: Mapping[str, str], summaries: Mapping[int, RankSummary], *, n_files: int) -> None:

@@ -122,7 +122,10 @@ class JobPath:
         first = self.parts[0]
         if first.start_ns > self.start_ns:
             moved.insert(
-                0, _unknown(self.start_ns, first.start_ns, first.rank).assign(cause=Cause.UNEXPLAINED, segment=0)
+                0,
+                _unknown(self.start_ns, first.start_ns, first.rank).assign(
+                    cause=Cause.UNEXPLAINED, segment=0, step="", frame=""
+                ),
             )
         joined = pd.concat([part.assign(bound=part["bound"].astype(object)) for part in moved], ignore_index=True)
         joined = _since(joined.sort_values(["leg", "start_ns"], kind="stable", ignore_index=True), self.start_ns)

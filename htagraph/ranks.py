@@ -35,6 +35,7 @@ from htagraph.trace import load
 __all__ = [
     "At",
     "RankSummary",
+    "Reading",
     "Task",
     "cached_graph",
     "open_rank",
@@ -56,6 +57,21 @@ _SMALL_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
+class Reading:
+    """How the traces of a job are read and compiled.
+
+    Parameters
+    ----------
+    class_rules : tuple of ClassRule
+    stacks : bool
+        Python stacks are read, too.
+    """
+
+    class_rules: tuple[ClassRule, ...] = ()
+    stacks: bool = False
+
+
+@dataclass(frozen=True)
 class RankSummary:
     """What the parent keeps of a rank.
 
@@ -70,6 +86,8 @@ class RankSummary:
         The compiled graph.
     world_size : int, optional
     n_events, n_edges : int
+    has_unread_stacks : bool
+        The file has Python stacks that were not read.
     first_ns : int, unit=ns
         First time in the trace, also of what is no work.
     collectives : DataFrame, schema `frames.COLLECTIVES`
@@ -85,6 +103,7 @@ class RankSummary:
     world_size: int | None
     n_events: int
     n_edges: int
+    has_unread_stacks: bool
     first_ns: int
     collectives: pd.DataFrame
     ends: RankEnds
@@ -103,17 +122,17 @@ def rank_ends(graph: TraceGraph) -> RankEnds:
     return RankEnds(at.start_ns, at.end_ns, node, int(found[0]) if len(found) else -1)
 
 
-def cached_graph(path: Path, folder: Path) -> Path:
-    """Return the file for the compiled graph of a trace; one for each state of each trace."""
+def cached_graph(path: Path, folder: Path, reading: Reading) -> Path:
+    """Return the file for the compiled graph of a trace; one for each state of each trace and way of reading it."""
     state = path.stat() if path.exists() else None
-    key = f"{path.resolve()} {state.st_size if state else 0} {state.st_mtime_ns if state else 0}"
+    key = f"{path.resolve()} {state.st_size if state else 0} {state.st_mtime_ns if state else 0} {reading}"
     return folder / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.npz"
 
 
-def prepare_rank(path: Path, graph_file: Path, class_rules: tuple[ClassRule, ...]) -> RankSummary:
+def prepare_rank(path: Path, graph_file: Path, reading: Reading) -> RankSummary:
     """Load, compile and save one rank; return what the parent needs to know."""
-    trace = load(path)
-    graph = trace.compile(class_rules=class_rules)
+    trace = load(path, stacks=reading.stacks)
+    graph = trace.compile(class_rules=reading.class_rules)
     graph.save(graph_file)
     return RankSummary(
         rank=trace.rank,
@@ -123,6 +142,7 @@ def prepare_rank(path: Path, graph_file: Path, class_rules: tuple[ClassRule, ...
         world_size=trace.file.world_size if trace.file else None,
         n_events=len(graph.dag.events),
         n_edges=len(graph.dag.edges),
+        has_unread_stacks=trace.has_unread_stacks,
         first_ns=int(graph.dag.events.ts_ns.min(initial=graph.dag.span.start_ns)),
         collectives=graph.collectives(),
         ends=rank_ends(graph),
@@ -130,18 +150,18 @@ def prepare_rank(path: Path, graph_file: Path, class_rules: tuple[ClassRule, ...
     )
 
 
-def open_rank(summary: RankSummary, class_rules: tuple[ClassRule, ...], at: At) -> TraceGraph:
+def open_rank(summary: RankSummary, reading: Reading, at: At) -> TraceGraph:
     """Return the graph of a rank: from the cache, else compiled again (on a machine that does not share it)."""
     if summary.graph.exists():
         graph = TraceGraph.open(summary.graph)
     else:
-        graph = load(summary.path).compile(class_rules=class_rules)
+        graph = load(summary.path, stacks=reading.stacks).compile(class_rules=reading.class_rules)
     return graph if at is None else graph.window(at)
 
 
-def work_on(summary: RankSummary, class_rules: tuple[ClassRule, ...], at: At, work: Callable[[TraceGraph], Any]) -> Any:  # noqa: ANN401  whatever the work returns
+def work_on(summary: RankSummary, reading: Reading, at: At, work: Callable[[TraceGraph], Any]) -> Any:  # noqa: ANN401  whatever the work returns
     """Return what some work gives on one rank."""
-    return work(open_rank(summary, class_rules, at))
+    return work(open_rank(summary, reading, at))
 
 
 @dataclass(frozen=True)

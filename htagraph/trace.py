@@ -21,6 +21,7 @@ from htagraph.model.source import TraceSource
 from htagraph.model.units import human_count, human_duration
 from htagraph.queries.steps import find_steps
 from htagraph.readers.kineto import KinetoTrace, read_kineto
+from htagraph.readers.kineto.categories import STACKS
 
 __all__ = ["Trace", "load"]
 
@@ -80,6 +81,11 @@ class Trace:
     def skipped(self) -> Mapping[str, int]:
         """How many events were not loaded, by category."""
         return self.file.skipped if self.file else {}
+
+    @property
+    def has_unread_stacks(self) -> bool:
+        """Whether the file has Python stacks that were not read: `load` with ``stacks=True`` does."""
+        return self.skipped.get(STACKS, 0) > 0
 
     @cached_property
     def events(self) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from htagraph.cli.options import (
     FormatOption,
     JobArgument,
     QuietOption,
+    StacksOption,
     WindowOption,
     WorkersOption,
     windowed,
@@ -22,6 +24,8 @@ from htagraph.cli.options import (
 from htagraph.cli.ranks import executor_of, loaded_job
 from htagraph.cli.tables import Format, print_frame
 from htagraph.errors import MissingEventsError, OutputError, QueryError
+from htagraph.graph import TraceGraph
+from htagraph.job import Job
 from htagraph.queries.selecting import filtered
 from htagraph.questions import QUESTIONS
 
@@ -45,6 +49,7 @@ def ask(
     form: FormatOption = Format.TABLE,
     workers: WorkersOption = 0,
     dask: DaskOption = "",
+    stacks: StacksOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Answer a question; of a folder, for every rank. `htagraph ask list` names them all."""
@@ -53,8 +58,10 @@ def ask(
         print_frame(console, _all_questions(), form)
         return
     options = _parsed(option or [])
-    with Waiting(quiet=quiet).shown() as waiting:
-        frame = _answer(waiting, question, path, window=window, options=options, workers=workers, dask=dask)
+    with Waiting(quiet=quiet).shown() as waiting, executor_of(workers, dask) as executor:
+        asked = _asked(waiting, path, executor, stacks=stacks)
+        waiting.stage("Asking")
+        frame = _answer(asked, question, window, options)
     if where:
         frame = filtered(frame, where)
     if out is not None:
@@ -66,24 +73,24 @@ def ask(
         notices(quiet=quiet).print(f"{len(shown):,} of {len(frame):,} rows; --format csv or --out gives all.")
 
 
-def _answer(
-    waiting: Waiting, question: str, path: Path, *, window: str, options: dict[str, Any], workers: int, dask: str
-) -> pd.DataFrame:
-    """Return the answer for a trace, or for the ranks of a folder."""
+def _asked(waiting: Waiting, path: Path, executor: Executor | None, *, stacks: bool) -> Job | TraceGraph:
+    """Return what is asked: the ranks of a folder, or the graph of a trace."""
     if path.is_dir():
-        with executor_of(workers, dask) as executor:
-            job = loaded_job(waiting, path, executor)
-            waiting.stage(f"Asking {len(job)} ranks")
-            asked = job.window(window) if window else job
-            if question in _MANY:
-                answer = getattr(asked, question)
-                return answer() if callable(answer) else answer  # type: ignore[no-any-return]
-            return asked.ask(question, **options)
+        return loaded_job(waiting, path, executor, stacks=stacks)
+    return waiting.load(path, stacks=stacks).compile()
+
+
+def _answer(asked: Job | TraceGraph, question: str, window: str, options: dict[str, Any]) -> pd.DataFrame:
+    """Return the answer of a trace, or of the ranks of a job."""
+    if isinstance(asked, TraceGraph):
+        if question in _MANY:
+            raise QueryError(f"{question!r} is asked of a job.", hint="give the folder with the traces of its ranks.")
+        return windowed(asked, window).ask(question, **options)
+    job = asked.window(window) if window else asked
     if question in _MANY:
-        raise QueryError(f"{question!r} is asked of a job.", hint="give the folder with the traces of its ranks.")
-    graph = windowed(waiting.load(path).compile(), window)
-    waiting.stage("Asking")
-    return graph.ask(question, **options)
+        answer = getattr(job, question)
+        return answer() if callable(answer) else answer  # type: ignore[no-any-return]
+    return job.ask(question, **options)
 
 
 def _all_questions() -> pd.DataFrame:

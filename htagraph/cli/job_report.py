@@ -22,6 +22,8 @@ def print_job(console: Console, summary: JobSummary) -> None:
     """Print a job's summary: what bounds it, and the tables behind that."""
     console.print(summary.name, style="bold", markup=False)
     console.print(summary.facts, markup=False)
+    for caveat in summary.caveats:
+        console.print(caveat, style="yellow", markup=False)
     print_verdict(console, summary.verdict, summary.window_name, summary.path.dur_ns)
     for title, frame in job_tables(summary):
         of = f", first {_N_ROWS} of {len(frame):,}" if len(frame) > _N_ROWS else ""

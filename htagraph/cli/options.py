@@ -17,6 +17,7 @@ __all__ = [
     "JobArgument",
     "QuietOption",
     "ReportArgument",
+    "StacksOption",
     "TraceArgument",
     "WindowOption",
     "WorkersOption",
@@ -43,6 +44,9 @@ DaskOption = Annotated[
     str, typer.Option("--dask", metavar="ADDRESS", help="Scheduler of a Dask cluster for the ranks.")
 ]
 WorkersOption = Annotated[int, typer.Option("--workers", min=0, help="Processes for the ranks of a job; 0: chosen.")]
+StacksOption = Annotated[
+    bool, typer.Option("--stacks", help="Read Python stacks, too: they name the code of host gaps. Takes longer.")
+]
 FormatOption = Annotated[Format, typer.Option("--format", "-f", help="How to print the table.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Only what was asked for: no progress, no notices.")]
 

@@ -34,10 +34,10 @@ def executor_of(workers: int, dask: str = "") -> Iterator[Executor | None]:
         yield None
 
 
-def loaded_job(waiting: Waiting, folder: Path, executor: Executor | None = None) -> Job:
+def loaded_job(waiting: Waiting, folder: Path, executor: Executor | None = None, *, stacks: bool = False) -> Job:
     """Return the job in a folder; ranks that cannot be used are left out and reported."""
 
     def advance(done: int, total: int) -> None:
         waiting.stage(f"Reading rank {min(done + 1, total)} of {total}")
 
-    return load_job(folder, executor=executor, on_error="skip", progress=advance)
+    return load_job(folder, executor=executor, on_error="skip", stacks=stacks, progress=advance)

@@ -15,7 +15,15 @@ from rich.text import Text
 from htagraph.cli.console import Waiting, notices, output
 from htagraph.cli.files import new_folder, write_text
 from htagraph.cli.job_report import print_job, write_job_files
-from htagraph.cli.options import DaskOption, QuietOption, ReportArgument, WindowOption, WorkersOption, windowed
+from htagraph.cli.options import (
+    DaskOption,
+    QuietOption,
+    ReportArgument,
+    StacksOption,
+    WindowOption,
+    WorkersOption,
+    windowed,
+)
 from htagraph.cli.ranks import executor_of, loaded_job
 from htagraph.cli.tables import bar, print_titled, print_verdict, rich_table
 from htagraph.model.units import human_count, human_duration
@@ -57,14 +65,15 @@ def report(
     ] = "",
     workers: WorkersOption = 0,
     dask: DaskOption = "",
+    stacks: StacksOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Say what bounds a run and what to try first; write the trace with its critical path on top. A folder is a job."""
     if trace.is_dir():
-        report_job(trace, window, out, json_file, workers=workers, dask=dask, quiet=quiet)
+        report_job(trace, window, out, json_file, workers=workers, dask=dask, stacks=stacks, quiet=quiet)
         return
     with Waiting(quiet=quiet).shown() as waiting:
-        loaded = waiting.load(trace)
+        loaded = waiting.load(trace, stacks=stacks)
         waiting.stage("Compiling the graph")
         summary = Summary(loaded, windowed(loaded.compile(), window))
         waiting.stage("Finding the critical path")
@@ -76,11 +85,11 @@ def report(
 
 
 def report_job(
-    folder: Path, window: str, out: Path | None, json_file: str, *, workers: int, dask: str, quiet: bool
+    folder: Path, window: str, out: Path | None, json_file: str, *, workers: int, dask: str, stacks: bool, quiet: bool
 ) -> None:
     """Say what bounds a job and which ranks keep it waiting; write its trace with the job's path on top."""
     with Waiting(quiet=quiet).shown() as waiting, executor_of(workers, dask) as executor:
-        job = loaded_job(waiting, folder, executor)
+        job = loaded_job(waiting, folder, executor, stacks=stacks)
         waiting.stage("Finding the path across ranks")
         summary = JobSummary(job.window(window) if window else job, folder.resolve().name)
         files = write_job_files(summary, out or _FOLDER / summary.name, waiting)
@@ -139,6 +148,8 @@ def print_summary(console: Console, summary: Summary) -> None:
     """Print a summary: what the trace is, what bounds it, and the tables behind that."""
     console.print(summary.name, style="bold", markup=False)
     console.print(summary.facts, markup=False)
+    for caveat in summary.caveats:
+        console.print(caveat, style="yellow", markup=False)
     print_verdict(console, summary.verdict, summary.window_name, summary.path.dur_ns)
     if len(summary.by_step):
         n_steps = len(summary.by_step)

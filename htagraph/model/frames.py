@@ -99,6 +99,11 @@ CLAIMS = Schema(
         "cause": Column("object", "Cause", "what claims the time"),
         "name": Column("object", "name", "what ran, or for claims of a wait the call that waited"),
         "op": Column("object", "name", "innermost operator or annotation of that"),
+        "frame": Column(
+            "object", "name", "innermost Python frame of a host gap, empty elsewhere and where none was recorded"
+        ),
+        "event": _EVENT,
+        "step": Column("object", "name", "step in which the time begins, empty outside of steps"),
         "bound": Column("category", "Bound", "what the time went to"),
         "start_ns": Column("int64", "ns", "start of the claimed time; the end of the one before"),
         "dur_ns": Column("int64", "ns", "claimed time; adds up to the window"),

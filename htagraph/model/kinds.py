@@ -112,7 +112,7 @@ class Bound(Vocabulary):
     DATA_LOADING = 6  #: a host operator that loads data runs
     PYTHON_GAP = 7  #: a host thread does what was not recorded (Python, untraced code)
     SYNC = 8  #: the host, or a stream, resumes after what it waited for
-    CARRY_OVER = 9  #: device work enqueued before the capture, or the window, began
+    CARRY_OVER = 9  #: device work whose launch was not captured: enqueued before the capture began
     UNEXPLAINED = 10  #: no recorded dependency explains the wait
 
 

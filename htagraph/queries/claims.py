@@ -18,6 +18,8 @@ from htagraph.model.dag import Dag
 from htagraph.model.frames import CLAIMS
 from htagraph.model.kinds import Bound, Cause, EdgeKind, EventKind
 from htagraph.queries.attribution import innermost, under_pattern
+from htagraph.queries.naming import frames_at, names_or_empty
+from htagraph.queries.steps import find_steps
 
 __all__ = ["claims"]
 
@@ -157,8 +159,30 @@ def _claims_of_waits(dag: Dag, segments: pd.DataFrame, waits: _Waits) -> pd.Data
     cause[_named(dag, call, _ALLOCATION)] = Cause.ALLOCATION
     cause[_met_full_queue(dag, call)] = Cause.FULL_QUEUE
     return segments.iloc[rows].assign(
-        dur_ns=waits.claimed_ns[rows], cause=cause, name=dag.events.names(call), op=_ops(dag, call)
+        dur_ns=waits.claimed_ns[rows], cause=cause, name=dag.events.names(call), op=_ops(dag, call), event=call
     )
+
+
+def _steps(dag: Dag, segments: pd.DataFrame) -> npt.NDArray[np.object_]:
+    """Return the step in which each segment begins, empty for none."""
+    steps, start = find_steps(dag.events), segments["start_ns"].to_numpy(np.int64)
+    at = np.searchsorted(steps["start_ns"].to_numpy(np.int64), start, side="right") - 1
+    ends = np.append((steps["start_ns"] + steps["dur_ns"]).to_numpy(np.int64), 0)
+    names = np.append(steps["name"].to_numpy(object), "")
+    return np.where((at >= 0) & (start < ends[at]), names[at], "").astype(object)
+
+
+def _frames(dag: Dag, segments: pd.DataFrame) -> npt.NDArray[np.object_]:
+    """Return the innermost Python frame in the middle of each host gap, empty for other segments and where none is known."""
+    frames = np.full(len(segments), "", dtype=object)
+    gaps = np.flatnonzero((segments["bound"] == Bound.PYTHON_GAP.label) & (segments["edge"] >= 0))
+    if not len(gaps) or not (dag.events.kind == EventKind.PYTHON).any():
+        return frames
+    part = segments.iloc[gaps]
+    lane = dag.events.lane[dag.edges.head[part["edge"].to_numpy(np.int64)] >> 1].astype(np.int64)
+    middle = (part["start_ns"] + part["dur_ns"] // 2).to_numpy(np.int64)
+    frames[gaps] = names_or_empty(dag, frames_at(dag, lane, middle))
+    return frames
 
 
 def claims(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
@@ -179,13 +203,14 @@ def claims(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
         return CLAIMS.empty()
     segments = segments.assign(segment=np.arange(len(segments)))
     if not len(dag.events):
-        unknown = segments.assign(cause=Cause.UNEXPLAINED)
+        unknown = segments.assign(cause=Cause.UNEXPLAINED, step="", frame="")
         return CLAIMS.frame({name: unknown[name].to_numpy() for name in CLAIMS.columns})
     is_host = _is_host(dag, segments)
     cause = _own_causes(dag, segments, is_host)
     waits = _wait_claims(
         dag, segments, is_host, np.isin(cause, [Cause.DATA_LOADING, Cause.ALLOCATION, Cause.FIRST_USE])
     )
+    segments = segments.assign(step=_steps(dag, segments), frame=_frames(dag, segments))
     own = segments.assign(
         cause=cause, start_ns=segments["start_ns"] + waits.claimed_ns, dur_ns=segments["dur_ns"] - waits.claimed_ns
     )

@@ -180,8 +180,8 @@ def blame_late_ranks(
     if not len(claims) or not len(windows):
         return claims
     cut, arrival = _cut_at(claims, windows)
-    keys = segments[CAUSE_KEY].astype({"bound": object}).iloc[cut["segment"]].reset_index(drop=True)
-    keys["arrival"] = arrival
+    did = segments.iloc[cut["segment"]].reset_index(drop=True)
+    keys = did[CAUSE_KEY].astype({"bound": object}).assign(arrival=arrival)
     dur = cut["dur_ns"].to_numpy(np.int64)
     allowed = keys.merge(excess, on=["arrival", *CAUSE_KEY], how="left")["late_ns"].fillna(0).to_numpy(np.int64)
     named = _spent(allowed, dur, keys[["arrival", *CAUSE_KEY]])
@@ -190,7 +190,7 @@ def blame_late_ranks(
     # The path may lead along other work of the rank than what made it late: the last of that was not in time, either.
     other = _spent(rest[::-1], (dur - named)[::-1], pd.DataFrame({"arrival": arrival[::-1]}))[::-1]
     late_ns = np.where(arrival >= 0, named + other, 0)
-    by_lateness = cut.assign(dur_ns=late_ns, cause=Cause.LATE_RANK, name=keys["name"], op=keys["op"])
+    by_lateness = cut.assign(dur_ns=late_ns, cause=Cause.LATE_RANK, name=did["name"], op=did["op"], event=did["event"])
     own = cut.assign(start_ns=cut["start_ns"] + late_ns, dur_ns=dur - late_ns)
     both = pd.concat([by_lateness, own])
     kept: pd.DataFrame = both[both["dur_ns"] > 0].sort_values("start_ns", kind="stable", ignore_index=True)

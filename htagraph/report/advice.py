@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from htagraph.model.kinds import Bound, Cause
 
-__all__ = ["HOST_ONLY", "LATE_BY", "TITLES", "TO_TRY", "UNRECORDED"]
+__all__ = ["COMPARE", "HOST_ONLY", "LATE_BY", "TITLES", "TITLE_HOST_ONLY", "TO_TRY", "UNREAD", "UNRECORDED"]
 
 TITLES = {
     Cause.COMPUTE: "GPU computation",
@@ -35,7 +35,7 @@ TO_TRY = {
     Cause.DATA_LOADING: "more DataLoader workers, persistent_workers=True, a larger prefetch_factor, cheaper decoding.",
     Cause.ALLOCATION: "allocate before the loop and keep what is allocated: check for cache flushes (empty_cache) and "
     "fragmentation (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True).",
-    Cause.FIRST_USE: "this happens once: let the profiler skip the first steps (schedule(wait=1, warmup=1, active=3)).",
+    Cause.FIRST_USE: "this happens once: let the profiler skip the first steps (schedule(wait=3, warmup=2, active=2, repeat=1)).",
     Cause.HOST: "fewer, larger operators: torch.compile, CUDA graphs, fused optimizers, larger batches; less Python between them.",
     Cause.DEVICE_GAPS: "many short kernels: fuse them or replay them as a CUDA graph.",
     Cause.CARRY_OVER: "begin the capture at the start of a step, after torch.cuda.synchronize().",
@@ -43,10 +43,12 @@ TO_TRY = {
 UNRECORDED = (
     "find out which code this is (with_stack=True, or name its parts with torch.profiler.record_function); then "
 )
+UNREAD = "see which code this is: read the Python stacks of the trace, too (htagraph report --stacks); then "
+TITLE_HOST_ONLY = "The host"
 HOST_ONLY = "the trace has no device work; profile with ProfilerActivity.CUDA to see what the host keeps waiting."
 
 LATE_BY = {
-    Bound.PYTHON_GAP.label: "find out what this rank's Python does there (with_stack=True, or record_function around its parts).",
+    Bound.PYTHON_GAP.label: "compare it with what the other ranks' Python does there.",
     Bound.DATA_LOADING.label: "look at this rank's data: shards, storage, DataLoader workers.",
     Bound.CPU.label: "compare this operator with the other ranks': placement of processes on cores, a slow node, more work.",
     Bound.COMPUTE.label: "compare this kernel with the other ranks': more work on this rank, or a slower device (clocks, heat).",
@@ -54,4 +56,5 @@ LATE_BY = {
     Bound.SYNC.label: "see what this rank waits for on its own device.",
     Bound.UNEXPLAINED.label: "what it does there is not recorded: the quality checks of this rank say how to record it.",
 }
-"""What to try where a rank is late, by what most of its lateness goes to; else it is compared with the others."""
+"""What to try where a rank is late, by what most of its lateness goes to."""
+COMPARE = "compare what this rank does there with the other ranks."

@@ -15,8 +15,8 @@ from htagraph.model.kinds import Bound, Cause
 from htagraph.model.units import human_count, human_duration
 from htagraph.path import CriticalPath
 from htagraph.queries.quality import UNEXPLAINED_LIMIT
-from htagraph.report.advice import HOST_ONLY, LATE_BY, TITLES, TO_TRY, UNRECORDED
-from htagraph.writers.labels import name_label
+from htagraph.report.advice import COMPARE, HOST_ONLY, LATE_BY, TITLE_HOST_ONLY, TITLES, TO_TRY, UNREAD, UNRECORDED
+from htagraph.writers.labels import distinct_names, name_label
 
 __all__ = ["Evidence", "Finding", "Verdict", "find_bounds", "find_job_bounds"]
 
@@ -27,8 +27,6 @@ _N_RANKS = 3
 _WAITS = (Cause.HOST_WAIT, Cause.BLOCKING_COPY, Cause.FULL_QUEUE)
 _TO_WIN = {Cause.COMPUTE: 0.5}
 """Part of a claim that can be won at best, where it is not all of it: computation gets shorter, it does not go away."""
-
-_COMPARE = "compare what this rank does there with the other ranks."
 
 
 @dataclass(frozen=True)
@@ -41,6 +39,10 @@ class Evidence:
         What ran, or the call that waited.
     op : str
         Innermost operator or annotation around most of it.
+    frame : str
+        Python frame of a host gap, empty where none was recorded.
+    event : int
+        Of its longest part; -1 for none.
     label : str
         What a person reads.
     dur_ns : int, unit=ns
@@ -52,6 +54,8 @@ class Evidence:
 
     name: str
     op: str
+    frame: str
+    event: int
     label: str
     dur_ns: int
     bound: str
@@ -75,6 +79,10 @@ class Finding:
     n_segments : int
     longest_ns : int, unit=ns
         Start of the longest claimed segment: where to look.
+    n_steps : int
+        Steps that it is claimed in.
+    first_step, last_step : str
+        The first and the last of these, empty for none.
     parts : tuple of (str, int)
         Bounds that the claim is made of, with their time in ns; largest first.
     evidence : tuple of Evidence
@@ -93,6 +101,9 @@ class Finding:
     share: float
     n_segments: int
     longest_ns: int
+    n_steps: int
+    first_step: str
+    last_step: str
     parts: tuple[tuple[str, int], ...]
     evidence: tuple[Evidence, ...]
     to_try: str
@@ -112,6 +123,13 @@ class Finding:
         return f"on {', '.join(shown)}{more}" if self.ranks else ""
 
     @property
+    def when(self) -> str:
+        """The steps in which the claimed time is, empty where the trace has none."""
+        if self.n_steps < 2:
+            return f"in {self.first_step}" if self.n_steps else ""
+        return f"in {self.n_steps:,} steps, {self.first_step} to {self.last_step}"
+
+    @property
     def sentence(self) -> str:
         """The finding as one line of a report."""
         return f"{self.title}: {self.share:.1%} of the time ({human_duration(self.dur_ns)})"
@@ -120,7 +138,7 @@ class Finding:
     def evidence_sentence(self) -> str:
         """The largest contributors as one line."""
         items = (f"{item.label} {human_duration(item.dur_ns)}" for item in self.evidence)
-        facts = [", ".join(items), self.detail or f"{human_count(self.n_segments, 'segment')} in all"]
+        facts = [", ".join(items), self.detail or f"{human_count(self.n_segments, 'segment')} in all", self.when]
         if Cause(self.cause) is not Cause.LATE_RANK:
             facts.append(self.where)
         return "; ".join(filter(None, facts))
@@ -147,12 +165,14 @@ class Verdict:
         return tuple(finding for finding in self.findings if finding.share >= _MIN_SHARE)[:_N_FIRST]
 
 
-def find_bounds(path: CriticalPath) -> Verdict:
+def find_bounds(path: CriticalPath, *, unread_stacks: bool = False) -> Verdict:
     """Return what bounds a window: causes with disjoint claims on its critical path, what there is most to win first.
 
     Parameters
     ----------
     path : CriticalPath
+    unread_stacks : bool, default=False
+        The file has Python stacks that were not read: they would say which code a host gap is.
 
     Returns
     -------
@@ -167,7 +187,8 @@ def find_bounds(path: CriticalPath) -> Verdict:
     >>> find_bounds(path).findings[0].cause
     'data loading'
     """
-    return _verdict(path.claims, path.dur_ns, has_device=bool(path.dag.events.is_device.any()))
+    told = _Told(has_device=bool(path.dag.events.is_device.any()), unread_stacks=unread_stacks)
+    return _verdict(path.claims, path.dur_ns, told)
 
 
 def find_job_bounds(path: JobPath, stragglers: pd.DataFrame) -> Verdict:
@@ -189,7 +210,11 @@ def find_job_bounds(path: JobPath, stragglers: pd.DataFrame) -> Verdict:
             "no collectives were matched between ranks whose clocks agree, so nothing says how they waited for each other; "
             "report on each rank by itself, or capture the same steps of one run on all ranks, with NCCL metadata.",
         )
-    verdict = _verdict(path.claims, path.dur_ns, has_device=bool((path.segments["lane"].str.contains("stream")).any()))
+    told = _Told(
+        has_device=bool(path.segments["lane"].str.contains("stream").any()),
+        unread_stacks=any(rank.has_unread_stacks for rank in path.job.summaries.values()),
+    )
+    verdict = _verdict(path.claims, path.dur_ns, told)
     columns = (stragglers[name].tolist() for name in ("rank", "n_last", "n_meetings"))
     how_often = {
         rank: f"last at {n_last:,} of {human_count(n_meetings, 'collective')}"
@@ -202,7 +227,15 @@ def find_job_bounds(path: JobPath, stragglers: pd.DataFrame) -> Verdict:
     return replace(verdict, findings=found)
 
 
-def _verdict(claims: pd.DataFrame, window_ns: int, *, has_device: bool) -> Verdict:
+@dataclass(frozen=True)
+class _Told:
+    """What the traces tell beside the path."""
+
+    has_device: bool
+    unread_stacks: bool
+
+
+def _verdict(claims: pd.DataFrame, window_ns: int, told: _Told) -> Verdict:
     """Return what claims say bounds a window."""
     if not window_ns:
         return Verdict((), "nothing was recorded in this window.")
@@ -219,22 +252,21 @@ def _verdict(claims: pd.DataFrame, window_ns: int, *, has_device: bool) -> Verdi
         parts = [(Cause(str(cause)), part) for (cause, _), part in known.groupby(["cause", late], sort=False)]
     else:
         parts = [(Cause(str(cause)), part) for cause, part in known.groupby("cause", sort=False)]
-    found = (_finding(cause, part, window_ns, has_device=has_device) for cause, part in parts)
+    found = (_finding(cause, part, window_ns, told) for cause, part in parts)
     return Verdict(tuple(sorted(found, key=lambda finding: -finding.to_win_ns)))
 
 
-def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, *, has_device: bool) -> Finding:
+def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: _Told) -> Finding:
     """Return the finding of one cause."""
     bounds = part.groupby("bound", observed=True)["dur_ns"].sum().sort_values(ascending=False, kind="stable")
     ranks = part.groupby("rank")["dur_ns"].sum().sort_values(ascending=False, kind="stable") if "rank" in part else None
     dur_ns = int(part["dur_ns"].sum())
-    title, to_try = TITLES[cause], TO_TRY.get(cause, "")
+    steps = part.loc[part["step"] != "", "step"].drop_duplicates().tolist()
+    title, evidence = TITLES[cause], _evidence(cause, part)
     if cause is Cause.LATE_RANK and ranks is not None:
-        title, to_try = title.format(rank=ranks.index[0]), LATE_BY.get(str(bounds.index[0]), _COMPARE)
-    elif cause is Cause.HOST and not has_device:
-        title, to_try = "The host", HOST_ONLY
-    elif cause is Cause.HOST and bounds.index[0] == Bound.PYTHON_GAP.label:
-        to_try = UNRECORDED + to_try
+        title = title.format(rank=ranks.index[0])
+    elif cause is Cause.HOST and not told.has_device:
+        title = TITLE_HOST_ONLY
     return Finding(
         cause=cause.value,
         title=title,
@@ -242,31 +274,54 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, *, has_device: bo
         share=dur_ns / window_ns,
         n_segments=len(part),
         longest_ns=int(part["start_ns"].to_numpy()[part["dur_ns"].to_numpy().argmax()]),
+        n_steps=len(steps),
+        first_step=steps[0] if steps else "",
+        last_step=steps[-1] if steps else "",
         parts=tuple(zip(bounds.index.astype(str), bounds.tolist(), strict=True)),
-        evidence=_evidence(cause, part),
-        to_try=to_try,
+        evidence=evidence,
+        to_try=_to_try(cause, evidence[0], str(bounds.index[0]), told),
         ranks=tuple(zip(ranks.index.tolist(), ranks.tolist(), strict=True)) if ranks is not None else (),
     )
+
+
+def _to_try(cause: Cause, most: Evidence, bound: str, told: _Told) -> str:
+    """Return what may help; where most of a claim is code that was not recorded, first how to find out which code it is."""
+    if cause is Cause.HOST and not told.has_device:
+        return HOST_ONLY
+    is_code = cause in {Cause.HOST, Cause.LATE_RANK} and most.bound == Bound.PYTHON_GAP.label
+    is_unnamed = is_code and not most.frame
+    which = "" if not is_unnamed else UNREAD if told.unread_stacks else UNRECORDED
+    return which + (LATE_BY.get(bound, COMPARE) if cause is Cause.LATE_RANK else TO_TRY[cause])
 
 
 def _evidence(cause: Cause, part: pd.DataFrame) -> tuple[Evidence, ...]:
     """Return the names that contribute most to a claim; waits by where they happen, too."""
     longest_first: pd.DataFrame = part.sort_values("dur_ns", ascending=False, kind="stable")
-    names = longest_first.groupby(["name", "op"] if cause in _WAITS else ["name"], sort=False).agg(
-        dur_ns=("dur_ns", "sum"), within=("op", "first"), bound=("bound", "first"), n=("dur_ns", "size")
+    names = longest_first.groupby(["name", "op"] if cause in _WAITS else ["name", "frame"], sort=False).agg(
+        dur_ns=("dur_ns", "sum"),
+        within=("op", "first"),
+        at=("frame", "first"),
+        event=("event", "first"),
+        bound=("bound", "first"),
+        n=("dur_ns", "size"),
     )
     top = names.sort_values("dur_ns", ascending=False, kind="stable").head(_N_EVIDENCE)
-    columns = (top[column].tolist() for column in ("within", "dur_ns", "bound", "n"))
+    columns = (top[column].tolist() for column in ("within", "at", "event", "dur_ns", "bound", "n"))
+    called = [str(name) for name in top.index.get_level_values("name")]
+    short = distinct_names(called)
     return tuple(
-        Evidence(name, op, _label(cause, name, op, bound), dur_ns, bound, n)
-        for name, op, dur_ns, bound, n in zip(top.index.get_level_values("name").astype(str), *columns, strict=True)
+        Evidence(name, op, frame, event, _label(cause, (name, short[name]), op, frame, bound), dur_ns, bound, n)
+        for name, op, frame, event, dur_ns, bound, n in zip(called, *columns, strict=True)
     )
 
 
-def _label(cause: Cause, name: str, op: str, bound: str) -> str:
-    """Return what a person reads: the name, where a wait is, or what stands for code that was not recorded."""
+def _label(cause: Cause, names: tuple[str, str], op: str, frame: str, bound: str) -> str:
+    """Return what a person reads: the short name, where a wait is, or what stands for code that was not recorded."""
+    name, short = names
     if cause in _WAITS:
-        return name_label(name) + (f" in {name_label(op)}" if op not in ("", name) else "")
+        return short + (f" in {name_label(op)}" if op not in ("", name) else "")
+    if frame:
+        return f"Python at {name_label(frame)}"
     if bound == Bound.PYTHON_GAP.label:
-        return "unrecorded code" + ("" if name.startswith("(") else f" in {name_label(name)}")
-    return name_label(name)
+        return "unrecorded code" + ("" if name.startswith("(") else f" in {short}")
+    return short

@@ -15,6 +15,9 @@ from htagraph.report.findings import Verdict, find_job_bounds
 __all__ = ["JobSummary"]
 
 
+_N_NAMED = 8
+
+
 @dataclass(frozen=True)
 class JobSummary:
     """What a report says of a job.
@@ -82,6 +85,18 @@ class JobSummary:
     def verdict(self) -> Verdict:
         """What bounds the job."""
         return find_job_bounds(self.path, self.stragglers)
+
+    @property
+    def caveats(self) -> list[str]:
+        """What has to be known to read the verdict."""
+        job = self.job
+        if not job.missing_ranks:
+            return []
+        missing = f"{human_count(len(job.missing_ranks), 'rank')} of {len(job) + len(job.missing_ranks):,}"
+        some = ", ".join(map(str, job.missing_ranks[:_N_NAMED])) + (", …" if len(job.missing_ranks) > _N_NAMED else "")
+        return [
+            f"{missing} not recorded ({some}): a wait for one of them counts as communication, and nobody is blamed for it."
+        ]
 
     @property
     def facts(self) -> str:

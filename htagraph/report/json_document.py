@@ -7,7 +7,8 @@ Version 1 has these keys; later versions of the same number only add some::
     trace           file, rank, rank_source, world_size, n_events, n_kernels, n_steps, start_ns, dur_ns
     window          name, start_ns, end_ns, dur_ns
     findings        withheld ("" or why there are none), items: cause, title, dur_ns, share, n_segments, longest_ns,
-                    parts {bound: ns}, evidence [name, op, label, dur_ns, bound, n_segments], to_try
+                    n_steps, first_step, last_step, parts {bound: ns}, to_try,
+                    evidence [name, op, frame, event, label, dur_ns, bound, n_segments]
     critical_path   dur_ns, unexplained_share, by_bound, by_op, by_name: [group, dur_ns, share, n_segments]
     steps           step, dur_ns, bound, bound_share, next_bound, next_share
     quality         check, n_good, n_all, share, verdict, consequence
@@ -19,7 +20,7 @@ That of a job, version 2::
 
     schema          "htagraph.job_report"
     version         2
-    job             name, ranks, missing_ranks, n_events, n_collectives
+    job             name, ranks, missing_ranks, caveats, n_events, n_collectives
     failures        path, error
     window          name, start_ns, end_ns, dur_ns, in common time
     findings        as above, and ranks {rank: ns}, detail
@@ -161,6 +162,7 @@ def job_document(summary: JobSummary, files: Mapping[str, Path] | None = None) -
             "name": summary.name,
             "ranks": list(job.ranks),
             "missing_ranks": list(job.missing_ranks),
+            "caveats": summary.caveats,
             "n_events": sum(rank.n_events for rank in job.summaries.values()),
             "n_collectives": int(job.meetings["meeting"].nunique()),
         },

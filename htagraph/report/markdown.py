@@ -98,7 +98,8 @@ def markdown_summary(summary: Summary) -> str:
     -------
     str
     """
-    parts = [f"# {summary.name}", summary.facts, f"## What bounds {summary.window_name}", *_findings(summary.verdict)]
+    parts = [f"# {summary.name}", summary.facts, *summary.caveats]
+    parts += [f"## What bounds {summary.window_name}", *_findings(summary.verdict)]
     if len(summary.by_step):
         parts += ["## By step", markdown_table(human_frame(summary.by_step.head(_MAX_STEPS)))]
         if len(summary.by_step) > _MAX_STEPS:
@@ -143,7 +144,8 @@ def markdown_job_summary(summary: JobSummary) -> str:
     -------
     str
     """
-    parts = [f"# {summary.name}", summary.facts, f"## What bounds {summary.window_name}", *_findings(summary.verdict)]
+    parts = [f"# {summary.name}", summary.facts, *summary.caveats]
+    parts += [f"## What bounds {summary.window_name}", *_findings(summary.verdict)]
     for title, frame in job_tables(summary):
         parts += [f"## {title}", markdown_table(human_frame(frame.head(_MAX_ROWS)))]
         if len(frame) > _MAX_ROWS:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from htagraph.graph import TraceGraph
-from htagraph.model.kinds import EventKind
+from htagraph.model.kinds import Cause, EventKind
 from htagraph.model.units import human_count, human_duration
 from htagraph.path import CriticalPath
 from htagraph.report.findings import Verdict, find_bounds
@@ -17,6 +17,12 @@ from htagraph.report.step_shares import step_shares
 from htagraph.trace import Trace
 
 __all__ = ["Summary"]
+
+
+_ONE_OF_MANY = (
+    "what it waits for a late rank counts as communication here; give the folder with the traces of all ranks to tell "
+    "them apart."
+)
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,14 @@ class Summary:
         return self.trace.file.world_size if self.trace.file else None
 
     @property
+    def caveats(self) -> list[str]:
+        """What has to be known to read the verdict."""
+        waits = any(finding.cause == Cause.COMMUNICATION for finding in self.verdict.worth_saying)
+        if not waits or (self.world_size or 1) == 1:
+            return []
+        return [f"One rank of {self.world_size}: {_ONE_OF_MANY}"]
+
+    @property
     def facts(self) -> str:
         """What the trace is, in one line."""
         of = f" of {self.world_size}" if self.world_size else ""
@@ -80,7 +94,7 @@ class Summary:
     @cached_property
     def verdict(self) -> Verdict:
         """What bounds the window."""
-        return find_bounds(self.path)
+        return find_bounds(self.path, unread_stacks=self.trace.has_unread_stacks)
 
     @cached_property
     def by_bound(self) -> pd.DataFrame:

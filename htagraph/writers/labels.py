@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Sequence
 
-__all__ = ["name_label"]
+__all__ = ["distinct_names", "name_label"]
 
 _RETURN_TYPE = re.compile(r"^(?:void |std::enable_if<.*?>::type )")
 _FUNCTION = re.compile(r"[\w>]\(.*\)(?: const)?$")
 _HEAD = re.compile(r"([^<(]*)(?:<([\w:]+))?")
+_WORD = re.compile(r"[A-Za-z_]\w{2,}")
 _SAYS_LITTLE = {"kernel", "kernel2", "device_kernel"}
 
 
@@ -41,3 +44,29 @@ def name_label(name: str, *, width: int = 48) -> str:
         head_width = width * 2 // 3
         short = f"{short[:head_width]}…{short[head_width + 1 - width :]}"
     return short
+
+
+def distinct_names(names: Sequence[str], *, width: int = 48) -> dict[str, str]:
+    """Return short names that can be told apart: where two are the same, with the first word that only one of them has.
+
+    Examples
+    --------
+    >>> distinct_names(["void f<Add>(int)", "void f<Mul>(int)", "gemm"])
+    {'void f<Add>(int)': 'f · Add', 'void f<Mul>(int)': 'f · Mul', 'gemm': 'gemm'}
+    """
+    words = {name: dict.fromkeys(_WORD.findall(name)) for name in names}
+    alike: dict[str, list[str]] = {}
+    for name in words:
+        alike.setdefault(name_label(name, width=width), []).append(name)
+    return {
+        name: name_label(f"{short} · {_telling(words, name, same)}", width=width) if len(same) > 1 else short
+        for short, same in alike.items()
+        for name in same
+    }
+
+
+def _telling(words: dict[str, dict[str, None]], name: str, alike: Sequence[str]) -> str:
+    """Return the word of a name that fewest of the names like it have: the first of these, and a number for want of one."""
+    count = Counter(word for other in alike for word in words[other])
+    rarest = min(words[name], key=lambda word: count[word], default="")
+    return rarest if rarest and count[rarest] < len(alike) else str(1 + alike.index(name))

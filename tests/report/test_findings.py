@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
 from htagraph import Trace
+from htagraph.model.kinds import EventKind
 from htagraph.report.findings import find_bounds
 from htagraph.synth import simulate, timeline, training_rank
 
@@ -54,6 +59,46 @@ def test_code_that_was_not_recorded_is_called_so():
     )
 
     assert find_bounds(path).findings[0].evidence[0].label == "unrecorded code in train step"
+
+
+def test_a_python_frame_names_a_host_gap_where_stacks_were_read():
+    """`with_stack=True` and ``load(stacks=True)``: the gap is the line of the innermost frame in its middle."""
+    events = timeline("""
+            cpu 1    |{train step                            }
+            cpu 1    |[aten::mm] [load_batch     ] [aten::mm]
+        """)
+    is_frame = events.names() == "load_batch"
+    kind = np.where(is_frame, EventKind.PYTHON, events.kind).astype(np.int8)
+    path = Trace.from_events(replace(events, kind=kind)).compile().critical_path()
+    host = find_bounds(path).findings[0]
+
+    assert [item.label for item in host.evidence][:2] == ["aten::mm", "Python at load_batch"]
+
+
+def test_stacks_that_were_not_read_are_what_to_try_first():
+    """The file has them: no new capture is needed."""
+    path = (
+        Trace.from_events(
+            timeline("""
+            cpu 1    |[aten::a]                                [launch >a]
+            stream 7 |                                              [k <a]
+        """)
+        )
+        .compile()
+        .critical_path()
+    )
+
+    assert find_bounds(path).findings[0].to_try.startswith("find out which code this is (with_stack=True")
+    assert "htagraph report --stacks" in find_bounds(path, unread_stacks=True).findings[0].to_try
+
+
+def test_a_finding_says_in_which_steps_it_is():
+    """Three steps with a slow data loader."""
+    path = Trace.from_events(simulate(training_rank(fault="dataloader")).events).compile().critical_path()
+    first = find_bounds(path).findings[0]
+
+    assert (first.n_steps, first.first_step, first.last_step) == (3, "ProfilerStep#0", "ProfilerStep#2")
+    assert first.evidence_sentence.endswith("in 3 steps, ProfilerStep#0 to ProfilerStep#2")
 
 
 def test_no_verdict_where_the_path_is_mostly_unexplained():

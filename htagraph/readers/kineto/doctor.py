@@ -136,7 +136,7 @@ def _links(trace: KinetoTrace) -> Iterator[Finding]:
         n_named,
         n_named > 0 or n_communication == 0,
         "collectives of several ranks are matched by order, not by group and sequence number",
-        "capture with PyTorch 2.4 or newer, record_shapes=True",
+        "capture with PyTorch 2.4 or newer, ProfilerActivity.CPU included",
     )
     flows = events.flows
     n_flows = int((flows.category == events.symbols.code("fwdbwd")).sum()) if len(flows) else 0

@@ -53,9 +53,10 @@ def write_page(out: str | Path, summary: Summary | JobSummary, *, perfetto_file:
     text = Template(_resource("page.html")).substitute(
         title=escape(summary.name),
         facts=escape(summary.facts),
+        caveats="\n".join(f'<p class="caveat">{escape(text)}</p>' for text in summary.caveats),
         verdict=_verdict(summary.verdict, summary.window_name, summary.path.dur_ns),
         quality=_quality_line(summary),
-        perfetto=_perfetto_line(perfetto_file),
+        commands=_commands(summary, perfetto_file),
         links="\n".join(f'<a href="#{part.name}">{escape(part.title)}</a>' for part in parts),
         sections="\n".join(_section(part, origin) for part in parts),
         style=_resource("page.css"),
@@ -120,7 +121,7 @@ def _card(number: int, finding: Finding) -> str:
     evidence = "".join(
         f"<li><b>{human_duration(item.dur_ns)}</b> {escape(item.label)}</li>" for item in finding.evidence
     )
-    facts = "; ".join(filter(None, [finding.detail, finding.where]))
+    facts = "; ".join(filter(None, [finding.detail, finding.when, finding.where]))
     more = f'<p class="note">{escape(facts)}</p>' if facts else ""
     return (
         f'<li class="card" data-cause="{escape(finding.cause)}" data-value="{finding.dur_ns}">'
@@ -137,14 +138,16 @@ def _quality_line(summary: Summary | JobSummary) -> str:
     return f'<a class="chip {state}" href="#quality">{n_all - n_weak} of {n_all} quality checks good</a>'
 
 
-def _perfetto_line(perfetto_file: str) -> str:
-    """Return how to open the trace with its critical path."""
-    if not perfetto_file:
-        return ""
-    command = f"htagraph view {escape(perfetto_file)}"
-    return (
-        f'<span class="chip">Every event, in Perfetto: <code>{command}</code>'
-        f'<button class="copy" data-text="{command}" aria-label="Copy the command">copy</button></span>'
+def _commands(summary: Summary | JobSummary, perfetto_file: str) -> str:
+    """Return how to open the trace with its critical path, and how to look closer at the rank with most of a job's path."""
+    commands = {"Every event, in Perfetto:": f"htagraph view {perfetto_file}"} if perfetto_file else {}
+    if isinstance(summary, JobSummary):
+        rank = int(summary.by_rank.index[0])
+        commands[f"Rank {rank}, which has most of the path:"] = f"htagraph report {summary.job.summaries[rank].path}"
+    return "\n".join(
+        f'<span class="chip">{what} <code>{escape(command)}</code>'
+        f'<button class="copy" data-text="{escape(command)}" aria-label="Copy the command">copy</button></span>'
+        for what, command in commands.items()
     )
 
 

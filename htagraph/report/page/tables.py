@@ -10,8 +10,8 @@ import pandas as pd
 
 from htagraph.model.frames import Column
 from htagraph.model.units import human_duration
-from htagraph.report.plots.style import distinct_names, spoken
-from htagraph.writers.labels import name_label
+from htagraph.report.plots.style import spoken
+from htagraph.writers.labels import distinct_names, name_label
 
 __all__ = ["html_table"]
 

@@ -17,13 +17,13 @@ from htagraph.report.plots.style import (
     IDLE_COLOR,
     TimeUnit,
     color_of,
-    distinct_names,
     lane_labels,
     named_rows,
     new_figure,
     percent,
     spoken,
 )
+from htagraph.writers.labels import distinct_names
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from htagraph.model.units import human_duration
-from htagraph.report.plots.style import BOUND_COLORS, TimeUnit, distinct_names, label, named_rows, new_figure
+from htagraph.report.plots.style import BOUND_COLORS, TimeUnit, label, named_rows, new_figure
+from htagraph.writers.labels import distinct_names
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -91,7 +92,7 @@ def kernels_across_ranks(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
         return new_figure([], "Kernels of one rank: nothing to compare with", height=120)
     own = own.assign(ratio=ratio, row=own["group"].map({name: row for row, name in enumerate(largest)}))
     slowest = own.iloc[int(own["ratio"].to_numpy().argmax())]
-    short = distinct_names(largest)
+    short = distinct_names(largest, width=44)
     title = (
         f"Rank {slowest['rank']} runs {escape(short[slowest['group']])} {slowest['ratio']:.2f} times as long as the median rank"
         if slowest["ratio"] > 1 + _SAME

@@ -14,12 +14,12 @@ from htagraph.report.plots.style import (
     CLASS_COLORS,
     TimeUnit,
     color_of,
-    distinct_names,
     durations_axis,
     label,
     named_rows,
     new_figure,
 )
+from htagraph.writers.labels import distinct_names
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -84,7 +84,7 @@ def top_kernels(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
     shown = frame.head(top)
     if shown.empty:
         return new_figure([], "No kernels ran", height=120)
-    short = distinct_names(shown["group"].tolist())
+    short = distinct_names(shown["group"].tolist(), width=44)
     names = [escape(short[name]) for name in shown["group"]]
     unit = TimeUnit.fitting(float(shown["sum_ns"].max()))
     columns = (shown[column].tolist() for column in ("group", "sum_ns", "n_kernels"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,7 +24,6 @@ __all__ = [
     "IDLE_COLOR",
     "TimeUnit",
     "color_of",
-    "distinct_names",
     "durations_axis",
     "label",
     "lane_labels",
@@ -35,8 +32,6 @@ __all__ = [
     "percent",
     "spoken",
 ]
-
-_WORD = re.compile(r"[A-Za-z_]\w{2,}")
 
 ACCENT = "#4c83d9"
 IDLE_COLOR = "rgba(134, 148, 168, 0.35)"
@@ -126,32 +121,6 @@ def label(name: object, *, width: int = 44) -> str:
     'Memcpy&lt;a&gt;'
     """
     return escape(name_label(str(name), width=width))
-
-
-def distinct_names(names: Sequence[str], *, width: int = 44) -> dict[str, str]:
-    """Return short names that can be told apart: where two are the same, with the first word that only one of them has.
-
-    Examples
-    --------
-    >>> distinct_names(["void f<Add>(int)", "void f<Mul>(int)", "gemm"])
-    {'void f<Add>(int)': 'f · Add', 'void f<Mul>(int)': 'f · Mul', 'gemm': 'gemm'}
-    """
-    words = {name: dict.fromkeys(_WORD.findall(name)) for name in names}
-    alike: dict[str, list[str]] = {}
-    for name in words:
-        alike.setdefault(name_label(name, width=width), []).append(name)
-    return {
-        name: name_label(f"{short} · {_telling(words, name, same)}", width=width) if len(same) > 1 else short
-        for short, same in alike.items()
-        for name in same
-    }
-
-
-def _telling(words: dict[str, dict[str, None]], name: str, alike: Sequence[str]) -> str:
-    """Return the word of a name that fewest of the names like it have: the first of these, and a number for want of one."""
-    count = Counter(word for other in alike for word in words[other])
-    rarest = min(words[name], key=lambda word: count[word], default="")
-    return rarest if rarest and count[rarest] < len(alike) else str(1 + alike.index(name))
 
 
 def color_of(colors: dict[str, str], name: str) -> str:

@@ -1,0 +1,93 @@
+"""The report on a job as a browser shows it: every section renders, and the numbers are those of the JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from htagraph.job import load_job
+from htagraph.report.job_summary import JobSummary
+from htagraph.report.json_document import job_document
+from htagraph.report.page import write_page
+from htagraph.synth import simulate_job, training_job
+from tests.browser.test_page_in_browser import column, show
+
+pytest.importorskip("plotly")
+pytestmark = pytest.mark.browser
+
+SECTIONS = ["path", "late", "devices", "steps", "communication", "kernels", "launches", "quality"]
+RANKS, LATE = 8, 5
+MAX_BYTES = 8_000_000
+
+
+@pytest.fixture(scope="module")
+def summary(tmp_path_factory: pytest.TempPathFactory) -> JobSummary:
+    """Eight ranks in tensor-parallel pairs, one of them late."""
+    folder = tmp_path_factory.mktemp("job")
+    options = {"straggler": LATE, "delay_ns": 20_000_000, "max_offset_ns": 2_000_000}
+    simulate_job(training_job(ranks=RANKS, tensor=2, **options)).write(folder)  # type: ignore[arg-type]
+    return JobSummary(load_job(folder), "job")
+
+
+@pytest.fixture(scope="module")
+def file(summary: JobSummary, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_page(tmp_path_factory.mktemp("page") / "report.html", summary, perfetto_file="job.pftrace")
+
+
+@pytest.mark.parametrize("tab", ["light", "dark"], indirect=True)
+def test_every_section_renders_without_a_complaint_or_the_network(tab: Any, file: Path) -> None:
+    """All figures are there as drawings; nothing was asked for but the file itself."""
+    show(tab, file)
+
+    assert [part.get_attribute("id") for part in tab.page.query_selector_all("section")] == SECTIONS
+    figures = tab.page.query_selector_all("[data-figure]")
+    assert all(figure.query_selector("svg.main-svg g.trace, svg.main-svg g.hm") for figure in figures)
+    assert tab.complaints == []
+    assert {request.partition(":")[0] for request in tab.requests} <= {"file", "data", "blob"}
+
+
+def test_findings_are_those_of_the_json(tab: Any, file: Path, summary: JobSummary) -> None:
+    """The late rank first, by its number; cause and claim of each card to the nanosecond."""
+    show(tab, file)
+    cards = tab.page.query_selector_all(".card")
+    told = [(card.get_attribute("data-cause"), int(card.get_attribute("data-value"))) for card in cards]
+    items = job_document(summary)["findings"]["items"]
+
+    assert told == [(item["cause"], item["dur_ns"]) for item in items[: len(told)]]
+    assert f"The others wait for rank {LATE}" in tab.page.inner_text(".lead")
+
+
+def test_tables_are_the_answers(tab: Any, file: Path, summary: JobSummary) -> None:
+    """One number column of each panel equals the frame that the job answers with."""
+    show(tab, file)
+    path, job = summary.path, summary.job
+
+    assert sum(int(value) for value in column(tab, "critical-path", "dur")) == path.dur_ns
+    assert column(tab, "path-ranks", "dur") == [str(v) for v in summary.by_rank["dur_ns"]]
+    assert column(tab, "stragglers", "caused wait") == [str(v) for v in summary.stragglers["caused_wait_ns"]]
+    assert column(tab, "temporal-breakdown", "compute") == [str(v) for v in job.temporal_breakdown()["compute_ns"]]
+    assert column(tab, "overlap", "exposed") == [str(v) for v in job.overlap()["exposed_ns"]]
+    assert column(tab, "clocks", "offset") == [str(v) for v in job.clocks["offset_ns"]]
+    assert sum(int(v) for v in column(tab, "kernel-classes", "sum")) == job.kernel_breakdown()["sum_ns"].sum()
+
+
+def test_bars_are_on_the_rank_that_the_path_is_on(tab: Any, file: Path, summary: JobSummary) -> None:
+    """What plotly drew, read back from the drawing: the time of the path in each row."""
+    show(tab, file)
+    drawn = tab.page.evaluate(
+        "document.querySelector('[data-figure=job-path]')._fullData.flatMap((bars) => "
+        "[...bars.y].map((row, at) => [row, bars.x[at]]))"
+    )
+    sums: dict[int, float] = {}
+    for row, length in drawn:
+        sums[row] = sums.get(row, 0.0) + length
+    shares = summary.by_rank["share"].sort_index()
+
+    assert [sums[row] / sum(sums.values()) for row in sorted(sums)] == pytest.approx(shares.tolist(), abs=0.01)
+
+
+def test_the_page_of_eight_ranks_is_small(file: Path) -> None:
+    """Under 8 MB; how soon it opens is measured by ``python -m tests.benchmarks.bench_page``."""
+    assert file.stat().st_size < MAX_BYTES
