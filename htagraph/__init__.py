@@ -10,6 +10,10 @@ from htagraph.job import Job, load_job
 from htagraph.job_path import JobPath
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
 from htagraph.path import CriticalPath
+from htagraph.report import plots
+from htagraph.report.job_summary import JobSummary
+from htagraph.report.page import write_page
+from htagraph.report.summary import Summary
 from htagraph.selection import Selection, collective, hop, kernel, launch, op
 from htagraph.trace import Trace, load
 
@@ -22,8 +26,10 @@ __all__ = [
     "GraphDiff",
     "Job",
     "JobPath",
+    "JobSummary",
     "KernelClass",
     "Selection",
+    "Summary",
     "Trace",
     "TraceGraph",
     "collective",
@@ -35,5 +41,7 @@ __all__ = [
     "load",
     "load_job",
     "op",
+    "plots",
     "synth",
+    "write_page",
 ]

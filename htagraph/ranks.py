@@ -29,6 +29,7 @@ from htagraph.queries.collectives import first_anchor
 from htagraph.queries.critical_path import critical_paths, last_node
 from htagraph.queries.lateness import CAUSE_KEY
 from htagraph.queries.legs import Leg, RankEnds
+from htagraph.queries.steps import without_numbers
 from htagraph.questions import Question
 from htagraph.trace import load
 
@@ -209,7 +210,11 @@ class TimesByName:
 
     def __call__(self, graph: TraceGraph) -> pd.DataFrame:
         segments = Expanded(self.legs)(graph)
-        named = segments.assign(bound=segments["bound"].astype(object))
+        named = segments.assign(
+            bound=segments["bound"].astype(object),
+            name=without_numbers(segments["name"]),
+            op=without_numbers(segments["op"]),
+        )
         return pd.DataFrame(
             named.groupby(["leg", *CAUSE_KEY], as_index=False, sort=False).agg(dur_ns=("dur_ns", "sum"))
         )

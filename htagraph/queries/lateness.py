@@ -22,6 +22,7 @@ from htagraph.algorithms.clocks import Clock
 from htagraph.model.kinds import Cause
 from htagraph.queries.legs import Leg, RankEnds
 from htagraph.queries.meetings import POINT_TO_POINT
+from htagraph.queries.steps import without_numbers
 
 __all__ = ["CAUSE_KEY", "blame_late_ranks", "compared_legs", "excess_times", "late_arrivals"]
 
@@ -181,7 +182,14 @@ def blame_late_ranks(
         return claims
     cut, arrival = _cut_at(claims, windows)
     did = segments.iloc[cut["segment"]].reset_index(drop=True)
-    keys = did[CAUSE_KEY].astype({"bound": object}).assign(arrival=arrival)
+    keys = pd.DataFrame(
+        {
+            "arrival": arrival,
+            "bound": did["bound"].astype(object),
+            "name": without_numbers(did["name"]),
+            "op": without_numbers(did["op"]),
+        }
+    )
     dur = cut["dur_ns"].to_numpy(np.int64)
     allowed = keys.merge(excess, on=["arrival", *CAUSE_KEY], how="left")["late_ns"].fillna(0).to_numpy(np.int64)
     named = _spent(allowed, dur, keys[["arrival", *CAUSE_KEY]])

@@ -11,7 +11,7 @@ from htagraph.model.events import EventTable
 from htagraph.model.frames import STEPS
 from htagraph.model.kinds import EventKind
 
-__all__ = ["find_steps"]
+__all__ = ["find_steps", "without_numbers"]
 
 _MARKERS = (
     ("profiler step", re.compile(r"^ProfilerStep#\d+")),
@@ -51,3 +51,16 @@ def find_steps(events: EventTable) -> pd.DataFrame:
                 }
             )
     return STEPS.empty()
+
+
+def without_numbers(names: pd.Series[str]) -> pd.Series[str]:
+    """Return names with those of the profiler's steps as one: what recurs in each step has one name.
+
+    Examples
+    --------
+    >>> without_numbers(pd.Series(["ProfilerStep#12", "aten::mm"])).tolist()
+    ['ProfilerStep', 'aten::mm']
+    """
+    distinct = pd.Series(names.unique())
+    joined = distinct.str.replace(r"^(ProfilerStep)#\d+$", r"\1", regex=True)
+    return names.map(dict(zip(distinct, joined, strict=True)))

@@ -15,6 +15,7 @@ from htagraph.model.kinds import Bound, Cause
 from htagraph.model.units import human_count, human_duration
 from htagraph.path import CriticalPath
 from htagraph.queries.quality import UNEXPLAINED_LIMIT
+from htagraph.queries.steps import without_numbers
 from htagraph.report.advice import COMPARE, HOST_ONLY, LATE_BY, TITLE_HOST_ONLY, TITLES, TO_TRY, UNREAD, UNRECORDED
 from htagraph.writers.labels import distinct_names, name_label
 
@@ -296,6 +297,7 @@ def _to_try(cause: Cause, most: Evidence, bound: str, told: _Told) -> str:
 
 def _evidence(cause: Cause, part: pd.DataFrame) -> tuple[Evidence, ...]:
     """Return the names that contribute most to a claim; waits by where they happen, too."""
+    part = part.assign(name=without_numbers(part["name"]))
     longest_first: pd.DataFrame = part.sort_values("dur_ns", ascending=False, kind="stable")
     names = longest_first.groupby(["name", "op"] if cause in _WAITS else ["name", "frame"], sort=False).agg(
         dur_ns=("dur_ns", "sum"),

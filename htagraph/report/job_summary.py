@@ -25,11 +25,20 @@ class JobSummary:
     Parameters
     ----------
     job : Job
-    name : str
+    name : str, default="job"
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import htagraph as hg
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = hg.synth.simulate_job(hg.synth.training_job(ranks=2, straggler=1, delay_ns=9_000_000)).write(folder)
+    >>> hg.JobSummary(hg.load_job(folder)).verdict.findings[0].title
+    'The others wait for rank 1, which is late'
     """
 
     job: Job
-    name: str
+    name: str = "job"
 
     @property
     def window_name(self) -> str:

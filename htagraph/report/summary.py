@@ -34,6 +34,13 @@ class Summary:
     trace : Trace
     graph : TraceGraph
         The window that is reported on.
+
+    Examples
+    --------
+    >>> import htagraph as hg
+    >>> trace = hg.Trace.from_events(hg.synth.simulate(hg.synth.training_rank(fault="dataloader")).events)
+    >>> hg.Summary(trace, trace.compile()).verdict.findings[0].title
+    'Data loading'
     """
 
     trace: Trace

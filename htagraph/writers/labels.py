@@ -53,16 +53,25 @@ def distinct_names(names: Sequence[str], *, width: int = 48) -> dict[str, str]:
     --------
     >>> distinct_names(["void f<Add>(int)", "void f<Mul>(int)", "gemm"])
     {'void f<Add>(int)': 'f · Add', 'void f<Mul>(int)': 'f · Mul', 'gemm': 'gemm'}
+    >>> distinct_names(["void f<Add, int>()", "void f<int, Add>()"])
+    {'void f<Add, int>()': 'f · 1', 'void f<int, Add>()': 'f · 2'}
     """
     words = {name: dict.fromkeys(_WORD.findall(name)) for name in names}
     alike: dict[str, list[str]] = {}
     for name in words:
         alike.setdefault(name_label(name, width=width), []).append(name)
-    return {
+    told = {
         name: name_label(f"{short} · {_telling(words, name, same)}", width=width) if len(same) > 1 else short
         for short, same in alike.items()
         for name in same
     }
+    count = Counter(told.values())
+    seen: Counter[str] = Counter()
+    for name, text in told.items():
+        if count[text] > 1:
+            seen[text] += 1
+            told[name] = f"{name_label(text, width=width - 4)} ({seen[text]})"
+    return told
 
 
 def _telling(words: dict[str, dict[str, None]], name: str, alike: Sequence[str]) -> str:

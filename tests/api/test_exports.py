@@ -23,7 +23,7 @@ def test_public_names_are_those_exported_and_sorted():
     public = [name for name, value in vars(htagraph).items() if name[0] != "_" and not isinstance(value, ModuleType)]
 
     assert htagraph.__all__ == sorted(htagraph.__all__)
-    assert set(public) | {"errors", "synth"} == {*htagraph.__all__, "annotations"}
+    assert set(public) | {"errors", "plots", "synth"} == {*htagraph.__all__, "annotations"}
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
