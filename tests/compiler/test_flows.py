@@ -28,6 +28,40 @@ def test_the_caller_of_backward_waits_for_the_autograd_thread(compiled, arrows):
     assert ("aten::mm>", "Optimizer.step<", 0) in arrows(dag, "thread")
 
 
+def test_an_autograd_thread_is_known_by_what_it_begins_with(compiled, arrows):
+    """Hooks of gradients run on it, too, and may be more than the functions: the caller hands over all the same."""
+    dag = compiled("""
+        cpu 1    |[aten::mm]                                                                         [step]
+        cpu 2    |             [AddmmBackward0] [aten::item] [aten::select] [aten::select] [aten::item]
+    """)
+
+    assert ("aten::mm>", "AddmmBackward0<", 0) in arrows(dag, "flow")
+
+
+def test_a_caller_that_runs_a_function_itself_waits_again(compiled, arrows):
+    """Parameters on the host are the caller's: it runs their function while the worker goes on, then waits for the end."""
+    dag = compiled("""
+        cpu 1    |[aten::mm]                   [AccumulateGrad]                                    [step]
+        cpu 2    |             [AddmmBackward0]  [MmBackward0        ][ReluBackward0] [TBackward0]
+    """)
+
+    assert arrows(dag, "flow") == [
+        ("AddmmBackward0>", "AccumulateGrad<", 0),
+        ("TBackward0>", "step<", 0),
+        ("aten::mm>", "AddmmBackward0<", 0),
+    ]
+
+
+def test_a_thread_that_steps_the_profiler_is_a_caller(compiled, arrows):
+    """A capture may begin in the middle of backward on a thread that runs it itself: nobody works for the other thread."""
+    dag = compiled("""
+        cpu 1    |[AddmmBackward0]  {ProfilerStep#1           }
+        cpu 2    |[aten::a]                                     [aten::b]
+    """)
+
+    assert arrows(dag, "flow") == []
+
+
 def test_autograd_threads_are_known_by_name_where_the_file_has_no_flows(compiled, arrows):
     """Older files have no fwdbwd flows; their operators are still called backward."""
     dag = compiled("""
