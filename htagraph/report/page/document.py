@@ -6,6 +6,7 @@ import json
 from html import escape
 from importlib.resources import files
 from pathlib import Path
+from shlex import quote
 from string import Template
 from typing import Any
 
@@ -19,6 +20,7 @@ from htagraph.report.page.tables import html_table
 from htagraph.report.plots.style import BOUND_COLORS, color_of, spoken
 from htagraph.report.summary import Summary
 from htagraph.writers.atomic import output_file
+from htagraph.writers.labels import name_label
 
 __all__ = ["write_page"]
 
@@ -140,14 +142,20 @@ def _quality_line(summary: Summary | JobSummary) -> str:
 
 def _commands(summary: Summary | JobSummary, perfetto_file: str) -> str:
     """Return how to open the trace with its critical path, and how to look closer at the rank with most of a job's path."""
-    commands = {"Every event, in Perfetto:": f"htagraph view {perfetto_file}"} if perfetto_file else {}
+    chips = [_command("Every event, in Perfetto:", "htagraph view", Path(perfetto_file))] if perfetto_file else []
     if isinstance(summary, JobSummary):
         rank = int(summary.by_rank.index[0])
-        commands[f"Rank {rank}, which has most of the path:"] = f"htagraph report {summary.job.summaries[rank].path}"
-    return "\n".join(
-        f'<span class="chip">{what} <code>{escape(command)}</code>'
-        f'<button class="copy" data-text="{escape(command)}" aria-label="Copy the command">copy</button></span>'
-        for what, command in commands.items()
+        what = f"Rank {rank}, which has most of the path:"
+        chips.append(_command(what, "htagraph report", summary.job.summaries[rank].path))
+    return "\n".join(chips)
+
+
+def _command(what: str, verb: str, file: Path) -> str:
+    """Return a command to copy; of a file elsewhere the name is shown."""
+    shown = file if file.name == str(file) else Path("…") / name_label(file.name)
+    return (
+        f'<span class="chip">{escape(what)} <code>{verb} {escape(str(shown))}</code><button class="copy" '
+        f'data-text="{verb} {escape(quote(str(file)))}" aria-label="Copy the command">copy</button></span>'
     )
 
 
