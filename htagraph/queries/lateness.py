@@ -84,6 +84,13 @@ def _last_met(meetings: pd.DataFrame, late: pd.DataFrame) -> I64:
     return met
 
 
+def _collectives(meetings: pd.DataFrame, meeting: I64, rank: I64) -> I64:
+    """Return the position among a rank's collectives of its part in each meeting, -1 for none."""
+    wanted = pd.DataFrame({"meeting": meeting, "rank": rank})
+    found = wanted.merge(meetings[["meeting", "rank", "collective"]], on=["meeting", "rank"], how="left")
+    return found["collective"].fillna(-1).to_numpy(np.int64)
+
+
 def compared_legs(
     late: pd.DataFrame,
     meetings: pd.DataFrame,
@@ -103,23 +110,24 @@ def compared_legs(
     ends : mapping of int to RankEnds
     clocks : mapping of int to Clock
     """
-    place = meetings.set_index(["meeting", "rank"])["collective"].to_dict()
     columns = {
         rank: {name: table[name].to_numpy(np.int64) for name in ("start_ns", "end_ns", "event")}
         for rank, table in tables.items()
     }
+    pairs = late[["rank", "peer"]].to_numpy(np.int64)
+    ranks = pairs.ravel()
+    here = _collectives(meetings, np.repeat(late["meeting"].to_numpy(np.int64), 2), ranks)
+    before = _collectives(meetings, np.repeat(late["met"].to_numpy(np.int64), 2), ranks)
+    begun_ns = {rank: int(clocks[rank].to_common(end.start_ns)) for rank, end in ends.items()}
+    recorded_ns = np.repeat([max(begun_ns[rank] for rank in pair) for pair in pairs.tolist()], 2)
     legs = []
-    for meeting, late_rank, peer, met in late[["meeting", "rank", "peer", "met"]].to_numpy(np.int64).tolist():
-        recorded = max(int(clocks[rank].to_common(ends[rank].start_ns)) for rank in (late_rank, peer))
-        for rank in (late_rank, peer):
-            own, here = columns[rank], place[meeting, rank]
-            start_ns = int(own["start_ns"][here])
-            if met >= 0:
-                since_ns = int(own["end_ns"][place[met, rank]])
-            else:
-                first_ns = ends[rank].start_ns
-                since_ns = first_ns + recorded - int(clocks[rank].to_common(first_ns))
-            legs.append(Leg(rank, 0, 0, min(since_ns, start_ns), start_ns, 2 * int(own["event"][here])))
+    for rank, at, left, both_ns in zip(
+        *(column.tolist() for column in (ranks, here, before, recorded_ns)), strict=True
+    ):
+        own = columns[rank]
+        start_ns = int(own["start_ns"][at])
+        since_ns = int(own["end_ns"][left]) if left >= 0 else ends[rank].start_ns + both_ns - begun_ns[rank]
+        legs.append(Leg(rank, 0, 0, min(since_ns, start_ns), start_ns, 2 * int(own["event"][at])))
     return legs
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,9 @@ from htagraph.model.units import human_count
 from htagraph.report import plots
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.page.panels import LONGEST, NO_DEVICE, PATH_INTRO, Panel, Section, by_cause, useful
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
 __all__ = ["job_sections"]
 
@@ -170,21 +174,32 @@ def _over_ranks(frame: pd.DataFrame) -> pd.DataFrame:
     return whole.assign(share=whole["sum_ns"] / max(int(whole["sum_ns"].sum()), 1))
 
 
-def _kernels(found: Frames) -> Section:
-    """Return the section of kernels."""
+def _kernels(summary: JobSummary, found: Frames) -> Section:
+    """Return the section of kernels; what repeats is shown of the rank with most of the path."""
     durations, by_rank = found["kernel_durations"], found["kernels by name"]
     by_class, by_name = _over_ranks(found["kernels by class"]), _over_ranks(by_rank)
     longest = useful(durations.sort_values("dur_ns", ascending=False, kind="stable").head(LONGEST))
     per_rank = by_rank.sort_values(["sum_ns", "rank"], ascending=[False, True], kind="stable", ignore_index=True)
     breakdown = answers.KERNEL_BREAKDOWN
-    panels = (
+    panels = [
         Panel("kernel-classes", plots.kernel_classes(by_class), by_class, breakdown, is_wide=True),
         Panel("top-kernels", plots.top_kernels(by_name), by_name, breakdown, is_wide=True),
         Panel("kernels-across-ranks", plots.kernels_across_ranks(by_rank), per_rank, breakdown, is_wide=True),
         Panel("kernel-durations", plots.kernel_durations(durations), longest, answers.KERNEL_DURATIONS, is_wide=True),
-    )
+    ]
+    rank = int(summary.by_rank.index[0])
+    patterns = summary.job[rank].kernel_patterns()
+    if len(patterns):
+        drawn = _of_rank(rank, plots.kernel_patterns(patterns))
+        panels.append(Panel("kernel-patterns", drawn, useful(patterns), answers.KERNEL_PATTERNS, is_wide=True))
     intro = "What runs on the devices, how long, and whether it takes longer on some ranks than on others."
-    return Section("kernels", "Kernels", intro, panels if len(durations) else (), NO_DEVICE)
+    return Section("kernels", "Kernels", intro, tuple(panels) if len(durations) else (), NO_DEVICE)
+
+
+def _of_rank(rank: int, figure: Figure) -> Figure:
+    """Return a figure that says of which rank it is."""
+    figure.layout.title.text = f"Rank {rank}: {figure.layout.title.text}"
+    return figure
 
 
 def _launches(summary: JobSummary, found: Frames) -> Section:
@@ -199,8 +214,7 @@ def _launches(summary: JobSummary, found: Frames) -> Section:
         frame = graph.counters(name=name)  # type: ignore[arg-type]
         if len(frame):
             shown = frame.assign(ts_ns=frame["ts_ns"] - origin + summary.path.start_ns)
-            figure = plot(frame, origin_ns=origin)
-            figure.layout.title.text = f"Rank {rank}: {figure.layout.title.text}"
+            figure = _of_rank(rank, plot(frame, origin_ns=origin))
             panels.append(Panel(name.replace("_", "-"), figure, shown, answers.COUNTERS))
     intro = (
         "A launch that takes longer than its work leaves the device idle; a queue that is never empty keeps it busy "
@@ -239,6 +253,6 @@ def job_sections(summary: JobSummary) -> Iterator[Section]:
     yield _devices(summary, found)
     yield _steps(found)
     some = f" Of {human_count(len(looked_at), 'rank')} with most of the path, of {len(summary.job):,}."
-    for section in (_communication(found), _kernels(found), _launches(summary, found)):
+    for section in (_communication(found), _kernels(summary, found), _launches(summary, found)):
         yield replace(section, intro=section.intro + some) if len(looked_at) < len(summary.job) else section
     yield _quality(summary)
