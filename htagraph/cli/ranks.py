@@ -10,7 +10,8 @@ from pathlib import Path
 
 from htagraph.cli.console import Waiting
 from htagraph.errors import MissingEventsError
-from htagraph.job import Job, load_job
+from htagraph.job import Job
+from htagraph.job_loading import load_job
 
 __all__ = ["executor_of", "loaded_job"]
 

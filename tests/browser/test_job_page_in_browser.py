@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from htagraph.job import load_job
+from htagraph.job_loading import load_job
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.json_document import job_document
 from htagraph.report.page import write_page

@@ -6,7 +6,8 @@ import tempfile
 
 import pandas as pd
 
-from htagraph.job import Job, load_job
+from htagraph.job import Job
+from htagraph.job_loading import load_job
 from htagraph.synth import (
     Action,
     Clock,

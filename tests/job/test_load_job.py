@@ -18,7 +18,8 @@ import pytest
 
 from htagraph.errors import IncompleteTraceWarning, QueryError, RankFailedError, RankNotFoundError, TraceFormatError
 from htagraph.graph import TraceGraph
-from htagraph.job import Job, load_job
+from htagraph.job import Job
+from htagraph.job_loading import load_job
 from htagraph.questions import QUESTIONS
 from htagraph.synth import simulate_job, training_job
 

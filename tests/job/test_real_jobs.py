@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from htagraph.errors import ClockSkewWarning
-from htagraph.job import load_job
+from htagraph.job_loading import load_job
 
 pytestmark = pytest.mark.real
 

@@ -10,7 +10,8 @@ import pytest
 
 import htagraph as hg
 from htagraph.errors import OutputError
-from htagraph.job import Job, load_job
+from htagraph.job import Job
+from htagraph.job_loading import load_job
 
 pytestmark = pytest.mark.perfetto
 

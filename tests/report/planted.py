@@ -6,7 +6,7 @@ import random
 import tempfile
 from typing import Any, NamedTuple
 
-from htagraph.job import load_job
+from htagraph.job_loading import load_job
 from htagraph.report.findings import Finding, Verdict
 from htagraph.report.job_summary import JobSummary
 from htagraph.synth import simulate_job, training_job
