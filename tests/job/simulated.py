@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 
 import pandas as pd
+from hypothesis import HealthCheck, Phase, settings
 
 from htagraph.job import Job
 from htagraph.job_loading import load_job
@@ -25,6 +26,13 @@ from htagraph.synth import (
 
 MACHINE = Machine(launch_latency_ns=5_000, stream_gap_ns=1_000, sync_return_ns=2_000)
 WORLD = Group("0", (0, 1, 2))
+SLOW = settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
+"""For laws of jobs: each example is loaded from its files."""
 
 
 def loaded(simulated: SimulatedJob) -> Job:

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import assume, given
 
 from htagraph.algorithms.clocks import Clock, ClockFit
 from htagraph.job import Job
@@ -16,14 +16,8 @@ from htagraph.queries.clock_tree import Clocks
 from htagraph.queries.merged import merged_path
 from htagraph.synth import JobProgram, SimulatedJob, Spend, Synchronize, simulate_job, training_job
 from htagraph.synth.strategies import jobs
-from tests.job.simulated import loaded, meet, three, tiles
+from tests.job.simulated import SLOW, loaded, meet, three, tiles
 
-SLOW = settings(
-    max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],
-)
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 
 LAYOUTS = [(4, 1, 1, "python"), (8, 2, 1, "op"), (4, 1, 4, "python"), (6, 2, 1, "data_loading"), (16, 4, 1, "kernel")]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+
 from htagraph.job import Job
-from htagraph.synth import Action, Op, Spend, Synchronize, simulate_job, training_job
-from tests.job.simulated import loaded, meet, three
+from htagraph.synth import Action, JobProgram, Op, Spend, Synchronize, simulate_job, training_job
+from htagraph.synth.strategies import jobs
+from tests.job.simulated import SLOW, loaded, meet, three
 
 
 def late_claims(job: Job) -> list[tuple[int, str, str, int]]:
@@ -72,3 +75,19 @@ def test_claims_tile_the_window_of_a_job() -> None:
     assert (claims["start_ns"].to_numpy()[1:] == (claims["start_ns"] + claims["dur_ns"]).to_numpy()[:-1]).all()
     assert (claims["start_ns"] >= segments["start_ns"]).all()
     assert (claims["rank"] == segments["rank"]).all()
+
+
+@SLOW
+@given(program=jobs())
+def test_claims_tile_the_window_of_every_job(program: JobProgram) -> None:
+    """Whatever the ranks do to each other; lateness claims no more than the leads of the late ranks."""
+    job = loaded(simulate_job(program))
+    path, late = job.critical_path(), job.late_arrivals
+    claims = path.claims
+    by_rank = claims[claims["cause"] == "late rank"].groupby("rank")["dur_ns"].sum()
+
+    assert (claims["dur_ns"] > 0).all()
+    assert int(claims["dur_ns"].sum()) == path.dur_ns
+    assert (claims["start_ns"].to_numpy()[1:] == (claims["start_ns"] + claims["dur_ns"]).to_numpy()[:-1]).all()
+    for rank, claimed_ns in by_rank.items():
+        assert claimed_ns <= late.loc[late["is_blamed"] & (late["rank"] == rank), "lead_ns"].sum()

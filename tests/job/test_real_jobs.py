@@ -8,6 +8,7 @@ import pytest
 
 from htagraph.errors import ClockSkewWarning
 from htagraph.job_loading import load_job
+from htagraph.report.job_summary import JobSummary
 
 pytestmark = pytest.mark.real
 
@@ -84,3 +85,30 @@ def test_ranks_that_do_not_belong_together_are_flagged(real_traces: Path) -> Non
     assert len(job.missing_ranks) == 126
     assert job.clocks["is_feasible"].tolist() == [True, False]
     assert job.stragglers()["n_last"].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("torchrec/sleep_on_rank2", ("late rank", 2)),
+        ("torchrec/resnet18", ("host", 1)),
+        ("megatron-tp2", ("late rank", 0)),
+        ("dlrm", ("host", 4)),
+    ],
+)
+def test_what_bounds_a_real_job(real_traces: Path, name: str, first: tuple[str, int]) -> None:
+    """Cause and the rank with most of it: the sleep; Python on rank 1; rank 0, last at 12 of 13; 7% compute on all ranks."""
+    summary = JobSummary(load_job(real_traces / name))
+    finding = summary.verdict.findings[0]
+
+    assert (finding.cause, finding.ranks[0][0]) == first
+
+
+@pytest.mark.parametrize("name", ["torchrec/sleep_on_rank2", "torchrec/resnet18", "megatron-tp2", "dlrm"])
+def test_findings_never_claim_more_than_the_window(real_traces: Path, name: str) -> None:
+    """What is claimed and what is unexplained is the window, to the nanosecond."""
+    summary = JobSummary(load_job(real_traces / name))
+    claims = summary.path.claims
+    unexplained_ns = int(claims.loc[claims["cause"] == "unexplained", "dur_ns"].sum())
+
+    assert sum(finding.dur_ns for finding in summary.verdict.findings) + unexplained_ns == summary.path.dur_ns
