@@ -32,7 +32,7 @@ SLOW = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )
-"""For laws of jobs: each example is loaded from its files."""
+"""For laws of jobs: what is drawn are whole jobs, and shrinking one takes longer than reading it."""
 
 
 def loaded(simulated: SimulatedJob) -> Job:

@@ -5,21 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from htagraph.job import Job
 from htagraph.synth import Clock, JobProgram, SimulatedJob, Spend, simulate_job, training_job
 from htagraph.synth.strategies import jobs
-from tests.job.simulated import loaded, meet, three
+from tests.job.simulated import SLOW, loaded, meet, three
 
-# What is drawn are whole jobs: shrinking one takes longer than reading it.
-SLOW = settings(
-    max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],
-)
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 
 
