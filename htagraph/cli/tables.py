@@ -82,6 +82,8 @@ def print_verdict(console: Console, verdict: Verdict, window_name: str, dur_ns: 
         console.print(f"  {number}. [bold]{escape(finding.sentence)}[/]")
         console.print(Padding(Text(f"most in {finding.evidence_sentence}"), (0, 0, 0, 5), expand=False))
         console.print(Padding(Text(f"try: {finding.to_try}", style="italic"), (0, 0, 0, 5), expand=False))
+    if verdict.ranking:
+        console.print(Padding(Text(verdict.ranking, style="dim"), (0, 0, 0, 2), expand=False))
 
 
 def print_frame(console: Console, frame: pd.DataFrame, form: Format) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from htagraph.model.kinds import Bound, Cause
 
-__all__ = ["COMPARE", "HOST_ONLY", "LATE_BY", "TITLES", "TITLE_HOST_ONLY", "TO_TRY", "UNREAD", "UNRECORDED"]
+__all__ = ["COMPARE", "HOST_ONLY", "LATE_BY", "RANKING", "TITLES", "TITLE_HOST_ONLY", "TO_TRY", "UNREAD", "UNRECORDED"]
 
 TITLES = {
     Cause.COMPUTE: "GPU computation",
@@ -58,3 +58,4 @@ LATE_BY = {
 }
 """What to try where a rank is late, by what most of its lateness goes to."""
 COMPARE = "compare what this rank does there with the other ranks."
+RANKING = "Ranked by what there is to win: computation counts half, as kernels get shorter but do not go away."

@@ -16,7 +16,17 @@ from htagraph.model.units import human_count, human_duration
 from htagraph.path import CriticalPath
 from htagraph.queries.quality import UNEXPLAINED_LIMIT
 from htagraph.queries.steps import without_numbers
-from htagraph.report.advice import COMPARE, HOST_ONLY, LATE_BY, TITLE_HOST_ONLY, TITLES, TO_TRY, UNREAD, UNRECORDED
+from htagraph.report.advice import (
+    COMPARE,
+    HOST_ONLY,
+    LATE_BY,
+    RANKING,
+    TITLE_HOST_ONLY,
+    TITLES,
+    TO_TRY,
+    UNREAD,
+    UNRECORDED,
+)
 from htagraph.writers.labels import distinct_names, name_label
 
 __all__ = ["Evidence", "Finding", "Verdict", "find_bounds", "find_job_bounds"]
@@ -159,6 +169,12 @@ class Verdict:
 
     findings: tuple[Finding, ...]
     withheld: str = ""
+
+    @property
+    def ranking(self) -> str:
+        """Why a smaller share may stand before a larger one; empty where none does."""
+        shares = [finding.share for finding in self.worth_saying]
+        return "" if shares == sorted(shares, reverse=True) else RANKING
 
     @property
     def worth_saying(self) -> tuple[Finding, ...]:

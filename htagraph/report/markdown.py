@@ -76,10 +76,11 @@ def _findings(verdict: Verdict) -> list[str]:
     """Return the verdict as paragraphs."""
     if verdict.withheld:
         return [f"No verdict: {verdict.withheld}"]
+    ranking = [verdict.ranking] if verdict.ranking else []
     return [
         f"{number}. **{finding.sentence}.** Most in {finding.evidence_sentence}. *To try:* {finding.to_try}"
         for number, finding in enumerate(verdict.findings, start=1)
-    ]
+    ] + ranking
 
 
 def _groups(frame: pd.DataFrame, name: str) -> str:

@@ -24,6 +24,16 @@ def test_findings_are_ranked_by_what_there_is_to_win_and_share_the_window():
     assert all(sum(dur_ns for _, dur_ns in finding.parts) == finding.dur_ns for finding in found)
 
 
+def test_a_smaller_share_that_stands_first_is_explained():
+    """A full launch queue: the device computes all the while, but that is what it is for."""
+    flooded = Trace.from_events(simulate(training_rank(fault="full_queue")).events).compile().critical_path()
+    loading = Trace.from_events(simulate(training_rank(fault="dataloader")).events).compile().critical_path()
+
+    assert [finding.cause for finding in find_bounds(flooded).findings[:2]] == ["full launch queue", "compute"]
+    assert find_bounds(flooded).ranking.startswith("Ranked by what there is to win")
+    assert find_bounds(loading).ranking == ""
+
+
 def test_evidence_says_what_and_how_long():
     """Two kernels of one name are one line of evidence."""
     path = (

@@ -110,7 +110,8 @@ def _verdict(verdict: Verdict, window_name: str, dur_ns: int) -> str:
         f"{where} ({human_duration(dur_ns)}).</p>"
     )
     cards = "\n".join(_card(number, finding) for number, finding in enumerate(verdict.worth_saying, start=1))
-    return f'{lead}\n<ol class="findings">{cards}</ol>'
+    ranking = f'<p class="note">{escape(verdict.ranking)}</p>' if verdict.ranking else ""
+    return f'{lead}\n<ol class="findings">{cards}</ol>{ranking}'
 
 
 def _card(number: int, finding: Finding) -> str:
