@@ -256,12 +256,15 @@ def _verdict(claims: pd.DataFrame, window_ns: int, told: _Told) -> Verdict:
     """Return what claims say bounds a window."""
     if not window_ns:
         return Verdict((), "nothing was recorded in this window.")
-    unexplained = int(claims.loc[claims["cause"] == Cause.UNEXPLAINED, "dur_ns"].sum()) / window_ns
+    unknown = claims[claims["cause"] == Cause.UNEXPLAINED]
+    unexplained = int(unknown["dur_ns"].sum()) / window_ns
     if unexplained > UNEXPLAINED_LIMIT:
+        longest = unknown.iloc[int(unknown["dur_ns"].to_numpy().argmax())]
         return Verdict(
             (),
-            f"{unexplained:.0%} of the critical path is unexplained (limit {UNEXPLAINED_LIMIT:.0%}), "
-            "so what bounds the run is not established; the checks below say what is missing and how to record it.",
+            f"{unexplained:.0%} of the critical path is unexplained (limit {UNEXPLAINED_LIMIT:.0%}), so what bounds the run is "
+            f"not established. The longest wait that nothing explains is {human_duration(int(longest['dur_ns']))}, before "
+            f"{name_label(str(longest['name']))}; the checks below say what is missing and how to record it.",
         )
     known = claims[claims["cause"] != Cause.UNEXPLAINED]
     if "rank" in known.columns:

@@ -11,7 +11,7 @@ from string import Template
 from typing import Any
 
 from htagraph.model.units import human_duration
-from htagraph.report.findings import Finding, Verdict
+from htagraph.report.findings import Finding
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.page.job_sections import job_sections
 from htagraph.report.page.panels import Panel, Section
@@ -56,7 +56,7 @@ def write_page(out: str | Path, summary: Summary | JobSummary, *, perfetto_file:
         title=escape(summary.name),
         facts=escape(summary.facts),
         caveats="\n".join(f'<p class="caveat">{escape(text)}</p>' for text in summary.caveats),
-        verdict=_verdict(summary.verdict, summary.window_name, summary.path.dur_ns),
+        verdict=_verdict(summary),
         quality=_quality_line(summary),
         commands=_commands(summary, perfetto_file),
         links="\n".join(f'<a href="#{part.name}">{escape(part.title)}</a>' for part in parts),
@@ -97,17 +97,23 @@ def _figure(figure: Any) -> dict[str, Any]:  # noqa: ANN401  plotly is not typed
     return content
 
 
-def _verdict(verdict: Verdict, window_name: str, dur_ns: int) -> str:
-    """Return what bounds the window: one sentence, then the first findings as cards."""
-    where = escape(window_name)
+def _verdict(summary: Summary | JobSummary) -> str:
+    """Return what bounds the window: one sentence, then the first findings as cards; or why that is not known."""
+    verdict, where = summary.verdict, escape(summary.window_name)
     if verdict.withheld:
-        return f'<p class="lead">What bounds {where} cannot be said.</p>\n<p>{escape(verdict.withheld)}</p>'
+        checks = summary.weak_checks.drop_duplicates("check")
+        rows = zip(checks["check"].tolist(), checks["consequence"].tolist(), strict=True)
+        missing = "".join(f"<li><b>{escape(check)}</b>: {escape(consequence)}</li>" for check, consequence in rows)
+        return (
+            f'<p class="lead">What bounds {where} cannot be said.</p>\n<p>{escape(verdict.withheld)}</p>'
+            f"<ul>{missing}</ul>"
+        )
     if not verdict.worth_saying:
         return '<p class="lead">Nothing stands out.</p>'
     first = verdict.worth_saying[0]
     lead = (
         f'<p class="lead">{escape(first.title)} <span class="muted">—</span> <strong>{first.share:.0%}</strong> of '
-        f"{where} ({human_duration(dur_ns)}).</p>"
+        f"{where} ({human_duration(summary.path.dur_ns)}).</p>"
     )
     cards = "\n".join(_card(number, finding) for number, finding in enumerate(verdict.worth_saying, start=1))
     ranking = f'<p class="note">{escape(verdict.ranking)}</p>' if verdict.ranking else ""
