@@ -103,7 +103,8 @@ class JobPath:
     @cached_property
     def legs(self) -> pd.DataFrame:
         """The path by rank: where it stays and where it hops, schema `frames.LEGS`."""
-        return legs_frame(list(self.parts))
+        legs = legs_frame(list(self.parts))
+        return _since(legs, self.start_ns)
 
     @cached_property
     def claims(self) -> pd.DataFrame:

@@ -296,7 +296,9 @@ STRAGGLERS = Schema(
         "n_last": Column("int64", "count", "collectives to which it came last, by the clocks as they are estimated"),
         "n_certain": Column("int64", "count", "of these, how many whatever the clocks, as far as they are known"),
         "n_meetings": Column("int64", "count", "collectives of the job"),
-        "caused_wait_ns": Column("int64", "ns", "wait of all others for it"),
+        "caused_wait_ns": Column(
+            "int64", "ns", "wait of all others for it, where longer than the clocks are uncertain"
+        ),
         "longest_wait_ns": Column("int64", "ns", "longest wait of one other for it"),
         "own_wait_ns": Column("int64", "ns", "its own wait for others"),
         "transfer_ns": Column("int64", "ns", "its time in collectives once everybody was there"),

@@ -7,7 +7,9 @@ the host was blocked: had it not waited, it could have run ahead of the device b
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +17,7 @@ import pandas as pd
 
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.dag import Dag
-from htagraph.model.frames import CLAIMS
+from htagraph.model.frames import CLAIMS, categorical
 from htagraph.model.kinds import Bound, Cause, EdgeKind, EventKind
 from htagraph.queries.attribution import innermost, under_pattern
 from htagraph.queries.naming import frames_at, names_or_empty
@@ -23,7 +25,9 @@ from htagraph.queries.steps import find_steps
 
 __all__ = ["claims"]
 
+I8 = npt.NDArray[np.int8]
 I64 = npt.NDArray[np.int64]
+Text = npt.NDArray[np.object_]
 Mask = npt.NDArray[np.bool_]
 
 _ALLOCATION = re.compile(
@@ -37,20 +41,46 @@ _FIRST_USE_NS = 5_000_000
 
 _WAITING = (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SYNC, CallMeaning.COPY)
 _HOST_BLOCKS = (EdgeKind.SYNC, EdgeKind.QUEUE)
-_HOST_BOUNDS = [bound.label for bound in (Bound.CPU, Bound.DATA_LOADING, Bound.PYTHON_GAP, Bound.LAUNCH)]
+_CAUSES = tuple(Cause)
+_CODE = {cause: code for code, cause in enumerate(_CAUSES)}
 _CAUSE_OF_BOUND = {
-    Bound.COMPUTE.label: Cause.COMPUTE,
-    Bound.COMMUNICATION.label: Cause.COMMUNICATION,
-    Bound.MEMORY.label: Cause.COPIES,
-    Bound.LAUNCH.label: Cause.HOST,
-    Bound.KERNEL_GAP.label: Cause.DEVICE_GAPS,
-    Bound.CPU.label: Cause.HOST,
-    Bound.DATA_LOADING.label: Cause.DATA_LOADING,
-    Bound.PYTHON_GAP.label: Cause.HOST,
-    Bound.SYNC.label: Cause.DEVICE_GAPS,
-    Bound.CARRY_OVER.label: Cause.CARRY_OVER,
-    Bound.UNEXPLAINED.label: Cause.UNEXPLAINED,
+    Bound.COMPUTE: Cause.COMPUTE,
+    Bound.COMMUNICATION: Cause.COMMUNICATION,
+    Bound.MEMORY: Cause.COPIES,
+    Bound.LAUNCH: Cause.HOST,
+    Bound.KERNEL_GAP: Cause.DEVICE_GAPS,
+    Bound.CPU: Cause.HOST,
+    Bound.DATA_LOADING: Cause.DATA_LOADING,
+    Bound.PYTHON_GAP: Cause.HOST,
+    Bound.SYNC: Cause.DEVICE_GAPS,
+    Bound.CARRY_OVER: Cause.CARRY_OVER,
+    Bound.UNEXPLAINED: Cause.UNEXPLAINED,
 }
+_CODE_OF_BOUND = np.array([_CODE[_CAUSE_OF_BOUND[bound]] for bound in Bound], dtype=np.int8)
+_HOST_BOUNDS = np.isin([int(bound) for bound in Bound], (Bound.CPU, Bound.DATA_LOADING, Bound.PYTHON_GAP, Bound.LAUNCH))
+_EXEMPT = [_CODE[cause] for cause in (Cause.DATA_LOADING, Cause.ALLOCATION, Cause.FIRST_USE)]
+"""What takes its time whether the host waited before or not."""
+
+_READING = [_CODE[cause] for cause in (Cause.HOST, Cause.BLOCKING_COPY, Cause.COPIES)]
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """Segments as columns."""
+
+    start_ns: I64
+    dur_ns: I64
+    bound: I8
+    event: I64
+    edge: I64
+
+    @classmethod
+    def of(cls, segments: pd.DataFrame) -> _Pieces:
+        """Return the columns of a frame of segments."""
+        start_ns, dur_ns, event, edge = (
+            segments[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns", "event", "edge")
+        )
+        return cls(start_ns, dur_ns, segments["bound"].cat.codes.to_numpy().astype(np.int8), event, edge)
 
 
 @dataclass(frozen=True)
@@ -68,18 +98,17 @@ def _named(dag: Dag, event: I64, pattern: re.Pattern[str]) -> Mask:
     return np.where(event >= 0, matches[event], False)
 
 
-def _ops(dag: Dag, event: I64) -> npt.NDArray[np.object_]:
+def _ops(dag: Dag, event: I64) -> Text:
     """Return the name of the innermost operator or annotation of each event, empty for none."""
     op = innermost(dag, event, (EventKind.OP, EventKind.ANNOTATION))
     return np.where(op >= 0, dag.events.names(np.maximum(op, 0)), "")
 
 
-def _is_host(dag: Dag, segments: pd.DataFrame) -> Mask:
+def _is_host(dag: Dag, pieces: _Pieces) -> Mask:
     """Return which segments are host time: work, gaps and launches, and returns from waits."""
-    event = segments["event"].to_numpy()
-    on_device = np.where(event >= 0, dag.events.is_device[event], False)
-    waits = (segments["bound"] == Bound.SYNC.label).to_numpy() & ~on_device
-    return segments["bound"].isin(_HOST_BOUNDS).to_numpy() | waits
+    on_device = (pieces.event >= 0) & dag.events.is_device[pieces.event]
+    is_host: Mask = _HOST_BOUNDS[pieces.bound] | ((pieces.bound == Bound.SYNC) & ~on_device)
+    return is_host
 
 
 def _blocking_calls(dag: Dag, edge: I64, since_ns: I64) -> I64:
@@ -103,19 +132,17 @@ def _blocking_calls(dag: Dag, edge: I64, since_ns: I64) -> I64:
         current[going] = dag.binding[edges.tail[current[going]]]
 
 
-def _wait_claims(dag: Dag, segments: pd.DataFrame, is_host: Mask, exempt: Mask) -> _Waits:
+def _wait_claims(dag: Dag, pieces: _Pieces, is_host: Mask, exempt: Mask) -> _Waits:
     """Return what the waits of the host claim of the host time that follows each."""
-    n = len(segments)
-    start, length = segments["start_ns"].to_numpy(np.int64), segments["dur_ns"].to_numpy(np.int64)
+    n, start, length = len(is_host), pieces.start_ns, pieces.dur_ns
     continues = np.concatenate([[False], is_host[:-1] & (start[:-1] + length[:-1] == start[1:])])
     begins = is_host & ~continues
     firsts = np.flatnonzero(begins)
     if not len(firsts):
         return _Waits(np.full(n, -1), np.zeros(n, np.int64))
     stretch = np.maximum(np.cumsum(begins) - 1, 0)
-    since = start[firsts]
-    caller = _blocking_calls(dag, segments["edge"].to_numpy(np.int64)[firsts], since)
-    blocked_ns = np.where(caller >= 0, np.maximum(since - dag.events.ts_ns[caller], 0), 0)
+    caller = _blocking_calls(dag, pieces.edge[firsts], start[firsts])
+    blocked_ns = np.where(caller >= 0, np.maximum(start[firsts] - dag.events.ts_ns[caller], 0), 0)
     dur = np.where(is_host & ~exempt, length, 0)
     before = np.cumsum(dur) - dur
     offset = before - before[firsts[stretch]]
@@ -130,58 +157,51 @@ def _met_full_queue(dag: Dag, call: I64) -> Mask:
     return waited[call]
 
 
-def _own_causes(dag: Dag, segments: pd.DataFrame, is_host: Mask) -> npt.NDArray[np.object_]:
-    """Return the cause of each segment by what ran in it."""
-    event = segments["event"].to_numpy()
-    cause = segments["bound"].astype(object).map(_CAUSE_OF_BOUND).to_numpy(dtype=object)
-    cause[is_host & (cause == Cause.DEVICE_GAPS)] = Cause.HOST
-    runs_call = is_host & (event >= 0) & (dag.events.kind[event] == EventKind.RUNTIME)
-    waits = np.isin(call_meanings(dag.events), _WAITING)[event]
-    launches = (segments["bound"] == Bound.LAUNCH.label).to_numpy()
-    cause[runs_call & ~waits & ~launches & (dag.events.dur_ns[event] > _FIRST_USE_NS)] = Cause.FIRST_USE
-    cause[is_host & _named(dag, event, _ALLOCATION)] = Cause.ALLOCATION
-    copies = np.flatnonzero((cause == Cause.COPIES) & (event >= 0))
-    blocking = np.zeros(len(dag.events), dtype=bool)
+def _own_causes(dag: Dag, pieces: _Pieces, is_host: Mask) -> I8:
+    """Return the code of the cause of each segment by what ran in it."""
+    event, events = pieces.event, dag.events
+    cause = _CODE_OF_BOUND[pieces.bound]
+    cause[is_host & (cause == _CODE[Cause.DEVICE_GAPS])] = _CODE[Cause.HOST]
+    runs_call = is_host & (event >= 0) & (events.kind[event] == EventKind.RUNTIME)
+    waits = np.isin(call_meanings(events), _WAITING)[event]
+    is_first = runs_call & ~waits & (pieces.bound != Bound.LAUNCH) & (events.dur_ns[event] > _FIRST_USE_NS)
+    cause[is_first] = _CODE[Cause.FIRST_USE]
+    cause[is_host & _named(dag, event, _ALLOCATION)] = _CODE[Cause.ALLOCATION]
+    copies = np.flatnonzero((cause == _CODE[Cause.COPIES]) & (event >= 0))
+    blocking = np.zeros(len(events), dtype=bool)
     blocking[dag.edges.head[dag.edges.kind == EdgeKind.SYNC] >> 1] = True
     launch = dag.launch[event[copies]]
-    cause[copies[(launch >= 0) & blocking[launch]]] = Cause.BLOCKING_COPY
-    reads = under_pattern(dag, event, _READS) & np.isin(cause, [Cause.HOST, Cause.BLOCKING_COPY, Cause.COPIES])
-    cause[reads] = Cause.HOST_WAIT
+    cause[copies[(launch >= 0) & blocking[launch]]] = _CODE[Cause.BLOCKING_COPY]
+    cause[under_pattern(dag, event, _READS) & np.isin(cause, _READING)] = _CODE[Cause.HOST_WAIT]
     return cause
 
 
-def _claims_of_waits(dag: Dag, segments: pd.DataFrame, waits: _Waits) -> pd.DataFrame:
-    """Return the parts of segments that waits claim: the first part of each."""
-    rows = np.flatnonzero(waits.claimed_ns > 0)
-    call = waits.call[rows]
+def _causes_of_waits(dag: Dag, call: I64) -> I8:
+    """Return the code of the cause that a call which waited is."""
     copies = (call_meanings(dag.events)[call] == CallMeaning.COPY) & ~under_pattern(dag, call, _READS)
-    cause = np.where(copies, Cause.BLOCKING_COPY, Cause.HOST_WAIT).astype(object)
-    cause[_named(dag, call, _ALLOCATION)] = Cause.ALLOCATION
-    cause[_met_full_queue(dag, call)] = Cause.FULL_QUEUE
-    return segments.iloc[rows].assign(
-        dur_ns=waits.claimed_ns[rows], cause=cause, name=dag.events.names(call), op=_ops(dag, call), event=call
-    )
+    cause = np.where(copies, _CODE[Cause.BLOCKING_COPY], _CODE[Cause.HOST_WAIT]).astype(np.int8)
+    cause[_named(dag, call, _ALLOCATION)] = _CODE[Cause.ALLOCATION]
+    cause[_met_full_queue(dag, call)] = _CODE[Cause.FULL_QUEUE]
+    return cause
 
 
-def _steps(dag: Dag, segments: pd.DataFrame) -> npt.NDArray[np.object_]:
-    """Return the step in which each segment begins, empty for none."""
-    steps, start = find_steps(dag.events), segments["start_ns"].to_numpy(np.int64)
-    at = np.searchsorted(steps["start_ns"].to_numpy(np.int64), start, side="right") - 1
+def _steps(dag: Dag, start_ns: I64) -> Text:
+    """Return the step in which each time lies, empty for none."""
+    steps = find_steps(dag.events)
+    at = np.searchsorted(steps["start_ns"].to_numpy(np.int64), start_ns, side="right") - 1
     ends = np.append((steps["start_ns"] + steps["dur_ns"]).to_numpy(np.int64), 0)
     names = np.append(steps["name"].to_numpy(object), "")
-    return np.where((at >= 0) & (start < ends[at]), names[at], "").astype(object)
+    return names[np.where((at >= 0) & (start_ns < ends[at]), at, len(steps))]
 
 
-def _frames(dag: Dag, segments: pd.DataFrame) -> npt.NDArray[np.object_]:
+def _frames(dag: Dag, pieces: _Pieces) -> Text:
     """Return the innermost Python frame in the middle of each host gap, empty for other segments and where none is known."""
-    frames = np.full(len(segments), "", dtype=object)
-    gaps = np.flatnonzero((segments["bound"] == Bound.PYTHON_GAP.label) & (segments["edge"] >= 0))
-    if not len(gaps) or not (dag.events.kind == EventKind.PYTHON).any():
-        return frames
-    part = segments.iloc[gaps]
-    lane = dag.events.lane[dag.edges.head[part["edge"].to_numpy(np.int64)] >> 1].astype(np.int64)
-    middle = (part["start_ns"] + part["dur_ns"] // 2).to_numpy(np.int64)
-    frames[gaps] = names_or_empty(dag, frames_at(dag, lane, middle))
+    frames = np.full(len(pieces.event), "", dtype=object)
+    gaps = np.flatnonzero((pieces.bound == Bound.PYTHON_GAP) & (pieces.edge >= 0))
+    if len(gaps) and (dag.events.kind == EventKind.PYTHON).any():
+        lane = dag.events.lane[dag.edges.head[pieces.edge[gaps]] >> 1].astype(np.int64)
+        middle = pieces.start_ns[gaps] + pieces.dur_ns[gaps] // 2
+        frames[gaps] = names_or_empty(dag, frames_at(dag, lane, middle))
     return frames
 
 
@@ -201,19 +221,37 @@ def claims(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
     """
     if not len(segments):
         return CLAIMS.empty()
-    segments = segments.assign(segment=np.arange(len(segments)))
+    pieces, number = _Pieces.of(segments), np.arange(len(segments))
+    columns = {name: segments[name].to_numpy() for name in ("name", "op")}
+    columns |= {"event": pieces.event, "start_ns": pieces.start_ns, "dur_ns": pieces.dur_ns, "segment": number}
     if not len(dag.events):
-        unknown = segments.assign(cause=Cause.UNEXPLAINED, step="", frame="")
-        return CLAIMS.frame({name: unknown[name].to_numpy() for name in CLAIMS.columns})
-    is_host = _is_host(dag, segments)
-    cause = _own_causes(dag, segments, is_host)
-    waits = _wait_claims(
-        dag, segments, is_host, np.isin(cause, [Cause.DATA_LOADING, Cause.ALLOCATION, Cause.FIRST_USE])
-    )
-    segments = segments.assign(step=_steps(dag, segments), frame=_frames(dag, segments))
-    own = segments.assign(
-        cause=cause, start_ns=segments["start_ns"] + waits.claimed_ns, dur_ns=segments["dur_ns"] - waits.claimed_ns
-    )
-    both = pd.concat([_claims_of_waits(dag, segments, waits), own[own["dur_ns"] > 0]])
-    both = both.sort_values(["segment", "start_ns"], kind="stable")
-    return CLAIMS.frame({name: both[name].to_numpy() for name in CLAIMS.columns})
+        unknown = {"cause": _CODE[Cause.UNEXPLAINED], "frame": "", "step": ""}
+        return _frame(columns | {name: np.full(len(number), value) for name, value in unknown.items()}, pieces.bound)
+    is_host = _is_host(dag, pieces)
+    cause = _own_causes(dag, pieces, is_host)
+    waits = _wait_claims(dag, pieces, is_host, np.isin(cause, _EXEMPT))
+    columns |= {"cause": cause, "frame": _frames(dag, pieces), "step": _steps(dag, pieces.start_ns)}
+    waited, left = np.flatnonzero(waits.claimed_ns), np.flatnonzero(waits.claimed_ns < pieces.dur_ns)
+    call = waits.call[waited]
+    by_wait = {
+        "cause": _causes_of_waits(dag, call),
+        "name": dag.events.names(call),
+        "op": _ops(dag, call),
+        "event": call,
+        "dur_ns": waits.claimed_ns[waited],
+    }
+    columns |= {"start_ns": pieces.start_ns + waits.claimed_ns, "dur_ns": pieces.dur_ns - waits.claimed_ns}
+    by_wait["start_ns"] = pieces.start_ns[waited]
+    order = np.argsort(np.concatenate([2 * waited, 2 * left + 1]), kind="stable")
+    joined = {
+        name: np.concatenate([by_wait.get(name, column[waited]), column[left]])[order]
+        for name, column in columns.items()
+    }
+    return _frame(joined, np.concatenate([pieces.bound[waited], pieces.bound[left]])[order])
+
+
+def _frame(columns: Mapping[str, npt.NDArray[Any]], bound: I8) -> pd.DataFrame:
+    """Return claims as a frame."""
+    cause = np.array(_CAUSES, dtype=object)[columns["cause"]]
+    ordered = {**columns, "cause": cause, "bound": categorical(bound, Bound.labels())}
+    return CLAIMS.frame({name: ordered[name] for name in CLAIMS.columns})

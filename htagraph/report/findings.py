@@ -316,7 +316,7 @@ def _to_try(cause: Cause, most: Evidence, bound: str, told: _Told) -> str:
 
 def _evidence(cause: Cause, part: pd.DataFrame) -> tuple[Evidence, ...]:
     """Return the names that contribute most to a claim; waits by where they happen, too."""
-    part = part.assign(name=without_numbers(part["name"]))
+    part = part[["name", "frame", "op", "event", "bound", "dur_ns"]].assign(name=without_numbers(part["name"]))
     longest_first: pd.DataFrame = part.sort_values("dur_ns", ascending=False, kind="stable")
     names = longest_first.groupby(["name", "op"] if cause in _WAITS else ["name", "frame"], sort=False).agg(
         dur_ns=("dur_ns", "sum"),

@@ -67,6 +67,9 @@ CAUSE_COLORS = {
 
 _MARGIN = {"l": 10, "r": 16, "t": 60, "b": 44}
 _ROW_PX, _FRAME_PX = 34, 120
+_LEGEND_LINE, _LEGEND_LINE_PX = 7, 22
+"""Names that fit on one line of a legend beside each other, and the height of another line."""
+
 _SMALL = 0.01
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
 
@@ -145,13 +148,20 @@ def named_rows(names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def new_figure(traces: Sequence[Any], title: str, *, rows: int = 0, height: int = 320, **layout: Any) -> Figure:  # noqa: ANN401
+def new_figure(
+    traces: Sequence[dict[str, Any]],
+    title: str,
+    *,
+    rows: int = 0,
+    height: int = 320,
+    **layout: Any,  # noqa: ANN401
+) -> Figure:
     """Return a figure in the style of the report.
 
     Parameters
     ----------
-    traces : sequence
-        Traces of plotly, or dicts of them.
+    traces : sequence of dict
+        Traces of plotly.
     title : str
         The fact that the figure shows.
     rows : int
@@ -171,10 +181,20 @@ def new_figure(traces: Sequence[Any], title: str, *, rows: int = 0, height: int 
     except ImportError:
         raise QueryError("figures need plotly.", hint="pip install 'htagraph[plot]'") from None
     legend = {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "xanchor": "left", "traceorder": "normal"}
+    named = {trace["name"] for trace in traces if "name" in trace and trace.get("showlegend", True)}
+    more_px = _LEGEND_LINE_PX * (len(named) > _LEGEND_LINE)
     own: dict[str, Any] = {
-        "title": {"text": title, "x": 0, "xanchor": "left", "font": {"size": 15}},
-        "height": _FRAME_PX + _ROW_PX * rows if rows else height,
-        "margin": _MARGIN,
+        "title": {
+            "text": title,
+            "x": 0,
+            "xanchor": "left",
+            "y": 1,
+            "yanchor": "top",
+            "pad": {"t": 14},
+            "font": {"size": 15},
+        },
+        "height": (_FRAME_PX + _ROW_PX * rows if rows else height) + more_px,
+        "margin": _MARGIN | {"t": _MARGIN["t"] + more_px},
         "template": "none",
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
