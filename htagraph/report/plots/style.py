@@ -182,7 +182,7 @@ def new_figure(
         raise QueryError("figures need plotly.", hint="pip install 'htagraph[plot]'") from None
     legend = {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "xanchor": "left", "traceorder": "normal"}
     named = {trace["name"] for trace in traces if "name" in trace and trace.get("showlegend", True)}
-    more_px = _LEGEND_LINE_PX * (len(named) > _LEGEND_LINE)
+    more_px = _LEGEND_LINE_PX if layout.get("showlegend", True) and len(named) > _LEGEND_LINE else 0
     own: dict[str, Any] = {
         "title": {
             "text": title,
