@@ -17,7 +17,7 @@ TITLES = {
     Cause.DATA_LOADING: "Data loading",
     Cause.ALLOCATION: "Device memory allocation",
     Cause.FIRST_USE: "First use: contexts, modules, libraries",
-    Cause.HOST: "The host cannot feed the device",
+    Cause.HOST: "The host sets the pace",
     Cause.DEVICE_GAPS: "Gaps between queued device work",
     Cause.CARRY_OVER: "Work from before the capture",
 }
@@ -58,4 +58,7 @@ LATE_BY = {
 }
 """What to try where a rank is late, by what most of its lateness goes to."""
 COMPARE = "compare what this rank does there with the other ranks."
-RANKING = "Ranked by what there is to win: computation counts half, as kernels get shorter but do not go away."
+RANKING = (
+    "Ranked by what there is to win, which ends where the work of other resources takes over; computation counts half, as "
+    "kernels get shorter but do not go away."
+)

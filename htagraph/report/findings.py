@@ -1,19 +1,24 @@
 """What bounds a run: the causes that claim the critical path, ranked, with evidence and what to try first.
 
-Ranked by what there is to win: the claim, of computation half of it.
+Ranked by what there is to win: the claim, but no more than what other resources leave of the window, which have work of their
+own; of computation half of that.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
+from htagraph.graph import TraceGraph
 from htagraph.job_path import JobPath
 from htagraph.model.kinds import Bound, Cause
 from htagraph.model.units import human_count, human_duration
+from htagraph.model.window import Window
 from htagraph.path import CriticalPath
+from htagraph.queries.own_work import OwnWork, own_work
 from htagraph.queries.quality import UNEXPLAINED_LIMIT
 from htagraph.queries.steps import without_numbers
 from htagraph.report.advice import (
@@ -36,6 +41,8 @@ _N_FIRST = 3
 _MIN_SHARE = 0.005
 _N_RANKS = 3
 _WAITS = (Cause.HOST_WAIT, Cause.BLOCKING_COPY, Cause.FULL_QUEUE)
+_ON_DEVICE = (Cause.COMMUNICATION, Cause.COPIES, Cause.BLOCKING_COPY, Cause.DEVICE_GAPS)
+_ON_HOST = (Cause.HOST, Cause.HOST_WAIT, Cause.FULL_QUEUE, Cause.DATA_LOADING, Cause.ALLOCATION, Cause.FIRST_USE)
 _TO_WIN = {Cause.COMPUTE: 0.5}
 """Part of a claim that can be won at best, where it is not all of it: computation gets shorter, it does not go away."""
 
@@ -88,6 +95,9 @@ class Finding:
     share : float
         Of the window.
     n_segments : int
+    worth_ns : int, unit=ns
+        At most so much shorter would the window be without the cause: no more than the claim, and than what the work of
+        other resources leaves of the window.
     longest_ns : int, unit=ns
         Start of the longest claimed segment: where to look.
     n_steps : int
@@ -104,6 +114,8 @@ class Finding:
         Of a job: ranks on which the claimed time is, with their part in ns; largest first.
     detail : str
         What else is known: how often a late rank was last.
+    limited_by : str
+        What would take the rest of the time, where less can be won than is claimed.
     """
 
     cause: str
@@ -111,6 +123,7 @@ class Finding:
     dur_ns: int
     share: float
     n_segments: int
+    worth_ns: int
     longest_ns: int
     n_steps: int
     first_step: str
@@ -120,11 +133,19 @@ class Finding:
     to_try: str
     ranks: tuple[tuple[int, int], ...] = ()
     detail: str = ""
+    limited_by: str = ""
 
     @property
     def to_win_ns(self) -> float:
-        """What a report ranks by: how much of the claim could be won at best."""
-        return self.dur_ns * _TO_WIN.get(Cause(self.cause), 1.0)
+        """What a report ranks by: how much could be won at best."""
+        return self.worth_ns * _TO_WIN.get(Cause(self.cause), 1.0)
+
+    @property
+    def limit(self) -> str:
+        """How much less can be won than is claimed, and why; empty where the claim is not limited."""
+        if not self.limited_by:
+            return ""
+        return f"at most {self.worth_ns / self.dur_ns * self.share:.0%} to win: {self.limited_by}"
 
     @property
     def where(self) -> str:
@@ -152,7 +173,7 @@ class Finding:
         facts = [", ".join(items), self.detail or f"{human_count(self.n_segments, 'segment')} in all", self.when]
         if Cause(self.cause) is not Cause.LATE_RANK:
             facts.append(self.where)
-        return "; ".join(filter(None, facts))
+        return "; ".join(filter(None, [*facts, self.limit]))
 
 
 @dataclass(frozen=True)
@@ -204,7 +225,11 @@ def find_bounds(path: CriticalPath, *, unread_stacks: bool = False) -> Verdict:
     >>> find_bounds(path).findings[0].cause
     'data loading'
     """
-    told = _Told(has_device=bool(path.dag.events.is_device.any()), unread_stacks=unread_stacks)
+    told = _Told(
+        has_device=bool(path.dag.events.is_device.any()),
+        unread_stacks=unread_stacks,
+        own_work=own_work(path.dag, path.window),
+    )
     return _verdict(path.claims, path.dur_ns, told)
 
 
@@ -230,6 +255,7 @@ def find_job_bounds(path: JobPath, stragglers: pd.DataFrame) -> Verdict:
     told = _Told(
         has_device=bool(path.segments["lane"].str.contains("stream").any()),
         unread_stacks=any(rank.has_unread_stacks for rank in path.job.summaries.values()),
+        own_work=_own_work_of(path),
     )
     verdict = _verdict(path.claims, path.dur_ns, told)
     columns = (stragglers[name].tolist() for name in ("rank", "n_last", "n_meetings"))
@@ -250,6 +276,7 @@ class _Told:
 
     has_device: bool
     unread_stacks: bool
+    own_work: OwnWork
 
 
 def _verdict(claims: pd.DataFrame, window_ns: int, told: _Told) -> Verdict:
@@ -281,6 +308,7 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: _Told) -> F
     bounds = part.groupby("bound", observed=True)["dur_ns"].sum().sort_values(ascending=False, kind="stable")
     ranks = part.groupby("rank")["dur_ns"].sum().sort_values(ascending=False, kind="stable") if "rank" in part else None
     dur_ns = int(part["dur_ns"].sum())
+    limit_ns, limited_by = _limit(cause, window_ns, told.own_work)
     steps = part.loc[part["step"] != "", "step"].drop_duplicates().tolist()
     title, evidence = TITLES[cause], _evidence(cause, part)
     if cause is Cause.LATE_RANK and ranks is not None:
@@ -293,6 +321,7 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: _Told) -> F
         dur_ns=dur_ns,
         share=dur_ns / window_ns,
         n_segments=len(part),
+        worth_ns=min(dur_ns, limit_ns),
         longest_ns=int(part["start_ns"].to_numpy()[part["dur_ns"].to_numpy().argmax()]),
         n_steps=len(steps),
         first_step=steps[0] if steps else "",
@@ -301,7 +330,43 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: _Told) -> F
         evidence=evidence,
         to_try=_to_try(cause, evidence[0], str(bounds.index[0]), told),
         ranks=tuple(zip(ranks.index.tolist(), ranks.tolist(), strict=True)) if ranks is not None else (),
+        limited_by=limited_by if limit_ns < dur_ns else "",
     )
+
+
+def _limit(cause: Cause, window_ns: int, own: OwnWork) -> tuple[int, str]:
+    """Return how much of the window the work of other resources leaves to be won, and what that work is, in words."""
+    others = []
+    if cause in _ON_HOST:
+        others = [(own.device_ns, "devices compute and copy")]
+    elif cause in _ON_DEVICE:
+        others = [(own.host_ns, "the host works"), (own.compute_ns, "devices compute")]
+    elif cause is Cause.COMPUTE:
+        others = [(own.host_ns, "the host works")]
+    busy_ns, what = max(others, default=(0, ""))
+    return window_ns - min(busy_ns, window_ns), f"{what} for {human_duration(busy_ns)}"
+
+
+@dataclass(frozen=True)
+class _OwnWorkIn:
+    """The work of a rank's resources in a window, as a function of its graph that can travel."""
+
+    windows: Mapping[int, tuple[int, int]]
+
+    def __call__(self, graph: TraceGraph) -> OwnWork:
+        start_ns, end_ns = self.windows.get(graph.rank, (graph.at.start_ns, graph.at.end_ns))
+        return own_work(graph.dag, Window(start_ns, end_ns, graph.at.name))
+
+
+def _own_work_of(path: JobPath) -> OwnWork:
+    """Return the longest work of each kind of any rank in a job's window."""
+    windows = {}
+    for rank, summary in path.job.summaries.items():
+        start_ns, end_ns = path.job.clock(rank).to_common([summary.ends.start_ns, summary.ends.end_ns]).tolist()
+        first, last = max(path.start_ns - start_ns, 0), min(path.end_ns - end_ns, 0)
+        windows[rank] = (summary.ends.start_ns + first, max(summary.ends.end_ns + last, summary.ends.start_ns + first))
+    found = path.job.map(_OwnWorkIn(windows)).values()
+    return OwnWork(*(max(each) for each in zip(*found, strict=True)))
 
 
 def _to_try(cause: Cause, most: Evidence, bound: str, told: _Told) -> str:

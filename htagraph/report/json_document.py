@@ -6,8 +6,8 @@ Version 1 has these keys; later versions of the same number only add some::
     version         1
     trace           file, rank, rank_source, world_size, n_events, n_kernels, n_steps, start_ns, dur_ns
     window          name, start_ns, end_ns, dur_ns
-    findings        withheld ("" or why there are none), items: cause, title, dur_ns, share, n_segments, longest_ns,
-                    n_steps, first_step, last_step, parts {bound: ns}, to_try,
+    findings        withheld ("" or why there are none), items: cause, title, dur_ns, share, n_segments, worth_ns, longest_ns,
+                    n_steps, first_step, last_step, parts {bound: ns}, to_try, limited_by,
                     evidence [name, op, frame, event, label, dur_ns, bound, n_segments]
     critical_path   dur_ns, unexplained_share, by_bound, by_op, by_name: [group, dur_ns, share, n_segments]
     steps           step, dur_ns, bound, bound_share, next_bound, next_share

@@ -228,7 +228,7 @@ class _Step:
         yield HandOver(tuple(self._backward(first)), wake_ns=self._ns(24_000))
         yield Spend(self._ns(30_000))
         yield from self._optimizer()
-        yield Spend(self._ns(6_000_000 if self.fault == "full_queue" else 20_000))
+        yield Spend(self._ns(17_000_000 if self.fault == "full_queue" else 20_000))
 
     def _op(self, name: str, *body: Action, sequence: int = -1) -> Op:
         """Return an operator with some work of its own before and after what is in it."""
@@ -276,7 +276,7 @@ class _Step:
 
         The host stands still until the long kernel has ended, and what it does after that comes late.
         """
-        yield self._op("aten::scaled_dot_product_attention", self._kernel("flash_fwd_kernel", 10_000_000))
+        yield self._op("aten::scaled_dot_product_attention", self._kernel("flash_fwd_kernel", 20_000_000))
         for _ in range(1_500):
             yield Op("aten::add_", (Spend(801), Launch(Work(_POINTWISE, self._ns(1_600)), _COMPUTE, 2_503)))
 

@@ -43,7 +43,8 @@ def _opened(browser: Any, file: Path, scheme: str, width: int) -> tuple[float, i
     page.wait_for_selector("[data-drawn]")
     took = time.perf_counter() - began
     for figure in page.query_selector_all("[data-figure]"):
-        figure.scroll_into_view_if_needed()
+        figure.evaluate("figure => figure.scrollIntoView({behavior: 'instant'})")
+        page.wait_for_timeout(30)
     page.wait_for_function("!document.querySelector('[data-figure]:not([data-drawn])')")
     page.close()
     return took, len(complaints)

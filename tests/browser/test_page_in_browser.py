@@ -37,7 +37,9 @@ def show(tab: Any, file: Path) -> None:
     """Open a page and scroll through it until every figure is drawn."""
     tab.page.goto(file.as_uri())
     for figure in tab.page.query_selector_all("[data-figure]"):
-        figure.scroll_into_view_if_needed()
+        # Not Playwright's own scrolling, which waits until nothing moves: figures above are still being drawn.
+        figure.evaluate("figure => figure.scrollIntoView({behavior: 'instant'})")
+        tab.page.wait_for_timeout(30)
     tab.page.wait_for_function(ALL_DRAWN)
 
 

@@ -13,15 +13,37 @@ from htagraph.synth import simulate, timeline, training_rank
 
 
 def test_findings_are_ranked_by_what_there_is_to_win_and_share_the_window():
-    """Computation counts half: kernels get shorter, they do not go away. Nothing is claimed twice."""
+    """Computation counts half: kernels get shorter, they do not go away. Nothing is claimed twice, or worth more than claimed."""
     path = Trace.from_events(simulate(training_rank()).events).compile().critical_path()
 
     found = find_bounds(path).findings
 
-    won = [finding.dur_ns / 2 if finding.cause == "compute" else finding.dur_ns for finding in found]
+    won = [finding.worth_ns / 2 if finding.cause == "compute" else finding.worth_ns for finding in found]
     assert won == sorted(won, reverse=True)
     assert sum(finding.dur_ns for finding in found) == path.dur_ns
+    assert all(0 <= finding.worth_ns <= finding.dur_ns for finding in found)
     assert all(sum(dur_ns for _, dur_ns in finding.parts) == finding.dur_ns for finding in found)
+
+
+def test_a_host_on_the_path_is_worth_no_more_than_the_device_leaves():
+    """The host launches all the time, the device runs right behind: without the host, 60 of 72 us would still be computed."""
+    path = (
+        Trace.from_events(
+            timeline("""
+            cpu 1    |[launch >a    ][launch >b    ][launch >c    ][launch >d    ]
+            stream 7 |               [k <a       ]  [k <b       ]  [k <c       ]  [k <d       ]
+        """)
+        )
+        .compile()
+        .critical_path()
+    )
+    by_cause = {finding.cause: finding for finding in find_bounds(path).findings}
+    host = by_cause["host"]
+
+    assert path.dur_ns == 73_000
+    assert host.worth_ns == 73_000 - 4 * 13_000
+    assert host.limit == "at most 29% to win: devices compute and copy for 52.0 us"
+    assert by_cause["compute"].limit == ""
 
 
 def test_a_smaller_share_that_stands_first_is_explained():
@@ -108,7 +130,7 @@ def test_a_finding_says_in_which_steps_it_is():
     first = find_bounds(path).findings[0]
 
     assert (first.n_steps, first.first_step, first.last_step) == (3, "ProfilerStep#0", "ProfilerStep#2")
-    assert first.evidence_sentence.endswith("in 3 steps, ProfilerStep#0 to ProfilerStep#2")
+    assert "; in 3 steps, ProfilerStep#0 to ProfilerStep#2" in first.evidence_sentence
 
 
 def test_no_verdict_where_the_path_is_mostly_unexplained():

@@ -93,6 +93,7 @@ def test_json_document_has_the_keys_that_it_documents(stalled):
         "dur_ns",
         "share",
         "n_segments",
+        "worth_ns",
         "longest_ns",
         "n_steps",
         "first_step",
@@ -100,6 +101,7 @@ def test_json_document_has_the_keys_that_it_documents(stalled):
         "parts",
         "evidence",
         "to_try",
+        "limited_by",
     ]
 
 

@@ -130,7 +130,7 @@ def _card(number: int, finding: Finding) -> str:
     evidence = "".join(
         f"<li><b>{human_duration(item.dur_ns)}</b> {escape(item.label)}</li>" for item in finding.evidence
     )
-    facts = "; ".join(filter(None, [finding.detail, finding.when, finding.where]))
+    facts = "; ".join(filter(None, [finding.limit, finding.detail, finding.when, finding.where]))
     more = f'<p class="note">{escape(facts)}</p>' if facts else ""
     return (
         f'<li class="card" data-cause="{escape(finding.cause)}" data-value="{finding.dur_ns}">'
