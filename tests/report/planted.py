@@ -1,4 +1,4 @@
-"""Random simulated jobs with a planted fault, and what a report on them says first."""
+"""Random simulated jobs with a planted fault: what a report on them says first, and what repairing it wins."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import tempfile
 from typing import Any, NamedTuple
 
 from htagraph.job_loading import load_job
-from htagraph.report.findings import Finding, Verdict
+from htagraph.report.findings import Finding, Verdict, find_bounds
 from htagraph.report.job_summary import JobSummary
-from htagraph.synth import simulate_job, training_job
+from htagraph.synth import simulate, simulate_job, training_job
+from htagraph.trace import Trace
 
 CAUSES = {
     "none": "compute",
@@ -82,3 +83,26 @@ def diagnose(fault: str, seed: int) -> Outcome:
         simulate_job(training_job(**options)).write(folder)
         summary = JobSummary(load_job(folder), fault)
         return Outcome(fault, options, summary.path.dur_ns, summary.verdict)
+
+
+class Repair(NamedTuple):
+    """What a finding claimed and was worth at most, and what its repair won."""
+
+    claimed_ns: int
+    worth_ns: int
+    won_ns: int
+
+
+def repair_loader(seed: int) -> Repair:
+    """Return what is won by making a random rank's slow data loader fast: the same program without its delay."""
+    source = random.Random(f"repair {seed}")  # noqa: S311  no secret
+    layers = source.randint(1, 6)
+    options = {"ranks": 1, "steps": source.randint(1, 4), "layers": layers, "straggler": 0, "delay": "data_loading"}
+    delay_ns = int(layers * _LAYER_NS * source.uniform(0.2, 4))
+    slow, fast = (
+        simulate(training_job(**options, delay_ns=delay, seed=seed).ranks[0])  # type: ignore[arg-type]
+        for delay in (delay_ns, 0)
+    )
+    paths = [Trace.from_events(rank.events).compile().critical_path() for rank in (slow, fast)]
+    loading = next(finding for finding in find_bounds(paths[0]).findings if finding.cause == "data loading")
+    return Repair(loading.dur_ns, loading.worth_ns, paths[0].dur_ns - paths[1].dur_ns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.report.planted import CAUSES, diagnose
+from tests.report.planted import CAUSES, diagnose, repair_loader
 
 N_JOBS = 8
 """Of each kind; ``python -m tests.benchmarks.bench_findings`` prints the table over more."""
@@ -25,3 +25,11 @@ def test_findings_on_a_job_never_claim_more_than_its_window(fault: str) -> None:
 
     assert sum(finding.dur_ns for finding in outcome.verdict.findings) <= outcome.dur_ns
     assert all(sum(dur for _, dur in finding.ranks) == finding.dur_ns for finding in outcome.verdict.findings)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_repair_wins_no_more_than_the_finding_is_worth(seed: int) -> None:
+    """The claim may be more: where the loader was, the device takes over."""
+    repair = repair_loader(seed)
+
+    assert 0 < repair.won_ns <= repair.worth_ns <= repair.claimed_ns
