@@ -16,7 +16,17 @@ from htagraph.model import answers, frames
 from htagraph.model.units import human_count
 from htagraph.report import plots
 from htagraph.report.job_summary import JobSummary
-from htagraph.report.page.panels import LONGEST, NO_DEVICE, PATH_INTRO, Panel, Section, by_cause, useful
+from htagraph.report.page.device_sections import communication_section, devices_section
+from htagraph.report.page.panels import (
+    LAUNCH_INTRO,
+    LONGEST,
+    NO_DEVICE,
+    NO_LAUNCHES,
+    PATH_INTRO,
+    Panel,
+    Section,
+    useful,
+)
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -122,44 +132,6 @@ def _steps(found: Frames) -> Section:
     return Section("steps", "Steps", intro, panels if len(frame) else (), absent)
 
 
-def _devices(summary: JobSummary, found: Frames) -> Section:
-    """Return the section of what devices do with their time, and why they are idle."""
-    frame, idle = summary.devices, found["idle_time"]
-    idle = idle.sort_values("idle_ns", ascending=False, kind="stable", ignore_index=True)
-    panels = (
-        Panel("temporal-breakdown", plots.temporal_breakdown(frame), frame, answers.TEMPORAL_BREAKDOWN, is_wide=True),
-        Panel("idle-causes", plots.idle_causes(idle), by_cause(idle)),
-        Panel("idle-time", plots.idle_time(idle), useful(idle), answers.IDLE_TIME),
-    )
-    intro = (
-        "Compute counts before communication before copies: what is called exposed ran while nothing computed. Idle time is "
-        "traced back from the work that ends it to what that work had to wait for."
-    )
-    return Section("devices", "Devices", intro, panels if len(frame) else (), NO_DEVICE)
-
-
-def _communication(found: Frames) -> Section:
-    """Return the section of communication."""
-    overlap, exposed = found["overlap"], found["exposed_communication"]
-    exposed = exposed.sort_values("exposed_ns", ascending=False, kind="stable", ignore_index=True)
-    panels = (
-        Panel("overlap", plots.overlap(overlap), overlap, answers.OVERLAP),
-        Panel(
-            "exposed-communication",
-            plots.exposed_communication(exposed),
-            useful(exposed),
-            answers.EXPOSED_COMMUNICATION,
-        ),
-    )
-    intro = (
-        "How much of communication runs beside compute, and what kept the next compute kernel from running meanwhile. On a "
-        "rank that waits for a late one, the wait counts here."
-    )
-    communicates = int(overlap["communication_ns"].sum()) > 0
-    absent = "No communication kernels in this window."
-    return Section("communication", "Communication", intro, panels if communicates else (), absent)
-
-
 def _over_ranks(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a breakdown of kernels of several ranks as one."""
     whole = frame.groupby("group", as_index=False).agg(
@@ -216,12 +188,8 @@ def _launches(summary: JobSummary, found: Frames) -> Section:
             shown = frame.assign(ts_ns=frame["ts_ns"] - origin + summary.path.start_ns)
             figure = _of_rank(rank, plot(frame, origin_ns=origin))
             panels.append(Panel(name.replace("_", "-"), figure, shown, answers.COUNTERS))
-    intro = (
-        "A launch that takes longer than its work leaves the device idle; a queue that is never empty keeps it busy "
-        f"whatever the host does. Over time for rank {rank}, which has most of the path."
-    )
-    absent = "No launches in this window; where a trace has none at all, the calls that enqueue device work were not recorded."
-    return Section("launches", "Launches and copies", intro, tuple(panels) if len(launches) else (), absent)
+    intro = f"{LAUNCH_INTRO} Over time for rank {rank}, which has most of the path."
+    return Section("launches", "Launches and copies", intro, tuple(panels) if len(launches) else (), NO_LAUNCHES)
 
 
 def _quality(summary: JobSummary) -> Section:
@@ -250,9 +218,12 @@ def job_sections(summary: JobSummary) -> Iterator[Section]:
     found = _asked(looked_at)
     yield _path(summary)
     yield _late(summary)
-    yield _devices(summary, found)
+    idle = found["idle_time"].sort_values("idle_ns", ascending=False, kind="stable", ignore_index=True)
+    yield devices_section(summary.devices, idle)
     yield _steps(found)
     some = f" Of {human_count(len(looked_at), 'rank')} with most of the path, of {len(summary.job):,}."
-    for section in (_communication(found), _kernels(summary, found), _launches(summary, found)):
+    more = " On a rank that waits for a late one, the wait counts here."
+    communication = communication_section(found["overlap"], found["exposed_communication"], more=more)
+    for section in (communication, _kernels(summary, found), _launches(summary, found)):
         yield replace(section, intro=section.intro + some) if len(looked_at) < len(summary.job) else section
     yield _quality(summary)

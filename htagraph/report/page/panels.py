@@ -12,12 +12,19 @@ from htagraph.model.frames import Schema
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["LONGEST", "NO_DEVICE", "PATH_INTRO", "Panel", "Section", "by_cause", "useful"]
+__all__ = ["LAUNCH_INTRO", "LONGEST", "NO_DEVICE", "NO_LAUNCHES", "PATH_INTRO", "Panel", "Section", "useful"]
 
 LONGEST = 200
 """Rows of the tables that would be as long as the trace."""
 
 NO_DEVICE = "No device work in this window; where a trace has none at all, profile with ProfilerActivity.CUDA."
+NO_LAUNCHES = (
+    "No launches in this window; where a trace has none at all, the calls that enqueue device work were not recorded."
+)
+LAUNCH_INTRO = (
+    "A launch that takes longer than its work leaves the device idle; a queue that is never empty keeps it busy "
+    "whatever the host does."
+)
 PATH_INTRO = (
     "Back from the end of the window, what each thing had to wait for: the segments tile the window, so only what is "
     "on this path can make it shorter. Drag to zoom, double-click to zoom out."
@@ -82,9 +89,3 @@ def useful(frame: pd.DataFrame) -> pd.DataFrame:
     empty = [name for name in frame.columns if frame[name].dtype == object and bool((frame[name] == "").all())]
     numbers = ("event", "next_event", "correlation", "idle_share")
     return frame.drop(columns=[name for name in (*empty, *numbers) if name in frame.columns])
-
-
-def by_cause(idle: pd.DataFrame) -> pd.DataFrame:
-    """Return idle time by cause."""
-    sums = idle.groupby("cause", observed=True)["idle_ns"].sum().sort_values(ascending=False, kind="stable")
-    return sums.rename_axis("cause").reset_index().assign(share=sums.to_numpy() / max(int(sums.sum()), 1))

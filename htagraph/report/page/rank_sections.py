@@ -7,7 +7,17 @@ from collections.abc import Iterator
 from htagraph.graph import TraceGraph
 from htagraph.model import answers, frames
 from htagraph.report import plots
-from htagraph.report.page.panels import LONGEST, NO_DEVICE, PATH_INTRO, Panel, Section, by_cause, useful
+from htagraph.report.page.device_sections import communication_section, devices_section
+from htagraph.report.page.panels import (
+    LAUNCH_INTRO,
+    LONGEST,
+    NO_DEVICE,
+    NO_LAUNCHES,
+    PATH_INTRO,
+    Panel,
+    Section,
+    useful,
+)
 from htagraph.report.summary import Summary
 
 __all__ = ["rank_sections"]
@@ -64,43 +74,6 @@ def _steps(summary: Summary) -> Section:
     )
 
 
-def _devices(graph: TraceGraph) -> Section:
-    """Return the section of what devices do with their time, and why they are idle."""
-    frame = graph.temporal_breakdown()
-    idle = graph.idle_time()
-    panels = (
-        Panel("temporal-breakdown", plots.temporal_breakdown(frame), frame, answers.TEMPORAL_BREAKDOWN, is_wide=True),
-        Panel("idle-causes", plots.idle_causes(idle), by_cause(idle)),
-        Panel("idle-time", plots.idle_time(idle), useful(idle), answers.IDLE_TIME),
-    )
-    intro = (
-        "Compute counts before communication before copies: what is called exposed ran while nothing computed. Idle time is "
-        "traced back from the work that ends it to what that work had to wait for."
-    )
-    return Section("devices", "Devices", intro, panels if len(frame) else (), NO_DEVICE)
-
-
-def _communication(graph: TraceGraph) -> Section:
-    """Return the section of communication."""
-    overlap = graph.overlap()
-    exposed = graph.exposed_communication().sort_values("exposed_ns", ascending=False, kind="stable", ignore_index=True)
-    panels = []
-    if int(overlap["communication_ns"].sum()):
-        panels += [
-            Panel("overlap", plots.overlap(overlap), overlap, answers.OVERLAP),
-            Panel(
-                "exposed-communication",
-                plots.exposed_communication(exposed),
-                useful(exposed),
-                answers.EXPOSED_COMMUNICATION,
-            ),
-        ]
-    intro = (
-        "How much of communication runs beside compute, and what kept the next compute kernel from running meanwhile."
-    )
-    return Section("communication", "Communication", intro, tuple(panels), "No communication kernels in this window.")
-
-
 def _kernels(graph: TraceGraph) -> Section:
     """Return the section of kernels."""
     by_class, by_name = graph.kernel_breakdown(by="class"), graph.kernel_breakdown(by="name")
@@ -137,12 +110,7 @@ def _launches(graph: TraceGraph) -> Section:
         panels.append(
             Panel("memory-bandwidth", plots.memory_bandwidth(copies, origin_ns=origin), copies, answers.COUNTERS)
         )
-    intro = (
-        "A launch that takes longer than its work leaves the device idle; a queue that is never empty keeps it busy "
-        "whatever the host does."
-    )
-    absent = "No launches in this window; where a trace has none at all, the calls that enqueue device work were not recorded."
-    return Section("launches", "Launches and copies", intro, tuple(panels), absent)
+    return Section("launches", "Launches and copies", LAUNCH_INTRO, tuple(panels), NO_LAUNCHES)
 
 
 def _quality(summary: Summary) -> Section:
@@ -161,8 +129,8 @@ def rank_sections(summary: Summary) -> Iterator[Section]:
     graph = summary.graph
     yield _path(summary)
     yield _steps(summary)
-    yield _devices(graph)
-    yield _communication(graph)
+    yield devices_section(graph.temporal_breakdown(), graph.idle_time())
+    yield communication_section(graph.overlap(), graph.exposed_communication())
     yield _kernels(graph)
     yield _launches(graph)
     yield _quality(summary)
