@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from htagraph.graph import TraceGraph
+from htagraph.job import Job
 from htagraph.job_path import JobPath
 from htagraph.model.kinds import Bound, Cause
 from htagraph.model.units import human_count, human_duration
@@ -32,6 +33,7 @@ from htagraph.report.advice import (
     UNREAD,
     UNRECORDED,
 )
+from htagraph.report.slow_ranks import slow_device
 from htagraph.writers.labels import distinct_names, name_label
 
 __all__ = ["Evidence", "Finding", "Verdict", "find_bounds", "find_job_bounds"]
@@ -113,7 +115,7 @@ class Finding:
     ranks : tuple of (int, int), default=()
         Of a job: ranks on which the claimed time is, with their part in ns; largest first.
     detail : str
-        What else is known: how often a late rank was last.
+        What else is known: how often a late rank was last, by how much a rank's kernels take longer than the others'.
     limited_by : str
         What would take the rest of the time, where less can be won than is claimed.
     """
@@ -263,11 +265,22 @@ def find_job_bounds(path: JobPath, stragglers: pd.DataFrame) -> Verdict:
         rank: f"last at {n_last:,} of {human_count(n_meetings, 'collective')}"
         for rank, n_last, n_meetings in zip(*columns, strict=True)
     }
+    slow = _slow_device(path.job, verdict)
     found = tuple(
-        replace(finding, detail=how_often[finding.ranks[0][0]]) if finding.cause == Cause.LATE_RANK else finding
+        replace(finding, detail=how_often[finding.ranks[0][0]])
+        if finding.cause == Cause.LATE_RANK
+        else replace(finding, detail=slow, to_try=LATE_BY[Bound.COMPUTE.label])
+        if finding.cause == Cause.COMPUTE and slow
+        else finding
         for finding in verdict.findings
     )
     return replace(verdict, findings=found)
+
+
+def _slow_device(job: Job, verdict: Verdict) -> str:
+    """Return what says that the rank with most of the path's computation has a slow device, or more work; else nothing."""
+    compute = [finding for finding in verdict.worth_saying if finding.cause == Cause.COMPUTE]
+    return slow_device(job.kernel_breakdown(by="name"), compute[0].ranks[0][0]) if compute and len(job) > 1 else ""
 
 
 @dataclass(frozen=True)

@@ -242,6 +242,7 @@ def test_the_spread_of_a_step_is_over_ranks_not_devices() -> None:
         (plots.exposed_communication, EXPOSED_COMMUNICATION),
         (plots.kernel_classes, KERNEL_BREAKDOWN),
         (plots.top_kernels, KERNEL_BREAKDOWN),
+        (plots.kernels_across_ranks, KERNEL_BREAKDOWN),
         (plots.kernel_durations, KERNEL_DURATIONS),
         (plots.kernel_patterns, KERNEL_PATTERNS),
         (plots.launch_stats, LAUNCH_STATS),

@@ -10,6 +10,7 @@ import pandas as pd
 
 from htagraph.model.units import human_duration
 from htagraph.report.plots.style import BOUND_COLORS, TimeUnit, label, named_rows, new_figure
+from htagraph.report.slow_ranks import against_median_rank
 from htagraph.writers.labels import distinct_names
 
 if TYPE_CHECKING:
@@ -84,13 +85,12 @@ def kernels_across_ranks(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
     -------
     plotly.graph_objects.Figure
     """
-    own = frame[frame["class"] != "communication"]
+    own = against_median_rank(frame)
+    if own.empty:
+        return new_figure([], "No kernel runs on two ranks: nothing to compare with", height=120)
     largest = own.groupby("group")["sum_ns"].sum().sort_values(ascending=False, kind="stable").index[:top].tolist()
     own = own[own["group"].isin(largest)]
-    ratio = own["mean_ns"] / own.groupby("group")["mean_ns"].transform("median")
-    if own["rank"].nunique() < 2:
-        return new_figure([], "Kernels of one rank: nothing to compare with", height=120)
-    own = own.assign(ratio=ratio, row=own["group"].map({name: row for row, name in enumerate(largest)}))
+    own = own.assign(row=own["group"].map({name: row for row, name in enumerate(largest)}))
     slowest = own.iloc[int(own["ratio"].to_numpy().argmax())]
     short = distinct_names(largest, width=44)
     title = (
