@@ -142,13 +142,13 @@ class Job(Questions):
         warnings.warn(f"rank {rank} is left out: {result}", IncompleteTraceWarning, stacklevel=4)
         return False
 
-    def map(self, work: Callable[[TraceGraph], Any]) -> dict[int, Any]:
+    def map(self, work: Callable[[TraceGraph], Any] | Mapping[int, Callable[[TraceGraph], Any]]) -> dict[int, Any]:
         """Return what a function gives on the graph of each rank.
 
         Parameters
         ----------
-        work : callable
-            A function of a `TraceGraph`. It has to travel to other processes: a function of a module, not a lambda, unless
+        work : callable, or mapping of int to callable
+            A function of a `TraceGraph`, or one for each rank. It has to travel to other processes: a function of a module, not a lambda, unless
             the job runs in this process.
 
         Returns
@@ -161,7 +161,8 @@ class Job(Questions):
         RankFailedError
             If it fails on a rank, unless the job skips errors.
         """
-        return self._on_ranks(dict.fromkeys(self.summaries, work), self.at, self.on_error)
+        by_rank = work if isinstance(work, Mapping) else dict.fromkeys(self.summaries, work)
+        return self._on_ranks(by_rank, self.at, self.on_error)
 
     def _ask(self, question: Question, **options: Any) -> pd.DataFrame:  # noqa: ANN401  options of any question
         answers = self.map(Asked(question, options))

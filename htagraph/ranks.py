@@ -86,7 +86,7 @@ class RankSummary:
     graph : Path
         The compiled graph.
     world_size : int, optional
-    n_events, n_edges : int
+    n_events : int
     has_unread_stacks : bool
         The file has Python stacks that were not read.
     first_ns : int, unit=ns
@@ -103,7 +103,6 @@ class RankSummary:
     graph: Path
     world_size: int | None
     n_events: int
-    n_edges: int
     has_unread_stacks: bool
     first_ns: int
     collectives: pd.DataFrame
@@ -142,7 +141,6 @@ def prepare_rank(path: Path, graph_file: Path, reading: Reading) -> RankSummary:
         graph=graph_file,
         world_size=trace.file.world_size if trace.file else None,
         n_events=len(graph.dag.events),
-        n_edges=len(graph.dag.edges),
         has_unread_stacks=trace.has_unread_stacks,
         first_ns=int(graph.dag.events.ts_ns.min(initial=graph.dag.span.start_ns)),
         collectives=graph.collectives(),

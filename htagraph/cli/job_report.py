@@ -9,7 +9,7 @@ from rich.console import Console
 
 from htagraph.cli.console import Waiting
 from htagraph.cli.files import new_folder, write_text
-from htagraph.cli.tables import print_titled, print_verdict, rich_table
+from htagraph.cli.tables import print_head, print_titled, rich_table
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.markdown import job_tables, markdown_job_summary
 
@@ -20,11 +20,7 @@ _N_ROWS = 12
 
 def print_job(console: Console, summary: JobSummary) -> None:
     """Print a job's summary: what bounds it, and the tables behind that."""
-    console.print(summary.name, style="bold", markup=False)
-    console.print(summary.facts, markup=False)
-    for caveat in summary.caveats:
-        console.print(caveat, style="yellow", markup=False)
-    print_verdict(console, summary.verdict, summary.window_name, summary.path.dur_ns)
+    print_head(console, summary)
     for title, frame in job_tables(summary):
         of = f", first {_N_ROWS} of {len(frame):,}" if len(frame) > _N_ROWS else ""
         print_titled(console, f"{title}{of}", rich_table(frame.head(_N_ROWS)))

@@ -21,6 +21,7 @@ __all__ = [
     "TraceArgument",
     "WindowOption",
     "WorkersOption",
+    "times_of",
     "windowed",
 ]
 
@@ -53,13 +54,21 @@ QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Only what was 
 _RANGE = re.compile(r"(\d[\d_,]*):(\d[\d_,]*)")
 
 
+def times_of(window: str) -> tuple[int, int] | None:
+    """Return the times that a `--window` of the form START:END gives, None for a name."""
+    found = _RANGE.fullmatch(window)
+    if found is None:
+        return None
+    start, end = (int(text.replace("_", "").replace(",", "")) for text in found.groups())
+    return start, end
+
+
 def windowed(graph: TraceGraph, window: str) -> TraceGraph:
     """Return the part of a graph that `--window` names; all of it for an empty name."""
     if not window:
         return graph
-    found = _RANGE.fullmatch(window)
-    if found is None:
+    times = times_of(window)
+    if times is None:
         return graph.window(window)
-    start, end = (int(text.replace("_", "").replace(",", "")) for text in found.groups())
     origin = graph.dag.span.start_ns
-    return graph.window((origin + start, origin + end))
+    return graph.window((origin + times[0], origin + times[1]))

@@ -25,7 +25,7 @@ from htagraph.cli.options import (
     windowed,
 )
 from htagraph.cli.ranks import executor_of, loaded_job
-from htagraph.cli.tables import bar, print_titled, print_verdict, rich_table
+from htagraph.cli.tables import bar, print_head, print_titled, rich_table
 from htagraph.model.units import human_count, human_duration
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.json_document import job_document, json_document
@@ -146,11 +146,7 @@ def write_files(summary: Summary, folder: Path, waiting: Waiting, *, page: bool 
 
 def print_summary(console: Console, summary: Summary) -> None:
     """Print a summary: what the trace is, what bounds it, and the tables behind that."""
-    console.print(summary.name, style="bold", markup=False)
-    console.print(summary.facts, markup=False)
-    for caveat in summary.caveats:
-        console.print(caveat, style="yellow", markup=False)
-    print_verdict(console, summary.verdict, summary.window_name, summary.path.dur_ns)
+    print_head(console, summary)
     if len(summary.by_step):
         n_steps = len(summary.by_step)
         of = f", first {_N_STEPS} of {n_steps:,}" if n_steps > _N_STEPS else ""

@@ -13,11 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from htagraph.model.units import human_duration
-from htagraph.report.findings import Verdict
+from htagraph.report.job_summary import JobSummary
 from htagraph.report.json_document import records
 from htagraph.report.markdown import human_frame, markdown_table
+from htagraph.report.summary import Summary
 
-__all__ = ["Format", "bar", "print_frame", "print_titled", "print_verdict", "rich_table"]
+__all__ = ["Format", "bar", "print_frame", "print_head", "print_titled", "rich_table"]
 
 _BAR_WIDTH = 24
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -72,10 +73,15 @@ def print_titled(console: Console, title: str, table: Table) -> None:
     console.print(table)
 
 
-def print_verdict(console: Console, verdict: Verdict, window_name: str, dur_ns: int) -> None:
-    """Print the first findings, each with its evidence and what to try."""
+def print_head(console: Console, summary: Summary | JobSummary) -> None:
+    """Print what a report begins with: what it is about, and the first findings, each with its evidence and what to try."""
+    verdict = summary.verdict
+    console.print(summary.name, style="bold", markup=False)
+    console.print(summary.facts, markup=False)
+    for caveat in summary.caveats:
+        console.print(caveat, style="yellow", markup=False)
     console.print()
-    console.print(f"[bold]What bounds {escape(window_name)}[/] ({human_duration(dur_ns)})")
+    console.print(f"[bold]What bounds {escape(summary.window_name)}[/] ({human_duration(summary.path.dur_ns)})")
     if verdict.withheld:
         console.print(Padding(Text(f"No verdict: {verdict.withheld}", style="yellow"), (0, 0, 0, 2), expand=False))
     for number, finding in enumerate(verdict.worth_saying, start=1):

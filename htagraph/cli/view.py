@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 import webbrowser
 from contextlib import suppress
@@ -13,14 +12,13 @@ from typing import Annotated
 import typer
 
 from htagraph.cli.console import Waiting, notices
-from htagraph.cli.options import QuietOption, WindowOption, windowed
+from htagraph.cli.options import QuietOption, WindowOption, times_of, windowed
 from htagraph.cli.ranks import loaded_job
 from htagraph.errors import QueryError
 from htagraph.report.serving import PORT, TraceServer, View, offline_ui
 
 __all__ = ["view"]
 
-_RANGE = re.compile(r"(\d[\d_,]*):(\d[\d_,]*)")
 _PERFETTO = (".pftrace", ".pftrace.gz", ".perfetto-trace")
 
 
@@ -68,15 +66,14 @@ def _shown(trace: Path, window: str, waiting: Waiting, folder: Path, *, plain: b
     """Return what to serve: a Perfetto trace as it is, another with the critical path of the window on top."""
     if trace.is_dir():
         return _job(trace, window, waiting, folder)
-    times = _RANGE.fullmatch(window)
     if plain or trace.name.endswith(_PERFETTO):
+        times = times_of(window)
         if window and times is None:
             raise QueryError(
                 f"{window!r} cannot be looked up in a trace that is served as it is.",
                 hint="give --window START:END in ns, or a .json trace without --plain.",
             )
-        start, end = (int(text.replace("_", "").replace(",", "")) for text in times.groups()) if times else (None, None)
-        return _Shown(trace, View(start, end))
+        return _Shown(trace, View(*times) if times else View())
     loaded = waiting.load(trace)
     waiting.stage("Finding the critical path")
     graph = windowed(loaded.compile(), window)

@@ -7,7 +7,7 @@ that a row can be traced back to the bytes it came from.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -213,10 +213,6 @@ class EventTable:
         """Return a sparse column as one value per event; all `default` where the trace has none."""
         sparse = self.columns.get(name)
         return np.full(len(self), default, dtype=np.int64) if sparse is None else sparse.dense(len(self), default)
-
-    def with_times(self, ts_ns: I64) -> EventTable:
-        """Return the table with other start times."""
-        return replace(self, ts_ns=ts_ns)
 
     def frame(self, events: npt.ArrayLike | None = None) -> pd.DataFrame:
         """Return events as a DataFrame (schema `frames.EVENTS`), a copy."""

@@ -7,6 +7,7 @@ import pandas as pd
 
 from htagraph.errors import GraphError, QueryError
 from htagraph.model.frames import Schema
+from htagraph.queries.steps import step_at
 
 __all__ = ["OUTSIDE_STEPS", "split_by_steps", "sum_by"]
 
@@ -76,7 +77,5 @@ def split_by_steps(segments: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
     step_begin = steps["start_ns"].to_numpy(np.int64)
     step_end = step_begin + steps["dur_ns"].to_numpy(np.int64)
     cuts = np.unique(np.concatenate([begin, end, np.clip(np.concatenate([step_begin, step_end]), begin[0], end[-1])]))
-    step = np.searchsorted(step_begin, cuts[:-1], side="right") - 1
-    inside = (step >= 0) & (cuts[:-1] < step_end[np.maximum(step, 0)])
-    names = np.where(inside, steps["name"].to_numpy(dtype=object)[np.maximum(step, 0)], OUTSIDE_STEPS)
+    names = np.append(steps["name"].to_numpy(dtype=object), OUTSIDE_STEPS)[step_at(steps, cuts[:-1])]
     return pd.DataFrame({"step": names, "dur_ns": np.diff(cuts)})

@@ -21,7 +21,7 @@ from htagraph.model.frames import CLAIMS, categorical
 from htagraph.model.kinds import Bound, Cause, EdgeKind, EventKind
 from htagraph.queries.attribution import innermost, under_pattern
 from htagraph.queries.naming import frames_at, names_or_empty
-from htagraph.queries.steps import find_steps
+from htagraph.queries.steps import find_steps, step_at
 
 __all__ = ["claims"]
 
@@ -188,10 +188,7 @@ def _causes_of_waits(dag: Dag, call: I64) -> I8:
 def _steps(dag: Dag, start_ns: I64) -> Text:
     """Return the step in which each time lies, empty for none."""
     steps = find_steps(dag.events)
-    at = np.searchsorted(steps["start_ns"].to_numpy(np.int64), start_ns, side="right") - 1
-    ends = np.append((steps["start_ns"] + steps["dur_ns"]).to_numpy(np.int64), 0)
-    names = np.append(steps["name"].to_numpy(object), "")
-    return names[np.where((at >= 0) & (start_ns < ends[at]), at, len(steps))]
+    return np.append(steps["name"].to_numpy(object), "")[step_at(steps, start_ns)]
 
 
 def _frames(dag: Dag, pieces: _Pieces) -> Text:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from htagraph.model.events import EventTable
 from htagraph.model.frames import STEPS
 from htagraph.model.kinds import EventKind
 
-__all__ = ["find_steps", "without_numbers"]
+__all__ = ["find_steps", "step_at", "without_numbers"]
 
 _MARKERS = (
     ("profiler step", re.compile(r"^ProfilerStep#\d+")),
@@ -51,6 +52,26 @@ def find_steps(events: EventTable) -> pd.DataFrame:
                 }
             )
     return STEPS.empty()
+
+
+def step_at(steps: pd.DataFrame, ts_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the step in which each time lies, as a row of `steps`, -1 for none; of steps that overlap, the last begun.
+
+    Parameters
+    ----------
+    steps : DataFrame, schema `frames.STEPS`
+    ts_ns : ndarray of shape (n,), dtype=int64, unit=ns
+
+    Examples
+    --------
+    >>> steps = pd.DataFrame({"start_ns": [10, 20], "dur_ns": [15, 5]})
+    >>> step_at(steps, np.array([0, 12, 22, 25])).tolist()
+    [-1, 0, 1, -1]
+    """
+    start_ns = steps["start_ns"].to_numpy(np.int64)
+    end_ns = np.append(start_ns + steps["dur_ns"].to_numpy(np.int64), 0)
+    last = np.searchsorted(start_ns, ts_ns, side="right") - 1
+    return np.where((last >= 0) & (ts_ns < end_ns[last]), last, -1)
 
 
 def without_numbers(names: pd.Series[str]) -> pd.Series[str]:

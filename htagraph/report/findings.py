@@ -6,7 +6,6 @@ own; of computation half of that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -254,10 +253,11 @@ def find_job_bounds(path: JobPath, stragglers: pd.DataFrame) -> Verdict:
             "no collectives were matched between ranks whose clocks agree, so nothing says how they waited for each other; "
             "report on each rank by itself, or capture the same steps of one run on all ranks, with NCCL metadata.",
         )
+    ranks, own = path.job.summaries.values(), _own_work_of(path)
     told = _Told(
-        has_device=bool(path.segments["lane"].str.contains("stream").any()),
-        unread_stacks=any(rank.has_unread_stacks for rank in path.job.summaries.values()),
-        own_work=_own_work_of(path),
+        has_device=own.device_ns > 0 or any(len(rank.collectives) for rank in ranks),
+        unread_stacks=any(rank.has_unread_stacks for rank in ranks),
+        own_work=own,
     )
     verdict = _verdict(path.claims, path.dur_ns, told)
     columns = (stragglers[name].tolist() for name in ("rank", "n_last", "n_meetings"))
@@ -364,22 +364,21 @@ def _limit(cause: Cause, window_ns: int, own: OwnWork) -> tuple[int, str]:
 class _OwnWorkIn:
     """The work of a rank's resources in a window, as a function of its graph that can travel."""
 
-    windows: Mapping[int, tuple[int, int]]
+    start_ns: int
+    end_ns: int
 
     def __call__(self, graph: TraceGraph) -> OwnWork:
-        start_ns, end_ns = self.windows.get(graph.rank, (graph.at.start_ns, graph.at.end_ns))
-        return own_work(graph.dag, Window(start_ns, end_ns, graph.at.name))
+        return own_work(graph.dag, Window(self.start_ns, self.end_ns, graph.at.name))
 
 
 def _own_work_of(path: JobPath) -> OwnWork:
     """Return the longest work of each kind of any rank in a job's window."""
-    windows = {}
+    asked = {}
     for rank, summary in path.job.summaries.items():
         start_ns, end_ns = path.job.clock(rank).to_common([summary.ends.start_ns, summary.ends.end_ns]).tolist()
-        first, last = max(path.start_ns - start_ns, 0), min(path.end_ns - end_ns, 0)
-        windows[rank] = (summary.ends.start_ns + first, max(summary.ends.end_ns + last, summary.ends.start_ns + first))
-    found = path.job.map(_OwnWorkIn(windows)).values()
-    return OwnWork(*(max(each) for each in zip(*found, strict=True)))
+        first = summary.ends.start_ns + max(path.start_ns - start_ns, 0)
+        asked[rank] = _OwnWorkIn(first, max(summary.ends.end_ns + min(path.end_ns - end_ns, 0), first))
+    return OwnWork(*(max(each) for each in zip(*path.job.map(asked).values(), strict=True)))
 
 
 def _to_try(cause: Cause, most: Evidence, bound: str, told: _Told) -> str:

@@ -55,6 +55,11 @@ class JobSummary:
         """The path by rank, schema `frames.BREAKDOWN`."""
         return self.path.breakdown(by="rank")
 
+    @property
+    def main_rank(self) -> int:
+        """The rank with most of the path."""
+        return int(self.by_rank.index[0])
+
     @cached_property
     def by_bound(self) -> pd.DataFrame:
         """The path by bound, schema `frames.BREAKDOWN`."""

@@ -7,7 +7,6 @@ import re
 import pandas as pd
 
 from htagraph.model.units import human_duration
-from htagraph.report.findings import Verdict
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.summary import Summary
 from htagraph.writers.labels import name_label
@@ -72,15 +71,17 @@ def markdown_table(frame: pd.DataFrame) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in cells)
 
 
-def _findings(verdict: Verdict) -> list[str]:
-    """Return the verdict as paragraphs."""
+def _head(summary: Summary | JobSummary) -> list[str]:
+    """Return what a report begins with, as paragraphs: what it is about, and the verdict."""
+    verdict = summary.verdict
+    head = [f"# {summary.name}", summary.facts, *summary.caveats, f"## What bounds {summary.window_name}"]
     if verdict.withheld:
-        return [f"No verdict: {verdict.withheld}"]
-    ranking = [verdict.ranking] if verdict.ranking else []
-    return [
+        return [*head, f"No verdict: {verdict.withheld}"]
+    findings = (
         f"{number}. **{finding.sentence}.** Most in {finding.evidence_sentence}. *To try:* {finding.to_try}"
         for number, finding in enumerate(verdict.findings, start=1)
-    ] + ranking
+    )
+    return [*head, *findings, *filter(None, [verdict.ranking])]
 
 
 def _groups(frame: pd.DataFrame, name: str) -> str:
@@ -99,8 +100,7 @@ def markdown_summary(summary: Summary) -> str:
     -------
     str
     """
-    parts = [f"# {summary.name}", summary.facts, *summary.caveats]
-    parts += [f"## What bounds {summary.window_name}", *_findings(summary.verdict)]
+    parts = _head(summary)
     if len(summary.by_step):
         parts += ["## By step", markdown_table(human_frame(summary.by_step.head(_MAX_STEPS)))]
         if len(summary.by_step) > _MAX_STEPS:
@@ -145,8 +145,7 @@ def markdown_job_summary(summary: JobSummary) -> str:
     -------
     str
     """
-    parts = [f"# {summary.name}", summary.facts, *summary.caveats]
-    parts += [f"## What bounds {summary.window_name}", *_findings(summary.verdict)]
+    parts = _head(summary)
     for title, frame in job_tables(summary):
         parts += [f"## {title}", markdown_table(human_frame(frame.head(_MAX_ROWS)))]
         if len(frame) > _MAX_ROWS:

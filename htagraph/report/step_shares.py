@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from htagraph.model.frames import Column, Schema
 from htagraph.model.kinds import Bound
 from htagraph.path import CriticalPath
 from htagraph.queries.breakdown import OUTSIDE_STEPS
-from htagraph.queries.steps import find_steps
+from htagraph.queries.steps import find_steps, step_at
 
-__all__ = ["STEP_SHARES", "step_shares"]
+__all__ = ["STEP_SHARES", "step_shares", "time_by_step"]
+
+I64 = npt.NDArray[np.int64]
 
 STEP_SHARES = Schema(
     "STEP_SHARES",
@@ -26,8 +29,8 @@ STEP_SHARES = Schema(
 )
 
 
-def step_shares(path: CriticalPath) -> pd.DataFrame:
-    """Return what bounds each step that the window touches; what lies in no step comes last.
+def time_by_step(path: CriticalPath) -> tuple[pd.DataFrame, I64]:
+    """Return the steps of the trace, and the time of the path in each by bound; that in no step is in the last row.
 
     Parameters
     ----------
@@ -36,29 +39,44 @@ def step_shares(path: CriticalPath) -> pd.DataFrame:
 
     Returns
     -------
+    steps : DataFrame, schema `frames.STEPS`
+    time_ns : ndarray of shape (n_steps + 1, n_bounds), dtype=int64, unit=ns
+    """
+    steps, segments, window = find_steps(path.dag.events), path.segments, path.window
+    begin = segments["start_ns"].to_numpy(np.int64)
+    step_begin = steps["start_ns"].to_numpy(np.int64)
+    step_bounds = np.concatenate([step_begin, step_begin + steps["dur_ns"].to_numpy(np.int64)])
+    step_bounds = np.clip(step_bounds, window.start_ns, window.end_ns)
+    cuts = np.unique(np.concatenate([begin, step_bounds, [window.start_ns, window.end_ns]]))
+    table = np.zeros((len(steps) + 1, len(Bound)), dtype=np.int64)
+    if len(segments):
+        at = cuts[:-1]
+        codes = segments["bound"].cat.codes.to_numpy()[np.searchsorted(begin, at, side="right") - 1]
+        np.add.at(table, (step_at(steps, at), codes), np.diff(cuts))
+    return steps, table
+
+
+def step_shares(path: CriticalPath) -> pd.DataFrame:
+    """Return what bounds each step that the window touches; what lies in no step comes last.
+
+    Parameters
+    ----------
+    path : CriticalPath
+        Cut as `time_by_step` does.
+
+    Returns
+    -------
     DataFrame, schema `STEP_SHARES`
         Empty where the trace has no steps.
     """
-    steps, segments = find_steps(path.dag.events), path.segments
-    if not len(steps) or not len(segments):
+    steps, table = time_by_step(path)
+    if not len(steps) or not table.any():
         return STEP_SHARES.empty()
-    begin = segments["start_ns"].to_numpy()
-    step_begin = steps["start_ns"].to_numpy()
-    step_end = step_begin + steps["dur_ns"].to_numpy()
-    start_ns, end_ns = path.window.start_ns, path.window.end_ns
-    step_bounds = np.clip(np.concatenate([step_begin, step_end]), start_ns, end_ns)
-    cuts = np.unique(np.concatenate([begin, step_bounds, [start_ns, end_ns]]))
-    at, dur = cuts[:-1], np.diff(cuts)
-    step = np.searchsorted(step_begin, at, side="right") - 1
-    step = np.where((step >= 0) & (at < step_end[np.maximum(step, 0)]), step, len(steps))
-    codes = segments["bound"].cat.codes.to_numpy()[np.searchsorted(begin, at, side="right") - 1]
-    table = np.zeros((len(steps) + 1, len(Bound)), dtype=np.int64)
-    np.add.at(table, (step, codes), dur)
     total = table.sum(axis=1)
     rows = np.flatnonzero(total)
     order = np.argsort(-table[rows], axis=1, kind="stable")[:, :2]
     share = np.take_along_axis(table[rows], order, axis=1) / total[rows][:, None]
-    labels = np.array([*segments["bound"].cat.categories, ""], dtype=object)
+    labels = np.array([*Bound.labels(), ""], dtype=object)
     order = np.where(share > 0, order, len(labels) - 1)
     return STEP_SHARES.frame(
         {

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from unittest.mock import patch
@@ -48,6 +49,10 @@ def processes() -> Iterator[Executor]:
 def n_events(graph: TraceGraph) -> int:
     """Return the number of events of a rank."""
     return len(graph.dag.events)
+
+
+def named(name: str, graph: TraceGraph) -> tuple[str, int]:
+    return name, graph.rank
 
 
 def kill_rank_2(graph: TraceGraph) -> int:
@@ -189,6 +194,12 @@ def test_a_function_that_fails_on_a_rank_names_the_rank(folder: Path) -> None:
     assert isinstance(caught.value.__cause__, ValueError)
     with pytest.warns(IncompleteTraceWarning, match="rank 1 is left out: one is odd"):
         assert load_job(folder, on_error="skip").map(fail_on_rank_1) == {0: 0, 2: 2, 3: 3}
+
+
+def test_each_rank_may_have_work_of_its_own(folder: Path) -> None:
+    """By the rank in the job, whatever its file says: only those that are named do any."""
+    names = {1: partial(named, "one"), 3: partial(named, "three")}
+    assert load_job(folder).map(names) == {1: ("one", 1), 3: ("three", 3)}
 
 
 def test_a_function_that_cannot_travel_is_said_to_be(folder: Path, processes: Executor) -> None:

@@ -151,7 +151,7 @@ def _commands(summary: Summary | JobSummary, perfetto_file: str) -> str:
     """Return how to open the trace with its critical path, and how to look closer at the rank with most of a job's path."""
     chips = [_command("Every event, in Perfetto:", "htagraph view", Path(perfetto_file))] if perfetto_file else []
     if isinstance(summary, JobSummary):
-        rank = int(summary.by_rank.index[0])
+        rank = summary.main_rank
         what = f"Rank {rank}, which has most of the path:"
         chips.append(_command(what, "htagraph report", summary.job.summaries[rank].path))
     return "\n".join(chips)

@@ -159,7 +159,7 @@ def _kernels(summary: JobSummary, found: Frames) -> Section:
         Panel("kernels-across-ranks", plots.kernels_across_ranks(by_rank), per_rank, breakdown, is_wide=True),
         Panel("kernel-durations", plots.kernel_durations(durations), longest, answers.KERNEL_DURATIONS, is_wide=True),
     ]
-    rank = int(summary.by_rank.index[0])
+    rank = summary.main_rank
     patterns = summary.job[rank].kernel_patterns()
     if len(patterns):
         drawn = _of_rank(rank, plots.kernel_patterns(patterns))
@@ -179,7 +179,7 @@ def _launches(summary: JobSummary, found: Frames) -> Section:
     launches = found["launch_stats"]
     slowest = launches.sort_values("launch_ns", ascending=False, kind="stable").head(LONGEST)
     panels = [Panel("launch-stats", plots.launch_stats(launches), useful(slowest), answers.LAUNCH_STATS, is_wide=True)]
-    rank = int(summary.by_rank.index[0])
+    rank = summary.main_rank
     graph = summary.job[rank]
     origin, draw = graph.at.start_ns, {"queue_length": plots.queue_length, "memory_bandwidth": plots.memory_bandwidth}
     for name, plot in draw.items():

@@ -14,6 +14,7 @@ from htagraph.path import CriticalPath
 from htagraph.queries.steps import find_steps
 from htagraph.report.plots.style import BOUND_COLORS, TimeUnit, color_of, label, named_rows, new_figure, percent, spoken
 from htagraph.report.plots.thinning import Blocks, thin_path
+from htagraph.report.step_shares import time_by_step
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -257,7 +258,10 @@ def steps(path: CriticalPath) -> Figure:
     -------
     plotly.graph_objects.Figure
     """
-    names, table = _time_by_step(path)
+    found, table = time_by_step(path)
+    starts_before = found["start_ns"] < path.window.end_ns
+    inside = np.flatnonzero(starts_before & (found["start_ns"] + found["dur_ns"] > path.window.start_ns))
+    names, table = found["name"].iloc[inside].tolist(), table[inside]
     total, shown = table.sum(axis=1), table[:_MAX_STEPS]
     unit = TimeUnit.fitting(float(total.max(initial=0)))
     labels = path.segments["bound"].cat.categories
@@ -282,23 +286,6 @@ def steps(path: CriticalPath) -> Figure:
     if len(table) > _MAX_STEPS:
         figure.layout.meta = {"note": f"The first {_MAX_STEPS} of {len(table):,} steps."}
     return figure
-
-
-def _time_by_step(path: CriticalPath) -> tuple[list[str], I64]:
-    """Return the names of the steps that overlap the window, and the time of the path in each by bound."""
-    found, segments, window = find_steps(path.dag.events), path.segments, path.window
-    found = found[(found["start_ns"] < window.end_ns) & (found["start_ns"] + found["dur_ns"] > window.start_ns)]
-    begin = np.maximum(found["start_ns"].to_numpy(np.int64), window.start_ns)
-    end = np.minimum((found["start_ns"] + found["dur_ns"]).to_numpy(np.int64), window.end_ns)
-    end = np.minimum(end, np.append(begin[1:], window.end_ns))
-    starts = segments["start_ns"].to_numpy(np.int64)
-    cuts = np.unique(np.concatenate([starts, begin, end]))
-    step = np.searchsorted(begin, cuts[:-1], side="right") - 1
-    at = np.flatnonzero((step >= 0) & (cuts[:-1] < end[np.maximum(step, 0)])) if len(begin) else np.empty(0, np.int64)
-    bound = segments["bound"].cat.codes.to_numpy()[np.searchsorted(starts, cuts[at], side="right") - 1]
-    table = np.zeros((len(begin), len(segments["bound"].cat.categories)), dtype=np.int64)
-    np.add.at(table, (step[at], bound), np.diff(cuts)[at])
-    return found["name"].tolist(), table
 
 
 def _steps_title(names: list[str], total: I64) -> str:
