@@ -148,8 +148,8 @@ class Job(Questions):
         Parameters
         ----------
         work : callable, or mapping of int to callable
-            A function of a `TraceGraph`, or one for each rank. It has to travel to other processes: a function of a module, not a lambda, unless
-            the job runs in this process.
+            A function of a `TraceGraph`, or one for each rank that is to do any. It has to travel to other processes: a
+            function of a module, not a lambda, unless the job runs in this process.
 
         Returns
         -------

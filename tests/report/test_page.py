@@ -15,6 +15,7 @@ from htagraph.errors import OutputError
 from htagraph.model.frames import SEGMENTS
 from htagraph.path import CriticalPath
 from htagraph.report.page import write_page
+from htagraph.report.page.job_sections import _asked
 from htagraph.report.page.tables import html_table
 from htagraph.report.summary import Summary
 
@@ -138,3 +139,15 @@ def test_pages_of_real_traces_stay_under_the_limit(real_traces: Path, name: str,
     """100,000 segments, 10,000 kernels: less than 8 MB."""
     file = write_page(tmp_path / "report.html", summary_of(hg.load(real_traces / name)))
     assert file.stat().st_size < MAX_BYTES
+
+
+def test_what_some_ranks_are_asked_is_on_the_clock_of_the_whole_job(tmp_path: Path) -> None:
+    """Of many ranks some are drawn one by one; without the first, whose clock is the common one, times are the same."""
+    options = {"ranks": 3, "steps": 1, "layers": 1, "max_offset_ns": 5_000_000, "seed": 3}
+    hg.synth.simulate_job(hg.synth.training_job(**options)).write(tmp_path)  # type: ignore[arg-type]
+    job = hg.load_job(tmp_path)
+    found = _asked(job, [1, 2])["kernel_durations"]
+    own_ns = job[1].kernel_durations()["ts_ns"].to_numpy()
+
+    assert found.loc[found["rank"] == 1, "ts_ns"].tolist() == job.clock(1).to_common(own_ns).tolist()
+    assert job.clock(1).to_common(own_ns).tolist() != own_ns.tolist()

@@ -49,16 +49,15 @@ def _answers(graph: TraceGraph) -> dict[str, pd.DataFrame]:
     return asked | by
 
 
-def _looked_at(summary: JobSummary) -> Job:
+def _looked_at(summary: JobSummary) -> list[int]:
     """Return the ranks whose kernels and launches are drawn one by one: those of the path, then those that cost most."""
     order = [*summary.by_rank.index.tolist(), *summary.stragglers["rank"].tolist(), *summary.job.ranks]
-    chosen = sorted(list(dict.fromkeys(int(rank) for rank in order))[:_MAX_RANKS])
-    return replace(summary.job, summaries={rank: summary.job.summaries[rank] for rank in chosen})
+    return sorted(list(dict.fromkeys(int(rank) for rank in order))[:_MAX_RANKS])
 
 
-def _asked(job: Job) -> dict[str, pd.DataFrame]:
+def _asked(job: Job, ranks: list[int]) -> dict[str, pd.DataFrame]:
     """Return the answers of some ranks, each with a column ``rank``; times are common."""
-    by_rank = job.map(_answers)
+    by_rank = job.map(dict.fromkeys(ranks, _answers))
     joined = {}
     for name in next(iter(by_rank.values()), {}):
         parts = [_in_common_time(part[name], job, rank) for rank, part in by_rank.items()]
@@ -215,7 +214,7 @@ def _quality(summary: JobSummary) -> Section:
 def job_sections(summary: JobSummary) -> Iterator[Section]:
     """Yield the sections of the page on a job, in order."""
     looked_at = _looked_at(summary)
-    found = _asked(looked_at)
+    found = _asked(summary.job, looked_at)
     yield _path(summary)
     yield _late(summary)
     idle = found["idle_time"].sort_values("idle_ns", ascending=False, kind="stable", ignore_index=True)
