@@ -236,7 +236,7 @@ class Job(Questions):
         expanded = self.on_legs(legs, Expanded)
         start_ns = max(int(clocks[rank].to_common(end.start_ns)) for rank, end in ends.items())
         name = "job" if self.at is None else str(self.at)
-        return JobPath.of(legs, expanded, clocks, start_ns=start_ns, name=name, job=self)
+        return JobPath.of(legs, expanded, start_ns=start_ns, name=name, job=self)
 
     @cached_property
     def late_arrivals(self) -> pd.DataFrame:

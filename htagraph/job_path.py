@@ -14,7 +14,7 @@ import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
 from htagraph.errors import GraphError
-from htagraph.model.frames import BREAKDOWN, JOB_CLAIMS, JOB_SEGMENTS, SEGMENTS, categorical
+from htagraph.model.frames import BREAKDOWN, JOB_CLAIMS, JOB_SEGMENTS, SEGMENTS, labelled
 from htagraph.model.kinds import Bound, Cause, EdgeKind
 from htagraph.model.units import human_count, human_duration
 from htagraph.queries.breakdown import sum_by
@@ -62,7 +62,6 @@ class JobPath:
         cls,
         legs: Sequence[Leg],
         expanded: Mapping[int, pd.DataFrame],
-        clocks: Mapping[int, Clock],
         *,
         start_ns: int,
         name: str,
@@ -76,7 +75,7 @@ class JobPath:
             If they do not tile the window: a defect of this package.
         """
         timing = _LegTimes.of(legs)
-        parts = [_in_common_time(expanded[rank], rank, timing, clocks[rank]) for rank in expanded]
+        parts = [_in_common_time(part, rank, timing, job.clock(rank)) for rank, part in expanded.items()]
         first = legs[0]
         if first.start_ns > start_ns:
             parts.insert(0, _unknown(start_ns, first.start_ns, first.rank))
@@ -84,8 +83,8 @@ class JobPath:
         segments = pd.concat(parts, ignore_index=True)
         segments = segments.sort_values(["leg", "start_ns"], kind="stable", ignore_index=True)[columns]
         segments = _from(segments, start_ns)
-        segments["kind"] = categorical(segments["kind"].map(EdgeKind.labels().index), EdgeKind.labels())
-        segments["bound"] = categorical(segments["bound"].map(Bound.labels().index), Bound.labels())
+        segments["kind"] = labelled(segments["kind"], EdgeKind.labels())
+        segments["bound"] = labelled(segments["bound"], Bound.labels())
         path = cls(segments, tuple(legs), start_ns, legs[-1].end_ns, name, job)
         path._check(segments)
         return path
@@ -134,7 +133,7 @@ class JobPath:
         blamed = blame_late_ranks(
             joined, self.segments, self.job.late_arrivals, self.job.excess_times, self.job.meetings
         )
-        blamed["bound"] = categorical(blamed["bound"].map(Bound.labels().index), Bound.labels())
+        blamed["bound"] = labelled(blamed["bound"], Bound.labels())
         self._check(blamed)
         return JOB_CLAIMS.frame({name: blamed[name].to_numpy() for name in JOB_CLAIMS.columns})
 

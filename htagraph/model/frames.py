@@ -14,7 +14,7 @@ import pandas as pd
 
 from htagraph.errors import GraphError
 
-__all__ = ["Column", "Schema", "categorical"]
+__all__ = ["Column", "Schema", "categorical", "labelled"]
 
 
 def categorical(codes: npt.ArrayLike, labels: Sequence[str]) -> pd.Categorical[str]:
@@ -26,6 +26,17 @@ def categorical(codes: npt.ArrayLike, labels: Sequence[str]) -> pd.Categorical[s
     ['thread', 'span', 'thread']
     """
     return pd.Categorical.from_codes(np.asarray(codes), categories=pd.Index(list(labels)))
+
+
+def labelled(values: Sequence[str] | pd.Series[str], labels: Sequence[str]) -> pd.Categorical[str]:
+    """Return a column of labels, given as texts.
+
+    Examples
+    --------
+    >>> labelled(["thread", "span"], ["span", "thread"]).codes.tolist()
+    [1, 0]
+    """
+    return categorical(pd.Index(list(labels)).get_indexer(pd.Index(values)), labels)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.sequence_matching import align
-from htagraph.model.frames import MEETINGS, categorical
+from htagraph.model.frames import MEETINGS, labelled
 from htagraph.queries.clock_tree import Clocks
 
 __all__ = ["POINT_TO_POINT", "match_collectives", "measure_meetings"]
@@ -180,6 +180,6 @@ def measure_meetings(matched: pd.DataFrame, clocks: Clocks) -> pd.DataFrame:
             "is_certain": ((met - start) > error_ns) & is_last & ~is_partial,
             "is_partial": is_partial,
             "overrun_ns": np.maximum(latest - end, 0),
-            "matched_by": categorical(matched["matched_by"].map(_RULES.index).to_numpy(), _RULES),
+            "matched_by": labelled(matched["matched_by"], _RULES),
         }
     )
