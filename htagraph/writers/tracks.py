@@ -162,7 +162,10 @@ def _stream_name(events: EventTable, lane: int) -> str:
     tid, name = events.lanes.tid[lane], events.lanes.thread[lane].strip()
     if name and str(tid) in name.split():
         return name
-    return f"{name} ({tid})" if name else f"stream {tid}"
+    if name:
+        return f"{name} ({tid})"
+    # Old profilers write the word themselves.
+    return str(tid) if str(tid).startswith("stream") else f"stream {tid}"
 
 
 def lane_tracks(tracks: Tracks, events: EventTable, row: I32) -> tuple[I64, dict[int, int]]:

@@ -104,3 +104,16 @@ def test_a_counter_needs_a_time_for_each_value() -> None:
     """A longer column would be cut off silently."""
     with pytest.raises(GraphError, match="counter 'queue' has 2 times for 1 values"):
         CounterTrack("queue", "launches", np.array([1, 2]), np.array([1]))
+
+
+def test_a_stream_that_is_called_stream_in_the_file_is_not_called_so_twice(tmp_path: Path) -> None:
+    """Profilers of 2021 write ``"tid": "stream 7"``; those of today, the number."""
+    kernel = '{"ph": "X", "cat": "Kernel", "name": "k", "pid": 0, "tid": "stream 7", "ts": 1, "dur": 2, "args": {"stream": 7}}'
+    trace = hg.load(f'{{"traceEvents": [{kernel}]}}'.encode())
+    names = [
+        packet.track_descriptor.name
+        for packet in packets(write_pftrace(tmp_path / "x.pftrace", trace.table))
+        if packet.HasField("track_descriptor")
+    ]
+    assert "stream 7" in names
+    assert not [name for name in names if "stream stream" in name]
