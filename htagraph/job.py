@@ -226,10 +226,14 @@ class Job(Questions):
 
         Raises
         ------
+        QueryError
+            If no rank has the window.
         RankFailedError
             If a rank that the path visits cannot be read any more.
         """
         ends, clocks = self._rank_ends(), self._common_clocks()
+        if not ends:
+            raise QueryError("no rank of the job has this window.", hint="name a step that all ranks recorded.")
         tables = {rank: self.summaries[rank].collectives for rank in ends}
         meetings = self.meetings[self.meetings["rank"].isin(ends)]
         legs = find_legs(tables, ends, meetings, clocks)

@@ -21,7 +21,7 @@ from htagraph.cli.options import (
     WorkersOption,
     windowed,
 )
-from htagraph.cli.ranks import executor_of, loaded_job
+from htagraph.cli.ranks import executor_of, loaded_job, windowed_job
 from htagraph.cli.tables import Format, print_frame
 from htagraph.errors import MissingEventsError, OutputError, QueryError
 from htagraph.graph import TraceGraph
@@ -86,7 +86,7 @@ def _answer(asked: Job | TraceGraph, question: str, window: str, options: dict[s
         if question in _MANY:
             raise QueryError(f"{question!r} is asked of a job.", hint="give the folder with the traces of its ranks.")
         return windowed(asked, window).ask(question, **options)
-    job = asked.window(window) if window else asked
+    job = windowed_job(asked, window)
     if question in _MANY:
         answer = getattr(job, question)
         return answer() if callable(answer) else answer  # type: ignore[no-any-return]

@@ -9,11 +9,12 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from htagraph.cli.console import Waiting
-from htagraph.errors import MissingEventsError
+from htagraph.cli.options import times_of
+from htagraph.errors import MissingEventsError, QueryError
 from htagraph.job import Job
 from htagraph.job_loading import load_job
 
-__all__ = ["executor_of", "loaded_job"]
+__all__ = ["executor_of", "loaded_job", "windowed_job"]
 
 
 @contextmanager
@@ -33,6 +34,16 @@ def executor_of(workers: int, dask: str = "") -> Iterator[Executor | None]:
             yield pool
     else:
         yield None
+
+
+def windowed_job(job: Job, window: str) -> Job:
+    """Return a job in the window that `--window` names on every rank; the job itself for an empty name."""
+    if times_of(window) is not None:
+        raise QueryError(
+            "ranks have clocks of their own: times of one are not those of another.",
+            hint="name a step, or report on one rank.",
+        )
+    return job.window(window) if window else job
 
 
 def loaded_job(waiting: Waiting, folder: Path, executor: Executor | None = None, *, stacks: bool = False) -> Job:

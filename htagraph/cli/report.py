@@ -24,7 +24,7 @@ from htagraph.cli.options import (
     WorkersOption,
     windowed,
 )
-from htagraph.cli.ranks import executor_of, loaded_job
+from htagraph.cli.ranks import executor_of, loaded_job, windowed_job
 from htagraph.cli.tables import bar, print_head, print_titled, rich_table
 from htagraph.model.units import human_count, human_duration
 from htagraph.report.job_summary import JobSummary
@@ -91,7 +91,7 @@ def report_job(
     with Waiting(quiet=quiet).shown() as waiting, executor_of(workers, dask) as executor:
         job = loaded_job(waiting, folder, executor, stacks=stacks)
         waiting.stage("Finding the path across ranks")
-        summary = JobSummary(job.window(window) if window else job, folder.resolve().name)
+        summary = JobSummary(windowed_job(job, window), folder.resolve().name)
         files = write_job_files(summary, out or _FOLDER / summary.name, waiting)
         document = job_document(summary, files)
     if _written_alone(document, json_file, files):

@@ -13,7 +13,7 @@ import typer
 
 from htagraph.cli.console import Waiting, notices
 from htagraph.cli.options import QuietOption, WindowOption, times_of, windowed
-from htagraph.cli.ranks import loaded_job
+from htagraph.cli.ranks import loaded_job, windowed_job
 from htagraph.errors import QueryError
 from htagraph.report.serving import PORT, TraceServer, View, offline_ui
 
@@ -88,7 +88,7 @@ def _job(traces: Path, window: str, waiting: Waiting, folder: Path) -> _Shown:
     """Return the ranks of a job on one clock, with the job's path on top."""
     job = loaded_job(waiting, traces)
     waiting.stage("Finding the path across ranks")
-    path = (job.window(window) if window else job).critical_path()
+    path = windowed_job(job, window).critical_path()
     waiting.stage("Writing the trace with its critical path")
     out = path.to_perfetto(folder / f"{traces.resolve().name}.pftrace")
     origin = min(int(job.clock(rank).to_common(summary.first_ns)) for rank, summary in job.summaries.items())

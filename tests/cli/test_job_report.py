@@ -96,3 +96,19 @@ def test_a_corrupt_rank_is_left_out_and_named(capsys, folder, tmp_path):
     assert int(ended.value.code or 0) == 0
     assert "Left out" in out
     assert "1 rank missing" in out
+
+
+@pytest.mark.parametrize(
+    ("window", "said"),
+    [("0:1000", "ranks have clocks of their own"), ("ProfilerStep#99", "no rank of the job has this window")],
+)
+@pytest.mark.filterwarnings("ignore:rank . is left out")
+def test_a_window_that_a_job_does_not_have_is_one_line(capsys, folder, tmp_path, window, said):
+    """What is wrong and what to do, and exit code 1."""
+    with pytest.raises(SystemExit) as ended:
+        main(["report", str(folder), "-w", window, "--out", str(tmp_path), "--quiet"])
+    err = capsys.readouterr().err
+
+    assert ended.value.code == 1
+    assert f"error: {said}" in err
+    assert "Traceback" not in err
