@@ -6,9 +6,9 @@ from htagraph import errors, synth
 from htagraph.comparison import GraphDiff, diff
 from htagraph.compiler.classes import ClassRule
 from htagraph.graph import TraceGraph
-from htagraph.job import Job
-from htagraph.job_loading import load_job
-from htagraph.job_path import JobPath
+from htagraph.job.job import Job
+from htagraph.job.loading import load_job
+from htagraph.job.path import JobPath
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
 from htagraph.path import CriticalPath
 from htagraph.report import plots

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 
 from htagraph.errors import GraphError
+from htagraph.explain.differences import kernel_diff, op_diff
 from htagraph.graph import TraceGraph
 from htagraph.model.frames import PATH_DIFF
 from htagraph.model.units import human_duration
 from htagraph.path import BreakdownKey
-from htagraph.queries.diff import kernel_diff, op_diff
 
 __all__ = ["GraphDiff", "diff"]
 
@@ -45,8 +45,8 @@ class GraphDiff:
         return op_diff(
             self.before.dag,
             self.after.dag,
-            before_window=self.before.at,
-            after_window=self.after.at,
+            before_window=self.before.interval,
+            after_window=self.after.interval,
             short_names=short_names,
         )
 
@@ -55,8 +55,8 @@ class GraphDiff:
         return kernel_diff(
             self.before.dag,
             self.after.dag,
-            before_window=self.before.at,
-            after_window=self.after.at,
+            before_window=self.before.interval,
+            after_window=self.after.interval,
             short_names=short_names,
         )
 
@@ -65,19 +65,23 @@ class GraphDiff:
 
         Parameters
         ----------
-        by : {"bound", "kind", "name", "op", "lane", "rule", "step"}
+        by : {"bound", "kind", "name", "op", "track", "rule", "step"}
 
         Returns
         -------
         DataFrame, schema `frames.PATH_DIFF`, indexed by group
             The largest change first.
         """
-        parts = [graph.critical_path().breakdown(by=by)["dur_ns"] for graph in (self.before, self.after)]
+        parts = [
+            graph.critical_path().breakdown(by=by)["dur_ns"] for graph in (self.before, self.after)
+        ]
         groups = parts[0].index.union(parts[1].index, sort=False)
         before, after = (part.reindex(groups, fill_value=0).to_numpy(np.int64) for part in parts)
         delta = after - before
         if int(delta.sum()) != self.delta_ns:
-            raise GraphError("the deltas of the critical paths do not add up to the difference of the windows.")
+            raise GraphError(
+                "the deltas of the critical paths do not add up to the difference of the windows."
+            )
         frame = PATH_DIFF.frame(
             {
                 "before_ns": before,

@@ -18,7 +18,8 @@
     ├── IncompleteTraceWarning               the answer is an approximation, and why
     └── ClockSkewWarning                     clocks could not be aligned within tolerance
 
-Every class also inherits the builtin that a stranger would catch. A message says what, where, and what to do.
+Every class also inherits the builtin that a stranger would catch. A message says what, where, and
+what to do.
 """
 
 from __future__ import annotations
@@ -123,7 +124,9 @@ class MissingEventsError(TraceError):
 class GraphError(HTAGraphError, RuntimeError):
     """A graph breaks one of its laws; a defect of this package, worth reporting."""
 
-    def __init__(self, message: str, *, events: Sequence[int] = (), hint: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, events: Sequence[int] = (), hint: str | None = None
+    ) -> None:
         self.events = tuple(events)
         super().__init__(message, hint=hint)
 
@@ -138,8 +141,14 @@ class WindowNotFoundError(QueryError, KeyError):
     def __init__(self, name: str, available: Iterable[str], *, where: str = "this trace") -> None:
         self.name = name
         self.available = tuple(available)
-        listed = ", ".join(self.available[:_MAX_LISTED]) + (" …" if len(self.available) > _MAX_LISTED else "")
-        hint = f"available: {listed}." if self.available else "the trace has no steps; give (start_ns, end_ns)."
+        listed = ", ".join(self.available[:_MAX_LISTED]) + (
+            " …" if len(self.available) > _MAX_LISTED else ""
+        )
+        hint = (
+            f"available: {listed}."
+            if self.available
+            else "the trace has no steps; give (start_ns, end_ns)."
+        )
         super().__init__(f"no step or annotation matches {name!r} in {where}.", hint=hint)
 
 

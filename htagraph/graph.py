@@ -14,6 +14,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.errors import MissingEventsError
+from htagraph.lookup.edges import edge_frame
+from htagraph.lookup.find_window import find_window
+from htagraph.lookup.matching import Hop, Pattern, find_matches
+from htagraph.lookup.selecting import Kinds, events_in, kind_mask, name_mask, under_mask, where_rows
+from htagraph.lookup.steps import find_steps
+from htagraph.lookup.windowed import windowed_edges
 from htagraph.model.dag import Dag
 from htagraph.model.frames import categorical
 from htagraph.model.kinds import EdgeKind
@@ -22,12 +28,6 @@ from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window, WindowClock
 from htagraph.path import CriticalPath
 from htagraph.queries.cupti import Args, cupti_counters, cupti_rates
-from htagraph.queries.edges import edge_frame
-from htagraph.queries.find_window import find_window
-from htagraph.queries.matching import Hop, Pattern, find_matches
-from htagraph.queries.selecting import Kinds, events_in, kind_mask, name_mask, under_mask, where_rows
-from htagraph.queries.steps import find_steps
-from htagraph.queries.windowed import windowed_edges
 from htagraph.questions import Question, Questions
 from htagraph.readers.graph_file import read_graph
 from htagraph.selection import Selection
@@ -35,7 +35,7 @@ from htagraph.writers.dot import graph_dot
 from htagraph.writers.graph_file import write_graph
 
 if TYPE_CHECKING:
-    import rustworkx
+    from htagraph.algorithms.reach import PyDiGraph
 
 __all__ = ["TraceGraph"]
 
@@ -47,7 +47,7 @@ class TraceGraph(Questions):
     Parameters
     ----------
     dag : Dag
-    at : Window
+    interval : Window
         What questions are asked of.
     rank : int
     source : TraceSource, optional
@@ -55,27 +55,30 @@ class TraceGraph(Questions):
     """
 
     dag: Dag
-    at: Window
+    interval: Window
     rank: int = 0
     source: TraceSource | None = None
 
     @property
     def dur_ns(self) -> int:
         """Length of the window."""
-        return self.at.dur_ns
+        return self.interval.dur_ns
 
     @cached_property
     def _event_rows(self) -> npt.NDArray[np.int64]:
         """Events that overlap the window."""
-        return events_in(self.dag, self.at)
+        return events_in(self.dag, self.interval)
 
     @cached_property
     def _edge_rows(self) -> npt.NDArray[np.int64]:
         """Edges that overlap the window."""
         edges, times = self.dag.edges, self.dag.events.node_ts_ns
-        if self.at == self.dag.span:
+        if self.interval == self.dag.span:
             return np.arange(len(edges))
-        return np.flatnonzero((times[edges.tail] < self.at.end_ns) & (times[edges.head] > self.at.start_ns))
+        return np.flatnonzero(
+            (times[edges.tail] < self.interval.end_ns)
+            & (times[edges.head] > self.interval.start_ns)
+        )
 
     @property
     def events(self) -> pd.DataFrame:
@@ -107,17 +110,21 @@ class TraceGraph(Questions):
         return find_steps(self.dag.events)
 
     def window(
-        self, at: str | re.Pattern[str] | tuple[int, int], *, on: WindowClock = "host", instance: int = 0
+        self,
+        window: str | re.Pattern[str] | tuple[int, int],
+        *,
+        on: WindowClock = "host",
+        instance: int = 0,
     ) -> TraceGraph:
         """Return the graph of a part of the trace.
 
         Parameters
         ----------
-        at : str, re.Pattern or (int, int)
+        window : str, re.Pattern or (int, int)
             Name of a step or of any host range, a glob or regex for one, or ``(start_ns, end_ns)``.
         on : {"host", "device"}
-            For a name: the host range ("why did the host take this long"), or the span of the device work launched in it
-            ("why did the device").
+            For a name: the host range ("why did the host take this long"), or the span of the
+            device work launched in it ("why did the device").
         instance : int, default=0
             Which of several ranges of this name, in order of time; negative from the end.
 
@@ -132,7 +139,7 @@ class TraceGraph(Questions):
         QueryError
             If the times are in the wrong order, or the pattern is no regular expression.
         """
-        return replace(self, at=find_window(self.dag, at, on=on, instance=instance))
+        return replace(self, interval=find_window(self.dag, window, on=on, instance=instance))
 
     def select(
         self,
@@ -150,8 +157,8 @@ class TraceGraph(Questions):
         Parameters
         ----------
         kind : str, EventKind, or several, optional
-            ``"op"``, ``"kernel"``, …; also ``"launch"`` (API calls that launched work), ``"collective"`` (communication
-            kernels), ``"device"``, ``"host"``.
+            ``"op"``, ``"kernel"``, …; also ``"launch"`` (API calls that launched work),
+            ``"collective"`` (communication kernels), ``"device"``, ``"host"``.
         name : str or re.Pattern, optional
             Glob or regex.
         stream : int or sequence of int, optional
@@ -179,18 +186,26 @@ class TraceGraph(Questions):
         if name is not None:
             rows = rows[name_mask(dag, name)[rows]]
         if stream is not None:
-            rows = rows[np.isin(dag.events.stream[rows], np.atleast_1d(stream)) & dag.events.is_device[rows]]
+            rows = rows[
+                np.isin(dag.events.stream[rows], np.atleast_1d(stream)) & dag.events.is_device[rows]
+            ]
         if thread is not None:
             lanes = [lane for lane, tid in enumerate(dag.events.lanes.tid) if tid == thread]
             rows = rows[np.isin(dag.events.lane[rows], lanes)]
         if under is not None:
-            tops = under.rows if isinstance(under, Selection) else np.flatnonzero(name_mask(dag, under))
+            tops = (
+                under.rows
+                if isinstance(under, Selection)
+                else np.flatnonzero(name_mask(dag, under))
+            )
             is_top = np.zeros(len(dag.events), dtype=bool)
             is_top[tops] = True
             rows = rows[under_mask(dag, is_top)[rows]]
         if on_path is not None:
             rows = rows[np.isin(rows, self.critical_path().segments["event"].to_numpy()) == on_path]
-        return Selection(dag, self.at, rows if where is None else where_rows(dag, rows, where), self.source)
+        return Selection(
+            dag, self.interval, rows if where is None else where_rows(dag, rows, where), self.source
+        )
 
     def match(self, *chain: Pattern | Hop | str) -> pd.DataFrame:
         """Return every way in which events of the window follow each other along a chain of edges.
@@ -203,7 +218,8 @@ class TraceGraph(Questions):
         Returns
         -------
         DataFrame
-            One row a match, one column a pattern (``op``, ``kernel``, ``kernel_2``): rows of the event table.
+            One row a match, one column a pattern (``op``, ``kernel``, ``kernel_2``): rows of the
+            event table.
 
         Raises
         ------
@@ -214,11 +230,11 @@ class TraceGraph(Questions):
 
     def critical_path(self) -> CriticalPath:
         """Return the critical path of the window: segments that tile it, each what the next had to wait for."""
-        return CriticalPath(self.dag, self.at, self.rank, self.source)
+        return CriticalPath(self.dag, self.interval, self.rank, self.source)
 
     def _ask(self, question: Question, **options: Any) -> pd.DataFrame:  # noqa: ANN401  options of any question
         """Return the answer for the window."""
-        return question(self.dag, self.at, **options)
+        return question(self.dag, self.interval, **options)
 
     def cupti_counters(self) -> pd.DataFrame:
         """Return the hardware counters of CUPTI ranges per kernel, with the operators above; schema `frames.CUPTI_COUNTERS`.
@@ -244,7 +260,9 @@ class TraceGraph(Questions):
         """Return what reads the args of events from the original."""
         if self.source is None or self.source.original is None:
             raise MissingEventsError(
-                "the args of events are not kept in the graph.", missing="args", hint="load the trace and compile it."
+                "the args of events are not kept in the graph.",
+                missing="args",
+                hint="load the trace and compile it.",
             )
         return self.source.original.decode
 
@@ -288,12 +306,12 @@ class TraceGraph(Questions):
         dag, rank, source = read_graph(path)
         return cls(dag, dag.span, rank, source)
 
-    def to_rustworkx(self) -> rustworkx.PyDiGraph:
+    def to_rustworkx(self) -> PyDiGraph:
         """Return the window's graph with one source and one sink as a rustworkx graph.
 
-        Nodes carry ``(event, "start" | "end")``, or ``("source",)`` and ``("sink",)`` for the last two. Edges carry a dict
-        of ``edge``, ``kind``, ``lag_ns`` and ``residual_ns``; the longest path over ``lag_ns + residual_ns`` is as long as
-        the window.
+        Nodes carry ``(event, "start" | "end")``, or ``("source",)`` and ``("sink",)`` for the last
+        two. Edges carry a dict of ``edge``, ``kind``, ``lag_ns`` and ``residual_ns``; the longest
+        path over ``lag_ns + residual_ns`` is as long as the window.
 
         Returns
         -------
@@ -305,9 +323,11 @@ class TraceGraph(Questions):
         """
         from htagraph.algorithms.reach import to_rustworkx  # noqa: PLC0415  deferred: few need rustworkx itself
 
-        closed = windowed_edges(self.dag, self.at)
+        closed = windowed_edges(self.dag, self.interval)
         labels = EdgeKind.labels()
-        nodes: list[Any] = [(int(node) >> 1, "end" if node & 1 else "start") for node in closed.nodes]
+        nodes: list[Any] = [
+            (int(node) >> 1, "end" if node & 1 else "start") for node in closed.nodes
+        ]
         payload = (
             {"edge": edge, "kind": labels[kind], "lag_ns": lag, "residual_ns": residual}
             for edge, kind, lag, residual in zip(
@@ -344,19 +364,21 @@ class TraceGraph(Questions):
         """
         path = self.critical_path()
         times, edges = self.dag.events.node_ts_ns, self.dag.edges
-        inside = (times[edges.tail] >= self.at.start_ns) & (times[edges.head] <= self.at.end_ns)
+        inside = (times[edges.tail] >= self.interval.start_ns) & (
+            times[edges.head] <= self.interval.end_ns
+        )
         return graph_dot(
             self.dag,
             np.flatnonzero(inside),
             critical=path.edges["edge"].to_numpy(),
             out=out,
             max_nodes=max_nodes,
-            title=self.at.name,
+            title=self.interval.name,
         )
 
     def __repr__(self) -> str:
         """Say what is in the graph."""
-        where = "" if self.at.name == self.dag.span.name else f"{self.at.name}, "
+        where = "" if self.interval.name == self.dag.span.name else f"{self.interval.name}, "
         return (
             f"TraceGraph(rank={self.rank}, {where}{human_count(len(self._event_rows), 'event')}, "
             f"{human_count(len(self._edge_rows), 'edge')}, {human_count(len(self.steps), 'step')}, "

@@ -11,25 +11,25 @@ import numpy as np
 import pandas as pd
 
 from htagraph.errors import MissingEventsError
+from htagraph.explain.attributed_time import attributed_time
+from htagraph.explain.breakdown import split_by_steps, sum_by
+from htagraph.explain.critical_path import critical_path, path_edges
+from htagraph.lookup.edges import edge_frame
+from htagraph.lookup.steps import find_steps
 from htagraph.model.dag import Dag
 from htagraph.model.frames import BREAKDOWN
 from htagraph.model.kinds import Bound, EdgeKind
 from htagraph.model.source import TraceSource
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
-from htagraph.queries.breakdown import split_by_steps, sum_by
-from htagraph.queries.claims import claims
 from htagraph.queries.counters import counters
-from htagraph.queries.critical_path import critical_path, path_edges
-from htagraph.queries.edges import edge_frame
-from htagraph.queries.steps import find_steps
 from htagraph.writers.chrome_json import write_chrome_json
 from htagraph.writers.dot import path_dot
 from htagraph.writers.pftrace import CounterTrack, write_pftrace
 
 __all__ = ["BreakdownKey", "CriticalPath"]
 
-BreakdownKey = Literal["bound", "kind", "name", "op", "lane", "rule", "step"]
+BreakdownKey = Literal["bound", "kind", "name", "op", "track", "rule", "step"]
 """What the time of a path can be grouped by."""
 
 _TOP = 3
@@ -85,14 +85,16 @@ class CriticalPath:
         return edge_frame(self.dag, path_edges(self.dag, self.window))
 
     @cached_property
-    def claims(self) -> pd.DataFrame:
-        """Which cause claims which part of the path, schema `frames.CLAIMS`: adjacent, disjoint, together the window."""
-        return claims(self.dag, self.segments)
+    def attributed_time(self) -> pd.DataFrame:
+        """Which cause claims which part of the path, schema `frames.ATTRIBUTED_TIME`: adjacent, disjoint, together the window."""
+        return attributed_time(self.dag, self.segments)
 
     @property
     def unexplained_share(self) -> float:
         """Share of the path for which no recorded dependency says what it waited for."""
-        unexplained = self.segments.loc[self.segments["bound"] == Bound.UNEXPLAINED.label, "dur_ns"].sum()
+        unexplained = self.segments.loc[
+            self.segments["bound"] == Bound.UNEXPLAINED.label, "dur_ns"
+        ].sum()
         return float(unexplained) / self.dur_ns if self.dur_ns else 0.0
 
     def breakdown(self, *, by: BreakdownKey = "bound") -> pd.DataFrame:
@@ -100,8 +102,9 @@ class CriticalPath:
 
         Parameters
         ----------
-        by : {"bound", "kind", "name", "op", "lane", "rule", "step"}
-            ``step`` cuts the path at the boundaries of the trace's steps; what lies in none is ``(outside steps)``.
+        by : {"bound", "kind", "name", "op", "track", "rule", "step"}
+            ``step`` cuts the path at the boundaries of the trace's steps; what lies in none is
+            ``(outside steps)``.
 
         Returns
         -------
@@ -120,14 +123,19 @@ class CriticalPath:
         steps = find_steps(self.dag.events)
         if not len(steps):
             raise MissingEventsError(
-                "the trace has no steps.", missing="steps", hint="call profiler.step(), or break down by 'bound'."
+                "the trace has no steps.",
+                missing="steps",
+                hint="call profiler.step(), or break down by 'bound'.",
             )
-        return sum_by(split_by_steps(self.segments, steps), "step", self.dur_ns, BREAKDOWN, sort=False)
+        return sum_by(
+            split_by_steps(self.segments, steps), "step", self.dur_ns, BREAKDOWN, sort=False
+        )
 
     def to_perfetto(self, out: str | Path) -> Path:
         """Write the whole trace with the critical path on top, for the Perfetto UI (https://ui.perfetto.dev).
 
-        Times of device work are those of the graph: moved by ``calibration.clock_shift_ns`` where the clocks disagreed.
+        Times of device work are those of the graph: moved by ``calibration.clock_shift_ns`` where
+        the clocks disagreed.
 
         Parameters
         ----------
@@ -145,7 +153,11 @@ class CriticalPath:
             If the file cannot be written.
         """
         shift = self.dag.calibration.clock_shift_ns
-        moved = f" Device times were moved by {human_duration(shift)} to agree with the host's." if shift else ""
+        moved = (
+            f" Device times were moved by {human_duration(shift)} to agree with the host's."
+            if shift
+            else ""
+        )
         links = np.flatnonzero(self.dag.launch >= 0)
         flows = self.dag.edges.take(self.dag.edges.kind == EdgeKind.FLOW)
         events = self.segments["event"].to_numpy()
@@ -171,7 +183,9 @@ class CriticalPath:
             for _, part in frame.groupby(["device", "stream"], sort=True):
                 device, stream = int(part["device"].iloc[0]), int(part["stream"].iloc[0])
                 ts_ns, value = part["ts_ns"].to_numpy(np.int64), part["value"].to_numpy()
-                tracks.append(CounterTrack(name.replace("_", " "), unit, ts_ns, value, device, stream))
+                tracks.append(
+                    CounterTrack(name.replace("_", " "), unit, ts_ns, value, device, stream)
+                )
         return tracks
 
     def to_chrome_json(self, out: str | Path) -> Path:
@@ -228,13 +242,20 @@ class CriticalPath:
         OutputError
             If the file cannot be written.
         """
-        return path_dot(self.segments, out=out, max_nodes=max_nodes, title=f"Critical path of {self.window.name}")
+        return path_dot(
+            self.segments,
+            out=out,
+            max_nodes=max_nodes,
+            title=f"Critical path of {self.window.name}",
+        )
 
     def __repr__(self) -> str:
         """Say how long the path is and what it is bound by."""
         shares = self.breakdown()
         top = shares[shares["share"] >= _WORTH_SAYING].head(_TOP)
-        bounds = ", ".join(f"{str(name).replace('_', ' ')} {share:.0%}" for name, share in top["share"].items())
+        bounds = ", ".join(
+            f"{str(name).replace('_', ' ')} {share:.0%}" for name, share in top["share"].items()
+        )
         return (
             f"CriticalPath({self.window.name}, {human_duration(self.dur_ns)}, "
             f"{human_count(len(self.segments), 'segment')}: {bounds or 'nothing'})"

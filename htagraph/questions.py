@@ -10,7 +10,11 @@ from typing import Any, Literal
 import pandas as pd
 
 from htagraph.errors import QueryError
-from htagraph.queries.annotations import annotation_breakdown, device_annotation_breakdown, kernel_annotations
+from htagraph.queries.annotations import (
+    annotation_breakdown,
+    device_annotation_breakdown,
+    kernel_annotations,
+)
 from htagraph.queries.collectives import collectives
 from htagraph.queries.counters import counters, queue_blocked
 from htagraph.queries.idle import idle_categories, idle_time
@@ -79,7 +83,10 @@ class Questions(ABC):
             If there is no such question; the hint lists those there are.
         """
         if question not in QUESTIONS:
-            raise QueryError(f"there is no question {question!r}.", hint=f"one of {', '.join(sorted(QUESTIONS))}.")
+            raise QueryError(
+                f"there is no question {question!r}.",
+                hint=f"one of {', '.join(sorted(QUESTIONS))}.",
+            )
         return self._ask(QUESTIONS[question], **options)
 
     def temporal_breakdown(self) -> pd.DataFrame:
@@ -98,7 +105,9 @@ class Questions(ABC):
         """Return idle time per stream as host wait, kernel wait and other, by HTA's definition."""
         return self._ask(idle_categories, kernel_wait_ns=kernel_wait_ns)
 
-    def kernel_breakdown(self, *, by: Literal["class", "name", "op", "stream", "rule"] = "class") -> pd.DataFrame:
+    def kernel_breakdown(
+        self, *, by: Literal["class", "name", "op", "stream", "rule"] = "class"
+    ) -> pd.DataFrame:
         """Return number and time of device work by class, name, operator, stream, or the rule that classified it."""
         return self._ask(kernel_breakdown, by=by)
 
@@ -114,11 +123,17 @@ class Questions(ABC):
         """Return the exposed time of each communication kernel, and why it could not overlap."""
         return self._ask(exposed_communication)
 
-    def launch_stats(self, *, launch_cutoff_ns: int = 50_000, delay_cutoff_ns: int = 100_000) -> pd.DataFrame:
+    def launch_stats(
+        self, *, launch_cutoff_ns: int = 50_000, delay_cutoff_ns: int = 100_000
+    ) -> pd.DataFrame:
         """Return one row per launch: its call, its work, its delay, and what is unusual about it."""
-        return self._ask(launch_stats, launch_cutoff_ns=launch_cutoff_ns, delay_cutoff_ns=delay_cutoff_ns)
+        return self._ask(
+            launch_stats, launch_cutoff_ns=launch_cutoff_ns, delay_cutoff_ns=delay_cutoff_ns
+        )
 
-    def counters(self, *, name: Literal["queue_length", "memory_bandwidth"] = "queue_length") -> pd.DataFrame:
+    def counters(
+        self, *, name: Literal["queue_length", "memory_bandwidth"] = "queue_length"
+    ) -> pd.DataFrame:
         """Return the points at which a counter changes, per stream or device."""
         return self._ask(counters, name=name)
 
@@ -137,7 +152,12 @@ class Questions(ABC):
     ) -> pd.DataFrame:
         """Return frequent sequences of kernels, under an operator or along streams, and the gaps a fusion would save."""
         return self._ask(
-            kernel_patterns, under=under, min_length=min_length, max_length=max_length, rank_by=rank_by, top=top
+            kernel_patterns,
+            under=under,
+            min_length=min_length,
+            max_length=max_length,
+            rank_by=rank_by,
+            top=top,
         )
 
     def annotation_breakdown(self, *, name: str | re.Pattern[str] = "*") -> pd.DataFrame:

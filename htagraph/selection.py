@@ -14,19 +14,19 @@ import pandas as pd
 
 from htagraph.algorithms.spread import ancestors, descendants
 from htagraph.errors import MissingEventsError, QueryError
+from htagraph.lookup.edges import edge_frame
+from htagraph.lookup.matching import Hop, Pattern, linked_events
+from htagraph.lookup.selecting import events_in, tree_parent
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind
 from htagraph.model.source import TraceSource
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
-from htagraph.queries.edges import edge_frame
-from htagraph.queries.matching import Hop, Pattern, linked_events
-from htagraph.queries.selecting import events_in, tree_parent
 from htagraph.writers.dot import graph_dot
 from htagraph.writers.subset import write_subset
 
 if TYPE_CHECKING:
-    import rustworkx
+    from htagraph.algorithms.reach import PyDiGraph
 
 __all__ = ["Selection", "collective", "hop", "kernel", "launch", "op"]
 
@@ -37,13 +37,13 @@ Via = str | tuple[str, ...] | None
 class Selection:
     """A set of events of a graph, made by `TraceGraph.select` and by asking further.
 
-    Sets of one graph combine with ``& | - ^`` and ``~`` (what else is in the window); ``len``, ``in`` and ``==`` work as for
-    sets.
+    Sets of one graph combine with ``& | - ^`` and ``~`` (what else is in the window); ``len``,
+    ``in`` and ``==`` work as for sets.
 
     Parameters
     ----------
     dag : Dag
-    at : Window
+    window : Window
     rows : ndarray of shape (n,), dtype=int64
         Rows of the event table, ascending, each once.
     source : TraceSource, optional
@@ -63,7 +63,7 @@ class Selection:
     """
 
     dag: Dag
-    at: Window
+    window: Window
     rows: npt.NDArray[np.int64]
     source: TraceSource | None = None
 
@@ -72,7 +72,7 @@ class Selection:
         self.rows.setflags(write=False)
 
     def _of(self, rows: npt.NDArray[np.integer]) -> Selection:
-        return Selection(self.dag, self.at, np.unique(rows.astype(np.int64)), self.source)
+        return Selection(self.dag, self.window, np.unique(rows.astype(np.int64)), self.source)
 
     def _mask(self) -> npt.NDArray[np.bool_]:
         mask = np.zeros(len(self.dag.events), dtype=bool)
@@ -81,7 +81,9 @@ class Selection:
 
     def _same_graph(self, other: Selection) -> Selection:
         if other.dag is not self.dag:
-            raise QueryError("selections of different graphs do not combine.", hint="select from one graph.")
+            raise QueryError(
+                "selections of different graphs do not combine.", hint="select from one graph."
+            )
         return other
 
     def __and__(self, other: Selection) -> Selection:
@@ -102,7 +104,7 @@ class Selection:
 
     def __invert__(self) -> Selection:
         """Return the other events of the window."""
-        return self._of(np.setdiff1d(events_in(self.dag, self.at), self.rows))
+        return self._of(np.setdiff1d(events_in(self.dag, self.window), self.rows))
 
     def __len__(self) -> int:
         """Return the number of events."""
@@ -118,7 +120,11 @@ class Selection:
 
     def __eq__(self, other: object) -> bool:
         """Return whether both select the same events of the same graph."""
-        return isinstance(other, Selection) and other.dag is self.dag and np.array_equal(self.rows, other.rows)
+        return (
+            isinstance(other, Selection)
+            and other.dag is self.dag
+            and np.array_equal(self.rows, other.rows)
+        )
 
     def __hash__(self) -> int:
         """Hash by content."""
@@ -167,7 +173,8 @@ class Selection:
         Parameters
         ----------
         kind : str
-            An `EdgeKind`, or ``"CHILD"``. By ``LAUNCH``, device work leads back to its call and to all that enclose it.
+            An `EdgeKind`, or ``"CHILD"``. By ``LAUNCH``, device work leads back to its call and to
+            all that enclose it.
 
         Raises
         ------
@@ -227,7 +234,9 @@ class Selection:
         dag = self.dag
         seeds = np.zeros(2 * len(dag.events), dtype=bool)
         seeds[2 * self.rows + 1] = True
-        if via is not None:  # along edges that leave starts (LAUNCH), the end is not where they begin
+        if (
+            via is not None
+        ):  # along edges that leave starts (LAUNCH), the end is not where they begin
             seeds[2 * self.rows] = True
         reached = descendants(dag.order, dag.in_offsets, dag.edges.tail, self._allowed(via), seeds)
         return self._of(np.flatnonzero(reached) >> 1) - self
@@ -260,7 +269,9 @@ class Selection:
         """
         if self.source is None or self.source.original is None:
             raise MissingEventsError(
-                "there is no original file to take the events from.", missing="file", hint="load the trace from a file."
+                "there is no original file to take the events from.",
+                missing="file",
+                hint="load the trace from a file.",
             )
         return write_subset(
             out,
@@ -288,9 +299,11 @@ class Selection:
         OutputError
             If the file cannot be written.
         """
-        return graph_dot(self.dag, self._edge_rows(), out=out, max_nodes=max_nodes, title=self.at.name)
+        return graph_dot(
+            self.dag, self._edge_rows(), out=out, max_nodes=max_nodes, title=self.window.name
+        )
 
-    def to_rustworkx(self) -> rustworkx.PyDiGraph:
+    def to_rustworkx(self) -> PyDiGraph:
         """Return the events and the edges among them as a rustworkx graph.
 
         A node carries the row of its event, an edge a dict of ``edge``, ``kind`` and ``lag_ns``.
@@ -313,7 +326,7 @@ class Selection:
 
     def __repr__(self) -> str:
         """Say how many events there are and how long they are together."""
-        return f"Selection({human_count(len(self), 'event')} of {self.at.name}, {human_duration(self.sum_ns)})"
+        return f"Selection({human_count(len(self), 'event')} of {self.window.name}, {human_duration(self.sum_ns)})"
 
 
 def op(name: str | re.Pattern[str] | None = None, *, where: str | None = None) -> Pattern:

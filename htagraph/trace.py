@@ -15,11 +15,11 @@ import pandas as pd
 from htagraph.compiler.classes import ClassRule
 from htagraph.compiler.passes import compile_events
 from htagraph.graph import TraceGraph
+from htagraph.lookup.steps import find_steps
 from htagraph.model.events import EventTable
 from htagraph.model.frames import REPAIRS
 from htagraph.model.source import TraceSource
 from htagraph.model.units import human_count, human_duration
-from htagraph.queries.steps import find_steps
 from htagraph.readers.kineto import KinetoTrace, read_kineto
 from htagraph.readers.kineto.categories import STACKS
 
@@ -65,7 +65,9 @@ class Trace:
     def _source(self) -> TraceSource | None:
         if self.file is None:
             return None
-        return TraceSource(self.file.args.source, self.file.base_time_ns, self.file.args, self.file.metadata)
+        return TraceSource(
+            self.file.args.source, self.file.base_time_ns, self.file.args, self.file.metadata
+        )
 
     @property
     def path(self) -> Path | None:
@@ -101,7 +103,9 @@ class Trace:
     def repairs(self) -> pd.DataFrame:
         """What was wrong in the file and was repaired or set aside, schema `frames.REPAIRS`."""
         repairs = self.file.repairs if self.file else ()
-        return REPAIRS.frame({name: [getattr(repair, name) for repair in repairs] for name in REPAIRS.columns})
+        return REPAIRS.frame(
+            {name: [getattr(repair, name) for repair in repairs] for name in REPAIRS.columns}
+        )
 
     def args(self, events: npt.ArrayLike) -> list[dict[str, Any]]:
         """Return the ``args`` of events as the file has them; reads the file again.
@@ -125,7 +129,8 @@ class Trace:
         Parameters
         ----------
         class_rules : sequence of ClassRule
-            Rules that say which kernels compute, communicate or move memory; tried before the built-in ones.
+            Rules that say which kernels compute, communicate or move memory; tried before the
+            built-in ones.
 
         Returns
         -------
@@ -185,5 +190,7 @@ def load(
     >>> trace
     Trace(rank=0, 1 event, 0 steps, 2.00 us)
     """
-    read = read_kineto(source, stacks=stacks, categories=categories, window=window, progress=progress)
+    read = read_kineto(
+        source, stacks=stacks, categories=categories, window=window, progress=progress
+    )
     return Trace(read.events, read.rank, read.rank_source, read)

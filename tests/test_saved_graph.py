@@ -10,10 +10,12 @@ from htagraph import Trace, TraceGraph
 from htagraph.errors import TraceFormatError
 from htagraph.model.archive import pack
 from htagraph.synth import simulate, timeline
-from htagraph.synth.strategies import programs
+from tests.synth.strategies import programs
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(program=programs(max_blocks=3))
 def test_every_array_survives(tmp_path, program):
     """Events, edges, bindings, names: all of it."""
@@ -49,7 +51,9 @@ def test_what_is_no_graph_is_refused_clearly(tmp_path, content):
 def test_a_pickle_in_the_file_is_not_executed(tmp_path):
     """Object arrays are refused."""
     path = tmp_path / "pickled.npz"
-    np.savez(path, **{"facts.bytes": np.array([{}], dtype=object), "facts.offsets": np.array([0, 1])})
+    np.savez(
+        path, **{"facts.bytes": np.array([{}], dtype=object), "facts.offsets": np.array([0, 1])}
+    )
 
     with pytest.raises(TraceFormatError):
         TraceGraph.open(path)

@@ -17,7 +17,9 @@ def graph():
         stream 7 |               [gemm <a  ]              [relu_k <b ][add_k <c  ]
         stream 9 |                                                                                         [N <d  ]
     """
-    return hg.Trace.from_events(hg.synth.timeline(drawing, names={"N": "ncclDevKernel_AllReduce"})).compile()
+    return hg.Trace.from_events(
+        hg.synth.timeline(drawing, names={"N": "ncclDevKernel_AllReduce"})
+    ).compile()
 
 
 def _names(selection: hg.Selection) -> list[str]:
@@ -26,7 +28,12 @@ def _names(selection: hg.Selection) -> list[str]:
 
 def test_kinds_and_names_select(graph):
     """Kinds by label, names by glob; both must hold."""
-    assert _names(graph.select(kind="kernel")) == ["gemm", "relu_k", "add_k", "ncclDevKernel_AllReduce"]
+    assert _names(graph.select(kind="kernel")) == [
+        "gemm",
+        "relu_k",
+        "add_k",
+        "ncclDevKernel_AllReduce",
+    ]
     assert _names(graph.select(kind="kernel", name="relu*")) == ["relu_k"]
 
 
@@ -57,7 +64,9 @@ def test_a_kernel_leads_back_to_the_operators_above_its_launch(graph):
 
 def test_under_is_below_in_the_call_tree(graph):
     """Nested host events and the device work launched there."""
-    assert _names(graph.select(under="relu") & (graph.select(name="inner") | graph.select(name="add_k"))) == [
+    assert _names(
+        graph.select(under="relu") & (graph.select(name="inner") | graph.select(name="add_k"))
+    ) == [
         "inner",
         "add_k",
     ]
@@ -79,7 +88,10 @@ def test_ancestors_are_what_had_to_begin_before(graph):
 
 def test_ancestors_by_one_kind_of_edge(graph):
     """Only along the stream."""
-    assert _names(graph.select(name="add_k").ancestors(via=("STREAM", "SPAN"))) == ["gemm", "relu_k"]
+    assert _names(graph.select(name="add_k").ancestors(via=("STREAM", "SPAN"))) == [
+        "gemm",
+        "relu_k",
+    ]
 
 
 def test_between_is_on_some_way_from_one_to_the_other(graph):

@@ -1,8 +1,9 @@
 """The exact critical path: of all edges into a node, the one that arrives last is binding.
 
-With ``arrival(u, v) = ts(u) + lag(u, v)``, the residual of a node is ``ts(v) - max arrival >= 0``. Walking binding edges
-back from any node covers every instant down to where the walk ends exactly once: consecutive edges share a node.
-(Critical path method, Kelley & Walker 1959, with residuals so that its length equals the measured time.)
+With ``arrival(u, v) = ts(u) + lag(u, v)``, the residual of a node is ``ts(v) - max arrival >= 0``.
+Walking binding edges back from any node covers every instant down to where the walk ends exactly
+once: consecutive edges share a node. (Critical path method, Kelley & Walker 1959, with residuals so
+that its length equals the measured time.)
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ I64 = npt.NDArray[np.int64]
 
 
 @compiled
-def _bind(tail: I32, head: I32, kind: I8, lag: I64, node_ts: I64, tiebreak: I64, binding: I32, latest: I64) -> None:
+def _bind(
+    tail: I32, head: I32, kind: I8, lag: I64, node_ts: I64, tiebreak: I64, binding: I32, latest: I64
+) -> None:
     """Keep the edge with the largest (arrival, time of tail, kind, tiebreak of tail) per head."""
     for edge in range(len(tail)):
         node = head[edge]
@@ -33,7 +36,11 @@ def _bind(tail: I32, head: I32, kind: I8, lag: I64, node_ts: I64, tiebreak: I64,
                 ts, best_ts = node_ts[tail[edge]], node_ts[tail[best]]
                 if ts < best_ts or (ts == best_ts and kind[edge] < kind[best]):
                     continue
-                if ts == best_ts and kind[edge] == kind[best] and tiebreak[tail[edge]] <= tiebreak[tail[best]]:
+                if (
+                    ts == best_ts
+                    and kind[edge] == kind[best]
+                    and tiebreak[tail[edge]] <= tiebreak[tail[best]]
+                ):
                     continue
         binding[node] = edge
         latest[node] = arrival
@@ -42,7 +49,8 @@ def _bind(tail: I32, head: I32, kind: I8, lag: I64, node_ts: I64, tiebreak: I64,
 def bind(tail: I32, head: I32, kind: I8, lag: I64, node_ts: I64, tiebreak: I64) -> tuple[I32, I64]:
     """Return the binding edge and the residual of every node.
 
-    Ties go to the later tail, then the larger kind, then the larger tiebreak of the tail: deterministic.
+    Ties go to the later tail, then the larger kind, then the larger tiebreak of the tail:
+    deterministic.
 
     Parameters
     ----------
@@ -88,7 +96,8 @@ def _walk_back(node: int, binding: I32, tail: I32, node_ts: I64, until_ns: int, 
 def walk_back(node: int, binding: I32, tail: I32, node_ts: I64, *, until_ns: int) -> I32:
     """Return the binding edges that lead to a node, earliest first.
 
-    The walk ends at the first edge whose tail is at or before `until_ns`, or at a node without edges.
+    The walk ends at the first edge whose tail is at or before `until_ns`, or at a node without
+    edges.
 
     Examples
     --------
@@ -140,7 +149,9 @@ def _levels(tail: I32, head: I32, n_nodes: int, level: I32) -> int:
     return len(tail) - done
 
 
-def topological_order(tail: I32, head: I32, node_ts: I64, nodes: I32) -> tuple[I32, npt.NDArray[np.bool_]]:
+def topological_order(
+    tail: I32, head: I32, node_ts: I64, nodes: I32
+) -> tuple[I32, npt.NDArray[np.bool_]]:
     """Return the nodes in a topological order, and which edges stand against every such order.
 
     Time orders all but the edges that take no time; those are ordered by their depth (Kahn 1962).
@@ -157,7 +168,8 @@ def topological_order(tail: I32, head: I32, node_ts: I64, nodes: I32) -> tuple[I
     -------
     order : ndarray of shape (k,), dtype=int32
     cyclic : ndarray of shape (n_edges,), dtype=bool
-        Edges into a node that lies on, or behind, a cycle of edges that take no time; all False in a sound graph.
+        Edges into a node that lies on, or behind, a cycle of edges that take no time; all False in
+        a sound graph.
 
     Examples
     --------
@@ -171,7 +183,9 @@ def topological_order(tail: I32, head: I32, node_ts: I64, nodes: I32) -> tuple[I
     level = np.zeros(len(node_ts), dtype=np.int32)
     cyclic = np.zeros(len(tail), dtype=bool)
     if len(instant):
-        touched, compact = np.unique(np.concatenate([tail[instant], head[instant]]), return_inverse=True)
+        touched, compact = np.unique(
+            np.concatenate([tail[instant], head[instant]]), return_inverse=True
+        )
         narrow: I32 = compact.astype(np.int32)
         depth = np.zeros(len(touched), dtype=np.int32)
         left = _levels(narrow[: len(instant)], narrow[len(instant) :], len(touched), depth)

@@ -1,8 +1,8 @@
 """Clocks of several members that meet: offsets and drift from common instants, and how sure they are.
 
-Members of a collective end together, up to a small jitter, and nobody ends before everybody has started. The first gives
-an estimate, the second a bound: of two members ``r`` and ``q``, what has to be added to the clock of ``r`` lies in
-``[max(start_q - end_r), min(end_q - start_r)]``.
+Members of a collective end together, up to a small jitter, and nobody ends before everybody has
+started. The first gives an estimate, the second a bound: of two members ``r`` and ``q``, what has
+to be added to the clock of ``r`` lies in ``[max(start_q - end_r), min(end_q - start_r)]``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ _UNBOUNDED_NS = 1 << 50
 
 
 def to_common(
-    ts_ns: npt.ArrayLike, offset_ns: npt.ArrayLike, drift_ppb: npt.ArrayLike, origin_ns: npt.ArrayLike
+    ts_ns: npt.ArrayLike,
+    offset_ns: npt.ArrayLike,
+    drift_ppb: npt.ArrayLike,
+    origin_ns: npt.ArrayLike,
 ) -> I64:
     """Return times of one clock or several, moved to the common clock; integer, and in the same order.
 
@@ -85,18 +88,19 @@ class ClockFit:
     ----------
     clock : Clock
     low_ns, high_ns : int, unit=ns
-        Feasible offsets: what the meetings allow if the drift is wrong by no more than is not noticed (5 ppm where none was
-        fitted). ``low_ns > high_ns`` if no clock fits; months apart on a side from which nothing bounds them.
+        Feasible offsets: what the matched collectives allow if the drift is wrong by no more than
+        is not noticed (5 ppm where none was fitted). ``low_ns > high_ns`` if no clock fits; months
+        apart on a side from which nothing bounds them.
     spread_ns : int, unit=ns
-        Median distance of the ends of a meeting after alignment.
-    n_meetings : int
+        Median distance of the ends of a matched collective after alignment.
+    n_collectives : int
     """
 
     clock: Clock
     low_ns: int
     high_ns: int
     spread_ns: int
-    n_meetings: int
+    n_collectives: int
 
     @property
     def width_ns(self) -> int:
@@ -126,19 +130,20 @@ def fit_clock(
     waits: Bools | None = None,
     is_awaited: Bools | None = None,
 ) -> ClockFit:
-    """Return the clock of a member against a reference, from the meetings that both took part in.
+    """Return the clock of a member against a reference, from the matched collectives that both took part in.
 
-    The offset is the median difference of the ends, moved into the feasible interval. Drift is fitted only where it
-    halves the spread of the differences: without drift, fitting it does harm.
+    The offset is the median difference of the ends, moved into the feasible interval. Drift is
+    fitted only where it halves the spread of the differences: without drift, fitting it does harm.
 
     Parameters
     ----------
     start_ns, end_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Meetings on the member's clock, in order.
+        Matched collectives on the member's clock, in order.
     reference_start_ns, reference_end_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        The same meetings on the reference's clock.
+        The same matched collectives on the reference's clock.
     waits, is_awaited : ndarray of shape (n,), dtype=bool, optional
-        Whether the member waits for the reference, and the reference for the member; both always, by default.
+        Whether the member waits for the reference, and the reference for the member; both always,
+        by default.
 
     Returns
     -------
@@ -162,13 +167,19 @@ def fit_clock(
     if len(end) >= _FEWEST_FOR_DRIFT:
         slope = _slope_ppb(end, difference)
         rest = difference - Clock(0, slope, origin).to_common(end) + end
-        if abs(slope) <= _LARGEST_DRIFT_PPB and _robust_spread(rest) < _DRIFT_MUST_HELP * _robust_spread(difference):
+        if abs(slope) <= _LARGEST_DRIFT_PPB and _robust_spread(
+            rest
+        ) < _DRIFT_MUST_HELP * _robust_spread(difference):
             drift = slope
     turned = Clock(0, drift, origin)
     start, end = turned.to_common(start), turned.to_common(end)
     offset = int(np.median(reference_end - end))
     spread = int(np.median(np.abs(reference_end - end - offset)))
-    unnoticed = int(end[-1] - end[0]) * _UNNOTICED_DRIFT_PPB // _PPB if not drift else _SPREADS_OF_A_SLOPE * spread
+    unnoticed = (
+        int(end[-1] - end[0]) * _UNNOTICED_DRIFT_PPB // _PPB
+        if not drift
+        else _SPREADS_OF_A_SLOPE * spread
+    )
     lows, highs = reference_start - end, reference_end - start
     lows, highs = (
         lows[waits[order]] if waits is not None else lows,

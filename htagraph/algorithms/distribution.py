@@ -40,7 +40,8 @@ class Distribution(NamedTuple):
 def distribution(group: I64, value: I64, quantiles: tuple[float, ...] = ()) -> Distribution:
     """Return how values are distributed within each group.
 
-    A quantile is one of the values: the largest at or below its rank, so that integers stay integers.
+    A quantile is one of the values: the largest at or below its rank, so that integers stay
+    integers.
 
     Parameters
     ----------
@@ -59,7 +60,11 @@ def distribution(group: I64, value: I64, quantiles: tuple[float, ...] = ()) -> D
     """
     order = np.lexsort((value, group))
     groups, values = group[order], value[order]
-    begins = np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]])) if len(groups) else order
+    begins = (
+        np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]]))
+        if len(groups)
+        else order
+    )
     n = np.diff(np.append(begins, len(groups)))
     total = np.add.reduceat(values, begins) if len(groups) else values
     mean = total / np.maximum(n, 1)
@@ -75,5 +80,7 @@ def distribution(group: I64, value: I64, quantiles: tuple[float, ...] = ()) -> D
         smallest=values[begins],
         largest=values[begins + n - 1],
         first=order[begins],
-        quantiles=np.array([values[rank] for rank in ranks], dtype=np.int64).reshape(len(ranks), len(n)),
+        quantiles=np.array([values[rank] for rank in ranks], dtype=np.int64).reshape(
+            len(ranks), len(n)
+        ),
     )

@@ -1,6 +1,7 @@
 """Sets of intervals on a line: unions, what runs at once, and how much of a set lies before a time.
 
-One sort of all boundaries and running counts answer every question; intervals are half-open ``[start, end)``.
+One sort of all boundaries and running counts answer every question; intervals are half-open
+``[start, end)``.
 """
 
 from __future__ import annotations
@@ -152,7 +153,11 @@ def states(group: I64, start: I64, end: I64, bit: npt.NDArray[np.integer], n_bit
     for position in range(n_bits):
         running = np.cumsum(np.where(bits == position, step, 0))
         mask |= (running > 0).astype(np.int64) << position
-    rows = np.flatnonzero((mask[:-1] > 0) & (time[1:] > time[:-1])) if len(time) else np.empty(0, dtype=np.int64)
+    rows = (
+        np.flatnonzero((mask[:-1] > 0) & (time[1:] > time[:-1]))
+        if len(time)
+        else np.empty(0, dtype=np.int64)
+    )
     return States(groups[rows], time[rows], time[rows + 1], mask[rows])
 
 

@@ -1,6 +1,7 @@
 """Compile a sequential pass with numba at its first call.
 
-numba takes a third of a second to import, so nothing imports it before a pass is needed; compiled code is cached on disk.
+numba takes a third of a second to import, so nothing imports it before a pass is needed; compiled
+code is cached on disk.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
     lane   |[A      [B  ]   ]   [C]        boundaries: A< B< B> A> C< C>
              A A A A B B B A A   - C       innermost after each: A B A - C -
 
-Intervals of one lane may overlap partially (real threads do): innermost is then the one that started last and has not
-ended, which is what a person reads off a timeline.
+Intervals of one lane may overlap partially (real threads do): innermost is then the one that
+started last and has not ended, which is what a person reads off a timeline.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class Nesting(NamedTuple):
     Parameters
     ----------
     boundary : ndarray of shape (2 * n,), dtype=int64
-        ``2 * i`` for the start and ``2 * i + 1`` for the end of interval ``i``; by lane, then in order.
+        ``2 * i`` for the start and ``2 * i + 1`` for the end of interval ``i``; by lane, then in
+        order.
     innermost : ndarray of shape (2 * n,), dtype=int64
         The interval that is innermost from each boundary to the next of its lane, -1 for none.
     parent : ndarray of shape (n,), dtype=int64
@@ -69,8 +70,8 @@ def _sweep(boundary: I64, lane: I32, innermost: I64, parent: I64) -> None:
 def nest(lane: I32, start: I64, end: I64, depth_hint: I64 | None = None) -> Nesting:
     """Return the boundaries of intervals in order and their nesting.
 
-    At one instant, intervals that end there come first (inner before outer), then those that start (outer before
-    inner); an interval of no length ends right after its start.
+    At one instant, intervals that end there come first (inner before outer), then those that start
+    (outer before inner); an interval of no length ends right after its start.
 
     Parameters
     ----------
@@ -78,7 +79,8 @@ def nest(lane: I32, start: I64, end: I64, depth_hint: I64 | None = None) -> Nest
     start, end : ndarray of shape (n,), dtype=int64
         ``start <= end``.
     depth_hint : ndarray of shape (n,), dtype=int64, optional
-        Of equal intervals, the one with the smaller hint is the outer one; by default the one that comes first.
+        Of equal intervals, the one with the smaller hint is the outer one; by default the one that
+        comes first.
 
     Returns
     -------
@@ -103,7 +105,9 @@ def nest(lane: I32, start: I64, end: I64, depth_hint: I64 | None = None) -> Nest
     has_length = end > start
     order = np.empty(2 * n, dtype=np.int64)
     order[0::2] = 2 * rank
-    order[1::2] = np.where(has_length, -rank - 1, 2 * rank + 1)  # ends of intervals with a length come first
+    order[1::2] = np.where(
+        has_length, -rank - 1, 2 * rank + 1
+    )  # ends of intervals with a length come first
     times = np.empty(2 * n, dtype=np.int64)
     times[0::2], times[1::2] = start, end
     boundary = np.lexsort((order, times, np.repeat(lane, 2))).astype(np.int64)

@@ -13,7 +13,9 @@ I32 = npt.NDArray[np.int32]
 
 
 @compiled
-def _origins(order: I32, binding: I32, tail: I32, is_anchor: npt.NDArray[np.bool_], out: I32) -> None:
+def _origins(
+    order: I32, binding: I32, tail: I32, is_anchor: npt.NDArray[np.bool_], out: I32
+) -> None:
     """Fill the anchor that the walk back from each node meets first."""
     for node in order:
         if is_anchor[node]:

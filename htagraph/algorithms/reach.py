@@ -13,7 +13,10 @@ __all__ = ["to_rustworkx"]
 
 
 def to_rustworkx(
-    tail: npt.NDArray[np.integer], head: npt.NDArray[np.integer], nodes: Iterable[Any], payload: Iterable[Any]
+    tail: npt.NDArray[np.integer],
+    head: npt.NDArray[np.integer],
+    nodes: Iterable[Any],
+    payload: Iterable[Any],
 ) -> rustworkx.PyDiGraph:
     """Return a rustworkx graph.
 

@@ -14,7 +14,9 @@ I64 = npt.NDArray[np.int64]
 
 
 @compiled
-def _retime(order: I32, offsets: I64, tail: I32, lag: I64, residual: I64, release: I64, out: I64) -> None:
+def _retime(
+    order: I32, offsets: I64, tail: I32, lag: I64, residual: I64, release: I64, out: I64
+) -> None:
     """Fill ``out[v] = max(arrivals) + residual[v]`` in topological order; `release` where no edge leads."""
     for node in order:
         first, last = offsets[node], offsets[node + 1]
@@ -73,7 +75,9 @@ def _latest_times(order: I32, offsets: I64, tail: I32, lag: I64, residual: I64, 
             out[tail[edge]] = min(out[tail[edge]], allowed)
 
 
-def latest_times(order: I32, offsets: I64, tail: I32, lag: I64, residual: I64, deadline: I64) -> I64:
+def latest_times(
+    order: I32, offsets: I64, tail: I32, lag: I64, residual: I64, deadline: I64
+) -> I64:
     """Return how late every node may happen without moving any node past its deadline.
 
     The total float of a node is this minus its time (critical path method, backward pass).

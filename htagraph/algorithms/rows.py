@@ -30,7 +30,8 @@ class Rows(NamedTuple):
     row : ndarray of shape (n,), dtype=int32
         Row within the lane; intervals of one lane and row are disjoint or nested.
     boundary : ndarray of shape (2 * n,), dtype=int64
-        ``2 * i`` for the start and ``2 * i + 1`` for the end of interval ``i``; by lane, and in order on each row.
+        ``2 * i`` for the start and ``2 * i + 1`` for the end of interval ``i``; by lane, and in
+        order on each row.
     """
 
     row: I32

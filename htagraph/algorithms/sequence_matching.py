@@ -22,8 +22,8 @@ def _common(reference: Sequence[int], other: Sequence[int]) -> list[tuple[int, i
 def align(sequences: Sequence[npt.NDArray[np.integer]]) -> list[I64]:
     """Return the position in a common reference of each element of each sequence, -1 for what has none.
 
-    Equal sequences are aligned element by element. Others are aligned with the longest one by common runs; what cannot be
-    placed stays apart.
+    Equal sequences are aligned element by element. Others are aligned with the longest one by
+    common runs; what cannot be placed stays apart.
 
     Parameters
     ----------

@@ -59,8 +59,8 @@ def _numbered(*keys: I64) -> tuple[I64, I64]:
 def repeats(code: I64, lane: I64, *, min_length: int, max_length: int) -> Repeats:
     """Return the sequences of neighbors that occur at least twice without overlapping themselves.
 
-    A sequence that occurs as often as one that is longer by one code, on either side, is left out, for the longer one says
-    more; and so is one that is a shorter one repeated.
+    A sequence that occurs as often as one that is longer by one code, on either side, is left out,
+    for the longer one says more; and so is one that is a shorter one repeated.
 
     Parameters
     ----------
@@ -101,7 +101,9 @@ def repeats(code: I64, lane: I64, *, min_length: int, max_length: int) -> Repeat
     if not parts:
         none = np.empty(0, dtype=np.int64)
         return Repeats(none, none, none)
-    return Repeats(*(np.concatenate([getattr(part, name) for part in parts]) for name in Repeats._fields))
+    return Repeats(
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in Repeats._fields)
+    )
 
 
 def _grown(position: I64, number: I64, code: I64, lane: I64, length: int) -> tuple[I64, I64, I64]:
@@ -144,4 +146,8 @@ def _occurrences(position: I64, number: I64, length: int, first_number: int) -> 
     again = np.bincount(dense[keep], minlength=int(dense.max(initial=0)) + 1) > 1
     kept = np.flatnonzero(keep & again[dense])
     _, sequence = np.unique(dense[kept], return_inverse=True)
-    return Repeats(sequence.astype(np.int64) + first_number, start[kept], np.full(len(kept), length, dtype=np.int64))
+    return Repeats(
+        sequence.astype(np.int64) + first_number,
+        start[kept],
+        np.full(len(kept), length, dtype=np.int64),
+    )

@@ -33,7 +33,9 @@ class Walks(NamedTuple):
 
 
 @compiled
-def _count(node: I64, until: I64, binding: I32, tail: I32, node_ts: I64, length: I64, last: I64) -> None:
+def _count(
+    node: I64, until: I64, binding: I32, tail: I32, node_ts: I64, length: I64, last: I64
+) -> None:
     """Fill the number of edges of each walk, and its last node."""
     for walk in range(len(node)):
         current = node[walk]

@@ -25,27 +25,35 @@ from htagraph.cli.ranks import executor_of, loaded_job, windowed_job
 from htagraph.cli.tables import Format, print_frame
 from htagraph.errors import MissingEventsError, OutputError, QueryError
 from htagraph.graph import TraceGraph
-from htagraph.job import Job
-from htagraph.queries.selecting import filtered
+from htagraph.job.job import Job
+from htagraph.lookup.selecting import filtered
 from htagraph.questions import QUESTIONS
 
 __all__ = ["ask"]
 
 _MAX_ROWS = 40
-_MANY = {"stragglers", "meetings", "clocks", "pipeline_bubbles"}
+_MANY = {"stragglers", "collectives", "clocks", "pipeline_bubbles"}
 
 
 def ask(
-    question: Annotated[str, typer.Argument(metavar="QUESTION", help="A question by name; `list` lists them.")],
+    question: Annotated[
+        str, typer.Argument(metavar="QUESTION", help="A question by name; `list` lists them.")
+    ],
     path: JobArgument = None,
     *,
     window: WindowOption = "",
-    where: Annotated[str, typer.Option(help="Keep rows for which this holds: 'idle_ns > 1000 and device == 0'.")] = "",
+    where: Annotated[
+        str, typer.Option(help="Keep rows for which this holds: 'idle_ns > 1000 and device == 0'.")
+    ] = "",
     option: Annotated[
         list[str] | None,
-        typer.Option("--option", "-o", metavar="NAME=VALUE", help="Option of the question; repeatable."),
+        typer.Option(
+            "--option", "-o", metavar="NAME=VALUE", help="Option of the question; repeatable."
+        ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Also write the whole table: .csv, .json or .parquet.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Also write the whole table: .csv, .json or .parquet.")
+    ] = None,
     form: FormatOption = Format.TABLE,
     workers: WorkersOption = 0,
     dask: DaskOption = "",
@@ -70,21 +78,30 @@ def ask(
     shown = frame if form is not Format.TABLE else frame.head(_MAX_ROWS)
     print_frame(console, shown, form)
     if len(shown) < len(frame):
-        notices(quiet=quiet).print(f"{len(shown):,} of {len(frame):,} rows; --format csv or --out gives all.")
+        notices(quiet=quiet).print(
+            f"{len(shown):,} of {len(frame):,} rows; --format csv or --out gives all."
+        )
 
 
-def _asked(waiting: Waiting, path: Path, executor: Executor | None, *, stacks: bool) -> Job | TraceGraph:
+def _asked(
+    waiting: Waiting, path: Path, executor: Executor | None, *, stacks: bool
+) -> Job | TraceGraph:
     """Return what is asked: the ranks of a folder, or the graph of a trace."""
     if path.is_dir():
         return loaded_job(waiting, path, executor, stacks=stacks)
     return waiting.load(path, stacks=stacks).compile()
 
 
-def _answer(asked: Job | TraceGraph, question: str, window: str, options: dict[str, Any]) -> pd.DataFrame:
+def _answer(
+    asked: Job | TraceGraph, question: str, window: str, options: dict[str, Any]
+) -> pd.DataFrame:
     """Return the answer of a trace, or of the ranks of a job."""
     if isinstance(asked, TraceGraph):
         if question in _MANY:
-            raise QueryError(f"{question!r} is asked of a job.", hint="give the folder with the traces of its ranks.")
+            raise QueryError(
+                f"{question!r} is asked of a job.",
+                hint="give the folder with the traces of its ranks.",
+            )
         return windowed(asked, window).ask(question, **options)
     job = windowed_job(asked, window)
     if question in _MANY:
@@ -114,7 +131,9 @@ def _parsed(options: list[str]) -> dict[str, Any]:
     for option in options:
         name, separator, value = option.partition("=")
         if not separator:
-            raise QueryError(f"{option!r} is no option.", hint="write NAME=VALUE, for example --option by=name.")
+            raise QueryError(
+                f"{option!r} is no option.", hint="write NAME=VALUE, for example --option by=name."
+            )
         digits = value.replace("_", "")
         parsed[name.strip()] = int(digits) if digits.lstrip("-").isdigit() else value
     return parsed
@@ -131,7 +150,11 @@ def _write(frame: pd.DataFrame, out: Path) -> None:
             case ".parquet":
                 frame.to_parquet(out, index=False)
             case _:
-                raise OutputError("tables are .csv, .json or .parquet.", path=out, hint="choose one of these endings.")
+                raise OutputError(
+                    "tables are .csv, .json or .parquet.",
+                    path=out,
+                    hint="choose one of these endings.",
+                )
     except ImportError as exc:
         raise MissingEventsError(
             "writing Parquet needs pyarrow.", missing="pyarrow", hint="pip install pyarrow."

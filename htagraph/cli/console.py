@@ -84,7 +84,9 @@ class Waiting:
 
         def advance(done: int, total: int) -> None:
             """Move the bar."""
-            self._progress.update(self._task, completed=done, total=total or None, amount=filesize.decimal(done))
+            self._progress.update(
+                self._task, completed=done, total=total or None, amount=filesize.decimal(done)
+            )
 
         return load(path, stacks=stacks, progress=advance)
 
@@ -105,7 +107,11 @@ def _folder_error(folder: Path) -> TraceError:
     """Return the error of a folder where one trace is expected; it names those inside."""
     inside = sorted(path for ending in ("*.json", "*.json.gz") for path in folder.rglob(ending))
     if not inside:
-        return TraceError("a folder without traces (.json, .json.gz).", path=folder, hint="give the file of one rank.")
+        return TraceError(
+            "a folder without traces (.json, .json.gz).",
+            path=folder,
+            hint="give the file of one rank.",
+        )
     return TraceError(
         f"a folder with {len(inside)} traces; this command takes one rank at a time.",
         path=folder,

@@ -37,7 +37,9 @@ _N_RANKS, _LATE_RANK, _DELAY_NS = 4, 2, 10_000_000
 
 def demo(
     *,
-    out: Annotated[Path, typer.Option(help="Folder for traces and reports.")] = Path("htagraph-demo"),
+    out: Annotated[Path, typer.Option(help="Folder for traces and reports.")] = Path(
+        "htagraph-demo"
+    ),
     quiet: QuietOption = False,
 ) -> None:
     """Simulate training runs, each with its own fault, and report what bounds them; nothing is downloaded."""
@@ -54,14 +56,18 @@ def demo(
             write_files(summaries[fault], out / fault, waiting, page=fault == _SHOWN)
         waiting.stage("Simulating a job")
         ranks = out / _JOB
-        planted = training_job(ranks=_N_RANKS, straggler=_LATE_RANK, delay_ns=_DELAY_NS, max_offset_ns=5_000_000)
+        planted = training_job(
+            ranks=_N_RANKS, straggler=_LATE_RANK, delay_ns=_DELAY_NS, max_offset_ns=5_000_000
+        )
         simulate_job(planted).write(ranks)
         job = JobSummary(loaded_job(waiting, ranks), "a job of four ranks")
         job_files = write_job_files(job, out / f"{_JOB}-report", waiting)
     console = output()
     print_summary(console, summaries[_SHOWN])
     print_titled(console, "All simulated runs", _comparison(summaries))
-    console.print(f"\nFour ranks, rank {_LATE_RANK} slowed down, clocks up to 5 ms apart", style="bold")
+    console.print(
+        f"\nFour ranks, rank {_LATE_RANK} slowed down, clocks up to 5 ms apart", style="bold"
+    )
     console.print(f"  {job.verdict.findings[0].sentence}", markup=False)
     console.print(f"  {job.verdict.findings[0].evidence_sentence}", markup=False)
     shown = out / _SHOWN
@@ -73,9 +79,13 @@ def demo(
     if "page" in job_files:
         beside.print(f"         {job_files['page']}: the job of four ranks", markup=False)
     beside.print(f"  open   {shown / 'critical.pftrace'} in https://ui.perfetto.dev", markup=False)
-    beside.print(f"         {job_files['perfetto']} there: the path across four ranks", markup=False)
+    beside.print(
+        f"         {job_files['perfetto']} there: the path across four ranks", markup=False
+    )
     beside.print(f"  read   {shown / 'summary.md'}, {job_files['summary']}", markup=False)
-    beside.print(f"  draw   dot -Tsvg {shown / 'critical.dot'} > path.svg   (needs Graphviz)", markup=False)
+    beside.print(
+        f"  draw   dot -Tsvg {shown / 'critical.dot'} > path.svg   (needs Graphviz)", markup=False
+    )
     beside.print("  next   htagraph report YOUR_TRACE.json.gz")
 
 
@@ -85,6 +95,10 @@ def _comparison(summaries: dict[str, Summary]) -> Table:
     for header in ("trace", "planted", "found first"):
         table.add_column(header, overflow="fold")
     for fault, summary in summaries.items():
-        first = summary.verdict.findings[0].sentence if summary.verdict.findings else summary.verdict.withheld
+        first = (
+            summary.verdict.findings[0].sentence
+            if summary.verdict.findings
+            else summary.verdict.withheld
+        )
         table.add_row(fault, PLANTED[fault], Text(first))
     return table

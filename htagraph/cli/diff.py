@@ -32,10 +32,15 @@ def diff(
     after: Annotated[Path, typer.Argument(metavar="AFTER", help="Trace after it.")],
     *,
     window: WindowOption = "",
-    what: Annotated[What, typer.Option(help="Critical paths (deltas add up), kernels, or operators.")] = What.PATH,
+    what: Annotated[
+        What, typer.Option(help="Critical paths (deltas add up), kernels, or operators.")
+    ] = What.PATH,
     by: Annotated[str, typer.Option(help="For paths: bound, kind, name, op or lane.")] = "bound",
     fail_above: Annotated[
-        float, typer.Option(help="Exit with 1 if the second is longer by more than this share (0.05: 5%); 0: never.")
+        float,
+        typer.Option(
+            help="Exit with 1 if the second is longer by more than this share (0.05: 5%); 0: never."
+        ),
     ] = 0.0,
     form: FormatOption = Format.TABLE,
     quiet: QuietOption = False,

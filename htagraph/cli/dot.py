@@ -18,7 +18,9 @@ def dot(
     *,
     window: WindowOption = "",
     out: Annotated[str, typer.Option(help="File to write; - prints it.")] = "-",
-    whole: Annotated[bool, typer.Option("--graph", help="All events of the window, not only the path.")] = False,
+    whole: Annotated[
+        bool, typer.Option("--graph", help="All events of the window, not only the path.")
+    ] = False,
     max_nodes: Annotated[int, typer.Option(help="At most so many boxes.", min=2)] = 200,
     quiet: QuietOption = False,
 ) -> None:

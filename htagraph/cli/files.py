@@ -22,7 +22,9 @@ def new_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
         raise OutputError(
-            f"no folder can be made here: {exc.strerror}.", path=folder, hint="choose another --out."
+            f"no folder can be made here: {exc.strerror}.",
+            path=folder,
+            hint="choose another --out.",
         ) from exc
 
 

@@ -14,7 +14,9 @@ from htagraph.trace import Trace
 __all__ = ["info"]
 
 
-def info(trace: TraceArgument, *, form: FormatOption = Format.TABLE, quiet: QuietOption = False) -> None:
+def info(
+    trace: TraceArgument, *, form: FormatOption = Format.TABLE, quiet: QuietOption = False
+) -> None:
     """Say what is in a trace, what is missing, which answers are weaker for it, and how to record it."""
     with Waiting(quiet=quiet).shown() as waiting:
         loaded = waiting.load(trace)
@@ -32,7 +34,9 @@ def info(trace: TraceArgument, *, form: FormatOption = Format.TABLE, quiet: Quie
     print_titled(console, "Checks", rich_table(quality))
     missing = _not_recorded(loaded)
     if len(missing):
-        print_titled(console, "Not recorded, and how to record it", rich_table(missing, header=False))
+        print_titled(
+            console, "Not recorded, and how to record it", rich_table(missing, header=False)
+        )
     if len(loaded.repairs):
         print_titled(console, "Repairs of the file", rich_table(loaded.repairs))
     else:
@@ -40,12 +44,18 @@ def info(trace: TraceArgument, *, form: FormatOption = Format.TABLE, quiet: Quie
 
 
 _HOW_TO_RECORD = {
-    "python_function": ("Python stacks", "profile(with_stack=True); they make a file several times larger"),
+    "python_function": (
+        "Python stacks",
+        "profile(with_stack=True); they make a file several times larger",
+    ),
     "cuda_sync": (
         "waits of host and streams",
         "profile(experimental_config=torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True))",
     ),
-    "gpu_user_annotation": ("annotations on the device", "name parts with torch.profiler.record_function"),
+    "gpu_user_annotation": (
+        "annotations on the device",
+        "name parts with torch.profiler.record_function",
+    ),
 }
 """What useful categories are, and the settings of the profiler that record them."""
 
@@ -61,12 +71,20 @@ def _metadata(trace: Trace) -> pd.DataFrame:
     """Return what the file says beside events, one line each, long values abbreviated to what they are."""
     devices = trace.metadata.get("deviceProperties") or ()
     names = [device.get("name", "?") for device in devices if isinstance(device, dict)]
-    plain = {name: str(value) for name, value in trace.metadata.items() if isinstance(value, str | int | float)}
+    plain = {
+        name: str(value)
+        for name, value in trace.metadata.items()
+        if isinstance(value, str | int | float)
+    }
     job = trace.metadata.get("distributedInfo")
     rows = {
         "rank": f"{trace.rank} ({trace.rank_source})",
         **({"devices": f"{len(names)} x {', '.join(dict.fromkeys(names))}"} if names else {}),
-        **({"backend": str(job.get("backend", "?"))} if isinstance(job, dict) and "backend" in job else {}),
+        **(
+            {"backend": str(job.get("backend", "?"))}
+            if isinstance(job, dict) and "backend" in job
+            else {}
+        ),
         **plain,
     }
     return pd.DataFrame({"kind": list(rows), "name": list(rows.values())})
@@ -76,8 +94,15 @@ def _categories(trace: Trace) -> pd.DataFrame:
     """Return how many events of each category were loaded and how many were not."""
     loaded = trace.events["category"].value_counts()
     kinds = trace.events.groupby("category", sort=False)["kind"].first()
-    rows = [(name, n, 0, str(kinds[name])) for name, n in zip(loaded.index, loaded.tolist(), strict=True)]
+    rows = [
+        (name, n, 0, str(kinds[name]))
+        for name, n in zip(loaded.index, loaded.tolist(), strict=True)
+    ]
     rows += [(name, 0, n, "") for name, n in trace.skipped.items()]
     frame = pd.DataFrame(rows, columns=["kind", "n_loaded", "n_skipped", "name"])
-    frame["name"] = frame["name"].where(frame["name"] != EventKind.OTHER.label, "unknown, kept out of the graph")
-    return frame[["kind", "n_loaded", "n_skipped", "name"]].rename(columns={"kind": "name", "name": "kind"})
+    frame["name"] = frame["name"].where(
+        frame["name"] != EventKind.OTHER.label, "unknown, kept out of the graph"
+    )
+    return frame[["kind", "n_loaded", "n_skipped", "name"]].rename(
+        columns={"kind": "name", "name": "kind"}
+    )

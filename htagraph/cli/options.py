@@ -25,7 +25,9 @@ __all__ = [
     "windowed",
 ]
 
-TraceArgument = Annotated[Path, typer.Argument(metavar="PATH", help="Trace of one rank: .json or .json.gz.")]
+TraceArgument = Annotated[
+    Path, typer.Argument(metavar="PATH", help="Trace of one rank: .json or .json.gz.")
+]
 WindowOption = Annotated[
     str,
     typer.Option(
@@ -36,20 +38,30 @@ WindowOption = Annotated[
     ),
 ]
 JobArgument = Annotated[
-    Path | None, typer.Argument(metavar="PATH", help="Trace of one rank, or a folder with the traces of a job.")
+    Path | None,
+    typer.Argument(metavar="PATH", help="Trace of one rank, or a folder with the traces of a job."),
 ]
 ReportArgument = Annotated[
-    Path, typer.Argument(metavar="PATH", help="Trace of one rank, or a folder with the traces of a job.")
+    Path,
+    typer.Argument(metavar="PATH", help="Trace of one rank, or a folder with the traces of a job."),
 ]
 DaskOption = Annotated[
-    str, typer.Option("--dask", metavar="ADDRESS", help="Scheduler of a Dask cluster for the ranks.")
+    str,
+    typer.Option("--dask", metavar="ADDRESS", help="Scheduler of a Dask cluster for the ranks."),
 ]
-WorkersOption = Annotated[int, typer.Option("--workers", min=0, help="Processes for the ranks of a job; 0: chosen.")]
+WorkersOption = Annotated[
+    int, typer.Option("--workers", min=0, help="Processes for the ranks of a job; 0: chosen.")
+]
 StacksOption = Annotated[
-    bool, typer.Option("--stacks", help="Read Python stacks, too: they name the code of host gaps. Takes longer.")
+    bool,
+    typer.Option(
+        "--stacks", help="Read Python stacks, too: they name the code of host gaps. Takes longer."
+    ),
 ]
 FormatOption = Annotated[Format, typer.Option("--format", "-f", help="How to print the table.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Only what was asked for: no progress, no notices.")]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Only what was asked for: no progress, no notices.")
+]
 
 _RANGE = re.compile(r"(\d[\d_,]*):(\d[\d_,]*)")
 

@@ -27,7 +27,7 @@ class By(StrEnum):
     KIND = "kind"
     NAME = "name"
     OP = "op"
-    LANE = "lane"
+    TRACK = "track"
     RULE = "rule"
     STEP = "step"
     SEGMENT = "segment"
@@ -42,10 +42,14 @@ def path(
     trace: TraceArgument,
     *,
     window: WindowOption = "",
-    by: Annotated[By, typer.Option(help="Group by this; `segment` lists the path itself.")] = By.BOUND,
+    by: Annotated[
+        By, typer.Option(help="Group by this; `segment` lists the path itself.")
+    ] = By.BOUND,
     out: Annotated[
         Path | None,
-        typer.Option(help="Also write it: .pftrace (Perfetto), .json (the original trace with the path added), .dot."),
+        typer.Option(
+            help="Also write it: .pftrace (Perfetto), .json (the original trace with the path added), .dot."
+        ),
     ] = None,
     form: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
@@ -64,7 +68,9 @@ def path(
         console.print(repr(found), markup=False)
         print_frame(console, frame.head(_MAX_ROWS), form)
         if len(frame) > _MAX_ROWS:
-            beside.print(f"… and {len(frame) - _MAX_ROWS:,} more rows: --format csv prints all.", style="dim")
+            beside.print(
+                f"… and {len(frame) - _MAX_ROWS:,} more rows: --format csv prints all.", style="dim"
+            )
     else:
         print_frame(console, frame, form)
     if out is not None:
@@ -80,5 +86,9 @@ def _write(found: CriticalPath, out: Path) -> None:
         ".dot": found.to_dot,
     }
     if suffix not in writers:
-        raise OutputError(f"no format is called {suffix!r}.", path=out, hint="end the name in .pftrace, .json or .dot.")
+        raise OutputError(
+            f"no format is called {suffix!r}.",
+            path=out,
+            hint="end the name in .pftrace, .json or .dot.",
+        )
     writers[suffix](out)

@@ -11,8 +11,8 @@ from pathlib import Path
 from htagraph.cli.console import Waiting
 from htagraph.cli.options import times_of
 from htagraph.errors import MissingEventsError, QueryError
-from htagraph.job import Job
-from htagraph.job_loading import load_job
+from htagraph.job.job import Job
+from htagraph.job.loading import load_job
 
 __all__ = ["executor_of", "loaded_job", "windowed_job"]
 
@@ -25,7 +25,9 @@ def executor_of(workers: int, dask: str = "") -> Iterator[Executor | None]:
             from distributed import Client  # noqa: PLC0415  deferred: an extra
         except ImportError as exc:
             raise MissingEventsError(
-                "--dask needs distributed.", missing="distributed", hint="pip install 'htagraph[dask]'."
+                "--dask needs distributed.",
+                missing="distributed",
+                hint="pip install 'htagraph[dask]'.",
             ) from exc
         with Client(dask) as client:  # type: ignore[no-untyped-call]
             yield client.get_executor()
@@ -46,7 +48,9 @@ def windowed_job(job: Job, window: str) -> Job:
     return job.window(window) if window else job
 
 
-def loaded_job(waiting: Waiting, folder: Path, executor: Executor | None = None, *, stacks: bool = False) -> Job:
+def loaded_job(
+    waiting: Waiting, folder: Path, executor: Executor | None = None, *, stacks: bool = False
+) -> Job:
     """Return the job in a folder; ranks that cannot be used are left out and reported."""
 
     def advance(done: int, total: int) -> None:

@@ -20,7 +20,9 @@ __all__ = ["repair"]
 
 def repair(
     broken: Annotated[Path, typer.Argument(metavar="IN", help="The broken trace.")],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The valid one: .json, or .json.gz to compress.")],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="The valid one: .json, or .json.gz to compress.")
+    ],
     *,
     form: FormatOption = Format.TABLE,
     quiet: QuietOption = False,

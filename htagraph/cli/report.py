@@ -37,18 +37,21 @@ __all__ = ["print_summary", "report", "report_job", "write_files"]
 _FOLDER = Path("htagraph-report")
 _N_TOP = 6
 _N_STEPS = 12
-_WHERE_TO_OPEN = {"perfetto": "  (htagraph view, or https://ui.perfetto.dev)", "page": "  (in a browser)"}
+_WHERE_TO_OPEN = {
+    "perfetto": "  (htagraph view, or https://ui.perfetto.dev)",
+    "page": "  (in a browser)",
+}
 _COLORS = {
     "compute": "green",
     "communication": "magenta",
     "memory": "cyan",
     "launch": "yellow",
     "kernel_gap": "yellow",
-    "cpu": "blue",
+    "host": "blue",
     "data_loading": "bright_red",
     "python_gap": "bright_blue",
     "sync": "red",
-    "carry_over": "bright_black",
+    "launched_before_capture": "bright_black",
     "unexplained": "bright_black",
 }
 
@@ -58,10 +61,14 @@ def report(
     *,
     window: WindowOption = "",
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the files.", show_default="./htagraph-report/<trace>")
+        Path | None,
+        typer.Option(help="Folder for the files.", show_default="./htagraph-report/<trace>"),
     ] = None,
     json_file: Annotated[
-        str, typer.Option("--json", metavar="FILE", help="Also write the report as JSON; - prints that alone.")
+        str,
+        typer.Option(
+            "--json", metavar="FILE", help="Also write the report as JSON; - prints that alone."
+        ),
     ] = "",
     workers: WorkersOption = 0,
     dask: DaskOption = "",
@@ -70,7 +77,9 @@ def report(
 ) -> None:
     """Say what bounds a run and what to try first; write the trace with its critical path on top. A folder is a job."""
     if trace.is_dir():
-        report_job(trace, window, out, json_file, workers=workers, dask=dask, stacks=stacks, quiet=quiet)
+        report_job(
+            trace, window, out, json_file, workers=workers, dask=dask, stacks=stacks, quiet=quiet
+        )
         return
     with Waiting(quiet=quiet).shown() as waiting:
         loaded = waiting.load(trace, stacks=stacks)
@@ -85,7 +94,15 @@ def report(
 
 
 def report_job(
-    folder: Path, window: str, out: Path | None, json_file: str, *, workers: int, dask: str, stacks: bool, quiet: bool
+    folder: Path,
+    window: str,
+    out: Path | None,
+    json_file: str,
+    *,
+    workers: int,
+    dask: str,
+    stacks: bool,
+    quiet: bool,
 ) -> None:
     """Say what bounds a job and which ranks keep it waiting; write its trace with the job's path on top."""
     with Waiting(quiet=quiet).shown() as waiting, executor_of(workers, dask) as executor:
@@ -119,16 +136,24 @@ def _print_files(files: dict[str, Path], *, quiet: bool) -> None:
     for what, file in files.items():
         beside.print(f"Wrote {file}{_WHERE_TO_OPEN.get(what, '')}", markup=False)
     if "page" not in files:
-        beside.print("For a page with plots: pip install 'htagraph[plot]'", style="dim", markup=False)
+        beside.print(
+            "For a page with plots: pip install 'htagraph[plot]'", style="dim", markup=False
+        )
 
 
-def write_files(summary: Summary, folder: Path, waiting: Waiting, *, page: bool = True) -> dict[str, Path]:
+def write_files(
+    summary: Summary, folder: Path, waiting: Waiting, *, page: bool = True
+) -> dict[str, Path]:
     """Write the files of a report into a folder, which is made; return them by what they are.
 
     The page is written where the `plot` extra is installed.
     """
     new_folder(folder)
-    files = {"perfetto": folder / "critical.pftrace", "dot": folder / "critical.dot", "summary": folder / "summary.md"}
+    files = {
+        "perfetto": folder / "critical.pftrace",
+        "dot": folder / "critical.dot",
+        "summary": folder / "summary.md",
+    }
     waiting.stage(f"Writing {files['perfetto']}")
     summary.path.to_perfetto(files["perfetto"])
     waiting.stage(f"Writing {files['dot']}")
@@ -152,8 +177,15 @@ def print_summary(console: Console, summary: Summary) -> None:
         of = f", first {_N_STEPS} of {n_steps:,}" if n_steps > _N_STEPS else ""
         print_titled(console, f"By step{of}", rich_table(summary.by_step.head(_N_STEPS)))
     tiled = f"tiled by {human_count(len(summary.path.segments), 'segment')}"
-    print_titled(console, f"Critical path: {human_duration(summary.path.dur_ns)}, {tiled}", _bound_table(summary))
-    for title, frame in (("Operators on the path", summary.by_op), ("What ran on the path", summary.by_name)):
+    print_titled(
+        console,
+        f"Critical path: {human_duration(summary.path.dur_ns)}, {tiled}",
+        _bound_table(summary),
+    )
+    for title, frame in (
+        ("Operators on the path", summary.by_op),
+        ("What ran on the path", summary.by_name),
+    ):
         named = frame.head(_N_TOP).rename_axis("name").reset_index()
         named["name"] = named["name"].replace("", "(no operator)")
         print_titled(console, title, rich_table(named))
@@ -172,7 +204,9 @@ def _bound_table(summary: Summary) -> Table:
     table.add_column(justify="right")
     table.add_column(no_wrap=True)
     frame = summary.by_bound
-    for bound, dur_ns, share in zip(frame.index.astype(str), frame["dur_ns"], frame["share"], strict=True):
+    for bound, dur_ns, share in zip(
+        frame.index.astype(str), frame["dur_ns"], frame["share"], strict=True
+    ):
         cells = (bound.replace("_", " "), human_duration(dur_ns), f"{share:.1%}")
         table.add_row(*cells, Text(bar(share), style=_COLORS.get(bound, "white")))
     return table

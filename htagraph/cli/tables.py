@@ -51,9 +51,17 @@ def rich_table(frame: pd.DataFrame, *, header: bool = True) -> Table:
     table = Table(box=None, pad_edge=False, show_header=header, header_style="dim")
     texts = human_frame(frame)
     for name in texts.columns:
-        is_text = name in ("name", "op", "check", "consequence", "detail", "kind", "lane", "rule", "step") or (
-            name.endswith("bound")
-        )
+        is_text = name in (
+            "name",
+            "op",
+            "check",
+            "consequence",
+            "detail",
+            "kind",
+            "track",
+            "rule",
+            "step",
+        ) or (name.endswith("bound"))
         folds = name in ("consequence", "detail", "check")
         table.add_column(
             name.replace("_", " "),
@@ -81,13 +89,23 @@ def print_head(console: Console, summary: Summary | JobSummary) -> None:
     for caveat in summary.caveats:
         console.print(caveat, style="yellow", markup=False)
     console.print()
-    console.print(f"[bold]What bounds {escape(summary.window_name)}[/] ({human_duration(summary.path.dur_ns)})")
+    console.print(
+        f"[bold]What bounds {escape(summary.window_name)}[/] ({human_duration(summary.path.dur_ns)})"
+    )
     if verdict.withheld:
-        console.print(Padding(Text(f"No verdict: {verdict.withheld}", style="yellow"), (0, 0, 0, 2), expand=False))
-    for number, finding in enumerate(verdict.worth_saying, start=1):
+        console.print(
+            Padding(
+                Text(f"No verdict: {verdict.withheld}", style="yellow"), (0, 0, 0, 2), expand=False
+            )
+        )
+    for number, finding in enumerate(verdict.top_findings, start=1):
         console.print(f"  {number}. [bold]{escape(finding.sentence)}[/]")
-        console.print(Padding(Text(f"most in {finding.evidence_sentence}"), (0, 0, 0, 5), expand=False))
-        console.print(Padding(Text(f"try: {finding.to_try}", style="italic"), (0, 0, 0, 5), expand=False))
+        console.print(
+            Padding(Text(f"most in {finding.evidence_sentence}"), (0, 0, 0, 5), expand=False)
+        )
+        console.print(
+            Padding(Text(f"try: {finding.to_try}", style="italic"), (0, 0, 0, 5), expand=False)
+        )
     if verdict.ranking:
         console.print(Padding(Text(verdict.ranking, style="dim"), (0, 0, 0, 2), expand=False))
 

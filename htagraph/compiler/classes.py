@@ -1,7 +1,8 @@
 """What a piece of device work is: compute, communication or memory; by rules, with the deciding rule recorded.
 
-Rules are tried in order, on unique names, not on rows: metadata of the collective first, then what the user adds, then
-names. Adding a rule here, or passing one to `Trace.compile`, changes every answer at once.
+Rules are tried in order, on unique names, not on rows: metadata of the collective first, then what
+the user adds, then names. Adding a rule here, or passing one to `Trace.compile`, changes every
+answer at once.
 """
 
 from __future__ import annotations
@@ -49,9 +50,15 @@ class ClassRule:
 
 BUILT_IN_RULES = (
     ClassRule(
-        "nccl or rccl kernel", KernelClass.COMMUNICATION, r"^(void )?nccl|^(void )?rccl|ncclDevKernel|ncclKernel"
+        "nccl or rccl kernel",
+        KernelClass.COMMUNICATION,
+        r"^(void )?nccl|^(void )?rccl|ncclDevKernel|ncclKernel",
     ),
-    ClassRule("expert parallel kernel", KernelClass.COMMUNICATION, r"\bdeep_ep::|\bdpsk::ep::|::ep::(intra|inter)node"),
+    ClassRule(
+        "expert parallel kernel",
+        KernelClass.COMMUNICATION,
+        r"\bdeep_ep::|\bdpsk::ep::|::ep::(intra|inter)node",
+    ),
     ClassRule("nvshmem kernel", KernelClass.COMMUNICATION, r"nvshmem|roc_?shmem"),
     ClassRule(
         "custom all-reduce kernel",
@@ -71,7 +78,11 @@ BUILT_IN_RULES = (
 )
 """Rules on names, in the order in which they are tried."""
 
-_METADATA, _DEVICE_KIND, _DEFAULT = "collective metadata", "copy or fill event", "everything else computes"
+_METADATA, _DEVICE_KIND, _DEFAULT = (
+    "collective metadata",
+    "copy or fill event",
+    "everything else computes",
+)
 
 
 def classify(structure: Structure, user_rules: Sequence[ClassRule] = ()) -> Classification:
@@ -89,7 +100,13 @@ def classify(structure: Structure, user_rules: Sequence[ClassRule] = ()) -> Clas
     """
     events = structure.events
     named_rules = (*user_rules, *BUILT_IN_RULES)
-    rules = (_DEVICE_KIND, *(rule.name for rule in user_rules), _METADATA, *(r.name for r in BUILT_IN_RULES), _DEFAULT)
+    rules = (
+        _DEVICE_KIND,
+        *(rule.name for rule in user_rules),
+        _METADATA,
+        *(r.name for r in BUILT_IN_RULES),
+        _DEFAULT,
+    )
     default = len(rules) - 1
     kernel_class = np.zeros(len(events), dtype=np.int8)
     rule_of = np.full(len(events), -1, dtype=np.int8)
@@ -112,7 +129,10 @@ def classify(structure: Structure, user_rules: Sequence[ClassRule] = ()) -> Clas
 
 
 def _apply_metadata(
-    structure: Structure, kernel_class: npt.NDArray[np.int8], rule_of: npt.NDArray[np.int8], position: int
+    structure: Structure,
+    kernel_class: npt.NDArray[np.int8],
+    rule_of: npt.NDArray[np.int8],
+    position: int,
 ) -> None:
     """Mark kernels that carry a collective's name as communication, unless the user's rules decided."""
     column = structure.events.columns.get("collective")

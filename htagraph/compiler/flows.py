@@ -1,7 +1,8 @@
 """FLOW: one host thread hands over to another.
 
-The file's forward-backward flows say which backward operator belongs to which forward operator. They also say which thread
-works for which: ``backward()`` blocks its caller without a record, while the autograd thread runs.
+The file's forward-backward flows say which backward operator belongs to which forward operator.
+They also say which thread works for which: ``backward()`` blocks its caller without a record, while
+the autograd thread runs.
 
 ::
 
@@ -53,8 +54,14 @@ def _forward_backward_pairs(structure: Structure) -> tuple[I64, I64]:
     finishes = np.flatnonzero((flows.category == wanted) & (flows.phase == _FINISH))
     starts = starts[np.argsort(flows.id[starts], kind="stable")]
     unique_ids, first = np.unique(flows.id[starts], return_index=True)
-    position = np.minimum(np.searchsorted(unique_ids, flows.id[finishes]), max(len(unique_ids) - 1, 0))
-    matched = unique_ids[position] == flows.id[finishes] if len(unique_ids) else np.zeros(len(finishes), dtype=bool)
+    position = np.minimum(
+        np.searchsorted(unique_ids, flows.id[finishes]), max(len(unique_ids) - 1, 0)
+    )
+    matched = (
+        unique_ids[position] == flows.id[finishes]
+        if len(unique_ids)
+        else np.zeros(len(finishes), dtype=bool)
+    )
     start, finish = starts[first[position[matched]]], finishes[matched]
     forward = _open_at(structure, flows.lane[start].astype(np.int64), flows.ts_ns[start])
     backward = _open_at(structure, flows.lane[finish].astype(np.int64), flows.ts_ns[finish])
@@ -65,25 +72,32 @@ def _forward_backward_pairs(structure: Structure) -> tuple[I64, I64]:
 def flow_edges(structure: Structure) -> EdgeTable:
     """Return an edge from the end of each forward operator to the start of its backward operator."""
     forward, backward = _forward_backward_pairs(structure)
-    return EdgeTable.of(EdgeKind.FLOW, end_node(forward), start_node(backward), event=backward, rule="fwdbwd flow")
+    return EdgeTable.of(
+        EdgeKind.FLOW, end_node(forward), start_node(backward), event=backward, rule="fwdbwd flow"
+    )
 
 
 def _is_autograd(structure: Structure) -> Bools:
     """Return which events have the name of an autograd function."""
     events = structure.events
-    return events.named(events.symbols.mask(lambda name: _AUTOGRAD.search(name) is not None))
+    return events.named(events.symbols.searched(_AUTOGRAD))
 
 
 def _autograd_lanes(structure: Structure) -> npt.NDArray[np.integer]:
     """Return the lanes of autograd threads: they begin with an autograd function, or most of what they run are such.
 
-    Hooks run there, too, and may be more than the functions. A thread that steps the profiler is a caller.
+    Hooks run there, too, and may be more than the functions. A thread that steps the profiler is a
+    caller.
     """
     events, host = structure.events, structure.host
     top = host[structure.parent[host] < 0]
     top = top[np.lexsort((events.ts_ns[top], events.lane[top]))]
     named = _is_autograd(structure)[top]
-    is_op, lane, n_lanes = events.kind[top] == EventKind.OP, events.lane[top], max(len(events.lanes), 1)
+    is_op, lane, n_lanes = (
+        events.kind[top] == EventKind.OP,
+        events.lane[top],
+        max(len(events.lanes), 1),
+    )
     n_named = np.bincount(lane[named & is_op], minlength=n_lanes)
     mostly = 2 * n_named > np.bincount(lane[is_op], minlength=n_lanes)
     first = np.flatnonzero(np.diff(lane, prepend=-1))
@@ -118,15 +132,20 @@ def _gaps(structure: Structure, lane: int) -> tuple[I64, I64]:
     node = 2 * owner + (nesting.boundary & 1)
     inner = nesting.innermost
     idle = (inner < 0) | (events.kind[host[np.maximum(inner, 0)]] == EventKind.ANNOTATION)
-    rows = np.flatnonzero(idle[:-1] & (events.lane[owner[:-1]] == lane) & (events.lane[owner[1:]] == lane))
+    rows = np.flatnonzero(
+        idle[:-1] & (events.lane[owner[:-1]] == lane) & (events.lane[owner[1:]] == lane)
+    )
     return node[rows], node[rows + 1]
 
 
-def _bursts(structure: Structure, worker: int, gap_start: I64, gap_end: I64) -> tuple[I64, I64, Bools]:
+def _bursts(
+    structure: Structure, worker: int, gap_start: I64, gap_end: I64
+) -> tuple[I64, I64, Bools]:
     """Return, for the gaps in which a worker's whole burst lies: the gap, the first event of the burst, and if it goes on.
 
-    The last event of a burst may end a little after the gap: it wakes the caller and then cleans up. Where the caller runs
-    an autograd function itself (of parameters on the host), the burst goes on beside it, and in the gap after that.
+    The last event of a burst may end a little after the gap: it wakes the caller and then cleans
+    up. Where the caller runs an autograd function itself (of parameters on the host), the burst
+    goes on beside it, and in the gap after that.
     """
     events, parent = structure.events, structure.parent
     on_lane = structure.host[events.lane[structure.host] == worker]
@@ -143,7 +162,9 @@ def _bursts(structure: Structure, worker: int, gap_start: I64, gap_end: I64) -> 
     whole = last >= first
     burst = np.maximum(end_ns - begins[np.minimum(first, len(top) - 1)], 0)
     is_autograd = _is_autograd(structure)
-    whole &= is_autograd[gap_end >> 1] | (_OVERHANG_FACTOR * (ends[np.maximum(last, 0)] - end_ns) <= burst)
+    whole &= is_autograd[gap_end >> 1] | (
+        _OVERHANG_FACTOR * (ends[np.maximum(last, 0)] - end_ns) <= burst
+    )
     goes_on = is_autograd[gap_start >> 1]
     whole &= goes_on | (first == 0) | (ends[np.maximum(first - 1, 0)] <= start_ns)
     gaps = np.flatnonzero(whole)
@@ -156,15 +177,20 @@ def _last_boundaries(structure: Structure, lane: int, until_ns: I64) -> I64:
     owner = host[nesting.boundary >> 1]
     node = 2 * owner + (nesting.boundary & 1)
     lanes = np.full(len(until_ns), lane, dtype=np.int64)
-    last: I64 = node[last_before(events.lane[owner].astype(np.int64), events.node_ts_ns[node], lanes, until_ns + 1)]
+    last: I64 = node[
+        last_before(
+            events.lane[owner].astype(np.int64), events.node_ts_ns[node], lanes, until_ns + 1
+        )
+    ]
     return last
 
 
 def hand_over_edges(structure: Structure) -> EdgeTable:
     """Return edges by which a caller hands over to the autograd thread and gets back.
 
-    From the start of the caller's gap to the start of the burst, and from the end of the burst to the end of the gap.
-    Neither thread needs time of its own meanwhile (see `htagraph.compiler.threads`).
+    From the start of the caller's gap to the start of the burst, and from the end of the burst to
+    the end of the gap. Neither thread needs time of its own meanwhile (see
+    `htagraph.compiler.threads`).
     """
     if not len(structure.host):
         return EdgeTable()
@@ -174,6 +200,8 @@ def hand_over_edges(structure: Structure) -> EdgeTable:
         gaps, first, goes_on = _bursts(structure, worker, gap_start, gap_end)
         begun, start = gap_start[gaps][~goes_on], first[~goes_on]
         last = _last_boundaries(structure, worker, structure.events.node_ts_ns[gap_end[gaps]])
-        parts.append(EdgeTable.of(EdgeKind.FLOW, begun, start_node(start), event=start, rule="hand-over"))
+        parts.append(
+            EdgeTable.of(EdgeKind.FLOW, begun, start_node(start), event=start, rule="hand-over")
+        )
         parts.append(EdgeTable.of(EdgeKind.FLOW, last, gap_end[gaps], event=-1, rule="hand-over"))
     return EdgeTable.concat(parts)

@@ -14,8 +14,8 @@ __all__ = ["launch_edges"]
 def launch_edges(structure: Structure) -> EdgeTable:
     """Return an edge from the START of each launch call to the start of each device event it enqueued.
 
-    A kernel may start while its call still runs, so the call's end is no bound. The lag is the launch floor, capped by
-    the measured delay. One graph launch has an edge to each of its kernels.
+    A kernel may start while its call still runs, so the call's end is no bound. The lag is the
+    launch floor, capped by the measured delay. One graph launch has an edge to each of its kernels.
 
     ::
 
@@ -30,4 +30,6 @@ def launch_edges(structure: Structure) -> EdgeTable:
     replays = np.bincount(call, minlength=len(events)) > 1
     rule = np.where(replays[call], rule_code("graph replay"), rule_code("correlation"))
     lag = np.clip(delay, 0, structure.calibration.launch_floor_ns)
-    return EdgeTable.of(EdgeKind.LAUNCH, start_node(call), start_node(device), lag_ns=lag, event=device, rule=rule)
+    return EdgeTable.of(
+        EdgeKind.LAUNCH, start_node(call), start_node(device), lag_ns=lag, event=device, rule=rule
+    )

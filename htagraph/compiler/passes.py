@@ -38,7 +38,9 @@ PASSES = (
 """Passes from the structure of a trace to edges; `thread_edges` comes last, as it needs to know who waits."""
 
 
-def _reject(edges: EdgeTable, skew_ns: npt.NDArray[np.int64], rows: npt.NDArray[np.bool_]) -> RejectedEdges:
+def _reject(
+    edges: EdgeTable, skew_ns: npt.NDArray[np.int64], rows: npt.NDArray[np.bool_]
+) -> RejectedEdges:
     return RejectedEdges(edges.take(rows), skew_ns[rows])
 
 
@@ -89,7 +91,9 @@ def compile_events(events: EventTable, *, class_rules: Sequence[ClassRule] = ())
     """
     structure = examine(events)
     events = structure.events
-    waits, backward = _split_backward(structure, EdgeTable.concat(make(structure) for make in PASSES))
+    waits, backward = _split_backward(
+        structure, EdgeTable.concat(make(structure) for make in PASSES)
+    )
     edges = _canonical(EdgeTable.concat([waits, thread_edges(structure, waits)]))
     times = events.node_ts_ns
     graph_events = np.flatnonzero(events.is_host | events.is_device)
@@ -98,11 +102,14 @@ def compile_events(events: EventTable, *, class_rules: Sequence[ClassRule] = ())
     if cyclic.any():
         knots = _reject(edges, np.zeros(len(edges), dtype=np.int64), cyclic)
         backward = RejectedEdges(
-            EdgeTable.concat([backward.edges, knots.edges]), np.concatenate([backward.skew_ns, knots.skew_ns])
+            EdgeTable.concat([backward.edges, knots.edges]),
+            np.concatenate([backward.skew_ns, knots.skew_ns]),
         )
         edges = edges.take(~cyclic)
         order, _ = topological_order(edges.tail, edges.head, times, nodes)
-    binding, residual = bind(edges.tail, edges.head, edges.kind, edges.lag_ns, times, np.repeat(_tiebreak(events), 2))
+    binding, residual = bind(
+        edges.tail, edges.head, edges.kind, edges.lag_ns, times, np.repeat(_tiebreak(events), 2)
+    )
     return Dag(
         events=events,
         edges=edges,

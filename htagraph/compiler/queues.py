@@ -1,6 +1,7 @@
 """QUEUE: a launch waits for room in the launch queue.
 
-A device holds about 1,022 launches that have not started. One more blocks its call until some work starts.
+A device holds about 1,022 launches that have not started. One more blocks its call until some work
+starts.
 """
 
 from __future__ import annotations
@@ -40,11 +41,17 @@ def queue_edges(structure: Structure) -> EdgeTable:
         launched = np.sort(events.ts_ns[structure.launch[rows]])
         by_start = rows[np.argsort(events.ts_ns[rows], kind="stable")]
         started = events.ts_ns[by_start]
-        outstanding = np.searchsorted(launched, events.ts_ns[calls]) - np.searchsorted(started, events.ts_ns[calls])
+        outstanding = np.searchsorted(launched, events.ts_ns[calls]) - np.searchsorted(
+            started, events.ts_ns[calls]
+        )
         usual = np.percentile(events.dur_ns[calls], _USUAL_PERCENTILE)
         full = calls[(outstanding >= FULL_QUEUE) & (events.dur_ns[calls] > _BLOCKED_FACTOR * usual)]
         made_room = np.searchsorted(started, events.end_ns[full], side="right") - 1
         inside = (made_room >= 0) & (started[np.maximum(made_room, 0)] >= events.ts_ns[full])
         call, work = full[inside], by_start[made_room[inside]]
-        parts.append(EdgeTable.of(EdgeKind.QUEUE, start_node(work), end_node(call), event=call, rule="queue full"))
+        parts.append(
+            EdgeTable.of(
+                EdgeKind.QUEUE, start_node(work), end_node(call), event=call, rule="queue full"
+            )
+        )
     return EdgeTable.concat(parts)

@@ -19,4 +19,11 @@ def span_edges(structure: Structure) -> EdgeTable:
     """
     device = structure.queue
     lag = structure.events.dur_ns[device]
-    return EdgeTable.of(EdgeKind.SPAN, start_node(device), end_node(device), lag_ns=lag, event=device, rule="duration")
+    return EdgeTable.of(
+        EdgeKind.SPAN,
+        start_node(device),
+        end_node(device),
+        lag_ns=lag,
+        event=device,
+        rule="duration",
+    )

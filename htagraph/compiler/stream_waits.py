@@ -6,9 +6,10 @@
     stream 7       [kernel A     ]
     stream 20                    '------------>[kernel B]
 
-Three kinds of evidence, the weaker only where the stronger is missing: a record of the profiler; the order of event
-records and stream waits among the calls of one thread; and time alone: work that was ready stood still until all that
-another stream had been given before it had ended. The last two are inferred, and labelled so.
+Three kinds of evidence, the weaker only where the stronger is missing: a record of the profiler;
+the order of event records and stream waits among the calls of one thread; and time alone: work that
+was ready stood still until all that another stream had been given before it had ended. The last two
+are inferred, and labelled so.
 """
 
 from __future__ import annotations
@@ -40,11 +41,14 @@ def _recorded_stream_waits(structure: Structure, records: SyncRecords) -> tuple[
     return target[known], waiter[known]
 
 
-def _inferred_stream_waits(structure: Structure, meanings: npt.NDArray[np.int8], known: I64) -> tuple[I64, I64]:
+def _inferred_stream_waits(
+    structure: Structure, meanings: npt.NDArray[np.int8], known: I64
+) -> tuple[I64, I64]:
     """Return the same for waits without a record, by order of calls on one thread.
 
-    The wait follows the latest event record of its thread. The record is on the stream of the last launch before it, the
-    wait on the stream of the next launch after it. Only pairs that cross streams forward in time are kept.
+    The wait follows the latest event record of its thread. The record is on the stream of the last
+    launch before it, the wait on the stream of the next launch after it. Only pairs that cross
+    streams forward in time are kept.
     """
     events = structure.events
     launches = np.unique(structure.launch[structure.launch >= 0])
@@ -59,7 +63,9 @@ def _inferred_stream_waits(structure: Structure, meanings: npt.NDArray[np.int8],
     mark = last_before(lane[marks], events.ts_ns[marks], lane[waits], events.ts_ns[waits])
     waits, mark = waits[mark >= 0], marks[mark[mark >= 0]]
     before = last_before(lane[launches], events.ts_ns[launches], lane[mark], events.ts_ns[mark])
-    after = last_before(lane[launches], events.ts_ns[launches], lane[waits], events.ts_ns[waits]) + 1
+    after = (
+        last_before(lane[launches], events.ts_ns[launches], lane[waits], events.ts_ns[waits]) + 1
+    )
     inside = (before >= 0) & (after < len(launches))
     waits, mark, before, after = waits[inside], mark[inside], before[inside], after[inside]
     inside = lane[launches[after]] == lane[waits] if len(waits) else np.zeros(0, dtype=bool)
@@ -79,13 +85,17 @@ def _ready_ns(structure: Structure, source: I64, waiter: I64) -> I64:
     """Return when each device event could have started for all that is known; shape (n_events,)."""
     events, queue = structure.events, structure.queue
     ready = np.where(
-        structure.launch >= 0, structure.launch_time_ns + structure.calibration.launch_floor_ns, np.iinfo(np.int64).min
+        structure.launch >= 0,
+        structure.launch_time_ns + structure.calibration.launch_floor_ns,
+        np.iinfo(np.int64).min,
     )
     starts = structure.queue_starts
     follows = np.flatnonzero(~starts)
     if len(follows):
         latest = running_latest(events.end_ns[queue], starts)
-        ready[queue[follows]] = np.maximum(ready[queue[follows]], events.end_ns[queue[latest[follows - 1]]])
+        ready[queue[follows]] = np.maximum(
+            ready[queue[follows]], events.end_ns[queue[latest[follows - 1]]]
+        )
     np.maximum.at(ready, waiter, events.end_ns[source])
     return ready
 
@@ -98,7 +108,8 @@ def _given_before(structure: Structure, late: I64, queue: int) -> I64:
 def _covering(structure: Structure, late: I64, queue: int, ready_ns: I64) -> I64:
     """Return the work of a stream that ended last before each late work, if it ran for at least half of the wait.
 
-    For late work whose launch is not known, so that what the stream had been given then is not known either.
+    For late work whose launch is not known, so that what the stream had been given then is not
+    known either.
     """
     events = structure.events
     rows = structure.queue[structure.queue_id[structure.queue] == queue]
@@ -113,13 +124,15 @@ def _covering(structure: Structure, late: I64, queue: int, ready_ns: I64) -> I64
 def _waits_by_time(structure: Structure, source: I64, waiter: I64) -> tuple[I64, I64]:
     """Return pairs where ready work stood still until all that another stream had been given before it had ended.
 
-    That is what an event recorded on the other stream and waited for does. The work must start within what is usual
-    after that end.
+    That is what an event recorded on the other stream and waited for does. The work must start
+    within what is usual after that end.
     """
     events, calibration, device = structure.events, structure.calibration, structure.queue
     usual = max(calibration.launch_usual_ns, 2 * calibration.stream_usual_ns)
     ready = _ready_ns(structure, source, waiter)
-    late = device[(ready[device] > np.iinfo(np.int64).min) & (events.ts_ns[device] > ready[device] + usual)]
+    late = device[
+        (ready[device] > np.iinfo(np.int64).min) & (events.ts_ns[device] > ready[device] + usual)
+    ]
     is_launched = structure.launch[late] >= 0
     found = np.full(len(late), -1, dtype=np.int64)
     latest = np.full(len(late), np.iinfo(np.int64).min)
@@ -128,7 +141,11 @@ def _waits_by_time(structure: Structure, source: I64, waiter: I64) -> tuple[I64,
         given = _given_before(structure, late, queue)
         other = np.where(is_launched, given, _covering(structure, late, queue, ready[late]))
         end = events.end_ns[other]
-        fits = (other >= 0) & (structure.queue_id[late] != queue) & (events.device[late] == queue_device[queue])
+        fits = (
+            (other >= 0)
+            & (structure.queue_id[late] != queue)
+            & (events.device[late] == queue_device[queue])
+        )
         fits &= (end <= events.ts_ns[late]) & (events.ts_ns[late] - end <= usual) & (end > latest)
         found[fits], latest[fits] = other[fits], end[fits]
     return found[found >= 0], late[found >= 0]

@@ -15,9 +15,10 @@ __all__ = ["stream_edges"]
 def stream_edges(structure: Structure) -> EdgeTable:
     """Return an edge to each device event from the work of its stream that ends last of all before it.
 
-    Where that work had ended, the edge runs from its end with the gap floor as lag. Where it still runs (programmatic
-    dependent launch, hardware queues), the edge runs from its START and takes the time for which it ran alone, which
-    belongs to it; no time if the later work was only launched while it ran, for then the launch is the cause.
+    Where that work had ended, the edge runs from its end with the gap floor as lag. Where it still
+    runs (programmatic dependent launch, hardware queues), the edge runs from its START and takes
+    the time for which it ran alone, which belongs to it; no time if the later work was only
+    launched while it ran, for then the launch is the cause.
 
     ::
 

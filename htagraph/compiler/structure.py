@@ -20,7 +20,8 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
-# Percentiles and factors, not times: a trace in which everything takes twice as long has the same graph.
+# Percentiles and factors, not times: a trace in which everything takes twice as long has the same
+# graph.
 _LAUNCH_FLOOR_PERCENTILE = 5
 _STREAM_FLOOR_PERCENTILE = 1
 _LAUNCH_USUAL_FACTOR = 4
@@ -93,7 +94,11 @@ class Structure:
     def is_work(self) -> Bool:
         """Whether an event is device work or on a thread that runs operators or launches work, not one that only polls."""
         events = self.events
-        works = events.is_device | self.is_launch | np.isin(events.kind, (EventKind.OP, EventKind.ANNOTATION))
+        works = (
+            events.is_device
+            | self.is_launch
+            | np.isin(events.kind, (EventKind.OP, EventKind.ANNOTATION))
+        )
         working_lanes = np.unique(events.lane[works])
         is_work = works | (events.is_host & np.isin(events.lane, working_lanes))
         return is_work if is_work.any() else events.is_host
@@ -122,7 +127,12 @@ class Structure:
         device = self.queue
         events = self.events
         order = np.lexsort(
-            (events.end_ns[device], events.ts_ns[device], self.launch_time_ns[device], self.queue_id[device])
+            (
+                events.end_ns[device],
+                events.ts_ns[device],
+                self.launch_time_ns[device],
+                self.queue_id[device],
+            )
         )
         return device[order]
 
@@ -141,7 +151,9 @@ class Structure:
         group, time = self.queue_id[rows], self.launch_time_ns[rows]
         latest = running_latest(self.events.end_ns[rows], group_starts(group))
         position = last_before(group, time, queue_id, before_ns)
-        return np.where(position >= 0, rows[latest[np.maximum(position, 0)]] if len(rows) else -1, -1)
+        return np.where(
+            position >= 0, rows[latest[np.maximum(position, 0)]] if len(rows) else -1, -1
+        )
 
     def first_after(self, queue_id: I64, since_ns: I64) -> I64:
         """Return the first device event enqueued on a stream at or after a time, -1 for none."""
@@ -160,10 +172,14 @@ class Structure:
         firsts = self.queue[self.queue_starts]
         known = {
             (int(d), int(s)): number
-            for number, (d, s) in enumerate(zip(self.events.device[firsts], self.events.stream[firsts], strict=True))
+            for number, (d, s) in enumerate(
+                zip(self.events.device[firsts], self.events.stream[firsts], strict=True)
+            )
         }
         pairs = zip(device.tolist(), stream.tolist(), strict=True)
-        return np.fromiter((known.get(pair, -1) for pair in pairs), dtype=np.int64, count=len(device))
+        return np.fromiter(
+            (known.get(pair, -1) for pair in pairs), dtype=np.int64, count=len(device)
+        )
 
 
 def _find_launches(events: EventTable) -> tuple[I64, int]:
@@ -192,7 +208,10 @@ def _shift_device(events: EventTable, shift_ns: int) -> EventTable:
     if not shift_ns:
         return events
     by_device = events.is_device | np.isin(
-        events.kind, np.array([EventKind.SYNC, EventKind.DEVICE_ANNOTATION, EventKind.COUNTER_RANGE], dtype=np.int8)
+        events.kind,
+        np.array(
+            [EventKind.SYNC, EventKind.DEVICE_ANNOTATION, EventKind.COUNTER_RANGE], dtype=np.int8
+        ),
     )
     return replace(events, ts_ns=events.ts_ns + np.where(by_device, shift_ns, 0))
 
@@ -201,13 +220,20 @@ def _depth_hint(events: EventTable, host: I64) -> I64:
     """Return which of two host events with equal times encloses the other: the kind, then the one numbered first."""
     outer_first = np.zeros(len(EventKind), dtype=np.int64)
     outer_first[EventKind.OP], outer_first[EventKind.RUNTIME] = 1, 2
-    return (outer_first[events.kind[host]] << _KIND_BITS) + np.clip(events.external_id[host], -1, 1 << 60)
+    return (outer_first[events.kind[host]] << _KIND_BITS) + np.clip(
+        events.external_id[host], -1, 1 << 60
+    )
 
 
 def _sort_device(events: EventTable) -> I64:
     """Return device events by device, stream, start, end."""
     device = np.flatnonzero(events.is_device)
-    keys = (events.end_ns[device], events.ts_ns[device], events.stream[device], events.device[device])
+    keys = (
+        events.end_ns[device],
+        events.ts_ns[device],
+        events.stream[device],
+        events.device[device],
+    )
     return device[np.lexsort(keys)]
 
 
@@ -226,14 +252,19 @@ def _calibrate(events: EventTable, launch: I64, queue: I64, shift_ns: int) -> Ca
     """Measure the launch floor on idle streams and the gap floor between queued work."""
     starts = group_starts(events.device[queue], events.stream[queue])
     before = running_latest(events.end_ns[queue], starts)
-    follows = np.flatnonzero(~starts & (launch[queue] >= 0)) if len(queue) else np.empty(0, dtype=np.int64)
+    follows = (
+        np.flatnonzero(~starts & (launch[queue] >= 0))
+        if len(queue)
+        else np.empty(0, dtype=np.int64)
+    )
     later, earlier_end = queue[follows], events.end_ns[queue[before[follows - 1]]]
     launched = events.ts_ns[launch[later]]
     delay = events.ts_ns[later] - launched
     idle = (earlier_end <= launched) & (delay >= 0)
     first = queue[starts & (launch[queue] >= 0)]
     first_delay = events.ts_ns[first] - events.ts_ns[launch[first]]
-    # Nothing is known to be before the first work of a stream; near its call it was idle, long after it was not.
+    # Nothing is known to be before the first work of a stream; near its call it was idle, long
+    # after it was not.
     near = (first_delay >= 0) & (first_delay <= _NEAR_CALL_FACTOR * events.dur_ns[launch[first]])
     idle_delays = np.concatenate([delay[idle], first_delay[near]])
     launch_floor = _percentile(idle_delays, _LAUNCH_FLOOR_PERCENTILE)
@@ -253,7 +284,8 @@ def _calibrate(events: EventTable, launch: I64, queue: I64, shift_ns: int) -> Ca
 def examine(events: EventTable) -> Structure:
     """Return the structure of a trace.
 
-    The device clock is shifted first, so that no device event starts before the call that launched it.
+    The device clock is shifted first, so that no device event starts before the call that launched
+    it.
 
     Parameters
     ----------
@@ -271,7 +303,9 @@ def examine(events: EventTable) -> Structure:
     return Structure(
         events=events,
         host=host,
-        nesting=nest(events.lane[host], events.ts_ns[host], events.end_ns[host], _depth_hint(events, host)),
+        nesting=nest(
+            events.lane[host], events.ts_ns[host], events.end_ns[host], _depth_hint(events, host)
+        ),
         launch=launch,
         queue=queue,
         calibration=_calibrate(events, launch, queue, shift_ns),

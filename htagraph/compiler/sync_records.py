@@ -66,7 +66,11 @@ def _marks(structure: Structure, records: SyncRecords, rows: I64) -> _Marks:
     calls = np.flatnonzero((events.kind == EventKind.RUNTIME) & (events.correlation > 0))
     found = match_keys(marker, events.correlation[calls])
     known = (found >= 0) & (marker > 0)
-    before_ns = np.where(known, events.ts_ns[calls[np.maximum(found, 0)]] if len(calls) else 0, np.iinfo(np.int64).min)
+    before_ns = np.where(
+        known,
+        events.ts_ns[calls[np.maximum(found, 0)]] if len(calls) else 0,
+        np.iinfo(np.int64).min,
+    )
     queue = structure.find_queue(events.device[records.record[rows]].astype(np.int64), stream)
     queue = np.where(known, queue, -1)
     return _Marks(queue, before_ns, np.where(queue >= 0, structure.covered(queue, before_ns), -1))
@@ -92,8 +96,8 @@ def _passed_on(structure: Structure, marks: _Marks, waits: _Marks) -> I64:
 def recorded_targets(structure: Structure, records: SyncRecords, rows: I64) -> I64:
     """Return the device event that ends last of all that each record waits for, -1 where unknown.
 
-    That is the last one before the event record on its stream, or what that stream had itself been made to wait for: an
-    event passes on the waits of its stream.
+    That is the last one before the event record on its stream, or what that stream had itself been
+    made to wait for: an event passes on the waits of its stream.
     """
     events = structure.events
     stream_waits = np.flatnonzero(records.meaning == CallMeaning.STREAM_WAIT)
@@ -107,4 +111,6 @@ def recorded_targets(structure: Structure, records: SyncRecords, rows: I64) -> I
             break
         target = further
         marks = marks._replace(target=target)
-    return _passed_on(structure, _marks(structure, records, rows), _Marks(waiting, events.ts_ns[call], target))
+    return _passed_on(
+        structure, _marks(structure, records, rows), _Marks(waiting, events.ts_ns[call], target)
+    )

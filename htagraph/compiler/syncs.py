@@ -1,8 +1,8 @@
 """SYNC: a host call waits for device work.
 
-Records of the profiler (``cuda_sync``, off by default) name what is waited for. Without them the semantics of the call
-say what it may have waited for, and the times which of it it did: device work that was enqueued before the call and
-ended while it ran.
+Records of the profiler (``cuda_sync``, off by default) name what is waited for. Without them the
+semantics of the call say what it may have waited for, and the times which of it it did: device work
+that was enqueued before the call and ended while it ran.
 
 ::
 
@@ -38,7 +38,11 @@ def _latest_inside(structure: Structure, call: I64, candidates: I64) -> I64:
     """
     events = structure.events
     end = events.end_ns[candidates]
-    inside = (candidates >= 0) & (end >= events.ts_ns[call][:, None]) & (end <= events.end_ns[call][:, None])
+    inside = (
+        (candidates >= 0)
+        & (end >= events.ts_ns[call][:, None])
+        & (end <= events.end_ns[call][:, None])
+    )
     end = np.where(inside, end, np.iinfo(np.int64).min)
     best = end.argmax(axis=1)
     rows = np.arange(len(call))
@@ -57,20 +61,30 @@ def _host_wait_edges(device_event: I64, call: I64, rule: str) -> EdgeTable:
     """Return edges from the end of device work to the end of the call that waited for it."""
     known = device_event >= 0
     return EdgeTable.of(
-        EdgeKind.SYNC, end_node(device_event[known]), end_node(call[known]), event=call[known], rule=rule
+        EdgeKind.SYNC,
+        end_node(device_event[known]),
+        end_node(call[known]),
+        event=call[known],
+        rule=rule,
     )
 
 
-def _recorded_syncs(structure: Structure, records: SyncRecords, meanings: npt.NDArray[np.int8]) -> EdgeTable:
+def _recorded_syncs(
+    structure: Structure, records: SyncRecords, meanings: npt.NDArray[np.int8]
+) -> EdgeTable:
     """Return edges of host waits that a record names; what ends after its call is kept, to be rejected with its skew."""
     events = structure.events
     parts = []
     stream_rows = np.flatnonzero(records.meaning == CallMeaning.STREAM_SYNC)
     record, call = records.record[stream_rows], records.call[stream_rows]
     queue = structure.find_queue(events.device[record].astype(np.int64), events.stream[record])
-    parts.append(_host_wait_edges(structure.covered(queue, events.ts_ns[call]), call, "sync record"))
+    parts.append(
+        _host_wait_edges(structure.covered(queue, events.ts_ns[call]), call, "sync record")
+    )
     # An event query also leaves an "Event Sync" record, but does not wait.
-    waits = (records.meaning == CallMeaning.EVENT_SYNC) & (meanings[records.call] == CallMeaning.EVENT_SYNC)
+    waits = (records.meaning == CallMeaning.EVENT_SYNC) & (
+        meanings[records.call] == CallMeaning.EVENT_SYNC
+    )
     event_rows = np.flatnonzero(waits)
     target = recorded_targets(structure, records, event_rows)
     parts.append(_host_wait_edges(target, records.call[event_rows], "sync record"))
@@ -85,21 +99,29 @@ def _by_semantics(structure: Structure, calls: I64) -> EdgeTable:
     """Return edges of host waits that follow from what the calls mean and from what ended while they ran."""
     if not len(structure.queue):
         return EdgeTable()
-    return _host_wait_edges(_latest_inside(structure, calls, _all_queues(structure, calls)), calls, "call semantics")
+    return _host_wait_edges(
+        _latest_inside(structure, calls, _all_queues(structure, calls)), calls, "call semantics"
+    )
 
 
 def _blocking_copies(structure: Structure, meanings: npt.NDArray[np.int8]) -> EdgeTable:
     """Return edges from a copy to its own call, where the call returned only after the copy had ended.
 
-    Synchronous copies wait by definition; asynchronous ones do so from or to pageable memory, and when they bring data
-    back to the host (``aten::item``) unless it is pinned there.
+    Synchronous copies wait by definition; asynchronous ones do so from or to pageable memory, and
+    when they bring data back to the host (``aten::item``) unless it is pinned there.
     """
     events, launch = structure.events, structure.launch
     copies = np.flatnonzero((events.kind == EventKind.MEMCPY) & (launch >= 0))
     call = launch[copies]
-    copies, call = copies[meanings[call] == CallMeaning.COPY], call[meanings[call] == CallMeaning.COPY]
+    copies, call = (
+        copies[meanings[call] == CallMeaning.COPY],
+        call[meanings[call] == CallMeaning.COPY],
+    )
     may_wait = events.symbols.mask(
-        lambda name: "Pageable" in name or (("DtoH" in name or "DeviceToHost" in name) and "Pinned" not in name)
+        lambda name: (
+            "Pageable" in name
+            or (("DtoH" in name or "DeviceToHost" in name) and "Pinned" not in name)
+        )
     )
     synchronous = events.symbols.mask(lambda name: "Async" not in name)
     waits = may_wait[events.name[copies]] | synchronous[events.name[call]]
@@ -112,7 +134,14 @@ def sync_edges(structure: Structure) -> EdgeTable:
     meanings = call_meanings(structure.events)
     records = sync_records(structure)
     recorded = _recorded_syncs(structure, records, meanings)
-    may_wait = (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SYNC, CallMeaning.FREE)
+    may_wait = (
+        CallMeaning.DEVICE_SYNC,
+        CallMeaning.STREAM_SYNC,
+        CallMeaning.EVENT_SYNC,
+        CallMeaning.FREE,
+    )
     waits = np.isin(meanings, may_wait)
     without_record = np.setdiff1d(np.flatnonzero(waits), records.call)
-    return EdgeTable.concat([recorded, _by_semantics(structure, without_record), _blocking_copies(structure, meanings)])
+    return EdgeTable.concat(
+        [recorded, _by_semantics(structure, without_record), _blocking_copies(structure, meanings)]
+    )

@@ -14,8 +14,9 @@ __all__ = ["thread_edges"]
 def thread_edges(structure: Structure, waits: EdgeTable) -> EdgeTable:
     """Return an edge from each boundary of a host thread to the next; its lag is the time between them.
 
-    The time belongs to the event that is innermost there, or to none in a gap. A thread that waits needs no time of its
-    own: the lag is 0 inside a call that waits for the device, and across a gap in which another thread works for it.
+    The time belongs to the event that is innermost there, or to none in a gap. A thread that waits
+    needs no time of its own: the lag is 0 inside a call that waits for the device, and across a gap
+    in which another thread works for it.
 
     ::
 
@@ -43,7 +44,9 @@ def thread_edges(structure: Structure, waits: EdgeTable) -> EdgeTable:
     blocked, handed_over = _waiting(structure, waits)
     is_blocked = (owner >= 0) & blocked[np.maximum(owner, 0)]
     is_handed_over = handed_over[head]
-    lag = np.where(is_blocked | is_handed_over, 0, events.node_ts_ns[head] - events.node_ts_ns[tail])
+    lag = np.where(
+        is_blocked | is_handed_over, 0, events.node_ts_ns[head] - events.node_ts_ns[tail]
+    )
     rule = np.full(len(tail), rule_code("program order"), dtype=np.int8)
     rule[is_handed_over] = rule_code("handed over")
     rule[is_blocked] = rule_code("blocking call")
@@ -55,7 +58,12 @@ def _waiting(structure: Structure, waits: EdgeTable) -> tuple[np.ndarray, np.nda
     n_events = len(structure.events)
     blocked = np.zeros(n_events, dtype=bool)
     handed_over = np.zeros(2 * n_events, dtype=bool)
-    into_end = waits.head[(waits.head & 1).astype(bool) & np.isin(waits.kind, (EdgeKind.SYNC, EdgeKind.QUEUE))] >> 1
+    into_end = (
+        waits.head[
+            (waits.head & 1).astype(bool) & np.isin(waits.kind, (EdgeKind.SYNC, EdgeKind.QUEUE))
+        ]
+        >> 1
+    )
     blocked[into_end[structure.events.is_host[into_end]]] = True
     handed_over[waits.head[waits.rule == rule_code("hand-over")]] = True
     return blocked, handed_over

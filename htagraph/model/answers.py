@@ -76,7 +76,9 @@ TEMPORAL_BREAKDOWN = Schema(
         "window_ns": _ns("length of the window; the four parts add up to it"),
         "idle_ns": _ns("nothing runs on the device"),
         "compute_ns": _ns("a compute kernel runs, whatever else does"),
-        "communication_ns": _ns("a communication kernel runs and no compute kernel: exposed communication"),
+        "communication_ns": _ns(
+            "a communication kernel runs and no compute kernel: exposed communication"
+        ),
         "memory_ns": _ns("only copies and fills run"),
         "idle_share": _share("idle_ns / window_ns"),
         "compute_share": _share("compute_ns / window_ns"),
@@ -103,7 +105,9 @@ OVERLAP = Schema(
         "communication_ns": _ns("time in which a communication kernel runs"),
         "overlap_ns": _ns("time in which both do"),
         "exposed_ns": _ns("communication_ns - overlap_ns"),
-        "overlap_share": _share("overlap_ns / communication_ns; NaN where there is no communication"),
+        "overlap_share": _share(
+            "overlap_ns / communication_ns; NaN where there is no communication"
+        ),
     },
 )
 
@@ -119,7 +123,9 @@ EXPOSED_COMMUNICATION = Schema(
         "dur_ns": _ns("time in the window"),
         "exposed_ns": _ns("time in which no compute kernel ran on the device"),
         "why": Column(
-            "category", "name", "why the next compute kernel did not run meanwhile; none where nothing is exposed"
+            "category",
+            "name",
+            "why the next compute kernel did not run meanwhile; none where nothing is exposed",
         ),
         "next_event": Column("int64", "event", "that compute kernel, -1 for none"),
         "next_name": _text("name of that kernel"),
@@ -227,7 +233,9 @@ COUNTERS = Schema(
         "device": _DEVICE,
         "stream": Column("int64", "id", "stream, -1 for a counter of the whole device"),
         "name": _text("what is counted"),
-        "value": Column("float64", "count or GB/s", "launches outstanding, or 1e9 bytes per second"),
+        "value": Column(
+            "float64", "count or GB/s", "launches outstanding, or 1e9 bytes per second"
+        ),
     },
 )
 
@@ -252,7 +260,9 @@ KERNEL_PATTERNS = Schema(
         "n_occurrences": _count("how often, without overlap"),
         "device_ns": _ns("sum of durations of the kernels"),
         "host_ns": _ns("sum of durations of the operator calls, 0 along a stream"),
-        "gap_ns": _ns("idle time of the stream between the kernels, which one fused kernel would not have"),
+        "gap_ns": _ns(
+            "idle time of the stream between the kernels, which one fused kernel would not have"
+        ),
         "share": _share("device_ns / all device time of the window"),
         "event": Column("int64", "event", "first kernel of the first occurrence"),
     },
@@ -279,7 +289,9 @@ KERNEL_ANNOTATIONS = Schema(
         "dur_ns": _ns("time in the window"),
         "annotation": _text("innermost annotation of its launch, empty for none"),
         "op": _text("innermost operator of its launch, empty for none"),
-        "module": _text("innermost module of its launch, where Python frames were recorded; else empty"),
+        "module": _text(
+            "innermost module of its launch, where Python frames were recorded; else empty"
+        ),
     },
 )
 
@@ -290,7 +302,9 @@ OPERATOR_BREAKDOWN = Schema(
         "kind": Column("category", "EventKind", "what it is"),
         "n_calls": _count("calls that overlap the window"),
         "host_ns": _ns("time in the calls, in the window; a recursive call counts once"),
-        "self_ns": _ns("time in the calls and in nothing they call; adds up to the time in host events"),
+        "self_ns": _ns(
+            "time in the calls and in nothing they call; adds up to the time in host events"
+        ),
         "n_kernels": _count("device work launched in them"),
         "device_ns": _ns("device time launched in them"),
         "self_device_ns": _ns(
@@ -339,7 +353,9 @@ CUPTI_RATES = Schema(
         "bytes": Column("float64", "byte", "device memory traffic, NaN where not counted"),
         "flop_per_s": Column("float64", "FLOP/s", "achieved rate over the ranges"),
         "bytes_per_s": Column("float64", "byte/s", "achieved rate over the ranges"),
-        "flop_per_byte": Column("float64", "FLOP/byte", "arithmetic intensity: the x of a roofline"),
+        "flop_per_byte": Column(
+            "float64", "FLOP/byte", "arithmetic intensity: the x of a roofline"
+        ),
     },
 )
 
@@ -362,11 +378,15 @@ MEMORY_TIMELINE = Schema(
     {
         "event": _EVENT,
         "ts_ns": _ns("when memory was taken or given back"),
-        "device_type": Column("int64", "id", "PyTorch's number of the kind of device: 0 CPU, 1 CUDA; -1 unknown"),
+        "device_type": Column(
+            "int64", "id", "PyTorch's number of the kind of device: 0 CPU, 1 CUDA; -1 unknown"
+        ),
         "device": _DEVICE,
         "bytes": Column("int64", "byte", "taken (> 0) or given back (< 0)"),
         "allocated": Column("int64", "byte", "allocated after it, -1 where not recorded"),
-        "reserved": Column("int64", "byte", "reserved by the allocator after it, -1 where not recorded"),
+        "reserved": Column(
+            "int64", "byte", "reserved by the allocator after it, -1 where not recorded"
+        ),
         "op": _OP,
     },
 )

@@ -34,9 +34,15 @@ _MEANINGS = (
     (CallMeaning.STREAM_WAIT, r"^(cuda|hip|cu)StreamWait(Event|Value)"),
     (CallMeaning.EVENT_RECORD, r"^(cuda|hip|cu)EventRecord"),
     (CallMeaning.EVENT_SYNC, r"^(cuda|hip|cu)EventSynchronize"),
-    (CallMeaning.STREAM_SYNC, r"^(cuda|hip|cu)StreamSynchronize|^zeCommandQueueSynchronize|^urQueueFinish"),
+    (
+        CallMeaning.STREAM_SYNC,
+        r"^(cuda|hip|cu)StreamSynchronize|^zeCommandQueueSynchronize|^urQueueFinish",
+    ),
     (CallMeaning.DEVICE_SYNC, r"^(cudaDevice|cudaThread|hipDevice|cuCtx|hipCtx)Synchronize"),
-    (CallMeaning.FREE, r"^(cuda|hip)(Free|FreeHost|HostFree|HostUnregister)(_v\d+)?$|^cuMemFree(_v\d+)?$"),
+    (
+        CallMeaning.FREE,
+        r"^(cuda|hip)(Free|FreeHost|HostFree|HostUnregister)(_v\d+)?$|^cuMemFree(_v\d+)?$",
+    ),
     (CallMeaning.COPY, r"^(cuda|hip|cu)Memcpy"),
 )
 
@@ -50,7 +56,6 @@ def call_meanings(events: EventTable) -> npt.NDArray[np.int8]:
     """
     by_name = np.zeros(len(events.symbols), dtype=np.int8)
     for meaning, pattern in reversed(_MEANINGS):
-        regex = re.compile(pattern)
-        by_name[events.symbols.mask(lambda name, regex=regex: regex.search(name) is not None)] = meaning  # type: ignore[misc]
+        by_name[events.symbols.searched(pattern)] = meaning
     meanings = by_name[events.name] if len(events.symbols) else np.zeros(len(events), dtype=np.int8)
     return np.where(events.kind == EventKind.RUNTIME, meanings, CallMeaning.NONE).astype(np.int8)

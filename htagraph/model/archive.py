@@ -1,7 +1,7 @@
 """A graph as named arrays and back: what a saved graph holds, without code and without pickles.
 
-Strings are one block of UTF-8 and its offsets; small facts are one JSON text. Whoever stores the arrays need not know what
-they mean.
+Strings are one block of UTF-8 and its offsets; small facts are one JSON text. Whoever stores the
+arrays need not know what they mean.
 """
 
 from __future__ import annotations
@@ -50,14 +50,20 @@ def _text_arrays(prefix: str, texts: Any) -> Arrays:  # noqa: ANN401  any sequen
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
     lengths = np.fromiter((len(text) for text in encoded), dtype=np.int64, count=len(encoded))
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return {f"{prefix}.bytes": np.frombuffer(b"".join(encoded), dtype=np.uint8), f"{prefix}.offsets": offsets}
+    return {
+        f"{prefix}.bytes": np.frombuffer(b"".join(encoded), dtype=np.uint8),
+        f"{prefix}.offsets": offsets,
+    }
 
 
 def _texts(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[str, ...]:
     """Return the strings of a block."""
     block = arrays[f"{prefix}.bytes"].tobytes()
     offsets = arrays[f"{prefix}.offsets"].tolist()
-    return tuple(block[start:end].decode("utf-8", "surrogatepass") for start, end in itertools.pairwise(offsets))
+    return tuple(
+        block[start:end].decode("utf-8", "surrogatepass")
+        for start, end in itertools.pairwise(offsets)
+    )
 
 
 def _fields_of(prefix: str, table: object) -> Arrays:
@@ -101,8 +107,13 @@ def pack(dag: Dag, *, rank: int, source: TraceSource | None) -> Arrays:
     arrays: Arrays = {f"events.{name}": getattr(events, name) for name in _EVENT_COLUMNS}
     arrays |= {f"dag.{name}": getattr(dag, name) for name in _DAG_COLUMNS}
     arrays |= _fields_of("flows", events.flows) | _fields_of("edges", dag.edges)
-    arrays |= _fields_of("rejected", dag.rejected.edges) | {"rejected_skew_ns": dag.rejected.skew_ns}
-    arrays |= {"class.kernel_class": dag.classification.kernel_class, "class.rule": dag.classification.rule}
+    arrays |= _fields_of("rejected", dag.rejected.edges) | {
+        "rejected_skew_ns": dag.rejected.skew_ns
+    }
+    arrays |= {
+        "class.kernel_class": dag.classification.kernel_class,
+        "class.rule": dag.classification.rule,
+    }
     for name, column in events.columns.items():
         arrays |= {f"column.{name}.event": column.event, f"column.{name}.value": column.value}
     arrays |= _text_arrays("symbols", events.symbols.texts)
@@ -119,10 +130,13 @@ def unpack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Dag, int, TraceSourc
     """
     facts = json.loads(_texts("facts", arrays)[0])
     if facts["version"] != VERSION or tuple(facts["rules"]) != RULES:
-        raise ValueError(f"saved by another version of htagraph (format {facts['version']}, this is {VERSION}).")
+        raise ValueError(
+            f"saved by another version of htagraph (format {facts['version']}, this is {VERSION})."
+        )
     lanes = LaneTable(**{name: tuple(values) for name, values in facts["lanes"].items()})
     columns = {
-        name: SparseColumn(arrays[f"column.{name}.event"], arrays[f"column.{name}.value"]) for name in facts["columns"]
+        name: SparseColumn(arrays[f"column.{name}.event"], arrays[f"column.{name}.value"])
+        for name in facts["columns"]
     }
     events = EventTable(
         **{name: arrays[f"events.{name}"] for name in _EVENT_COLUMNS},
@@ -135,7 +149,9 @@ def unpack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Dag, int, TraceSourc
         events=events,
         edges=_edges("edges", arrays),
         **{name: arrays[f"dag.{name}"] for name in _DAG_COLUMNS},
-        classification=Classification(arrays["class.kernel_class"], arrays["class.rule"], tuple(facts["class_rules"])),
+        classification=Classification(
+            arrays["class.kernel_class"], arrays["class.rule"], tuple(facts["class_rules"])
+        ),
         calibration=Calibration(**facts["calibration"]),
         rejected=RejectedEdges(_edges("rejected", arrays), arrays["rejected_skew_ns"]),
         span=Window(**facts["span"]),

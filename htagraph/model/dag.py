@@ -29,7 +29,8 @@ class Calibration:
     launch_floor_ns : int, unit=ns
         L0: a low percentile of the delay from launch call to device start on an idle stream.
     launch_usual_ns : int, unit=ns
-        A high percentile of the same delay: what is longer is not called launch overhead but unexplained.
+        A high percentile of the same delay: what is longer is not called launch overhead but
+        unexplained.
     stream_floor_ns : int, unit=ns
         G0: a low percentile of the gaps between back-to-back device events of one stream.
     stream_usual_ns : int, unit=ns
@@ -103,8 +104,8 @@ class Dag:
     calibration : Calibration
     rejected : RejectedEdges
     is_work : ndarray of shape (n_events,), dtype=bool
-        Graph events other than those of threads that only poll (a watchdog's ``cudaEventQuery``): only work can begin or
-        end a window.
+        Graph events other than those of threads that only poll (a watchdog's ``cudaEventQuery``):
+        only work can begin or end a window.
     span : Window
         The whole trace: from the first start to the last end of work.
     notes : mapping of str to int
@@ -127,7 +128,14 @@ class Dag:
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
-        for array in (self.parent, self.launch, self.order, self.binding, self.residual_ns, self.is_work):
+        for array in (
+            self.parent,
+            self.launch,
+            self.order,
+            self.binding,
+            self.residual_ns,
+            self.is_work,
+        ):
             array.setflags(write=False)
         self.classification.kernel_class.setflags(write=False)
         self.classification.rule.setflags(write=False)
@@ -147,4 +155,6 @@ class Dag:
     @cached_property
     def in_offsets(self) -> I64:
         """Edges into node ``v`` are ``in_offsets[v]:in_offsets[v + 1]``."""
-        return np.searchsorted(self.edges.head, np.arange(2 * len(self.events) + 1)).astype(np.int64)
+        return np.searchsorted(self.edges.head, np.arange(2 * len(self.events) + 1)).astype(
+            np.int64
+        )

@@ -1,7 +1,7 @@
 """The edge table: what cannot happen before what, why, and how long it takes at least.
 
-An edge goes from a tail node to a head node forward in time. Its lag is the time that the head needs after the tail even
-if nothing else delays it: ``ts(tail) + lag <= ts(head)``.
+An edge goes from a tail node to a head node forward in time. Its lag is the time that the head
+needs after the tail even if nothing else delays it: ``ts(tail) + lag <= ts(head)``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RULES = (
     "ended right before",  # SYNC: all earlier work of another stream ended right before (inferred)
     "queue full",  # QUEUE
     "window start",  # SOURCE: first known activity of a thread
-    "spill-over",  # SOURCE: device work whose launch was not captured
+    "launched before the capture",  # SOURCE: device work whose launch was not captured
     "window end",  # SINK
     "host waits for kernel",  # HIDDEN_SYNC (inferred)
     "rendezvous",  # COLLECTIVE
@@ -125,7 +125,12 @@ class EdgeTable:
         parts = list(tables)
         if not parts:
             return cls()
-        return cls(*(np.concatenate([getattr(t, name) for t in parts]) for name in cls.__dataclass_fields__))
+        return cls(
+            *(
+                np.concatenate([getattr(t, name) for t in parts])
+                for name in cls.__dataclass_fields__
+            )
+        )
 
     def take(self, rows: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> EdgeTable:
         """Return some rows (positions or a mask)."""

@@ -1,7 +1,7 @@
 """The event table: one row per event, a struct of read-only numpy columns.
 
-Event ``e`` has node ``2e`` (its start) and node ``2e + 1`` (its end); there is no node table. Rows are in file order, so
-that a row can be traced back to the bytes it came from.
+Event ``e`` has node ``2e`` (its start) and node ``2e + 1`` (its end); there is no node table. Rows
+are in file order, so that a row can be traced back to the bytes it came from.
 """
 
 from __future__ import annotations
@@ -151,7 +151,8 @@ class EventTable:
     lanes : LaneTable
     flows : FlowTable
     columns : mapping of str to SparseColumn
-        What few events have: ``bytes``, ``memory_bandwidth``, ``wait_on_stream``, ``fwd_thread``, ``sequence`` …
+        What few events have: ``bytes``, ``memory_bandwidth``, ``wait_on_stream``, ``fwd_thread``,
+        ``sequence`` …
     """
 
     ts_ns: I64
@@ -212,7 +213,11 @@ class EventTable:
     def column(self, name: str, default: float = -1) -> npt.NDArray[Any]:
         """Return a sparse column as one value per event; all `default` where the trace has none."""
         sparse = self.columns.get(name)
-        return np.full(len(self), default, dtype=np.int64) if sparse is None else sparse.dense(len(self), default)
+        return (
+            np.full(len(self), default, dtype=np.int64)
+            if sparse is None
+            else sparse.dense(len(self), default)
+        )
 
     def frame(self, events: npt.ArrayLike | None = None) -> pd.DataFrame:
         """Return events as a DataFrame (schema `frames.EVENTS`), a copy."""
@@ -225,7 +230,9 @@ class EventTable:
                 "dur_ns": self.dur_ns[rows],
                 "kind": categorical(self.kind[rows], EventKind.labels()),
                 "name": self.names(rows),
-                "category": self.symbols.array[self.category[rows]] if len(self) else np.empty(0, dtype=object),
+                "category": self.symbols.array[self.category[rows]]
+                if len(self)
+                else np.empty(0, dtype=object),
                 "pid": np.array(self.lanes.pid, dtype=object)[lanes],
                 "tid": np.array(self.lanes.tid, dtype=object)[lanes],
                 "device": self.device[rows].astype(np.int64),

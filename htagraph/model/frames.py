@@ -1,6 +1,7 @@
 """The schema of every DataFrame that the package returns: column, dtype, unit, meaning.
 
-A schema is the contract of a question: same columns, same dtypes, same order, also when there is nothing to tell.
+A schema is the contract of a question: same columns, same dtypes, same order, also when there is
+nothing to tell.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class Column:
     Parameters
     ----------
     dtype : str
-        ``int64``, ``float64``, ``bool``, ``category``, or ``object`` for text and ids of mixed type.
+        ``int64``, ``float64``, ``bool``, ``category``, or ``object`` for text and ids of mixed
+        type.
     unit : str
         ``ns``, ``share`` (of 1), ``count``, ``event``, ``edge``, ``name`` …
     meaning : str
@@ -74,17 +76,26 @@ class Schema:
             If `data` has other columns than the schema.
         """
         if set(data) != set(self.columns):
-            raise GraphError(f"{self.name}: columns {sorted(set(data) ^ set(self.columns))} differ from the schema.")
+            raise GraphError(
+                f"{self.name}: columns {sorted(set(data) ^ set(self.columns))} differ from the schema."
+            )
         # Typed column by column: what pandas infers from text would be converted twice.
-        return pd.DataFrame({name: pd.Series(data[name], dtype=column.dtype) for name, column in self.columns.items()})
+        return pd.DataFrame(
+            {
+                name: pd.Series(data[name], dtype=column.dtype)
+                for name, column in self.columns.items()
+            }
+        )
 
     def empty(self) -> pd.DataFrame:
         """Return a frame of this schema without rows."""
-        return pd.DataFrame({name: pd.Series([], dtype=column.dtype) for name, column in self.columns.items()})
+        return pd.DataFrame(
+            {name: pd.Series([], dtype=column.dtype) for name, column in self.columns.items()}
+        )
 
 
 _EVENT = Column("int64", "event", "row of the event table")
-_LANE = Column("object", "id", "thread id of host work, `stream n` of device work")
+_TRACK = Column("object", "id", "thread id of host work, `stream n` of device work")
 
 EVENTS = Schema(
     "EVENTS",
@@ -99,19 +110,23 @@ EVENTS = Schema(
         "tid": Column("object", "id", "thread id in the file"),
         "device": Column("int64", "id", "device of device work, -1 elsewhere"),
         "stream": Column("int64", "id", "stream of device work, -1 elsewhere"),
-        "correlation": Column("int64", "id", "links an API call and the device work it enqueued, -1 for none"),
+        "correlation": Column(
+            "int64", "id", "links an API call and the device work it enqueued, -1 for none"
+        ),
         "external_id": Column("int64", "id", "links an operator and what ran in it, -1 for none"),
     },
 )
 
-CLAIMS = Schema(
-    "CLAIMS",
+ATTRIBUTED_TIME = Schema(
+    "ATTRIBUTED_TIME",
     {
         "cause": Column("object", "Cause", "what claims the time"),
         "name": Column("object", "name", "what ran, or for claims of a wait the call that waited"),
         "op": Column("object", "name", "innermost operator or annotation of that"),
         "frame": Column(
-            "object", "name", "innermost Python frame of a host gap, empty elsewhere and where none was recorded"
+            "object",
+            "name",
+            "innermost Python frame of a host gap, empty elsewhere and where none was recorded",
         ),
         "event": _EVENT,
         "step": Column("object", "name", "step in which the time begins, empty outside of steps"),
@@ -148,7 +163,9 @@ STEPS = Schema(
         "start_ns": Column("int64", "ns", "start of the host range"),
         "dur_ns": Column("int64", "ns", "length of the host range"),
         "event": _EVENT,
-        "found_by": Column("category", "name", "what marks the steps: profiler step, serving marker, annotation"),
+        "found_by": Column(
+            "category", "name", "what marks the steps: profiler step, serving marker, annotation"
+        ),
     },
 )
 
@@ -163,8 +180,12 @@ SEGMENTS = Schema(
         "residual_ns": Column("int64", "ns", "part beyond the lag"),
         "event": _EVENT,
         "name": Column("object", "name", "name of the event, or what the gap is"),
-        "op": Column("object", "name", "innermost operator or annotation it happened in, or was launched from"),
-        "lane": _LANE,
+        "op": Column(
+            "object",
+            "name",
+            "innermost operator or annotation it happened in, or was launched from",
+        ),
+        "track": _TRACK,
         "edge": Column("int64", "edge", "row of the edge table, -1 for the window's own ends"),
         "rule": Column("category", "name", "rule that made the edge"),
     },
@@ -187,7 +208,9 @@ QUALITY = Schema(
         "n_all": Column("int64", "count", "of how many"),
         "share": Column("float64", "share", "n_good / n_all, 1 where there is nothing to check"),
         "verdict": Column("category", "name", "good, weak or missing"),
-        "consequence": Column("object", "text", "which answers are weaker, and what to do about it"),
+        "consequence": Column(
+            "object", "text", "which answers are weaker, and what to do about it"
+        ),
     },
 )
 
@@ -196,7 +219,9 @@ REPAIRS = Schema(
     {
         "kind": Column("object", "name", "what was wrong"),
         "n": Column("int64", "count", "how often"),
-        "first_offset": Column("int64", "byte", "where first, in the decompressed file; -1 where that has no meaning"),
+        "first_offset": Column(
+            "int64", "byte", "where first, in the decompressed file; -1 where that has no meaning"
+        ),
         "detail": Column("object", "text", "what was done about it"),
     },
 )
@@ -206,26 +231,40 @@ COLLECTIVES = Schema(
     {
         "collective": Column("int64", "count", "position on this rank, in the order of launches"),
         "event": _EVENT,
-        "operation": Column("object", "name", "all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, send …"),
-        "group": Column("object", "name", "communicator: ranks or name of the process group, empty where not recorded"),
+        "operation": Column(
+            "object",
+            "name",
+            "all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, send …",
+        ),
+        "group": Column(
+            "object",
+            "name",
+            "communicator: ranks or name of the process group, empty where not recorded",
+        ),
         "n_elements": Column("int64", "count", "elements sent, -1 where not recorded"),
         "dtype": Column("object", "name", "element type, empty where not recorded"),
-        "seq": Column("int64", "count", "sequence number of the communicator, -1 where not recorded"),
+        "seq": Column(
+            "int64", "count", "sequence number of the communicator, -1 where not recorded"
+        ),
         "peer": Column(
-            "int64", "rank", "other side of a send or receive, root of a broadcast or reduce; -1 where not recorded"
+            "int64",
+            "rank",
+            "other side of a send or receive, root of a broadcast or reduce; -1 where not recorded",
         ),
         "start_ns": Column("int64", "ns", "start of the kernel, on the rank's clock"),
         "end_ns": Column("int64", "ns", "end of the kernel, on the rank's clock"),
         "is_rendezvous": Column("bool", "flag", "nobody ends before everybody has started"),
         "found_by": Column("category", "name", "what says which operation it is"),
-        "after": Column("int64", "count", "collective whose end the start of this one goes back to, -1 for none"),
+        "after": Column(
+            "int64", "count", "collective whose end the start of this one goes back to, -1 for none"
+        ),
     },
 )
 
-MEETINGS = Schema(
-    "MEETINGS",
+MATCHED_COLLECTIVES = Schema(
+    "MATCHED_COLLECTIVES",
     {
-        "meeting": Column("int64", "count", "number of the collective across ranks"),
+        "match": Column("int64", "count", "number of the collective across ranks"),
         "rank": Column("int64", "rank", "member"),
         "collective": Column("int64", "count", "position among the collectives of the rank"),
         "event": _EVENT,
@@ -233,14 +272,24 @@ MEETINGS = Schema(
         "group": Column("object", "name", "communicator, empty where not recorded"),
         "start_ns": Column("int64", "ns", "start of the member's kernel, in common time"),
         "end_ns": Column("int64", "ns", "end of the member's kernel, in common time"),
-        "wait_ns": Column("int64", "ns", "from its start until the last of those it needs had started"),
+        "wait_ns": Column(
+            "int64", "ns", "from its start until the last of those it needs had started"
+        ),
         "transfer_ns": Column("int64", "ns", "from then to its end"),
         "last_rank": Column("int64", "rank", "who came last; itself if it did not wait"),
-        "error_ns": Column("int64", "ns", "by how much the wait may be shorter, as far as the clocks are known"),
-        "is_certain": Column("bool", "flag", "the wait is longer than that, and it is sure who came last"),
-        "is_partial": Column("bool", "flag", "a rank of the communicator has no part in it: nobody is blamed"),
+        "error_ns": Column(
+            "int64", "ns", "by how much the wait may be shorter, as far as the clocks are known"
+        ),
+        "is_certain": Column(
+            "bool", "flag", "the wait is longer than that, and it is sure who came last"
+        ),
+        "is_partial": Column(
+            "bool", "flag", "a rank of the communicator has no part in it: nobody is blamed"
+        ),
         "overrun_ns": Column(
-            "int64", "ns", "by how much the last one started after this one had ended: clocks are wrong"
+            "int64",
+            "ns",
+            "by how much the last one started after this one had ended: clocks are wrong",
         ),
         "matched_by": Column("category", "name", "rule that matched the members"),
     },
@@ -251,24 +300,32 @@ CLOCKS = Schema(
     {
         "rank": Column("int64", "rank", "whose clock"),
         "aligned_with": Column(
-            "int64", "rank", "rank it was aligned with, -1 for the reference, or for who meets nobody"
+            "int64",
+            "rank",
+            "rank it was aligned with, -1 for the reference, or for who meets nobody",
         ),
         "offset_ns": Column("int64", "ns", "added to the rank's clock"),
-        "drift_ppb": Column("int64", "1e-9", "added per second since its first meeting"),
-        "width_ns": Column("int64", "ns", "length of the interval of feasible offsets; negative if no clock fits"),
-        "spread_ns": Column("int64", "ns", "median distance of the ends of a meeting after alignment"),
-        "n_meetings": Column("int64", "count", "collectives that the alignment rests on"),
-        "is_feasible": Column("bool", "flag", "some clock brings all meetings together"),
+        "drift_ppb": Column("int64", "1e-9", "added per second since its first matched collective"),
+        "width_ns": Column(
+            "int64", "ns", "length of the interval of feasible offsets; negative if no clock fits"
+        ),
+        "spread_ns": Column(
+            "int64", "ns", "median distance of the ends of a matched collective after alignment"
+        ),
+        "n_collectives": Column("int64", "count", "collectives that the alignment rests on"),
+        "is_feasible": Column("bool", "flag", "some clock brings all matched collectives together"),
     },
 )
 
-LEGS = Schema(
-    "LEGS",
+RANK_SEGMENTS = Schema(
+    "RANK_SEGMENTS",
     {
         "rank": Column("int64", "rank", "whose part of the path it is"),
         "start_ns": Column("int64", "ns", "start, in common time"),
         "dur_ns": Column("int64", "ns", "length"),
-        "collective": Column("int64", "count", "collective whose transfer it is, -1 for the rank's own path"),
+        "collective": Column(
+            "int64", "count", "collective whose transfer it is, -1 for the rank's own path"
+        ),
     },
 )
 
@@ -295,28 +352,41 @@ JOB_SEGMENTS = Schema(
     {"rank": Column("int64", "rank", "where the segment is; times are common"), **SEGMENTS.columns},
 )
 
-JOB_CLAIMS = Schema(
-    "JOB_CLAIMS",
-    {"rank": Column("int64", "rank", "where the claimed time is; times are common"), **CLAIMS.columns},
+JOB_ATTRIBUTED_TIME = Schema(
+    "JOB_ATTRIBUTED_TIME",
+    {
+        "rank": Column("int64", "rank", "where the claimed time is; times are common"),
+        **ATTRIBUTED_TIME.columns,
+    },
 )
 
 STRAGGLERS = Schema(
     "STRAGGLERS",
     {
         "rank": Column("int64", "rank", "who"),
-        "n_last": Column("int64", "count", "collectives to which it came last, by the clocks as they are estimated"),
-        "n_certain": Column("int64", "count", "of these, how many whatever the clocks, as far as they are known"),
-        "n_meetings": Column("int64", "count", "collectives of the job"),
+        "n_last": Column(
+            "int64",
+            "count",
+            "collectives to which it came last, by the clocks as they are estimated",
+        ),
+        "n_certain": Column(
+            "int64", "count", "of these, how many whatever the clocks, as far as they are known"
+        ),
+        "n_collectives": Column("int64", "count", "collectives of the job"),
         "caused_wait_ns": Column(
             "int64", "ns", "wait of all others for it, where longer than the clocks are uncertain"
         ),
         "longest_wait_ns": Column("int64", "ns", "longest wait of one other for it"),
         "own_wait_ns": Column("int64", "ns", "its own wait for others"),
         "transfer_ns": Column("int64", "ns", "its time in collectives once everybody was there"),
-        "cause_bound": Column("object", "Bound", "what made it late, at the highest cost to others"),
+        "cause_bound": Column(
+            "object", "Bound", "what made it late, at the highest cost to others"
+        ),
         "cause_name": Column("object", "name", "event of the cause"),
         "cause_op": Column("object", "name", "operator or annotation of the cause"),
-        "cause_ns": Column("int64", "ns", "by how much longer it took than on those that came before"),
+        "cause_ns": Column(
+            "int64", "ns", "by how much longer it took than on those that came before"
+        ),
         "n_cause": Column("int64", "count", "late arrivals with this cause"),
         "is_recurring": Column("bool", "flag", "the cause made it late more than once"),
     },

@@ -1,6 +1,7 @@
 """The closed vocabularies: kinds of events and edges, classes of device work, bounds of a path segment, causes.
 
-Members are small integers, so that a column of them takes one byte a row; ``.label`` is what a person writes and reads.
+Members are small integers, so that a column of them takes one byte a row; ``.label`` is what a
+person writes and reads.
 """
 
 from __future__ import annotations
@@ -12,7 +13,16 @@ import numpy.typing as npt
 
 from htagraph.errors import QueryError
 
-__all__ = ["DEVICE_KINDS", "HOST_KINDS", "Bound", "Cause", "EdgeKind", "EventKind", "KernelClass", "Vocabulary"]
+__all__ = [
+    "DEVICE_KINDS",
+    "HOST_KINDS",
+    "Bound",
+    "Cause",
+    "EdgeKind",
+    "EventKind",
+    "KernelClass",
+    "Vocabulary",
+]
 
 
 class Vocabulary(IntEnum):
@@ -45,7 +55,9 @@ class Vocabulary(IntEnum):
         try:
             return cls[text.upper()]
         except KeyError:
-            raise QueryError(f"{text!r} is no {cls.__name__}.", hint=f"one of {', '.join(cls.labels())}.") from None
+            raise QueryError(
+                f"{text!r} is no {cls.__name__}.", hint=f"one of {', '.join(cls.labels())}."
+            ) from None
 
 
 class EventKind(Vocabulary):
@@ -60,7 +72,9 @@ class EventKind(Vocabulary):
     MEMSET = 6  #: device fill
     SYNC = 7  #: record of a wait, made by the profiler (``cuda_sync``); evidence, not in the graph
     PYTHON = 8  #: Python frame (``python_function``); context, not in the graph
-    DEVICE_ANNOTATION = 9  #: a host range projected onto the device (``gpu_user_annotation``); context
+    DEVICE_ANNOTATION = (
+        9  #: a host range projected onto the device (``gpu_user_annotation``); context
+    )
     OVERHEAD = 10  #: the profiler's own work; context
     INSTANT = 11  #: a point in time (``[memory]``); context
     COUNTER = 12  #: sample of a counter; context
@@ -108,11 +122,13 @@ class Bound(Vocabulary):
     MEMORY = 2  #: a copy or fill runs
     LAUNCH = 3  #: from the launch call to the start of its work on an idle stream
     KERNEL_GAP = 4  #: between two pieces of work of one stream, the second already enqueued
-    CPU = 5  #: a host operator or API call runs
+    HOST = 5  #: a host operator or API call runs
     DATA_LOADING = 6  #: a host operator that loads data runs
     PYTHON_GAP = 7  #: a host thread does what was not recorded (Python, untraced code)
     SYNC = 8  #: the host, or a stream, resumes after what it waited for
-    CARRY_OVER = 9  #: device work whose launch was not captured: enqueued before the capture began
+    LAUNCHED_BEFORE_CAPTURE = (
+        9  #: device work whose launch was not captured: enqueued before the capture began
+    )
     UNEXPLAINED = 10  #: no recorded dependency explains the wait
 
 
@@ -136,5 +152,5 @@ class Cause(StrEnum):
     FIRST_USE = "first use"
     HOST = "host"
     DEVICE_GAPS = "device gaps"
-    CARRY_OVER = "carry-over"
+    LAUNCHED_BEFORE_CAPTURE = "launched before the capture"
     UNEXPLAINED = "unexplained"

@@ -21,9 +21,9 @@ _REGEX_ONLY = re.compile(r"[\^$|(){}+\\]|\.\*|\.\+")
 def compile_pattern(pattern: str | re.Pattern[str]) -> Callable[[str], bool]:
     """Return a test of names: a glob (``"nccl*"``, whole name) or a compiled regex (searched).
 
-    A text with regex-only syntax (``"ProfilerStep#(3|4)"``, ``"^aten"``) that is not the literal name of anything is
-    taken as a regex; pass ``re.compile(...)`` to leave no doubt. Square brackets stand for themselves in a glob, as
-    event names hold them.
+    A text with regex-only syntax (``"ProfilerStep#(3|4)"``, ``"^aten"``) that is not the literal
+    name of anything is taken as a regex; pass ``re.compile(...)`` to leave no doubt. Square
+    brackets stand for themselves in a glob, as event names hold them.
 
     Examples
     --------
@@ -93,6 +93,11 @@ class SymbolTable:
     def mask(self, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
         """Return for each code whether its string passes a test; index it by a code column."""
         return np.fromiter((test(text) for text in self.texts), dtype=bool, count=len(self.texts))
+
+    def searched(self, regex: str | re.Pattern[str]) -> npt.NDArray[np.bool_]:
+        """Return for each code whether a regular expression is found in its string."""
+        search = re.compile(regex).search
+        return self.mask(lambda text: search(text) is not None)
 
     def matching(self, pattern: str | re.Pattern[str]) -> npt.NDArray[np.int32]:
         """Return the codes of the strings that match a glob or regex, ascending."""

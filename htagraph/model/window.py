@@ -24,7 +24,8 @@ class Window:
     name : str
         What it was asked for by: ``ProfilerStep#3``, ``trace``.
     anchor : int
-        Node that the window ends with by definition (the end of a step's host range), -1 where there is none.
+        Node that the window ends with by definition (the end of a step's host range), -1 where
+        there is none.
 
     Examples
     --------

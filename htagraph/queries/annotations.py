@@ -12,15 +12,15 @@ import pandas as pd
 from htagraph.algorithms.distribution import distribution
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.errors import GraphError
+from htagraph.lookup.attribution import innermost
+from htagraph.lookup.clipping import Clipped, clipped, device_work
+from htagraph.lookup.launched import enclosing
+from htagraph.lookup.naming import MODULE, frames_at, innermost_at, names_or_empty
 from htagraph.model.answers import ANNOTATION_BREAKDOWN, KERNEL_ANNOTATIONS
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.symbols import compile_pattern
 from htagraph.model.window import Window
-from htagraph.queries.attribution import innermost
-from htagraph.queries.clipping import Clipped, clipped, device_work
-from htagraph.queries.launched import enclosing
-from htagraph.queries.naming import MODULE, frames_at, innermost_at, names_or_empty
 
 __all__ = ["annotation_breakdown", "device_annotation_breakdown", "kernel_annotations"]
 
@@ -36,7 +36,9 @@ def _ranges(dag: Dag, window: Window, kind: EventKind, name: str | re.Pattern[st
     return clipped(dag, rows, window)
 
 
-def annotation_breakdown(dag: Dag, window: Window, *, name: str | re.Pattern[str] = "*") -> pd.DataFrame:
+def annotation_breakdown(
+    dag: Dag, window: Window, *, name: str | re.Pattern[str] = "*"
+) -> pd.DataFrame:
     """Return the host ranges that were annotated, by name, with the device work launched in them.
 
     ::
@@ -55,7 +57,8 @@ def annotation_breakdown(dag: Dag, window: Window, *, name: str | re.Pattern[str
     Returns
     -------
     DataFrame, schema `answers.ANNOTATION_BREAKDOWN`
-        Most device time first. ``self_device_ns`` adds up, over all annotations, to the device time launched in any.
+        Most device time first. ``self_device_ns`` adds up, over all annotations, to the device time
+        launched in any.
 
     Examples
     --------
@@ -85,7 +88,11 @@ class _Device(NamedTuple):
 
 
 def _device_time(
-    dag: Dag, work: Clipped, own: I64, parent: npt.NDArray[np.integer], wanted: npt.NDArray[np.bool_]
+    dag: Dag,
+    work: Clipped,
+    own: I64,
+    parent: npt.NDArray[np.integer],
+    wanted: npt.NDArray[np.bool_],
 ) -> _Device:
     """Return the device work under each name of a range, given the innermost range of each piece of work."""
     name, n = dag.events.name.astype(np.int64), len(dag.events.symbols)
@@ -100,11 +107,15 @@ def _device_time(
         rows.append(level_rows[inside])
         names.append(name[level[inside]])
     # A range inside a range of its own name counts once.
-    row, code = np.divmod(np.unique(np.concatenate(rows) * max(n, 1) + np.concatenate(names)), max(n, 1))
+    row, code = np.divmod(
+        np.unique(np.concatenate(rows) * max(n, 1) + np.concatenate(names)), max(n, 1)
+    )
     self_ns = sum_by_code(name[ranges], time[ranges], n)
     if int(self_ns.sum()) != int(work.dur_ns[mine].sum()):
         raise GraphError("device time by innermost annotation does not add up.")
-    return _Device(sum_by_code(code, count[ranges[row]], n), sum_by_code(code, time[ranges[row]], n), self_ns)
+    return _Device(
+        sum_by_code(code, count[ranges[row]], n), sum_by_code(code, time[ranges[row]], n), self_ns
+    )
 
 
 def _frame(dag: Dag, work: Clipped, ranges: Clipped, device: _Device) -> pd.DataFrame:
@@ -131,7 +142,9 @@ def _frame(dag: Dag, work: Clipped, ranges: Clipped, device: _Device) -> pd.Data
     )
 
 
-def device_annotation_breakdown(dag: Dag, window: Window, *, name: str | re.Pattern[str] = "*") -> pd.DataFrame:
+def device_annotation_breakdown(
+    dag: Dag, window: Window, *, name: str | re.Pattern[str] = "*"
+) -> pd.DataFrame:
     """Return the annotations as the profiler projected them onto the device (``gpu_user_annotation``), by name.
 
     Parameters
@@ -144,8 +157,9 @@ def device_annotation_breakdown(dag: Dag, window: Window, *, name: str | re.Patt
     Returns
     -------
     DataFrame, schema `answers.ANNOTATION_BREAKDOWN`
-        Ranges are those on the device: from the first to the last work launched in the annotation, on one stream. Their
-        device work is what begins on that stream inside them. Empty where the trace has none.
+        Ranges are those on the device: from the first to the last work launched in the annotation,
+        on one stream. Their device work is what begins on that stream inside them. Empty where the
+        trace has none.
     """
     events, work = dag.events, device_work(dag, window)
     is_range = events.kind == EventKind.DEVICE_ANNOTATION

@@ -1,8 +1,9 @@
 """The collectives of one rank: what they are, in which group, and what each start goes back to.
 
-Kernels whose launch was not captured are left out: they were enqueued before the capture began, and not every rank has
-them. Which operation a kernel is: its metadata, else that of the operator above its launch, else the annotation
-``nccl:…`` above its launch, else its name. A ``SendRecv`` kernel is an all-to-all or a send by its annotation only.
+Kernels whose launch was not captured are left out: they were enqueued before the capture began, and
+not every rank has them. Which operation a kernel is: its metadata, else that of the operator above
+its launch, else the annotation ``nccl:…`` above its launch, else its name. A ``SendRecv`` kernel is
+an all-to-all or a send by its annotation only.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def _column_above(dag: Dag, kernels: I64, name: str) -> I64:
 
 def _annotation_above(dag: Dag, kernels: I64) -> I64:
     """Return the nearest ``nccl:…`` range above the launch of each kernel, -1 for none."""
-    named = dag.events.named(dag.events.symbols.mask(lambda name: _ANNOTATION.match(name) is not None))
+    named = dag.events.named(dag.events.symbols.searched(_ANNOTATION))
     current = dag.launch[kernels].astype(np.int64)
     while (rows := np.flatnonzero((current >= 0) & ~named[np.maximum(current, 0)])).size:
         current[rows] = dag.parent[current[rows]]
@@ -99,7 +100,10 @@ def _operations(dag: Dag, kernels: I64) -> tuple[npt.NDArray[np.object_], I64]:
     sources = (
         _texts(events, own),
         _texts(events, above),
-        _texts(events, np.where(annotation >= 0, events.name[np.maximum(annotation, 0)], -1).astype(np.int64)),
+        _texts(
+            events,
+            np.where(annotation >= 0, events.name[np.maximum(annotation, 0)], -1).astype(np.int64),
+        ),
         events.names(kernels),
     )
     operation = np.full(len(kernels), "", dtype=object)
@@ -123,7 +127,9 @@ def _roots(dag: Dag, kernels: I64, group: npt.NDArray[np.object_]) -> I64:
     return np.array(roots, dtype=np.int64)
 
 
-def _peers(dag: Dag, kernels: I64, operation: npt.NDArray[np.object_], group: npt.NDArray[np.object_]) -> I64:
+def _peers(
+    dag: Dag, kernels: I64, operation: npt.NDArray[np.object_], group: npt.NDArray[np.object_]
+) -> I64:
     """Return the other side of sends and receives, and the root of broadcasts and reductions; -1 where not recorded.
 
     Metadata say it, or an annotation such as ``nccl:send 0->1``.
@@ -133,7 +139,9 @@ def _peers(dag: Dag, kernels: I64, operation: npt.NDArray[np.object_], group: np
     peer = np.where(operation == "send", target, np.where(operation == "recv", source, -1))
     peer[rooted] = _roots(dag, kernels[rooted], group[rooted])
     annotation = _annotation_above(dag, kernels)
-    for row in np.flatnonzero((peer < 0) & np.isin(operation, ("send", "recv")) & (annotation >= 0)).tolist():
+    for row in np.flatnonzero(
+        (peer < 0) & np.isin(operation, ("send", "recv")) & (annotation >= 0)
+    ).tolist():
         text = dag.events.symbols.texts[dag.events.name[annotation[row]]]
         if found := _POINT_TO_POINT.search(text):
             peer[row] = int(found[3])
@@ -146,7 +154,9 @@ def _short(group: str) -> str:
     >>> _short(str(list(range(0, 1_024, 4))))
     '[0, 4, …, 1020]'
     """
-    ranks = [int(number) for number in re.findall(r"\d+", group)] if len(group) > _LONG_GROUP else []
+    ranks = (
+        [int(number) for number in re.findall(r"\d+", group)] if len(group) > _LONG_GROUP else []
+    )
     if len(ranks) < 3 or len(set(np.diff(ranks))) > 1:
         return group
     return f"[{ranks[0]}, {ranks[1]}, …, {ranks[-1]}]"
@@ -171,17 +181,19 @@ def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame, schema `frames.COLLECTIVES`
-        Communication kernels whose launch was captured. Kernels of one-sided libraries (DeepEP, NVSHMEM) are there, but no
-        rendezvous.
+        Communication kernels whose launch was captured. Kernels of one-sided libraries (DeepEP,
+        NVSHMEM) are there, but no rendezvous.
     """
     events = dag.events
-    communicates = (dag.classification.kernel_class == KernelClass.COMMUNICATION) & (events.kind == EventKind.KERNEL)
+    communicates = (dag.classification.kernel_class == KernelClass.COMMUNICATION) & (
+        events.kind == EventKind.KERNEL
+    )
     kernels = np.flatnonzero(communicates & (dag.launch >= 0))
     kernels = kernels[np.lexsort((events.ts_ns[kernels], events.ts_ns[dag.launch[kernels]]))]
     operation, found_by = _operations(dag, kernels)
     group = _texts(events, _column_above(dag, kernels, "group_ranks"))
     group_name = _texts(events, _column_above(dag, kernels, "group_name"))
-    is_nccl = events.named(events.symbols.mask(lambda name: _NCCL_KERNEL.match(name) is not None))[kernels]
+    is_nccl = events.named(events.symbols.searched(_NCCL_KERNEL))[kernels]
     label = np.where(np.isin(group, ("", "[]")), group_name, group)
     codes, distinct = pd.factorize(label)
     label = np.array([_short(str(text)) for text in distinct] + [""], dtype=object)[codes]

@@ -12,11 +12,11 @@ import pandas as pd
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.algorithms.matching import group_starts
 from htagraph.errors import QueryError
+from htagraph.lookup.queues import queues
 from htagraph.model.answers import COUNTERS, QUEUE_BLOCKED
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind, EventKind
 from htagraph.model.window import Window
-from htagraph.queries.queues import queues
 
 __all__ = ["COUNTER_NAMES", "counters", "queue_blocked"]
 
@@ -58,7 +58,9 @@ def _queue_steps(dag: Dag) -> _Steps:
 def _bandwidth_steps(dag: Dag) -> _Steps:
     """Return plus and minus the bandwidth of each copy or fill at its start and end, per device and direction."""
     events = dag.events
-    work = np.flatnonzero(np.isin(events.kind, (EventKind.MEMCPY, EventKind.MEMSET)) & (events.dur_ns > 0))
+    work = np.flatnonzero(
+        np.isin(events.kind, (EventKind.MEMCPY, EventKind.MEMSET)) & (events.dur_ns > 0)
+    )
     recorded = events.column("memory_bandwidth", -1.0)[work].astype(np.float64)
     n_bytes = events.column("bytes", -1)[work].astype(np.float64)
     rate = np.where(recorded >= 0, recorded, n_bytes / events.dur_ns[work])
@@ -68,7 +70,9 @@ def _bandwidth_steps(dag: Dag) -> _Steps:
     whole = np.rint(rate[known] * _BYTES_PER_S).astype(np.int64)
     texts = np.array([text.partition(" (")[0] for text in events.symbols.texts], dtype=object)
     names, label = np.unique(texts[events.name[work]].astype(str), return_inverse=True)
-    packed, lane = np.unique(events.device[work].astype(np.int64) * max(len(names), 1) + label, return_inverse=True)
+    packed, lane = np.unique(
+        events.device[work].astype(np.int64) * max(len(names), 1) + label, return_inverse=True
+    )
     device, name = np.divmod(packed, max(len(names), 1))
     return _Steps(
         lane=np.concatenate([lane, lane]),
@@ -127,14 +131,15 @@ def counters(dag: Dag, window: Window, *, name: str = "queue_length") -> pd.Data
     dag : Dag
     window : Window
     name : {"queue_length", "memory_bandwidth"}
-        A launch counts from the start of its call to the start of its first work, a graph of many kernels as one. Bandwidth is summed over the copies of one
-        direction that run at once, in 1e9 bytes per second.
+        A launch counts from the start of its call to the start of its first work, a graph of many
+        kernels as one. Bandwidth is summed over the copies of one direction that run at once, in
+        1e9 bytes per second.
 
     Returns
     -------
     DataFrame, schema `answers.COUNTERS`
-        By device and stream, in order of time. The level at the start of the window comes first where something happened
-        before.
+        By device and stream, in order of time. The level at the start of the window comes first
+        where something happened before.
 
     Raises
     ------
@@ -142,7 +147,9 @@ def counters(dag: Dag, window: Window, *, name: str = "queue_length") -> pd.Data
         If there is no such counter.
     """
     if name not in COUNTER_NAMES:
-        raise QueryError(f"there is no counter {name!r}.", hint=f"one of {', '.join(COUNTER_NAMES)}.")
+        raise QueryError(
+            f"there is no counter {name!r}.", hint=f"one of {', '.join(COUNTER_NAMES)}."
+        )
     steps = COUNTER_NAMES[name](dag)
     found = _levels(steps, window)
     return COUNTERS.frame(
@@ -170,12 +177,15 @@ def queue_blocked(dag: Dag, window: Window, *, max_queue_length: int = 1_024) ->
     Returns
     -------
     DataFrame, schema `answers.QUEUE_BLOCKED`
-        One row per stream that has work. A call is blocked if it returned only when work started and made room.
+        One row per stream that has work. A call is blocked if it returned only when work started
+        and made room.
     """
     steps = _queue_steps(dag)
     found = _levels(steps, window)
     full = found.value >= max_queue_length
-    full_ns = sum_by_code(found.lane[full], (found.end_ns - found.start_ns)[full], len(steps.device))
+    full_ns = sum_by_code(
+        found.lane[full], (found.end_ns - found.start_ns)[full], len(steps.device)
+    )
     by, events, edges = queues(dag, "stream"), dag.events, dag.edges
     blocked = edges.head[edges.kind == EdgeKind.QUEUE] >> 1
     work = np.flatnonzero(np.isin(dag.launch, blocked) & (dag.launch >= 0))

@@ -11,14 +11,14 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.errors import QueryError
+from htagraph.lookup.attribution import innermost
+from htagraph.lookup.clipping import clipped
+from htagraph.lookup.launched import outermost
+from htagraph.lookup.naming import names_or_empty
 from htagraph.model.answers import CUPTI_COUNTERS, CUPTI_RATES
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
-from htagraph.queries.attribution import innermost
-from htagraph.queries.clipping import clipped
-from htagraph.queries.launched import outermost
-from htagraph.queries.naming import names_or_empty
 
 __all__ = ["Args", "cupti_counters", "cupti_rates"]
 
@@ -27,7 +27,9 @@ Args = Callable[[I64], Sequence[Mapping[str, Any]]]
 """Gives the ``args`` of events: `Trace.args`."""
 
 _KERNEL_LAUNCH = re.compile(r"^(cuda|hip|cu)(Ext)?(Module)?Launch(Cooperative)?Kernel")
-_NO_COUNTER = frozenset({"device", "stream", "correlation", "External id", "external id", "graph id"})
+_NO_COUNTER = frozenset(
+    {"device", "stream", "correlation", "External id", "external id", "graph id"}
+)
 _SASS = re.compile(r"^smsp__sass_thread_inst_executed_op_[fhd](?P<op>add|mul|fma)_pred_on\.sum$")
 _NS_PER_S = 1e9
 _OPERATIONS = {"add": 1, "mul": 1, "fma": 2}
@@ -37,13 +39,13 @@ _TRAFFIC = re.compile(r"^dram__bytes(_read|_write)?\.sum$")
 def _ranges_and_launches(dag: Dag, window: Window) -> tuple[I64, I64]:
     """Return the counted ranges of a window in order of time, and the call that launched each, -1 where not known.
 
-    While kernels are counted they run one by one, and the profiler records ranges in place of kernels: the i-th range
-    belongs to the i-th launch of the trace, if there are as many of both.
+    While kernels are counted they run one by one, and the profiler records ranges in place of
+    kernels: the i-th range belongs to the i-th launch of the trace, if there are as many of both.
     """
     events = dag.events
     ranges = np.flatnonzero(events.kind == EventKind.COUNTER_RANGE)
     ranges = ranges[np.lexsort((events.end_ns[ranges], events.ts_ns[ranges]))]
-    is_launch = events.named(events.symbols.mask(lambda name: _KERNEL_LAUNCH.match(name) is not None))
+    is_launch = events.named(events.symbols.searched(_KERNEL_LAUNCH))
     calls = np.flatnonzero((events.kind == EventKind.RUNTIME) & is_launch)
     calls = calls[np.lexsort((events.end_ns[calls], events.ts_ns[calls]))]
     launch = calls if len(calls) == len(ranges) else np.full(len(ranges), -1, dtype=np.int64)
@@ -65,14 +67,16 @@ def cupti_counters(dag: Dag, window: Window, *, args: Args) -> pd.DataFrame:
     Returns
     -------
     DataFrame, schema `answers.CUPTI_COUNTERS`
-        In order of time. Empty where the trace has no counters. ``launch`` is -1 for all if launches and ranges differ in
-        number, for then it is not known which belong together.
+        In order of time. Empty where the trace has no counters. ``launch`` is -1 for all if
+        launches and ranges differ in number, for then it is not known which belong together.
     """
     events = dag.events
     ranges, launch = _ranges_and_launches(dag, window)
     decoded = args(ranges) if len(ranges) else []
     if len(decoded) != len(ranges):
-        raise QueryError(f"args gave {len(decoded):,} of {len(ranges):,} events.", hint="pass Trace.args.")
+        raise QueryError(
+            f"args gave {len(decoded):,} of {len(ranges):,} events.", hint="pass Trace.args."
+        )
     # One step per counter of a range: they are few, and text in the file.
     values = [
         (row, name, float(value))
@@ -100,7 +104,8 @@ def cupti_counters(dag: Dag, window: Window, *, args: Args) -> pd.DataFrame:
 def cupti_rates(dag: Dag, window: Window, *, args: Args, by: str = "name") -> pd.DataFrame:
     """Return floating-point operations and memory traffic by kernel or operator, and the rates achieved.
 
-    Operations are counted from executed SASS instructions (a fused multiply-add is two), traffic from device memory bytes.
+    Operations are counted from executed SASS instructions (a fused multiply-add is two), traffic
+    from device memory bytes.
 
     Parameters
     ----------
@@ -113,8 +118,8 @@ def cupti_rates(dag: Dag, window: Window, *, args: Args, by: str = "name") -> pd
     Returns
     -------
     DataFrame, schema `answers.CUPTI_RATES`
-        Longest first. NaN where the trace does not count what is asked. A range takes longer than its kernel, so that rates
-        are lower bounds.
+        Longest first. NaN where the trace does not count what is asked. A range takes longer than
+        its kernel, so that rates are lower bounds.
 
     Raises
     ------
@@ -126,7 +131,9 @@ def cupti_rates(dag: Dag, window: Window, *, args: Args, by: str = "name") -> pd
     counted = cupti_counters(dag, window, args=args)
     counter = counted["counter"].astype(object)
     sass = {name: match for name in counter.unique() if (match := _SASS.match(name))}
-    weight = counter.map({name: float(_OPERATIONS[match["op"]]) for name, match in sass.items()}).astype("float64")
+    weight = counter.map(
+        {name: float(_OPERATIONS[match["op"]]) for name, match in sass.items()}
+    ).astype("float64")
     traffic = counter.map(lambda name: _TRAFFIC.match(name) is not None).astype(bool)
     value = counted["value"]
     group = counted[by]

@@ -8,14 +8,20 @@ import pandas as pd
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.algorithms.matching import group_starts, running_latest
 from htagraph.errors import GraphError
+from htagraph.lookup.clipping import device_work
+from htagraph.lookup.naming import frames_at
+from htagraph.lookup.queues import queues
 from htagraph.model.answers import IDLE_CATEGORIES, IDLE_TIME
 from htagraph.model.dag import Dag
 from htagraph.model.frames import categorical
 from htagraph.model.window import Window
-from htagraph.queries.clipping import device_work
-from htagraph.queries.idle_intervals import NO_EVENT_NAMES, IdleCause, idle_gaps, idle_parts, part_names
-from htagraph.queries.naming import frames_at
-from htagraph.queries.queues import queues
+from htagraph.queries.idle_intervals import (
+    NO_EVENT_NAMES,
+    IdleCause,
+    idle_gaps,
+    idle_parts,
+    part_names,
+)
 
 __all__ = ["CATEGORIES", "idle_categories", "idle_time"]
 
@@ -93,15 +99,17 @@ def idle_time(dag: Dag, window: Window, *, per: str = "device") -> pd.DataFrame:
         }
     )
     order_by = ["device", "stream", "idle_ns", "cause", "op", "name", "frame"]
-    return out.sort_values(order_by, ascending=[True, True, False, True, True, True, True], ignore_index=True)
+    return out.sort_values(
+        order_by, ascending=[True, True, False, True, True, True, True], ignore_index=True
+    )
 
 
 def idle_categories(dag: Dag, window: Window, *, kernel_wait_ns: int = 30_000) -> pd.DataFrame:
     """Return the gaps of each stream in three categories: a roll-up for readers who know these.
 
-    A gap is a host wait if the work that ends it was launched after the gap began, else a kernel wait if it is short,
-    else other. Gaps lie between two pieces of work; what overlaps leaves none, and neither does an idle stream before its
-    first and after its last work.
+    A gap is a host wait if the work that ends it was launched after the gap began, else a kernel
+    wait if it is short, else other. Gaps lie between two pieces of work; what overlaps leaves none,
+    and neither does an idle stream before its first and after its last work.
 
     Parameters
     ----------

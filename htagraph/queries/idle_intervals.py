@@ -11,18 +11,26 @@ import pandas as pd
 from htagraph.algorithms.intervals import Intervals, gaps, sum_by_code, union
 from htagraph.algorithms.walks import walks_back
 from htagraph.errors import GraphError
+from htagraph.explain.critical_path import edge_bounds, explained_until
+from htagraph.lookup.attribution import innermost
+from htagraph.lookup.clipping import device_work
+from htagraph.lookup.naming import frames_at, names_or_empty
+from htagraph.lookup.queues import Queues, queues
 from htagraph.model.answers import IDLE_INTERVALS
 from htagraph.model.dag import Dag
 from htagraph.model.frames import categorical
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, Vocabulary
 from htagraph.model.window import Window
-from htagraph.queries.attribution import innermost
-from htagraph.queries.clipping import device_work
-from htagraph.queries.critical_path import edge_bounds, explained_until
-from htagraph.queries.naming import frames_at, names_or_empty
-from htagraph.queries.queues import Queues, queues
 
-__all__ = ["NO_EVENT_NAMES", "IdleCause", "IdleParts", "idle_gaps", "idle_intervals", "idle_parts", "part_names"]
+__all__ = [
+    "NO_EVENT_NAMES",
+    "IdleCause",
+    "IdleParts",
+    "idle_gaps",
+    "idle_intervals",
+    "idle_parts",
+    "part_names",
+]
 
 I64 = npt.NDArray[np.int64]
 
@@ -39,25 +47,25 @@ class IdleCause(Vocabulary):
     OTHER_WORK = 6  #: work of another stream or device runs, which this has to wait for
     KERNEL_GAP = 7  #: between two pieces of work of a stream, the second already enqueued
     COLLECTIVE_WAIT = 8  #: another rank is not there yet
-    CARRY_OVER = 9  #: the launch of the work that ends the interval was not recorded
+    LAUNCHED_BEFORE_CAPTURE = 9  #: the launch of the work that ends the interval was not recorded
     WINDOW_EDGE = 10  #: nothing more runs on the device in this trace
     UNEXPLAINED = 11  #: no recorded dependency explains the wait
 
 
 NO_EVENT_NAMES = np.full(len(IdleCause), "(host gap)", dtype=object)
 """What a part of an idle interval is called that belongs to no event, by cause."""
-NO_EVENT_NAMES[IdleCause.CARRY_OVER] = "(launch not recorded)"
+NO_EVENT_NAMES[IdleCause.LAUNCHED_BEFORE_CAPTURE] = "(launch not recorded)"
 NO_EVENT_NAMES[IdleCause.WINDOW_EDGE] = "(no more work)"
 NO_EVENT_NAMES[IdleCause.UNEXPLAINED] = "(unexplained)"
 
 _CAUSE_OF_BOUND = np.full(len(Bound), IdleCause.OTHER_WORK, dtype=np.int8)
 _CAUSE_OF_BOUND[Bound.LAUNCH] = IdleCause.LAUNCH
 _CAUSE_OF_BOUND[Bound.KERNEL_GAP] = IdleCause.KERNEL_GAP
-_CAUSE_OF_BOUND[Bound.CPU] = IdleCause.HOST_OP
+_CAUSE_OF_BOUND[Bound.HOST] = IdleCause.HOST_OP
 _CAUSE_OF_BOUND[Bound.DATA_LOADING] = IdleCause.DATA_LOADING
 _CAUSE_OF_BOUND[Bound.PYTHON_GAP] = IdleCause.PYTHON_GAP
 _CAUSE_OF_BOUND[Bound.SYNC] = IdleCause.SYNC
-_CAUSE_OF_BOUND[Bound.CARRY_OVER] = IdleCause.CARRY_OVER
+_CAUSE_OF_BOUND[Bound.LAUNCHED_BEFORE_CAPTURE] = IdleCause.LAUNCHED_BEFORE_CAPTURE
 _CAUSE_OF_BOUND[Bound.UNEXPLAINED] = IdleCause.UNEXPLAINED
 
 
@@ -108,12 +116,16 @@ def _walked(dag: Dag, gap: Intervals, ended_by: I64) -> IdleParts:
     known = np.clip(explained_until(dag, rows), begin, end)
     cause, rest = _edge_causes(dag, rows)
     event = edges.event[rows].astype(np.int64)
-    lane = np.where(edges.kind[rows] == EdgeKind.THREAD, dag.events.lane[head >> 1], -1).astype(np.int64)
+    lane = np.where(edges.kind[rows] == EdgeKind.THREAD, dag.events.lane[head >> 1], -1).astype(
+        np.int64
+    )
     none = np.full(len(rows), -1, dtype=np.int64)
     opening = np.clip(times[found.last], gap.start[ends], gap.end[ends])
     first = found.last >> 1
-    spilled = dag.events.is_device[first] & (dag.launch[first] < 0)
-    opening_cause = np.where(spilled, IdleCause.CARRY_OVER, IdleCause.UNEXPLAINED).astype(np.int8)
+    launched_before = dag.events.is_device[first] & (dag.launch[first] < 0)
+    opening_cause = np.where(
+        launched_before, IdleCause.LAUNCHED_BEFORE_CAPTURE, IdleCause.UNEXPLAINED
+    ).astype(np.int8)
     return IdleParts(
         np.concatenate([interval, interval, ends]),
         np.concatenate([begin, known, gap.start[ends]]),
@@ -124,7 +136,9 @@ def _walked(dag: Dag, gap: Intervals, ended_by: I64) -> IdleParts:
     )
 
 
-def _edge_causes(dag: Dag, rows: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]:
+def _edge_causes(
+    dag: Dag, rows: npt.NDArray[np.int32]
+) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]:
     """Return what the explained and the unexplained part of the time of each edge goes to."""
     edges = dag.edges
     kind, head = edges.kind[rows], edges.head[rows] >> 1
@@ -133,7 +147,7 @@ def _edge_causes(dag: Dag, rows: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.
     cause[(kind == EdgeKind.SYNC) & into_device] = IdleCause.EVENT_WAIT
     cause[kind == EdgeKind.COLLECTIVE] = IdleCause.COLLECTIVE_WAIT
     rest = np.full(len(rows), IdleCause.UNEXPLAINED, dtype=np.int8)
-    rest[(kind == EdgeKind.STREAM) & (dag.launch[head] < 0)] = IdleCause.CARRY_OVER
+    rest[(kind == EdgeKind.STREAM) & (dag.launch[head] < 0)] = IdleCause.LAUNCHED_BEFORE_CAPTURE
     return cause, rest
 
 
@@ -172,8 +186,9 @@ def part_names(dag: Dag, parts: IdleParts) -> tuple[I64, I64]:
 def idle_intervals(dag: Dag, window: Window, *, per: str = "device") -> pd.DataFrame:
     """Return every idle interval, tiled by what the device waited for.
 
-    From the work that ends the interval, binding edges lead back through what it had to wait for, until the interval
-    begins. The interval before a bound of the window is one with what follows it.
+    From the work that ends the interval, binding edges lead back through what it had to wait for,
+    until the interval begins. The interval before a bound of the window is one with what follows
+    it.
 
     ::
 

@@ -11,15 +11,15 @@ import pandas as pd
 
 from htagraph.algorithms.distribution import distribution
 from htagraph.errors import GraphError, QueryError
+from htagraph.lookup.attribution import innermost, track_labels
+from htagraph.lookup.clipping import Clipped, device_work
+from htagraph.lookup.naming import op_names
 from htagraph.model.answers import KERNEL_BREAKDOWN, KERNEL_DURATIONS
 from htagraph.model.dag import Dag
 from htagraph.model.frames import categorical
 from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.symbols import compile_pattern
 from htagraph.model.window import Window
-from htagraph.queries.attribution import innermost, lane_labels
-from htagraph.queries.clipping import Clipped, device_work
-from htagraph.queries.naming import op_names
 
 __all__ = ["kernel_breakdown", "kernel_durations"]
 
@@ -30,7 +30,9 @@ _QUANTILES = (0.5, 0.9, 0.99)
 
 
 def _by_class(dag: Dag, events: I64) -> tuple[I64, Text]:
-    return dag.classification.kernel_class[events].astype(np.int64), np.array(KernelClass.labels(), dtype=object)
+    return dag.classification.kernel_class[events].astype(np.int64), np.array(
+        KernelClass.labels(), dtype=object
+    )
 
 
 def _by_name(dag: Dag, events: I64) -> tuple[I64, Text]:
@@ -46,11 +48,13 @@ def _by_op(dag: Dag, events: I64) -> tuple[I64, Text]:
 def _by_stream(dag: Dag, events: I64) -> tuple[I64, Text]:
     lanes = np.stack([dag.events.device[events].astype(np.int64), dag.events.stream[events]])
     _, first, code = np.unique(lanes, axis=1, return_index=True, return_inverse=True)
-    return code.reshape(-1).astype(np.int64), lane_labels(dag, events[first])
+    return code.reshape(-1).astype(np.int64), track_labels(dag, events[first])
 
 
 def _by_rule(dag: Dag, events: I64) -> tuple[I64, Text]:
-    return dag.classification.rule[events].astype(np.int64), np.array(dag.classification.rules, dtype=object)
+    return dag.classification.rule[events].astype(np.int64), np.array(
+        dag.classification.rules, dtype=object
+    )
 
 
 _GROUPS: dict[str, Callable[[Dag, I64], tuple[I64, Text]]] = {
@@ -80,7 +84,8 @@ def kernel_breakdown(dag: Dag, window: Window, *, by: str = "class") -> pd.DataF
     dag : Dag
     window : Window
     by : {"class", "name", "op", "stream", "rule"}
-        ``op`` is the innermost operator or annotation of the launch, ``rule`` the rule that decided on the class.
+        ``op`` is the innermost operator or annotation of the launch, ``rule`` the rule that decided
+        on the class.
 
     Returns
     -------
@@ -107,7 +112,9 @@ def kernel_breakdown(dag: Dag, window: Window, *, by: str = "class") -> pd.DataF
     work = device_work(dag, window)
     code, names = _GROUPS[by](dag, work.event)
     n_classes = len(KernelClass)
-    found = distribution(code * n_classes + dag.classification.kernel_class[work.event], work.dur_ns, _QUANTILES)
+    found = distribution(
+        code * n_classes + dag.classification.kernel_class[work.event], work.dur_ns, _QUANTILES
+    )
     group, kernel_class = np.divmod(found.group, n_classes)
     frame = KERNEL_BREAKDOWN.frame(
         {
@@ -125,10 +132,14 @@ def kernel_breakdown(dag: Dag, window: Window, *, by: str = "class") -> pd.DataF
             "share": found.total / max(int(found.total.sum()), 1),
         }
     )
-    return _total(frame.sort_values(["sum_ns", "group"], ascending=[False, True], ignore_index=True), work)
+    return _total(
+        frame.sort_values(["sum_ns", "group"], ascending=[False, True], ignore_index=True), work
+    )
 
 
-def kernel_durations(dag: Dag, window: Window, *, name: str | re.Pattern[str] = "*") -> pd.DataFrame:
+def kernel_durations(
+    dag: Dag, window: Window, *, name: str | re.Pattern[str] = "*"
+) -> pd.DataFrame:
     """Return the kernels, copies and fills that overlap the window, one by one, in order of time.
 
     Parameters
@@ -146,7 +157,11 @@ def kernel_durations(dag: Dag, window: Window, *, name: str | re.Pattern[str] = 
     events = dag.events
     rows = device_work(dag, window).event
     rows = rows[events.named(events.symbols.mask(compile_pattern(name)))[rows]]
-    rows = rows[np.lexsort((events.stream[rows], events.device[rows], events.end_ns[rows], events.ts_ns[rows]))]
+    rows = rows[
+        np.lexsort(
+            (events.stream[rows], events.device[rows], events.end_ns[rows], events.ts_ns[rows])
+        )
+    ]
     return KERNEL_DURATIONS.frame(
         {
             "event": rows,

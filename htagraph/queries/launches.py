@@ -8,13 +8,13 @@ import pandas as pd
 
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.algorithms.matching import group_starts, running_latest
+from htagraph.lookup.attribution import innermost
+from htagraph.lookup.naming import names_or_empty
+from htagraph.lookup.queues import queues
 from htagraph.model.answers import LAUNCH_STATS
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
-from htagraph.queries.attribution import innermost
-from htagraph.queries.naming import names_or_empty
-from htagraph.queries.queues import queues
 
 __all__ = ["launch_stats"]
 
@@ -39,8 +39,8 @@ def launch_stats(
 ) -> pd.DataFrame:
     """Return one row per API call in the window that launched device work.
 
-    That a call launched work is decided by correlation ids, not by its name: graph launches, cooperative launches, copies,
-    driver and HIP calls are all there.
+    That a call launched work is decided by correlation ids, not by its name: graph launches,
+    cooperative launches, copies, driver and HIP calls are all there.
 
     ::
 
@@ -82,7 +82,9 @@ def launch_stats(
     called = events.ts_ns[dag.launch[work]]
     work = work[(called >= window.start_ns) & (called < window.end_ns)]
     call = dag.launch[work].astype(np.int64)
-    order = np.lexsort((events.stream[work], events.device[work], events.end_ns[work], events.ts_ns[work], call))
+    order = np.lexsort(
+        (events.stream[work], events.device[work], events.end_ns[work], events.ts_ns[work], call)
+    )
     work, call = work[order], call[order]
     begins = np.flatnonzero(group_starts(call)) if len(call) else order
     number = np.cumsum(group_starts(call)) - 1
@@ -90,7 +92,12 @@ def launch_stats(
     n_kernels = np.bincount(number, minlength=len(begins))
     first, call = work[begins], call[begins]
     in_time = np.lexsort((events.correlation[call], events.end_ns[call], events.ts_ns[call]))
-    first, call, kernel_ns, n_kernels = first[in_time], call[in_time], kernel_ns[in_time], n_kernels[in_time]
+    first, call, kernel_ns, n_kernels = (
+        first[in_time],
+        call[in_time],
+        kernel_ns[in_time],
+        n_kernels[in_time],
+    )
     launch_ns, call_end = events.dur_ns[call], events.end_ns[call]
     delay_end = np.maximum(events.ts_ns[first], call_end)
     queued_until = np.clip(_busy_until(dag)[first], call_end, delay_end)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from htagraph.lookup.attribution import innermost
+from htagraph.lookup.clipping import clipped
+from htagraph.lookup.naming import innermost_at, names_or_empty
 from htagraph.model.answers import MEMORY_TIMELINE
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
-from htagraph.queries.attribution import innermost
-from htagraph.queries.clipping import clipped
-from htagraph.queries.naming import innermost_at, names_or_empty
 
 __all__ = ["memory_timeline"]
 
@@ -32,13 +32,17 @@ def memory_timeline(dag: Dag, window: Window) -> pd.DataFrame:
         By device, in order of time. Empty where memory was not recorded.
     """
     events = dag.events
-    rows = np.flatnonzero((events.kind == EventKind.INSTANT) & (events.name == events.symbols.code(_MEMORY)))
+    rows = np.flatnonzero(
+        (events.kind == EventKind.INSTANT) & (events.name == events.symbols.code(_MEMORY))
+    )
     rows = clipped(dag, rows, window).event
     kind, device = events.column("device_type")[rows], events.column("device_id")[rows]
     change = events.column("bytes", 0)[rows]
     order = np.lexsort((change, events.ts_ns[rows], device, kind))
     rows = rows[order]
-    inner, _ = innermost_at(dag, np.flatnonzero(events.is_host), events.lane[rows].astype(np.int64), events.ts_ns[rows])
+    inner, _ = innermost_at(
+        dag, np.flatnonzero(events.is_host), events.lane[rows].astype(np.int64), events.ts_ns[rows]
+    )
     op = innermost(dag, inner, (EventKind.OP, EventKind.ANNOTATION))
     return MEMORY_TIMELINE.frame(
         {

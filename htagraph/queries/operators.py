@@ -11,15 +11,15 @@ import pandas as pd
 from htagraph.algorithms.intervals import sum_by_code, union
 from htagraph.algorithms.matching import group_starts
 from htagraph.errors import GraphError
+from htagraph.lookup.attribution import innermost
+from htagraph.lookup.clipping import Clipped, clipped, device_work
+from htagraph.lookup.launched import enclosing
+from htagraph.lookup.naming import spelling
 from htagraph.model.answers import OPERATOR_BREAKDOWN, OPERATOR_TREE
 from htagraph.model.dag import Dag
 from htagraph.model.frames import categorical
 from htagraph.model.kinds import EdgeKind, EventKind
 from htagraph.model.window import Window
-from htagraph.queries.attribution import innermost
-from htagraph.queries.clipping import Clipped, clipped, device_work
-from htagraph.queries.launched import enclosing
-from htagraph.queries.naming import spelling
 
 __all__ = ["operator_breakdown", "operator_tree"]
 
@@ -45,7 +45,9 @@ def _self_ns(dag: Dag, window: Window, host: Clipped) -> I64:
     own = sum_by_code(edges.event[rows], inside, len(dag.events))
     on_thread = union(dag.events.lane[host.event].astype(np.int64), host.start_ns, host.end_ns)
     if int(own.sum()) != int((on_thread.end - on_thread.start).sum()):
-        raise GraphError(f"the own times of host events in {window.name!r} do not add up to the time of the threads.")
+        raise GraphError(
+            f"the own times of host events in {window.name!r} do not add up to the time of the threads."
+        )
     return own
 
 
@@ -72,7 +74,8 @@ def operator_breakdown(dag: Dag, window: Window) -> pd.DataFrame:
     Returns
     -------
     DataFrame, schema `answers.OPERATOR_BREAKDOWN`
-        Most own host time first. Where events of one thread overlap without nesting, the one that began last is innermost.
+        Most own host time first. Where events of one thread overlap without nesting, the one that
+        began last is innermost.
 
     Examples
     --------
@@ -101,8 +104,11 @@ def operator_breakdown(dag: Dag, window: Window) -> pd.DataFrame:
     # Work that began before the window may have been launched by a call that lies before it.
     launch = np.where((launch >= 0) & (of_event[launch] >= 0), launch, -1)
     found = [(rows, of_event[level]) for rows, level in enclosing(dag.parent, launch)]
-    # What encloses a call of the window may itself have ended before it, where events overlap without nesting.
-    row, launched = _once([rows[names >= 0] for rows, names in found], [names[names >= 0] for _, names in found], n)
+    # What encloses a call of the window may itself have ended before it, where events overlap
+    # without nesting.
+    row, launched = _once(
+        [rows[names >= 0] for rows, names in found], [names[names >= 0] for _, names in found], n
+    )
     direct = launch >= 0
     owner = innermost(dag, np.where(direct, launch, -1), (EventKind.OP, EventKind.ANNOTATION))
     owner = np.where((owner >= 0) & (of_event[owner] >= 0), owner, launch)
@@ -120,7 +126,9 @@ def operator_breakdown(dag: Dag, window: Window) -> pd.DataFrame:
     )
     if int(frame["self_device_ns"].sum()) != int(work.dur_ns[direct].sum()):
         raise GraphError("device time by operator does not add up.")
-    return frame.sort_values(["self_ns", "host_ns", "name"], ascending=[False, False, True], ignore_index=True)
+    return frame.sort_values(
+        ["self_ns", "host_ns", "name"], ascending=[False, False, True], ignore_index=True
+    )
 
 
 def operator_tree(dag: Dag, window: Window, *, max_depth: int = 100) -> pd.DataFrame:
@@ -173,7 +181,9 @@ def _longest_first(dag: Dag, key: I64, number: I64, time: I64) -> tuple[I64, I64
 class _Nodes:
     """Nodes of a tree of callers, level by level, and the node of each event."""
 
-    def __init__(self, of_event: I64, parents: list[I64], names: list[I64], depths: list[I64], n: int) -> None:
+    def __init__(
+        self, of_event: I64, parents: list[I64], names: list[I64], depths: list[I64], n: int
+    ) -> None:
         none = [np.empty(0, dtype=np.int64)]
         self.of_event, self.n = of_event, n
         self.parent = np.concatenate(none + parents)
@@ -181,7 +191,9 @@ class _Nodes:
         self.depth = np.concatenate(none + depths)
 
 
-def _tree_frame(dag: Dag, window: Window, found: tuple[Clipped, Clipped], nodes: _Nodes) -> pd.DataFrame:
+def _tree_frame(
+    dag: Dag, window: Window, found: tuple[Clipped, Clipped], nodes: _Nodes
+) -> pd.DataFrame:
     """Return the nodes with their times, given the host events and the device work."""
     host, work = found
     node, own = nodes.of_event[host.event], _self_ns(dag, window, host)[host.event]

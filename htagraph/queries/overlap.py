@@ -8,25 +8,34 @@ import pandas as pd
 
 from htagraph.algorithms.intervals import Cover, sum_by_code, union
 from htagraph.algorithms.walks import walks_back
+from htagraph.lookup.clipping import Clipped, device_work
+from htagraph.lookup.device_states import device_states, devices_of, runs
+from htagraph.lookup.naming import names_or_empty, op_names
 from htagraph.model.answers import EXPOSED_COMMUNICATION, OVERLAP
 from htagraph.model.dag import Dag
 from htagraph.model.frames import categorical
 from htagraph.model.kinds import EdgeKind, KernelClass
 from htagraph.model.window import Window
-from htagraph.queries.busy import device_states, devices_of, runs
-from htagraph.queries.clipping import Clipped, device_work
-from htagraph.queries.naming import names_or_empty, op_names
 
 __all__ = ["WHY", "exposed_communication", "overlap"]
 
 I64 = npt.NDArray[np.int64]
 
-WHY = ("none", "same stream", "dependency", "host wait", "late launch", "nothing else to run", "unexplained")
+WHY = (
+    "none",
+    "same stream",
+    "dependency",
+    "host wait",
+    "late launch",
+    "nothing else to run",
+    "unexplained",
+)
 """Why the next compute kernel did not run while communication was exposed.
 
-none: nothing is exposed. same stream: it is on the stream of the communication. dependency: it waits for an event of that
-stream. host wait: its launch came after the host had waited for the communication. late launch: it was launched after the
-communication began, for another reason. nothing else to run: there is none. unexplained: it was launched in time.
+none: nothing is exposed. same stream: it is on the stream of the communication. dependency: it
+waits for an event of that stream. host wait: its launch came after the host had waited for the
+communication. late launch: it was launched after the communication began, for another reason.
+nothing else to run: there is none. unexplained: it was launched in time.
 """
 
 
@@ -57,10 +66,15 @@ def overlap(dag: Dag, window: Window) -> pd.DataFrame:
     """
     devices, found = devices_of(dag), device_states(dag, window)
     code = np.searchsorted(devices, found.group)
-    computes, communicates = runs(found, KernelClass.COMPUTE), runs(found, KernelClass.COMMUNICATION)
+    computes, communicates = (
+        runs(found, KernelClass.COMPUTE),
+        runs(found, KernelClass.COMMUNICATION),
+    )
     compute = sum_by_code(code[computes], found.dur[computes], len(devices))
     communication = sum_by_code(code[communicates], found.dur[communicates], len(devices))
-    both = sum_by_code(code[computes & communicates], found.dur[computes & communicates], len(devices))
+    both = sum_by_code(
+        code[computes & communicates], found.dur[computes & communicates], len(devices)
+    )
     share = np.full(len(devices), np.nan)
     np.divide(both, communication, out=share, where=communication > 0)
     return OVERLAP.frame(
@@ -78,8 +92,9 @@ def overlap(dag: Dag, window: Window) -> pd.DataFrame:
 def exposed_communication(dag: Dag, window: Window) -> pd.DataFrame:
     """Return every communication kernel with the time in which nothing computed, and why nothing did.
 
-    The compute kernel that could have hidden it is the first that starts on the device after the exposed part ends. Binding
-    edges lead back from its start: where they pass the end of the communication kernel, it had to wait for that.
+    The compute kernel that could have hidden it is the first that starts on the device after the
+    exposed part ends. Binding edges lead back from its start: where they pass the end of the
+    communication kernel, it had to wait for that.
 
     ::
 
@@ -100,7 +115,11 @@ def exposed_communication(dag: Dag, window: Window) -> pd.DataFrame:
     events, kernel_class = dag.events, dag.classification.kernel_class
     work = device_work(dag, window)
     work = work.take(kernel_class[work.event] == KernelClass.COMMUNICATION)
-    work = work.take(np.lexsort((events.stream[work.event], events.device[work.event], work.end_ns, work.start_ns)))
+    work = work.take(
+        np.lexsort(
+            (events.stream[work.event], events.device[work.event], work.end_ns, work.start_ns)
+        )
+    )
     exposed = work.dur_ns.copy()
     follower = np.full(len(work.event), -1, dtype=np.int64)
     compute = np.flatnonzero(kernel_class == KernelClass.COMPUTE)
@@ -162,5 +181,7 @@ def _why(dag: Dag, communication: I64, follower: I64) -> I64:
         "host wait": any_edge(passes & ~into_device),
         "late launch": is_late,
     }
-    why[known] = np.select(list(reasons.values()), [WHY.index(name) for name in reasons], WHY.index("unexplained"))
+    why[known] = np.select(
+        list(reasons.values()), [WHY.index(name) for name in reasons], WHY.index("unexplained")
+    )
     return why

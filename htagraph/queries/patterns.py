@@ -13,14 +13,14 @@ from htagraph.algorithms.intervals import sum_by_code
 from htagraph.algorithms.matching import group_starts, running_latest
 from htagraph.algorithms.sequences import repeats
 from htagraph.errors import QueryError
+from htagraph.lookup.clipping import device_work
+from htagraph.lookup.launched import outermost
+from htagraph.lookup.queues import queues
 from htagraph.model.answers import KERNEL_PATTERNS
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.symbols import compile_pattern
 from htagraph.model.window import Window
-from htagraph.queries.clipping import device_work
-from htagraph.queries.launched import outermost
-from htagraph.queries.queues import queues
 
 __all__ = ["kernel_patterns"]
 
@@ -61,10 +61,14 @@ def _along_streams(dag: Dag, window: Window, min_length: int, max_length: int) -
     gap[1:] = np.maximum(events.ts_ns[work[1:]] - latest[:-1], 0)
     _, code = np.unique(events.name[work], return_inverse=True)
     found = repeats(code.astype(np.int64), lane, min_length=min_length, max_length=max_length)
-    return _Occurrences(work, gap, found.sequence, found.start, found.length, np.full(len(found.start), -1))
+    return _Occurrences(
+        work, gap, found.sequence, found.start, found.length, np.full(len(found.start), -1)
+    )
 
 
-def _under_operators(dag: Dag, window: Window, under: str | re.Pattern[str], lengths: tuple[int, int]) -> _Occurrences:
+def _under_operators(
+    dag: Dag, window: Window, under: str | re.Pattern[str], lengths: tuple[int, int]
+) -> _Occurrences:
     """Return the whole sequence of each call of an operator; a call inside a call belongs to the outer one."""
     events = dag.events
     wanted = events.named(events.symbols.mask(compile_pattern(under)))
@@ -108,9 +112,9 @@ def kernel_patterns(
 ) -> pd.DataFrame:
     """Return the sequences of kernels that occur most.
 
-    Along a stream, a sequence counts if it occurs at least twice without overlapping itself, and one that is always part of
-    the same longer one is left out. Under an operator, it is all the device work of one call, in order of time, whatever
-    the depth at which the operator is called.
+    Along a stream, a sequence counts if it occurs at least twice without overlapping itself, and
+    one that is always part of the same longer one is left out. Under an operator, it is all the
+    device work of one call, in order of time, whatever the depth at which the operator is called.
 
     ::
 
@@ -121,7 +125,8 @@ def kernel_patterns(
     ----------
     dag : Dag
     window : Window
-        Along a stream, work that overlaps it; under an operator, calls that begin in it. Times are whole.
+        Along a stream, work that overlaps it; under an operator, calls that begin in it. Times are
+        whole.
     under : str or re.Pattern, optional
         Name, glob or regex of operators and annotations; default is along the streams.
     min_length, max_length : int, default=2 and 16
@@ -151,11 +156,13 @@ def kernel_patterns(
     """
     if not 1 <= min_length <= max_length:
         raise QueryError(
-            f"there is no length from {min_length} to {max_length}.", hint="1 <= min_length <= max_length."
+            f"there is no length from {min_length} to {max_length}.",
+            hint="1 <= min_length <= max_length.",
         )
     if rank_by not in _RANKS or top < 0:
         raise QueryError(
-            f"patterns cannot be ranked by {rank_by!r}, top {top}.", hint=f"by {', '.join(_RANKS)}; top >= 0."
+            f"patterns cannot be ranked by {rank_by!r}, top {top}.",
+            hint=f"by {', '.join(_RANKS)}; top >= 0.",
         )
     if under is None:
         found = _along_streams(dag, window, min_length, max_length)
@@ -174,14 +181,23 @@ def _frame(dag: Dag, window: Window, found: _Occurrences, rank_by: str, top: int
     device_ns = sum_by_code(found.pattern, dur[last] - dur[found.first], n)
     # The gap before the first kernel of a run is not inside it.
     gap_ns = sum_by_code(found.pattern, gap[last] - gap[np.minimum(found.first + 1, last)], n)
-    host_dur = np.where(found.host >= 0, events.dur_ns[found.host], 0) if len(events) else found.host
+    host_dur = (
+        np.where(found.host >= 0, events.dur_ns[found.host], 0) if len(events) else found.host
+    )
     host_ns = sum_by_code(found.pattern, host_dur, n)
     count = np.bincount(found.pattern, minlength=n)
     begins = np.flatnonzero(group_starts(found.pattern))
     first, length, host = found.first[begins], found.length[begins], found.host[begins]
     ranks = {"device_ns": device_ns, "n_occurrences": count, "gap_ns": gap_ns}
     event = found.work[first]
-    keys = (events.stream[event], events.device[event], events.ts_ns[event], -length, -device_ns, -ranks[rank_by])
+    keys = (
+        events.stream[event],
+        events.device[event],
+        events.ts_ns[event],
+        -length,
+        -device_ns,
+        -ranks[rank_by],
+    )
     rows = np.lexsort(keys)[:top]
     names = events.names(found.work)
     pattern = np.empty(len(rows), dtype=object)

@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from htagraph.explain.critical_path import critical_path
+from htagraph.lookup.steps import find_steps
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.dag import Dag
 from htagraph.model.edges import rule_code
@@ -14,8 +16,6 @@ from htagraph.model.frames import QUALITY
 from htagraph.model.kinds import Bound, EdgeKind, EventKind
 from htagraph.model.units import human_duration
 from htagraph.model.window import Window
-from htagraph.queries.critical_path import critical_path
-from htagraph.queries.steps import find_steps
 
 __all__ = ["UNEXPLAINED_LIMIT", "quality"]
 
@@ -160,7 +160,11 @@ def quality(dag: Dag, window: Window) -> pd.DataFrame:
             "n_good": [check.n_good for check in checks],
             "n_all": [check.n_all for check in checks],
             "share": [check.share for check in checks],
-            "verdict": pd.Categorical([check.verdict for check in checks], categories=["good", "weak", "missing"]),
-            "consequence": ["" if check.verdict == "good" else check.consequence for check in checks],
+            "verdict": pd.Categorical(
+                [check.verdict for check in checks], categories=["good", "weak", "missing"]
+            ),
+            "consequence": [
+                "" if check.verdict == "good" else check.consequence for check in checks
+            ],
         }
     )

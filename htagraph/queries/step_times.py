@@ -7,12 +7,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.intervals import Cover, States, sum_by_code
+from htagraph.lookup.device_states import CLASSES, device_states, devices_of, runs
+from htagraph.lookup.steps import find_steps
 from htagraph.model.answers import STEP_TIMES
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import KernelClass
 from htagraph.model.window import Window
-from htagraph.queries.busy import CLASSES, device_states, devices_of, runs
-from htagraph.queries.steps import find_steps
 
 __all__ = ["step_times"]
 
@@ -30,8 +30,9 @@ def step_times(dag: Dag, window: Window) -> pd.DataFrame:
     Returns
     -------
     DataFrame, schema `answers.STEP_TIMES`
-        In order of time. Steps are whole, also where they cross a bound of the window. The parts of a row add up to
-        ``dur_ns``: compute before exposed communication before exposed memory, as in the temporal breakdown.
+        In order of time. Steps are whole, also where they cross a bound of the window. The parts of
+        a row add up to ``dur_ns``: compute before exposed communication before exposed memory, as
+        in the temporal breakdown.
     """
     steps = find_steps(dag.events)
     start = steps["start_ns"].to_numpy(np.int64)
@@ -45,7 +46,9 @@ def step_times(dag: Dag, window: Window) -> pd.DataFrame:
         "steps",
     )
     found = device_states(dag, whole)
-    parts = [_one_device(dag, found, int(device), start, end) for device in devices] or [_no_device(start, end)]
+    parts = [_one_device(dag, found, int(device), start, end) for device in devices] or [
+        _no_device(start, end)
+    ]
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     n = max(len(devices), 1)
     rows = np.tile(np.arange(len(steps)), n)
@@ -65,7 +68,9 @@ def step_times(dag: Dag, window: Window) -> pd.DataFrame:
 def _one_device(dag: Dag, found: States, device: int, start: I64, end: I64) -> dict[str, I64]:
     """Return what a device did in each step, and what was launched for it there."""
     mine = found.group == device
-    part = np.select([runs(found, member) for member in CLASSES], list(CLASSES), default=KernelClass.NONE)
+    part = np.select(
+        [runs(found, member) for member in CLASSES], list(CLASSES), default=KernelClass.NONE
+    )
     names = {KernelClass.NONE: "idle_ns"} | {member: f"{member.label}_ns" for member in CLASSES}
     times = {
         name: Cover(found.start[rows], found.end[rows]).within(start, end)
@@ -77,7 +82,11 @@ def _one_device(dag: Dag, found: States, device: int, start: I64, end: I64) -> d
     called = events.ts_ns[dag.launch[work]]
     # Steps do not overlap: the last that began is the one a launch may be in.
     step = np.searchsorted(start, called, side="right") - 1
-    within = (step >= 0) & (called < end[np.maximum(step, 0)]) if len(start) else np.zeros(len(work), dtype=bool)
+    within = (
+        (step >= 0) & (called < end[np.maximum(step, 0)])
+        if len(start)
+        else np.zeros(len(work), dtype=bool)
+    )
     return {
         "n_launches": np.bincount(step[within], minlength=len(start)),
         "launched_ns": sum_by_code(step[within], events.dur_ns[work[within]], len(start)),

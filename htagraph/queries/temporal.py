@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 
 from htagraph.algorithms.intervals import sum_by_code
+from htagraph.lookup.device_states import CLASSES, device_states, devices_of, runs
 from htagraph.model.answers import CLASS_OVERLAP, TEMPORAL_BREAKDOWN
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
-from htagraph.queries.busy import CLASSES, device_states, devices_of, runs
 
 __all__ = ["class_overlap", "temporal_breakdown"]
 
@@ -19,8 +19,8 @@ _PARTS = ("idle", *(member.label for member in CLASSES))
 def temporal_breakdown(dag: Dag, window: Window) -> pd.DataFrame:
     """Return the time of each device by what it does; the parts tile the window.
 
-    Where several classes run at once, compute comes before communication before memory: what is counted as communication
-    or memory is exposed, nothing computes meanwhile.
+    Where several classes run at once, compute comes before communication before memory: what is
+    counted as communication or memory is exposed, nothing computes meanwhile.
 
     ::
 
@@ -53,7 +53,9 @@ def temporal_breakdown(dag: Dag, window: Window) -> pd.DataFrame:
     devices, found = devices_of(dag), device_states(dag, window)
     part = np.select([runs(found, member) for member in CLASSES], [1, 2, 3], default=0)
     code = np.searchsorted(devices, found.group) * len(_PARTS) + part
-    time = sum_by_code(code, found.dur, len(devices) * len(_PARTS)).reshape(len(devices), len(_PARTS))
+    time = sum_by_code(code, found.dur, len(devices) * len(_PARTS)).reshape(
+        len(devices), len(_PARTS)
+    )
     shares = time / max(window.dur_ns, 1)
     return TEMPORAL_BREAKDOWN.frame(
         {"device": devices, "window_ns": np.full(len(devices), window.dur_ns)}
@@ -79,7 +81,11 @@ def class_overlap(dag: Dag, window: Window) -> pd.DataFrame:
     n_masks = 1 << (len(CLASSES) + 1)
     # Devices are few, and so are masks: a dense table of both.
     devices = devices_of(dag)
-    time = sum_by_code(np.searchsorted(devices, found.group) * n_masks + found.mask, found.dur, len(devices) * n_masks)
+    time = sum_by_code(
+        np.searchsorted(devices, found.group) * n_masks + found.mask,
+        found.dur,
+        len(devices) * n_masks,
+    )
     device, mask = np.divmod(np.flatnonzero(time), n_masks)
     time = time[time > 0]
     order = np.lexsort((mask, -time, device))

@@ -42,7 +42,9 @@ def find_traces(where: str | Path | Iterable[str | Path]) -> list[Path]:
         found = sorted(path for path in matched if _is_trace(path))
     if not found:
         raise TraceFormatError(
-            "no traces found.", path=str(where), hint=f"files end in {' or '.join(TRACE_SUFFIXES)}; check the path."
+            "no traces found.",
+            path=str(where),
+            hint=f"files end in {' or '.join(TRACE_SUFFIXES)}; check the path.",
         )
     return found
 

@@ -34,7 +34,18 @@ def read_graph(path: str | Path) -> tuple[Dag, int, TraceSource | None]:
     try:
         with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
             return unpack({name: archive[name] for name in archive.files})
-    except (OSError, EOFError, KeyError, ValueError, TypeError, IndexError, AttributeError, zipfile.BadZipFile) as exc:
+    except (
+        OSError,
+        EOFError,
+        KeyError,
+        ValueError,
+        TypeError,
+        IndexError,
+        AttributeError,
+        zipfile.BadZipFile,
+    ) as exc:
         raise TraceFormatError(
-            f"not a graph that can be opened: {exc}", path=path, hint="load the trace, compile it and save it again."
+            f"not a graph that can be opened: {exc}",
+            path=path,
+            hint="load the trace, compile it and save it again.",
         ) from exc

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from htagraph.model.kinds import Bound, Cause
 
-__all__ = ["COMPARE", "HOST_ONLY", "LATE_BY", "RANKING", "TITLES", "TITLE_HOST_ONLY", "TO_TRY", "UNREAD", "UNRECORDED"]
+__all__ = [
+    "COMPARE",
+    "HOST_ONLY",
+    "LATE_BY",
+    "RANKING",
+    "TITLES",
+    "TITLE_HOST_ONLY",
+    "TO_TRY",
+    "UNREAD",
+    "UNRECORDED",
+]
 
 TITLES = {
     Cause.COMPUTE: "GPU computation",
@@ -19,7 +29,7 @@ TITLES = {
     Cause.FIRST_USE: "First use: contexts, modules, libraries",
     Cause.HOST: "The host sets the pace",
     Cause.DEVICE_GAPS: "Gaps between queued device work",
-    Cause.CARRY_OVER: "Work from before the capture",
+    Cause.LAUNCHED_BEFORE_CAPTURE: "Work from before the capture",
 }
 TO_TRY = {
     Cause.COMPUTE: "the device is busy, as it should be: shorten its kernels (lower precision, fused or compiled operators, "
@@ -38,11 +48,9 @@ TO_TRY = {
     Cause.FIRST_USE: "this happens once: let the profiler skip the first steps (schedule(wait=3, warmup=2, active=2, repeat=1)).",
     Cause.HOST: "fewer, larger operators: torch.compile, CUDA graphs, fused optimizers, larger batches; less Python between them.",
     Cause.DEVICE_GAPS: "many short kernels: fuse them or replay them as a CUDA graph.",
-    Cause.CARRY_OVER: "begin the capture at the start of a step, after torch.cuda.synchronize().",
+    Cause.LAUNCHED_BEFORE_CAPTURE: "begin the capture at the start of a step, after torch.cuda.synchronize().",
 }
-UNRECORDED = (
-    "find out which code this is (with_stack=True, or name its parts with torch.profiler.record_function); then "
-)
+UNRECORDED = "find out which code this is (with_stack=True, or name its parts with torch.profiler.record_function); then "
 UNREAD = "see which code this is: read the Python stacks of the trace, too (htagraph report --stacks); then "
 TITLE_HOST_ONLY = "The host"
 HOST_ONLY = "the trace has no device work; profile with ProfilerActivity.CUDA to see what the host keeps waiting."
@@ -50,7 +58,7 @@ HOST_ONLY = "the trace has no device work; profile with ProfilerActivity.CUDA to
 LATE_BY = {
     Bound.PYTHON_GAP.label: "compare it with what the other ranks' Python does there.",
     Bound.DATA_LOADING.label: "look at this rank's data: shards, storage, DataLoader workers.",
-    Bound.CPU.label: "compare this operator with the other ranks': placement of processes on cores, a slow node, more work.",
+    Bound.HOST.label: "compare this operator with the other ranks': placement of processes on cores, a slow node, more work.",
     Bound.COMPUTE.label: "compare this kernel with the other ranks': more work on this rank, or a slower device (clocks, heat).",
     Bound.COMMUNICATION.label: "look at the group it waits in first: the cause may lie on a rank that is not recorded.",
     Bound.SYNC.label: "see what this rank waits for on its own device.",

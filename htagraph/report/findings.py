@@ -1,7 +1,7 @@
 """What bounds a run: the causes that claim the critical path, ranked, with evidence and what to try first.
 
-Ranked by what there is to win: the claim, but no more than what other resources leave of the window, which have work of their
-own; of computation half of that.
+Ranked by what there is to win: the claim, but no more than what other resources leave of the
+window, which have work of their own; of computation half of that.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from htagraph.explain.busy_time import BusyTime, busy_time
 from htagraph.graph import TraceGraph
-from htagraph.job import Job
-from htagraph.job_path import JobPath
+from htagraph.job.job import Job
+from htagraph.job.path import JobPath
+from htagraph.lookup.steps import without_numbers
 from htagraph.model.kinds import Bound, Cause
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 from htagraph.path import CriticalPath
-from htagraph.queries.own_work import OwnWork, own_work
 from htagraph.queries.quality import UNEXPLAINED_LIMIT
-from htagraph.queries.steps import without_numbers
 from htagraph.report.advice import (
     COMPARE,
     HOST_ONLY,
@@ -43,8 +43,15 @@ _MIN_SHARE = 0.005
 _N_RANKS = 3
 _WAITS = (Cause.HOST_WAIT, Cause.BLOCKING_COPY, Cause.FULL_QUEUE)
 _ON_DEVICE = (Cause.COMMUNICATION, Cause.COPIES, Cause.BLOCKING_COPY, Cause.DEVICE_GAPS)
-_ON_HOST = (Cause.HOST, Cause.HOST_WAIT, Cause.FULL_QUEUE, Cause.DATA_LOADING, Cause.ALLOCATION, Cause.FIRST_USE)
-_TO_WIN = {Cause.COMPUTE: 0.5}
+_ON_HOST = (
+    Cause.HOST,
+    Cause.HOST_WAIT,
+    Cause.FULL_QUEUE,
+    Cause.DATA_LOADING,
+    Cause.ALLOCATION,
+    Cause.FIRST_USE,
+)
+_RANKED_SHARE = {Cause.COMPUTE: 0.5}
 """Part of a claim that can be won at best, where it is not all of it: computation gets shorter, it does not go away."""
 
 
@@ -96,9 +103,9 @@ class Finding:
     share : float
         Of the window.
     n_segments : int
-    worth_ns : int, unit=ns
-        At most so much shorter would the window be without the cause: no more than the claim, and than what the work of
-        other resources leaves of the window.
+    potential_saving_ns : int, unit=ns
+        At most so much shorter would the window be without the cause: no more than the claim, and
+        than what the work of other resources leaves of the window.
     longest_ns : int, unit=ns
         Start of the longest claimed segment: where to look.
     n_steps : int
@@ -114,7 +121,8 @@ class Finding:
     ranks : tuple of (int, int), default=()
         Of a job: ranks on which the claimed time is, with their part in ns; largest first.
     detail : str
-        What else is known: how often a late rank was last, by how much a rank's kernels take longer than the others'.
+        What else is known: how often a late rank was last, by how much a rank's kernels take longer
+        than the others'.
     limited_by : str
         What would take the rest of the time, where less can be won than is claimed.
     """
@@ -124,7 +132,7 @@ class Finding:
     dur_ns: int
     share: float
     n_segments: int
-    worth_ns: int
+    potential_saving_ns: int
     longest_ns: int
     n_steps: int
     first_step: str
@@ -137,22 +145,28 @@ class Finding:
     limited_by: str = ""
 
     @property
-    def to_win_ns(self) -> float:
+    def ranked_saving_ns(self) -> float:
         """What a report ranks by: how much could be won at best."""
-        return self.worth_ns * _TO_WIN.get(Cause(self.cause), 1.0)
+        return self.potential_saving_ns * _RANKED_SHARE.get(Cause(self.cause), 1.0)
 
     @property
     def limit(self) -> str:
         """How much less can be won than is claimed, and why; empty where the claim is not limited."""
         if not self.limited_by:
             return ""
-        return f"at most {self.worth_ns / self.dur_ns * self.share:.0%} to win: {self.limited_by}"
+        return f"at most {self.potential_saving_ns / self.dur_ns * self.share:.0%} to win: {self.limited_by}"
 
     @property
     def where(self) -> str:
         """The ranks of a job on which the claimed time is, empty for one rank."""
-        shown = [f"rank {rank} {dur_ns / self.dur_ns:.0%}" for rank, dur_ns in self.ranks[:_N_RANKS]]
-        more = f" and {human_count(len(self.ranks) - _N_RANKS, 'other')}" if len(self.ranks) > _N_RANKS else ""
+        shown = [
+            f"rank {rank} {dur_ns / self.dur_ns:.0%}" for rank, dur_ns in self.ranks[:_N_RANKS]
+        ]
+        more = (
+            f" and {human_count(len(self.ranks) - _N_RANKS, 'other')}"
+            if len(self.ranks) > _N_RANKS
+            else ""
+        )
         return f"on {', '.join(shown)}{more}" if self.ranks else ""
 
     @property
@@ -171,7 +185,11 @@ class Finding:
     def evidence_sentence(self) -> str:
         """The largest contributors as one line."""
         items = (f"{item.label} {human_duration(item.dur_ns)}" for item in self.evidence)
-        facts = [", ".join(items), self.detail or f"{human_count(self.n_segments, 'segment')} in all", self.when]
+        facts = [
+            ", ".join(items),
+            self.detail or f"{human_count(self.n_segments, 'segment')} in all",
+            self.when,
+        ]
         if Cause(self.cause) is not Cause.LATE_RANK:
             facts.append(self.where)
         return "; ".join(filter(None, [*facts, self.limit]))
@@ -195,11 +213,11 @@ class Verdict:
     @property
     def ranking(self) -> str:
         """Why a smaller share may stand before a larger one; empty where none does."""
-        shares = [finding.share for finding in self.worth_saying]
+        shares = [finding.share for finding in self.top_findings]
         return "" if shares == sorted(shares, reverse=True) else RANKING
 
     @property
-    def worth_saying(self) -> tuple[Finding, ...]:
+    def top_findings(self) -> tuple[Finding, ...]:
         """The findings that a page begins with: the first three, without those of next to nothing."""
         return tuple(finding for finding in self.findings if finding.share >= _MIN_SHARE)[:_N_FIRST]
 
@@ -229,9 +247,9 @@ def find_bounds(path: CriticalPath, *, unread_stacks: bool = False) -> Verdict:
     told = _Told(
         has_device=bool(path.dag.events.is_device.any()),
         unread_stacks=unread_stacks,
-        own_work=own_work(path.dag, path.window),
+        busy_time=busy_time(path.dag, path.window),
     )
-    return _verdict(path.claims, path.dur_ns, told)
+    return _verdict(path.attributed_time, path.dur_ns, told)
 
 
 def find_job_bounds(path: JobPath, stragglers: pd.DataFrame) -> Verdict:
@@ -245,25 +263,26 @@ def find_job_bounds(path: JobPath, stragglers: pd.DataFrame) -> Verdict:
     Returns
     -------
     Verdict
-        Withheld where too much of the path is unexplained to tell, or no two ranks can be brought together in time.
+        Withheld where too much of the path is unexplained to tell, or no two ranks can be brought
+        together in time.
     """
-    if len(path.job) > 1 and path.job.meetings.empty:
+    if len(path.job) > 1 and path.job.collectives().empty:
         return Verdict(
             (),
             "no collectives were matched between ranks whose clocks agree, so nothing says how they waited for each other; "
             "report on each rank by itself, or capture the same steps of one run on all ranks, with NCCL metadata.",
         )
-    ranks, own = path.job.summaries.values(), _own_work_of(path)
+    ranks, own = path.job.summaries.values(), _busy_time_of(path)
     told = _Told(
         has_device=own.device_ns > 0 or any(len(rank.collectives) for rank in ranks),
         unread_stacks=any(rank.has_unread_stacks for rank in ranks),
-        own_work=own,
+        busy_time=own,
     )
-    verdict = _verdict(path.claims, path.dur_ns, told)
-    columns = (stragglers[name].tolist() for name in ("rank", "n_last", "n_meetings"))
+    verdict = _verdict(path.attributed_time, path.dur_ns, told)
+    columns = (stragglers[name].tolist() for name in ("rank", "n_last", "n_collectives"))
     how_often = {
-        rank: f"last at {n_last:,} of {human_count(n_meetings, 'collective')}"
-        for rank, n_last, n_meetings in zip(*columns, strict=True)
+        rank: f"last at {n_last:,} of {human_count(n_collectives, 'collective')}"
+        for rank, n_last, n_collectives in zip(*columns, strict=True)
     }
     slow = _slow_device(path.job, verdict)
     found = tuple(
@@ -279,8 +298,12 @@ def find_job_bounds(path: JobPath, stragglers: pd.DataFrame) -> Verdict:
 
 def _slow_device(job: Job, verdict: Verdict) -> str:
     """Return what says that the rank with most of the path's computation has a slow device, or more work; else nothing."""
-    compute = [finding for finding in verdict.worth_saying if finding.cause == Cause.COMPUTE]
-    return slow_device(job.kernel_breakdown(by="name"), compute[0].ranks[0][0]) if compute and len(job) > 1 else ""
+    compute = [finding for finding in verdict.top_findings if finding.cause == Cause.COMPUTE]
+    return (
+        slow_device(job.kernel_breakdown(by="name"), compute[0].ranks[0][0])
+        if compute and len(job) > 1
+        else ""
+    )
 
 
 @dataclass(frozen=True)
@@ -289,14 +312,14 @@ class _Told:
 
     has_device: bool
     unread_stacks: bool
-    own_work: OwnWork
+    busy_time: BusyTime
 
 
-def _verdict(claims: pd.DataFrame, window_ns: int, told: _Told) -> Verdict:
+def _verdict(attributed_time: pd.DataFrame, window_ns: int, told: _Told) -> Verdict:
     """Return what claims say bounds a window."""
     if not window_ns:
         return Verdict((), "nothing was recorded in this window.")
-    unknown = claims[claims["cause"] == Cause.UNEXPLAINED]
+    unknown = attributed_time[attributed_time["cause"] == Cause.UNEXPLAINED]
     unexplained = int(unknown["dur_ns"].sum()) / window_ns
     if unexplained > UNEXPLAINED_LIMIT:
         longest = unknown.iloc[int(unknown["dur_ns"].to_numpy().argmax())]
@@ -306,22 +329,33 @@ def _verdict(claims: pd.DataFrame, window_ns: int, told: _Told) -> Verdict:
             f"not established. The longest wait that nothing explains is {human_duration(int(longest['dur_ns']))}, before "
             f"{name_label(str(longest['name']))}; the checks below say what is missing and how to record it.",
         )
-    known = claims[claims["cause"] != Cause.UNEXPLAINED]
+    known = attributed_time[attributed_time["cause"] != Cause.UNEXPLAINED]
     if "rank" in known.columns:
         late = np.where(known["cause"] == Cause.LATE_RANK, known["rank"], -1)
-        parts = [(Cause(str(cause)), part) for (cause, _), part in known.groupby(["cause", late], sort=False)]
+        parts = [
+            (Cause(str(cause)), part)
+            for (cause, _), part in known.groupby(["cause", late], sort=False)
+        ]
     else:
         parts = [(Cause(str(cause)), part) for cause, part in known.groupby("cause", sort=False)]
     found = (_finding(cause, part, window_ns, told) for cause, part in parts)
-    return Verdict(tuple(sorted(found, key=lambda finding: -finding.to_win_ns)))
+    return Verdict(tuple(sorted(found, key=lambda finding: -finding.ranked_saving_ns)))
 
 
 def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: _Told) -> Finding:
     """Return the finding of one cause."""
-    bounds = part.groupby("bound", observed=True)["dur_ns"].sum().sort_values(ascending=False, kind="stable")
-    ranks = part.groupby("rank")["dur_ns"].sum().sort_values(ascending=False, kind="stable") if "rank" in part else None
+    bounds = (
+        part.groupby("bound", observed=True)["dur_ns"]
+        .sum()
+        .sort_values(ascending=False, kind="stable")
+    )
+    ranks = (
+        part.groupby("rank")["dur_ns"].sum().sort_values(ascending=False, kind="stable")
+        if "rank" in part
+        else None
+    )
     dur_ns = int(part["dur_ns"].sum())
-    limit_ns, limited_by = _limit(cause, window_ns, told.own_work)
+    limit_ns, limited_by = _limit(cause, window_ns, told.busy_time)
     steps = part.loc[part["step"] != "", "step"].drop_duplicates().tolist()
     title, evidence = TITLES[cause], _evidence(cause, part)
     if cause is Cause.LATE_RANK and ranks is not None:
@@ -334,7 +368,7 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: _Told) -> F
         dur_ns=dur_ns,
         share=dur_ns / window_ns,
         n_segments=len(part),
-        worth_ns=min(dur_ns, limit_ns),
+        potential_saving_ns=min(dur_ns, limit_ns),
         longest_ns=int(part["start_ns"].to_numpy()[part["dur_ns"].to_numpy().argmax()]),
         n_steps=len(steps),
         first_step=steps[0] if steps else "",
@@ -342,12 +376,14 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: _Told) -> F
         parts=tuple(zip(bounds.index.astype(str), bounds.tolist(), strict=True)),
         evidence=evidence,
         to_try=_to_try(cause, evidence[0], str(bounds.index[0]), told),
-        ranks=tuple(zip(ranks.index.tolist(), ranks.tolist(), strict=True)) if ranks is not None else (),
+        ranks=tuple(zip(ranks.index.tolist(), ranks.tolist(), strict=True))
+        if ranks is not None
+        else (),
         limited_by=limited_by if limit_ns < dur_ns else "",
     )
 
 
-def _limit(cause: Cause, window_ns: int, own: OwnWork) -> tuple[int, str]:
+def _limit(cause: Cause, window_ns: int, own: BusyTime) -> tuple[int, str]:
     """Return how much of the window the work of other resources leaves to be won, and what that work is, in words."""
     others = []
     if cause in _ON_HOST:
@@ -361,24 +397,28 @@ def _limit(cause: Cause, window_ns: int, own: OwnWork) -> tuple[int, str]:
 
 
 @dataclass(frozen=True)
-class _OwnWorkIn:
+class _BusyTimeIn:
     """The work of a rank's resources in a window, as a function of its graph that can travel."""
 
     start_ns: int
     end_ns: int
 
-    def __call__(self, graph: TraceGraph) -> OwnWork:
-        return own_work(graph.dag, Window(self.start_ns, self.end_ns, graph.at.name))
+    def __call__(self, graph: TraceGraph) -> BusyTime:
+        return busy_time(graph.dag, Window(self.start_ns, self.end_ns, graph.interval.name))
 
 
-def _own_work_of(path: JobPath) -> OwnWork:
+def _busy_time_of(path: JobPath) -> BusyTime:
     """Return the longest work of each kind of any rank in a job's window."""
     asked = {}
     for rank, summary in path.job.summaries.items():
-        start_ns, end_ns = path.job.clock(rank).to_common([summary.ends.start_ns, summary.ends.end_ns]).tolist()
+        start_ns, end_ns = (
+            path.job.clock(rank).to_common([summary.ends.start_ns, summary.ends.end_ns]).tolist()
+        )
         first = summary.ends.start_ns + max(path.start_ns - start_ns, 0)
-        asked[rank] = _OwnWorkIn(first, max(summary.ends.end_ns + min(path.end_ns - end_ns, 0), first))
-    return OwnWork(*(max(each) for each in zip(*path.job.map(asked).values(), strict=True)))
+        asked[rank] = _BusyTimeIn(
+            first, max(summary.ends.end_ns + min(path.end_ns - end_ns, 0), first)
+        )
+    return BusyTime(*(max(each) for each in zip(*path.job.map(asked).values(), strict=True)))
 
 
 def _to_try(cause: Cause, most: Evidence, bound: str, told: _Told) -> str:
@@ -393,9 +433,13 @@ def _to_try(cause: Cause, most: Evidence, bound: str, told: _Told) -> str:
 
 def _evidence(cause: Cause, part: pd.DataFrame) -> tuple[Evidence, ...]:
     """Return the names that contribute most to a claim; waits by where they happen, too."""
-    part = part[["name", "frame", "op", "event", "bound", "dur_ns"]].assign(name=without_numbers(part["name"]))
+    part = part[["name", "frame", "op", "event", "bound", "dur_ns"]].assign(
+        name=without_numbers(part["name"])
+    )
     longest_first: pd.DataFrame = part.sort_values("dur_ns", ascending=False, kind="stable")
-    names = longest_first.groupby(["name", "op"] if cause in _WAITS else ["name", "frame"], sort=False).agg(
+    names = longest_first.groupby(
+        ["name", "op"] if cause in _WAITS else ["name", "frame"], sort=False
+    ).agg(
         dur_ns=("dur_ns", "sum"),
         within=("op", "first"),
         at=("frame", "first"),
@@ -408,7 +452,16 @@ def _evidence(cause: Cause, part: pd.DataFrame) -> tuple[Evidence, ...]:
     called = [str(name) for name in top.index.get_level_values("name")]
     short = distinct_names(called)
     return tuple(
-        Evidence(name, op, frame, event, _label(cause, (name, short[name]), op, frame, bound), dur_ns, bound, n)
+        Evidence(
+            name,
+            op,
+            frame,
+            event,
+            _label(cause, (name, short[name]), op, frame, bound),
+            dur_ns,
+            bound,
+            n,
+        )
         for name, op, frame, event, dur_ns, bound, n in zip(called, *columns, strict=True)
     )
 

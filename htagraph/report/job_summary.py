@@ -7,8 +7,8 @@ from functools import cached_property
 
 import pandas as pd
 
-from htagraph.job import Job
-from htagraph.job_path import JobPath
+from htagraph.job.job import Job
+from htagraph.job.path import JobPath
 from htagraph.model.units import human_count, human_duration
 from htagraph.report.findings import Verdict, find_job_bounds
 
@@ -43,7 +43,7 @@ class JobSummary:
     @property
     def window_name(self) -> str:
         """What the report is about."""
-        return "the job" if self.job.at is None else f"{self.path.name} of the job"
+        return "the job" if self.job.asked_window is None else f"{self.path.name} of the job"
 
     @cached_property
     def path(self) -> JobPath:
@@ -107,7 +107,9 @@ class JobSummary:
         if not job.missing_ranks:
             return []
         missing = f"{human_count(len(job.missing_ranks), 'rank')} of {len(job) + len(job.missing_ranks):,}"
-        some = ", ".join(map(str, job.missing_ranks[:_N_NAMED])) + (", …" if len(job.missing_ranks) > _N_NAMED else "")
+        some = ", ".join(map(str, job.missing_ranks[:_N_NAMED])) + (
+            ", …" if len(job.missing_ranks) > _N_NAMED else ""
+        )
         return [
             f"{missing} not recorded ({some}): a wait for one of them counts as communication, and nobody is blamed for it."
         ]
@@ -120,10 +122,10 @@ class JobSummary:
             parts.append(f"{human_count(len(self.job.missing_ranks), 'rank')} missing")
         if self.job.failed:
             parts.append(f"{human_count(len(self.job.failed), 'file')} left out")
-        n_meetings = int(self.job.meetings["meeting"].nunique())
+        n_collectives = int(self.job.collectives()["match"].nunique())
         parts += [
             human_count(sum(rank.n_events for rank in self.job.summaries.values()), "event"),
-            human_count(n_meetings, "collective"),
+            human_count(n_collectives, "collective"),
             human_duration(self.path.dur_ns),
         ]
         return " · ".join(parts)

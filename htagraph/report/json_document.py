@@ -6,7 +6,7 @@ Version 1 has these keys; later versions of the same number only add some::
     version         1
     trace           file, rank, rank_source, world_size, n_events, n_kernels, n_steps, start_ns, dur_ns
     window          name, start_ns, end_ns, dur_ns
-    findings        withheld ("" or why there are none), items: cause, title, dur_ns, share, n_segments, worth_ns, longest_ns,
+    findings        withheld ("" or why there are none), items: cause, title, dur_ns, share, n_segments, potential_saving_ns, longest_ns,
                     n_steps, first_step, last_step, parts {bound: ns}, to_try, limited_by,
                     evidence [name, op, frame, event, label, dur_ns, bound, n_segments]
     critical_path   dur_ns, unexplained_share, by_bound, by_op, by_name: [group, dur_ns, share, n_segments]
@@ -29,8 +29,8 @@ That of a job, version 2::
     weak_checks     rank, check, n_good, n_all, share, verdict, consequence: those that are not good
     files           {what: path} of what was written beside
 
-Times are integer nanoseconds, shares fractions of one. The claims of all findings and the unexplained time add up to the
-window; so do the groups of ``by_bound`` and ``by_rank``.
+Times are integer nanoseconds, shares fractions of one. The claims of all findings and the
+unexplained time add up to the window; so do the groups of ``by_bound`` and ``by_rank``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,15 @@ from htagraph.report.findings import Finding, Verdict
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.summary import Summary
 
-__all__ = ["JOB_SCHEMA", "JOB_VERSION", "SCHEMA", "VERSION", "job_document", "json_document", "records"]
+__all__ = [
+    "JOB_SCHEMA",
+    "JOB_VERSION",
+    "SCHEMA",
+    "VERSION",
+    "job_document",
+    "json_document",
+    "records",
+]
 
 SCHEMA = "htagraph.report"
 VERSION = 1
@@ -80,12 +88,19 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "evidence": [asdict(item) for item in finding.evidence],
         "ranks": {str(rank): dur_ns for rank, dur_ns in finding.ranks},
     }
-    return plain if finding.ranks else {key: value for key, value in plain.items() if key not in ("ranks", "detail")}
+    return (
+        plain
+        if finding.ranks
+        else {key: value for key, value in plain.items() if key not in ("ranks", "detail")}
+    )
 
 
 def _findings(verdict: Verdict) -> dict[str, Any]:
     """Return a verdict as plain values."""
-    return {"withheld": verdict.withheld, "items": [_finding(finding) for finding in verdict.findings]}
+    return {
+        "withheld": verdict.withheld,
+        "items": [_finding(finding) for finding in verdict.findings],
+    }
 
 
 def json_document(summary: Summary, files: Mapping[str, Path] | None = None) -> dict[str, Any]:
@@ -102,7 +117,7 @@ def json_document(summary: Summary, files: Mapping[str, Path] | None = None) -> 
     dict
         As the docstring of this module says.
     """
-    trace, path, window = summary.trace, summary.path, summary.graph.at
+    trace, path, window = summary.trace, summary.path, summary.graph.interval
     span = summary.graph.dag.span
     return {
         "schema": SCHEMA,
@@ -164,10 +179,15 @@ def job_document(summary: JobSummary, files: Mapping[str, Path] | None = None) -
             "missing_ranks": list(job.missing_ranks),
             "caveats": summary.caveats,
             "n_events": sum(rank.n_events for rank in job.summaries.values()),
-            "n_collectives": int(job.meetings["meeting"].nunique()),
+            "n_collectives": int(job.collectives()["match"].nunique()),
         },
         "failures": records(job.failures),
-        "window": {"name": path.name, "start_ns": path.start_ns, "end_ns": path.end_ns, "dur_ns": path.dur_ns},
+        "window": {
+            "name": path.name,
+            "start_ns": path.start_ns,
+            "end_ns": path.end_ns,
+            "dur_ns": path.dur_ns,
+        },
         "findings": _findings(summary.verdict),
         "critical_path": {
             "dur_ns": path.dur_ns,

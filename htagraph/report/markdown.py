@@ -11,12 +11,26 @@ from htagraph.report.job_summary import JobSummary
 from htagraph.report.summary import Summary
 from htagraph.writers.labels import name_label
 
-__all__ = ["human_frame", "job_tables", "markdown_job_summary", "markdown_summary", "markdown_table"]
+__all__ = [
+    "human_frame",
+    "job_tables",
+    "markdown_job_summary",
+    "markdown_summary",
+    "markdown_table",
+]
 
 _TOP = 10
 _MAX_STEPS = 20
 _MAX_ROWS = 64
-_LATE = ["rank", "n_last", "caused_wait_ns", "longest_wait_ns", "own_wait_ns", "cause_bound", "cause_op"]
+_LATE = [
+    "rank",
+    "n_last",
+    "caused_wait_ns",
+    "longest_wait_ns",
+    "own_wait_ns",
+    "cause_bound",
+    "cause_op",
+]
 _DEVICE = ["rank", "device", "idle_share", "compute_share", "communication_share", "memory_share"]
 _ESCAPED = re.compile(r"([|\\])")
 
@@ -27,7 +41,8 @@ def human_frame(frame: pd.DataFrame, *, width: int = 60) -> pd.DataFrame:
     Parameters
     ----------
     frame : DataFrame
-        Columns that end in ``_ns`` are durations, but for ``start_ns`` and ``ts_ns``, which count from the first row's.
+        Columns that end in ``_ns`` are durations, but for ``start_ns`` and ``ts_ns``, which count
+        from the first row's.
     width : int
         Of names.
 
@@ -42,7 +57,9 @@ def human_frame(frame: pd.DataFrame, *, width: int = 60) -> pd.DataFrame:
         column = frame[name]
         if name in ("start_ns", "ts_ns"):
             origin = column.min() if len(column) else 0
-            out[name.removesuffix("_ns")] = [f"+{human_duration(value - origin)}" for value in column]
+            out[name.removesuffix("_ns")] = [
+                f"+{human_duration(value - origin)}" for value in column
+            ]
         elif name.endswith("_ns"):
             out[name.removesuffix("_ns")] = [human_duration(value) for value in column]
         elif name == "share" or name.endswith("_share"):
@@ -52,7 +69,9 @@ def human_frame(frame: pd.DataFrame, *, width: int = 60) -> pd.DataFrame:
         elif name.endswith("bound"):
             out[name] = [str(value).replace("_", " ") for value in column]
         else:
-            out[name] = [f"{value:,}" if isinstance(value, int) else str(value) for value in column.tolist()]
+            out[name] = [
+                f"{value:,}" if isinstance(value, int) else str(value) for value in column.tolist()
+            ]
     return out
 
 
@@ -66,7 +85,11 @@ def markdown_table(frame: pd.DataFrame) -> str:
     | --- | --- |
     | a\|b | 2 us |
     """
-    rows = [list(frame.columns), ["---"] * len(frame.columns), *frame.astype(str).to_numpy().tolist()]
+    rows = [
+        list(frame.columns),
+        ["---"] * len(frame.columns),
+        *frame.astype(str).to_numpy().tolist(),
+    ]
     cells = [[_ESCAPED.sub(r"\\\1", str(cell)).replace("\n", " ") for cell in row] for row in rows]
     return "\n".join(f"| {' | '.join(row)} |" for row in cells)
 
@@ -74,7 +97,12 @@ def markdown_table(frame: pd.DataFrame) -> str:
 def _head(summary: Summary | JobSummary) -> list[str]:
     """Return what a report begins with, as paragraphs: what it is about, and the verdict."""
     verdict = summary.verdict
-    head = [f"# {summary.name}", summary.facts, *summary.caveats, f"## What bounds {summary.window_name}"]
+    head = [
+        f"# {summary.name}",
+        summary.facts,
+        *summary.caveats,
+        f"## What bounds {summary.window_name}",
+    ]
     if verdict.withheld:
         return [*head, f"No verdict: {verdict.withheld}"]
     findings = (
@@ -115,7 +143,10 @@ def markdown_summary(summary: Summary) -> str:
         _groups(summary.by_name, "name"),
     ]
     weak = summary.weak_checks
-    parts += ["## Quality", markdown_table(human_frame(weak)) if len(weak) else "All checks are good."]
+    parts += [
+        "## Quality",
+        markdown_table(human_frame(weak)) if len(weak) else "All checks are good.",
+    ]
     if len(summary.trace.repairs):
         parts += ["## Repairs of the file", markdown_table(human_frame(summary.trace.repairs))]
     return "\n\n".join(parts) + "\n"

@@ -22,8 +22,8 @@ def against_median_rank(frame: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        The same with a column ``ratio``, of what runs on two ranks at least. Communication is left out: it takes as long as
-        a rank waits.
+        The same with a column ``ratio``, of what runs on two ranks at least. Communication is left
+        out: it takes as long as a rank waits.
 
     Examples
     --------

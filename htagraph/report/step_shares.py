@@ -6,11 +6,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.explain.breakdown import OUTSIDE_STEPS
+from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.frames import Column, Schema
 from htagraph.model.kinds import Bound
 from htagraph.path import CriticalPath
-from htagraph.queries.breakdown import OUTSIDE_STEPS
-from htagraph.queries.steps import find_steps, step_at
 
 __all__ = ["STEP_SHARES", "step_shares", "time_by_step"]
 

@@ -59,7 +59,11 @@ class Summary:
     @property
     def window_name(self) -> str:
         """What the report is about."""
-        return "the whole trace" if self.graph.at == self.graph.dag.span else self.graph.at.name
+        return (
+            "the whole trace"
+            if self.graph.interval == self.graph.dag.span
+            else self.graph.interval.name
+        )
 
     @cached_property
     def path(self) -> CriticalPath:
@@ -79,7 +83,7 @@ class Summary:
     @property
     def caveats(self) -> list[str]:
         """What has to be known to read the verdict."""
-        waits = any(finding.cause == Cause.COMMUNICATION for finding in self.verdict.worth_saying)
+        waits = any(finding.cause == Cause.COMMUNICATION for finding in self.verdict.top_findings)
         if not waits or (self.world_size or 1) == 1:
             return []
         return [f"One rank of {self.world_size}: {_ONE_OF_MANY}"]

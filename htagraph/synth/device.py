@@ -1,8 +1,8 @@
 """Simulated devices: streams that run work in order, events between them, and collectives that meet across ranks.
 
-Work starts when its launch has arrived, the stream is free and what the stream waits for has ended, whichever is last.
-It ends after its duration; a collective, after those it waits for have started. What is not known yet (a rank is still
-to come) is left open, and settled when it is.
+Work starts when its launch has arrived, the stream is free and what the stream waits for has ended,
+whichever is last. It ends after its duration; a collective, after those it waits for have started.
+What is not known yet (a rank is still to come) is left open, and settled when it is.
 """
 
 from __future__ import annotations
@@ -65,8 +65,12 @@ class Device:
 
     def covered(self, stream: int | None = None) -> tuple[Item, ...]:
         """Return the work that ends last of each stream, or of one: what a wait now has to wait for."""
-        streams: Iterable[int] = self.last.keys() | self.holds.keys() if stream is None else (stream,)
-        found = (item for s in sorted(streams) for item in (self.last.get(s), *self.holds.get(s, ())))
+        streams: Iterable[int] = (
+            self.last.keys() | self.holds.keys() if stream is None else (stream,)
+        )
+        found = (
+            item for s in sorted(streams) for item in (self.last.get(s), *self.holds.get(s, ()))
+        )
         return tuple(item for item in found if item is not None)
 
     def record(self, event: str, stream: int) -> None:
@@ -79,7 +83,15 @@ class Device:
 
     def enqueue(self, work: Work | Collective, stream: int, launch: Mark, event: int) -> Item:
         """Put work at the end of a stream."""
-        item = Item(work, self, stream, launch, event, previous=self.last.get(stream), waits=self.holds.pop(stream, ()))
+        item = Item(
+            work,
+            self,
+            stream,
+            launch,
+            event,
+            previous=self.last.get(stream),
+            waits=self.holds.pop(stream, ()),
+        )
         if isinstance(work, Collective):
             item.ordinal = self.ordinals.get(work.group.name, 0)
             self.ordinals[work.group.name] = item.ordinal + 1
@@ -112,14 +124,14 @@ class Engine:
         How often two causes released work at one instant, so that the true path is not unique.
     woken : list
         Waiters whose item started or ended, with the time.
-    meetings : dict
+    collectives : dict
         Items of each collective by group and position, then by rank.
     """
 
     ranks: frozenset[int] = frozenset()
     n_ties: int = 0
     woken: list[tuple[Any, int]] = field(default_factory=list)
-    meetings: dict[tuple[str, int], dict[int, Item]] = field(default_factory=dict)
+    collectives: dict[tuple[str, int], dict[int, Item]] = field(default_factory=dict)
 
     def admit(self, item: Item) -> None:
         """Settle new work, and whatever it settles in turn, as far as is known."""
@@ -143,14 +155,34 @@ class Engine:
         """Start work at the latest of what it waits for."""
         machine = item.device.machine
         jitter_ns = item.device.random.randint(0, machine.jitter_ns) if machine.jitter_ns else 0
-        causes = [(item.launch.ts_ns + machine.launch_latency_ns + jitter_ns, 0, item.launch, Bound.LAUNCH)]
+        causes = [
+            (
+                item.launch.ts_ns + machine.launch_latency_ns + jitter_ns,
+                0,
+                item.launch,
+                Bound.LAUNCH,
+            )
+        ]
         if item.previous is not None and item.previous.end is not None:
-            causes.append((item.previous.end.ts_ns + machine.stream_gap_ns, 0, item.previous.end, Bound.KERNEL_GAP))
-        causes += [(w.end.ts_ns, machine.stream_wait_ns, w.end, Bound.SYNC) for w in item.waits if w.end is not None]
+            causes.append(
+                (
+                    item.previous.end.ts_ns + machine.stream_gap_ns,
+                    0,
+                    item.previous.end,
+                    Bound.KERNEL_GAP,
+                )
+            )
+        causes += [
+            (w.end.ts_ns, machine.stream_wait_ns, w.end, Bound.SYNC)
+            for w in item.waits
+            if w.end is not None
+        ]
         ready_ns, extra_ns, cause, bound = max(causes, key=lambda found: found[0])
         self.n_ties += sum(found[0] == ready_ns for found in causes) - 1
         rank = item.device.rank
-        item.start = Mark(ready_ns + extra_ns, cause, bound, item.work.name, rank=rank, event=item.event)
+        item.start = Mark(
+            ready_ns + extra_ns, cause, bound, item.work.name, rank=rank, event=item.event
+        )
         item.device.started(item, item.start)
         self._wake(item, item.start.ts_ns)
 
@@ -163,26 +195,35 @@ class Engine:
             yield item
         if not isinstance(item.work, Collective):
             return
-        arrived = self.meetings.setdefault((item.work.group.name, item.ordinal), {})
+        arrived = self.collectives.setdefault((item.work.group.name, item.ordinal), {})
         arrived[item.device.rank] = item
         for rank, member in sorted(arrived.items()):
             needed = self._needed(member)
             if member.end is None and needed <= arrived.keys():
                 late = max((member, *(arrived[other] for other in sorted(needed))), key=_start_ns)
-                self.n_ties += sum(_start_ns(arrived[r]) == _start_ns(late) for r in needed | {rank}) - 1
+                self.n_ties += (
+                    sum(_start_ns(arrived[r]) == _start_ns(late) for r in needed | {rank}) - 1
+                )
                 self._end(member, late, 0)
                 yield member
 
     def _needed(self, item: Item) -> frozenset[int]:
         """Return the simulated ranks that an item waits for."""
-        return item.work.waits_for(item.device.rank) & self.ranks if isinstance(item.work, Collective) else frozenset()
+        return (
+            item.work.waits_for(item.device.rank) & self.ranks
+            if isinstance(item.work, Collective)
+            else frozenset()
+        )
 
     def _end(self, item: Item, late: Item, wait_ns: int) -> None:
         """End work its duration after the latest start it waited for."""
         assert item.start is not None
         end_ns = _start_ns(late) + wait_ns + item.work.dur_ns
         if item.work.dur_ns < 0:
-            raise QueryError(f"{item.work.name!r} takes {item.work.dur_ns} ns.", hint="durations are not negative.")
+            raise QueryError(
+                f"{item.work.name!r} takes {item.work.dur_ns} ns.",
+                hint="durations are not negative.",
+            )
         item.end = Mark(
             end_ns, late.start, item.bound, item.work.name,
             rank=item.device.rank, event=item.event, local_cause=item.start,

@@ -10,9 +10,13 @@ from htagraph.errors import QueryError
 
 __all__ = ["Box", "Line", "parse"]
 
-_LABEL = re.compile(r"\s*(?:(?P<host>cpu|thread) (?P<tid>\d+)|(?:gpu (?P<gpu>\d+) )?stream (?P<stream>\d+)|us)\s*\|")
+_LABEL = re.compile(
+    r"\s*(?:(?P<host>cpu|thread) (?P<tid>\d+)|(?:gpu (?P<gpu>\d+) )?stream (?P<stream>\d+)|us)\s*\|"
+)
 _MARKER = re.compile(r"(?P<sign>~>|~<|[<>!?@])(?P<label>[\w.]+|\*)")
-_TOKEN = re.compile(r"(?P<open>[\[{])|(?P<close>[\]}])|\^(?P<point>[^\s\[\]{}^]+)|(?P<text>[^\[\]{}^]+|\^)")
+_TOKEN = re.compile(
+    r"(?P<open>[\[{])|(?P<close>[\]}])|\^(?P<point>[^\s\[\]{}^]+)|(?P<text>[^\[\]{}^]+|\^)"
+)
 _CLOSING = {"[": "]", "{": "}"}
 
 
@@ -115,7 +119,9 @@ def _boxes(line: Line) -> list[Box]:
         elif token[0].strip():
             column += len(token[0]) - len(token[0].lstrip())
             raise line.error(
-                column, f"{token[0].strip()!r} stands outside of an event.", hint="write the name right after '['."
+                column,
+                f"{token[0].strip()!r} stands outside of an event.",
+                hint="write the name right after '['.",
             )
     if stack:
         raise stack[-1].error(f"{stack[-1].bracket!r} is not closed.")
@@ -140,6 +146,9 @@ def _with_name(box: Box) -> Box:
     for word in words[first:]:
         marker = _MARKER.fullmatch(word)
         if marker is None:
-            raise box.error(f"{word!r} is no marker.", hint="markers are >a <a ~>f ~<f !r ?r @7, after the name.")
+            raise box.error(
+                f"{word!r} is no marker.",
+                hint="markers are >a <a ~>f ~<f !r ?r @7, after the name.",
+            )
         box.markers[marker["sign"]] = marker["label"]
     return box

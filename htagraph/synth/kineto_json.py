@@ -42,11 +42,15 @@ _TRIPLES = {"grid": ("grid_x", "grid_y", "grid_z"), "block": ("block_x", "block_
 
 
 def kineto_json(
-    rows: Sequence[Row], flows: Sequence[FlowPoint], lane_names: Mapping[Lane, LaneName], program: Program
+    rows: Sequence[Row],
+    flows: Sequence[FlowPoint],
+    lane_names: Mapping[Lane, LaneName],
+    program: Program,
 ) -> bytes:
     """Return a trace file.
 
-    Timestamps are decimal microseconds with three digits, relative to ``baseTimeNanoseconds``, which is exact.
+    Timestamps are decimal microseconds with three digits, relative to ``baseTimeNanoseconds``,
+    which is exact.
 
     Parameters
     ----------
@@ -64,7 +68,11 @@ def kineto_json(
     header = json.dumps(_header(program), indent=1)[:-2]
     base_ns = program.base_ns
     events = ",\n".join(
-        [*_slices(rows, base_ns), *_arrows(rows, flows, base_ns), *_metadata(lane_names, rows, base_ns)]
+        [
+            *_slices(rows, base_ns),
+            *_arrows(rows, flows, base_ns),
+            *_metadata(lane_names, rows, base_ns),
+        ]
     )
     name = f"traces/rank{program.rank}.pt.trace.json"
     return f'{header},\n"traceEvents": [\n{events}\n],\n"traceName": "{name}"\n}}\n'.encode()
@@ -147,7 +155,9 @@ def _arrows(rows: Sequence[Row], flows: Sequence[FlowPoint], base_ns: int) -> It
         elif row.kind in DEVICE_KINDS:
             yield _arrow("f", row.correlation, row.lane, row.ts_ns - base_ns, "ac2g")
     for point in flows:
-        yield _arrow("f" if point.phase else "s", point.id, point.lane, point.ts_ns - base_ns, point.category)
+        yield _arrow(
+            "f" if point.phase else "s", point.id, point.lane, point.ts_ns - base_ns, point.category
+        )
 
 
 def _arrow(phase: str, number: int, lane: Lane, ts_ns: int, category: str) -> str:
@@ -159,14 +169,22 @@ def _arrow(phase: str, number: int, lane: Lane, ts_ns: int, category: str) -> st
     )
 
 
-def _metadata(lane_names: Mapping[Lane, LaneName], rows: Sequence[Row], base_ns: int) -> Iterator[str]:
+def _metadata(
+    lane_names: Mapping[Lane, LaneName], rows: Sequence[Row], base_ns: int
+) -> Iterator[str]:
     """Yield the events that name processes and threads."""
     ts = _us(min((row.ts_ns for row in rows), default=base_ns) - base_ns)
     named = set()
     for (pid, tid), name in lane_names.items():
-        process = [("process_name", {"name": name.process}), ("process_labels", {"labels": name.labels})]
+        process = [
+            ("process_name", {"name": name.process}),
+            ("process_labels", {"labels": name.labels}),
+        ]
         process += [("process_sort_index", {"sort_index": name.process_sort})]  # type: ignore[dict-item]
-        thread = [("thread_name", {"name": name.thread}), ("thread_sort_index", {"sort_index": name.thread_sort})]
+        thread = [
+            ("thread_name", {"name": name.thread}),
+            ("thread_sort_index", {"sort_index": name.thread_sort}),
+        ]
         for lane, what in [((pid, 0), process)] * (pid not in named) + [((pid, tid), thread)]:
             for key, args in what:
                 yield f'{{"name": "{key}", "ph": "M", "ts": {ts}, {_place(lane)}, "args": {json.dumps(args)}}}'

@@ -52,7 +52,9 @@ class Layout:
     def tensor_group(self) -> Group:
         """Ranks that share each layer."""
         first = self.rank - self.rank % self.tensor
-        return Group(f"{1 + first // self.tensor}", tuple(range(first, first + self.tensor)), "mesh_tp")
+        return Group(
+            f"{1 + first // self.tensor}", tuple(range(first, first + self.tensor)), "mesh_tp"
+        )
 
     @property
     def data_group(self) -> Group:

@@ -1,7 +1,7 @@
 """What a simulated rank runs: host actions, the device work they enqueue, and the machine that runs both.
 
-A program says what happens and how long each piece takes by itself; when it happens is for the simulator to find.
-Times are integer nanoseconds throughout.
+A program says what happens and how long each piece takes by itself; when it happens is for the
+simulator to find. Times are integer nanoseconds throughout.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ class Work:
     @property
     def kind(self) -> EventKind:
         """What the device event is."""
-        return {"Memcpy": EventKind.MEMCPY, "Memset": EventKind.MEMSET}.get(self.name[:6], EventKind.KERNEL)
+        return {"Memcpy": EventKind.MEMCPY, "Memset": EventKind.MEMSET}.get(
+            self.name[:6], EventKind.KERNEL
+        )
 
 
 @dataclass(frozen=True)
@@ -92,9 +94,10 @@ class Collective:
         Transfer time once everybody is there.
     group : Group
     operation : str
-        ``allreduce``, ``_allgather_base``, ``_reduce_scatter_base``, ``all_to_all``, ``broadcast``, ``reduce``,
-        ``send``, ``recv``. All ranks wait for all, but for the last four: leaves wait for the root of a broadcast, the
-        root of a reduce for the leaves, and the receiver for the sender.
+        ``allreduce``, ``_allgather_base``, ``_reduce_scatter_base``, ``all_to_all``, ``broadcast``,
+        ``reduce``, ``send``, ``recv``. All ranks wait for all, but for the last four: leaves wait
+        for the root of a broadcast, the root of a reduce for the leaves, and the receiver for the
+        sender.
     n_elements : int
     dtype : str
     root : int
@@ -148,7 +151,8 @@ class Op:
     name : str
     body : tuple of Action
     sequence : int
-        Number that a forward operator and its backward operator share, -1 for none; a flow joins them.
+        Number that a forward operator and its backward operator share, -1 for none; a flow joins
+        them.
     is_backward : bool
     """
 
@@ -338,10 +342,11 @@ class Program:
     base_ns : int, unit=ns
         Base time of the file; its timestamps are relative to this.
     sync_records : bool
-        Whether the profiler records waits (``cuda_sync``). Without them a reader has to guess what was waited for.
+        Whether the profiler records waits (``cuda_sync``). Without them a reader has to guess what
+        was waited for.
     metadata : str
-        How much the file says of collectives: ``none``, on the operator (``op``), also on the ``kernel``, also their
-        sequence number (``seq``).
+        How much the file says of collectives: ``none``, on the operator (``op``), also on the
+        ``kernel``, also their sequence number (``seq``).
     seed : int
         Of the jitter.
     """

@@ -45,7 +45,15 @@ class Recording:
         kind, category = EventKind.ANNOTATION, "user_annotation"
         if isinstance(action, Op):
             kind, category = EventKind.OP, "cpu_op"
-        row = Row(action.name, kind, category, self._thread(tid), now_ns, 0, external_id=self.n_external_ids)
+        row = Row(
+            action.name,
+            kind,
+            category,
+            self._thread(tid),
+            now_ns,
+            0,
+            external_id=self.n_external_ids,
+        )
         if isinstance(action, Op) and action.sequence >= 0:
             row.values = {"sequence": action.sequence, "fwd_thread": int(action.is_backward)}
             if action.is_backward and (forward := self.forward.get(action.sequence)) is not None:
@@ -57,7 +65,11 @@ class Recording:
     def open_call(self, name: str, tid: int, now_ns: int, external_id: int) -> int:
         """Begin an API call, with a correlation id of its own."""
         self.n_correlations += 1
-        category = "cuda_driver" if name.startswith("cu") and not name.startswith("cuda") else "cuda_runtime"
+        category = (
+            "cuda_driver"
+            if name.startswith("cu") and not name.startswith("cuda")
+            else "cuda_runtime"
+        )
         row = Row(name, EventKind.RUNTIME, category, self._thread(tid), now_ns, 0)
         row.correlation, row.external_id = self.n_correlations, external_id
         return self._add(row)
@@ -70,7 +82,9 @@ class Recording:
         """Keep device work of a call; its times follow when the simulation is over."""
         categories = {EventKind.MEMCPY: "gpu_memcpy", EventKind.MEMSET: "gpu_memset"}
         device = self.program.device
-        row = Row(work_name, kind, categories.get(kind, "kernel"), (device, stream), 0, 0, device, stream)
+        row = Row(
+            work_name, kind, categories.get(kind, "kernel"), (device, stream), 0, 0, device, stream
+        )
         row.correlation, row.external_id = self.rows[call].correlation, self.rows[call].external_id
         return self._add(row)
 
@@ -93,7 +107,10 @@ class Recording:
             values.update(metadata)
         if level >= _LEVELS.index("op") and op >= 0:
             self.rows[op].values.update(metadata)
-            if item.work.operation in ("broadcast", "reduce"):  # the root, as its place in the group
+            if item.work.operation in (
+                "broadcast",
+                "reduce",
+            ):  # the root, as its place in the group
                 self.rows[op].values["comms_rank"] = item.work.group.ranks.index(item.work.root)
 
     def add_sync(self, name: str, call: int, stream: int, event: str | None = None) -> None:
@@ -101,13 +118,26 @@ class Recording:
         if not self.program.sync_records:
             return
         device, source = self.program.device, self.rows[call]
-        row = Row(name, EventKind.SYNC, "cuda_sync", (device, stream), source.ts_ns, source.dur_ns, device, stream)
+        row = Row(
+            name,
+            EventKind.SYNC,
+            "cuda_sync",
+            (device, stream),
+            source.ts_ns,
+            source.dur_ns,
+            device,
+            stream,
+        )
         row.correlation, row.external_id = source.correlation, source.external_id
         if event is not None:
             record, on_stream = self.records.get(event, (-1, -1))
             row.values["wait_on_stream"] = on_stream
-            row.values["wait_on_event_record"] = self.rows[record].correlation if record >= 0 else -1
-            row.values["wait_on_event"] = sorted(self.records).index(event) if event in self.records else -1
+            row.values["wait_on_event_record"] = (
+                self.rows[record].correlation if record >= 0 else -1
+            )
+            row.values["wait_on_event"] = (
+                sorted(self.records).index(event) if event in self.records else -1
+            )
         self._add(row)
 
     def settle(self, items: list[Item]) -> None:
@@ -127,7 +157,9 @@ class Recording:
             self._add(row)
         if self.rows:
             begin, end = min(row.ts_ns for row in self.rows), max(row.end_ns for row in self.rows)
-            self._add(Row("PyTorch Profiler (0)", EventKind.SPAN, "Trace", _SPAN_LANE, begin, end - begin))
+            self._add(
+                Row("PyTorch Profiler (0)", EventKind.SPAN, "Trace", _SPAN_LANE, begin, end - begin)
+            )
         self.device_ranges.clear()
         self.forward.clear()
 
@@ -142,7 +174,9 @@ class Recording:
                 names[row.lane] = LaneName("python", f"thread {tid} (python)", "CPU", self.pid, 0)
             else:
                 thread = f"stream {tid}" if row.stream >= 0 else f"Device {pid}"
-                names[row.lane] = LaneName("python", thread, f"GPU {pid}", 5_000_000 + row.device, row.stream)
+                names[row.lane] = LaneName(
+                    "python", thread, f"GPU {pid}", 5_000_000 + row.device, row.stream
+                )
         return names
 
     def _thread(self, tid: int) -> Lane:
@@ -167,7 +201,9 @@ def _metadata(collective: Collective, ordinal: int) -> dict[str, int | float | s
     }
     if collective.operation in ("send", "recv"):
         values["src_rank"] = collective.root
-        values["dst_rank"] = next(rank for rank in (*collective.group.ranks, -1) if rank != collective.root)
+        values["dst_rank"] = next(
+            rank for rank in (*collective.group.ranks, -1) if rank != collective.root
+        )
     if ordinal >= 0:
         values["seq"] = ordinal
     return values

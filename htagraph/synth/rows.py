@@ -76,7 +76,9 @@ class FlowPoint:
 
 
 def event_table(
-    rows: Sequence[Row], flows: Sequence[FlowPoint] = (), lane_names: Mapping[Lane, LaneName] | None = None
+    rows: Sequence[Row],
+    flows: Sequence[FlowPoint] = (),
+    lane_names: Mapping[Lane, LaneName] | None = None,
 ) -> EventTable:
     """Return the event table of some rows, in their order.
 
@@ -103,7 +105,9 @@ def event_table(
         return codes.setdefault(text, len(codes))
 
     names = dict(lane_names or {})
-    number = {lane: i for i, lane in enumerate(dict.fromkeys([*names, *(row.lane for row in rows)]))}
+    number = {
+        lane: i for i, lane in enumerate(dict.fromkeys([*names, *(row.lane for row in rows)]))
+    }
 
     def ints(attribute: str, dtype: type[np.integer]) -> npt.NDArray[np.integer]:
         return np.array([getattr(row, attribute) for row in rows], dtype=dtype)
@@ -140,7 +144,9 @@ def _sparse_columns(rows: Sequence[Row], code: Callable[[str], int]) -> dict[str
     }
 
 
-def _value_array(values: list[int | float | str], code: Callable[[str], int]) -> npt.NDArray[np.generic]:
+def _value_array(
+    values: list[int | float | str], code: Callable[[str], int]
+) -> npt.NDArray[np.generic]:
     """Return values as int32 codes of texts, as float64, or as int64."""
     if isinstance(values[0], str):
         return np.array([code(str(value)) for value in values], dtype=np.int32)
@@ -149,7 +155,9 @@ def _value_array(values: list[int | float | str], code: Callable[[str], int]) ->
     return np.array(values, dtype=np.int64)
 
 
-def _flow_table(flows: Sequence[FlowPoint], number: Mapping[Lane, int], code: Callable[[str], int]) -> FlowTable:
+def _flow_table(
+    flows: Sequence[FlowPoint], number: Mapping[Lane, int], code: Callable[[str], int]
+) -> FlowTable:
     """Return flow points as a table."""
     return FlowTable(
         ts_ns=np.array([point.ts_ns for point in flows], dtype=np.int64),

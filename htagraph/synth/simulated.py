@@ -22,13 +22,13 @@ from htagraph.synth.recording import Recording
 from htagraph.synth.rows import Row, event_table
 from htagraph.synth.truth import Mark, Tile, tiles, truth_frame
 
-__all__ = ["MEETINGS", "SimulatedJob", "SimulatedRank"]
+__all__ = ["MATCHED_COLLECTIVES", "SimulatedJob", "SimulatedRank"]
 
 _STEP = "ProfilerStep#"
 _WHOLE = -1
 
-MEETINGS = Schema(
-    "MEETINGS",
+MATCHED_COLLECTIVES = Schema(
+    "MATCHED_COLLECTIVES",
     {
         "group": Column("object", "name", "process group"),
         "seq": Column("int64", "count", "position among the collectives of the group"),
@@ -38,8 +38,12 @@ MEETINGS = Schema(
         "event": Column("int64", "event", "row of the rank's event table"),
         "start_ns": Column("int64", "ns", "true start of the kernel"),
         "end_ns": Column("int64", "ns", "true end of the kernel"),
-        "wait_ns": Column("int64", "ns", "how long the kernel waited for the last of those it needs"),
-        "last_rank": Column("int64", "id", "rank that came last of those it needs; itself if it did not wait"),
+        "wait_ns": Column(
+            "int64", "ns", "how long the kernel waited for the last of those it needs"
+        ),
+        "last_rank": Column(
+            "int64", "id", "rank that came last of those it needs; itself if it did not wait"
+        ),
     },
 )
 
@@ -59,7 +63,8 @@ class SimulatedRank:
     first : Mark
         The first instant of the trace.
     ends : mapping of int to Mark
-        The instants that a path may end with: the end of each annotation by row, and of the trace as -1.
+        The instants that a path may end with: the end of each annotation by row, and of the trace
+        as -1.
     n_ties : int
         How often two causes released one instant: unless 0, the true path is one of several.
     """
@@ -94,12 +99,16 @@ class SimulatedRank:
     @cached_property
     def events(self) -> EventTable:
         """The trace as a reader would return it."""
-        flows = [replace(point, ts_ns=self._local_ns(point.ts_ns)) for point in self.recording.flows]
+        flows = [
+            replace(point, ts_ns=self._local_ns(point.ts_ns)) for point in self.recording.flows
+        ]
         return event_table(self.rows, flows, self.recording.lane_names())
 
     def to_json(self) -> bytes:
         """Return the trace as Kineto JSON."""
-        flows = [replace(point, ts_ns=self._local_ns(point.ts_ns)) for point in self.recording.flows]
+        flows = [
+            replace(point, ts_ns=self._local_ns(point.ts_ns)) for point in self.recording.flows
+        ]
         return kineto_json(self.rows, flows, self.recording.lane_names(), self.recording.program)
 
     def write(self, path: str | Path) -> Path:
@@ -112,17 +121,26 @@ class SimulatedRank:
         """
         target = Path(path)
         data = self.to_json()
-        return _write(target, gzip.compress(data, compresslevel=5, mtime=0) if target.suffix == ".gz" else data)
+        return _write(
+            target,
+            gzip.compress(data, compresslevel=5, mtime=0) if target.suffix == ".gz" else data,
+        )
 
     @property
     def truth(self) -> pd.DataFrame:
         """The true critical path of the whole trace (schema `TRUTH`): tiles from its first start to its last end."""
-        return truth_frame(self._path(self.ends[_WHOLE], self.first.ts_ns) if self.first is not None else [])
+        return truth_frame(
+            self._path(self.ends[_WHOLE], self.first.ts_ns) if self.first is not None else []
+        )
 
     @cached_property
     def steps(self) -> pd.DataFrame:
         """The steps: ``name``, ``start_ns``, ``dur_ns``, ``event``."""
-        rows = [(i, row) for i, row in enumerate(self.rows) if row.name.startswith(_STEP) and i in self.ends]
+        rows = [
+            (i, row)
+            for i, row in enumerate(self.rows)
+            if row.name.startswith(_STEP) and i in self.ends
+        ]
         return pd.DataFrame(
             [(row.name, row.ts_ns, row.dur_ns, event) for event, row in rows],
             columns=["name", "start_ns", "dur_ns", "event"],
@@ -145,13 +163,18 @@ class SimulatedRank:
 
     def __repr__(self) -> str:
         """Say how much there is of it."""
-        events, steps = human_count(len(self.recording.rows), "event"), human_count(len(self.steps), "step")
+        events, steps = (
+            human_count(len(self.recording.rows), "event"),
+            human_count(len(self.steps), "step"),
+        )
         return f"SimulatedRank(rank={self.rank}, {events}, {steps}, {human_duration(int(self.truth['dur_ns'].sum()))})"
 
     def _path(self, last: Mark, start_ns: int) -> list[Tile]:
         """Return tiles in the rank's own time."""
         return [
-            tile._replace(start_ns=self._local_ns(tile.start_ns), end_ns=self._local_ns(tile.end_ns))
+            tile._replace(
+                start_ns=self._local_ns(tile.start_ns), end_ns=self._local_ns(tile.end_ns)
+            )
             for tile in tiles(last, start_ns)
         ]
 
@@ -190,16 +213,16 @@ class SimulatedJob:
         return truth_frame(tiles(last, start_ns, is_local=False))
 
     @cached_property
-    def meetings(self) -> pd.DataFrame:
-        """One row per collective and member (schema `MEETINGS`), in true time."""
+    def collectives(self) -> pd.DataFrame:
+        """One row per collective and member (schema `MATCHED_COLLECTIVES`), in true time."""
         return pd.DataFrame(
             [
                 (*key, *_member(rank, item, members))
                 for key, members in sorted(self.members.items())
                 for rank, item in sorted(members.items())
             ],
-            columns=list(MEETINGS.columns),
-        ).astype({name: column.dtype for name, column in MEETINGS.columns.items()})
+            columns=list(MATCHED_COLLECTIVES.columns),
+        ).astype({name: column.dtype for name, column in MATCHED_COLLECTIVES.columns.items()})
 
     def __repr__(self) -> str:
         """Say how much there is of it."""
@@ -210,11 +233,16 @@ class SimulatedJob:
     def write(self, folder: str | Path) -> list[Path]:
         """Write one compressed file per rank into a folder, which is made; return their paths."""
         width = len(str(len(self.ranks) - 1))
-        return [rank.write(Path(folder) / f"rank{rank.rank:0{width}d}.pt.trace.json.gz") for rank in self.ranks]
+        return [
+            rank.write(Path(folder) / f"rank{rank.rank:0{width}d}.pt.trace.json.gz")
+            for rank in self.ranks
+        ]
 
 
-def _member(rank: int, item: Item, members: Mapping[int, Item]) -> tuple[str, str, int, int, int, int, int, int]:
-    """Return what `MEETINGS` says of one member."""
+def _member(
+    rank: int, item: Item, members: Mapping[int, Item]
+) -> tuple[str, str, int, int, int, int, int, int]:
+    """Return what `MATCHED_COLLECTIVES` says of one member."""
     assert item.start is not None
     assert item.end is not None
     needed = item.work.waits_for(rank)  # type: ignore[union-attr]
@@ -223,7 +251,16 @@ def _member(rank: int, item: Item, members: Mapping[int, Item]) -> tuple[str, st
     last = max(arrivals, key=lambda other: arrivals[other])
     wait_ns = arrivals[last] - item.start.ts_ns
     operation = item.work.operation  # type: ignore[union-attr]
-    return item.work.name, operation, rank, item.event, item.start.ts_ns, item.end.ts_ns, wait_ns, last
+    return (
+        item.work.name,
+        operation,
+        rank,
+        item.event,
+        item.start.ts_ns,
+        item.end.ts_ns,
+        wait_ns,
+        last,
+    )
 
 
 def _write(target: Path, data: bytes) -> Path:
@@ -235,5 +272,7 @@ def _write(target: Path, data: bytes) -> Path:
             part.write_bytes(data)
             part.replace(target)
     except OSError as exc:
-        raise OutputError(str(exc), path=target, hint="choose a folder that can be written.") from exc
+        raise OutputError(
+            str(exc), path=target, hint="choose a folder that can be written."
+        ) from exc
     return target

@@ -1,7 +1,8 @@
 """The discrete-event simulation of one rank or many: host threads run their programs, devices what they enqueue.
 
-Threads are generators, resumed in the order of true time whenever they touch a device, so that everything is enqueued
-in the order in which it happens. What a thread waits for may not be known yet; it is then parked until it is.
+Threads are generators, resumed in the order of true time whenever they touch a device, so that
+everything is enqueued in the order in which it happens. What a thread waits for may not be known
+yet; it is then parked until it is.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def simulate(program: Program) -> SimulatedRank:
     The rules of the machine, each of which is one cause in the true path:
 
     - Device work starts at the latest of: the start of its launch call plus the launch latency; the end of the work
-      before it on its stream plus the stream gap; the ends of what its stream waits for (then, the stream wait later).
+      before it on its stream plus the stream gap; the ends of what its stream waits for (then, the
+      stream wait later).
     - It ends after its duration.
     - A call that waits returns, the sync return later, at the end of what was enqueued before it on what it waits for;
       or at once.
@@ -108,10 +110,12 @@ def simulate_job(job: JobProgram) -> SimulatedJob:
     engine = Engine(frozenset(program.rank for program in job.ranks))
     clocks = job.clocks or tuple(Clock() for _ in job.ranks)
     ranks = _run(job.ranks, clocks, engine)
-    return SimulatedJob(ranks, clocks, job.culprit, engine.meetings, engine.n_ties)
+    return SimulatedJob(ranks, clocks, job.culprit, engine.collectives, engine.n_ties)
 
 
-def _run(programs: Sequence[Program], clocks: Sequence[Clock], engine: Engine) -> tuple[SimulatedRank, ...]:
+def _run(
+    programs: Sequence[Program], clocks: Sequence[Clock], engine: Engine
+) -> tuple[SimulatedRank, ...]:
     """Run all main threads to their ends, in the order of true time."""
     threads = [_Thread.of_program(program, engine) for program in programs]
     tickets = count()
@@ -154,7 +158,9 @@ def _check_ended(thread: _Thread) -> None:
 class _Thread:
     """One host thread while it runs."""
 
-    def __init__(self, recording: Recording, device: Device, engine: Engine, tid: int, now_ns: int) -> None:
+    def __init__(
+        self, recording: Recording, device: Device, engine: Engine, tid: int, now_ns: int
+    ) -> None:
         self.recording = recording
         self.device = device
         self.engine = engine
@@ -209,11 +215,13 @@ class _Thread:
     def _boundary(self) -> Mark:
         """Mark this instant; the time since the last mark went to what is innermost."""
         if self.mark is None:
-            self.mark = self.first = Mark(self.now, None, Bound.CPU, rank=self.device.rank)
+            self.mark = self.first = Mark(self.now, None, Bound.HOST, rank=self.device.rank)
         elif self.now > self.mark.ts_ns:
             self._advance(self._innermost_bound(), self.open[-1] if self.open else -1)
         elif self.now < self.mark.ts_ns:
-            raise QueryError("the program goes back in time.", hint="durations and costs are not negative.")
+            raise QueryError(
+                "the program goes back in time.", hint="durations and costs are not negative."
+            )
         return self.mark
 
     def _advance(self, bound: Bound, event: int) -> None:
@@ -232,7 +240,7 @@ class _Thread:
         inner = rows[self.open[-1]]
         if inner.kind == EventKind.ANNOTATION:
             return Bound.PYTHON_GAP
-        return Bound.SYNC if inner.name.endswith("Synchronize") else Bound.CPU
+        return Bound.SYNC if inner.name.endswith("Synchronize") else Bound.HOST
 
     def _range(self, action: Op | Annotation) -> Steps:
         """Run what is inside an operator or annotation."""
@@ -279,7 +287,11 @@ class _Thread:
         for node, work in enumerate(works):
             event = self.recording.add_device(work.name, work.kind, action.stream, call)
             item = self.device.enqueue(work, action.stream, launch, event)
-            graph = (self.recording.rows[call].correlation, node) if isinstance(action.work, tuple) else None
+            graph = (
+                (self.recording.rows[call].correlation, node)
+                if isinstance(action.work, tuple)
+                else None
+            )
             self.recording.describe(item, ops[-1] if ops else -1, graph)
             for outer in self.open:
                 if self.recording.rows[outer].kind == EventKind.ANNOTATION:
@@ -308,7 +320,9 @@ class _Thread:
             ends.append(item.end)
         last = max(ends, key=lambda mark: mark.ts_ns, default=None)
         if last is not None and last.ts_ns >= self.now:
-            self.engine.n_ties += sum(mark.ts_ns == last.ts_ns for mark in ends) - 1 + (last.ts_ns == self.now)
+            self.engine.n_ties += (
+                sum(mark.ts_ns == last.ts_ns for mark in ends) - 1 + (last.ts_ns == self.now)
+            )
             self.now, self.mark = last.ts_ns, last
 
     def _order(self, action: Record | StreamWait) -> Steps:
@@ -330,9 +344,17 @@ class _Thread:
         """Wait for an event, a stream or the device; returning takes its own time."""
         yield self.now
         if action.event is not None:
-            api, record, items = "cudaEventSynchronize", "Event Sync", self.device.recorded.get(action.event, ())
+            api, record, items = (
+                "cudaEventSynchronize",
+                "Event Sync",
+                self.device.recorded.get(action.event, ()),
+            )
         elif action.stream is not None:
-            api, record, items = "cudaStreamSynchronize", "Stream Sync", self.device.covered(action.stream)
+            api, record, items = (
+                "cudaStreamSynchronize",
+                "Stream Sync",
+                self.device.covered(action.stream),
+            )
         else:
             api, record, items = "cudaDeviceSynchronize", "Context Sync", self.device.covered()
         call = self._enter_call(api)
@@ -349,8 +371,12 @@ class _Thread:
         """Block while another thread runs; the gap on this thread ends when that one has."""
         if any(self.recording.rows[event].kind != EventKind.ANNOTATION for event in self.open):
             name = self.recording.rows[self.open[-1]].name
-            raise QueryError(f"the program hands over inside {name!r}.", hint="hand over outside of operators.")
-        worker = _Thread(self.recording, self.device, self.engine, action.thread, self.now + action.wake_ns)
+            raise QueryError(
+                f"the program hands over inside {name!r}.", hint="hand over outside of operators."
+            )
+        worker = _Thread(
+            self.recording, self.device, self.engine, action.thread, self.now + action.wake_ns
+        )
         worker.mark = self.mark
         yield from worker._run(action.body)
         self.now, self.mark = worker.now, worker.mark

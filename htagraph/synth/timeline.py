@@ -47,16 +47,18 @@ def timeline(
         cpu 1    | [aten::mm [launch >a]]  [sync   ]
         stream 7 |                [gemm <a       ]
 
-    One column is one microsecond and column 0 is the one after the ``|``. An event starts at its ``[`` and ends just
-    after its ``]``: it is as long as it is drawn. Events nest inside one line, or on several lines with one label.
+    One column is one microsecond and column 0 is the one after the ``|``. An event starts at its
+    ``[`` and ends just after its ``]``: it is as long as it is drawn. Events nest inside one line,
+    or on several lines with one label.
 
     ========================  ====================================================================================
     ``cpu 1``, ``thread 1``   host thread with tid 1 (pid 1000)
     ``stream 7``              stream 7 of device 0; ``gpu 1 stream 7`` of device 1
     ``us``                    a ruler, ignored; so are empty lines and lines that begin with ``#``
     ``[name ]``               on a thread an operator, or an API call if its name is one (``cudaX``, ``hipX``,
-                              ``cuX``), if it is a shorthand, or if it has one of the markers ``> ! ? @``;
-                              on a stream a kernel, or a copy or fill if its name begins with Memcpy or Memset
+                              ``cuX``), if it is a shorthand, or if it has one of the markers ``> !
+                              ? @``; on a stream a kernel, or a copy or fill if its name begins with
+                              Memcpy or Memset
     ``{name }``               annotation; on a stream, a host annotation projected onto the device
     ``^name``                 event of no length at the column of the ``^``; markers follow without spaces: ``^k<a``
     ========================  ====================================================================================
@@ -73,8 +75,9 @@ def timeline(
     ``@*``              this call waits for the device; a ``Context Sync`` record is made
     ==================  ==========================================================================================
 
-    A stream of another device is written ``@1.7``. Shorthands are ``launch graph copy record wait sync streamsync
-    eventsync``. A wait without a marker has no record, as in traces without ``cuda_sync`` events.
+    A stream of another device is written ``@1.7``. Shorthands are ``launch graph copy record wait
+    sync streamsync eventsync``. A wait without a marker has no record, as in traces without
+    ``cuda_sync`` events.
 
     Parameters
     ----------
@@ -112,7 +115,10 @@ def timeline(
     boxes = parse(drawing)
     for name in [*(names or {}), *(name for column in (columns or {}).values() for name in column)]:
         if all(box.name != name for box in boxes):
-            raise QueryError(f"timeline: {name!r} is not drawn.", hint=f"drawn are {sorted({b.name for b in boxes})}.")
+            raise QueryError(
+                f"timeline: {name!r} is not drawn.",
+                hint=f"drawn are {sorted({b.name for b in boxes})}.",
+            )
     rows = _rows(boxes, 1000 * us_per_column, names or {}, columns or {})
     _link(boxes, rows)
     rows += _sync_records(boxes, rows)
@@ -122,10 +128,16 @@ def timeline(
 def _kind(box: Box, name: str) -> tuple[EventKind, str]:
     """Return what a box is, and its category in a file."""
     if box.bracket == "{":
-        host, device = (EventKind.ANNOTATION, "user_annotation"), (EventKind.DEVICE_ANNOTATION, "gpu_user_annotation")
+        host, device = (
+            (EventKind.ANNOTATION, "user_annotation"),
+            (EventKind.DEVICE_ANNOTATION, "gpu_user_annotation"),
+        )
         return device if box.on_device else host
     if box.on_device:
-        special = {"Memcpy": (EventKind.MEMCPY, "gpu_memcpy"), "Memset": (EventKind.MEMSET, "gpu_memset")}
+        special = {
+            "Memcpy": (EventKind.MEMCPY, "gpu_memcpy"),
+            "Memset": (EventKind.MEMSET, "gpu_memset"),
+        }
         return special.get(name[:6], (EventKind.KERNEL, "kernel"))
     if _API_CALL.match(name) or box.markers.keys() & {">", "!", "?", "@"}:
         return EventKind.RUNTIME, "cuda_driver" if re.match("cu[A-Z]", name) else "cuda_runtime"
@@ -133,16 +145,30 @@ def _kind(box: Box, name: str) -> tuple[EventKind, str]:
 
 
 def _rows(
-    boxes: Sequence[Box], ns_per_column: int, names: Mapping[str, str], columns: Mapping[str, Mapping[str, _Value]]
+    boxes: Sequence[Box],
+    ns_per_column: int,
+    names: Mapping[str, str],
+    columns: Mapping[str, Mapping[str, _Value]],
 ) -> list[Row]:
     """Return one row per box; every API call and device event has a correlation id of its own."""
     rows: list[Row] = []
     correlations = count(1)
     for box in boxes:
-        name = names.get(box.name) or (box.name if box.on_device else _SHORTHAND.get(box.name, box.name))
+        name = names.get(box.name) or (
+            box.name if box.on_device else _SHORTHAND.get(box.name, box.name)
+        )
         kind, category = _kind(box, name)
-        row = Row(name, kind, category, _lane(box), box.start * ns_per_column, (box.end - box.start) * ns_per_column)
-        row.values = {column: values[box.name] for column, values in columns.items() if box.name in values}
+        row = Row(
+            name,
+            kind,
+            category,
+            _lane(box),
+            box.start * ns_per_column,
+            (box.end - box.start) * ns_per_column,
+        )
+        row.values = {
+            column: values[box.name] for column, values in columns.items() if box.name in values
+        }
         if box.on_device:
             row.device, row.stream = box.line.device, box.line.tid
         if kind in _CORRELATED:
@@ -180,7 +206,9 @@ def _link(boxes: Sequence[Box], rows: Sequence[Row]) -> None:
     launched = {box.markers.get("<") for box in boxes}
     for label, number in calls.items():
         if label not in launched or boxes[number].on_device:
-            raise boxes[number].error(f">{label} has no <{label} on a stream, or is not on a host thread.")
+            raise boxes[number].error(
+                f">{label} has no <{label} on a stream, or is not on a host thread."
+            )
 
 
 def _flows(boxes: Sequence[Box], rows: Sequence[Row]) -> list[FlowPoint]:
@@ -216,10 +244,24 @@ def _sync_records(boxes: Sequence[Box], rows: Sequence[Row]) -> list[Row]:
         name, values = ("Stream Sync" if stream >= 0 else "Context Sync"), {}
         if (event := box.markers.get("?")) is not None:
             if event not in recorded:
-                raise box.error(f"?{event} waits for what nobody records.", hint=f"mark a call with !{event} @stream.")
+                raise box.error(
+                    f"?{event} waits for what nobody records.",
+                    hint=f"mark a call with !{event} @stream.",
+                )
             name = "Stream Wait Event" if stream >= 0 else "Event Sync"
-            values = _event_values(list(recorded).index(event) + 1, boxes[recorded[event]], rows[recorded[event]])
-        record = Row(name, EventKind.SYNC, "cuda_sync", (device, stream), call.ts_ns, call.dur_ns, device, stream)
+            values = _event_values(
+                list(recorded).index(event) + 1, boxes[recorded[event]], rows[recorded[event]]
+            )
+        record = Row(
+            name,
+            EventKind.SYNC,
+            "cuda_sync",
+            (device, stream),
+            call.ts_ns,
+            call.dur_ns,
+            device,
+            stream,
+        )
         record.correlation, record.values = call.correlation, values
         records.append(record)
     return records
@@ -239,8 +281,12 @@ def _lane_names(rows: Sequence[Row]) -> dict[Lane, LaneName]:
     names = {}
     for row in rows:
         if row.device < 0:
-            names[row.lane] = LaneName("python", f"thread {row.lane[1]} (python)", "CPU", _HOST_PID, 0)
+            names[row.lane] = LaneName(
+                "python", f"thread {row.lane[1]} (python)", "CPU", _HOST_PID, 0
+            )
         else:
             thread = f"stream {row.stream}" if row.stream >= 0 else f"Device {row.device}"
-            names[row.lane] = LaneName("python", thread, f"GPU {row.device}", 5_000_000 + row.device, row.stream)
+            names[row.lane] = LaneName(
+                "python", thread, f"GPU {row.device}", 5_000_000 + row.device, row.stream
+            )
     return names

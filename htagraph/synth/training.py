@@ -1,8 +1,9 @@
 """Training programs: what a step of a model does on the host and on the device, alone or in a job, with planted faults.
 
-A step loads a batch, copies it to the device, runs forward over the layers, backward on the autograd thread with
-all-reduces of gradients on a stream of their own, and the optimizer. Names are those of PyTorch, durations of the size
-met in real traces; each is drawn within a few percent around its base.
+A step loads a batch, copies it to the device, runs forward over the layers, backward on the
+autograd thread with all-reduces of gradients on a stream of their own, and the optimizer. Names are
+those of PyTorch, durations of the size met in real traces; each is drawn within a few percent
+around its base.
 """
 
 from __future__ import annotations
@@ -36,7 +37,13 @@ from htagraph.synth.program import (
 __all__ = ["Delay", "Fault", "training_job", "training_rank"]
 
 Fault = Literal[
-    "none", "dataloader", "sync_in_loop", "small_kernels", "exposed_allreduce", "blocking_copy", "full_queue"
+    "none",
+    "dataloader",
+    "sync_in_loop",
+    "small_kernels",
+    "exposed_allreduce",
+    "blocking_copy",
+    "full_queue",
 ]
 """What can be planted in a rank: the step is then bound by it."""
 
@@ -61,7 +68,9 @@ _SEND_RECV = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
 _LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
-def training_rank(*, steps: int = 3, layers: int = 6, fault: Fault = "none", seed: int = 0) -> Program:
+def training_rank(
+    *, steps: int = 3, layers: int = 6, fault: Fault = "none", seed: int = 0
+) -> Program:
     """Return the program of rank 0 of eight that train a model; what the others do is not simulated.
 
     Parameters
@@ -89,7 +98,9 @@ def training_rank(*, steps: int = 3, layers: int = 6, fault: Fault = "none", see
     """
     _check_fault(fault)
     builder = _Step(layers=layers, fault=fault, random=random.Random(seed))  # noqa: S311 - no secret
-    return Program(builder.run(steps), world_size=len(_OF_EIGHT.ranks), groups=(_OF_EIGHT,), seed=seed)
+    return Program(
+        builder.run(steps), world_size=len(_OF_EIGHT.ranks), groups=(_OF_EIGHT,), seed=seed
+    )
 
 
 def training_job(
@@ -110,7 +121,8 @@ def training_job(
 ) -> JobProgram:
     """Return the programs of the ranks of a job: data parallel, and tensor and pipeline parallel where asked for.
 
-    Ranks are numbered as in Megatron: tensor-parallel neighbors first, then data parallel, then pipeline stages.
+    Ranks are numbered as in Megatron: tensor-parallel neighbors first, then data parallel, then
+    pipeline stages.
 
     Parameters
     ----------
@@ -139,20 +151,27 @@ def training_job(
     Raises
     ------
     QueryError
-        If there is no such fault, the ranks cannot be arranged so, or the straggler is none of them.
+        If there is no such fault, the ranks cannot be arranged so, or the straggler is none of
+        them.
 
     Examples
     --------
     >>> from htagraph.synth import simulate_job
     >>> job = simulate_job(training_job(ranks=2, steps=2, straggler=1))
-    >>> job.meetings.query("wait_ns > 1_000_000")["last_rank"].unique().tolist()
+    >>> job.matched collectives.query("wait_ns > 1_000_000")["last_rank"].unique().tolist()
     [1]
     """
     _check_fault(fault)
     if ranks % (tensor * pipeline):
-        raise QueryError(f"{ranks} ranks cannot be {tensor} x {pipeline}.", hint="tensor * pipeline divides ranks.")
+        raise QueryError(
+            f"{ranks} ranks cannot be {tensor} x {pipeline}.",
+            hint="tensor * pipeline divides ranks.",
+        )
     if not -1 <= straggler < ranks:
-        raise QueryError(f"there is no rank {straggler}.", hint=f"ranks are 0 to {ranks - 1}; -1 for no straggler.")
+        raise QueryError(
+            f"there is no rank {straggler}.",
+            hint=f"ranks are 0 to {ranks - 1}; -1 for no straggler.",
+        )
     source = random.Random(seed)  # noqa: S311 - no secret
     programs = []
     for rank in range(ranks):
@@ -166,7 +185,10 @@ def training_job(
             )
         )  # fmt: skip
     others = (
-        Clock(source.randint(-max_offset_ns, max_offset_ns), source.randint(-max_drift_ppb, max_drift_ppb))
+        Clock(
+            source.randint(-max_offset_ns, max_offset_ns),
+            source.randint(-max_drift_ppb, max_drift_ppb),
+        )
         for _ in range(1, ranks)
     )
     return JobProgram(tuple(programs), (Clock(), *others), straggler)
@@ -193,7 +215,9 @@ class _Step:
         """Return a warm-up, the steps, and the wait for the device at the end."""
         warm = Work("warm_up_kernel", self._ns(40_000))
         pair = (Launch(warm), Launch(warm), Spend(self._ns(150_000)), Launch(warm))
-        body = [Annotation(f"ProfilerStep#{number}", tuple(self._step())) for number in range(steps)]
+        body = [
+            Annotation(f"ProfilerStep#{number}", tuple(self._step())) for number in range(steps)
+        ]
         return (Op("aten::warm_up", pair), Synchronize(), *body, Synchronize())
 
     def _ns(self, base_ns: float) -> int:
@@ -274,24 +298,38 @@ class _Step:
     def _flood(self) -> Iterator[Action]:
         """Yield one long kernel, and behind it more launches than the queue holds.
 
-        The host stands still until the long kernel has ended, and what it does after that comes late.
+        The host stands still until the long kernel has ended, and what it does after that comes
+        late.
         """
-        yield self._op("aten::scaled_dot_product_attention", self._kernel("flash_fwd_kernel", 20_000_000))
+        yield self._op(
+            "aten::scaled_dot_product_attention", self._kernel("flash_fwd_kernel", 20_000_000)
+        )
         for _ in range(1_500):
-            yield Op("aten::add_", (Spend(801), Launch(Work(_POINTWISE, self._ns(1_600)), _COMPUTE, 2_503)))
+            yield Op(
+                "aten::add_",
+                (Spend(801), Launch(Work(_POINTWISE, self._ns(1_600)), _COMPUTE, 2_503)),
+            )
 
     def _item(self) -> Action:
         """Return a read of one number from the device: a tiny blocking copy, and a wait for its stream."""
         work = Work("Memcpy DtoH (Device -> Pageable)", self._ns(1_400), n_bytes=4)
         copy = Launch(work, _COMPUTE, is_blocking=True)
-        return self._op("aten::item", self._op("aten::_local_scalar_dense", copy, Synchronize(stream=_COMPUTE)))
+        return self._op(
+            "aten::item", self._op("aten::_local_scalar_dense", copy, Synchronize(stream=_COMPUTE))
+        )
 
     def _backward(self, first: int) -> Iterator[Action]:
         """Yield what the autograd thread runs: layers in reverse, gradients of each reduced while the next run."""
         yield from self._from_neighbor(self.layout.rank + self.layout.per_stage)
         for sequence in range(self.n_sequences, first, -2):
-            yield self._backward_op("Relu", sequence, self._kernel(_POINTWISE, 26_000, blocks=2_048))
-            gemms = (self._kernel(_GEMM, 185_000), Spend(self._ns(6_000)), self._kernel(_GEMM, 190_000))
+            yield self._backward_op(
+                "Relu", sequence, self._kernel(_POINTWISE, 26_000, blocks=2_048)
+            )
+            gemms = (
+                self._kernel(_GEMM, 185_000),
+                Spend(self._ns(6_000)),
+                self._kernel(_GEMM, 190_000),
+            )
             yield self._backward_op("Addmm", sequence - 1, *gemms)
             yield from self._tensor_reduce()
             if self.fault != "exposed_allreduce":
@@ -302,27 +340,41 @@ class _Step:
 
     def _backward_op(self, name: str, sequence: int, *body: Action) -> Action:
         """Return a backward operator as the autograd engine runs it."""
-        inner = Op(f"{name}Backward0", (Spend(self._ns(5_000)), *body, Spend(self._ns(2_000))), sequence, True)
-        return Op(f"autograd::engine::evaluate_function: {name}Backward0", (Spend(self._ns(3_000)), inner))
+        inner = Op(
+            f"{name}Backward0",
+            (Spend(self._ns(5_000)), *body, Spend(self._ns(2_000))),
+            sequence,
+            True,
+        )
+        return Op(
+            f"autograd::engine::evaluate_function: {name}Backward0", (Spend(self._ns(3_000)), inner)
+        )
 
     def _communicate(self, collective: Collective, stream: int) -> Iterator[Action]:
         """Yield a collective on a stream of its own, after all compute so far."""
         order = (Record("ready", _COMPUTE), StreamWait("ready", stream))
         launch = Launch(collective, stream, self._ns(6_000), call="cudaLaunchKernelExC")
-        inner = Op("record_param_comms", (Spend(self._ns(4_000)), *order, launch, Record(f"done{stream}", stream)))
+        inner = Op(
+            "record_param_comms",
+            (Spend(self._ns(4_000)), *order, launch, Record(f"done{stream}", stream)),
+        )
         yield self._op(f"c10d::{collective.operation}_", inner)
 
     def _gradient_reduce(self, transfer_ns: float) -> Iterator[Action]:
         """Yield an all-reduce of gradients among the ranks that hold the same parameters."""
         group = self.layout.data_group if self.layout.n_ranks > 1 else _OF_EIGHT
         if len(group.ranks) > 1:
-            reduce = Collective(_ALL_REDUCE, self._ns(transfer_ns * self._kernel_scale), group, n_elements=6_553_600)
+            reduce = Collective(
+                _ALL_REDUCE, self._ns(transfer_ns * self._kernel_scale), group, n_elements=6_553_600
+            )
             yield from self._communicate(reduce, _COMMUNICATION)
 
     def _tensor_reduce(self) -> Iterator[Action]:
         """Yield an all-reduce of activations that the next operator has to wait for."""
         if self.layout.tensor > 1:
-            reduce = Collective(_ALL_REDUCE, self._ns(45_000), self.layout.tensor_group, n_elements=1_048_576)
+            reduce = Collective(
+                _ALL_REDUCE, self._ns(45_000), self.layout.tensor_group, n_elements=1_048_576
+            )
             yield from self._communicate(reduce, _COMMUNICATION)
             yield StreamWait(f"done{_COMMUNICATION}", _COMPUTE)
 
@@ -341,7 +393,8 @@ class _Step:
         """Yield one side of a point-to-point transfer."""
         group = self.layout.pair(sender, receiver)
         yield from self._communicate(
-            Collective(_SEND_RECV, self._ns(35_000), group, operation, 1_048_576, root=sender), _PIPELINE
+            Collective(_SEND_RECV, self._ns(35_000), group, operation, 1_048_576, root=sender),
+            _PIPELINE,
         )
 
     def _optimizer(self) -> Iterator[Action]:
@@ -349,4 +402,6 @@ class _Step:
         if self.layout.n_ranks == 1 or len(self.layout.data_group.ranks) > 1:
             yield StreamWait(f"done{_COMMUNICATION}", _COMPUTE)
         update = self._op("aten::_fused_adamw_", self._kernel(_OPTIMIZER, 90_000))
-        yield Annotation("Optimizer.step#AdamW.step", (Spend(self._ns(35_000)), update, Spend(self._ns(8_000))))
+        yield Annotation(
+            "Optimizer.step#AdamW.step", (Spend(self._ns(35_000)), update, Spend(self._ns(8_000)))
+        )

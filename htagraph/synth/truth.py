@@ -1,8 +1,8 @@
 """The true critical path: from the last instant back through what released each instant.
 
-The simulator knows why everything happened when it did. It keeps a mark per instant; a mark knows the mark that
-released it, and what the time between them went to. Walking back from the last mark gives tiles that cover the window
-exactly. Nothing here looks at a trace.
+The simulator knows why everything happened when it did. It keeps a mark per instant; a mark knows
+the mark that released it, and what the time between them went to. Walking back from the last mark
+gives tiles that cover the window exactly. Nothing here looks at a trace.
 """
 
 from __future__ import annotations
@@ -24,9 +24,13 @@ TRUTH = Schema(
         "start_ns": Column("int64", "ns", "start of the tile; the end of the one before"),
         "dur_ns": Column("int64", "ns", "length of the tile"),
         "bound": Column("object", "Bound", "what the time went to"),
-        "name": Column("object", "name", "operator, call or device work, empty for a gap of a host thread"),
+        "name": Column(
+            "object", "name", "operator, call or device work, empty for a gap of a host thread"
+        ),
         "rank": Column("int64", "id", "rank that it happened on"),
-        "event": Column("int64", "event", "row of that rank's event table, -1 for a gap of a host thread"),
+        "event": Column(
+            "int64", "event", "row of that rank's event table, -1 for a gap of a host thread"
+        ),
     },
 )
 
@@ -101,7 +105,7 @@ def tiles(last: Mark, start_ns: int, *, is_local: bool = True) -> list[Tile]:
 
     Examples
     --------
-    >>> start = Mark(100, None, Bound.CPU)
+    >>> start = Mark(100, None, Bound.HOST)
     >>> launch = Mark(107, start, Bound.LAUNCH, "gemm")
     >>> [(tile.start_ns, tile.end_ns, tile.bound.label) for tile in tiles(Mark(130, launch, Bound.COMPUTE, "gemm"), 104)]
     [(104, 107, 'launch'), (107, 130, 'compute')]

@@ -1,7 +1,7 @@
 """Where the list of trace events ends in JSON text that arrives in pieces.
 
-Brackets count only outside strings. Which ones those are is decided for a whole piece at once: escapes are blotted out, and
-a bracket is in a string if the number of quotes before it is odd.
+Brackets count only outside strings. Which ones those are is decided for a whole piece at once:
+escapes are blotted out, and a bracket is in a string if the number of quotes before it is odd.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ class ArrayEnd:
     def _brackets(self, piece: bytes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int8]]:
         """Return the positions of the brackets outside strings, and the change of depth at each."""
         text = b"_" + piece[1:] if self._is_escaped and piece else piece
-        text = text.replace(b"\\\\", b"__").replace(b'\\"', b"__")  # pairs from the left: what is left escapes
+        text = text.replace(b"\\\\", b"__").replace(
+            b'\\"', b"__"
+        )  # pairs from the left: what is left escapes
         self._is_escaped = text.endswith(b"\\")
         codes = np.frombuffer(text, dtype=np.uint8)
         quotes = np.flatnonzero(codes == ord('"'))
@@ -68,7 +70,11 @@ class ArrayEnd:
         return brackets, _STEP[codes[brackets]]
 
     def _closing(
-        self, piece: bytes, brackets: npt.NDArray[np.intp], opens: npt.NDArray[np.bool_], depth: npt.NDArray[np.int64]
+        self,
+        piece: bytes,
+        brackets: npt.NDArray[np.intp],
+        opens: npt.NDArray[np.bool_],
+        depth: npt.NDArray[np.int64],
     ) -> int:
         """Find the opening bracket if need be, then the closing one."""
         first = 0

@@ -27,7 +27,9 @@ def _compressed(raw: BinaryIO) -> Iterator[BinaryIO]:
     """Wrap a file so that what is written is compressed; equal content gives equal bytes."""
     from isal import igzip  # noqa: PLC0415  deferred: only compressed output needs it
 
-    with igzip.GzipFile(filename="", mode="wb", compresslevel=_GZIP_LEVEL, fileobj=raw, mtime=0) as packed:
+    with igzip.GzipFile(
+        filename="", mode="wb", compresslevel=_GZIP_LEVEL, fileobj=raw, mtime=0
+    ) as packed:
         yield cast("BinaryIO", packed)
 
 
@@ -35,8 +37,8 @@ def _compressed(raw: BinaryIO) -> Iterator[BinaryIO]:
 def output_file(out: str | Path) -> Iterator[BinaryIO]:
     """Open a file to be written; it appears under its name when the block ends without an error, and not before.
 
-    The bytes go to a temporary file in the same folder, which replaces `out` at the end. What ends in ``.gz`` is
-    compressed.
+    The bytes go to a temporary file in the same folder, which replaces `out` at the end. What ends
+    in ``.gz`` is compressed.
 
     Parameters
     ----------

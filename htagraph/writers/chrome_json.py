@@ -1,8 +1,9 @@
 """The trace as it was, byte for byte, with the critical path added: for every viewer of Chrome's JSON format.
 
-What is added stands in one piece, before the bracket that closes the list of events. Slices of the path are begin-end pairs:
-viewers keep times as float64 microseconds, and rounding cannot make pairs overlap as it can slices with a duration.
-Arrows start at the earlier and end at the later of the two slices they join, as viewers drop those that run back in time.
+What is added stands in one piece, before the bracket that closes the list of events. Slices of the
+path are begin-end pairs: viewers keep times as float64 microseconds, and rounding cannot make pairs
+overlap as it can slices with a duration. Arrows start at the earlier and end at the later of the
+two slices they join, as viewers drop those that run back in time.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ I64 = npt.NDArray[np.int64]
 
 _PIECE = 4 << 20
 _GZIP = b"\x1f\x8b"
-_FIRST_PID = 2_000_000_000  # larger than any process id of a real system, and below what viewers cut off
+_FIRST_PID = (
+    2_000_000_000  # larger than any process id of a real system, and below what viewers cut off
+)
 _FIRST_FLOW = 1 << 40  # larger than any correlation id
 _CATEGORY = "critical_path"
 
@@ -63,7 +66,10 @@ def _pieces(source: bytes | str | Path) -> Iterator[bytes]:
 def microseconds(ts_ns: I64) -> list[str]:
     """Return times as exact decimal text."""
     whole, rest = np.divmod(ts_ns, 1000)
-    return [f"{us}.{ns:03d}" if ns else str(us) for us, ns in zip(whole.tolist(), rest.tolist(), strict=True)]
+    return [
+        f"{us}.{ns:03d}" if ns else str(us)
+        for us, ns in zip(whole.tolist(), rest.tolist(), strict=True)
+    ]
 
 
 def _quoted(values: pd.Series[Any]) -> list[str]:
@@ -83,18 +89,23 @@ def _slices(segments: pd.DataFrame, pid: int, base_ns: int) -> list[str]:
     return [
         f'{{"ph":"B","name":{name},{where},"ts":{begin},"args":{{"bound":{bound},"kind":{kind},"op":{op},'
         f'"lag_ns":{lag},"residual_ns":{residual},"event":{event}}}}},\n{{"ph":"E",{where},"ts":{end}}}'
-        for begin, end, name, bound, kind, op, lag, residual, event in zip(starts, ends, *texts, *numbers, strict=True)
+        for begin, end, name, bound, kind, op, lag, residual, event in zip(
+            starts, ends, *texts, *numbers, strict=True
+        )
     ]
 
 
-def _arrows(segments: pd.DataFrame, events: EventTable, pid: int, base_ns: int, clock_shift_ns: int) -> list[str]:
+def _arrows(
+    segments: pd.DataFrame, events: EventTable, pid: int, base_ns: int, clock_shift_ns: int
+) -> list[str]:
     """Return an arrow between each segment and its event, in the direction of time."""
     at = np.flatnonzero(segments["event"].to_numpy() >= 0)
     event = segments["event"].to_numpy(np.int64)[at]
     path_ns = segments["start_ns"].to_numpy(np.int64)[at] - base_ns
     event_ns = events.ts_ns[event] - np.where(events.is_device[event], clock_shift_ns, 0) - base_ns
     lanes = [
-        f'"pid":{json.dumps(p)},"tid":{json.dumps(t)}' for p, t in zip(events.lanes.pid, events.lanes.tid, strict=True)
+        f'"pid":{json.dumps(p)},"tid":{json.dumps(t)}'
+        for p, t in zip(events.lanes.pid, events.lanes.tid, strict=True)
     ]
     sides = zip(
         microseconds(path_ns),
@@ -112,7 +123,9 @@ def _arrows(segments: pd.DataFrame, events: EventTable, pid: int, base_ns: int, 
     return out
 
 
-def _added(segments: pd.DataFrame, events: EventTable, base_ns: int, clock_shift_ns: int) -> Iterable[str]:
+def _added(
+    segments: pd.DataFrame, events: EventTable, base_ns: int, clock_shift_ns: int
+) -> Iterable[str]:
     """Return the events to add, as JSON text."""
     pid = _FIRST_PID
     while pid in events.lanes.pid:
@@ -136,7 +149,8 @@ def write_chrome_json(
 ) -> Path:
     """Write the original trace with the critical path added to it.
 
-    Every byte of the original stays; what is added stands in one piece. Memory does not grow with the file.
+    Every byte of the original stays; what is added stands in one piece. Memory does not grow with
+    the file.
 
     Parameters
     ----------
@@ -182,5 +196,7 @@ def write_chrome_json(
             file.write(rest)
         if position < 0:
             path = None if isinstance(source, bytes) else source
-            raise TraceFormatError("the list of events has no end.", path=path, hint="repair the file first.")
+            raise TraceFormatError(
+                "the list of events has no end.", path=path, hint="repair the file first."
+            )
     return Path(out)

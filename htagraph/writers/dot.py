@@ -27,11 +27,11 @@ _BOUND_COLORS = {
     "memory": "#fbe6a2",
     "launch": "#f3b6b6",
     "kernel_gap": "#e6d3ef",
-    "cpu": "#bcd7f2",
+    "host": "#bcd7f2",
     "data_loading": "#a8d8d8",
     "python_gap": "#d5dbe3",
     "sync": "#d9c8b4",
-    "carry_over": "#eeeeee",
+    "launched_before_capture": "#eeeeee",
     "unexplained": "#f2c4d8",
 }
 _EVENT_COLORS = {
@@ -55,15 +55,30 @@ def _digraph(title: str) -> Any:  # noqa: ANN401  a class of a package without t
     """Return an empty drawing."""
     import pydot  # noqa: PLC0415  deferred: only this output needs it
 
-    graph = pydot.Dot("htagraph", graph_type="digraph", rankdir="TB", nodesep="0.3", ranksep="0.3", bgcolor="white")
+    graph = pydot.Dot(
+        "htagraph",
+        graph_type="digraph",
+        rankdir="TB",
+        nodesep="0.3",
+        ranksep="0.3",
+        bgcolor="white",
+    )
     graph.set("label", _quoted(title))
     graph.set("labelloc", "t")
     graph.set("fontname", "Helvetica")
     graph.set_node_defaults(
-        shape="box", style=_quoted("rounded,filled"), color=_quoted("#8a94a0"), margin=_quoted("0.12,0.06"), **_FONT
+        shape="box",
+        style=_quoted("rounded,filled"),
+        color=_quoted("#8a94a0"),
+        margin=_quoted("0.12,0.06"),
+        **_FONT,
     )
     graph.set_edge_defaults(
-        color=_quoted("#8a94a0"), fontcolor=_quoted("#55606b"), arrowsize="0.7", fontname="Helvetica", fontsize="9"
+        color=_quoted("#8a94a0"),
+        fontcolor=_quoted("#55606b"),
+        arrowsize="0.7",
+        fontname="Helvetica",
+        fontsize="9",
     )
     return graph
 
@@ -103,15 +118,19 @@ def _merge(boxes: pd.DataFrame, group: pd.Series[Any]) -> pd.DataFrame:
 
 def _boxes_of_path(segments: pd.DataFrame, max_nodes: int) -> pd.DataFrame:
     """Merge neighbors that tell the same, then whatever lies between the longest."""
-    texts = segments[["bound", "name", "lane", "op", "kind"]].astype(object)
+    texts = segments[["bound", "name", "track", "op", "kind"]].astype(object)
     boxes = texts.join(segments[["dur_ns", "lag_ns", "residual_ns"]]).assign(n_segments=1)
-    same = texts[["bound", "name", "lane"]]
+    same = texts[["bound", "name", "track"]]
     boxes = _merge(boxes, (same != same.shift()).any(axis=1).cumsum())
     if len(boxes) > max_nodes:
-        is_long = boxes["dur_ns"].rank(method="first", ascending=False) <= max(1, (max_nodes - 1) // 2)
+        is_long = boxes["dur_ns"].rank(method="first", ascending=False) <= max(
+            1, (max_nodes - 1) // 2
+        )
         boxes = _merge(boxes, (is_long | is_long.shift(fill_value=True)).cumsum())
         joined = boxes["n_boxes"] > 1
-        boxes.loc[joined, "name"] = boxes.loc[joined, "n_segments"].map(lambda n: f"({n:,} shorter segments)")
+        boxes.loc[joined, "name"] = boxes.loc[joined, "n_segments"].map(
+            lambda n: f"({n:,} shorter segments)"
+        )
         boxes.loc[joined, ["bound", "op", "kind"]] = ["various", "", "various"]
     return boxes
 
@@ -122,16 +141,24 @@ def _path_label(box: Mapping[Any, Any], window_ns: int) -> list[str]:
     bound = str(box["bound"]).replace("_", " ")
     op = "" if not box["op"] or box["op"] == box["name"] else f"in {name_label(box['op'])}"
     share = f"{box['dur_ns'] / window_ns:.1%}" if window_ns else ""
-    return [name_label(box["name"]) + times, f"{bound}, {human_duration(box['dur_ns'])} ({share})", op]
+    return [
+        name_label(box["name"]) + times,
+        f"{bound}, {human_duration(box['dur_ns'])} ({share})",
+        op,
+    ]
 
 
 def path_dot(
-    segments: pd.DataFrame, *, out: str | Path | None = None, max_nodes: int = 200, title: str = "Critical path"
+    segments: pd.DataFrame,
+    *,
+    out: str | Path | None = None,
+    max_nodes: int = 200,
+    title: str = "Critical path",
 ) -> str:
     """Return a critical path as DOT: a chain of boxes, colored by bound, a column per thread or stream.
 
-    Neighboring segments with one bound, name and lane are one box. An arrow says by which kind of edge the path goes on,
-    and how much of the time of the next box is lag, and how much residual.
+    Neighboring segments with one bound, name and lane are one box. An arrow says by which kind of
+    edge the path goes on, and how much of the time of the next box is lag, and how much residual.
 
     Parameters
     ----------
@@ -140,7 +167,8 @@ def path_dot(
     out : str or Path, optional
         File to write to.
     max_nodes : int, default=200
-        Largest number of boxes: of more, the longest are drawn and what lies between them is joined.
+        Largest number of boxes: of more, the longest are drawn and what lies between them is
+        joined.
     title : str
 
     Returns
@@ -161,14 +189,16 @@ def path_dot(
     graph = _digraph(title)
     boxes = _boxes_of_path(segments, max_nodes)
     window_ns = int(segments["dur_ns"].sum())
-    lanes = pd.factorize(boxes["lane"])[0]
+    lanes = pd.factorize(boxes["track"])[0]
     for number, box in enumerate(boxes.to_dict("records")):
         color = _BOUND_COLORS.get(box["bound"], _PLAIN)
         more = {"group": _quoted(f"lane{lanes[number]}"), "tooltip": _quoted(box["name"])}
         _add_node(graph, number, _path_label(box, window_ns), color, **more)
         if number:
             rest = f" + {human_duration(box['residual_ns'])}" if box["residual_ns"] else ""
-            _add_edge(graph, number - 1, number, f"{box['kind']} {human_duration(box['lag_ns'])}{rest}")
+            _add_edge(
+                graph, number - 1, number, f"{box['kind']} {human_duration(box['lag_ns'])}{rest}"
+            )
     return _finish(graph, out)
 
 
@@ -242,7 +272,9 @@ def graph_dot(
     drawn = sorted(set(boxes.values()))
     if len(drawn) > max_nodes:
         hint = "take a shorter window, draw the critical path alone, or raise max_nodes."
-        raise QueryError(f"the drawing would have {len(drawn):,} boxes, more than {max_nodes:,}.", hint=hint)
+        raise QueryError(
+            f"the drawing would have {len(drawn):,} boxes, more than {max_nodes:,}.", hint=hint
+        )
     graph, strong = _digraph(title), set(np.asarray(critical, dtype=np.int64).tolist())
     for node in drawn:
         is_whole = node % 2 == 0 and boxes.get(node + 1, node) == node

@@ -14,7 +14,9 @@ from htagraph.writers.atomic import output_file
 __all__ = ["write_graph"]
 
 
-def write_graph(out: str | Path, dag: Dag, *, rank: int = 0, source: TraceSource | None = None) -> Path:
+def write_graph(
+    out: str | Path, dag: Dag, *, rank: int = 0, source: TraceSource | None = None
+) -> Path:
     """Write a compiled graph.
 
     Parameters

@@ -61,7 +61,9 @@ def distinct_names(names: Sequence[str], *, width: int = 48) -> dict[str, str]:
     for name in words:
         alike.setdefault(name_label(name, width=width), []).append(name)
     told = {
-        name: name_label(f"{short} · {_telling(words, name, same)}", width=width) if len(same) > 1 else short
+        name: name_label(f"{short} · {_telling(words, name, same)}", width=width)
+        if len(same) > 1
+        else short
         for short, same in alike.items()
         for name in same
     }

@@ -16,7 +16,7 @@ __all__ = ["path_slices"]
 
 I64 = npt.NDArray[np.int64]
 
-_TEXTS = ("bound", "kind", "rule", "op", "lane")
+_TEXTS = ("bound", "kind", "rule", "op", "track")
 _NUMBERS = ("rank", "lag_ns", "residual_ns", "event")
 
 
@@ -31,7 +31,9 @@ class _Runs(NamedTuple):
 def _runs(bound: I64, dur_ns: I64) -> _Runs:
     """Find the runs."""
     first = np.flatnonzero(np.diff(bound, prepend=-1))
-    return _Runs(first, np.diff(first, append=len(bound)).astype(np.int64), np.add.reduceat(dur_ns, first))
+    return _Runs(
+        first, np.diff(first, append=len(bound)).astype(np.int64), np.add.reduceat(dur_ns, first)
+    )
 
 
 def _spoken(label: str) -> str:
@@ -55,12 +57,21 @@ def _bound_tracks(tracks: Tracks, root: int, labels: Sequence[str], total: npt.N
     """Make a track per bound, the one with most time first."""
     place = np.argsort(np.argsort(-total, kind="stable"))
     return np.array(
-        [tracks.child(_spoken(label), root, order) for label, order in zip(labels, place.tolist(), strict=True)]
+        [
+            tracks.child(_spoken(label), root, order)
+            for label, order in zip(labels, place.tolist(), strict=True)
+        ]
     )
 
 
 def path_slices(
-    segments: pd.DataFrame, ts_ns: I64, tracks: Tracks, strings: Strings, *, flows: Flows, description: str
+    segments: pd.DataFrame,
+    ts_ns: I64,
+    tracks: Tracks,
+    strings: Strings,
+    *,
+    flows: Flows,
+    description: str,
 ) -> list[Slices]:
     """Return the path as slices, and the summary of each bound, or rank.
 
@@ -96,19 +107,25 @@ def path_slices(
         category=category,
         color=color,
         args=[_text_arg(name, texts[name], strings) for name in _TEXTS]
-        + [_number_arg(name, segments[name].to_numpy(np.int64)) for name in _NUMBERS if name in segments],
+        + [
+            _number_arg(name, segments[name].to_numpy(np.int64))
+            for name in _NUMBERS
+            if name in segments
+        ],
         flows=flows,
     )
     of_job = "rank" in segments
-    group, labels = pd.factorize("rank " + segments["rank"].astype(str) if of_job else texts["bound"])
+    group, labels = pd.factorize(
+        "rank " + segments["rank"].astype(str) if of_job else texts["bound"]
+    )
     runs = _runs(group.astype(np.int64), dur_ns)
     summary_name = strings.add([_spoken(label) for label in labels])[group[runs.first]]
     summary = Slices.disjoint(
         ts_ns[runs.first],
         runs.dur_ns,
-        track=_bound_tracks(tracks, root, labels.tolist(), np.bincount(group, dur_ns.astype(np.float64)))[
-            group[runs.first]
-        ],
+        track=_bound_tracks(
+            tracks, root, labels.tolist(), np.bincount(group, dur_ns.astype(np.float64))
+        )[group[runs.first]],
         name=summary_name,
         category=category,
         color=summary_name if of_job else color[runs.first],

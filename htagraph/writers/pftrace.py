@@ -1,7 +1,8 @@
 """Perfetto's native trace format: the events of a trace, and its critical path on top of them.
 
-A file is a list of packets: descriptors of tracks and the clock, then one packet with all strings, then slices that refer
-to both by number. All numbers that identify something lie in a range of their rank, so that ``cat`` joins files of ranks.
+A file is a list of packets: descriptors of tracks and the clock, then one packet with all strings,
+then slices that refer to both by number. All numbers that identify something lie in a range of
+their rank, so that ``cat`` joins files of ranks.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ class CounterTrack:
     def __post_init__(self) -> None:
         """Check that there is a time for each value."""
         if len(self.ts_ns) != len(self.value):
-            raise GraphError(f"counter {self.name!r} has {len(self.ts_ns)} times for {len(self.value)} values.")
+            raise GraphError(
+                f"counter {self.name!r} has {len(self.ts_ns)} times for {len(self.value)} values."
+            )
 
 
 @dataclass(frozen=True)
@@ -75,13 +78,17 @@ class _Arrows:
     path: Flows = field(default_factory=Flows)
 
     @classmethod
-    def of(cls, links: tuple[I32, I32], path_event: I64, hops: tuple[I64, I64], first_id: int) -> _Arrows:
+    def of(
+        cls, links: tuple[I32, I32], path_event: I64, hops: tuple[I64, I64], first_id: int
+    ) -> _Arrows:
         """Return an arrow for each link, for each path slice that is about an event, and one end of each hop."""
         at = np.flatnonzero(path_event >= 0)
         n_links = len(links[0])
         ids = first_id + np.arange(n_links + len(at), dtype=np.int64)
         return cls(
-            Flows.of(np.concatenate([*links, path_event[at]]), np.concatenate([ids[:n_links], ids])),
+            Flows.of(
+                np.concatenate([*links, path_event[at]]), np.concatenate([ids[:n_links], ids])
+            ),
             Flows.of(np.concatenate([at, hops[0]]), np.concatenate([ids[n_links:], hops[1]])),
         )
 
@@ -102,7 +109,9 @@ def _column_arg(name: str, column: SparseColumn) -> Arg:
     """Return a sparse column as an annotation; its int32 values are symbols."""
     if column.value.dtype == np.int32:
         return Arg(name, column.event, column.value.astype(np.int64) + 1, "text")
-    return Arg(name, column.event, column.value, "float" if column.value.dtype.kind == "f" else "int")
+    return Arg(
+        name, column.event, column.value, "float" if column.value.dtype.kind == "f" else "int"
+    )
 
 
 def _event_slices(
@@ -162,7 +171,9 @@ def _counter_track(tracks: Tracks, counter: CounterTrack, groups: Mapping[int, i
     return tracks.counter(name, counter.unit, groups.get(counter.device))
 
 
-def _first_ns(events: EventTable, segments: pd.DataFrame | None, counters: Sequence[CounterTrack]) -> int:
+def _first_ns(
+    events: EventTable, segments: pd.DataFrame | None, counters: Sequence[CounterTrack]
+) -> int:
     """Return the first time that there is."""
     starts = [events.ts_ns, *(counter.ts_ns for counter in counters)]
     starts += [] if segments is None else [segments["start_ns"].to_numpy(np.int64)]
@@ -186,7 +197,8 @@ def write_pftrace(
 ) -> Path:
     """Write events, and what was found out about them, as a Perfetto trace.
 
-    Every event is in the file: events that overlap partially on one thread or stream get rows of their own.
+    Every event is in the file: events that overlap partially on one thread or stream get rows of
+    their own.
 
     Parameters
     ----------
@@ -194,9 +206,11 @@ def write_pftrace(
         Compressed where it ends in ``.gz``.
     events : EventTable
     rank : int, optional
-        Named in the tracks; files of different ranks can be concatenated. None: a trace that stands for itself.
+        Named in the tracks; files of different ranks can be concatenated. None: a trace that stands
+        for itself.
     segments : DataFrame, optional
-        A critical path, schema `frames.SEGMENTS`: a group of tracks on top, with an arrow from each segment to its event.
+        A critical path, schema `frames.SEGMENTS`: a group of tracks on top, with an arrow from each
+        segment to its event.
     links : tuple of two ndarrays of shape (n,), dtype=int32, optional
         Arrows from an event to an event (launch to device work, forward to backward).
     critical_events : array_like of int
@@ -207,11 +221,14 @@ def write_pftrace(
     clock_shift_ns : int, unit=ns
         What was added to the times of device work since it was read; the devices' tracks say so.
     origin_ns : int, unit=ns, optional
-        Time that is 0 in the file, the first time in it by default. Files that are to be concatenated need one origin.
+        Time that is 0 in the file, the first time in it by default. Files that are to be
+        concatenated need one origin.
     place : int, optional
-        From 1 on: the range of ids, and the place among files that are concatenated; by default the rank's.
+        From 1 on: the range of ids, and the place among files that are concatenated; by default the
+        rank's.
     hops : tuple of two ndarrays of shape (n,), dtype=int64, optional
-        Segments, and ids below 2**40: an arrow joins two segments of one id, also of different files.
+        Segments, and ids below 2**40: an arrow joins two segments of one id, also of different
+        files.
 
     Returns
     -------
@@ -232,12 +249,17 @@ def write_pftrace(
     if zero_ns > first_ns:
         hint = f"give origin_ns <= {first_ns}."
         raise OutputError("the trace begins before the origin that was given.", path=out, hint=hint)
-    tracks, strings = Tracks(rank, place=place, clock_shift_ns=clock_shift_ns), Strings(events.symbols.texts)
+    tracks, strings = (
+        Tracks(rank, place=place, clock_shift_ns=clock_shift_ns),
+        Strings(events.symbols.texts),
+    )
     path = frames.SEGMENTS.empty() if segments is None else segments
     about = path["event"].to_numpy(np.int64)
     arrows = _Arrows.of(links or _NO_LINKS, about, hops or _NO_HOPS, tracks.place * _FLOWS_PER_RANK)
     path_ns = path["start_ns"].to_numpy(np.int64) - zero_ns
-    batches = path_slices(path, path_ns, tracks, strings, flows=arrows.path, description=description)
+    batches = path_slices(
+        path, path_ns, tracks, strings, flows=arrows.path, description=description
+    )
     critical = np.unique(np.asarray(critical_events, dtype=np.int64))
     slices, groups = _event_slices(events, events.ts_ns - zero_ns, tracks, critical, arrows.events)
     batches.append(slices)
@@ -248,7 +270,9 @@ def write_pftrace(
     with output_file(out) as file:
         file.write(tracks.serialize())
         for batch in batches:
-            for chunk in encode_slices(batch, [names[arg.name] for arg in batch.args], tracks.place):
+            for chunk in encode_slices(
+                batch, [names[arg.name] for arg in batch.args], tracks.place
+            ):
                 file.write(chunk)
         for track, counter in samples:
             file.write(encode_counter(track, counter.ts_ns - zero_ns, counter.value, tracks.place))

@@ -1,7 +1,8 @@
 """Slices of a Perfetto trace as columns, and their bytes.
 
-A slice is written as two packets, its begin and its end, which a viewer matches by their order on a track; so each track
-must nest strictly (`algorithms.rows` sees to that). Packets with the same set of fields are encoded together, see `wire`.
+A slice is written as two packets, its begin and its end, which a viewer matches by their order on a
+track; so each track must nest strictly (`algorithms.rows` sees to that). Packets with the same set
+of fields are encoded together, see `wire`.
 """
 
 from __future__ import annotations
@@ -253,7 +254,10 @@ def encode_slices(slices: Slices, arg_names: Sequence[int], sequence: int) -> It
         by_shape = np.argsort(shape, kind="stable")
         cuts = np.flatnonzero(np.diff(shape[by_shape])) + 1
         groups = np.split(by_shape, cuts)
-        encode = (encoder.ends(rows[at]) if shape[at[0]] < 0 else encoder.begins(rows[at]) for at in groups)
+        encode = (
+            encoder.ends(rows[at]) if shape[at[0]] < 0 else encoder.begins(rows[at])
+            for at in groups
+        )
         yield _interleave(list(zip(groups, encode, strict=True)), len(chunk))
 
 

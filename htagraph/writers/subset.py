@@ -26,10 +26,14 @@ def _lane_events(lanes: LaneTable, used: Sequence[int]) -> list[str]:
         pid, tid = json.dumps(lanes.pid[lane]), json.dumps(lanes.tid[lane])
         if lanes.process[lane]:
             name = json.dumps(lanes.process[lane])
-            named[pid, ""] = f'{{"ph":"M","name":"process_name","pid":{pid},"tid":0,"args":{{"name":{name}}}}}'
+            named[pid, ""] = (
+                f'{{"ph":"M","name":"process_name","pid":{pid},"tid":0,"args":{{"name":{name}}}}}'
+            )
         if lanes.thread[lane]:
             name = json.dumps(lanes.thread[lane])
-            named[pid, tid] = f'{{"ph":"M","name":"thread_name","pid":{pid},"tid":{tid},"args":{{"name":{name}}}}}'
+            named[pid, tid] = (
+                f'{{"ph":"M","name":"thread_name","pid":{pid},"tid":{tid},"args":{{"name":{name}}}}}'
+            )
     return list(named.values())
 
 
@@ -47,9 +51,14 @@ def _flows(
     ]
     what = f'"cat":"{_FLOW}","name":"{_FLOW}"'
     out = []
-    for phase, ends, shift_ns, more in (("s", call, 0, ""), ("f", work, clock_shift_ns, ',"bp":"e"')):
+    for phase, ends, shift_ns, more in (
+        ("s", call, 0, ""),
+        ("f", work, clock_shift_ns, ',"bp":"e"'),
+    ):
         times = microseconds(events.ts_ns[ends] - base_ns - shift_ns)
-        for number, (lane, ts) in enumerate(zip(events.lane[ends].tolist(), times, strict=True), start=1):
+        for number, (lane, ts) in enumerate(
+            zip(events.lane[ends].tolist(), times, strict=True), start=1
+        ):
             out.append(f'{{"ph":"{phase}","id":{number},{lanes[lane]},"ts":{ts},{what}{more}}}')
     return out
 
@@ -102,7 +111,9 @@ def write_subset(
         *_lane_events(events.lanes, np.unique(events.lane[rows]).tolist()),
         *_flows(events, launch[work], work, base_ns, clock_shift_ns),
     ]
-    header = json.dumps({key: value for key, value in metadata.items() if key != "traceEvents"}, default=str)
+    header = json.dumps(
+        {key: value for key, value in metadata.items() if key != "traceEvents"}, default=str
+    )
     head = header[:-1] + (", " if len(header) > 2 else "") + '"traceEvents": [\n'
     with output_file(out) as file:
         file.write(head.encode())

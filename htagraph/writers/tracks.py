@@ -6,8 +6,9 @@
     GPU 0                  root track: a child track per stream
     python (pid 1234)      a process, and its threads
 
-Ids are small, positive and made up (viewers cut ids to 32 bits and merge negative ones); the original ones stand in the
-names. All ids of a file are in a range of its rank, so that the files of several ranks can be concatenated.
+Ids are small, positive and made up (viewers cut ids to 32 bits and merge negative ones); the
+original ones stand in the names. All ids of a file are in a range of its rank, so that the files of
+several ranks can be concatenated.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ class Tracks:
         From 1 on: the range of ids, and the packet sequence, of the rank.
     """
 
-    def __init__(self, rank: int | None, *, place: int | None = None, clock_shift_ns: int = 0) -> None:
+    def __init__(
+        self, rank: int | None, *, place: int | None = None, clock_shift_ns: int = 0
+    ) -> None:
         from perfetto.protos.perfetto.trace import perfetto_trace_pb2  # noqa: PLC0415  deferred: only this output needs it
 
         self._trace = perfetto_trace_pb2.Trace()
@@ -96,7 +99,11 @@ class Tracks:
 
     def device(self, device: int) -> int:
         """Return a new root track for the streams of a device."""
-        shift = f"Shifted by {self._clock_shift_ns:,} ns to fit the clock of the host." if self._clock_shift_ns else ""
+        shift = (
+            f"Shifted by {self._clock_shift_ns:,} ns to fit the clock of the host."
+            if self._clock_shift_ns
+            else ""
+        )
         return self.root(f"GPU {device}", shift)
 
     def child(self, name: str, parent: int, order: int = 0) -> int:
@@ -190,7 +197,11 @@ def lane_tracks(tracks: Tracks, events: EventTable, row: I32) -> tuple[I64, dict
     np.maximum.at(n_rows, events.lane, row.astype(np.int64) + 1)
     used = sorted(
         np.flatnonzero(n_rows).tolist(),
-        key=lambda lane: (_text_order(lanes.pid[lane]), lanes.thread_sort[lane], _text_order(lanes.tid[lane])),
+        key=lambda lane: (
+            _text_order(lanes.pid[lane]),
+            lanes.thread_sort[lane],
+            _text_order(lanes.tid[lane]),
+        ),
     )
     groups = {d: tracks.device(d) for d in sorted({int(device[lane]) for lane in used} - {-1})}
     processes: dict[int | str, tuple[int, int]] = {}
@@ -198,13 +209,18 @@ def lane_tracks(tracks: Tracks, events: EventTable, row: I32) -> tuple[I64, dict
     for order, lane in enumerate(used):
         if device[lane] >= 0:
             name = _stream_name(events, lane)
-            uuids = [tracks.child(name, groups[int(device[lane])], order) for _ in range(n_rows[lane])]
+            uuids = [
+                tracks.child(name, groups[int(device[lane])], order) for _ in range(n_rows[lane])
+            ]
         else:
             pid = lanes.pid[lane]
             if pid not in processes:
                 processes[pid] = tracks.process(_process_name(events, lane))
             name = _thread_name(events, lane)
             thread = tracks.thread(name, processes[pid])
-            uuids = [thread, *(tracks.child(f"{name} (overlapping)", thread) for _ in range(n_rows[lane] - 1))]
+            uuids = [
+                thread,
+                *(tracks.child(f"{name} (overlapping)", thread) for _ in range(n_rows[lane] - 1)),
+            ]
         table[lane, : len(uuids)] = uuids
     return table[events.lane, row], groups

@@ -1,7 +1,8 @@
 """Protobuf's wire format by the column: many messages of one shape are one matrix of bytes, a row per message.
 
-Messages that have the same fields differ only in their numbers. With numbers padded to one width (protobuf allows a
-varint to have leading zeros) each message takes the same room, so a field is a few columns of a matrix::
+Messages that have the same fields differ only in their numbers. With numbers padded to one width
+(protobuf allows a varint to have leading zeros) each message takes the same room, so a field is a
+few columns of a matrix::
 
     08 96 81 00  50 01  5a 04 ...      row 0: field 8 = 150, field 10 = 1, field 11 of length 4 ...
     08 ff ff 03  50 01  5a 04 ...      row 1
@@ -93,12 +94,18 @@ def varint_field(field: int, values: int | npt.NDArray[np.integer[Any]]) -> list
 
 def fixed64_field(field: int, values: npt.NDArray[np.integer[Any]]) -> list[Piece]:
     """Return a field with an 8-byte number per row."""
-    return [_tag(field, _FIXED64), np.ascontiguousarray(values, dtype="<i8").view(np.uint8).reshape(-1, 8)]
+    return [
+        _tag(field, _FIXED64),
+        np.ascontiguousarray(values, dtype="<i8").view(np.uint8).reshape(-1, 8),
+    ]
 
 
 def double_field(field: int, values: npt.NDArray[np.floating[Any]]) -> list[Piece]:
     """Return a field with a float64 per row."""
-    return [_tag(field, _FIXED64), np.ascontiguousarray(values, dtype="<f8").view(np.uint8).reshape(-1, 8)]
+    return [
+        _tag(field, _FIXED64),
+        np.ascontiguousarray(values, dtype="<f8").view(np.uint8).reshape(-1, 8),
+    ]
 
 
 def message_field(field: int, pieces: Sequence[Piece]) -> list[Piece]:
@@ -131,6 +138,8 @@ def assemble(n: int, pieces: Iterable[Piece]) -> Block:
     column = 0
     for part in parts:
         width = _width(part)
-        out[:, column : column + width] = np.frombuffer(part, dtype=np.uint8) if isinstance(part, bytes) else part
+        out[:, column : column + width] = (
+            np.frombuffer(part, dtype=np.uint8) if isinstance(part, bytes) else part
+        )
         column += width
     return out

@@ -12,7 +12,7 @@ MS = 1_000_000
 
 
 def test_a_constant_offset_is_found_exactly() -> None:
-    """All meetings of 10 us end together on clocks 7 ms apart."""
+    """All matched collectives of 10 us end together on clocks 7 ms apart."""
     start = np.arange(5) * MS
     fit = fit_clock(start, start + 10_000, start + 7 * MS, start + 7 * MS + 10_000)
     assert (fit.clock.offset_ns, fit.clock.drift_ppb, fit.spread_ns) == (7 * MS, 0, 0)
@@ -33,7 +33,7 @@ def test_one_that_only_waits_is_bounded_from_below() -> None:
 
 
 def test_clocks_that_cannot_be_brought_together_have_a_negative_width() -> None:
-    """The first meeting asks for an offset of about 0, the second for one of about 80 ms."""
+    """The first matched collective asks for an offset of about 0, the second for one of about 80 ms."""
     start = np.array([0, MS])
     reference = np.array([0, 81 * MS])
     fit = fit_clock(start, start + 10_000, reference, reference + 10_000)
@@ -65,11 +65,11 @@ def test_drift_is_not_fitted_to_jitter() -> None:
     assert fit_clock(start, start + 10_000, start, start + 10_000 + jitter).clock.drift_ppb == 0
 
 
-def test_without_meetings_the_clock_is_left_alone() -> None:
+def test_without_collectives_the_clock_is_left_alone() -> None:
     """There is nothing to compare it with."""
     none = np.empty(0, dtype=np.int64)
     fit = fit_clock(none, none, none, none)
-    assert (fit.clock, fit.n_meetings, fit.width_ns) == (Clock(), 0, 0)
+    assert (fit.clock, fit.n_collectives, fit.width_ns) == (Clock(), 0, 0)
 
 
 @given(

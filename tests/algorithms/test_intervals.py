@@ -10,7 +10,8 @@ from htagraph.algorithms.intervals import Cover, gaps, states, sum_by_code, unio
 
 _END = 40
 intervals = st.lists(
-    st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(0, 10), st.integers(0, 2)), max_size=15
+    st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(0, 10), st.integers(0, 2)),
+    max_size=15,
 )
 
 
@@ -62,7 +63,8 @@ def test_states_say_what_runs_at_once(drawn):
                 assert (mask[a:b] == 0).all()
                 mask[a:b] = m
         expected = sum(
-            _ticks(group[bit == b], start[bit == b], end[bit == b], chosen).astype(np.int64) << b for b in range(3)
+            _ticks(group[bit == b], start[bit == b], end[bit == b], chosen).astype(np.int64) << b
+            for b in range(3)
         )
 
         assert mask.tolist() == np.broadcast_to(expected, _END).tolist()
@@ -77,7 +79,9 @@ def test_a_cover_measures_any_stretch(drawn, at, dur):
     cover = Cover(found.start, found.end)
     busy = np.append(_ticks(group, start, end, 0), np.zeros(60, dtype=bool))
 
-    assert cover.within(np.array([at]), np.array([at + dur])).tolist() == [busy[at : at + dur].sum()]
+    assert cover.within(np.array([at]), np.array([at + dur])).tolist() == [
+        busy[at : at + dur].sum()
+    ]
     assert cover.free_from(np.array([at])).tolist() == [at + int(np.argmin(busy[at:]))]
 
 

@@ -8,11 +8,15 @@ from hypothesis import strategies as st
 
 from htagraph.algorithms.rows import rows
 
-INTERVALS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20), st.integers(0, 8)), max_size=40)
+INTERVALS = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 20), st.integers(0, 8)), max_size=40
+)
 
 
 @given(INTERVALS)
-def test_a_viewer_that_matches_ends_to_the_last_begin_finds_every_interval(drawn: list[tuple[int, int, int]]) -> None:
+def test_a_viewer_that_matches_ends_to_the_last_begin_finds_every_interval(
+    drawn: list[tuple[int, int, int]],
+) -> None:
     """Law: reading the boundaries of each row with a stack gives back the intervals, in order of time."""
     lane = np.array([lane for lane, _, _ in drawn], dtype=np.int32)
     start = np.array([start for _, start, _ in drawn], dtype=np.int64)

@@ -33,6 +33,8 @@ def test_aligned_elements_are_equal_and_in_order(sequences: list[list[int]]) -> 
     """Law: places rise, and what is placed is the same symbol as in the longest sequence."""
     reference = max(sequences, key=len)
     for sequence, found in zip(sequences, places(*sequences), strict=True):
-        used = [(place, symbol) for place, symbol in zip(found, sequence, strict=True) if place >= 0]
+        used = [
+            (place, symbol) for place, symbol in zip(found, sequence, strict=True) if place >= 0
+        ]
         assert [place for place, _ in used] == sorted({place for place, _ in used})
         assert all(reference[place] == symbol for place, symbol in used)

@@ -12,7 +12,9 @@ from htagraph.algorithms.sequences import repeats
 def _words(text: str, *, min_length: int = 1, max_length: int = 8) -> dict[str, int]:
     """Return how often each repeated sequence of letters occurs; a space begins another lane."""
     letters = [letter for letter in text if letter != " "]
-    lane = np.array([text[:i].count(" ") for i, letter in enumerate(text) if letter != " "], dtype=np.int64)
+    lane = np.array(
+        [text[:i].count(" ") for i, letter in enumerate(text) if letter != " "], dtype=np.int64
+    )
     code = np.array([ord(letter) for letter in letters], dtype=np.int64)
     found = repeats(code, lane, min_length=min_length, max_length=max_length)
     rows = zip(found.start.tolist(), found.length.tolist(), strict=True)

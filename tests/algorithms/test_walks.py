@@ -10,7 +10,7 @@ from htagraph.algorithms.binding import walk_back
 from htagraph.algorithms.walks import walks_back
 from htagraph.compiler.passes import compile_events
 from htagraph.synth import simulate
-from htagraph.synth.strategies import programs
+from tests.synth.strategies import programs
 
 
 @settings(max_examples=20, deadline=None)
@@ -19,7 +19,9 @@ def test_walks_together_are_walks_one_by_one(program, data):
     """Same edges, in the other direction; each ends at the tail of its first edge."""
     dag = compile_events(simulate(program).events)
     times = dag.events.node_ts_ns
-    node = np.array(data.draw(st.lists(st.sampled_from(dag.order.tolist()), max_size=6)), dtype=np.int64)
+    node = np.array(
+        data.draw(st.lists(st.sampled_from(dag.order.tolist()), max_size=6)), dtype=np.int64
+    )
     until = times[node] - data.draw(st.integers(0, 200_000))
     found = walks_back(node, until, dag.binding, dag.edges.tail, times)
     for walk, (start, until_ns) in enumerate(zip(node.tolist(), until.tolist(), strict=True)):

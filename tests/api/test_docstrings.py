@@ -21,7 +21,9 @@ def documented(text: str, section: str) -> list[str]:
     """Return the names of a numpydoc section, in order."""
     parts = _HEADING.split(inspect.cleandoc(text))
     bodies = dict(zip(parts[1::2], parts[2::2], strict=True))
-    lines = (line for line in bodies.get(section, "").splitlines() if line and not line.startswith(" "))
+    lines = (
+        line for line in bodies.get(section, "").splitlines() if line and not line.startswith(" ")
+    )
     found = (_ENTRY.match(line) for line in lines)
     return [name.strip(" *") for entry in found if entry for name in entry[1].split(",")]
 
@@ -40,7 +42,11 @@ def public() -> Iterator[tuple[str, Callable[..., object]]]:
                 yield f"{module.__name__}.{name}", value
             if inspect.isclass(value):
                 for method, member in vars(value).items():
-                    function = member.__func__ if isinstance(member, classmethod | staticmethod) else member
+                    function = (
+                        member.__func__
+                        if isinstance(member, classmethod | staticmethod)
+                        else member
+                    )
                     if method[0] != "_" and inspect.isfunction(function):
                         yield f"{module.__name__}.{name}.{method}", function
 
@@ -49,7 +55,8 @@ PUBLIC = dict(public())
 WITH_PARAMETERS = {
     name: value
     for name, value in PUBLIC.items()
-    if "Parameters\n" in inspect.cleandoc(value.__doc__ or "") and (inspect.isfunction(value) or is_dataclass(value))
+    if "Parameters\n" in inspect.cleandoc(value.__doc__ or "")
+    and (inspect.isfunction(value) or is_dataclass(value))
 }
 
 
@@ -76,11 +83,18 @@ def test_documented_parameters_are_those_of_the_signature(name):
 
 
 def _parameters(name: str) -> list[str]:
-    return [p for p in inspect.signature(getattr(htagraph, name)).parameters if p not in ("self", "cls")]
+    return [
+        p for p in inspect.signature(getattr(htagraph, name)).parameters if p not in ("self", "cls")
+    ]
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in htagraph.__all__ if inspect.isfunction(getattr(htagraph, name)) and _parameters(name)]
+    "name",
+    [
+        name
+        for name in htagraph.__all__
+        if inspect.isfunction(getattr(htagraph, name)) and _parameters(name)
+    ],
 )
 def test_exported_functions_document_parameters_and_returns(name):
     """What users call first says everything."""

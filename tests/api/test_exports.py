@@ -20,7 +20,11 @@ MODULES = [
 
 def test_public_names_are_those_exported_and_sorted():
     """No accidental export, no forgotten one."""
-    public = [name for name, value in vars(htagraph).items() if name[0] != "_" and not isinstance(value, ModuleType)]
+    public = [
+        name
+        for name, value in vars(htagraph).items()
+        if name[0] != "_" and not isinstance(value, ModuleType)
+    ]
 
     assert htagraph.__all__ == sorted(htagraph.__all__)
     assert set(public) | {"errors", "plots", "synth"} == {*htagraph.__all__, "annotations"}
@@ -37,9 +41,13 @@ def test_every_module_says_what_it_owns(module):
 
 def test_errors_inherit_what_a_stranger_would_catch():
     """Every error is one of ours and a builtin one."""
-    kinds = [getattr(htagraph.errors, name) for name in htagraph.errors.__all__ if name.endswith("Error")]
+    kinds = [
+        getattr(htagraph.errors, name) for name in htagraph.errors.__all__ if name.endswith("Error")
+    ]
     ours = htagraph.errors.HTAGraphError
     builtin = (ValueError, KeyError, RuntimeError, OSError)
 
     assert all(issubclass(kind, ours) for kind in kinds)
-    assert [kind.__name__ for kind in kinds if kind is not ours and not issubclass(kind, builtin)] == []
+    assert [
+        kind.__name__ for kind in kinds if kind is not ours and not issubclass(kind, builtin)
+    ] == []

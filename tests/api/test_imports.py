@@ -8,16 +8,31 @@ import sys
 
 import pytest
 
-HEAVY = ("pydot", "perfetto", "plotly", "dask", "distributed", "numba", "google.protobuf", "rich", "typer", "pyarrow")
+HEAVY = (
+    "pydot",
+    "perfetto",
+    "plotly",
+    "dask",
+    "distributed",
+    "numba",
+    "google.protobuf",
+    "rich",
+    "typer",
+    "pyarrow",
+)
 
 
 @pytest.mark.parametrize(
-    ("module", "allowed"), [("htagraph", ()), ("htagraph.cli.main", ("rich", "typer"))], ids=["package", "command line"]
+    ("module", "allowed"),
+    [("htagraph", ()), ("htagraph.cli.main", ("rich", "typer"))],
+    ids=["package", "command line"],
 )
 def test_importing_loads_nothing_that_few_need(module, allowed):
     """Each is imported by the function that needs it, when it does."""
     code = f"import pandas, sys, json; before = set(sys.modules); import {module}; print(json.dumps(sorted(set(sys.modules) - before)))"
-    loaded = json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout)
+    loaded = json.loads(
+        subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
+    )
 
     assert [name for name in HEAVY if name in loaded and name not in allowed] == []
 
@@ -26,4 +41,7 @@ def test_importing_does_not_load_what_draws_rustworkx_graphs():
     """`rustworkx.visualization` needs matplotlib or Graphviz."""
     code = "import htagraph, sys; print([name for name in sys.modules if name.startswith('rustworkx.visualization')])"
 
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.strip() == b"[]"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.strip()
+        == b"[]"
+    )

@@ -11,7 +11,10 @@ from htagraph.model.frames import Schema
 from htagraph.synth import timeline
 
 SCHEMAS = {
-    name: schema for module in (frames, answers) for name, schema in vars(module).items() if isinstance(schema, Schema)
+    name: schema
+    for module in (frames, answers)
+    for name, schema in vars(module).items()
+    if isinstance(schema, Schema)
 }
 EMPTY = Trace.from_events(timeline(""))
 GRAPH = EMPTY.compile()
@@ -40,7 +43,9 @@ def test_a_schema_says_dtype_unit_and_meaning_of_every_column(name):
         for key, column in schema.columns.items()
         if column.unit == "ns" and key[-8:] != "_mean_ns" and "mean" not in key and "std" not in key
     )
-    assert all(np.dtype(column.dtype) for column in schema.columns.values() if column.dtype != "category")
+    assert all(
+        np.dtype(column.dtype) for column in schema.columns.values() if column.dtype != "category"
+    )
 
 
 @pytest.mark.parametrize("name", ANSWERS)

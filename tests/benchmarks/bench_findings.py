@@ -1,7 +1,8 @@
 """How often the first finding names the fault planted in a random job: ``python -m tests.benchmarks.bench_findings [JOBS]``.
 
-JOBS is the number of jobs of each kind, 30 by default: 240 in all, of which 30 have no fault. Prints one row per fault, each
-job that was judged wrong, and what repairing the data loaders of JOBS random ranks wins, as a share of what the finding said.
+JOBS is the number of jobs of each kind, 30 by default: 240 in all, of which 30 have no fault.
+Prints one row per fault, each job that was judged wrong, and what repairing the data loaders of
+JOBS random ranks wins, as a share of what the finding said.
 """
 
 from __future__ import annotations
@@ -24,21 +25,31 @@ def main() -> None:
     for fault, cause in CAUSES.items():
         outcomes = [diagnose(fault, seed) for seed in range(n_jobs)]
         wrong += [outcome for outcome in outcomes if not outcome.is_right]
-        good = [outcome.first.share for outcome in outcomes if outcome.is_right and outcome.first is not None]
+        good = [
+            outcome.first.share
+            for outcome in outcomes
+            if outcome.is_right and outcome.first is not None
+        ]
         right += len(good)
         shares = f"{min(good):.0%}, {statistics.median(good):.0%}" if good else "-"
         print(f"| {fault} | {cause} | {len(good)} of {n_jobs} | {shares} |")
     print(f"\n{right} of {n_jobs * len(CAUSES)} right ({right / (n_jobs * len(CAUSES)):.1%})")
     for outcome in wrong:
-        found = [(finding.cause, round(finding.share, 3)) for finding in outcome.verdict.findings[:3]]
+        found = [
+            (finding.cause, round(finding.share, 3)) for finding in outcome.verdict.findings[:3]
+        ]
         print(f"wrong: {outcome.fault} {outcome.options}: {found or outcome.verdict.withheld}")
     repairs = [repair_loader(seed) for seed in range(n_jobs)]
     for said, shares in {
-        "what it is worth at most": [repair.won_ns / repair.worth_ns for repair in repairs],
-        "what it claims": [repair.won_ns / repair.claimed_ns for repair in repairs],
+        "what it is worth at most": [
+            repair.won_ns / repair.potential_saving_ns for repair in repairs
+        ],
+        "what it claims": [repair.won_ns / repair.attributed_ns for repair in repairs],
     }.items():
         least, middle, most = min(shares), statistics.median(shares), max(shares)
-        print(f"repaired loaders won {least:.0%} to {most:.0%} of {said}, {middle:.0%} at the median")
+        print(
+            f"repaired loaders won {least:.0%} to {most:.0%} of {said}, {middle:.0%} at the median"
+        )
 
 
 if __name__ == "__main__":

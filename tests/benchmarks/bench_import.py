@@ -13,7 +13,10 @@ _TIMED = "import time; t = time.perf_counter(); import {module}; print(time.perf
 def seconds(module: str, *, after: str = "sys") -> float:
     """Return the median time of an import in a fresh interpreter, after another one."""
     code = f"import {after}; {_TIMED.format(module=module)}"
-    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, check=True) for _ in range(_REPEATS)]
+    runs = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+        for _ in range(_REPEATS)
+    ]
     return statistics.median(float(run.stdout) for run in runs)
 
 

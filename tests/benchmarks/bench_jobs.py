@@ -1,8 +1,9 @@
 """Jobs of 4 to 64 ranks, through processes and through Dask: time, memory, and whether the answers are equal.
 
-``python tests/benchmarks/bench_jobs.py FOLDER [--ranks 4 16 64] [--steps 100]`` writes the traces into FOLDER, where they are
-used again. Four ranks are simulated (one of them late in every step); the others are copies of those that are not late, with
-a clock of their own, as members of one large group. Each run has a process of its own, so that its peak memory is its own.
+``python tests/benchmarks/bench_jobs.py FOLDER [--ranks 4 16 64] [--steps 100]`` writes the traces
+into FOLDER, where they are used again. Four ranks are simulated (one of them late in every step);
+the others are copies of those that are not late, with a clock of their own, as members of one large
+group. Each run has a process of its own, so that its peak memory is its own.
 """
 
 from __future__ import annotations
@@ -37,19 +38,30 @@ def write_ranks(target: Path, n_ranks: int, steps: int) -> None:
     if target.is_dir():
         return
     target.mkdir(parents=True)
-    job = hg.synth.simulate_job(hg.synth.training_job(ranks=4, steps=steps, layers=LAYERS, straggler=LATE, seed=1))
+    job = hg.synth.simulate_job(
+        hg.synth.training_job(ranks=4, steps=steps, layers=LAYERS, straggler=LATE, seed=1)
+    )
     originals = [rank.to_json().decode() for rank in job.ranks]
     everybody = str(list(range(n_ranks)))
     offsets = random.Random(0)  # noqa: S311 - no secret
     for rank in range(n_ranks):
         text = originals[rank if rank < len(originals) else SOURCES[rank % len(SOURCES)]]
-        text = re.sub(r'"rank": \d+,\s+"world_size": 4', f'"rank": {rank}, "world_size": {n_ranks}', text, count=1)
-        text = text.replace('"Process Group Ranks": "[0, 1, 2, 3]"', f'"Process Group Ranks": "{everybody}"')
+        text = re.sub(
+            r'"rank": \d+,\s+"world_size": 4',
+            f'"rank": {rank}, "world_size": {n_ranks}',
+            text,
+            count=1,
+        )
+        text = text.replace(
+            '"Process Group Ranks": "[0, 1, 2, 3]"', f'"Process Group Ranks": "{everybody}"'
+        )
         base = re.search(r'"baseTimeNanoseconds": (\d+)', text)
         assert base is not None
         late_ns = offsets.randint(0, 20_000_000) if rank else 0
         text = text.replace(base[0], f'"baseTimeNanoseconds": {int(base[1]) + late_ns}')
-        (target / f"rank{rank:05d}.json.gz").write_bytes(gzip.compress(text.encode(), compresslevel=1))
+        (target / f"rank{rank:05d}.json.gz").write_bytes(
+            gzip.compress(text.encode(), compresslevel=1)
+        )
 
 
 @contextmanager
@@ -87,7 +99,7 @@ def measure(folder: Path, kind: str) -> dict[str, object]:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with executor_of(kind) as pool:
         job = timed("load", lambda: hg.load_job(folder, executor=pool))
-        meetings = timed("meetings", lambda: job.meetings)
+        collectives = timed("collectives", lambda: job.collectives())
         path = timed("path", job.critical_path)
         stragglers = timed("stragglers", job.stragglers)
         breakdown = timed("temporal_breakdown", job.temporal_breakdown)
@@ -98,14 +110,14 @@ def measure(folder: Path, kind: str) -> dict[str, object]:
         "ranks": len(job),
         "executor": kind,
         "events": n_events,
-        "collectives": int(meetings["meeting"].nunique()),
+        "collectives": int(collectives["match"].nunique()),
         **times,
         "parent_mb": round(parent / 1e3),
         "parent_start_mb": round(before / 1e3),
         "worker_mb": round(worker / 1e3),
         "late": int(stragglers["rank"][0]),
-        "legs": len(path.legs),
-        "digest": digest(meetings, path.segments, stragglers, breakdown),
+        "rank_segments": len(path.rank_segments),
+        "digest": digest(collectives, path.segments, stragglers, breakdown),
     }
 
 
@@ -114,7 +126,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--ranks", type=int, nargs="+", default=[4, 16, 64])
-    parser.add_argument("--steps", type=int, default=100, help="100 are about 100,000 events a rank")
+    parser.add_argument(
+        "--steps", type=int, default=100, help="100 are about 100,000 events a rank"
+    )
     parser.add_argument("--executors", nargs="+", default=["processes", "dask"])
     parser.add_argument("--one", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -124,18 +138,24 @@ def main() -> None:
     rows = []
     for n_ranks in given.ranks:
         folder = given.folder / f"{n_ranks}x{given.steps}"
-        # In a process of its own: the peak memory of this one is inherited by those that are measured.
+        # In a process of its own: the peak memory of this one is inherited by those that are
+        # measured.
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as writer:
             writer.submit(write_ranks, folder, n_ranks, given.steps).result()
         for kind in given.executors:
             done = subprocess.run(
-                [sys.executable, __file__, str(folder), "--one", kind], capture_output=True, text=True, check=False
+                [sys.executable, __file__, str(folder), "--one", kind],
+                capture_output=True,
+                text=True,
+                check=False,
             )
             assert done.returncode == 0, done.stderr
             rows.append(json.loads(done.stdout.splitlines()[-1]))
             print(rows[-1], flush=True)
     table = pd.DataFrame(rows)
-    assert len(table[["ranks", "digest"]].drop_duplicates()) == len(given.ranks), "executors give different answers"
+    assert len(table[["ranks", "digest"]].drop_duplicates()) == len(given.ranks), (
+        "executors give different answers"
+    )
     print(table.to_string(index=False))
 
 

@@ -1,7 +1,8 @@
 """How large reports are, how long they take to write, and how soon they open: ``python -m tests.benchmarks.bench_page PATH...``.
 
-PATH is a trace, or a folder with the traces of a job. Opened in headless Chromium, light and dark, 1,280 and 1,920 pixels wide:
-the time is the best of four, from the request to the first drawn figure; complaints of the console are counted.
+PATH is a trace, or a folder with the traces of a job. Opened in headless Chromium, light and dark,
+1,280 and 1,920 pixels wide: the time is the best of four, from the request to the first drawn
+figure; complaints of the console are counted.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ def _opened(browser: Any, file: Path, scheme: str, width: int) -> tuple[float, i
     """Return the time until the first figure stands, and the number of complaints once all of them do."""
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
     complaints: list[str] = []
-    page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
+    page.on(
+        "console",
+        lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None,
+    )
     page.on("pageerror", lambda error: complaints.append(str(error)))
     began = time.perf_counter()
     page.goto(file.as_uri())
@@ -53,11 +57,15 @@ def _opened(browser: Any, file: Path, scheme: str, width: int) -> tuple[float, i
 def main() -> None:
     """Print one row per report."""
     warnings.simplefilter("ignore")
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
+    chromium = next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome")))
+    )
     print("| report | load to findings s | page written s | MB | opens s | complaints |")
     print("| --- | --- | --- | --- | --- | --- |")
     with sync_playwright() as driver, tempfile.TemporaryDirectory() as folder:
-        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        browser = driver.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
+        )
         for path in map(Path, sys.argv[1:]):
             began = time.perf_counter()
             summary = _summary(path)
@@ -70,7 +78,10 @@ def main() -> None:
             size = file.stat().st_size / 1e6
             times = f"{loaded - began:.2f} | {written - loaded:.2f} | {size:.1f} | {took:.2f}"
             print(f"| {path.name} | {times} | {complaints} |")
-            print(f"  {found.findings[0].sentence if found.findings else found.withheld}", file=sys.stderr)
+            print(
+                f"  {found.findings[0].sentence if found.findings else found.withheld}",
+                file=sys.stderr,
+            )
         browser.close()
 
 

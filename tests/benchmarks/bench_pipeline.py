@@ -1,6 +1,7 @@
 """Load, compile and find the path of every real trace: ``python tests/benchmarks/bench_pipeline.py [FOLDER]``.
 
-Prints a Markdown table. Times are of one run each, after a first one that loads what is compiled once per machine.
+Prints a Markdown table. Times are of one run each, after a first one that loads what is compiled
+once per machine.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def measured(file: Path) -> dict[str, object]:
         "load s": f"{load:.2f}",
         "compile s": f"{compiling:.2f}",
         "path s": f"{walking:.3f}",
-        "top three bounds": ", ".join(f"{name.replace('_', ' ')} {share:.0%}" for name, share in top),
+        "top three bounds": ", ".join(
+            f"{name.replace('_', ' ')} {share:.0%}" for name, share in top
+        ),
         "unexplained": f"{path.unexplained_share:.1%}",
     }
 

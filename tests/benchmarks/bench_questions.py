@@ -1,7 +1,7 @@
 """Each question beside HTA's same call, in one run on one machine: ``python tests/benchmarks/bench_questions.py --hta PYTHON``.
 
-PYTHON is an interpreter that has HTA 0.6.1 (``pip install traceinsight``). Times are the best of three, after loading; ratios
-above 1 say how many times faster we are.
+PYTHON is an interpreter that has HTA 0.6.1 (``pip install traceinsight``). Times are the best of
+three, after loading; ratios above 1 say how many times faster we are.
 """
 
 from __future__ import annotations
@@ -104,9 +104,9 @@ def _best(call: Callable[[], object], n_runs: int) -> float:
 def ours(path: Path, after: Path, n_runs: int) -> dict[str, float]:
     """Return the time of each of our questions, and of loading and compiling."""
     import htagraph as hg
+    from htagraph.explain.differences import kernel_diff, op_diff
     from htagraph.queries.annotations import annotation_breakdown
     from htagraph.queries.counters import counters, queue_blocked
-    from htagraph.queries.diff import kernel_diff, op_diff
     from htagraph.queries.idle import idle_categories, idle_time
     from htagraph.queries.kernels import kernel_breakdown
     from htagraph.queries.launches import launch_stats
@@ -122,7 +122,10 @@ def ours(path: Path, after: Path, n_runs: int) -> dict[str, float]:
         "load": lambda: hg.load(path).compile(),
         "temporal_breakdown": lambda: temporal_breakdown(dag, at),
         "overlap": lambda: overlap(dag, at),
-        "kernel_breakdown": lambda: (kernel_breakdown(dag, at), kernel_breakdown(dag, at, by="name")),
+        "kernel_breakdown": lambda: (
+            kernel_breakdown(dag, at),
+            kernel_breakdown(dag, at, by="name"),
+        ),
         "idle_time": lambda: idle_categories(dag, at),
         "idle_time by cause": lambda: idle_time(dag, at),
         "launch_stats": lambda: launch_stats(dag, at),
@@ -165,7 +168,9 @@ def main() -> None:
         for question, seconds in mine.items():
             hta = other.get(question)
             ratio = f"{hta / seconds:8.1f}" if hta else f"{'-':>8}"
-            print(f"{question:24} {seconds * 1e3:10.1f} {hta * 1e3 if hta else float('nan'):10.1f} {ratio}")
+            print(
+                f"{question:24} {seconds * 1e3:10.1f} {hta * 1e3 if hta else float('nan'):10.1f} {ratio}"
+            )
             if hta and question != "load":
                 ratios.append(hta / seconds)
         print({key: value for key, value in other.items() if key.endswith("error")} or "")

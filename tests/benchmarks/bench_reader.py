@@ -1,7 +1,8 @@
 """Measures the reader beside other ways to read: ``python -m tests.benchmarks.bench_reader FOLDER 20 100 500 1400``.
 
-Each reading is a process of its own (its peak memory counts from its start), after one that warms the caches. Files are
-tiled by `tests.benchmarks.tiles`. ``--hta PYTHON`` adds Holistic Trace Analysis with the interpreter it is installed in.
+Each reading is a process of its own (its peak memory counts from its start), after one that warms
+the caches. Files are tiled by `tests.benchmarks.tiles`. ``--hta PYTHON`` adds Holistic Trace
+Analysis with the interpreter it is installed in.
 """
 
 from __future__ import annotations
@@ -37,11 +38,26 @@ from isal import igzip
 gc.disable()
 """
 WAYS = {
-    "htagraph, 2 threads": (OURS, "n = len(load_file(path, Asked(n_threads=2), RepairLog(), None).events)"),
-    "htagraph, 1 thread": (OURS, "n = len(load_file(path, Asked(n_threads=1), RepairLog(), None).events)"),
-    "htagraph, stacks": (OURS, "n = len(load_file(path, Asked(stacks=True), RepairLog(), None).events)"),
-    "msgspec": (UNPACK + "import msgspec", "n = len(msgspec.json.decode(igzip.open(path).read())['traceEvents'])"),
-    "orjson": (UNPACK + "import orjson", "n = len(orjson.loads(igzip.open(path).read())['traceEvents'])"),
+    "htagraph, 2 threads": (
+        OURS,
+        "n = len(load_file(path, Asked(n_threads=2), RepairLog(), None).events)",
+    ),
+    "htagraph, 1 thread": (
+        OURS,
+        "n = len(load_file(path, Asked(n_threads=1), RepairLog(), None).events)",
+    ),
+    "htagraph, stacks": (
+        OURS,
+        "n = len(load_file(path, Asked(stacks=True), RepairLog(), None).events)",
+    ),
+    "msgspec": (
+        UNPACK + "import msgspec",
+        "n = len(msgspec.json.decode(igzip.open(path).read())['traceEvents'])",
+    ),
+    "orjson": (
+        UNPACK + "import orjson",
+        "n = len(orjson.loads(igzip.open(path).read())['traceEvents'])",
+    ),
     "json": (UNPACK, "n = len(json.loads(igzip.open(path).read())['traceEvents'])"),
 }
 HTA = (
@@ -50,14 +66,22 @@ HTA = (
 )
 
 
-def measured(python: str, path: Path, way: str, code: tuple[str, str], repeats: int) -> list[float] | str:
+def measured(
+    python: str, path: Path, way: str, code: tuple[str, str], repeats: int
+) -> list[float] | str:
     """Return the fastest of some readings: seconds, CPU seconds, peak bytes, bytes beyond those before, events."""
     script = READ.format(setup=code[0], read=code[1])
     runs = []
     for _ in range(repeats):
-        done = subprocess.run([python, "-c", script, str(path), way], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [python, "-c", script, str(path), way], capture_output=True, text=True, check=False
+        )
         if done.returncode:
-            return done.stderr.strip().splitlines()[-1][:90] if done.stderr else f"exit code {done.returncode}"
+            return (
+                done.stderr.strip().splitlines()[-1][:90]
+                if done.stderr
+                else f"exit code {done.returncode}"
+            )
         runs.append(json.loads(done.stdout.splitlines()[-1]))
     return min(runs)
 
@@ -80,13 +104,21 @@ def main() -> None:
     parser.add_argument("--ways", nargs="*", default=list(WAYS))
     parser.add_argument("--repeats", type=int, default=3)
     asked = parser.parse_args()
-    print("| raw MB | way | s | CPU s | MB/s | ns/event | bytes/event | peak MB | events |\n|" + "---|" * 9)
+    print(
+        "| raw MB | way | s | CPU s | MB/s | ns/event | bytes/event | peak MB | events |\n|"
+        + "---|" * 9
+    )
     for size in asked.megabytes:
         path = write_tiled(asked.folder, size)
-        listed = subprocess.run(["gzip", "-l", path], capture_output=True, text=True, check=True).stdout
+        listed = subprocess.run(
+            ["gzip", "-l", path], capture_output=True, text=True, check=True
+        ).stdout
         n_raw = int(listed.splitlines()[1].split()[1]) / 1e6
         for way in asked.ways:
-            print(line(way, n_raw, measured(sys.executable, path, way, WAYS[way], asked.repeats)), flush=True)
+            print(
+                line(way, n_raw, measured(sys.executable, path, way, WAYS[way], asked.repeats)),
+                flush=True,
+            )
         if asked.hta:
             print(line("HTA", n_raw, measured(asked.hta, path, "HTA", HTA, 1)), flush=True)
 

@@ -2,8 +2,9 @@
 
     python tests/benchmarks/bench_writers.py [N_SLICES]
 
-Made-up slices of one thread, nested three deep, with two arguments each and an arrow from every tenth: what a trace of an
-eager model looks like. The builder gets the same slices and arguments, without interning, as it offers none.
+Made-up slices of one thread, nested three deep, with two arguments each and an arrow from every
+tenth: what a trace of an eager model looks like. The builder gets the same slices and arguments,
+without interning, as it offers none.
 """
 
 from __future__ import annotations
@@ -78,7 +79,10 @@ def write_with_builder(out: Path, events: EventTable, links: Links) -> None:
         event = packet.track_event
         event.type, event.track_uuid, event.name = TrackEvent.TYPE_SLICE_BEGIN, 1, names[row]
         event.categories.append("cpu_op")
-        for name, values in (("correlation", events.correlation), ("external_id", events.external_id)):
+        for name, values in (
+            ("correlation", events.correlation),
+            ("external_id", events.external_id),
+        ):
             event.debug_annotations.add(name=name, int_value=int(values[row]))
         if row in flows:
             event.flow_ids.append(flows[row])

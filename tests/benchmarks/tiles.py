@@ -1,8 +1,9 @@
 """Makes large traces out of a real one: ``python -m tests.benchmarks.tiles OUT_FOLDER 20 100 500 1400``.
 
-A trace is repeated one after the other in time until it has the size asked for, in megabytes of raw JSON. Every copy is
-shifted in time and gets ids of its own, so that nothing is linked across copies; all else stays as the profiler wrote it.
-Nothing is written into the repository: give a folder outside.
+A trace is repeated one after the other in time until it has the size asked for, in megabytes of raw
+JSON. Every copy is shifted in time and gets ids of its own, so that nothing is linked across
+copies; all else stays as the profiler wrote it. Nothing is written into the repository: give a
+folder outside.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[3] / "shared/traces/hta/nccl_parser_config/nccl_data.json.gz"
 _LIST = b'"traceEvents": ['
 _LIST_END = re.compile(rb'\}\s*\],\s*"')
-_NUMBER = re.compile(rb'("(ts|id|correlation|External id|Ev Idx|Sequence number|Record function id)": )(\d+)')
+_NUMBER = re.compile(
+    rb'("(ts|id|correlation|External id|Ev Idx|Sequence number|Record function id)": )(\d+)'
+)
 
 
 def tiles(source: Path, n_bytes: int) -> Iterator[bytes]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from htagraph.job_loading import load_job
+from htagraph.job.loading import load_job
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.json_document import job_document
 from htagraph.report.page import write_page
@@ -33,7 +33,9 @@ def summary(tmp_path_factory: pytest.TempPathFactory) -> JobSummary:
 
 @pytest.fixture(scope="module")
 def file(summary: JobSummary, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_page(tmp_path_factory.mktemp("page") / "report.html", summary, perfetto_file="job.pftrace")
+    return write_page(
+        tmp_path_factory.mktemp("page") / "report.html", summary, perfetto_file="job.pftrace"
+    )
 
 
 @pytest.mark.parametrize("tab", ["light", "dark"], indirect=True)
@@ -43,7 +45,9 @@ def test_every_section_renders_without_a_complaint_or_the_network(tab: Any, file
 
     assert [part.get_attribute("id") for part in tab.page.query_selector_all("section")] == SECTIONS
     figures = tab.page.query_selector_all("[data-figure]")
-    assert all(figure.query_selector("svg.main-svg g.trace, svg.main-svg g.hm") for figure in figures)
+    assert all(
+        figure.query_selector("svg.main-svg g.trace, svg.main-svg g.hm") for figure in figures
+    )
     assert tab.complaints == []
     assert {request.partition(":")[0] for request in tab.requests} <= {"file", "data", "blob"}
 
@@ -52,7 +56,9 @@ def test_findings_are_those_of_the_json(tab: Any, file: Path, summary: JobSummar
     """The late rank first, by its number; cause and claim of each card to the nanosecond."""
     show(tab, file)
     cards = tab.page.query_selector_all(".card")
-    told = [(card.get_attribute("data-cause"), int(card.get_attribute("data-value"))) for card in cards]
+    told = [
+        (card.get_attribute("data-cause"), int(card.get_attribute("data-value"))) for card in cards
+    ]
     items = job_document(summary)["findings"]["items"]
 
     assert told == [(item["cause"], item["dur_ns"]) for item in items[: len(told)]]
@@ -66,14 +72,23 @@ def test_tables_are_the_answers(tab: Any, file: Path, summary: JobSummary) -> No
 
     assert sum(int(value) for value in column(tab, "critical-path", "dur")) == path.dur_ns
     assert column(tab, "path-ranks", "dur") == [str(v) for v in summary.by_rank["dur_ns"]]
-    assert column(tab, "stragglers", "caused wait") == [str(v) for v in summary.stragglers["caused_wait_ns"]]
-    assert column(tab, "temporal-breakdown", "compute") == [str(v) for v in job.temporal_breakdown()["compute_ns"]]
+    assert column(tab, "stragglers", "caused wait") == [
+        str(v) for v in summary.stragglers["caused_wait_ns"]
+    ]
+    assert column(tab, "temporal-breakdown", "compute") == [
+        str(v) for v in job.temporal_breakdown()["compute_ns"]
+    ]
     assert column(tab, "overlap", "exposed") == [str(v) for v in job.overlap()["exposed_ns"]]
     assert column(tab, "clocks", "offset") == [str(v) for v in job.clocks["offset_ns"]]
-    assert sum(int(v) for v in column(tab, "kernel-classes", "sum")) == job.kernel_breakdown()["sum_ns"].sum()
+    assert (
+        sum(int(v) for v in column(tab, "kernel-classes", "sum"))
+        == job.kernel_breakdown()["sum_ns"].sum()
+    )
 
 
-def test_bars_are_on_the_rank_that_the_path_is_on(tab: Any, file: Path, summary: JobSummary) -> None:
+def test_bars_are_on_the_rank_that_the_path_is_on(
+    tab: Any, file: Path, summary: JobSummary
+) -> None:
     """What plotly drew, read back from the drawing: the time of the path in each row."""
     show(tab, file)
     drawn = tab.page.evaluate(
@@ -85,7 +100,9 @@ def test_bars_are_on_the_rank_that_the_path_is_on(tab: Any, file: Path, summary:
         sums[row] = sums.get(row, 0.0) + length
     shares = summary.by_rank["share"].sort_index()
 
-    assert [sums[row] / sum(sums.values()) for row in sorted(sums)] == pytest.approx(shares.tolist(), abs=0.01)
+    assert [sums[row] / sum(sums.values()) for row in sorted(sums)] == pytest.approx(
+        shares.tolist(), abs=0.01
+    )
 
 
 def test_the_page_of_eight_ranks_is_small(file: Path) -> None:

@@ -30,14 +30,17 @@ def summary() -> Summary:
 
 @pytest.fixture(scope="module")
 def file(summary: Summary, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_page(tmp_path_factory.mktemp("page") / "report.html", summary, perfetto_file="critical.pftrace")
+    return write_page(
+        tmp_path_factory.mktemp("page") / "report.html", summary, perfetto_file="critical.pftrace"
+    )
 
 
 def show(tab: Any, file: Path) -> None:
     """Open a page and scroll through it until every figure is drawn."""
     tab.page.goto(file.as_uri())
     for figure in tab.page.query_selector_all("[data-figure]"):
-        # Not Playwright's own scrolling, which waits until nothing moves: figures above are still being drawn.
+        # Not Playwright's own scrolling, which waits until nothing moves: figures above are still
+        # being drawn.
         figure.evaluate("figure => figure.scrollIntoView({behavior: 'instant'})")
         tab.page.wait_for_timeout(30)
     tab.page.wait_for_function(ALL_DRAWN)
@@ -73,7 +76,9 @@ def test_findings_are_those_of_the_json(tab: Any, file: Path, summary: Summary) 
     """Cause and claim of the cards, to the nanosecond, and the share as it reads."""
     show(tab, file)
     cards = tab.page.query_selector_all(".card")
-    told = [(card.get_attribute("data-cause"), int(card.get_attribute("data-value"))) for card in cards]
+    told = [
+        (card.get_attribute("data-cause"), int(card.get_attribute("data-value"))) for card in cards
+    ]
     items = json_document(summary)["findings"]["items"]
     assert told == [(item["cause"], item["dur_ns"]) for item in items[: len(told)]]
     assert told[0][0] == "communication"
@@ -81,11 +86,15 @@ def test_findings_are_those_of_the_json(tab: Any, file: Path, summary: Summary) 
     assert shares == [f"{item['share']:.1%}" for item in items[: len(told)]]
 
 
-def test_the_path_by_bound_is_that_of_the_json_and_adds_up(tab: Any, file: Path, summary: Summary) -> None:
+def test_the_path_by_bound_is_that_of_the_json_and_adds_up(
+    tab: Any, file: Path, summary: Summary
+) -> None:
     """Sum of the table == the window."""
     show(tab, file)
     told = [int(value) for value in column(tab, "critical-path", "dur")]
-    assert told == [group["dur_ns"] for group in json_document(summary)["critical_path"]["by_bound"]]
+    assert told == [
+        group["dur_ns"] for group in json_document(summary)["critical_path"]["by_bound"]
+    ]
     assert sum(told) == summary.path.dur_ns
 
 
@@ -93,10 +102,14 @@ def test_tables_are_the_answers(tab: Any, file: Path, summary: Summary) -> None:
     """One number column of each panel equals the frame that the question returns."""
     show(tab, file)
     graph = summary.graph
-    assert column(tab, "temporal-breakdown", "compute") == [str(v) for v in graph.temporal_breakdown()["compute_ns"]]
+    assert column(tab, "temporal-breakdown", "compute") == [
+        str(v) for v in graph.temporal_breakdown()["compute_ns"]
+    ]
     assert column(tab, "idle-time", "idle") == [str(v) for v in graph.idle_time()["idle_ns"]]
     assert column(tab, "overlap", "exposed") == [str(v) for v in graph.overlap()["exposed_ns"]]
-    assert column(tab, "kernel-classes", "sum") == [str(v) for v in graph.kernel_breakdown()["sum_ns"]]
+    assert column(tab, "kernel-classes", "sum") == [
+        str(v) for v in graph.kernel_breakdown()["sum_ns"]
+    ]
     assert column(tab, "path-by-step", "dur") == [str(v) for v in summary.by_step["dur_ns"]]
     assert column(tab, "checks", "good") == [str(v) for v in graph.quality()["n_good"]]
 
@@ -153,5 +166,7 @@ def test_names_that_are_markup_stay_text(tab: Any, tmp_path: Path) -> None:
 def test_the_figures_are_the_ones_in_the_file(file: Path) -> None:
     """What the browser reads is JSON whose figures have data."""
     text = file.read_text()
-    content = text.partition('<script id="figures" type="application/json">')[2].partition("</script>")[0]
+    content = text.partition('<script id="figures" type="application/json">')[2].partition(
+        "</script>"
+    )[0]
     assert all(figure["data"] for figure in json.loads(content).values())

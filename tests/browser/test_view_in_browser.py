@@ -27,12 +27,26 @@ STATE = """(() => {
 VIEW = "import typer; from htagraph.cli.view import view; typer.run(view)"
 
 
-def test_the_ui_pins_the_path_zooms_to_the_step_and_the_server_ends(tab: Any, tmp_path: Path) -> None:
+def test_the_ui_pins_the_path_zooms_to_the_step_and_the_server_ends(
+    tab: Any, tmp_path: Path
+) -> None:
     """The command of a person, but for the browser: a .json trace, one of its steps, offline, once."""
     file = hg.synth.simulate(hg.synth.training_rank()).write(tmp_path / "rank0.json")
     step = hg.load(file).steps.iloc[1]
-    arguments = [str(file), "--window", step["name"], "--offline", "--once", "--no-browser", "--port", "0", "--quiet"]
-    with subprocess.Popen([sys.executable, "-c", VIEW, *arguments], stdout=subprocess.PIPE, text=True) as command:
+    arguments = [
+        str(file),
+        "--window",
+        step["name"],
+        "--offline",
+        "--once",
+        "--no-browser",
+        "--port",
+        "0",
+        "--quiet",
+    ]
+    with subprocess.Popen(
+        [sys.executable, "-c", VIEW, *arguments], stdout=subprocess.PIPE, text=True
+    ) as command:
         assert command.stdout is not None
         tab.page.goto(command.stdout.readline().strip())
         tab.page.wait_for_function(LOADED, timeout=60_000)

@@ -15,7 +15,9 @@ from htagraph.synth import simulate, simulate_job, training_job, training_rank
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory) -> Path:
     """Write a simulated training rank."""
-    return simulate(training_rank(steps=2, layers=2)).write(tmp_path_factory.mktemp("ask") / "rank0.json.gz")
+    return simulate(training_rank(steps=2, layers=2)).write(
+        tmp_path_factory.mktemp("ask") / "rank0.json.gz"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +62,18 @@ def test_who_is_late_is_asked_of_a_job(capsys, folder):
 
 def test_rows_can_be_filtered_and_options_given(capsys, trace):
     """As in pandas, and as in Python."""
-    args = ("ask", "kernel_breakdown", trace, "-o", "by=name", "--where", "n_kernels > 4", "-f", "json", "-q")
+    args = (
+        "ask",
+        "kernel_breakdown",
+        trace,
+        "-o",
+        "by=name",
+        "--where",
+        "n_kernels > 4",
+        "-f",
+        "json",
+        "-q",
+    )
     _, out, _ = _run(capsys, *args)
 
     assert all(row["n_kernels"] > 4 for row in json.loads(out))
@@ -94,7 +107,9 @@ def test_a_job_question_of_one_trace_says_what_it_needs(capsys, trace):
 
 def test_a_trace_does_not_differ_from_itself(capsys, trace):
     """Every delta is zero, and the exit code says so."""
-    code, out, _ = _run(capsys, "diff", trace, trace, "--format", "json", "--fail-above", "0.01", "-q")
+    code, out, _ = _run(
+        capsys, "diff", trace, trace, "--format", "json", "--fail-above", "0.01", "-q"
+    )
 
     assert code == 0
     assert {row["delta_ns"] for row in json.loads(out)} == {0}
@@ -102,7 +117,9 @@ def test_a_trace_does_not_differ_from_itself(capsys, trace):
 
 def test_a_regression_fails(capsys, trace, tmp_path):
     """For a check in continuous integration."""
-    slow = simulate(training_rank(steps=2, layers=2, fault="dataloader")).write(tmp_path / "slow.json")
+    slow = simulate(training_rank(steps=2, layers=2, fault="dataloader")).write(
+        tmp_path / "slow.json"
+    )
     code, _, _ = _run(capsys, "diff", trace, slow, "--fail-above", "0.05", "-q")
 
     assert code == 1
@@ -111,7 +128,9 @@ def test_a_regression_fails(capsys, trace, tmp_path):
 def test_a_broken_trace_is_repaired(capsys, tmp_path):
     """The repair is listed, and what comes out is valid JSON."""
     broken, out = tmp_path / "broken.json", tmp_path / "whole.json"
-    broken.write_bytes(b'{"traceEvents": [{"ph":"X","cat":"cpu_op","name":"a "b" c","pid":1,"tid":1,"ts":1,"dur":2},]}')
+    broken.write_bytes(
+        b'{"traceEvents": [{"ph":"X","cat":"cpu_op","name":"a "b" c","pid":1,"tid":1,"ts":1,"dur":2},]}'
+    )
     code, text, _ = _run(capsys, "repair", broken, out, "-f", "json", "-q")
 
     assert code == 0

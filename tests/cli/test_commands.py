@@ -18,7 +18,9 @@ from htagraph.synth import simulate, training_rank
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory) -> Path:
     """Write a training run whose data loader stalls."""
-    return simulate(training_rank(fault="dataloader")).write(tmp_path_factory.mktemp("run") / "rank0.pt.trace.json.gz")
+    return simulate(training_rank(fault="dataloader")).write(
+        tmp_path_factory.mktemp("run") / "rank0.pt.trace.json.gz"
+    )
 
 
 @pytest.fixture
@@ -96,12 +98,17 @@ def test_path_lists_its_segments(run, trace):
     _, out, _ = run("path", trace, "--by", "segment", "--format", "json")
     rows = json.loads(out)
 
-    assert [row["start_ns"] for row in rows[1:]] == [row["start_ns"] + row["dur_ns"] for row in rows[:-1]]
+    assert [row["start_ns"] for row in rows[1:]] == [
+        row["start_ns"] + row["dur_ns"] for row in rows[:-1]
+    ]
 
 
 def test_path_writes_the_format_that_the_name_asks_for(run, trace, tmp_path):
     """The name of the file says what it is."""
-    codes = [run("path", trace, "--out", tmp_path / name, "-q")[0] for name in ("p.pftrace", "p.json.gz", "p.dot")]
+    codes = [
+        run("path", trace, "--out", tmp_path / name, "-q")[0]
+        for name in ("p.pftrace", "p.json.gz", "p.dot")
+    ]
 
     assert codes == [0, 0, 0]
     assert (tmp_path / "p.dot").read_text().startswith("digraph")
@@ -215,7 +222,15 @@ def test_demo_reports_on_every_planted_fault(run, tmp_path):
 
 def test_piped_output_has_no_colors(trace, tmp_path):
     """A pipe gets text only, and one that closes early is no error of ours."""
-    command = [sys.executable, "-m", "htagraph.cli.main", "report", str(trace), "--out", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "htagraph.cli.main",
+        "report",
+        str(trace),
+        "--out",
+        str(tmp_path),
+    ]
     piped = subprocess.run(command, capture_output=True, check=True)
 
     assert b"\x1b" not in piped.stdout

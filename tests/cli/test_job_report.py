@@ -20,7 +20,9 @@ _LATE = 2
 def folder(tmp_path_factory) -> Path:
     """Write a simulated job of four ranks, of which one is slow and all have clocks of their own."""
     into = tmp_path_factory.mktemp("late")
-    job = training_job(ranks=4, steps=2, layers=2, straggler=_LATE, delay_ns=5_000_000, max_offset_ns=3_000_000)
+    job = training_job(
+        ranks=4, steps=2, layers=2, straggler=_LATE, delay_ns=5_000_000, max_offset_ns=3_000_000
+    )
     simulate_job(job).write(into)
     return into
 
@@ -40,7 +42,11 @@ def test_a_folder_is_reported_as_a_job(capsys, folder, tmp_path):
 
     assert int(ended.value.code or 0) == 0
     assert f"1. The others wait for rank {_LATE}, which is late" in out
-    assert {file.name for file in tmp_path.iterdir()} == {"job.pftrace", "summary.md", "report.html"}
+    assert {file.name for file in tmp_path.iterdir()} == {
+        "job.pftrace",
+        "summary.md",
+        "report.html",
+    }
 
 
 def test_json_is_printed_alone(capsys, folder, tmp_path):
@@ -100,7 +106,10 @@ def test_a_corrupt_rank_is_left_out_and_named(capsys, folder, tmp_path):
 
 @pytest.mark.parametrize(
     ("window", "said"),
-    [("0:1000", "ranks have clocks of their own"), ("ProfilerStep#99", "no rank of the job has this window")],
+    [
+        ("0:1000", "ranks have clocks of their own"),
+        ("ProfilerStep#99", "no rank of the job has this window"),
+    ],
 )
 @pytest.mark.filterwarnings("ignore:rank . is left out")
 def test_a_window_that_a_job_does_not_have_is_one_line(capsys, folder, tmp_path, window, said):

@@ -28,21 +28,32 @@ def fetched(*arguments: str) -> tuple[dict[str, str], bytes, int]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         address = urlsplit(process.stdout.readline().strip())
-        asked = {name: values[0] for name, values in parse_qs(address.fragment.removeprefix("!/?")).items()}
-        with urlopen(Request(asked["url"], headers={"Origin": "https://ui.perfetto.dev"})) as answer:  # noqa: S310
+        asked = {
+            name: values[0]
+            for name, values in parse_qs(address.fragment.removeprefix("!/?")).items()
+        }
+        with urlopen(
+            Request(asked["url"], headers={"Origin": "https://ui.perfetto.dev"})
+        ) as answer:  # noqa: S310
             content = answer.read()
         return asked, content, process.wait(timeout=20)
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return hg.synth.simulate(hg.synth.training_rank(steps=2)).write(tmp_path_factory.mktemp("view") / "rank0.json")
+    return hg.synth.simulate(hg.synth.training_rank(steps=2)).write(
+        tmp_path_factory.mktemp("view") / "rank0.json"
+    )
 
 
 def test_a_json_trace_is_served_with_its_critical_path(file: Path) -> None:
     """What one wants to see of it; the view is the whole window."""
     asked, content, code = fetched(str(file))
-    assert (b"Critical path" in content, unquote(asked["url"]).rpartition("/")[2], code) == (True, "rank0.pftrace", 0)
+    assert (b"Critical path" in content, unquote(asked["url"]).rpartition("/")[2], code) == (
+        True,
+        "rank0.pftrace",
+        0,
+    )
 
 
 def test_a_folder_is_served_as_one_trace_of_all_ranks(tmp_path: Path) -> None:
@@ -50,14 +61,21 @@ def test_a_folder_is_served_as_one_trace_of_all_ranks(tmp_path: Path) -> None:
     hg.synth.simulate_job(hg.synth.training_job(ranks=2, steps=1, layers=1)).write(tmp_path / "job")
     asked, content, _ = fetched(str(tmp_path / "job"))
     path = hg.load_job(tmp_path / "job").critical_path()
-    assert (b"Critical path" in content, unquote(asked["url"]).rpartition("/")[2]) == (True, "job.pftrace")
+    assert (b"Critical path" in content, unquote(asked["url"]).rpartition("/")[2]) == (
+        True,
+        "job.pftrace",
+    )
     assert int(asked["visEnd"]) - int(asked["visStart"]) == path.dur_ns
 
 
 def test_plain_serves_a_json_trace_as_it_is(file: Path) -> None:
     """Byte for byte, under its own name, and then the command ends."""
     asked, content, code = fetched(str(file), "--plain")
-    assert (content == file.read_bytes(), unquote(asked["url"]).rpartition("/")[2], code) == (True, "rank0.json", 0)
+    assert (content == file.read_bytes(), unquote(asked["url"]).rpartition("/")[2], code) == (
+        True,
+        "rank0.json",
+        0,
+    )
     assert "visStart" not in asked
 
 
@@ -76,7 +94,11 @@ def test_a_perfetto_trace_is_zoomed_by_times(file: Path, tmp_path: Path) -> None
     """START:END in ns from the start of the trace."""
     out = hg.load(file).compile().critical_path().to_perfetto(tmp_path / "critical.pftrace")
     asked, content, _ = fetched(str(out), "--window", "1_000:2_000")
-    assert (asked["visStart"], asked["visEnd"], content == out.read_bytes()) == ("1000", "2000", True)
+    assert (asked["visStart"], asked["visEnd"], content == out.read_bytes()) == (
+        "1000",
+        "2000",
+        True,
+    )
 
 
 def test_a_name_cannot_be_looked_up_in_a_perfetto_trace(tmp_path: Path) -> None:

@@ -21,7 +21,9 @@ def _node(dag: Dag, node: int) -> str:
 @pytest.fixture
 def compiled() -> Callable[..., Dag]:
     """Compile a drawing."""
-    return lambda drawing, names=None, columns=None: compile_events(timeline(drawing, names=names, columns=columns))
+    return lambda drawing, names=None, columns=None: compile_events(
+        timeline(drawing, names=names, columns=columns)
+    )
 
 
 @pytest.fixture
@@ -32,7 +34,9 @@ def arrows() -> Callable[[Dag, str], list[Arrow]]:
         rows = dag.edges.take(dag.edges.kind == EdgeKind.parse(kind))
         return sorted(
             (_node(dag, tail), _node(dag, head), lag // 1000)
-            for tail, head, lag in zip(rows.tail.tolist(), rows.head.tolist(), rows.lag_ns.tolist(), strict=True)
+            for tail, head, lag in zip(
+                rows.tail.tolist(), rows.head.tolist(), rows.lag_ns.tolist(), strict=True
+            )
         )
 
     return listed
@@ -44,6 +48,9 @@ def rules() -> Callable[[Dag, str], Mapping[str, str]]:
 
     def listed(dag: Dag, kind: str) -> Mapping[str, str]:
         rows = dag.edges.take(dag.edges.kind == EdgeKind.parse(kind))
-        return {_node(dag, head): str(rule) for head, rule in zip(rows.head.tolist(), rows.rule_names, strict=True)}
+        return {
+            _node(dag, head): str(rule)
+            for head, rule in zip(rows.head.tolist(), rows.rule_names, strict=True)
+        }
 
     return listed

@@ -15,8 +15,12 @@ _DRAWING = """
 """
 
 
-def _classified(name: str, rules: tuple[ClassRule, ...] = (), **columns: int) -> tuple[KernelClass, str]:
-    events = timeline(_DRAWING, names={"K": name}, columns={key: {"K": value} for key, value in columns.items()})
+def _classified(
+    name: str, rules: tuple[ClassRule, ...] = (), **columns: int
+) -> tuple[KernelClass, str]:
+    events = timeline(
+        _DRAWING, names={"K": name}, columns={key: {"K": value} for key, value in columns.items()}
+    )
     found = compile_events(events, class_rules=rules).classification
     return KernelClass(int(found.kernel_class[1])), found.rules[found.rule[1]]
 
@@ -55,7 +59,10 @@ def test_everything_else_computes(name):
 
 def test_metadata_of_a_collective_decides_over_names():
     """The profiler says which kernels are collectives in newer files."""
-    assert _classified("my_kernel", collective=0) == (KernelClass.COMMUNICATION, "collective metadata")
+    assert _classified("my_kernel", collective=0) == (
+        KernelClass.COMMUNICATION,
+        "collective metadata",
+    )
 
 
 def test_a_rule_of_the_user_comes_first():
@@ -74,4 +81,7 @@ def test_a_rule_of_the_user_can_overrule_ours():
 
 def test_copies_are_memory():
     """Events of the copy engines are memory by their kind."""
-    assert _classified("Memcpy DtoD (Device -> Device)") == (KernelClass.MEMORY, "copy or fill event")
+    assert _classified("Memcpy DtoD (Device -> Device)") == (
+        KernelClass.MEMORY,
+        "copy or fill event",
+    )

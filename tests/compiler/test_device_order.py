@@ -34,7 +34,11 @@ def test_one_graph_launch_has_many_kernels(compiled, arrows, rules):
     """)
 
     assert len(arrows(dag, "launch")) == 3
-    assert rules(dag, "launch") == {"k1<": "graph replay", "k2<": "graph replay", "k3<": "graph replay"}
+    assert rules(dag, "launch") == {
+        "k1<": "graph replay",
+        "k2<": "graph replay",
+        "k3<": "graph replay",
+    }
 
 
 def test_work_of_one_stream_runs_in_order(compiled, arrows):

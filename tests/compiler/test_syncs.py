@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 
-def test_a_device_synchronize_without_records_waits_for_what_ended_while_it_ran(compiled, arrows, rules):
+def test_a_device_synchronize_without_records_waits_for_what_ended_while_it_ran(
+    compiled, arrows, rules
+):
     """Without cuda_sync records, the call's meaning and the times say what it waited for."""
     dag = compiled("""
         cpu 1    |[launch >a][launch >b][sync                 ]

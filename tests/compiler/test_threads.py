@@ -23,7 +23,10 @@ def test_the_time_of_an_edge_belongs_to_the_innermost_call(compiled):
     dag = compiled("""
         cpu 1    |[outer [inner]   ]   [next]
     """)
-    owners = [None if event < 0 else dag.events.symbols.texts[dag.events.name[event]] for event in dag.edges.event]
+    owners = [
+        None if event < 0 else dag.events.symbols.texts[dag.events.name[event]]
+        for event in dag.edges.event
+    ]
     by_start = sorted(zip(dag.events.node_ts_ns[dag.edges.tail].tolist(), owners, strict=True))
 
     assert [owner for _, owner in by_start] == ["outer", "inner", "outer", None, "next"]
@@ -36,7 +39,11 @@ def test_partially_overlapping_calls_stay_one_chain(compiled, arrows):
         cpu 1    |      [second   ]
     """)
 
-    assert arrows(dag, "thread") == [("first<", "second<", 6), ("first>", "second>", 6), ("second<", "first>", 5)]
+    assert arrows(dag, "thread") == [
+        ("first<", "second<", 6),
+        ("first>", "second>", 6),
+        ("second<", "first>", 5),
+    ]
 
 
 def test_events_of_no_length_do_not_run_backward(compiled):
@@ -46,7 +53,10 @@ def test_events_of_no_length_do_not_run_backward(compiled):
     """)
     position = {node: place for place, node in enumerate(dag.order.tolist())}
 
-    assert all(position[tail] < position[head] for tail, head in zip(dag.edges.tail, dag.edges.head, strict=True))
+    assert all(
+        position[tail] < position[head]
+        for tail, head in zip(dag.edges.tail, dag.edges.head, strict=True)
+    )
     assert len(dag.rejected.edges) == 0
 
 

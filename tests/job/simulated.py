@@ -7,8 +7,8 @@ import tempfile
 import pandas as pd
 from hypothesis import HealthCheck, Phase, settings
 
-from htagraph.job import Job
-from htagraph.job_loading import load_job
+from htagraph.job.job import Job
+from htagraph.job.loading import load_job
 from htagraph.synth import (
     Action,
     Clock,
@@ -42,14 +42,18 @@ def loaded(simulated: SimulatedJob) -> Job:
         return load_job(folder)
 
 
-def meet(operation: str = "allreduce", *, root: int = 0, dur_ns: int = 10_000, group: Group = WORLD) -> Op:
+def meet(
+    operation: str = "allreduce", *, root: int = 0, dur_ns: int = 10_000, group: Group = WORLD
+) -> Op:
     """Return an operator that launches one collective."""
     name = "ncclDevKernel_Generic" if operation != "deep_ep" else "deep_ep::internode_ll::dispatch"
     launch = Launch(Collective(name, dur_ns, group, operation, root=root), 20, cost_ns=4_000)
     return Op("record_param_comms", (Spend(1_000), launch))
 
 
-def three(*bodies: tuple[Action, ...], clocks: tuple[Clock, ...] = (), metadata: str = "seq") -> SimulatedJob:
+def three(
+    *bodies: tuple[Action, ...], clocks: tuple[Clock, ...] = (), metadata: str = "seq"
+) -> SimulatedJob:
     """Return what three ranks do together; all begin at time 0."""
     ranks = tuple(
         Program(body, MACHINE, rank, 3, start_ns=0, base_ns=0, groups=(WORLD,), metadata=metadata)  # type: ignore[arg-type]
@@ -61,7 +65,9 @@ def three(*bodies: tuple[Action, ...], clocks: tuple[Clock, ...] = (), metadata:
 def tiles(path: pd.DataFrame, start_ns: int) -> list[tuple[int, int, int, str]]:
     """Return (rank, start, end, bound) of a path from a time on; neighbors of one rank and bound are one tile."""
     out: list[tuple[int, int, int, str]] = []
-    for rank, start, dur, bound in zip(path["rank"], path["start_ns"], path["dur_ns"], path["bound"], strict=True):
+    for rank, start, dur, bound in zip(
+        path["rank"], path["start_ns"], path["dur_ns"], path["bound"], strict=True
+    ):
         first, last = max(int(start), start_ns), int(start + dur)
         if last <= first:
             continue

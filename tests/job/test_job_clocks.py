@@ -8,24 +8,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htagraph.job import Job
+from htagraph.job.job import Job
 from htagraph.synth import Clock, JobProgram, SimulatedJob, Spend, simulate_job, training_job
-from htagraph.synth.strategies import jobs
 from tests.job.simulated import SLOW, loaded, meet, three
+from tests.synth.strategies import jobs
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 
 
 def with_truth(job: Job, simulated: SimulatedJob) -> pd.DataFrame:
     """Return what the job says of each member of a collective, beside what is true."""
-    true = simulated.meetings[["rank", "event", "wait_ns", "last_rank"]]
-    return job.meetings.merge(true, on=["rank", "event"], suffixes=("", "_true"), validate="one_to_one")
+    true = simulated.collectives[["rank", "event", "wait_ns", "last_rank"]]
+    return job.collectives().merge(
+        true, on=["rank", "event"], suffixes=("", "_true"), validate="one_to_one"
+    )
 
 
 def offset_errors(job: Job, simulated: SimulatedJob) -> list[int]:
     """Return by how much the common times of the last collective of each rank are wrong, against rank 0."""
-    true = simulated.meetings.merge(
-        job.meetings[["rank", "event", "end_ns"]], on=["rank", "event"], suffixes=("_true", "")
+    true = simulated.collectives.merge(
+        job.collectives()[["rank", "event", "end_ns"]], on=["rank", "event"], suffixes=("_true", "")
     )
     wrong = (true["end_ns"] - true["end_ns_true"]).groupby(true["rank"]).agg(["min", "max"])
     return np.abs(wrong.to_numpy()).max(axis=1).tolist()
@@ -33,7 +35,7 @@ def offset_errors(job: Job, simulated: SimulatedJob) -> list[int]:
 
 def jitter(simulated: SimulatedJob) -> int:
     """Return by how much the ends of a collective differ between ranks, at most."""
-    ends = simulated.meetings.groupby(["group", "seq"])["end_ns"]
+    ends = simulated.collectives.groupby(["group", "seq"])["end_ns"]
     return int((ends.max() - ends.min()).max())
 
 
@@ -47,10 +49,16 @@ def test_clocks_that_are_off_are_brought_together() -> None:
 
 def test_a_wait_shorter_than_the_clocks_are_uncertain_blames_nobody() -> None:
     """Transfers of 10 us leave 20 us open: a lateness of 3 us may be the clocks', one of 100 us is not."""
-    bodies = tuple((meet(), Spend(50_000 + late_ns), meet(), Spend(200_000), meet()) for late_ns in (0, 3_000, 0))
-    assert not loaded(three(*bodies)).meetings["is_certain"].any()
-    bodies = tuple((meet(), Spend(50_000 + late_ns), meet(), Spend(200_000), meet()) for late_ns in (0, 100_000, 0))
-    certain = loaded(three(*bodies)).meetings.query("is_certain")
+    bodies = tuple(
+        (meet(), Spend(50_000 + late_ns), meet(), Spend(200_000), meet())
+        for late_ns in (0, 3_000, 0)
+    )
+    assert not loaded(three(*bodies)).collectives()["is_certain"].any()
+    bodies = tuple(
+        (meet(), Spend(50_000 + late_ns), meet(), Spend(200_000), meet())
+        for late_ns in (0, 100_000, 0)
+    )
+    certain = loaded(three(*bodies)).collectives().query("is_certain")
     assert certain["last_rank"].unique().tolist() == [1]
 
 
@@ -59,7 +67,13 @@ def test_drift_is_found_where_there_is_much_of_it() -> None:
     body = tuple(action for _ in range(10) for action in (Spend(2_000_000_000), meet()))
     job = loaded(three(body, body, body, clocks=(Clock(), Clock(0, 5_000), Clock())))
     assert job.clocks["drift_ppb"].tolist() == [0, -5_000, 0]
-    assert job.meetings["end_ns"].groupby(job.meetings["meeting"]).agg(lambda ends: ends.max() - ends.min()).max() <= 2
+    assert (
+        job.collectives()["end_ns"]
+        .groupby(job.collectives()["match"])
+        .agg(lambda ends: ends.max() - ends.min())
+        .max()
+        <= 2
+    )
 
 
 def test_no_drift_is_made_up() -> None:
@@ -99,9 +113,16 @@ def test_clocks_are_wrong_by_no_more_than_the_jitter(program: JobProgram) -> Non
     parents = dict(zip(job.clocks["rank"], job.clocks["aligned_with"], strict=True))
     for rank in sorted(parents, key=lambda number: parents[number]):
         steps[rank] = steps.get(parents[rank], 0) + 1 if parents[rank] >= 0 else 0
-    drift_ns = 2 + int(simulated.meetings["end_ns"].max() - program.ranks[0].start_ns) * 5_000 // 1_000_000_000
+    drift_ns = (
+        2
+        + int(simulated.collectives["end_ns"].max() - program.ranks[0].start_ns)
+        * 5_000
+        // 1_000_000_000
+    )
     allowed = [max(steps.values()) * (jitter(simulated) + 2 * drift_ns) for _ in parents]
-    assert all(error <= limit for error, limit in zip(offset_errors(job, simulated), allowed, strict=True))
+    assert all(
+        error <= limit for error, limit in zip(offset_errors(job, simulated), allowed, strict=True)
+    )
 
 
 @SLOW
@@ -119,7 +140,14 @@ def test_the_planted_straggler_is_named(ranks: int, seed: int, late: int) -> Non
 def test_stages_that_only_send_to_each_other_have_clocks_too(lateness_ns: int) -> None:
     """Pipeline stages meet in sends and receives only; each bounds the clocks from one side."""
     program = training_job(
-        ranks=4, steps=3, layers=2, pipeline=4, straggler=1, delay_ns=lateness_ns, max_offset_ns=20_000_000, seed=3
+        ranks=4,
+        steps=3,
+        layers=2,
+        pipeline=4,
+        straggler=1,
+        delay_ns=lateness_ns,
+        max_offset_ns=20_000_000,
+        seed=3,
     )
     simulated = simulate_job(program)
     found = with_truth(loaded(simulated), simulated)

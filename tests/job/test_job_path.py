@@ -10,17 +10,23 @@ import pytest
 from hypothesis import assume, given
 
 from htagraph.algorithms.clocks import Clock, ClockFit
-from htagraph.job import Job
-from htagraph.job_path import JobPath
-from htagraph.queries.clock_tree import Clocks
-from htagraph.queries.merged import merged_path
+from htagraph.job.clocks import Clocks
+from htagraph.job.job import Job
+from htagraph.job.path import JobPath
 from htagraph.synth import JobProgram, SimulatedJob, Spend, Synchronize, simulate_job, training_job
-from htagraph.synth.strategies import jobs
+from tests.job.merged import merged_path
 from tests.job.simulated import SLOW, loaded, meet, three, tiles
+from tests.synth.strategies import jobs
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 
-LAYOUTS = [(4, 1, 1, "python"), (8, 2, 1, "op"), (4, 1, 4, "python"), (6, 2, 1, "data_loading"), (16, 4, 1, "kernel")]
+LAYOUTS = [
+    (4, 1, 1, "python"),
+    (8, 2, 1, "op"),
+    (4, 1, 4, "python"),
+    (6, 2, 1, "data_loading"),
+    (16, 4, 1, "kernel"),
+]
 
 
 def columns(path: JobPath, *names: str) -> list[tuple[object, ...]]:
@@ -38,14 +44,17 @@ def merged(job: Job) -> pd.DataFrame:
     """Return the path of all ranks as one graph."""
     clocks = {rank: job._clocks.clock(rank) for rank in job}
     ends = {rank: summary.ends for rank, summary in job.summaries.items()}
-    return merged_path({rank: job[rank].dag for rank in job}, job.meetings, clocks, ends)
+    return merged_path({rank: job[rank].dag for rank in job}, job.collectives(), clocks, ends)
 
 
 def on_true_clocks(job: Job, simulated: SimulatedJob) -> JobPath:
     """Return the path that the job would find if it knew the clocks."""
-    fits = {rank: ClockFit(Clock(-clock.offset_ns), 0, 0, 0, 0) for rank, clock in enumerate(simulated.clocks)}
+    fits = {
+        rank: ClockFit(Clock(-clock.offset_ns), 0, 0, 0, 0)
+        for rank, clock in enumerate(simulated.clocks)
+    }
     known = Clocks(fits, dict.fromkeys(fits, -1), dict.fromkeys(fits, (0, 0)))
-    with patch("htagraph.job.fit_clocks", lambda *_: known):
+    with patch("htagraph.job.job.fit_clocks", lambda *_: known):
         return replace(job).critical_path()
 
 
@@ -54,7 +63,7 @@ def test_the_path_hops_to_the_late_rank_where_waiting_ended() -> None:
     late = (Spend(30_000), meet())
     path = loaded(three((meet(),), late, (Spend(10_000), meet(), Synchronize()))).critical_path()
     assert columns(path, "rank", "start_ns", "dur_ns", "bound", "kind") == [
-        (1, 30_000, 1_000, "cpu", "thread"),
+        (1, 30_000, 1_000, "host", "thread"),
         (1, 31_000, 5_000, "launch", "launch"),
         (2, 36_000, 10_000, "communication", "collective"),
         (2, 46_000, 2_000, "sync", "sync"),
@@ -63,7 +72,9 @@ def test_the_path_hops_to_the_late_rank_where_waiting_ended() -> None:
 
 def test_the_path_begins_when_all_ranks_are_recorded() -> None:
     """Rank 1 begins at 30 us; what the others did before is not the job's."""
-    path = loaded(three((meet(),), (Spend(30_000), meet()), (Spend(10_000), meet()))).critical_path()
+    path = loaded(
+        three((meet(),), (Spend(30_000), meet()), (Spend(10_000), meet()))
+    ).critical_path()
     assert (path.start_ns, path.end_ns) == (30_000, 46_000)
 
 
@@ -78,7 +89,7 @@ def test_the_path_follows_a_broadcast_to_its_root() -> None:
     """The leaf that returns last waited for rank 1."""
     bodies = tuple((Spend(ns), meet("broadcast", root=1)) for ns in (0, 30_000, 10_000))
     path = loaded(three(*bodies[:2], (*bodies[2], Synchronize()))).critical_path()
-    assert path.legs["rank"].tolist() == [1, 2, 2]
+    assert path.rank_segments["rank"].tolist() == [1, 2, 2]
 
 
 def test_shares_by_rank_add_up_to_the_window() -> None:
@@ -93,7 +104,9 @@ def test_shares_by_rank_add_up_to_the_window() -> None:
 
 
 @pytest.mark.parametrize(("ranks", "tensor", "pipeline", "delay"), LAYOUTS)
-def test_the_path_equals_the_truth_of_a_training_job(ranks: int, tensor: int, pipeline: int, delay: str) -> None:
+def test_the_path_equals_the_truth_of_a_training_job(
+    ranks: int, tensor: int, pipeline: int, delay: str
+) -> None:
     """Tile by tile, on known clocks that are off by up to 20 ms."""
     program = training_job(
         ranks=ranks, steps=2, layers=3, tensor=tensor, pipeline=pipeline, straggler=1, delay=delay, max_offset_ns=20_000_000
@@ -105,7 +118,9 @@ def test_the_path_equals_the_truth_of_a_training_job(ranks: int, tensor: int, pi
 
 
 @pytest.mark.parametrize(("ranks", "tensor", "pipeline", "delay"), LAYOUTS)
-def test_estimated_clocks_lead_along_the_same_ranks(ranks: int, tensor: int, pipeline: int, delay: str) -> None:
+def test_estimated_clocks_lead_along_the_same_ranks(
+    ranks: int, tensor: int, pipeline: int, delay: str
+) -> None:
     """Time per rank differs from the truth by what short waits on wrong clocks make of it: below 5%."""
     program = training_job(
         ranks=ranks, steps=2, layers=3, tensor=tensor, pipeline=pipeline, straggler=1, delay=delay, delay_ns=4_000_000,
@@ -124,7 +139,9 @@ def test_estimated_clocks_lead_along_the_same_ranks(ranks: int, tensor: int, pip
 @given(program=jobs(max_ranks=16))
 def test_the_path_equals_the_truth_of_any_job(program: JobProgram) -> None:
     """Law: tile by tile, wherever the truth is one; clocks are known, and do not drift."""
-    simulated = simulate_job(replace(program, clocks=tuple(replace(clock, drift_ppb=0) for clock in program.clocks)))
+    simulated = simulate_job(
+        replace(program, clocks=tuple(replace(clock, drift_ppb=0) for clock in program.clocks))
+    )
     assume(simulated.n_ties == 0)
     path = on_true_clocks(loaded(simulated), simulated)
     assert tiles(path.segments, path.start_ns) == tiles(simulated.truth, path.start_ns)
@@ -141,7 +158,9 @@ def test_the_path_by_legs_equals_the_path_of_all_ranks_as_one_graph(program: Job
 
 
 @pytest.mark.parametrize(("ranks", "tensor", "pipeline", "delay"), LAYOUTS)
-def test_the_two_ways_are_equal_on_training_jobs(ranks: int, tensor: int, pipeline: int, delay: str) -> None:
+def test_the_two_ways_are_equal_on_training_jobs(
+    ranks: int, tensor: int, pipeline: int, delay: str
+) -> None:
     """Tensor and pipeline groups, sends and receives among them; also in time."""
     program = training_job(
         ranks=ranks, steps=2, layers=3, tensor=tensor, pipeline=pipeline, straggler=0, delay=delay, max_offset_ns=20_000_000

@@ -1,21 +1,23 @@
-"""Why a rank is late: what it did for longer than the last but one, not what it did last."""
+"""Why a rank is late: what it did for longer than the runner-up, not what it did last."""
 
 from __future__ import annotations
 
 from hypothesis import given
 
-from htagraph.job import Job
+from htagraph.job.job import Job
 from htagraph.synth import Action, JobProgram, Op, Spend, Synchronize, simulate_job, training_job
-from htagraph.synth.strategies import jobs
 from tests.job.simulated import SLOW, loaded, meet, three
+from tests.synth.strategies import jobs
 
 
 def late_claims(job: Job) -> list[tuple[int, str, str, int]]:
     """Return (rank, bound, name, ns) of what lateness claims of the job's path, by name."""
-    claims = job.critical_path().claims
-    late = claims[claims["cause"] == "late rank"]
+    attributed_time = job.critical_path().attributed_time
+    late = attributed_time[attributed_time["cause"] == "late rank"]
     sums = late.groupby(["rank", "bound", "name"], observed=True, sort=False)["dur_ns"].sum()
-    return [(int(rank), str(bound), str(name), int(dur)) for (rank, bound, name), dur in sums.items()]
+    return [
+        (int(rank), str(bound), str(name), int(dur)) for (rank, bound, name), dur in sums.items()
+    ]
 
 
 def work(ns: int = 40_000) -> Op:
@@ -32,31 +34,35 @@ def test_what_all_ranks_do_makes_nobody_late() -> None:
     """Rank 1 loads for 30 us, then works for 40 us like the others: it is late by the loading, though it worked last."""
     job = loaded(three(after(), after(Op("load", (Spend(30_000),))), after()))
 
-    assert late_claims(job) == [(1, "cpu", "load", 30_000)]
+    assert late_claims(job) == [(1, "host", "load", 30_000)]
 
 
 def test_lateness_is_as_long_as_nobody_else_was_late() -> None:
     """Rank 1 loads for 300 us, rank 2 for 200: had rank 1 been in time, the job would have gained 100 us."""
-    job = loaded(three(after(), after(Op("load", (Spend(300_000),))), after(Op("load", (Spend(200_000),)))))
+    job = loaded(
+        three(after(), after(Op("load", (Spend(300_000),))), after(Op("load", (Spend(200_000),))))
+    )
 
-    assert late_claims(job) == [(1, "cpu", "load", 100_000)]
+    assert late_claims(job) == [(1, "host", "load", 100_000)]
 
 
 def test_an_operator_that_takes_longer_is_late_by_the_difference() -> None:
     """The same operator, 25 us longer on rank 2."""
     body = (meet(), Synchronize())
-    job = loaded(three((*body, work(), *body), (*body, work(), *body), (*body, work(65_000), *body)))
+    job = loaded(
+        three((*body, work(), *body), (*body, work(), *body), (*body, work(65_000), *body))
+    )
 
-    assert late_claims(job) == [(2, "cpu", "aten::work", 25_000)]
+    assert late_claims(job) == [(2, "host", "aten::work", 25_000)]
 
 
 def test_a_sender_is_waited_for_by_design() -> None:
     """In a pipeline every receive waits for the stage before: that is a bubble, and no stage is late."""
     job = loaded(simulate_job(training_job(ranks=2, pipeline=2, steps=2, layers=2)))
-    sends = job.meetings[job.meetings["operation"] == "send"]["meeting"]
+    sends = job.collectives()[job.collectives()["operation"] == "send"]["match"]
 
-    assert job.meetings[job.meetings["meeting"].isin(sends)]["wait_ns"].max() > 0
-    assert not job.late_arrivals[job.late_arrivals["meeting"].isin(sends)]["is_blamed"].any()
+    assert job.collectives()[job.collectives()["match"].isin(sends)]["wait_ns"].max() > 0
+    assert not job.late_arrivals[job.late_arrivals["match"].isin(sends)]["is_blamed"].any()
 
 
 def test_the_cause_of_a_straggler_is_what_it_did_for_longer() -> None:
@@ -69,12 +75,21 @@ def test_the_cause_of_a_straggler_is_what_it_did_for_longer() -> None:
 def test_claims_tile_the_window_of_a_job() -> None:
     """Adjacent, disjoint, together the window; each inside its segment."""
     path = loaded(three(after(), after(Op("load", (Spend(30_000),))), after())).critical_path()
-    claims, segments = path.claims, path.segments.iloc[path.claims["segment"]].reset_index(drop=True)
+    attributed_time, segments = (
+        path.attributed_time,
+        path.segments.iloc[path.attributed_time["segment"]].reset_index(drop=True),
+    )
 
-    assert (claims["start_ns"].iloc[0], int(claims["dur_ns"].sum())) == (path.start_ns, path.dur_ns)
-    assert (claims["start_ns"].to_numpy()[1:] == (claims["start_ns"] + claims["dur_ns"]).to_numpy()[:-1]).all()
-    assert (claims["start_ns"] >= segments["start_ns"]).all()
-    assert (claims["rank"] == segments["rank"]).all()
+    assert (attributed_time["start_ns"].iloc[0], int(attributed_time["dur_ns"].sum())) == (
+        path.start_ns,
+        path.dur_ns,
+    )
+    assert (
+        attributed_time["start_ns"].to_numpy()[1:]
+        == (attributed_time["start_ns"] + attributed_time["dur_ns"]).to_numpy()[:-1]
+    ).all()
+    assert (attributed_time["start_ns"] >= segments["start_ns"]).all()
+    assert (attributed_time["rank"] == segments["rank"]).all()
 
 
 @SLOW
@@ -83,11 +98,18 @@ def test_claims_tile_the_window_of_every_job(program: JobProgram) -> None:
     """Whatever the ranks do to each other; lateness claims no more than the leads of the late ranks."""
     job = loaded(simulate_job(program))
     path, late = job.critical_path(), job.late_arrivals
-    claims = path.claims
-    by_rank = claims[claims["cause"] == "late rank"].groupby("rank")["dur_ns"].sum()
+    attributed_time = path.attributed_time
+    by_rank = (
+        attributed_time[attributed_time["cause"] == "late rank"].groupby("rank")["dur_ns"].sum()
+    )
 
-    assert (claims["dur_ns"] > 0).all()
-    assert int(claims["dur_ns"].sum()) == path.dur_ns
-    assert (claims["start_ns"].to_numpy()[1:] == (claims["start_ns"] + claims["dur_ns"]).to_numpy()[:-1]).all()
-    for rank, claimed_ns in by_rank.items():
-        assert claimed_ns <= late.loc[late["is_blamed"] & (late["rank"] == rank), "lead_ns"].sum()
+    assert (attributed_time["dur_ns"] > 0).all()
+    assert int(attributed_time["dur_ns"].sum()) == path.dur_ns
+    assert (
+        attributed_time["start_ns"].to_numpy()[1:]
+        == (attributed_time["start_ns"] + attributed_time["dur_ns"]).to_numpy()[:-1]
+    ).all()
+    for rank, attributed_ns in by_rank.items():
+        assert (
+            attributed_ns <= late.loc[late["is_blamed"] & (late["rank"] == rank), "lead_ns"].sum()
+        )

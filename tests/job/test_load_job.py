@@ -17,10 +17,16 @@ from unittest.mock import patch
 import pandas as pd
 import pytest
 
-from htagraph.errors import IncompleteTraceWarning, QueryError, RankFailedError, RankNotFoundError, TraceFormatError
+from htagraph.errors import (
+    IncompleteTraceWarning,
+    QueryError,
+    RankFailedError,
+    RankNotFoundError,
+    TraceFormatError,
+)
 from htagraph.graph import TraceGraph
-from htagraph.job import Job
-from htagraph.job_loading import load_job
+from htagraph.job.job import Job
+from htagraph.job.loading import load_job
 from htagraph.questions import QUESTIONS
 from htagraph.synth import simulate_job, training_job
 
@@ -29,7 +35,9 @@ from htagraph.synth import simulate_job, training_job
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the traces of four ranks, of which rank 2 is late."""
     path = tmp_path_factory.mktemp("job")
-    simulate_job(training_job(ranks=4, steps=2, layers=2, straggler=2, max_offset_ns=1_000_000)).write(path)
+    simulate_job(
+        training_job(ranks=4, steps=2, layers=2, straggler=2, max_offset_ns=1_000_000)
+    ).write(path)
     return path
 
 
@@ -72,7 +80,14 @@ def fail_on_rank_1(graph: TraceGraph) -> int:
 def answers(job: Job) -> list[pd.DataFrame]:
     """Return what can be asked of a job across ranks."""
     path = job.critical_path()
-    return [job.clocks, job.meetings, job.stragglers(), path.segments, path.legs, job.temporal_breakdown()]
+    return [
+        job.clocks,
+        job.collectives(),
+        job.stragglers(),
+        path.segments,
+        path.rank_segments,
+        job.temporal_breakdown(),
+    ]
 
 
 def assert_equal(job: Job, other: Job) -> None:
@@ -84,13 +99,21 @@ def test_a_job_says_what_it_is(folder: Path) -> None:
     """In one line."""
     job = load_job(folder)
     assert repr(job).startswith("Job(4 ranks, ")
-    assert (job.ranks, len(job), list(job), job.missing_ranks) == ((0, 1, 2, 3), 4, [0, 1, 2, 3], ())
+    assert (job.ranks, len(job), list(job), job.missing_ranks) == (
+        (0, 1, 2, 3),
+        4,
+        [0, 1, 2, 3],
+        (),
+    )
     assert job.failures.empty
 
 
 def test_a_job_can_be_a_folder_a_glob_or_a_list(folder: Path) -> None:
     """All three find the same ranks."""
-    found = [load_job(where).ranks for where in (folder, str(folder / "rank*.json.gz"), sorted(folder.iterdir()))]
+    found = [
+        load_job(where).ranks
+        for where in (folder, str(folder / "rank*.json.gz"), sorted(folder.iterdir()))
+    ]
     assert found == [(0, 1, 2, 3)] * 3
 
 
@@ -131,7 +154,9 @@ def test_a_missing_rank_is_named(copy: Path) -> None:
 def test_a_corrupt_rank_is_an_error_that_names_the_file(copy: Path) -> None:
     """And says how to go on without it."""
     (copy / "rank3.pt.trace.json.gz").write_bytes(b"no trace")
-    with pytest.raises(RankFailedError, match=r"rank 3: .*rank3\.pt\.trace\.json\.gz.*on_error=\"skip\""):
+    with pytest.raises(
+        RankFailedError, match=r"rank 3: .*rank3\.pt\.trace\.json\.gz.*on_error=\"skip\""
+    ):
         load_job(copy)
 
 
@@ -162,25 +187,32 @@ def test_ranks_of_different_steps_are_said_to_be(copy: Path) -> None:
     simulate_job(training_job(ranks=1, steps=3, layers=2)).write(copy / "other")
     shutil.move(copy / "other" / "rank0.pt.trace.json.gz", copy / "rank0.pt.trace.json.gz")
     with pytest.warns(
-        IncompleteTraceWarning, match=r"different steps \(rank 0: ProfilerStep#0 to ProfilerStep#2; rank 1"
+        IncompleteTraceWarning,
+        match=r"different steps \(rank 0: ProfilerStep#0 to ProfilerStep#2; rank 1",
     ):
         load_job(copy)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 @pytest.mark.parametrize("given", [True, False])
-def test_a_worker_that_is_killed_takes_only_its_own_rank_along(folder: Path, processes: Executor, given: bool) -> None:
+def test_a_worker_that_is_killed_takes_only_its_own_rank_along(
+    folder: Path, processes: Executor, given: bool
+) -> None:
     """A broken pool would lose every rank; what it lost is done again."""
-    with patch("htagraph.ranks._SMALL_BYTES", 0):
+    with patch("htagraph.job.ranks._SMALL_BYTES", 0):
         job = load_job(folder, on_error="skip", executor=processes if given else None)
-        with pytest.warns(IncompleteTraceWarning, match="rank 2 is left out: the process that worked on it died"):
+        with pytest.warns(
+            IncompleteTraceWarning, match="rank 2 is left out: the process that worked on it died"
+        ):
             found = job.map(kill_rank_2)
     assert found == {0: 0, 1: 1, 3: 3}
     assert [Path(path).name for path in job.failures["path"]] == ["rank2.pt.trace.json.gz"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
-def test_a_worker_that_is_killed_is_an_error_that_names_the_rank(folder: Path, processes: Executor) -> None:
+def test_a_worker_that_is_killed_is_an_error_that_names_the_rank(
+    folder: Path, processes: Executor
+) -> None:
     """Unless errors are skipped."""
     job = load_job(folder, executor=processes)
     with pytest.raises(RankFailedError, match="rank 2: the process that worked on it died"):
@@ -221,7 +253,12 @@ def test_processes_and_threads_give_equal_answers(folder: Path, processes: Execu
 def test_dask_gives_equal_answers(folder: Path) -> None:
     """Through the executor of its client, as on many machines."""
     distributed = pytest.importorskip("distributed", reason="needs distributed")
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": logging.ERROR}
+    options = {
+        "n_workers": 2,
+        "threads_per_worker": 1,
+        "dashboard_address": ":0",
+        "silence_logs": logging.ERROR,
+    }
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
         job = load_job(folder, executor=client.get_executor())
         assert_equal(load_job(folder), job)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from htagraph.errors import ClockSkewWarning
-from htagraph.job_loading import load_job
+from htagraph.job.loading import load_job
 from htagraph.report.job_summary import JobSummary
 
 pytestmark = pytest.mark.real
@@ -19,17 +19,30 @@ def test_a_sleeping_rank_is_named_and_so_is_its_sleep(real_traces: Path) -> None
     stragglers = job.stragglers().set_index("rank")
     late = stragglers.loc[2]
     assert stragglers.index[0] == 2
-    assert (late["n_last"], late["n_meetings"], late["n_cause"], late["is_recurring"]) == (9, 12, 3, True)
+    assert (late["n_last"], late["n_collectives"], late["n_cause"], late["is_recurring"]) == (
+        9,
+        12,
+        3,
+        True,
+    )
     assert (late["cause_bound"], late["cause_name"]) == ("python_gap", "# running sparse arch")
     # The three that carry the second.
-    carried = job.meetings.query("wait_ns > 900_000_000")
-    assert carried.groupby("meeting")["last_rank"].unique().map(list).tolist() == [[2]] * 3
+    carried = job.collectives().query("wait_ns > 900_000_000")
+    assert carried.groupby("match")["last_rank"].unique().map(list).tolist() == [[2]] * 3
 
 
 def test_the_others_wait_and_do_not_transfer(real_traces: Path) -> None:
     """Ranks 0, 1 and 3 spend 3.07 s in NCCL, of which 3.03 s are waiting; rank 2 spends 37 ms."""
-    stragglers = load_job(real_traces / "torchrec" / "sleep_on_rank2").stragglers().set_index("rank").sort_index()
-    waited_ms, transferred_ms = stragglers["own_wait_ns"] // 1_000_000, stragglers["transfer_ns"] // 1_000_000
+    stragglers = (
+        load_job(real_traces / "torchrec" / "sleep_on_rank2")
+        .stragglers()
+        .set_index("rank")
+        .sort_index()
+    )
+    waited_ms, transferred_ms = (
+        stragglers["own_wait_ns"] // 1_000_000,
+        stragglers["transfer_ns"] // 1_000_000,
+    )
     assert waited_ms.tolist() == [3_032, 3_032, 0, 3_031]
     assert transferred_ms.tolist() == [36, 36, 36, 36]
 
@@ -47,31 +60,33 @@ def test_the_path_of_the_job_goes_through_the_sleep(real_traces: Path) -> None:
 def test_rank_1_of_resnet18_is_always_last(real_traces: Path) -> None:
     """12 of 12 all-to-alls."""
     top = load_job(real_traces / "torchrec" / "resnet18").stragglers().iloc[0]
-    assert (top["rank"], top["n_last"], top["n_meetings"]) == (1, 12, 12)
+    assert (top["rank"], top["n_last"], top["n_collectives"]) == (1, 12, 12)
 
 
 def test_rank_0_of_megatron_is_last_wherever_that_can_be_told(real_traces: Path) -> None:
     """12 of 13 all-reduces for certain. In the other one 1.8 us are between them, and clocks are known to 20 us."""
     job = load_job(real_traces / "megatron-tp2")
     top = job.stragglers().iloc[0]
-    assert (top["rank"], top["n_last"], top["n_certain"], top["n_meetings"]) == (0, 12, 12, 13)
-    undecided = job.meetings.groupby("meeting").filter(lambda members: not members["is_certain"].any())
+    assert (top["rank"], top["n_last"], top["n_certain"], top["n_collectives"]) == (0, 12, 12, 13)
+    undecided = (
+        job.collectives().groupby("match").filter(lambda members: not members["is_certain"].any())
+    )
     assert undecided["wait_ns"].tolist() == [1_761, 0]
     assert job.clocks["width_ns"].iloc[1] > 20_000
 
 
 def test_by_its_own_clock_rank_0_of_megatron_is_last_every_time(real_traces: Path) -> None:
     """13 of 13 by the times as recorded."""
-    tables = load_job(real_traces / "megatron-tp2").collectives()
-    starts = tables.pivot_table(index="collective", columns="rank", values="start_ns", aggfunc="sum")
+    job = load_job(real_traces / "megatron-tp2")
+    starts = {rank: job[rank].collectives()["start_ns"] for rank in job}
     assert (starts[0] > starts[1]).tolist() == [True] * 13
 
 
 def test_all_ranks_of_dlrm_meet(real_traces: Path) -> None:
     """8 ranks in 8 collectives, which end within microseconds of each other."""
-    meetings = load_job(real_traces / "dlrm").meetings
-    ends = meetings.groupby("meeting")["end_ns"]
-    assert meetings.groupby("meeting").size().tolist() == [8] * 8
+    collectives = load_job(real_traces / "dlrm").collectives()
+    ends = collectives.groupby("match")["end_ns"]
+    assert collectives.groupby("match").size().tolist() == [8] * 8
     assert (ends.max() - ends.min()).median() < 5_000
     assert (ends.max() - ends.min()).max() < 10_000
 
@@ -80,8 +95,8 @@ def test_ranks_that_do_not_belong_together_are_flagged(real_traces: Path) -> Non
     """hta/trace_filter: two of 128 ranks, 80 ms apart; no clock brings them together, and nobody is blamed."""
     job = load_job(real_traces / "hta" / "trace_filter")
     with pytest.warns(ClockSkewWarning, match="no clock brings rank 1 together with the others"):
-        meetings = job.meetings
-    assert len(meetings) == 0
+        collectives = job.collectives()
+    assert len(collectives) == 0
     assert len(job.missing_ranks) == 126
     assert job.clocks["is_feasible"].tolist() == [True, False]
     assert job.stragglers()["n_last"].tolist() == [0, 0]
@@ -104,11 +119,18 @@ def test_what_bounds_a_real_job(real_traces: Path, name: str, first: tuple[str, 
     assert (finding.cause, finding.ranks[0][0]) == first
 
 
-@pytest.mark.parametrize("name", ["torchrec/sleep_on_rank2", "torchrec/resnet18", "megatron-tp2", "dlrm"])
+@pytest.mark.parametrize(
+    "name", ["torchrec/sleep_on_rank2", "torchrec/resnet18", "megatron-tp2", "dlrm"]
+)
 def test_findings_never_claim_more_than_the_window(real_traces: Path, name: str) -> None:
     """What is claimed and what is unexplained is the window, to the nanosecond."""
     summary = JobSummary(load_job(real_traces / name))
-    claims = summary.path.claims
-    unexplained_ns = int(claims.loc[claims["cause"] == "unexplained", "dur_ns"].sum())
+    attributed_time = summary.path.attributed_time
+    unexplained_ns = int(
+        attributed_time.loc[attributed_time["cause"] == "unexplained", "dur_ns"].sum()
+    )
 
-    assert sum(finding.dur_ns for finding in summary.verdict.findings) + unexplained_ns == summary.path.dur_ns
+    assert (
+        sum(finding.dur_ns for finding in summary.verdict.findings) + unexplained_ns
+        == summary.path.dur_ns
+    )

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from htagraph import Trace
 from htagraph.algorithms.retime import latest_times, retime
 from htagraph.compiler.passes import compile_events
+from htagraph.explain.critical_path import critical_path
 from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable, LaneTable
 from htagraph.model.kinds import EventKind
 from htagraph.model.symbols import SymbolTable
 from htagraph.model.window import Window
-from htagraph.queries.critical_path import critical_path
 from htagraph.synth import simulate
-from htagraph.synth.strategies import programs
+from tests.synth.strategies import programs
 
 _NAMES = (
     "aten::mm",
@@ -72,7 +72,9 @@ def nonsense(draw: st.DrawFn, *, max_events: int = 25) -> EventTable:
         correlation=np.array(column(st.integers(-1, 6)), dtype=np.int64),
         external_id=np.full(n, -1, dtype=np.int64),
         symbols=SymbolTable(_NAMES),
-        lanes=LaneTable((1, 1, 0, 0), (1, 2, 7, 8), ("",) * 4, ("",) * 4, (0,) * 4, (0,) * 4, ("",) * 4),
+        lanes=LaneTable(
+            (1, 1, 0, 0), (1, 2, 7, 8), ("",) * 4, ("",) * 4, (0,) * 4, (0,) * 4, ("",) * 4
+        ),
     )
 
 
@@ -86,7 +88,9 @@ windows = st.tuples(st.integers(-10, 100), st.integers(0, 60))
 
 def _times(dag: Dag, *, lag_ns=None) -> np.ndarray:
     lag = dag.edges.lag_ns if lag_ns is None else lag_ns
-    return retime(dag.order, dag.in_offsets, dag.edges.tail, lag, dag.residual_ns, dag.events.node_ts_ns)
+    return retime(
+        dag.order, dag.in_offsets, dag.edges.tail, lag, dag.residual_ns, dag.events.node_ts_ns
+    )
 
 
 @settings(max_examples=150, deadline=None)
@@ -158,7 +162,9 @@ def test_no_node_is_late_for_the_end(events):
     """Latest times lie at or after the times that happened: total float is never negative."""
     dag = compile_events(events)
     deadline = np.full(2 * len(events), dag.span.end_ns + 10**6)
-    latest = latest_times(dag.order, dag.in_offsets, dag.edges.tail, dag.edges.lag_ns, dag.residual_ns, deadline)
+    latest = latest_times(
+        dag.order, dag.in_offsets, dag.edges.tail, dag.edges.lag_ns, dag.residual_ns, deadline
+    )
 
     assert (latest >= dag.events.node_ts_ns).all()
 
@@ -183,7 +189,9 @@ def test_shifting_all_times_changes_nothing(events, shift):
 def test_scaling_all_times_scales_the_path(events, factor):
     """Nothing in the graph depends on a unit of time."""
     flows = replace(events.flows, ts_ns=events.flows.ts_ns * factor)
-    slower = replace(events, ts_ns=events.ts_ns * factor, dur_ns=events.dur_ns * factor, flows=flows)
+    slower = replace(
+        events, ts_ns=events.ts_ns * factor, dur_ns=events.dur_ns * factor, flows=flows
+    )
     expected = {bound: factor * dur_ns for bound, dur_ns in _bounds(compile_events(events)).items()}
 
     assert expected == _bounds(compile_events(slower))
@@ -199,9 +207,24 @@ def test_the_order_of_events_in_the_file_does_not_matter(events, seed):
     columns = {}
     for name, column in events.columns.items():
         by_row = np.argsort(place[column.event])
-        columns[name] = replace(column, event=place[column.event][by_row], value=column.value[by_row])
-    names = ("ts_ns", "dur_ns", "kind", "name", "category", "lane", "device", "stream", "correlation", "external_id")
-    shuffled = replace(events, columns=columns, **{name: getattr(events, name)[order] for name in names})
+        columns[name] = replace(
+            column, event=place[column.event][by_row], value=column.value[by_row]
+        )
+    names = (
+        "ts_ns",
+        "dur_ns",
+        "kind",
+        "name",
+        "category",
+        "lane",
+        "device",
+        "stream",
+        "correlation",
+        "external_id",
+    )
+    shuffled = replace(
+        events, columns=columns, **{name: getattr(events, name)[order] for name in names}
+    )
 
     assert _bounds(compile_events(events)) == _bounds(compile_events(shuffled))
 
@@ -210,13 +233,20 @@ def test_the_order_of_events_in_the_file_does_not_matter(events, seed):
 @given(events=_simulated(), stream=st.integers(1, 1000), tid=st.integers(1, 1000))
 def test_names_of_threads_and_streams_do_not_matter(events, stream, tid):
     """Ids are names, not quantities."""
-    lanes = replace(events.lanes, tid=tuple(t + tid if isinstance(t, int) else t for t in events.lanes.tid))
+    lanes = replace(
+        events.lanes, tid=tuple(t + tid if isinstance(t, int) else t for t in events.lanes.tid)
+    )
     columns = dict(events.columns)
     if "wait_on_stream" in columns:
         waits = columns["wait_on_stream"]
-        columns["wait_on_stream"] = replace(waits, value=np.where(waits.value >= 0, waits.value + stream, waits.value))
+        columns["wait_on_stream"] = replace(
+            waits, value=np.where(waits.value >= 0, waits.value + stream, waits.value)
+        )
     renamed = replace(
-        events, lanes=lanes, columns=columns, stream=np.where(events.stream >= 0, events.stream + stream, events.stream)
+        events,
+        lanes=lanes,
+        columns=columns,
+        stream=np.where(events.stream >= 0, events.stream + stream, events.stream),
     )
 
     assert _bounds(compile_events(events)) == _bounds(compile_events(renamed))
@@ -226,7 +256,10 @@ def test_names_of_threads_and_streams_do_not_matter(events, stream, tid):
 @given(events=any_events)
 def test_compiling_leaves_the_events_as_they_are(events):
     """The input is the caller's."""
-    before = {name: getattr(events, name).copy() for name in ("ts_ns", "dur_ns", "kind", "correlation", "stream")}
+    before = {
+        name: getattr(events, name).copy()
+        for name in ("ts_ns", "dur_ns", "kind", "correlation", "stream")
+    }
     compile_events(events)
 
     for name, column in before.items():

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from htagraph.compiler.passes import compile_events
+from htagraph.explain.differences import kernel_diff, op_diff
 from htagraph.model import answers
 from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable, LaneTable, SparseColumn
@@ -19,10 +20,13 @@ from htagraph.model.frames import Schema
 from htagraph.model.kinds import EventKind
 from htagraph.model.symbols import SymbolTable
 from htagraph.model.window import Window
-from htagraph.queries.annotations import annotation_breakdown, device_annotation_breakdown, kernel_annotations
+from htagraph.queries.annotations import (
+    annotation_breakdown,
+    device_annotation_breakdown,
+    kernel_annotations,
+)
 from htagraph.queries.counters import counters, queue_blocked
 from htagraph.queries.cupti import cupti_counters, cupti_rates
-from htagraph.queries.diff import kernel_diff, op_diff
 from htagraph.queries.idle import idle_categories, idle_time
 from htagraph.queries.idle_intervals import idle_intervals
 from htagraph.queries.kernels import kernel_breakdown, kernel_durations
@@ -34,7 +38,7 @@ from htagraph.queries.patterns import kernel_patterns
 from htagraph.queries.step_times import step_times
 from htagraph.queries.temporal import class_overlap, temporal_breakdown
 from htagraph.synth import simulate, timeline
-from htagraph.synth.strategies import programs
+from tests.synth.strategies import programs
 
 
 @dataclass(frozen=True)
@@ -48,13 +52,18 @@ class Question:
 
 
 def _args(events: np.ndarray) -> list[dict[str, float]]:
-    return [{"dram__bytes.sum": 64.0, "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum": 8.0} for _ in events]
+    return [
+        {"dram__bytes.sum": 64.0, "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum": 8.0}
+        for _ in events
+    ]
 
 
 def _against_itself(diff: Callable[..., pd.DataFrame]) -> Callable[..., pd.DataFrame]:
     def ask(dag: Dag, window: Window) -> pd.DataFrame:
         last = int(dag.events.ts_ns.max(initial=window.start_ns))
-        until_last = Window(window.start_ns, max(last, window.start_ns), "until the last event begins")
+        until_last = Window(
+            window.start_ns, max(last, window.start_ns), "until the last event begins"
+        )
         return diff(dag, dag, before_window=window, after_window=until_last)
 
     return ask
@@ -70,24 +79,40 @@ QUESTIONS = {
     "idle_intervals": Question(idle_intervals, answers.IDLE_INTERVALS),
     "idle_categories": Question(idle_categories, answers.IDLE_CATEGORIES, ("kernel_wait_ns",)),
     "kernel_breakdown": Question(kernel_breakdown, answers.KERNEL_BREAKDOWN),
-    "kernel_breakdown by name": Question(lambda d, w: kernel_breakdown(d, w, by="name"), answers.KERNEL_BREAKDOWN),
-    "kernel_breakdown by op": Question(lambda d, w: kernel_breakdown(d, w, by="op"), answers.KERNEL_BREAKDOWN),
+    "kernel_breakdown by name": Question(
+        lambda d, w: kernel_breakdown(d, w, by="name"), answers.KERNEL_BREAKDOWN
+    ),
+    "kernel_breakdown by op": Question(
+        lambda d, w: kernel_breakdown(d, w, by="op"), answers.KERNEL_BREAKDOWN
+    ),
     "kernel_durations": Question(kernel_durations, answers.KERNEL_DURATIONS),
-    "launch_stats": Question(launch_stats, answers.LAUNCH_STATS, ("launch_cutoff_ns", "delay_cutoff_ns")),
+    "launch_stats": Question(
+        launch_stats, answers.LAUNCH_STATS, ("launch_cutoff_ns", "delay_cutoff_ns")
+    ),
     "queue_length": Question(counters, answers.COUNTERS),
-    "memory_bandwidth": Question(lambda d, w: counters(d, w, name="memory_bandwidth"), answers.COUNTERS, scales=False),
-    "queue_blocked": Question(lambda d, w: queue_blocked(d, w, max_queue_length=2), answers.QUEUE_BLOCKED),
+    "memory_bandwidth": Question(
+        lambda d, w: counters(d, w, name="memory_bandwidth"), answers.COUNTERS, scales=False
+    ),
+    "queue_blocked": Question(
+        lambda d, w: queue_blocked(d, w, max_queue_length=2), answers.QUEUE_BLOCKED
+    ),
     "kernel_patterns": Question(kernel_patterns, answers.KERNEL_PATTERNS),
     "kernel_patterns under": Question(
         lambda d, w: kernel_patterns(d, w, under="aten::*", min_length=1), answers.KERNEL_PATTERNS
     ),
     "annotation_breakdown": Question(annotation_breakdown, answers.ANNOTATION_BREAKDOWN),
-    "device_annotation_breakdown": Question(device_annotation_breakdown, answers.ANNOTATION_BREAKDOWN),
+    "device_annotation_breakdown": Question(
+        device_annotation_breakdown, answers.ANNOTATION_BREAKDOWN
+    ),
     "kernel_annotations": Question(kernel_annotations, answers.KERNEL_ANNOTATIONS),
     "operator_breakdown": Question(operator_breakdown, answers.OPERATOR_BREAKDOWN),
     "operator_tree": Question(operator_tree, answers.OPERATOR_TREE),
-    "cupti_counters": Question(lambda d, w: cupti_counters(d, w, args=_args), answers.CUPTI_COUNTERS),
-    "cupti_rates": Question(lambda d, w: cupti_rates(d, w, args=_args), answers.CUPTI_RATES, scales=False),
+    "cupti_counters": Question(
+        lambda d, w: cupti_counters(d, w, args=_args), answers.CUPTI_COUNTERS
+    ),
+    "cupti_rates": Question(
+        lambda d, w: cupti_rates(d, w, args=_args), answers.CUPTI_RATES, scales=False
+    ),
     "op_diff": Question(_against_itself(op_diff), answers.DIFF),
     "kernel_diff": Question(_against_itself(kernel_diff), answers.DIFF),
     "memory_timeline": Question(memory_timeline, answers.MEMORY_TIMELINE),
@@ -131,19 +156,29 @@ def nonsense(draw: st.DrawFn) -> EventTable:
         correlation=column(st.integers(-1, 6)),
         external_id=np.full(n, -1, dtype=np.int64),
         symbols=SymbolTable(_NAMES),
-        lanes=LaneTable((1, 1, 0, 0), (1, 2, 7, 8), ("",) * 4, ("",) * 4, (0,) * 4, (0,) * 4, ("",) * 4),
+        lanes=LaneTable(
+            (1, 1, 0, 0), (1, 2, 7, 8), ("",) * 4, ("",) * 4, (0,) * 4, (0,) * 4, ("",) * 4
+        ),
         columns={"bytes": SparseColumn(copies, np.arange(len(copies)))},
     )
 
 
 simulated = programs(max_blocks=3).map(lambda program: simulate(program).events)
 any_events = st.one_of(nonsense(), simulated)
-windows = st.tuples(st.integers(-10, 100), st.integers(0, 60)).map(lambda w: Window(w[0], w[0] + w[1], "any"))
+windows = st.tuples(st.integers(-10, 100), st.integers(0, 60)).map(
+    lambda w: Window(w[0], w[0] + w[1], "any")
+)
 
 
-def _comparable(frame: pd.DataFrame, schema: Schema, *, as_set: bool = False) -> list[tuple[object, ...]]:
+def _comparable(
+    frame: pd.DataFrame, schema: Schema, *, as_set: bool = False
+) -> list[tuple[object, ...]]:
     """Return the rows without what names rows of the event table; floats to ten digits."""
-    kept = [n for n, c in schema.columns.items() if c.unit not in ("event", "edge") and n not in _NUMBERS]
+    kept = [
+        n
+        for n, c in schema.columns.items()
+        if c.unit not in ("event", "edge") and n not in _NUMBERS
+    ]
     columns = [frame[name].tolist() for name in kept]
     rows = [
         tuple(f"{value:.10g}" if isinstance(value, float) else str(value) for value in row)
@@ -162,7 +197,9 @@ def test_answers_have_their_schema_and_parts_add_up(question, events, window):
         frame = question.ask(dag, at)
 
         assert list(frame.columns) == list(question.schema.columns)
-        assert [str(dtype) for dtype in frame.dtypes] == [c.dtype for c in question.schema.columns.values()]
+        assert [str(dtype) for dtype in frame.dtypes] == [
+            c.dtype for c in question.schema.columns.values()
+        ]
         assert frame.index.tolist() == list(range(len(frame)))
 
 
@@ -201,7 +238,9 @@ def test_shifting_all_times_shifts_only_instants(question, events, shift):
     for name in set(_ABSOLUTE) & set(later.columns):
         later[name] -= shift
 
-    assert _comparable(question.ask(*_compiled(events)), question.schema) == _comparable(later, question.schema)
+    assert _comparable(question.ask(*_compiled(events)), question.schema) == _comparable(
+        later, question.schema
+    )
 
 
 @every_question
@@ -219,7 +258,9 @@ def test_scaling_all_times_scales_times_and_nothing_else(question, events, facto
         flows=replace(events.flows, ts_ns=events.flows.ts_ns * factor),
     )
     frame = question.ask(*_compiled(events), **cutoffs)
-    scaled = question.ask(*_compiled(slow), **{name: value * factor for name, value in cutoffs.items()})
+    scaled = question.ask(
+        *_compiled(slow), **{name: value * factor for name, value in cutoffs.items()}
+    )
     for name, column in question.schema.columns.items():
         if column.unit == "ns":
             frame[name] *= factor
@@ -273,15 +314,21 @@ def test_names_of_threads_and_streams_are_only_names(question, events):
 
     columns = dict(events.columns)
     if "wait_on_stream" in columns:
-        columns["wait_on_stream"] = replace(columns["wait_on_stream"], value=renamed(columns["wait_on_stream"].value))
-    lanes = replace(events.lanes, tid=tuple(last - t if isinstance(t, int) else t for t in events.lanes.tid))
-    other = question.ask(*_compiled(replace(events, lanes=lanes, columns=columns, stream=renamed(events.stream))))
+        columns["wait_on_stream"] = replace(
+            columns["wait_on_stream"], value=renamed(columns["wait_on_stream"].value)
+        )
+    lanes = replace(
+        events.lanes, tid=tuple(last - t if isinstance(t, int) else t for t in events.lanes.tid)
+    )
+    other = question.ask(
+        *_compiled(replace(events, lanes=lanes, columns=columns, stream=renamed(events.stream)))
+    )
     if "stream" in other:
         other["stream"] = renamed(other["stream"].to_numpy())
 
-    assert _comparable(question.ask(*_compiled(events)), question.schema, as_set=True) == _comparable(
-        other, question.schema, as_set=True
-    )
+    assert _comparable(
+        question.ask(*_compiled(events)), question.schema, as_set=True
+    ) == _comparable(other, question.schema, as_set=True)
 
 
 @settings(max_examples=60, deadline=None)
@@ -291,7 +338,9 @@ def test_idle_time_is_what_the_temporal_breakdown_calls_idle(events, window):
     dag = compile_events(events)
     for at in (dag.span, window):
         times = temporal_breakdown(dag, at).set_index("device")
-        idle = idle_time(dag, at).groupby("device")["idle_ns"].sum().reindex(times.index, fill_value=0)
+        idle = (
+            idle_time(dag, at).groupby("device")["idle_ns"].sum().reindex(times.index, fill_value=0)
+        )
         parts = times[["idle_ns", "compute_ns", "communication_ns", "memory_ns"]].sum(axis=1)
 
         assert idle.tolist() == times["idle_ns"].tolist()
@@ -307,7 +356,9 @@ def test_overlap_is_never_more_than_either_part(events, window):
 
     assert (frame["overlap_ns"] <= frame[["compute_ns", "communication_ns"]].min(axis=1)).all()
     assert (frame["exposed_ns"] == frame["communication_ns"] - frame["overlap_ns"]).all()
-    assert frame["exposed_ns"].tolist() == temporal_breakdown(dag, window)["communication_ns"].tolist()
+    assert (
+        frame["exposed_ns"].tolist() == temporal_breakdown(dag, window)["communication_ns"].tolist()
+    )
 
 
 @settings(max_examples=60, deadline=None)

@@ -20,7 +20,9 @@ MAX_EDGES = 60_000
 pytestmark = [
     pytest.mark.real,
     pytest.mark.skipif(not FILES, reason="needs ../shared/traces"),
-    pytest.mark.parametrize("graph", FILES, ids=lambda path: str(path.relative_to(FOLDER))[:60], indirect=True),
+    pytest.mark.parametrize(
+        "graph", FILES, ids=lambda path: str(path.relative_to(FOLDER))[:60], indirect=True
+    ),
 ]
 
 
@@ -31,7 +33,13 @@ def graph(request: pytest.FixtureRequest) -> hg.TraceGraph:
 
 def windows(graph: hg.TraceGraph) -> list[hg.TraceGraph]:
     """Return the whole trace and each of its steps."""
-    return [graph, *(graph.window((row.start_ns, row.start_ns + row.dur_ns)) for row in graph.steps.itertuples())]
+    return [
+        graph,
+        *(
+            graph.window((row.start_ns, row.start_ns + row.dur_ns))
+            for row in graph.steps.itertuples()
+        ),
+    ]
 
 
 def named_steps(graph: hg.TraceGraph) -> list[hg.TraceGraph]:
@@ -47,7 +55,7 @@ def test_segments_tile_every_window(graph: hg.TraceGraph) -> None:
 
         assert (dur > 0).all()
         assert dur.sum() == path.dur_ns == window.dur_ns
-        assert np.array_equal(start, window.at.start_ns + np.cumsum(dur) - dur)
+        assert np.array_equal(start, window.interval.start_ns + np.cumsum(dur) - dur)
 
 
 def test_longest_path_of_rustworkx_is_the_window(graph: hg.TraceGraph) -> None:
@@ -69,7 +77,9 @@ def test_retiming_without_changes_gives_back_every_timestamp(graph: hg.TraceGrap
     dag = graph.dag
     times = dag.events.node_ts_ns
 
-    again = retime(dag.order, dag.in_offsets, dag.edges.tail, dag.edges.lag_ns, dag.residual_ns, times)
+    again = retime(
+        dag.order, dag.in_offsets, dag.edges.tail, dag.edges.lag_ns, dag.residual_ns, times
+    )
 
     assert np.array_equal(again, times)
 
@@ -77,18 +87,20 @@ def test_retiming_without_changes_gives_back_every_timestamp(graph: hg.TraceGrap
 def test_groups_add_up_to_the_window(graph: hg.TraceGraph) -> None:
     """However the path is grouped, nothing is lost and nothing counted twice."""
     path = graph.critical_path()
-    by = ["bound", "kind", "name", "op", "lane", "rule", *(["step"] if len(graph.steps) else [])]
+    by = ["bound", "kind", "name", "op", "track", "rule", *(["step"] if len(graph.steps) else [])]
 
-    assert {key: int(path.breakdown(by=key)["dur_ns"].sum()) for key in by} == dict.fromkeys(by, path.dur_ns)
+    assert {key: int(path.breakdown(by=key)["dur_ns"].sum()) for key in by} == dict.fromkeys(
+        by, path.dur_ns
+    )
 
 
 def test_findings_never_claim_more_than_the_window(graph: hg.TraceGraph) -> None:
     """Claims are disjoint; with the unexplained time they are the window."""
     path = graph.critical_path()
-    claimed = path.claims
+    attributed = path.attributed_time
     verdict = find_bounds(path)
-    unexplained = int(claimed.loc[claimed["cause"] == Cause.UNEXPLAINED, "dur_ns"].sum())
+    unexplained = int(attributed.loc[attributed["cause"] == Cause.UNEXPLAINED, "dur_ns"].sum())
 
-    assert int(claimed["dur_ns"].sum()) == path.dur_ns
+    assert int(attributed["dur_ns"].sum()) == path.dur_ns
     assert bool(verdict.withheld) != bool(verdict.findings)
     assert sum(finding.dur_ns for finding in verdict.findings) in (0, path.dur_ns - unexplained)

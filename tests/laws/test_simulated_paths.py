@@ -8,11 +8,11 @@ from hypothesis import assume, given, settings
 
 from htagraph import load
 from htagraph.compiler.passes import compile_events
+from htagraph.explain.critical_path import critical_path
+from htagraph.lookup.find_window import find_window
 from htagraph.model.dag import Dag
-from htagraph.queries.critical_path import critical_path
-from htagraph.queries.find_window import find_window
 from htagraph.synth import simulate
-from htagraph.synth.strategies import programs
+from tests.synth.strategies import programs
 
 
 def _tiles(frame: pd.DataFrame) -> list[tuple[int, int, str]]:
@@ -54,7 +54,9 @@ def test_the_path_of_each_simulated_step_is_the_true_one(program):
     dag = compile_events(rank.events)
 
     for step in rank.steps.itertuples(index=False):
-        assert _tiles(rank.step_truth(step.name)) == _tiles(critical_path(dag, find_window(dag, step.name)))
+        assert _tiles(rank.step_truth(step.name)) == _tiles(
+            critical_path(dag, find_window(dag, step.name))
+        )
 
 
 @settings(max_examples=50, deadline=None)

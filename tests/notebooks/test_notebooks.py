@@ -28,7 +28,9 @@ def texts(document):
         for output in cell.get("outputs", []):
             if FIGURE not in output.get("data", {}):
                 kind = output.get("name", "answer")
-                texts[kind] = texts.get(kind, "") + (output.get("text") or output["data"]["text/plain"])
+                texts[kind] = texts.get(kind, "") + (
+                    output.get("text") or output["data"]["text/plain"]
+                )
         told.append(texts)
     return told
 
@@ -65,7 +67,9 @@ def run(notebook, tmp_path_factory):
     folder = tmp_path_factory.mktemp(notebook.stem)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PLOTLY_RENDERER", "plotly_mimetype")
-        nbclient.NotebookClient(document, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
+        nbclient.NotebookClient(
+            document, timeout=300, resources={"metadata": {"path": str(folder)}}
+        ).execute()
     return document
 
 
@@ -76,7 +80,9 @@ def test_the_stored_texts_are_what_the_notebook_says(stored, run):
 
 def test_the_pictures_are_of_the_figures_that_it_draws(stored, run):
     """By their titles, which state the fact; those of the Perfetto UI are not drawn by a cell."""
-    assert figure_titles(run) == [title for title, file in pictures(stored) if "perfetto" not in file]
+    assert figure_titles(run) == [
+        title for title, file in pictures(stored) if "perfetto" not in file
+    ]
 
 
 def test_its_pictures_are_there_and_small(notebook, stored):
@@ -89,7 +95,12 @@ def test_its_pictures_are_there_and_small(notebook, stored):
 
 def test_what_is_stored_is_small_and_text(notebook, stored):
     """No HTML and no figures, which would change with every version of pandas and plotly."""
-    kinds = {kind for cell in stored.cells for output in cell.get("outputs", []) for kind in output.get("data", {})}
+    kinds = {
+        kind
+        for cell in stored.cells
+        for output in cell.get("outputs", [])
+        for kind in output.get("data", {})
+    }
 
     assert kinds == {"text/plain"}
     assert notebook.stat().st_size < 60_000

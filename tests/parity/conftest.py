@@ -1,7 +1,8 @@
 """The answers of Holistic Trace Analysis 0.6.1, and a trace as it sees it.
 
-HTA rounds times to whole microseconds (starts up, ends down), drops the last step and all device work not launched before
-it. To compare definitions and not roundings, our questions are asked of the same events.
+HTA rounds times to whole microseconds (starts up, ends down), drops the last step and all device
+work not launched before it. To compare definitions and not roundings, our questions are asked of
+the same events.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ def _frame(value: Any) -> Any:
     if isinstance(value, dict) and value.get("type") == "DataFrame":
         index = [tuple(item) if isinstance(item, list) else item for item in value["index"]]
         columns = [tuple(item) if isinstance(item, list) else item for item in value["columns"]]
-        return pd.DataFrame(value["rows"], index=pd.Index(index, tupleize_cols=False), columns=columns)
+        return pd.DataFrame(
+            value["rows"], index=pd.Index(index, tupleize_cols=False), columns=columns
+        )
     if isinstance(value, dict):
         return {key: _frame(item) for key, item in value.items()}
     return value
@@ -103,8 +106,21 @@ def _without_last_step(events: EventTable) -> EventTable:
     columns = {}
     for name, column in events.columns.items():
         inside = kept[column.event]
-        columns[name] = replace(column, event=place[column.event[inside]], value=column.value[inside])
-    names = ("ts_ns", "dur_ns", "kind", "name", "category", "lane", "device", "stream", "correlation", "external_id")
+        columns[name] = replace(
+            column, event=place[column.event[inside]], value=column.value[inside]
+        )
+    names = (
+        "ts_ns",
+        "dur_ns",
+        "kind",
+        "name",
+        "category",
+        "lane",
+        "device",
+        "stream",
+        "correlation",
+        "external_id",
+    )
     return replace(events, columns=columns, **{name: getattr(events, name)[rows] for name in names})
 
 
@@ -146,7 +162,9 @@ def kernel_time() -> Callable[[Dag], Window]:
         device = dag.events.is_device
         if not device.any():
             pytest.skip("no device work")
-        return Window(int(dag.events.ts_ns[device].min()), int(dag.events.end_ns[device].max()), "device work")
+        return Window(
+            int(dag.events.ts_ns[device].min()), int(dag.events.end_ns[device].max()), "device work"
+        )
 
     return window
 

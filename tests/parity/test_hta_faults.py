@@ -57,7 +57,11 @@ def test_kernels_that_overlap_leave_no_negative_gap():
         """,
     )
 
-    assert frame.set_index("category")["idle_ns"].to_dict() == {"host_wait": 0, "kernel_wait": 4_000, "other": 0}
+    assert frame.set_index("category")["idle_ns"].to_dict() == {
+        "host_wait": 0,
+        "kernel_wait": 4_000,
+        "other": 0,
+    }
 
 
 def test_a_launched_graph_is_in_the_queue():
@@ -71,7 +75,9 @@ def test_a_launched_graph_is_in_the_queue():
     )
 
     assert frame[["ts_ns", "value"]].to_numpy().tolist() == [[0, 1], [7_000, 0]]
-    assert _ask(launch_stats, "cpu 1 |[graph >g]\nstream 7 | [a <g][b <g]")["n_kernels"].tolist() == [2]
+    assert _ask(launch_stats, "cpu 1 |[graph >g]\nstream 7 | [a <g][b <g]")[
+        "n_kernels"
+    ].tolist() == [2]
 
 
 def test_what_happens_at_one_instant_is_one_change():
@@ -120,9 +126,16 @@ def test_work_of_stream_0_belongs_to_its_operator():
 def test_means_stay_means_with_many_kernels():
     """From eleven names on, HTA's default gives sums for means and no deviation."""
     others = "".join(f"[k{n:02}]" for n in range(11))
-    frame = _ask(kernel_breakdown, f"stream 7 |[gemm][gemm    ]{others}", by="name").set_index("group")
+    frame = _ask(kernel_breakdown, f"stream 7 |[gemm][gemm    ]{others}", by="name").set_index(
+        "group"
+    )
 
-    assert frame.loc["gemm", ["sum_ns", "mean_ns", "min_ns", "max_ns"]].tolist() == [16_000, 8_000, 6_000, 10_000]
+    assert frame.loc["gemm", ["sum_ns", "mean_ns", "min_ns", "max_ns"]].tolist() == [
+        16_000,
+        8_000,
+        6_000,
+        10_000,
+    ]
     assert len(frame) == 12
 
 

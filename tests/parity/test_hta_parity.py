@@ -1,7 +1,7 @@
 """Every feature of HTA against ours on every trace for which HTA has an answer, on the events that HTA sees.
 
-Where we differ, `DIFFERENCES` names HTA's fault, and `test_hta_faults.py` shows the truth on a drawn trace. A difference that
-is not there any more fails as well.
+Where we differ, `DIFFERENCES` names HTA's fault, and `test_hta_faults.py` shows the truth on a
+drawn trace. A difference that is not there any more fails as well.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import pandas as pd
 import pytest
 
 from htagraph.compiler.passes import compile_events
+from htagraph.explain.differences import kernel_diff, op_diff
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
 from htagraph.queries.annotations import annotation_breakdown, device_annotation_breakdown
 from htagraph.queries.counters import counters, queue_blocked
 from htagraph.queries.cupti import cupti_counters
-from htagraph.queries.diff import kernel_diff, op_diff
 from htagraph.queries.idle import idle_categories
 from htagraph.queries.kernels import kernel_breakdown
 from htagraph.queries.launches import launch_stats
@@ -101,7 +101,12 @@ def test_overlap_of_communication_with_compute(trace, hta, as_hta_sees, kernel_t
     dag = as_hta_sees(trace)
     mine = overlap(dag, kernel_time(dag))["overlap_share"].iloc[0]
 
-    _agree("overlap", trace, None if pd.isna(theirs) else theirs, None if np.isnan(mine) else round(100 * mine, 2))
+    _agree(
+        "overlap",
+        trace,
+        None if pd.isna(theirs) else theirs,
+        None if np.isnan(mine) else round(100 * mine, 2),
+    )
 
 
 def test_kernel_types(trace, hta, as_hta_sees, kernel_time):
@@ -117,7 +122,12 @@ def test_kernel_types(trace, hta, as_hta_sees, kernel_time):
     mine = class_overlap(dag, kernel_time(dag))
     mine = mine[mine["classes"] != "idle"].groupby("classes")["dur_ns"].sum()
 
-    _agree("kernel_types", trace, theirs, {frozenset(name.split(" + ")): ns for name, ns in mine.items()})
+    _agree(
+        "kernel_types",
+        trace,
+        theirs,
+        {frozenset(name.split(" + ")): ns for name, ns in mine.items()},
+    )
 
 
 def test_kernel_breakdown(trace, hta, as_hta_sees):
@@ -129,21 +139,30 @@ def test_kernel_breakdown(trace, hta, as_hta_sees):
     dag = as_hta_sees(trace)
     mine = kernel_breakdown(dag, dag.span, by="name")
     parts = ("sum (us)", "max (us)", "min (us)", "mean (us)", "stddev")
-    theirs = {row["name"]: tuple(_ns(row[part]) for part in parts) for row in theirs.to_dict("records")}
+    theirs = {
+        row["name"]: tuple(_ns(row[part]) for part in parts) for row in theirs.to_dict("records")
+    }
     columns = ("sum_ns", "max_ns", "min_ns", "mean_ns", "std_ns")
 
     _agree(
         "kernel_breakdown",
         trace,
         theirs,
-        {row.group: tuple(round(getattr(row, name)) for name in columns) for row in mine.itertuples()},
+        {
+            row.group: tuple(round(getattr(row, name)) for name in columns)
+            for row in mine.itertuples()
+        },
     )
 
 
 def test_idle_categories(trace, hta, as_hta_sees, kernel_time):
     """Host wait, kernel wait and other per stream."""
     theirs = _first_rank(hta(trace, "get_idle_time_breakdown")[0])
-    theirs = {(row.stream, row.idle_category): _ns(row.idle_time) for row in theirs.itertuples() if row.idle_time}
+    theirs = {
+        (row.stream, row.idle_category): _ns(row.idle_time)
+        for row in theirs.itertuples()
+        if row.idle_time
+    }
     dag = as_hta_sees(trace)
     mine = idle_categories(dag, kernel_time(dag))
 
@@ -157,7 +176,11 @@ def test_idle_categories(trace, hta, as_hta_sees, kernel_time):
 
 def test_launch_stats(trace, hta, as_hta_sees):
     """Every launch that HTA knows, with its three times; we know at least as many."""
-    name = "get_cuda_kernel_launch_stats__nomem" if trace.startswith("trace_diff") else "get_cuda_kernel_launch_stats"
+    name = (
+        "get_cuda_kernel_launch_stats__nomem"
+        if trace.startswith("trace_diff")
+        else "get_cuda_kernel_launch_stats"
+    )
     theirs = next(iter(hta(trace, name).values()))
     dag = as_hta_sees(trace)
     mine = launch_stats(dag, dag.span).set_index("correlation")
@@ -178,7 +201,9 @@ def test_queue_length(trace, hta, as_hta_sees):
     if summary is None:
         pytest.skip("HTA answers None")
     rank = summary.index[0][0]
-    theirs = {stream: int(n) for (r, stream), n in summary[("queue_length", "max")].items() if r == rank}
+    theirs = {
+        stream: int(n) for (r, stream), n in summary[("queue_length", "max")].items() if r == rank
+    }
     dag = as_hta_sees(trace)
     mine = counters(dag, dag.span).groupby("stream")["value"].max()
 
@@ -218,7 +243,9 @@ def test_annotations(trace, where, hta, as_hta_sees):
     if theirs is None:
         pytest.skip("HTA has none")
     dag = as_hta_sees(trace)
-    mine = {"cpu": annotation_breakdown, "gpu": device_annotation_breakdown}[where](dag, _everything(dag))
+    mine = {"cpu": annotation_breakdown, "gpu": device_annotation_breakdown}[where](
+        dag, _everything(dag)
+    )
     theirs = _first_rank(theirs)
 
     assert {
@@ -226,7 +253,10 @@ def test_annotations(trace, where, hta, as_hta_sees):
         for name, total, most, least in zip(
             theirs["name"], theirs["sum (us)"], theirs["max (us)"], theirs["min (us)"], strict=True
         )
-    } == {row["name"]: (row["sum_ns"], row["max_ns"], row["min_ns"]) for row in mine.to_dict("records")}
+    } == {
+        row["name"]: (row["sum_ns"], row["max_ns"], row["min_ns"])
+        for row in mine.to_dict("records")
+    }
 
 
 def _everything(dag) -> Window:
@@ -240,11 +270,16 @@ def test_kernel_patterns(trace, op, hta, as_hta_sees):
     dag = as_hta_sees(trace)
     mine = kernel_patterns(dag, dag.span, under=op, min_length=1, max_length=10**9, top=10**9)
     theirs = {
-        row["pattern"]: (row["count"], _ns(row["GPU kernel duration (us)"]), _ns(row["CPU op duration (us)"]))
+        row["pattern"]: (
+            row["count"],
+            _ns(row["GPU kernel duration (us)"]),
+            _ns(row["CPU op duration (us)"]),
+        )
         for row in theirs.to_dict("records")
     }
     ours = {
-        "|".join((row.op, *row.pattern)): (row.n_occurrences, row.device_ns, row.host_ns) for row in mine.itertuples()
+        "|".join((row.op, *row.pattern)): (row.n_occurrences, row.device_ns, row.host_ns)
+        for row in mine.itertuples()
     }
 
     _agree(f"kernel_patterns {op}", trace, theirs, ours)
@@ -258,7 +293,9 @@ def test_cupti_counters(hta, as_it_is):
     theirs = hta("cupti_profiler", "get_cupti_counter_data_with_operators")[0]
     trace, dag = as_it_is("cupti_profiler")
     mine = cupti_counters(dag, _everything(dag), args=trace.args)
-    wide = mine.pivot_table(index="event", columns="counter", values="value", aggfunc="first").sort_index()
+    wide = mine.pivot_table(
+        index="event", columns="counter", values="value", aggfunc="first"
+    ).sort_index()
     names = mine.drop_duplicates("event").sort_values("event")
     theirs = theirs.sort_values("ts", kind="stable")
     counters_of_both = [name for name in theirs.columns if name.startswith("smsp__")]
@@ -276,7 +313,11 @@ def test_cupti_counters(hta, as_it_is):
 def _step(dag, step: str):
     """Return the graph of the host events that begin in a step and of the device work launched by them."""
     events = dag.events
-    marker = int(np.flatnonzero((events.name == events.symbols.code(step)) & (events.kind == EventKind.ANNOTATION))[0])
+    marker = int(
+        np.flatnonzero(
+            (events.name == events.symbols.code(step)) & (events.kind == EventKind.ANNOTATION)
+        )[0]
+    )
     begins = (events.ts_ns >= events.ts_ns[marker]) & (events.ts_ns < events.end_ns[marker])
     launch = dag.launch
     kept = (events.is_host & begins) | ((launch >= 0) & begins[launch])
@@ -289,16 +330,24 @@ def test_differences_between_two_traces(device, hta, as_it_is):
     """The first step of either side: counts and times by name, and what became of each."""
     theirs = hta("pairs_trace_diff", f"compare_traces__trace_diff__{device}__short0")
     before, after = (
-        _step(as_it_is(trace)[1], "ProfilerStep#1009") for trace in ("trace_diff_control", "trace_diff_test")
+        _step(as_it_is(trace)[1], "ProfilerStep#1009")
+        for trace in ("trace_diff_control", "trace_diff_test")
     )
     ask = {"CPU": op_diff, "GPU": kernel_diff}[device]
     mine = ask(before, after)
     columns = ["Control_counts", "Test_counts", "Control_total_duration", "Test_total_duration"]
     theirs = {
-        name.replace("ProfilerStep#1009", "ProfilerStep"): (int(row[0]), int(row[1]), _ns(row[2]), _ns(row[3]))
+        name.replace("ProfilerStep#1009", "ProfilerStep"): (
+            int(row[0]),
+            int(row[1]),
+            _ns(row[2]),
+            _ns(row[3]),
+        )
         for name, row in zip(theirs.index, theirs[columns].to_numpy(), strict=True)
     }
 
-    ours = mine[["name", "n_before", "n_after", "before_ns", "after_ns"]].itertuples(index=False, name=None)
+    ours = mine[["name", "n_before", "n_after", "before_ns", "after_ns"]].itertuples(
+        index=False, name=None
+    )
 
     assert theirs == {name: tuple(row) for name, *row in ours}

@@ -31,10 +31,19 @@ def ask() -> Ask:
     if node is None:
         pytest.skip("node is not installed")
 
-    def ask_file(path: Path, *queries: str, problems: list[list[object]] | None = None) -> list[list[list[object]]]:
-        command = [node, str(Path(__file__).with_name("trace_processor.js")), str(_engine_folder()), str(path)]
+    def ask_file(
+        path: Path, *queries: str, problems: list[list[object]] | None = None
+    ) -> list[list[list[object]]]:
+        command = [
+            node,
+            str(Path(__file__).with_name("trace_processor.js")),
+            str(_engine_folder()),
+            str(path),
+        ]
         text = json.dumps([_PROBLEMS, *queries])
-        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=300)
+        done = subprocess.run(
+            command, input=text, capture_output=True, text=True, check=False, timeout=300
+        )
         assert done.returncode == 0, done.stderr
         found, *tables = json.loads(done.stdout)
         assert found == (problems or [])

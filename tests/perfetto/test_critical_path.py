@@ -21,13 +21,18 @@ REAL = {
     "sglang decode": "tracelens/sglang_Qwen3-8B_decode.json.gz",
 }
 
-ON_PATH = "select s.* from slice s join track t on s.track_id = t.id where t.name like 'Critical path%'"
+ON_PATH = (
+    "select s.* from slice s join track t on s.track_id = t.id where t.name like 'Critical path%'"
+)
 TILES = (
     "select count(*), min(ts), max(ts + dur), sum(dur), sum(gap) from "  # noqa: S608  text of our own
     f"(select ts, dur, coalesce(ts - lag(ts + dur) over (order by ts, id), 0) != 0 as gap from ({ON_PATH}))"
 )
-ORIGINALS = "select count(*), sum(dur) from slice where category is null or category != 'critical_path'"
-# An arrow goes from the earlier of its two slices to the later one, so the path's slice may be at either end.
+ORIGINALS = (
+    "select count(*), sum(dur) from slice where category is null or category != 'critical_path'"
+)
+# An arrow goes from the earlier of its two slices to the later one, so the path's slice may be at
+# either end.
 ARROWS = """
 with ends as (select slice_out as a, slice_in as b from flow union all select slice_in, slice_out from flow)
 select p.name, o.name, extract_arg(o.arg_set_id, 'debug.critical')

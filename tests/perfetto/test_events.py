@@ -17,7 +17,9 @@ from htagraph.writers.pftrace import CounterTrack, write_pftrace
 pytestmark = pytest.mark.perfetto
 
 EPOCH_NS = 1_712_195_495_519_689_047
-SLICES = "select s.name, s.ts - (select min(ts) from slice), s.dur from slice s order by 2, 3 desc, 1"
+SLICES = (
+    "select s.name, s.ts - (select min(ts) from slice), s.dur from slice s order by 2, 3 desc, 1"
+)
 
 
 def events_of(
@@ -56,7 +58,9 @@ def events_of(
 
 
 @pytest.mark.parametrize("kind", [EventKind.OP, EventKind.KERNEL])
-def test_events_that_overlap_partially_keep_their_durations(tmp_path: Path, ask, kind: EventKind) -> None:
+def test_events_that_overlap_partially_keep_their_durations(
+    tmp_path: Path, ask, kind: EventKind
+) -> None:
     """A viewer takes an end for that of the slice begun last; so each row must nest strictly."""
     events = events_of(("a", 0, 10), ("b", 5, 10), ("c", 12, 10), kind=kind)
     (slices,) = ask(write_pftrace(tmp_path / "x.pftrace", events), SLICES)
@@ -97,7 +101,9 @@ def test_times_since_the_epoch_are_exact(tmp_path: Path, ask) -> None:
     """An epoch time in nanoseconds has more digits than a float64 holds; the file holds the difference and the origin."""
     events = events_of(("a", EPOCH_NS, 3), ("b", EPOCH_NS + 3, 1))
     slices, clock = ask(
-        write_pftrace(tmp_path / "x.pftrace", events), SLICES, "select abs_time_str(min(ts)) from slice"
+        write_pftrace(tmp_path / "x.pftrace", events),
+        SLICES,
+        "select abs_time_str(min(ts)) from slice",
     )
     assert slices == [["a", 0, 3], ["b", 3, 1]]
     assert clock == [["2024-04-04T01:51:35.519689047"]]
@@ -109,21 +115,31 @@ def test_what_is_known_of_an_event_is_there_to_be_selected(tmp_path: Path, ask) 
     columns = {
         "bytes": SparseColumn(np.array([1]), np.array([4096])),
         "memory_bandwidth": SparseColumn(np.array([1]), np.array([1.5])),
-        "collective": SparseColumn(np.array([0]), np.array([table.symbols.code("cpu_op")], dtype=np.int32)),
+        "collective": SparseColumn(
+            np.array([0]), np.array([table.symbols.code("cpu_op")], dtype=np.int32)
+        ),
     }
-    events = EventTable(**{**{k: getattr(table, k) for k in table.__dataclass_fields__}, "columns": columns})
+    events = EventTable(
+        **{**{k: getattr(table, k) for k in table.__dataclass_fields__}, "columns": columns}
+    )
     args = ", ".join(
-        f"extract_arg(arg_set_id, 'debug.{name}')" for name in ("bytes", "memory_bandwidth", "collective", "critical")
+        f"extract_arg(arg_set_id, 'debug.{name}')"
+        for name in ("bytes", "memory_bandwidth", "collective", "critical")
     )
     path = write_pftrace(tmp_path / "x.pftrace.gz", events, critical_events=[0])
     (found,) = ask(path, "select name, category, " + args + " from slice order by ts")  # noqa: S608  names of our own
-    assert found == [["a", "cpu_op", None, None, "cpu_op", 1], ["b", "cpu_op", 4096, 1.5, None, None]]
+    assert found == [
+        ["a", "cpu_op", None, None, "cpu_op", 1],
+        ["b", "cpu_op", 4096, 1.5, None, None],
+    ]
 
 
 def test_a_counter_has_all_its_samples(tmp_path: Path, ask) -> None:
     """The queue length of a stream stands among the tracks of its device."""
     events = events_of(("k", 0, 10), kind=EventKind.KERNEL)
-    queue = CounterTrack("queue length", "launches", np.array([0, 4, 9]), np.array([1, 2, 0]), device=0, stream=7)
+    queue = CounterTrack(
+        "queue length", "launches", np.array([0, 4, 9]), np.array([1, 2, 0]), device=0, stream=7
+    )
     share = CounterTrack("share", "%", np.array([5]), np.array([0.25]))
     (samples,) = ask(
         write_pftrace(tmp_path / "x.pftrace", events, counters=[queue, share]),
@@ -141,17 +157,24 @@ def test_a_point_in_time_is_an_instant_in_its_range(tmp_path: Path, ask) -> None
     """Memory events are instants; they have no end that a viewer could take for another's."""
     table = events_of(("op", 0, 10), ("[memory]", 10, 0), ("[memory]", 4, 0))
     kind = np.array([EventKind.OP, EventKind.INSTANT, EventKind.INSTANT], dtype=np.int8)
-    events = EventTable(**{**{k: getattr(table, k) for k in table.__dataclass_fields__}, "kind": kind})
+    events = EventTable(
+        **{**{k: getattr(table, k) for k in table.__dataclass_fields__}, "kind": kind}
+    )
     (slices,) = ask(write_pftrace(tmp_path / "x.pftrace", events), SLICES)
     assert slices == [["op", 0, 10], ["[memory]", 4, 0], ["[memory]", 10, 0]]
 
 
 def test_files_of_ranks_can_be_concatenated(tmp_path: Path, ask) -> None:
     """Each rank has ids of its own, so ``cat`` is all it takes; one origin keeps their times together."""
-    first, second = events_of(("a", 100, 10), ("b", 120, 5)), events_of(("a", 103, 4), ("b", 121, 5))
+    first, second = (
+        events_of(("a", 100, 10), ("b", 120, 5)),
+        events_of(("a", 103, 4), ("b", 121, 5)),
+    )
     link = (np.array([0], dtype=np.int32), np.array([1], dtype=np.int32))
     parts = [
-        write_pftrace(tmp_path / f"{rank}.pftrace.gz", events, rank=rank, links=link, origin_ns=100).read_bytes()
+        write_pftrace(
+            tmp_path / f"{rank}.pftrace.gz", events, rank=rank, links=link, origin_ns=100
+        ).read_bytes()
         for rank, events in enumerate((first, second))
     ]
     both = tmp_path / "both.pftrace.gz"
@@ -171,13 +194,26 @@ def test_files_of_ranks_can_be_concatenated(tmp_path: Path, ask) -> None:
     assert flows == [[0, 20], [3, 21]]
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 30), st.integers(0, 3)), min_size=1, max_size=150))
+@settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 60), st.integers(0, 30), st.integers(0, 3)),
+        min_size=1,
+        max_size=150,
+    )
+)
 def test_no_event_is_lost_or_changed_however_events_overlap(
     tmp_path: Path, ask, drawn: list[tuple[int, int, int]]
 ) -> None:
     """Law: what the trace processor has is what the table has."""
     rows = [(f"e{number}", start, dur) for number, (start, dur, _) in enumerate(drawn)]
-    events = events_of(*rows, lanes=((1, 1), (1, 2), (2, 1), (2, -1)), on=tuple(lane for _, _, lane in drawn))
-    (slices,) = ask(write_pftrace(tmp_path / "x.pftrace", events, origin_ns=0), "select name, ts, dur from slice")
+    events = events_of(
+        *rows, lanes=((1, 1), (1, 2), (2, 1), (2, -1)), on=tuple(lane for _, _, lane in drawn)
+    )
+    (slices,) = ask(
+        write_pftrace(tmp_path / "x.pftrace", events, origin_ns=0),
+        "select name, ts, dur from slice",
+    )
     assert sorted(map(tuple, slices)) == sorted(rows)

@@ -10,8 +10,8 @@ import pytest
 
 import htagraph as hg
 from htagraph.errors import OutputError
-from htagraph.job import Job
-from htagraph.job_loading import load_job
+from htagraph.job.job import Job
+from htagraph.job.loading import load_job
 
 pytestmark = pytest.mark.perfetto
 
@@ -42,7 +42,9 @@ select max(ts + dur) - min(ts + dur) from (
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
     """Return four ranks whose clocks are off by up to 20 ms, of which rank 2 is late."""
-    program = hg.synth.training_job(ranks=4, tensor=2, steps=2, layers=2, straggler=2, max_offset_ns=20_000_000)
+    program = hg.synth.training_job(
+        ranks=4, tensor=2, steps=2, layers=2, straggler=2, max_offset_ns=20_000_000
+    )
     hg.synth.simulate_job(program).write(tmp_path / "job")
     return load_job(tmp_path / "job")
 
@@ -52,7 +54,9 @@ def test_the_path_of_the_job_tiles_its_window(tmp_path: Path, ask, job: Job) -> 
     path = job.critical_path()
     tiles, by_rank = ask(path.to_perfetto(tmp_path / "x.pftrace"), TILES, BY_RANK)
     assert tiles == [[len(path.segments), path.dur_ns, path.dur_ns, 0]]
-    assert by_rank == [[f"rank {rank}", dur] for rank, dur in path.breakdown(by="rank")["dur_ns"].items()]
+    assert by_rank == [
+        [f"rank {rank}", dur] for rank, dur in path.breakdown(by="rank")["dur_ns"].items()
+    ]
 
 
 def test_every_event_of_every_rank_is_there(tmp_path: Path, ask, job: Job) -> None:
@@ -69,16 +73,21 @@ def test_an_arrow_leads_to_the_rank_where_the_path_goes_on(tmp_path: Path, ask, 
     before = np.flatnonzero(np.diff(ranks))
     assert len(before) > 0
     assert [[out, into] for _, _, out, into in hops] == [
-        [f"Critical path, rank {ranks[at]}", f"Critical path, rank {ranks[at + 1]}"] for at in before
+        [f"Critical path, rank {ranks[at]}", f"Critical path, rank {ranks[at + 1]}"]
+        for at in before
     ]
     assert [end for end, _, _, _ in hops] == [start for _, start, _, _ in hops]
 
 
 def test_ranks_are_on_one_clock(tmp_path: Path, ask) -> None:
     """The all-reduces of all ranks end together, though their clocks are off by milliseconds."""
-    program = hg.synth.training_job(ranks=4, steps=2, layers=2, straggler=2, max_offset_ns=20_000_000)
+    program = hg.synth.training_job(
+        ranks=4, steps=2, layers=2, straggler=2, max_offset_ns=20_000_000
+    )
     hg.synth.simulate_job(program).write(tmp_path / "job")
-    (apart,) = ask(load_job(tmp_path / "job").critical_path().to_perfetto(tmp_path / "x.pftrace"), KERNEL_ENDS)
+    (apart,) = ask(
+        load_job(tmp_path / "job").critical_path().to_perfetto(tmp_path / "x.pftrace"), KERNEL_ENDS
+    )
     assert max(value for (value,) in apart) < 15_000
 
 

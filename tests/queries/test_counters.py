@@ -20,7 +20,10 @@ _DAG = compile_events(
 
 
 def _points(frame) -> list[list]:
-    return [[ts // 1000, dur // 1000, value] for ts, dur, value in frame[["ts_ns", "dur_ns", "value"]].to_numpy()]
+    return [
+        [ts // 1000, dur // 1000, value]
+        for ts, dur, value in frame[["ts_ns", "dur_ns", "value"]].to_numpy()
+    ]
 
 
 def test_the_queue_holds_what_is_launched_and_has_not_started():
@@ -73,7 +76,9 @@ def test_a_full_queue_is_timed():
     """Two or more waited from 22 to 31."""
     frame = queue_blocked(_DAG, _DAG.span, max_queue_length=2)
 
-    assert frame[["stream", "full_ns", "n_blocked", "blocked_ns"]].to_numpy().tolist() == [[7, 9_000, 0, 0]]
+    assert frame[["stream", "full_ns", "n_blocked", "blocked_ns"]].to_numpy().tolist() == [
+        [7, 9_000, 0, 0]
+    ]
 
 
 def test_a_launch_that_met_a_full_queue_is_blocked():

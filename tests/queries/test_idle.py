@@ -20,7 +20,13 @@ def _parts(drawing: str, **options) -> list[tuple]:
     """Return (start, duration, cause, name) of the parts of idle intervals, in us."""
     dag = compile_events(timeline(drawing))
     frame = idle_intervals(dag, dag.span, **options)
-    columns = zip(frame["start_ns"] // 1000, frame["dur_ns"] // 1000, frame["cause"], frame["name"], strict=True)
+    columns = zip(
+        frame["start_ns"] // 1000,
+        frame["dur_ns"] // 1000,
+        frame["cause"],
+        frame["name"],
+        strict=True,
+    )
     return [tuple(row) for row in columns]
 
 
@@ -79,7 +85,7 @@ def test_work_whose_launch_was_not_recorded_is_carried_over():
         stream 7 |[j]            [k ]
     """)
 
-    assert parts[0][2:] == ("carry_over", "(launch not recorded)")
+    assert parts[0][2:] == ("launched_before_capture", "(launch not recorded)")
 
 
 def test_the_interval_before_a_bound_is_explained_by_what_follows_it():
@@ -147,7 +153,9 @@ def test_host_time_names_its_python_frame_where_frames_were_recorded():
         stream 7 |      [a <a ]                [b <b]
     """)
     is_frame = events.names() == "load_batch"
-    dag = compile_events(replace(events, kind=np.where(is_frame, EventKind.PYTHON, events.kind).astype(np.int8)))
+    dag = compile_events(
+        replace(events, kind=np.where(is_frame, EventKind.PYTHON, events.kind).astype(np.int8))
+    )
     frame = idle_time(dag, dag.span).set_index("cause")
 
     assert frame.loc["python_gap", ["frame", "idle_ns"]].tolist() == ["load_batch", 11_000]

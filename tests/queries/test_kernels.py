@@ -51,7 +51,10 @@ def test_work_across_a_bound_counts_with_the_time_inside():
     """From 15 to 20: seven of gemm on stream 7, four of nccl, one of the other gemm."""
     frame = kernel_breakdown(_DAG, Window(15_000, 20_000, "part"), by="name")
 
-    assert dict(zip(frame["group"], frame["sum_ns"], strict=True)) == {"gemm": 6_000, "ncclX": 4_000}
+    assert dict(zip(frame["group"], frame["sum_ns"], strict=True)) == {
+        "gemm": 6_000,
+        "ncclX": 4_000,
+    }
 
 
 def test_durations_are_listed_by_name():

@@ -20,9 +20,9 @@ def test_a_delay_begins_when_the_call_ends():
         stream 7 |               [a <a ]
     """)
 
-    assert frame[["launch_ns", "kernel_ns", "launch_delay_ns", "queued_ns"]].to_numpy().tolist() == [
-        [11_000, 7_000, 4_000, 0]
-    ]
+    assert frame[
+        ["launch_ns", "kernel_ns", "launch_delay_ns", "queued_ns"]
+    ].to_numpy().tolist() == [[11_000, 7_000, 4_000, 0]]
 
 
 def test_a_kernel_that_starts_during_its_call_has_no_delay():
@@ -41,7 +41,10 @@ def test_waiting_behind_earlier_work_is_told_apart():
         stream 7 |          [a <a              ]  [b <b ]
     """)
 
-    assert frame[["name", "launch_delay_ns", "queued_ns"]].to_numpy().tolist() == [["a", 0, 0], ["b", 10_000, 8_000]]
+    assert frame[["name", "launch_delay_ns", "queued_ns"]].to_numpy().tolist() == [
+        ["a", 0, 0],
+        ["b", 10_000, 8_000],
+    ]
 
 
 def test_every_kind_of_launch_is_there():
@@ -68,9 +71,9 @@ def test_outliers_are_marked_by_cutoffs():
     flags = ["is_short_kernel", "is_launch_outlier", "is_delay_outlier"]
 
     assert _stats(drawing)[flags].to_numpy().tolist() == [[True, False, False]]
-    assert _stats(drawing, launch_cutoff_ns=10_000, delay_cutoff_ns=3_000)[flags].to_numpy().tolist() == [
-        [False, True, True]
-    ]
+    assert _stats(drawing, launch_cutoff_ns=10_000, delay_cutoff_ns=3_000)[
+        flags
+    ].to_numpy().tolist() == [[False, True, True]]
 
 
 def test_a_call_that_launches_nothing_is_no_launch():

@@ -27,7 +27,9 @@ def _dag():
         },
     )
     is_memory = events.names() == "[memory]"
-    return compile_events(replace(events, kind=np.where(is_memory, EventKind.INSTANT, events.kind).astype(np.int8)))
+    return compile_events(
+        replace(events, kind=np.where(is_memory, EventKind.INSTANT, events.kind).astype(np.int8))
+    )
 
 
 def test_memory_is_told_with_the_operator_that_took_it():

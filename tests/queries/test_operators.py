@@ -54,7 +54,10 @@ def test_deeper_calls_are_counted_with_their_callers():
     """Cut at depth 0, the roots keep the device time."""
     frame = operator_tree(_DAG, _DAG.span, max_depth=0)
 
-    assert frame[["name", "device_ns"]].to_numpy().tolist() == [["aten::linear", 14_000], ["aten::mm", 9_000]]
+    assert frame[["name", "device_ns"]].to_numpy().tolist() == [
+        ["aten::linear", 14_000],
+        ["aten::mm", 9_000],
+    ]
 
 
 def test_own_times_in_a_window_add_up_to_the_window():
@@ -76,4 +79,6 @@ def test_a_call_that_outlasts_its_caller_is_its_own_in_a_window_after_that():
     )
     frame = operator_breakdown(dag, Window(18_000, 30_000, "later"))
 
-    assert frame[["name", "self_ns", "device_ns"]].to_numpy().tolist() == [["cudaLaunchKernel", 7_000, 10_000]]
+    assert frame[["name", "self_ns", "device_ns"]].to_numpy().tolist() == [
+        ["cudaLaunchKernel", 7_000, 10_000]
+    ]

@@ -19,7 +19,9 @@ def _patterns(drawing: str, columns=_COLUMNS, **options) -> list[list]:
 
 def test_a_sequence_that_repeats_is_found_with_the_gaps_in_it():
     """Twice copy (6), 1 or 2 us of nothing, gemm (6); the gap between the two occurrences is not in it."""
-    assert _patterns("stream 7 |[copy] [gemm]    [copy]  [gemm]") == [[("copy", "gemm"), 2, 24_000, 3_000]]
+    assert _patterns("stream 7 |[copy] [gemm]    [copy]  [gemm]") == [
+        [("copy", "gemm"), 2, 24_000, 3_000]
+    ]
 
 
 def test_streams_are_apart():
@@ -41,10 +43,13 @@ def test_under_an_operator_it_is_all_the_work_of_a_call():
         stream 7 |             [gemm <a]         [gemm <b][relu <c]                   [gemm <d][relu <e]
     """
 
-    assert _patterns(drawing, ["pattern", "op", "n_occurrences", "device_ns", "host_ns"], under="aten::mm") == [
-        [("gemm", "relu"), "aten::mm", 2, 36_000, 66_000]
+    assert _patterns(
+        drawing, ["pattern", "op", "n_occurrences", "device_ns", "host_ns"], under="aten::mm"
+    ) == [[("gemm", "relu"), "aten::mm", 2, 36_000, 66_000]]
+    assert _patterns(drawing, ["pattern", "n_occurrences"], under="aten::m*", min_length=1)[1] == [
+        ("gemm",),
+        1,
     ]
-    assert _patterns(drawing, ["pattern", "n_occurrences"], under="aten::m*", min_length=1)[1] == [("gemm",), 1]
 
 
 def test_a_call_inside_a_call_belongs_to_the_outer_one():
@@ -60,7 +65,9 @@ def test_a_call_inside_a_call_belongs_to_the_outer_one():
     ) == [["aten::matmul", 1]]
 
 
-@pytest.mark.parametrize(("rank_by", "first"), [("device_ns", "slow"), ("n_occurrences", "fast"), ("gap_ns", "far")])
+@pytest.mark.parametrize(
+    ("rank_by", "first"), [("device_ns", "slow"), ("n_occurrences", "fast"), ("gap_ns", "far")]
+)
 def test_patterns_are_ranked_by_what_is_asked(rank_by, first):
     """Long kernels, frequent kernels, and kernels far apart."""
     slow, fast, far = "[slow           ][a ]", "[fast][b ]", "[far]   [c ]"
@@ -73,6 +80,11 @@ def test_patterns_are_ranked_by_what_is_asked(rank_by, first):
 def test_options_that_make_no_sense_are_errors():
     """Lengths, ranks and numbers of rows."""
     dag = compile_events(timeline("stream 7 |[k]"))
-    for options in ({"min_length": 0}, {"min_length": 5, "max_length": 4}, {"rank_by": "beauty"}, {"top": -1}):
+    for options in (
+        {"min_length": 0},
+        {"min_length": 5, "max_length": 4},
+        {"rank_by": "beauty"},
+        {"top": -1},
+    ):
         with pytest.raises(QueryError):
             kernel_patterns(dag, dag.span, **options)

@@ -28,7 +28,11 @@ def test_kernels_that_a_rule_names_are_counted():
     """One of two: the gemm counts as compute because nothing says otherwise."""
     events = timeline(_DRAWING, names={"K": "ncclDevKernel_AllReduce"})
 
-    assert _counts(events, "kernels named by a rule (the others count as compute)") == (1, 2, "good")
+    assert _counts(events, "kernels named by a rule (the others count as compute)") == (
+        1,
+        2,
+        "good",
+    )
 
 
 def test_ids_that_several_calls_carry_are_reported():

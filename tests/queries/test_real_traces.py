@@ -41,8 +41,8 @@ def _graphs(pattern: str) -> list[hg.TraceGraph]:
 def test_communication_is_found_where_there_is_some(pattern):
     """Every one of these jobs has several ranks; each collective says why it is exposed."""
     for graph in _graphs(pattern):
-        by_class = kernel_breakdown(graph.dag, graph.at).set_index("group")
-        exposed = exposed_communication(graph.dag, graph.at)
+        by_class = kernel_breakdown(graph.dag, graph.interval).set_index("group")
+        exposed = exposed_communication(graph.dag, graph.interval)
 
         assert by_class.loc["communication", "sum_ns"] > 0
         assert len(exposed) == by_class.loc["communication", "n_kernels"]
@@ -53,18 +53,18 @@ def test_communication_is_found_where_there_is_some(pattern):
 def test_questions_answer_on_every_trace(pattern):
     """No trace breaks a sum; idle time of a device is never negative."""
     for graph in _graphs(pattern):
-        idle = idle_time(graph.dag, graph.at)
-        operators = operator_breakdown(graph.dag, graph.at)
+        idle = idle_time(graph.dag, graph.interval)
+        operators = operator_breakdown(graph.dag, graph.interval)
 
         assert (idle["idle_ns"] > 0).all()
         assert (operators["self_ns"] >= 0).all()
         assert (operators["self_ns"] <= operators["host_ns"]).all()
-        assert np.isfinite(kernel_patterns(graph.dag, graph.at)["share"]).all()
+        assert np.isfinite(kernel_patterns(graph.dag, graph.interval)["share"]).all()
 
 
 def test_most_idle_time_of_a_training_job_has_a_cause():
     """Host work, gaps and launches explain all but a percent of it on a trace with complete launches."""
     (graph,) = _graphs("hta/df_index_resolver/df_index_resolver.json.gz")
-    idle = idle_time(graph.dag, graph.at).groupby("cause", observed=True)["idle_ns"].sum()
+    idle = idle_time(graph.dag, graph.interval).groupby("cause", observed=True)["idle_ns"].sum()
 
     assert idle["unexplained"] < idle.sum() / 100

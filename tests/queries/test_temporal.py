@@ -56,7 +56,10 @@ def test_each_device_has_its_row():
     )
     frame = temporal_breakdown(dag, dag.span)
 
-    assert frame[["device", "idle_ns", "compute_ns"]].to_numpy().tolist() == [[0, 0, 10_000], [1, 6_000, 4_000]]
+    assert frame[["device", "idle_ns", "compute_ns"]].to_numpy().tolist() == [
+        [0, 0, 10_000],
+        [1, 6_000, 4_000],
+    ]
 
 
 def test_a_trace_without_device_work_has_no_rows():

@@ -10,7 +10,15 @@ import pytest
 
 def event(name: str = "aten::mm", **fields: Any) -> dict[str, Any]:
     """Return a host operator, or what `fields` make of it."""
-    return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": 10, "dur": 5} | fields
+    return {
+        "ph": "X",
+        "cat": "cpu_op",
+        "name": name,
+        "pid": 1,
+        "tid": 1,
+        "ts": 10,
+        "dur": 5,
+    } | fields
 
 
 def file_of(*events: dict[str, Any] | str, **header: Any) -> bytes:
@@ -18,7 +26,9 @@ def file_of(*events: dict[str, Any] | str, **header: Any) -> bytes:
     texts = (one if isinstance(one, str) else json.dumps(one) for one in events)
     separator = ",\n"
     keys = "".join(f"{json.dumps(key)}: {json.dumps(value)}, " for key, value in header.items())
-    return f'{{{keys}"traceEvents": [\n{separator.join(texts)}\n]}}'.encode("utf-8", "surrogateescape")
+    return f'{{{keys}"traceEvents": [\n{separator.join(texts)}\n]}}'.encode(
+        "utf-8", "surrogateescape"
+    )
 
 
 @pytest.fixture(name="event")

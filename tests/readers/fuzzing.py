@@ -1,7 +1,8 @@
 """Throws broken bytes at the reader: ``python -m tests.readers.fuzzing --seconds 600``.
 
-Inputs are mutations of the malformed files, of small real traces and of a trace written here. For each of them the reader
-gives a trace or an error of the package, within `SECONDS` and `RSS_BYTES`; what it mends is valid JSON with equal events.
+Inputs are mutations of the malformed files, of small real traces and of a trace written here. For
+each of them the reader gives a trace or an error of the package, within `SECONDS` and `RSS_BYTES`;
+what it mends is valid JSON with equal events.
 """
 
 from __future__ import annotations
@@ -76,7 +77,9 @@ TOKENS += [
 def corpus() -> list[bytes]:
     """Return what mutations start from."""
     small = [path.read_bytes() for path in sorted(SHARED.glob("malformed/*.json*"))]
-    real = [path for path in sorted(SHARED.glob("traces/**/*.json.gz")) if path.stat().st_size < 3_500]
+    real = [
+        path for path in sorted(SHARED.glob("traces/**/*.json.gz")) if path.stat().st_size < 3_500
+    ]
     return [OWN, *small, *(gzip.decompress(path.read_bytes()) for path in real)]
 
 

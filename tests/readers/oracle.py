@@ -11,7 +11,13 @@ from typing import Any
 from htagraph.model.kinds import EventKind
 
 LAUNCH_FLOWS = {"ac2g", "async_cpu_to_gpu", "async_gpu", "async"}
-ON_STREAM = {EventKind.KERNEL, EventKind.MEMCPY, EventKind.MEMSET, EventKind.SYNC, EventKind.DEVICE_ANNOTATION}
+ON_STREAM = {
+    EventKind.KERNEL,
+    EventKind.MEMCPY,
+    EventKind.MEMSET,
+    EventKind.SYNC,
+    EventKind.DEVICE_ANNOTATION,
+}
 KINDS = {
     "cpu_op": EventKind.OP,
     "Operator": EventKind.OP,
@@ -126,7 +132,13 @@ def kind(event: dict[str, Any]) -> EventKind:
     found = KINDS.get(event.get("cat", ""), EventKind.OTHER)
     if found == EventKind.OP and event["name"].startswith("ProfilerStep#"):
         return EventKind.ANNOTATION
-    is_wait = event.get("name") in {"event_wait", "Stream Sync", "Stream Wait Event", "Event Sync", "Context Sync"}
+    is_wait = event.get("name") in {
+        "event_wait",
+        "Stream Sync",
+        "Stream Wait Event",
+        "Event Sync",
+        "Context Sync",
+    }
     return EventKind.SYNC if found == EventKind.KERNEL and is_wait else found
 
 

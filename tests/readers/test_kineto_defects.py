@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from htagraph.readers.kineto import KinetoTrace, read_kineto
 
-NAMES = st.sampled_from(["aten::mm", "Memcpy HtoD (Pageable -> Device)", 'é \\ " /', "void f<int>(int*)", ""])
+NAMES = st.sampled_from(
+    ["aten::mm", "Memcpy HtoD (Pageable -> Device)", 'é \\ " /', "void f<int>(int*)", ""]
+)
 
 
 @st.composite
@@ -21,8 +23,17 @@ def traces(draw: st.DrawFn) -> list[str]:
     indent = draw(st.sampled_from([None, 2]))
     events = []
     for k in range(n):
-        event: dict[str, Any] = {"ph": "X", "cat": draw(st.sampled_from(["cpu_op", "kernel"])), "name": draw(NAMES)}
-        event |= {"pid": 1, "tid": draw(st.integers(-3, 3)), "ts": 10 * k, "dur": draw(st.integers(1, 9))}
+        event: dict[str, Any] = {
+            "ph": "X",
+            "cat": draw(st.sampled_from(["cpu_op", "kernel"])),
+            "name": draw(NAMES),
+        }
+        event |= {
+            "pid": 1,
+            "tid": draw(st.integers(-3, 3)),
+            "ts": 10 * k,
+            "dur": draw(st.integers(1, 9)),
+        }
         if draw(st.booleans()):
             event["args"] = {"External id": k, "Input Dims": [[k], []], "Call stack": draw(NAMES)}
         events.append(json.dumps(event, indent=indent))
@@ -81,7 +92,9 @@ IN_ARGS = {
 @pytest.mark.parametrize("name", IN_NAME)
 @given(texts=traces(), data=st.data())
 @settings(max_examples=20, deadline=None)
-def test_a_broken_name_is_read_and_no_other_event_changes(name: bytes, texts: list[str], data: st.DataObject) -> None:
+def test_a_broken_name_is_read_and_no_other_event_changes(
+    name: bytes, texts: list[str], data: st.DataObject
+) -> None:
     """The event with the broken name is kept, its name as it was meant."""
     at = data.draw(st.integers(0, len(texts)))
     expected_name, repair = IN_NAME[name]
@@ -113,7 +126,8 @@ def test_a_file_cut_anywhere_keeps_all_whole_events(texts: list[str], data: st.D
     """Only the event that the cut goes through is lost."""
     whole = b'{"schemaVersion": 1, "traceEvents": [\n' + ",\n".join(texts).encode()
     ends = [
-        len(b'{"schemaVersion": 1, "traceEvents": [\n' + ",\n".join(texts[: k + 1]).encode()) for k in range(len(texts))
+        len(b'{"schemaVersion": 1, "traceEvents": [\n' + ",\n".join(texts[: k + 1]).encode())
+        for k in range(len(texts))
     ]
     cut = data.draw(st.integers(ends[0], len(whole)))
 
@@ -139,7 +153,9 @@ def test_a_write_torn_by_another_costs_one_event(texts: list[str], data: st.Data
 
 @given(texts=traces(), data=st.data(), separator=st.sampled_from([b"\n", b",,", b", ,\n", b""]))
 @settings(max_examples=100, deadline=None)
-def test_commas_too_many_or_too_few_cost_nothing(texts: list[str], data: st.DataObject, separator: bytes) -> None:
+def test_commas_too_many_or_too_few_cost_nothing(
+    texts: list[str], data: st.DataObject, separator: bytes
+) -> None:
     """Hand-edited files are read as they are meant."""
     at = data.draw(st.integers(1, len(texts) - 1))
     joined = ",\n".join(texts[:at]).encode() + separator + ",\n".join(texts[at:]).encode()
@@ -152,7 +168,9 @@ def test_commas_too_many_or_too_few_cost_nothing(texts: list[str], data: st.Data
 
 @given(texts=traces(), block=st.integers(1, 400), n_threads=st.integers(1, 3))
 @settings(max_examples=100, deadline=None)
-def test_where_the_bytes_are_cut_into_pieces_changes_nothing(texts: list[str], block: int, n_threads: int) -> None:
+def test_where_the_bytes_are_cut_into_pieces_changes_nothing(
+    texts: list[str], block: int, n_threads: int
+) -> None:
     """Pieces are scanned ahead on a guess; a wrong guess costs time, never an event."""
     nested = '{"ph": "X", "name": "n", "pid": 1, "tid": 1, "ts": 3, "dur": 1, "args": {"a": [{"b": 1}, {"ph": 2}, {"name": 3}]}}'
     content = [*texts, nested, odd(b'a "b" c').decode(), nested, *texts]
@@ -165,7 +183,11 @@ def pieced(texts: list[str], block: int, n_threads: int) -> list[tuple[Any, ...]
     from htagraph.readers.kineto import loading, stream
 
     usual = stream.BLOCK
-    data = b'{"schemaVersion": 1, "traceEvents": [\n' + ",\n".join(texts).encode() + b'\n], "traceName": "x"}'
+    data = (
+        b'{"schemaVersion": 1, "traceEvents": [\n'
+        + ",\n".join(texts).encode()
+        + b'\n], "traceName": "x"}'
+    )
     stream.BLOCK = block
     try:
         asked = loading.Asked(n_threads=n_threads)

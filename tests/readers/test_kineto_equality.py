@@ -11,7 +11,9 @@ from htagraph.readers.kineto import KinetoTrace, read_kineto
 from tests.readers import oracle
 
 TRACES = Path(__file__).parents[3] / "shared" / "traces"
-FILES = sorted(path for path in TRACES.rglob("*.json*") if path.name.endswith((".json", ".json.gz")))
+FILES = sorted(
+    path for path in TRACES.rglob("*.json*") if path.name.endswith((".json", ".json.gz"))
+)
 
 pytestmark = pytest.mark.real
 
@@ -19,7 +21,18 @@ pytestmark = pytest.mark.real
 def rows(trace: KinetoTrace) -> list[dict[str, Any]]:
     """Return the event table as one dict per event, without what an event does not have."""
     events = trace.events
-    dense = ("ts_ns", "dur_ns", "kind", "name", "category", "lane", "device", "stream", "correlation", "external_id")
+    dense = (
+        "ts_ns",
+        "dur_ns",
+        "kind",
+        "name",
+        "category",
+        "lane",
+        "device",
+        "stream",
+        "correlation",
+        "external_id",
+    )
     values = {name: getattr(events, name).tolist() for name in dense}
     texts, lanes = events.symbols.texts, events.lanes
     out = [dict(zip(values, some, strict=True)) for some in zip(*values.values(), strict=True)]
@@ -69,14 +82,32 @@ def test_flows_and_header_equal_those_of_json(path: Path) -> None:
 
     flows, lanes = trace.events.flows, trace.events.lanes
     found = [
-        (ts_ns, flow, "stf"[phase], trace.events.symbols.texts[category], lanes.pid[lane], lanes.tid[lane])
+        (
+            ts_ns,
+            flow,
+            "stf"[phase],
+            trace.events.symbols.texts[category],
+            lanes.pid[lane],
+            lanes.tid[lane],
+        )
         for ts_ns, flow, phase, category, lane in zip(
-            flows.ts_ns.tolist(), flows.id.tolist(), flows.phase.tolist(), flows.category, flows.lane, strict=True
+            flows.ts_ns.tolist(),
+            flows.id.tolist(),
+            flows.phase.tolist(),
+            flows.category,
+            flows.lane,
+            strict=True,
         )
     ]
     assert found == expected
     assert sum(trace.skipped.values()) == len(points) - len(expected)
-    assert {key: str(value) for key, value in trace.metadata.items() if not isinstance(value, (float, list, dict))} == {
-        key: str(value) for key, value in header.items() if not isinstance(value, (oracle.Decimal, list, dict))
+    assert {
+        key: str(value)
+        for key, value in trace.metadata.items()
+        if not isinstance(value, (float, list, dict))
+    } == {
+        key: str(value)
+        for key, value in header.items()
+        if not isinstance(value, (oracle.Decimal, list, dict))
     }
     assert trace.metadata.keys() == header.keys()

@@ -64,7 +64,9 @@ def test_opens_with_its_repair_recorded(name: str) -> None:
     """All events that can be placed are there, and what was mended is said."""
     trace = read_kineto(MALFORMED / name)
 
-    assert (trace.events.names().tolist(), [repair.kind for repair in trace.repairs]) == OPENED[name]
+    assert (trace.events.names().tolist(), [repair.kind for repair in trace.repairs]) == OPENED[
+        name
+    ]
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -84,9 +86,15 @@ def test_repaired_file_is_valid_json_with_the_same_events(name: str) -> None:
     repair_kineto(MALFORMED / name, file)
 
     json.loads(file.getvalue(), parse_constant=pytest.fail)
-    assert read_kineto(file.getvalue()).events.frame().equals(read_kineto(MALFORMED / name).events.frame())
+    assert (
+        read_kineto(file.getvalue())
+        .events.frame()
+        .equals(read_kineto(MALFORMED / name).events.frame())
+    )
 
 
 def test_times_are_exact_where_float64_is_not() -> None:
     """Absolute microseconds with three decimals need 19 digits."""
-    assert read_kineto(MALFORMED / "absolute_ns_ts.json").events.ts_ns.tolist() == [1716299299443212345]
+    assert read_kineto(MALFORMED / "absolute_ns_ts.json").events.ts_ns.tolist() == [
+        1716299299443212345
+    ]

@@ -46,7 +46,9 @@ def one(text: str) -> Any:
 )
 def test_decimal_microseconds_become_exact_nanoseconds(text: str, ns: int) -> None:
     """Half a nanosecond goes to the even side; no float is involved."""
-    assert one(f'{{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": {text}, "dur": 1}}').events.ts_ns.tolist() == [ns]
+    assert one(
+        f'{{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": {text}, "dur": 1}}'
+    ).events.ts_ns.tolist() == [ns]
 
 
 @given(st.integers(-(10**15), 10**15), st.integers(0, 999))
@@ -61,30 +63,46 @@ def test_three_decimals_are_nanoseconds(us: int, ns: int) -> None:
 def test_base_time_is_added_in_integers_wherever_it_stands(event: Any) -> None:
     """Files of 2024 have it after the events."""
     data = (
-        b'{"traceEvents": [' + json.dumps(event(ts=1.001)).encode() + b'], "baseTimeNanoseconds": 1711964646000000000}'
+        b'{"traceEvents": ['
+        + json.dumps(event(ts=1.001)).encode()
+        + b'], "baseTimeNanoseconds": 1711964646000000000}'
     )
 
     trace = read_kineto(data)
 
-    assert (trace.base_time_ns, trace.events.ts_ns.tolist()) == (1711964646000000000, [1711964646000001001])
+    assert (trace.base_time_ns, trace.events.ts_ns.tolist()) == (
+        1711964646000000000,
+        [1711964646000001001],
+    )
 
 
 def test_times_too_late_to_be_microseconds_are_nanoseconds(event: Any, file_of: Any) -> None:
     """Some exporters write nanoseconds since the epoch into ``ts``."""
     trace = read_kineto(file_of(event(ts=1716299299443212345, dur=2500)))
 
-    assert (trace.events.ts_ns.tolist(), trace.events.dur_ns.tolist()) == ([1716299299443212345], [2500])
+    assert (trace.events.ts_ns.tolist(), trace.events.dur_ns.tolist()) == (
+        [1716299299443212345],
+        [2500],
+    )
     assert [repair.kind for repair in trace.repairs] == ["time in nanoseconds"]
 
 
 def test_a_duration_that_cannot_be_true_is_unknown(event: Any, file_of: Any) -> None:
     """Below zero, over seven days, or absent: 0, and counted."""
     trace = read_kineto(
-        file_of(event(dur=-1), event(dur=7447424400000000.0), event(dur=604_800_000_000), event(dur=None))
+        file_of(
+            event(dur=-1),
+            event(dur=7447424400000000.0),
+            event(dur=604_800_000_000),
+            event(dur=None),
+        )
     )
 
     assert trace.events.dur_ns.tolist() == [0, 0, 604_800_000_000_000, 0]
-    assert [(repair.kind, repair.n) for repair in trace.repairs] == [("no duration", 1), ("impossible duration", 2)]
+    assert [(repair.kind, repair.n) for repair in trace.repairs] == [
+        ("no duration", 1),
+        ("impossible duration", 2),
+    ]
 
 
 def test_a_begin_and_its_end_are_one_event(event: Any, file_of: Any) -> None:
@@ -103,7 +121,10 @@ def test_a_begin_and_its_end_are_one_event(event: Any, file_of: Any) -> None:
 
     found = dict(zip(trace.events.names(), trace.events.dur_ns.tolist(), strict=True))
     assert found == {"outer": 8_000, "inner": 1_000, "other thread": 22_000, "last": 5_000}
-    assert [(repair.kind, repair.n) for repair in trace.repairs] == [("begin without end", 1), ("end without begin", 1)]
+    assert [(repair.kind, repair.n) for repair in trace.repairs] == [
+        ("begin without end", 1),
+        ("end without begin", 1),
+    ]
 
 
 def test_an_operator_of_no_length_at_time_zero_is_no_defect(event: Any, file_of: Any) -> None:
@@ -118,14 +139,21 @@ def test_an_operator_of_no_length_at_time_zero_is_no_defect(event: Any, file_of:
 
 def test_ids_beyond_int64_are_kept_as_their_bits(event: Any, file_of: Any) -> None:
     """Two's complement: distinct stays distinct, and the number can be had back."""
-    trace = read_kineto(file_of(event(args={"Comms Id": 16253213563157461241}), event(args={"Comms Id": 2**64 - 1})))
+    trace = read_kineto(
+        file_of(event(args={"Comms Id": 16253213563157461241}), event(args={"Comms Id": 2**64 - 1}))
+    )
 
-    assert trace.events.columns["comms_id"].value.astype("uint64").tolist() == [16253213563157461241, 2**64 - 1]
+    assert trace.events.columns["comms_id"].value.astype("uint64").tolist() == [
+        16253213563157461241,
+        2**64 - 1,
+    ]
 
 
 def test_ids_beyond_64_bits_are_no_value_and_said(event: Any, file_of: Any) -> None:
     """Nothing is wrapped around in silence."""
-    trace = read_kineto(file_of(event(args={"correlation": 2**64}), event(args={"correlation": -(2**63) - 1})))
+    trace = read_kineto(
+        file_of(event(args={"correlation": 2**64}), event(args={"correlation": -(2**63) - 1}))
+    )
 
     assert trace.events.correlation.tolist() == [-1, -1]
     assert [(repair.kind, repair.n) for repair in trace.repairs] == [("number out of range", 2)]
@@ -134,10 +162,15 @@ def test_ids_beyond_64_bits_are_no_value_and_said(event: Any, file_of: Any) -> N
 def test_numeric_text_is_the_number_and_other_text_stays(event: Any, file_of: Any) -> None:
     """`"25738"` and 25738 are one thread."""
     trace = read_kineto(
-        file_of(event(pid=25738, tid="25738"), event(pid="25738", tid=25738), event(pid="Spans", tid=-7))
+        file_of(
+            event(pid=25738, tid="25738"), event(pid="25738", tid=25738), event(pid="Spans", tid=-7)
+        )
     )
 
-    assert list(zip(trace.events.lanes.pid, trace.events.lanes.tid, strict=True)) == [(25738, 25738), ("Spans", -7)]
+    assert list(zip(trace.events.lanes.pid, trace.events.lanes.tid, strict=True)) == [
+        (25738, 25738),
+        ("Spans", -7),
+    ]
     assert trace.events.lane.tolist() == [0, 0, 1]
 
 
@@ -154,7 +187,9 @@ def test_numeric_text_is_the_number_and_other_text_stays(event: Any, file_of: An
         (1, {"stream": 140737488355328}, 140737488355328),
     ],
 )
-def test_stream_of_device_work(event: Any, file_of: Any, tid: Any, args: dict[str, Any], stream: int) -> None:
+def test_stream_of_device_work(
+    event: Any, file_of: Any, tid: Any, args: dict[str, Any], stream: int
+) -> None:
     """What the args say, else the row; every way to write that there is none is -1."""
     trace = read_kineto(file_of(event(cat="kernel", pid=3, tid=tid, args=args)))
 
@@ -165,7 +200,10 @@ def test_correlation_zero_is_an_id(event: Any, file_of: Any) -> None:
     """Only absence is -1."""
     trace = read_kineto(file_of(event(args={"correlation": 0, "External id": 0}), event()))
 
-    assert (trace.events.correlation.tolist(), trace.events.external_id.tolist()) == ([0, -1], [0, -1])
+    assert (trace.events.correlation.tolist(), trace.events.external_id.tolist()) == (
+        [0, -1],
+        [0, -1],
+    )
 
 
 @given(st.lists(st.text(max_size=20), min_size=1, max_size=6))
@@ -173,8 +211,14 @@ def test_any_name_is_read_as_it_was_written(names: list[str]) -> None:
     """Escapes, quotes and every script; ``json.dumps`` writes, the reader reads."""
     events = [{"ph": "X", "name": name, "pid": 1, "tid": 1, "ts": 1, "dur": 1} for name in names]
     for ensure_ascii in (True, False):
-        trace = read_kineto(json.dumps(events, ensure_ascii=ensure_ascii).encode("utf-8", "replace"))
-        expected = [name.encode("utf-8", "replace").decode() for name in names] if not ensure_ascii else names
+        trace = read_kineto(
+            json.dumps(events, ensure_ascii=ensure_ascii).encode("utf-8", "replace")
+        )
+        expected = (
+            [name.encode("utf-8", "replace").decode() for name in names]
+            if not ensure_ascii
+            else names
+        )
         assert trace.events.names().tolist() == expected
 
 
@@ -206,7 +250,9 @@ def test_more_names_than_any_table_begins_with(event: Any, file_of: Any) -> None
         ({"cat": "something new"}, EventKind.OTHER),
     ],
 )
-def test_kind_of_an_event(event: Any, file_of: Any, fields: dict[str, Any], kind: EventKind) -> None:
+def test_kind_of_an_event(
+    event: Any, file_of: Any, fields: dict[str, Any], kind: EventKind
+) -> None:
     """One table, old and new categories; a few names overrule it."""
     assert read_kineto(file_of(event(**fields))).events.kind.tolist() == [kind]
 
@@ -224,7 +270,10 @@ def test_stacks_are_skipped_and_counted_unless_asked_for(event: Any, file_of: An
 
 def test_categories_select_events(event: Any, file_of: Any) -> None:
     """What is not asked for is counted by category."""
-    trace = read_kineto(file_of(event(), event("k", cat="kernel"), event("g", cat="gpu_memcpy")), categories=["kernel"])
+    trace = read_kineto(
+        file_of(event(), event("k", cat="kernel"), event("g", cat="gpu_memcpy")),
+        categories=["kernel"],
+    )
 
     assert (trace.events.names().tolist(), trace.skipped) == (["k"], {"cpu_op": 1, "gpu_memcpy": 1})
 
@@ -239,7 +288,10 @@ def test_a_window_selects_what_touches_it(event: Any) -> None:
 
     trace = read_kineto(data, window=(1_010_000, 1_020_000))
 
-    assert (trace.events.names().tolist(), trace.skipped) == (["into", "at"], {"outside the window": 2})
+    assert (trace.events.names().tolist(), trace.skipped) == (
+        ["into", "at"],
+        {"outside the window": 2},
+    )
 
 
 def test_a_window_that_ends_before_it_starts_is_an_error(event: Any, file_of: Any) -> None:
@@ -265,7 +317,9 @@ def test_events_of_unknown_phases_are_counted(event: Any, file_of: Any) -> None:
         ({}, "trace.json", (0, "default")),
     ],
 )
-def test_rank(file_of: Any, tmp_path: Path, header: dict[str, Any], name: str, rank: tuple[int, str]) -> None:
+def test_rank(
+    file_of: Any, tmp_path: Path, header: dict[str, Any], name: str, rank: tuple[int, str]
+) -> None:
     """The header, else the file's name, else 0 and say so."""
     (tmp_path / name).write_bytes(file_of(**header))
 
@@ -279,7 +333,13 @@ def test_metadata_events_name_the_lanes(event: Any, file_of: Any) -> None:
     names = [
         {"ph": "M", "name": "process_name", "pid": 1, "tid": 0, "args": {"name": "python"}},
         {"ph": "M", "name": "process_labels", "pid": 1, "tid": 0, "args": {"labels": "CPU"}},
-        {"ph": "M", "name": "thread_name", "pid": 1, "tid": "1", "args": {"name": "thread 1 (main)"}},
+        {
+            "ph": "M",
+            "name": "thread_name",
+            "pid": 1,
+            "tid": "1",
+            "args": {"name": "thread 1 (main)"},
+        },
         {"ph": "M", "name": "thread_sort_index", "pid": 1, "tid": 1, "args": {"sort_index": 4}},
     ]
 
@@ -296,7 +356,11 @@ def test_metadata_events_name_the_lanes(event: Any, file_of: Any) -> None:
 def test_args_are_read_again_on_demand(event: Any, file_of: Any, tmp_path: Path) -> None:
     """Of a plain file, a compressed one, and a broken event."""
     args = {"Input Dims": [[2, 3]], "x": 1}
-    data = file_of(event(args=args), '{"ph": "X", "name": "a "b" c", "ts": 1, "dur": 1, "args": {"y": NaN}}', event())
+    data = file_of(
+        event(args=args),
+        '{"ph": "X", "name": "a "b" c", "ts": 1, "dur": 1, "args": {"y": NaN}}',
+        event(),
+    )
     (tmp_path / "t.json.gz").write_bytes(gzip.compress(data))
 
     for source in (data, tmp_path / "t.json.gz"):
@@ -305,7 +369,9 @@ def test_args_are_read_again_on_demand(event: Any, file_of: Any, tmp_path: Path)
 
 def test_progress_ends_at_the_size_of_the_file(event: Any, file_of: Any, tmp_path: Path) -> None:
     """In bytes of the file as it is on disk."""
-    (tmp_path / "t.json.gz").write_bytes(gzip.compress(file_of(*(event(str(k)) for k in range(20_000)))))
+    (tmp_path / "t.json.gz").write_bytes(
+        gzip.compress(file_of(*(event(str(k)) for k in range(20_000))))
+    )
     calls: list[tuple[int, int]] = []
 
     read_kineto(tmp_path / "t.json.gz", progress=lambda done, total: calls.append((done, total)))
@@ -319,7 +385,9 @@ def test_two_gzip_members_are_one_file(event: Any, file_of: Any) -> None:
     """As `cat a.gz b.gz` makes them."""
     data = file_of(event("a"), event("b"))
 
-    assert read_kineto(gzip.compress(data[:50]) + gzip.compress(data[50:])).events.names().tolist() == ["a", "b"]
+    assert read_kineto(
+        gzip.compress(data[:50]) + gzip.compress(data[50:])
+    ).events.names().tolist() == ["a", "b"]
 
 
 def test_what_precedes_damage_in_gzip_is_kept(event: Any, file_of: Any) -> None:
@@ -337,7 +405,8 @@ def test_what_precedes_damage_in_gzip_is_kept(event: Any, file_of: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"hello", b"SQLite format 3\0", b"\x00\x01", b'"text"', b"[1, 2, 3]", b'{"traceEvents": 5}']
+    "data",
+    [b"hello", b"SQLite format 3\0", b"\x00\x01", b'"text"', b"[1, 2, 3]", b'{"traceEvents": 5}'],
 )
 def test_what_is_no_trace_is_refused(data: bytes) -> None:
     """One line, with the place."""
@@ -371,7 +440,9 @@ def test_absurd_nesting_is_an_error(where: str) -> None:
     assert caught.value.offset == 1
 
 
-def test_an_event_larger_than_the_limit_is_an_error(monkeypatch: pytest.MonkeyPatch, event: Any, file_of: Any) -> None:
+def test_an_event_larger_than_the_limit_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, event: Any, file_of: Any
+) -> None:
     """Memory is bounded by the largest event that is allowed."""
     monkeypatch.setattr(document, "MAX_VALUE", 1 << 16)
 
@@ -399,7 +470,10 @@ def test_importing_the_reader_imports_no_compiler() -> None:
 
 def test_the_doctor_says_what_is_missing(event: Any, file_of: Any) -> None:
     """A kernel without a launch, and nothing else."""
-    findings = {finding.subject: finding for finding in examined(read_kineto(file_of(event("k", cat="kernel"))))}
+    findings = {
+        finding.subject: finding
+        for finding in examined(read_kineto(file_of(event("k", cat="kernel"))))
+    }
 
     assert not findings["launches"].is_enough
     assert findings["launches"].consequence.startswith("1 device events have no known launch")

@@ -6,7 +6,7 @@ import random
 import tempfile
 from typing import Any, NamedTuple
 
-from htagraph.job_loading import load_job
+from htagraph.job.loading import load_job
 from htagraph.report.findings import Finding, Verdict, find_bounds
 from htagraph.report.job_summary import JobSummary
 from htagraph.synth import simulate, simulate_job, training_job
@@ -88,8 +88,8 @@ def diagnose(fault: str, seed: int) -> Outcome:
 class Repair(NamedTuple):
     """What a finding claimed and was worth at most, and what its repair won."""
 
-    claimed_ns: int
-    worth_ns: int
+    attributed_ns: int
+    potential_saving_ns: int
     won_ns: int
 
 
@@ -97,12 +97,20 @@ def repair_loader(seed: int) -> Repair:
     """Return what is won by making a random rank's slow data loader fast: the same program without its delay."""
     source = random.Random(f"repair {seed}")  # noqa: S311  no secret
     layers = source.randint(1, 6)
-    options = {"ranks": 1, "steps": source.randint(1, 4), "layers": layers, "straggler": 0, "delay": "data_loading"}
+    options = {
+        "ranks": 1,
+        "steps": source.randint(1, 4),
+        "layers": layers,
+        "straggler": 0,
+        "delay": "data_loading",
+    }
     delay_ns = int(layers * _LAYER_NS * source.uniform(0.2, 4))
     slow, fast = (
         simulate(training_job(**options, delay_ns=delay, seed=seed).ranks[0])  # type: ignore[arg-type]
         for delay in (delay_ns, 0)
     )
     paths = [Trace.from_events(rank.events).compile().critical_path() for rank in (slow, fast)]
-    loading = next(finding for finding in find_bounds(paths[0]).findings if finding.cause == "data loading")
-    return Repair(loading.dur_ns, loading.worth_ns, paths[0].dur_ns - paths[1].dur_ns)
+    loading = next(
+        finding for finding in find_bounds(paths[0]).findings if finding.cause == "data loading"
+    )
+    return Repair(loading.dur_ns, loading.potential_saving_ns, paths[0].dur_ns - paths[1].dur_ns)

@@ -18,10 +18,15 @@ def test_findings_are_ranked_by_what_there_is_to_win_and_share_the_window():
 
     found = find_bounds(path).findings
 
-    won = [finding.worth_ns / 2 if finding.cause == "compute" else finding.worth_ns for finding in found]
+    won = [
+        finding.potential_saving_ns / 2
+        if finding.cause == "compute"
+        else finding.potential_saving_ns
+        for finding in found
+    ]
     assert won == sorted(won, reverse=True)
     assert sum(finding.dur_ns for finding in found) == path.dur_ns
-    assert all(0 <= finding.worth_ns <= finding.dur_ns for finding in found)
+    assert all(0 <= finding.potential_saving_ns <= finding.dur_ns for finding in found)
     assert all(sum(dur_ns for _, dur_ns in finding.parts) == finding.dur_ns for finding in found)
 
 
@@ -41,17 +46,28 @@ def test_a_host_on_the_path_is_worth_no_more_than_the_device_leaves():
     host = by_cause["host"]
 
     assert path.dur_ns == 73_000
-    assert host.worth_ns == 73_000 - 4 * 13_000
+    assert host.potential_saving_ns == 73_000 - 4 * 13_000
     assert host.limit == "at most 29% to win: devices compute and copy for 52.0 us"
     assert by_cause["compute"].limit == ""
 
 
 def test_a_smaller_share_that_stands_first_is_explained():
     """A full launch queue: the device computes all the while, but that is what it is for."""
-    flooded = Trace.from_events(simulate(training_rank(fault="full_queue")).events).compile().critical_path()
-    loading = Trace.from_events(simulate(training_rank(fault="dataloader")).events).compile().critical_path()
+    flooded = (
+        Trace.from_events(simulate(training_rank(fault="full_queue")).events)
+        .compile()
+        .critical_path()
+    )
+    loading = (
+        Trace.from_events(simulate(training_rank(fault="dataloader")).events)
+        .compile()
+        .critical_path()
+    )
 
-    assert [finding.cause for finding in find_bounds(flooded).findings[:2]] == ["full launch queue", "compute"]
+    assert [finding.cause for finding in find_bounds(flooded).findings[:2]] == [
+        "full launch queue",
+        "compute",
+    ]
     assert find_bounds(flooded).ranking.startswith("Ranked by what there is to win")
     assert find_bounds(loading).ranking == ""
 
@@ -120,16 +136,28 @@ def test_stacks_that_were_not_read_are_what_to_try_first():
         .critical_path()
     )
 
-    assert find_bounds(path).findings[0].to_try.startswith("find out which code this is (with_stack=True")
+    assert (
+        find_bounds(path)
+        .findings[0]
+        .to_try.startswith("find out which code this is (with_stack=True")
+    )
     assert "htagraph report --stacks" in find_bounds(path, unread_stacks=True).findings[0].to_try
 
 
 def test_a_finding_says_in_which_steps_it_is():
     """Three steps with a slow data loader."""
-    path = Trace.from_events(simulate(training_rank(fault="dataloader")).events).compile().critical_path()
+    path = (
+        Trace.from_events(simulate(training_rank(fault="dataloader")).events)
+        .compile()
+        .critical_path()
+    )
     first = find_bounds(path).findings[0]
 
-    assert (first.n_steps, first.first_step, first.last_step) == (3, "ProfilerStep#0", "ProfilerStep#2")
+    assert (first.n_steps, first.first_step, first.last_step) == (
+        3,
+        "ProfilerStep#0",
+        "ProfilerStep#2",
+    )
     assert "; in 3 steps, ProfilerStep#0 to ProfilerStep#2" in first.evidence_sentence
 
 

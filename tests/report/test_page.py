@@ -94,10 +94,16 @@ def test_a_trace_without_events_is_a_page_that_says_so(tmp_path: Path) -> None:
 
 def test_a_trace_of_the_host_alone_has_a_path_and_no_devices(tmp_path: Path) -> None:
     """The path is on the host; sections of devices say how to record them."""
-    text = page_of(summary_of(hg.Trace.from_events(hg.synth.timeline("cpu 1 |[aten::mm ] [aten::add ]"))), tmp_path)
+    text = page_of(
+        summary_of(hg.Trace.from_events(hg.synth.timeline("cpu 1 |[aten::mm ] [aten::add ]"))),
+        tmp_path,
+    )
     assert 'data-figure="critical-path"' in text
     assert (
-        text.count("No device work in this window; where a trace has none at all, profile with ProfilerActivity") == 2
+        text.count(
+            "No device work in this window; where a trace has none at all, profile with ProfilerActivity"
+        )
+        == 2
     )
 
 
@@ -134,8 +140,12 @@ def test_long_tables_say_how_long_they_are() -> None:
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("name", ["tracelens/eager_trace.json.gz", "hta/trace_diff/control/control.json.gz"])
-def test_pages_of_real_traces_stay_under_the_limit(real_traces: Path, name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name", ["tracelens/eager_trace.json.gz", "hta/trace_diff/control/control.json.gz"]
+)
+def test_pages_of_real_traces_stay_under_the_limit(
+    real_traces: Path, name: str, tmp_path: Path
+) -> None:
     """100,000 segments, 10,000 kernels: less than 8 MB."""
     file = write_page(tmp_path / "report.html", summary_of(hg.load(real_traces / name)))
     assert file.stat().st_size < MAX_BYTES
@@ -149,5 +159,7 @@ def test_what_some_ranks_are_asked_is_on_the_clock_of_the_whole_job(tmp_path: Pa
     found = _asked(job, [1, 2])["kernel_durations"]
     own_ns = job[1].kernel_durations()["ts_ns"].to_numpy()
 
-    assert found.loc[found["rank"] == 1, "ts_ns"].tolist() == job.clock(1).to_common(own_ns).tolist()
+    assert (
+        found.loc[found["rank"] == 1, "ts_ns"].tolist() == job.clock(1).to_common(own_ns).tolist()
+    )
     assert job.clock(1).to_common(own_ns).tolist() != own_ns.tolist()

@@ -13,7 +13,11 @@ N_JOBS = 8
 @pytest.mark.parametrize("fault", CAUSES)
 def test_the_first_finding_names_the_planted_fault(fault: str) -> None:
     """Whatever the number of ranks, layers and steps, clocks and jitter: the fault decides, and a late rank by its number."""
-    wrong = [outcome for outcome in (diagnose(fault, seed) for seed in range(N_JOBS)) if not outcome.is_right]
+    wrong = [
+        outcome
+        for outcome in (diagnose(fault, seed) for seed in range(N_JOBS))
+        if not outcome.is_right
+    ]
 
     assert wrong == []
 
@@ -24,7 +28,10 @@ def test_findings_on_a_job_never_claim_more_than_its_window(fault: str) -> None:
     outcome = diagnose(fault, N_JOBS)
 
     assert sum(finding.dur_ns for finding in outcome.verdict.findings) <= outcome.dur_ns
-    assert all(sum(dur for _, dur in finding.ranks) == finding.dur_ns for finding in outcome.verdict.findings)
+    assert all(
+        sum(dur for _, dur in finding.ranks) == finding.dur_ns
+        for finding in outcome.verdict.findings
+    )
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -32,4 +39,4 @@ def test_a_repair_wins_no_more_than_the_finding_is_worth(seed: int) -> None:
     """The claim may be more: where the loader was, the device takes over."""
     repair = repair_loader(seed)
 
-    assert 0 < repair.won_ns <= repair.worth_ns <= repair.claimed_ns
+    assert 0 < repair.won_ns <= repair.potential_saving_ns <= repair.attributed_ns

@@ -25,7 +25,7 @@ from htagraph.model.answers import (
     STEP_TIMES,
     TEMPORAL_BREAKDOWN,
 )
-from htagraph.model.frames import MEETINGS, Schema, categorical
+from htagraph.model.frames import MATCHED_COLLECTIVES, Schema, categorical
 from htagraph.model.kinds import Bound, KernelClass
 from htagraph.queries.idle_intervals import IdleCause
 from htagraph.report import plots
@@ -62,9 +62,16 @@ def test_the_path_as_one_bar_is_the_breakdown(step: hg.TraceGraph) -> None:
     path = step.critical_path()
     figure = plots.critical_path(path)
     shares = path.breakdown()["share"]
-    assert bars(figure) == {name.replace("_", " "): [share * 100] for name, share in shares.items() if share}
-    first, second = (f"{name.replace('_', ' ')} for {share:.0%}" for name, share in shares.head(2).items())
-    assert figure.layout.title.text == f"The critical path of {path.dur_ns / 1000:.1f} us is {first} and {second}"
+    assert bars(figure) == {
+        name.replace("_", " "): [share * 100] for name, share in shares.items() if share
+    }
+    first, second = (
+        f"{name.replace('_', ' ')} for {share:.0%}" for name, share in shares.head(2).items()
+    )
+    assert (
+        figure.layout.title.text
+        == f"The critical path of {path.dur_ns / 1000:.1f} us is {first} and {second}"
+    )
 
 
 def test_the_timeline_of_a_short_path_shows_every_segment(step: hg.TraceGraph) -> None:
@@ -93,12 +100,16 @@ def test_the_timeline_of_a_long_path_says_what_it_joins(step: hg.TraceGraph) -> 
     bounds=st.lists(st.integers(0, 3), min_size=60, max_size=60),
     max_single=st.integers(1, 10),
 )
-def test_blocks_keep_the_time_of_every_bound(dur: list[int], bounds: list[int], max_single: int) -> None:
+def test_blocks_keep_the_time_of_every_bound(
+    dur: list[int], bounds: list[int], max_single: int
+) -> None:
     """Joining loses no nanosecond and no segment that lasts, and blocks stay inside what they were made of."""
     start, code = np.cumsum([0, *dur[:-1]]), np.array(bounds[: len(dur)])
     blocks = thin_path(start, np.array(dur), code, max_single=max_single)
     expected = np.bincount(bounds[: len(dur)], weights=dur, minlength=4)
-    assert np.bincount(blocks.code, weights=blocks.dur_ns, minlength=4).tolist() == expected.tolist()
+    assert (
+        np.bincount(blocks.code, weights=blocks.dur_ns, minlength=4).tolist() == expected.tolist()
+    )
     assert (blocks.start_ns + blocks.span_ns <= sum(dur)).all()
     assert (blocks.dur_ns <= blocks.span_ns).all()
     lasting = sum(value > 0 for value in dur)
@@ -132,13 +143,18 @@ def test_what_a_device_does_adds_up_to_the_window(step: hg.TraceGraph) -> None:
     assert sum(x[0] for x in parts.values()) == pytest.approx(100)
     frame = step.temporal_breakdown()
     compute, idle = frame["compute_share"][0], frame["idle_share"][0]
-    assert figure.layout.title.text == f"Device 0 computes {compute:.0%} of the window and is idle {idle:.0%}"
+    assert (
+        figure.layout.title.text
+        == f"Device 0 computes {compute:.0%} of the window and is idle {idle:.0%}"
+    )
 
 
 def test_ranks_of_a_job_have_a_row_each() -> None:
     """The title names who is idle most."""
     row = {name: [0, 0] for name in TEMPORAL_BREAKDOWN.columns}
-    frame = TEMPORAL_BREAKDOWN.frame(row | {"compute_share": [0.75, 0.5], "idle_share": [0.25, 0.5]})
+    frame = TEMPORAL_BREAKDOWN.frame(
+        row | {"compute_share": [0.75, 0.5], "idle_share": [0.25, 0.5]}
+    )
     frame.insert(0, "rank", [0, 1])
     figure = plots.temporal_breakdown(frame)
     assert list(figure.data[0].y) == ["rank 0, device 0", "rank 1, device 0"]
@@ -150,14 +166,22 @@ def test_ranks_of_a_job_have_a_row_each() -> None:
 def test_idle_causes_add_up_to_the_idle_time(step: hg.TraceGraph) -> None:
     """Bars in microseconds sum to what the temporal breakdown calls idle."""
     figure = plots.idle_causes(step.idle_time())
-    assert sum(x for values in bars(figure).values() for x in values) * 1000 == step.temporal_breakdown()["idle_ns"][0]
+    assert (
+        sum(x for values in bars(figure).values() for x in values) * 1000
+        == step.temporal_breakdown()["idle_ns"][0]
+    )
 
 
 def test_exposed_communication_is_stated() -> None:
     """4 of 9 us of communication run beside compute."""
-    graph = hg.Trace.from_events(hg.synth.timeline("stream 7 |[gemm  ]\n stream 9 |    [ncclK  ]")).compile()
+    graph = hg.Trace.from_events(
+        hg.synth.timeline("stream 7 |[gemm  ]\n stream 9 |    [ncclK  ]")
+    ).compile()
     figure = plots.overlap(graph.overlap())
-    assert figure.layout.title.text == "44% of communication is hidden behind compute; 5.00 us is exposed"
+    assert (
+        figure.layout.title.text
+        == "44% of communication is hidden behind compute; 5.00 us is exposed"
+    )
     assert bars(figure) == {"compute alone": [4.0], "both": [4.0], "exposed communication": [5.0]}
 
 
@@ -167,7 +191,10 @@ def test_kernels_of_one_short_name_are_told_apart() -> None:
     graph = hg.Trace.from_events(hg.synth.timeline("stream 7 |[k1  ][k2]", names=names)).compile()
     figure = plots.top_kernels(graph.kernel_breakdown(by="name"))
     assert list(figure.layout.yaxis.ticktext) == ["f · AddFunctor", "f · MulFunctor"]
-    assert figure.layout.title.text == "f · AddFunctor takes 60% of device time, the first 2 of 2 kernels 100%"
+    assert (
+        figure.layout.title.text
+        == "f · AddFunctor takes 60% of device time, the first 2 of 2 kernels 100%"
+    )
 
 
 def test_every_kernel_is_in_the_distribution(step: hg.TraceGraph) -> None:
@@ -190,10 +217,10 @@ def test_the_longest_queue_is_stated() -> None:
 
 def test_who_is_waited_for_is_stated() -> None:
     """Rank 1 comes 30 us late to the first collective, rank 0 comes 10 us late to the second."""
-    row = {name: [0] * 4 for name in MEETINGS.columns}
-    frame = MEETINGS.frame(
+    row = {name: [0] * 4 for name in MATCHED_COLLECTIVES.columns}
+    frame = MATCHED_COLLECTIVES.frame(
         row
-        | {"meeting": [0, 0, 1, 1], "rank": [0, 1, 0, 1], "start_ns": [0, 30_000, 110_000, 100_000]}
+        | {"match": [0, 0, 1, 1], "rank": [0, 1, 0, 1], "start_ns": [0, 30_000, 110_000, 100_000]}
         | {"wait_ns": [30_000, 0, 0, 10_000], "last_rank": [1, 1, 0, 0]}
         | {"operation": ["all_reduce"] * 4, "group": [""] * 4, "matched_by": ["seq"] * 4}
     )
@@ -207,9 +234,14 @@ def test_a_slow_device_stands_to_the_right_of_the_median_rank() -> None:
     row = {name: [0] * 6 for name in KERNEL_BREAKDOWN.columns}
     row |= {
         "group": ["gemm", "nccl"] * 3,
-        "class": categorical([KernelClass.COMPUTE, KernelClass.COMMUNICATION] * 3, KernelClass.labels()),
+        "class": categorical(
+            [KernelClass.COMPUTE, KernelClass.COMMUNICATION] * 3, KernelClass.labels()
+        ),
     }
-    row |= {"mean_ns": [10_000.0, 900.0, 10_000.0, 800.0, 18_000.0, 100.0], "sum_ns": [1, 9, 1, 9, 1, 9]}
+    row |= {
+        "mean_ns": [10_000.0, 900.0, 10_000.0, 800.0, 18_000.0, 100.0],
+        "sum_ns": [1, 9, 1, 9, 1, 9],
+    }
     frame = KERNEL_BREAKDOWN.frame(row).assign(rank=[0, 0, 1, 1, 2, 2])
     figure = plots.kernels_across_ranks(frame)
     assert figure.layout.title.text == "Rank 2 runs gemm 1.80 times as long as the median rank"
@@ -223,13 +255,19 @@ def test_a_slow_device_stands_to_the_right_of_the_median_rank() -> None:
 def test_the_spread_of_a_step_is_over_ranks_not_devices() -> None:
     """Rank 0 has two devices and one step; steps of 4 and 6 ms are 5 ms in the middle, and differ by 2."""
     row = {name: [0] * 3 for name in STEP_TIMES.columns} | {"name": ["ProfilerStep#7"] * 3}
-    frame = STEP_TIMES.frame(row | {"dur_ns": [4_000_000, 4_000_000, 6_000_000]}).assign(rank=[0, 0, 1])
+    frame = STEP_TIMES.frame(row | {"dur_ns": [4_000_000, 4_000_000, 6_000_000]}).assign(
+        rank=[0, 0, 1]
+    )
     figure = plots.step_spread(frame)
     assert figure.layout.title.text == (
         "A step takes 5.00 ms (median of ranks and steps); ranks differ most in ProfilerStep#7, by 2.00 ms"
     )
     bars = figure.data[0]
-    assert (bars.y.tolist(), bars.error_y.array.tolist(), bars.error_y.arrayminus.tolist()) == ([5.0], [1.0], [1.0])
+    assert (bars.y.tolist(), bars.error_y.array.tolist(), bars.error_y.arrayminus.tolist()) == (
+        [5.0],
+        [1.0],
+        [1.0],
+    )
 
 
 @pytest.mark.parametrize(
@@ -248,7 +286,7 @@ def test_the_spread_of_a_step_is_over_ranks_not_devices() -> None:
         (plots.launch_stats, LAUNCH_STATS),
         (plots.queue_length, COUNTERS),
         (plots.memory_bandwidth, COUNTERS),
-        (plots.collective_waits, MEETINGS),
+        (plots.collective_waits, MATCHED_COLLECTIVES),
     ],
 )
 def test_where_there_is_nothing_the_figure_says_so(plot: object, schema: Schema) -> None:
@@ -264,7 +302,9 @@ def test_without_plotly_one_is_told_what_to_install() -> None:
         "from htagraph.report import plots; from htagraph.model.answers import OVERLAP\n"
         "plots.overlap(OVERLAP.empty())"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False).stderr
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    ).stderr
     assert told.splitlines()[-1] == (
         f"{QueryError.__module__}.QueryError: figures need plotly. Hint: pip install 'htagraph[plot]'"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 
-from htagraph.job_loading import load_job
+from htagraph.job.loading import load_job
 from htagraph.report.findings import Finding
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.slow_ranks import slow_device
@@ -27,7 +27,9 @@ def compute(summary: JobSummary) -> Finding:
 
 def test_a_rank_whose_kernels_take_longer_is_named():
     """Three ranks run the gemm in 0.18 ms, rank 3 in 0.42: the clocks are too uncertain to blame it for being late."""
-    finding = compute(summary_of(ranks=4, straggler=3, delay="kernel", delay_ns=700_000, max_offset_ns=1_000_000))
+    finding = compute(
+        summary_of(ranks=4, straggler=3, delay="kernel", delay_ns=700_000, max_offset_ns=1_000_000)
+    )
 
     assert finding.ranks[0][0] == 3
     assert finding.detail.startswith("rank 3 runs ampere_sgemm_128x64_nn 2.2")

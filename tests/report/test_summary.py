@@ -29,7 +29,9 @@ def summary_of(drawing: str) -> Summary:
 @pytest.fixture(scope="module")
 def stalled(tmp_path_factory) -> Summary:
     """Simulate a training run whose data loader stalls, and read it from its file."""
-    file = simulate(training_rank(fault="dataloader")).write(tmp_path_factory.mktemp("run") / "rank0.pt.trace.json.gz")
+    file = simulate(training_rank(fault="dataloader")).write(
+        tmp_path_factory.mktemp("run") / "rank0.pt.trace.json.gz"
+    )
     trace = hg.load(file)
     return Summary(trace, trace.compile())
 
@@ -39,8 +41,8 @@ def test_steps_and_what_lies_between_add_up():
     found = step_shares(summary_of(STEPS).path)
 
     assert list(zip(found["step"], found["dur_ns"], found["bound"], strict=True)) == [
-        ("ProfilerStep#1", 20_000, "cpu"),
-        ("ProfilerStep#2", 20_000, "cpu"),
+        ("ProfilerStep#1", 20_000, "host"),
+        ("ProfilerStep#2", 20_000, "host"),
         ("(outside steps)", 2_000, "python_gap"),
     ]
 
@@ -93,7 +95,7 @@ def test_json_document_has_the_keys_that_it_documents(stalled):
         "dur_ns",
         "share",
         "n_segments",
-        "worth_ns",
+        "potential_saving_ns",
         "longest_ns",
         "n_steps",
         "first_step",
@@ -138,7 +140,11 @@ def test_cells_cannot_break_a_markdown_table():
 def test_people_read_units_and_short_names():
     """Nanoseconds get a unit, starts count from the first, kernels lose their templates."""
     frame = pd.DataFrame(
-        {"start_ns": [5_000, 7_500], "dur_ns": [2_500, 10], "name": ["void at::native::add<4>(int)", "aten::mm"]}
+        {
+            "start_ns": [5_000, 7_500],
+            "dur_ns": [2_500, 10],
+            "name": ["void at::native::add<4>(int)", "aten::mm"],
+        }
     )
 
     assert human_frame(frame).to_dict("list") == {

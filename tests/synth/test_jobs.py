@@ -21,17 +21,27 @@ from htagraph.synth import (
     Synchronize,
     simulate_job,
 )
-from htagraph.synth.strategies import jobs
+from tests.synth.strategies import jobs
 
 MACHINE = Machine(launch_latency_ns=5_000, stream_gap_ns=1_000, sync_return_ns=2_000)
 PAIR = Group("0", (0, 1))
 
 
 def program(rank: int, *body: Action) -> Program:
-    return Program((Op("begin", (Spend(1_000),)), *body), MACHINE, rank, 2, start_ns=0, base_ns=0, groups=(PAIR,))
+    return Program(
+        (Op("begin", (Spend(1_000),)), *body),
+        MACHINE,
+        rank,
+        2,
+        start_ns=0,
+        base_ns=0,
+        groups=(PAIR,),
+    )
 
 
-def collective(operation: str = "allreduce", *, root: int = 0, dur_ns: int = 10_000, group: Group = PAIR) -> Launch:
+def collective(
+    operation: str = "allreduce", *, root: int = 0, dur_ns: int = 10_000, group: Group = PAIR
+) -> Launch:
     return Launch(Collective("nccl", dur_ns, group, operation, root=root), 20, cost_ns=4_000)
 
 
@@ -40,7 +50,7 @@ def run(first: tuple[Action, ...], second: tuple[Action, ...], *clocks: Clock) -
 
 
 def kernels(job: SimulatedJob) -> list[tuple[int, int]]:
-    return list(zip(job.meetings["start_ns"], job.meetings["end_ns"], strict=True))
+    return list(zip(job.collectives["start_ns"], job.collectives["end_ns"], strict=True))
 
 
 def test_an_all_reduce_ends_when_the_last_rank_has_come() -> None:
@@ -48,8 +58,8 @@ def test_an_all_reduce_ends_when_the_last_rank_has_come() -> None:
     job = run((collective(),), (Spend(30_000), collective()))
 
     assert kernels(job) == [(6_000, 46_000), (36_000, 46_000)]
-    assert job.meetings["wait_ns"].tolist() == [30_000, 0]
-    assert job.meetings["last_rank"].tolist() == [1, 1]
+    assert job.collectives["wait_ns"].tolist() == [30_000, 0]
+    assert job.collectives["last_rank"].tolist() == [1, 1]
 
 
 def test_the_path_hops_to_the_late_rank_where_waiting_ended() -> None:
@@ -58,7 +68,7 @@ def test_the_path_hops_to_the_late_rank_where_waiting_ended() -> None:
     columns = ("rank", "start_ns", "dur_ns", "bound")
 
     assert list(zip(*(job.truth[column] for column in columns), strict=True)) == [
-        (1, 0, 1_000, "cpu"),
+        (1, 0, 1_000, "host"),
         (1, 1_000, 30_000, "python_gap"),
         (1, 31_000, 5_000, "launch"),
         (0, 36_000, 10_000, "communication"),
@@ -70,7 +80,7 @@ def test_a_rank_alone_sees_its_whole_kernel() -> None:
     """Its own truth cannot know of the other rank."""
     job = run((collective(), Synchronize()), (Spend(30_000), collective()))
 
-    assert job.ranks[0].truth["bound"].tolist() == ["cpu", "launch", "communication", "sync"]
+    assert job.ranks[0].truth["bound"].tolist() == ["host", "launch", "communication", "sync"]
     assert job.ranks[0].truth["dur_ns"].tolist() == [1_000, 5_000, 40_000, 2_000]
 
 
@@ -108,9 +118,9 @@ def test_a_clock_that_is_off_moves_a_whole_rank() -> None:
     """The truth stays in true time; the trace of rank 1 is in its own, 5 ms early and slow by 10 ppm."""
     late = (Spend(100_000_000), collective())
     job = run((collective(),), late, Clock(), Clock(offset_ns=-5_000_000, drift_ppb=-10_000))
-    event = int(job.meetings["event"][1])
+    event = int(job.collectives["event"][1])
 
-    assert job.meetings["start_ns"][1] == 100_006_000
+    assert job.collectives["start_ns"][1] == 100_006_000
     assert job.ranks[1].events.ts_ns[event] == 100_006_000 - 5_000_000 - 1_001
     assert job.ranks[0].events.ts_ns[0] == 0
     assert job.ranks[1].events.ts_ns[0] == -5_000_000
@@ -121,7 +131,7 @@ def test_groups_meet_apart() -> None:
     own = Group("1", (0,))
     job = run((collective(group=own), collective()), (Spend(30_000), collective()))
 
-    assert job.meetings["group"].tolist() == ["0", "0", "1"]
+    assert job.collectives["group"].tolist() == ["0", "0", "1"]
     assert kernels(job) == [(17_000, 46_000), (36_000, 46_000), (6_000, 16_000)]
 
 
@@ -138,7 +148,9 @@ def test_metadata_is_written_as_asked_for() -> None:
         body = (Op("record_param_comms", (collective(), collective())),)
         job = simulate_job(JobProgram(tuple(Program(body, rank=r, metadata=level) for r in (0, 1))))  # type: ignore[arg-type]
         columns = job.ranks[0].events.columns
-        seen[level] = {name: columns[name].event.tolist() for name in ("collective", "seq") if name in columns}
+        seen[level] = {
+            name: columns[name].event.tolist() for name in ("collective", "seq") if name in columns
+        }
 
     assert seen == {
         "none": {},
@@ -159,7 +171,7 @@ def test_the_truth_of_a_job_tiles_its_time(program: JobProgram) -> None:
     assert truth["start_ns"][1:].tolist() == ends[:-1].tolist()
     assert truth["start_ns"].iloc[0] == min(program.start_ns for program in program.ranks)
     assert ends.iloc[-1] == max(mark.ts_ns for rank in job.ranks for mark in rank.ends.values())
-    assert job.meetings["wait_ns"].min() == 0
+    assert job.collectives["wait_ns"].min() == 0
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -167,11 +179,14 @@ def test_the_truth_of_a_job_tiles_its_time(program: JobProgram) -> None:
 def test_the_path_changes_ranks_only_into_a_collective(program: JobProgram) -> None:
     """Ranks have no other way to hold each other up; and the path comes from the rank that came last."""
     job = simulate_job(program)
-    truth, meetings = job.truth, job.meetings
+    truth, collectives = job.truth, job.collectives
     hops = [i for i in range(1, len(truth)) if truth["rank"][i] != truth["rank"][i - 1]]
 
     for hop in hops:
-        member = meetings[(meetings["rank"] == truth["rank"][hop]) & (meetings["event"] == truth["event"][hop])].iloc[0]
+        member = collectives[
+            (collectives["rank"] == truth["rank"][hop])
+            & (collectives["event"] == truth["event"][hop])
+        ].iloc[0]
         assert truth["bound"][hop] == "communication"
         assert member["last_rank"] == truth["rank"][hop - 1]
         assert member["start_ns"] + member["wait_ns"] == truth["start_ns"][hop]
@@ -187,10 +202,12 @@ def test_a_job_says_what_it_is() -> None:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(program=jobs())
-def test_members_of_an_all_reduce_end_their_own_transfer_after_the_last_start(program: JobProgram) -> None:
+def test_members_of_an_all_reduce_end_their_own_transfer_after_the_last_start(
+    program: JobProgram,
+) -> None:
     """That is what a collective is."""
     job = simulate_job(program)
-    starts = job.meetings.groupby(["group", "seq"])["start_ns"].transform("max")
-    waits = starts - job.meetings["start_ns"]
+    starts = job.collectives.groupby(["group", "seq"])["start_ns"].transform("max")
+    waits = starts - job.collectives["start_ns"]
 
-    assert job.meetings["wait_ns"].tolist() == waits.tolist()
+    assert job.collectives["wait_ns"].tolist() == waits.tolist()

@@ -16,14 +16,16 @@ from htagraph.errors import OutputError
 from htagraph.readers.kineto import read_kineto
 from htagraph.synth import Clock, JobProgram, SimulatedRank, simulate, simulate_job, training_rank
 from htagraph.synth.kineto_json import _ARGS, _TRIPLES
-from htagraph.synth.strategies import programs
+from tests.synth.strategies import programs
 
 
 @pytest.fixture(scope="module")
 def rank() -> SimulatedRank:
     """Return a training rank with a clock that is off, so that nothing is round."""
     program = training_rank(steps=2, layers=2, seed=3)
-    return simulate_job(JobProgram((program,), (Clock(offset_ns=-1_234_567, drift_ppb=4_321),))).ranks[0]
+    return simulate_job(
+        JobProgram((program,), (Clock(offset_ns=-1_234_567, drift_ppb=4_321),))
+    ).ranks[0]
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +63,9 @@ def test_the_table_equals_what_the_file_says(rank: SimulatedRank, file: dict[str
 
     assert [s["name"] for s in written] == frame["name"].tolist()
     assert [s["cat"] for s in written] == frame["category"].tolist()
-    assert [(s["pid"], s["tid"]) for s in written] == list(zip(frame["pid"], frame["tid"], strict=True))
+    assert [(s["pid"], s["tid"]) for s in written] == list(
+        zip(frame["pid"], frame["tid"], strict=True)
+    )
     for key, column in (("correlation", "correlation"), ("External id", "external_id")):
         assert [s["args"].get(key, -1) for s in written] == frame[column].tolist()
     on_device = [s for s in written if "stream" in s["args"]]
@@ -72,14 +76,20 @@ def test_every_sparse_column_is_in_the_file(rank: SimulatedRank, file: dict[str,
     """No column is lost on the way, and none is made up."""
     events, written = rank.events, slices(file)
 
-    assert set(events.columns) <= set(_ARGS) | {name for names in _TRIPLES.values() for name in names}
+    assert set(events.columns) <= set(_ARGS) | {
+        name for names in _TRIPLES.values() for name in names
+    }
     for name, column in events.columns.items():
         texts = column.value.dtype == "int32"
         values = events.symbols.array[column.value].tolist() if texts else column.value.tolist()
         if name in _ARGS:
-            found = {i: s["args"][_ARGS[name]] for i, s in enumerate(written) if _ARGS[name] in s["args"]}
+            found = {
+                i: s["args"][_ARGS[name]] for i, s in enumerate(written) if _ARGS[name] in s["args"]
+            }
         else:
-            key, axis = next((k, names.index(name)) for k, names in _TRIPLES.items() if name in names)
+            key, axis = next(
+                (k, names.index(name)) for k, names in _TRIPLES.items() if name in names
+            )
             found = {i: s["args"][key][axis] for i, s in enumerate(written) if key in s["args"]}
         exact = {i: float(v) if isinstance(v, Decimal) else v for i, v in found.items()}
         assert exact == dict(zip(column.event.tolist(), values, strict=True))

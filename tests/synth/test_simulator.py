@@ -24,7 +24,9 @@ from htagraph.synth import (
     simulate,
 )
 
-MACHINE = Machine(launch_latency_ns=5_000, stream_gap_ns=1_000, stream_wait_ns=300, sync_return_ns=2_000)
+MACHINE = Machine(
+    launch_latency_ns=5_000, stream_gap_ns=1_000, stream_wait_ns=300, sync_return_ns=2_000
+)
 
 
 def run(*body: Action, machine: Machine = MACHINE, sync_records: bool = True) -> SimulatedRank:
@@ -42,15 +44,25 @@ def spans(rank: SimulatedRank) -> dict[str, tuple[int, int]]:
 
 
 def path(rank: SimulatedRank) -> list[tuple[int, str, str]]:
-    return list(zip(rank.truth["dur_ns"].tolist(), rank.truth["bound"], rank.truth["name"], strict=True))
+    return list(
+        zip(rank.truth["dur_ns"].tolist(), rank.truth["bound"], rank.truth["name"], strict=True)
+    )
 
 
 def test_an_idle_stream_starts_work_one_latency_after_its_call() -> None:
     """The latency counts from the start of the call, so the kernel starts 1 us after the call returned."""
     rank = run(Op("aten::mm", (Spend(1_000), launch("gemm", 20_000), Spend(500))))
 
-    assert spans(rank) == {"aten::mm": (0, 5_500), "cudaLaunchKernel": (1_000, 5_000), "gemm": (6_000, 26_000)}
-    assert path(rank) == [(1_000, "cpu", "aten::mm"), (5_000, "launch", "gemm"), (20_000, "compute", "gemm")]
+    assert spans(rank) == {
+        "aten::mm": (0, 5_500),
+        "cudaLaunchKernel": (1_000, 5_000),
+        "gemm": (6_000, 26_000),
+    }
+    assert path(rank) == [
+        (1_000, "host", "aten::mm"),
+        (5_000, "launch", "gemm"),
+        (20_000, "compute", "gemm"),
+    ]
 
 
 def test_a_busy_stream_starts_work_one_gap_after_the_work_before() -> None:
@@ -73,7 +85,7 @@ def test_a_drained_stream_waits_for_the_host() -> None:
 
     assert spans(rank)["b"] == (39_000, 42_000)
     assert path(rank) == [
-        (4_000, "cpu", "cudaLaunchKernel"),
+        (4_000, "host", "cudaLaunchKernel"),
         (30_000, "python_gap", ""),
         (5_000, "launch", "b"),
         (3_000, "compute", "b"),
@@ -97,7 +109,9 @@ def test_a_stream_sync_waits_for_its_stream_only() -> None:
 
 def test_an_event_sync_waits_for_what_was_enqueued_before_the_record() -> None:
     """The second kernel is enqueued after the record and is not waited for."""
-    rank = run(launch("a", 20_000), Record("e", 7, 1_000), launch("b", 20_000), Synchronize(event="e"))
+    rank = run(
+        launch("a", 20_000), Record("e", 7, 1_000), launch("b", 20_000), Synchronize(event="e")
+    )
 
     assert spans(rank)["cudaEventSynchronize"] == (9_000, 27_000)
 
@@ -118,7 +132,12 @@ def test_a_stream_waits_for_an_event_of_another() -> None:
 
 def test_an_event_carries_what_its_stream_itself_waits_for() -> None:
     """Stream 9 waits for stream 7 and records without work of its own; stream 11 waits for that, so for stream 7."""
-    chain = (Record("e", 7, 500), StreamWait("e", 9, 500), Record("f", 9, 500), StreamWait("f", 11, 500))
+    chain = (
+        Record("e", 7, 500),
+        StreamWait("e", 9, 500),
+        Record("f", 9, 500),
+        StreamWait("f", 11, 500),
+    )
     rank = run(launch("a", 20_000), *chain, launch("b", 3_000, stream=11))
 
     assert spans(rank)["b"] == (25_300, 28_300)
@@ -126,7 +145,9 @@ def test_an_event_carries_what_its_stream_itself_waits_for() -> None:
 
 def test_a_blocking_copy_returns_after_the_copy() -> None:
     """The copy runs from 5 to 15 us, and returning takes 2 us."""
-    copy = Launch(Work("Memcpy DtoH (Device -> Pageable)", 10_000, n_bytes=40_000), is_blocking=True)
+    copy = Launch(
+        Work("Memcpy DtoH (Device -> Pageable)", 10_000, n_bytes=40_000), is_blocking=True
+    )
     rank = run(copy)
 
     assert spans(rank)["cudaMemcpyAsync"] == (0, 17_000)
@@ -147,7 +168,11 @@ def test_a_full_queue_blocks_a_launch_until_work_starts() -> None:
     """Two launches may be outstanding. When the fourth comes at 12 us, b and c have not started; b does at 106 us."""
     machine = Machine(launch_latency_ns=5_000, stream_gap_ns=1_000, queue_limit=2)
     rank = run(
-        launch("a", 100_000), launch("b", 1_000), launch("c", 1_000), Op("late", (launch("d", 1_000),)), machine=machine
+        launch("a", 100_000),
+        launch("b", 1_000),
+        launch("c", 1_000),
+        Op("late", (launch("d", 1_000),)),
+        machine=machine,
     )
 
     assert spans(rank)["late"] == (12_000, 106_000)
@@ -166,7 +191,7 @@ def test_time_in_a_data_loader_is_data_loading() -> None:
         (50_000, "data_loading", loader.name),
         (3_000, "data_loading", "aten::stack"),
         (2_000, "python_gap", ""),
-        (700, "cpu", "aten::mm"),
+        (700, "host", "aten::mm"),
     ]
 
 
@@ -179,16 +204,24 @@ def test_the_trace_begins_with_its_first_event() -> None:
 
 def test_a_hand_over_is_a_gap_of_the_caller() -> None:
     """The autograd thread runs from 6 to 16 us; the caller goes on at once, and the path has been on both."""
-    backward = HandOver((Op("autograd::MmBackward0", (Spend(10_000),), 1, is_backward=True),), wake_ns=3_000)
-    rank = run(Op("aten::mm", (Spend(2_000),), 1), Spend(1_000), backward, Spend(500), Op("aten::add", (Spend(100),)))
+    backward = HandOver(
+        (Op("autograd::MmBackward0", (Spend(10_000),), 1, is_backward=True),), wake_ns=3_000
+    )
+    rank = run(
+        Op("aten::mm", (Spend(2_000),), 1),
+        Spend(1_000),
+        backward,
+        Spend(500),
+        Op("aten::add", (Spend(100),)),
+    )
 
     assert spans(rank)["autograd::MmBackward0"] == (6_000, 16_000)
     assert path(rank) == [
-        (2_000, "cpu", "aten::mm"),
+        (2_000, "host", "aten::mm"),
         (4_000, "python_gap", ""),
-        (10_000, "cpu", "autograd::MmBackward0"),
+        (10_000, "host", "autograd::MmBackward0"),
         (500, "python_gap", ""),
-        (100, "cpu", "aten::add"),
+        (100, "host", "aten::add"),
     ]
     assert rank.events.flows.ts_ns.tolist() == [0, 6_000]
     assert rank.events.column("sequence").tolist()[:3] == [1, 1, -1]
@@ -227,14 +260,24 @@ def test_annotations_are_projected_onto_the_streams() -> None:
     rank = run(Annotation("step", (launch("a", 2_000), launch("b", 3_000))))
     projected = [row for row in rank.rows if row.kind == EventKind.DEVICE_ANNOTATION]
 
-    assert [(row.name, row.ts_ns, row.end_ns, row.stream) for row in projected] == [("step", 5_000, 12_000, 7)]
+    assert [(row.name, row.ts_ns, row.end_ns, row.stream) for row in projected] == [
+        ("step", 5_000, 12_000, 7)
+    ]
 
 
 def test_waits_are_recorded_unless_told_otherwise() -> None:
     """Profilers record waits only on request."""
-    body = (launch("a", 2_000), Record("e", 7), StreamWait("e", 9), Synchronize(event="e"), Synchronize(stream=7))
+    body = (
+        launch("a", 2_000),
+        Record("e", 7),
+        StreamWait("e", 9),
+        Synchronize(event="e"),
+        Synchronize(stream=7),
+    )
     with_records = [row.name for row in run(*body).rows if row.kind == EventKind.SYNC]
-    without = [row.name for row in run(*body, sync_records=False).rows if row.kind == EventKind.SYNC]
+    without = [
+        row.name for row in run(*body, sync_records=False).rows if row.kind == EventKind.SYNC
+    ]
 
     assert with_records == ["Stream Wait Event", "Event Sync", "Stream Sync"]
     assert without == []

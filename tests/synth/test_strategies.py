@@ -9,30 +9,46 @@ import pytest
 from hypothesis import Phase, find, settings
 
 from htagraph.synth import simulate, simulate_job
-from htagraph.synth.strategies import jobs, programs
+from tests.synth.strategies import jobs, programs
 
 QUICK = settings(max_examples=500, phases=(Phase.generate,), deadline=None, database=None)
-BOUNDS = ("compute", "communication", "memory", "launch", "kernel_gap", "cpu", "data_loading", "python_gap", "sync")
+BOUNDS = (
+    "compute",
+    "communication",
+    "memory",
+    "launch",
+    "kernel_gap",
+    "host",
+    "data_loading",
+    "python_gap",
+    "sync",
+)
 
 
 @pytest.mark.parametrize("bound", BOUNDS)
 def test_some_program_is_bound_by_it(bound: str) -> None:
     """After the warm-up, which has compute, launch and sync itself."""
-    found = find(programs(), lambda program: bound in set(simulate(program).truth["bound"][12:]), settings=QUICK)
+    found = find(
+        programs(),
+        lambda program: bound in set(simulate(program).truth["bound"][12:]),
+        settings=QUICK,
+    )
 
     assert bound in set(simulate(found).truth["bound"])
 
 
 def test_some_job_waits_across_ranks() -> None:
     """The path of the job is on more than one rank."""
-    found = find(jobs(), lambda program: simulate_job(program).truth["rank"].nunique() > 2, settings=QUICK)
+    found = find(
+        jobs(), lambda program: simulate_job(program).truth["rank"].nunique() > 2, settings=QUICK
+    )
 
-    assert simulate_job(found).meetings["wait_ns"].max() > 0
+    assert simulate_job(found).collectives["wait_ns"].max() > 0
 
 
 def test_hypothesis_is_loaded_only_when_asked_for() -> None:
     """It is a test extra, and programs are simulated without it."""
-    code = "import sys, htagraph.synth.strategies; print('hypothesis' in sys.modules)"
+    code = "import sys, tests.synth.strategies; print('hypothesis' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "False"

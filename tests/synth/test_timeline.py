@@ -72,11 +72,18 @@ def test_waits_that_are_marked_leave_sync_records() -> None:
     """)
     records = [int(event) for event in (events.kind == EventKind.SYNC).nonzero()[0]]
 
-    assert events.names(records).tolist() == ["Stream Wait Event", "Event Sync", "Stream Sync", "Context Sync"]
+    assert events.names(records).tolist() == [
+        "Stream Wait Event",
+        "Event Sync",
+        "Stream Sync",
+        "Context Sync",
+    ]
     assert events.correlation[records].tolist() == events.correlation[[1, 2, 3, 4]].tolist()
     assert events.stream[records].tolist() == [9, -1, 7, -1]
     assert events.column("wait_on_stream")[records].tolist() == [7, 7, -1, -1]
-    assert events.column("wait_on_event_record")[records].tolist() == [events.correlation[0]] * 2 + [-1, -1]
+    assert events.column("wait_on_event_record")[records].tolist() == [
+        events.correlation[0]
+    ] * 2 + [-1, -1]
 
 
 def test_a_flow_joins_two_starts() -> None:

@@ -22,7 +22,7 @@ def shares(rank: SimulatedRank) -> dict[str, float]:
     [
         ("none", "compute"),
         ("dataloader", "data_loading"),
-        ("small_kernels", "cpu"),
+        ("small_kernels", "host"),
         ("exposed_allreduce", "communication"),
         ("blocking_copy", "memory"),
     ],
@@ -37,7 +37,9 @@ def test_syncs_in_the_loop_are_what_the_run_is_bound_by() -> None:
     rank = simulate(training_rank(fault="sync_in_loop"))
     reads = [row for row in rank.rows if row.name == "aten::item"]
     truth = rank.truth
-    inside = [any(read.ts_ns <= start < read.end_ns for read in reads) for start in truth["start_ns"]]
+    inside = [
+        any(read.ts_ns <= start < read.end_ns for read in reads) for start in truth["start_ns"]
+    ]
 
     assert len(reads) == 10 * 6 * 3
     assert truth["dur_ns"][inside].sum() > 0.5 * truth["dur_ns"].sum()
@@ -49,7 +51,11 @@ def test_a_full_queue_makes_the_host_late() -> None:
     roomy = replace(program, machine=replace(program.machine, queue_limit=1_000_000))
     wall_ns, roomy_wall_ns = (simulate(made).truth["dur_ns"].sum() for made in (program, roomy))
     blocked, roomy_blocked = (
-        [row for row in simulate(made).rows if row.name == "cudaLaunchKernel" and row.dur_ns > 1_000_000]
+        [
+            row
+            for row in simulate(made).rows
+            if row.name == "cudaLaunchKernel" and row.dur_ns > 1_000_000
+        ]
         for made in (program, roomy)
     )
 
@@ -85,7 +91,7 @@ def test_ranks_are_grouped_as_in_megatron() -> None:
 def test_a_straggler_comes_last(delay: str) -> None:
     """Whatever makes it late, the others wait for it most."""
     job = simulate_job(training_job(ranks=4, straggler=2, delay=delay, delay_ns=8_000_000))  # type: ignore[arg-type]
-    waits = job.meetings.groupby("last_rank")["wait_ns"].sum()
+    waits = job.collectives.groupby("last_rank")["wait_ns"].sum()
 
     assert job.culprit == 2
     assert waits.idxmax() == 2
@@ -95,10 +101,12 @@ def test_a_straggler_comes_last(delay: str) -> None:
 def test_pipeline_stages_wait_for_each_other() -> None:
     """The second stage receives what the first has computed, and the first gets its gradients back."""
     job = simulate_job(training_job(ranks=2, pipeline=2, steps=1))
-    transfers = job.meetings[job.meetings["operation"].isin(["send", "recv"])]
+    transfers = job.collectives[job.collectives["operation"].isin(["send", "recv"])]
     waiting = transfers[transfers["wait_ns"] > 0]
 
-    assert sorted(zip(waiting["rank"], waiting["last_rank"], waiting["operation"], strict=True)) == [
+    assert sorted(
+        zip(waiting["rank"], waiting["last_rank"], waiting["operation"], strict=True)
+    ) == [
         (0, 1, "recv"),
         (1, 0, "recv"),
     ]
@@ -106,7 +114,10 @@ def test_pipeline_stages_wait_for_each_other() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [({"ranks": 4, "tensor": 3}, "4 ranks cannot be 3 x 1"), ({"ranks": 4, "straggler": 4}, "there is no rank 4")],
+    [
+        ({"ranks": 4, "tensor": 3}, "4 ranks cannot be 3 x 1"),
+        ({"ranks": 4, "straggler": 4}, "there is no rank 4"),
+    ],
 )
 def test_a_job_that_cannot_be_is_refused(arguments: dict[str, int], message: str) -> None:
     """With what is wrong."""

@@ -9,17 +9,26 @@ from hypothesis import given, settings
 from htagraph import Trace
 from htagraph.model.kinds import Bound
 from htagraph.synth import Program, simulate, training_rank
-from htagraph.synth.strategies import programs
 from htagraph.synth.training import Fault
 from htagraph.synth.truth import Mark, tiles
+from tests.synth.strategies import programs
 
-FAULTS = ("none", "dataloader", "sync_in_loop", "small_kernels", "exposed_allreduce", "blocking_copy")
+FAULTS = (
+    "none",
+    "dataloader",
+    "sync_in_loop",
+    "small_kernels",
+    "exposed_allreduce",
+    "blocking_copy",
+)
 
 
 def joined(path: pd.DataFrame) -> list[tuple[int, int, str]]:
     """Return (start, end, bound) with neighbors of one bound joined."""
     out: list[tuple[int, int, str]] = []
-    for start, dur, bound in zip(path["start_ns"], path["dur_ns"], path["bound"].astype(str), strict=True):
+    for start, dur, bound in zip(
+        path["start_ns"], path["dur_ns"], path["bound"].astype(str), strict=True
+    ):
         if out and out[-1][1:] == (start, bound):
             out[-1] = (out[-1][0], start + dur, bound)
         else:
@@ -29,7 +38,7 @@ def joined(path: pd.DataFrame) -> list[tuple[int, int, str]]:
 
 def test_a_walk_is_cut_at_the_start_of_its_window() -> None:
     """The launch began at 100, the window at 104."""
-    launch = Mark(107, Mark(100, None, Bound.CPU), Bound.LAUNCH, "gemm")
+    launch = Mark(107, Mark(100, None, Bound.HOST), Bound.LAUNCH, "gemm")
 
     assert [tile[:3] for tile in tiles(Mark(130, launch, Bound.COMPUTE), 104)] == [
         (104, 107, Bound.LAUNCH),
@@ -39,16 +48,27 @@ def test_a_walk_is_cut_at_the_start_of_its_window() -> None:
 
 def test_a_rank_alone_sees_its_own_kernel_where_the_job_sees_the_late_one() -> None:
     """The collective started at 10 here and at 40 on the late rank, and ended at 50."""
-    here, late = Mark(10, Mark(0, None, Bound.CPU), Bound.LAUNCH), Mark(40, Mark(0, None, Bound.CPU), Bound.CPU, rank=1)
+    here, late = (
+        Mark(10, Mark(0, None, Bound.HOST), Bound.LAUNCH),
+        Mark(40, Mark(0, None, Bound.HOST), Bound.HOST, rank=1),
+    )
     end = Mark(50, late, Bound.COMMUNICATION, local_cause=here)
 
-    assert [tile[:3] for tile in tiles(end, 0)] == [(0, 10, Bound.LAUNCH), (10, 50, Bound.COMMUNICATION)]
-    assert [tile[:3] for tile in tiles(end, 0, is_local=False)] == [(0, 40, Bound.CPU), (40, 50, Bound.COMMUNICATION)]
+    assert [tile[:3] for tile in tiles(end, 0)] == [
+        (0, 10, Bound.LAUNCH),
+        (10, 50, Bound.COMMUNICATION),
+    ]
+    assert [tile[:3] for tile in tiles(end, 0, is_local=False)] == [
+        (0, 40, Bound.HOST),
+        (40, 50, Bound.COMMUNICATION),
+    ]
 
 
 def test_time_before_any_known_cause_is_unexplained() -> None:
     """The window begins before the first mark."""
-    assert [tile[:3] for tile in tiles(Mark(50, None, Bound.CPU), 20)] == [(20, 50, Bound.UNEXPLAINED)]
+    assert [tile[:3] for tile in tiles(Mark(50, None, Bound.HOST), 20)] == [
+        (20, 50, Bound.UNEXPLAINED)
+    ]
 
 
 @settings(max_examples=100, deadline=None)

@@ -22,7 +22,9 @@ def original(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", ["out.json", "out.json.gz"])
-def test_without_what_was_added_it_is_the_original(tmp_path: Path, original: Path, name: str) -> None:
+def test_without_what_was_added_it_is_the_original(
+    tmp_path: Path, original: Path, name: str
+) -> None:
     """What was added stands in one piece, at the end of the list of events."""
     out = hg.load(original).compile().critical_path().to_chrome_json(tmp_path / name)
     data = out.read_bytes()
@@ -35,9 +37,9 @@ def test_without_what_was_added_it_is_the_original(tmp_path: Path, original: Pat
 def test_segments_are_begin_end_pairs_in_exact_decimals(tmp_path: Path, original: Path) -> None:
     """Microseconds with three digits are nanoseconds; nothing is rounded."""
     path = hg.load(original).compile().critical_path()
-    events = json.loads(path.to_chrome_json(tmp_path / "x.json").read_bytes(), parse_float=str, parse_int=str)[
-        "traceEvents"
-    ]
+    events = json.loads(
+        path.to_chrome_json(tmp_path / "x.json").read_bytes(), parse_float=str, parse_int=str
+    )["traceEvents"]
     base_ns = json.loads(original.read_bytes()).get("baseTimeNanoseconds", 0)
 
     def ns(text: str) -> int:
@@ -74,9 +76,15 @@ def test_a_trace_that_is_cut_off_is_refused(tmp_path: Path, original: Path) -> N
     path = hg.load(original).compile().critical_path()
     cut = original.read_bytes()[:2000]
     with pytest.raises(TraceFormatError, match=r"no end\. Hint: repair"):
-        write_chrome_json(tmp_path / "x.json", cut, events=path.dag.events, segments=path.segments, base_ns=0)
+        write_chrome_json(
+            tmp_path / "x.json", cut, events=path.dag.events, segments=path.segments, base_ns=0
+        )
     with pytest.raises(TraceFormatError, match="cannot be read"):
         write_chrome_json(
-            tmp_path / "x.json", gzip.compress(cut)[:-20], events=path.dag.events, segments=path.segments, base_ns=0
+            tmp_path / "x.json",
+            gzip.compress(cut)[:-20],
+            events=path.dag.events,
+            segments=path.segments,
+            base_ns=0,
         )
     assert not (tmp_path / "x.json").exists()

@@ -13,7 +13,9 @@ from htagraph.graph import TraceGraph
 from htagraph.writers.dot import path_dot
 from htagraph.writers.labels import name_label
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* deprecated - use:DeprecationWarning")  # pydot's parser
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.* deprecated - use:DeprecationWarning"
+)  # pydot's parser
 
 DRAWING = """
   cpu 1    |[aten::linear           ]  [sync                ]  [aten::relu  ]
@@ -31,7 +33,11 @@ def graph() -> TraceGraph:
 def boxes(text: str) -> list[str]:
     """Return the first line of each box."""
     (drawing,) = pydot.graph_from_dot_data(text)
-    found = [node for node in drawing.get_nodes() if node.get_name().startswith("n") and node.get_name()[1:].isdigit()]
+    found = [
+        node
+        for node in drawing.get_nodes()
+        if node.get_name().startswith("n") and node.get_name()[1:].isdigit()
+    ]
     return [node.get_label().strip('"').split("\\n")[0] for node in found]
 
 
@@ -93,10 +99,22 @@ def test_a_drawing_is_written_to_a_file(tmp_path: Path, graph: TraceGraph) -> No
             "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)",
             "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
         ),
-        ("void (anonymous namespace)::softmax_warp_forward<float, 8>(float*, int)", "softmax_warp_forward"),
-        ("std::enable_if<!(false), void>::type internal::gemvx::kernel<int, int, float>(P)", "kernel<int>"),
-        ("void at::native::unrolled<at::copy(bool)::{lambda()#2}::operator()() const::{lam", "unrolled"),
-        ("torch/nn/modules/module.py(1501): _call_impl", "torch/nn/modules/module.py(1501): _call_impl"),
+        (
+            "void (anonymous namespace)::softmax_warp_forward<float, 8>(float*, int)",
+            "softmax_warp_forward",
+        ),
+        (
+            "std::enable_if<!(false), void>::type internal::gemvx::kernel<int, int, float>(P)",
+            "kernel<int>",
+        ),
+        (
+            "void at::native::unrolled<at::copy(bool)::{lambda()#2}::operator()() const::{lam",
+            "unrolled",
+        ),
+        (
+            "torch/nn/modules/module.py(1501): _call_impl",
+            "torch/nn/modules/module.py(1501): _call_impl",
+        ),
         ("x" * 60, "x" * 32 + "…" + "x" * 15),
     ],
 )

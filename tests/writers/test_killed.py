@@ -24,7 +24,9 @@ with output_file(sys.argv[1]) as file:
 def test_a_killed_writer_leaves_no_file(tmp_path, name):
     """The bytes go to a temporary file, which takes the name only when it is whole."""
     out = tmp_path / name
-    with subprocess.Popen([sys.executable, "-c", _ENDLESS, str(out)], stdout=subprocess.PIPE) as writer:
+    with subprocess.Popen(
+        [sys.executable, "-c", _ENDLESS, str(out)], stdout=subprocess.PIPE
+    ) as writer:
         assert writer.stdout is not None
         assert writer.stdout.readline() == b"wrote\n"
         writer.send_signal(signal.SIGKILL)
@@ -38,7 +40,9 @@ def test_a_killed_writer_leaves_the_old_file(tmp_path, name):
     """What was there before stays as it was."""
     out = Path(tmp_path) / name
     out.write_bytes(b"old")
-    with subprocess.Popen([sys.executable, "-c", _ENDLESS, str(out)], stdout=subprocess.PIPE) as writer:
+    with subprocess.Popen(
+        [sys.executable, "-c", _ENDLESS, str(out)], stdout=subprocess.PIPE
+    ) as writer:
         assert writer.stdout is not None
         assert writer.stdout.readline() == b"wrote\n"
         writer.send_signal(signal.SIGKILL)

@@ -34,7 +34,9 @@ def packets(path: Path) -> Iterator[TracePacket]:
 
 def test_each_event_has_a_begin_and_an_end(tmp_path: Path, events: EventTable) -> None:
     """Nothing is dropped, and nothing is written twice."""
-    found = [packet.track_event for packet in packets(write_pftrace(tmp_path / "x.pftrace", events))]
+    found = [
+        packet.track_event for packet in packets(write_pftrace(tmp_path / "x.pftrace", events))
+    ]
     begins = [event for event in found if event.type == TrackEvent.TYPE_SLICE_BEGIN]
     ends = [event for event in found if event.type == TrackEvent.TYPE_SLICE_END]
     assert (len(begins), len(ends)) == (len(events), len(events))
@@ -55,8 +57,14 @@ def test_ids_of_two_ranks_have_nothing_in_common(tmp_path: Path, events: EventTa
     links = (np.array([1], dtype=np.int32), np.array([5], dtype=np.int32))
     ids = []
     for rank in (0, 1):
-        found = list(packets(write_pftrace(tmp_path / f"{rank}.pftrace", events, rank=rank, links=links)))
-        tracks = {("track", packet.track_descriptor.uuid) for packet in found if packet.HasField("track_descriptor")}
+        found = list(
+            packets(write_pftrace(tmp_path / f"{rank}.pftrace", events, rank=rank, links=links))
+        )
+        tracks = {
+            ("track", packet.track_descriptor.uuid)
+            for packet in found
+            if packet.HasField("track_descriptor")
+        }
         threads = {
             ("tid", packet.track_descriptor.thread.tid)
             for packet in found
@@ -71,15 +79,23 @@ def test_ids_of_two_ranks_have_nothing_in_common(tmp_path: Path, events: EventTa
 
 def test_the_same_trace_gives_the_same_bytes(tmp_path: Path, events: EventTable) -> None:
     """Nothing in the file depends on when, or where, it was written."""
-    first, second = (write_pftrace(tmp_path / name, events).read_bytes() for name in ("a.pftrace", "b.pftrace"))
+    first, second = (
+        write_pftrace(tmp_path / name, events).read_bytes() for name in ("a.pftrace", "b.pftrace")
+    )
     assert first == second
 
 
 def test_a_trace_without_events_is_a_file(tmp_path: Path, events: EventTable) -> None:
     """It has descriptors only."""
     none = np.empty(0, dtype=np.int64)
-    columns = {name: getattr(events, name)[none] for name in ("ts_ns", "dur_ns", "kind", "name", "category", "lane")}
-    columns |= {name: getattr(events, name)[none] for name in ("device", "stream", "correlation", "external_id")}
+    columns = {
+        name: getattr(events, name)[none]
+        for name in ("ts_ns", "dur_ns", "kind", "name", "category", "lane")
+    }
+    columns |= {
+        name: getattr(events, name)[none]
+        for name in ("device", "stream", "correlation", "external_id")
+    }
     empty = EventTable(**columns, symbols=events.symbols, lanes=events.lanes)
     found = list(packets(write_pftrace(tmp_path / "x.pftrace", empty)))
     assert not [packet for packet in found if packet.HasField("track_event")]
@@ -89,13 +105,17 @@ def test_names_that_utf8_cannot_hold_are_written(tmp_path: Path) -> None:
     """Names cut in the middle of a character come out of real files."""
     events = hg.synth.timeline("cpu 1 |[a     ]", names={"a": "cut\ud83d"})
     found = list(packets(write_pftrace(tmp_path / "x.pftrace", events)))
-    assert [entry.name for packet in found for entry in packet.interned_data.event_names] == ["cut?"]
+    assert [entry.name for packet in found for entry in packet.interned_data.event_names] == [
+        "cut?"
+    ]
 
 
 def test_an_origin_after_the_first_event_is_refused(tmp_path: Path, events: EventTable) -> None:
     """Times of the file are not negative; the error says which origin would do."""
     first = int(events.ts_ns.min())
-    with pytest.raises(OutputError, match=rf"before the origin that was given. Hint: give origin_ns <= {first}\."):
+    with pytest.raises(
+        OutputError, match=rf"before the origin that was given. Hint: give origin_ns <= {first}\."
+    ):
         write_pftrace(tmp_path / "x.pftrace", events, origin_ns=first + 1)
     assert not list(tmp_path.iterdir())
 

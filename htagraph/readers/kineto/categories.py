@@ -77,7 +77,10 @@ def _kind_of(category: str) -> EventKind:
     known = KIND_OF_CATEGORY.get(category)
     if known is not None:
         return known
-    return next((kind for prefixes, kind in _PREFIXES.items() if category.startswith(prefixes)), EventKind.OTHER)
+    return next(
+        (kind for prefixes, kind in _PREFIXES.items() if category.startswith(prefixes)),
+        EventKind.OTHER,
+    )
 
 
 def event_kinds(
@@ -102,7 +105,9 @@ def event_kinds(
         Codes of `EventKind`.
     """
     kind_of_symbol = np.array([_kind_of(text) for text in symbols.texts], dtype=np.int8)
-    kinds: npt.NDArray[np.int8] = kind_of_symbol[category] if len(symbols) else np.empty(0, dtype=np.int8)
+    kinds: npt.NDArray[np.int8] = (
+        kind_of_symbol[category] if len(symbols) else np.empty(0, dtype=np.int8)
+    )
     for character, kind in _KIND_OF_PHASE.items():
         kinds[phase == ord(character)] = kind
     if len(symbols):

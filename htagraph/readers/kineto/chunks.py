@@ -39,13 +39,20 @@ class ByteStream:
     """
 
     def __init__(
-        self, source: str | Path | bytes, log: RepairLog, progress: Callable[[int, int], None] | None = None
+        self,
+        source: str | Path | bytes,
+        log: RepairLog,
+        progress: Callable[[int, int], None] | None = None,
     ) -> None:
         self.path = None if isinstance(source, bytes) else Path(source)
         self._log = log
         self._progress = progress
-        self._file: BinaryIO = io.BytesIO(source) if isinstance(source, bytes) else _open(Path(source))
-        self.n_compressed = len(source) if isinstance(source, bytes) else os.fstat(self._file.fileno()).st_size
+        self._file: BinaryIO = (
+            io.BytesIO(source) if isinstance(source, bytes) else _open(Path(source))
+        )
+        self.n_compressed = (
+            len(source) if isinstance(source, bytes) else os.fstat(self._file.fileno()).st_size
+        )
         self.n_read = 0
         self._input = self._file.read(_READ)
         self._decoder = _gzip_decoder() if self._input.startswith(_GZIP_MAGIC) else None
@@ -70,7 +77,11 @@ class ByteStream:
         """Return up to some bytes, none at the end."""
         block = self._inflated(n_bytes) if self._decoder is not None else self._plain(n_bytes)
         self.n_read += len(block)
-        if self.is_gzip and self.n_read > RATIO_FROM and self.n_read > MAX_RATIO * max(self._file.tell(), 1):
+        if (
+            self.is_gzip
+            and self.n_read > RATIO_FROM
+            and self.n_read > MAX_RATIO * max(self._file.tell(), 1)
+        ):
             raise TraceLimitError(
                 f"the file unpacks to more than {MAX_RATIO} times its size; this looks like a decompression bomb",
                 path=self.path,
@@ -156,6 +167,10 @@ def _open(path: Path) -> BinaryIO:
     try:
         return path.open("rb")
     except IsADirectoryError:
-        raise TraceError("is a folder, not a trace file.", path=path, hint="load_job() reads a folder.") from None
+        raise TraceError(
+            "is a folder, not a trace file.", path=path, hint="load_job() reads a folder."
+        ) from None
     except OSError as exc:
-        raise TraceError(f"cannot be read: {exc.strerror}.", path=path, hint="check the path and its rights.") from exc
+        raise TraceError(
+            f"cannot be read: {exc.strerror}.", path=path, hint="check the path and its rights."
+        ) from exc

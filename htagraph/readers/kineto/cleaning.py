@@ -26,7 +26,10 @@ _BEGIN, _END, _COMPLETE = ord("B"), ord("E"), ord("X")
 
 
 def cleaned(
-    columns: Columns, log: RepairLog, window: tuple[int, int] | None, categories: Collection[str] | None
+    columns: Columns,
+    log: RepairLog,
+    window: tuple[int, int] | None,
+    categories: Collection[str] | None,
 ) -> Columns:
     """Return the columns with complete events, instants and counters only.
 
@@ -36,7 +39,8 @@ def cleaned(
     log : RepairLog
         Where to count what was mended.
     window : (int, int), unit=ns, optional
-        On the clock of the columns; for events whose duration was not known while they were scanned.
+        On the clock of the columns; for events whose duration was not known while they were
+        scanned.
     categories : collection of str, optional
         Likewise.
     """
@@ -58,7 +62,12 @@ def _joined(columns: Columns, halves: I64, log: RepairLog) -> I64:
     rows = columns.rows
     order = halves[np.argsort(rows["ts_ns"][halves], kind="stable")]
     partner = np.full(len(order), -1, dtype=np.int64)
-    pair(rows["phase"][order] == _BEGIN, rows["lane"][order], np.full(len(columns.lanes), -1, np.int64), partner)
+    pair(
+        rows["phase"][order] == _BEGIN,
+        rows["lane"][order],
+        np.full(len(columns.lanes), -1, np.int64),
+        partner,
+    )
     is_begin = rows["phase"][order] == _BEGIN
     begins, ends = order[is_begin], partner[is_begin]
     has_end = ends >= 0
@@ -68,7 +77,9 @@ def _joined(columns: Columns, halves: I64, log: RepairLog) -> I64:
     rows["phase"][begins] = _COMPLETE
     alone = order[~is_begin & (partner < 0)]
     for defect, events in ((Defect.BEGIN_ONLY, begins[~has_end]), (Defect.END_ONLY, alone)):
-        log.add(defect, int(rows["offset"][events].min(initial=np.iinfo(np.int64).max)), len(events))
+        log.add(
+            defect, int(rows["offset"][events].min(initial=np.iinfo(np.int64).max)), len(events)
+        )
     return np.sort(begins)
 
 
@@ -79,7 +90,12 @@ def _last_instant(columns: Columns) -> I64:
     return last
 
 
-def _wanted(columns: Columns, events: I64, window: tuple[int, int] | None, categories: Collection[str] | None) -> Mask:
+def _wanted(
+    columns: Columns,
+    events: I64,
+    window: tuple[int, int] | None,
+    categories: Collection[str] | None,
+) -> Mask:
     """Return which events were asked for."""
     wanted = np.ones(len(events), dtype=bool)
     if categories is not None:
@@ -101,7 +117,9 @@ def _zeros(columns: Columns, log: RepairLog) -> Mask:
     n = int(zeros.sum())
     if n < _ZERO_SHARE * is_complete.sum() or n == is_complete.sum() or (at_zero & ~zeros).any():
         return np.zeros(len(zeros), dtype=bool)
-    log.add(Defect.ZERO_TIMESTAMP, int(rows["offset"][zeros].min(initial=np.iinfo(np.int64).max)), n)
+    log.add(
+        Defect.ZERO_TIMESTAMP, int(rows["offset"][zeros].min(initial=np.iinfo(np.int64).max)), n
+    )
     columns.left_out[Defect.ZERO_TIMESTAMP.label] = n
     return zeros
 

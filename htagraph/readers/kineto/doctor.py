@@ -83,7 +83,11 @@ def _content(trace: KinetoTrace) -> Iterator[Finding]:
     is_step = events.named(events.symbols.mask(lambda text: text.startswith("ProfilerStep#")))
     n_steps = int((is_step & (events.kind == EventKind.ANNOTATION)).sum())
     yield Finding(
-        "steps", n_steps, n_steps > 0, "no answer per step; windows must be named by time", "call profiler.step()"
+        "steps",
+        n_steps,
+        n_steps > 0,
+        "no answer per step; windows must be named by time",
+        "call profiler.step()",
     )
     n_device = int(events.is_device.sum())
     yield Finding(
@@ -115,7 +119,8 @@ def _links(trace: KinetoTrace) -> Iterator[Finding]:
     """Yield how well events are linked."""
     events = trace.events
     launched = events.is_device & np.isin(
-        events.correlation, events.correlation[(events.kind == EventKind.RUNTIME) & (events.correlation >= 0)]
+        events.correlation,
+        events.correlation[(events.kind == EventKind.RUNTIME) & (events.correlation >= 0)],
     )
     n_device, n_launched = int(events.is_device.sum()), int(launched.sum())
     yield Finding(
@@ -127,7 +132,9 @@ def _links(trace: KinetoTrace) -> Iterator[Finding]:
     )
     is_communication = np.zeros(len(events), dtype=bool)
     for pattern in _COMMUNICATION:
-        is_communication[events.is_device] |= np.isin(events.name[events.is_device], events.symbols.matching(pattern))
+        is_communication[events.is_device] |= np.isin(
+            events.name[events.is_device], events.symbols.matching(pattern)
+        )
     n_communication = int(is_communication.sum())
     named = events.columns.get("collective")
     n_named = 0 if named is None else len(named.event)
@@ -140,7 +147,9 @@ def _links(trace: KinetoTrace) -> Iterator[Finding]:
     )
     flows = events.flows
     n_flows = int((flows.category == events.symbols.code("fwdbwd")).sum()) if len(flows) else 0
-    n_backward = int(events.columns["fwd_thread"].event.size) if "fwd_thread" in events.columns else 0
+    n_backward = (
+        int(events.columns["fwd_thread"].event.size) if "fwd_thread" in events.columns else 0
+    )
     yield Finding(
         "forward-backward flows",
         n_flows,

@@ -1,8 +1,9 @@
 """The document: goes through a file from the first byte to the last, header and events in whatever order.
 
-Events are scanned by several workers at once. Each piece is scanned on the guess that it begins between two events; the
-guess holds if the piece before it was found to end there. Where it does not, what was scanned ahead is thrown away, and
-the bytes are scanned again from where the last good event ended.
+Events are scanned by several workers at once. Each piece is scanned on the guess that it begins
+between two events; the guess holds if the piece before it was found to end there. Where it does
+not, what was scanned ahead is thrown away, and the bytes are scanned again from where the last good
+event ended.
 """
 
 from __future__ import annotations
@@ -57,7 +58,11 @@ class Document:
     """
 
     def __init__(
-        self, stream: PieceStream, workers: list[Worker], log: RepairLog, keep: Callable[[Part], None]
+        self,
+        stream: PieceStream,
+        workers: list[Worker],
+        log: RepairLog,
+        keep: Callable[[Part], None],
     ) -> None:
         self.metadata: dict[str, Any] = {}
         self.has_event_list = False
@@ -116,13 +121,22 @@ class Document:
         start = self._stream.peek(16).text()
         offset = self._stream.offset
         if not start and self._log.count([Defect.GZIP_DAMAGED, Defect.GZIP_TRUNCATED]):
-            return TraceFormatError("the compressed data is damaged from its start", path=self._stream.path, offset=0)
+            return TraceFormatError(
+                "the compressed data is damaged from its start", path=self._stream.path, offset=0
+            )
         if not start:
             return TraceFormatError(
-                "the file is empty", path=self._stream.path, hint="was the profiler stopped before it could export?"
+                "the file is empty",
+                path=self._stream.path,
+                hint="was the profiler stopped before it could export?",
             )
-        hint = next((hint for magic, hint in _FOREIGN.items() if start.startswith(magic)), "expected '{' or '['.")
-        return TraceFormatError("this is no JSON trace", path=self._stream.path, offset=offset, hint=hint)
+        hint = next(
+            (hint for magic, hint in _FOREIGN.items() if start.startswith(magic)),
+            "expected '{' or '['.",
+        )
+        return TraceFormatError(
+            "this is no JSON trace", path=self._stream.path, offset=offset, hint=hint
+        )
 
     def _next_byte(self) -> str:
         """Go to the next byte that is no white space and return it, empty at the end."""
@@ -277,7 +291,9 @@ class Document:
                 return
             n_bytes = self._larger(piece.n_bytes - part.stop, piece.origin + part.stop)
 
-    def _give_back(self, piece: Piece, part: Part, ahead: deque[tuple[Piece, Future[Part]]]) -> None:
+    def _give_back(
+        self, piece: Piece, part: Part, ahead: deque[tuple[Piece, Future[Part]]]
+    ) -> None:
         """Undo what was scanned ahead of where the scanner stopped."""
         rest = [piece.text(part.stop)]
         for later, wasted in ahead:

@@ -123,6 +123,8 @@ ARG_KEYS: dict[str, tuple[int, Read]] = {
     "External id": (Field.EXTERNAL_ID, Read.INT),
     "external id": (Field.EXTERNAL_ID, Read.INT),
 } | {
-    key: (Field.FIRST_SPARSE + position, column.read) for position, column in enumerate(COLUMNS) for key in column.keys
+    key: (Field.FIRST_SPARSE + position, column.read)
+    for position, column in enumerate(COLUMNS)
+    for key in column.keys
 }
 """Keys of an event's ``args``: where the value goes, and how it is read."""

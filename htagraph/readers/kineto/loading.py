@@ -48,7 +48,8 @@ class Asked:
         """Check the window."""
         if self.window is not None and self.window[1] < self.window[0]:
             raise QueryError(
-                "the window ends before it starts.", hint="give (start_ns, end_ns) with start_ns <= end_ns."
+                "the window ends before it starts.",
+                hint="give (start_ns, end_ns) with start_ns <= end_ns.",
             )
 
 
@@ -75,7 +76,10 @@ class Scanned:
 
 
 def load_file(
-    source: str | Path | bytes, asked: Asked, log: RepairLog, progress: Callable[[int, int], None] | None
+    source: str | Path | bytes,
+    asked: Asked,
+    log: RepairLog,
+    progress: Callable[[int, int], None] | None,
 ) -> Loaded:
     """Return the tables of a file.
 
@@ -87,7 +91,13 @@ def load_file(
 
     window, assembly = EVERYTHING, Assembly()
     if asked.window is not None:
-        header = scanned(ByteStream(source, RepairLog()), Asked(categories=()), window, RepairLog(), lambda _: None)
+        header = scanned(
+            ByteStream(source, RepairLog()),
+            Asked(categories=()),
+            window,
+            RepairLog(),
+            lambda _: None,
+        )
         base_ns = base_time_ns(header.metadata)
         window = asked.window[0] - base_ns, asked.window[1] - base_ns
     stream = ByteStream(source, log, progress)
@@ -95,7 +105,10 @@ def load_file(
     if assembly.nonsense >= 0 and not assembly.has_events:
         message = "nothing in the event list is an event"
         raise TraceFormatError(
-            message, path=stream.path, offset=assembly.nonsense, hint="an event is an object with `ph`."
+            message,
+            path=stream.path,
+            offset=assembly.nonsense,
+            hint="an event is an object with `ph`.",
         )
     log.merge(assembly.repairs)
     columns = assembly.columns(file.workers)
@@ -165,7 +178,9 @@ def scanned(
         document.read()
     if not document.has_event_list:
         raise TraceFormatError(
-            "this JSON holds no events (`traceEvents`)", path=stream.path, hint="is it a trace of torch.profiler?"
+            "this JSON holds no events (`traceEvents`)",
+            path=stream.path,
+            hint="is it a trace of torch.profiler?",
         )
     return Scanned(document.metadata, workers, stream.n_read)
 
@@ -175,10 +190,18 @@ def _rules(asked: Asked, window: tuple[int, int], *, notes_all: bool) -> tuple[l
     from htagraph.readers.kineto.compiled.scanner import KEEP, LEAVE_ALL, LEAVE_FLOWS, new_rules  # noqa: PLC0415
 
     if asked.categories is None:
-        treatment = {"": KEEP, STACKS: KEEP if asked.stacks else LEAVE_ALL} | dict.fromkeys(LAUNCH_FLOWS, LEAVE_FLOWS)
+        treatment = {"": KEEP, STACKS: KEEP if asked.stacks else LEAVE_ALL} | dict.fromkeys(
+            LAUNCH_FLOWS, LEAVE_FLOWS
+        )
     else:
-        treatment = {"": LEAVE_ALL} | dict.fromkeys(asked.categories, KEEP) | dict.fromkeys(LAUNCH_FLOWS, LEAVE_ALL)
-        treatment |= {category: LEAVE_FLOWS for category in LAUNCH_FLOWS if category in asked.categories}
+        treatment = (
+            {"": LEAVE_ALL}
+            | dict.fromkeys(asked.categories, KEEP)
+            | dict.fromkeys(LAUNCH_FLOWS, LEAVE_ALL)
+        )
+        treatment |= {
+            category: LEAVE_FLOWS for category in LAUNCH_FLOWS if category in asked.categories
+        }
     rules = new_rules(len(treatment), notes_all=notes_all)
     rules.dropped[:] = list(treatment.values())
     others = KEEP if asked.categories is None else LEAVE_ALL

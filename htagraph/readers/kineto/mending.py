@@ -92,7 +92,9 @@ class Mender:
 
     def next_event(self, buf: U8, i: int, end: int, *, is_last: bool) -> int:
         """Return where to go on after bytes that make no sense: at the next event, else at the list's end, else the end."""
-        found = int(mender.next_event(self._bench(buf, end, is_event=True), i, 0 if is_last else MARGIN))
+        found = int(
+            mender.next_event(self._bench(buf, end, is_event=True), i, 0 if is_last else MARGIN)
+        )
         closed = _LIST_END.search(buf[i:found].tobytes() if found < end else buf[i:end].tobytes())
         return i + closed.start() if closed else found
 

@@ -1,6 +1,7 @@
 """Parts of a file as whole columns: one numbering of symbols and lanes instead of one per worker.
 
-Parts are copied to the end of columns that grow in place as they come, so that memory holds each event once.
+Parts are copied to the end of columns that grow in place as they come, so that memory holds each
+event once.
 """
 
 from __future__ import annotations
@@ -147,20 +148,29 @@ class Assembly:
         self._n_outside += part.n_outside
         self._phases += part.phases
         known = self._left_out.get(part.worker, np.zeros(0, dtype=np.int64))
-        self._left_out[part.worker] = np.pad(known, (0, len(part.left_out) - len(known))) + part.left_out
+        self._left_out[part.worker] = (
+            np.pad(known, (0, len(part.left_out) - len(known))) + part.left_out
+        )
 
     def columns(self, workers: Sequence[Worker]) -> Columns:
         """Return the columns of all parts; the assembly is used up."""
         codes: dict[str, int] = {"": 0}
         symbol_maps = [
-            np.array([codes.setdefault(unescaped(raw), len(codes)) for raw in worker.symbols()], dtype=np.int32)
+            np.array(
+                [codes.setdefault(unescaped(raw), len(codes)) for raw in worker.symbols()],
+                dtype=np.int32,
+            )
             for worker in workers
         ]
         symbols = list(codes)
         lane_codes: dict[tuple[Id, Id], int] = {}
         lane_maps = [
             np.array(
-                [lane_codes.setdefault(lane, len(lane_codes)) for lane in _lanes(worker, symbols, symbol_map)], np.int32
+                [
+                    lane_codes.setdefault(lane, len(lane_codes))
+                    for lane in _lanes(worker, symbols, symbol_map)
+                ],
+                np.int32,
             )
             for worker, symbol_map in zip(workers, symbol_maps, strict=True)
         ]
@@ -173,7 +183,14 @@ class Assembly:
         _renumber(flows[2], flow_spans, lane_maps)
         _renumber(flows[4], flow_spans, symbol_maps)
         sparse = self._sparse_columns(row_spans, symbol_maps)
-        return Columns(rows, np.array(flows), sparse, symbols, list(lane_codes), self._counts(symbols, symbol_maps))
+        return Columns(
+            rows,
+            np.array(flows),
+            sparse,
+            symbols,
+            list(lane_codes),
+            self._counts(symbols, symbol_maps),
+        )
 
     def _sparse_columns(
         self, spans: list[tuple[int, int]], symbol_maps: Sequence[npt.NDArray[np.int32]]
@@ -188,20 +205,28 @@ class Assembly:
             if column.read == Read.TEXT:
                 starts = np.searchsorted(rows, [row for _, row in spans]).tolist()
                 _renumber(
-                    values, [(worker, start) for (worker, _), start in zip(spans, starts, strict=True)], symbol_maps
+                    values,
+                    [(worker, start) for (worker, _), start in zip(spans, starts, strict=True)],
+                    symbol_maps,
                 )
             columns[column.name] = _shared(rows, shared), values
         return columns
 
-    def _counts(self, symbols: list[str], symbol_maps: Sequence[npt.NDArray[np.int32]]) -> dict[str, int]:
+    def _counts(
+        self, symbols: list[str], symbol_maps: Sequence[npt.NDArray[np.int32]]
+    ) -> dict[str, int]:
         """Return how many events were left out, by category or reason."""
         counts = np.zeros(len(symbols), dtype=np.int64)
         for worker, of_worker in self._left_out.items():
             known = np.flatnonzero(of_worker)
             np.add.at(counts, symbol_maps[worker][known], of_worker[known])
-        left_out = {symbols[code] or "no category": int(counts[code]) for code in np.flatnonzero(counts).tolist()}
+        left_out = {
+            symbols[code] or "no category": int(counts[code])
+            for code in np.flatnonzero(counts).tolist()
+        }
         left_out |= {
-            f"phase {chr(phase)!r}": int(self._phases[phase]) for phase in np.flatnonzero(self._phases).tolist()
+            f"phase {chr(phase)!r}": int(self._phases[phase])
+            for phase in np.flatnonzero(self._phases).tolist()
         }
         return left_out | ({"outside the window": self._n_outside} if self._n_outside else {})
 
@@ -214,14 +239,19 @@ class _Span(NamedTuple):
     flow: int
 
 
-def _lanes(worker: Worker, symbols: list[str], symbol_map: npt.NDArray[np.int32]) -> list[tuple[Id, Id]]:
+def _lanes(
+    worker: Worker, symbols: list[str], symbol_map: npt.NDArray[np.int32]
+) -> list[tuple[Id, Id]]:
     """Return the lanes of a worker as the file names them."""
     return [
-        (canonical_id(symbols[symbol_map[pid]]), canonical_id(symbols[symbol_map[tid]])) for pid, tid in worker.lanes()
+        (canonical_id(symbols[symbol_map[pid]]), canonical_id(symbols[symbol_map[tid]]))
+        for pid, tid in worker.lanes()
     ]
 
 
-def _renumber(codes: npt.NDArray[Any], spans: Sequence[tuple[int, int]], maps: Sequence[npt.NDArray[np.int32]]) -> None:
+def _renumber(
+    codes: npt.NDArray[Any], spans: Sequence[tuple[int, int]], maps: Sequence[npt.NDArray[np.int32]]
+) -> None:
     """Replace the codes of workers by those of all, in place; a span begins where the one before ends."""
     ends = [start for _, start in spans[1:]] + [len(codes)]
     for (worker, start), end in zip(spans, ends, strict=False):

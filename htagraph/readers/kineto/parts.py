@@ -61,9 +61,13 @@ class Part:
     """
 
     worker: int
-    rows: dict[str, list[npt.NDArray[Any]]] = field(default_factory=lambda: {name: [] for name in ROW_FIELDS})
+    rows: dict[str, list[npt.NDArray[Any]]] = field(
+        default_factory=lambda: {name: [] for name in ROW_FIELDS}
+    )
     flows: list[I64] = field(default_factory=list)
-    sparse: list[list[tuple[I64, npt.NDArray[Any]]]] = field(default_factory=lambda: [[] for _ in COLUMNS])
+    sparse: list[list[tuple[I64, npt.NDArray[Any]]]] = field(
+        default_factory=lambda: [[] for _ in COLUMNS]
+    )
     metas: list[bytes] = field(default_factory=list)
     n_rows: int = 0
     n_outside: int = 0
@@ -106,7 +110,9 @@ def unload(batch: Batch, part: Part, buf: npt.NDArray[np.uint8]) -> None:
     """Move what a batch holds to the end of a part; `buf` is what it was read from."""
     n_rows, n_flows, n_metas, n_reals, n_outside = batch.n.tolist()
     for column, position, a, b in batch.reals[:, :n_reals].T.tolist():
-        batch.sparse_value[column, position] = np.float64(buf[a:b].tobytes().decode("ascii")).view(np.int64)
+        batch.sparse_value[column, position] = np.float64(buf[a:b].tobytes().decode("ascii")).view(
+            np.int64
+        )
     if n_rows:
         for row, (name, dtype) in zip(batch.rows, ROW_FIELDS.items(), strict=True):
             part.rows[name].append(row[:n_rows].astype(dtype))
@@ -118,11 +124,15 @@ def unload(batch: Batch, part: Part, buf: npt.NDArray[np.uint8]) -> None:
         bits = batch.sparse_value[column, :n]
         is_real = COLUMNS[column].read == Read.REAL
         values = bits.view(np.float64).copy() if is_real else bits.astype(COLUMNS[column].dtype)
-        part.sparse[column].append((batch.sparse_row[column, :n].astype(np.int64) + part.n_rows, values))
+        part.sparse[column].append(
+            (batch.sparse_row[column, :n].astype(np.int64) + part.n_rows, values)
+        )
     part.n_rows += n_rows
     part.n_outside += n_outside
     part.phases += batch.phases
-    part.left_out = np.pad(part.left_out, (0, len(batch.left_out) - len(part.left_out))) + batch.left_out
+    part.left_out = (
+        np.pad(part.left_out, (0, len(batch.left_out) - len(part.left_out))) + batch.left_out
+    )
     RepairLog.merge_tables(part.repairs, batch.repairs)
     for counts in (batch.n, batch.sparse_n, batch.left_out, batch.phases):
         counts[:] = 0

@@ -122,6 +122,8 @@ def read_kineto(
         path=path,
         repairs=log.repairs(),
         skipped=loaded.left_out,
-        args=ArgsIndex(source if isinstance(source, bytes) else Path(source), loaded.offset, loaded.length),
+        args=ArgsIndex(
+            source if isinstance(source, bytes) else Path(source), loaded.offset, loaded.length
+        ),
         n_bytes=loaded.n_bytes,
     )

@@ -1,7 +1,7 @@
 """What was mended in a file so that it could be read: the closed list of repairs, and the record of one kind.
 
-A repair is counted for each event, or for each place, that needed it, with the first byte where it did. Byte offsets are
-offsets in the decompressed text.
+A repair is counted for each event, or for each place, that needed it, with the first byte where it
+did. Byte offsets are offsets in the decompressed text.
 """
 
 from __future__ import annotations
@@ -23,17 +23,33 @@ class Defect(IntEnum):
     RAW_QUOTE = 0, "raw quote", "a quote inside a text was not escaped; taken as part of the text"
     CONTROL_BYTE = 1, "control byte", "a text held a raw control byte or newline; kept, escaped"
     INVALID_UTF8 = 2, "invalid UTF-8", "bytes that are no UTF-8 were replaced by U+FFFD"
-    BAD_ESCAPE = 3, "bad escape", "a text held backslashes that begin no escape; all taken literally"
+    BAD_ESCAPE = (
+        3,
+        "bad escape",
+        "a text held backslashes that begin no escape; all taken literally",
+    )
     NOT_FINITE = 4, "not a number", "NaN or infinity where a number belongs; taken as no value"
     HEX_NUMBER = 5, "hexadecimal number", "a bare hexadecimal number; taken as the integer"
     BARE_WORD = 6, "bare word", "a word without quotes; taken as a text"
     COMMA = 7, "comma", "a comma too many or too few; taken as if there were one"
-    TORN = 8, "torn event", "bytes that belong to no whole event (writes interleaved or lost); left out"
+    TORN = (
+        8,
+        "torn event",
+        "bytes that belong to no whole event (writes interleaved or lost); left out",
+    )
     TRUNCATED = 9, "truncated", "the file ends inside an event or value; that one is left out"
     NO_END = 10, "no end", "the closing brackets of the file are missing; closed"
     BYTE_ORDER_MARK = 11, "byte order mark", "the file starts with a UTF-8 byte order mark; skipped"
-    MANY_DOCUMENTS = 12, "several documents", "one JSON document follows another in the file; both were read"
-    GZIP_NAME = 13, "gzip by another name", "the file is gzip though its name does not say so; decompressed"
+    MANY_DOCUMENTS = (
+        12,
+        "several documents",
+        "one JSON document follows another in the file; both were read",
+    )
+    GZIP_NAME = (
+        13,
+        "gzip by another name",
+        "the file is gzip though its name does not say so; decompressed",
+    )
     NOT_GZIP = 14, "not gzip", "the file is named as gzip but is plain text; read as text"
     GZIP_TRUNCATED = 15, "gzip truncated", "the compressed data ends early; read up to there"
     GZIP_DAMAGED = 16, "gzip damaged", "the compressed data is damaged; read up to there"
@@ -42,16 +58,32 @@ class Defect(IntEnum):
     NO_PHASE = 19, "no phase", "an event without a phase (`ph`) that says what it is; left out"
     NO_TIMESTAMP = 20, "no timestamp", "an event without a time that can be read; left out"
     NO_DURATION = 21, "no duration", "a complete event without a duration; taken as 0"
-    IMPOSSIBLE_DURATION = 22, "impossible duration", "a duration below zero or over 7 days is unknown; taken as 0"
-    ZERO_TIMESTAMP = 23, "zero timestamp", "events at time 0 without duration, among events that start later; set aside"
+    IMPOSSIBLE_DURATION = (
+        22,
+        "impossible duration",
+        "a duration below zero or over 7 days is unknown; taken as 0",
+    )
+    ZERO_TIMESTAMP = (
+        23,
+        "zero timestamp",
+        "events at time 0 without duration, among events that start later; set aside",
+    )
     NANOSECONDS = (
         24,
         "time in nanoseconds",
         "a time too late to be microseconds; it and its duration taken as nanoseconds",
     )
-    BEGIN_ONLY = 25, "begin without end", "an event begins and does not end; ended with the last event of its thread"
+    BEGIN_ONLY = (
+        25,
+        "begin without end",
+        "an event begins and does not end; ended with the last event of its thread",
+    )
     END_ONLY = 26, "end without begin", "an event ends that did not begin; left out"
-    BAD_METADATA = 27, "unreadable metadata", "a part of the file outside the events could not be read; left out"
+    BAD_METADATA = (
+        27,
+        "unreadable metadata",
+        "a part of the file outside the events could not be read; left out",
+    )
     NO_PLACE = 28, "unnamed thread", "an event without pid or tid; put on a thread named ''"
 
     label: str

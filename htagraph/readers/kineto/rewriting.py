@@ -43,15 +43,16 @@ def repair_kineto(
 ) -> tuple[Repair, ...]:
     """Write a valid trace with the events of a broken one; return what was repaired.
 
-    Events are copied byte for byte where they are valid. Left as they are, for the reader to judge: begins and ends
-    without their other half, events at time 0, ids beyond 64 bits.
+    Events are copied byte for byte where they are valid. Left as they are, for the reader to judge:
+    begins and ends without their other half, events at time 0, ids beyond 64 bits.
 
     Parameters
     ----------
     source : str, Path or bytes
         The broken file, or what is in it.
     file : BinaryIO
-        Where to write; a file that appears under its name only when it is whole is for the caller to make.
+        Where to write; a file that appears under its name only when it is whole is for the caller
+        to make.
     progress : callable, optional
         Called with the bytes read so far and their total.
 
@@ -77,7 +78,12 @@ def repair_kineto(
     log = RepairLog()
     writer = _Writer(file, log)
     result = scanned(
-        ByteStream(source, log, progress), Asked(stacks=True), EVERYTHING, log, writer.write_part, notes_all=True
+        ByteStream(source, log, progress),
+        Asked(stacks=True),
+        EVERYTHING,
+        log,
+        writer.write_part,
+        notes_all=True,
     )
     writer.finish(result.metadata)
     return log.repairs()
@@ -104,7 +110,9 @@ class _Writer:
 
     def finish(self, metadata: Mapping[str, Any]) -> None:
         """Close the list and write the header."""
-        keys = "".join(f",\n{json.dumps(key)}: {json.dumps(value)}" for key, value in metadata.items())
+        keys = "".join(
+            f",\n{json.dumps(key)}: {json.dumps(value)}" for key, value in metadata.items()
+        )
         self._file.write(b"\n]" + keys.encode() + b"}\n")
 
 
@@ -122,10 +130,18 @@ def _with_times(raw: bytes) -> bytes | None:
     times = {"ts": start}
     if phase == b'"X"':
         times["dur"] = dur if dur is not None and 0 <= dur <= _MAX_DURATION_US else Decimal(0)
-    changed = {key: str(value).encode() for key, value in times.items() if not _is_written_so(event.get(key), value)}
+    changed = {
+        key: str(value).encode()
+        for key, value in times.items()
+        if not _is_written_so(event.get(key), value)
+    }
     if not changed:
         return raw
-    return b"{" + b", ".join(_encode(key) + b": " + value for key, value in (event | changed).items()) + b"}"
+    return (
+        b"{"
+        + b", ".join(_encode(key) + b": " + value for key, value in (event | changed).items())
+        + b"}"
+    )
 
 
 def _time(value: bytes | None) -> Decimal | None:

@@ -1,7 +1,8 @@
 """The bytes of a file as pieces to scan: cut where one event seems to end and the next to begin.
 
-A cut is a guess (the same bytes may stand in a list inside an event), and it may be wrong at no cost but time: `document`
-checks that the scanner stops between two events at the end of each piece, and gives back what it did not use.
+A cut is a guess (the same bytes may stand in a list inside an event), and it may be wrong at no
+cost but time: `document` checks that the scanner stops between two events at the end of each piece,
+and gives back what it did not use.
 """
 
 from __future__ import annotations
@@ -123,4 +124,6 @@ class PieceStream:
             self._buffers = [other for other in self._buffers if other is not buf]
         buf[:n_bytes] = np.frombuffer(self._held, dtype=np.uint8, count=n_bytes, offset=self._at)
         buf[n_bytes : n_bytes + PADDING] = 0
-        return Piece(buf, n_bytes, self.offset, self._ended and self._at + n_bytes == len(self._held))
+        return Piece(
+            buf, n_bytes, self.offset, self._ended and self._at + n_bytes == len(self._held)
+        )

@@ -31,7 +31,9 @@ _PHASES = np.zeros(256, dtype=np.int8)
 _PHASES[ord("t")], _PHASES[ord("f")] = 1, 2
 
 
-def event_table(columns: Columns, metadata_events: Iterable[Mapping[str, Any]], base_ns: int) -> EventTable:
+def event_table(
+    columns: Columns, metadata_events: Iterable[Mapping[str, Any]], base_ns: int
+) -> EventTable:
     """Return the event table of a file.
 
     Parameters
@@ -93,14 +95,20 @@ def _devices(rows: Mapping[str, I64], lanes: LaneTable, on_stream: Mask) -> npt.
     of_lane = np.array(by_lane, dtype=np.int64)[rows["lane"][events]]
     said = rows["device"][events]
     device = np.full(len(on_stream), -1, dtype=np.int32)
-    device[events] = np.where(said == ABSENT, of_lane, np.where((said >= 0) & (said <= _MAX_INT32), said, -1))
+    device[events] = np.where(
+        said == ABSENT, of_lane, np.where((said >= 0) & (said <= _MAX_INT32), said, -1)
+    )
     return device
 
 
-def _streams(rows: Mapping[str, I64], lanes: LaneTable, on_stream: Mask, kind: npt.NDArray[np.int8]) -> I64:
+def _streams(
+    rows: Mapping[str, I64], lanes: LaneTable, on_stream: Mask, kind: npt.NDArray[np.int8]
+) -> I64:
     """Return the stream of each event on one: what it says, else the number in the tid of its row."""
     events = np.flatnonzero(on_stream)
-    of_lane = np.array([_stream_of_tid(tid) for tid in lanes.tid], dtype=np.int64)[rows["lane"][events]]
+    of_lane = np.array([_stream_of_tid(tid) for tid in lanes.tid], dtype=np.int64)[
+        rows["lane"][events]
+    ]
     is_sync_row = (kind[events] == EventKind.SYNC) & (of_lane >= _SYNC_ROWS)
     said = rows["stream"][events]
     stream = np.full(len(on_stream), -1, dtype=np.int64)
@@ -126,9 +134,15 @@ def _flow_table(flows: I64, base_ns: int) -> FlowTable:
     )
 
 
-def lane_table(lanes: list[tuple[Id, Id]], metadata_events: Iterable[Mapping[str, Any]]) -> LaneTable:
+def lane_table(
+    lanes: list[tuple[Id, Id]], metadata_events: Iterable[Mapping[str, Any]]
+) -> LaneTable:
     """Return the lanes with the names that the metadata events give them; a lane that only they know comes last."""
-    of_process: dict[str, dict[Id, Any]] = {"process_name": {}, "process_labels": {}, "process_sort_index": {}}
+    of_process: dict[str, dict[Id, Any]] = {
+        "process_name": {},
+        "process_labels": {},
+        "process_sort_index": {},
+    }
     of_thread: dict[str, dict[tuple[Id, Id], Any]] = {"thread_name": {}, "thread_sort_index": {}}
     known = dict.fromkeys(lanes)
     for event in metadata_events:

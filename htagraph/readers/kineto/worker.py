@@ -10,7 +10,17 @@ from htagraph.errors import TraceLimitError
 from htagraph.readers.kineto.compiled.interning import enter, new_interned, new_pairs, texts
 from htagraph.readers.kineto.compiled.keys import key_table
 from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, PADDING
-from htagraph.readers.kineto.compiled.scanner import BAD, BETWEEN, CLOSED, DEEP, FULL, OPEN, Rules, Tables, scan
+from htagraph.readers.kineto.compiled.scanner import (
+    BAD,
+    BETWEEN,
+    CLOSED,
+    DEEP,
+    FULL,
+    OPEN,
+    Rules,
+    Tables,
+    scan,
+)
 from htagraph.readers.kineto.compiled.values import new_event
 from htagraph.readers.kineto.mending import CUT, MARGIN, MENDED, Mended, Mender
 from htagraph.readers.kineto.parts import Part, new_batch, unload
@@ -38,7 +48,9 @@ class Worker:
         The file, for errors.
     """
 
-    def __init__(self, number: int, known_symbols: list[str], rules: Rules, path: Path | None = None) -> None:
+    def __init__(
+        self, number: int, known_symbols: list[str], rules: Rules, path: Path | None = None
+    ) -> None:
         self.number = number
         self._path = path
         self._mender = Mender()
@@ -74,7 +86,9 @@ class Worker:
             elif reason == DEEP:
                 message = f"values are nested more than {MAX_DEPTH} deep"
                 raise TraceLimitError(message, path=self._path, offset=piece.origin + i)
-            elif reason == BAD or (reason == OPEN and (piece.is_last or i == 0)):  # at 0: it fills the whole piece
+            elif reason == BAD or (
+                reason == OPEN and (piece.is_last or i == 0)
+            ):  # at 0: it fills the whole piece
                 i, reason = self._mend(part, piece, i)
             if reason in {BETWEEN, CLOSED, OPEN}:
                 part.stop, part.reason = i, reason
@@ -84,8 +98,8 @@ class Worker:
     def _mend(self, part: Part, piece: Piece, i: int) -> tuple[int, int]:
         """Mend the event at a position, or leave out what makes no sense.
 
-        Returns where to go on, and `BAD` after an event that was mended, `FULL` before the next event, `OPEN` at an event
-        that may go on in the next piece.
+        Returns where to go on, and `BAD` after an event that was mended, `FULL` before the next
+        event, `OPEN` at an event that may go on in the next piece.
         """
         is_cut = False
         if piece.buf[i] == ord("{"):
@@ -121,7 +135,8 @@ class Worker:
         if n * 2 > len(symbols.hashes) or used + n_bytes + PADDING >= len(symbols.arena):
             more = 2 * len(symbols.hashes)
             self._tables = self._tables._replace(
-                symbols=new_interned(more, 2 * (used + n_bytes + PADDING), symbols), batch=new_batch(more)
+                symbols=new_interned(more, 2 * (used + n_bytes + PADDING), symbols),
+                batch=new_batch(more),
             )
         if int(lanes.n[0]) * 2 > len(lanes.keys):
             self._tables = self._tables._replace(lanes=new_pairs(2 * len(lanes.keys), lanes))

@@ -13,8 +13,16 @@ __all__ = ["communication_section", "devices_section"]
 
 def _by_cause(idle: pd.DataFrame) -> pd.DataFrame:
     """Return idle time by cause."""
-    sums = idle.groupby("cause", observed=True)["idle_ns"].sum().sort_values(ascending=False, kind="stable")
-    return sums.rename_axis("cause").reset_index().assign(share=sums.to_numpy() / max(int(sums.sum()), 1))
+    sums = (
+        idle.groupby("cause", observed=True)["idle_ns"]
+        .sum()
+        .sort_values(ascending=False, kind="stable")
+    )
+    return (
+        sums.rename_axis("cause")
+        .reset_index()
+        .assign(share=sums.to_numpy() / max(int(sums.sum()), 1))
+    )
 
 
 def devices_section(temporal: pd.DataFrame, idle: pd.DataFrame) -> Section:
@@ -38,7 +46,9 @@ def devices_section(temporal: pd.DataFrame, idle: pd.DataFrame) -> Section:
     return Section("devices", "Devices", intro, panels if len(temporal) else (), NO_DEVICE)
 
 
-def communication_section(overlap: pd.DataFrame, exposed: pd.DataFrame, *, more: str = "") -> Section:
+def communication_section(
+    overlap: pd.DataFrame, exposed: pd.DataFrame, *, more: str = ""
+) -> Section:
     """Return the section of communication.
 
     Parameters
@@ -54,9 +64,9 @@ def communication_section(overlap: pd.DataFrame, exposed: pd.DataFrame, *, more:
         Panel("overlap", plots.overlap(overlap), overlap, answers.OVERLAP),
         Panel("exposed-communication", drawn, useful(longest), answers.EXPOSED_COMMUNICATION),
     )
-    intro = (
-        "How much of communication runs beside compute, and what kept the next compute kernel from running meanwhile."
-    )
+    intro = "How much of communication runs beside compute, and what kept the next compute kernel from running meanwhile."
     communicates = int(overlap["communication_ns"].sum()) > 0
     absent = "No communication kernels in this window."
-    return Section("communication", "Communication", intro + more, panels if communicates else (), absent)
+    return Section(
+        "communication", "Communication", intro + more, panels if communicates else (), absent
+    )

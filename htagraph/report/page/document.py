@@ -50,8 +50,13 @@ def write_page(out: str | Path, summary: Summary | JobSummary, *, perfetto_file:
     if isinstance(summary, JobSummary):
         parts, origin = list(job_sections(summary)), summary.path.start_ns
     else:
-        parts, origin = list(rank_sections(summary)), summary.graph.at.start_ns
-    figures = {panel.name: _figure(panel.figure) for part in parts for panel in part.panels if panel.figure is not None}
+        parts, origin = list(rank_sections(summary)), summary.graph.interval.start_ns
+    figures = {
+        panel.name: _figure(panel.figure)
+        for part in parts
+        for panel in part.panels
+        if panel.figure is not None
+    }
     text = Template(_resource("page.html")).substitute(
         title=escape(summary.name),
         facts=escape(summary.facts),
@@ -93,7 +98,9 @@ def _figure(figure: Any) -> dict[str, Any]:  # noqa: ANN401  plotly is not typed
     content: dict[str, Any] = json.loads(figure.to_json(engine="json"))
     content["layout"].pop("title", None)
     content["layout"].pop("template", None)
-    content["layout"]["margin"]["t"] = 30 if content["layout"].get("showlegend", len(content["data"]) > 1) else 10
+    content["layout"]["margin"]["t"] = (
+        30 if content["layout"].get("showlegend", len(content["data"]) > 1) else 10
+    )
     return content
 
 
@@ -103,19 +110,23 @@ def _verdict(summary: Summary | JobSummary) -> str:
     if verdict.withheld:
         checks = summary.weak_checks.drop_duplicates("check")
         rows = zip(checks["check"].tolist(), checks["consequence"].tolist(), strict=True)
-        missing = "".join(f"<li><b>{escape(check)}</b>: {escape(consequence)}</li>" for check, consequence in rows)
+        missing = "".join(
+            f"<li><b>{escape(check)}</b>: {escape(consequence)}</li>" for check, consequence in rows
+        )
         return (
             f'<p class="lead">What bounds {where} cannot be said.</p>\n<p>{escape(verdict.withheld)}</p>'
             f"<ul>{missing}</ul>"
         )
-    if not verdict.worth_saying:
+    if not verdict.top_findings:
         return '<p class="lead">Nothing stands out.</p>'
-    first = verdict.worth_saying[0]
+    first = verdict.top_findings[0]
     lead = (
         f'<p class="lead">{escape(first.title)} <span class="muted">—</span> <strong>{first.share:.0%}</strong> of '
         f"{where} ({human_duration(summary.path.dur_ns)}).</p>"
     )
-    cards = "\n".join(_card(number, finding) for number, finding in enumerate(verdict.worth_saying, start=1))
+    cards = "\n".join(
+        _card(number, finding) for number, finding in enumerate(verdict.top_findings, start=1)
+    )
     ranking = f'<p class="note">{escape(verdict.ranking)}</p>' if verdict.ranking else ""
     return f'{lead}\n<ol class="findings">{cards}</ol>{ranking}'
 
@@ -128,7 +139,8 @@ def _card(number: int, finding: Finding) -> str:
         for bound, dur in finding.parts
     )
     evidence = "".join(
-        f"<li><b>{human_duration(item.dur_ns)}</b> {escape(item.label)}</li>" for item in finding.evidence
+        f"<li><b>{human_duration(item.dur_ns)}</b> {escape(item.label)}</li>"
+        for item in finding.evidence
     )
     facts = "; ".join(filter(None, [finding.limit, finding.detail, finding.when, finding.where]))
     more = f'<p class="note">{escape(facts)}</p>' if facts else ""
@@ -149,7 +161,11 @@ def _quality_line(summary: Summary | JobSummary) -> str:
 
 def _commands(summary: Summary | JobSummary, perfetto_file: str) -> str:
     """Return how to open the trace with its critical path, and how to look closer at the rank with most of a job's path."""
-    chips = [_command("Every event, in Perfetto:", "htagraph view", Path(perfetto_file))] if perfetto_file else []
+    chips = (
+        [_command("Every event, in Perfetto:", "htagraph view", Path(perfetto_file))]
+        if perfetto_file
+        else []
+    )
     if isinstance(summary, JobSummary):
         rank = summary.main_rank
         what = f"Rank {rank}, which has most of the path:"

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from htagraph.graph import TraceGraph
-from htagraph.job import Job
+from htagraph.job.job import Job
 from htagraph.model import answers, frames
 from htagraph.model.units import human_count
 from htagraph.report import plots
@@ -34,9 +34,24 @@ if TYPE_CHECKING:
 __all__ = ["job_sections"]
 
 _MAX_RANKS = 16
-_ASKED = ("idle_time", "overlap", "exposed_communication", "kernel_durations", "launch_stats", "step_times")
+_ASKED = (
+    "idle_time",
+    "overlap",
+    "exposed_communication",
+    "kernel_durations",
+    "launch_stats",
+    "step_times",
+)
 
-_LATE = ["rank", "n_last", "n_certain", "caused_wait_ns", "longest_wait_ns", "own_wait_ns", "transfer_ns"]
+_LATE = [
+    "rank",
+    "n_last",
+    "n_certain",
+    "caused_wait_ns",
+    "longest_wait_ns",
+    "own_wait_ns",
+    "transfer_ns",
+]
 _LATE += ["cause_bound", "cause_name", "cause_ns", "n_cause"]
 
 Frames = Mapping[str, pd.DataFrame]
@@ -51,7 +66,11 @@ def _answers(graph: TraceGraph) -> dict[str, pd.DataFrame]:
 
 def _looked_at(summary: JobSummary) -> list[int]:
     """Return the ranks whose kernels and launches are drawn one by one: those of the path, then those that cost most."""
-    order = [*summary.by_rank.index.tolist(), *summary.stragglers["rank"].tolist(), *summary.job.ranks]
+    order = [
+        *summary.by_rank.index.tolist(),
+        *summary.stragglers["rank"].tolist(),
+        *summary.job.ranks,
+    ]
     return sorted(list(dict.fromkeys(int(rank) for rank in order))[:_MAX_RANKS])
 
 
@@ -68,7 +87,11 @@ def _asked(job: Job, ranks: list[int]) -> dict[str, pd.DataFrame]:
 
 def _in_common_time(frame: pd.DataFrame, job: Job, rank: int) -> pd.DataFrame:
     """Return an answer of one rank with its times moved to the common clock."""
-    times = {name: job.clock(rank).to_common(frame[name]) for name in ("start_ns", "ts_ns") if name in frame.columns}
+    times = {
+        name: job.clock(rank).to_common(frame[name])
+        for name in ("start_ns", "ts_ns")
+        if name in frame.columns
+    }
     return frame.assign(rank=np.int64(rank), **times)
 
 
@@ -76,31 +99,69 @@ def _path(summary: JobSummary) -> Section:
     """Return the section of the job's path."""
     path = summary.path
     longest = path.segments.sort_values("dur_ns", ascending=False, kind="stable").head(LONGEST)
-    columns = ["rank", "start_ns", "dur_ns", "bound", "name", "op", "lane", "rule"]
+    columns = ["rank", "start_ns", "dur_ns", "bound", "name", "op", "track", "rule"]
     named = {by: path.breakdown(by=by).rename_axis(by).reset_index() for by in ("name", "op")}
     named["op"] = named["op"].replace({"op": {"": "(no operator)"}})
     bounds = summary.by_bound.rename_axis("bound").reset_index()
     ranks = summary.by_rank.rename_axis("rank").reset_index()
     panels = (
         Panel("critical-path", plots.critical_path(path), bounds, frames.BREAKDOWN, is_wide=True),
-        Panel("job-path", plots.job_path_timeline(path), longest[columns], frames.JOB_SEGMENTS, is_wide=True),
-        Panel("path-ranks", None, ranks, frames.BREAKDOWN, heading="Ranks on the path", is_wide=True, is_open=True),
-        Panel("path-names", None, named["name"], frames.BREAKDOWN, heading="What ran on the path", is_open=True),
-        Panel("path-ops", None, named["op"], frames.BREAKDOWN, heading="Operators on the path", is_open=True),
+        Panel(
+            "job-path",
+            plots.job_path_timeline(path),
+            longest[columns],
+            frames.JOB_SEGMENTS,
+            is_wide=True,
+        ),
+        Panel(
+            "path-ranks",
+            None,
+            ranks,
+            frames.BREAKDOWN,
+            heading="Ranks on the path",
+            is_wide=True,
+            is_open=True,
+        ),
+        Panel(
+            "path-names",
+            None,
+            named["name"],
+            frames.BREAKDOWN,
+            heading="What ran on the path",
+            is_open=True,
+        ),
+        Panel(
+            "path-ops",
+            None,
+            named["op"],
+            frames.BREAKDOWN,
+            heading="Operators on the path",
+            is_open=True,
+        ),
     )
     intro = f"{PATH_INTRO} Where a rank waited in a collective, the path goes on with the rank that came last."
     return Section(
-        "path", "Critical path", intro, panels if path.dur_ns else (), "Nothing was recorded in this window."
+        "path",
+        "Critical path",
+        intro,
+        panels if path.dur_ns else (),
+        "Nothing was recorded in this window.",
     )
 
 
 def _late(summary: JobSummary) -> Section:
     """Return the section of who waits for whom."""
-    job, meetings = summary.job, summary.job.meetings
-    waits = useful(meetings.sort_values("wait_ns", ascending=False, kind="stable").head(LONGEST))
+    job, collectives = summary.job, summary.job.collectives()
+    waits = useful(collectives.sort_values("wait_ns", ascending=False, kind="stable").head(LONGEST))
     bubbles = job.pipeline_bubbles()
     panels = [
-        Panel("collective-waits", plots.collective_waits(meetings), waits, frames.MEETINGS, is_wide=True),
+        Panel(
+            "collective-waits",
+            plots.collective_waits(collectives),
+            waits,
+            frames.MATCHED_COLLECTIVES,
+            is_wide=True,
+        ),
         Panel(
             "stragglers",
             None,
@@ -113,19 +174,23 @@ def _late(summary: JobSummary) -> Section:
     ]
     if len(bubbles):
         heading = "Waits for the sender between pipeline stages"
-        panels.append(Panel("bubbles", None, bubbles, frames.BUBBLES, heading=heading, is_open=True))
+        panels.append(
+            Panel("bubbles", None, bubbles, frames.BUBBLES, heading=heading, is_open=True)
+        )
     intro = (
         "A collective ends when the last rank has come: the rank that does not wait when all others do is the late one. "
         "Only waits longer than the clocks are uncertain count."
     )
     absent = "No collectives were matched across ranks: these are traces of one rank, or of different steps or runs."
-    return Section("late", "Late ranks", intro, tuple(panels) if len(meetings) else (), absent)
+    return Section("late", "Late ranks", intro, tuple(panels) if len(collectives) else (), absent)
 
 
 def _steps(found: Frames) -> Section:
     """Return the section of steps."""
     frame = found["step_times"]
-    panels = (Panel("step-times", plots.step_spread(frame), frame, answers.STEP_TIMES, is_wide=True),)
+    panels = (
+        Panel("step-times", plots.step_spread(frame), frame, answers.STEP_TIMES, is_wide=True),
+    )
     absent = "The traces have no steps: call profiler.step() after each, or name them with record_function."
     intro = "How long each step takes, and by how much the ranks differ."
     return Section("steps", "Steps", intro, panels if len(frame) else (), absent)
@@ -141,7 +206,9 @@ def _over_ranks(frame: pd.DataFrame) -> pd.DataFrame:
         min_ns=("min_ns", "min"),
         max_ns=("max_ns", "max"),
     )
-    whole = whole.sort_values(["sum_ns", "group"], ascending=[False, True], kind="stable", ignore_index=True)
+    whole = whole.sort_values(
+        ["sum_ns", "group"], ascending=[False, True], kind="stable", ignore_index=True
+    )
     return whole.assign(share=whole["sum_ns"] / max(int(whole["sum_ns"].sum()), 1))
 
 
@@ -150,19 +217,35 @@ def _kernels(summary: JobSummary, found: Frames) -> Section:
     durations, by_rank = found["kernel_durations"], found["kernels by name"]
     by_class, by_name = _over_ranks(found["kernels by class"]), _over_ranks(by_rank)
     longest = useful(durations.sort_values("dur_ns", ascending=False, kind="stable").head(LONGEST))
-    per_rank = by_rank.sort_values(["sum_ns", "rank"], ascending=[False, True], kind="stable", ignore_index=True)
+    per_rank = by_rank.sort_values(
+        ["sum_ns", "rank"], ascending=[False, True], kind="stable", ignore_index=True
+    )
     breakdown = answers.KERNEL_BREAKDOWN
     panels = [
         Panel("kernel-classes", plots.kernel_classes(by_class), by_class, breakdown, is_wide=True),
         Panel("top-kernels", plots.top_kernels(by_name), by_name, breakdown, is_wide=True),
-        Panel("kernels-across-ranks", plots.kernels_across_ranks(by_rank), per_rank, breakdown, is_wide=True),
-        Panel("kernel-durations", plots.kernel_durations(durations), longest, answers.KERNEL_DURATIONS, is_wide=True),
+        Panel(
+            "kernels-across-ranks",
+            plots.kernels_across_ranks(by_rank),
+            per_rank,
+            breakdown,
+            is_wide=True,
+        ),
+        Panel(
+            "kernel-durations",
+            plots.kernel_durations(durations),
+            longest,
+            answers.KERNEL_DURATIONS,
+            is_wide=True,
+        ),
     ]
     rank = summary.main_rank
     patterns = summary.job[rank].kernel_patterns()
     if len(patterns):
         drawn = _of_rank(rank, plots.kernel_patterns(patterns))
-        panels.append(Panel("kernel-patterns", drawn, useful(patterns), answers.KERNEL_PATTERNS, is_wide=True))
+        panels.append(
+            Panel("kernel-patterns", drawn, useful(patterns), answers.KERNEL_PATTERNS, is_wide=True)
+        )
     intro = "What runs on the devices, how long, and whether it takes longer on some ranks than on others."
     return Section("kernels", "Kernels", intro, tuple(panels) if len(durations) else (), NO_DEVICE)
 
@@ -177,10 +260,21 @@ def _launches(summary: JobSummary, found: Frames) -> Section:
     """Return the section of launches, and of what changes over time on the rank with most of the path."""
     launches = found["launch_stats"]
     slowest = launches.sort_values("launch_ns", ascending=False, kind="stable").head(LONGEST)
-    panels = [Panel("launch-stats", plots.launch_stats(launches), useful(slowest), answers.LAUNCH_STATS, is_wide=True)]
+    panels = [
+        Panel(
+            "launch-stats",
+            plots.launch_stats(launches),
+            useful(slowest),
+            answers.LAUNCH_STATS,
+            is_wide=True,
+        )
+    ]
     rank = summary.main_rank
     graph = summary.job[rank]
-    origin, draw = graph.at.start_ns, {"queue_length": plots.queue_length, "memory_bandwidth": plots.memory_bandwidth}
+    origin, draw = (
+        graph.interval.start_ns,
+        {"queue_length": plots.queue_length, "memory_bandwidth": plots.memory_bandwidth},
+    )
     for name, plot in draw.items():
         frame = graph.counters(name=name)  # type: ignore[arg-type]
         if len(frame):
@@ -188,7 +282,13 @@ def _launches(summary: JobSummary, found: Frames) -> Section:
             figure = _of_rank(rank, plot(frame, origin_ns=origin))
             panels.append(Panel(name.replace("_", "-"), figure, shown, answers.COUNTERS))
     intro = f"{LAUNCH_INTRO} Over time for rank {rank}, which has most of the path."
-    return Section("launches", "Launches and copies", intro, tuple(panels) if len(launches) else (), NO_LAUNCHES)
+    return Section(
+        "launches",
+        "Launches and copies",
+        intro,
+        tuple(panels) if len(launches) else (),
+        NO_LAUNCHES,
+    )
 
 
 def _quality(summary: JobSummary) -> Section:
@@ -202,12 +302,21 @@ def _quality(summary: JobSummary) -> Section:
             heading="Checks that are not good on some rank",
         ),
         panel(
-            "clocks", frame=summary.job.clocks, schema=frames.CLOCKS, heading="Clocks of the ranks against the first"
+            "clocks",
+            frame=summary.job.clocks,
+            schema=frames.CLOCKS,
+            heading="Clocks of the ranks against the first",
         ),
     ]
     if len(summary.job.failures):
-        panels.append(panel("failures", frame=summary.job.failures, schema=frames.FAILURES, heading="Left out"))
-    intro = "What the traces tell and do not tell, and how well their clocks could be brought together."
+        panels.append(
+            panel(
+                "failures", frame=summary.job.failures, schema=frames.FAILURES, heading="Left out"
+            )
+        )
+    intro = (
+        "What the traces tell and do not tell, and how well their clocks could be brought together."
+    )
     return Section("quality", "Quality", intro, tuple(panels))
 
 
@@ -217,12 +326,22 @@ def job_sections(summary: JobSummary) -> Iterator[Section]:
     found = _asked(summary.job, looked_at)
     yield _path(summary)
     yield _late(summary)
-    idle = found["idle_time"].sort_values("idle_ns", ascending=False, kind="stable", ignore_index=True)
+    idle = found["idle_time"].sort_values(
+        "idle_ns", ascending=False, kind="stable", ignore_index=True
+    )
     yield devices_section(summary.devices, idle)
     yield _steps(found)
-    some = f" Of {human_count(len(looked_at), 'rank')} with most of the path, of {len(summary.job):,}."
+    some = (
+        f" Of {human_count(len(looked_at), 'rank')} with most of the path, of {len(summary.job):,}."
+    )
     more = " On a rank that waits for a late one, the wait counts here."
-    communication = communication_section(found["overlap"], found["exposed_communication"], more=more)
+    communication = communication_section(
+        found["overlap"], found["exposed_communication"], more=more
+    )
     for section in (communication, _kernels(summary, found), _launches(summary, found)):
-        yield replace(section, intro=section.intro + some) if len(looked_at) < len(summary.job) else section
+        yield (
+            replace(section, intro=section.intro + some)
+            if len(looked_at) < len(summary.job)
+            else section
+        )
     yield _quality(summary)

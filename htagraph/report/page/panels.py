@@ -12,15 +12,22 @@ from htagraph.model.frames import Schema
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["LAUNCH_INTRO", "LONGEST", "NO_DEVICE", "NO_LAUNCHES", "PATH_INTRO", "Panel", "Section", "useful"]
+__all__ = [
+    "LAUNCH_INTRO",
+    "LONGEST",
+    "NO_DEVICE",
+    "NO_LAUNCHES",
+    "PATH_INTRO",
+    "Panel",
+    "Section",
+    "useful",
+]
 
 LONGEST = 200
 """Rows of the tables that would be as long as the trace."""
 
 NO_DEVICE = "No device work in this window; where a trace has none at all, profile with ProfilerActivity.CUDA."
-NO_LAUNCHES = (
-    "No launches in this window; where a trace has none at all, the calls that enqueue device work were not recorded."
-)
+NO_LAUNCHES = "No launches in this window; where a trace has none at all, the calls that enqueue device work were not recorded."
 LAUNCH_INTRO = (
     "A launch that takes longer than its work leaves the device idle; a queue that is never empty keeps it busy "
     "whatever the host does."
@@ -86,6 +93,10 @@ class Section:
 
 def useful(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a frame without columns that say nothing: numbers of events, texts that are all empty."""
-    empty = [name for name in frame.columns if frame[name].dtype == object and bool((frame[name] == "").all())]
+    empty = [
+        name
+        for name in frame.columns
+        if frame[name].dtype == object and bool((frame[name] == "").all())
+    ]
     numbers = ("event", "next_event", "correlation", "idle_share")
     return frame.drop(columns=[name for name in (*empty, *numbers) if name in frame.columns])

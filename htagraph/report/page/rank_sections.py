@@ -39,17 +39,30 @@ def _path(summary: Summary) -> Section:
         Panel(
             "critical-path-timeline",
             plots.critical_path_timeline(path),
-            path.segments[["start_ns", "dur_ns", "bound", "name", "op", "lane", "rule"]]
+            path.segments[["start_ns", "dur_ns", "bound", "name", "op", "track", "rule"]]
             .sort_values("dur_ns", ascending=False, kind="stable")
             .head(LONGEST),
             frames.SEGMENTS,
             is_wide=True,
         ),
-        Panel("path-names", None, named, frames.BREAKDOWN, heading="What ran on the path", is_open=True),
-        Panel("path-ops", None, by_op, frames.BREAKDOWN, heading="Operators on the path", is_open=True),
+        Panel(
+            "path-names",
+            None,
+            named,
+            frames.BREAKDOWN,
+            heading="What ran on the path",
+            is_open=True,
+        ),
+        Panel(
+            "path-ops", None, by_op, frames.BREAKDOWN, heading="Operators on the path", is_open=True
+        ),
     )
     return Section(
-        "path", "Critical path", PATH_INTRO, panels if path.dur_ns else (), "Nothing was recorded in this window."
+        "path",
+        "Critical path",
+        PATH_INTRO,
+        panels if path.dur_ns else (),
+        "Nothing was recorded in this window.",
     )
 
 
@@ -70,7 +83,11 @@ def _steps(summary: Summary) -> Section:
     )
     absent = "The trace has no steps: call profiler.step() after each, or name them with record_function."
     return Section(
-        "steps", "Steps", "Where the time of the path lies, step by step.", panels if len(frame) else (), absent
+        "steps",
+        "Steps",
+        "Where the time of the path lies, step by step.",
+        panels if len(frame) else (),
+        absent,
     )
 
 
@@ -82,8 +99,20 @@ def _kernels(graph: TraceGraph) -> Section:
     longest = useful(durations.sort_values("dur_ns", ascending=False, kind="stable").head(LONGEST))
     drawn = plots.kernel_durations(durations)
     panels = [
-        Panel("kernel-classes", plots.kernel_classes(by_class), by_class, answers.KERNEL_BREAKDOWN, is_wide=True),
-        Panel("top-kernels", plots.top_kernels(by_name), by_name, answers.KERNEL_BREAKDOWN, is_wide=True),
+        Panel(
+            "kernel-classes",
+            plots.kernel_classes(by_class),
+            by_class,
+            answers.KERNEL_BREAKDOWN,
+            is_wide=True,
+        ),
+        Panel(
+            "top-kernels",
+            plots.top_kernels(by_name),
+            by_name,
+            answers.KERNEL_BREAKDOWN,
+            is_wide=True,
+        ),
         Panel("kernel-durations", drawn, longest, answers.KERNEL_DURATIONS, is_wide=True),
     ]
     if len(patterns):
@@ -95,7 +124,7 @@ def _kernels(graph: TraceGraph) -> Section:
 
 def _launches(graph: TraceGraph) -> Section:
     """Return the section of launches, and of what changes over time."""
-    launches, origin = graph.launch_stats(), graph.at.start_ns
+    launches, origin = graph.launch_stats(), graph.interval.start_ns
     queue, copies = graph.counters(name="queue_length"), graph.counters(name="memory_bandwidth")
     slowest = launches.sort_values("launch_ns", ascending=False, kind="stable").head(LONGEST)
     panels = []
@@ -103,25 +132,59 @@ def _launches(graph: TraceGraph) -> Section:
         blocked = graph.queue_blocked()
         drawn = plots.queue_length(queue, origin_ns=origin)
         panels += [
-            Panel("launch-stats", plots.launch_stats(launches), useful(slowest), answers.LAUNCH_STATS, is_wide=True),
+            Panel(
+                "launch-stats",
+                plots.launch_stats(launches),
+                useful(slowest),
+                answers.LAUNCH_STATS,
+                is_wide=True,
+            ),
             Panel("queue-length", drawn, blocked, answers.QUEUE_BLOCKED, is_wide=not len(copies)),
         ]
     if len(copies):
         panels.append(
-            Panel("memory-bandwidth", plots.memory_bandwidth(copies, origin_ns=origin), copies, answers.COUNTERS)
+            Panel(
+                "memory-bandwidth",
+                plots.memory_bandwidth(copies, origin_ns=origin),
+                copies,
+                answers.COUNTERS,
+            )
         )
     return Section("launches", "Launches and copies", LAUNCH_INTRO, tuple(panels), NO_LAUNCHES)
 
 
 def _quality(summary: Summary) -> Section:
     """Return the section of how far the trace can be trusted."""
-    checks = [Panel("checks", None, summary.quality, frames.QUALITY, heading="Checks", is_wide=True, is_open=True)]
+    checks = [
+        Panel(
+            "checks",
+            None,
+            summary.quality,
+            frames.QUALITY,
+            heading="Checks",
+            is_wide=True,
+            is_open=True,
+        )
+    ]
     repairs = summary.trace.repairs
     if len(repairs):
         checks.append(
-            Panel("repairs", None, repairs, frames.REPAIRS, heading="Repairs of the file", is_wide=True, is_open=True)
+            Panel(
+                "repairs",
+                None,
+                repairs,
+                frames.REPAIRS,
+                heading="Repairs of the file",
+                is_wide=True,
+                is_open=True,
+            )
         )
-    return Section("quality", "Quality", "What the trace tells and does not tell, and how to record it.", tuple(checks))
+    return Section(
+        "quality",
+        "Quality",
+        "What the trace tells and does not tell, and how to record it.",
+        tuple(checks),
+    )
 
 
 def rank_sections(summary: Summary) -> Iterator[Section]:

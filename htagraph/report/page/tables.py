@@ -21,7 +21,12 @@ _NAMES = {"name", "op", "group", "next_name", "call", "frame", "cause_name"}
 _TIMES = {"start_ns", "end_ns", "ts_ns"}
 _VOCABULARIES = {"bound", "next_bound", "cause", "cause_bound", "kind", "why"}
 
-_HEADS = {"n_last": "times last", "n_certain": "certain", "cause_ns": "cause dur", "n_cause": "times"}
+_HEADS = {
+    "n_last": "times last",
+    "n_certain": "certain",
+    "cause_ns": "cause dur",
+    "n_cause": "times",
+}
 """Heads of columns whose name says too little without its unit."""
 
 
@@ -61,7 +66,9 @@ def _names(values: pd.Series[Any]) -> Callable[[Any], _Cell]:
 
 
 def _pattern(value: Any) -> _Cell:  # noqa: ANN401
-    return _Cell(" → ".join(name_label(name, width=_PATTERN_WIDTH) for name in value), " → ".join(value))
+    return _Cell(
+        " → ".join(name_label(name, width=_PATTERN_WIDTH) for name in value), " → ".join(value)
+    )
 
 
 def _flag(value: Any) -> _Cell:  # noqa: ANN401
@@ -76,7 +83,9 @@ def _text(value: Any) -> _Cell:  # noqa: ANN401
     return _Cell(str(value), str(value))
 
 
-def _shown_by(name: str, column: pd.Series[Any], origin_ns: int) -> tuple[Callable[[Any], _Cell], bool]:
+def _shown_by(
+    name: str, column: pd.Series[Any], origin_ns: int
+) -> tuple[Callable[[Any], _Cell], bool]:
     """Return how the cells of a column are shown, and whether they are numbers."""
     by_ending = {"_ns": _duration, "_share": _share}
     if name in _TIMES:
@@ -89,20 +98,28 @@ def _shown_by(name: str, column: pd.Series[Any], origin_ns: int) -> tuple[Callab
     if column.dtype == bool:
         return _flag, False
     if pd.api.types.is_numeric_dtype(column.dtype):
-        return (_number if name.startswith("n_") or column.dtype.kind == "f" or name == "length" else _id), True
+        return (
+            _number
+            if name.startswith("n_") or column.dtype.kind == "f" or name == "length"
+            else _id
+        ), True
     return (_names(column) if name in _NAMES else _label if name in _VOCABULARIES else _text), False
 
 
 def html_table(
-    frame: pd.DataFrame, *, columns: Mapping[str, Column] | None = None, origin_ns: int = 0, max_rows: int = 60
+    frame: pd.DataFrame,
+    *,
+    columns: Mapping[str, Column] | None = None,
+    origin_ns: int = 0,
+    max_rows: int = 60,
 ) -> str:
     """Return a frame as an HTML table that can be sorted.
 
     Parameters
     ----------
     frame : DataFrame
-        Columns that end in ``_ns`` are durations, but for ``start_ns``, ``end_ns`` and ``ts_ns``, which count from
-        `origin_ns`.
+        Columns that end in ``_ns`` are durations, but for ``start_ns``, ``end_ns`` and ``ts_ns``,
+        which count from `origin_ns`.
     columns : mapping of str to Column, optional
         Of the schema: what is shown when one points at the head of a column.
     origin_ns : int, unit=ns
@@ -124,9 +141,18 @@ def html_table(
     for name in frame.columns:
         show, is_number = _shown_by(str(name), frame[name].head(max_rows), origin_ns)
         heads.append(_head(str(name), meanings.get(str(name), ""), is_number=is_number))
-        cells.append([_cell(show(value), is_number=is_number) for value in frame[name].head(max_rows).tolist()])
+        cells.append(
+            [
+                _cell(show(value), is_number=is_number)
+                for value in frame[name].head(max_rows).tolist()
+            ]
+        )
     rows = "\n".join(f"<tr>{''.join(row)}</tr>" for row in zip(*cells, strict=True))
-    more = f'<p class="note">The first {max_rows} of {len(frame):,} rows.</p>' if len(frame) > max_rows else ""
+    more = (
+        f'<p class="note">The first {max_rows} of {len(frame):,} rows.</p>'
+        if len(frame) > max_rows
+        else ""
+    )
     return (
         f'<div class="scroll"><table class="data"><thead><tr>{"".join(heads)}</tr></thead>\n'
         f"<tbody>{rows}</tbody></table></div>{more}"
@@ -145,5 +171,9 @@ def _cell(cell: _Cell, *, is_number: bool) -> str:
     """Return a cell; numbers carry their exact value, shortened names the whole one."""
     if is_number:
         return f'<td class="n" data-value="{escape(cell.exact)}">{escape(cell.text)}</td>'
-    tip = f' title="{escape(cell.exact)}"' if cell.text != cell.exact and len(cell.exact) > len(cell.text) else ""
+    tip = (
+        f' title="{escape(cell.exact)}"'
+        if cell.text != cell.exact and len(cell.exact) > len(cell.text)
+        else ""
+    )
     return f"<td{tip}>{escape(cell.text)}</td>"

@@ -1,8 +1,8 @@
 """Answers as figures of plotly: every title states the fact, every axis has a unit.
 
-Each function takes the frame that the question of its name returns (``plots.idle_time(graph.idle_time())``), of one rank or
-of a job, or the critical path itself. Where marks were joined to keep a figure small, ``figure.layout.meta["note"]`` says
-so.
+Each function takes the frame that the question of its name returns
+(``plots.idle_time(graph.idle_time())``), of one rank or of a job, or the critical path itself.
+Where marks were joined to keep a figure small, ``figure.layout.meta["note"]`` says so.
 """
 
 from __future__ import annotations
@@ -16,8 +16,18 @@ from htagraph.report.plots.device_plots import (
     temporal_breakdown,
 )
 from htagraph.report.plots.job_plots import collective_waits, kernels_across_ranks, step_spread
-from htagraph.report.plots.kernel_plots import kernel_classes, kernel_durations, kernel_patterns, top_kernels
-from htagraph.report.plots.path_plots import critical_path, critical_path_timeline, job_path_timeline, steps
+from htagraph.report.plots.kernel_plots import (
+    kernel_classes,
+    kernel_durations,
+    kernel_patterns,
+    top_kernels,
+)
+from htagraph.report.plots.path_plots import (
+    critical_path,
+    critical_path_timeline,
+    job_path_timeline,
+    steps,
+)
 
 __all__ = [
     "collective_waits",

@@ -9,7 +9,14 @@ import pandas as pd
 
 from htagraph.model.units import human_duration
 from htagraph.report.plots.kernel_plots import duration_line, log_bins
-from htagraph.report.plots.style import ACCENT, BOUND_COLORS, TimeUnit, durations_axis, label, new_figure
+from htagraph.report.plots.style import (
+    ACCENT,
+    BOUND_COLORS,
+    TimeUnit,
+    durations_axis,
+    label,
+    new_figure,
+)
 from htagraph.report.plots.thinning import Line, thin_line
 
 if TYPE_CHECKING:
@@ -20,7 +27,13 @@ __all__ = ["launch_stats", "memory_bandwidth", "queue_length"]
 _MAX_LANES = 6
 _MAX_POINTS = 1_000
 _SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
-_HUES = (ACCENT, *(BOUND_COLORS[name] for name in ("communication", "compute", "kernel_gap", "data_loading", "memory")))
+_HUES = (
+    ACCENT,
+    *(
+        BOUND_COLORS[name]
+        for name in ("communication", "compute", "kernel_gap", "data_loading", "memory")
+    ),
+)
 
 
 def launch_stats(frame: pd.DataFrame) -> Figure:
@@ -43,7 +56,9 @@ def launch_stats(frame: pd.DataFrame) -> Figure:
     }
     edges = log_bins(int(frame[[column for column, _ in columns.values()]].to_numpy().max()))
     lines = [
-        duration_line(name, frame.loc[frame[column] > 0, column].to_numpy(np.int64), edges, color=color)
+        duration_line(
+            name, frame.loc[frame[column] > 0, column].to_numpy(np.int64), edges, color=color
+        )
         for name, (column, color) in columns.items()
     ]
     shorter = float((frame["kernel_ns"] < frame["launch_ns"]).mean())
@@ -52,10 +67,14 @@ def launch_stats(frame: pd.DataFrame) -> Figure:
         f"the call, which takes {human_duration(float(frame['launch_ns'].median()))} (median)"
     )
     y_axis = {"title": {"text": "number of launches"}, "rangemode": "tozero"}
-    figure = new_figure(lines, title, xaxis=durations_axis("duration"), yaxis=y_axis, hovermode="x unified")
+    figure = new_figure(
+        lines, title, xaxis=durations_axis("duration"), yaxis=y_axis, hovermode="x unified"
+    )
     n_early = int((frame["launch_delay_ns"] == 0).sum())
     if n_early:
-        figure.layout.meta = {"note": f"{n_early:,} of them have no delay: their work starts before the call ends."}
+        figure.layout.meta = {
+            "note": f"{n_early:,} of them have no delay: their work starts before the call ends."
+        }
     return figure
 
 
@@ -83,8 +102,15 @@ def queue_length(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Figure
     busiest = rows["value"].groupby(level=[0, 1]).max().sort_values(ascending=False, kind="stable")
     first = lanes[busiest.index[0]]
     most = int(busiest.iloc[0])
-    title = f"At most {most:,} {'launch is' if most == 1 else 'launches are'} outstanding on {first}"
-    return _levels({lanes[key]: rows.loc[[key]] for key in busiest.index}, title, "launches outstanding", origin_ns)
+    title = (
+        f"At most {most:,} {'launch is' if most == 1 else 'launches are'} outstanding on {first}"
+    )
+    return _levels(
+        {lanes[key]: rows.loc[[key]] for key in busiest.index},
+        title,
+        "launches outstanding",
+        origin_ns,
+    )
 
 
 def memory_bandwidth(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Figure:
@@ -131,7 +157,9 @@ def _human_bytes(n_bytes: float) -> str:
     return f"{n_bytes / size:.3g} {name}"
 
 
-def _levels(lanes: dict[str, pd.DataFrame], title: str, unit_name: str, origin_ns: int | None) -> Figure:
+def _levels(
+    lanes: dict[str, pd.DataFrame], title: str, unit_name: str, origin_ns: int | None
+) -> Figure:
     """Return levels over time, the busiest lanes only, with few enough points."""
     shown = dict(list(lanes.items())[:_MAX_LANES])
     begin = min(int(part["ts_ns"].min()) for part in lanes.values())
@@ -152,7 +180,10 @@ def _levels(lanes: dict[str, pd.DataFrame], title: str, unit_name: str, origin_n
         for (name, line), hue in zip(drawn.items(), _HUES, strict=False)
     ]
     axis_end = (end - origin) / unit.size_ns
-    x_axis = {"title": {"text": f"time from the start of the window, {unit.name}"}, "range": [0, axis_end]}
+    x_axis = {
+        "title": {"text": f"time from the start of the window, {unit.name}"},
+        "range": [0, axis_end],
+    }
     y_axis = {"title": {"text": unit_name}, "rangemode": "tozero"}
     figure = new_figure(traces, title, xaxis=x_axis, yaxis=y_axis, showlegend=True)
     notes = []

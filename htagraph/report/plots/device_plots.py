@@ -17,11 +17,11 @@ from htagraph.report.plots.style import (
     IDLE_COLOR,
     TimeUnit,
     color_of,
-    lane_labels,
     named_rows,
     new_figure,
     percent,
     spoken,
+    track_labels,
 )
 from htagraph.writers.labels import distinct_names
 
@@ -32,11 +32,20 @@ __all__ = ["exposed_communication", "idle_causes", "idle_time", "overlap", "temp
 
 _TOP = 12
 _EMPTY_PX = 120
-_PARTS = {"compute": "compute", "communication": "exposed communication", "memory": "exposed copies", "idle": "idle"}
+_PARTS = {
+    "compute": "compute",
+    "communication": "exposed communication",
+    "memory": "exposed copies",
+    "idle": "idle",
+}
 
 
 def _stack(
-    name: str, rows: Sequence[str] | Sequence[int], x: npt.NDArray[np.float64], dur_ns: Sequence[int], color: str
+    name: str,
+    rows: Sequence[str] | Sequence[int],
+    x: npt.NDArray[np.float64],
+    dur_ns: Sequence[int],
+    color: str,
 ) -> dict[str, Any]:
     """Return one part of stacked bars, with its durations in words."""
     return {
@@ -63,17 +72,25 @@ def temporal_breakdown(frame: pd.DataFrame) -> Figure:
     -------
     plotly.graph_objects.Figure
     """
-    rows = lane_labels(frame)
+    rows = track_labels(frame)
     colors = {**CLASS_COLORS, "idle": IDLE_COLOR}
     bars = [
-        _stack(name, rows, frame[f"{part}_share"].to_numpy() * 100, frame[f"{part}_ns"].tolist(), colors[part])
+        _stack(
+            name,
+            rows,
+            frame[f"{part}_share"].to_numpy() * 100,
+            frame[f"{part}_ns"].tolist(),
+            colors[part],
+        )
         for part, name in _PARTS.items()
     ]
     if frame.empty:
         title = "No device work was recorded"
     elif len(frame) == 1:
         compute, idle = float(frame["compute_share"].iloc[0]), float(frame["idle_share"].iloc[0])
-        title = f"{rows[0].capitalize()} computes {compute:.0%} of the window and is idle {idle:.0%}"
+        title = (
+            f"{rows[0].capitalize()} computes {compute:.0%} of the window and is idle {idle:.0%}"
+        )
     else:
         most = rows[int(frame["idle_share"].to_numpy().argmax())]
         title = (
@@ -95,23 +112,37 @@ def idle_causes(frame: pd.DataFrame) -> Figure:
     -------
     plotly.graph_objects.Figure
     """
-    by_cause = frame.groupby("cause", observed=True)["idle_ns"].sum().sort_values(ascending=False, kind="stable")
+    by_cause = (
+        frame.groupby("cause", observed=True)["idle_ns"]
+        .sum()
+        .sort_values(ascending=False, kind="stable")
+    )
     by_cause = by_cause[by_cause > 0]
     total = int(by_cause.sum())
     if not total:
         return new_figure([], "No device is ever idle", height=_EMPTY_PX)
-    unit, causes = TimeUnit.fitting(float(by_cause.iloc[0])), [str(cause) for cause in by_cause.index]
+    unit, causes = (
+        TimeUnit.fitting(float(by_cause.iloc[0])),
+        [str(cause) for cause in by_cause.index],
+    )
     bars = [
         _stack(spoken(cause), [row], unit.of([value]), [value], color_of(CAUSE_COLORS, cause))
         for row, (cause, value) in enumerate(zip(causes, by_cause.tolist(), strict=True))
     ]
     names = [
-        f"{spoken(cause)} {percent(value / total)}" for cause, value in zip(causes, by_cause.tolist(), strict=True)
+        f"{spoken(cause)} {percent(value / total)}"
+        for cause, value in zip(causes, by_cause.tolist(), strict=True)
     ]
     title = f"Devices are idle {human_duration(total)}; {by_cause.iloc[0] / total:.0%} of that is {spoken(causes[0])}"
     axis = {"title": {"text": f"idle time, {unit.name}"}}
     return new_figure(
-        bars, title, rows=len(bars), barmode="stack", showlegend=False, xaxis=axis, yaxis=named_rows(names)
+        bars,
+        title,
+        rows=len(bars),
+        barmode="stack",
+        showlegend=False,
+        xaxis=axis,
+        yaxis=named_rows(names),
     )
 
 
@@ -142,13 +173,25 @@ def idle_time(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
     for one in dict.fromkeys(cause):
         at = np.flatnonzero(cause == one)
         values = shown.to_numpy()[at]
-        bars.append(_stack(spoken(one), at.tolist(), unit.of(values), values.tolist(), color_of(CAUSE_COLORS, one)))
+        bars.append(
+            _stack(
+                spoken(one),
+                at.tolist(),
+                unit.of(values),
+                values.tolist(),
+                color_of(CAUSE_COLORS, one),
+            )
+        )
     title = f"The largest single contributor is {names[0]} with {shown.iloc[0] / total:.0%} of idle time"
     axis = {"title": {"text": f"idle time, {unit.name}"}}
-    figure = new_figure(bars, title, rows=len(names), barmode="stack", xaxis=axis, yaxis=named_rows(names))
+    figure = new_figure(
+        bars, title, rows=len(names), barmode="stack", xaxis=axis, yaxis=named_rows(names)
+    )
     if len(by_name) > top:
         rest = human_duration(int(by_name.iloc[top:].sum()))
-        figure.layout.meta = {"note": f"{len(by_name) - top:,} others take {rest} together; the table lists them."}
+        figure.layout.meta = {
+            "note": f"{len(by_name) - top:,} others take {rest} together; the table lists them."
+        }
     return figure
 
 
@@ -163,14 +206,19 @@ def overlap(frame: pd.DataFrame) -> Figure:
     -------
     plotly.graph_objects.Figure
     """
-    rows = lane_labels(frame)
+    rows = track_labels(frame)
     parts = {
         "compute alone": (frame["compute_ns"] - frame["overlap_ns"], CLASS_COLORS["compute"]),
         "both": (frame["overlap_ns"], "#97a85a"),
         "exposed communication": (frame["exposed_ns"], CLASS_COLORS["communication"]),
     }
-    unit = TimeUnit.fitting(float((frame["compute_ns"] + frame["exposed_ns"]).max()) if len(frame) else 0)
-    bars = [_stack(name, rows, unit.of(time), time.tolist(), color) for name, (time, color) in parts.items()]
+    unit = TimeUnit.fitting(
+        float((frame["compute_ns"] + frame["exposed_ns"]).max()) if len(frame) else 0
+    )
+    bars = [
+        _stack(name, rows, unit.of(time), time.tolist(), color)
+        for name, (time, color) in parts.items()
+    ]
     communication, exposed = int(frame["communication_ns"].sum()), int(frame["exposed_ns"].sum())
     title = (
         f"{1 - exposed / communication:.0%} of communication is hidden behind compute; {human_duration(exposed)} is exposed"
@@ -193,7 +241,11 @@ def exposed_communication(frame: pd.DataFrame) -> Figure:
     plotly.graph_objects.Figure
     """
     exposed = frame[frame["exposed_ns"] > 0]
-    why = exposed.groupby("why", observed=True)["exposed_ns"].sum().sort_values(ascending=False, kind="stable")
+    why = (
+        exposed.groupby("why", observed=True)["exposed_ns"]
+        .sum()
+        .sort_values(ascending=False, kind="stable")
+    )
     total = int(why.sum())
     if not total:
         return new_figure([], "No communication is exposed", height=_EMPTY_PX)
@@ -207,6 +259,8 @@ def exposed_communication(frame: pd.DataFrame) -> Figure:
             CLASS_COLORS["communication"],
         )
     ]
-    title = f"Communication is exposed mostly because of: {why.index[0]} ({why.iloc[0] / total:.0%})"
+    title = (
+        f"Communication is exposed mostly because of: {why.index[0]} ({why.iloc[0] / total:.0%})"
+    )
     axis = {"title": {"text": f"exposed time, {unit.name}"}}
     return new_figure(bars, title, rows=len(why), showlegend=False, xaxis=axis)

@@ -26,12 +26,12 @@ _SAME = 0.02
 _SCALE = [[0.0, "rgba(134, 148, 168, 0.12)"], [0.5, "#e0a878"], [1.0, "#c0392b"]]
 
 
-def collective_waits(meetings: pd.DataFrame, *, max_columns: int = _MAX_COLUMNS) -> Figure:
+def collective_waits(collectives: pd.DataFrame, *, max_columns: int = _MAX_COLUMNS) -> Figure:
     """Return how long each rank waits in each collective: a straggler is the row that does not wait when all others do.
 
     Parameters
     ----------
-    meetings : DataFrame, schema `frames.MEETINGS`
+    collectives : DataFrame, schema `frames.MATCHED_COLLECTIVES`
     max_columns : int, default=400
         Neighboring collectives are joined, and their longest wait is shown, where there are more.
 
@@ -39,17 +39,21 @@ def collective_waits(meetings: pd.DataFrame, *, max_columns: int = _MAX_COLUMNS)
     -------
     plotly.graph_objects.Figure
     """
-    if meetings.empty:
+    if collectives.empty:
         return new_figure([], "No collectives were matched across ranks", height=120)
-    begin = meetings.groupby("meeting")["start_ns"].min().sort_values(kind="stable").index
-    ranks = np.unique(meetings["rank"].to_numpy())
+    begin = collectives.groupby("match")["start_ns"].min().sort_values(kind="stable").index
+    ranks = np.unique(collectives["rank"].to_numpy())
     joined = -(-len(begin) // max_columns)
-    column = pd.Index(begin).get_indexer(pd.Index(meetings["meeting"])) // joined
-    row = np.searchsorted(ranks, meetings["rank"].to_numpy())
+    column = pd.Index(begin).get_indexer(pd.Index(collectives["match"])) // joined
+    row = np.searchsorted(ranks, collectives["rank"].to_numpy())
     wait = np.full((len(ranks), int(column.max()) + 1), np.nan)
-    np.fmax.at(wait, (row, column), meetings["wait_ns"].to_numpy(np.float64))
+    np.fmax.at(wait, (row, column), collectives["wait_ns"].to_numpy(np.float64))
     unit = TimeUnit.fitting(float(np.nanmax(wait)))
-    late = meetings[meetings["last_rank"] != meetings["rank"]].groupby("last_rank")["wait_ns"].sum()
+    late = (
+        collectives[collectives["last_rank"] != collectives["rank"]]
+        .groupby("last_rank")["wait_ns"]
+        .sum()
+    )
     total = int(late.sum())
     title = (
         f"{late.max() / total:.0%} of all collective wait ({human_duration(total)}) is for rank {late.idxmax()}"
@@ -68,7 +72,9 @@ def collective_waits(meetings: pd.DataFrame, *, max_columns: int = _MAX_COLUMNS)
     axis = {"title": {"text": "collective, in order of time"}, "showgrid": False}
     figure = new_figure([heat], title, rows=min(max(len(ranks), 3), _MAX_ROWS), xaxis=axis)
     if joined > 1:
-        figure.layout.meta = {"note": f"Each column is {joined} collectives and shows the longest wait."}
+        figure.layout.meta = {
+            "note": f"Each column is {joined} collectives and shows the longest wait."
+        }
     return figure
 
 
@@ -88,7 +94,13 @@ def kernels_across_ranks(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
     own = against_median_rank(frame)
     if own.empty:
         return new_figure([], "No kernel runs on two ranks: nothing to compare with", height=120)
-    largest = own.groupby("group")["sum_ns"].sum().sort_values(ascending=False, kind="stable").index[:top].tolist()
+    largest = (
+        own.groupby("group")["sum_ns"]
+        .sum()
+        .sort_values(ascending=False, kind="stable")
+        .index[:top]
+        .tolist()
+    )
     own = own[own["group"].isin(largest)]
     own = own.assign(row=own["group"].map({name: row for row, name in enumerate(largest)}))
     slowest = own.iloc[int(own["ratio"].to_numpy().argmax())]
@@ -118,7 +130,9 @@ def kernels_across_ranks(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
     ]
     axis = {"title": {"text": "mean duration on a rank / that on the median rank"}}
     rows = named_rows([label(short[name]) for name in largest])
-    return new_figure(dots, title, rows=len(largest), xaxis=axis, yaxis=rows | {"showgrid": True}, showlegend=True)
+    return new_figure(
+        dots, title, rows=len(largest), xaxis=axis, yaxis=rows | {"showgrid": True}, showlegend=True
+    )
 
 
 def step_spread(frame: pd.DataFrame) -> Figure:
@@ -143,7 +157,7 @@ def step_spread(frame: pd.DataFrame) -> Figure:
         "name": "step on the median rank",
         "x": [label(name, width=28) for name in spread.index],
         "y": middle,
-        "marker": {"color": BOUND_COLORS["cpu"]},
+        "marker": {"color": BOUND_COLORS["host"]},
         "error_y": {
             "type": "data",
             "symmetric": False,

@@ -24,7 +24,14 @@ from htagraph.writers.labels import distinct_names
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["duration_line", "kernel_classes", "kernel_durations", "kernel_patterns", "log_bins", "top_kernels"]
+__all__ = [
+    "duration_line",
+    "kernel_classes",
+    "kernel_durations",
+    "kernel_patterns",
+    "log_bins",
+    "top_kernels",
+]
 
 _BINS_PER_DECADE = 8
 _TOP = 15
@@ -63,7 +70,11 @@ def kernel_classes(frame: pd.DataFrame) -> Figure:
         }
         for group, kernel_class, total, n, share in zip(*columns, strict=True)
     ]
-    first = f"{str(frame['group'].iloc[0]).capitalize()} takes {frame['share'].iloc[0]:.0%} of" if len(frame) else "No"
+    first = (
+        f"{str(frame['group'].iloc[0]).capitalize()} takes {frame['share'].iloc[0]:.0%} of"
+        if len(frame)
+        else "No"
+    )
     axis = {"title": {"text": "share of device time, %"}, "range": [0, 100]}
     return new_figure(bars, f"{first} device time", rows=1, barmode="stack", xaxis=axis, bargap=0.1)
 
@@ -111,7 +122,9 @@ def top_kernels(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
     if len(frame) > 1:
         title += f", the first {len(shown)} of {len(frame):,} kernels {shown['share'].sum():.0%}"
     x_axis = {"title": {"text": f"device time, {unit.name}"}}
-    return new_figure(bars, title, rows=len(shown), barmode="stack", yaxis=named_rows(names), xaxis=x_axis)
+    return new_figure(
+        bars, title, rows=len(shown), barmode="stack", yaxis=named_rows(names), xaxis=x_axis
+    )
 
 
 def log_bins(longest_ns: int) -> npt.NDArray[np.float64]:
@@ -121,7 +134,10 @@ def log_bins(longest_ns: int) -> npt.NDArray[np.float64]:
 
 
 def duration_line(
-    name: str, dur_ns: npt.NDArray[np.int64], edges: npt.NDArray[np.float64], color: str | None = None
+    name: str,
+    dur_ns: npt.NDArray[np.int64],
+    edges: npt.NDArray[np.float64],
+    color: str | None = None,
 ) -> dict[str, Any]:
     """Return how many durations lie in each bin as a line of steps."""
     count, _ = np.histogram(np.maximum(dur_ns, 1), bins=edges)
@@ -174,7 +190,9 @@ def kernel_durations(frame: pd.DataFrame) -> Figure:
         f"{longest} {share:.0%} of the time"
     )
     y_axis = {"title": {"text": "number"}, "rangemode": "tozero"}
-    return new_figure(lines, title, xaxis=durations_axis("duration"), yaxis=y_axis, hovermode="x unified")
+    return new_figure(
+        lines, title, xaxis=durations_axis("duration"), yaxis=y_axis, hovermode="x unified"
+    )
 
 
 def kernel_patterns(frame: pd.DataFrame, *, top: int = _N_PATTERNS) -> Figure:
@@ -226,4 +244,8 @@ def kernel_patterns(frame: pd.DataFrame, *, top: int = _N_PATTERNS) -> Figure:
 def _pattern(names: tuple[str, ...]) -> str:
     """Return a sequence in a few words."""
     ends = [label(name, width=18) for name in names]
-    return f"{ends[0]} → {ends[1]}" if len(ends) == _LAST else f"{ends[0]} → … → {ends[-1]} ({len(ends)})"
+    return (
+        f"{ends[0]} → {ends[1]}"
+        if len(ends) == _LAST
+        else f"{ends[0]} → … → {ends[-1]} ({len(ends)})"
+    )

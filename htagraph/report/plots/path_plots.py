@@ -8,11 +8,20 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.job_path import JobPath
+from htagraph.job.path import JobPath
+from htagraph.lookup.steps import find_steps
 from htagraph.model.units import human_count, human_duration
 from htagraph.path import CriticalPath
-from htagraph.queries.steps import find_steps
-from htagraph.report.plots.style import BOUND_COLORS, TimeUnit, color_of, label, named_rows, new_figure, percent, spoken
+from htagraph.report.plots.style import (
+    BOUND_COLORS,
+    TimeUnit,
+    color_of,
+    label,
+    named_rows,
+    new_figure,
+    percent,
+    spoken,
+)
 from htagraph.report.plots.thinning import Blocks, thin_path
 from htagraph.report.step_shares import time_by_step
 
@@ -59,7 +68,9 @@ def critical_path(path: CriticalPath | JobPath) -> Figure:
             "insidetextfont": {"color": "white"},
             "hovertemplate": f"{spoken(bound)}: {human_duration(dur)} ({share:.1%})<extra></extra>",
         }
-        for bound, dur, share in zip(frame.index.astype(str), frame["dur_ns"], frame["share"], strict=True)
+        for bound, dur, share in zip(
+            frame.index.astype(str), frame["dur_ns"], frame["share"], strict=True
+        )
     ]
     shares = [
         f"{spoken(bound)} for {share:.0%}"
@@ -78,8 +89,8 @@ def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE)
     ----------
     path : CriticalPath
     max_single : int
-        So many of the longest segments are drawn one by one; the others are joined between them, and the note says so
-        (``figure.layout.meta["note"]``).
+        So many of the longest segments are drawn one by one; the others are joined between them,
+        and the note says so (``figure.layout.meta["note"]``).
 
     Returns
     -------
@@ -88,7 +99,9 @@ def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE)
     segments, origin = path.segments, path.window.start_ns
     codes = {str(name): code for code, name in enumerate(segments["bound"].cat.categories)}
     blocks = thin_path(
-        *_arrays(segments), segments["bound"].cat.codes.to_numpy().astype(np.int64), max_single=max_single
+        *_arrays(segments),
+        segments["bound"].cat.codes.to_numpy().astype(np.int64),
+        max_single=max_single,
     )
     totals = path.breakdown(by="bound")
     totals = totals[totals["dur_ns"] > 0]
@@ -97,7 +110,10 @@ def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE)
         _row(segments, blocks, blocks.code == codes[bound], (row, bound, origin, unit))
         for row, bound in enumerate(totals.index.astype(str))
     ]
-    marks = [f"{spoken(name)} {percent(share)}" for name, share in zip(totals.index, totals["share"], strict=True)]
+    marks = [
+        f"{spoken(name)} {percent(share)}"
+        for name, share in zip(totals.index, totals["share"], strict=True)
+    ]
     x_axis = {
         "title": {"text": f"time from the start of the window, {unit.name}"},
         "range": [0, path.dur_ns / unit.size_ns],
@@ -148,7 +164,9 @@ def job_path_timeline(path: JobPath, *, max_single: int = _MAX_SINGLE) -> Figure
     bars, named = [], set()
     for one in np.unique(blocks.code).tolist():
         bound = str(segments["bound"].cat.categories[one % n_bounds])
-        drawn = _row(segments, blocks, blocks.code == one, (one // n_bounds, bound, path.start_ns, unit))
+        drawn = _row(
+            segments, blocks, blocks.code == one, (one // n_bounds, bound, path.start_ns, unit)
+        )
         bars.append(drawn | {"legendgroup": bound, "showlegend": bound not in named})
         named.add(bound)
     hops = int((np.diff(rank) != 0).sum())
@@ -180,14 +198,20 @@ def _arrays(segments: pd.DataFrame) -> tuple[I64, I64]:
 
 
 def _row(
-    segments: pd.DataFrame, blocks: Blocks, mine: npt.NDArray[np.bool_], about: tuple[int, str, int, TimeUnit]
+    segments: pd.DataFrame,
+    blocks: Blocks,
+    mine: npt.NDArray[np.bool_],
+    about: tuple[int, str, int, TimeUnit],
 ) -> dict[str, Any]:
     """Return the blocks of one bound as bars on a row; a joined one is as high as its share of what was joined."""
     row, bound, origin, unit = about
     at = np.flatnonzero(mine)
     height = _BAR * blocks.dur_ns[at] / np.maximum(blocks.span_ns[at], 1)
     names, ops = segments["name"].to_numpy(), segments["op"].to_numpy()
-    columns = (column[at].tolist() for column in (blocks.segment, blocks.n_segments, blocks.dur_ns, blocks.span_ns))
+    columns = (
+        column[at].tolist()
+        for column in (blocks.segment, blocks.n_segments, blocks.dur_ns, blocks.span_ns)
+    )
     hover = [
         f"{label(names[one])}{f' in {label(ops[one])}' if ops[one] else ''}, {human_duration(dur)}"
         if one >= 0
@@ -243,7 +267,10 @@ def _step_lines(path: CriticalPath, unit: TimeUnit) -> list[dict[str, Any]]:
         return []
     line = {"color": "rgba(134, 148, 168, 0.8)", "width": 1, "dash": "dot"}
     at = unit.of(start - path.window.start_ns).tolist()
-    return [{"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": x, "x1": x, "line": line} for x in at]
+    return [
+        {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": x, "x1": x, "line": line}
+        for x in at
+    ]
 
 
 def steps(path: CriticalPath) -> Figure:
@@ -260,7 +287,9 @@ def steps(path: CriticalPath) -> Figure:
     """
     found, table = time_by_step(path)
     starts_before = found["start_ns"] < path.window.end_ns
-    inside = np.flatnonzero(starts_before & (found["start_ns"] + found["dur_ns"] > path.window.start_ns))
+    inside = np.flatnonzero(
+        starts_before & (found["start_ns"] + found["dur_ns"] > path.window.start_ns)
+    )
     names, table = found["name"].iloc[inside].tolist(), table[inside]
     total, shown = table.sum(axis=1), table[:_MAX_STEPS]
     unit = TimeUnit.fitting(float(total.max(initial=0)))
@@ -282,7 +311,9 @@ def steps(path: CriticalPath) -> Figure:
     rows = named_rows([label(name, width=28) for name in names[:_MAX_STEPS]])
     axis = {"title": {"text": f"time of the critical path, {unit.name}"}}
     title = _steps_title(names, total)
-    figure = new_figure(bars, title, rows=max(len(shown), 1), barmode="stack", xaxis=axis, yaxis=rows)
+    figure = new_figure(
+        bars, title, rows=max(len(shown), 1), barmode="stack", xaxis=axis, yaxis=rows
+    )
     if len(table) > _MAX_STEPS:
         figure.layout.meta = {"note": f"The first {_MAX_STEPS} of {len(table):,} steps."}
     return figure

@@ -26,7 +26,7 @@ __all__ = [
     "color_of",
     "durations_axis",
     "label",
-    "lane_labels",
+    "track_labels",
     "named_rows",
     "new_figure",
     "percent",
@@ -42,11 +42,11 @@ BOUND_COLORS = {
     "memory": "#d9b13b",
     "launch": "#d96c6c",
     "kernel_gap": "#a57fc0",
-    "cpu": "#5b95d6",
+    "host": "#5b95d6",
     "data_loading": "#3fa5a5",
     "python_gap": "#8694a8",
     "sync": "#a78a63",
-    "carry_over": "#b3b9c1",
+    "launched_before_capture": "#b3b9c1",
     "unexplained": "#d4749b",
 }
 """Color of each bound: the hues of the DOT files, strong enough for bars."""
@@ -54,12 +54,15 @@ BOUND_COLORS = {
 CLASS_COLORS = {name: BOUND_COLORS[name] for name in ("compute", "communication", "memory")}
 
 CAUSE_COLORS = {
-    **{name: BOUND_COLORS[name] for name in ("data_loading", "python_gap", "launch", "sync", "kernel_gap")},
-    "host_op": BOUND_COLORS["cpu"],
+    **{
+        name: BOUND_COLORS[name]
+        for name in ("data_loading", "python_gap", "launch", "sync", "kernel_gap")
+    },
+    "host_op": BOUND_COLORS["host"],
     "event_wait": "#c2a04a",
     "other_work": BOUND_COLORS["compute"],
     "collective_wait": BOUND_COLORS["communication"],
-    "carry_over": BOUND_COLORS["carry_over"],
+    "launched_before_capture": BOUND_COLORS["launched_before_capture"],
     "window_edge": IDLE_COLOR,
     "unexplained": BOUND_COLORS["unexplained"],
 }
@@ -131,11 +134,14 @@ def color_of(colors: dict[str, str], name: str) -> str:
     return colors.get(name, IDLE_COLOR)
 
 
-def lane_labels(frame: pd.DataFrame) -> list[str]:
+def track_labels(frame: pd.DataFrame) -> list[str]:
     """Return what each row is about: its rank, device and stream, as far as there are such columns."""
     parts = [name for name in ("rank", "device", "stream") if name in frame.columns]
     rows = zip(*(frame[name].tolist() for name in parts), strict=True)
-    return [", ".join(f"{name} {value}" for name, value in zip(parts, row, strict=True) if value >= 0) for row in rows]
+    return [
+        ", ".join(f"{name} {value}" for name, value in zip(parts, row, strict=True) if value >= 0)
+        for row in rows
+    ]
 
 
 def named_rows(names: Sequence[str]) -> dict[str, Any]:
@@ -180,7 +186,14 @@ def new_figure(
         from plotly import graph_objects as go  # noqa: PLC0415  deferred: an optional extra, and slow to import
     except ImportError:
         raise QueryError("figures need plotly.", hint="pip install 'htagraph[plot]'") from None
-    legend = {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "xanchor": "left", "traceorder": "normal"}
+    legend = {
+        "orientation": "h",
+        "y": 1.0,
+        "yanchor": "bottom",
+        "x": 0,
+        "xanchor": "left",
+        "traceorder": "normal",
+    }
     named = {trace["name"] for trace in traces if "name" in trace and trace.get("showlegend", True)}
     more_px = _LEGEND_LINE_PX if layout.get("showlegend", True) and len(named) > _LEGEND_LINE else 0
     own: dict[str, Any] = {
@@ -198,7 +211,9 @@ def new_figure(
         "template": "none",
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
-        "colorway": [color for name, color in BOUND_COLORS.items() if name != "carry_over"],
+        "colorway": [
+            color for name, color in BOUND_COLORS.items() if name != "launched_before_capture"
+        ],
         "legend": legend,
         "bargap": 0.3,
         "xaxis": {"automargin": True, "zeroline": False, "gridcolor": "rgba(134, 148, 168, 0.25)"},
@@ -208,7 +223,11 @@ def new_figure(
     if rows:
         own["yaxis"] |= {"autorange": "reversed", "showgrid": False, "ticklabelstandoff": 6}
     for name, value in layout.items():
-        own[name] = own[name] | value if isinstance(own.get(name), dict) and isinstance(value, dict) else value
+        own[name] = (
+            own[name] | value
+            if isinstance(own.get(name), dict) and isinstance(value, dict)
+            else value
+        )
     return go.Figure(data=list(traces), layout=own)
 
 
@@ -216,4 +235,9 @@ def durations_axis(title: str) -> dict[str, Any]:
     """Return a logarithmic axis of durations in nanoseconds, marked with units."""
     decades = np.arange(0, 13)
     marks = [f"{10 ** (int(d) % 3)} {('ns', 'us', 'ms', 's', 'ks')[int(d) // 3]}" for d in decades]
-    return {"type": "log", "title": {"text": title}, "tickvals": (10.0**decades).tolist(), "ticktext": marks}
+    return {
+        "type": "log",
+        "title": {"text": title},
+        "tickvals": (10.0**decades).tolist(),
+        "ticktext": marks,
+    }

@@ -69,7 +69,14 @@ def thin_path(start_ns: I64, dur_ns: I64, code: I64, *, max_single: int) -> Bloc
     span = np.add.reduceat(dur_ns, first)
     of_group = drawn // n_each
     segment = np.where(single[first], first, -1)[of_group]
-    return Blocks(start_ns[first][of_group], span[of_group], time[drawn], drawn % n_each, segment, count[drawn])
+    return Blocks(
+        start_ns[first][of_group],
+        span[of_group],
+        time[drawn],
+        drawn % n_each,
+        segment,
+        count[drawn],
+    )
 
 
 class Line(NamedTuple):

@@ -47,7 +47,19 @@ def put(bench: Bench, byte: int) -> None:
 def put_escaped(bench: Bench, c: int) -> None:
     """Write a control byte, quote or backslash of a text with a backslash before it."""
     put(bench, 92)
-    short = 34 if c == 34 else 92 if c == 92 else 110 if c == 10 else 116 if c == 9 else 114 if c == 13 else 0
+    short = (
+        34
+        if c == 34
+        else 92
+        if c == 92
+        else 110
+        if c == 10
+        else 116
+        if c == 9
+        else 114
+        if c == 13
+        else 0
+    )
     if short:
         put(bench, short)
         return

@@ -1,7 +1,7 @@
 """Interned byte strings and interned pairs of them, as arrays that compiled code fills. Compiled.
 
-Both are hash tables with open addressing. Compiled code never makes them larger: it stops where there may be no room, and
-Python doubles them.
+Both are hash tables with open addressing. Compiled code never makes them larger: it stops where
+there may be no room, and Python doubles them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,16 @@ import numpy.typing as npt
 from htagraph.readers.kineto.compiled.lexer import PADDING
 from htagraph.readers.kineto.compiled.machine import called, entry, inlined, word_at
 
-__all__ = ["Interned", "Pairs", "enter", "intern", "intern_pair", "new_interned", "new_pairs", "texts"]
+__all__ = [
+    "Interned",
+    "Pairs",
+    "enter",
+    "intern",
+    "intern_pair",
+    "new_interned",
+    "new_pairs",
+    "texts",
+]
 
 U8 = npt.NDArray[np.uint8]
 I32 = npt.NDArray[np.int32]

@@ -1,8 +1,9 @@
 """JSON tokens in a buffer of bytes: strings, numbers, whole values. Compiled.
 
-Every function takes a uint8 array that is followed by at least `PADDING` zero bytes, and a position. It returns the
-position after the token. Where the bytes are not valid JSON it returns ``-(position) - 1`` of the first byte that is
-wrong; a zero after the end is such a byte, so a token that is cut off fails at the end.
+Every function takes a uint8 array that is followed by at least `PADDING` zero bytes, and a
+position. It returns the position after the token. Where the bytes are not valid JSON it returns
+``-(position) - 1`` of the first byte that is wrong; a zero after the end is such a byte, so a token
+that is cut off fails at the end.
 """
 
 from __future__ import annotations
@@ -13,7 +14,16 @@ from numba.cpython.unsafe.numbers import trailing_zeros
 
 from htagraph.readers.kineto.compiled.machine import called, inlined, word_at
 
-__all__ = ["MAX_DEPTH", "PADDING", "TOO_DEEP", "decimal", "escape_end", "plain_end", "scaled", "skip_number"]
+__all__ = [
+    "MAX_DEPTH",
+    "PADDING",
+    "TOO_DEEP",
+    "decimal",
+    "escape_end",
+    "plain_end",
+    "scaled",
+    "skip_number",
+]
 __all__ += ["skip_space", "skip_value", "string_end", "utf8_end"]
 
 U8 = npt.NDArray[np.uint8]
@@ -52,14 +62,18 @@ def skip_space(buf: U8, i: int) -> int:
 def plain_end(buf: U8, i: int) -> int:
     """Return the position of the next quote, backslash, control byte or byte beyond ASCII, eight bytes at a time.
 
-    ``(x - ones) & ~x & highs`` marks the lowest zero byte of ``x``; the same subtraction finds bytes below 32.
+    ``(x - ones) & ~x & highs`` marks the lowest zero byte of ``x``; the same subtraction finds
+    bytes below 32.
     """
     while True:
         word = word_at(buf, i)
         quotes = word ^ _QUOTES
         backslashes = word ^ _BACKSLASHES
         marks = (
-            ((quotes - _ONES) & ~quotes) | ((backslashes - _ONES) & ~backslashes) | ((word - _SPACES) & ~word) | word
+            ((quotes - _ONES) & ~quotes)
+            | ((backslashes - _ONES) & ~backslashes)
+            | ((word - _SPACES) & ~word)
+            | word
         )
         marks &= _HIGHS
         if marks:
@@ -77,7 +91,16 @@ def escape_end(buf: U8, i: int) -> int:
             if not (48 <= d <= 57 or 65 <= d <= 70 or 97 <= d <= 102):
                 return -k - 1
         return i + 6
-    if c == QUOTE or c == BACKSLASH or c == 47 or c == 98 or c == 102 or c == 110 or c == 114 or c == 116:
+    if (
+        c == QUOTE
+        or c == BACKSLASH
+        or c == 47
+        or c == 98
+        or c == 102
+        or c == 110
+        or c == 114
+        or c == 116
+    ):
         return i + 2
     return -(i + 1) - 1
 
@@ -86,7 +109,10 @@ def escape_end(buf: U8, i: int) -> int:
 def utf8_end(buf: U8, i: int) -> int:
     """Return the position after the character beyond ASCII that starts here."""
     c = buf[i]
-    low, high = 0x80, 0xBF  # bounds of the second byte: no overlong forms, no surrogates, nothing above U+10FFFF
+    low, high = (
+        0x80,
+        0xBF,
+    )  # bounds of the second byte: no overlong forms, no surrogates, nothing above U+10FFFF
     if 0xC2 <= c <= 0xDF:
         n = 1
     elif 0xE0 <= c <= 0xEF:
@@ -149,7 +175,13 @@ def decimal(buf: U8, i: int) -> tuple[int, np.uint64, int, bool, bool]:
             break
         i += 1
     if i == start or i == point + 1 or (buf[start] == 48 and start + 1 < i and point != start + 1):
-        return -i - 1, digits, power, negative, lost  # no digit, none after the point, or a leading zero
+        return (
+            -i - 1,
+            digits,
+            power,
+            negative,
+            lost,
+        )  # no digit, none after the point, or a leading zero
     if c == 101 or c == 69:
         i, exponent = _exponent(buf, i + 1)
         power += exponent

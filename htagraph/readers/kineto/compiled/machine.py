@@ -1,10 +1,12 @@
 """How the functions that go over bytes are compiled: by numba, once per machine, without the interpreter lock.
 
-`entry` is what Python calls; `inlined` and `called` are for what only compiled code calls. None of them may allocate: with
-numba's reference counting off (``_nrt``) an array costs nothing to pass, which makes the scanner six times as fast; with
-`inlined` it is three times as fast again, at the price of longer compilation, so large functions are `called`.
+`entry` is what Python calls; `inlined` and `called` are for what only compiled code calls. None of
+them may allocate: with numba's reference counting off (``_nrt``) an array costs nothing to pass,
+which makes the scanner six times as fast; with `inlined` it is three times as fast again, at the
+price of longer compilation, so large functions are `called`.
 
-Only modules that are imported when a file is read import this one, so that ``import htagraph`` does not import numba.
+Only modules that are imported when a file is read import this one, so that ``import htagraph`` does
+not import numba.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The mender: copies one broken JSON value and makes it valid on the way. Compiled.
 
-The scanner reads valid JSON only; what it refuses comes here. The hard part is a text with quotes in it that are not
-escaped: a quote counts as the end of its text only if what follows it fits, as the drawing says for a text in an event.
+The scanner reads valid JSON only; what it refuses comes here. The hard part is a text with quotes
+in it that are not escaped: a quote counts as the end of its text only if what follows it fits, as
+the drawing says for a text in an event.
 
 ::
 
@@ -53,7 +54,9 @@ def _known_key(bench: Bench, i: int, any_key: bool) -> int:
         return -1
     if any_key or find_key(bench.keys, buf, a, b, 0) >= 0:
         return colon + 1
-    is_other = (b - a == 1 and buf[a] == 115) or (b - a == 2 and buf[a] == 98 and buf[a + 1] == 112)  # s, bp
+    is_other = (b - a == 1 and buf[a] == 115) or (
+        b - a == 2 and buf[a] == 98 and buf[a + 1] == 112
+    )  # s, bp
     return colon + 1 if is_other else -1
 
 
@@ -91,7 +94,16 @@ def _ends_text(bench: Bench, quote: int, depth: int, is_key: bool) -> bool:
             return True
         if in_object:
             return c == 34 and _known_key(bench, i, depth > 1 or not bench.is_event) >= 0
-        return c == 34 or c == 123 or c == 91 or c == 45 or 48 <= c <= 57 or c == 116 or c == 102 or c == 110
+        return (
+            c == 34
+            or c == 123
+            or c == 91
+            or c == 45
+            or 48 <= c <= 57
+            or c == 116
+            or c == 102
+            or c == 110
+        )
     if c == (125 if in_object else 93):
         i = skip_space(buf, i + 1)
         c = buf[i]
@@ -103,7 +115,8 @@ def _ends_text(bench: Bench, quote: int, depth: int, is_key: bool) -> bool:
 def _text_end(bench: Bench, i: int, depth: int, is_key: bool) -> tuple[int, int]:
     """Return the position of the quote that ends a text whose content starts here, and the defects on the way.
 
-    A position below 0 says that there is none: -1 in these bytes, -2 because an event begins before.
+    A position below 0 says that there is none: -1 in these bytes, -2 because an event begins
+    before.
     """
     buf, start, defects = bench.buf, i, 0
     while i < bench.end:
@@ -232,7 +245,9 @@ def mend(bench: Bench, i: int) -> tuple[int, int]:
         if i >= bench.end:
             return i, CUT
         if c == 123 or c == 91:
-            if depth == MAX_DEPTH or (bench.is_event and depth > 0 and c == 123 and _begins_event(bench, i)):
+            if depth == MAX_DEPTH or (
+                bench.is_event and depth > 0 and c == 123 and _begins_event(bench, i)
+            ):
                 return i, TORN
             bench.stack[depth] = c
             depth += 1
@@ -258,7 +273,8 @@ def mend(bench: Bench, i: int) -> tuple[int, int]:
 def next_event(bench: Bench, i: int, margin: int) -> int:
     """Return the position of the next ``{`` with a key of events after it.
 
-    Where there is none, the position of a ``{`` so near the end, in the margin, that it may be one; else the end.
+    Where there is none, the position of a ``{`` so near the end, in the margin, that it may be one;
+    else the end.
     """
     while i < bench.end:
         if bench.buf[i] == 123:

@@ -13,7 +13,9 @@ I64 = npt.NDArray[np.int64]
 
 
 @entry
-def pair(is_begin: npt.NDArray[np.bool_], lane: npt.NDArray[np.int32], top: I64, partner: I64) -> None:
+def pair(
+    is_begin: npt.NDArray[np.bool_], lane: npt.NDArray[np.int32], top: I64, partner: I64
+) -> None:
     """Enter in `partner` the position of the other half of each event; -1 stays where there is none.
 
     Parameters
@@ -22,7 +24,8 @@ def pair(is_begin: npt.NDArray[np.bool_], lane: npt.NDArray[np.int32], top: I64,
         In order of time; any other is an end.
     lane : ndarray of shape (n,), dtype=int32
     top : ndarray of shape (n_lanes,), dtype=int64
-        All -1; the innermost open begin of each lane on the way. An open begin holds in `partner` the one around it.
+        All -1; the innermost open begin of each lane on the way. An open begin holds in `partner`
+        the one around it.
     partner : ndarray of shape (n,), dtype=int64
         All -1.
     """

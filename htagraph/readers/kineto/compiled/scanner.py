@@ -1,7 +1,8 @@
 """The scanner: goes over the bytes of the event list once and fills columns. Compiled.
 
-One event is read into a scratch `Event` first (`_read_event`), then entered into the columns of a `Batch` (`_enter`). The
-scanner is strict: bytes that are not valid JSON stop it at the start of their event, and `mender` has its turn.
+One event is read into a scratch `Event` first (`_read_event`), then entered into the columns of a
+`Batch` (`_enter`). The scanner is strict: bytes that are not valid JSON stop it at the start of
+their event, and `mender` has its turn.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ import numpy.typing as npt
 
 from htagraph.readers.kineto.compiled.interning import Interned, Pairs, intern, intern_pair
 from htagraph.readers.kineto.compiled.keys import Keys, find_key
-from htagraph.readers.kineto.compiled.lexer import PADDING, TOO_DEEP, skip_space, skip_value, string_end
+from htagraph.readers.kineto.compiled.lexer import (
+    PADDING,
+    TOO_DEEP,
+    skip_space,
+    skip_value,
+    string_end,
+)
 from htagraph.readers.kineto.compiled.machine import called, entry, inlined
 from htagraph.readers.kineto.compiled.values import Event, integer_text, read_value, time_at
 from htagraph.readers.kineto.fields import Field, Read
@@ -55,11 +62,34 @@ _UNREAD, _WHOLE, _HALF, _FLOW, _META = range(5)
 
 _MAX_DURATION = 7 * 86_400 * 1_000_000_000
 _SYMBOLS_PER_EVENT = 16
-_PHASE, _CATEGORY, _NAME, _PID, _TID, _ID, _TS, _DUR, _ARGS, _DEVICE, _STREAM, _CORRELATION, _EXTERNAL_ID, _SPARSE = (
-    int(field) for field in Field
-)
+(
+    _PHASE,
+    _CATEGORY,
+    _NAME,
+    _PID,
+    _TID,
+    _ID,
+    _TS,
+    _DUR,
+    _ARGS,
+    _DEVICE,
+    _STREAM,
+    _CORRELATION,
+    _EXTERNAL_ID,
+    _SPARSE,
+) = (int(field) for field in Field)
 _TEXT, _REAL, _IS_ARGS = int(Read.TEXT), int(Read.REAL), int(Read.ARGS)
-_COMMA, _NO_PHASE, _NO_TIMESTAMP, _NO_DURATION, _IMPOSSIBLE, _NANOSECONDS, _AS_TEXT, _TOO_LARGE, _NO_PLACE = (
+(
+    _COMMA,
+    _NO_PHASE,
+    _NO_TIMESTAMP,
+    _NO_DURATION,
+    _IMPOSSIBLE,
+    _NANOSECONDS,
+    _AS_TEXT,
+    _TOO_LARGE,
+    _NO_PLACE,
+) = (
     int(defect)
     for defect in (
         Defect.COMMA,
@@ -92,7 +122,9 @@ class Batch(NamedTuple):
     rows: I64  #: ts, dur, phase, name, category, lane, device, stream, correlation, external id, offset, length
     flows: I64  #: ts, id, lane, phase, category
     metas: I64  #: start and end of the bytes of metadata events, or of all
-    reals: I64  #: column, position in it, start and end of the bytes of floats that Python must read
+    reals: (
+        I64  #: column, position in it, start and end of the bytes of floats that Python must read
+    )
     sparse_row: I32  #: by column of `fields.COLUMNS`
     sparse_value: I64
     sparse_n: I64  #: number of values by column
@@ -231,7 +263,9 @@ def _enter_sparse(buf: U8, tables: Tables, row: int) -> None:
         n = batch.sparse_n[column]
         batch.sparse_row[column, n] = row
         if keys.read_of_field[field] == _TEXT:
-            batch.sparse_value[column, n] = intern(symbols, buf, event.start[field], event.end[field])
+            batch.sparse_value[column, n] = intern(
+                symbols, buf, event.start[field], event.end[field]
+            )
         else:
             batch.sparse_value[column, n] = event.value[field]
             if keys.read_of_field[field] == _REAL and event.end[field] > 0:
@@ -257,12 +291,18 @@ def _enter_flow(buf: U8, tables: Tables, phase: int, category: int, lane: int) -
 
 
 @inlined
-def _enter_row(buf: U8, tables: Tables, start: int, dur: int, phase: int, category: int, lane: int) -> int:
+def _enter_row(
+    buf: U8, tables: Tables, start: int, dur: int, phase: int, category: int, lane: int
+) -> int:
     """Enter an event that takes a row; return the row."""
     event, rows = tables.event, tables.batch.rows
     row = tables.batch.n[0]
     rows[0, row], rows[1, row], rows[2, row] = start, dur, phase
-    rows[3, row], rows[4, row], rows[5, row] = _code(buf, event, _NAME, tables.symbols), category, lane
+    rows[3, row], rows[4, row], rows[5, row] = (
+        _code(buf, event, _NAME, tables.symbols),
+        category,
+        lane,
+    )
     rows[6, row], rows[7, row] = _dense(event, _DEVICE), _dense(event, _STREAM)
     rows[8, row], rows[9, row] = _dense(event, _CORRELATION), _dense(event, _EXTERNAL_ID)
     _enter_sparse(buf, tables, row)
@@ -271,7 +311,9 @@ def _enter_row(buf: U8, tables: Tables, start: int, dur: int, phase: int, catego
 
 
 @inlined
-def _enter_timed(buf: U8, tables: Tables, offset: int, n_bytes: int, phase: int, shape: int) -> None:
+def _enter_timed(
+    buf: U8, tables: Tables, offset: int, n_bytes: int, phase: int, shape: int
+) -> None:
     """Enter an event that has a time, or count why not."""
     event, batch, rules = tables.event, tables.batch, tables.rules
     category = _code(buf, event, _CATEGORY, tables.symbols)
@@ -287,7 +329,9 @@ def _enter_timed(buf: U8, tables: Tables, offset: int, n_bytes: int, phase: int,
             _mark(batch, defect, offset)
     start = event.value[_TS]
     dur = _duration(event, batch, phase, offset)
-    if shape != _HALF and not (start < rules.end_ns and (start + dur > rules.start_ns or start == rules.start_ns)):
+    if shape != _HALF and not (
+        start < rules.end_ns and (start + dur > rules.start_ns or start == rules.start_ns)
+    ):
         batch.n[4] += 1
         return
     if event.has[_PID] != event.serial[0] and event.has[_TID] != event.serial[0]:
@@ -335,7 +379,9 @@ def _has_room(tables: Tables, n_bytes: int) -> bool:
 
 
 @entry
-def scan(buf: U8, i: int, end: int, origin: int, tables: Tables, after_event: bool) -> tuple[int, int]:
+def scan(
+    buf: U8, i: int, end: int, origin: int, tables: Tables, after_event: bool
+) -> tuple[int, int]:
     """Read events from a position on; return the position where it stopped, and why.
 
     Parameters

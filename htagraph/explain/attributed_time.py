@@ -1,0 +1,283 @@
+"""Which cause claims which part of a critical path: every nanosecond has one claimant, so claims never exceed the window.
+
+Most of a path is claimed by what ran. Host time right after a wait for the device is claimed by the
+wait, up to as long as the host was blocked: had it not waited, it could have run ahead of the
+device by that much.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.lookup.attribution import innermost, under_pattern
+from htagraph.lookup.naming import frames_at, names_or_empty
+from htagraph.lookup.steps import find_steps, step_at
+from htagraph.model.api_calls import CallMeaning, call_meanings
+from htagraph.model.dag import Dag
+from htagraph.model.frames import ATTRIBUTED_TIME, categorical
+from htagraph.model.kinds import Bound, Cause, EdgeKind, EventKind
+
+__all__ = ["attributed_time"]
+
+I8 = npt.NDArray[np.int8]
+I64 = npt.NDArray[np.int64]
+Text = npt.NDArray[np.object_]
+Mask = npt.NDArray[np.bool_]
+
+_ALLOCATION = re.compile(
+    r"^(cuda|hip|cu)_?(Malloc|Free|HostAlloc|HostFree|HostRegister|HostUnregister|Mem(Alloc|Free|Create|Map|Unmap))"
+)
+_READS = re.compile(r"^aten::(item|_local_scalar_dense|is_nonzero|nonzero|masked_select|equal)$")
+"""Operators that bring a value of the device to the host, and wait for it."""
+
+_FIRST_USE_NS = 5_000_000
+"""A call that launches, queries or sets and takes longer than this creates a context or loads code."""
+
+_WAITING = (
+    CallMeaning.DEVICE_SYNC,
+    CallMeaning.STREAM_SYNC,
+    CallMeaning.EVENT_SYNC,
+    CallMeaning.COPY,
+)
+_HOST_BLOCKS = (EdgeKind.SYNC, EdgeKind.QUEUE)
+_CAUSES = tuple(Cause)
+_CODE = {cause: code for code, cause in enumerate(_CAUSES)}
+_CAUSE_OF_BOUND = {
+    Bound.COMPUTE: Cause.COMPUTE,
+    Bound.COMMUNICATION: Cause.COMMUNICATION,
+    Bound.MEMORY: Cause.COPIES,
+    Bound.LAUNCH: Cause.HOST,
+    Bound.KERNEL_GAP: Cause.DEVICE_GAPS,
+    Bound.HOST: Cause.HOST,
+    Bound.DATA_LOADING: Cause.DATA_LOADING,
+    Bound.PYTHON_GAP: Cause.HOST,
+    Bound.SYNC: Cause.DEVICE_GAPS,
+    Bound.LAUNCHED_BEFORE_CAPTURE: Cause.LAUNCHED_BEFORE_CAPTURE,
+    Bound.UNEXPLAINED: Cause.UNEXPLAINED,
+}
+_CODE_OF_BOUND = np.array([_CODE[_CAUSE_OF_BOUND[bound]] for bound in Bound], dtype=np.int8)
+_HOST_BOUNDS = np.isin(
+    [int(bound) for bound in Bound],
+    (Bound.HOST, Bound.DATA_LOADING, Bound.PYTHON_GAP, Bound.LAUNCH),
+)
+_EXEMPT = [_CODE[cause] for cause in (Cause.DATA_LOADING, Cause.ALLOCATION, Cause.FIRST_USE)]
+"""What takes its time whether the host waited before or not."""
+
+_READING = [_CODE[cause] for cause in (Cause.HOST, Cause.BLOCKING_COPY, Cause.COPIES)]
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """Segments as columns."""
+
+    start_ns: I64
+    dur_ns: I64
+    bound: I8
+    event: I64
+    edge: I64
+
+    @classmethod
+    def of(cls, segments: pd.DataFrame) -> _Pieces:
+        """Return the columns of a frame of segments."""
+        start_ns, dur_ns, event, edge = (
+            segments[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns", "event", "edge")
+        )
+        return cls(
+            start_ns, dur_ns, segments["bound"].cat.codes.to_numpy().astype(np.int8), event, edge
+        )
+
+
+@dataclass(frozen=True)
+class _Waits:
+    """For each segment, the host wait that its stretch of host time begins with, -1 for none, and what it may claim."""
+
+    call: I64
+    attributed_ns: I64
+
+
+def _named(dag: Dag, event: I64, pattern: re.Pattern[str]) -> Mask:
+    """Return whether each event is an API call whose name matches; False for -1."""
+    matches = dag.events.named(dag.events.symbols.searched(pattern))
+    matches = matches & (dag.events.kind == EventKind.RUNTIME)
+    return np.where(event >= 0, matches[event], False)
+
+
+def _ops(dag: Dag, event: I64) -> Text:
+    """Return the name of the innermost operator or annotation of each event, empty for none."""
+    op = innermost(dag, event, (EventKind.OP, EventKind.ANNOTATION))
+    return np.where(op >= 0, dag.events.names(np.maximum(op, 0)), "")
+
+
+def _is_host(dag: Dag, pieces: _Pieces) -> Mask:
+    """Return which segments are host time: work, gaps and launches, and returns from waits."""
+    on_device = (pieces.event >= 0) & dag.events.is_device[pieces.event]
+    is_host: Mask = _HOST_BOUNDS[pieces.bound] | ((pieces.bound == Bound.SYNC) & ~on_device)
+    return is_host
+
+
+def _blocking_calls(dag: Dag, edge: I64, since_ns: I64) -> I64:
+    """Return for each edge the host call that waited for the device until the instant at which the edge begins, -1 for none.
+
+    The call may lie some edges back that take no time: it returns, and the operator around it ends.
+    """
+    edges, times = dag.edges, dag.events.node_ts_ns
+    call = np.full(len(edge), -1, dtype=np.int64)
+    current = edge.copy()
+    going = np.arange(len(edge))
+    while True:
+        going = going[current[going] >= 0]
+        going = going[times[edges.tail[current[going]]] == since_ns[going]]
+        if not len(going):
+            return call
+        head = edges.head[current[going]] >> 1
+        blocks = np.isin(edges.kind[current[going]], _HOST_BLOCKS) & dag.events.is_host[head]
+        call[going[blocks]] = head[blocks]
+        going = going[~blocks]
+        current[going] = dag.binding[edges.tail[current[going]]]
+
+
+def _attributed_to_waits(dag: Dag, pieces: _Pieces, is_host: Mask, exempt: Mask) -> _Waits:
+    """Return what the waits of the host claim of the host time that follows each."""
+    n, start, length = len(is_host), pieces.start_ns, pieces.dur_ns
+    continues = np.concatenate([[False], is_host[:-1] & (start[:-1] + length[:-1] == start[1:])])
+    begins = is_host & ~continues
+    firsts = np.flatnonzero(begins)
+    if not len(firsts):
+        return _Waits(np.full(n, -1), np.zeros(n, np.int64))
+    stretch = np.maximum(np.cumsum(begins) - 1, 0)
+    caller = _blocking_calls(dag, pieces.edge[firsts], start[firsts])
+    blocked_ns = np.where(caller >= 0, np.maximum(start[firsts] - dag.events.ts_ns[caller], 0), 0)
+    dur = np.where(is_host & ~exempt, length, 0)
+    before = np.cumsum(dur) - dur
+    offset = before - before[firsts[stretch]]
+    attributed = np.clip(blocked_ns[stretch] - offset, 0, dur)
+    return _Waits(np.where(is_host, caller[stretch], -1), attributed)
+
+
+def _met_full_queue(dag: Dag, call: I64) -> Mask:
+    """Return which calls were launches that waited for room in the launch queue."""
+    waited = np.zeros(len(dag.events), dtype=bool)
+    waited[dag.edges.head[dag.edges.kind == EdgeKind.QUEUE] >> 1] = True
+    return waited[call]
+
+
+def _own_causes(dag: Dag, pieces: _Pieces, is_host: Mask) -> I8:
+    """Return the code of the cause of each segment by what ran in it."""
+    event, events = pieces.event, dag.events
+    cause = _CODE_OF_BOUND[pieces.bound]
+    cause[is_host & (cause == _CODE[Cause.DEVICE_GAPS])] = _CODE[Cause.HOST]
+    runs_call = is_host & (event >= 0) & (events.kind[event] == EventKind.RUNTIME)
+    waits = np.isin(call_meanings(events), _WAITING)[event]
+    is_first = (
+        runs_call & ~waits & (pieces.bound != Bound.LAUNCH) & (events.dur_ns[event] > _FIRST_USE_NS)
+    )
+    cause[is_first] = _CODE[Cause.FIRST_USE]
+    cause[is_host & _named(dag, event, _ALLOCATION)] = _CODE[Cause.ALLOCATION]
+    copies = np.flatnonzero((cause == _CODE[Cause.COPIES]) & (event >= 0))
+    blocking = np.zeros(len(events), dtype=bool)
+    blocking[dag.edges.head[dag.edges.kind == EdgeKind.SYNC] >> 1] = True
+    launch = dag.launch[event[copies]]
+    cause[copies[(launch >= 0) & blocking[launch]]] = _CODE[Cause.BLOCKING_COPY]
+    cause[under_pattern(dag, event, _READS) & np.isin(cause, _READING)] = _CODE[Cause.HOST_WAIT]
+    return cause
+
+
+def _causes_of_waits(dag: Dag, call: I64) -> I8:
+    """Return the code of the cause that a call which waited is."""
+    copies = (call_meanings(dag.events)[call] == CallMeaning.COPY) & ~under_pattern(
+        dag, call, _READS
+    )
+    cause = np.where(copies, _CODE[Cause.BLOCKING_COPY], _CODE[Cause.HOST_WAIT]).astype(np.int8)
+    cause[_named(dag, call, _ALLOCATION)] = _CODE[Cause.ALLOCATION]
+    cause[_met_full_queue(dag, call)] = _CODE[Cause.FULL_QUEUE]
+    return cause
+
+
+def _steps(dag: Dag, start_ns: I64) -> Text:
+    """Return the step in which each time lies, empty for none."""
+    steps = find_steps(dag.events)
+    return np.append(steps["name"].to_numpy(object), "")[step_at(steps, start_ns)]
+
+
+def _frames(dag: Dag, pieces: _Pieces) -> Text:
+    """Return the innermost Python frame in the middle of each host gap, empty for other segments and where none is known."""
+    frames = np.full(len(pieces.event), "", dtype=object)
+    gaps = np.flatnonzero((pieces.bound == Bound.PYTHON_GAP) & (pieces.edge >= 0))
+    if len(gaps) and (dag.events.kind == EventKind.PYTHON).any():
+        lane = dag.events.lane[dag.edges.head[pieces.edge[gaps]] >> 1].astype(np.int64)
+        middle = pieces.start_ns[gaps] + pieces.dur_ns[gaps] // 2
+        frames[gaps] = names_or_empty(dag, frames_at(dag, lane, middle))
+    return frames
+
+
+def attributed_time(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
+    """Return which cause claims which part of the segments of a critical path.
+
+    Parameters
+    ----------
+    dag : Dag
+    segments : DataFrame, schema `frames.SEGMENTS`
+        Of one path, or of several parts of paths one after the other.
+
+    Returns
+    -------
+    DataFrame, schema `frames.ATTRIBUTED_TIME`
+        Tiles the segments, in their order; one that a wait claims in part has two rows.
+    """
+    if not len(segments):
+        return ATTRIBUTED_TIME.empty()
+    pieces, number = _Pieces.of(segments), np.arange(len(segments))
+    columns = {name: segments[name].to_numpy() for name in ("name", "op")}
+    columns |= {
+        "event": pieces.event,
+        "start_ns": pieces.start_ns,
+        "dur_ns": pieces.dur_ns,
+        "segment": number,
+    }
+    if not len(dag.events):
+        unknown = {"cause": _CODE[Cause.UNEXPLAINED], "frame": "", "step": ""}
+        return _frame(
+            columns | {name: np.full(len(number), value) for name, value in unknown.items()},
+            pieces.bound,
+        )
+    is_host = _is_host(dag, pieces)
+    cause = _own_causes(dag, pieces, is_host)
+    waits = _attributed_to_waits(dag, pieces, is_host, np.isin(cause, _EXEMPT))
+    columns |= {"cause": cause, "frame": _frames(dag, pieces), "step": _steps(dag, pieces.start_ns)}
+    waited, left = (
+        np.flatnonzero(waits.attributed_ns),
+        np.flatnonzero(waits.attributed_ns < pieces.dur_ns),
+    )
+    call = waits.call[waited]
+    by_wait = {
+        "cause": _causes_of_waits(dag, call),
+        "name": dag.events.names(call),
+        "op": _ops(dag, call),
+        "event": call,
+        "dur_ns": waits.attributed_ns[waited],
+    }
+    columns |= {
+        "start_ns": pieces.start_ns + waits.attributed_ns,
+        "dur_ns": pieces.dur_ns - waits.attributed_ns,
+    }
+    by_wait["start_ns"] = pieces.start_ns[waited]
+    order = np.argsort(np.concatenate([2 * waited, 2 * left + 1]), kind="stable")
+    joined = {
+        name: np.concatenate([by_wait.get(name, column[waited]), column[left]])[order]
+        for name, column in columns.items()
+    }
+    return _frame(joined, np.concatenate([pieces.bound[waited], pieces.bound[left]])[order])
+
+
+def _frame(columns: Mapping[str, npt.NDArray[Any]], bound: I8) -> pd.DataFrame:
+    """Return claims as a frame."""
+    cause = np.array(_CAUSES, dtype=object)[columns["cause"]]
+    ordered = {**columns, "cause": cause, "bound": categorical(bound, Bound.labels())}
+    return ATTRIBUTED_TIME.frame({name: ordered[name] for name in ATTRIBUTED_TIME.columns})

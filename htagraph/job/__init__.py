@@ -1,0 +1,1 @@
+"""Many ranks: loading, clocks, matched collectives, lateness, the path across ranks."""

@@ -1,0 +1,217 @@
+"""The clocks of all ranks, each aligned with one that it meets: a tree, so that the work grows with the matched collectives.
+
+In each matched collective all members are compared with its lowest rank only: every rank stays
+connected with every rank that it can be compared with, without looking at all pairs.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.clocks import Clock, ClockFit, fit_clock, to_common
+from htagraph.model.frames import CLOCKS
+
+__all__ = ["Clocks", "fit_clocks"]
+
+I64 = npt.NDArray[np.int64]
+
+_RENDEZVOUS_WEIGHT = 1 << 20
+"""A rendezvous bounds a clock from both sides; it goes before any number of other matched collectives."""
+
+
+_FITTED = ("start_ns", "end_ns", "waits", "is_awaited")
+
+
+class _Error(NamedTuple):
+    """How far a clock may be off, against that of the reference: what could still have to be added."""
+
+    low_ns: int
+    high_ns: int
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """The clock of every rank against the reference rank.
+
+    Parameters
+    ----------
+    fits : mapping of int to ClockFit
+        By rank, ascending: against the rank's parent in `parents`, in common time.
+    parents : mapping of int to int
+        The rank that each was aligned with; -1 for the reference, and for those that nothing
+        connects with it.
+    bounds : mapping of int to (int, int)
+        What could have to be added to each clock, against the reference.
+    """
+
+    fits: Mapping[int, ClockFit]
+    parents: Mapping[int, int]
+    bounds: Mapping[int, tuple[int, int]]
+
+    def clock(self, rank: int) -> Clock:
+        """Return the clock of a rank."""
+        return self.fits[rank].clock
+
+    @property
+    def infeasible(self) -> tuple[int, ...]:
+        """Ranks that no clock brings together with the reference, or that were aligned with such a rank."""
+        return tuple(rank for rank in self.fits if self._is_infeasible(rank))
+
+    def _is_infeasible(self, rank: int) -> bool:
+        while rank >= 0:
+            if self.fits[rank].width_ns < 0:
+                return True
+            rank = self.parents[rank]
+        return False
+
+    @cached_property
+    def _columns(self) -> tuple[I64, I64]:
+        """Ranks, ascending; and a row of offset, drift, origin, lowest and highest error of each."""
+        rows = [
+            (fit.clock.offset_ns, fit.clock.drift_ppb, fit.clock.origin_ns, *self.bounds[rank])
+            for rank, fit in self.fits.items()
+        ]
+        return np.array(list(self.fits), dtype=np.int64), np.array(rows, dtype=np.int64).reshape(
+            -1, 5
+        )
+
+    def _rows(self, rank: I64) -> I64:
+        ranks, rows = self._columns
+        found: I64 = rows[np.searchsorted(ranks, rank)]
+        return found
+
+    def to_common(self, rank: I64, ts_ns: I64) -> I64:
+        """Return times, each on the clock of a rank, on the common clock."""
+        rows = self._rows(rank)
+        return to_common(ts_ns, rows[:, 0], rows[:, 1], rows[:, 2])
+
+    def errors(self, rank: I64) -> tuple[I64, I64]:
+        """Return the least and the most that could have to be added to times of ranks."""
+        rows = self._rows(rank)
+        return rows[:, 3], rows[:, 4]
+
+    def frame(self) -> pd.DataFrame:
+        """Return the clocks as a table, schema `frames.CLOCKS`."""
+        fits = list(self.fits.values())
+        return CLOCKS.frame(
+            {
+                "rank": list(self.fits),
+                "aligned_with": [self.parents[rank] for rank in self.fits],
+                "offset_ns": [fit.clock.offset_ns for fit in fits],
+                "drift_ppb": [fit.clock.drift_ppb for fit in fits],
+                "width_ns": [fit.width_ns for fit in fits],
+                "spread_ns": [fit.spread_ns for fit in fits],
+                "n_collectives": [fit.n_collectives for fit in fits],
+                "is_feasible": [fit.width_ns >= 0 for fit in fits],
+            }
+        )
+
+
+def _neighbors(full: pd.DataFrame) -> dict[int, list[tuple[int, int]]]:
+    """Return for each rank (weight, other) for those it is compared with: at a rendezvous the lowest, else the root."""
+    rank, is_rendezvous = (
+        full["rank"].to_numpy(np.int64),
+        full["is_rendezvous"].to_numpy(dtype=bool),
+    )
+    lowest = full.groupby("match")["rank"].transform("min").to_numpy(np.int64)
+    is_root = full["peer"].to_numpy(np.int64) == rank
+    root_of = (
+        pd.Series(np.where(is_root, rank, -1))
+        .groupby(full["match"].to_numpy())
+        .transform("max")
+        .to_numpy()
+    )
+    hub = np.where(~is_rendezvous & (root_of >= 0), root_of, lowest)
+    apart = rank != hub
+    pairs, pair = np.unique(np.column_stack([hub[apart], rank[apart]]), axis=0, return_inverse=True)
+    weights = np.bincount(
+        pair.reshape(-1), np.where(is_rendezvous[apart], _RENDEZVOUS_WEIGHT, 1), len(pairs)
+    )
+    neighbors: dict[int, list[tuple[int, int]]] = {}
+    for (first, second), weight in zip(
+        pairs.tolist(), weights.astype(np.int64).tolist(), strict=True
+    ):
+        neighbors.setdefault(first, []).append((weight, second))
+        neighbors.setdefault(second, []).append((weight, first))
+    return neighbors
+
+
+def _tree(
+    neighbors: Mapping[int, list[tuple[int, int]]], ranks: list[int]
+) -> Iterator[tuple[int, int]]:
+    """Yield (rank, parent), parents first: the spanning tree with most matched collectives (Prim 1957); -1 where a tree begins."""
+    placed: set[int] = set()
+    for root in sorted(ranks):
+        waiting = [(0, root, -1)]
+        while waiting:
+            _, rank, parent = heapq.heappop(waiting)
+            if rank in placed:
+                continue
+            placed.add(rank)
+            yield rank, parent
+            for count, other in neighbors.get(rank, ()):
+                if other not in placed:
+                    heapq.heappush(waiting, (-count, other, rank))
+
+
+def fit_clocks(matched: pd.DataFrame, ranks: list[int]) -> Clocks:
+    """Return the clocks of all ranks, each aligned with a rank that it met often.
+
+    Parameters
+    ----------
+    matched : DataFrame
+        As `match_collectives` returns it.
+    ranks : list of int
+
+    Returns
+    -------
+    Clocks
+        The reference is the lowest rank.
+    """
+    full = matched[(matched["waits"] | matched["is_awaited"]) & ~matched["is_partial"]]
+    by_rank = {int(str(rank)): part for rank, part in full.groupby("rank")}
+    fits: dict[int, ClockFit] = {}
+    parents: dict[int, int] = {}
+    errors: dict[int, _Error] = {}
+    for rank, parent in _tree(_neighbors(full), ranks):
+        parents[rank] = parent
+        if parent < 0:
+            fits[rank], errors[rank] = ClockFit(Clock(), 0, 0, 0, 0), _Error(0, 0)
+            continue
+        fits[rank] = _fit_pair(by_rank[rank], by_rank[parent], fits[parent].clock)
+        fit, of_parent = fits[rank], errors[parent]
+        errors[rank] = _Error(
+            of_parent.low_ns + fit.low_ns - fit.clock.offset_ns,
+            of_parent.high_ns + fit.high_ns - fit.clock.offset_ns,
+        )
+    return Clocks({rank: fits[rank] for rank in sorted(fits)}, parents, errors)
+
+
+def _fit_pair(member: pd.DataFrame, parent: pd.DataFrame, parent_clock: Clock) -> ClockFit:
+    """Return the clock of a member from its matched collectives with its parent, whose clock is known."""
+    _, own, others = np.intersect1d(
+        member["match"].to_numpy(),
+        parent["match"].to_numpy(),
+        assume_unique=True,
+        return_indices=True,
+    )
+    start, end, waits, is_awaited = (member[name].to_numpy()[own] for name in _FITTED)
+    parent_start, parent_end, parent_waits, parent_awaited = (
+        parent[name].to_numpy()[others] for name in _FITTED
+    )
+    return fit_clock(
+        start,
+        end,
+        parent_clock.to_common(parent_start),
+        parent_clock.to_common(parent_end),
+        waits=waits & parent_awaited,
+        is_awaited=is_awaited & parent_waits,
+    )

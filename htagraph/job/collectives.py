@@ -1,0 +1,204 @@
+"""Collectives of many ranks, matched: who met whom, who was last and who waited.
+
+The ladder of matching, per communicator: by sequence number; else by operation, size and type in
+their order; where counts differ, by common runs of that sequence. Sends and receives are matched
+per sender and receiver. Matched collectives in which a rank of the communicator has no part are
+flagged; nobody is blamed in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.sequence_matching import align
+from htagraph.job.clocks import Clocks
+from htagraph.model.frames import MATCHED_COLLECTIVES, labelled
+
+__all__ = ["POINT_TO_POINT", "match_collectives", "measure_waits"]
+
+I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+_RULES = ("sequence number", "order", "common runs")
+_FROM_ROOT = ("broadcast", "scatter")
+_TO_ROOT = ("reduce", "gather")
+POINT_TO_POINT = ("send", "recv")
+_NEVER = np.iinfo(np.int64).min
+
+
+def _stacked(tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
+    """Return the collectives of all ranks that wait for others, or that others wait for, with the rank and communicator."""
+    parts = [table.assign(rank=np.int64(rank)) for rank, table in sorted(tables.items())]
+    table = pd.concat(parts, ignore_index=True)
+    paired = table["operation"].isin(POINT_TO_POINT)
+    rooted = table["operation"].isin((*_FROM_ROOT, *_TO_ROOT))
+    table = table[table["is_rendezvous"] | rooted | (paired & (table["peer"] >= 0))].reset_index(
+        drop=True
+    )
+    paired, sends = table["operation"].isin(POINT_TO_POINT), table["operation"] == "send"
+    sender = table["rank"].where(sends, table["peer"]).where(paired, -1)
+    receiver = table["peer"].where(sends, table["rank"]).where(paired, -1)
+    codes, groups = pd.factorize(table["group"], sort=True)
+    pairs = pd.DataFrame({"group": codes, "sender": sender, "receiver": receiver})
+    return table.assign(
+        group=np.asarray(groups, dtype=object)[
+            codes
+        ],  # one text for all ranks: those of large groups are long
+        communicator=pairs.groupby(list(pairs.columns)).ngroup(),
+    )
+
+
+def _symbols(table: pd.DataFrame, columns: tuple[str, ...]) -> I64:
+    """Return a number for each distinct combination of columns."""
+    operation = table["operation"].where(~table["operation"].isin(POINT_TO_POINT), "send_recv")
+    keys = table.assign(operation=operation).groupby(list(columns), sort=False, dropna=False)
+    return np.asarray(keys.ngroup(), dtype=np.int64)
+
+
+def _by_order(table: pd.DataFrame) -> tuple[I64, str]:
+    """Return the place of each row of a communicator in the common sequence, -1 for none, and the rule that gave it."""
+    cuts = np.flatnonzero(np.diff(table["rank"].to_numpy())) + 1
+    # Sizes may differ between ranks (uneven splits): order by operation alone before giving up on
+    # order.
+    exact, loose = (
+        np.split(_symbols(table, columns), cuts)
+        for columns in (("operation", "n_elements", "dtype"), ("operation",))
+    )
+    for sequences in (exact, loose):
+        if all(np.array_equal(sequence, sequences[0]) for sequence in sequences[1:]):
+            return np.concatenate([np.arange(len(sequence)) for sequence in sequences]), _RULES[1]
+    return np.concatenate(align(loose)), _RULES[2]
+
+
+def _instances(table: pd.DataFrame) -> tuple[I64, str]:
+    """Return which instance each row of a communicator is, -1 for none, and the rule that said so."""
+    seq = table["seq"].to_numpy(np.int64)
+    if (seq >= 0).all() and not table.duplicated(["rank", "seq"]).any():
+        return seq, _RULES[0]
+    return _by_order(table)
+
+
+def _roles(matched: pd.DataFrame) -> tuple[Bools, Bools]:
+    """Return who waits for others, and who is waited for.
+
+    At a rendezvous everybody does both. Elsewhere it takes a recorded root or peer: without one,
+    nobody is waited for.
+    """
+    operation, peer, rank = matched["operation"], matched["peer"], matched["rank"]
+    is_root, known = peer == rank, peer >= 0
+    away, back = operation.isin(_FROM_ROOT) & known, operation.isin(_TO_ROOT) & known
+    waits = matched["is_rendezvous"] | (away & ~is_root) | (back & is_root) | (operation == "recv")
+    awaited = (
+        matched["is_rendezvous"] | (away & is_root) | (back & ~is_root) | (operation == "send")
+    )
+    return waits.to_numpy(dtype=bool), awaited.to_numpy(dtype=bool)
+
+
+def match_collectives(tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
+    """Return the collectives of all ranks with the number of the matched collective that each belongs to.
+
+    Parameters
+    ----------
+    tables : mapping of int to DataFrame
+        Schema `frames.COLLECTIVES`, by rank.
+
+    Returns
+    -------
+    DataFrame
+        Columns of `frames.COLLECTIVES`, and ``rank``, ``match``, ``matched_by``, ``is_partial``,
+        ``waits`` (for others), ``is_awaited`` (by others). Only rendezvous, rooted and
+        point-to-point operations are matched. A matched collective has at least two members.
+    """
+    table = _stacked(tables)
+    matched = []
+    next_match = 0
+    for _, part in table.groupby("communicator", sort=True):
+        n_ranks = part["rank"].nunique()
+        if n_ranks < 2:
+            continue
+        instance, rule = _instances(part)
+        number, match = np.unique(instance, return_inverse=True)
+        n_members = np.bincount(match)[match]
+        found = part.assign(
+            match=np.where(instance >= 0, next_match + match, -1),
+            matched_by=rule,
+            is_partial=n_members < n_ranks,
+        )
+        matched.append(found[(instance >= 0) & (n_members >= 2)])
+        next_match += len(number)
+    if not matched:
+        return table.iloc[:0].assign(
+            match=np.int64(-1), matched_by="", is_partial=False, waits=False, is_awaited=False
+        )
+    joined = pd.concat(matched, ignore_index=True).sort_values(["match", "rank"], ignore_index=True)
+    waits, is_awaited = _roles(joined)
+    return joined.assign(waits=waits, is_awaited=is_awaited)
+
+
+def measure_waits(matched: pd.DataFrame, clocks: Clocks) -> pd.DataFrame:
+    """Return one row per member of each matched collective, in common time: who was last, who waited, and how long it took then.
+
+    Parameters
+    ----------
+    matched : DataFrame
+        As `match_collectives` returns it.
+    clocks : Clocks
+
+    Returns
+    -------
+    DataFrame, schema `frames.MATCHED_COLLECTIVES`
+        ``wait_ns + transfer_ns`` is the duration of the kernel. A wait that the clocks' uncertainty
+        could explain (``wait_ns <= error_ns``) and a matched collective without all its members
+        blame nobody. Where several came last together, as far as the clocks are known, the wait is
+        sure and who was last is not: ``is_certain`` is False.
+    """
+    if not len(matched):
+        return MATCHED_COLLECTIVES.empty()
+    rank, match = matched["rank"].to_numpy(np.int64), matched["match"].to_numpy(np.int64)
+    start = clocks.to_common(rank, matched["start_ns"].to_numpy(np.int64))
+    end = clocks.to_common(rank, matched["end_ns"].to_numpy(np.int64))
+    waits, awaited = (
+        matched["waits"].to_numpy(dtype=bool),
+        matched["is_awaited"].to_numpy(dtype=bool),
+    )
+    arrival = pd.Series(np.where(awaited, start, _NEVER)).groupby(match)
+    last_row = arrival.idxmax().reindex(match).to_numpy()
+    latest = np.where(waits, np.maximum(arrival.transform("max").to_numpy(), start), start)
+    met = np.clip(latest, start, end)
+    last_rank = np.where(met > start, rank[last_row], rank)
+    low_ns, high_ns = clocks.errors(rank)
+    # Both clocks may be wrong: the last one's start may be earlier, its own may be later.
+    error_ns = np.where(met > start, high_ns - low_ns[last_row], 0)
+    is_other = awaited & (np.arange(len(rank)) != last_row)
+    runner_up = (
+        pd.Series(np.where(is_other, start + high_ns, _NEVER))
+        .groupby(match)
+        .transform("max")
+        .to_numpy()
+    )
+    is_last = (start + low_ns)[last_row] > runner_up
+    is_partial = matched["is_partial"].to_numpy(dtype=bool)
+    return MATCHED_COLLECTIVES.frame(
+        {
+            "match": match,
+            "rank": rank,
+            "collective": matched["collective"].to_numpy(),
+            "event": matched["event"].to_numpy(),
+            "operation": matched["operation"].to_numpy(),
+            "group": matched["group"].to_numpy(),
+            "start_ns": start,
+            "end_ns": end,
+            "wait_ns": met - start,
+            "transfer_ns": end - met,
+            "last_rank": last_rank,
+            "error_ns": error_ns,
+            "is_certain": ((met - start) > error_ns) & is_last & ~is_partial,
+            "is_partial": is_partial,
+            "overrun_ns": np.maximum(latest - end, 0),
+            "matched_by": labelled(matched["matched_by"], _RULES),
+        }
+    )

@@ -1,0 +1,303 @@
+"""Late arrivals at collectives: which rank kept the others waiting, and what it did for longer than they.
+
+A late rank is compared with the runner-up: with what that one did since the two last left a
+collective together. Both had as much time until the runner-up came; what the late rank did for
+longer than that one made it late.
+
+::
+
+    runner-up   ...together]--load-------compute---[collective: waits     ]
+    late           ...together]--load-----------------------compute----[collective]
+                                    excess: load
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.clocks import Clock
+from htagraph.job.collectives import POINT_TO_POINT
+from htagraph.job.rank_segments import RankEnds, RankSegment
+from htagraph.lookup.steps import without_numbers
+from htagraph.model.kinds import Cause
+
+__all__ = [
+    "CAUSE_KEY",
+    "blame_late_ranks",
+    "compared_rank_segments",
+    "excess_times",
+    "late_arrivals",
+]
+
+I64 = npt.NDArray[np.int64]
+
+_EVER = np.iinfo(np.int64).min
+
+CAUSE_KEY = ["bound", "name", "op"]
+"""What times are compared by."""
+
+
+def late_arrivals(collectives: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per matched collective in which somebody certainly waited: who came last, before whom, and what it cost.
+
+    Parameters
+    ----------
+    collectives : DataFrame, schema `frames.MATCHED_COLLECTIVES`
+
+    Returns
+    -------
+    DataFrame
+        Columns ``match``; ``rank`` and ``collective`` of the last one; ``peer``, the runner-up;
+        ``met``, the matched collective that both left before, -1 for none; ``came_ns`` and
+        ``lead_ns``, when the last one came and how long the runner-up had waited then;
+        ``longest_wait_ns``, ``wait_ns`` of all others; ``is_certain``, whether it is sure who was
+        last; and ``is_blamed``: not if it is unsure, or in a point-to-point transfer, where the
+        sender is waited for by design. By rank, then by time.
+    """
+    waiting = collectives[
+        (collectives["wait_ns"] > 0) & (collectives["overrun_ns"] == 0) & ~collectives["is_partial"]
+    ]
+    by_wait = waiting.sort_values("wait_ns", kind="stable")
+    lead = by_wait.groupby("match").agg(peer=("rank", "first"), lead_ns=("wait_ns", "first"))
+    sure = waiting[waiting["wait_ns"] > waiting["error_ns"]]
+    late = sure.groupby(["match", "last_rank"], as_index=False).agg(
+        longest_wait_ns=("wait_ns", "max"),
+        wait_ns=("wait_ns", "sum"),
+        is_certain=("is_certain", "any"),
+    )
+    last = collectives[["match", "rank", "collective", "operation", "start_ns"]]
+    found = (
+        late.rename(columns={"last_rank": "rank"})
+        .merge(last, on=["match", "rank"])
+        .join(lead, on="match")
+    )
+    found = found.rename(columns={"start_ns": "came_ns"}).sort_values(
+        ["rank", "came_ns"], ignore_index=True
+    )
+    found["is_blamed"] = found["is_certain"] & ~found["operation"].isin(POINT_TO_POINT)
+    found["met"] = _last_met(collectives, found)
+    return pd.DataFrame(found.drop(columns="operation"))
+
+
+def _last_met(collectives: pd.DataFrame, late: pd.DataFrame) -> I64:
+    """Return for each late arrival the last matched collective that the late rank and its peer had both left, -1 for none."""
+    met = np.full(len(late), -1, dtype=np.int64)
+    own: dict[Hashable, pd.Series[int]] = {
+        rank: part.set_index("match")["end_ns"] for rank, part in collectives.groupby("rank")
+    }
+    for pair, part in late.groupby(["rank", "peer"]):
+        first, second = (own[rank] for rank in pair)
+        first, second = first.align(second, join="inner")
+        left = np.maximum(first.to_numpy(np.int64), second.to_numpy(np.int64))
+        order = np.argsort(left, kind="stable")
+        # When the runner-up came.
+        until = (part["came_ns"] - part["lead_ns"]).to_numpy(np.int64)
+        before = np.searchsorted(left[order], until, side="right") - 1
+        found = first.index.to_numpy(np.int64)[order]
+        met[part.index.to_numpy()] = np.where(
+            before >= 0, found[np.maximum(before, 0)] if len(found) else -1, -1
+        )
+    return met
+
+
+def _collectives(collectives: pd.DataFrame, match: I64, rank: I64) -> I64:
+    """Return the position among a rank's collectives of its part in each matched collective, -1 for none."""
+    wanted = pd.DataFrame({"match": match, "rank": rank})
+    found = wanted.merge(
+        collectives[["match", "rank", "collective"]], on=["match", "rank"], how="left"
+    )
+    return found["collective"].fillna(-1).to_numpy(np.int64)
+
+
+def compared_rank_segments(
+    late: pd.DataFrame,
+    collectives: pd.DataFrame,
+    tables: Mapping[int, pd.DataFrame],
+    ends: Mapping[int, RankEnds],
+    clocks: Mapping[int, Clock],
+) -> list[RankSegment]:
+    """Return the rank segments to be compared: of each late arrival the path of the late rank to it, then that of the runner-up.
+
+    Parameters
+    ----------
+    late : DataFrame
+        As `late_arrivals` returns it.
+    collectives : DataFrame, schema `frames.MATCHED_COLLECTIVES`
+    tables : mapping of int to DataFrame
+        Schema `frames.COLLECTIVES`, by rank.
+    ends : mapping of int to RankEnds
+    clocks : mapping of int to Clock
+    """
+    columns = {
+        rank: {name: table[name].to_numpy(np.int64) for name in ("start_ns", "end_ns", "event")}
+        for rank, table in tables.items()
+    }
+    pairs = late[["rank", "peer"]].to_numpy(np.int64)
+    ranks = pairs.ravel()
+    here = _collectives(collectives, np.repeat(late["match"].to_numpy(np.int64), 2), ranks)
+    before = _collectives(collectives, np.repeat(late["met"].to_numpy(np.int64), 2), ranks)
+    begun_ns = {rank: int(clocks[rank].to_common(end.start_ns)) for rank, end in ends.items()}
+    recorded_ns = np.repeat([max(begun_ns[rank] for rank in pair) for pair in pairs.tolist()], 2)
+    rank_segments = []
+    for rank, at, left, both_ns in zip(
+        *(column.tolist() for column in (ranks, here, before, recorded_ns)), strict=True
+    ):
+        own = columns[rank]
+        start_ns = int(own["start_ns"][at])
+        since_ns = (
+            int(own["end_ns"][left])
+            if left >= 0
+            else ends[rank].start_ns + both_ns - begun_ns[rank]
+        )
+        rank_segments.append(
+            RankSegment(rank, 0, 0, min(since_ns, start_ns), start_ns, 2 * int(own["event"][at]))
+        )
+    return rank_segments
+
+
+def excess_times(late: pd.DataFrame, times: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
+    """Return what each late rank did for longer than the runner-up; it adds up to its lead at most.
+
+    Parameters
+    ----------
+    late : DataFrame
+        As `late_arrivals` returns it.
+    times : mapping of int to DataFrame
+        By rank: columns ``rank_segment``, `CAUSE_KEY` and ``dur_ns``, of the rank segments that
+        `compared_rank_segments` returned.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``arrival`` (row of `late`), `CAUSE_KEY`, ``late_ns``.
+    """
+    parts = [part for part in times.values() if len(part)]
+    if not parts:
+        return pd.DataFrame(
+            {
+                "arrival": np.empty(0, np.int64),
+                **dict.fromkeys(CAUSE_KEY, ""),
+                "late_ns": np.int64(0),
+            }
+        )
+    table = pd.concat(parts, ignore_index=True)
+    table["arrival"] = table["rank_segment"] // 2
+    table["dur_ns"] = np.where(table["rank_segment"] % 2 == 0, table["dur_ns"], -table["dur_ns"])
+    more = table.groupby(["arrival", *CAUSE_KEY], as_index=False, sort=True)["dur_ns"].sum()
+    more = more[more["dur_ns"] > 0].reset_index(drop=True)
+    whole = more.groupby("arrival")["dur_ns"].transform("sum")
+    lead_ns = late["lead_ns"].to_numpy(np.int64)[more["arrival"]]
+    scale = np.minimum(lead_ns / whole, 1.0)
+    return pd.DataFrame(
+        more.assign(late_ns=np.floor(more["dur_ns"] * scale).astype(np.int64)).drop(
+            columns="dur_ns"
+        )
+    )
+
+
+def _blamed_windows(late: pd.DataFrame, left_ns: pd.Series[int]) -> pd.DataFrame:
+    """Return when each blamed rank made itself late: since it had met its peer, but not before it last came late."""
+    blamed = late[late["is_blamed"]].copy()
+    blamed["arrival"] = blamed.index
+    since = left_ns.reindex(blamed["met"], fill_value=_EVER).to_numpy(np.int64)
+    before = blamed.groupby("rank")["came_ns"].shift(fill_value=_EVER).to_numpy(np.int64)
+    return blamed.assign(since_ns=np.maximum(since, before))[
+        ["rank", "arrival", "since_ns", "came_ns"]
+    ]
+
+
+def blame_late_ranks(
+    attributed_time: pd.DataFrame,
+    segments: pd.DataFrame,
+    late: pd.DataFrame,
+    excess: pd.DataFrame,
+    collectives: pd.DataFrame,
+) -> pd.DataFrame:
+    """Return claims on a job's path, with what made ranks late claimed by that: cut where it begins and ends.
+
+    Parameters
+    ----------
+    attributed_time : DataFrame
+        Columns ``rank``, ``start_ns``, ``dur_ns``, ``cause`` and ``segment`` at least; tiles the
+        path.
+    segments : DataFrame, schema `frames.JOB_SEGMENTS`
+        Of the path.
+    late, excess : DataFrame
+        As `late_arrivals` and `excess_times` return them.
+    collectives : DataFrame, schema `frames.MATCHED_COLLECTIVES`
+    """
+    left_ns = collectives.groupby("match")["end_ns"].max()
+    windows = _blamed_windows(late, left_ns)
+    if not len(attributed_time) or not len(windows):
+        return attributed_time
+    cut, arrival = _cut_at(attributed_time, windows)
+    did = segments.iloc[cut["segment"]].reset_index(drop=True)
+    keys = pd.DataFrame(
+        {
+            "arrival": arrival,
+            "bound": did["bound"].astype(object),
+            "name": without_numbers(did["name"]),
+            "op": without_numbers(did["op"]),
+        }
+    )
+    dur = cut["dur_ns"].to_numpy(np.int64)
+    allowed = (
+        keys.merge(excess, on=["arrival", *CAUSE_KEY], how="left")["late_ns"]
+        .fillna(0)
+        .to_numpy(np.int64)
+    )
+    named = _spent(allowed, dur, keys[["arrival", *CAUSE_KEY]])
+    lead = np.append(late["lead_ns"].to_numpy(np.int64), 0)[arrival]
+    rest = lead - pd.Series(named).groupby(arrival).transform("sum").to_numpy(np.int64)
+    # The path may lead along other work of the rank than what made it late: the last of that was
+    # not in time, either.
+    other = _spent(rest[::-1], (dur - named)[::-1], pd.DataFrame({"arrival": arrival[::-1]}))[::-1]
+    late_ns = np.where(arrival >= 0, named + other, 0)
+    by_lateness = cut.assign(
+        dur_ns=late_ns, cause=Cause.LATE_RANK, name=did["name"], op=did["op"], event=did["event"]
+    )
+    own = cut.assign(start_ns=cut["start_ns"] + late_ns, dur_ns=dur - late_ns)
+    both = pd.concat([by_lateness, own])
+    kept: pd.DataFrame = both[both["dur_ns"] > 0].sort_values(
+        "start_ns", kind="stable", ignore_index=True
+    )
+    return kept
+
+
+def _spent(allowed: I64, dur: I64, keys: pd.DataFrame) -> I64:
+    """Return how much of each duration is within what its group is allowed, in order."""
+    before = (
+        pd.Series(dur).groupby([keys[name].to_numpy() for name in keys.columns]).cumsum().to_numpy()
+        - dur
+    )
+    spent: I64 = np.clip(allowed - before, 0, dur)
+    return spent
+
+
+def _cut_at(attributed_time: pd.DataFrame, windows: pd.DataFrame) -> tuple[pd.DataFrame, I64]:
+    """Return claims cut where windows of their rank begin and end, and the arrival whose window each lies in, or -1."""
+    begin, rank = (
+        attributed_time["start_ns"].to_numpy(np.int64),
+        attributed_time["rank"].to_numpy(np.int64),
+    )
+    end_ns = int(begin[-1] + attributed_time["dur_ns"].iloc[-1])
+    edges = windows[["since_ns", "came_ns"]].to_numpy(np.int64).ravel()
+    of_rank = np.repeat(windows["rank"].to_numpy(np.int64), 2)
+    inside = (edges > begin[0]) & (edges < end_ns)
+    inside &= rank[np.searchsorted(begin, edges, side="right") - 1] == of_rank
+    cuts = np.unique(np.concatenate([begin, edges[inside]]))
+    source = np.searchsorted(begin, cuts, side="right") - 1
+    arrival = np.full(len(cuts), -1, dtype=np.int64)
+    for one, own in windows.groupby("rank"):
+        mine = np.flatnonzero(rank[source] == one)
+        before = np.searchsorted(own["since_ns"].to_numpy(np.int64), cuts[mine], side="right") - 1
+        lies = (before >= 0) & (
+            cuts[mine] < own["came_ns"].to_numpy(np.int64)[np.maximum(before, 0)]
+        )
+        arrival[mine] = np.where(lies, own["arrival"].to_numpy(np.int64)[np.maximum(before, 0)], -1)
+    cut = attributed_time.iloc[source].reset_index(drop=True)
+    return cut.assign(start_ns=cuts, dur_ns=np.diff(np.append(cuts, end_ns))), arrival

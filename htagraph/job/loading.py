@@ -1,0 +1,153 @@
+"""`load_job`: from the files of a folder to a `Job`; what cannot be used is an error, or left out and said."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
+from dataclasses import replace
+from pathlib import Path
+
+from htagraph.compiler.classes import ClassRule
+from htagraph.errors import IncompleteTraceWarning, QueryError, RankFailedError
+from htagraph.job.job import Job, OnError
+from htagraph.job.ranks import RankSummary, Reading, cached_graph, prepare_rank, run_tasks
+from htagraph.model.units import human_count
+from htagraph.readers.discover import find_traces
+from htagraph.readers.kineto.header import rank_of
+
+__all__ = ["load_job"]
+
+
+class _Folder:
+    """A temporary folder that is removed with the last job that needs it."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="htagraph-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+def load_job(
+    where: str | Path | Iterable[str | Path],
+    *,
+    executor: Executor | None = None,
+    on_error: OnError = "raise",
+    class_rules: Iterable[ClassRule] = (),
+    stacks: bool = False,
+    cache: str | Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Job:
+    """Return the job whose ranks lie in a folder, match a glob, or are listed.
+
+    Parameters
+    ----------
+    where : str, Path, or iterable of them
+        A folder (searched with its subfolders), a glob, or files.
+    executor : concurrent.futures.Executor, optional
+        Runs the work on ranks, for example Dask's ``client.get_executor()``. By default processes
+        of this machine; none for a small job.
+    on_error : {"raise", "skip"}
+        Whether a rank that cannot be used ends the work, or is left out and listed in
+        `Job.failures`.
+    class_rules : iterable of ClassRule, optional
+    stacks : bool, default=False
+        Read Python stacks, too: they name the code of host gaps, and can be most of a file.
+    cache : str or Path, optional
+        Folder for compiled graphs; a temporary one by default. Workers on other machines use it if
+        they see it, and compile again if not.
+    progress : callable, optional
+        Called with (ranks done, ranks in all).
+
+    Returns
+    -------
+    Job
+
+    Raises
+    ------
+    TraceFormatError
+        If there are no traces.
+    RankFailedError
+        If a rank cannot be used and `on_error` is ``"raise"``.
+    QueryError
+        If two files are of one rank and `on_error` is ``"raise"``.
+    """
+    paths = find_traces(where)
+    reading = Reading(tuple(class_rules), stacks)
+    keeper = _Folder() if cache is None else None
+    folder = keeper.path if keeper is not None else Path(str(cache))
+    folder.mkdir(parents=True, exist_ok=True)
+    tasks = {
+        path: (prepare_rank, (path, cached_graph(path, folder, reading), reading)) for path in paths
+    }
+    n_bytes = sum(path.stat().st_size for path in paths if path.exists())
+    results = run_tasks(tasks, executor, n_bytes=n_bytes, progress=progress)
+    failed: dict[str, str] = {}
+    summaries: dict[int, RankSummary] = {}
+    for number, (path, result) in enumerate(results.items()):
+        if isinstance(result, RankSummary):
+            _add(summaries, result, failed, on_error)
+            continue
+        if on_error == "raise":
+            rank, source = rank_of({}, path)
+            raise RankFailedError(
+                str(result),
+                rank=number if source == "default" else rank,
+                hint='load with on_error="skip" to go on without.',
+            ) from result
+        failed[str(path)] = str(result)
+    _warn(failed, summaries, n_files=len(paths))
+    ordered = {rank: summaries[rank] for rank in sorted(summaries)}
+    return Job(ordered, executor, reading, on_error, failed, None, keeper)
+
+
+def _warn(failed: Mapping[str, str], summaries: Mapping[int, RankSummary], *, n_files: int) -> None:
+    """Say what is missing or does not belong together; raise if nothing is left."""
+    if not summaries:
+        raise QueryError(
+            "no rank could be loaded.", hint="; ".join(failed.values()) or "check the path."
+        )
+    if failed:
+        warnings.warn(
+            f"{human_count(len(failed), 'file')} of {n_files:,} could not be used: see job.failures.",
+            IncompleteTraceWarning,
+            stacklevel=3,
+        )
+    by_steps: dict[tuple[str, ...], list[int]] = {}
+    for rank, summary in sorted(summaries.items()):
+        by_steps.setdefault(summary.steps, []).append(rank)
+    if len(by_steps) > 1:
+        said = (
+            f"rank {', '.join(map(str, ranks))}: {' to '.join(dict.fromkeys((steps[0], steps[-1]))) if steps else 'none'}"
+            for steps, ranks in by_steps.items()
+        )
+        warnings.warn(
+            f"the ranks recorded different steps ({'; '.join(said)}): what only some recorded has no partner.",
+            IncompleteTraceWarning,
+            stacklevel=3,
+        )
+
+
+def _add(
+    summaries: dict[int, RankSummary], found: RankSummary, failed: dict[str, str], on_error: OnError
+) -> None:
+    """Add a rank; a second file of one rank is an error, unless no file says its rank: then ranks are counted."""
+    if found.rank not in summaries:
+        summaries[found.rank] = found
+        return
+    first = summaries[found.rank]
+    if found.rank_source == "default":
+        free = next(number for number in range(len(summaries) + 1) if number not in summaries)
+        warnings.warn(
+            f"{found.path.name} does not say its rank; it is taken as rank {free}.",
+            IncompleteTraceWarning,
+            stacklevel=3,
+        )
+        summaries[free] = replace(found, rank=free, rank_source="order of files")
+        return
+    message = f"{found.path} and {first.path} are both of rank {found.rank}."
+    if on_error == "raise":
+        raise QueryError(message, hint="load one of them, or the ranks of one capture only.")
+    failed[str(found.path)] = message

@@ -1,0 +1,156 @@
+"""One Perfetto trace of a whole job: all ranks on one clock, and the job's path on top of them.
+
+The file is a concatenation: the path of the job, then each rank with its part of the path. Ids are
+disjoint; only the arrows of hops, where the path goes from one rank to another, have one id in two
+parts.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.clocks import Clock
+from htagraph.model.dag import Dag
+from htagraph.model.events import EventTable, LaneTable
+from htagraph.model.kinds import EdgeKind
+from htagraph.model.symbols import SymbolTable
+from htagraph.writers.atomic import output_file
+from htagraph.writers.pftrace import write_pftrace
+
+if TYPE_CHECKING:
+    from htagraph.job.path import JobPath
+
+__all__ = ["write_job_trace"]
+
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+
+_ABOUT = (
+    "Critical path of the job, in common time. Segments tile the window: every instant is on exactly one rank. Where a rank "
+    "waited in a collective, the path hops to the rank that came last; below, the same path by rank."
+)
+_PART = "The part of the job's critical path that is on this rank. Arrows lead to where the path goes on, on another rank."
+
+
+def _no_events() -> EventTable:
+    """Return a table without events."""
+    wide, narrow, tiny = (
+        np.empty(0, dtype=np.int64),
+        np.empty(0, dtype=np.int32),
+        np.empty(0, dtype=np.int8),
+    )
+    return EventTable(
+        ts_ns=wide,
+        dur_ns=wide,
+        kind=tiny,
+        name=narrow,
+        category=narrow,
+        lane=narrow,
+        device=narrow,
+        stream=wide,
+        correlation=wide,
+        external_id=wide,
+        symbols=SymbolTable.intern([])[0],
+        lanes=LaneTable(),
+    )
+
+
+def _on_common_clock(events: EventTable, clock: Clock) -> EventTable:
+    """Return events in common time."""
+    start, end = clock.to_common(events.ts_ns), clock.to_common(events.end_ns)
+    return replace(events, ts_ns=start, dur_ns=end - start)
+
+
+def _links(dag: Dag) -> tuple[I32, I32]:
+    """Return from where to where work was handed on: launch to device work, forward to backward."""
+    launched = np.flatnonzero(dag.launch >= 0)
+    flows = dag.edges.take(dag.edges.kind == EdgeKind.FLOW)
+    return (
+        np.concatenate([dag.launch[launched], flows.tail >> 1]).astype(np.int32),
+        np.concatenate([launched, flows.head >> 1]).astype(np.int32),
+    )
+
+
+def _hop_ids(segments: pd.DataFrame) -> tuple[I64, I64]:
+    """Return the segments before and after each hop to another rank, and the number of the hop, from 1 on."""
+    before = np.flatnonzero(np.diff(segments["rank"].to_numpy(np.int64)) != 0)
+    ids = np.arange(1, len(before) + 1, dtype=np.int64)
+    return np.concatenate([before, before + 1]), np.concatenate([ids, ids])
+
+
+def _write_rank(part: Path, path: JobPath, rank: int, origin_ns: int) -> Path:
+    """Write one rank, with its part of the path."""
+    dag = path.job[rank].dag
+    rows = np.flatnonzero(path.segments["rank"] == rank)
+    ends, ids = _hop_ids(path.segments)
+    here = np.isin(ends, rows)
+    own = path.segments.iloc[rows].drop(columns="rank").reset_index(drop=True)
+    about = own["event"].to_numpy(np.int64)
+    return write_pftrace(
+        part,
+        _on_common_clock(dag.events, path.job.clock(rank)),
+        rank=rank,
+        place=rank + 2,
+        segments=own,
+        links=_links(dag),
+        critical_events=np.unique(about[about >= 0]),
+        description=_PART,
+        clock_shift_ns=dag.calibration.clock_shift_ns,
+        origin_ns=origin_ns,
+        hops=(np.searchsorted(rows, ends[here]).astype(np.int64), ids[here]),
+    )
+
+
+def _append(part: Path, file: BinaryIO) -> None:
+    """Copy a part to the end of a file."""
+    with part.open("rb") as source:
+        shutil.copyfileobj(source, file)
+
+
+def write_job_trace(out: str | Path, path: JobPath) -> Path:
+    """Write all ranks of a job on the common clock, with the job's critical path on top, as one Perfetto trace.
+
+    Parameters
+    ----------
+    out : str or Path
+        ``.pftrace``, or ``.pftrace.gz`` to compress.
+    path : JobPath
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be written.
+
+    Notes
+    -----
+    One rank is in memory at a time; the parts lie beside the file until it is whole.
+    """
+    target, job = Path(out), path.job
+    firsts = [
+        int(job.clock(rank).to_common(summary.first_ns)) for rank, summary in job.summaries.items()
+    ]
+    origin_ns = min([path.start_ns, *firsts])
+    with (
+        output_file(target) as file,
+        tempfile.TemporaryDirectory(dir=target.parent, prefix=".htagraph-") as folder,
+    ):
+        part = Path(folder) / "part.pftrace"
+        whole = path.segments.assign(event=np.int64(-1))
+        write_pftrace(part, _no_events(), segments=whole, description=_ABOUT, origin_ns=origin_ns)
+        _append(part, file)
+        for rank in job:
+            _append(_write_rank(part, path, rank, origin_ns), file)
+    return target

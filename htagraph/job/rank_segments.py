@@ -1,0 +1,195 @@
+"""The path of a job, in rank segments: on one rank from a collective back to the one before, and across ranks where one waited.
+
+A rank is reduced to its collectives and, of each, the collective that its start goes back to along
+binding edges (its skeleton). Back from the end of the job, a rank segment runs on one rank to the
+end of a collective. If the rank waited in it, the path hops to the rank that came last, at the
+instant at which it came.
+
+::
+
+    rank 0   ------[all_reduce         ]------>  end of the job
+                        wait | transfer
+    rank 1   ----------------[all_reduce]---     the path goes on here, back from the start
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.clocks import Clock
+from htagraph.model.frames import RANK_SEGMENTS
+
+__all__ = ["RankSegment", "RankEnds", "find_rank_segments", "rank_segments_frame"]
+
+I64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class RankEnds:
+    """Where a rank's part of the window begins and ends.
+
+    Parameters
+    ----------
+    start_ns, end_ns : int, unit=ns
+        On the rank's clock.
+    end_node : int
+        Node that the rank's path leads to, -1 for none.
+    after : int
+        Collective that the walk back from there meets first, -1 for none.
+    """
+
+    start_ns: int
+    end_ns: int
+    end_node: int
+    after: int
+
+
+@dataclass(frozen=True)
+class RankSegment:
+    """A part of a job's path on one rank.
+
+    Parameters
+    ----------
+    rank : int
+    start_ns, end_ns : int, unit=ns
+        In common time.
+    local_start_ns, local_end_ns : int, unit=ns
+        On the rank's clock: what has to be looked at to tell what the rank segment is made of.
+    end_node : int
+        Node that the rank segment leads to on its rank.
+    collective : int
+        The collective whose transfer the rank segment is, -1 for a rank segment along the rank's
+        own path.
+    hops : bool
+        Before the rank segment, the path was on another rank.
+    """
+
+    rank: int
+    start_ns: int
+    end_ns: int
+    local_start_ns: int
+    local_end_ns: int
+    end_node: int
+    collective: int = -1
+    hops: bool = False
+
+
+class _Hops:
+    """Who was last at each collective of each rank, to be looked up."""
+
+    def __init__(self, collectives: pd.DataFrame) -> None:
+        columns = ("match", "rank", "collective", "last_rank")
+        match, rank, collective, last_rank = (
+            collectives[name].to_numpy(np.int64) for name in columns
+        )
+        self._n_collectives = int(collective.max(initial=0)) + 1
+        n_ranks = int(rank.max(initial=0)) + 1
+        by_match = np.argsort(match * n_ranks + rank, kind="stable")
+        key = (match * n_ranks + rank)[by_match]
+        last = by_match[np.searchsorted(key, match * n_ranks + last_rank)]
+        allowed = (
+            (collectives["overrun_ns"] == 0)
+            & (collectives["wait_ns"] > 0)
+            & ~collectives["is_partial"]
+        )
+        kept = np.flatnonzero(allowed.to_numpy(dtype=bool))
+        kept = kept[np.argsort(self._key(rank[kept], collective[kept]), kind="stable")]
+        self._members = self._key(rank[kept], collective[kept])
+        self._rank, self._collective = rank[last[kept]], collective[last[kept]]
+
+    def _key(self, rank: I64, collective: I64) -> I64:
+        return rank * self._n_collectives + collective
+
+    def late(self, rank: int, collective: int) -> tuple[int, int] | None:
+        """Return the rank, and its collective, that one waited for; None if it waited for nobody."""
+        if collective >= self._n_collectives:
+            return None
+        key = rank * self._n_collectives + collective
+        at = int(np.searchsorted(self._members, key))
+        if at == len(self._members) or self._members[at] != key:
+            return None
+        return int(self._rank[at]), int(self._collective[at])
+
+
+def find_rank_segments(
+    tables: Mapping[int, pd.DataFrame],
+    ends: Mapping[int, RankEnds],
+    collectives: pd.DataFrame,
+    clocks: Mapping[int, Clock],
+) -> list[RankSegment]:
+    """Return the rank segments of the job's path, earliest first.
+
+    Parameters
+    ----------
+    tables : mapping of int to DataFrame
+        Schema `frames.COLLECTIVES`, by rank.
+    ends : mapping of int to RankEnds
+    collectives : DataFrame, schema `frames.MATCHED_COLLECTIVES`
+    clocks : mapping of int to Clock
+
+    Returns
+    -------
+    list of RankSegment
+        In common time each begins where the one before ended; the first begins where its rank's
+        part of the window does.
+    """
+    hops = _Hops(collectives)
+    columns = {
+        rank: {
+            name: table[name].to_numpy(np.int64)
+            for name in ("start_ns", "end_ns", "after", "event")
+        }
+        for rank, table in tables.items()
+    }
+    rank = max(
+        ends, key=lambda number: (int(clocks[number].to_common(ends[number].end_ns)), -number)
+    )
+    node, until_ns, anchor = ends[rank].end_node, ends[rank].end_ns, ends[rank].after
+    rank_segments: list[RankSegment] = []
+    while True:
+        own, clock, first_ns = columns[rank], clocks[rank], ends[rank].start_ns
+        since_ns = int(own["end_ns"][anchor]) if anchor >= 0 else first_ns
+        rank_segments.append(_rank_segment(rank, clock, max(since_ns, first_ns), until_ns, node))
+        if anchor < 0 or since_ns <= first_ns:
+            return rank_segments[::-1]
+        start_ns, event = int(own["start_ns"][anchor]), int(own["event"][anchor])
+        transfer = _rank_segment(rank, clock, start_ns, since_ns, 2 * event + 1, collective=anchor)
+        if late := hops.late(rank, anchor):
+            met_ns = int(clocks[late[0]].to_common(columns[late[0]]["start_ns"][late[1]]))
+            transfer = replace(transfer, start_ns=met_ns, hops=True)
+            rank, anchor = late
+        rank_segments.append(transfer)
+        if start_ns <= first_ns and not transfer.hops:
+            return rank_segments[::-1]
+        node, until_ns = (
+            2 * int(columns[rank]["event"][anchor]),
+            int(columns[rank]["start_ns"][anchor]),
+        )
+        anchor = int(columns[rank]["after"][anchor])
+
+
+def _rank_segment(
+    rank: int, clock: Clock, start_ns: int, end_ns: int, end_node: int, *, collective: int = -1
+) -> RankSegment:
+    """Return a rank segment between two times of a rank's clock."""
+    common_start, common_end = clock.to_common([start_ns, end_ns]).tolist()
+    return RankSegment(rank, common_start, common_end, start_ns, end_ns, end_node, collective)
+
+
+def rank_segments_frame(rank_segments: list[RankSegment]) -> pd.DataFrame:
+    """Return rank segments as a table in common time, schema `frames.RANK_SEGMENTS`."""
+    return RANK_SEGMENTS.frame(
+        {
+            "rank": [rank_segment.rank for rank_segment in rank_segments],
+            "start_ns": [rank_segment.start_ns for rank_segment in rank_segments],
+            "dur_ns": [
+                rank_segment.end_ns - rank_segment.start_ns for rank_segment in rank_segments
+            ],
+            "collective": [rank_segment.collective for rank_segment in rank_segments],
+        }
+    )

@@ -1,0 +1,89 @@
+"""To which operator, annotation and lane an event belongs."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import EventKind
+
+__all__ = ["DATA_LOADING", "host_of", "innermost", "track_labels", "under_pattern"]
+
+I64 = npt.NDArray[np.int64]
+
+DATA_LOADING = re.compile(r"(?i)data_?loader|data_?pipe|_next_data\b|fetch_next_batch")
+"""Names of host ranges that load data."""
+
+
+def host_of(dag: Dag, events: I64) -> I64:
+    """Return the host event of each event: itself, or the call that launched it; -1 for none."""
+    known = events >= 0
+    picked = np.maximum(events, 0)
+    launched = dag.launch[picked].astype(np.int64) if len(dag.launch) else picked
+    is_device = (
+        dag.events.is_device[picked] if len(dag.events) else np.zeros(len(events), dtype=bool)
+    )
+    return np.where(known, np.where(is_device, launched, picked), -1)
+
+
+def _climb(dag: Dag, host: I64, stop: npt.NDArray[np.bool_]) -> I64:
+    """Return for each host event itself or its first ancestor where `stop` holds, -1 for none."""
+    current = host.copy()
+    while True:
+        moving = np.flatnonzero(current >= 0)
+        moving = moving[~stop[current[moving]]]
+        if not len(moving):
+            return current
+        current[moving] = dag.parent[current[moving]]
+
+
+def innermost(dag: Dag, events: I64, kinds: tuple[EventKind, ...]) -> I64:
+    """Return the innermost enclosing host event of some kinds, the event itself included, -1 for none.
+
+    Device events belong to where they were launched.
+
+    Parameters
+    ----------
+    dag : Dag
+    events : ndarray of shape (n,), dtype=int64
+        -1 gives -1.
+    kinds : tuple of EventKind
+
+    Returns
+    -------
+    ndarray of shape (n,), dtype=int64
+    """
+    return _climb(dag, host_of(dag, events), np.isin(dag.events.kind, kinds))
+
+
+def under_pattern(dag: Dag, events: I64, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
+    """Return whether an event, or a host event that encloses it, has a name that matches."""
+    matches = dag.events.named(dag.events.symbols.searched(pattern))
+    matches = matches & dag.events.is_host
+    return _climb(dag, host_of(dag, events), matches) >= 0
+
+
+def track_labels(dag: Dag, events: I64) -> npt.NDArray[np.object_]:
+    """Return ``stream n`` for device events (with the device where there are several), the thread id for host events."""
+    table = dag.events
+    several = len(np.unique(table.device[table.is_device])) > 1
+    labels = np.empty(len(events), dtype=object)
+    labels[:] = ""
+    known = np.flatnonzero(events >= 0)
+    on_device = known[table.is_device[events[known]]]
+    pairs = np.stack(
+        [table.device[events[on_device]].astype(np.int64), table.stream[events[on_device]]]
+    )
+    streams, which = np.unique(pairs, axis=1, return_inverse=True)
+    names = [
+        f"{f'gpu {device} ' if several else ''}stream {stream}"
+        for device, stream in streams.T.tolist()
+    ]
+    labels[on_device] = np.array([*names, ""], dtype=object)[which]
+    host = known[~table.is_device[events[known]]]
+    threads = np.array([str(tid) for tid in table.lanes.tid] + [""], dtype=object)
+    labels[host] = threads[table.lane[events[host]]]
+    return labels

@@ -1,0 +1,64 @@
+"""Which classes of work run at once on each device: stretches of time that tile the window."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.intervals import States, states
+from htagraph.errors import GraphError
+from htagraph.lookup.clipping import device_work
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import KernelClass
+from htagraph.model.window import Window
+
+__all__ = ["CLASSES", "device_states", "devices_of", "runs"]
+
+I64 = npt.NDArray[np.int64]
+
+CLASSES = (KernelClass.COMPUTE, KernelClass.COMMUNICATION, KernelClass.MEMORY)
+"""Classes of device work; a stretch on which class ``c`` runs has bit ``c`` of its mask, and bit 0 stands for the window."""
+
+
+def devices_of(dag: Dag) -> I64:
+    """Return the devices of a trace that have work, ascending."""
+    return np.unique(dag.events.device[dag.events.is_device]).astype(np.int64)
+
+
+def device_states(dag: Dag, window: Window) -> States:
+    """Return which classes run at once on each device; the stretches of each device tile the window.
+
+    ::
+
+        stream 7   |   [compute     ]
+        stream 9   |         [nccl      ]
+        class      |   [  1  ][ 1+2 ][2 ]      0 (idle) elsewhere
+
+    Parameters
+    ----------
+    dag : Dag
+    window : Window
+
+    Returns
+    -------
+    States
+        ``group`` is the device; bit `KernelClass` of ``mask`` is set where that class runs, bit 0
+        always.
+    """
+    work, devices = device_work(dag, window), devices_of(dag)
+    n = len(devices)
+    found = states(
+        np.concatenate([dag.events.device[work.event].astype(np.int64), devices]),
+        np.concatenate([work.start_ns, np.full(n, window.start_ns)]),
+        np.concatenate([work.end_ns, np.full(n, window.end_ns)]),
+        np.concatenate([dag.classification.kernel_class[work.event], np.zeros(n, dtype=np.int8)]),
+        n_bits=len(KernelClass),
+    )
+    if int(found.dur.sum()) != n * window.dur_ns:
+        raise GraphError(f"what runs on the devices does not tile the window {window.name!r}.")
+    return found
+
+
+def runs(found: States, kernel_class: KernelClass) -> npt.NDArray[np.bool_]:
+    """Return on which stretches a class runs."""
+    return np.asarray((found.mask >> int(kernel_class)) & 1 == 1)

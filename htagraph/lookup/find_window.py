@@ -1,0 +1,97 @@
+"""From what a person calls a window to its bounds."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.errors import WindowNotFoundError
+from htagraph.lookup.steps import find_steps
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import EventKind
+from htagraph.model.symbols import compile_pattern
+from htagraph.model.window import Window, WindowClock
+
+__all__ = ["find_window"]
+
+
+def _named_ranges(dag: Dag, name: str | re.Pattern[str]) -> npt.NDArray[np.int64]:
+    """Return host ranges with this name, else those that match it, in order of time; annotations before operators."""
+    events = dag.events
+    code = events.symbols.code(name) if isinstance(name, str) else -1
+    same = events.name == code if code >= 0 else np.zeros(len(events), dtype=bool)
+    matching = events.named(events.symbols.mask(compile_pattern(name)))
+    for wanted in (same, matching):
+        for kind in (EventKind.ANNOTATION, EventKind.OP):
+            rows = np.flatnonzero(wanted & (events.kind == kind))
+            if len(rows):
+                return rows[np.lexsort((-events.dur_ns[rows], events.ts_ns[rows]))]
+    return np.empty(0, dtype=np.int64)
+
+
+def _device_window(dag: Dag, event: int, name: str) -> Window:
+    """Return the span of the device work launched in a host range."""
+    events = dag.events
+    device = np.flatnonzero(events.is_device & (dag.launch >= 0))
+    launched = events.ts_ns[dag.launch[device]]
+    device = device[(launched >= events.ts_ns[event]) & (launched < events.end_ns[event])]
+    if not len(device):
+        raise WindowNotFoundError(
+            f"{name} on the device", [], where="this trace: nothing was launched in it"
+        )
+    last = int(device[np.argmax(events.end_ns[device])])
+    return Window(
+        int(events.ts_ns[device].min()),
+        int(events.end_ns[last]),
+        f"{name} (device)",
+        anchor=2 * last + 1,
+    )
+
+
+def find_window(
+    dag: Dag,
+    window: str | re.Pattern[str] | tuple[int, int],
+    *,
+    on: WindowClock = "host",
+    instance: int = 0,
+) -> Window:
+    """Return the window that a name, a pattern or a pair of times stands for.
+
+    Parameters
+    ----------
+    dag : Dag
+    window : str, re.Pattern or (int, int)
+        Name of a host range (``"ProfilerStep#5"``), a glob or regex, or ``(start_ns, end_ns)``.
+    on : {"host", "device"}
+        The host range itself, or the span of the device work launched in it.
+    instance : int, default=0
+        Which of several ranges of this name, in order of time; negative from the end.
+
+    Returns
+    -------
+    Window
+
+    Raises
+    ------
+    WindowNotFoundError
+        If nothing has this name, or there are not as many; the hint lists the steps.
+    QueryError
+        If the times are in the wrong order, or the pattern is no regular expression.
+    """
+    if isinstance(window, tuple):
+        start_ns, end_ns = (int(value) for value in window)
+        return Window(start_ns, end_ns, f"[{start_ns}, {end_ns})")
+    rows = _named_ranges(dag, window)
+    text = window if isinstance(window, str) else window.pattern
+    if not -len(rows) <= instance < len(rows):
+        wanted = text if not len(rows) else f"{text}, instance {instance} of {len(rows)}"
+        raise WindowNotFoundError(wanted, find_steps(dag.events)["name"].tolist())
+    event = int(rows[instance])
+    name = dag.events.symbols.texts[dag.events.name[event]]
+    if on == "device":
+        return _device_window(dag, event, name)
+    return Window(
+        int(dag.events.ts_ns[event]), int(dag.events.end_ns[event]), name, anchor=2 * event + 1
+    )

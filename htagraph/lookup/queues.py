@@ -1,0 +1,97 @@
+"""Device work by device or by stream: dense numbers for the groups, and which work comes next in one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.matching import last_before
+from htagraph.errors import QueryError
+from htagraph.lookup.naming import spelling
+from htagraph.model.dag import Dag
+
+__all__ = ["Queues", "queues"]
+
+I64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Queues:
+    """The devices, or the streams, that have work.
+
+    Parameters
+    ----------
+    device, stream : ndarray of shape (n_queues,), dtype=int64
+        Ascending; `stream` is -1 where a queue is a whole device.
+    of_event : ndarray of shape (n_events,), dtype=int64
+        Queue of each piece of device work, -1 elsewhere.
+    """
+
+    device: I64
+    stream: I64
+    of_event: I64
+
+    def __len__(self) -> int:
+        """Return the number of queues."""
+        return len(self.device)
+
+    def next_work(self, dag: Dag, queue: I64, since_ns: I64) -> I64:
+        """Return the first work of some length that starts in each queue at or after a time, -1 for none.
+
+        Of several that start together it is the one launched first, then the longest, then by name.
+        """
+        events = dag.events
+        rows = np.flatnonzero(events.is_device & (events.dur_ns > 0))
+        launched = np.where(
+            dag.launch[rows] >= 0, events.ts_ns[dag.launch[rows]], np.iinfo(np.int64).max
+        )
+        keys = (
+            spelling(dag)[events.name[rows]],
+            -events.dur_ns[rows],
+            launched,
+            events.ts_ns[rows],
+            self.of_event[rows],
+        )
+        rows = rows[np.lexsort(keys)]
+        position = last_before(self.of_event[rows], events.ts_ns[rows], queue, since_ns) + 1
+        # Where nothing precedes in the queue, its first work is the candidate.
+        first = np.searchsorted(self.of_event[rows], queue)
+        position = np.maximum(position, first)
+        found = rows[np.minimum(position, max(len(rows) - 1, 0))] if len(rows) else position
+        known = position < len(rows)
+        known[known] = self.of_event[found[known]] == queue[known]
+        return np.where(known, found, -1)
+
+
+def queues(dag: Dag, per: str = "device") -> Queues:
+    """Return the devices or the streams that have work.
+
+    Parameters
+    ----------
+    dag : Dag
+    per : {"device", "stream"}
+
+    Returns
+    -------
+    Queues
+
+    Raises
+    ------
+    QueryError
+        If `per` is neither.
+    """
+    if per not in ("device", "stream"):
+        raise QueryError(f"there are no queues per {per!r}.", hint="per 'device' or 'stream'.")
+    rows = np.flatnonzero(dag.events.is_device)
+    device = dag.events.device[rows].astype(np.int64)
+    stream = dag.events.stream[rows] if per == "stream" else np.full(len(rows), -1, dtype=np.int64)
+    streams, stream_code = np.unique(stream, return_inverse=True)
+    packed, number = np.unique(
+        (device + 1) * max(len(streams), 1) + stream_code, return_inverse=True
+    )
+    of_event = np.full(len(dag.events), -1, dtype=np.int64)
+    of_event[rows] = number
+    found_device, found_stream = np.divmod(packed, max(len(streams), 1))
+    return Queues(found_device - 1, streams[found_stream] if len(streams) else packed, of_event)

@@ -1,0 +1,162 @@
+"""Which events have a kind, a name, a place, a property."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.errors import QueryError
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import EventKind, KernelClass
+from htagraph.model.symbols import compile_pattern
+from htagraph.model.window import Window
+
+__all__ = [
+    "KIND_GROUPS",
+    "Kinds",
+    "events_in",
+    "filtered",
+    "kind_mask",
+    "name_mask",
+    "tree_parent",
+    "under_mask",
+    "where_rows",
+]
+
+I64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+Kinds = str | EventKind | Iterable[str | EventKind]
+
+KIND_GROUPS = ("launch", "collective", "device", "host")
+"""What `kind` may be beside an `EventKind`: calls that launched device work, communication kernels, device and host."""
+
+
+def events_in(dag: Dag, window: Window) -> I64:
+    """Return the events that overlap a window; all of them for the whole trace.
+
+    Returns
+    -------
+    ndarray of shape (n,), dtype=int64
+        Rows, ascending.
+    """
+    events = dag.events
+    if window == dag.span:
+        return np.arange(len(events), dtype=np.int64)
+    inside = (events.ts_ns < window.end_ns) & (events.end_ns > window.start_ns)
+    inside |= (
+        (events.dur_ns == 0) & (events.ts_ns >= window.start_ns) & (events.ts_ns < window.end_ns)
+    )
+    return np.flatnonzero(inside)
+
+
+def _group_mask(dag: Dag, group: str) -> Bool:
+    """Return which events are of one of `KIND_GROUPS`."""
+    if group == "launch":
+        launches: Bool = np.zeros(len(dag.events), dtype=bool)
+        launches[dag.launch[dag.launch >= 0]] = True
+        return launches
+    if group == "collective":
+        communicates: Bool = dag.classification.kernel_class == KernelClass.COMMUNICATION
+        communicates &= dag.events.kind == EventKind.KERNEL
+        return communicates
+    return dag.events.is_device if group == "device" else dag.events.is_host
+
+
+def kind_mask(dag: Dag, kinds: Kinds) -> Bool:
+    """Return which events are of some kinds.
+
+    Parameters
+    ----------
+    dag : Dag
+    kinds : str, EventKind, or several
+        Labels of `EventKind` (``"op"``, ``"kernel"``), or one of `KIND_GROUPS`.
+
+    Raises
+    ------
+    QueryError
+        If there is no such kind; the hint lists those there are.
+    """
+    mask = np.zeros(len(dag.events), dtype=bool)
+    for kind in [kinds] if isinstance(kinds, str | EventKind) else kinds:
+        if isinstance(kind, EventKind):
+            mask |= dag.events.kind == kind
+        elif kind.lower() in KIND_GROUPS:
+            mask |= _group_mask(dag, kind.lower())
+        elif kind.lower() in EventKind.labels():
+            mask |= dag.events.kind == EventKind.parse(kind)
+        else:
+            raise QueryError(
+                f"{kind!r} is no kind of event.",
+                hint=f"one of {', '.join((*EventKind.labels(), *KIND_GROUPS))}.",
+            )
+    return mask
+
+
+def name_mask(dag: Dag, name: str | re.Pattern[str]) -> Bool:
+    """Return which events have a name that matches a glob or regex (see `compile_pattern`)."""
+    return dag.events.named(dag.events.symbols.mask(compile_pattern(name)))
+
+
+def tree_parent(dag: Dag) -> I64:
+    """Return the event above each in the call tree: what encloses a host event, the call that launched a device event.
+
+    Returns
+    -------
+    ndarray of shape (n_events,), dtype=int64
+        -1 at the top.
+    """
+    return np.where(dag.events.is_device, dag.launch, dag.parent).astype(np.int64)
+
+
+def under_mask(dag: Dag, tops: Bool) -> Bool:
+    """Return which events lie below some events in the call tree, those themselves not included."""
+    parent = tree_parent(dag)
+    below = np.zeros(len(parent), dtype=bool)
+    current = parent.copy()
+    rows = np.flatnonzero(current >= 0)
+    while len(rows):
+        hit = tops[current[rows]]
+        below[rows[hit]] = True
+        rows = rows[~hit]
+        current[rows] = parent[current[rows]]
+        rows = rows[current[rows] >= 0]
+    return below
+
+
+def where_rows(dag: Dag, rows: I64, where: str) -> I64:
+    """Return the rows for which an expression over the columns of `frames.EVENTS` holds.
+
+    Parameters
+    ----------
+    dag : Dag
+    rows : ndarray of shape (n,), dtype=int64
+    where : str
+        As for `pandas.DataFrame.query`: ``"dur_ns > 1_000_000 and stream == 7"``.
+
+    Raises
+    ------
+    QueryError
+        If the expression cannot be evaluated.
+    """
+    return filtered(dag.events.frame(rows), where)["event"].to_numpy(np.int64)
+
+
+def filtered(frame: pd.DataFrame, where: str) -> pd.DataFrame:
+    """Return the rows of a table for which an expression over its columns holds.
+
+    Raises
+    ------
+    QueryError
+        If the expression cannot be evaluated; the hint lists the columns.
+    """
+    try:
+        return frame.query(where, engine="python")
+    except Exception as exc:  # whatever pandas raises for a wrong expression is the user's to mend
+        raise QueryError(
+            f"{where!r} cannot be evaluated: {exc}.",
+            hint=f"columns are {', '.join(frame.columns)}.",
+        ) from exc

@@ -1,0 +1,94 @@
+"""Which ranges of a trace are its steps."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.model.events import EventTable
+from htagraph.model.frames import STEPS
+from htagraph.model.kinds import EventKind
+
+__all__ = ["find_steps", "step_at", "without_numbers"]
+
+_MARKERS = (
+    ("profiler step", re.compile(r"^ProfilerStep#\d+")),
+    (
+        "serving marker",
+        re.compile(r"^(execute_\w+|step\[\w+)|^execute_model|^(Prefill|Decode|EXTEND|DECODE)\b"),
+    ),
+)
+
+
+def find_steps(events: EventTable) -> pd.DataFrame:
+    """Return the steps of a trace, in order of time.
+
+    Steps are host ranges named ``ProfilerStep#n``; else the markers of serving engines (vLLM
+    ``execute_…``, SGLang ``step[…]``). `found_by` says which.
+
+    Parameters
+    ----------
+    events : EventTable
+
+    Returns
+    -------
+    DataFrame, schema `frames.STEPS`
+        Empty where nothing marks steps.
+    """
+    annotations = np.flatnonzero(events.kind == EventKind.ANNOTATION)
+    for found_by, marker in _MARKERS:
+        wanted = events.symbols.searched(marker)
+        rows = (
+            annotations[wanted[events.name[annotations]]]
+            if len(events.symbols)
+            else annotations[:0]
+        )
+        if len(rows):
+            rows = rows[np.lexsort((events.end_ns[rows], events.ts_ns[rows]))]
+            return STEPS.frame(
+                {
+                    "step": np.arange(len(rows)),
+                    "name": events.names(rows),
+                    "start_ns": events.ts_ns[rows],
+                    "dur_ns": events.dur_ns[rows],
+                    "event": rows,
+                    "found_by": pd.Categorical([found_by] * len(rows)),
+                }
+            )
+    return STEPS.empty()
+
+
+def step_at(steps: pd.DataFrame, ts_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the step in which each time lies, as a row of `steps`, -1 for none; of steps that overlap, the last begun.
+
+    Parameters
+    ----------
+    steps : DataFrame, schema `frames.STEPS`
+    ts_ns : ndarray of shape (n,), dtype=int64, unit=ns
+
+    Examples
+    --------
+    >>> steps = pd.DataFrame({"start_ns": [10, 20], "dur_ns": [15, 5]})
+    >>> step_at(steps, np.array([0, 12, 22, 25])).tolist()
+    [-1, 0, 1, -1]
+    """
+    start_ns = steps["start_ns"].to_numpy(np.int64)
+    end_ns = np.append(start_ns + steps["dur_ns"].to_numpy(np.int64), 0)
+    last = np.searchsorted(start_ns, ts_ns, side="right") - 1
+    return np.where((last >= 0) & (ts_ns < end_ns[last]), last, -1)
+
+
+def without_numbers(names: pd.Series[str]) -> pd.Series[str]:
+    """Return names with those of the profiler's steps as one: what recurs in each step has one name.
+
+    Examples
+    --------
+    >>> without_numbers(pd.Series(["ProfilerStep#12", "aten::mm"])).tolist()
+    ['ProfilerStep', 'aten::mm']
+    """
+    distinct = pd.Series(names.unique())
+    joined = distinct.str.replace(r"^(ProfilerStep)#\d+$", r"\1", regex=True)
+    return names.map(dict(zip(distinct, joined, strict=True)))

@@ -1,0 +1,101 @@
+"""Who claims which part of a drawn path."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+
+from htagraph import Trace
+from htagraph.model.frames import ATTRIBUTED_TIME
+from htagraph.synth import simulate, timeline
+from tests.synth.strategies import programs
+
+
+def attributed(drawing: str, **options) -> dict[str, int]:
+    """Return the time in us that each cause claims of a drawn trace."""
+    path = Trace.from_events(timeline(drawing, **options)).compile().critical_path()
+    by_cause = path.attributed_time.groupby("cause", sort=False)["dur_ns"].sum()
+    assert by_cause.sum() == path.dur_ns
+    return {str(cause): dur_ns // 1000 for cause, dur_ns in by_cause.items()}
+
+
+def test_a_wait_claims_as_much_later_host_time_as_it_blocked():
+    """Blocked for 15 us, the host could have run 15 us ahead; the other 5 us of the operator were its own."""
+    assert attributed("""
+        us       |0         10        20        30        40        50
+        cpu 1    |[launch >a][sync               ]  [aten::add ][launch >b]
+        stream 7 |     [kernel <a          ]                       [kernel <b      ]
+    """) == {"host": 13, "compute": 38, "host wait": 15}
+
+
+def test_reading_a_value_off_the_device_is_a_wait_as_a_whole():
+    """Without `aten::item` there would be neither the operator, nor its copy, nor the wait for it."""
+    assert attributed(
+        """
+        us       |0         10        20        30        40
+        cpu 1    |[launch >a][aten::item [copy >c                 ]]
+        stream 7 |     [kernel <a            ][Memcpy <c]
+        """,
+        names={"Memcpy": "Memcpy DtoH (Device -> Pageable)"},
+    ) == {"host": 5, "compute": 23, "host wait": 22}
+
+
+def test_a_copy_that_blocks_the_host_claims_its_own_time():
+    """A copy from pageable memory returns when it is done; for as long, the host could have gone ahead."""
+    assert attributed(
+        """
+        us       |0         10        20        30
+        cpu 1    |[copy >c          ]  [aten::mm]
+        stream 7 |   [Memcpy <c ]
+        """,
+        names={"Memcpy": "Memcpy HtoD (Pageable -> Device)"},
+    ) == {"host": 4, "blocking copy": 27}
+
+
+def test_data_loading_keeps_what_it_took_also_after_a_wait():
+    """The loader would have taken its time without the wait, too; what to fix first is the loader."""
+    assert attributed(
+        """
+        us       |0         10        20        30        40
+        cpu 1    |[launch >a][sync        ][load           ]
+        stream 7 |     [kernel <a    ]
+        """,
+        names={"load": "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"},
+    ) == {"host": 5, "compute": 15, "host wait": 5, "data loading": 17}
+
+
+def test_allocating_device_memory_is_no_ordinary_host_work():
+    """`cudaMalloc` on the path means that the cache of the allocator had nothing to give."""
+    assert attributed("""
+        cpu 1    |[aten::empty [cudaMalloc  ]][launch >a]
+        stream 7 |                                  [kernel <a ]
+    """) == {"host": 20, "memory allocation": 14, "compute": 12}
+
+
+def test_a_launch_that_takes_milliseconds_loads_code():
+    """A first launch loads its module; that is no cost of launching."""
+    assert attributed(
+        """
+        cpu 1    |[launch >a][aten::mm]
+        stream 7 |    [k <a]
+        """,
+        us_per_column=1000,
+    ) == {"first use": 11_000, "host": 10_000}
+
+
+def test_an_empty_trace_has_no_claims():
+    """The answer has its schema, and no rows."""
+    found = Trace.from_events(timeline("")).compile().critical_path().attributed_time
+
+    assert (list(found.columns), len(found)) == (list(ATTRIBUTED_TIME.columns), 0)
+
+
+@settings(max_examples=60)
+@given(program=programs())
+def test_claims_add_up_to_the_window_of_every_program(program):
+    """Every nanosecond of the path has one claimant."""
+    path = Trace.from_events(simulate(program).events).compile().critical_path()
+
+    found = path.attributed_time
+
+    assert (found["dur_ns"] > 0).all()
+    assert int(found["dur_ns"].sum()) == path.dur_ns

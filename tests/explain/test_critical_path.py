@@ -1,0 +1,163 @@
+"""The critical path of drawn traces: what it is made of, to the nanosecond."""
+
+from __future__ import annotations
+
+from htagraph.compiler.passes import compile_events
+from htagraph.explain.critical_path import critical_path
+from htagraph.lookup.find_window import find_window
+from htagraph.model.window import Window
+from htagraph.synth import timeline
+
+
+def _path(
+    drawing: str, at: str | tuple[int, int] | None = None, on: str = "host", **options
+) -> list[tuple[str, str, int]]:
+    dag = compile_events(timeline(drawing, **options))
+    window = dag.span if at is None else find_window(dag, at, on=on)
+    segments = critical_path(dag, window)
+    assert segments["dur_ns"].sum() == window.dur_ns
+    return [(row.bound, row.name, row.dur_ns // 1000) for row in segments.itertuples(index=False)]
+
+
+def test_a_path_through_host_and_device():
+    """Launch, kernel, and the host that waits for it: three segments tile the trace."""
+    assert _path("""
+        cpu 1    |[launch >a][sync               ]
+        stream 7 |     [kernel <a          ]
+    """) == [
+        ("launch", "kernel", 5),
+        ("compute", "kernel", 21),
+        ("sync", "cudaDeviceSynchronize", 6),
+    ]
+
+
+def test_a_short_kernel_does_not_appear_when_the_host_is_the_bottleneck():
+    """The device waits for the host all the time, so the host is the path."""
+    assert _path("""
+        cpu 1    |[aten::mm [launch >a]]        [aten::relu]
+        stream 7 |              [k <a]
+    """) == [
+        ("host", "aten::mm", 10),
+        ("host", "cudaLaunchKernel", 11),
+        ("host", "aten::mm", 1),
+        ("python_gap", "(host gap)", 8),
+        ("host", "aten::relu", 12),
+    ]
+
+
+def test_a_gap_inside_an_annotation_is_the_hosts():
+    """An annotation is context, not work: time directly inside it was not recorded."""
+    assert _path("""
+        cpu 1    |{ProfilerStep#0   }
+        cpu 1    |  [aten::mm]
+    """) == [
+        ("python_gap", "ProfilerStep#0", 2),
+        ("host", "aten::mm", 10),
+        ("python_gap", "ProfilerStep#0", 7),
+    ]
+
+
+def test_loading_data_is_told_apart_from_other_host_work():
+    """The commonest stall of all has a name of its own."""
+    assert _path(
+        """
+        cpu 1    |[Load      ]
+        """,
+        names={"Load": "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"},
+    ) == [("data_loading", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 12)]
+
+
+def test_communication_that_compute_waits_for_is_on_the_path():
+    """The stream wait makes the gemm start after the all-reduce."""
+    segments = _path(
+        """
+        cpu 1    |[launch >a][record !r @9][wait ?r @7][launch >b]
+        stream 9 |      [N <a                                              ]
+        stream 7 |                                                           [gemm <b]
+        """,
+        names={"N": "ncclDevKernel_AllReduce_Sum_f32_RING_LL"},
+    )
+
+    assert ("communication", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", 52) in segments
+
+
+def test_a_wait_that_nothing_explains_is_called_so():
+    """A kernel that starts long after its launch on an idle stream was held up by something the trace does not have."""
+    segments = _path("""
+        cpu 1    |[launch >w]                [launch >a]
+        stream 7 |    [w <w ]                                                                              [k <a ]
+    """)
+
+    assert ("launch", "k", 11) in segments
+    assert ("unexplained", "k", 51) in segments
+
+
+def test_work_launched_before_the_capture_is_carried_over():
+    """Its launch is not in the file: the start of the window is all that is known to release it."""
+    assert _path("""
+        cpu 1    |[aten::mm  ]
+        stream 7 |    [k                  ]
+    """) == [("launched_before_capture", "k", 4), ("compute", "k", 21)]
+
+
+def test_a_window_cuts_what_began_before_it():
+    """The kernel runs when the window begins: its rest is on the path, from the first instant."""
+    drawing = """
+        cpu 1    |[launch >a][sync               ][aten::mm]
+        stream 7 |     [kernel <a          ]
+    """
+
+    assert _path(drawing, at=(10_000, 35_000)) == [
+        ("compute", "kernel", 16),
+        ("sync", "cudaDeviceSynchronize", 6),
+        ("host", "aten::mm", 3),
+    ]
+
+
+def test_a_window_ends_in_the_middle_of_what_runs():
+    """What is under way at the end is cut there."""
+    drawing = """
+        cpu 1    |[launch >a][sync               ][aten::mm]
+        stream 7 |     [kernel <a          ]
+    """
+
+    assert _path(drawing, at=(0, 15_000)) == [("launch", "kernel", 5), ("compute", "kernel", 10)]
+
+
+def test_a_step_on_the_host_ends_with_its_host_range():
+    """Why did the host take this long: the device's tail is not the host's concern."""
+    drawing = """
+        cpu 1    |{ProfilerStep#0     }
+        cpu 1    |[aten::mm [launch >a]]
+        stream 7 |               [kernel <a           ]
+    """
+
+    assert "kernel" not in {name for _, name, _ in _path(drawing, at="ProfilerStep#0")}
+
+
+def test_a_step_on_the_device_spans_the_work_launched_in_it():
+    """Why did the device take this long."""
+    drawing = """
+        cpu 1    |{ProfilerStep#0     }
+        cpu 1    |[aten::mm [launch >a]]
+        stream 7 |               [kernel <a           ]
+    """
+
+    assert _path(drawing, at="ProfilerStep#0", on="device") == [("compute", "kernel", 22)]
+
+
+def test_an_empty_trace_has_an_empty_path():
+    """Nothing happened, and it took no time."""
+    dag = compile_events(timeline(""))
+
+    assert len(critical_path(dag, dag.span)) == 0
+
+
+def test_a_window_in_which_nothing_is_known_is_unexplained():
+    """Beyond the end of the trace nothing is recorded; the path says so instead of leaving it out."""
+    dag = compile_events(timeline("cpu 1 |[aten::mm]"))
+    segments = critical_path(dag, Window(20_000, 50_000, "later"))
+
+    assert list(zip(segments["bound"], segments["dur_ns"], strict=True)) == [
+        ("unexplained", 30_000)
+    ]

@@ -1,0 +1,60 @@
+"""What changed between two traces."""
+
+from __future__ import annotations
+
+from htagraph.compiler.passes import compile_events
+from htagraph.explain.differences import kernel_diff, op_diff
+from htagraph.model.window import Window
+from htagraph.synth import timeline
+
+
+def _dag(drawing: str, **options):
+    return compile_events(timeline(drawing, **options))
+
+
+def test_kernels_are_added_removed_grown_shrunk_and_equal():
+    """By time; the largest change comes first."""
+    before = _dag("stream 7 |[gemm  ][relu][tanh    ][copy]")
+    after = _dag("stream 7 |[gemm    ][tanh ][copy][new]")
+    frame = kernel_diff(before, after)
+
+    assert frame[["name", "change", "n_delta", "delta_ns"]].to_numpy().tolist() == [
+        ["relu", "removed", -1, -6_000],
+        ["new", "added", 1, 5_000],
+        ["tanh", "shrunk", 0, -3_000],
+        ["gemm", "grown", 0, 2_000],
+        ["copy", "equal", 0, 0],
+    ]
+
+
+def test_steps_are_one_name_whatever_their_number():
+    """ProfilerStep#3 before and ProfilerStep#7 after are the same thing."""
+    frame = op_diff(_dag("cpu 1 |{ProfilerStep#3 }"), _dag("cpu 1 |{ProfilerStep#7   }"))
+
+    assert frame[["name", "change", "delta_ns"]].to_numpy().tolist() == [
+        ["ProfilerStep", "grown", 2_000]
+    ]
+
+
+def test_windows_of_either_side_may_differ():
+    """Ten of 17 us before, five of 10 after."""
+    before, after = _dag("cpu 1 |[aten::mm       ]"), _dag("cpu 1 |[aten::mm]")
+    frame = op_diff(
+        before,
+        after,
+        before_window=Window(0, 10_000, "before"),
+        after_window=Window(2_000, 7_000, "after"),
+    )
+
+    assert frame[["before_ns", "after_ns"]].to_numpy().tolist() == [[10_000, 5_000]]
+
+
+def test_short_names_put_instances_of_a_template_together():
+    """Same kernel, another element type."""
+    before = _dag("stream 7 |[a  ]", names={"a": "void scale<float>(float*, int)"})
+    after = _dag("stream 7 |[a  ]", names={"a": "void scale<__half>(__half*, int)"})
+
+    assert kernel_diff(before, after)["change"].tolist() == ["added", "removed"]
+    assert kernel_diff(before, after, short_names=True)[["name", "change"]].to_numpy().tolist() == [
+        ["scale", "equal"]
+    ]

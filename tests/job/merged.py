@@ -1,0 +1,157 @@
+"""All ranks of a job as one graph, and its critical path: the plain way, to which the way by rank segments must be equal.
+
+::
+
+    start of member i  --0-->  R  --transfer-->  end of member i       in place of the SPAN of member i
+
+R is the instant at which the last member came. Memory grows with the events of all ranks together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.binding import bind, walk_back
+from htagraph.algorithms.clocks import Clock
+from htagraph.job.rank_segments import RankEnds
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import EdgeKind
+from htagraph.queries.collectives import RENDEZVOUS_OPERATIONS
+
+__all__ = ["merged_path"]
+
+I64 = npt.NDArray[np.int64]
+
+
+class _Graph(NamedTuple):
+    """Nodes and edges of some ranks; each edge with the rank and row that it stands for, -1 for none."""
+
+    node_ts_ns: I64
+    tail: I64
+    head: I64
+    kind: I64
+    lag_ns: I64
+    rank: I64
+    row: I64
+
+
+def _ranks(
+    dags: Mapping[int, Dag], clocks: Mapping[int, Clock], first: Mapping[int, int]
+) -> _Graph:
+    """Return the graphs of all ranks beside each other, in common time."""
+    times, parts = [], []
+    for rank, dag in dags.items():
+        local, edges = dag.events.node_ts_ns, dag.edges
+        common = clocks[rank].to_common(local)
+        arrival = clocks[rank].to_common(local[edges.tail] + edges.lag_ns)
+        is_binding = np.zeros(len(edges), dtype=bool)
+        is_binding[dag.binding[dag.binding >= 0]] = True
+        order = np.argsort(
+            ~is_binding, kind="stable"
+        )  # of equal arrivals the first edge binds: that of the rank
+        columns = (
+            edges.tail + first[rank],
+            edges.head + first[rank],
+            edges.kind,
+            arrival - common[edges.tail],
+        )
+        parts.append(
+            (
+                *(column[order].astype(np.int64) for column in columns),
+                np.full(len(edges), rank, dtype=np.int64),
+                order,
+            )
+        )
+        times.append(common)
+    return _Graph(
+        np.concatenate(times), *(np.concatenate(column) for column in zip(*parts, strict=True))
+    )
+
+
+def _met(graph: _Graph, collectives: pd.DataFrame, first: Mapping[int, int]) -> _Graph:
+    """Return the graph with a node for each matched collective, in place of the spans of those who waited."""
+    sound = collectives[(collectives["overrun_ns"] == 0) & ~collectives["is_partial"]]
+    names = ("match", "rank", "event", "start_ns", "wait_ns", "transfer_ns")
+    match, rank, event, start, wait, transfer = (sound[name].to_numpy(np.int64) for name in names)
+    base = np.array([first[number] for number in rank.tolist()], dtype=np.int64)
+    begin, end = base + 2 * event, base + 2 * event + 1
+    arrives = sound["operation"].isin(RENDEZVOUS_OPERATIONS).to_numpy(dtype=bool) | np.isin(
+        match * len(first) + rank,
+        (match * len(first) + sound["last_rank"].to_numpy(np.int64))[wait > 0],
+    )
+    numbers, number = np.unique(match, return_inverse=True)
+    node = len(graph.node_ts_ns) + number
+    node_ts = np.full(len(numbers), -1, dtype=np.int64)
+    np.maximum.at(node_ts, number[arrives], start[arrives])
+    waited = wait > 0
+    is_span = graph.kind == EdgeKind.SPAN
+    replaced = is_span & np.isin(graph.head, end[waited])
+    span_at = np.flatnonzero(is_span)[np.argsort(graph.head[is_span], kind="stable")]
+    row = graph.row[span_at[np.searchsorted(graph.head[span_at], end[waited])]]
+    kept = [column[~replaced] for column in graph[1:]]
+    nothing, collective = (
+        np.full(int(arrives.sum()), -1),
+        np.full(int(waited.sum()), int(EdgeKind.COLLECTIVE)),
+    )
+    into = (
+        begin[arrives],
+        node[arrives],
+        np.full(len(nothing), int(EdgeKind.COLLECTIVE)),
+        0 * nothing,
+        nothing,
+        nothing,
+    )
+    out_of = (node[waited], end[waited], collective, transfer[waited], rank[waited], row)
+    columns = [
+        np.concatenate(parts).astype(np.int64) for parts in zip(kept, into, out_of, strict=True)
+    ]
+    return _Graph(np.concatenate([graph.node_ts_ns, node_ts]), *columns)
+
+
+def merged_path(
+    dags: Mapping[int, Dag],
+    collectives: pd.DataFrame,
+    clocks: Mapping[int, Clock],
+    ends: Mapping[int, RankEnds],
+) -> pd.DataFrame:
+    """Return the critical path of a job, found on one graph of all events of all ranks.
+
+    Parameters
+    ----------
+    dags : mapping of int to Dag
+        By rank, numbered from 0.
+    collectives : DataFrame, schema `frames.MATCHED_COLLECTIVES`
+    clocks : mapping of int to Clock
+    ends : mapping of int to RankEnds
+
+    Returns
+    -------
+    DataFrame
+        One row per edge that takes time, earliest first: ``rank``, ``edge`` (row of that rank's
+        edge table), ``start_ns``, ``end_ns`` in common time. The first may begin before the window.
+    """
+    sizes = [2 * len(dag.events) for dag in dags.values()]
+    first = dict(zip(dags, np.cumsum([0, *sizes[:-1]]).tolist(), strict=True))
+    graph = _met(_ranks(dags, clocks, first), collectives, first)
+    tail, head = graph.tail.astype(np.int32), graph.head.astype(np.int32)
+    times = graph.node_ts_ns
+    binding, _ = bind(
+        tail, head, graph.kind.astype(np.int8), graph.lag_ns, times, np.zeros_like(times)
+    )
+    last = max(ends, key=lambda rank: (int(clocks[rank].to_common(ends[rank].end_ns)), -rank))
+    since_ns = max(int(clocks[rank].to_common(end.start_ns)) for rank, end in ends.items())
+    walked = walk_back(first[last] + ends[last].end_node, binding, tail, times, until_ns=since_ns)
+    path = pd.DataFrame(
+        {
+            "rank": graph.rank[walked],
+            "edge": graph.row[walked],
+            "start_ns": times[tail[walked]],
+            "end_ns": times[head[walked]],
+        }
+    )
+    return path[path["end_ns"] > path["start_ns"]].reset_index(drop=True)

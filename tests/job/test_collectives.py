@@ -1,0 +1,150 @@
+"""Who meets whom, who waits for whom; drawn jobs of three ranks whose times are worked out by hand.
+
+Each rank spends some time, then 1 us in an operator, launches (5 us), and the transfer takes 10 us.
+"""
+
+from __future__ import annotations
+
+from htagraph.job.job import Job
+from htagraph.synth import Action, Collective, Group, Launch, Op, Program, Spend, Work, simulate_job
+from htagraph.synth.program import JobProgram
+from tests.job.simulated import MACHINE, WORLD, loaded, meet, three
+
+PAIR = Group("1", (0, 1))
+
+
+def waits(job: Job) -> list[tuple[int, int, int]]:
+    """Return (wait, transfer, who came last) of each member."""
+    columns = (job.collectives()[name] for name in ("wait_ns", "transfer_ns", "last_rank"))
+    return [
+        (int(wait), int(transfer), int(last)) for wait, transfer, last in zip(*columns, strict=True)
+    ]
+
+
+def test_everybody_waits_for_the_last_of_an_all_reduce() -> None:
+    """Rank 1 comes at 36 us, the others at 6 us and 16 us."""
+    job = loaded(three((meet(),), (Spend(30_000), meet()), (Spend(10_000), meet())))
+    assert waits(job) == [(30_000, 10_000, 1), (0, 10_000, 1), (20_000, 10_000, 1)]
+
+
+def test_leaves_wait_for_the_root_of_a_broadcast() -> None:
+    """The root is recorded by the operator; a leaf that comes later than the root waits for nobody."""
+    late_root = tuple((Spend(ns), meet("broadcast", root=1)) for ns in (0, 30_000, 40_000))
+    job = loaded(three(*late_root, metadata="op"))
+    assert waits(job) == [(30_000, 10_000, 1), (0, 10_000, 1), (0, 10_000, 2)]
+
+
+def test_the_root_of_a_reduce_waits_for_the_leaves() -> None:
+    """The leaves do not wait for each other."""
+    job = loaded(three(*((Spend(ns), meet("reduce", root=1)) for ns in (20_000, 0, 5_000))))
+    assert waits(job) == [(0, 10_000, 0), (20_000, 10_000, 0), (0, 10_000, 2)]
+
+
+def test_a_receiver_waits_for_its_sender() -> None:
+    """And not the other way round; rank 2 has no part in it."""
+    job = loaded(
+        three(
+            (Spend(30_000), meet("send", group=PAIR)),
+            (meet("recv", group=PAIR),),
+            (meet(group=Group("2", (2,))),),
+        )
+    )
+    assert waits(job) == [(0, 10_000, 0), (30_000, 10_000, 0)]
+    bubbles = job.pipeline_bubbles()
+    assert bubbles[["rank", "n_receives", "wait_ns", "transfer_ns"]].to_numpy().tolist() == [
+        [1, 1, 30_000, 10_000]
+    ]
+
+
+def test_both_directions_of_a_pair_are_matched_apart() -> None:
+    """Each rank sends, then receives, in one group: the first of one is not the first of the other."""
+    bodies = (
+        (meet("send", root=0, group=PAIR), Spend(50_000), meet("recv", root=1, group=PAIR)),
+        (
+            Spend(20_000),
+            meet("recv", root=0, group=PAIR),
+            Spend(90_000),
+            meet("send", root=1, group=PAIR),
+        ),
+    )
+    ranks = tuple(
+        Program(body, MACHINE, rank, 2, start_ns=0, metadata="kernel")
+        for rank, body in enumerate(bodies)
+    )
+    table = loaded(simulate_job(JobProgram(ranks))).collectives()
+    assert table.groupby("match")["operation"].agg(list).tolist() == [
+        ["send", "recv"],
+        ["recv", "send"],
+    ]
+
+
+def test_one_sided_kernels_are_no_rendezvous_and_anchor_no_clock() -> None:
+    """DeepEP kernels do not end together."""
+
+    def body(late_ns: int) -> tuple[Action, ...]:
+        name = "void deep_ep::internode_ll::dispatch<true, false, 7168>(void*, void*)"
+        return (Spend(late_ns), Op("dispatch", (Launch(Work(name, 10_000)),)))
+
+    job = loaded(three(body(0), body(30_000), body(0)))
+    assert [job[rank].collectives()["is_rendezvous"].tolist() for rank in job] == [[False]] * 3
+    assert len(job.collectives()) == 0
+    assert job.clocks["n_collectives"].tolist() == [0, 0, 0]
+
+
+def test_kernels_enqueued_before_the_capture_are_not_counted() -> None:
+    """Rank 1 has one more all-reduce than the others, without a launch: the later ones still meet."""
+    simulated = three(*((meet(), Spend(100_000), meet()) for _ in range(3)))
+    rows = simulated.ranks[1].recording.rows
+    first = next(row for row in rows if row.name.startswith("nccl"))
+    rows[:] = [row for row in rows if row.correlation != first.correlation or row is first]
+    job = loaded(simulated)
+    assert [len(summary.collectives) for summary in job.summaries.values()] == [2, 1, 2]
+    assert job.collectives().groupby("match")["rank"].agg(list).tolist() == [[0, 2], [0, 1, 2]]
+
+
+def test_nobody_is_blamed_where_a_member_is_missing() -> None:
+    """Rank 1 does not know of the first all-reduce: whether it came last cannot be known."""
+    simulated = three(
+        (meet(), Spend(100_000), meet()),
+        (meet(), Spend(90_000), meet()),
+        (Spend(80_000), meet(), meet()),
+    )
+    rows = simulated.ranks[1].recording.rows
+    first = next(row for row in rows if row.name.startswith("nccl"))
+    rows[:] = [row for row in rows if row.correlation != first.correlation]
+    collectives = loaded(simulated).collectives()
+    assert collectives["is_partial"].tolist() == [True, True, False, False, False]
+    assert collectives["is_certain"].tolist()[:2] == [False, False]
+
+
+def test_ranks_meet_by_order_where_no_sequence_number_is_recorded() -> None:
+    """Two communicators with their own order; metadata without sequence numbers."""
+    bodies = ((meet(group=PAIR), meet()), (meet(group=PAIR), meet()), (meet(),))
+    job = loaded(three(*bodies, metadata="kernel"))
+    assert job.collectives()["matched_by"].astype(str).unique().tolist() == ["order"]
+    assert sorted(job.collectives().groupby("match")["rank"].agg(list)) == [[0, 1], [0, 1, 2]]
+
+
+def test_collectives_of_different_counts_meet_by_common_runs() -> None:
+    """Rank 2 alone gathers in between; what the others share still meets."""
+
+    def operations(*names: str) -> tuple[Action, ...]:
+        own = {
+            "own": Launch(
+                Collective("ncclDevKernel_AllGather", 5_000, WORLD, "_allgather_base"), 20
+            )
+        }
+        return tuple(Op("comms", (own[name],)) if name in own else meet(name) for name in names)
+
+    ranks = [operations("allreduce", "broadcast", "allreduce")] * 3
+    simulated = three(*ranks, metadata="kernel")
+    rows = simulated.ranks[2].recording.rows
+    second = [row for row in rows if row.name.startswith("nccl")][1]
+    rows[:] = [row for row in rows if row.correlation != second.correlation]
+    job = loaded(simulated)
+    assert job.collectives().groupby("match")["rank"].agg(list).tolist() == [
+        [0, 1, 2],
+        [0, 1],
+        [0, 1, 2],
+    ]
+    assert job.collectives()["matched_by"].astype(str).unique().tolist() == ["common runs"]

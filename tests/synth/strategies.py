@@ -1,0 +1,210 @@
+"""Hypothesis strategies: random small programs and jobs, for laws that must hold on every trace.
+
+Hypothesis is a test extra; it is imported when a strategy is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from htagraph.synth.program import (
+    Action,
+    Annotation,
+    Clock,
+    Collective,
+    Group,
+    HandOver,
+    JobProgram,
+    Launch,
+    Machine,
+    Op,
+    Program,
+    Record,
+    Spend,
+    StreamWait,
+    Synchronize,
+    Work,
+)
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+__all__ = ["jobs", "programs", "warm_up"]
+
+_STREAMS = (7, 13, 20)
+_EVENTS = ("event0", "event1", "event2")
+_LONGEST_NS = 60_000
+_WARM_UP_WORK = 40_000
+
+
+def warm_up(stream: int = 7) -> tuple[Action, ...]:
+    """Return actions that show a trace's reader the launch latency and the stream gap: idle launch, then a pair."""
+    first, second = (
+        Work("warm_up_kernel", _WARM_UP_WORK + 3),
+        Work("warm_up_kernel", _WARM_UP_WORK + 7),
+    )
+    launches = (Launch(first, stream, cost_ns=4_001), Launch(second, stream, cost_ns=4_003))
+    return (
+        Op("aten::warm_up", (*launches, Spend(100_019), Launch(first, stream, cost_ns=4_007))),
+        Synchronize(),
+    )
+
+
+def _prelude() -> tuple[Action, ...]:
+    """Return a warm-up after which every stream has run something and every event has been recorded."""
+    work = Work("warm_up_kernel", 1_009)
+    used = tuple(Launch(work, stream) for stream in _STREAMS)
+    recorded = tuple(Record(event, stream) for event, stream in zip(_EVENTS, _STREAMS, strict=True))
+    return (*warm_up(), *used, *recorded, Synchronize())
+
+
+def _durations() -> SearchStrategy[int]:
+    """Return durations from none to many times a launch; ties are left to be found by the simulator."""
+    import hypothesis.strategies as st  # noqa: PLC0415 - a test extra
+
+    return st.integers(1, _LONGEST_NS)
+
+
+def _flat_actions() -> SearchStrategy[tuple[Action, ...]]:
+    """Return a few actions that touch the device or spend time; waits are followed by work that waits."""
+    import hypothesis.strategies as st  # noqa: PLC0415 - a test extra
+
+    streams, events, ns = st.sampled_from(_STREAMS), st.sampled_from(_EVENTS), _durations()
+    names = st.sampled_from(
+        ("ampere_sgemm_128x64_nn", "vectorized_elementwise_kernel", "Memset (Device)")
+    )
+    work = st.builds(Work, names, ns)
+    copy = st.builds(Work, st.just("Memcpy DtoH (Device -> Pageable)"), ns, st.integers(4, 4_096))
+    reduce = st.builds(Collective, st.just("ncclDevKernel_AllReduce_Sum_f32_RING_LL"), ns)
+    single = st.one_of(
+        st.builds(Spend, ns),
+        st.builds(Launch, st.one_of(work, reduce), streams, ns),
+        st.builds(Launch, st.lists(work, min_size=2, max_size=4).map(tuple), streams, ns),
+        st.builds(Launch, copy, streams, is_blocking=st.just(True)),
+        st.builds(Record, events, streams, ns),
+        st.builds(Synchronize),
+        st.builds(Synchronize, stream=streams),
+        st.builds(Synchronize, event=events),
+    ).map(lambda action: (action,))
+    waiting = st.builds(
+        lambda event, stream, cost, what, launch: (StreamWait(event, stream, cost), Launch(what, stream, launch)),
+        events, streams, ns, work, ns,
+    )  # fmt: skip
+    several = st.lists(st.one_of(single, single, waiting), max_size=6)
+    return several.map(lambda parts: tuple(action for part in parts for action in part))
+
+
+def _backward(body: tuple[Action, ...], lead_ns: int) -> tuple[Action, ...]:
+    """Return a forward operator and the hand-over to its backward operator."""
+    work = Op("autograd::engine::evaluate_function: MmBackward0", (Spend(lead_ns), *body))
+    return (HandOver((work,), wake_ns=lead_ns),)
+
+
+def programs(*, max_blocks: int = 6) -> SearchStrategy[Program]:
+    """Return random programs of one rank: operators, gaps, annotations, backward passes, on three streams.
+
+    They begin with `warm_up`, some work on every stream and a record of every event. Programs in
+    which two causes release one instant are possible; whoever compares paths should leave out those
+    with ``simulate(program).n_ties``.
+
+    Parameters
+    ----------
+    max_blocks : int, default=6
+        Most operators and backward passes.
+
+    Examples
+    --------
+    >>> from hypothesis import given, settings
+    >>> from htagraph.synth import simulate
+    >>> @settings(max_examples=5, deadline=None)
+    ... @given(programs())
+    ... def truth_tiles_the_trace(program):
+    ...     truth = simulate(program).truth
+    ...     assert (truth.start_ns + truth.dur_ns)[:-1].tolist() == truth.start_ns[1:].tolist()
+    >>> truth_tiles_the_trace()
+    """
+    import hypothesis.strategies as st  # noqa: PLC0415 - a test extra
+
+    ns, actions = _durations(), _flat_actions()
+    op_names = st.sampled_from(
+        ("aten::linear", "aten::relu", "enumerate(DataLoader)#_SingleProcess.__next__")
+    )
+    op = st.builds(Op, op_names, actions).map(lambda made: (made,))
+    gap = ns.map(lambda length: (Spend(length),))
+    backward = st.builds(_backward, actions, ns)
+    annotated = st.builds(
+        lambda body, length: (Annotation("forward", (Spend(length), *body)),), op, ns
+    )
+    blocks = st.lists(st.one_of(op, op, gap, actions, backward, annotated), max_size=max_blocks)
+    body = blocks.map(lambda found: tuple(action for block in found for action in block))
+    latency = st.integers(2_000, 12_000)
+    machine = st.builds(
+        Machine, latency, st.integers(200, 1_900), st.integers(0, 1_500), st.integers(500, 4_000)
+    )
+    return st.builds(
+        lambda inner, made: Program((Annotation("ProfilerStep#0", (*_prelude(), *inner)),), made),
+        body,
+        machine,
+    )
+
+
+def _member_body(
+    draw_ns: list[int], n_collectives: int, groups: list[Group], rank: int
+) -> tuple[Action, ...]:
+    """Return what a rank does between and in its collectives; `draw_ns` is consumed in turn."""
+    body: list[Action] = []
+    for number in range(n_collectives):
+        compute_ns, host_ns, transfer_ns = draw_ns[3 * number : 3 * number + 3]
+        group = groups[number % len(groups)]
+        if rank not in group.ranks:
+            continue
+        reduce = Collective(
+            "ncclDevKernel_AllReduce_Sum_f32_RING_LL", transfer_ns, group, n_elements=1 + number
+        )
+        compute = Op(
+            "aten::linear", (Spend(997), Launch(Work("ampere_sgemm_128x64_nn", compute_ns)))
+        )
+        order = (Record("ready"), StreamWait("ready", 20))
+        body += [Spend(host_ns), compute, Op("record_param_comms", (*order, Launch(reduce, 20)))]
+    return (*body, Synchronize())
+
+
+def jobs(
+    *, max_ranks: int = 4, max_collectives: int = 6, max_offset_ns: int = 20_000_000
+) -> SearchStrategy[JobProgram]:
+    """Return random jobs: ranks that compute and meet in all-reduces of the world and of halves of it.
+
+    Parameters
+    ----------
+    max_ranks, max_collectives : int
+    max_offset_ns : int, unit=ns, default=20_000_000
+        Rank 0 has the true clock; the others are off by up to this, and drift by up to 5 ppm.
+    """
+    import hypothesis.strategies as st  # noqa: PLC0415 - a test extra
+
+    @st.composite
+    def job(draw: st.DrawFn) -> JobProgram:
+        n_ranks = draw(st.integers(2, max_ranks))
+        n_collectives = draw(st.integers(1, max_collectives))
+        everybody = tuple(range(n_ranks))
+        halves = (
+            [Group("1", everybody[::2], "even"), Group("2", everybody[1::2], "odd")]
+            if n_ranks > 3
+            else []
+        )
+        groups = [Group("0", everybody), *draw(st.sampled_from([halves, []]))]
+        numbers = st.lists(
+            st.integers(1_000, 500_000), min_size=3 * n_collectives, max_size=3 * n_collectives
+        )
+        ranks = tuple(
+            Program(
+                (Annotation("ProfilerStep#0", (*warm_up(), *_member_body(draw(numbers), n_collectives, groups, rank))),),
+                rank=rank, world_size=n_ranks, device=rank, groups=tuple(g for g in groups if rank in g.ranks),
+            )
+            for rank in everybody
+        )  # fmt: skip
+        offset, drift = st.integers(-max_offset_ns, max_offset_ns), st.integers(-5_000, 5_000)
+        clocks = (Clock(), *(Clock(draw(offset), draw(drift)) for _ in everybody[1:]))
+        return JobProgram(ranks, clocks)
+
+    return job()
