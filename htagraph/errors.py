@@ -24,7 +24,7 @@ what to do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 __all__ = [
@@ -67,6 +67,19 @@ class HTAGraphError(Exception):
     def __str__(self) -> str:
         """Return the message and the hint; `KeyError` would quote it."""
         return self.message if self.hint is None else f"{self.message} Hint: {self.hint}"
+
+    def __reduce__(self) -> tuple[Callable[..., HTAGraphError], tuple[object, ...]]:
+        """Travel to another process as it is: what errors are made with does not fit `args`."""
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(
+    kind: type[HTAGraphError], args: tuple[object, ...], state: dict[str, object]
+) -> HTAGraphError:
+    """Return an error that came from another process."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class TraceError(HTAGraphError, ValueError):

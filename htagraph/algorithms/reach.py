@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import rustworkx
+from rustworkx import PyDiGraph
 
-__all__ = ["to_rustworkx"]
+__all__ = ["PyDiGraph", "to_rustworkx"]
 
 
 def to_rustworkx(

@@ -10,10 +10,11 @@ from rich.console import Console
 from htagraph.cli.console import Waiting
 from htagraph.cli.files import new_folder, write_text
 from htagraph.cli.tables import print_head, print_titled, rich_table
+from htagraph.job.ranks import Work
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.markdown import job_tables, markdown_job_summary
 
-__all__ = ["print_job", "write_job_files"]
+__all__ = ["page_work", "print_job", "write_job_files"]
 
 _N_ROWS = 12
 
@@ -24,6 +25,15 @@ def print_job(console: Console, summary: JobSummary) -> None:
     for title, frame in job_tables(summary):
         of = f", first {_N_ROWS} of {len(frame):,}" if len(frame) > _N_ROWS else ""
         print_titled(console, f"{title}{of}", rich_table(frame.head(_N_ROWS)))
+
+
+def page_work(n_ranks: int) -> tuple[Work, ...]:
+    """The work on every rank that the page of a job needs; none where no page can be written."""
+    if find_spec("plotly") is None:
+        return ()
+    from htagraph.report.page.job_sections import job_page_work  # noqa: PLC0415  deferred: plotly is an extra
+
+    return job_page_work(n_ranks)
 
 
 def write_job_files(summary: JobSummary, folder: Path, waiting: Waiting) -> dict[str, Path]:

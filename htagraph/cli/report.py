@@ -14,7 +14,7 @@ from rich.text import Text
 
 from htagraph.cli.console import Waiting, notices, output
 from htagraph.cli.files import new_folder, write_text
-from htagraph.cli.job_report import print_job, write_job_files
+from htagraph.cli.job_report import page_work, print_job, write_job_files
 from htagraph.cli.options import (
     DaskOption,
     QuietOption,
@@ -108,7 +108,8 @@ def report_job(
     with Waiting(quiet=quiet).shown() as waiting, executor_of(workers, dask) as executor:
         job = loaded_job(waiting, folder, executor, stacks=stacks)
         waiting.stage("Finding the path across ranks")
-        summary = JobSummary(windowed_job(job, window), folder.resolve().name)
+        also = page_work(len(job))
+        summary = JobSummary(windowed_job(job, window), folder.resolve().name, also)
         files = write_job_files(summary, out or _FOLDER / summary.name, waiting)
         document = job_document(summary, files)
     if _written_alone(document, json_file, files):

@@ -13,8 +13,17 @@ from pathlib import Path
 
 from htagraph.compiler.classes import ClassRule
 from htagraph.errors import IncompleteTraceWarning, QueryError, RankFailedError
-from htagraph.job.job import Job, OnError
-from htagraph.job.ranks import RankSummary, Reading, cached_graph, prepare_rank, run_tasks
+from htagraph.job.executors import Workers
+from htagraph.job.job import Job
+from htagraph.job.ranks import (
+    OnError,
+    RankGraphs,
+    RankSummary,
+    Reading,
+    cached_graph,
+    prepare_rank,
+)
+from htagraph.job.timeline import Timeline
 from htagraph.model.units import human_count
 from htagraph.readers.discover import find_traces
 from htagraph.readers.kineto.header import rank_of
@@ -83,7 +92,8 @@ def load_job(
         path: (prepare_rank, (path, cached_graph(path, folder, reading), reading)) for path in paths
     }
     n_bytes = sum(path.stat().st_size for path in paths if path.exists())
-    results = run_tasks(tasks, executor, n_bytes=n_bytes, progress=progress)
+    workers = Workers(executor, n_tasks=len(tasks), n_bytes=n_bytes)
+    results = workers.run(tasks, progress=progress)
     failed: dict[str, str] = {}
     summaries: dict[int, RankSummary] = {}
     for number, (path, result) in enumerate(results.items()):
@@ -100,7 +110,8 @@ def load_job(
         failed[str(path)] = str(result)
     _warn(failed, summaries, n_files=len(paths))
     ordered = {rank: summaries[rank] for rank in sorted(summaries)}
-    return Job(ordered, executor, reading, on_error, failed, None, keeper)
+    graphs = RankGraphs(ordered, workers, reading, on_error, keeper)
+    return Job(Timeline(graphs), failed)
 
 
 def _warn(failed: Mapping[str, str], summaries: Mapping[int, RankSummary], *, n_files: int) -> None:

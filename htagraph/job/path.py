@@ -6,33 +6,82 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.clocks import Clock
 from htagraph.errors import GraphError
 from htagraph.explain.breakdown import sum_by
+from htagraph.explain.busy_time import BusyTime
+from htagraph.job.common_time import (
+    SegmentTimes,
+    before_the_first,
+    in_common_time,
+    moved,
+    segments_since,
+    since,
+)
 from htagraph.job.lateness import blame_late_ranks
+from htagraph.job.perfetto import write_job_trace
 from htagraph.job.rank_segments import RankSegment, rank_segments_frame
-from htagraph.job.ranks import Attributed
-from htagraph.model.frames import BREAKDOWN, JOB_ATTRIBUTED_TIME, JOB_SEGMENTS, SEGMENTS, labelled
+from htagraph.job.rank_work import AttributedTimeIn, BusyTimeIn, PathIn, on_rank_segments
+from htagraph.job.ranks import Request
+from htagraph.job.timeline import Timeline
+from htagraph.model.frames import BREAKDOWN, JOB_ATTRIBUTED_TIME, JOB_SEGMENTS, labelled
 from htagraph.model.kinds import Bound, Cause, EdgeKind
 from htagraph.model.units import human_count, human_duration
 
-if TYPE_CHECKING:
-    from htagraph.job.job import Job
-
-__all__ = ["JobBreakdownKey", "JobPath"]
+__all__ = ["JobBreakdownKey", "JobPath", "JobRoute"]
 
 JobBreakdownKey = Literal["rank", "bound", "kind", "name", "op", "track", "rule"]
 """What the time of a job's path can be grouped by."""
 
-I64 = npt.NDArray[np.int64]
-
 _TOP = 3
+
+
+@dataclass(frozen=True)
+class JobRoute:
+    """Where the path of a job runs: known from the collectives, before any rank is opened.
+
+    Parameters
+    ----------
+    rank_segments : tuple of RankSegment
+        Earliest first.
+    start_ns : int, unit=ns
+        Of the window, in common time.
+    name : str
+        Of the window.
+    """
+
+    rank_segments: tuple[RankSegment, ...]
+    start_ns: int
+    name: str
+
+    @property
+    def end_ns(self) -> int:
+        """End of the window, in common time."""
+        return self.rank_segments[-1].end_ns
+
+    def requests(self, timeline: Timeline) -> list[Mapping[int, Request]]:
+        """Everything that a path along this route may ask its ranks."""
+        return [
+            on_rank_segments(PathIn, self.rank_segments),
+            on_rank_segments(AttributedTimeIn, self.rank_segments),
+            self.busy_time(timeline),
+        ]
+
+    def busy_time(self, timeline: Timeline) -> dict[int, Request]:
+        """The requests for the busy time of every rank in the window."""
+        asked = {}
+        for rank, summary in timeline.graphs.summaries.items():
+            ends = summary.ends
+            common = timeline.clocks[rank].to_common([ends.start_ns, ends.end_ns])
+            start_ns, end_ns = common.tolist()
+            first = ends.start_ns + max(self.start_ns - start_ns, 0)
+            last = max(ends.end_ns + min(self.end_ns - end_ns, 0), first)
+            asked[rank] = Request(None, BusyTimeIn(first, last))
+        return asked
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,54 +91,41 @@ class JobPath:
     Parameters
     ----------
     segments : DataFrame, schema `frames.JOB_SEGMENTS`
-    parts : tuple of RankSegment
-        The path by rank: where it stays and where it hops.
-    start_ns, end_ns : int, unit=ns
-        The window, in common time.
-    name : str
-    job : Job
+    route : JobRoute
+    timeline : Timeline
+        The ranks of the job on one clock.
     """
 
     segments: pd.DataFrame
-    parts: tuple[RankSegment, ...]
-    start_ns: int
-    end_ns: int
-    name: str
-    job: Job
+    route: JobRoute
+    timeline: Timeline
 
     @classmethod
-    def of(
-        cls,
-        rank_segments: Sequence[RankSegment],
-        expanded: Mapping[int, pd.DataFrame],
-        *,
-        start_ns: int,
-        name: str,
-        job: Job,
-    ) -> JobPath:
-        """Return the path that rank segments and their segments on each rank make.
+    def along(cls, route: JobRoute, timeline: Timeline) -> JobPath:
+        """Find the path along a route; only ranks that it visits are opened.
 
         Raises
         ------
         GraphError
-            If they do not tile the window: a defect of this package.
+            If segments do not tile the window: a defect of this package.
+        RankFailedError
+            If a rank that the path visits cannot be read any more.
         """
-        timing = _SegmentTimes.of(rank_segments)
+        asked = on_rank_segments(PathIn, route.rank_segments)
+        by_rank = timeline.graphs.ask(asked, on_error="raise")
+        times = SegmentTimes.of(route.rank_segments)
         parts = [
-            _in_common_time(part, rank, timing, job.clock(rank)) for rank, part in expanded.items()
+            in_common_time(part, rank, times, timeline.clocks[rank])
+            for rank, part in by_rank.items()
         ]
-        first = rank_segments[0]
-        if first.start_ns > start_ns:
-            parts.insert(0, _unknown(start_ns, first.start_ns, first.rank))
-        columns = list(JOB_SEGMENTS.columns)
-        segments = pd.concat(parts, ignore_index=True)
-        segments = segments.sort_values(
-            ["rank_segment", "start_ns"], kind="stable", ignore_index=True
-        )[columns]
-        segments = _from(segments, start_ns)
+        first = route.rank_segments[0]
+        if first.start_ns > route.start_ns:
+            parts.insert(0, before_the_first(route.start_ns, first.start_ns, first.rank))
+        segments = _in_order(parts)[list(JOB_SEGMENTS.columns)]
+        segments = segments_since(segments, route.start_ns)
         segments["kind"] = labelled(segments["kind"], EdgeKind.labels())
         segments["bound"] = labelled(segments["bound"], Bound.labels())
-        path = cls(segments, tuple(rank_segments), start_ns, rank_segments[-1].end_ns, name, job)
+        path = cls(segments, route, timeline)
         path._check(segments)
         return path
 
@@ -109,64 +145,74 @@ class JobPath:
                 "the job's critical path does not tile its window.", hint="please report it."
             )
 
+    @property
+    def name(self) -> str:
+        """Name of the window."""
+        return self.route.name
+
+    @property
+    def start_ns(self) -> int:
+        """Start of the window, in common time."""
+        return self.route.start_ns
+
+    @property
+    def end_ns(self) -> int:
+        """End of the window, in common time."""
+        return self.route.end_ns
+
+    @property
+    def dur_ns(self) -> int:
+        """Length of the path, which is the length of the job's window."""
+        return self.end_ns - self.start_ns
+
     @cached_property
     def rank_segments(self) -> pd.DataFrame:
         """The path by rank: where it stays and where it hops, schema `frames.RANK_SEGMENTS`."""
-        rank_segments = rank_segments_frame(list(self.parts))
-        return _since(rank_segments, self.start_ns)
+        return since(rank_segments_frame(self.route.rank_segments), self.start_ns)
 
     @cached_property
     def attributed_time(self) -> pd.DataFrame:
-        """Which cause claims which part of the path, schema `frames.JOB_ATTRIBUTED_TIME`: adjacent, disjoint, together the window.
+        """Every nanosecond of the path with its one cause, schema `frames.JOB_ATTRIBUTED_TIME`.
 
-        What a late rank did for longer than the runner-up is claimed by its lateness.
+        What a late rank did for longer than the runner-up is charged to its lateness.
 
         Raises
         ------
         RankFailedError
             If a rank that the path visits cannot be read any more.
         """
-        timing = _SegmentTimes.of(self.parts)
-        by_rank = self.job.on_rank_segments(self.parts, Attributed)
-        moved = [
-            _moved(part, timing, self.job.clock(rank)).assign(rank=rank)
-            for rank, part in by_rank.items()
+        route, timeline = self.route, self.timeline
+        asked = on_rank_segments(AttributedTimeIn, route.rank_segments)
+        times = SegmentTimes.of(route.rank_segments)
+        parts = [
+            moved(part, times, timeline.clocks[rank]).assign(rank=rank)
+            for rank, part in timeline.graphs.ask(asked, on_error="raise").items()
         ]
-        first = self.parts[0]
+        first = route.rank_segments[0]
         if first.start_ns > self.start_ns:
-            moved.insert(
-                0,
-                _unknown(self.start_ns, first.start_ns, first.rank).assign(
-                    cause=Cause.UNEXPLAINED, segment=0, step="", frame=""
-                ),
-            )
-        joined = pd.concat(
-            [part.assign(bound=part["bound"].astype(object)) for part in moved], ignore_index=True
-        )
-        joined = _since(
-            joined.sort_values(["rank_segment", "start_ns"], kind="stable", ignore_index=True),
-            self.start_ns,
-        )
-        joined["segment"] = (
-            np.searchsorted(self.segments["start_ns"], joined["start_ns"], side="right") - 1
-        )
+            unknown = before_the_first(self.start_ns, first.start_ns, first.rank)
+            parts.insert(0, unknown.assign(cause=Cause.UNEXPLAINED, segment=0, step="", frame=""))
+        joined = _in_order([part.assign(bound=part["bound"].astype(object)) for part in parts])
+        joined = since(joined, self.start_ns)
+        after = np.searchsorted(self.segments["start_ns"], joined["start_ns"], side="right")
+        joined["segment"] = after - 1
         blamed = blame_late_ranks(
             joined,
             self.segments,
-            self.job.late_arrivals,
-            self.job.excess_times,
-            self.job.collectives(),
+            timeline.late_arrivals,
+            timeline.excess_times,
+            timeline.collectives,
         )
         blamed["bound"] = labelled(blamed["bound"], Bound.labels())
         self._check(blamed)
-        return JOB_ATTRIBUTED_TIME.frame(
-            {name: blamed[name].to_numpy() for name in JOB_ATTRIBUTED_TIME.columns}
-        )
+        columns = {name: blamed[name].to_numpy() for name in JOB_ATTRIBUTED_TIME.columns}
+        return JOB_ATTRIBUTED_TIME.frame(columns)
 
-    @property
-    def dur_ns(self) -> int:
-        """Length of the path, which is the length of the job's window."""
-        return self.end_ns - self.start_ns
+    @cached_property
+    def busy_time(self) -> BusyTime:
+        """The longest busy time without waits of any rank, by resource, in the window."""
+        by_rank = self.timeline.graphs.ask(self.route.busy_time(self.timeline))
+        return BusyTime(*(max(each) for each in zip(*by_rank.values(), strict=True)))
 
     def breakdown(self, *, by: JobBreakdownKey = "rank") -> pd.DataFrame:
         """Return the time of the path by group; it adds up to the window.
@@ -199,97 +245,22 @@ class JobPath:
         OutputError
             If the file cannot be written.
         """
-        from htagraph.job.perfetto import write_job_trace  # noqa: PLC0415
-
-        return write_job_trace(out, self)
+        return write_job_trace(out, self.segments, self.timeline, start_ns=self.start_ns)
 
     def __repr__(self) -> str:
         """Say how long the path is, where it ran and what bounds it."""
-        top = [
-            f"rank {rank} {share:.0%}"
-            for rank, share in self.breakdown(by="rank")["share"].head(_TOP).items()
-        ]
-        bounds = [
-            f"{str(bound).replace('_', ' ')} {share:.0%}"
-            for bound, share in self.breakdown(by="bound")["share"].head(_TOP).items()
-        ]
+        ranks = self.breakdown(by="rank")["share"].head(_TOP).items()
+        shares = self.breakdown(by="bound")["share"].head(_TOP).items()
+        bounds = [f"{str(bound).replace('_', ' ')} {share:.0%}" for bound, share in shares]
         return (
-            f"JobPath({self.name}, {human_duration(self.dur_ns)}, {human_count(len(self.segments), 'segment')}: "
-            f"{', '.join(top)}; {', '.join(bounds)})"
+            f"JobPath({self.name}, {human_duration(self.dur_ns)}, "
+            f"{human_count(len(self.segments), 'segment')}: "
+            f"{', '.join(f'rank {rank} {share:.0%}' for rank, share in ranks)}; "
+            f"{', '.join(bounds)})"
         )
 
 
-@dataclass(frozen=True)
-class _SegmentTimes:
-    """Where each rank segment begins in common time, and whether the path came there from another rank."""
-
-    start_ns: I64
-    hops: npt.NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, rank_segments: Sequence[RankSegment]) -> _SegmentTimes:
-        """Return the times of rank segments."""
-        return cls(
-            np.array([rank_segment.start_ns for rank_segment in rank_segments], dtype=np.int64),
-            np.array([rank_segment.hops for rank_segment in rank_segments], dtype=bool),
-        )
-
-
-def _moved(pieces: pd.DataFrame, timing: _SegmentTimes, clock: Clock) -> pd.DataFrame:
-    """Return a rank's pieces of the path on the common clock, with what was waited before a hop cut off."""
-    start = pieces["start_ns"].to_numpy(np.int64)
-    common_end = clock.to_common(start + pieces["dur_ns"].to_numpy(np.int64))
-    not_before = timing.start_ns[pieces["rank_segment"].to_numpy(np.int64)]
-    common_start = np.minimum(np.maximum(clock.to_common(start), not_before), common_end)
-    return pieces.assign(start_ns=common_start, dur_ns=common_end - common_start)
-
-
-def _in_common_time(
-    segments: pd.DataFrame, rank: int, timing: _SegmentTimes, clock: Clock
-) -> pd.DataFrame:
-    """Return a rank's segments on the common clock; those after a hop are of the collective."""
-    moved = _moved(segments, timing, clock)
-    hops = timing.hops[segments["rank_segment"].to_numpy(np.int64)]
-    lag_ns = np.minimum(moved["lag_ns"], moved["dur_ns"])
-    return moved.assign(
-        rank=np.int64(rank),
-        lag_ns=lag_ns,
-        residual_ns=moved["dur_ns"] - lag_ns,
-        bound=segments["bound"].astype(object),
-        kind=np.where(hops, EdgeKind.COLLECTIVE.label, segments["kind"].astype(object)),
-        rule=np.where(hops, "rendezvous", segments["rule"].astype(object)),
-    )
-
-
-def _since(pieces: pd.DataFrame, start_ns: int) -> pd.DataFrame:
-    """Return what of the pieces is not before a time."""
-    end_ns = pieces["start_ns"] + pieces["dur_ns"]
-    begin_ns = np.maximum(pieces["start_ns"], start_ns)
-    kept = pieces.assign(start_ns=begin_ns, dur_ns=end_ns - begin_ns)
-    return pd.DataFrame(kept[kept["dur_ns"] > 0]).reset_index(drop=True)
-
-
-def _from(segments: pd.DataFrame, start_ns: int) -> pd.DataFrame:
-    """Return what of the segments is not before a time; what is cut off was lag first."""
-    kept = _since(segments.assign(lag_end_ns=segments["start_ns"] + segments["lag_ns"]), start_ns)
-    lag_ns = np.clip(kept.pop("lag_end_ns") - kept["start_ns"], 0, kept["dur_ns"])
-    return kept.assign(lag_ns=lag_ns, residual_ns=kept["dur_ns"] - lag_ns)
-
-
-def _unknown(start_ns: int, end_ns: int, rank: int) -> pd.DataFrame:
-    """Return the time before the first rank of the path began: nothing says what it waited for."""
-    row: dict[str, object] = dict.fromkeys(SEGMENTS.columns, "")
-    row |= {
-        "name": "(unexplained)",
-        "bound": Bound.UNEXPLAINED.label,
-        "kind": EdgeKind.SOURCE.label,
-    }
-    row |= {"rule": "window start", "start_ns": start_ns, "dur_ns": end_ns - start_ns, "lag_ns": 0}
-    row |= {
-        "residual_ns": end_ns - start_ns,
-        "event": -1,
-        "edge": -1,
-        "rank": rank,
-        "rank_segment": -1,
-    }
-    return pd.DataFrame([row])
+def _in_order(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Return pieces of several ranks in the order of the path."""
+    joined = pd.concat(parts, ignore_index=True)
+    return joined.sort_values(["rank_segment", "start_ns"], kind="stable", ignore_index=True)

@@ -11,22 +11,20 @@ import shutil
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
+from htagraph.job.timeline import Timeline
 from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable, LaneTable
 from htagraph.model.kinds import EdgeKind
 from htagraph.model.symbols import SymbolTable
 from htagraph.writers.atomic import output_file
 from htagraph.writers.pftrace import write_pftrace
-
-if TYPE_CHECKING:
-    from htagraph.job.path import JobPath
 
 __all__ = ["write_job_trace"]
 
@@ -86,17 +84,19 @@ def _hop_ids(segments: pd.DataFrame) -> tuple[I64, I64]:
     return np.concatenate([before, before + 1]), np.concatenate([ids, ids])
 
 
-def _write_rank(part: Path, path: JobPath, rank: int, origin_ns: int) -> Path:
+def _write_rank(
+    part: Path, segments: pd.DataFrame, timeline: Timeline, rank: int, origin_ns: int
+) -> Path:
     """Write one rank, with its part of the path."""
-    dag = path.job[rank].dag
-    rows = np.flatnonzero(path.segments["rank"] == rank)
-    ends, ids = _hop_ids(path.segments)
+    dag = timeline.graphs.open(rank).dag
+    rows = np.flatnonzero(segments["rank"] == rank)
+    ends, ids = _hop_ids(segments)
     here = np.isin(ends, rows)
-    own = path.segments.iloc[rows].drop(columns="rank").reset_index(drop=True)
+    own = segments.iloc[rows].drop(columns="rank").reset_index(drop=True)
     about = own["event"].to_numpy(np.int64)
     return write_pftrace(
         part,
-        _on_common_clock(dag.events, path.job.clock(rank)),
+        _on_common_clock(dag.events, timeline.clocks[rank]),
         rank=rank,
         place=rank + 2,
         segments=own,
@@ -115,14 +115,20 @@ def _append(part: Path, file: BinaryIO) -> None:
         shutil.copyfileobj(source, file)
 
 
-def write_job_trace(out: str | Path, path: JobPath) -> Path:
-    """Write all ranks of a job on the common clock, with the job's critical path on top, as one Perfetto trace.
+def write_job_trace(
+    out: str | Path, segments: pd.DataFrame, timeline: Timeline, *, start_ns: int
+) -> Path:
+    """Write all ranks of a job on one clock, its critical path on top, as one Perfetto trace.
 
     Parameters
     ----------
     out : str or Path
         ``.pftrace``, or ``.pftrace.gz`` to compress.
-    path : JobPath
+    segments : DataFrame, schema `frames.JOB_SEGMENTS`
+        Of the path.
+    timeline : Timeline
+    start_ns : int, unit=ns
+        Start of the path, in common time.
 
     Returns
     -------
@@ -138,19 +144,20 @@ def write_job_trace(out: str | Path, path: JobPath) -> Path:
     -----
     One rank is in memory at a time; the parts lie beside the file until it is whole.
     """
-    target, job = Path(out), path.job
+    target, summaries = Path(out), timeline.graphs.summaries
     firsts = [
-        int(job.clock(rank).to_common(summary.first_ns)) for rank, summary in job.summaries.items()
+        int(timeline.clocks[rank].to_common(summary.first_ns))
+        for rank, summary in summaries.items()
     ]
-    origin_ns = min([path.start_ns, *firsts])
+    origin_ns = min([start_ns, *firsts])
     with (
         output_file(target) as file,
         tempfile.TemporaryDirectory(dir=target.parent, prefix=".htagraph-") as folder,
     ):
         part = Path(folder) / "part.pftrace"
-        whole = path.segments.assign(event=np.int64(-1))
+        whole = segments.assign(event=np.int64(-1))
         write_pftrace(part, _no_events(), segments=whole, description=_ABOUT, origin_ns=origin_ns)
         _append(part, file)
-        for rank in job:
-            _append(_write_rank(part, path, rank, origin_ns), file)
+        for rank in summaries:
+            _append(_write_rank(part, segments, timeline, rank, origin_ns), file)
     return target

@@ -14,7 +14,7 @@ instant at which it came.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -181,15 +181,13 @@ def _rank_segment(
     return RankSegment(rank, common_start, common_end, start_ns, end_ns, end_node, collective)
 
 
-def rank_segments_frame(rank_segments: list[RankSegment]) -> pd.DataFrame:
-    """Return rank segments as a table in common time, schema `frames.RANK_SEGMENTS`."""
+def rank_segments_frame(rank_segments: Sequence[RankSegment]) -> pd.DataFrame:
+    """Rank segments as a table in common time, schema `frames.RANK_SEGMENTS`."""
     return RANK_SEGMENTS.frame(
         {
-            "rank": [rank_segment.rank for rank_segment in rank_segments],
-            "start_ns": [rank_segment.start_ns for rank_segment in rank_segments],
-            "dur_ns": [
-                rank_segment.end_ns - rank_segment.start_ns for rank_segment in rank_segments
-            ],
-            "collective": [rank_segment.collective for rank_segment in rank_segments],
+            "rank": [one.rank for one in rank_segments],
+            "start_ns": [one.start_ns for one in rank_segments],
+            "dur_ns": [one.end_ns - one.start_ns for one in rank_segments],
+            "collective": [one.collective for one in rank_segments],
         }
     )

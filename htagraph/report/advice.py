@@ -8,6 +8,7 @@ __all__ = [
     "COMPARE",
     "HOST_ONLY",
     "LATE_BY",
+    "NOTHING_MATCHED",
     "RANKING",
     "TITLES",
     "TITLE_HOST_ONLY",
@@ -65,6 +66,11 @@ LATE_BY = {
     Bound.UNEXPLAINED.label: "what it does there is not recorded: the quality checks of this rank say how to record it.",
 }
 """What to try where a rank is late, by what most of its lateness goes to."""
+NOTHING_MATCHED = (
+    "no collectives were matched between ranks whose clocks agree, so nothing says how they waited "
+    "for each other; report on each rank by itself, or capture the same steps of one run on all "
+    "ranks, with NCCL metadata."
+)
 COMPARE = "compare what this rank does there with the other ranks."
 RANKING = (
     "Ranked by what there is to win, which ends where the work of other resources takes over; computation counts half, as "

@@ -12,19 +12,17 @@ import numpy as np
 import pandas as pd
 
 from htagraph.explain.busy_time import BusyTime, busy_time
-from htagraph.graph import TraceGraph
-from htagraph.job.job import Job
 from htagraph.job.path import JobPath
 from htagraph.lookup.steps import without_numbers
 from htagraph.model.kinds import Bound, Cause
 from htagraph.model.units import human_count, human_duration
-from htagraph.model.window import Window
 from htagraph.path import CriticalPath
 from htagraph.queries.quality import UNEXPLAINED_LIMIT
 from htagraph.report.advice import (
     COMPARE,
     HOST_ONLY,
     LATE_BY,
+    NOTHING_MATCHED,
     RANKING,
     TITLE_HOST_ONLY,
     TITLES,
@@ -252,13 +250,17 @@ def find_bounds(path: CriticalPath, *, unread_stacks: bool = False) -> Verdict:
     return _verdict(path.attributed_time, path.dur_ns, told)
 
 
-def find_job_bounds(path: JobPath, stragglers: pd.DataFrame) -> Verdict:
-    """Return what bounds a job: causes with disjoint claims on its path across ranks, each late rank a cause of its own.
+def find_job_bounds(path: JobPath, stragglers: pd.DataFrame, kernels: pd.DataFrame) -> Verdict:
+    """Return what bounds a job: the causes its path across ranks is charged to, largest saving first.
+
+    Each late rank is a cause of its own.
 
     Parameters
     ----------
     path : JobPath
-    stragglers : DataFrame, schema `frames.STRAGGLERS`
+    stragglers : DataFrame, schema `answers.STRAGGLERS`
+    kernels : DataFrame, schema `answers.KERNEL_BREAKDOWN` and ``rank``
+        By name.
 
     Returns
     -------
@@ -266,17 +268,13 @@ def find_job_bounds(path: JobPath, stragglers: pd.DataFrame) -> Verdict:
         Withheld where too much of the path is unexplained to tell, or no two ranks can be brought
         together in time.
     """
-    if len(path.job) > 1 and path.job.collectives().empty:
-        return Verdict(
-            (),
-            "no collectives were matched between ranks whose clocks agree, so nothing says how they waited for each other; "
-            "report on each rank by itself, or capture the same steps of one run on all ranks, with NCCL metadata.",
-        )
-    ranks, own = path.job.summaries.values(), _busy_time_of(path)
+    ranks = path.timeline.graphs.summaries.values()
+    if len(ranks) > 1 and path.timeline.collectives.empty:
+        return Verdict((), NOTHING_MATCHED)
     told = _Told(
-        has_device=own.device_ns > 0 or any(len(rank.collectives) for rank in ranks),
+        has_device=path.busy_time.device_ns > 0 or any(len(rank.collectives) for rank in ranks),
         unread_stacks=any(rank.has_unread_stacks for rank in ranks),
-        busy_time=own,
+        busy_time=path.busy_time,
     )
     verdict = _verdict(path.attributed_time, path.dur_ns, told)
     columns = (stragglers[name].tolist() for name in ("rank", "n_last", "n_collectives"))
@@ -284,7 +282,7 @@ def find_job_bounds(path: JobPath, stragglers: pd.DataFrame) -> Verdict:
         rank: f"last at {n_last:,} of {human_count(n_collectives, 'collective')}"
         for rank, n_last, n_collectives in zip(*columns, strict=True)
     }
-    slow = _slow_device(path.job, verdict)
+    slow = _slow_device(kernels, verdict) if len(ranks) > 1 else ""
     found = tuple(
         replace(finding, detail=how_often[finding.ranks[0][0]])
         if finding.cause == Cause.LATE_RANK
@@ -296,14 +294,10 @@ def find_job_bounds(path: JobPath, stragglers: pd.DataFrame) -> Verdict:
     return replace(verdict, findings=found)
 
 
-def _slow_device(job: Job, verdict: Verdict) -> str:
-    """Return what says that the rank with most of the path's computation has a slow device, or more work; else nothing."""
+def _slow_device(kernels: pd.DataFrame, verdict: Verdict) -> str:
+    """Return by how much the rank that computes most on the path is slower; empty if it is not."""
     compute = [finding for finding in verdict.top_findings if finding.cause == Cause.COMPUTE]
-    return (
-        slow_device(job.kernel_breakdown(by="name"), compute[0].ranks[0][0])
-        if compute and len(job) > 1
-        else ""
-    )
+    return slow_device(kernels, compute[0].ranks[0][0]) if compute else ""
 
 
 @dataclass(frozen=True)
@@ -394,31 +388,6 @@ def _limit(cause: Cause, window_ns: int, own: BusyTime) -> tuple[int, str]:
         others = [(own.host_ns, "the host works")]
     busy_ns, what = max(others, default=(0, ""))
     return window_ns - min(busy_ns, window_ns), f"{what} for {human_duration(busy_ns)}"
-
-
-@dataclass(frozen=True)
-class _BusyTimeIn:
-    """The work of a rank's resources in a window, as a function of its graph that can travel."""
-
-    start_ns: int
-    end_ns: int
-
-    def __call__(self, graph: TraceGraph) -> BusyTime:
-        return busy_time(graph.dag, Window(self.start_ns, self.end_ns, graph.interval.name))
-
-
-def _busy_time_of(path: JobPath) -> BusyTime:
-    """Return the longest work of each kind of any rank in a job's window."""
-    asked = {}
-    for rank, summary in path.job.summaries.items():
-        start_ns, end_ns = (
-            path.job.clock(rank).to_common([summary.ends.start_ns, summary.ends.end_ns]).tolist()
-        )
-        first = summary.ends.start_ns + max(path.start_ns - start_ns, 0)
-        asked[rank] = _BusyTimeIn(
-            first, max(summary.ends.end_ns + min(path.end_ns - end_ns, 0), first)
-        )
-    return BusyTime(*(max(each) for each in zip(*path.job.map(asked).values(), strict=True)))
 
 
 def _to_try(cause: Cause, most: Evidence, bound: str, told: _Told) -> str:

@@ -9,13 +9,25 @@ import pandas as pd
 
 from htagraph.job.job import Job
 from htagraph.job.path import JobPath
+from htagraph.job.rank_work import Asked
+from htagraph.job.ranks import Work
+from htagraph.model.frames import FAILURES
 from htagraph.model.units import human_count, human_duration
+from htagraph.queries.kernels import kernel_breakdown
+from htagraph.queries.quality import quality
+from htagraph.queries.temporal import temporal_breakdown
 from htagraph.report.findings import Verdict, find_job_bounds
 
 __all__ = ["JobSummary"]
 
 
 _N_NAMED = 8
+_ASKED = (
+    Asked(temporal_breakdown),
+    Asked(quality),
+    Asked.of(kernel_breakdown, {"by": "name"}),
+)
+"""Questions that every report asks of each rank."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +38,8 @@ class JobSummary:
     ----------
     job : Job
     name : str, default="job"
+    also : tuple of callable, default=()
+        What else of the ranks the report will need: done on the same visit of each.
 
     Examples
     --------
@@ -39,6 +53,13 @@ class JobSummary:
 
     job: Job
     name: str = "job"
+    also: tuple[Work, ...] = ()
+
+    @cached_property
+    def _visited(self) -> Job:
+        """The job, after one visit of each rank that brought all that is needed."""
+        self.job.visit(*_ASKED, *self.also)
+        return self.job
 
     @property
     def window_name(self) -> str:
@@ -48,7 +69,7 @@ class JobSummary:
     @cached_property
     def path(self) -> JobPath:
         """The job's critical path."""
-        return self.job.critical_path()
+        return self._visited.critical_path()
 
     @cached_property
     def by_rank(self) -> pd.DataFrame:
@@ -68,17 +89,17 @@ class JobSummary:
     @cached_property
     def stragglers(self) -> pd.DataFrame:
         """Who is late and why, schema `frames.STRAGGLERS`."""
-        return self.job.stragglers()
+        return self._visited.stragglers()
 
     @cached_property
     def devices(self) -> pd.DataFrame:
         """How the devices of each rank spend their time, schema `answers.TEMPORAL_BREAKDOWN` and ``rank``."""
-        return self.job.temporal_breakdown()
+        return self._visited.temporal_breakdown()
 
     @cached_property
     def quality(self) -> pd.DataFrame:
         """What is linked, classified and recorded on each rank, schema `frames.QUALITY` and ``rank``."""
-        return self.job.quality()
+        return self._visited.quality()
 
     @property
     def weak_checks(self) -> pd.DataFrame:
@@ -98,7 +119,16 @@ class JobSummary:
     @cached_property
     def verdict(self) -> Verdict:
         """What bounds the job."""
-        return find_job_bounds(self.path, self.stragglers)
+        kernels = self._visited.kernel_breakdown(by="name")
+        return find_job_bounds(self.path, self.stragglers, kernels)
+
+    @property
+    def failures(self) -> pd.DataFrame:
+        """Files that could not be loaded, and ranks that could not answer; `frames.FAILURES`."""
+        failed: dict[int, str] = self.quality.attrs["failed"]
+        paths = {str(self.job.summaries[rank].path): error for rank, error in failed.items()}
+        every = {**self.job.failed, **paths}
+        return FAILURES.frame({"path": list(every), "error": list(every.values())})
 
     @property
     def caveats(self) -> list[str]:
@@ -120,8 +150,8 @@ class JobSummary:
         parts = [human_count(len(self.job), "rank")]
         if self.job.missing_ranks:
             parts.append(f"{human_count(len(self.job.missing_ranks), 'rank')} missing")
-        if self.job.failed:
-            parts.append(f"{human_count(len(self.job.failed), 'file')} left out")
+        if len(self.failures):
+            parts.append(f"{human_count(len(self.failures), 'file')} left out")
         n_collectives = int(self.job.collectives()["match"].nunique())
         parts += [
             human_count(sum(rank.n_events for rank in self.job.summaries.values()), "event"),

@@ -181,7 +181,7 @@ def job_document(summary: JobSummary, files: Mapping[str, Path] | None = None) -
             "n_events": sum(rank.n_events for rank in job.summaries.values()),
             "n_collectives": int(job.collectives()["match"].nunique()),
         },
-        "failures": records(job.failures),
+        "failures": records(summary.failures),
         "window": {
             "name": path.name,
             "start_ns": path.start_ns,

@@ -160,7 +160,7 @@ def job_tables(summary: JobSummary) -> list[tuple[str, pd.DataFrame]]:
         ("Who the others wait for", summary.stragglers[_LATE]),
         ("Devices", summary.devices[_DEVICE]),
         ("What the traces do not tell", summary.weak_by_check),
-        ("Left out", summary.job.failures),
+        ("Left out", summary.failures),
     ]
     return [(title, frame) for title, frame in tables if len(frame)]
 

@@ -42,7 +42,7 @@ def as_edges(path: JobPath) -> list[list[int]]:
 
 def merged(job: Job) -> pd.DataFrame:
     """Return the path of all ranks as one graph."""
-    clocks = {rank: job._clocks.clock(rank) for rank in job}
+    clocks = {rank: job.clock(rank) for rank in job}
     ends = {rank: summary.ends for rank, summary in job.summaries.items()}
     return merged_path({rank: job[rank].dag for rank in job}, job.collectives(), clocks, ends)
 
@@ -54,7 +54,7 @@ def on_true_clocks(job: Job, simulated: SimulatedJob) -> JobPath:
         for rank, clock in enumerate(simulated.clocks)
     }
     known = Clocks(fits, dict.fromkeys(fits, -1), dict.fromkeys(fits, (0, 0)))
-    with patch("htagraph.job.job.fit_clocks", lambda *_: known):
+    with patch("htagraph.job.timeline.fit_clocks", lambda *_: known):
         return replace(job).critical_path()
 
 

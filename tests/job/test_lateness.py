@@ -62,7 +62,9 @@ def test_a_sender_is_waited_for_by_design() -> None:
     sends = job.collectives()[job.collectives()["operation"] == "send"]["match"]
 
     assert job.collectives()[job.collectives()["match"].isin(sends)]["wait_ns"].max() > 0
-    assert not job.late_arrivals[job.late_arrivals["match"].isin(sends)]["is_blamed"].any()
+    assert not job.timeline.late_arrivals[job.timeline.late_arrivals["match"].isin(sends)][
+        "is_blamed"
+    ].any()
 
 
 def test_the_cause_of_a_straggler_is_what_it_did_for_longer() -> None:
@@ -97,7 +99,7 @@ def test_claims_tile_the_window_of_a_job() -> None:
 def test_claims_tile_the_window_of_every_job(program: JobProgram) -> None:
     """Whatever the ranks do to each other; lateness claims no more than the leads of the late ranks."""
     job = loaded(simulate_job(program))
-    path, late = job.critical_path(), job.late_arrivals
+    path, late = job.critical_path(), job.timeline.late_arrivals
     attributed_time = path.attributed_time
     by_rank = (
         attributed_time[attributed_time["cause"] == "late rank"].groupby("rank")["dur_ns"].sum()

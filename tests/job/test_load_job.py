@@ -19,6 +19,7 @@ import pytest
 
 from htagraph.errors import (
     IncompleteTraceWarning,
+    MissingEventsError,
     QueryError,
     RankFailedError,
     RankNotFoundError,
@@ -28,6 +29,8 @@ from htagraph.graph import TraceGraph
 from htagraph.job.job import Job
 from htagraph.job.loading import load_job
 from htagraph.questions import QUESTIONS
+from htagraph.report.job_summary import JobSummary
+from htagraph.report.page.job_sections import job_page_work, job_sections
 from htagraph.synth import simulate_job, training_job
 
 
@@ -75,6 +78,11 @@ def fail_on_rank_1(graph: TraceGraph) -> int:
     if graph.rank == 1:
         raise ValueError("one is odd")
     return graph.rank
+
+
+def miss_something(graph: TraceGraph) -> int:
+    """Fail with an error that is made with more than a message."""
+    raise MissingEventsError("no counters.", missing="counters", rank=graph.rank)
 
 
 def answers(job: Job) -> list[pd.DataFrame]:
@@ -199,14 +207,15 @@ def test_a_worker_that_is_killed_takes_only_its_own_rank_along(
     folder: Path, processes: Executor, given: bool
 ) -> None:
     """A broken pool would lose every rank; what it lost is done again."""
-    with patch("htagraph.job.ranks._SMALL_BYTES", 0):
+    with patch("htagraph.job.executors.SMALL_BYTES", 0):
         job = load_job(folder, on_error="skip", executor=processes if given else None)
         with pytest.warns(
             IncompleteTraceWarning, match="rank 2 is left out: the process that worked on it died"
         ):
             found = job.map(kill_rank_2)
     assert found == {0: 0, 1: 1, 3: 3}
-    assert [Path(path).name for path in job.failures["path"]] == ["rank2.pt.trace.json.gz"]
+    assert list(found.failed) == [2]
+    assert job.failures.empty
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
@@ -226,6 +235,32 @@ def test_a_function_that_fails_on_a_rank_names_the_rank(folder: Path) -> None:
     assert isinstance(caught.value.__cause__, ValueError)
     with pytest.warns(IncompleteTraceWarning, match="rank 1 is left out: one is odd"):
         assert load_job(folder, on_error="skip").map(fail_on_rank_1) == {0: 0, 2: 2, 3: 3}
+
+
+def test_errors_of_other_processes_arrive_whole(folder: Path, processes: Executor) -> None:
+    """What they say, and what they carry."""
+    with pytest.raises(RankFailedError, match="rank 0: no counters") as caught:
+        load_job(folder, executor=processes).map(miss_something)
+    cause = caught.value.__cause__
+    assert isinstance(cause, MissingEventsError)
+    assert (cause.missing, cause.rank) == ("counters", 0)
+
+
+def test_a_report_opens_each_rank_once(folder: Path) -> None:
+    """For its findings, its tables and its page; and once more to write the trace of all ranks."""
+    opened: list[str] = []
+
+    def note(event: str, args: tuple[object, ...]) -> None:
+        if event == "open" and str(args[0]).endswith(".npz") and noting:
+            opened.append(str(args[0]))
+
+    job, noting = load_job(folder), True
+    sys.addaudithook(note)
+    summary = JobSummary(job, also=job_page_work(len(job)))
+    assert summary.verdict.findings
+    assert list(job_sections(summary))
+    noting = False
+    assert sorted(opened) == sorted(str(one.graph) for one in job.summaries.values())
 
 
 def test_each_rank_may_have_work_of_its_own(folder: Path) -> None:

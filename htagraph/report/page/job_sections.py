@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pandas as pd
 
 from htagraph.graph import TraceGraph
 from htagraph.job.job import Job
+from htagraph.job.ranks import Work
 from htagraph.model import answers, frames
 from htagraph.model.units import human_count
 from htagraph.report import plots
@@ -31,9 +32,13 @@ from htagraph.report.page.panels import (
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["job_sections"]
+__all__ = ["job_page_work", "job_sections"]
 
 _MAX_RANKS = 16
+_COUNTERS: dict[Literal["queue_length", "memory_bandwidth"], Callable[..., Figure]] = {
+    "queue_length": plots.queue_length,
+    "memory_bandwidth": plots.memory_bandwidth,
+}
 _ASKED = (
     "idle_time",
     "overlap",
@@ -58,10 +63,23 @@ Frames = Mapping[str, pd.DataFrame]
 
 
 def _answers(graph: TraceGraph) -> dict[str, pd.DataFrame]:
-    """Return what the page asks one rank, all at once: its graph is opened but once."""
+    """Return what the page asks of each rank that it shows."""
     asked = {name: graph.ask(name) for name in _ASKED}
     by = {f"kernels by {key}": graph.kernel_breakdown(by=key) for key in ("class", "name")}
     return asked | by
+
+
+def _over_time(graph: TraceGraph) -> dict[str, pd.DataFrame]:
+    """Return what the page shows of one rank only; times count from the start of its window."""
+    counters: Frames = {name: graph.counters(name=name) for name in _COUNTERS}
+    start_ns = graph.interval.start_ns
+    moved = {name: each.assign(ts_ns=each["ts_ns"] - start_ns) for name, each in counters.items()}
+    return {"kernel_patterns": graph.kernel_patterns(), **moved}
+
+
+def job_page_work(n_ranks: int) -> tuple[Work, ...]:
+    """The work on every rank of a job that its page needs; none where it shows but some of them."""
+    return (_answers, _over_time) if n_ranks <= _MAX_RANKS else ()
 
 
 def _looked_at(summary: JobSummary) -> list[int]:
@@ -212,7 +230,7 @@ def _over_ranks(frame: pd.DataFrame) -> pd.DataFrame:
     return whole.assign(share=whole["sum_ns"] / max(int(whole["sum_ns"].sum()), 1))
 
 
-def _kernels(summary: JobSummary, found: Frames) -> Section:
+def _kernels(summary: JobSummary, found: Frames, over_time: Frames) -> Section:
     """Return the section of kernels; what repeats is shown of the rank with most of the path."""
     durations, by_rank = found["kernel_durations"], found["kernels by name"]
     by_class, by_name = _over_ranks(found["kernels by class"]), _over_ranks(by_rank)
@@ -240,7 +258,7 @@ def _kernels(summary: JobSummary, found: Frames) -> Section:
         ),
     ]
     rank = summary.main_rank
-    patterns = summary.job[rank].kernel_patterns()
+    patterns = over_time["kernel_patterns"]
     if len(patterns):
         drawn = _of_rank(rank, plots.kernel_patterns(patterns))
         panels.append(
@@ -256,7 +274,7 @@ def _of_rank(rank: int, figure: Figure) -> Figure:
     return figure
 
 
-def _launches(summary: JobSummary, found: Frames) -> Section:
+def _launches(summary: JobSummary, found: Frames, over_time: Frames) -> Section:
     """Return the section of launches, and of what changes over time on the rank with most of the path."""
     launches = found["launch_stats"]
     slowest = launches.sort_values("launch_ns", ascending=False, kind="stable").head(LONGEST)
@@ -270,16 +288,11 @@ def _launches(summary: JobSummary, found: Frames) -> Section:
         )
     ]
     rank = summary.main_rank
-    graph = summary.job[rank]
-    origin, draw = (
-        graph.interval.start_ns,
-        {"queue_length": plots.queue_length, "memory_bandwidth": plots.memory_bandwidth},
-    )
-    for name, plot in draw.items():
-        frame = graph.counters(name=name)  # type: ignore[arg-type]
+    for name, plot in _COUNTERS.items():
+        frame = over_time[name]
         if len(frame):
-            shown = frame.assign(ts_ns=frame["ts_ns"] - origin + summary.path.start_ns)
-            figure = _of_rank(rank, plot(frame, origin_ns=origin))
+            shown = frame.assign(ts_ns=frame["ts_ns"] + summary.path.start_ns)
+            figure = _of_rank(rank, plot(frame, origin_ns=0))
             panels.append(Panel(name.replace("_", "-"), figure, shown, answers.COUNTERS))
     intro = f"{LAUNCH_INTRO} Over time for rank {rank}, which has most of the path."
     return Section(
@@ -308,11 +321,9 @@ def _quality(summary: JobSummary) -> Section:
             heading="Clocks of the ranks against the first",
         ),
     ]
-    if len(summary.job.failures):
+    if len(summary.failures):
         panels.append(
-            panel(
-                "failures", frame=summary.job.failures, schema=frames.FAILURES, heading="Left out"
-            )
+            panel("failures", frame=summary.failures, schema=frames.FAILURES, heading="Left out")
         )
     intro = (
         "What the traces tell and do not tell, and how well their clocks could be brought together."
@@ -324,6 +335,8 @@ def job_sections(summary: JobSummary) -> Iterator[Section]:
     """Yield the sections of the page on a job, in order."""
     looked_at = _looked_at(summary)
     found = _asked(summary.job, looked_at)
+    main_rank = summary.main_rank
+    over_time = summary.job.map({main_rank: _over_time})[main_rank]
     yield _path(summary)
     yield _late(summary)
     idle = found["idle_time"].sort_values(
@@ -338,7 +351,11 @@ def job_sections(summary: JobSummary) -> Iterator[Section]:
     communication = communication_section(
         found["overlap"], found["exposed_communication"], more=more
     )
-    for section in (communication, _kernels(summary, found), _launches(summary, found)):
+    for section in (
+        communication,
+        _kernels(summary, found, over_time),
+        _launches(summary, found, over_time),
+    ):
         yield (
             replace(section, intro=section.intro + some)
             if len(looked_at) < len(summary.job)

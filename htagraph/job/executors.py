@@ -1,0 +1,194 @@
+"""What runs the work on the ranks of a job: an executor of the user's, or processes of this machine.
+
+Work on a rank is a function of plain arguments. A worker that dies, out of memory or killed, must cost
+one rank and no more: a `ProcessPoolExecutor` gives up all that it holds when one of its processes dies.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import weakref
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import (
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+)
+from multiprocessing import get_context
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from htagraph.errors import QueryError
+
+__all__ = ["Progress", "Task", "Workers"]
+
+Task = tuple[Callable[..., Any], tuple[Any, ...]]
+"""A function and its arguments."""
+
+Progress = Callable[[int, int], None]
+"""Called with (tasks done, tasks in all)."""
+
+Key = TypeVar("Key", bound=Hashable)
+
+SMALL_BYTES = 64 << 20
+"""Size of the files of a job below which processes cost more than they save."""
+
+
+class _WorkerDiedError(RuntimeError):
+    """A process that worked on a rank ended without an answer."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the process that worked on it died: killed, out of memory, or started by a script "
+            'that does not keep its work under `if __name__ == "__main__":`.'
+        )
+
+
+class _IsolatedProcesses(Executor):
+    """Processes of this machine, each a pool of one: a death takes only its own work along."""
+
+    def __init__(self, n_workers: int) -> None:
+        self._threads = ThreadPoolExecutor(n_workers)
+        self._pools: SimpleQueue[ProcessPoolExecutor] = SimpleQueue()
+        for _ in range(n_workers):
+            self._pools.put(self._new_pool())
+
+    @staticmethod
+    def _new_pool() -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+
+    def _run(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:  # noqa: ANN401  whatever it returns
+        pool = self._pools.get()
+        try:
+            return pool.submit(function, *args).result()
+        except BrokenExecutor:
+            pool.shutdown()
+            pool = self._new_pool()
+            raise _WorkerDiedError from None
+        finally:
+            self._pools.put(pool)
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:  # noqa: ANN401
+        """Run a function in one of the processes."""
+        assert not kwargs
+        return self._threads.submit(self._run, fn, args)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT002  as in `Executor`
+        """End all processes, after the work that is under way."""
+        self._threads.shutdown(wait=True, cancel_futures=cancel_futures)
+        while not self._pools.empty():
+            self._pools.get().shutdown(wait=wait)
+
+
+class Workers:
+    """What runs the work on the ranks of one job, from its loading to its last question.
+
+    Processes of this machine start when there is first something to do for them, serve every later
+    question, and end with the last job that uses them.
+
+    Parameters
+    ----------
+    executor : Executor, optional
+        Given by the user. By default processes of this machine, or none for a small job.
+    n_tasks : int, default=1
+        How many tasks there are to do at a time: more processes than that would be idle.
+    n_bytes : int, unit=bytes, default=0
+        Size of the files of the job.
+    """
+
+    def __init__(
+        self, executor: Executor | None = None, *, n_tasks: int = 1, n_bytes: int = 0
+    ) -> None:
+        self._given = executor
+        self._n_processes = min(n_tasks, os.cpu_count() or 1)
+        self._is_small = n_bytes < SMALL_BYTES or self._n_processes < 2
+        self._started: _IsolatedProcesses | None = None
+
+    def _processes(self) -> _IsolatedProcesses:
+        """The processes of this machine, started if they are not there."""
+        if self._started is None:
+            self._started = _IsolatedProcesses(self._n_processes)
+            weakref.finalize(self, self._started.shutdown)
+        return self._started
+
+    def _pool(self, n_tasks: int) -> Executor | None:
+        """What a number of tasks is given to; None for this process."""
+        if self._given is not None:
+            return self._given
+        return None if self._is_small or n_tasks < 2 else self._processes()
+
+    def run(self, tasks: Mapping[Key, Task], *, progress: Progress | None = None) -> dict[Key, Any]:
+        """Return the result, or the exception, of each task, in the order of the tasks.
+
+        What a broken executor of the user's lost is done again in processes of our own, so that only
+        the task that kills its worker is lost.
+
+        Parameters
+        ----------
+        tasks : mapping
+        progress : callable, optional
+            Called with (tasks done, tasks in all).
+
+        Raises
+        ------
+        QueryError
+            If a task cannot travel to another process.
+        """
+        results: dict[Key, Any] = {}
+        pool = self._pool(len(tasks))
+        if pool is not None and tasks:
+            _check_portable(next(iter(tasks.values())), pool)
+        futures = {key: _submitted(pool, task) for key, task in tasks.items() if pool is not None}
+        for key, task in tasks.items():
+            results[key] = _outcome(futures[key] if pool is not None else _done_here(task))
+            if progress is not None:
+                progress(len(results), len(tasks))
+        lost = [key for key, result in results.items() if isinstance(result, BrokenExecutor)]
+        if lost:
+            again = {key: _submitted(self._processes(), tasks[key]) for key in lost}
+            results |= {key: _outcome(future) for key, future in again.items()}
+        return results
+
+
+def _check_portable(task: Task, pool: Executor) -> None:
+    """Raise if a task cannot travel to another process."""
+    if not isinstance(pool, ProcessPoolExecutor | _IsolatedProcesses):
+        return
+    try:
+        pickle.dumps(task)
+    except (pickle.PicklingError, AttributeError, TypeError) as exc:
+        raise QueryError(
+            f"the work cannot travel to another process: {exc}.",
+            hint="give a function of a module, not a lambda.",
+        ) from exc
+
+
+def _submitted(pool: Executor, task: Task) -> Future[Any]:
+    """Return the future of a task; of a pool that broke meanwhile, one that says so."""
+    try:
+        return pool.submit(task[0], *task[1])
+    except BrokenExecutor as exc:
+        future: Future[Any] = Future()
+        future.set_exception(exc)
+        return future
+
+
+def _done_here(task: Task) -> Future[Any]:
+    """Return the future of a task that has been run in this process."""
+    future: Future[Any] = Future()
+    try:
+        future.set_result(task[0](*task[1]))
+    except Exception as exc:  # noqa: BLE001  whatever it is, it belongs to one rank
+        future.set_exception(exc)
+    return future
+
+
+def _outcome(future: Future[Any]) -> Any:  # noqa: ANN401  a result or an exception
+    """Return the result of a future, or its exception."""
+    try:
+        return future.result()
+    except Exception as exc:  # noqa: BLE001  whatever it is, it belongs to one rank
+        return exc

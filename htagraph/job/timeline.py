@@ -1,0 +1,90 @@
+"""The ranks of a job on one clock: collectives matched, who waited for whom, who was late and why.
+
+All of it is about the whole traces, whatever window is asked about: a collective is matched, and a
+clock fitted, by everything that was recorded.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+
+import pandas as pd
+
+from htagraph.algorithms.clocks import Clock
+from htagraph.errors import ClockSkewWarning
+from htagraph.job.clocks import Clocks, fit_clocks
+from htagraph.job.collectives import match_collectives, measure_waits
+from htagraph.job.lateness import compared_rank_segments, excess_times, late_arrivals
+from htagraph.job.rank_segments import RankSegment
+from htagraph.job.rank_work import TimesByNameIn, on_rank_segments
+from htagraph.job.ranks import RankGraphs
+
+__all__ = ["Timeline"]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The ranks of a job in common time.
+
+    Parameters
+    ----------
+    graphs : RankGraphs
+    """
+
+    graphs: RankGraphs
+
+    @cached_property
+    def _matched(self) -> pd.DataFrame:
+        summaries = self.graphs.summaries
+        return match_collectives({rank: one.collectives for rank, one in summaries.items()})
+
+    @cached_property
+    def fitted(self) -> Clocks:
+        """The clocks of all ranks against the first one's."""
+        fitted = fit_clocks(self._matched, list(self.graphs.summaries))
+        if impossible := fitted.infeasible:
+            warnings.warn(
+                f"no clock brings rank{'s' if len(impossible) > 1 else ''} "
+                f"{', '.join(map(str, impossible))} together with the others: they may belong to "
+                "another job, group or step. Waits across them are not used.",
+                ClockSkewWarning,
+                stacklevel=3,
+            )
+        return fitted
+
+    @cached_property
+    def clocks(self) -> dict[int, Clock]:
+        """What turns times of each rank into common time."""
+        return {rank: self.fitted.clock(rank) for rank in self.graphs.summaries}
+
+    @cached_property
+    def collectives(self) -> pd.DataFrame:
+        """The collectives matched across ranks, schema `answers.MATCHED_COLLECTIVES`.
+
+        Ranks that no clock brings together with the others are left out.
+        """
+        usable = self._matched[~self._matched["rank"].isin(self.fitted.infeasible)]
+        size = usable.groupby("match")["rank"].transform("size")
+        return measure_waits(usable[size >= 2].reset_index(drop=True), self.fitted)
+
+    @cached_property
+    def late_arrivals(self) -> pd.DataFrame:
+        """Who came late to which collective, and by how much; see `lateness.late_arrivals`."""
+        return late_arrivals(self.collectives)
+
+    @cached_property
+    def compared(self) -> list[RankSegment]:
+        """The rank segments whose comparison says why ranks were late."""
+        summaries = self.graphs.summaries
+        tables = {rank: one.collectives for rank, one in summaries.items()}
+        ends = {rank: one.ends for rank, one in summaries.items()}
+        late = self.late_arrivals
+        return compared_rank_segments(late, self.collectives, tables, ends, self.clocks)
+
+    @cached_property
+    def excess_times(self) -> pd.DataFrame:
+        """What late ranks did for longer than the runner-up; see `lateness.excess_times`."""
+        times = self.graphs.ask(on_rank_segments(TimesByNameIn, self.compared))
+        return excess_times(self.late_arrivals, times)
