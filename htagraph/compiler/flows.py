@@ -21,7 +21,8 @@ import numpy.typing as npt
 from htagraph.algorithms.matching import last_before
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.edges import EdgeTable
-from htagraph.model.kinds import EdgeKind, EventKind
+from htagraph.model.kinds import EventKind
+from htagraph.model.rules import Rule
 
 __all__ = ["flow_edges", "hand_over_edges"]
 
@@ -72,9 +73,7 @@ def _forward_backward_pairs(structure: Structure) -> tuple[I64, I64]:
 def flow_edges(structure: Structure) -> EdgeTable:
     """Return an edge from the end of each forward operator to the start of its backward operator."""
     forward, backward = _forward_backward_pairs(structure)
-    return EdgeTable.of(
-        EdgeKind.FLOW, end_node(forward), start_node(backward), event=backward, rule="fwdbwd flow"
-    )
+    return EdgeTable.of(Rule.FWDBWD_FLOW, end_node(forward), start_node(backward), event=backward)
 
 
 def _is_autograd(structure: Structure) -> Bools:
@@ -200,8 +199,6 @@ def hand_over_edges(structure: Structure) -> EdgeTable:
         gaps, first, goes_on = _bursts(structure, worker, gap_start, gap_end)
         begun, start = gap_start[gaps][~goes_on], first[~goes_on]
         last = _last_boundaries(structure, worker, structure.events.node_ts_ns[gap_end[gaps]])
-        parts.append(
-            EdgeTable.of(EdgeKind.FLOW, begun, start_node(start), event=start, rule="hand-over")
-        )
-        parts.append(EdgeTable.of(EdgeKind.FLOW, last, gap_end[gaps], event=-1, rule="hand-over"))
+        parts.append(EdgeTable.of(Rule.HAND_OVER, begun, start_node(start), event=start))
+        parts.append(EdgeTable.of(Rule.HAND_OVER, last, gap_end[gaps]))
     return EdgeTable.concat(parts)

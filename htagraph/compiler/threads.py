@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from htagraph.compiler.structure import Structure
-from htagraph.model.edges import EdgeTable, rule_code
+from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind
+from htagraph.model.rules import Rule
 
 __all__ = ["thread_edges"]
 
@@ -47,10 +48,10 @@ def thread_edges(structure: Structure, waits: EdgeTable) -> EdgeTable:
     lag = np.where(
         is_blocked | is_handed_over, 0, events.node_ts_ns[head] - events.node_ts_ns[tail]
     )
-    rule = np.full(len(tail), rule_code("program order"), dtype=np.int8)
-    rule[is_handed_over] = rule_code("handed over")
-    rule[is_blocked] = rule_code("blocking call")
-    return EdgeTable.of(EdgeKind.THREAD, tail, head, lag_ns=lag, event=owner, rule=rule)
+    rule = np.full(len(tail), Rule.PROGRAM_ORDER, dtype=np.int8)
+    rule[is_handed_over] = Rule.HANDED_OVER
+    rule[is_blocked] = Rule.BLOCKING_CALL
+    return EdgeTable.of(rule, tail, head, lag_ns=lag, event=owner)
 
 
 def _waiting(structure: Structure, waits: EdgeTable) -> tuple[np.ndarray, np.ndarray]:
@@ -65,5 +66,5 @@ def _waiting(structure: Structure, waits: EdgeTable) -> tuple[np.ndarray, np.nda
         >> 1
     )
     blocked[into_end[structure.events.is_host[into_end]]] = True
-    handed_over[waits.head[waits.rule == rule_code("hand-over")]] = True
+    handed_over[waits.head[waits.rule == Rule.HAND_OVER]] = True
     return blocked, handed_over

@@ -21,9 +21,9 @@ from htagraph.errors import GraphError
 from htagraph.lookup.attribution import DATA_LOADING, innermost, track_labels, under_pattern
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.dag import Dag
-from htagraph.model.edges import RULES, rule_code
 from htagraph.model.frames import SEGMENTS, categorical
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
+from htagraph.model.rules import Rule
 from htagraph.model.window import Window
 
 __all__ = [
@@ -69,7 +69,7 @@ def _sink_edge(dag: Dag, window: Window) -> int:
     """
     edges, times = dag.edges, dag.events.node_ts_ns
     spans = np.isin(edges.kind, (EdgeKind.SPAN, EdgeKind.THREAD)) & dag.is_work[edges.tail >> 1]
-    spans &= ~np.isin(edges.rule, (rule_code("blocking call"), rule_code("handed over")))
+    spans &= ~np.isin(edges.rule, (Rule.BLOCKING_CALL, Rule.HANDED_OVER))
     crossing = np.flatnonzero(
         spans & (times[edges.tail] < window.end_ns) & (times[edges.head] > window.end_ns)
     )
@@ -133,7 +133,7 @@ def edge_bounds(dag: Dag, rows: I32) -> I8:
     owner = np.maximum(event, 0)
     event_kind = np.where(event >= 0, dag.events.kind[owner], -1)
     bound = np.full(len(rows), Bound.UNEXPLAINED, dtype=np.int8)
-    ran = (kind == EdgeKind.SPAN) | (edges.rule[rows] == rule_code("stream overlap"))
+    ran = (kind == EdgeKind.SPAN) | (edges.rule[rows] == Rule.STREAM_OVERLAP)
     work = _CLASS_BOUND[dag.classification.kernel_class[owner]]
     host = kind == EdgeKind.THREAD
     gap = host & ((event < 0) | (event_kind == EventKind.ANNOTATION))
@@ -168,7 +168,7 @@ def explained_until(dag: Dag, rows: I32) -> I64:
     call_end = np.where(launch, dag.events.end_ns[tail >> 1], after_lag)
     known = np.minimum(np.maximum(after_lag, call_end), until)
     device_wait = (kind == EdgeKind.SYNC) & dag.events.is_device[head >> 1]
-    queued = (kind == EdgeKind.STREAM) & (edges.rule[rows] == rule_code("stream order"))
+    queued = (kind == EdgeKind.STREAM) & (edges.rule[rows] == Rule.STREAM_ORDER)
     usual = np.select(
         [launch, device_wait, queued],
         [calibration.launch_usual_ns, calibration.launch_usual_ns, calibration.stream_usual_ns],
@@ -291,10 +291,8 @@ def _describe(dag: Dag, piece: pd.DataFrame) -> pd.DataFrame:
     start, end = piece["start_ns"].to_numpy(np.int64), piece["end_ns"].to_numpy(np.int64)
     lag = np.clip(piece["lag_end_ns"].to_numpy(np.int64), start, end) - start
     kind = np.where(edge >= 0, dag.edges.kind[edge] if len(dag.edges) else 0, EdgeKind.SOURCE)
-    rule = np.where(
-        edge >= 0, dag.edges.rule[edge] if len(dag.edges) else 0, rule_code("window start")
-    )
-    rule[bound == Bound.LAUNCHED_BEFORE_CAPTURE] = rule_code("launched before the capture")
+    rule = np.where(edge >= 0, dag.edges.rule[edge] if len(dag.edges) else 0, Rule.WINDOW_START)
+    rule[bound == Bound.LAUNCHED_BEFORE_CAPTURE] = Rule.LAUNCHED_BEFORE_CAPTURE
     name = np.array([NO_EVENT_NAMES.get(member, "(host gap)") for member in Bound], dtype=object)[
         bound
     ]
@@ -320,7 +318,7 @@ def _describe(dag: Dag, piece: pd.DataFrame) -> pd.DataFrame:
             "op": op_name,
             "track": track_labels(dag, where.astype(np.int64)),
             "edge": edge,
-            "rule": categorical(rule, RULES),
+            "rule": categorical(rule, Rule.labels()),
         }
     ).reset_index(drop=True)
 

@@ -5,7 +5,6 @@ That a call is a launch is never decided here but by correlation ids.
 
 from __future__ import annotations
 
-import re
 from enum import IntEnum
 
 import numpy as np

@@ -52,12 +52,12 @@ class Vocabulary(IntEnum):
         >>> EdgeKind.parse("launch")
         <EdgeKind.LAUNCH: 2>
         """
-        try:
-            return cls[text.upper()]
-        except KeyError:
-            raise QueryError(
-                f"{text!r} is no {cls.__name__}.", hint=f"one of {', '.join(cls.labels())}."
-            ) from None
+        for member in cls:
+            if member.label == text.lower():
+                return member
+        raise QueryError(
+            f"{text!r} is no {cls.__name__}.", hint=f"one of {', '.join(cls.labels())}."
+        )
 
 
 class EventKind(Vocabulary):
