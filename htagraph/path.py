@@ -18,7 +18,7 @@ from htagraph.lookup.edges import edge_frame
 from htagraph.lookup.steps import find_steps
 from htagraph.model.dag import Dag
 from htagraph.model.frames import BREAKDOWN
-from htagraph.model.kinds import Bound, EdgeKind
+from htagraph.model.kinds import Bound, EdgeKind, in_words
 from htagraph.model.source import TraceSource
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
@@ -183,9 +183,7 @@ class CriticalPath:
             for _, part in frame.groupby(["device", "stream"], sort=True):
                 device, stream = int(part["device"].iloc[0]), int(part["stream"].iloc[0])
                 ts_ns, value = part["ts_ns"].to_numpy(np.int64), part["value"].to_numpy()
-                tracks.append(
-                    CounterTrack(name.replace("_", " "), unit, ts_ns, value, device, stream)
-                )
+                tracks.append(CounterTrack(in_words(name), unit, ts_ns, value, device, stream))
         return tracks
 
     def to_chrome_json(self, out: str | Path) -> Path:
@@ -253,9 +251,7 @@ class CriticalPath:
         """Say how long the path is and what it is bound by."""
         shares = self.breakdown()
         top = shares[shares["share"] >= _WORTH_SAYING].head(_TOP)
-        bounds = ", ".join(
-            f"{str(name).replace('_', ' ')} {share:.0%}" for name, share in top["share"].items()
-        )
+        bounds = ", ".join(f"{in_words(name)} {share:.0%}" for name, share in top["share"].items())
         return (
             f"CriticalPath({self.window.name}, {human_duration(self.dur_ns)}, "
             f"{human_count(len(self.segments), 'segment')}: {bounds or 'nothing'})"

@@ -22,7 +22,19 @@ __all__ = [
     "EventKind",
     "KernelClass",
     "Vocabulary",
+    "in_words",
 ]
+
+
+def in_words(label: object) -> str:
+    """A label as it is said: ``python gap``.
+
+    Examples
+    --------
+    >>> in_words("python_gap")
+    'python gap'
+    """
+    return str(label).replace("_", " ")
 
 
 class Vocabulary(IntEnum):

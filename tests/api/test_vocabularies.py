@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass, Vocabulary
+from htagraph.model.colors import COLORS
+from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass, Vocabulary, in_words
 from htagraph.model.rules import Evidence, Rule
 
 VOCABULARIES = (Bound, EdgeKind, EventKind, KernelClass, Rule)
@@ -28,3 +29,14 @@ def test_every_kind_of_edge_but_the_sink_has_a_rule():
 def test_rules_are_on_one_sort_of_evidence():
     by_evidence = [code for evidence in Evidence for code in Rule.on(evidence).tolist()]
     assert sorted(by_evidence) == list(range(len(Rule)))
+
+
+def test_every_bound_has_a_label_and_colors():
+    assert list(COLORS) == list(Bound)
+    assert all("" not in color for color in COLORS.values())
+    assert all(in_words(bound.label).replace(" ", "").isalpha() for bound in Bound)
+
+
+def test_bounds_can_be_told_apart_on_figures():
+    assert len({color.strong for color in COLORS.values()}) == len(Bound)
+    assert len({color.pale for color in COLORS.values()}) == len(Bound)
