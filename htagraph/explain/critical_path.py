@@ -8,7 +8,6 @@ unexplained, not overhead.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.binding import walk_back
-from htagraph.errors import GraphError
+from htagraph.algorithms.tiling import check_tiling
 from htagraph.lookup.attribution import DATA_LOADING, innermost, track_labels, under_pattern
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.dag import Dag
@@ -271,16 +270,11 @@ def critical_paths(dag: Dag, windows: Sequence[Window]) -> pd.DataFrame:
     piece = piece[piece["end_ns"] > piece["start_ns"]].sort_values(
         ["window", "start_ns", "place"], kind="stable"
     )
-    for window, part in zip(windows, _parts(piece, len(windows)), strict=True):
-        _check_tiling(part, window)
+    start_ns, end_ns, of = (
+        piece[name].to_numpy(np.int64) for name in ("start_ns", "end_ns", "window")
+    )
+    check_tiling("the critical path", start_ns, end_ns, (bounds_ns[:, 0], bounds_ns[:, 1]), of)
     return _describe(dag, piece)
-
-
-def _parts(piece: pd.DataFrame, n_windows: int) -> list[pd.DataFrame]:
-    """Return the pieces of each window."""
-    cuts = np.searchsorted(piece["window"].to_numpy(), np.arange(1, n_windows))
-    edges = [0, *cuts.tolist(), len(piece)]
-    return [piece.iloc[first:last] for first, last in itertools.pairwise(edges)]
 
 
 def _describe(dag: Dag, piece: pd.DataFrame) -> pd.DataFrame:
@@ -321,21 +315,3 @@ def _describe(dag: Dag, piece: pd.DataFrame) -> pd.DataFrame:
             "rule": categorical(rule, Rule.labels()),
         }
     ).reset_index(drop=True)
-
-
-def _check_tiling(piece: pd.DataFrame, window: Window) -> None:
-    """Raise unless pieces tile the window, to the nanosecond."""
-    start, end = piece["start_ns"].to_numpy(), piece["end_ns"].to_numpy()
-    if not len(piece):
-        tiles = window.dur_ns == 0
-    else:
-        tiles = (
-            start[0] == window.start_ns
-            and end[-1] == window.end_ns
-            and bool((start[1:] == end[:-1]).all())
-        )
-    if not tiles:
-        raise GraphError(
-            f"the critical path of {window.name!r} does not tile its window.",
-            hint="this is a defect of htagraph; please report it with the trace.",
-        )
