@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.explain.breakdown import step_names
 from htagraph.lookup.attribution import innermost, under_pattern
 from htagraph.lookup.naming import frames_at, names_or_empty
 from htagraph.lookup.steps import find_steps, step_at
@@ -201,9 +202,9 @@ def _causes_of_waits(dag: Dag, call: I64) -> I8:
 
 
 def _steps(dag: Dag, start_ns: I64) -> Text:
-    """Return the step in which each time lies, empty for none."""
+    """Name of the step in which each time lies, empty for none."""
     steps = find_steps(dag.events)
-    return np.append(steps["name"].to_numpy(object), "")[step_at(steps, start_ns)]
+    return step_names(steps, step_at(steps, start_ns))
 
 
 def _frames(dag: Dag, pieces: _Pieces) -> Text:
