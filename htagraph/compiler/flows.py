@@ -18,6 +18,7 @@ import re
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import last_before
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.edges import EdgeTable
@@ -38,13 +39,10 @@ _OVERHANG_FACTOR = 10
 def _open_at(structure: Structure, lane: I64, ts_ns: I64) -> I64:
     """Return the host event that is innermost on a lane right after a time, -1 for none."""
     nesting, host, events = structure.nesting, structure.host, structure.events
-    if not len(host):
-        return np.full(len(lane), -1, dtype=np.int64)
     owner = host[nesting.boundary >> 1]
     time = events.node_ts_ns[2 * owner + (nesting.boundary & 1)]
     position = last_before(events.lane[owner].astype(np.int64), time, lane, ts_ns + 1)
-    inner = np.where(position >= 0, nesting.innermost[np.maximum(position, 0)], -1)
-    return np.where(inner >= 0, host[np.maximum(inner, 0)], -1)
+    return gather(host, gather(nesting.innermost, position))
 
 
 def _forward_backward_pairs(structure: Structure) -> tuple[I64, I64]:
@@ -129,8 +127,8 @@ def _gaps(structure: Structure, lane: int) -> tuple[I64, I64]:
     nesting, host, events = structure.nesting, structure.host, structure.events
     owner = host[nesting.boundary >> 1]
     node = 2 * owner + (nesting.boundary & 1)
-    inner = nesting.innermost
-    idle = (inner < 0) | (events.kind[host[np.maximum(inner, 0)]] == EventKind.ANNOTATION)
+    kind = gather(events.kind, gather(host, nesting.innermost), EventKind.ANNOTATION)
+    idle = kind == EventKind.ANNOTATION
     rows = np.flatnonzero(
         idle[:-1] & (events.lane[owner[:-1]] == lane) & (events.lane[owner[1:]] == lane)
     )
@@ -149,7 +147,7 @@ def _bursts(
     events, parent = structure.events, structure.parent
     on_lane = structure.host[events.lane[structure.host] == worker]
     enclosing = parent[on_lane]
-    top = on_lane[(enclosing < 0) | (events.kind[np.maximum(enclosing, 0)] == EventKind.ANNOTATION)]
+    top = on_lane[gather(events.kind, enclosing, EventKind.ANNOTATION) == EventKind.ANNOTATION]
     top = top[events.kind[top] != EventKind.ANNOTATION]
     top = top[np.lexsort((events.end_ns[top], events.ts_ns[top]))]
     if not len(top):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from htagraph.algorithms.gather import gather
 from htagraph.compiler.structure import Structure
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind
@@ -41,9 +42,9 @@ def thread_edges(structure: Structure, waits: EdgeTable) -> EdgeTable:
     lane = events.lane[host[interval]]
     same = np.flatnonzero(lane[:-1] == lane[1:]) if len(lane) else np.empty(0, dtype=np.int64)
     tail, head, inner = node[same], node[same + 1], nesting.innermost[same]
-    owner = np.where(inner >= 0, host[np.maximum(inner, 0)], -1) if len(host) else inner
+    owner = gather(host, inner)
     blocked, handed_over = _waiting(structure, waits)
-    is_blocked = (owner >= 0) & blocked[np.maximum(owner, 0)]
+    is_blocked = gather(blocked, owner, default=False)
     is_handed_over = handed_over[head]
     lag = np.where(
         is_blocked | is_handed_over, 0, events.node_ts_ns[head] - events.node_ts_ns[tail]

@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.algorithms.gather import gather
 from htagraph.explain.breakdown import step_names
-from htagraph.lookup.attribution import innermost, under_pattern
-from htagraph.lookup.naming import frames_at, names_or_empty
+from htagraph.lookup.attribution import under_pattern
+from htagraph.lookup.naming import frames_at, names_or_empty, op_names
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.dag import Dag
@@ -107,13 +108,7 @@ def _named(dag: Dag, event: I64, pattern: re.Pattern[str]) -> Mask:
     """Return whether each event is an API call whose name matches; False for -1."""
     matches = dag.events.named(dag.events.symbols.searched(pattern))
     matches = matches & (dag.events.kind == EventKind.RUNTIME)
-    return np.where(event >= 0, matches[event], False)
-
-
-def _ops(dag: Dag, event: I64) -> Text:
-    """Return the name of the innermost operator or annotation of each event, empty for none."""
-    op = innermost(dag, event, (EventKind.OP, EventKind.ANNOTATION))
-    return np.where(op >= 0, dag.events.names(np.maximum(op, 0)), "")
+    return gather(matches, event, False)
 
 
 def _is_host(dag: Dag, pieces: _Pieces) -> Mask:
@@ -260,7 +255,7 @@ def attributed_time(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
     by_wait = {
         "cause": _causes_of_waits(dag, call),
         "name": dag.events.names(call),
-        "op": _ops(dag, call),
+        "op": op_names(dag, call),
         "event": call,
         "dur_ns": waits.attributed_ns[waited],
     }

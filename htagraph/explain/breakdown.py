@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.algorithms.gather import gather
 from htagraph.errors import GraphError, QueryError
 from htagraph.lookup.steps import step_at
 from htagraph.model.frames import Schema
@@ -98,4 +99,4 @@ def step_names(
     steps: pd.DataFrame, rows: npt.NDArray[np.integer], *, outside: str = ""
 ) -> npt.NDArray[np.object_]:
     """Names of steps by their rows, and `outside` for -1."""
-    return np.append(steps["name"].to_numpy(object), outside)[rows]
+    return gather(steps["name"].to_numpy(object), rows, outside)

@@ -16,8 +16,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.binding import walk_back
+from htagraph.algorithms.gather import gather
 from htagraph.algorithms.tiling import check_tiling
-from htagraph.lookup.attribution import DATA_LOADING, innermost, track_labels, under_pattern
+from htagraph.lookup.attribution import DATA_LOADING, track_labels, under_pattern
+from htagraph.lookup.naming import op_names
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.dag import Dag
 from htagraph.model.frames import SEGMENTS, categorical
@@ -75,7 +77,7 @@ def _sink_edge(dag: Dag, window: Window) -> int:
     if not len(crossing):
         return -1
     event = edges.event[crossing]
-    running = (event >= 0) & (dag.events.kind[np.maximum(event, 0)] != EventKind.ANNOTATION)
+    running = gather(dag.events.kind, event, EventKind.ANNOTATION) != EventKind.ANNOTATION
     keys = (crossing, edges.kind[crossing] == EdgeKind.SPAN, times[edges.tail[crossing]], running)
     return int(crossing[np.lexsort(keys)[-1]])
 
@@ -130,7 +132,7 @@ def edge_bounds(dag: Dag, rows: I32) -> I8:
     edges = dag.edges
     kind, event = edges.kind[rows], edges.event[rows].astype(np.int64)
     owner = np.maximum(event, 0)
-    event_kind = np.where(event >= 0, dag.events.kind[owner], -1)
+    event_kind = gather(dag.events.kind, event)
     bound = np.full(len(rows), Bound.UNEXPLAINED, dtype=np.int8)
     ran = (kind == EdgeKind.SPAN) | (edges.rule[rows] == Rule.STREAM_OVERLAP)
     work = _CLASS_BOUND[dag.classification.kernel_class[owner]]
@@ -284,21 +286,14 @@ def _describe(dag: Dag, piece: pd.DataFrame) -> pd.DataFrame:
     bound = piece["bound"].to_numpy(np.int64)
     start, end = piece["start_ns"].to_numpy(np.int64), piece["end_ns"].to_numpy(np.int64)
     lag = np.clip(piece["lag_end_ns"].to_numpy(np.int64), start, end) - start
-    kind = np.where(edge >= 0, dag.edges.kind[edge] if len(dag.edges) else 0, EdgeKind.SOURCE)
-    rule = np.where(edge >= 0, dag.edges.rule[edge] if len(dag.edges) else 0, Rule.WINDOW_START)
+    kind = gather(dag.edges.kind, edge, EdgeKind.SOURCE)
+    rule = gather(dag.edges.rule, edge, Rule.WINDOW_START)
     rule[bound == Bound.LAUNCHED_BEFORE_CAPTURE] = Rule.LAUNCHED_BEFORE_CAPTURE
     name = np.array([NO_EVENT_NAMES.get(member, "(host gap)") for member in Bound], dtype=object)[
         bound
     ]
     name[event >= 0] = dag.events.names(event[event >= 0])
-    op = innermost(dag, event, (EventKind.OP, EventKind.ANNOTATION))
-    op_name = np.full(len(op), "", dtype=object)
-    op_name[op >= 0] = dag.events.names(op[op >= 0])
-    where = np.where(
-        event >= 0,
-        event,
-        np.where(edge >= 0, dag.edges.head[edge] >> 1 if len(dag.edges) else 0, -1),
-    )
+    where = np.where(event >= 0, event, gather(dag.edges.head, edge) >> 1)
     return SEGMENTS.frame(
         {
             "start_ns": start,
@@ -309,7 +304,7 @@ def _describe(dag: Dag, piece: pd.DataFrame) -> pd.DataFrame:
             "residual_ns": end - start - lag,
             "event": event,
             "name": name,
-            "op": op_name,
+            "op": op_names(dag, event),
             "track": track_labels(dag, where.astype(np.int64)),
             "edge": edge,
             "rule": categorical(rule, Rule.labels()),
