@@ -17,7 +17,6 @@ from htagraph.model.kinds import EventKind
 
 __all__ = ["Structure", "end_node", "examine", "start_node"]
 
-I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 

@@ -6,6 +6,7 @@ person writes and reads.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum, StrEnum
 
 import numpy as np
@@ -22,6 +23,7 @@ __all__ = [
     "EventKind",
     "KernelClass",
     "Vocabulary",
+    "codes",
     "in_words",
 ]
 
@@ -70,6 +72,11 @@ class Vocabulary(IntEnum):
         raise QueryError(
             f"{text!r} is no {cls.__name__}.", hint=f"one of {', '.join(cls.labels())}."
         )
+
+
+def codes(members: Iterable[Vocabulary]) -> npt.NDArray[np.int8]:
+    """Codes of some members, for use with `numpy.isin`."""
+    return np.array([int(member) for member in members], dtype=np.int8)
 
 
 class EventKind(Vocabulary):
@@ -142,11 +149,6 @@ class Bound(Vocabulary):
         9  #: device work whose launch was not captured: enqueued before the capture began
     )
     UNEXPLAINED = 10  #: no recorded dependency explains the wait
-
-
-def codes(members: tuple[Vocabulary, ...]) -> npt.NDArray[np.int8]:
-    """Return the codes of some members as an array, for use with `numpy.isin`."""
-    return np.array([int(member) for member in members], dtype=np.int8)
 
 
 class Cause(StrEnum):

@@ -5,10 +5,9 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Self
 
-import numpy as np
 import numpy.typing as npt
 
-from htagraph.model.kinds import EdgeKind, Vocabulary
+from htagraph.model.kinds import EdgeKind, Vocabulary, codes
 
 __all__ = ["Evidence", "Rule"]
 
@@ -97,9 +96,9 @@ class Rule(Vocabulary):
     @classmethod
     def kinds(cls) -> npt.NDArray[np.int8]:
         """Kind of edge of each rule, by code."""
-        return np.array([rule.kind for rule in cls], dtype=np.int8)
+        return codes(rule.kind for rule in cls)
 
     @classmethod
     def on(cls, evidence: Evidence) -> npt.NDArray[np.int8]:
         """Codes of the rules on some evidence, for use with `numpy.isin`."""
-        return np.array([rule for rule in cls if rule.evidence is evidence], dtype=np.int8)
+        return codes(rule for rule in cls if rule.evidence is evidence)
