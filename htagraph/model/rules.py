@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Self
 
+import numpy as np
 import numpy.typing as npt
 
 from htagraph.model.kinds import EdgeKind, Vocabulary, codes
