@@ -11,6 +11,7 @@ from htagraph.errors import GraphError
 from htagraph.explain.differences import kernel_diff, op_diff
 from htagraph.graph import TraceGraph
 from htagraph.model.frames import PATH_DIFF
+from htagraph.model.kinds import in_words
 from htagraph.model.units import human_duration
 from htagraph.path import BreakdownKey
 
@@ -96,7 +97,7 @@ class GraphDiff:
         """Say how long both are and what changed most."""
         top = self.critical_path()["delta_ns"].head(2)
         changes = ", ".join(
-            f"{str(name).replace('_', ' ')} {'+' if delta_ns >= 0 else ''}{human_duration(delta_ns)}"
+            f"{in_words(name)} {'+' if delta_ns >= 0 else ''}{human_duration(delta_ns)}"
             for name, delta_ns in top.items()
         )
         return (

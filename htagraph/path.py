@@ -15,10 +15,11 @@ from htagraph.explain.attributed_time import attributed_time
 from htagraph.explain.breakdown import split_by_steps, sum_by
 from htagraph.explain.critical_path import critical_path, path_edges
 from htagraph.lookup.edges import edge_frame
+from htagraph.lookup.links import work_links
 from htagraph.lookup.steps import find_steps
 from htagraph.model.dag import Dag
 from htagraph.model.frames import BREAKDOWN
-from htagraph.model.kinds import Bound, EdgeKind
+from htagraph.model.kinds import Bound, in_words
 from htagraph.model.source import TraceSource
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
@@ -127,9 +128,8 @@ class CriticalPath:
                 missing="steps",
                 hint="call profiler.step(), or break down by 'bound'.",
             )
-        return sum_by(
-            split_by_steps(self.segments, steps), "step", self.dur_ns, BREAKDOWN, sort=False
-        )
+        pieces = split_by_steps(self.segments, steps)
+        return sum_by(pieces, "step", self.dur_ns, BREAKDOWN, sort=False)
 
     def to_perfetto(self, out: str | Path) -> Path:
         """Write the whole trace with the critical path on top, for the Perfetto UI (https://ui.perfetto.dev).
@@ -158,18 +158,13 @@ class CriticalPath:
             if shift
             else ""
         )
-        links = np.flatnonzero(self.dag.launch >= 0)
-        flows = self.dag.edges.take(self.dag.edges.kind == EdgeKind.FLOW)
         events = self.segments["event"].to_numpy()
         return write_pftrace(
             out,
             self.dag.events,
             rank=self.rank,
             segments=self.segments,
-            links=(
-                np.concatenate([self.dag.launch[links], flows.tail >> 1]).astype(np.int32),
-                np.concatenate([links, flows.head >> 1]).astype(np.int32),
-            ),
+            links=work_links(self.dag),
             critical_events=np.unique(events[events >= 0]),
             counters=self._counter_tracks(),
             description=f"Critical path of {self.window.name}. {_ABOUT}{moved}",
@@ -183,9 +178,7 @@ class CriticalPath:
             for _, part in frame.groupby(["device", "stream"], sort=True):
                 device, stream = int(part["device"].iloc[0]), int(part["stream"].iloc[0])
                 ts_ns, value = part["ts_ns"].to_numpy(np.int64), part["value"].to_numpy()
-                tracks.append(
-                    CounterTrack(name.replace("_", " "), unit, ts_ns, value, device, stream)
-                )
+                tracks.append(CounterTrack(in_words(name), unit, ts_ns, value, device, stream))
         return tracks
 
     def to_chrome_json(self, out: str | Path) -> Path:
@@ -253,9 +246,7 @@ class CriticalPath:
         """Say how long the path is and what it is bound by."""
         shares = self.breakdown()
         top = shares[shares["share"] >= _WORTH_SAYING].head(_TOP)
-        bounds = ", ".join(
-            f"{str(name).replace('_', ' ')} {share:.0%}" for name, share in top["share"].items()
-        )
+        bounds = ", ".join(f"{in_words(name)} {share:.0%}" for name, share in top["share"].items())
         return (
             f"CriticalPath({self.window.name}, {human_duration(self.dur_ns)}, "
             f"{human_count(len(self.segments), 'segment')}: {bounds or 'nothing'})"

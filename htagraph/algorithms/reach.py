@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import rustworkx
 from rustworkx import PyDiGraph
 
 __all__ = ["PyDiGraph", "to_rustworkx"]
@@ -18,8 +17,8 @@ def to_rustworkx(
     head: npt.NDArray[np.integer],
     nodes: Iterable[Any],
     payload: Iterable[Any],
-) -> rustworkx.PyDiGraph:
-    """Return a rustworkx graph.
+) -> PyDiGraph:
+    """A rustworkx graph of labelled nodes and edges.
 
     Parameters
     ----------
@@ -40,11 +39,12 @@ def to_rustworkx(
 
     Examples
     --------
+    >>> import rustworkx
     >>> graph = to_rustworkx(np.array([0]), np.array([1]), ["a", "b"], [{"lag_ns": 3}])
     >>> rustworkx.dag_longest_path_length(graph, lambda u, v, edge: edge["lag_ns"])
     3
     """
-    graph: rustworkx.PyDiGraph = rustworkx.PyDiGraph(check_cycle=False, multigraph=True)
+    graph = PyDiGraph(check_cycle=False, multigraph=True)
     graph.add_nodes_from(list(nodes))
     graph.add_edges_from(list(zip(tail.tolist(), head.tolist(), payload, strict=True)))
     return graph

@@ -26,6 +26,8 @@ from htagraph.cli.options import (
 )
 from htagraph.cli.ranks import executor_of, loaded_job, windowed_job
 from htagraph.cli.tables import bar, print_head, print_titled, rich_table
+from htagraph.model.colors import COLORS
+from htagraph.model.kinds import in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.json_document import job_document, json_document
@@ -41,19 +43,7 @@ _WHERE_TO_OPEN = {
     "perfetto": "  (htagraph view, or https://ui.perfetto.dev)",
     "page": "  (in a browser)",
 }
-_COLORS = {
-    "compute": "green",
-    "communication": "magenta",
-    "memory": "cyan",
-    "launch": "yellow",
-    "kernel_gap": "yellow",
-    "host": "blue",
-    "data_loading": "bright_red",
-    "python_gap": "bright_blue",
-    "sync": "red",
-    "launched_before_capture": "bright_black",
-    "unexplained": "bright_black",
-}
+_COLORS = {bound.label: color.terminal for bound, color in COLORS.items()}
 
 
 def report(
@@ -208,6 +198,6 @@ def _bound_table(summary: Summary) -> Table:
     for bound, dur_ns, share in zip(
         frame.index.astype(str), frame["dur_ns"], frame["share"], strict=True
     ):
-        cells = (bound.replace("_", " "), human_duration(dur_ns), f"{share:.1%}")
-        table.add_row(*cells, Text(bar(share), style=_COLORS.get(bound, "white")))
+        cells = (in_words(bound), human_duration(dur_ns), f"{share:.1%}")
+        table.add_row(*cells, Text(bar(share), style=_COLORS[bound]))
     return table

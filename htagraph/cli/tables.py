@@ -12,6 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from htagraph.model.kinds import in_words
 from htagraph.model.units import human_duration
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.json_document import records
@@ -64,7 +65,7 @@ def rich_table(frame: pd.DataFrame, *, header: bool = True) -> Table:
         ) or (name.endswith("bound"))
         folds = name in ("consequence", "detail", "check")
         table.add_column(
-            name.replace("_", " "),
+            in_words(name),
             justify="left" if is_text else "right",
             overflow="fold" if folds else "ellipsis",
             no_wrap=not folds,

@@ -18,10 +18,12 @@ import re
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import last_before
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.edges import EdgeTable
-from htagraph.model.kinds import EdgeKind, EventKind
+from htagraph.model.kinds import EventKind
+from htagraph.model.rules import Rule
 
 __all__ = ["flow_edges", "hand_over_edges"]
 
@@ -37,13 +39,10 @@ _OVERHANG_FACTOR = 10
 def _open_at(structure: Structure, lane: I64, ts_ns: I64) -> I64:
     """Return the host event that is innermost on a lane right after a time, -1 for none."""
     nesting, host, events = structure.nesting, structure.host, structure.events
-    if not len(host):
-        return np.full(len(lane), -1, dtype=np.int64)
     owner = host[nesting.boundary >> 1]
     time = events.node_ts_ns[2 * owner + (nesting.boundary & 1)]
     position = last_before(events.lane[owner].astype(np.int64), time, lane, ts_ns + 1)
-    inner = np.where(position >= 0, nesting.innermost[np.maximum(position, 0)], -1)
-    return np.where(inner >= 0, host[np.maximum(inner, 0)], -1)
+    return gather(host, gather(nesting.innermost, position))
 
 
 def _forward_backward_pairs(structure: Structure) -> tuple[I64, I64]:
@@ -72,9 +71,7 @@ def _forward_backward_pairs(structure: Structure) -> tuple[I64, I64]:
 def flow_edges(structure: Structure) -> EdgeTable:
     """Return an edge from the end of each forward operator to the start of its backward operator."""
     forward, backward = _forward_backward_pairs(structure)
-    return EdgeTable.of(
-        EdgeKind.FLOW, end_node(forward), start_node(backward), event=backward, rule="fwdbwd flow"
-    )
+    return EdgeTable.of(Rule.FWDBWD_FLOW, end_node(forward), start_node(backward), event=backward)
 
 
 def _is_autograd(structure: Structure) -> Bools:
@@ -130,8 +127,8 @@ def _gaps(structure: Structure, lane: int) -> tuple[I64, I64]:
     nesting, host, events = structure.nesting, structure.host, structure.events
     owner = host[nesting.boundary >> 1]
     node = 2 * owner + (nesting.boundary & 1)
-    inner = nesting.innermost
-    idle = (inner < 0) | (events.kind[host[np.maximum(inner, 0)]] == EventKind.ANNOTATION)
+    kind = gather(events.kind, gather(host, nesting.innermost), EventKind.ANNOTATION)
+    idle = kind == EventKind.ANNOTATION
     rows = np.flatnonzero(
         idle[:-1] & (events.lane[owner[:-1]] == lane) & (events.lane[owner[1:]] == lane)
     )
@@ -150,7 +147,7 @@ def _bursts(
     events, parent = structure.events, structure.parent
     on_lane = structure.host[events.lane[structure.host] == worker]
     enclosing = parent[on_lane]
-    top = on_lane[(enclosing < 0) | (events.kind[np.maximum(enclosing, 0)] == EventKind.ANNOTATION)]
+    top = on_lane[gather(events.kind, enclosing, EventKind.ANNOTATION) == EventKind.ANNOTATION]
     top = top[events.kind[top] != EventKind.ANNOTATION]
     top = top[np.lexsort((events.end_ns[top], events.ts_ns[top]))]
     if not len(top):
@@ -200,8 +197,6 @@ def hand_over_edges(structure: Structure) -> EdgeTable:
         gaps, first, goes_on = _bursts(structure, worker, gap_start, gap_end)
         begun, start = gap_start[gaps][~goes_on], first[~goes_on]
         last = _last_boundaries(structure, worker, structure.events.node_ts_ns[gap_end[gaps]])
-        parts.append(
-            EdgeTable.of(EdgeKind.FLOW, begun, start_node(start), event=start, rule="hand-over")
-        )
-        parts.append(EdgeTable.of(EdgeKind.FLOW, last, gap_end[gaps], event=-1, rule="hand-over"))
+        parts.append(EdgeTable.of(Rule.HAND_OVER, begun, start_node(start), event=start))
+        parts.append(EdgeTable.of(Rule.HAND_OVER, last, gap_end[gaps]))
     return EdgeTable.concat(parts)

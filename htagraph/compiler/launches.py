@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from htagraph.compiler.structure import Structure, start_node
-from htagraph.model.edges import EdgeTable, rule_code
-from htagraph.model.kinds import EdgeKind
+from htagraph.model.edges import EdgeTable
+from htagraph.model.rules import Rule
 
 __all__ = ["launch_edges"]
 
@@ -28,8 +28,6 @@ def launch_edges(structure: Structure) -> EdgeTable:
     call = launch[device]
     delay = events.ts_ns[device] - events.ts_ns[call]
     replays = np.bincount(call, minlength=len(events)) > 1
-    rule = np.where(replays[call], rule_code("graph replay"), rule_code("correlation"))
+    rule = np.where(replays[call], Rule.GRAPH_REPLAY, Rule.CORRELATION)
     lag = np.clip(delay, 0, structure.calibration.launch_floor_ns)
-    return EdgeTable.of(
-        EdgeKind.LAUNCH, start_node(call), start_node(device), lag_ns=lag, event=device, rule=rule
-    )
+    return EdgeTable.of(rule, start_node(call), start_node(device), lag_ns=lag, event=device)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from htagraph.algorithms.gather import gather
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.edges import EdgeTable
-from htagraph.model.kinds import EdgeKind
+from htagraph.model.rules import Rule
 
 __all__ = ["FULL_QUEUE", "queue_edges"]
 
@@ -47,11 +48,7 @@ def queue_edges(structure: Structure) -> EdgeTable:
         usual = np.percentile(events.dur_ns[calls], _USUAL_PERCENTILE)
         full = calls[(outstanding >= FULL_QUEUE) & (events.dur_ns[calls] > _BLOCKED_FACTOR * usual)]
         made_room = np.searchsorted(started, events.end_ns[full], side="right") - 1
-        inside = (made_room >= 0) & (started[np.maximum(made_room, 0)] >= events.ts_ns[full])
+        inside = gather(started, made_room, np.iinfo(np.int64).min) >= events.ts_ns[full]
         call, work = full[inside], by_start[made_room[inside]]
-        parts.append(
-            EdgeTable.of(
-                EdgeKind.QUEUE, start_node(work), end_node(call), event=call, rule="queue full"
-            )
-        )
+        parts.append(EdgeTable.of(Rule.QUEUE_FULL, start_node(work), end_node(call), event=call))
     return EdgeTable.concat(parts)

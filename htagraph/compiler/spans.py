@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.edges import EdgeTable
-from htagraph.model.kinds import EdgeKind
+from htagraph.model.rules import Rule
 
 __all__ = ["span_edges"]
 
@@ -20,10 +20,9 @@ def span_edges(structure: Structure) -> EdgeTable:
     device = structure.queue
     lag = structure.events.dur_ns[device]
     return EdgeTable.of(
-        EdgeKind.SPAN,
+        Rule.DURATION,
         start_node(device),
         end_node(device),
         lag_ns=lag,
         event=device,
-        rule="duration",
     )

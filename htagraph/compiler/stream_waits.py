@@ -22,7 +22,7 @@ from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.compiler.sync_records import SyncRecords, recorded_targets, sync_records
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.edges import EdgeTable
-from htagraph.model.kinds import EdgeKind
+from htagraph.model.rules import Rule
 
 __all__ = ["stream_wait_edges"]
 
@@ -160,8 +160,8 @@ def stream_wait_edges(structure: Structure) -> EdgeTable:
     source, waiter = (np.concatenate(pair) for pair in zip(recorded, ordered, strict=True))
     forward = structure.events.end_ns[source] <= structure.events.ts_ns[waiter]
     timed = _waits_by_time(structure, source[forward], waiter[forward])
-    rules = ("sync record", "record and wait order", "ended right before")
+    rules = (Rule.SYNC_RECORD, Rule.RECORD_AND_WAIT_ORDER, Rule.ENDED_RIGHT_BEFORE)
     return EdgeTable.concat(
-        EdgeTable.of(EdgeKind.SYNC, end_node(source), start_node(waiter), event=waiter, rule=rule)
+        EdgeTable.of(rule, end_node(source), start_node(waiter), event=waiter)
         for (source, waiter), rule in zip((recorded, ordered, timed), rules, strict=True)
     )

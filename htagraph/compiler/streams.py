@@ -6,8 +6,8 @@ import numpy as np
 
 from htagraph.algorithms.matching import running_latest
 from htagraph.compiler.structure import Structure, end_node, start_node
-from htagraph.model.edges import EdgeTable, rule_code
-from htagraph.model.kinds import EdgeKind
+from htagraph.model.edges import EdgeTable
+from htagraph.model.rules import Rule
 
 __all__ = ["stream_edges"]
 
@@ -36,10 +36,9 @@ def stream_edges(structure: Structure) -> EdgeTable:
     was_queued = structure.launch_time_ns[later] <= events.ts_ns[earlier]
     alone = np.where(was_queued, events.ts_ns[later] - events.ts_ns[earlier], 0)
     return EdgeTable.of(
-        EdgeKind.STREAM,
+        np.where(overlaps, Rule.STREAM_OVERLAP, Rule.STREAM_ORDER),
         np.where(overlaps, start_node(earlier), end_node(earlier)),
         start_node(later),
         lag_ns=np.where(overlaps, alone, np.clip(gap, 0, structure.calibration.stream_floor_ns)),
         event=np.where(overlaps, earlier, later),
-        rule=np.where(overlaps, rule_code("stream overlap"), rule_code("stream order")),
     )

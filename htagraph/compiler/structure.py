@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts, last_before, match_keys, running_latest
 from htagraph.algorithms.nesting import Nesting, nest
 from htagraph.model.dag import Calibration
@@ -16,7 +17,6 @@ from htagraph.model.kinds import EventKind
 
 __all__ = ["Structure", "end_node", "examine", "start_node"]
 
-I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
@@ -79,8 +79,7 @@ class Structure:
     def parent(self) -> I64:
         """Innermost host event that encloses each host event, -1 for none."""
         out = np.full(len(self.events), -1, dtype=np.int64)
-        inner = self.nesting.parent
-        out[self.host] = np.where(inner >= 0, self.host[inner], -1)
+        out[self.host] = gather(self.host, self.nesting.parent)
         return out
 
     @cached_property
@@ -118,8 +117,7 @@ class Structure:
     @cached_property
     def launch_time_ns(self) -> I64:
         """When each device event was enqueued; long before the trace where the launch is not known."""
-        known = self.launch >= 0
-        return np.where(known, self.events.ts_ns[np.where(known, self.launch, 0)], _NEVER)
+        return gather(self.events.ts_ns, self.launch, _NEVER)
 
     @cached_property
     def enqueued(self) -> I64:
@@ -151,9 +149,7 @@ class Structure:
         group, time = self.queue_id[rows], self.launch_time_ns[rows]
         latest = running_latest(self.events.end_ns[rows], group_starts(group))
         position = last_before(group, time, queue_id, before_ns)
-        return np.where(
-            position >= 0, rows[latest[np.maximum(position, 0)]] if len(rows) else -1, -1
-        )
+        return gather(rows, gather(latest, position))
 
     def first_after(self, queue_id: I64, since_ns: I64) -> I64:
         """Return the first device event enqueued on a stream at or after a time, -1 for none."""
@@ -189,7 +185,7 @@ def _find_launches(events: EventTable) -> tuple[I64, int]:
     device = np.flatnonzero(events.is_device & (events.correlation > 0))
     calls = calls[np.lexsort((events.dur_ns[calls], events.ts_ns[calls]))]
     found = match_keys(events.correlation[device], events.correlation[calls])
-    launch[device] = np.where(found >= 0, calls[np.maximum(found, 0)], -1) if len(calls) else -1
+    launch[device] = gather(calls, found)
     ids, counts = np.unique(events.correlation[calls], return_counts=True)
     n_ambiguous = int(np.isin(ids[counts > 1], events.correlation[device]).sum())
     return launch, n_ambiguous

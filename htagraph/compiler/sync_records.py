@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts, last_before, match_keys, running_latest
 from htagraph.compiler.structure import Structure
 from htagraph.model.api_calls import CallMeaning
@@ -66,11 +67,8 @@ def _marks(structure: Structure, records: SyncRecords, rows: I64) -> _Marks:
     calls = np.flatnonzero((events.kind == EventKind.RUNTIME) & (events.correlation > 0))
     found = match_keys(marker, events.correlation[calls])
     known = (found >= 0) & (marker > 0)
-    before_ns = np.where(
-        known,
-        events.ts_ns[calls[np.maximum(found, 0)]] if len(calls) else 0,
-        np.iinfo(np.int64).min,
-    )
+    record = gather(calls, np.where(known, found, -1))
+    before_ns = gather(events.ts_ns, record, np.iinfo(np.int64).min)
     queue = structure.find_queue(events.device[records.record[rows]].astype(np.int64), stream)
     queue = np.where(known, queue, -1)
     return _Marks(queue, before_ns, np.where(queue >= 0, structure.covered(queue, before_ns), -1))
@@ -88,7 +86,7 @@ def _passed_on(structure: Structure, marks: _Marks, waits: _Marks) -> I64:
         return marks.target
     latest = running_latest(end_ns[waits.target[rows]], group_starts(waits.queue[rows]))
     position = last_before(waits.queue[rows], waits.before_ns[rows], marks.queue, marks.before_ns)
-    pending = np.where(position >= 0, waits.target[rows[latest[np.maximum(position, 0)]]], -1)
+    pending = gather(waits.target[rows], gather(latest, position))
     is_later = (pending >= 0) & ((marks.target < 0) | (end_ns[pending] > end_ns[marks.target]))
     return np.where(is_later, pending, marks.target)
 

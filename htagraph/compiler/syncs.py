@@ -20,7 +20,8 @@ from htagraph.compiler.structure import Structure, end_node
 from htagraph.compiler.sync_records import SyncRecords, recorded_targets, sync_records
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.edges import EdgeTable
-from htagraph.model.kinds import EdgeKind, EventKind
+from htagraph.model.kinds import EventKind
+from htagraph.model.rules import Rule
 
 __all__ = ["sync_edges"]
 
@@ -57,15 +58,14 @@ def _all_queues(structure: Structure, call: I64) -> I64:
     return structure.covered(queue, before).reshape(len(call), n_queues)
 
 
-def _host_wait_edges(device_event: I64, call: I64, rule: str) -> EdgeTable:
+def _host_wait_edges(device_event: I64, call: I64, rule: Rule) -> EdgeTable:
     """Return edges from the end of device work to the end of the call that waited for it."""
     known = device_event >= 0
     return EdgeTable.of(
-        EdgeKind.SYNC,
+        rule,
         end_node(device_event[known]),
         end_node(call[known]),
         event=call[known],
-        rule=rule,
     )
 
 
@@ -79,7 +79,7 @@ def _recorded_syncs(
     record, call = records.record[stream_rows], records.call[stream_rows]
     queue = structure.find_queue(events.device[record].astype(np.int64), events.stream[record])
     parts.append(
-        _host_wait_edges(structure.covered(queue, events.ts_ns[call]), call, "sync record")
+        _host_wait_edges(structure.covered(queue, events.ts_ns[call]), call, Rule.SYNC_RECORD)
     )
     # An event query also leaves an "Event Sync" record, but does not wait.
     waits = (records.meaning == CallMeaning.EVENT_SYNC) & (
@@ -87,11 +87,11 @@ def _recorded_syncs(
     )
     event_rows = np.flatnonzero(waits)
     target = recorded_targets(structure, records, event_rows)
-    parts.append(_host_wait_edges(target, records.call[event_rows], "sync record"))
+    parts.append(_host_wait_edges(target, records.call[event_rows], Rule.SYNC_RECORD))
     context = records.call[records.meaning == CallMeaning.DEVICE_SYNC]
     candidates = _all_queues(structure, context)
     for column in range(candidates.shape[1]):
-        parts.append(_host_wait_edges(candidates[:, column], context, "sync record"))  # noqa: PERF401
+        parts.append(_host_wait_edges(candidates[:, column], context, Rule.SYNC_RECORD))  # noqa: PERF401
     return EdgeTable.concat(parts)
 
 
@@ -100,7 +100,7 @@ def _by_semantics(structure: Structure, calls: I64) -> EdgeTable:
     if not len(structure.queue):
         return EdgeTable()
     return _host_wait_edges(
-        _latest_inside(structure, calls, _all_queues(structure, calls)), calls, "call semantics"
+        _latest_inside(structure, calls, _all_queues(structure, calls)), calls, Rule.CALL_SEMANTICS
     )
 
 
@@ -126,7 +126,7 @@ def _blocking_copies(structure: Structure, meanings: npt.NDArray[np.int8]) -> Ed
     synchronous = events.symbols.mask(lambda name: "Async" not in name)
     waits = may_wait[events.name[copies]] | synchronous[events.name[call]]
     waits &= events.end_ns[copies] <= events.end_ns[call]
-    return _host_wait_edges(copies[waits], call[waits], "blocking copy")
+    return _host_wait_edges(copies[waits], call[waits], Rule.BLOCKING_COPY)
 
 
 def sync_edges(structure: Structure) -> EdgeTable:

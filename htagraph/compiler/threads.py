@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from htagraph.algorithms.gather import gather
 from htagraph.compiler.structure import Structure
-from htagraph.model.edges import EdgeTable, rule_code
+from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind
+from htagraph.model.rules import Rule
 
 __all__ = ["thread_edges"]
 
@@ -40,17 +42,17 @@ def thread_edges(structure: Structure, waits: EdgeTable) -> EdgeTable:
     lane = events.lane[host[interval]]
     same = np.flatnonzero(lane[:-1] == lane[1:]) if len(lane) else np.empty(0, dtype=np.int64)
     tail, head, inner = node[same], node[same + 1], nesting.innermost[same]
-    owner = np.where(inner >= 0, host[np.maximum(inner, 0)], -1) if len(host) else inner
+    owner = gather(host, inner)
     blocked, handed_over = _waiting(structure, waits)
-    is_blocked = (owner >= 0) & blocked[np.maximum(owner, 0)]
+    is_blocked = gather(blocked, owner, default=False)
     is_handed_over = handed_over[head]
     lag = np.where(
         is_blocked | is_handed_over, 0, events.node_ts_ns[head] - events.node_ts_ns[tail]
     )
-    rule = np.full(len(tail), rule_code("program order"), dtype=np.int8)
-    rule[is_handed_over] = rule_code("handed over")
-    rule[is_blocked] = rule_code("blocking call")
-    return EdgeTable.of(EdgeKind.THREAD, tail, head, lag_ns=lag, event=owner, rule=rule)
+    rule = np.full(len(tail), Rule.PROGRAM_ORDER, dtype=np.int8)
+    rule[is_handed_over] = Rule.HANDED_OVER
+    rule[is_blocked] = Rule.BLOCKING_CALL
+    return EdgeTable.of(rule, tail, head, lag_ns=lag, event=owner)
 
 
 def _waiting(structure: Structure, waits: EdgeTable) -> tuple[np.ndarray, np.ndarray]:
@@ -65,5 +67,5 @@ def _waiting(structure: Structure, waits: EdgeTable) -> tuple[np.ndarray, np.nda
         >> 1
     )
     blocked[into_end[structure.events.is_host[into_end]]] = True
-    handed_over[waits.head[waits.rule == rule_code("hand-over")]] = True
+    handed_over[waits.head[waits.rule == Rule.HAND_OVER]] = True
     return blocked, handed_over

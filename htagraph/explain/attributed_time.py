@@ -16,8 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.lookup.attribution import innermost, under_pattern
-from htagraph.lookup.naming import frames_at, names_or_empty
+from htagraph.algorithms.gather import gather
+from htagraph.explain.breakdown import step_names
+from htagraph.lookup.attribution import under_pattern
+from htagraph.lookup.naming import frames_at, names_or_empty, op_names
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.dag import Dag
@@ -106,13 +108,7 @@ def _named(dag: Dag, event: I64, pattern: re.Pattern[str]) -> Mask:
     """Return whether each event is an API call whose name matches; False for -1."""
     matches = dag.events.named(dag.events.symbols.searched(pattern))
     matches = matches & (dag.events.kind == EventKind.RUNTIME)
-    return np.where(event >= 0, matches[event], False)
-
-
-def _ops(dag: Dag, event: I64) -> Text:
-    """Return the name of the innermost operator or annotation of each event, empty for none."""
-    op = innermost(dag, event, (EventKind.OP, EventKind.ANNOTATION))
-    return np.where(op >= 0, dag.events.names(np.maximum(op, 0)), "")
+    return gather(matches, event, False)
 
 
 def _is_host(dag: Dag, pieces: _Pieces) -> Mask:
@@ -201,9 +197,9 @@ def _causes_of_waits(dag: Dag, call: I64) -> I8:
 
 
 def _steps(dag: Dag, start_ns: I64) -> Text:
-    """Return the step in which each time lies, empty for none."""
+    """Name of the step in which each time lies, empty for none."""
     steps = find_steps(dag.events)
-    return np.append(steps["name"].to_numpy(object), "")[step_at(steps, start_ns)]
+    return step_names(steps, step_at(steps, start_ns))
 
 
 def _frames(dag: Dag, pieces: _Pieces) -> Text:
@@ -259,7 +255,7 @@ def attributed_time(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
     by_wait = {
         "cause": _causes_of_waits(dag, call),
         "name": dag.events.names(call),
-        "op": _ops(dag, call),
+        "op": op_names(dag, call),
         "event": call,
         "dur_ns": waits.attributed_ns[waited],
     }

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
+from htagraph.algorithms.gather import gather
 from htagraph.errors import GraphError, QueryError
 from htagraph.lookup.steps import step_at
 from htagraph.model.frames import Schema
 
-__all__ = ["OUTSIDE_STEPS", "split_by_steps", "sum_by"]
+__all__ = ["OUTSIDE_STEPS", "split_by_steps", "step_names", "sum_by"]
 
 OUTSIDE_STEPS = "(outside steps)"
 """Group of what lies in no step."""
@@ -60,33 +62,41 @@ def sum_by(
 
 
 def split_by_steps(segments: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
-    """Return the segments cut at the boundaries of steps, with the name of the step of each piece.
+    """Segments cut at the boundaries of steps.
 
     Parameters
     ----------
     segments : DataFrame, schema `frames.SEGMENTS`
+        They tile a window.
     steps : DataFrame, schema `frames.STEPS`
         Steps that overlap are cut where the next one starts.
 
     Returns
     -------
     DataFrame
-        Columns ``step`` and ``dur_ns``, in order of time.
+        Pieces in order of time: ``segment``, the row of `segments`; ``row``, that of `steps`, -1
+        outside them; ``step``, its name; and ``dur_ns``.
     """
-    if not len(segments):
-        return pd.DataFrame(
-            {"step": pd.Series([], dtype=object), "dur_ns": pd.Series([], dtype="int64")}
-        )
     begin = segments["start_ns"].to_numpy(np.int64)
     end = begin + segments["dur_ns"].to_numpy(np.int64)
     step_begin = steps["start_ns"].to_numpy(np.int64)
     step_end = step_begin + steps["dur_ns"].to_numpy(np.int64)
-    cuts = np.unique(
-        np.concatenate(
-            [begin, end, np.clip(np.concatenate([step_begin, step_end]), begin[0], end[-1])]
-        )
+    bounds = np.concatenate([step_begin, step_end])
+    inside = np.clip(bounds, begin[0], end[-1]) if len(begin) else bounds[:0]
+    cuts = np.unique(np.concatenate([begin, end, inside]))
+    row = step_at(steps, cuts[:-1])
+    return pd.DataFrame(
+        {
+            "segment": np.searchsorted(begin, cuts[:-1], side="right") - 1,
+            "row": row,
+            "step": step_names(steps, row, outside=OUTSIDE_STEPS),
+            "dur_ns": np.diff(cuts),
+        }
     )
-    names = np.append(steps["name"].to_numpy(dtype=object), OUTSIDE_STEPS)[
-        step_at(steps, cuts[:-1])
-    ]
-    return pd.DataFrame({"step": names, "dur_ns": np.diff(cuts)})
+
+
+def step_names(
+    steps: pd.DataFrame, rows: npt.NDArray[np.integer], *, outside: str = ""
+) -> npt.NDArray[np.object_]:
+    """Names of steps by their rows, and `outside` for -1."""
+    return gather(steps["name"].to_numpy(object), rows, outside)

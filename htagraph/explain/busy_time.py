@@ -9,8 +9,8 @@ import numpy as np
 from htagraph.lookup.device_states import device_states, devices_of, runs
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.dag import Dag
-from htagraph.model.edges import rule_code
 from htagraph.model.kinds import EdgeKind, EventKind, KernelClass
+from htagraph.model.rules import Rule
 from htagraph.model.window import Window
 
 __all__ = ["BusyTime", "busy_time"]
@@ -54,7 +54,7 @@ def busy_time(dag: Dag, window: Window) -> BusyTime:
 
     Returns
     -------
-    OwnWork
+    BusyTime
 
     Examples
     --------
@@ -65,7 +65,7 @@ def busy_time(dag: Dag, window: Window) -> BusyTime:
     ...     stream 7 |     [gemm <a           ]
     ... '''))
     >>> busy_time(dag, dag.span)
-    OwnWork(compute_ns=20000, device_ns=20000, host_ns=11000)
+    BusyTime(compute_ns=20000, device_ns=20000, host_ns=11000)
     """
     found, devices = device_states(dag, window), devices_of(dag)
     compute = runs(found, KernelClass.COMPUTE)
@@ -80,7 +80,7 @@ def busy_time(dag: Dag, window: Window) -> BusyTime:
 def _host_ns(dag: Dag, window: Window) -> int:
     """Return the time in which operators and calls run and do not wait, on the thread where it is longest."""
     edges, events, times = dag.edges, dag.events, dag.events.node_ts_ns
-    waits = np.isin(edges.rule, (rule_code("blocking call"), rule_code("handed over")))
+    waits = np.isin(edges.rule, (Rule.BLOCKING_CALL, Rule.HANDED_OVER))
     mine = np.flatnonzero((edges.kind == EdgeKind.THREAD) & ~waits & (edges.event >= 0))
     works = np.isin(events.kind, (EventKind.OP, EventKind.RUNTIME)) & ~np.isin(
         call_meanings(events), _MAY_WAIT

@@ -8,7 +8,6 @@ unexplained, not overhead.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,13 +16,15 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.binding import walk_back
-from htagraph.errors import GraphError
-from htagraph.lookup.attribution import DATA_LOADING, innermost, track_labels, under_pattern
+from htagraph.algorithms.gather import gather
+from htagraph.algorithms.tiling import check_tiling
+from htagraph.lookup.attribution import DATA_LOADING, track_labels, under_pattern
+from htagraph.lookup.naming import op_names
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.dag import Dag
-from htagraph.model.edges import RULES, rule_code
 from htagraph.model.frames import SEGMENTS, categorical
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
+from htagraph.model.rules import Rule
 from htagraph.model.window import Window
 
 __all__ = [
@@ -69,14 +70,14 @@ def _sink_edge(dag: Dag, window: Window) -> int:
     """
     edges, times = dag.edges, dag.events.node_ts_ns
     spans = np.isin(edges.kind, (EdgeKind.SPAN, EdgeKind.THREAD)) & dag.is_work[edges.tail >> 1]
-    spans &= ~np.isin(edges.rule, (rule_code("blocking call"), rule_code("handed over")))
+    spans &= ~np.isin(edges.rule, (Rule.BLOCKING_CALL, Rule.HANDED_OVER))
     crossing = np.flatnonzero(
         spans & (times[edges.tail] < window.end_ns) & (times[edges.head] > window.end_ns)
     )
     if not len(crossing):
         return -1
     event = edges.event[crossing]
-    running = (event >= 0) & (dag.events.kind[np.maximum(event, 0)] != EventKind.ANNOTATION)
+    running = gather(dag.events.kind, event, EventKind.ANNOTATION) != EventKind.ANNOTATION
     keys = (crossing, edges.kind[crossing] == EdgeKind.SPAN, times[edges.tail[crossing]], running)
     return int(crossing[np.lexsort(keys)[-1]])
 
@@ -131,9 +132,9 @@ def edge_bounds(dag: Dag, rows: I32) -> I8:
     edges = dag.edges
     kind, event = edges.kind[rows], edges.event[rows].astype(np.int64)
     owner = np.maximum(event, 0)
-    event_kind = np.where(event >= 0, dag.events.kind[owner], -1)
+    event_kind = gather(dag.events.kind, event)
     bound = np.full(len(rows), Bound.UNEXPLAINED, dtype=np.int8)
-    ran = (kind == EdgeKind.SPAN) | (edges.rule[rows] == rule_code("stream overlap"))
+    ran = (kind == EdgeKind.SPAN) | (edges.rule[rows] == Rule.STREAM_OVERLAP)
     work = _CLASS_BOUND[dag.classification.kernel_class[owner]]
     host = kind == EdgeKind.THREAD
     gap = host & ((event < 0) | (event_kind == EventKind.ANNOTATION))
@@ -168,7 +169,7 @@ def explained_until(dag: Dag, rows: I32) -> I64:
     call_end = np.where(launch, dag.events.end_ns[tail >> 1], after_lag)
     known = np.minimum(np.maximum(after_lag, call_end), until)
     device_wait = (kind == EdgeKind.SYNC) & dag.events.is_device[head >> 1]
-    queued = (kind == EdgeKind.STREAM) & (edges.rule[rows] == rule_code("stream order"))
+    queued = (kind == EdgeKind.STREAM) & (edges.rule[rows] == Rule.STREAM_ORDER)
     usual = np.select(
         [launch, device_wait, queued],
         [calibration.launch_usual_ns, calibration.launch_usual_ns, calibration.stream_usual_ns],
@@ -271,16 +272,11 @@ def critical_paths(dag: Dag, windows: Sequence[Window]) -> pd.DataFrame:
     piece = piece[piece["end_ns"] > piece["start_ns"]].sort_values(
         ["window", "start_ns", "place"], kind="stable"
     )
-    for window, part in zip(windows, _parts(piece, len(windows)), strict=True):
-        _check_tiling(part, window)
+    start_ns, end_ns, of = (
+        piece[name].to_numpy(np.int64) for name in ("start_ns", "end_ns", "window")
+    )
+    check_tiling("the critical path", start_ns, end_ns, (bounds_ns[:, 0], bounds_ns[:, 1]), of)
     return _describe(dag, piece)
-
-
-def _parts(piece: pd.DataFrame, n_windows: int) -> list[pd.DataFrame]:
-    """Return the pieces of each window."""
-    cuts = np.searchsorted(piece["window"].to_numpy(), np.arange(1, n_windows))
-    edges = [0, *cuts.tolist(), len(piece)]
-    return [piece.iloc[first:last] for first, last in itertools.pairwise(edges)]
 
 
 def _describe(dag: Dag, piece: pd.DataFrame) -> pd.DataFrame:
@@ -290,23 +286,14 @@ def _describe(dag: Dag, piece: pd.DataFrame) -> pd.DataFrame:
     bound = piece["bound"].to_numpy(np.int64)
     start, end = piece["start_ns"].to_numpy(np.int64), piece["end_ns"].to_numpy(np.int64)
     lag = np.clip(piece["lag_end_ns"].to_numpy(np.int64), start, end) - start
-    kind = np.where(edge >= 0, dag.edges.kind[edge] if len(dag.edges) else 0, EdgeKind.SOURCE)
-    rule = np.where(
-        edge >= 0, dag.edges.rule[edge] if len(dag.edges) else 0, rule_code("window start")
-    )
-    rule[bound == Bound.LAUNCHED_BEFORE_CAPTURE] = rule_code("launched before the capture")
+    kind = gather(dag.edges.kind, edge, EdgeKind.SOURCE)
+    rule = gather(dag.edges.rule, edge, Rule.WINDOW_START)
+    rule[bound == Bound.LAUNCHED_BEFORE_CAPTURE] = Rule.LAUNCHED_BEFORE_CAPTURE
     name = np.array([NO_EVENT_NAMES.get(member, "(host gap)") for member in Bound], dtype=object)[
         bound
     ]
     name[event >= 0] = dag.events.names(event[event >= 0])
-    op = innermost(dag, event, (EventKind.OP, EventKind.ANNOTATION))
-    op_name = np.full(len(op), "", dtype=object)
-    op_name[op >= 0] = dag.events.names(op[op >= 0])
-    where = np.where(
-        event >= 0,
-        event,
-        np.where(edge >= 0, dag.edges.head[edge] >> 1 if len(dag.edges) else 0, -1),
-    )
+    where = np.where(event >= 0, event, gather(dag.edges.head, edge) >> 1)
     return SEGMENTS.frame(
         {
             "start_ns": start,
@@ -317,27 +304,9 @@ def _describe(dag: Dag, piece: pd.DataFrame) -> pd.DataFrame:
             "residual_ns": end - start - lag,
             "event": event,
             "name": name,
-            "op": op_name,
+            "op": op_names(dag, event),
             "track": track_labels(dag, where.astype(np.int64)),
             "edge": edge,
-            "rule": categorical(rule, RULES),
+            "rule": categorical(rule, Rule.labels()),
         }
     ).reset_index(drop=True)
-
-
-def _check_tiling(piece: pd.DataFrame, window: Window) -> None:
-    """Raise unless pieces tile the window, to the nanosecond."""
-    start, end = piece["start_ns"].to_numpy(), piece["end_ns"].to_numpy()
-    if not len(piece):
-        tiles = window.dur_ns == 0
-    else:
-        tiles = (
-            start[0] == window.start_ns
-            and end[-1] == window.end_ns
-            and bool((start[1:] == end[:-1]).all())
-        )
-    if not tiles:
-        raise GraphError(
-            f"the critical path of {window.name!r} does not tile its window.",
-            hint="this is a defect of htagraph; please report it with the trace.",
-        )

@@ -19,7 +19,6 @@ from htagraph.model.window import Window
 __all__ = ["CHANGES", "kernel_diff", "op_diff", "short_name"]
 
 I64 = npt.NDArray[np.int64]
-Text = npt.NDArray[np.object_]
 
 CHANGES = ("added", "removed", "grown", "shrunk", "equal")
 """What became of a name: by its time, where it is on both sides."""

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.gather import gather
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 
@@ -20,13 +21,8 @@ DATA_LOADING = re.compile(r"(?i)data_?loader|data_?pipe|_next_data\b|fetch_next_
 
 def host_of(dag: Dag, events: I64) -> I64:
     """Return the host event of each event: itself, or the call that launched it; -1 for none."""
-    known = events >= 0
-    picked = np.maximum(events, 0)
-    launched = dag.launch[picked].astype(np.int64) if len(dag.launch) else picked
-    is_device = (
-        dag.events.is_device[picked] if len(dag.events) else np.zeros(len(events), dtype=bool)
-    )
-    return np.where(known, np.where(is_device, launched, picked), -1)
+    is_device = gather(dag.events.is_device, events, default=False)
+    return np.where(is_device, gather(dag.launch, events), events)
 
 
 def _climb(dag: Dag, host: I64, stop: npt.NDArray[np.bool_]) -> I64:

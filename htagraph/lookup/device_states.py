@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.intervals import States, states
-from htagraph.errors import GraphError
+from htagraph.algorithms.tiling import check_tiling
 from htagraph.lookup.clipping import device_work
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import KernelClass
@@ -54,8 +54,13 @@ def device_states(dag: Dag, window: Window) -> States:
         np.concatenate([dag.classification.kernel_class[work.event], np.zeros(n, dtype=np.int8)]),
         n_bits=len(KernelClass),
     )
-    if int(found.dur.sum()) != n * window.dur_ns:
-        raise GraphError(f"what runs on the devices does not tile the window {window.name!r}.")
+    check_tiling(
+        "what runs on a device",
+        found.start,
+        found.end,
+        (np.full(n, window.start_ns), np.full(n, window.end_ns)),
+        np.searchsorted(devices, found.group),
+    )
     return found
 
 

@@ -7,9 +7,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.model.dag import Dag
-from htagraph.model.edges import RULES
 from htagraph.model.frames import EDGES, categorical
 from htagraph.model.kinds import EdgeKind
+from htagraph.model.rules import Rule
 
 __all__ = ["edge_frame"]
 
@@ -41,6 +41,6 @@ def edge_frame(dag: Dag, rows: npt.NDArray[np.integer]) -> pd.DataFrame:
             "lag_ns": edges.lag_ns[rows],
             "slack_ns": dag.slack_ns[rows],
             "is_binding": dag.binding[head] == rows,
-            "rule": categorical(edges.rule[rows], RULES),
+            "rule": categorical(edges.rule[rows], Rule.labels()),
         }
     )

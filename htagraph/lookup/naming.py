@@ -7,6 +7,7 @@ import re
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import last_before
 from htagraph.algorithms.nesting import nest
 from htagraph.lookup.attribution import innermost
@@ -85,10 +86,9 @@ def innermost_at(dag: Dag, ranges: I64, lane: I64, ts_ns: I64) -> tuple[I64, I64
     if not len(ranges):
         return np.full(len(lane), -1, dtype=np.int64), parent
     found = nest(events.lane[ranges], events.ts_ns[ranges], events.end_ns[ranges])
-    parent[ranges] = np.where(found.parent >= 0, ranges[found.parent], -1)
+    parent[ranges] = gather(ranges, found.parent)
     owner = ranges[found.boundary >> 1]
     time = events.node_ts_ns[2 * owner + (found.boundary & 1)]
     # Right after the time: a range that begins there is meant, one that ends there is not.
     position = last_before(events.lane[owner].astype(np.int64), time, lane, ts_ns + 1)
-    inner = np.where(position >= 0, found.innermost[np.maximum(position, 0)], -1)
-    return np.where(inner >= 0, ranges[np.maximum(inner, 0)], -1), parent
+    return gather(ranges, gather(found.innermost, position)), parent

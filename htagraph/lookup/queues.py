@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import last_before
 from htagraph.errors import QueryError
 from htagraph.lookup.naming import spelling
@@ -44,9 +45,7 @@ class Queues:
         """
         events = dag.events
         rows = np.flatnonzero(events.is_device & (events.dur_ns > 0))
-        launched = np.where(
-            dag.launch[rows] >= 0, events.ts_ns[dag.launch[rows]], np.iinfo(np.int64).max
-        )
+        launched = gather(events.ts_ns, dag.launch[rows], np.iinfo(np.int64).max)
         keys = (
             spelling(dag)[events.name[rows]],
             -events.dur_ns[rows],
@@ -59,10 +58,8 @@ class Queues:
         # Where nothing precedes in the queue, its first work is the candidate.
         first = np.searchsorted(self.of_event[rows], queue)
         position = np.maximum(position, first)
-        found = rows[np.minimum(position, max(len(rows) - 1, 0))] if len(rows) else position
-        known = position < len(rows)
-        known[known] = self.of_event[found[known]] == queue[known]
-        return np.where(known, found, -1)
+        found = gather(rows, np.where(position < len(rows), position, -1))
+        return np.where(gather(self.of_event, found) == queue, found, -1)
 
 
 def queues(dag: Dag, per: str = "device") -> Queues:

@@ -14,7 +14,6 @@ from htagraph.model.window import Window
 __all__ = ["WindowedEdges", "windowed_edges"]
 
 I8 = npt.NDArray[np.int8]
-I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 

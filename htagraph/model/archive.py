@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.model.dag import Calibration, Classification, Dag, RejectedEdges
-from htagraph.model.edges import RULES, EdgeTable
+from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable, FlowTable, LaneTable, SparseColumn
+from htagraph.model.rules import Rule
 from htagraph.model.source import TraceSource
 from htagraph.model.symbols import SymbolTable
 from htagraph.model.window import Window
@@ -93,7 +94,7 @@ def pack(dag: Dag, *, rank: int, source: TraceSource | None) -> Arrays:
     path = source.content if source is not None and isinstance(source.content, Path) else None
     facts = {
         "version": VERSION,
-        "rules": RULES,
+        "rules": Rule.labels(),
         "rank": rank,
         "path": None if path is None else str(path.resolve()),
         "base_ns": source.base_ns if source is not None else 0,
@@ -129,7 +130,7 @@ def unpack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Dag, int, TraceSourc
         If the arrays are not those of a graph, or of another version.
     """
     facts = json.loads(_texts("facts", arrays)[0])
-    if facts["version"] != VERSION or tuple(facts["rules"]) != RULES:
+    if facts["version"] != VERSION or tuple(facts["rules"]) != Rule.labels():
         raise ValueError(
             f"saved by another version of htagraph (format {facts['version']}, this is {VERSION})."
         )

@@ -14,48 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.errors import GraphError
+from htagraph.model.rules import Rule
 
-__all__ = ["RULES", "EdgeTable", "rule_code"]
+__all__ = ["EdgeTable"]
 
 I8 = npt.NDArray[np.int8]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
-RULES = (
-    "duration",  # SPAN: the event ran
-    "program order",  # THREAD: time inside a call or between two
-    "blocking call",  # THREAD: the call waits for what its SYNC edge names, so it needs no time of its own
-    "handed over",  # THREAD: the thread waits for another, named by FLOW edges
-    "correlation",  # LAUNCH: API call and device event carry one correlation id
-    "stream order",  # STREAM: the previous work of the stream had ended
-    "stream overlap",  # STREAM: the previous work was still running (programmatic dependent launch)
-    "fwdbwd flow",  # FLOW: the file says which backward operator belongs to which forward operator
-    "hand-over",  # FLOW: a thread does nothing while the autograd thread works for it (inferred)
-    "sync record",  # SYNC: a cuda_sync record names what is waited for
-    "call semantics",  # SYNC: the API call waits by definition
-    "blocking copy",  # SYNC: a copy from or to pageable memory returned after the device had finished it
-    "record and wait order",  # SYNC: event record and stream wait paired by their order (inferred)
-    "ended right before",  # SYNC: all earlier work of another stream ended right before (inferred)
-    "queue full",  # QUEUE
-    "window start",  # SOURCE: first known activity of a thread
-    "launched before the capture",  # SOURCE: device work whose launch was not captured
-    "window end",  # SINK
-    "host waits for kernel",  # HIDDEN_SYNC (inferred)
-    "rendezvous",  # COLLECTIVE
-    "graph replay",  # LAUNCH: one graph launch, many device events
-)
-"""The rules that make edges; an edge stores the position of its rule."""
-
-
-def rule_code(rule: str) -> int:
-    """Return the code of a rule.
-
-    Examples
-    --------
-    >>> RULES[rule_code("correlation")]
-    'correlation'
-    """
-    return RULES.index(rule)
+_KIND_OF_RULE = Rule.kinds()
 
 
 def _empty(dtype: type) -> npt.NDArray[np.generic]:
@@ -77,7 +44,7 @@ class EdgeTable:
     event : ndarray of shape (n_edges,), dtype=int32
         Event that the time of the edge belongs to, -1 for none (a host gap).
     rule : ndarray of shape (n_edges,), dtype=int8
-        Position in `RULES` of the rule that made the edge.
+        Codes of the `Rule` that made the edge.
     """
 
     tail: I32 = field(default_factory=lambda: _empty(np.int32))  # type: ignore[arg-type, return-value]
@@ -98,25 +65,24 @@ class EdgeTable:
     @classmethod
     def of(
         cls,
-        kind: int,
+        rule: npt.ArrayLike,
         tail: npt.ArrayLike,
         head: npt.ArrayLike,
         *,
         lag_ns: npt.ArrayLike = 0,
         event: npt.ArrayLike = -1,
-        rule: str | npt.ArrayLike,
     ) -> EdgeTable:
-        """Return edges of one kind; scalars are broadcast."""
+        """Edges by one rule, or a rule each, which says their kind; scalars are broadcast."""
         tails = np.asarray(tail, dtype=np.int32)
         n = len(tails)
-        rules = rule_code(rule) if isinstance(rule, str) else rule
+        rules = np.broadcast_to(np.asarray(rule, dtype=np.int8), n)
         return cls(
             tail=tails.copy(),
             head=np.asarray(head, dtype=np.int32).copy(),
-            kind=np.full(n, kind, dtype=np.int8),
+            kind=_KIND_OF_RULE[rules],
             lag_ns=np.broadcast_to(np.asarray(lag_ns, dtype=np.int64), n).copy(),
             event=np.broadcast_to(np.asarray(event, dtype=np.int32), n).copy(),
-            rule=np.broadcast_to(np.asarray(rules, dtype=np.int8), n).copy(),
+            rule=rules.copy(),
         )
 
     @classmethod
@@ -143,4 +109,4 @@ class EdgeTable:
     @cached_property
     def rule_names(self) -> npt.NDArray[np.object_]:
         """The rule of each edge as text."""
-        return np.array(RULES, dtype=object)[self.rule]
+        return np.array(Rule.labels(), dtype=object)[self.rule]

@@ -6,6 +6,7 @@ person writes and reads.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum, StrEnum
 
 import numpy as np
@@ -22,7 +23,20 @@ __all__ = [
     "EventKind",
     "KernelClass",
     "Vocabulary",
+    "codes",
+    "in_words",
 ]
+
+
+def in_words(label: object) -> str:
+    """A label as it is said: ``python gap``.
+
+    Examples
+    --------
+    >>> in_words("python_gap")
+    'python gap'
+    """
+    return str(label).replace("_", " ")
 
 
 class Vocabulary(IntEnum):
@@ -52,12 +66,17 @@ class Vocabulary(IntEnum):
         >>> EdgeKind.parse("launch")
         <EdgeKind.LAUNCH: 2>
         """
-        try:
-            return cls[text.upper()]
-        except KeyError:
-            raise QueryError(
-                f"{text!r} is no {cls.__name__}.", hint=f"one of {', '.join(cls.labels())}."
-            ) from None
+        for member in cls:
+            if member.label == text.lower():
+                return member
+        raise QueryError(
+            f"{text!r} is no {cls.__name__}.", hint=f"one of {', '.join(cls.labels())}."
+        )
+
+
+def codes(members: Iterable[Vocabulary]) -> npt.NDArray[np.int8]:
+    """Codes of some members, for use with `numpy.isin`."""
+    return np.array([int(member) for member in members], dtype=np.int8)
 
 
 class EventKind(Vocabulary):
@@ -130,11 +149,6 @@ class Bound(Vocabulary):
         9  #: device work whose launch was not captured: enqueued before the capture began
     )
     UNEXPLAINED = 10  #: no recorded dependency explains the wait
-
-
-def codes(members: tuple[Vocabulary, ...]) -> npt.NDArray[np.int8]:
-    """Return the codes of some members as an array, for use with `numpy.isin`."""
-    return np.array([int(member) for member in members], dtype=np.int8)
 
 
 class Cause(StrEnum):

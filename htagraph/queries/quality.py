@@ -11,9 +11,9 @@ from htagraph.explain.critical_path import critical_path
 from htagraph.lookup.steps import find_steps
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.dag import Dag
-from htagraph.model.edges import rule_code
 from htagraph.model.frames import QUALITY
 from htagraph.model.kinds import Bound, EdgeKind, EventKind
+from htagraph.model.rules import Evidence, Rule
 from htagraph.model.units import human_duration
 from htagraph.model.window import Window
 
@@ -95,7 +95,7 @@ def _waits(dag: Dag) -> list[_Check]:
     sync = dag.edges.take(dag.edges.kind == EdgeKind.SYNC)
     explained = np.unique(sync.head >> 1)
     between_streams = sync.rule[dag.events.is_device[sync.head >> 1]]
-    recorded = int((between_streams == rule_code("sync record")).sum())
+    recorded = int(np.isin(between_streams, Rule.on(Evidence.RECORDED)).sum())
     long_calls = calls[dag.events.dur_ns[calls] > 2 * dag.calibration.launch_usual_ns]
     return [
         _Check(

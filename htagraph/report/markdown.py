@@ -6,6 +6,7 @@ import re
 
 import pandas as pd
 
+from htagraph.model.kinds import in_words
 from htagraph.model.units import human_duration
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.summary import Summary
@@ -67,7 +68,7 @@ def human_frame(frame: pd.DataFrame, *, width: int = 60) -> pd.DataFrame:
         elif name in ("name", "op"):
             out[name] = [name_label(str(value), width=width) for value in column]
         elif name.endswith("bound"):
-            out[name] = [str(value).replace("_", " ") for value in column]
+            out[name] = [in_words(value) for value in column]
         else:
             out[name] = [
                 f"{value:,}" if isinstance(value, int) else str(value) for value in column.tolist()

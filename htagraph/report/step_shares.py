@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.explain.breakdown import OUTSIDE_STEPS
-from htagraph.lookup.steps import find_steps, step_at
+from htagraph.explain.breakdown import OUTSIDE_STEPS, split_by_steps, step_names
+from htagraph.lookup.steps import find_steps
 from htagraph.model.frames import Column, Schema
 from htagraph.model.kinds import Bound
 from htagraph.path import CriticalPath
@@ -30,29 +30,23 @@ STEP_SHARES = Schema(
 
 
 def time_by_step(path: CriticalPath) -> tuple[pd.DataFrame, I64]:
-    """Return the steps of the trace, and the time of the path in each by bound; that in no step is in the last row.
+    """Steps of the trace, and the time of the path in each by bound; the last row is outside steps.
 
     Parameters
     ----------
     path : CriticalPath
-        Cut at the boundaries of steps; steps that overlap are cut where the next one starts.
+        Cut at the boundaries of steps (`split_by_steps`).
 
     Returns
     -------
     steps : DataFrame, schema `frames.STEPS`
     time_ns : ndarray of shape (n_steps + 1, n_bounds), dtype=int64, unit=ns
     """
-    steps, segments, window = find_steps(path.dag.events), path.segments, path.window
-    begin = segments["start_ns"].to_numpy(np.int64)
-    step_begin = steps["start_ns"].to_numpy(np.int64)
-    step_bounds = np.concatenate([step_begin, step_begin + steps["dur_ns"].to_numpy(np.int64)])
-    step_bounds = np.clip(step_bounds, window.start_ns, window.end_ns)
-    cuts = np.unique(np.concatenate([begin, step_bounds, [window.start_ns, window.end_ns]]))
+    steps = find_steps(path.dag.events)
+    pieces = split_by_steps(path.segments, steps)
     table = np.zeros((len(steps) + 1, len(Bound)), dtype=np.int64)
-    if len(segments):
-        at = cuts[:-1]
-        codes = segments["bound"].cat.codes.to_numpy()[np.searchsorted(begin, at, side="right") - 1]
-        np.add.at(table, (step_at(steps, at), codes), np.diff(cuts))
+    bound = path.segments["bound"].cat.codes.to_numpy()[pieces["segment"]]
+    np.add.at(table, (pieces["row"].to_numpy(), bound), pieces["dur_ns"].to_numpy())
     return steps, table
 
 
@@ -80,7 +74,9 @@ def step_shares(path: CriticalPath) -> pd.DataFrame:
     order = np.where(share > 0, order, len(labels) - 1)
     return STEP_SHARES.frame(
         {
-            "step": np.array([*steps["name"], OUTSIDE_STEPS], dtype=object)[rows],
+            "step": step_names(
+                steps, np.append(np.arange(len(steps)), -1)[rows], outside=OUTSIDE_STEPS
+            ),
             "dur_ns": total[rows],
             "bound": labels[order[:, 0]],
             "bound_share": share[:, 0],

@@ -11,8 +11,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.errors import QueryError
+from htagraph.model.colors import COLORS
 from htagraph.model.dag import Dag
-from htagraph.model.kinds import EdgeKind, EventKind
+from htagraph.model.kinds import Bound, EdgeKind, EventKind, in_words
 from htagraph.model.units import human_duration
 from htagraph.writers.atomic import output_file
 from htagraph.writers.labels import name_label
@@ -21,26 +22,14 @@ __all__ = ["graph_dot", "path_dot"]
 
 I64 = npt.NDArray[np.int64]
 
-_BOUND_COLORS = {
-    "compute": "#b7dfb9",
-    "communication": "#f6c6a8",
-    "memory": "#fbe6a2",
-    "launch": "#f3b6b6",
-    "kernel_gap": "#e6d3ef",
-    "host": "#bcd7f2",
-    "data_loading": "#a8d8d8",
-    "python_gap": "#d5dbe3",
-    "sync": "#d9c8b4",
-    "launched_before_capture": "#eeeeee",
-    "unexplained": "#f2c4d8",
-}
+_BOUND_COLORS = {bound.label: color.pale for bound, color in COLORS.items()}
 _EVENT_COLORS = {
-    EventKind.OP: "#bcd7f2",
+    EventKind.OP: COLORS[Bound.HOST].pale,
     EventKind.RUNTIME: "#f3d3d3",
-    EventKind.ANNOTATION: "#d5dbe3",
-    EventKind.KERNEL: "#b7dfb9",
-    EventKind.MEMCPY: "#fbe6a2",
-    EventKind.MEMSET: "#fbe6a2",
+    EventKind.ANNOTATION: COLORS[Bound.PYTHON_GAP].pale,
+    EventKind.KERNEL: COLORS[Bound.COMPUTE].pale,
+    EventKind.MEMCPY: COLORS[Bound.MEMORY].pale,
+    EventKind.MEMSET: COLORS[Bound.MEMORY].pale,
 }
 _PLAIN, _ON_PATH = "#ffffff", "#c0392b"
 _FONT = {"fontname": "Helvetica", "fontsize": "10"}
@@ -138,7 +127,7 @@ def _boxes_of_path(segments: pd.DataFrame, max_nodes: int) -> pd.DataFrame:
 def _path_label(box: Mapping[Any, Any], window_ns: int) -> list[str]:
     """Return what a box of the path says."""
     times = f" ×{box['n_segments']}" if box["n_segments"] > 1 and box["bound"] != "various" else ""
-    bound = str(box["bound"]).replace("_", " ")
+    bound = in_words(box["bound"])
     op = "" if not box["op"] or box["op"] == box["name"] else f"in {name_label(box['op'])}"
     share = f"{box['dur_ns'] / window_ns:.1%}" if window_ns else ""
     return [

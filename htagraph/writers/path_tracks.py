@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.model.kinds import in_words
 from htagraph.writers.slices import Arg, Flows, Slices, Strings
 from htagraph.writers.tracks import Tracks
 
@@ -36,11 +37,6 @@ def _runs(bound: I64, dur_ns: I64) -> _Runs:
     )
 
 
-def _spoken(label: str) -> str:
-    """Return a label as it is said: ``python gap``."""
-    return label.replace("_", " ")
-
-
 def _text_arg(name: str, values: pd.Series[Any], strings: Strings) -> Arg:
     """Return an annotation of those slices for which there is a text."""
     at = np.flatnonzero(values.notna() & (values != ""))
@@ -58,7 +54,7 @@ def _bound_tracks(tracks: Tracks, root: int, labels: Sequence[str], total: npt.N
     place = np.argsort(np.argsort(-total, kind="stable"))
     return np.array(
         [
-            tracks.child(_spoken(label), root, order)
+            tracks.child(in_words(label), root, order)
             for label, order in zip(labels, place.tolist(), strict=True)
         ]
     )
@@ -119,7 +115,7 @@ def path_slices(
         "rank " + segments["rank"].astype(str) if of_job else texts["bound"]
     )
     runs = _runs(group.astype(np.int64), dur_ns)
-    summary_name = strings.add([_spoken(label) for label in labels])[group[runs.first]]
+    summary_name = strings.add([in_words(label) for label in labels])[group[runs.first]]
     summary = Slices.disjoint(
         ts_ns[runs.first],
         runs.dur_ns,

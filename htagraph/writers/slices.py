@@ -27,7 +27,6 @@ from htagraph.writers.wire import (
 
 __all__ = ["Arg", "Flows", "Slices", "Strings", "encode_counter", "encode_slices"]
 
-I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 _CHUNK = 1 << 16

@@ -10,6 +10,7 @@ from shlex import quote
 from string import Template
 from typing import Any
 
+from htagraph.model.kinds import in_words
 from htagraph.model.units import human_duration
 from htagraph.report.findings import Finding
 from htagraph.report.job_summary import JobSummary
@@ -17,7 +18,7 @@ from htagraph.report.page.job_sections import job_sections
 from htagraph.report.page.panels import Panel, Section
 from htagraph.report.page.rank_sections import rank_sections
 from htagraph.report.page.tables import html_table
-from htagraph.report.plots.style import BOUND_COLORS, color_of, spoken
+from htagraph.report.plots.style import BOUND_COLORS, color_of
 from htagraph.report.summary import Summary
 from htagraph.writers.atomic import output_file
 from htagraph.writers.labels import name_label
@@ -135,7 +136,7 @@ def _card(number: int, finding: Finding) -> str:
     """Return a finding: its claim, a bar of what that is made of, evidence, and what to try."""
     parts = "".join(
         f'<i style="width:{100 * dur / max(finding.dur_ns, 1) * finding.share:.2f}%;background:'
-        f'{color_of(BOUND_COLORS, bound)}" title="{escape(spoken(bound))}: {human_duration(dur)}"></i>'
+        f'{color_of(BOUND_COLORS, bound)}" title="{escape(in_words(bound))}: {human_duration(dur)}"></i>'
         for bound, dur in finding.parts
     )
     evidence = "".join(

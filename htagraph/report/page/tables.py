@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from htagraph.model.frames import Column
+from htagraph.model.kinds import in_words
 from htagraph.model.units import human_duration
-from htagraph.report.plots.style import spoken
 from htagraph.writers.labels import distinct_names, name_label
 
 __all__ = ["html_table"]
@@ -76,7 +76,7 @@ def _flag(value: Any) -> _Cell:  # noqa: ANN401
 
 
 def _label(value: Any) -> _Cell:  # noqa: ANN401
-    return _Cell(spoken(value), str(value))
+    return _Cell(in_words(value), str(value))
 
 
 def _text(value: Any) -> _Cell:  # noqa: ANN401
@@ -161,7 +161,7 @@ def html_table(
 
 def _head(name: str, meaning: str, *, is_number: bool) -> str:
     """Return the head of a column."""
-    shown = _HEADS.get(name) or spoken(name.removesuffix("_ns")).removeprefix("n ")
+    shown = _HEADS.get(name) or in_words(name.removesuffix("_ns")).removeprefix("n ")
     tip = f' title="{escape(meaning)}"' if meaning else ""
     align = ' class="n"' if is_number else ""
     return f"<th{align}{tip}>{escape(shown)}</th>"

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.model.kinds import in_words
 from htagraph.model.units import human_duration
 from htagraph.report.plots.style import (
     CAUSE_COLORS,
@@ -20,7 +21,6 @@ from htagraph.report.plots.style import (
     named_rows,
     new_figure,
     percent,
-    spoken,
     track_labels,
 )
 from htagraph.writers.labels import distinct_names
@@ -126,14 +126,14 @@ def idle_causes(frame: pd.DataFrame) -> Figure:
         [str(cause) for cause in by_cause.index],
     )
     bars = [
-        _stack(spoken(cause), [row], unit.of([value]), [value], color_of(CAUSE_COLORS, cause))
+        _stack(in_words(cause), [row], unit.of([value]), [value], color_of(CAUSE_COLORS, cause))
         for row, (cause, value) in enumerate(zip(causes, by_cause.tolist(), strict=True))
     ]
     names = [
-        f"{spoken(cause)} {percent(value / total)}"
+        f"{in_words(cause)} {percent(value / total)}"
         for cause, value in zip(causes, by_cause.tolist(), strict=True)
     ]
-    title = f"Devices are idle {human_duration(total)}; {by_cause.iloc[0] / total:.0%} of that is {spoken(causes[0])}"
+    title = f"Devices are idle {human_duration(total)}; {by_cause.iloc[0] / total:.0%} of that is {in_words(causes[0])}"
     axis = {"title": {"text": f"idle time, {unit.name}"}}
     return new_figure(
         bars,
@@ -175,7 +175,7 @@ def idle_time(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
         values = shown.to_numpy()[at]
         bars.append(
             _stack(
-                spoken(one),
+                in_words(one),
                 at.tolist(),
                 unit.of(values),
                 values.tolist(),

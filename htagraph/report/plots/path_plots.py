@@ -10,6 +10,7 @@ import pandas as pd
 
 from htagraph.job.path import JobPath
 from htagraph.lookup.steps import find_steps
+from htagraph.model.kinds import in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.path import CriticalPath
 from htagraph.report.plots.style import (
@@ -20,7 +21,6 @@ from htagraph.report.plots.style import (
     named_rows,
     new_figure,
     percent,
-    spoken,
 )
 from htagraph.report.plots.thinning import Blocks, thin_path
 from htagraph.report.step_shares import time_by_step
@@ -57,7 +57,7 @@ def critical_path(path: CriticalPath | JobPath) -> Figure:
         {
             "type": "bar",
             "orientation": "h",
-            "name": spoken(bound),
+            "name": in_words(bound),
             "x": [share * 100],
             "y": [""],
             "marker": {"color": color_of(BOUND_COLORS, bound)},
@@ -66,14 +66,14 @@ def critical_path(path: CriticalPath | JobPath) -> Figure:
             "insidetextanchor": "middle",
             "textangle": 0,
             "insidetextfont": {"color": "white"},
-            "hovertemplate": f"{spoken(bound)}: {human_duration(dur)} ({share:.1%})<extra></extra>",
+            "hovertemplate": f"{in_words(bound)}: {human_duration(dur)} ({share:.1%})<extra></extra>",
         }
         for bound, dur, share in zip(
             frame.index.astype(str), frame["dur_ns"], frame["share"], strict=True
         )
     ]
     shares = [
-        f"{spoken(bound)} for {share:.0%}"
+        f"{in_words(bound)} for {share:.0%}"
         for bound, share in zip(frame.index, frame["share"], strict=True)
         if share >= _WORTH_SAYING
     ]
@@ -111,7 +111,7 @@ def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE)
         for row, bound in enumerate(totals.index.astype(str))
     ]
     marks = [
-        f"{spoken(name)} {percent(share)}"
+        f"{in_words(name)} {percent(share)}"
         for name, share in zip(totals.index, totals["share"], strict=True)
     ]
     x_axis = {
@@ -221,7 +221,7 @@ def _row(
     return {
         "type": "bar",
         "orientation": "h",
-        "name": spoken(bound),
+        "name": in_words(bound),
         "y": np.full(len(at), row),
         "x": unit.of(blocks.span_ns[at]),
         "base": unit.of(blocks.start_ns[at] - origin),
@@ -229,7 +229,7 @@ def _row(
         # Bars stand on a common ground line; the axis of rows runs downward.
         "offset": _BAR / 2 - height,
         "customdata": hover,
-        "hovertemplate": f"<b>{spoken(bound)}</b> %{{customdata}}<br>at %{{base:.4~f}} {unit.name}<extra></extra>",
+        "hovertemplate": f"<b>{in_words(bound)}</b> %{{customdata}}<br>at %{{base:.4~f}} {unit.name}<extra></extra>",
         "marker": {"color": color_of(BOUND_COLORS, bound), "line": {"width": 0}},
     }
 
@@ -239,7 +239,7 @@ def _longest(segments: pd.DataFrame, origin: int) -> str:
     if segments.empty:
         return "The critical path is empty"
     longest = segments.iloc[int(segments["dur_ns"].to_numpy().argmax())]
-    bound = spoken(longest["bound"])
+    bound = in_words(longest["bound"])
     return (
         f"The longest segment is {human_duration(longest['dur_ns'])} of {bound}, {label(longest['name'])}, "
         f"at {human_duration(longest['start_ns'] - origin)}"
@@ -298,12 +298,12 @@ def steps(path: CriticalPath) -> Figure:
         {
             "type": "bar",
             "orientation": "h",
-            "name": spoken(labels[bound]),
+            "name": in_words(labels[bound]),
             "x": unit.of(shown[:, bound]),
             "y": np.arange(len(shown)),
             "marker": {"color": color_of(BOUND_COLORS, str(labels[bound]))},
             "customdata": [human_duration(value) for value in shown[:, bound].tolist()],
-            "hovertemplate": spoken(labels[bound]) + ": %{customdata}<extra></extra>",
+            "hovertemplate": in_words(labels[bound]) + ": %{customdata}<extra></extra>",
         }
         for bound in np.argsort(-shown.sum(axis=0), kind="stable").tolist()
         if shown[:, bound].any()

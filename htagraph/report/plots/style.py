@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.errors import QueryError
+from htagraph.model.colors import COLORS
 from htagraph.writers.labels import name_label
 
 if TYPE_CHECKING:
@@ -26,45 +27,42 @@ __all__ = [
     "color_of",
     "durations_axis",
     "label",
-    "track_labels",
     "named_rows",
     "new_figure",
     "percent",
-    "spoken",
+    "track_labels",
 ]
 
 ACCENT = "#4c83d9"
 IDLE_COLOR = "rgba(134, 148, 168, 0.35)"
 
-BOUND_COLORS = {
-    "compute": "#4ea35a",
-    "communication": "#e08a4f",
-    "memory": "#d9b13b",
-    "launch": "#d96c6c",
-    "kernel_gap": "#a57fc0",
-    "host": "#5b95d6",
-    "data_loading": "#3fa5a5",
-    "python_gap": "#8694a8",
-    "sync": "#a78a63",
-    "launched_before_capture": "#b3b9c1",
-    "unexplained": "#d4749b",
-}
-"""Color of each bound: the hues of the DOT files, strong enough for bars."""
+BOUND_COLORS = {bound.label: color.strong for bound, color in COLORS.items()}
+"""Color of each bound."""
 
 CLASS_COLORS = {name: BOUND_COLORS[name] for name in ("compute", "communication", "memory")}
+"""Color of each class of device work, that of its bound."""
 
-CAUSE_COLORS = {
+_BOUND_OF_IDLE_CAUSE = {
+    "host_op": "host",
+    "other_work": "compute",
+    "collective_wait": "communication",
     **{
-        name: BOUND_COLORS[name]
-        for name in ("data_loading", "python_gap", "launch", "sync", "kernel_gap")
+        name: name
+        for name in (
+            "data_loading",
+            "python_gap",
+            "launch",
+            "sync",
+            "kernel_gap",
+            "launched_before_capture",
+            "unexplained",
+        )
     },
-    "host_op": BOUND_COLORS["host"],
+}
+CAUSE_COLORS = {
     "event_wait": "#c2a04a",
-    "other_work": BOUND_COLORS["compute"],
-    "collective_wait": BOUND_COLORS["communication"],
-    "launched_before_capture": BOUND_COLORS["launched_before_capture"],
     "window_edge": IDLE_COLOR,
-    "unexplained": BOUND_COLORS["unexplained"],
+    **{cause: BOUND_COLORS[bound] for cause, bound in _BOUND_OF_IDLE_CAUSE.items()},
 }
 """Color of each cause of idle time, that of the bound it comes from."""
 
@@ -100,11 +98,6 @@ class TimeUnit(NamedTuple):
     def of(self, times_ns: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Return times in this unit."""
         return np.asarray(times_ns, dtype=np.float64) / self.size_ns
-
-
-def spoken(name: object) -> str:
-    """Return a label of a vocabulary as it is said: ``python gap``."""
-    return str(name).replace("_", " ")
 
 
 def percent(share: float) -> str:

@@ -1,0 +1,63 @@
+"""Pieces that tile a window: adjacent, disjoint, together the whole, to the nanosecond."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.errors import GraphError
+
+__all__ = ["check_tiling"]
+
+I64 = npt.NDArray[np.int64]
+
+
+def check_tiling(
+    what: str,
+    start: I64,
+    end: I64,
+    windows: tuple[npt.ArrayLike, npt.ArrayLike],
+    of: I64 | None = None,
+) -> None:
+    """Raise unless pieces tile their window, or each its own of several.
+
+    Parameters
+    ----------
+    what : str
+        Name of what should tile: ``"the critical path"``.
+    start, end : ndarray of shape (n,), dtype=int64
+        Pieces, by window and then in order of time.
+    windows : (int, int) or two arrays of shape (n_windows,)
+        Starts and ends.
+    of : ndarray of shape (n,), dtype=int64, optional
+        Number of the window that each piece is of; ascending. All are of the first by default.
+
+    Raises
+    ------
+    GraphError
+        If they do not: a defect of this package.
+
+    Examples
+    --------
+    >>> check_tiling("the path", np.array([0, 4]), np.array([4, 9]), (0, 9))
+    >>> check_tiling("the path", np.array([0, 5]), np.array([4, 9]), (0, 9))
+    Traceback (most recent call last):
+    htagraph.errors.GraphError: the path does not tile the window from 0 to 9 ns. ...
+    """
+    window_start, window_end = (np.atleast_1d(np.asarray(side, dtype=np.int64)) for side in windows)
+    group = np.zeros(len(start), dtype=np.int64) if of is None else of
+    number = np.arange(len(window_start))
+    first, last = np.searchsorted(group, number), np.searchsorted(group, number, side="right")
+    tiled = window_start == window_end
+    some = np.flatnonzero(last > first)
+    tiled[some] = (start[first[some]] == window_start[some]) & (
+        end[last[some] - 1] == window_end[some]
+    )
+    tiled[group[1:][(group[1:] == group[:-1]) & (start[1:] != end[:-1])]] = False
+    if not tiled.all():
+        worst = int(np.argmin(tiled))
+        raise GraphError(
+            f"{what} does not tile the window from {window_start[worst]:,} "
+            f"to {window_end[worst]:,} ns.",
+            hint="this is a defect of htagraph; please report it with the trace.",
+        )

@@ -1,0 +1,105 @@
+"""The rules that make edges: of which kind, and on what evidence."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.model.kinds import EdgeKind, Vocabulary, codes
+
+__all__ = ["Evidence", "Rule"]
+
+
+class Evidence(Enum):
+    """What says that an edge is there."""
+
+    RECORDED = auto()  #: the profiler wrote it down
+    DEFINITION = auto()  #: what a thread, a stream, a call or a window is
+    INFERRED = auto()  #: order and times of other events; may be wrong
+
+
+_RECORDED, _DEFINITION, _INFERRED = Evidence
+
+
+class Rule(Vocabulary):
+    """Why an edge is there: a rule makes edges of one kind, on one sort of evidence.
+
+    Attributes
+    ----------
+    kind : EdgeKind
+    evidence : Evidence
+
+    Examples
+    --------
+    >>> Rule.CORRELATION.label, Rule.CORRELATION.kind.label, Rule.CORRELATION.evidence.name
+    ('correlation', 'launch', 'RECORDED')
+    """
+
+    kind: EdgeKind
+    evidence: Evidence
+    _text: str
+
+    def __new__(cls, code: int, kind: EdgeKind, evidence: Evidence, text: str = "") -> Self:
+        """Member with what it says of its edges."""
+        self = int.__new__(cls, code)
+        self._value_, self.kind, self.evidence, self._text = code, kind, evidence, text
+        return self
+
+    DURATION = 0, EdgeKind.SPAN, _RECORDED
+    """The event ran."""
+    PROGRAM_ORDER = 1, EdgeKind.THREAD, _DEFINITION
+    """Time inside a call, or between two."""
+    BLOCKING_CALL = 2, EdgeKind.THREAD, _DEFINITION
+    """The call waits for what its SYNC edge names, so it needs no time of its own."""
+    HANDED_OVER = 3, EdgeKind.THREAD, _INFERRED
+    """The thread waits for another one, which FLOW edges name."""
+    CORRELATION = 4, EdgeKind.LAUNCH, _RECORDED
+    """The API call and the device event carry one correlation id."""
+    STREAM_ORDER = 5, EdgeKind.STREAM, _DEFINITION
+    """The previous work of the stream had ended."""
+    STREAM_OVERLAP = 6, EdgeKind.STREAM, _DEFINITION
+    """The previous work was still running (programmatic dependent launch)."""
+    FWDBWD_FLOW = 7, EdgeKind.FLOW, _RECORDED
+    """The file says which backward operator belongs to which forward operator."""
+    HAND_OVER = 8, EdgeKind.FLOW, _INFERRED, "hand-over"
+    """A thread does nothing while the autograd thread works for it."""
+    SYNC_RECORD = 9, EdgeKind.SYNC, _RECORDED
+    """A ``cuda_sync`` record names what is waited for."""
+    CALL_SEMANTICS = 10, EdgeKind.SYNC, _DEFINITION
+    """The API call waits by definition."""
+    BLOCKING_COPY = 11, EdgeKind.SYNC, _DEFINITION
+    """A copy from or to pageable memory returned after the device had finished it."""
+    RECORD_AND_WAIT_ORDER = 12, EdgeKind.SYNC, _INFERRED
+    """An event record and a stream wait are paired by their order."""
+    ENDED_RIGHT_BEFORE = 13, EdgeKind.SYNC, _INFERRED
+    """All earlier work of another stream ended right before."""
+    QUEUE_FULL = 14, EdgeKind.QUEUE, _INFERRED
+    """As many launches were outstanding as the launch queue holds."""
+    WINDOW_START = 15, EdgeKind.SOURCE, _DEFINITION
+    """The first known activity of a thread."""
+    LAUNCHED_BEFORE_CAPTURE = 16, EdgeKind.SOURCE, _DEFINITION, "launched before the capture"
+    """Device work whose launch was not captured."""
+    HOST_WAITS_FOR_KERNEL = 17, EdgeKind.HIDDEN_SYNC, _INFERRED
+    """A thread stands still, without an API call, until a kernel ends."""
+    RENDEZVOUS = 18, EdgeKind.COLLECTIVE, _DEFINITION
+    """No rank leaves a collective before the last one has come."""
+    GRAPH_REPLAY = 19, EdgeKind.LAUNCH, _RECORDED
+    """One graph launch enqueues many device events."""
+
+    @property
+    def label(self) -> str:
+        """The rule as it stands in tables: ``program order``."""
+        return self._text or self.name.lower().replace("_", " ")
+
+    @classmethod
+    def kinds(cls) -> npt.NDArray[np.int8]:
+        """Kind of edge of each rule, by code."""
+        return codes(rule.kind for rule in cls)
+
+    @classmethod
+    def on(cls, evidence: Evidence) -> npt.NDArray[np.int8]:
+        """Codes of the rules on some evidence, for use with `numpy.isin`."""
+        return codes(rule for rule in cls if rule.evidence is evidence)

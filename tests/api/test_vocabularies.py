@@ -1,0 +1,42 @@
+"""Vocabularies: codes are dense, labels are distinct, and every label leads back to its member."""
+
+from __future__ import annotations
+
+import pytest
+
+from htagraph.model.colors import COLORS
+from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass, Vocabulary, in_words
+from htagraph.model.rules import Evidence, Rule
+
+VOCABULARIES = (Bound, EdgeKind, EventKind, KernelClass, Rule)
+
+
+@pytest.mark.parametrize("vocabulary", VOCABULARIES)
+def test_codes_are_dense_and_labels_are_distinct(vocabulary: type[Vocabulary]):
+    assert [int(member) for member in vocabulary] == list(range(len(vocabulary)))
+    assert len(set(vocabulary.labels())) == len(vocabulary)
+
+
+@pytest.mark.parametrize("vocabulary", VOCABULARIES)
+def test_labels_lead_back_to_their_members(vocabulary: type[Vocabulary]):
+    assert [vocabulary.parse(label) for label in vocabulary.labels()] == list(vocabulary)
+
+
+def test_every_kind_of_edge_but_the_sink_has_a_rule():
+    assert {rule.kind for rule in Rule} == set(EdgeKind) - {EdgeKind.SINK}
+
+
+def test_rules_are_on_one_sort_of_evidence():
+    by_evidence = [code for evidence in Evidence for code in Rule.on(evidence).tolist()]
+    assert sorted(by_evidence) == list(range(len(Rule)))
+
+
+def test_every_bound_has_a_label_and_colors():
+    assert list(COLORS) == list(Bound)
+    assert all("" not in color for color in COLORS.values())
+    assert all(in_words(bound.label).replace(" ", "").isalpha() for bound in Bound)
+
+
+def test_bounds_can_be_told_apart_on_figures():
+    assert len({color.strong for color in COLORS.values()}) == len(Bound)
+    assert len({color.pale for color in COLORS.values()}) == len(Bound)
