@@ -24,7 +24,7 @@ import pandas as pd
 from htagraph.algorithms.clocks import Clock
 from htagraph.model.frames import RANK_SEGMENTS
 
-__all__ = ["RankSegment", "RankEnds", "find_rank_segments", "rank_segments_frame"]
+__all__ = ["RankEnds", "RankSegment", "find_rank_segments", "rank_segments_frame"]
 
 I64 = npt.NDArray[np.int64]
 

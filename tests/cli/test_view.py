@@ -34,7 +34,7 @@ def fetched(*arguments: str) -> tuple[dict[str, str], bytes, int]:
         }
         with urlopen(
             Request(asked["url"], headers={"Origin": "https://ui.perfetto.dev"})
-        ) as answer:  # noqa: S310
+        ) as answer:
             content = answer.read()
         return asked, content, process.wait(timeout=20)
 

@@ -60,14 +60,14 @@ def _prelude() -> tuple[Action, ...]:
 
 def _durations() -> SearchStrategy[int]:
     """Return durations from none to many times a launch; ties are left to be found by the simulator."""
-    import hypothesis.strategies as st  # noqa: PLC0415 - a test extra
+    import hypothesis.strategies as st
 
     return st.integers(1, _LONGEST_NS)
 
 
 def _flat_actions() -> SearchStrategy[tuple[Action, ...]]:
     """Return a few actions that touch the device or spend time; waits are followed by work that waits."""
-    import hypothesis.strategies as st  # noqa: PLC0415 - a test extra
+    import hypothesis.strategies as st
 
     streams, events, ns = st.sampled_from(_STREAMS), st.sampled_from(_EVENTS), _durations()
     names = st.sampled_from(
@@ -123,7 +123,7 @@ def programs(*, max_blocks: int = 6) -> SearchStrategy[Program]:
     ...     assert (truth.start_ns + truth.dur_ns)[:-1].tolist() == truth.start_ns[1:].tolist()
     >>> truth_tiles_the_trace()
     """
-    import hypothesis.strategies as st  # noqa: PLC0415 - a test extra
+    import hypothesis.strategies as st
 
     ns, actions = _durations(), _flat_actions()
     op_names = st.sampled_from(
@@ -180,7 +180,7 @@ def jobs(
     max_offset_ns : int, unit=ns, default=20_000_000
         Rank 0 has the true clock; the others are off by up to this, and drift by up to 5 ppm.
     """
-    import hypothesis.strategies as st  # noqa: PLC0415 - a test extra
+    import hypothesis.strategies as st
 
     @st.composite
     def job(draw: st.DrawFn) -> JobProgram:
