@@ -1,7 +1,9 @@
-"""The clocks of all ranks, each aligned with one that it meets: a tree, so that the work grows with the matched collectives.
+"""The clocks of all ranks of a job, each aligned with one rank that it shares collectives with.
 
-In each matched collective all members are compared with its lowest rank only: every rank stays
-connected with every rank that it can be compared with, without looking at all pairs.
+To compare every pair of ranks would cost the square of their number. In each matched collective
+all members are therefore compared with its lowest rank only, which keeps everybody connected, and
+a spanning tree over these pairs says who is aligned with whom. Errors add up along the tree. The
+estimate for one pair is in `algorithms.clocks`.
 """
 
 from __future__ import annotations
@@ -24,14 +26,14 @@ __all__ = ["Clocks", "fit_clocks"]
 I64 = npt.NDArray[np.int64]
 
 _RENDEZVOUS_WEIGHT = 1 << 20
-"""A rendezvous bounds a clock from both sides; it goes before any number of other matched collectives."""
+"""A rendezvous bounds a clock from both sides: one outweighs any number of other collectives."""
 
 
 _FITTED = ("start_ns", "end_ns", "waits", "is_awaited")
 
 
 class _Error(NamedTuple):
-    """How far a clock may be off, against that of the reference: what could still have to be added."""
+    """How far a clock may be off against the reference: what could still have to be added."""
 
     low_ns: int
     high_ns: int
@@ -57,12 +59,12 @@ class Clocks:
     bounds: Mapping[int, tuple[int, int]]
 
     def clock(self, rank: int) -> Clock:
-        """Return the clock of a rank."""
+        """The clock of a rank."""
         return self.fits[rank].clock
 
     @property
     def infeasible(self) -> tuple[int, ...]:
-        """Ranks that no clock brings together with the reference, or that were aligned with such a rank."""
+        """Ranks that no clock brings together with the reference, and those aligned with them."""
         return tuple(rank for rank in self.fits if self._is_infeasible(rank))
 
     def _is_infeasible(self, rank: int) -> bool:
@@ -74,7 +76,7 @@ class Clocks:
 
     @cached_property
     def _columns(self) -> tuple[I64, I64]:
-        """Ranks, ascending; and a row of offset, drift, origin, lowest and highest error of each."""
+        """Ranks, ascending; and offset, drift, origin, lowest and highest error of each."""
         rows = [
             (fit.clock.offset_ns, fit.clock.drift_ppb, fit.clock.origin_ns, *self.bounds[rank])
             for rank, fit in self.fits.items()
@@ -89,17 +91,17 @@ class Clocks:
         return found
 
     def to_common(self, rank: I64, ts_ns: I64) -> I64:
-        """Return times, each on the clock of a rank, on the common clock."""
+        """Times, each on the clock of a rank, moved to the common clock."""
         rows = self._rows(rank)
         return to_common(ts_ns, rows[:, 0], rows[:, 1], rows[:, 2])
 
     def errors(self, rank: I64) -> tuple[I64, I64]:
-        """Return the least and the most that could have to be added to times of ranks."""
+        """The least and the most that could have to be added to times of ranks."""
         rows = self._rows(rank)
         return rows[:, 3], rows[:, 4]
 
     def frame(self) -> pd.DataFrame:
-        """Return the clocks as a table, schema `frames.CLOCKS`."""
+        """The clocks as a table, schema `frames.CLOCKS`."""
         fits = list(self.fits.values())
         return CLOCKS.frame(
             {
@@ -116,7 +118,7 @@ class Clocks:
 
 
 def _neighbors(full: pd.DataFrame) -> dict[int, list[tuple[int, int]]]:
-    """Return for each rank (weight, other) for those it is compared with: at a rendezvous the lowest, else the root."""
+    """The ranks each rank is compared with, as (weight, rank): the lowest, or the root, of each."""
     rank, is_rendezvous = (
         full["rank"].to_numpy(np.int64),
         full["is_rendezvous"].to_numpy(dtype=bool),
@@ -147,7 +149,10 @@ def _neighbors(full: pd.DataFrame) -> dict[int, list[tuple[int, int]]]:
 def _tree(
     neighbors: Mapping[int, list[tuple[int, int]]], ranks: list[int]
 ) -> Iterator[tuple[int, int]]:
-    """Yield (rank, parent), parents first: the spanning tree with most matched collectives (Prim 1957); -1 where a tree begins."""
+    """Yield (rank, parent), parents first; -1 where a tree begins.
+
+    The spanning tree with most matched collectives on its edges (Prim 1957).
+    """
     placed: set[int] = set()
     for root in sorted(ranks):
         waiting = [(0, root, -1)]
@@ -163,7 +168,7 @@ def _tree(
 
 
 def fit_clocks(matched: pd.DataFrame, ranks: list[int]) -> Clocks:
-    """Return the clocks of all ranks, each aligned with a rank that it met often.
+    """Align the clocks of all ranks, each with a rank that it shares many collectives with.
 
     Parameters
     ----------
@@ -196,7 +201,7 @@ def fit_clocks(matched: pd.DataFrame, ranks: list[int]) -> Clocks:
 
 
 def _fit_pair(member: pd.DataFrame, parent: pd.DataFrame, parent_clock: Clock) -> ClockFit:
-    """Return the clock of a member from its matched collectives with its parent, whose clock is known."""
+    """Fit the clock of a rank to that of its parent, by the collectives that both took part in."""
     _, own, others = np.intersect1d(
         member["match"].to_numpy(),
         parent["match"].to_numpy(),

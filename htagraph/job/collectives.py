@@ -31,7 +31,7 @@ _NEVER = np.iinfo(np.int64).min
 
 
 def _stacked(tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
-    """Return the collectives of all ranks that wait for others, or that others wait for, with the rank and communicator."""
+    """The collectives in which somebody waits, of all ranks, with their rank and communicator."""
     parts = [table.assign(rank=np.int64(rank)) for rank, table in sorted(tables.items())]
     table = pd.concat(parts, ignore_index=True)
     paired = table["operation"].isin(POINT_TO_POINT)
@@ -53,14 +53,14 @@ def _stacked(tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
 
 
 def _symbols(table: pd.DataFrame, columns: tuple[str, ...]) -> I64:
-    """Return a number for each distinct combination of columns."""
+    """A number for each distinct combination of columns."""
     operation = table["operation"].where(~table["operation"].isin(POINT_TO_POINT), "send_recv")
     keys = table.assign(operation=operation).groupby(list(columns), sort=False, dropna=False)
     return np.asarray(keys.ngroup(), dtype=np.int64)
 
 
 def _by_order(table: pd.DataFrame) -> tuple[I64, str]:
-    """Return the place of each row of a communicator in the common sequence, -1 for none, and the rule that gave it."""
+    """The place of each row of a communicator in the common sequence, or -1, and the rule used."""
     cuts = np.flatnonzero(np.diff(table["rank"].to_numpy())) + 1
     # Sizes may differ between ranks (uneven splits): order by operation alone before giving up on
     # order.
@@ -75,7 +75,7 @@ def _by_order(table: pd.DataFrame) -> tuple[I64, str]:
 
 
 def _instances(table: pd.DataFrame) -> tuple[I64, str]:
-    """Return which instance each row of a communicator is, -1 for none, and the rule that said so."""
+    """Which instance each row of a communicator is, -1 for none, and the rule that said so."""
     seq = table["seq"].to_numpy(np.int64)
     if (seq >= 0).all() and not table.duplicated(["rank", "seq"]).any():
         return seq, _RULES[0]
@@ -83,7 +83,7 @@ def _instances(table: pd.DataFrame) -> tuple[I64, str]:
 
 
 def _roles(matched: pd.DataFrame) -> tuple[Bools, Bools]:
-    """Return who waits for others, and who is waited for.
+    """Who waits for others, and who is waited for.
 
     At a rendezvous everybody does both. Elsewhere it takes a recorded root or peer: without one,
     nobody is waited for.
@@ -99,7 +99,7 @@ def _roles(matched: pd.DataFrame) -> tuple[Bools, Bools]:
 
 
 def match_collectives(tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
-    """Return the collectives of all ranks with the number of the matched collective that each belongs to.
+    """Match the collectives of all ranks: number those that are parts of the same one.
 
     Parameters
     ----------
@@ -140,7 +140,11 @@ def match_collectives(tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
 
 
 def measure_waits(matched: pd.DataFrame, clocks: Clocks) -> pd.DataFrame:
-    """Return one row per member of each matched collective, in common time: who was last, who waited, and how long it took then.
+    """Split each member's time in a matched collective into wait and transfer.
+
+    The wait ends when the last of those whom it needs has started. The rest moves data, and takes
+    as long as size and network make it (latency plus size over bandwidth: Hockney 1994); no other
+    rank could shorten it by coming earlier.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Pieces of ranks' paths moved to the common clock, where together they tile the window of the job."""
+"""Pieces of ranks' paths on the common clock, where together they tile the window of the job."""
 
 from __future__ import annotations
 

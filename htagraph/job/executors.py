@@ -1,7 +1,8 @@
-"""What runs the work on the ranks of a job: an executor of the user's, or processes of this machine.
+"""What runs the work on the ranks of a job: the user's executor, or processes of this machine.
 
-Work on a rank is a function of plain arguments. A worker that dies, out of memory or killed, must cost
-one rank and no more: a `ProcessPoolExecutor` gives up all that it holds when one of its processes dies.
+A worker that dies, killed or out of memory, must cost one rank and no more. A `ProcessPoolExecutor`
+gives up all of its work when one of its processes dies, so each of our processes is a pool of one.
+To start them takes longer than most questions: they serve a job from its loading to its end.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class _IsolatedProcesses(Executor):
     def _new_pool() -> ProcessPoolExecutor:
         return ProcessPoolExecutor(1, mp_context=get_context("spawn"))
 
-    def _run(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:  # noqa: ANN401  whatever it returns
+    def _run(self, function: Callable[..., object], args: tuple[Any, ...]) -> object:
         pool = self._pools.get()
         try:
             return pool.submit(function, *args).result()
@@ -71,12 +72,12 @@ class _IsolatedProcesses(Executor):
         finally:
             self._pools.put(pool)
 
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:  # noqa: ANN401
+    def submit(self, fn: Callable[..., Any], /, *args: object, **kwargs: object) -> Future[Any]:
         """Run a function in one of the processes."""
         assert not kwargs
         return self._threads.submit(self._run, fn, args)
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT002  as in `Executor`
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT002
         """End all processes, after the work that is under way."""
         self._threads.shutdown(wait=True, cancel_futures=cancel_futures)
         while not self._pools.empty():
@@ -121,10 +122,10 @@ class Workers:
         return None if self._is_small or n_tasks < 2 else self._processes()
 
     def run(self, tasks: Mapping[Key, Task], *, progress: Progress | None = None) -> dict[Key, Any]:
-        """Return the result, or the exception, of each task, in the order of the tasks.
+        """Run tasks; return the result, or the exception, of each, in their order.
 
-        What a broken executor of the user's lost is done again in processes of our own, so that only
-        the task that kills its worker is lost.
+        What a broken executor of the user's lost is done again in processes of our own, so that
+        only the task that kills its worker is lost.
 
         Parameters
         ----------
@@ -167,7 +168,7 @@ def _check_portable(task: Task, pool: Executor) -> None:
 
 
 def _submitted(pool: Executor, task: Task) -> Future[Any]:
-    """Return the future of a task; of a pool that broke meanwhile, one that says so."""
+    """Hand a task to a pool; if that broke meanwhile, the future says so."""
     try:
         return pool.submit(task[0], *task[1])
     except BrokenExecutor as exc:
@@ -177,7 +178,7 @@ def _submitted(pool: Executor, task: Task) -> Future[Any]:
 
 
 def _done_here(task: Task) -> Future[Any]:
-    """Return the future of a task that has been run in this process."""
+    """Run a task in this process."""
     future: Future[Any] = Future()
     try:
         future.set_result(task[0](*task[1]))
@@ -187,7 +188,7 @@ def _done_here(task: Task) -> Future[Any]:
 
 
 def _outcome(future: Future[Any]) -> Any:  # noqa: ANN401  a result or an exception
-    """Return the result of a future, or its exception."""
+    """The result of a future, or its exception."""
     try:
         return future.result()
     except Exception as exc:  # noqa: BLE001  whatever it is, it belongs to one rank

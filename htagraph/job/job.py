@@ -85,11 +85,11 @@ class Job(Questions):
         return tuple(rank for rank in range(max(sizes, default=0)) if rank not in self.summaries)
 
     def __getitem__(self, rank: int) -> TraceGraph:
-        """Return the graph of a rank."""
+        """Open the graph of a rank."""
         return self.graphs.open(rank, self.asked_window)
 
     def __len__(self) -> int:
-        """Return the number of ranks."""
+        """Count the ranks."""
         return len(self.summaries)
 
     def __iter__(self) -> Iterator[int]:
@@ -97,7 +97,7 @@ class Job(Questions):
         return iter(self.summaries)
 
     def window(self, window: str | tuple[int, int]) -> Job:
-        """Return the job in a window of every rank: a step or other host range by name, or times.
+        """The job in a window of every rank: a step or other host range by name, or times.
 
         Raises
         ------
@@ -107,25 +107,27 @@ class Job(Questions):
         return replace(self, asked_window=window)
 
     def _requests(self, work: Work | Mapping[int, Work]) -> dict[int, Request]:
-        """Return some work as requests to ranks, in the job's window."""
+        """Some work as requests to ranks, in the job's window."""
         by_rank = work if isinstance(work, Mapping) else dict.fromkeys(self.summaries, work)
         return {rank: Request(self.asked_window, one) for rank, one in by_rank.items()}
 
     def map(
         self, work: Callable[[TraceGraph], Any] | Mapping[int, Callable[[TraceGraph], Any]]
     ) -> RankAnswers:
-        """Return what a function gives on the graph of each rank.
+        """Call a function with the graph of each rank.
 
         Parameters
         ----------
         work : callable, or mapping of int to callable
-            A function of a `TraceGraph`, or one for each rank that is to do any. It has to travel to
-            other processes: a function of a module, not a lambda, unless the job runs in this one.
+            A function of a `TraceGraph`, or one for each rank that is to do any. It has to travel
+            to other processes: a function of a module, not a lambda, unless the job runs in this
+            one.
 
         Returns
         -------
         RankAnswers
-            A dict by rank. Of a job that skips errors, ``failed`` says which ranks could not, and why.
+            What it returned, by rank. Of a job that skips errors, ``failed`` says which ranks could
+            not, and why.
 
         Raises
         ------
@@ -149,8 +151,8 @@ class Job(Questions):
         asked += [*self._route.requests(timeline), on_rank_segments(TimesByNameIn, compared)]
         self.graphs.visit({rank: _of_rank(asked, rank) for rank in self.summaries})
 
-    def _ask(self, question: Question, **options: Any) -> pd.DataFrame:  # noqa: ANN401  options of any question
-        """Return the answers of all ranks; ``attrs["failed"]`` says why others have none."""
+    def _ask(self, question: Question, **options: object) -> pd.DataFrame:
+        """The answers of all ranks; ``attrs["failed"]`` says why others have none."""
         answers = self.map(Asked.of(question, options))
         frames = [frame.assign(rank=np.int64(rank)) for rank, frame in answers.items()]
         if not frames:
@@ -166,11 +168,11 @@ class Job(Questions):
         return self.timeline.fitted.frame()
 
     def clock(self, rank: int) -> Clock:
-        """Return what turns times of a rank into common time."""
+        """What turns times of a rank into common time."""
         return self.timeline.clocks[rank]
 
     def collectives(self) -> pd.DataFrame:
-        """Return the collectives matched across ranks, in common time: who waited for whom.
+        """The collectives matched across ranks, in common time: who waited for whom.
 
         Returns
         -------
@@ -200,10 +202,10 @@ class Job(Questions):
         return self.map(rank_ends)
 
     def critical_path(self) -> JobPath:
-        """Return the job's critical path: across ranks, through the collectives in which they waited.
+        """The job's critical path: across ranks, through the collectives in which they waited.
 
-        It tiles the job's window in common time: from when all ranks are recorded to the last end of
-        any.
+        It tiles the job's window in common time: from when all ranks are recorded to the last end
+        of any.
 
         Returns
         -------
@@ -219,7 +221,7 @@ class Job(Questions):
         return JobPath.along(self._route, self.timeline)
 
     def stragglers(self) -> pd.DataFrame:
-        """Return how often each rank came last, what that cost the others, and what it did meanwhile.
+        """How often each rank came last, what that cost the others, and what made it late.
 
         Returns
         -------
@@ -232,7 +234,7 @@ class Job(Questions):
         )
 
     def pipeline_bubbles(self) -> pd.DataFrame:
-        """Return how long each rank waited in receives for the sender, by group.
+        """How long each rank waited in receives for the sender, by group.
 
         Returns
         -------
@@ -255,7 +257,7 @@ class Job(Questions):
 
 
 def _of_rank(asked: Iterable[Mapping[int, Request]], rank: int) -> list[Request]:
-    """Return what one rank is asked."""
+    """What one rank is asked."""
     return [requests[rank] for requests in asked if rank in requests]
 
 

@@ -1,8 +1,11 @@
-"""Late arrivals at collectives: which rank kept the others waiting, and what it did for longer than they.
+"""Late arrivals at collectives: who kept the others waiting, and what it did for longer.
 
-A late rank is compared with the runner-up: with what that one did since the two last left a
-collective together. Both had as much time until the runner-up came; what the late rank did for
-longer than that one made it late.
+What a rank did last says little about why it is late: the last stretch before a collective is the
+same on all ranks, and what differs may lie seconds before it. So the late rank is compared with
+the runner-up since both last left a collective together. They had as much time until the runner-up
+came; what the late rank did for longer made it late. This is the delay analysis of Scalasca
+(Böhme et al. 2010), which charges a wait to the excess of the late process since the last
+synchronization, with causes by bound, name and operator in place of call paths.
 
 ::
 
@@ -42,7 +45,7 @@ CAUSE_KEY = ["bound", "name", "op"]
 
 
 def late_arrivals(collectives: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per matched collective in which somebody certainly waited: who came last, before whom, and what it cost.
+    """Who came last to each matched collective in which somebody certainly waited.
 
     Parameters
     ----------
@@ -51,9 +54,9 @@ def late_arrivals(collectives: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Columns ``match``; ``rank`` and ``collective`` of the last one; ``peer``, the runner-up;
-        ``met``, the matched collective that both left before, -1 for none; ``came_ns`` and
-        ``lead_ns``, when the last one came and how long the runner-up had waited then;
+        Columns ``match``; ``rank`` and ``collective`` of the last one; ``runner_up``, the rank that
+        came before it; ``shared``, the matched collective that both left before, -1 for none;
+        ``came_ns`` and ``lead_ns``, when the last one came and how long the runner-up had waited;
         ``longest_wait_ns``, ``wait_ns`` of all others; ``is_certain``, whether it is sure who was
         last; and ``is_blamed``: not if it is unsure, or in a point-to-point transfer, where the
         sender is waited for by design. By rank, then by time.
@@ -62,7 +65,7 @@ def late_arrivals(collectives: pd.DataFrame) -> pd.DataFrame:
         (collectives["wait_ns"] > 0) & (collectives["overrun_ns"] == 0) & ~collectives["is_partial"]
     ]
     by_wait = waiting.sort_values("wait_ns", kind="stable")
-    lead = by_wait.groupby("match").agg(peer=("rank", "first"), lead_ns=("wait_ns", "first"))
+    lead = by_wait.groupby("match").agg(runner_up=("rank", "first"), lead_ns=("wait_ns", "first"))
     sure = waiting[waiting["wait_ns"] > waiting["error_ns"]]
     late = sure.groupby(["match", "last_rank"], as_index=False).agg(
         longest_wait_ns=("wait_ns", "max"),
@@ -79,17 +82,17 @@ def late_arrivals(collectives: pd.DataFrame) -> pd.DataFrame:
         ["rank", "came_ns"], ignore_index=True
     )
     found["is_blamed"] = found["is_certain"] & ~found["operation"].isin(POINT_TO_POINT)
-    found["met"] = _last_met(collectives, found)
+    found["shared"] = _last_shared(collectives, found)
     return pd.DataFrame(found.drop(columns="operation"))
 
 
-def _last_met(collectives: pd.DataFrame, late: pd.DataFrame) -> I64:
-    """Return for each late arrival the last matched collective that the late rank and its peer had both left, -1 for none."""
-    met = np.full(len(late), -1, dtype=np.int64)
+def _last_shared(collectives: pd.DataFrame, late: pd.DataFrame) -> I64:
+    """The last matched collective that a late rank and the runner-up had both left, or -1."""
+    shared = np.full(len(late), -1, dtype=np.int64)
     own: dict[Hashable, pd.Series[int]] = {
         rank: part.set_index("match")["end_ns"] for rank, part in collectives.groupby("rank")
     }
-    for pair, part in late.groupby(["rank", "peer"]):
+    for pair, part in late.groupby(["rank", "runner_up"]):
         first, second = (own[rank] for rank in pair)
         first, second = first.align(second, join="inner")
         left = np.maximum(first.to_numpy(np.int64), second.to_numpy(np.int64))
@@ -98,14 +101,14 @@ def _last_met(collectives: pd.DataFrame, late: pd.DataFrame) -> I64:
         until = (part["came_ns"] - part["lead_ns"]).to_numpy(np.int64)
         before = np.searchsorted(left[order], until, side="right") - 1
         found = first.index.to_numpy(np.int64)[order]
-        met[part.index.to_numpy()] = np.where(
+        shared[part.index.to_numpy()] = np.where(
             before >= 0, found[np.maximum(before, 0)] if len(found) else -1, -1
         )
-    return met
+    return shared
 
 
 def _collectives(collectives: pd.DataFrame, match: I64, rank: I64) -> I64:
-    """Return the position among a rank's collectives of its part in each matched collective, -1 for none."""
+    """The place of each matched collective among the collectives of a rank, -1 for none."""
     wanted = pd.DataFrame({"match": match, "rank": rank})
     found = wanted.merge(
         collectives[["match", "rank", "collective"]], on=["match", "rank"], how="left"
@@ -120,7 +123,7 @@ def compared_rank_segments(
     ends: Mapping[int, RankEnds],
     clocks: Mapping[int, Clock],
 ) -> list[RankSegment]:
-    """Return the rank segments to be compared: of each late arrival the path of the late rank to it, then that of the runner-up.
+    """The rank segments to be compared: of each late arrival that of the late rank, and the other.
 
     Parameters
     ----------
@@ -136,10 +139,10 @@ def compared_rank_segments(
         rank: {name: table[name].to_numpy(np.int64) for name in ("start_ns", "end_ns", "event")}
         for rank, table in tables.items()
     }
-    pairs = late[["rank", "peer"]].to_numpy(np.int64)
+    pairs = late[["rank", "runner_up"]].to_numpy(np.int64)
     ranks = pairs.ravel()
     here = _collectives(collectives, np.repeat(late["match"].to_numpy(np.int64), 2), ranks)
-    before = _collectives(collectives, np.repeat(late["met"].to_numpy(np.int64), 2), ranks)
+    before = _collectives(collectives, np.repeat(late["shared"].to_numpy(np.int64), 2), ranks)
     begun_ns = {rank: int(clocks[rank].to_common(end.start_ns)) for rank, end in ends.items()}
     recorded_ns = np.repeat([max(begun_ns[rank] for rank in pair) for pair in pairs.tolist()], 2)
     rank_segments = []
@@ -160,7 +163,7 @@ def compared_rank_segments(
 
 
 def excess_times(late: pd.DataFrame, times: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
-    """Return what each late rank did for longer than the runner-up; it adds up to its lead at most.
+    """What each late rank did for longer than the runner-up; it adds up to its lead at most.
 
     Parameters
     ----------
@@ -200,10 +203,13 @@ def excess_times(late: pd.DataFrame, times: Mapping[int, pd.DataFrame]) -> pd.Da
 
 
 def _blamed_windows(late: pd.DataFrame, left_ns: pd.Series[int]) -> pd.DataFrame:
-    """Return when each blamed rank made itself late: since it had met its peer, but not before it last came late."""
+    """When each blamed rank became late: since it left a collective together with the runner-up.
+
+    But not before it last came late: what it did until then is charged already.
+    """
     blamed = late[late["is_blamed"]].copy()
     blamed["arrival"] = blamed.index
-    since = left_ns.reindex(blamed["met"], fill_value=_EVER).to_numpy(np.int64)
+    since = left_ns.reindex(blamed["shared"], fill_value=_EVER).to_numpy(np.int64)
     before = blamed.groupby("rank")["came_ns"].shift(fill_value=_EVER).to_numpy(np.int64)
     return blamed.assign(since_ns=np.maximum(since, before))[
         ["rank", "arrival", "since_ns", "came_ns"]
@@ -217,7 +223,7 @@ def blame_late_ranks(
     excess: pd.DataFrame,
     collectives: pd.DataFrame,
 ) -> pd.DataFrame:
-    """Return claims on a job's path, with what made ranks late claimed by that: cut where it begins and ends.
+    """Charge to lateness what made ranks late; pieces are cut where that begins and ends.
 
     Parameters
     ----------
@@ -269,7 +275,7 @@ def blame_late_ranks(
 
 
 def _spent(allowed: I64, dur: I64, keys: pd.DataFrame) -> I64:
-    """Return how much of each duration is within what its group is allowed, in order."""
+    """How much of each duration is within what its group is allowed, in order."""
     before = (
         pd.Series(dur).groupby([keys[name].to_numpy() for name in keys.columns]).cumsum().to_numpy()
         - dur
@@ -279,7 +285,7 @@ def _spent(allowed: I64, dur: I64, keys: pd.DataFrame) -> I64:
 
 
 def _cut_at(attributed_time: pd.DataFrame, windows: pd.DataFrame) -> tuple[pd.DataFrame, I64]:
-    """Return claims cut where windows of their rank begin and end, and the arrival whose window each lies in, or -1."""
+    """Pieces cut at the windows of their rank, and the arrival whose window each lies in, or -1."""
     begin, rank = (
         attributed_time["start_ns"].to_numpy(np.int64),
         attributed_time["rank"].to_numpy(np.int64),

@@ -1,4 +1,4 @@
-"""`load_job`: from the files of a folder to a `Job`; what cannot be used is an error, or left out and said."""
+"""`load_job`: from the files of a folder to a `Job`; nothing is left out in silence."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
@@ -49,7 +49,7 @@ def load_job(
     cache: str | Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Job:
-    """Return the job whose ranks lie in a folder, match a glob, or are listed.
+    """Load the job whose ranks lie in a folder, match a glob, or are listed.
 
     Parameters
     ----------
@@ -122,7 +122,8 @@ def _warn(failed: Mapping[str, str], summaries: Mapping[int, RankSummary], *, n_
         )
     if failed:
         warnings.warn(
-            f"{human_count(len(failed), 'file')} of {n_files:,} could not be used: see job.failures.",
+            f"{human_count(len(failed), 'file')} of {n_files:,} could not be used: "
+            "see job.failures.",
             IncompleteTraceWarning,
             stacklevel=3,
         )
@@ -130,21 +131,24 @@ def _warn(failed: Mapping[str, str], summaries: Mapping[int, RankSummary], *, n_
     for rank, summary in sorted(summaries.items()):
         by_steps.setdefault(summary.steps, []).append(rank)
     if len(by_steps) > 1:
-        said = (
-            f"rank {', '.join(map(str, ranks))}: {' to '.join(dict.fromkeys((steps[0], steps[-1]))) if steps else 'none'}"
-            for steps, ranks in by_steps.items()
-        )
+        said = "; ".join(_steps_of(ranks, steps) for steps, ranks in by_steps.items())
         warnings.warn(
-            f"the ranks recorded different steps ({'; '.join(said)}): what only some recorded has no partner.",
+            f"the ranks recorded different steps ({said}): what only some recorded has no partner.",
             IncompleteTraceWarning,
             stacklevel=3,
         )
 
 
+def _steps_of(ranks: Sequence[int], steps: Sequence[str]) -> str:
+    """Some ranks and the steps they recorded, in words."""
+    recorded = " to ".join(dict.fromkeys((steps[0], steps[-1]))) if steps else "none"
+    return f"rank {', '.join(map(str, ranks))}: {recorded}"
+
+
 def _add(
     summaries: dict[int, RankSummary], found: RankSummary, failed: dict[str, str], on_error: OnError
 ) -> None:
-    """Add a rank; a second file of one rank is an error, unless no file says its rank: then ranks are counted."""
+    """Add a rank. A second file of one rank is an error, unless files do not say their ranks."""
     if found.rank not in summaries:
         summaries[found.rank] = found
         return

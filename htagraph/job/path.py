@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from htagraph.errors import GraphError
+from htagraph.algorithms.tiling import check_tiling
 from htagraph.explain.breakdown import sum_by
 from htagraph.explain.busy_time import BusyTime
 from htagraph.job.common_time import (
@@ -29,7 +29,7 @@ from htagraph.job.rank_work import AttributedTimeIn, BusyTimeIn, PathIn, on_rank
 from htagraph.job.ranks import Request
 from htagraph.job.timeline import Timeline
 from htagraph.model.frames import BREAKDOWN, JOB_ATTRIBUTED_TIME, JOB_SEGMENTS, labelled
-from htagraph.model.kinds import Bound, Cause, EdgeKind
+from htagraph.model.kinds import Bound, Cause, EdgeKind, in_words
 from htagraph.model.units import human_count, human_duration
 
 __all__ = ["JobBreakdownKey", "JobPath", "JobRoute"]
@@ -131,19 +131,9 @@ class JobPath:
 
     def _check(self, pieces: pd.DataFrame) -> None:
         """Raise unless pieces tile the window."""
-        start = pieces["start_ns"].to_numpy()
-        end = start + pieces["dur_ns"].to_numpy()
-        tiles = not len(start) and self.dur_ns == 0
-        if len(start):
-            tiles = (
-                start[0] == self.start_ns
-                and end[-1] == self.end_ns
-                and bool((start[1:] == end[:-1]).all())
-            )
-        if not tiles:
-            raise GraphError(
-                "the job's critical path does not tile its window.", hint="please report it."
-            )
+        start_ns = pieces["start_ns"].to_numpy(np.int64)
+        end_ns = start_ns + pieces["dur_ns"].to_numpy(np.int64)
+        check_tiling("the job's critical path", start_ns, end_ns, (self.start_ns, self.end_ns))
 
     @property
     def name(self) -> str:
@@ -215,7 +205,7 @@ class JobPath:
         return BusyTime(*(max(each) for each in zip(*by_rank.values(), strict=True)))
 
     def breakdown(self, *, by: JobBreakdownKey = "rank") -> pd.DataFrame:
-        """Return the time of the path by group; it adds up to the window.
+        """The time of the path by group; it adds up to the window.
 
         Parameters
         ----------
@@ -251,7 +241,7 @@ class JobPath:
         """Say how long the path is, where it ran and what bounds it."""
         ranks = self.breakdown(by="rank")["share"].head(_TOP).items()
         shares = self.breakdown(by="bound")["share"].head(_TOP).items()
-        bounds = [f"{str(bound).replace('_', ' ')} {share:.0%}" for bound, share in shares]
+        bounds = [f"{in_words(bound)} {share:.0%}" for bound, share in shares]
         return (
             f"JobPath({self.name}, {human_duration(self.dur_ns)}, "
             f"{human_count(len(self.segments), 'segment')}: "
@@ -261,6 +251,6 @@ class JobPath:
 
 
 def _in_order(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """Return pieces of several ranks in the order of the path."""
+    """Pieces of several ranks in the order of the path."""
     joined = pd.concat(parts, ignore_index=True)
     return joined.sort_values(["rank_segment", "start_ns"], kind="stable", ignore_index=True)

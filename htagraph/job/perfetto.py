@@ -19,27 +19,29 @@ import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
 from htagraph.job.timeline import Timeline
-from htagraph.model.dag import Dag
+from htagraph.lookup.links import work_links
 from htagraph.model.events import EventTable, LaneTable
-from htagraph.model.kinds import EdgeKind
 from htagraph.model.symbols import SymbolTable
 from htagraph.writers.atomic import output_file
 from htagraph.writers.pftrace import write_pftrace
 
 __all__ = ["write_job_trace"]
 
-I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 _ABOUT = (
-    "Critical path of the job, in common time. Segments tile the window: every instant is on exactly one rank. Where a rank "
-    "waited in a collective, the path hops to the rank that came last; below, the same path by rank."
+    "Critical path of the job, in common time. Segments tile the window: every instant is on "
+    "exactly one rank. Where a rank waited in a collective, the path hops to the rank that came "
+    "last; below, the same path by rank."
 )
-_PART = "The part of the job's critical path that is on this rank. Arrows lead to where the path goes on, on another rank."
+_PART = (
+    "The part of the job's critical path that is on this rank. Arrows lead to where the path goes "
+    "on, on another rank."
+)
 
 
 def _no_events() -> EventTable:
-    """Return a table without events."""
+    """A table without events."""
     wide, narrow, tiny = (
         np.empty(0, dtype=np.int64),
         np.empty(0, dtype=np.int32),
@@ -62,23 +64,13 @@ def _no_events() -> EventTable:
 
 
 def _on_common_clock(events: EventTable, clock: Clock) -> EventTable:
-    """Return events in common time."""
+    """Events in common time."""
     start, end = clock.to_common(events.ts_ns), clock.to_common(events.end_ns)
     return replace(events, ts_ns=start, dur_ns=end - start)
 
 
-def _links(dag: Dag) -> tuple[I32, I32]:
-    """Return from where to where work was handed on: launch to device work, forward to backward."""
-    launched = np.flatnonzero(dag.launch >= 0)
-    flows = dag.edges.take(dag.edges.kind == EdgeKind.FLOW)
-    return (
-        np.concatenate([dag.launch[launched], flows.tail >> 1]).astype(np.int32),
-        np.concatenate([launched, flows.head >> 1]).astype(np.int32),
-    )
-
-
 def _hop_ids(segments: pd.DataFrame) -> tuple[I64, I64]:
-    """Return the segments before and after each hop to another rank, and the number of the hop, from 1 on."""
+    """The segments before and after each hop to another rank, and the hop's number, from 1 on."""
     before = np.flatnonzero(np.diff(segments["rank"].to_numpy(np.int64)) != 0)
     ids = np.arange(1, len(before) + 1, dtype=np.int64)
     return np.concatenate([before, before + 1]), np.concatenate([ids, ids])
@@ -100,7 +92,7 @@ def _write_rank(
         rank=rank,
         place=rank + 2,
         segments=own,
-        links=_links(dag),
+        links=work_links(dag),
         critical_events=np.unique(about[about >= 0]),
         description=_PART,
         clock_shift_ns=dag.calibration.clock_shift_ns,

@@ -1,9 +1,10 @@
-"""The path of a job, in rank segments: on one rank from a collective back to the one before, and across ranks where one waited.
+"""The path of a job in rank segments: along one rank between collectives, and across ranks.
 
-A rank is reduced to its collectives and, of each, the collective that its start goes back to along
-binding edges (its skeleton). Back from the end of the job, a rank segment runs on one rank to the
-end of a collective. If the rank waited in it, the path hops to the rank that came last, at the
-instant at which it came.
+The graph of all ranks together would not fit into one process. A rank is reduced to its skeleton:
+its collectives and, of each, the collective that its start goes back to along binding edges. Back
+from the end of the job, a rank segment runs on one rank to the end of a collective. If the rank
+waited in it, the path hops to the rank that came last, at the instant at which it came. A law says
+that this path is that of the whole graph (`tests/job/merged.py`). Only ranks on it are opened.
 
 ::
 
@@ -106,7 +107,7 @@ class _Hops:
         return rank * self._n_collectives + collective
 
     def late(self, rank: int, collective: int) -> tuple[int, int] | None:
-        """Return the rank, and its collective, that one waited for; None if it waited for nobody."""
+        """The rank, and its collective, that one waited for; None if it waited for nobody."""
         if collective >= self._n_collectives:
             return None
         key = rank * self._n_collectives + collective
@@ -122,7 +123,7 @@ def find_rank_segments(
     collectives: pd.DataFrame,
     clocks: Mapping[int, Clock],
 ) -> list[RankSegment]:
-    """Return the rank segments of the job's path, earliest first.
+    """Find the rank segments of the job's path, earliest first.
 
     Parameters
     ----------
@@ -176,7 +177,7 @@ def find_rank_segments(
 def _rank_segment(
     rank: int, clock: Clock, start_ns: int, end_ns: int, end_node: int, *, collective: int = -1
 ) -> RankSegment:
-    """Return a rank segment between two times of a rank's clock."""
+    """A rank segment between two times of a rank's clock."""
     common_start, common_end = clock.to_common([start_ns, end_ns]).tolist()
     return RankSegment(rank, common_start, common_end, start_ns, end_ns, end_node, collective)
 

@@ -50,6 +50,7 @@ class Asked:
         return cls(question, tuple(sorted(options.items())))
 
     def __call__(self, graph: TraceGraph) -> pd.DataFrame:
+        """Do it on the graph of a rank."""
         return self.question(graph.dag, graph.interval, **dict(self.options))
 
 
@@ -67,6 +68,7 @@ class BusyTimeIn:
     end_ns: int
 
     def __call__(self, graph: TraceGraph) -> BusyTime:
+        """Do it on the graph of a rank."""
         return busy_time(graph.dag, Window(self.start_ns, self.end_ns, "busy time"))
 
 
@@ -75,7 +77,7 @@ Numbered = tuple[tuple[int, RankSegment], ...]
 
 
 def _path_in(graph: TraceGraph, numbered: Numbered) -> pd.DataFrame:
-    """Return the path in some rank segments of a rank, with the number of each."""
+    """The path in some rank segments of a rank, with the number of each."""
     windows = [
         Window(one.local_start_ns, one.local_end_ns, "rank segment", anchor=one.end_node)
         for _, one in numbered
@@ -94,6 +96,7 @@ class PathIn:
     numbered: Numbered
 
     def __call__(self, graph: TraceGraph) -> pd.DataFrame:
+        """Do it on the graph of a rank."""
         return _path_in(graph, self.numbered)
 
 
@@ -104,6 +107,7 @@ class AttributedTimeIn:
     numbered: Numbered
 
     def __call__(self, graph: TraceGraph) -> pd.DataFrame:
+        """Do it on the graph of a rank."""
         segments = _path_in(graph, self.numbered)
         found = attributed_time(graph.dag, segments)
         return found.assign(rank_segment=segments["rank_segment"].to_numpy()[found["segment"]])
@@ -116,6 +120,7 @@ class TimesByNameIn:
     numbered: Numbered
 
     def __call__(self, graph: TraceGraph) -> pd.DataFrame:
+        """Do it on the graph of a rank."""
         segments = _path_in(graph, self.numbered)
         named = segments.assign(
             bound=segments["bound"].astype(object),
@@ -131,7 +136,7 @@ class TimesByNameIn:
 def on_rank_segments(
     work: type[PathIn | AttributedTimeIn | TimesByNameIn], rank_segments: Sequence[RankSegment]
 ) -> dict[int, Request]:
-    """Return the requests that ask the ranks of some rank segments to work on theirs."""
+    """Requests to the ranks of some rank segments, to work on theirs."""
     by_rank: dict[int, list[tuple[int, RankSegment]]] = {}
     for number, one in enumerate(rank_segments):
         by_rank.setdefault(one.rank, []).append((number, one))

@@ -1,8 +1,8 @@
 """The ranks of a job: what is known of each without opening it, and the way to the rest.
 
-Compiled graphs stay in files of a cache folder; only small tables travel. What grows in this process
-with the size of a job are collectives, not events. To open a rank costs far more than to ask it one
-thing more, so a rank is asked several things in one visit, and what a visit brought is kept.
+Compiled graphs stay in files of a cache folder; only small tables travel. What grows in this
+process with the size of a job are collectives, not events. To open a rank costs far more than to
+ask it one thing more, so a rank is asked several things in one visit, and the answers are kept.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class RankSummary:
 
 
 def rank_ends(graph: TraceGraph) -> RankEnds:
-    """Return where a window's path on one rank begins and ends."""
+    """Where a window's path on one rank begins and ends."""
     dag, window = graph.dag, graph.interval
     node = window.anchor if window.anchor >= 0 else last_node(dag, window.end_ns)
     if node < 0:
@@ -125,7 +125,7 @@ def rank_ends(graph: TraceGraph) -> RankEnds:
 
 
 def cached_graph(path: Path, folder: Path, reading: Reading) -> Path:
-    """Return the file for a compiled graph: one per state of a trace and way of reading it."""
+    """The file for a compiled graph: one per state of a trace and way of reading it."""
     state = path.stat() if path.exists() else None
     size, changed = (state.st_size, state.st_mtime_ns) if state else (0, 0)
     key = f"{path.resolve()} {size} {changed} {reading}"
@@ -160,7 +160,7 @@ class Request(NamedTuple):
 
 
 def _opened(summary: RankSummary, reading: Reading) -> TraceGraph:
-    """Return the graph of a rank: from the cache, else compiled again where that is not seen."""
+    """The graph of a rank: from the cache, else compiled again where that is not seen."""
     if summary.graph.exists():
         return TraceGraph.open(summary.graph)
     return load(summary.path, stacks=reading.stacks).compile(class_rules=reading.class_rules)
@@ -217,7 +217,7 @@ class RankGraphs:
     )
 
     def open(self, rank: int, window: WindowName = None) -> TraceGraph:
-        """Return the graph of a rank, or of a window of it.
+        """Open the graph of a rank, or of a window of it.
 
         Raises
         ------
@@ -244,7 +244,7 @@ class RankGraphs:
     def ask(
         self, requests: Mapping[int, Request], *, on_error: OnError | None = None
     ) -> RankAnswers:
-        """Return what a request gave on each of some ranks.
+        """Make a request to each of some ranks.
 
         Parameters
         ----------
@@ -269,7 +269,7 @@ class RankGraphs:
         return found
 
     def _visited(self, requests: Mapping[int, Sequence[Request]]) -> dict[int, Sequence[Any]]:
-        """Return the outcomes of the requests of each rank, which is opened once."""
+        """The outcomes of the requests to each rank, which is opened once."""
         tasks: dict[int, Task] = {
             rank: (_visit, (self.summaries[rank], self.reading, several))
             for rank, several in requests.items()

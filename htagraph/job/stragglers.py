@@ -1,4 +1,4 @@
-"""Who keeps the others waiting: how often each rank is last, what it costs them, and what made it late."""
+"""Who keeps the others waiting: how often, at what cost to them, and what made it late."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["pipeline_bubbles", "summarize_stragglers"]
 
 
 def _causes(late: pd.DataFrame, excess: pd.DataFrame) -> pd.DataFrame:
-    """Return for each late arrival what the late rank did for longer by most."""
+    """What each late rank did for longer by most, for each of its late arrivals."""
     most = (
         excess.sort_values("late_ns", ascending=False, kind="stable")
         .drop_duplicates("arrival")
@@ -22,7 +22,7 @@ def _causes(late: pd.DataFrame, excess: pd.DataFrame) -> pd.DataFrame:
 
 
 def _dearest_causes(late: pd.DataFrame, excess: pd.DataFrame) -> pd.DataFrame:
-    """Return for each late rank the cause that cost the others most, indexed by rank."""
+    """The cause that cost the others most, by late rank."""
     cost = (
         _causes(late, excess)
         .groupby(["rank", *CAUSE_KEY], as_index=False)
@@ -39,7 +39,7 @@ def _dearest_causes(late: pd.DataFrame, excess: pd.DataFrame) -> pd.DataFrame:
 
 
 def _times_last(collectives: pd.DataFrame) -> pd.Series[int]:
-    """Return how often each rank came last, by the clocks as they are estimated."""
+    """How often each rank came last, by the clocks as they are estimated."""
     waited = collectives[
         (collectives["wait_ns"] > 0) & ~collectives["is_partial"] & (collectives["overrun_ns"] == 0)
     ]
@@ -49,7 +49,7 @@ def _times_last(collectives: pd.DataFrame) -> pd.Series[int]:
 def summarize_stragglers(
     collectives: pd.DataFrame, late: pd.DataFrame, excess: pd.DataFrame, ranks: list[int]
 ) -> pd.DataFrame:
-    """Return one row per rank: how often it came last, what that cost, and the commonest costly cause.
+    """How often each rank came last, what that cost the others, and the costliest cause.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def summarize_stragglers(
 
 
 def pipeline_bubbles(collectives: pd.DataFrame) -> pd.DataFrame:
-    """Return how long each rank waited in receives for the sender; schema `frames.BUBBLES`."""
+    """How long each rank waited in receives for the sender; schema `frames.BUBBLES`."""
     receives = collectives[collectives["operation"] == "recv"]
     totals = receives.groupby(["rank", "group"], as_index=False).agg(
         n_receives=("match", "size"), wait_ns=("wait_ns", "sum"), transfer_ns=("transfer_ns", "sum")
