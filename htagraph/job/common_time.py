@@ -13,6 +13,7 @@ from htagraph.algorithms.clocks import Clock
 from htagraph.job.rank_segments import RankSegment
 from htagraph.model.frames import SEGMENTS
 from htagraph.model.kinds import Bound, EdgeKind
+from htagraph.model.rules import Rule
 
 __all__ = ["SegmentTimes", "before_the_first", "in_common_time", "moved", "segments_since", "since"]
 
@@ -64,7 +65,7 @@ def in_common_time(
         residual_ns=common["dur_ns"] - lag_ns,
         bound=segments["bound"].astype(object),
         kind=np.where(hops, EdgeKind.COLLECTIVE.label, segments["kind"].astype(object)),
-        rule=np.where(hops, "rendezvous", segments["rule"].astype(object)),
+        rule=np.where(hops, Rule.RENDEZVOUS.label, segments["rule"].astype(object)),
     )
 
 
@@ -87,7 +88,7 @@ def before_the_first(start_ns: int, end_ns: int, rank: int) -> pd.DataFrame:
     """The time before the first rank of the path began: nothing says what it waited for."""
     row: dict[str, object] = dict.fromkeys(SEGMENTS.columns, "")
     row |= {"name": "(unexplained)", "bound": Bound.UNEXPLAINED.label}
-    row |= {"kind": EdgeKind.SOURCE.label, "rule": "window start"}
+    row |= {"kind": EdgeKind.SOURCE.label, "rule": Rule.WINDOW_START.label}
     row |= {"start_ns": start_ns, "dur_ns": end_ns - start_ns}
     row |= {"lag_ns": 0, "residual_ns": end_ns - start_ns}
     row |= {"event": -1, "edge": -1, "rank": rank, "rank_segment": -1}
