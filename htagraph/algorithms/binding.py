@@ -47,7 +47,7 @@ def _bind(
 
 
 def bind(tail: I32, head: I32, kind: I8, lag: I64, node_ts: I64, tiebreak: I64) -> tuple[I32, I64]:
-    """Return the binding edge and the residual of every node.
+    """Binding edge and residual of every node.
 
     Ties go to the later tail, then the larger kind, then the larger tiebreak of the tail:
     deterministic.
@@ -94,7 +94,7 @@ def _walk_back(node: int, binding: I32, tail: I32, node_ts: I64, until_ns: int, 
 
 
 def walk_back(node: int, binding: I32, tail: I32, node_ts: I64, *, until_ns: int) -> I32:
-    """Return the binding edges that lead to a node, earliest first.
+    """Binding edges that lead to a node, earliest first.
 
     The walk ends at the first edge whose tail is at or before `until_ns`, or at a node without
     edges.
@@ -152,7 +152,7 @@ def _levels(tail: I32, head: I32, n_nodes: int, level: I32) -> int:
 def topological_order(
     tail: I32, head: I32, node_ts: I64, nodes: I32
 ) -> tuple[I32, npt.NDArray[np.bool_]]:
-    """Return the nodes in a topological order, and which edges stand against every such order.
+    """Nodes in a topological order, and the edges that stand against every such order.
 
     Time orders all but the edges that take no time; those are ordered by their depth (Kahn 1962).
 

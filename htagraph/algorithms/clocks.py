@@ -32,7 +32,7 @@ def to_common(
     drift_ppb: npt.ArrayLike,
     origin_ns: npt.ArrayLike,
 ) -> I64:
-    """Return times of one clock or several, moved to the common clock; integer, and in the same order.
+    """Times of one clock or of several on the common clock: integers, in the same order.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Clock:
     origin_ns: int = 0
 
     def to_common(self, ts_ns: npt.ArrayLike) -> I64:
-        """Return common times; integer, and in the same order."""
+        """Times of one clock or of several on the common clock: integers, in the same order."""
         return to_common(ts_ns, self.offset_ns, self.drift_ppb, self.origin_ns)
 
 
@@ -109,7 +109,7 @@ class ClockFit:
 
 
 def _slope_ppb(time_ns: I64, difference_ns: I64) -> int:
-    """Return the drift between the first and the second half (median of each; Theil-Sen on two points)."""
+    """Slope between the medians of the first and of the second half."""
     half = len(time_ns) // 2
     early, late = slice(None, half), slice(len(time_ns) - half, None)
     rise = np.median(difference_ns[late]) - np.median(difference_ns[early])
@@ -130,7 +130,7 @@ def fit_clock(
     waits: Bools | None = None,
     is_awaited: Bools | None = None,
 ) -> ClockFit:
-    """Return the clock of a member against a reference, from the matched collectives that both took part in.
+    """Clock of a member against a reference, from the collectives that both took part in.
 
     The offset is the median difference of the ends, moved into the feasible interval. Drift is
     fitted only where it halves the spread of the differences: without drift, fitting it does harm.

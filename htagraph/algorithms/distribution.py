@@ -38,7 +38,7 @@ class Distribution(NamedTuple):
 
 
 def distribution(group: I64, value: I64, quantiles: tuple[float, ...] = ()) -> Distribution:
-    """Return how values are distributed within each group.
+    """Statistics of the values of each group.
 
     A quantile is one of the values: the largest at or below its rank, so that integers stay
     integers.

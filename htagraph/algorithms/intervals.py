@@ -54,7 +54,7 @@ class States(NamedTuple):
 
 
 def _sorted_boundaries(group: I64, start: I64, end: I64) -> tuple[I64, I64, I64, I64]:
-    """Return group, time, step (+1, -1) and interval of each boundary, by group and time; starts before ends."""
+    """Group, time, step (+1, -1) and interval of each boundary, starts before ends."""
     n = len(start)
     time = np.concatenate([start, end])
     groups = np.concatenate([group, group])
@@ -67,7 +67,7 @@ def _sorted_boundaries(group: I64, start: I64, end: I64) -> tuple[I64, I64, I64,
 
 
 def union(group: I64, start: I64, end: I64) -> Intervals:
-    """Return the union of intervals in each group, as intervals that neither overlap nor touch.
+    """Union of the intervals of each group: intervals that neither overlap nor touch.
 
     ::
 
@@ -99,7 +99,7 @@ def union(group: I64, start: I64, end: I64) -> Intervals:
 
 
 def gaps(busy: Intervals, group: I64, start_ns: int, end_ns: int) -> Intervals:
-    """Return what a union leaves free of ``[start_ns, end_ns)`` in each group.
+    """Gaps that a union leaves in ``[start_ns, end_ns)``, in each group.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def gaps(busy: Intervals, group: I64, start_ns: int, end_ns: int) -> Intervals:
 
 
 def states(group: I64, start: I64, end: I64, bit: npt.NDArray[np.integer], n_bits: int) -> States:
-    """Return what runs at once, as stretches that tile the union of each group.
+    """Classes that run at once, as stretches that tile the union of each group.
 
     ::
 
@@ -181,7 +181,7 @@ class Cover:
         self._before = np.concatenate([[0], np.cumsum(end - start)]).astype(np.int64)
 
     def before(self, time: I64) -> I64:
-        """Return the length of the set before each time."""
+        """Length of the set before each time."""
         if not len(self._start):
             return np.zeros(len(time), dtype=np.int64)
         begun = np.searchsorted(self._start, time, side="right")
@@ -190,7 +190,7 @@ class Cover:
         return self._before[begun] - beyond
 
     def free_from(self, time: I64) -> I64:
-        """Return the first time at or after each that is not in the set."""
+        """First time at or after each that is not in the set."""
         if not len(self._start):
             return time
         last = np.maximum(np.searchsorted(self._start, time, side="right") - 1, 0)
@@ -198,12 +198,12 @@ class Cover:
         return np.where(inside, self._end[last], time)
 
     def within(self, start: I64, end: I64) -> I64:
-        """Return the length of the set in each ``[start, end)``."""
+        """Length of the set in each ``[start, end)``."""
         return self.before(end) - self.before(start)
 
 
 def sum_by_code(code: npt.NDArray[np.integer], value: I64, n_codes: int) -> I64:
-    """Return the exact integer sum of values per code.
+    """Exact integer sum of values per code.
 
     Examples
     --------

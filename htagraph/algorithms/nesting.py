@@ -68,7 +68,7 @@ def _sweep(boundary: I64, lane: I32, innermost: I64, parent: I64) -> None:
 
 
 def nest(lane: I32, start: I64, end: I64, depth_hint: I64 | None = None) -> Nesting:
-    """Return the boundaries of intervals in order and their nesting.
+    """Boundaries of intervals in order and their nesting.
 
     At one instant, intervals that end there come first (inner before outer), then those that start
     (outer before inner); an interval of no length ends right after its start.

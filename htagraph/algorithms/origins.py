@@ -25,7 +25,7 @@ def _origins(
 
 
 def origins(order: I32, binding: I32, tail: I32, is_anchor: npt.NDArray[np.bool_]) -> I32:
-    """Return the anchor that the walk back along binding edges from each node meets first, -1 for none.
+    """Anchor that the walk back along binding edges from each node meets first, -1 for none.
 
     An anchor is its own origin.
 

@@ -30,7 +30,7 @@ def _retime(
 
 
 def retime(order: I32, offsets: I64, tail: I32, lag: I64, residual: I64, release: I64) -> I64:
-    """Return the time of every node: its latest arrival plus its residual.
+    """Time of every node: its latest arrival plus its residual.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def _latest_times(order: I32, offsets: I64, tail: I32, lag: I64, residual: I64, 
 def latest_times(
     order: I32, offsets: I64, tail: I32, lag: I64, residual: I64, deadline: I64
 ) -> I64:
-    """Return how late every node may happen without moving any node past its deadline.
+    """Latest time of every node that moves no node past its deadline.
 
     The total float of a node is this minus its time (critical path method, backward pass).
 

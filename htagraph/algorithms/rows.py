@@ -78,7 +78,7 @@ def _fill(order: I64, lane: I32, span: tuple[I64, I64], row: I32, boundary: I64)
 
 
 def rows(lane: I32, start: I64, end: I64) -> Rows:
-    """Return rows on which intervals nest strictly, as few as first fit needs.
+    """Rows on which intervals nest strictly, as few as first fit needs.
 
     Parameters
     ----------

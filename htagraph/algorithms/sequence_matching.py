@@ -14,13 +14,13 @@ I64 = npt.NDArray[np.int64]
 
 
 def _common(reference: Sequence[int], other: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Return the runs (position in reference, position in other, length) that both have in common, in order."""
+    """Runs that both have, in order: position in reference, position in other, length."""
     matcher: SequenceMatcher[int] = SequenceMatcher(None, reference, other, autojunk=False)
     return [(run.a, run.b, run.size) for run in matcher.get_matching_blocks() if run.size]
 
 
 def align(sequences: Sequence[npt.NDArray[np.integer]]) -> list[I64]:
-    """Return the position in a common reference of each element of each sequence, -1 for what has none.
+    """Position of each element of each sequence in a common reference, -1 for none.
 
     Equal sequences are aligned element by element. Others are aligned with the longest one by
     common runs; what cannot be placed stays apart.

@@ -48,7 +48,7 @@ def _without_overlap(group: I64, start: I64, length: int, keep: Bool) -> None:
 
 
 def _numbered(*keys: I64) -> tuple[I64, I64]:
-    """Return a dense number for each distinct row of keys, and how often it occurs."""
+    """Dense number of each distinct row of keys, and how often it occurs."""
     key = keys[0]
     for other in keys[1:]:
         key = key * (int(other.max(initial=0)) + 1) + other
@@ -57,7 +57,7 @@ def _numbered(*keys: I64) -> tuple[I64, I64]:
 
 
 def repeats(code: I64, lane: I64, *, min_length: int, max_length: int) -> Repeats:
-    """Return the sequences of neighbors that occur at least twice without overlapping themselves.
+    """Sequences of neighbors that occur at least twice without overlapping themselves.
 
     A sequence that occurs as often as one that is longer by one code, on either side, is left out,
     for the longer one says more; and so is one that is a shorter one repeated.
@@ -107,7 +107,7 @@ def repeats(code: I64, lane: I64, *, min_length: int, max_length: int) -> Repeat
 
 
 def _grown(position: I64, number: I64, code: I64, lane: I64, length: int) -> tuple[I64, I64, I64]:
-    """Return position, number and count of what still repeats with one code more."""
+    """Position, number and count of sequences that still repeat with one code more."""
     fits = position + length < len(code)
     fits[fits] = lane[position[fits]] == lane[position[fits] + length]
     position, number = position[fits], number[fits]
@@ -117,7 +117,7 @@ def _grown(position: I64, number: I64, code: I64, lane: I64, length: int) -> tup
 
 
 def _explained(position: I64, count: I64, longer: tuple[I64, I64, I64], n: int) -> Bool:
-    """Return whether a sequence occurs as often as one that has one code more before or after it."""
+    """Whether a sequence occurs as often as one that is longer by one code."""
     longer_count = np.zeros(n + 1, dtype=np.int64)
     longer_count[longer[0]] = longer[2]
     after = longer_count[position] == count
@@ -127,7 +127,7 @@ def _explained(position: I64, count: I64, longer: tuple[I64, I64, I64], n: int) 
 
 
 def _is_power(position: I64, code: I64, length: int) -> Bool:
-    """Return whether a sequence is a shorter one repeated."""
+    """Whether a sequence is a shorter one repeated."""
     power = np.zeros(len(position), dtype=bool)
     for period in range(1, length // 2 + 1):
         if length % period == 0:
@@ -137,7 +137,7 @@ def _is_power(position: I64, code: I64, length: int) -> Bool:
 
 
 def _occurrences(position: I64, number: I64, length: int, first_number: int) -> Repeats:
-    """Return the occurrences of sequences of one length, numbered from a first number on."""
+    """Occurrences of sequences of one length, numbered from a first number on."""
     order = np.lexsort((position, number))
     start = position[order]
     _, dense = np.unique(number[order], return_inverse=True)

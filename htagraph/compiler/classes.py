@@ -44,7 +44,7 @@ class ClassRule:
     pattern: str
 
     def matches(self, kernel: str) -> bool:
-        """Return whether the rule applies to a kernel of this name."""
+        """Whether the rule applies to a kernel of this name."""
         return re.search(self.pattern, kernel) is not None
 
 
@@ -86,7 +86,7 @@ _METADATA, _DEVICE_KIND, _DEFAULT = (
 
 
 def classify(structure: Structure, user_rules: Sequence[ClassRule] = ()) -> Classification:
-    """Return the class of each piece of device work and the rule that decided.
+    """Class of each piece of device work and the rule that decided.
 
     Parameters
     ----------

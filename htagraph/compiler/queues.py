@@ -23,7 +23,7 @@ _BLOCKED_FACTOR = 3
 
 
 def queue_edges(structure: Structure) -> EdgeTable:
-    """Return an edge from the device start that made room to the end of each launch call that met a full queue.
+    """Edges from the start that made room in the queue to the end of each call that met it full.
 
     A call that met a full queue and did not take longer than launches do anyway was not blocked.
 

@@ -87,7 +87,7 @@ class _Pieces:
 
     @classmethod
     def of(cls, segments: pd.DataFrame) -> _Pieces:
-        """Return the columns of a frame of segments."""
+        """Columns of a frame of segments."""
         start_ns, dur_ns, event, edge = (
             segments[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns", "event", "edge")
         )
@@ -98,28 +98,28 @@ class _Pieces:
 
 @dataclass(frozen=True)
 class _Waits:
-    """For each segment, the host wait that its stretch of host time begins with, -1 for none, and what it may claim."""
+    """Host wait that each segment follows, -1 for none, and the time charged to it."""
 
     call: I64
     attributed_ns: I64
 
 
 def _named(dag: Dag, event: I64, pattern: re.Pattern[str]) -> Mask:
-    """Return whether each event is an API call whose name matches; False for -1."""
+    """Whether each event is an API call whose name matches; False for -1."""
     matches = dag.events.named(dag.events.symbols.searched(pattern))
     matches = matches & (dag.events.kind == EventKind.RUNTIME)
     return gather(matches, event, False)
 
 
 def _is_host(dag: Dag, pieces: _Pieces) -> Mask:
-    """Return which segments are host time: work, gaps and launches, and returns from waits."""
+    """Whether each segment is host time: work, gaps, launches, and returns from waits."""
     on_device = (pieces.event >= 0) & dag.events.is_device[pieces.event]
     is_host: Mask = _HOST_BOUNDS[pieces.bound] | ((pieces.bound == Bound.SYNC) & ~on_device)
     return is_host
 
 
 def _blocking_calls(dag: Dag, edge: I64, since_ns: I64) -> I64:
-    """Return for each edge the host call that waited for the device until the instant at which the edge begins, -1 for none.
+    """Host call that waited for the device until each edge begins, -1 for none.
 
     The call may lie some edges back that take no time: it returns, and the operator around it ends.
     """
@@ -140,7 +140,7 @@ def _blocking_calls(dag: Dag, edge: I64, since_ns: I64) -> I64:
 
 
 def _attributed_to_waits(dag: Dag, pieces: _Pieces, is_host: Mask, exempt: Mask) -> _Waits:
-    """Return what the waits of the host claim of the host time that follows each."""
+    """Host time that is charged to the wait which it follows."""
     n, start, length = len(is_host), pieces.start_ns, pieces.dur_ns
     continues = np.concatenate([[False], is_host[:-1] & (start[:-1] + length[:-1] == start[1:])])
     begins = is_host & ~continues
@@ -158,14 +158,14 @@ def _attributed_to_waits(dag: Dag, pieces: _Pieces, is_host: Mask, exempt: Mask)
 
 
 def _met_full_queue(dag: Dag, call: I64) -> Mask:
-    """Return which calls were launches that waited for room in the launch queue."""
+    """Whether each call was a launch that waited for room in the launch queue."""
     waited = np.zeros(len(dag.events), dtype=bool)
     waited[dag.edges.head[dag.edges.kind == EdgeKind.QUEUE] >> 1] = True
     return waited[call]
 
 
 def _own_causes(dag: Dag, pieces: _Pieces, is_host: Mask) -> I8:
-    """Return the code of the cause of each segment by what ran in it."""
+    """Code of the cause of each segment, by what ran in it."""
     event, events = pieces.event, dag.events
     cause = _CODE_OF_BOUND[pieces.bound]
     cause[is_host & (cause == _CODE[Cause.DEVICE_GAPS])] = _CODE[Cause.HOST]
@@ -186,7 +186,7 @@ def _own_causes(dag: Dag, pieces: _Pieces, is_host: Mask) -> I8:
 
 
 def _causes_of_waits(dag: Dag, call: I64) -> I8:
-    """Return the code of the cause that a call which waited is."""
+    """Code of the cause to which the time behind each waiting call is charged."""
     copies = (call_meanings(dag.events)[call] == CallMeaning.COPY) & ~under_pattern(
         dag, call, _READS
     )
@@ -203,7 +203,7 @@ def _steps(dag: Dag, start_ns: I64) -> Text:
 
 
 def _frames(dag: Dag, pieces: _Pieces) -> Text:
-    """Return the innermost Python frame in the middle of each host gap, empty for other segments and where none is known."""
+    """Innermost Python frame in the middle of each host gap, empty elsewhere or if unknown."""
     frames = np.full(len(pieces.event), "", dtype=object)
     gaps = np.flatnonzero((pieces.bound == Bound.PYTHON_GAP) & (pieces.edge >= 0))
     if len(gaps) and (dag.events.kind == EventKind.PYTHON).any():
@@ -214,7 +214,7 @@ def _frames(dag: Dag, pieces: _Pieces) -> Text:
 
 
 def attributed_time(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
-    """Return which cause claims which part of the segments of a critical path.
+    """Segments of a critical path, each part charged to exactly one cause.
 
     Parameters
     ----------
@@ -273,7 +273,7 @@ def attributed_time(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
 
 
 def _frame(columns: Mapping[str, npt.NDArray[Any]], bound: I8) -> pd.DataFrame:
-    """Return claims as a frame."""
+    """Attributed time as a frame."""
     cause = np.array(_CAUSES, dtype=object)[columns["cause"]]
     ordered = {**columns, "cause": cause, "bound": categorical(bound, Bound.labels())}
     return ATTRIBUTED_TIME.frame({name: ordered[name] for name in ATTRIBUTED_TIME.columns})

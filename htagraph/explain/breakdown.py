@@ -20,7 +20,7 @@ OUTSIDE_STEPS = "(outside steps)"
 def sum_by(
     segments: pd.DataFrame, by: str, total_ns: int, schema: Schema, *, sort: bool = True
 ) -> pd.DataFrame:
-    """Return the time of segments by one of their columns.
+    """Time of segments by one of their columns.
 
     Parameters
     ----------

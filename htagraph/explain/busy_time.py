@@ -45,7 +45,7 @@ class BusyTime(NamedTuple):
 
 
 def busy_time(dag: Dag, window: Window) -> BusyTime:
-    """Return how long devices and host have work of their own in a window.
+    """Busy time without waits of devices and host in a window.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def busy_time(dag: Dag, window: Window) -> BusyTime:
 
 
 def _host_ns(dag: Dag, window: Window) -> int:
-    """Return the time in which operators and calls run and do not wait, on the thread where it is longest."""
+    """Time in which operators and calls run and do not wait, on the thread where it is longest."""
     edges, events, times = dag.edges, dag.events, dag.events.node_ts_ns
     waits = np.isin(edges.rule, (Rule.BLOCKING_CALL, Rule.HANDED_OVER))
     mine = np.flatnonzero((edges.kind == EdgeKind.THREAD) & ~waits & (edges.event >= 0))

@@ -47,7 +47,7 @@ class WindowedEdges:
 
 
 def windowed_edges(dag: Dag, window: Window) -> WindowedEdges:
-    """Return the graph of a window with its source and sink.
+    """Graph of a window with its source and sink.
 
     An edge from before the window becomes one from the source, with what is left of its lag. A node
     without any edge hangs on the source, a node whose followers lie beyond the window on the sink.

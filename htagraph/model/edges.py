@@ -87,7 +87,7 @@ class EdgeTable:
 
     @classmethod
     def concat(cls, tables: Iterable[EdgeTable]) -> EdgeTable:
-        """Return the rows of several tables, in their order."""
+        """Rows of several tables, in their order."""
         parts = list(tables)
         if not parts:
             return cls()
@@ -99,11 +99,11 @@ class EdgeTable:
         )
 
     def take(self, rows: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> EdgeTable:
-        """Return some rows (positions or a mask)."""
+        """Some rows (positions or a mask)."""
         return EdgeTable(*(getattr(self, name)[rows] for name in EdgeTable.__dataclass_fields__))
 
     def __len__(self) -> int:
-        """Return the number of edges."""
+        """Number of edges."""
         return len(self.tail)
 
     @cached_property

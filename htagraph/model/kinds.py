@@ -49,12 +49,12 @@ class Vocabulary(IntEnum):
 
     @classmethod
     def labels(cls) -> tuple[str, ...]:
-        """Return the labels of all members, in order of their codes."""
+        """Labels of all members, in order of their codes."""
         return tuple(member.label for member in cls)
 
     @classmethod
     def parse(cls, text: str) -> Vocabulary:
-        """Return the member with this label, whatever its case.
+        """Member with this label, whatever its case.
 
         Raises
         ------

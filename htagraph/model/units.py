@@ -8,7 +8,7 @@ _STEPS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
 
 
 def human_duration(dur_ns: float) -> str:
-    """Return a duration with three significant digits and a unit.
+    """A duration with three significant digits and a unit.
 
     Examples
     --------
@@ -24,7 +24,7 @@ def human_duration(dur_ns: float) -> str:
 
 
 def human_count(count: int, noun: str) -> str:
-    """Return a count and its noun in the right number.
+    """A count and its noun in the right number.
 
     Examples
     --------
