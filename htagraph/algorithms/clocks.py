@@ -1,8 +1,14 @@
-"""Clocks of several members that meet: offsets and drift from common instants, and how sure they are.
+"""Clocks of members that meet: offset and drift from common instants, and how sure they are.
 
 Members of a collective end together, up to a small jitter, and nobody ends before everybody has
 started. The first gives an estimate, the second a bound: of two members ``r`` and ``q``, what has
 to be added to the clock of ``r`` lies in ``[max(start_q - end_r), min(end_q - start_r)]``.
+
+The bound is the clock condition of message passing, for collectives: Rabenseifner, "The controlled
+logical clock", 1997; Becker et al., "Scalable timestamp synchronization for event traces", 2009.
+There every violation moves events; here it moves a clock as a whole, so that durations within a
+rank stay as measured. The estimate has to bear outliers, as some collectives end late on one
+member: medians do (Theil, 1950; Sen, 1968), least squares do not.
 """
 
 from __future__ import annotations
@@ -109,7 +115,11 @@ class ClockFit:
 
 
 def _slope_ppb(time_ns: I64, difference_ns: I64) -> int:
-    """Slope between the medians of the first and of the second half."""
+    """Slope between the medians of the first and of the second half.
+
+    It stands in for the median of all slopes (Theil, 1950; Sen, 1968), which takes quadratic time,
+    and bears single late ends as well.
+    """
     half = len(time_ns) // 2
     early, late = slice(None, half), slice(len(time_ns) - half, None)
     rise = np.median(difference_ns[late]) - np.median(difference_ns[early])

@@ -1,4 +1,4 @@
-"""How values are distributed within groups: count, sum, mean, deviation, extremes and quantiles, by one sort."""
+"""Statistics of values by group: count, sum, mean, deviation, extremes, quantiles; by one sort."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Sets of intervals on a line: unions, what runs at once, and how much of a set lies before a time.
 
-One sort of all boundaries and running counts answer every question; intervals are half-open
+One sort of all boundaries and running counts answer every question (a sweep over the line, as of
+Bentley, "Algorithms for Klee's rectangle problems", 1977); intervals are half-open
 ``[start, end)``.
 """
 
@@ -33,7 +34,7 @@ class Intervals(NamedTuple):
 
 
 class States(NamedTuple):
-    """What runs at once: consecutive stretches of time in which nothing begins or ends.
+    """Consecutive stretches of time in which nothing begins or ends, and what runs in each.
 
     Parameters
     ----------
@@ -143,7 +144,8 @@ def states(group: I64, start: I64, end: I64, bit: npt.NDArray[np.integer], n_bit
 
     Examples
     --------
-    >>> both = states(np.zeros(2, np.int64), np.array([0, 3]), np.array([5, 9]), np.array([0, 1]), 2)
+    >>> start, end = np.array([0, 3]), np.array([5, 9])
+    >>> both = states(np.zeros(2, np.int64), start, end, np.array([0, 1]), 2)
     >>> both.mask.tolist(), both.dur.tolist()
     ([1, 3, 2], [3, 2, 4])
     """

@@ -41,6 +41,8 @@ def match_keys(keys: I64, table_keys: I64) -> I64:
 def last_before(group: I64, time: I64, query_group: I64, query_time: I64) -> I64:
     """Position of the last row before each query, in the query's group; -1 for none.
 
+    Before means ``row time < query time``.
+
     Parameters
     ----------
     group, time : ndarray of shape (n,), dtype=int64

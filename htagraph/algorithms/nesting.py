@@ -1,4 +1,4 @@
-"""Nesting of intervals on lanes: boundaries in order, who is innermost between them, and who encloses whom.
+"""Nesting of intervals on lanes: boundaries in order, who is innermost, and who encloses whom.
 
 ::
 
@@ -6,7 +6,8 @@
              A A A A B B B A A   - C       innermost after each: A B A - C -
 
 Intervals of one lane may overlap partially (real threads do): innermost is then the one that
-started last and has not ended, which is what a person reads off a timeline.
+started last and has not ended, which is what a person reads off a timeline. One sweep over the
+boundaries with a stack finds it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Aligning sequences of several members that should be one: which element of each is the same."""
+"""Alignment of sequences that should be one: which element of each is the same."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def align(sequences: Sequence[npt.NDArray[np.integer]]) -> list[I64]:
     """Position of each element of each sequence in a common reference, -1 for none.
 
     Equal sequences are aligned element by element. Others are aligned with the longest one by
-    common runs; what cannot be placed stays apart.
+    common runs (the gestalt matching of Ratcliff and Obershelp, as in `difflib`); what cannot be
+    placed stays apart.
 
     Parameters
     ----------
@@ -36,7 +37,8 @@ def align(sequences: Sequence[npt.NDArray[np.integer]]) -> list[I64]:
 
     Examples
     --------
-    >>> [places.tolist() for places in align([np.array([5, 7, 7]), np.array([7, 7]), np.array([5, 7, 7])])]
+    >>> whole, part = np.array([5, 7, 7]), np.array([7, 7])
+    >>> [places.tolist() for places in align([whole, part, whole])]
     [[0, 1, 2], [1, 2], [0, 1, 2]]
     """
     reference = max(sequences, key=len)

@@ -1,4 +1,10 @@
-"""Repeated sequences of codes: which runs of neighbors occur again, without those that a longer one explains as well."""
+"""Repeated sequences of codes: runs of neighbors that occur again, each only in its longest form.
+
+These are maximal repeats (Gusfield, "Algorithms on Strings, Trees, and Sequences", 1997) without
+those that overlap themselves. They grow by one code at a time, named as in Karp, Miller and
+Rosenberg ("Rapid identification of repeated patterns in strings, trees and arrays", 1972): the
+number of a sequence is that of the shorter one and the next code, so that a length costs one sort.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +87,8 @@ def repeats(code: I64, lane: I64, *, min_length: int, max_length: int) -> Repeat
 
     Examples
     --------
-    >>> found = repeats(np.array([1, 2, 3, 1, 2, 4, 1, 2]), np.zeros(8, np.int64), min_length=2, max_length=4)
+    >>> code, lane = np.array([1, 2, 3, 1, 2, 4, 1, 2]), np.zeros(8, np.int64)
+    >>> found = repeats(code, lane, min_length=2, max_length=4)
     >>> found.sequence.tolist(), found.start.tolist(), found.length.tolist()
     ([0, 0, 0], [0, 3, 6], [2, 2, 2])
     """

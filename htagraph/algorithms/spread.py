@@ -72,6 +72,8 @@ def descendants(order: I32, offsets: I64, tail: I32, allowed: Bool, seeds: Bool)
 def ancestors(order: I32, offsets: I64, tail: I32, allowed: Bool, seeds: Bool) -> Bool:
     """Nodes from which the seeds can be reached, the seeds included.
 
+    Parameters as for `descendants`.
+
     Examples
     --------
     >>> offsets, tail = np.array([0, 0, 1, 2]), np.array([0, 1], np.int32)

@@ -6,9 +6,9 @@ the autograd thread runs.
 
 ::
 
-    thread 1   [forward]                      [optimizer]       caller: a gap, nothing recorded
+    thread 1   [forward]                      [optimizer]     caller: a gap, nothing recorded
                .       |-->.               .->|
-    thread 2               [bw][bw] [bw][bw]                    autograd thread: a burst inside the gap
+    thread 2               [bw][bw] [bw][bw]                  autograd: a burst inside the gap
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _is_autograd(structure: Structure) -> Bools:
 def _autograd_lanes(structure: Structure) -> npt.NDArray[np.integer]:
     """Lanes of autograd threads: they begin with autograd functions, or run mostly such.
 
-    Hooks run there, too, and may be more than the functions. A thread that steps the profiler is a
+    Hooks run there, too, and may outnumber the functions. A thread that steps the profiler is a
     caller.
     """
     events, host = structure.events, structure.host

@@ -35,7 +35,7 @@ PASSES = (
     sync_edges,
     queue_edges,
 )
-"""Passes from the structure of a trace to edges; `thread_edges` comes last, as it needs to know who waits."""
+"""Passes from structure to edges; `thread_edges` comes last, as it needs to know who waits."""
 
 
 def _reject(

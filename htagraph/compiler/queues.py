@@ -16,7 +16,7 @@ from htagraph.model.rules import Rule
 __all__ = ["FULL_QUEUE", "queue_edges"]
 
 FULL_QUEUE = 1_000
-"""Launches outstanding on a device from which its queue counts as full (measured capacity: about 1,022)."""
+"""Outstanding launches with which a device's queue counts as full (measured: about 1,022)."""
 
 _USUAL_PERCENTILE = 5
 _BLOCKED_FACTOR = 3

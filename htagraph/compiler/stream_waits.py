@@ -6,10 +6,12 @@
     stream 7       [kernel A     ]
     stream 20                    '------------>[kernel B]
 
-Three kinds of evidence, the weaker only where the stronger is missing: a record of the profiler;
-the order of event records and stream waits among the calls of one thread; and time alone: work that
-was ready stood still until all that another stream had been given before it had ended. The last two
-are inferred, and labelled so.
+Profilers do not record these waits unless asked to, and without them a path goes wrong without a
+word: it takes a gap on one stream for overhead, where work of another stream was waited for. So
+there are three kinds of evidence, the weaker only where the stronger is missing: a record of the
+profiler; the order of event records and stream waits among the calls of one thread; and time
+alone: work that was ready stood still until all that another stream had been given before it had
+ended. The last two are inferred, and labelled so (`Rule.evidence`).
 """
 
 from __future__ import annotations

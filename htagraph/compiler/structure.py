@@ -1,4 +1,11 @@
-"""What every pass needs to know of a trace: host threads in order, streams in order, and which call launched what."""
+"""The structure of a trace, which every pass needs: threads, streams, launches, and scales.
+
+How long a launch, or a gap between two kernels, takes at least depends on machine, driver and
+model. So both are measured on the trace itself (`_calibrate`), as low percentiles of delays that
+nothing else can explain: a trace in which everything takes twice as long has the same graph. A
+delay of the usual size counts as overhead of its mechanism. What exceeds it is called unexplained,
+for a dependency that was not recorded may be behind it.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +91,7 @@ class Structure:
 
     @cached_property
     def is_launch(self) -> Bool:
-        """Whether an event is an API call that launched device work, by correlation, never by name."""
+        """Whether an event is an API call that launched device work; by correlation id alone."""
         out = np.zeros(len(self.events), dtype=bool)
         out[self.launch[self.launch >= 0]] = True
         return out
@@ -239,13 +246,16 @@ def _percentile(values: I64, percent: int) -> int:
 
 
 def _usual_launch(floor_ns: int, typical_ns: int) -> int:
-    """Delay up to which a launch is called overhead; beyond, it is unexplained."""
+    """Delay up to which a launch is called overhead; beyond, it is unexplained.
+
+    It is capped, for where most launches are late, most are unexplained.
+    """
     usual = max(_LAUNCH_USUAL_FACTOR * floor_ns, _LAUNCH_TYPICAL_FACTOR * typical_ns)
     return min(usual, _LAUNCH_CAP_FACTOR * floor_ns)
 
 
 def _calibrate(events: EventTable, launch: I64, queue: I64, shift_ns: int) -> Calibration:
-    """Measure the launch floor on idle streams and the gap floor between queued work."""
+    """Launch floor, measured on idle streams, and gap floor, measured between queued work."""
     starts = group_starts(events.device[queue], events.stream[queue])
     before = running_latest(events.end_ns[queue], starts)
     follows = (

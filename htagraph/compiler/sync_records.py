@@ -1,4 +1,4 @@
-"""The profiler's own records of waits (``cuda_sync``, off by default), joined with the calls they belong to."""
+"""The profiler's own records of waits (``cuda_sync``, off by default), with their calls."""
 
 from __future__ import annotations
 

@@ -72,7 +72,10 @@ def _host_wait_edges(device_event: I64, call: I64, rule: Rule) -> EdgeTable:
 def _recorded_syncs(
     structure: Structure, records: SyncRecords, meanings: npt.NDArray[np.int8]
 ) -> EdgeTable:
-    """Edges of host waits that a record names."""
+    """Edges of host waits that a record names.
+
+    Work that ends after its call is kept, to be rejected with its skew.
+    """
     events = structure.events
     parts = []
     stream_rows = np.flatnonzero(records.meaning == CallMeaning.STREAM_SYNC)
@@ -90,8 +93,7 @@ def _recorded_syncs(
     parts.append(_host_wait_edges(target, records.call[event_rows], Rule.SYNC_RECORD))
     context = records.call[records.meaning == CallMeaning.DEVICE_SYNC]
     candidates = _all_queues(structure, context)
-    for column in range(candidates.shape[1]):
-        parts.append(_host_wait_edges(candidates[:, column], context, Rule.SYNC_RECORD))  # noqa: PERF401
+    parts += [_host_wait_edges(column, context, Rule.SYNC_RECORD) for column in candidates.T]
     return EdgeTable.concat(parts)
 
 

@@ -1,8 +1,11 @@
-"""Which cause claims which part of a critical path: every nanosecond has one claimant, so claims never exceed the window.
+"""Attributed time: every nanosecond of a critical path is charged to exactly one cause.
 
-Most of a path is claimed by what ran. Host time right after a wait for the device is claimed by the
-wait, up to as long as the host was blocked: had it not waited, it could have run ahead of the
-device by that much.
+A bound says what ran; a cause says what a person can change. Most time is charged to what ran in
+it. Host time right after a wait for the device is charged to that wait, for as long as the host was
+blocked: had it not waited, it could have run ahead of the device by that much. So a call that
+waits, such as ``aten::item``, answers for the launches that come late because of it.
+
+As no nanosecond has two causes, what a repair may save never adds up to more than the window.
 """
 
 from __future__ import annotations
@@ -34,13 +37,14 @@ Text = npt.NDArray[np.object_]
 Mask = npt.NDArray[np.bool_]
 
 _ALLOCATION = re.compile(
-    r"^(cuda|hip|cu)_?(Malloc|Free|HostAlloc|HostFree|HostRegister|HostUnregister|Mem(Alloc|Free|Create|Map|Unmap))"
+    r"^(cuda|hip|cu)_?(Malloc|Free|HostAlloc|HostFree|HostRegister|HostUnregister"
+    r"|Mem(Alloc|Free|Create|Map|Unmap))"
 )
 _READS = re.compile(r"^aten::(item|_local_scalar_dense|is_nonzero|nonzero|masked_select|equal)$")
 """Operators that bring a value of the device to the host, and wait for it."""
 
 _FIRST_USE_NS = 5_000_000
-"""A call that launches, queries or sets and takes longer than this creates a context or loads code."""
+"""A call that launches, queries or sets and takes longer creates a context or loads code."""
 
 _WAITING = (
     CallMeaning.DEVICE_SYNC,
@@ -70,7 +74,7 @@ _HOST_BOUNDS = np.isin(
     (Bound.HOST, Bound.DATA_LOADING, Bound.PYTHON_GAP, Bound.LAUNCH),
 )
 _EXEMPT = [_CODE[cause] for cause in (Cause.DATA_LOADING, Cause.ALLOCATION, Cause.FIRST_USE)]
-"""What takes its time whether the host waited before or not."""
+"""Causes that take their time whether the host waited before or not."""
 
 _READING = [_CODE[cause] for cause in (Cause.HOST, Cause.BLOCKING_COPY, Cause.COPIES)]
 
@@ -225,7 +229,7 @@ def attributed_time(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame, schema `frames.ATTRIBUTED_TIME`
-        Tiles the segments, in their order; one that a wait claims in part has two rows.
+        Tiles the segments, in their order; one that is charged to a wait in part has two rows.
     """
     if not len(segments):
         return ATTRIBUTED_TIME.empty()

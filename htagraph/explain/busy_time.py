@@ -1,4 +1,9 @@
-"""How long devices and host have work of their own, whatever waits for what: no repair of the other makes a window shorter."""
+"""Busy time without waits: how long devices and host have to run, whatever waits for what.
+
+It bounds from below what any repair can reach. Once a wait is repaired, the window is still no
+shorter than the device needs for its kernels, or the host for its operators: no potential saving
+exceeds what the busy time of the other side leaves.
+"""
 
 from __future__ import annotations
 

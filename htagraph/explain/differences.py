@@ -1,4 +1,4 @@
-"""What changed between two traces: operators and kernels added, removed, grown and shrunk."""
+"""Differences between two traces: operators and kernels added, removed, grown and shrunk."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def short_name(name: str) -> str:
 
     Examples
     --------
-    >>> short_name("void at::native::vectorized_elementwise_kernel<4, Add<float> >(int, Add<float>)")
-    'at::native::vectorized_elementwise_kernel'
+    >>> short_name("void at::native::elementwise_kernel<4, Add<float> >(int, Add<float>)")
+    'at::native::elementwise_kernel'
     >>> short_name("Memcpy DtoH (Device -> Pinned)")
     'Memcpy DtoH (Device -> Pinned)'
     """
@@ -164,7 +164,8 @@ def kernel_diff(
     --------
     >>> from htagraph.compiler.passes import compile_events
     >>> from htagraph.synth import timeline
-    >>> before, after = (compile_events(timeline(f"stream 7 |{drawn}")) for drawn in ("[gemm][relu]", "[gemm   ]"))
+    >>> before = compile_events(timeline("stream 7 |[gemm][relu]"))
+    >>> after = compile_events(timeline("stream 7 |[gemm   ]"))
     >>> kernel_diff(before, after)[["name", "change", "n_delta", "delta_ns"]]
        name   change  n_delta  delta_ns
     0  relu  removed       -1     -6000

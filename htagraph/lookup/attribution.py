@@ -63,7 +63,10 @@ def under_pattern(dag: Dag, events: I64, pattern: re.Pattern[str]) -> npt.NDArra
 
 
 def track_labels(dag: Dag, events: I64) -> npt.NDArray[np.object_]:
-    """Label of the track of each event: ``stream 7``, or the thread id of host events."""
+    """Label of the track of each event: ``stream 7``, or the thread id of host events.
+
+    Streams are named with their device where there are several.
+    """
     table = dag.events
     several = len(np.unique(table.device[table.is_device])) > 1
     labels = np.empty(len(events), dtype=object)

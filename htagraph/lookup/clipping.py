@@ -1,4 +1,4 @@
-"""What of the events lies in a window."""
+"""Events cut at the bounds of a window."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ class Clipped(NamedTuple):
 
 
 def clipped(dag: Dag, events: I64, window: Window) -> Clipped:
-    """Events that overlap a window, cut at its bounds."""
+    """Events that overlap a window, cut at its bounds.
+
+    One of no length is in the window if it begins in it.
+    """
     start, end = dag.events.ts_ns[events], dag.events.end_ns[events]
     inside = (start < window.end_ns) & ((end > window.start_ns) | (start >= window.start_ns))
     if not inside.all():

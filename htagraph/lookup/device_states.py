@@ -17,7 +17,7 @@ __all__ = ["CLASSES", "device_states", "devices_of", "runs"]
 I64 = npt.NDArray[np.int64]
 
 CLASSES = (KernelClass.COMPUTE, KernelClass.COMMUNICATION, KernelClass.MEMORY)
-"""Classes of device work; a stretch on which class ``c`` runs has bit ``c`` of its mask, and bit 0 stands for the window."""
+"""Classes of device work: bit ``c`` of a mask says that class ``c`` runs, bit 0 is always set."""
 
 
 def devices_of(dag: Dag) -> I64:

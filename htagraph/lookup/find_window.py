@@ -18,7 +18,10 @@ __all__ = ["find_window"]
 
 
 def _named_ranges(dag: Dag, name: str | re.Pattern[str]) -> npt.NDArray[np.int64]:
-    """Host ranges with a name, else those that match it, in order of time."""
+    """Host ranges with a name, else those that match it, in order of time.
+
+    Annotations come before operators.
+    """
     events = dag.events
     code = events.symbols.code(name) if isinstance(name, str) else -1
     same = events.name == code if code >= 0 else np.zeros(len(events), dtype=bool)

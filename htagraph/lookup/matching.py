@@ -21,14 +21,14 @@ I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
 CHILD = "CHILD"
-"""The hop from a host event to what it directly encloses, or to the device work that it launched itself."""
+"""The hop from a host event to what it directly encloses, or to what it launched itself."""
 
 _MOST_HOPS = 64
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """What an event of a chain must be.
+    """Conditions on an event of a chain.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What to call the place an event belongs to: its operator, its annotation, its Python frame."""
+"""Names of the place an event belongs to: its operator, its annotation, its Python frame."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ def spelling(dag: Dag) -> I64:
 
 
 def op_names(dag: Dag, events: I64) -> Text:
-    """Innermost operator or annotation that each event ran in, or was launched from."""
+    """Innermost operator or annotation that each event ran in, or was launched from.
+
+    ``""`` for none.
+    """
     return names_or_empty(dag, innermost(dag, events, (EventKind.OP, EventKind.ANNOTATION)))
 
 

@@ -1,4 +1,4 @@
-"""Device work by device or by stream: dense numbers for the groups, and which work comes next in one."""
+"""Device work by device or by stream: dense numbers of these, and which work comes next."""
 
 from __future__ import annotations
 

@@ -32,7 +32,10 @@ Bool = npt.NDArray[np.bool_]
 Kinds = str | EventKind | Iterable[str | EventKind]
 
 KIND_GROUPS = ("launch", "collective", "device", "host")
-"""What `kind` may be beside an `EventKind`: calls that launched device work, communication kernels, device and host."""
+"""Other kinds of events than of `EventKind`.
+
+Calls that launched device work, communication kernels, and all of the device or of the host.
+"""
 
 
 def events_in(dag: Dag, window: Window) -> I64:

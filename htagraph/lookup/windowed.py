@@ -1,4 +1,7 @@
-"""The graph of a window, closed: one source, one sink, and the edges between, with what crosses the start cut there."""
+"""The graph of a window, closed by one source and one sink.
+
+What crosses the start of the window begins there.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +23,6 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 _KIND_OF_RULE = Rule.kinds()
-
-
-def _empty(dtype: type) -> npt.NDArray[np.generic]:
-    return np.empty(0, dtype=dtype)
 
 
 @dataclass(frozen=True)
@@ -47,12 +43,12 @@ class EdgeTable:
         Codes of the `Rule` that made the edge.
     """
 
-    tail: I32 = field(default_factory=lambda: _empty(np.int32))  # type: ignore[arg-type, return-value]
-    head: I32 = field(default_factory=lambda: _empty(np.int32))  # type: ignore[arg-type, return-value]
-    kind: I8 = field(default_factory=lambda: _empty(np.int8))  # type: ignore[arg-type, return-value]
-    lag_ns: I64 = field(default_factory=lambda: _empty(np.int64))  # type: ignore[arg-type, return-value]
-    event: I32 = field(default_factory=lambda: _empty(np.int32))  # type: ignore[arg-type, return-value]
-    rule: I8 = field(default_factory=lambda: _empty(np.int8))  # type: ignore[arg-type, return-value]
+    tail: I32 = field(default_factory=partial(np.empty, 0, np.int32))
+    head: I32 = field(default_factory=partial(np.empty, 0, np.int32))
+    kind: I8 = field(default_factory=partial(np.empty, 0, np.int8))
+    lag_ns: I64 = field(default_factory=partial(np.empty, 0, np.int64))
+    event: I32 = field(default_factory=partial(np.empty, 0, np.int32))
+    rule: I8 = field(default_factory=partial(np.empty, 0, np.int8))
 
     def __post_init__(self) -> None:
         """Freeze the columns and check that they are of one length."""

@@ -72,7 +72,13 @@ def _digraph(title: str) -> Any:  # noqa: ANN401  a class of a package without t
     return graph
 
 
-def _add_node(graph: Any, number: int, lines: list[str], color: str, **more: str) -> None:  # noqa: ANN401
+def _add_node(
+    graph: Any,  # noqa: ANN401
+    number: int,
+    lines: list[str],
+    color: str,
+    **more: str,
+) -> None:
     """Add a box."""
     import pydot  # noqa: PLC0415  deferred: only this output needs it
 

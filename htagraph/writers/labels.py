@@ -26,8 +26,8 @@ def name_label(name: str, *, width: int = 48) -> str:
 
     Examples
     --------
-    >>> name_label("void at::native::vectorized_elementwise_kernel<4, at::AddFunctor<float> >(int, float)")
-    'vectorized_elementwise_kernel'
+    >>> name_label("void at::native::elementwise_kernel<4, at::AddFunctor<float> >(int, float)")
+    'elementwise_kernel'
     >>> name_label("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_128x128>(Params)")
     'Kernel<cutlass_80_tensorop_s1688gemm_128x128>'
     >>> name_label("aten::mm"), name_label("Memcpy HtoD (Pageable -> Device)")
@@ -48,6 +48,8 @@ def name_label(name: str, *, width: int = 48) -> str:
 
 def distinct_names(names: Sequence[str], *, width: int = 48) -> dict[str, str]:
     """Short names that can be told apart.
+
+    Where two are the same, they get the first word that only one of them has.
 
     Examples
     --------

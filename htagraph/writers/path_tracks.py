@@ -1,4 +1,7 @@
-"""The critical path as slices: the path itself, and below it a summary track per bound; of a job, per rank."""
+"""The critical path as slices: the path itself, and below it a summary track per bound.
+
+The path of a job has a summary track per rank instead.
+"""
 
 from __future__ import annotations
 

@@ -137,7 +137,11 @@ def _event_slices(
     return slices, groups
 
 
-def _intern(packet: Any, strings: Strings, batches: Sequence[Slices]) -> dict[str, int]:  # noqa: ANN401
+def _intern(
+    packet: Any,  # noqa: ANN401
+    strings: Strings,
+    batches: Sequence[Slices],
+) -> dict[str, int]:
     """Put all strings of slices into a packet; return the numbers of the annotation names."""
     packet.sequence_flags = _CLEARED
     data = packet.interned_data

@@ -55,7 +55,7 @@ class Tracks:
     def __init__(
         self, rank: int | None, *, place: int | None = None, clock_shift_ns: int = 0
     ) -> None:
-        from perfetto.protos.perfetto.trace import perfetto_trace_pb2  # noqa: PLC0415  deferred: only this output needs it
+        from perfetto.protos.perfetto.trace import perfetto_trace_pb2  # noqa: PLC0415
 
         self._trace = perfetto_trace_pb2.Trace()
         self.place = place if place is not None else 1 if rank is None else rank + 1

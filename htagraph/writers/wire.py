@@ -1,4 +1,4 @@
-"""Protobuf's wire format by the column: many messages of one shape are one matrix of bytes, a row per message.
+"""Protobuf's wire format by the column: messages of one shape are one matrix of bytes, a row each.
 
 Messages that have the same fields differ only in their numbers. With numbers padded to one width
 (protobuf allows a varint to have leading zeros) each message takes the same room, so a field is a
