@@ -87,7 +87,7 @@ class CriticalPath:
 
     @cached_property
     def attributed_time(self) -> pd.DataFrame:
-        """Which cause claims which part of the path, schema `frames.ATTRIBUTED_TIME`: adjacent, disjoint, together the window."""
+        """The path, each nanosecond charged to exactly one cause; schema `frames.ATTRIBUTED_TIME`."""
         return attributed_time(self.dag, self.segments)
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,18 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 _KIND_OF_RULE = Rule.kinds()
+
+
+def _no_int8() -> I8:
+    return np.empty(0, dtype=np.int8)
+
+
+def _no_int32() -> I32:
+    return np.empty(0, dtype=np.int32)
+
+
+def _no_int64() -> I64:
+    return np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -43,12 +55,12 @@ class EdgeTable:
         Codes of the `Rule` that made the edge.
     """
 
-    tail: I32 = field(default_factory=partial(np.empty, 0, np.int32))
-    head: I32 = field(default_factory=partial(np.empty, 0, np.int32))
-    kind: I8 = field(default_factory=partial(np.empty, 0, np.int8))
-    lag_ns: I64 = field(default_factory=partial(np.empty, 0, np.int64))
-    event: I32 = field(default_factory=partial(np.empty, 0, np.int32))
-    rule: I8 = field(default_factory=partial(np.empty, 0, np.int8))
+    tail: I32 = field(default_factory=_no_int32)
+    head: I32 = field(default_factory=_no_int32)
+    kind: I8 = field(default_factory=_no_int8)
+    lag_ns: I64 = field(default_factory=_no_int64)
+    event: I32 = field(default_factory=_no_int32)
+    rule: I8 = field(default_factory=_no_int8)
 
     def __post_init__(self) -> None:
         """Freeze the columns and check that they are of one length."""
