@@ -47,7 +47,7 @@ def sum_by(
     if by not in segments.columns or by in ("start_ns", "dur_ns", "lag_ns", "residual_ns"):
         raise QueryError(
             f"a path cannot be broken down by {by!r}.",
-            hint="by bound, kind, name, op, lane, rule or step.",
+            hint="by bound, kind, name, op, track, rule or step.",
         )
     groups = segments.groupby(by, observed=True, sort=False)["dur_ns"]
     frame = pd.DataFrame({"dur_ns": groups.sum(), "n_segments": groups.size()})

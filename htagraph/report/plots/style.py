@@ -1,4 +1,4 @@
-"""How figures look: colors that hold on light and dark paper, axes with units, and texts that plotly shows as they are."""
+"""The look of figures: colors that hold on light and dark paper, axes with units, safe texts."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def new_figure(
         If plotly is not installed.
     """
     try:
-        from plotly import graph_objects as go  # noqa: PLC0415  deferred: an optional extra, and slow to import
+        from plotly import graph_objects as go  # noqa: PLC0415  an optional extra, slow
     except ImportError:
         raise QueryError("figures need plotly.", hint="pip install 'htagraph[plot]'") from None
     legend = {
