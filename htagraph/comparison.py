@@ -36,7 +36,7 @@ class GraphDiff:
         return self.after.dur_ns - self.before.dur_ns
 
     def ops(self, *, short_names: bool = False) -> pd.DataFrame:
-        """Return operators added, removed, grown and shrunk, by count and time; schema `frames.DIFF`.
+        """Operators added, removed, grown and shrunk, by count and time; schema `answers.DIFF`.
 
         Parameters
         ----------
@@ -52,7 +52,7 @@ class GraphDiff:
         )
 
     def kernels(self, *, short_names: bool = False) -> pd.DataFrame:
-        """Return kernels added, removed, grown and shrunk, by count and time; schema `frames.DIFF`; as for `ops`."""
+        """Kernels added, removed, grown and shrunk; schema `answers.DIFF`, options as of `ops`."""
         return kernel_diff(
             self.before.dag,
             self.after.dag,
@@ -62,7 +62,7 @@ class GraphDiff:
         )
 
     def critical_path(self, *, by: BreakdownKey = "bound") -> pd.DataFrame:
-        """Return what the critical paths gained and lost by group; the deltas add up to the difference of the windows.
+        """Time that the critical path gained and lost by group; it adds up to the difference.
 
         Parameters
         ----------
@@ -101,13 +101,14 @@ class GraphDiff:
             for name, delta_ns in top.items()
         )
         return (
-            f"GraphDiff({human_duration(self.before.dur_ns)} -> {human_duration(self.after.dur_ns)}: "
+            f"GraphDiff({human_duration(self.before.dur_ns)} -> "
+            f"{human_duration(self.after.dur_ns)}: "
             f"{changes or 'nothing'})"
         )
 
 
 def diff(before: TraceGraph, after: TraceGraph) -> GraphDiff:
-    """Return the comparison of two graphs, or of two windows.
+    """Comparison of two graphs, or of two windows.
 
     Parameters
     ----------

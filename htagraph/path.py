@@ -36,8 +36,8 @@ BreakdownKey = Literal["bound", "kind", "name", "op", "track", "rule", "step"]
 _TOP = 3
 _WORTH_SAYING = 0.005
 _ABOUT = (
-    "Segments tile the window: every instant is covered by exactly one. Back from the end of the window, each one is what "
-    "the next had to wait for."
+    "Segments tile the window: every instant is covered by exactly one. Back from the end of the "
+    "window, each one is what the next had to wait for."
 )
 
 
@@ -77,17 +77,20 @@ class CriticalPath:
 
     @cached_property
     def segments(self) -> pd.DataFrame:
-        """Segments in order of time, schema `frames.SEGMENTS`: adjacent, disjoint, together the window."""
+        """Segments in order of time, schema `frames.SEGMENTS`; they tile the window."""
         return critical_path(self.dag, self.window)
 
     @cached_property
     def edges(self) -> pd.DataFrame:
-        """Edges of the path, earliest first, schema `frames.EDGES`; the first and last may reach beyond the window."""
+        """Edges of the path, earliest first, schema `frames.EDGES`.
+
+        The first and the last may reach beyond the window.
+        """
         return edge_frame(self.dag, path_edges(self.dag, self.window))
 
     @cached_property
     def attributed_time(self) -> pd.DataFrame:
-        """Which cause claims which part of the path, schema `frames.ATTRIBUTED_TIME`: adjacent, disjoint, together the window."""
+        """The path, each nanosecond charged to one cause; schema `frames.ATTRIBUTED_TIME`."""
         return attributed_time(self.dag, self.segments)
 
     @property
@@ -99,7 +102,7 @@ class CriticalPath:
         return float(unexplained) / self.dur_ns if self.dur_ns else 0.0
 
     def breakdown(self, *, by: BreakdownKey = "bound") -> pd.DataFrame:
-        """Return the time of the path by group; it adds up to the window.
+        """Time of the path by group; it adds up to the window.
 
         Parameters
         ----------
@@ -132,7 +135,7 @@ class CriticalPath:
         return sum_by(pieces, "step", self.dur_ns, BREAKDOWN, sort=False)
 
     def to_perfetto(self, out: str | Path) -> Path:
-        """Write the whole trace with the critical path on top, for the Perfetto UI (https://ui.perfetto.dev).
+        """Write the whole trace with the critical path on top, for https://ui.perfetto.dev.
 
         Times of device work are those of the graph: moved by ``calibration.clock_shift_ns`` where
         the clocks disagreed.
@@ -171,7 +174,7 @@ class CriticalPath:
         )
 
     def _counter_tracks(self) -> list[CounterTrack]:
-        """Return launch queue length and memory bandwidth over the whole trace, as tracks."""
+        """Launch queue length and memory bandwidth over the whole trace, as tracks."""
         tracks = []
         for name, unit in (("queue_length", "launches"), ("memory_bandwidth", "GB/s")):
             frame = counters(self.dag, self.dag.span, name=name)
@@ -217,7 +220,7 @@ class CriticalPath:
         )
 
     def to_dot(self, out: str | Path | None = None, *, max_nodes: int = 200) -> str:
-        """Return the path as a DOT graph, and write it if a file is given.
+        """Path as a DOT graph, written to a file if one is given.
 
         Parameters
         ----------

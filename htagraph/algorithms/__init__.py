@@ -1,1 +1,1 @@
-"""Algorithms over arrays that know nothing of traces: nesting, binding, re-timing, ordering, reachability."""
+"""Algorithms over arrays that know nothing of traces: nesting, binding, re-timing, reachability."""

@@ -2,8 +2,11 @@
 
 With ``arrival(u, v) = ts(u) + lag(u, v)``, the residual of a node is ``ts(v) - max arrival >= 0``.
 Walking binding edges back from any node covers every instant down to where the walk ends exactly
-once: consecutive edges share a node. (Critical path method, Kelley & Walker 1959, with residuals so
-that its length equals the measured time.)
+once: consecutive edges share a node.
+
+This is the forward pass of the critical path method (Kelley and Walker, "Critical-path planning and
+scheduling", 1959) on measured times. Textbook lengths add up lags alone and so miss the time that
+no lag explains; with the residual, the length of the path is the measured time, to the nanosecond.
 """
 
 from __future__ import annotations
@@ -47,7 +50,7 @@ def _bind(
 
 
 def bind(tail: I32, head: I32, kind: I8, lag: I64, node_ts: I64, tiebreak: I64) -> tuple[I32, I64]:
-    """Return the binding edge and the residual of every node.
+    """Binding edge and residual of every node.
 
     Ties go to the later tail, then the larger kind, then the larger tiebreak of the tail:
     deterministic.
@@ -94,7 +97,7 @@ def _walk_back(node: int, binding: I32, tail: I32, node_ts: I64, until_ns: int, 
 
 
 def walk_back(node: int, binding: I32, tail: I32, node_ts: I64, *, until_ns: int) -> I32:
-    """Return the binding edges that lead to a node, earliest first.
+    """Binding edges that lead to a node, earliest first.
 
     The walk ends at the first edge whose tail is at or before `until_ns`, or at a node without
     edges.
@@ -112,7 +115,10 @@ def walk_back(node: int, binding: I32, tail: I32, node_ts: I64, *, until_ns: int
 
 @compiled
 def _levels(tail: I32, head: I32, n_nodes: int, level: I32) -> int:
-    """Fill the depth of each node over some edges (Kahn); return how many edges lie on or behind cycles."""
+    """Fill the depth of each node over some edges; return how many edges lie on or behind cycles.
+
+    Kahn, "Topological sorting of large networks", 1962.
+    """
     indegree = np.zeros(n_nodes, dtype=np.int32)
     outdegree = np.zeros(n_nodes + 1, dtype=np.int64)
     for edge in range(len(tail)):
@@ -152,9 +158,9 @@ def _levels(tail: I32, head: I32, n_nodes: int, level: I32) -> int:
 def topological_order(
     tail: I32, head: I32, node_ts: I64, nodes: I32
 ) -> tuple[I32, npt.NDArray[np.bool_]]:
-    """Return the nodes in a topological order, and which edges stand against every such order.
+    """Nodes in a topological order, and the edges that stand against every such order.
 
-    Time orders all but the edges that take no time; those are ordered by their depth (Kahn 1962).
+    Time orders all but the edges that take no time; those are ordered by their depth (Kahn, 1962).
 
     Parameters
     ----------
@@ -173,9 +179,8 @@ def topological_order(
 
     Examples
     --------
-    >>> order, cyclic = topological_order(
-    ...     np.array([2], np.int32), np.array([0], np.int32), np.array([5, 1, 5]), np.array([0, 1, 2], np.int32)
-    ... )
+    >>> tail, head, nodes = (np.array(rows, np.int32) for rows in ([2], [0], [0, 1, 2]))
+    >>> order, cyclic = topological_order(tail, head, np.array([5, 1, 5]), nodes)
     >>> order.tolist(), cyclic.tolist()
     ([1, 2, 0], [False])
     """

@@ -1,8 +1,14 @@
-"""Clocks of several members that meet: offsets and drift from common instants, and how sure they are.
+"""Clocks of members that meet: offset and drift from common instants, and how sure they are.
 
 Members of a collective end together, up to a small jitter, and nobody ends before everybody has
 started. The first gives an estimate, the second a bound: of two members ``r`` and ``q``, what has
 to be added to the clock of ``r`` lies in ``[max(start_q - end_r), min(end_q - start_r)]``.
+
+The bound is the clock condition of message passing, for collectives: Rabenseifner, "The controlled
+logical clock", 1997; Becker et al., "Scalable timestamp synchronization for event traces", 2009.
+There every violation moves events; here it moves a clock as a whole, so that durations within a
+rank stay as measured. The estimate has to bear outliers, as some collectives end late on one
+member: medians do (Theil, 1950; Sen, 1968), least squares do not.
 """
 
 from __future__ import annotations
@@ -32,7 +38,7 @@ def to_common(
     drift_ppb: npt.ArrayLike,
     origin_ns: npt.ArrayLike,
 ) -> I64:
-    """Return times of one clock or several, moved to the common clock; integer, and in the same order.
+    """Times of one clock or of several on the common clock: integers, in the same order.
 
     Parameters
     ----------
@@ -76,7 +82,7 @@ class Clock:
     origin_ns: int = 0
 
     def to_common(self, ts_ns: npt.ArrayLike) -> I64:
-        """Return common times; integer, and in the same order."""
+        """Times of one clock or of several on the common clock: integers, in the same order."""
         return to_common(ts_ns, self.offset_ns, self.drift_ppb, self.origin_ns)
 
 
@@ -109,7 +115,11 @@ class ClockFit:
 
 
 def _slope_ppb(time_ns: I64, difference_ns: I64) -> int:
-    """Return the drift between the first and the second half (median of each; Theil-Sen on two points)."""
+    """Slope between the medians of the first and of the second half.
+
+    It stands in for the median of all slopes (Theil, 1950; Sen, 1968), which takes quadratic time,
+    and bears single late ends as well.
+    """
     half = len(time_ns) // 2
     early, late = slice(None, half), slice(len(time_ns) - half, None)
     rise = np.median(difference_ns[late]) - np.median(difference_ns[early])
@@ -130,7 +140,7 @@ def fit_clock(
     waits: Bools | None = None,
     is_awaited: Bools | None = None,
 ) -> ClockFit:
-    """Return the clock of a member against a reference, from the matched collectives that both took part in.
+    """Clock of a member against a reference, from the collectives that both took part in.
 
     The offset is the median difference of the ends, moved into the feasible interval. Drift is
     fitted only where it halves the spread of the differences: without drift, fitting it does harm.

@@ -1,4 +1,4 @@
-"""How values are distributed within groups: count, sum, mean, deviation, extremes and quantiles, by one sort."""
+"""Statistics of values by group: count, sum, mean, deviation, extremes, quantiles; by one sort."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Distribution(NamedTuple):
 
 
 def distribution(group: I64, value: I64, quantiles: tuple[float, ...] = ()) -> Distribution:
-    """Return how values are distributed within each group.
+    """Statistics of the values of each group.
 
     A quantile is one of the values: the largest at or below its rank, so that integers stay
     integers.

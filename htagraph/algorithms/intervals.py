@@ -1,6 +1,7 @@
 """Sets of intervals on a line: unions, what runs at once, and how much of a set lies before a time.
 
-One sort of all boundaries and running counts answer every question; intervals are half-open
+One sort of all boundaries and running counts answer every question (a sweep over the line, as of
+Bentley, "Algorithms for Klee's rectangle problems", 1977); intervals are half-open
 ``[start, end)``.
 """
 
@@ -33,7 +34,7 @@ class Intervals(NamedTuple):
 
 
 class States(NamedTuple):
-    """What runs at once: consecutive stretches of time in which nothing begins or ends.
+    """Consecutive stretches of time in which nothing begins or ends, and what runs in each.
 
     Parameters
     ----------
@@ -54,7 +55,7 @@ class States(NamedTuple):
 
 
 def _sorted_boundaries(group: I64, start: I64, end: I64) -> tuple[I64, I64, I64, I64]:
-    """Return group, time, step (+1, -1) and interval of each boundary, by group and time; starts before ends."""
+    """Group, time, step (+1, -1) and interval of each boundary, starts before ends."""
     n = len(start)
     time = np.concatenate([start, end])
     groups = np.concatenate([group, group])
@@ -67,7 +68,7 @@ def _sorted_boundaries(group: I64, start: I64, end: I64) -> tuple[I64, I64, I64,
 
 
 def union(group: I64, start: I64, end: I64) -> Intervals:
-    """Return the union of intervals in each group, as intervals that neither overlap nor touch.
+    """Union of the intervals of each group: intervals that neither overlap nor touch.
 
     ::
 
@@ -99,7 +100,7 @@ def union(group: I64, start: I64, end: I64) -> Intervals:
 
 
 def gaps(busy: Intervals, group: I64, start_ns: int, end_ns: int) -> Intervals:
-    """Return what a union leaves free of ``[start_ns, end_ns)`` in each group.
+    """Gaps that a union leaves in ``[start_ns, end_ns)``, in each group.
 
     Parameters
     ----------
@@ -127,7 +128,7 @@ def gaps(busy: Intervals, group: I64, start_ns: int, end_ns: int) -> Intervals:
 
 
 def states(group: I64, start: I64, end: I64, bit: npt.NDArray[np.integer], n_bits: int) -> States:
-    """Return what runs at once, as stretches that tile the union of each group.
+    """Classes that run at once, as stretches that tile the union of each group.
 
     ::
 
@@ -143,7 +144,8 @@ def states(group: I64, start: I64, end: I64, bit: npt.NDArray[np.integer], n_bit
 
     Examples
     --------
-    >>> both = states(np.zeros(2, np.int64), np.array([0, 3]), np.array([5, 9]), np.array([0, 1]), 2)
+    >>> start, end = np.array([0, 3]), np.array([5, 9])
+    >>> both = states(np.zeros(2, np.int64), start, end, np.array([0, 1]), 2)
     >>> both.mask.tolist(), both.dur.tolist()
     ([1, 3, 2], [3, 2, 4])
     """
@@ -181,7 +183,7 @@ class Cover:
         self._before = np.concatenate([[0], np.cumsum(end - start)]).astype(np.int64)
 
     def before(self, time: I64) -> I64:
-        """Return the length of the set before each time."""
+        """Length of the set before each time."""
         if not len(self._start):
             return np.zeros(len(time), dtype=np.int64)
         begun = np.searchsorted(self._start, time, side="right")
@@ -190,7 +192,7 @@ class Cover:
         return self._before[begun] - beyond
 
     def free_from(self, time: I64) -> I64:
-        """Return the first time at or after each that is not in the set."""
+        """First time at or after each that is not in the set."""
         if not len(self._start):
             return time
         last = np.maximum(np.searchsorted(self._start, time, side="right") - 1, 0)
@@ -198,12 +200,12 @@ class Cover:
         return np.where(inside, self._end[last], time)
 
     def within(self, start: I64, end: I64) -> I64:
-        """Return the length of the set in each ``[start, end)``."""
+        """Length of the set in each ``[start, end)``."""
         return self.before(end) - self.before(start)
 
 
 def sum_by_code(code: npt.NDArray[np.integer], value: I64, n_codes: int) -> I64:
-    """Return the exact integer sum of values per code.
+    """Exact integer sum of values per code.
 
     Examples
     --------

@@ -16,7 +16,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def compiled(function: Function) -> Function:
-    """Return the function, compiled without the interpreter lock and cached, from its first call on."""
+    """Function that numba compiles at its first call; cached on disk, without the GIL."""
     machine_code: list[Callable[..., Any]] = []
 
     @functools.wraps(function)

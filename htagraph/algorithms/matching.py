@@ -13,7 +13,7 @@ I64 = npt.NDArray[np.int64]
 
 
 def match_keys(keys: I64, table_keys: I64) -> I64:
-    """Return for each key the position of its first occurrence in a table, -1 where it is absent.
+    """Position of the first occurrence of each key in a table, -1 where it is absent.
 
     Parameters
     ----------
@@ -39,7 +39,9 @@ def match_keys(keys: I64, table_keys: I64) -> I64:
 
 
 def last_before(group: I64, time: I64, query_group: I64, query_time: I64) -> I64:
-    """Return for each query the position of the last row of its group with ``row time < query time``, -1 for none.
+    """Position of the last row before each query, in the query's group; -1 for none.
+
+    Before means ``row time < query time``.
 
     Parameters
     ----------
@@ -78,7 +80,7 @@ def last_before(group: I64, time: I64, query_group: I64, query_time: I64) -> I64
 
 
 def group_starts(*keys: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
-    """Return for each row of sorted columns whether a new group starts there.
+    """Whether a new group starts at each row of sorted columns.
 
     Examples
     --------
@@ -105,7 +107,7 @@ def _running_latest(value: I64, starts: npt.NDArray[np.bool_], best: I64) -> Non
 
 
 def running_latest(value: I64, starts: npt.NDArray[np.bool_]) -> I64:
-    """Return for each row the position of the largest value up to it within its group; ties go to the later row.
+    """Position of the largest value so far in its group, for each row; the later of equal ones.
 
     Parameters
     ----------

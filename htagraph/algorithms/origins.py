@@ -25,7 +25,7 @@ def _origins(
 
 
 def origins(order: I32, binding: I32, tail: I32, is_anchor: npt.NDArray[np.bool_]) -> I32:
-    """Return the anchor that the walk back along binding edges from each node meets first, -1 for none.
+    """Anchor that the walk back along binding edges from each node meets first, -1 for none.
 
     An anchor is its own origin.
 
@@ -44,7 +44,8 @@ def origins(order: I32, binding: I32, tail: I32, is_anchor: npt.NDArray[np.bool_
     Examples
     --------
     >>> binding, tail = np.array([-1, 0, 1], np.int32), np.array([0, 1], np.int32)
-    >>> origins(np.arange(3, dtype=np.int32), binding, tail, np.array([False, True, False])).tolist()
+    >>> order, is_anchor = np.arange(3, dtype=np.int32), np.array([False, True, False])
+    >>> origins(order, binding, tail, is_anchor).tolist()
     [-1, 1, 1]
     """
     out = np.full(len(binding), -1, dtype=np.int32)

@@ -1,4 +1,9 @@
-"""Re-timing: when every node happens if lags, residuals or edges were other than measured."""
+"""Re-timing: when every node happens if lags, residuals or edges were other than measured.
+
+The forward and the backward pass of the critical path method (Kelley and Walker, 1959). The
+forward pass with other lags is a simulation of the run: residuals, which no edge explains, stay as
+measured.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +22,10 @@ I64 = npt.NDArray[np.int64]
 def _retime(
     order: I32, offsets: I64, tail: I32, lag: I64, residual: I64, release: I64, out: I64
 ) -> None:
-    """Fill ``out[v] = max(arrivals) + residual[v]`` in topological order; `release` where no edge leads."""
+    """Fill ``out[v] = max(arrivals) + residual[v]`` in topological order.
+
+    Where no edge leads, `release`.
+    """
     for node in order:
         first, last = offsets[node], offsets[node + 1]
         if first == last:
@@ -30,7 +38,7 @@ def _retime(
 
 
 def retime(order: I32, offsets: I64, tail: I32, lag: I64, residual: I64, release: I64) -> I64:
-    """Return the time of every node: its latest arrival plus its residual.
+    """Time of every node: its latest arrival plus its residual.
 
     Parameters
     ----------
@@ -78,9 +86,9 @@ def _latest_times(order: I32, offsets: I64, tail: I32, lag: I64, residual: I64, 
 def latest_times(
     order: I32, offsets: I64, tail: I32, lag: I64, residual: I64, deadline: I64
 ) -> I64:
-    """Return how late every node may happen without moving any node past its deadline.
+    """Latest time of every node that moves no node past its deadline.
 
-    The total float of a node is this minus its time (critical path method, backward pass).
+    The total float of a node is this minus its time (Kelley and Walker, 1959).
 
     Parameters
     ----------

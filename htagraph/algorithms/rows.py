@@ -1,10 +1,12 @@
-"""Rows of a lane: intervals that overlap partially are put on rows of their own, so that each row nests strictly.
+"""Rows of a lane: intervals that overlap partially get rows of their own, so that each row nests.
 
 ::
 
     lane   [A      ]           row 0   [A      ]
                [B      ]       row 1       [B      ]
                  [C]           row 0     nests in A: [C]
+
+First fit, as in the coloring of interval graphs; here a row may also hold what nests in it.
 """
 
 from __future__ import annotations
@@ -78,7 +80,7 @@ def _fill(order: I64, lane: I32, span: tuple[I64, I64], row: I32, boundary: I64)
 
 
 def rows(lane: I32, start: I64, end: I64) -> Rows:
-    """Return rows on which intervals nest strictly, as few as first fit needs.
+    """Rows on which intervals nest strictly, as few as first fit needs.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Aligning sequences of several members that should be one: which element of each is the same."""
+"""Alignment of sequences that should be one: which element of each is the same."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ I64 = npt.NDArray[np.int64]
 
 
 def _common(reference: Sequence[int], other: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Return the runs (position in reference, position in other, length) that both have in common, in order."""
+    """Runs that both have, in order: position in reference, position in other, length."""
     matcher: SequenceMatcher[int] = SequenceMatcher(None, reference, other, autojunk=False)
     return [(run.a, run.b, run.size) for run in matcher.get_matching_blocks() if run.size]
 
 
 def align(sequences: Sequence[npt.NDArray[np.integer]]) -> list[I64]:
-    """Return the position in a common reference of each element of each sequence, -1 for what has none.
+    """Position of each element of each sequence in a common reference, -1 for none.
 
     Equal sequences are aligned element by element. Others are aligned with the longest one by
-    common runs; what cannot be placed stays apart.
+    common runs (the gestalt matching of Ratcliff and Obershelp, as in `difflib`); what cannot be
+    placed stays apart.
 
     Parameters
     ----------
@@ -36,7 +37,8 @@ def align(sequences: Sequence[npt.NDArray[np.integer]]) -> list[I64]:
 
     Examples
     --------
-    >>> [places.tolist() for places in align([np.array([5, 7, 7]), np.array([7, 7]), np.array([5, 7, 7])])]
+    >>> whole, part = np.array([5, 7, 7]), np.array([7, 7])
+    >>> [places.tolist() for places in align([whole, part, whole])]
     [[0, 1, 2], [1, 2], [0, 1, 2]]
     """
     reference = max(sequences, key=len)

@@ -1,4 +1,10 @@
-"""Repeated sequences of codes: which runs of neighbors occur again, without those that a longer one explains as well."""
+"""Repeated sequences of codes: runs of neighbors that occur again, each only in its longest form.
+
+These are maximal repeats (Gusfield, "Algorithms on Strings, Trees, and Sequences", 1997) without
+those that overlap themselves. They grow by one code at a time, named as in Karp, Miller and
+Rosenberg ("Rapid identification of repeated patterns in strings, trees and arrays", 1972): the
+number of a sequence is that of the shorter one and the next code, so that a length costs one sort.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +54,7 @@ def _without_overlap(group: I64, start: I64, length: int, keep: Bool) -> None:
 
 
 def _numbered(*keys: I64) -> tuple[I64, I64]:
-    """Return a dense number for each distinct row of keys, and how often it occurs."""
+    """Dense number of each distinct row of keys, and how often it occurs."""
     key = keys[0]
     for other in keys[1:]:
         key = key * (int(other.max(initial=0)) + 1) + other
@@ -57,7 +63,7 @@ def _numbered(*keys: I64) -> tuple[I64, I64]:
 
 
 def repeats(code: I64, lane: I64, *, min_length: int, max_length: int) -> Repeats:
-    """Return the sequences of neighbors that occur at least twice without overlapping themselves.
+    """Sequences of neighbors that occur at least twice without overlapping themselves.
 
     A sequence that occurs as often as one that is longer by one code, on either side, is left out,
     for the longer one says more; and so is one that is a shorter one repeated.
@@ -81,7 +87,8 @@ def repeats(code: I64, lane: I64, *, min_length: int, max_length: int) -> Repeat
 
     Examples
     --------
-    >>> found = repeats(np.array([1, 2, 3, 1, 2, 4, 1, 2]), np.zeros(8, np.int64), min_length=2, max_length=4)
+    >>> code, lane = np.array([1, 2, 3, 1, 2, 4, 1, 2]), np.zeros(8, np.int64)
+    >>> found = repeats(code, lane, min_length=2, max_length=4)
     >>> found.sequence.tolist(), found.start.tolist(), found.length.tolist()
     ([0, 0, 0], [0, 3, 6], [2, 2, 2])
     """
@@ -107,7 +114,7 @@ def repeats(code: I64, lane: I64, *, min_length: int, max_length: int) -> Repeat
 
 
 def _grown(position: I64, number: I64, code: I64, lane: I64, length: int) -> tuple[I64, I64, I64]:
-    """Return position, number and count of what still repeats with one code more."""
+    """Position, number and count of sequences that still repeat with one code more."""
     fits = position + length < len(code)
     fits[fits] = lane[position[fits]] == lane[position[fits] + length]
     position, number = position[fits], number[fits]
@@ -117,7 +124,7 @@ def _grown(position: I64, number: I64, code: I64, lane: I64, length: int) -> tup
 
 
 def _explained(position: I64, count: I64, longer: tuple[I64, I64, I64], n: int) -> Bool:
-    """Return whether a sequence occurs as often as one that has one code more before or after it."""
+    """Whether a sequence occurs as often as one that is longer by one code."""
     longer_count = np.zeros(n + 1, dtype=np.int64)
     longer_count[longer[0]] = longer[2]
     after = longer_count[position] == count
@@ -127,7 +134,7 @@ def _explained(position: I64, count: I64, longer: tuple[I64, I64, I64], n: int) 
 
 
 def _is_power(position: I64, code: I64, length: int) -> Bool:
-    """Return whether a sequence is a shorter one repeated."""
+    """Whether a sequence is a shorter one repeated."""
     power = np.zeros(len(position), dtype=bool)
     for period in range(1, length // 2 + 1):
         if length % period == 0:
@@ -137,7 +144,7 @@ def _is_power(position: I64, code: I64, length: int) -> Bool:
 
 
 def _occurrences(position: I64, number: I64, length: int, first_number: int) -> Repeats:
-    """Return the occurrences of sequences of one length, numbered from a first number on."""
+    """Occurrences of sequences of one length, numbered from a first number on."""
     order = np.lexsort((position, number))
     start = position[order]
     _, dense = np.unique(number[order], return_inverse=True)

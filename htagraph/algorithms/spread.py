@@ -36,7 +36,7 @@ def _backward(order: I32, offsets: I64, tail: I32, allowed: Bool, marked: Bool) 
 
 
 def descendants(order: I32, offsets: I64, tail: I32, allowed: Bool, seeds: Bool) -> Bool:
-    """Return which nodes can be reached from the seeds, the seeds included.
+    """Nodes that can be reached from the seeds, the seeds included.
 
     Parameters
     ----------
@@ -70,7 +70,9 @@ def descendants(order: I32, offsets: I64, tail: I32, allowed: Bool, seeds: Bool)
 
 
 def ancestors(order: I32, offsets: I64, tail: I32, allowed: Bool, seeds: Bool) -> Bool:
-    """Return from which nodes the seeds can be reached, the seeds included; parameters as for `descendants`.
+    """Nodes from which the seeds can be reached, the seeds included.
+
+    Parameters as for `descendants`.
 
     Examples
     --------

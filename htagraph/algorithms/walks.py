@@ -59,7 +59,9 @@ def _fill(node: I64, length: I64, binding: I32, tail: I32, walks: I64, edges: I6
 
 
 def walks_back(node: I64, until_ns: I64, binding: I32, tail: I32, node_ts: I64) -> Walks:
-    """Return the binding edges that lead to each of some nodes, back to the first tail at or before a time.
+    """Binding edges that lead to each of some nodes, back to a time of its own.
+
+    Each walk ends at the first tail at or before its time.
 
     Parameters
     ----------

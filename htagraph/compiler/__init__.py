@@ -1,1 +1,1 @@
-"""EventTable -> Dag: one file per edge kind, each a pure function from the structure of a trace to edges."""
+"""EventTable -> Dag: a file per edge kind, each a pure function from structure to edges."""

@@ -1,4 +1,4 @@
-"""What a piece of device work is: compute, communication or memory; by rules, with the deciding rule recorded.
+"""The class of device work: compute, communication or memory, and the rule that decided.
 
 Rules are tried in order, on unique names, not on rows: metadata of the collective first, then what
 the user adds, then names. Adding a rule here, or passing one to `Trace.compile`, changes every
@@ -35,7 +35,8 @@ class ClassRule:
 
     Examples
     --------
-    >>> ClassRule("our ring", KernelClass.COMMUNICATION, r"^my_ring_").matches("my_ring_step(float*)")
+    >>> rule = ClassRule("our ring", KernelClass.COMMUNICATION, r"^my_ring_")
+    >>> rule.matches("my_ring_step(float*)")
     True
     """
 
@@ -44,7 +45,7 @@ class ClassRule:
     pattern: str
 
     def matches(self, kernel: str) -> bool:
-        """Return whether the rule applies to a kernel of this name."""
+        """Whether the rule applies to a kernel of this name."""
         return re.search(self.pattern, kernel) is not None
 
 
@@ -63,7 +64,8 @@ BUILT_IN_RULES = (
     ClassRule(
         "custom all-reduce kernel",
         KernelClass.COMMUNICATION,
-        r"cross_device_reduce|quick_?reduce|(one|two)_?shot_?all_?reduce|multimem_|lamport|msccl|userbuffers",
+        r"cross_device_reduce|quick_?reduce|(one|two)_?shot_?all_?reduce"
+        r"|multimem_|lamport|msccl|userbuffers",
     ),
     ClassRule(
         "collective in the name",
@@ -86,7 +88,7 @@ _METADATA, _DEVICE_KIND, _DEFAULT = (
 
 
 def classify(structure: Structure, user_rules: Sequence[ClassRule] = ()) -> Classification:
-    """Return the class of each piece of device work and the rule that decided.
+    """Class of each piece of device work and the rule that decided.
 
     Parameters
     ----------
@@ -134,7 +136,7 @@ def _apply_metadata(
     rule_of: npt.NDArray[np.int8],
     position: int,
 ) -> None:
-    """Mark kernels that carry a collective's name as communication, unless the user's rules decided."""
+    """Mark kernels with a collective's name as communication, unless the user's rules decided."""
     column = structure.events.columns.get("collective")
     if column is None:
         return

@@ -6,9 +6,9 @@ the autograd thread runs.
 
 ::
 
-    thread 1   [forward]                      [optimizer]       caller: a gap, nothing recorded
+    thread 1   [forward]                      [optimizer]     caller: a gap, nothing recorded
                .       |-->.               .->|
-    thread 2               [bw][bw] [bw][bw]                    autograd thread: a burst inside the gap
+    thread 2               [bw][bw] [bw][bw]                  autograd: a burst inside the gap
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _OVERHANG_FACTOR = 10
 
 
 def _open_at(structure: Structure, lane: I64, ts_ns: I64) -> I64:
-    """Return the host event that is innermost on a lane right after a time, -1 for none."""
+    """Host event that is innermost on a lane right after a time, -1 for none."""
     nesting, host, events = structure.nesting, structure.host, structure.events
     owner = host[nesting.boundary >> 1]
     time = events.node_ts_ns[2 * owner + (nesting.boundary & 1)]
@@ -46,7 +46,7 @@ def _open_at(structure: Structure, lane: I64, ts_ns: I64) -> I64:
 
 
 def _forward_backward_pairs(structure: Structure) -> tuple[I64, I64]:
-    """Return forward and backward operators joined by a flow of the file."""
+    """Forward and backward operators joined by a flow of the file."""
     flows = structure.events.flows
     wanted = structure.events.symbols.code(_FORWARD_BACKWARD)
     starts = np.flatnonzero((flows.category == wanted) & (flows.phase == _START))
@@ -69,21 +69,21 @@ def _forward_backward_pairs(structure: Structure) -> tuple[I64, I64]:
 
 
 def flow_edges(structure: Structure) -> EdgeTable:
-    """Return an edge from the end of each forward operator to the start of its backward operator."""
+    """Edges from the end of each forward operator to the start of its backward operator."""
     forward, backward = _forward_backward_pairs(structure)
     return EdgeTable.of(Rule.FWDBWD_FLOW, end_node(forward), start_node(backward), event=backward)
 
 
 def _is_autograd(structure: Structure) -> Bools:
-    """Return which events have the name of an autograd function."""
+    """Whether each event has the name of an autograd function."""
     events = structure.events
     return events.named(events.symbols.searched(_AUTOGRAD))
 
 
 def _autograd_lanes(structure: Structure) -> npt.NDArray[np.integer]:
-    """Return the lanes of autograd threads: they begin with an autograd function, or most of what they run are such.
+    """Lanes of autograd threads: they begin with autograd functions, or run mostly such.
 
-    Hooks run there, too, and may be more than the functions. A thread that steps the profiler is a
+    Hooks run there, too, and may outnumber the functions. A thread that steps the profiler is a
     caller.
     """
     events, host = structure.events, structure.host
@@ -104,7 +104,7 @@ def _autograd_lanes(structure: Structure) -> npt.NDArray[np.integer]:
 
 
 def _worker_lanes(structure: Structure) -> dict[int, int]:
-    """Return for each lane that runs autograd functions the lane that waits for it."""
+    """Lanes that run autograd functions, each with the lane that waits for it."""
     events = structure.events
     forward, backward = _forward_backward_pairs(structure)
     crosses = events.lane[forward] != events.lane[backward]
@@ -123,7 +123,7 @@ def _worker_lanes(structure: Structure) -> dict[int, int]:
 
 
 def _gaps(structure: Structure, lane: int) -> tuple[I64, I64]:
-    """Return the boundary nodes between which a lane records no operator and no call."""
+    """Boundary nodes between which a lane records no operator and no call."""
     nesting, host, events = structure.nesting, structure.host, structure.events
     owner = host[nesting.boundary >> 1]
     node = 2 * owner + (nesting.boundary & 1)
@@ -138,7 +138,7 @@ def _gaps(structure: Structure, lane: int) -> tuple[I64, I64]:
 def _bursts(
     structure: Structure, worker: int, gap_start: I64, gap_end: I64
 ) -> tuple[I64, I64, Bools]:
-    """Return, for the gaps in which a worker's whole burst lies: the gap, the first event of the burst, and if it goes on.
+    """Gaps that hold a worker's whole burst: the gap, the burst's first event, if it goes on.
 
     The last event of a burst may end a little after the gap: it wakes the caller and then cleans
     up. Where the caller runs an autograd function itself (of parameters on the host), the burst
@@ -169,7 +169,7 @@ def _bursts(
 
 
 def _last_boundaries(structure: Structure, lane: int, until_ns: I64) -> I64:
-    """Return the last node of a lane at or before each time."""
+    """Last node of a lane at or before each time."""
     nesting, host, events = structure.nesting, structure.host, structure.events
     owner = host[nesting.boundary >> 1]
     node = 2 * owner + (nesting.boundary & 1)
@@ -183,7 +183,7 @@ def _last_boundaries(structure: Structure, lane: int, until_ns: I64) -> I64:
 
 
 def hand_over_edges(structure: Structure) -> EdgeTable:
-    """Return edges by which a caller hands over to the autograd thread and gets back.
+    """Edges by which a caller hands over to the autograd thread and gets back.
 
     From the start of the caller's gap to the start of the burst, and from the end of the burst to
     the end of the gap. Neither thread needs time of its own meanwhile (see

@@ -35,7 +35,7 @@ PASSES = (
     sync_edges,
     queue_edges,
 )
-"""Passes from the structure of a trace to edges; `thread_edges` comes last, as it needs to know who waits."""
+"""Passes from structure to edges; `thread_edges` comes last, as it needs to know who waits."""
 
 
 def _reject(
@@ -45,19 +45,19 @@ def _reject(
 
 
 def _split_backward(structure: Structure, edges: EdgeTable) -> tuple[EdgeTable, RejectedEdges]:
-    """Return the edges that run forward in time, and those that do not with their skew."""
+    """Edges that run forward in time, and those that do not with their skew."""
     times = structure.events.node_ts_ns
     skew = times[edges.tail] - times[edges.head]
     return edges.take(skew <= 0), _reject(edges, skew, skew > 0)
 
 
 def _canonical(edges: EdgeTable) -> EdgeTable:
-    """Return the edges by head, then kind, then tail."""
+    """Edges by head, then kind, then tail."""
     return edges.take(np.lexsort((edges.tail, edges.kind, edges.head)))
 
 
 def _tiebreak(events: EventTable) -> npt.NDArray[np.int64]:
-    """Return a number per event that depends on its duration and name, not on its place in the file."""
+    """Number of each event that depends on its duration and name, not on its place in the file."""
     n_names = len(events.symbols)
     rank = np.empty(n_names, dtype=np.int64)
     rank[np.argsort(events.symbols.array, kind="stable")] = np.arange(n_names)
@@ -65,7 +65,7 @@ def _tiebreak(events: EventTable) -> npt.NDArray[np.int64]:
 
 
 def _span(events: EventTable, is_work: npt.NDArray[np.bool_]) -> Window:
-    """Return the window from the first start to the last end of work; empty at 0 without any."""
+    """Window from the first start to the last end of work; empty at 0 without any."""
     rows = np.flatnonzero(is_work)
     if not len(rows):
         return Window(0, 0, "trace")
@@ -73,7 +73,7 @@ def _span(events: EventTable, is_work: npt.NDArray[np.bool_]) -> Window:
 
 
 def compile_events(events: EventTable, *, class_rules: Sequence[ClassRule] = ()) -> Dag:
-    """Return the graph of a trace.
+    """Graph of a trace.
 
     Parameters
     ----------

@@ -16,14 +16,14 @@ from htagraph.model.rules import Rule
 __all__ = ["FULL_QUEUE", "queue_edges"]
 
 FULL_QUEUE = 1_000
-"""Launches outstanding on a device from which its queue counts as full (measured capacity: about 1,022)."""
+"""Outstanding launches with which a device's queue counts as full (measured: about 1,022)."""
 
 _USUAL_PERCENTILE = 5
 _BLOCKED_FACTOR = 3
 
 
 def queue_edges(structure: Structure) -> EdgeTable:
-    """Return an edge from the device start that made room to the end of each launch call that met a full queue.
+    """Edges from the start that made room in the queue to the end of each call that met it full.
 
     A call that met a full queue and did not take longer than launches do anyway was not blocked.
 

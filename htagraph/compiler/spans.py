@@ -10,7 +10,7 @@ __all__ = ["span_edges"]
 
 
 def span_edges(structure: Structure) -> EdgeTable:
-    """Return an edge from start to end of each device event; its lag is the duration.
+    """Edges from start to end of each device event; their lag is the duration.
 
     ::
 

@@ -6,10 +6,12 @@
     stream 7       [kernel A     ]
     stream 20                    '------------>[kernel B]
 
-Three kinds of evidence, the weaker only where the stronger is missing: a record of the profiler;
-the order of event records and stream waits among the calls of one thread; and time alone: work that
-was ready stood still until all that another stream had been given before it had ended. The last two
-are inferred, and labelled so.
+Profilers do not record these waits unless asked to, and without them a path goes wrong without a
+word: it takes a gap on one stream for overhead, where work of another stream was waited for. So
+there are three kinds of evidence, the weaker only where the stronger is missing: a record of the
+profiler; the order of event records and stream waits among the calls of one thread; and time
+alone: work that was ready stood still until all that another stream had been given before it had
+ended. The last two are inferred, and labelled so (`Rule.evidence`).
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ I64 = npt.NDArray[np.int64]
 
 
 def _recorded_stream_waits(structure: Structure, records: SyncRecords) -> tuple[I64, I64]:
-    """Return (device event before the event record, first device event after the stream wait)."""
+    """Device event before each event record, and the first one after each stream wait."""
     events = structure.events
     rows = np.flatnonzero(records.meaning == CallMeaning.STREAM_WAIT)
     target = recorded_targets(structure, records, rows)
@@ -44,7 +46,7 @@ def _recorded_stream_waits(structure: Structure, records: SyncRecords) -> tuple[
 def _inferred_stream_waits(
     structure: Structure, meanings: npt.NDArray[np.int8], known: I64
 ) -> tuple[I64, I64]:
-    """Return the same for waits without a record, by order of calls on one thread.
+    """The same for waits without a record, by the order of calls on one thread.
 
     The wait follows the latest event record of its thread. The record is on the stream of the last
     launch before it, the wait on the stream of the next launch after it. Only pairs that cross
@@ -82,7 +84,7 @@ def _inferred_stream_waits(
 
 
 def _ready_ns(structure: Structure, source: I64, waiter: I64) -> I64:
-    """Return when each device event could have started for all that is known; shape (n_events,)."""
+    """Earliest start of each device event by all that is known; shape (n_events,)."""
     events, queue = structure.events, structure.queue
     ready = np.where(
         structure.launch >= 0,
@@ -101,12 +103,12 @@ def _ready_ns(structure: Structure, source: I64, waiter: I64) -> I64:
 
 
 def _given_before(structure: Structure, late: I64, queue: int) -> I64:
-    """Return the work of a stream that ends last of all it had been given when each late work was launched."""
+    """Work of a stream that ends last of all enqueued there before each late work was launched."""
     return structure.covered(np.full(len(late), queue), structure.launch_time_ns[late])
 
 
 def _covering(structure: Structure, late: I64, queue: int, ready_ns: I64) -> I64:
-    """Return the work of a stream that ended last before each late work, if it ran for at least half of the wait.
+    """Work of a stream that ended last before each late work and ran for half of the wait.
 
     For late work whose launch is not known, so that what the stream had been given then is not
     known either.
@@ -122,7 +124,7 @@ def _covering(structure: Structure, late: I64, queue: int, ready_ns: I64) -> I64
 
 
 def _waits_by_time(structure: Structure, source: I64, waiter: I64) -> tuple[I64, I64]:
-    """Return pairs where ready work stood still until all that another stream had been given before it had ended.
+    """Pairs where ready work stood still until another stream had done all its earlier work.
 
     That is what an event recorded on the other stream and waited for does. The work must start
     within what is usual after that end.
@@ -152,7 +154,7 @@ def _waits_by_time(structure: Structure, source: I64, waiter: I64) -> tuple[I64,
 
 
 def stream_wait_edges(structure: Structure) -> EdgeTable:
-    """Return an edge from the device work that a stream waited for to the first work after the wait."""
+    """Edges from the work that a stream waited for to the first work after the wait."""
     records = sync_records(structure)
     recorded = _recorded_stream_waits(structure, records)
     known = records.call[records.meaning == CallMeaning.STREAM_WAIT]

@@ -13,7 +13,7 @@ __all__ = ["stream_edges"]
 
 
 def stream_edges(structure: Structure) -> EdgeTable:
-    """Return an edge to each device event from the work of its stream that ends last of all before it.
+    """Edges to each device event from the work of its stream that ends last before it.
 
     Where that work had ended, the edge runs from its end with the gap floor as lag. Where it still
     runs (programmatic dependent launch, hardware queues), the edge runs from its START and takes

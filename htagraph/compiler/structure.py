@@ -1,4 +1,11 @@
-"""What every pass needs to know of a trace: host threads in order, streams in order, and which call launched what."""
+"""The structure of a trace, which every pass needs: threads, streams, launches, and scales.
+
+How long a launch, or a gap between two kernels, takes at least depends on machine, driver and
+model. So both are measured on the trace itself (`_calibrate`), as low percentiles of delays that
+nothing else can explain: a trace in which everything takes twice as long has the same graph. A
+delay of the usual size counts as overhead of its mechanism. What exceeds it is called unexplained,
+for a dependency that was not recorded may be behind it.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +44,12 @@ _LARGEST_CLOCK_SHIFT_NS = 1_000_000
 
 
 def start_node(events: npt.NDArray[np.integer]) -> I64:
-    """Return the nodes of the starts of events."""
+    """Nodes of the starts of events."""
     return 2 * events.astype(np.int64)
 
 
 def end_node(events: npt.NDArray[np.integer]) -> I64:
-    """Return the nodes of the ends of events."""
+    """Nodes of the ends of events."""
     return 2 * events.astype(np.int64) + 1
 
 
@@ -84,14 +91,14 @@ class Structure:
 
     @cached_property
     def is_launch(self) -> Bool:
-        """Whether an event is an API call that launched device work; decided by correlation, never by name."""
+        """Whether an event is an API call that launched device work; by correlation id alone."""
         out = np.zeros(len(self.events), dtype=bool)
         out[self.launch[self.launch >= 0]] = True
         return out
 
     @cached_property
     def is_work(self) -> Bool:
-        """Whether an event is device work or on a thread that runs operators or launches work, not one that only polls."""
+        """Whether an event is device work, or on a host thread that does more than poll."""
         events = self.events
         works = (
             events.is_device
@@ -109,14 +116,14 @@ class Structure:
 
     @cached_property
     def queue_id(self) -> I64:
-        """Dense number of the stream of each device event, -1 for what is not on one; shape (n_events,)."""
+        """Dense number of the stream of each device event, -1 elsewhere; shape (n_events,)."""
         out = np.full(len(self.events), -1, dtype=np.int64)
         out[self.queue] = np.cumsum(self.queue_starts) - 1
         return out
 
     @cached_property
     def launch_time_ns(self) -> I64:
-        """When each device event was enqueued; long before the trace where the launch is not known."""
+        """Time at which each device event was enqueued; long before the trace if not known."""
         return gather(self.events.ts_ns, self.launch, _NEVER)
 
     @cached_property
@@ -135,7 +142,7 @@ class Structure:
         return device[order]
 
     def covered(self, queue_id: I64, before_ns: I64) -> I64:
-        """Return the device event that ends last of those enqueued on a stream before a time, -1 for none.
+        """Device event that ends last of those enqueued on a stream before a time, -1 for none.
 
         Parameters
         ----------
@@ -152,7 +159,7 @@ class Structure:
         return gather(rows, gather(latest, position))
 
     def first_after(self, queue_id: I64, since_ns: I64) -> I64:
-        """Return the first device event enqueued on a stream at or after a time, -1 for none."""
+        """First device event enqueued on a stream at or after a time, -1 for none."""
         rows = self.enqueued
         if not len(rows):
             return np.full(len(queue_id), -1, dtype=np.int64)
@@ -164,7 +171,7 @@ class Structure:
         return np.where(group[position] == queue_id, rows[position], -1)
 
     def find_queue(self, device: I64, stream: I64) -> I64:
-        """Return the dense number of (device, stream) pairs, -1 where a stream ran nothing."""
+        """Dense number of each (device, stream) pair, -1 where a stream ran nothing."""
         firsts = self.queue[self.queue_starts]
         known = {
             (int(d), int(s)): number
@@ -179,7 +186,7 @@ class Structure:
 
 
 def _find_launches(events: EventTable) -> tuple[I64, int]:
-    """Return the runtime call of each device event by correlation id, and how many ids are ambiguous."""
+    """Runtime call of each device event by correlation id, and how many ids are ambiguous."""
     launch = np.full(len(events), -1, dtype=np.int64)
     calls = np.flatnonzero((events.kind == EventKind.RUNTIME) & (events.correlation > 0))
     device = np.flatnonzero(events.is_device & (events.correlation > 0))
@@ -192,7 +199,7 @@ def _find_launches(events: EventTable) -> tuple[I64, int]:
 
 
 def _clock_shift_ns(events: EventTable, launch: I64) -> int:
-    """Return by how much device work precedes its launch at most; violations over 1 ms are no clock error."""
+    """Most by which device work precedes its launch; over 1 ms it is no clock error."""
     linked = np.flatnonzero(launch >= 0)
     early = events.ts_ns[launch[linked]] - events.ts_ns[linked]
     early = early[(early > 0) & (early <= _LARGEST_CLOCK_SHIFT_NS)]
@@ -200,7 +207,7 @@ def _clock_shift_ns(events: EventTable, launch: I64) -> int:
 
 
 def _shift_device(events: EventTable, shift_ns: int) -> EventTable:
-    """Return the table with everything recorded by the device clock moved."""
+    """Events with everything recorded by the device clock moved."""
     if not shift_ns:
         return events
     by_device = events.is_device | np.isin(
@@ -213,7 +220,7 @@ def _shift_device(events: EventTable, shift_ns: int) -> EventTable:
 
 
 def _depth_hint(events: EventTable, host: I64) -> I64:
-    """Return which of two host events with equal times encloses the other: the kind, then the one numbered first."""
+    """Rank of host events with equal times, the outer one first: by kind, then by number."""
     outer_first = np.zeros(len(EventKind), dtype=np.int64)
     outer_first[EventKind.OP], outer_first[EventKind.RUNTIME] = 1, 2
     return (outer_first[events.kind[host]] << _KIND_BITS) + np.clip(
@@ -222,7 +229,7 @@ def _depth_hint(events: EventTable, host: I64) -> I64:
 
 
 def _sort_device(events: EventTable) -> I64:
-    """Return device events by device, stream, start, end."""
+    """Device events by device, stream, start, end."""
     device = np.flatnonzero(events.is_device)
     keys = (
         events.end_ns[device],
@@ -234,18 +241,21 @@ def _sort_device(events: EventTable) -> I64:
 
 
 def _percentile(values: I64, percent: int) -> int:
-    """Return a percentile that is one of the values, 0 of none."""
+    """A percentile that is one of the values, 0 of none."""
     return int(np.percentile(values, percent, method="lower")) if len(values) else 0
 
 
 def _usual_launch(floor_ns: int, typical_ns: int) -> int:
-    """Return up to which delay a launch is called overhead; where most launches are late, most are unexplained."""
+    """Delay up to which a launch is called overhead; beyond, it is unexplained.
+
+    It is capped, for where most launches are late, most are unexplained.
+    """
     usual = max(_LAUNCH_USUAL_FACTOR * floor_ns, _LAUNCH_TYPICAL_FACTOR * typical_ns)
     return min(usual, _LAUNCH_CAP_FACTOR * floor_ns)
 
 
 def _calibrate(events: EventTable, launch: I64, queue: I64, shift_ns: int) -> Calibration:
-    """Measure the launch floor on idle streams and the gap floor between queued work."""
+    """Launch floor, measured on idle streams, and gap floor, measured between queued work."""
     starts = group_starts(events.device[queue], events.stream[queue])
     before = running_latest(events.end_ns[queue], starts)
     follows = (
@@ -278,7 +288,7 @@ def _calibrate(events: EventTable, launch: I64, queue: I64, shift_ns: int) -> Ca
 
 
 def examine(events: EventTable) -> Structure:
-    """Return the structure of a trace.
+    """Structure of a trace.
 
     The device clock is shifted first, so that no device event starts before the call that launched
     it.

@@ -1,4 +1,4 @@
-"""The profiler's own records of waits (``cuda_sync``, off by default), joined with the calls they belong to."""
+"""The profiler's own records of waits (``cuda_sync``, off by default), with their calls."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SyncRecords(NamedTuple):
 
 
 def sync_records(structure: Structure) -> SyncRecords:
-    """Return the profiler's sync records that belong to a captured call."""
+    """Profiler's sync records that belong to a captured call."""
     events = structure.events
     meaning_of = np.zeros(len(events.symbols), dtype=np.int8)
     for name, meaning in _RECORDED.items():
@@ -52,7 +52,7 @@ def sync_records(structure: Structure) -> SyncRecords:
 
 
 class _Marks(NamedTuple):
-    """The event records that records wait for: on which stream, when, and the last device event before each."""
+    """Event records that are waited for: stream, time, and the last device event before each."""
 
     queue: I64
     before_ns: I64
@@ -60,7 +60,7 @@ class _Marks(NamedTuple):
 
 
 def _marks(structure: Structure, records: SyncRecords, rows: I64) -> _Marks:
-    """Return the event record that each record waits for; queue and target are -1 where unknown."""
+    """Event record that each record waits for; queue and target are -1 where unknown."""
     events = structure.events
     stream = events.column("wait_on_stream")[records.record[rows]].astype(np.int64)
     marker = events.column("wait_on_event_record")[records.record[rows]].astype(np.int64)
@@ -75,7 +75,7 @@ def _marks(structure: Structure, records: SyncRecords, rows: I64) -> _Marks:
 
 
 def _passed_on(structure: Structure, marks: _Marks, waits: _Marks) -> I64:
-    """Return the targets of marks, or what their stream had been made to wait for before, if that ends later.
+    """Targets of marks, or what their stream had to wait for before, if that ends later.
 
     In `waits`, ``queue`` and ``before_ns`` say which stream was made to wait, and when.
     """
@@ -92,7 +92,7 @@ def _passed_on(structure: Structure, marks: _Marks, waits: _Marks) -> I64:
 
 
 def recorded_targets(structure: Structure, records: SyncRecords, rows: I64) -> I64:
-    """Return the device event that ends last of all that each record waits for, -1 where unknown.
+    """Device event that ends last of all that each record waits for, -1 where unknown.
 
     That is the last one before the event record on its stream, or what that stream had itself been
     made to wait for: an event passes on the waits of its stream.

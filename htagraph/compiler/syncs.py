@@ -29,7 +29,7 @@ I64 = npt.NDArray[np.int64]
 
 
 def _latest_inside(structure: Structure, call: I64, candidates: I64) -> I64:
-    """Return per call the candidate that ends last of those that end while the call runs, -1 for none.
+    """Candidate that ends last of those that end while each call runs, -1 for none.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def _latest_inside(structure: Structure, call: I64, candidates: I64) -> I64:
 
 
 def _all_queues(structure: Structure, call: I64) -> I64:
-    """Return for each call what it may wait for on every stream, shape (n_calls, n_streams)."""
+    """Work that each call may wait for on every stream, shape (n_calls, n_streams)."""
     n_queues = int(structure.queue_starts.sum())
     queue = np.tile(np.arange(n_queues), len(call))
     before = np.repeat(structure.events.ts_ns[call], n_queues)
@@ -59,7 +59,7 @@ def _all_queues(structure: Structure, call: I64) -> I64:
 
 
 def _host_wait_edges(device_event: I64, call: I64, rule: Rule) -> EdgeTable:
-    """Return edges from the end of device work to the end of the call that waited for it."""
+    """Edges from the end of device work to the end of the call that waited for it."""
     known = device_event >= 0
     return EdgeTable.of(
         rule,
@@ -72,7 +72,10 @@ def _host_wait_edges(device_event: I64, call: I64, rule: Rule) -> EdgeTable:
 def _recorded_syncs(
     structure: Structure, records: SyncRecords, meanings: npt.NDArray[np.int8]
 ) -> EdgeTable:
-    """Return edges of host waits that a record names; what ends after its call is kept, to be rejected with its skew."""
+    """Edges of host waits that a record names.
+
+    Work that ends after its call is kept, to be rejected with its skew.
+    """
     events = structure.events
     parts = []
     stream_rows = np.flatnonzero(records.meaning == CallMeaning.STREAM_SYNC)
@@ -90,13 +93,12 @@ def _recorded_syncs(
     parts.append(_host_wait_edges(target, records.call[event_rows], Rule.SYNC_RECORD))
     context = records.call[records.meaning == CallMeaning.DEVICE_SYNC]
     candidates = _all_queues(structure, context)
-    for column in range(candidates.shape[1]):
-        parts.append(_host_wait_edges(candidates[:, column], context, Rule.SYNC_RECORD))  # noqa: PERF401
+    parts += [_host_wait_edges(column, context, Rule.SYNC_RECORD) for column in candidates.T]
     return EdgeTable.concat(parts)
 
 
 def _by_semantics(structure: Structure, calls: I64) -> EdgeTable:
-    """Return edges of host waits that follow from what the calls mean and from what ended while they ran."""
+    """Edges of host waits by what the calls mean and what ended while they ran."""
     if not len(structure.queue):
         return EdgeTable()
     return _host_wait_edges(
@@ -105,7 +107,7 @@ def _by_semantics(structure: Structure, calls: I64) -> EdgeTable:
 
 
 def _blocking_copies(structure: Structure, meanings: npt.NDArray[np.int8]) -> EdgeTable:
-    """Return edges from a copy to its own call, where the call returned only after the copy had ended.
+    """Edges from a copy to its own call, where the call returned after the copy had ended.
 
     Synchronous copies wait by definition; asynchronous ones do so from or to pageable memory, and
     when they bring data back to the host (``aten::item``) unless it is pinned there.
@@ -130,7 +132,7 @@ def _blocking_copies(structure: Structure, meanings: npt.NDArray[np.int8]) -> Ed
 
 
 def sync_edges(structure: Structure) -> EdgeTable:
-    """Return an edge from the last device event that a blocking host call covers to the end of the call."""
+    """Edges from the last device event that a blocking host call covers to the end of the call."""
     meanings = call_meanings(structure.events)
     records = sync_records(structure)
     recorded = _recorded_syncs(structure, records, meanings)

@@ -14,7 +14,7 @@ __all__ = ["thread_edges"]
 
 
 def thread_edges(structure: Structure, waits: EdgeTable) -> EdgeTable:
-    """Return an edge from each boundary of a host thread to the next; its lag is the time between them.
+    """Edges from each boundary of a host thread to the next; their lag is the time between.
 
     The time belongs to the event that is innermost there, or to none in a gap. A thread that waits
     needs no time of its own: the lag is 0 inside a call that waits for the device, and across a gap
@@ -56,7 +56,7 @@ def thread_edges(structure: Structure, waits: EdgeTable) -> EdgeTable:
 
 
 def _waiting(structure: Structure, waits: EdgeTable) -> tuple[np.ndarray, np.ndarray]:
-    """Return which events are calls that wait, and which nodes end a gap that waits for another thread."""
+    """Whether each event is a call that waits, and each node the end of a gap that waits."""
     n_events = len(structure.events)
     blocked = np.zeros(n_events, dtype=bool)
     handed_over = np.zeros(2 * n_events, dtype=bool)

@@ -1,8 +1,11 @@
-"""Which cause claims which part of a critical path: every nanosecond has one claimant, so claims never exceed the window.
+"""Attributed time: every nanosecond of a critical path is charged to exactly one cause.
 
-Most of a path is claimed by what ran. Host time right after a wait for the device is claimed by the
-wait, up to as long as the host was blocked: had it not waited, it could have run ahead of the
-device by that much.
+A bound says what ran; a cause says what a person can change. Most time is charged to what ran in
+it. Host time right after a wait for the device is charged to that wait, for as long as the host was
+blocked: had it not waited, it could have run ahead of the device by that much. So a call that
+waits, such as ``aten::item``, answers for the launches that come late because of it.
+
+As no nanosecond has two causes, what a repair may save never adds up to more than the window.
 """
 
 from __future__ import annotations
@@ -34,13 +37,14 @@ Text = npt.NDArray[np.object_]
 Mask = npt.NDArray[np.bool_]
 
 _ALLOCATION = re.compile(
-    r"^(cuda|hip|cu)_?(Malloc|Free|HostAlloc|HostFree|HostRegister|HostUnregister|Mem(Alloc|Free|Create|Map|Unmap))"
+    r"^(cuda|hip|cu)_?(Malloc|Free|HostAlloc|HostFree|HostRegister|HostUnregister"
+    r"|Mem(Alloc|Free|Create|Map|Unmap))"
 )
 _READS = re.compile(r"^aten::(item|_local_scalar_dense|is_nonzero|nonzero|masked_select|equal)$")
 """Operators that bring a value of the device to the host, and wait for it."""
 
 _FIRST_USE_NS = 5_000_000
-"""A call that launches, queries or sets and takes longer than this creates a context or loads code."""
+"""A call that launches, queries or sets and takes longer creates a context or loads code."""
 
 _WAITING = (
     CallMeaning.DEVICE_SYNC,
@@ -70,7 +74,7 @@ _HOST_BOUNDS = np.isin(
     (Bound.HOST, Bound.DATA_LOADING, Bound.PYTHON_GAP, Bound.LAUNCH),
 )
 _EXEMPT = [_CODE[cause] for cause in (Cause.DATA_LOADING, Cause.ALLOCATION, Cause.FIRST_USE)]
-"""What takes its time whether the host waited before or not."""
+"""Causes that take their time whether the host waited before or not."""
 
 _READING = [_CODE[cause] for cause in (Cause.HOST, Cause.BLOCKING_COPY, Cause.COPIES)]
 
@@ -87,7 +91,7 @@ class _Pieces:
 
     @classmethod
     def of(cls, segments: pd.DataFrame) -> _Pieces:
-        """Return the columns of a frame of segments."""
+        """Columns of a frame of segments."""
         start_ns, dur_ns, event, edge = (
             segments[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns", "event", "edge")
         )
@@ -98,28 +102,28 @@ class _Pieces:
 
 @dataclass(frozen=True)
 class _Waits:
-    """For each segment, the host wait that its stretch of host time begins with, -1 for none, and what it may claim."""
+    """Host wait that each segment follows, -1 for none, and the time charged to it."""
 
     call: I64
     attributed_ns: I64
 
 
 def _named(dag: Dag, event: I64, pattern: re.Pattern[str]) -> Mask:
-    """Return whether each event is an API call whose name matches; False for -1."""
+    """Whether each event is an API call whose name matches; False for -1."""
     matches = dag.events.named(dag.events.symbols.searched(pattern))
     matches = matches & (dag.events.kind == EventKind.RUNTIME)
     return gather(matches, event, False)
 
 
 def _is_host(dag: Dag, pieces: _Pieces) -> Mask:
-    """Return which segments are host time: work, gaps and launches, and returns from waits."""
+    """Whether each segment is host time: work, gaps, launches, and returns from waits."""
     on_device = (pieces.event >= 0) & dag.events.is_device[pieces.event]
     is_host: Mask = _HOST_BOUNDS[pieces.bound] | ((pieces.bound == Bound.SYNC) & ~on_device)
     return is_host
 
 
 def _blocking_calls(dag: Dag, edge: I64, since_ns: I64) -> I64:
-    """Return for each edge the host call that waited for the device until the instant at which the edge begins, -1 for none.
+    """Host call that waited for the device until each edge begins, -1 for none.
 
     The call may lie some edges back that take no time: it returns, and the operator around it ends.
     """
@@ -140,7 +144,7 @@ def _blocking_calls(dag: Dag, edge: I64, since_ns: I64) -> I64:
 
 
 def _attributed_to_waits(dag: Dag, pieces: _Pieces, is_host: Mask, exempt: Mask) -> _Waits:
-    """Return what the waits of the host claim of the host time that follows each."""
+    """Host time that is charged to the wait which it follows."""
     n, start, length = len(is_host), pieces.start_ns, pieces.dur_ns
     continues = np.concatenate([[False], is_host[:-1] & (start[:-1] + length[:-1] == start[1:])])
     begins = is_host & ~continues
@@ -158,14 +162,14 @@ def _attributed_to_waits(dag: Dag, pieces: _Pieces, is_host: Mask, exempt: Mask)
 
 
 def _met_full_queue(dag: Dag, call: I64) -> Mask:
-    """Return which calls were launches that waited for room in the launch queue."""
+    """Whether each call was a launch that waited for room in the launch queue."""
     waited = np.zeros(len(dag.events), dtype=bool)
     waited[dag.edges.head[dag.edges.kind == EdgeKind.QUEUE] >> 1] = True
     return waited[call]
 
 
 def _own_causes(dag: Dag, pieces: _Pieces, is_host: Mask) -> I8:
-    """Return the code of the cause of each segment by what ran in it."""
+    """Code of the cause of each segment, by what ran in it."""
     event, events = pieces.event, dag.events
     cause = _CODE_OF_BOUND[pieces.bound]
     cause[is_host & (cause == _CODE[Cause.DEVICE_GAPS])] = _CODE[Cause.HOST]
@@ -186,7 +190,7 @@ def _own_causes(dag: Dag, pieces: _Pieces, is_host: Mask) -> I8:
 
 
 def _causes_of_waits(dag: Dag, call: I64) -> I8:
-    """Return the code of the cause that a call which waited is."""
+    """Code of the cause to which the time behind each waiting call is charged."""
     copies = (call_meanings(dag.events)[call] == CallMeaning.COPY) & ~under_pattern(
         dag, call, _READS
     )
@@ -203,7 +207,7 @@ def _steps(dag: Dag, start_ns: I64) -> Text:
 
 
 def _frames(dag: Dag, pieces: _Pieces) -> Text:
-    """Return the innermost Python frame in the middle of each host gap, empty for other segments and where none is known."""
+    """Innermost Python frame in the middle of each host gap, empty elsewhere or if unknown."""
     frames = np.full(len(pieces.event), "", dtype=object)
     gaps = np.flatnonzero((pieces.bound == Bound.PYTHON_GAP) & (pieces.edge >= 0))
     if len(gaps) and (dag.events.kind == EventKind.PYTHON).any():
@@ -214,7 +218,7 @@ def _frames(dag: Dag, pieces: _Pieces) -> Text:
 
 
 def attributed_time(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
-    """Return which cause claims which part of the segments of a critical path.
+    """Segments of a critical path, each part charged to exactly one cause.
 
     Parameters
     ----------
@@ -225,7 +229,7 @@ def attributed_time(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame, schema `frames.ATTRIBUTED_TIME`
-        Tiles the segments, in their order; one that a wait claims in part has two rows.
+        Tiles the segments, in their order; one that is charged to a wait in part has two rows.
     """
     if not len(segments):
         return ATTRIBUTED_TIME.empty()
@@ -273,7 +277,7 @@ def attributed_time(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
 
 
 def _frame(columns: Mapping[str, npt.NDArray[Any]], bound: I8) -> pd.DataFrame:
-    """Return claims as a frame."""
+    """Attributed time as a frame."""
     cause = np.array(_CAUSES, dtype=object)[columns["cause"]]
     ordered = {**columns, "cause": cause, "bound": categorical(bound, Bound.labels())}
     return ATTRIBUTED_TIME.frame({name: ordered[name] for name in ATTRIBUTED_TIME.columns})

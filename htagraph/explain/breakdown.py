@@ -20,7 +20,7 @@ OUTSIDE_STEPS = "(outside steps)"
 def sum_by(
     segments: pd.DataFrame, by: str, total_ns: int, schema: Schema, *, sort: bool = True
 ) -> pd.DataFrame:
-    """Return the time of segments by one of their columns.
+    """Time of segments by one of their columns.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def sum_by(
     if by not in segments.columns or by in ("start_ns", "dur_ns", "lag_ns", "residual_ns"):
         raise QueryError(
             f"a path cannot be broken down by {by!r}.",
-            hint="by bound, kind, name, op, lane, rule or step.",
+            hint="by bound, kind, name, op, track, rule or step.",
         )
     groups = segments.groupby(by, observed=True, sort=False)["dur_ns"]
     frame = pd.DataFrame({"dur_ns": groups.sum(), "n_segments": groups.size()})

@@ -1,4 +1,9 @@
-"""How long devices and host have work of their own, whatever waits for what: no repair of the other makes a window shorter."""
+"""Busy time without waits: how long devices and host have to run, whatever waits for what.
+
+It bounds from below what any repair can reach. Once a wait is repaired, the window is still no
+shorter than the device needs for its kernels, or the host for its operators: no potential saving
+exceeds what the busy time of the other side leaves.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +50,7 @@ class BusyTime(NamedTuple):
 
 
 def busy_time(dag: Dag, window: Window) -> BusyTime:
-    """Return how long devices and host have work of their own in a window.
+    """Busy time without waits of devices and host in a window.
 
     Parameters
     ----------
@@ -78,7 +83,7 @@ def busy_time(dag: Dag, window: Window) -> BusyTime:
 
 
 def _host_ns(dag: Dag, window: Window) -> int:
-    """Return the time in which operators and calls run and do not wait, on the thread where it is longest."""
+    """Time in which operators and calls run and do not wait, on the thread where it is longest."""
     edges, events, times = dag.edges, dag.events, dag.events.node_ts_ns
     waits = np.isin(edges.rule, (Rule.BLOCKING_CALL, Rule.HANDED_OVER))
     mine = np.flatnonzero((edges.kind == EdgeKind.THREAD) & ~waits & (edges.event >= 0))

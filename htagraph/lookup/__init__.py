@@ -1,1 +1,1 @@
-"""What is where in a graph: names, places in the call tree, windows, steps, sets of events."""
+"""Where things are in a graph: names, places in the call tree, windows, steps, sets of events."""

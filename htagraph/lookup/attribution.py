@@ -20,13 +20,13 @@ DATA_LOADING = re.compile(r"(?i)data_?loader|data_?pipe|_next_data\b|fetch_next_
 
 
 def host_of(dag: Dag, events: I64) -> I64:
-    """Return the host event of each event: itself, or the call that launched it; -1 for none."""
+    """Host event of each event: itself, or the call that launched it; -1 for none."""
     is_device = gather(dag.events.is_device, events, default=False)
     return np.where(is_device, gather(dag.launch, events), events)
 
 
 def _climb(dag: Dag, host: I64, stop: npt.NDArray[np.bool_]) -> I64:
-    """Return for each host event itself or its first ancestor where `stop` holds, -1 for none."""
+    """Each host event or its first ancestor where `stop` holds, -1 for none."""
     current = host.copy()
     while True:
         moving = np.flatnonzero(current >= 0)
@@ -37,7 +37,7 @@ def _climb(dag: Dag, host: I64, stop: npt.NDArray[np.bool_]) -> I64:
 
 
 def innermost(dag: Dag, events: I64, kinds: tuple[EventKind, ...]) -> I64:
-    """Return the innermost enclosing host event of some kinds, the event itself included, -1 for none.
+    """Innermost host event of some kinds around each event, itself included; -1 for none.
 
     Device events belong to where they were launched.
 
@@ -56,14 +56,17 @@ def innermost(dag: Dag, events: I64, kinds: tuple[EventKind, ...]) -> I64:
 
 
 def under_pattern(dag: Dag, events: I64, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
-    """Return whether an event, or a host event that encloses it, has a name that matches."""
+    """Whether the name of an event, or of a host event around it, matches."""
     matches = dag.events.named(dag.events.symbols.searched(pattern))
     matches = matches & dag.events.is_host
     return _climb(dag, host_of(dag, events), matches) >= 0
 
 
 def track_labels(dag: Dag, events: I64) -> npt.NDArray[np.object_]:
-    """Return ``stream n`` for device events (with the device where there are several), the thread id for host events."""
+    """Label of the track of each event: ``stream 7``, or the thread id of host events.
+
+    Streams are named with their device where there are several.
+    """
     table = dag.events
     several = len(np.unique(table.device[table.is_device])) > 1
     labels = np.empty(len(events), dtype=object)

@@ -17,16 +17,16 @@ __all__ = ["CLASSES", "device_states", "devices_of", "runs"]
 I64 = npt.NDArray[np.int64]
 
 CLASSES = (KernelClass.COMPUTE, KernelClass.COMMUNICATION, KernelClass.MEMORY)
-"""Classes of device work; a stretch on which class ``c`` runs has bit ``c`` of its mask, and bit 0 stands for the window."""
+"""Classes of device work: bit ``c`` of a mask says that class ``c`` runs, bit 0 is always set."""
 
 
 def devices_of(dag: Dag) -> I64:
-    """Return the devices of a trace that have work, ascending."""
+    """Devices of a trace that have work, ascending."""
     return np.unique(dag.events.device[dag.events.is_device]).astype(np.int64)
 
 
 def device_states(dag: Dag, window: Window) -> States:
-    """Return which classes run at once on each device; the stretches of each device tile the window.
+    """Classes that run at once on each device; its stretches tile the window.
 
     ::
 
@@ -65,5 +65,5 @@ def device_states(dag: Dag, window: Window) -> States:
 
 
 def runs(found: States, kernel_class: KernelClass) -> npt.NDArray[np.bool_]:
-    """Return on which stretches a class runs."""
+    """Whether a class runs, on each stretch."""
     return np.asarray((found.mask >> int(kernel_class)) & 1 == 1)

@@ -15,7 +15,7 @@ __all__ = ["edge_frame"]
 
 
 def edge_frame(dag: Dag, rows: npt.NDArray[np.integer]) -> pd.DataFrame:
-    """Return rows of the edge table with their times and slack.
+    """Rows of the edge table with their times and slack.
 
     Parameters
     ----------

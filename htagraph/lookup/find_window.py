@@ -18,7 +18,10 @@ __all__ = ["find_window"]
 
 
 def _named_ranges(dag: Dag, name: str | re.Pattern[str]) -> npt.NDArray[np.int64]:
-    """Return host ranges with this name, else those that match it, in order of time; annotations before operators."""
+    """Host ranges with a name, else those that match it, in order of time.
+
+    Annotations come before operators.
+    """
     events = dag.events
     code = events.symbols.code(name) if isinstance(name, str) else -1
     same = events.name == code if code >= 0 else np.zeros(len(events), dtype=bool)
@@ -32,7 +35,7 @@ def _named_ranges(dag: Dag, name: str | re.Pattern[str]) -> npt.NDArray[np.int64
 
 
 def _device_window(dag: Dag, event: int, name: str) -> Window:
-    """Return the span of the device work launched in a host range."""
+    """Span of the device work launched in a host range."""
     events = dag.events
     device = np.flatnonzero(events.is_device & (dag.launch >= 0))
     launched = events.ts_ns[dag.launch[device]]
@@ -57,7 +60,7 @@ def find_window(
     on: WindowClock = "host",
     instance: int = 0,
 ) -> Window:
-    """Return the window that a name, a pattern or a pair of times stands for.
+    """Window that a name, a pattern or a pair of times stands for.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ def enclosing(parent: npt.NDArray[np.integer], host: I64) -> Iterator[tuple[I64,
 
 
 def outermost(dag: Dag, host: I64, wanted: Bool) -> I64:
-    """Return for each host event the outermost range that encloses it and is wanted, itself included; -1 for none."""
+    """Outermost wanted range around each host event, itself included; -1 for none."""
     out = np.full(len(host), -1, dtype=np.int64)
     for rows, current in enclosing(dag.parent, host):
         found = wanted[current]

@@ -21,14 +21,14 @@ I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
 CHILD = "CHILD"
-"""The hop from a host event to what it directly encloses, or to the device work that it launched itself."""
+"""The hop from a host event to what it directly encloses, or to what it launched itself."""
 
 _MOST_HOPS = 64
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """What an event of a chain must be.
+    """Conditions on an event of a chain.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Pattern:
     where: str | None = None
 
     def mask(self, dag: Dag, rows: I64) -> Bool:
-        """Return which events match, of those in `rows`."""
+        """Whether each event matches and is in `rows`."""
         wanted = kind_mask(dag, self.kind)
         if self.name is not None:
             wanted = wanted & name_mask(dag, self.name)
@@ -83,7 +83,7 @@ class Hop:
 
 
 def _launched_under(dag: Dag) -> tuple[I64, I64]:
-    """Return (host event, device event) for every device event and every host event above its launch."""
+    """Pairs of a device event and each host event above its launch: host, device."""
     device = np.flatnonzero(dag.launch >= 0)
     above = dag.launch[device].astype(np.int64)
     tails, heads = [], []
@@ -97,7 +97,7 @@ def _launched_under(dag: Dag) -> tuple[I64, I64]:
 
 
 def linked_events(dag: Dag, kind: str) -> tuple[I64, I64]:
-    """Return the pairs of events that edges of a kind join.
+    """Pairs of events that edges of a kind join.
 
     LAUNCH joins a host event with the device work launched anywhere under it, so that an operator
     leads to its kernels.
@@ -134,7 +134,7 @@ def linked_events(dag: Dag, kind: str) -> tuple[I64, I64]:
 
 
 def _join(at: I64, tail: I64, head: I64) -> tuple[I64, I64]:
-    """Return (position in `at`, head) for every pair whose tail is there."""
+    """Position in `at` and head of every pair whose tail is there."""
     order = np.argsort(tail, kind="stable")
     tail, head = tail[order], head[order]
     first, last = np.searchsorted(tail, at, side="left"), np.searchsorted(tail, at, side="right")
@@ -145,7 +145,7 @@ def _join(at: I64, tail: I64, head: I64) -> tuple[I64, I64]:
 
 
 def _follow(dag: Dag, at: I64, hop: Hop) -> tuple[I64, I64]:
-    """Return (position in `at`, event) for every event that the hop leads to; each pair once."""
+    """Position in `at` and event for every event that the hop leads to; each pair once."""
     tail, head = linked_events(dag, hop.kind)
     source, event = np.arange(len(at)), at
     found = [(source, event)] if hop.at_least == 0 else []
@@ -160,7 +160,7 @@ def _follow(dag: Dag, at: I64, hop: Hop) -> tuple[I64, I64]:
 
 
 def find_matches(dag: Dag, rows: I64, chain: Sequence[Pattern | Hop | str]) -> pd.DataFrame:
-    """Return every way in which events match a chain.
+    """Ways in which events match a chain.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What to call the place an event belongs to: its operator, its annotation, its Python frame."""
+"""Names of the place an event belongs to: its operator, its annotation, its Python frame."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MODULE = re.compile(r"^nn\.Module: ")
 
 
 def names_or_empty(dag: Dag, events: I64) -> Text:
-    """Return the name of each event, ``""`` for -1."""
+    """Name of each event, ``""`` for -1."""
     out = np.full(len(events), "", dtype=object)
     known = events >= 0
     out[known] = dag.events.names(events[known])
@@ -32,19 +32,22 @@ def names_or_empty(dag: Dag, events: I64) -> Text:
 
 
 def spelling(dag: Dag) -> I64:
-    """Return the place of each symbol in alphabetical order, so that answers do not depend on the order in a file."""
+    """Place of each symbol in alphabetical order: answers do not depend on the order in a file."""
     out = np.empty(len(dag.events.symbols), dtype=np.int64)
     out[np.argsort(dag.events.symbols.array.astype(str), kind="stable")] = np.arange(len(out))
     return out
 
 
 def op_names(dag: Dag, events: I64) -> Text:
-    """Return the innermost operator or annotation that each event ran in, or was launched from; ``""`` for none."""
+    """Innermost operator or annotation that each event ran in, or was launched from.
+
+    ``""`` for none.
+    """
     return names_or_empty(dag, innermost(dag, events, (EventKind.OP, EventKind.ANNOTATION)))
 
 
 def frames_at(dag: Dag, lane: I64, ts_ns: I64, pattern: re.Pattern[str] | None = None) -> I64:
-    """Return the innermost Python frame of a thread at a time, -1 where none was recorded.
+    """Innermost Python frame of a thread at a time, -1 where none was recorded.
 
     Parameters
     ----------
@@ -65,7 +68,7 @@ def frames_at(dag: Dag, lane: I64, ts_ns: I64, pattern: re.Pattern[str] | None =
 
 
 def innermost_at(dag: Dag, ranges: I64, lane: I64, ts_ns: I64) -> tuple[I64, I64]:
-    """Return the innermost of some ranges on a lane at a time, and which of them encloses each.
+    """Innermost of some ranges on a lane at a time, and which of them encloses each.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Device work by device or by stream: dense numbers for the groups, and which work comes next in one."""
+"""Device work by device or by stream: dense numbers of these, and which work comes next."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Queues:
     of_event: I64
 
     def __len__(self) -> int:
-        """Return the number of queues."""
+        """Number of queues."""
         return len(self.device)
 
     def next_work(self, dag: Dag, queue: I64, since_ns: I64) -> I64:
-        """Return the first work of some length that starts in each queue at or after a time, -1 for none.
+        """First work of some length in each queue that starts at or after a time, -1 for none.
 
         Of several that start together it is the one launched first, then the longest, then by name.
         """
@@ -63,7 +63,7 @@ class Queues:
 
 
 def queues(dag: Dag, per: str = "device") -> Queues:
-    """Return the devices or the streams that have work.
+    """Devices or the streams that have work.
 
     Parameters
     ----------

@@ -32,11 +32,14 @@ Bool = npt.NDArray[np.bool_]
 Kinds = str | EventKind | Iterable[str | EventKind]
 
 KIND_GROUPS = ("launch", "collective", "device", "host")
-"""What `kind` may be beside an `EventKind`: calls that launched device work, communication kernels, device and host."""
+"""Other kinds of events than of `EventKind`.
+
+Calls that launched device work, communication kernels, and all of the device or of the host.
+"""
 
 
 def events_in(dag: Dag, window: Window) -> I64:
-    """Return the events that overlap a window; all of them for the whole trace.
+    """Events that overlap a window; all of them for the whole trace.
 
     Returns
     -------
@@ -54,7 +57,7 @@ def events_in(dag: Dag, window: Window) -> I64:
 
 
 def _group_mask(dag: Dag, group: str) -> Bool:
-    """Return which events are of one of `KIND_GROUPS`."""
+    """Whether each event is of one of `KIND_GROUPS`."""
     if group == "launch":
         launches: Bool = np.zeros(len(dag.events), dtype=bool)
         launches[dag.launch[dag.launch >= 0]] = True
@@ -67,7 +70,7 @@ def _group_mask(dag: Dag, group: str) -> Bool:
 
 
 def kind_mask(dag: Dag, kinds: Kinds) -> Bool:
-    """Return which events are of some kinds.
+    """Whether each event is of some kinds.
 
     Parameters
     ----------
@@ -97,12 +100,12 @@ def kind_mask(dag: Dag, kinds: Kinds) -> Bool:
 
 
 def name_mask(dag: Dag, name: str | re.Pattern[str]) -> Bool:
-    """Return which events have a name that matches a glob or regex (see `compile_pattern`)."""
+    """Whether the name of each event matches a glob or regex (see `compile_pattern`)."""
     return dag.events.named(dag.events.symbols.mask(compile_pattern(name)))
 
 
 def tree_parent(dag: Dag) -> I64:
-    """Return the event above each in the call tree: what encloses a host event, the call that launched a device event.
+    """Event above each in the call tree: what encloses it, or launched it.
 
     Returns
     -------
@@ -113,7 +116,7 @@ def tree_parent(dag: Dag) -> I64:
 
 
 def under_mask(dag: Dag, tops: Bool) -> Bool:
-    """Return which events lie below some events in the call tree, those themselves not included."""
+    """Whether each event lies below some events in the call tree; not those themselves."""
     parent = tree_parent(dag)
     below = np.zeros(len(parent), dtype=bool)
     current = parent.copy()
@@ -128,7 +131,7 @@ def under_mask(dag: Dag, tops: Bool) -> Bool:
 
 
 def where_rows(dag: Dag, rows: I64, where: str) -> I64:
-    """Return the rows for which an expression over the columns of `frames.EVENTS` holds.
+    """Rows for which an expression over the columns of `frames.EVENTS` holds.
 
     Parameters
     ----------
@@ -146,7 +149,7 @@ def where_rows(dag: Dag, rows: I64, where: str) -> I64:
 
 
 def filtered(frame: pd.DataFrame, where: str) -> pd.DataFrame:
-    """Return the rows of a table for which an expression over its columns holds.
+    """Rows of a table for which an expression over its columns holds.
 
     Raises
     ------

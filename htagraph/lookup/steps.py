@@ -24,7 +24,7 @@ _MARKERS = (
 
 
 def find_steps(events: EventTable) -> pd.DataFrame:
-    """Return the steps of a trace, in order of time.
+    """Steps of a trace, in order of time.
 
     Steps are host ranges named ``ProfilerStep#n``; else the markers of serving engines (vLLM
     ``execute_…``, SGLang ``step[…]``). `found_by` says which.
@@ -62,7 +62,7 @@ def find_steps(events: EventTable) -> pd.DataFrame:
 
 
 def step_at(steps: pd.DataFrame, ts_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the step in which each time lies, as a row of `steps`, -1 for none; of steps that overlap, the last begun.
+    """Row of the step in which each time lies, -1 for none; of steps that overlap, the last begun.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def step_at(steps: pd.DataFrame, ts_ns: npt.NDArray[np.int64]) -> npt.NDArray[np
 
 
 def without_numbers(names: pd.Series[str]) -> pd.Series[str]:
-    """Return names with those of the profiler's steps as one: what recurs in each step has one name.
+    """Names without the numbers of the profiler's steps: what recurs has one name.
 
     Examples
     --------

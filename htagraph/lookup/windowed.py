@@ -1,4 +1,7 @@
-"""The graph of a window, closed: one source, one sink, and the edges between, with what crosses the start cut there."""
+"""The graph of a window, closed by one source and one sink.
+
+What crosses the start of the window begins there.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ class WindowedEdges:
 
 
 def windowed_edges(dag: Dag, window: Window) -> WindowedEdges:
-    """Return the graph of a window with its source and sink.
+    """Graph of a window with its source and sink.
 
     An edge from before the window becomes one from the source, with what is left of its lag. A node
     without any edge hangs on the source, a node whose followers lie beyond the window on the sink.

@@ -47,7 +47,7 @@ _MEANINGS = (
 
 
 def call_meanings(events: EventTable) -> npt.NDArray[np.int8]:
-    """Return the meaning of each event, `CallMeaning.NONE` for what is no runtime call.
+    """Meaning of each event, `CallMeaning.NONE` for what is no runtime call.
 
     Returns
     -------

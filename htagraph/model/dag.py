@@ -22,19 +22,19 @@ I64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Calibration:
-    """What the compiler measured on the trace itself.
+    """Scales that the compiler measured on the trace itself.
 
     Parameters
     ----------
     launch_floor_ns : int, unit=ns
         L0: a low percentile of the delay from launch call to device start on an idle stream.
     launch_usual_ns : int, unit=ns
-        A high percentile of the same delay: what is longer is not called launch overhead but
+        Delay up to which a launch is called overhead, a multiple of the floor; what is longer is
         unexplained.
     stream_floor_ns : int, unit=ns
         G0: a low percentile of the gaps between back-to-back device events of one stream.
     stream_usual_ns : int, unit=ns
-        A high percentile of the same gaps.
+        The same for gaps.
     clock_shift_ns : int, unit=ns
         What was added to all device times so that no device event starts before its launch call.
     """
@@ -48,7 +48,7 @@ class Calibration:
 
 @dataclass(frozen=True)
 class Classification:
-    """What each piece of device work is, and which rule said so.
+    """Class of each piece of device work, and the rule that decided.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ class Dag:
 
     @cached_property
     def slack_ns(self) -> I64:
-        """How much later each edge could arrive without being the binding one; 0 for binding edges."""
+        """Time by which each edge could arrive later without binding; 0 for binding edges."""
         head = self.edges.head
         latest = self.events.node_ts_ns[head] - self.residual_ns[head]
         return latest - self.arrival_ns

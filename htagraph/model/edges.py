@@ -25,8 +25,16 @@ I64 = npt.NDArray[np.int64]
 _KIND_OF_RULE = Rule.kinds()
 
 
-def _empty(dtype: type) -> npt.NDArray[np.generic]:
-    return np.empty(0, dtype=dtype)
+def _no_int8() -> I8:
+    return np.empty(0, dtype=np.int8)
+
+
+def _no_int32() -> I32:
+    return np.empty(0, dtype=np.int32)
+
+
+def _no_int64() -> I64:
+    return np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -47,12 +55,12 @@ class EdgeTable:
         Codes of the `Rule` that made the edge.
     """
 
-    tail: I32 = field(default_factory=lambda: _empty(np.int32))  # type: ignore[arg-type, return-value]
-    head: I32 = field(default_factory=lambda: _empty(np.int32))  # type: ignore[arg-type, return-value]
-    kind: I8 = field(default_factory=lambda: _empty(np.int8))  # type: ignore[arg-type, return-value]
-    lag_ns: I64 = field(default_factory=lambda: _empty(np.int64))  # type: ignore[arg-type, return-value]
-    event: I32 = field(default_factory=lambda: _empty(np.int32))  # type: ignore[arg-type, return-value]
-    rule: I8 = field(default_factory=lambda: _empty(np.int8))  # type: ignore[arg-type, return-value]
+    tail: I32 = field(default_factory=_no_int32)
+    head: I32 = field(default_factory=_no_int32)
+    kind: I8 = field(default_factory=_no_int8)
+    lag_ns: I64 = field(default_factory=_no_int64)
+    event: I32 = field(default_factory=_no_int32)
+    rule: I8 = field(default_factory=_no_int8)
 
     def __post_init__(self) -> None:
         """Freeze the columns and check that they are of one length."""
@@ -87,7 +95,7 @@ class EdgeTable:
 
     @classmethod
     def concat(cls, tables: Iterable[EdgeTable]) -> EdgeTable:
-        """Return the rows of several tables, in their order."""
+        """Rows of several tables, in their order."""
         parts = list(tables)
         if not parts:
             return cls()
@@ -99,11 +107,11 @@ class EdgeTable:
         )
 
     def take(self, rows: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> EdgeTable:
-        """Return some rows (positions or a mask)."""
+        """Some rows (positions or a mask)."""
         return EdgeTable(*(getattr(self, name)[rows] for name in EdgeTable.__dataclass_fields__))
 
     def __len__(self) -> int:
-        """Return the number of edges."""
+        """Number of edges."""
         return len(self.tail)
 
     @cached_property

@@ -59,11 +59,11 @@ class LaneTable:
     process_labels: tuple[str, ...] = ()
 
     def __len__(self) -> int:
-        """Return the number of lanes."""
+        """Number of lanes."""
         return len(self.pid)
 
     def label(self, lane: int) -> str:
-        """Return what to call a lane: ``thread 1234 (python)``, ``stream 7``."""
+        """Label of a lane: ``thread 1234 (python)``, ``stream 7``."""
         name, tid = self.thread[lane], self.tid[lane]
         return name if name and str(tid) in name else f"{tid} ({name})" if name else str(tid)
 
@@ -88,7 +88,7 @@ class SparseColumn:
         _freeze(self)
 
     def dense(self, n_events: int, default: float) -> npt.NDArray[Any]:
-        """Return one value per event, `default` where there is none."""
+        """One value per event, `default` where there is none."""
         out = np.full(n_events, default, dtype=self.value.dtype)
         out[self.event] = self.value
         return out
@@ -123,7 +123,7 @@ class FlowTable:
         _freeze(self)
 
     def __len__(self) -> int:
-        """Return the number of flow points."""
+        """Number of flow points."""
         return len(self.ts_ns)
 
 
@@ -175,7 +175,7 @@ class EventTable:
         _freeze(self)
 
     def __len__(self) -> int:
-        """Return the number of events."""
+        """Number of events."""
         return len(self.ts_ns)
 
     @cached_property
@@ -202,16 +202,16 @@ class EventTable:
         return np.isin(self.kind, codes(HOST_KINDS))
 
     def names(self, events: npt.ArrayLike | None = None) -> npt.NDArray[np.object_]:
-        """Return the names of all events, or of some."""
+        """Names of all events, or of some."""
         picked = self.name if events is None else self.name[np.asarray(events, dtype=np.int64)]
         return self.symbols.array[picked]
 
     def named(self, symbol_mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Return for each event whether its name is in a mask over symbols (`SymbolTable.mask`)."""
+        """Whether the name of each event is in a mask over symbols (`SymbolTable.mask`)."""
         return symbol_mask[self.name] if len(self.symbols) else np.zeros(len(self), dtype=bool)
 
     def column(self, name: str, default: float = -1) -> npt.NDArray[Any]:
-        """Return a sparse column as one value per event; all `default` where the trace has none."""
+        """Sparse column as one value per event; all `default` where the trace has none."""
         sparse = self.columns.get(name)
         return (
             np.full(len(self), default, dtype=np.int64)
@@ -220,7 +220,7 @@ class EventTable:
         )
 
     def frame(self, events: npt.ArrayLike | None = None) -> pd.DataFrame:
-        """Return events as a DataFrame (schema `frames.EVENTS`), a copy."""
+        """Events as a DataFrame (schema `frames.EVENTS`), a copy."""
         rows = np.arange(len(self)) if events is None else np.asarray(events, dtype=np.int64)
         lanes = self.lane[rows]
         return pd.DataFrame(

@@ -1,4 +1,4 @@
-"""The closed vocabularies: kinds of events and edges, classes of device work, bounds of a path segment, causes.
+"""Closed vocabularies: kinds of events and edges, classes of device work, bounds, causes.
 
 Members are small integers, so that a column of them takes one byte a row; ``.label`` is what a
 person writes and reads.
@@ -49,12 +49,12 @@ class Vocabulary(IntEnum):
 
     @classmethod
     def labels(cls) -> tuple[str, ...]:
-        """Return the labels of all members, in order of their codes."""
+        """Labels of all members, in order of their codes."""
         return tuple(member.label for member in cls)
 
     @classmethod
     def parse(cls, text: str) -> Vocabulary:
-        """Return the member with this label, whatever its case.
+        """Member with this label, whatever its case.
 
         Raises
         ------
@@ -152,7 +152,7 @@ class Bound(Vocabulary):
 
 
 class Cause(StrEnum):
-    """What claims time of a critical path: what a person can do something about."""
+    """What time of a critical path is charged to: what a person can do something about."""
 
     COMPUTE = "compute"
     COMMUNICATION = "communication"

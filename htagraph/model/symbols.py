@@ -19,7 +19,7 @@ _REGEX_ONLY = re.compile(r"[\^$|(){}+\\]|\.\*|\.\+")
 
 
 def compile_pattern(pattern: str | re.Pattern[str]) -> Callable[[str], bool]:
-    """Return a test of names: a glob (``"nccl*"``, whole name) or a compiled regex (searched).
+    """Test of names by a glob (``"nccl*"``, whole name) or a compiled regex (searched).
 
     A text with regex-only syntax (``"ProfilerStep#(3|4)"``, ``"^aten"``) that is not the literal
     name of anything is taken as a regex; pass ``re.compile(...)`` to leave no doubt. Square
@@ -66,13 +66,13 @@ class SymbolTable:
 
     @classmethod
     def intern(cls, strings: Iterable[str]) -> tuple[SymbolTable, npt.NDArray[np.int32]]:
-        """Return a table and the code of each string, in order of first appearance."""
+        """A table and the code of each string, in order of first appearance."""
         seen: dict[str, int] = {}
         codes = np.fromiter((seen.setdefault(text, len(seen)) for text in strings), dtype=np.int32)
         return cls(tuple(seen)), codes
 
     def __len__(self) -> int:
-        """Return the number of distinct strings."""
+        """Number of distinct strings."""
         return len(self.texts)
 
     @cached_property
@@ -87,18 +87,18 @@ class SymbolTable:
         return {text: code for code, text in enumerate(self.texts)}
 
     def code(self, text: str) -> int:
-        """Return the code of a string, -1 if it is not in the table."""
+        """Code of a string, -1 if it is not in the table."""
         return self._codes.get(text, -1)
 
     def mask(self, test: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
-        """Return for each code whether its string passes a test; index it by a code column."""
+        """Whether each string passes a test, by code; index it by a code column."""
         return np.fromiter((test(text) for text in self.texts), dtype=bool, count=len(self.texts))
 
     def searched(self, regex: str | re.Pattern[str]) -> npt.NDArray[np.bool_]:
-        """Return for each code whether a regular expression is found in its string."""
+        """Whether a regular expression is found in each string, by code."""
         search = re.compile(regex).search
         return self.mask(lambda text: search(text) is not None)
 
     def matching(self, pattern: str | re.Pattern[str]) -> npt.NDArray[np.int32]:
-        """Return the codes of the strings that match a glob or regex, ascending."""
+        """Codes of the strings that match a glob or regex, ascending."""
         return np.flatnonzero(self.mask(compile_pattern(pattern))).astype(np.int32)

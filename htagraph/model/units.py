@@ -8,12 +8,12 @@ _STEPS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
 
 
 def human_duration(dur_ns: float) -> str:
-    """Return a duration with three significant digits and a unit.
+    """A duration with three significant digits and a unit.
 
     Examples
     --------
-    >>> human_duration(1_924_310), human_duration(950), human_duration(-12_500), human_duration(61_400_000_000)
-    ('1.92 ms', '950 ns', '-12.5 us', '61.4 s')
+    >>> [human_duration(dur_ns) for dur_ns in (1_924_310, 950, -12_500, 61_400_000_000)]
+    ['1.92 ms', '950 ns', '-12.5 us', '61.4 s']
     """
     for size, unit in _STEPS:
         if abs(dur_ns) >= size:
@@ -24,7 +24,7 @@ def human_duration(dur_ns: float) -> str:
 
 
 def human_count(count: int, noun: str) -> str:
-    """Return a count and its noun in the right number.
+    """A count and its noun in the right number.
 
     Examples
     --------

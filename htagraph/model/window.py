@@ -10,7 +10,7 @@ from htagraph.errors import QueryError
 __all__ = ["Window", "WindowClock"]
 
 WindowClock = Literal["host", "device"]
-"""Whose interval a step's name stands for: that of the host range, or of the device work launched in it."""
+"""Whether a step's name stands for the host range, or for the device work launched in it."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ class Window:
         """Check the order of the bounds."""
         if self.end_ns < self.start_ns:
             raise QueryError(
-                f"window {self.name!r} ends before it starts ({self.start_ns:,} > {self.end_ns:,} ns).",
+                f"window {self.name!r} ends before it starts "
+                f"({self.start_ns:,} > {self.end_ns:,} ns).",
                 hint="give (start_ns, end_ns) with start_ns <= end_ns.",
             )
 

@@ -1,7 +1,7 @@
-"""What bounds a run: the causes that claim the critical path, ranked, with evidence and what to try first.
+"""What bounds a run: the causes of its critical path, ranked, with evidence and what to try first.
 
-Ranked by what there is to win: the claim, but no more than what other resources leave of the
-window, which have work of their own; of computation half of that.
+Ranked by potential saving: the time charged to a cause, but no more than the busy time of other
+resources leaves of the window; of computation half of that.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _ON_HOST = (
     Cause.FIRST_USE,
 )
 _RANKED_SHARE = {Cause.COMPUTE: 0.5}
-"""Part of a claim that can be won at best, where it is not all of it: computation gets shorter, it does not go away."""
+"""Part of a potential saving that counts, if not all: computation gets shorter, never goes away."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Evidence:
     label : str
         What a person reads.
     dur_ns : int, unit=ns
-        Its part of the claim.
+        Its part of the attributed time.
     bound : str
         What most of it went to.
     n_segments : int
@@ -88,7 +88,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Finding:
-    """A cause that claims part of a critical path.
+    """A cause, and what of a critical path is charged to it.
 
     Parameters
     ----------
@@ -97,32 +97,32 @@ class Finding:
     title : str
         What it is, for people.
     dur_ns : int, unit=ns
-        Claimed time; the claims of all findings and the unexplained time add up to the window.
+        Attributed time: that of all findings and the unexplained time add up to the window.
     share : float
         Of the window.
     n_segments : int
     potential_saving_ns : int, unit=ns
-        At most so much shorter would the window be without the cause: no more than the claim, and
-        than what the work of other resources leaves of the window.
+        At most so much shorter would the window be without the cause: no more than `dur_ns`, and
+        than the busy time of other resources leaves of the window.
     longest_ns : int, unit=ns
-        Start of the longest claimed segment: where to look.
+        Start of the longest segment charged to it: where to look.
     n_steps : int
-        Steps that it is claimed in.
+        Steps in which the time is.
     first_step, last_step : str
         The first and the last of these, empty for none.
     parts : tuple of (str, int)
-        Bounds that the claim is made of, with their time in ns; largest first.
+        Bounds that the time is made of, in ns; largest first.
     evidence : tuple of Evidence
         Largest contributors.
     to_try : str
         What may help.
     ranks : tuple of (int, int), default=()
-        Of a job: ranks on which the claimed time is, with their part in ns; largest first.
+        Of a job: ranks on which the time is, with their part in ns; largest first.
     detail : str
         What else is known: how often a late rank was last, by how much a rank's kernels take longer
         than the others'.
     limited_by : str
-        What would take the rest of the time, where less can be won than is claimed.
+        What would take the rest of the time, where the potential saving is less.
     """
 
     cause: str
@@ -149,14 +149,14 @@ class Finding:
 
     @property
     def limit(self) -> str:
-        """How much less can be won than is claimed, and why; empty where the claim is not limited."""
+        """How much less than its time can be won, and why; empty where all of it can."""
         if not self.limited_by:
             return ""
         return f"at most {self.potential_saving_ns / self.dur_ns * self.share:.0%} to win: {self.limited_by}"
 
     @property
     def where(self) -> str:
-        """The ranks of a job on which the claimed time is, empty for one rank."""
+        """The ranks of a job on which the time is, empty for one rank."""
         shown = [
             f"rank {rank} {dur_ns / self.dur_ns:.0%}" for rank, dur_ns in self.ranks[:_N_RANKS]
         ]
@@ -169,7 +169,7 @@ class Finding:
 
     @property
     def when(self) -> str:
-        """The steps in which the claimed time is, empty where the trace has none."""
+        """The steps in which the time is, empty where the trace has none."""
         if self.n_steps < 2:
             return f"in {self.first_step}" if self.n_steps else ""
         return f"in {self.n_steps:,} steps, {self.first_step} to {self.last_step}"
@@ -221,7 +221,7 @@ class Verdict:
 
 
 def find_bounds(path: CriticalPath, *, unread_stacks: bool = False) -> Verdict:
-    """Return what bounds a window: causes with disjoint claims on its critical path, what there is most to win first.
+    """Causes that bound a window, the one with most to win first.
 
     Parameters
     ----------
@@ -310,7 +310,7 @@ class _Told:
 
 
 def _verdict(attributed_time: pd.DataFrame, window_ns: int, told: _Told) -> Verdict:
-    """Return what claims say bounds a window."""
+    """Verdict on a window from its attributed time."""
     if not window_ns:
         return Verdict((), "nothing was recorded in this window.")
     unknown = attributed_time[attributed_time["cause"] == Cause.UNEXPLAINED]
@@ -378,7 +378,7 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: _Told) -> F
 
 
 def _limit(cause: Cause, window_ns: int, own: BusyTime) -> tuple[int, str]:
-    """Return how much of the window the work of other resources leaves to be won, and what that work is, in words."""
+    """Time of the window that others' busy time leaves to be won, and in words what that is."""
     others = []
     if cause in _ON_HOST:
         others = [(own.device_ns, "devices compute and copy")]
@@ -391,7 +391,7 @@ def _limit(cause: Cause, window_ns: int, own: BusyTime) -> tuple[int, str]:
 
 
 def _to_try(cause: Cause, most: Evidence, bound: str, told: _Told) -> str:
-    """Return what may help; where most of a claim is code that was not recorded, first how to find out which code it is."""
+    """What may help; where most of the time is code that was not recorded, how to find it."""
     if cause is Cause.HOST and not told.has_device:
         return HOST_ONLY
     is_code = cause in {Cause.HOST, Cause.LATE_RANK} and most.bound == Bound.PYTHON_GAP.label
@@ -401,7 +401,7 @@ def _to_try(cause: Cause, most: Evidence, bound: str, told: _Told) -> str:
 
 
 def _evidence(cause: Cause, part: pd.DataFrame) -> tuple[Evidence, ...]:
-    """Return the names that contribute most to a claim; waits by where they happen, too."""
+    """Names that contribute most to a finding; waits by where they happen, too."""
     part = part[["name", "frame", "op", "event", "bound", "dur_ns"]].assign(
         name=without_numbers(part["name"])
     )
@@ -436,7 +436,7 @@ def _evidence(cause: Cause, part: pd.DataFrame) -> tuple[Evidence, ...]:
 
 
 def _label(cause: Cause, names: tuple[str, str], op: str, frame: str, bound: str) -> str:
-    """Return what a person reads: the short name, where a wait is, or what stands for code that was not recorded."""
+    """Text that a person reads: the short name, where a wait is, or that code was unrecorded."""
     name, short = names
     if cause in _WAITS:
         return short + (f" in {name_label(op)}" if op not in ("", name) else "")

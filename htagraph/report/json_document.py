@@ -29,7 +29,7 @@ That of a job, version 2::
     weak_checks     rank, check, n_good, n_all, share, verdict, consequence: those that are not good
     files           {what: path} of what was written beside
 
-Times are integer nanoseconds, shares fractions of one. The claims of all findings and the
+Times are integer nanoseconds, shares fractions of one. The time of all findings and the
 unexplained time add up to the window; so do the groups of ``by_bound`` and ``by_rank``.
 """
 

@@ -158,7 +158,7 @@ def training_job(
     --------
     >>> from htagraph.synth import simulate_job
     >>> job = simulate_job(training_job(ranks=2, steps=2, straggler=1))
-    >>> job.matched collectives.query("wait_ns > 1_000_000")["last_rank"].unique().tolist()
+    >>> job.collectives.query("wait_ns > 1_000_000")["last_rank"].unique().tolist()
     [1]
     """
     _check_fault(fault)

@@ -1,1 +1,1 @@
-"""A graph, a path or a trace into a file that other tools open: Perfetto, Chrome's trace viewer, Graphviz."""
+"""Files of graphs and paths for other tools: Perfetto, Chrome's trace viewer, Graphviz."""

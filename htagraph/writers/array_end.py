@@ -43,7 +43,7 @@ class ArrayEnd:
         self._outside = -1  # depth outside the list of events, once its opening bracket was seen
 
     def feed(self, piece: bytes) -> int:
-        """Return the position of the closing bracket in the next piece, -1 if it is not there."""
+        """Position of the closing bracket in the next piece, -1 if it is not there."""
         brackets, steps = self._brackets(piece)
         depth = self._depth + np.cumsum(steps, dtype=np.int64)
         position = self._closing(piece, brackets, steps > 0, depth)
@@ -55,7 +55,7 @@ class ArrayEnd:
         return position
 
     def _brackets(self, piece: bytes) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.int8]]:
-        """Return the positions of the brackets outside strings, and the change of depth at each."""
+        """Positions of the brackets outside strings, and the change of depth at each."""
         text = b"_" + piece[1:] if self._is_escaped and piece else piece
         text = text.replace(b"\\\\", b"__").replace(
             b'\\"', b"__"

@@ -35,7 +35,7 @@ def _compressed(raw: BinaryIO) -> Iterator[BinaryIO]:
 
 @contextmanager
 def output_file(out: str | Path) -> Iterator[BinaryIO]:
-    """Open a file to be written; it appears under its name when the block ends without an error, and not before.
+    """File to be written, which appears under its name when the block ends without an error.
 
     The bytes go to a temporary file in the same folder, which replaces `out` at the end. What ends
     in ``.gz`` is compressed.

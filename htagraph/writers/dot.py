@@ -36,12 +36,12 @@ _FONT = {"fontname": "Helvetica", "fontsize": "10"}
 
 
 def _quoted(text: str) -> str:
-    """Return a text as a DOT string on one line."""
+    """A text as a DOT string on one line."""
     return '"' + " ".join(text.split()).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _digraph(title: str) -> Any:  # noqa: ANN401  a class of a package without types
-    """Return an empty drawing."""
+    """An empty drawing."""
     import pydot  # noqa: PLC0415  deferred: only this output needs it
 
     graph = pydot.Dot(
@@ -72,7 +72,13 @@ def _digraph(title: str) -> Any:  # noqa: ANN401  a class of a package without t
     return graph
 
 
-def _add_node(graph: Any, number: int, lines: list[str], color: str, **more: str) -> None:  # noqa: ANN401
+def _add_node(
+    graph: Any,  # noqa: ANN401
+    number: int,
+    lines: list[str],
+    color: str,
+    **more: str,
+) -> None:
     """Add a box."""
     import pydot  # noqa: PLC0415  deferred: only this output needs it
 
@@ -88,7 +94,7 @@ def _add_edge(graph: Any, tail: int, head: int, label: str, **more: str) -> None
 
 
 def _finish(graph: Any, out: str | Path | None) -> str:  # noqa: ANN401
-    """Return the DOT text, and write it if a file is given."""
+    """DOT text, written to a file if one is given."""
     text = str(graph.to_string())
     if out is not None:
         with output_file(out) as file:
@@ -125,7 +131,7 @@ def _boxes_of_path(segments: pd.DataFrame, max_nodes: int) -> pd.DataFrame:
 
 
 def _path_label(box: Mapping[Any, Any], window_ns: int) -> list[str]:
-    """Return what a box of the path says."""
+    """Lines of a box of the path."""
     times = f" ×{box['n_segments']}" if box["n_segments"] > 1 and box["bound"] != "various" else ""
     bound = in_words(box["bound"])
     op = "" if not box["op"] or box["op"] == box["name"] else f"in {name_label(box['op'])}"
@@ -144,7 +150,7 @@ def path_dot(
     max_nodes: int = 200,
     title: str = "Critical path",
 ) -> str:
-    """Return a critical path as DOT: a chain of boxes, colored by bound, a column per thread or stream.
+    """Critical path as DOT: a chain of boxes, colored by bound, a column per track.
 
     Neighboring segments with one bound, name and lane are one box. An arrow says by which kind of
     edge the path goes on, and how much of the time of the next box is lag, and how much residual.
@@ -192,7 +198,7 @@ def path_dot(
 
 
 def _graph_boxes(dag: Dag, rows: I64) -> dict[int, int]:
-    """Return the box of each node: start and end of an event are one box where an edge joins them."""
+    """Box of each node; start and end of an event share one where an edge joins them."""
     tail, head = dag.edges.tail[rows].astype(np.int64), dag.edges.head[rows].astype(np.int64)
     nodes = np.unique(np.concatenate([tail, head]))
     whole = np.unique(tail[(tail % 2 == 0) & (head == tail + 1)])
@@ -201,7 +207,7 @@ def _graph_boxes(dag: Dag, rows: I64) -> dict[int, int]:
 
 
 def _event_label(dag: Dag, node: int, *, is_whole: bool) -> list[str]:
-    """Return what a box of the graph says."""
+    """Lines of a box of the graph."""
     events, event = dag.events, node // 2
     name = name_label(events.symbols.texts[events.name[event]])
     duration = human_duration(int(events.dur_ns[event]))
@@ -212,7 +218,7 @@ def _event_label(dag: Dag, node: int, *, is_whole: bool) -> list[str]:
 
 
 def _edge_label(dag: Dag, row: int) -> str:
-    """Return what an arrow of the graph says."""
+    """Text of an arrow of the graph."""
     edges, slack_ns = dag.edges, int(dag.slack_ns[row])
     kind = EdgeKind(int(edges.kind[row])).label
     slack = f", slack {human_duration(slack_ns)}" if slack_ns else ""
@@ -228,7 +234,7 @@ def graph_dot(
     max_nodes: int = 300,
     title: str = "",
 ) -> str:
-    """Return a graph as DOT: a box per event, and an arrow per edge with its kind, lag and slack.
+    """Graph as DOT: a box per event, and an arrow per edge with its kind, lag and slack.
 
     Start and end of an event are two boxes where other events lie between them.
 

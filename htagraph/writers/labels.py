@@ -16,7 +16,7 @@ _SAYS_LITTLE = {"kernel", "kernel2", "device_kernel"}
 
 
 def name_label(name: str, *, width: int = 48) -> str:
-    """Return a short name: of a C++ function without return type, namespaces, template and arguments.
+    """Short name: of a C++ function without return type, namespaces, template, arguments.
 
     Parameters
     ----------
@@ -26,8 +26,8 @@ def name_label(name: str, *, width: int = 48) -> str:
 
     Examples
     --------
-    >>> name_label("void at::native::vectorized_elementwise_kernel<4, at::AddFunctor<float> >(int, float)")
-    'vectorized_elementwise_kernel'
+    >>> name_label("void at::native::elementwise_kernel<4, at::AddFunctor<float> >(int, float)")
+    'elementwise_kernel'
     >>> name_label("void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_128x128>(Params)")
     'Kernel<cutlass_80_tensorop_s1688gemm_128x128>'
     >>> name_label("aten::mm"), name_label("Memcpy HtoD (Pageable -> Device)")
@@ -47,7 +47,9 @@ def name_label(name: str, *, width: int = 48) -> str:
 
 
 def distinct_names(names: Sequence[str], *, width: int = 48) -> dict[str, str]:
-    """Return short names that can be told apart: where two are the same, with the first word that only one of them has.
+    """Short names that can be told apart.
+
+    Where two are the same, they get the first word that only one of them has.
 
     Examples
     --------
@@ -77,7 +79,7 @@ def distinct_names(names: Sequence[str], *, width: int = 48) -> dict[str, str]:
 
 
 def _telling(words: dict[str, dict[str, None]], name: str, alike: Sequence[str]) -> str:
-    """Return the word of a name that fewest of the names like it have: the first of these, and a number for want of one."""
+    """Word of a name that fewest of the names like it have, or a number for want of one."""
     count = Counter(word for other in alike for word in words[other])
     rarest = min(words[name], key=lambda word: count[word], default="")
     return rarest if rarest and count[rarest] < len(alike) else str(1 + alike.index(name))

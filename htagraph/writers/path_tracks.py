@@ -1,4 +1,7 @@
-"""The critical path as slices: the path itself, and below it a summary track per bound; of a job, per rank."""
+"""The critical path as slices: the path itself, and below it a summary track per bound.
+
+The path of a job has a summary track per rank instead.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +41,13 @@ def _runs(bound: I64, dur_ns: I64) -> _Runs:
 
 
 def _text_arg(name: str, values: pd.Series[Any], strings: Strings) -> Arg:
-    """Return an annotation of those slices for which there is a text."""
+    """Annotation of those slices for which there is a text."""
     at = np.flatnonzero(values.notna() & (values != ""))
     return Arg(name, at, strings.add(values.iloc[at]), "text")
 
 
 def _number_arg(name: str, values: I64) -> Arg:
-    """Return an annotation of those slices for which there is a number."""
+    """Annotation of those slices for which there is a number."""
     at = np.flatnonzero(values >= 0)
     return Arg(name, at, values[at], "int")
 
@@ -69,7 +72,7 @@ def path_slices(
     flows: Flows,
     description: str,
 ) -> list[Slices]:
-    """Return the path as slices, and the summary of each bound, or rank.
+    """Path as slices, and below it the summary of each bound, or rank.
 
     Parameters
     ----------

@@ -81,7 +81,7 @@ class _Arrows:
     def of(
         cls, links: tuple[I32, I32], path_event: I64, hops: tuple[I64, I64], first_id: int
     ) -> _Arrows:
-        """Return an arrow for each link, for each path slice that is about an event, and one end of each hop."""
+        """Arrows of each link and of each path slice about an event, and one end of each hop."""
         at = np.flatnonzero(path_event >= 0)
         n_links = len(links[0])
         ids = first_id + np.arange(n_links + len(at), dtype=np.int64)
@@ -94,7 +94,7 @@ class _Arrows:
 
 
 def _event_args(events: EventTable, critical: I64) -> list[Arg]:
-    """Return what is known of events beside time and name."""
+    """Annotations of events: all that is known beside time and name."""
     args = [Arg("critical", critical, np.ones(len(critical), dtype=np.int64), "flag")]
     for name in ("correlation", "external_id", "device", "stream"):
         values = getattr(events, name).astype(np.int64)
@@ -106,7 +106,7 @@ def _event_args(events: EventTable, critical: I64) -> list[Arg]:
 
 
 def _column_arg(name: str, column: SparseColumn) -> Arg:
-    """Return a sparse column as an annotation; its int32 values are symbols."""
+    """A sparse column as an annotation; its int32 values are symbols."""
     if column.value.dtype == np.int32:
         return Arg(name, column.event, column.value.astype(np.int64) + 1, "text")
     return Arg(
@@ -117,7 +117,7 @@ def _column_arg(name: str, column: SparseColumn) -> Arg:
 def _event_slices(
     events: EventTable, ts_ns: I64, tracks: Tracks, critical: I64, flows: Flows
 ) -> tuple[Slices, Mapping[int, int]]:
-    """Return all events as slices, and the track of each device."""
+    """Events as slices, and the track of each device."""
     layered = rows(events.lane, events.ts_ns, events.end_ns)
     track, groups = lane_tracks(tracks, events, layered.row)
     named = np.array([bool(text) for text in events.symbols.texts], dtype=bool)
@@ -137,8 +137,12 @@ def _event_slices(
     return slices, groups
 
 
-def _intern(packet: Any, strings: Strings, batches: Sequence[Slices]) -> dict[str, int]:  # noqa: ANN401
-    """Put all strings that slices refer to into a packet, and return the numbers of the annotation names."""
+def _intern(
+    packet: Any,  # noqa: ANN401
+    strings: Strings,
+    batches: Sequence[Slices],
+) -> dict[str, int]:
+    """Put all strings of slices into a packet; return the numbers of the annotation names."""
     packet.sequence_flags = _CLEARED
     data = packet.interned_data
     texts = [arg.value for slices in batches for arg in slices.args if arg.form == "text"]
@@ -174,7 +178,7 @@ def _counter_track(tracks: Tracks, counter: CounterTrack, groups: Mapping[int, i
 def _first_ns(
     events: EventTable, segments: pd.DataFrame | None, counters: Sequence[CounterTrack]
 ) -> int:
-    """Return the first time that there is."""
+    """First time that there is."""
     starts = [events.ts_ns, *(counter.ts_ns for counter in counters)]
     starts += [] if segments is None else [segments["start_ns"].to_numpy(np.int64)]
     return min((int(ts_ns.min()) for ts_ns in starts if len(ts_ns)), default=0)

@@ -42,7 +42,7 @@ class Strings:
         self.texts = list(texts)
 
     def add(self, values: npt.ArrayLike | pd.Series[Any]) -> I64:
-        """Return the number of each of some strings."""
+        """Numbers of some strings."""
         codes, texts = pd.factorize(np.asarray(values, dtype=object))
         first = len(self.texts) + 1
         self.texts.extend(map(str, texts))
@@ -69,12 +69,12 @@ class Arg:
     form: Literal["int", "float", "text", "flag"]
 
     def has(self, row: int) -> bool:
-        """Return whether a slice has it."""
+        """Whether a slice has it."""
         at = int(np.searchsorted(self.row, row))
         return at < len(self.row) and int(self.row[at]) == row
 
     def pieces(self, name: int, rows: I64) -> list[Piece]:
-        """Return the field for slices that have it."""
+        """Field for slices that have it."""
         values = self.value[np.searchsorted(self.row, rows)]
         encode = double_field if self.form == "float" else varint_field
         return message_field(4, [*varint_field(1, name), *encode(_VALUE_FIELD[self.form], values)])
@@ -95,7 +95,7 @@ class Flows:
 
     @classmethod
     def of(cls, row: I64, ids: I64) -> Flows:
-        """Return ends in any order as a table."""
+        """Ends in any order as a table."""
         order = np.lexsort((ids, row))
         return cls(row[order].astype(np.int64), ids[order].astype(np.int64))
 
@@ -132,7 +132,7 @@ class Slices:
     flows: Flows = field(default_factory=Flows)
 
     def __len__(self) -> int:
-        """Return the number of slices."""
+        """Number of slices."""
         return len(self.ts_ns)
 
     @classmethod
@@ -148,7 +148,7 @@ class Slices:
         args: Sequence[Arg] = (),
         flows: Flows | None = None,
     ) -> Slices:
-        """Return slices that come one after the other; columns of one row hold for all of them."""
+        """Slices that come one after the other; columns of one row hold for all of them."""
         n = len(ts_ns)
         return cls(
             ts_ns=ts_ns,
@@ -164,7 +164,7 @@ class Slices:
         )
 
     def shapes(self) -> I64:
-        """Return a number for each slice; those of one number have the same set of fields."""
+        """Number of the set of fields of each slice."""
         shape = 4 * self.is_instant + 2 * (self.category > 0) + (self.color > 0)
         n_flows = np.bincount(self.flows.row, minlength=len(self))
         _, shape = np.unique(n_flows * 8 + shape, return_inverse=True)
@@ -185,7 +185,7 @@ class _Encoder:
     sequence: int
 
     def packet(self, n: int, ts_ns: I64, event: Sequence[Piece]) -> Block:
-        """Return packets of one shape, as fields of the trace."""
+        """Packets of one shape, as fields of the trace."""
         body: list[Piece] = [
             *varint_field(8, ts_ns),
             *varint_field(10, self.sequence),
@@ -195,7 +195,7 @@ class _Encoder:
         return assemble(n, message_field(1, body))
 
     def begins(self, rows: I64) -> Block:
-        """Return the begins of slices of one shape."""
+        """Begins of slices of one shape."""
         slices, first = self.slices, int(rows[0])
         event = varint_field(9, _INSTANT if slices.is_instant[first] else _BEGIN)
         event += varint_field(11, slices.track[rows]) + varint_field(10, slices.name[rows])
@@ -213,7 +213,7 @@ class _Encoder:
         return self.packet(len(rows), slices.ts_ns[rows], event)
 
     def ends(self, rows: I64) -> Block:
-        """Return the ends of slices."""
+        """Ends of slices."""
         event = varint_field(9, _END) + varint_field(11, self.slices.track[rows])
         return self.packet(len(rows), self.slices.ts_ns[rows] + self.slices.dur_ns[rows], event)
 
@@ -261,7 +261,7 @@ def encode_slices(slices: Slices, arg_names: Sequence[int], sequence: int) -> It
 
 
 def encode_counter(track: int, ts_ns: I64, value: npt.NDArray[Any], sequence: int) -> memoryview:
-    """Return the packets of the samples of a counter."""
+    """Packets of the samples of a counter."""
     n = len(ts_ns)
     number = (
         varint_field(30, value)

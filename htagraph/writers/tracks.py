@@ -55,7 +55,7 @@ class Tracks:
     def __init__(
         self, rank: int | None, *, place: int | None = None, clock_shift_ns: int = 0
     ) -> None:
-        from perfetto.protos.perfetto.trace import perfetto_trace_pb2  # noqa: PLC0415  deferred: only this output needs it
+        from perfetto.protos.perfetto.trace import perfetto_trace_pb2  # noqa: PLC0415
 
         self._trace = perfetto_trace_pb2.Trace()
         self.place = place if place is not None else 1 if rank is None else rank + 1
@@ -68,7 +68,7 @@ class Tracks:
         everything.uuid, everything.child_ordering = 0, _EXPLICIT
 
     def add(self) -> Any:  # noqa: ANN401  a message of a package without types
-        """Return a new packet of the descriptors."""
+        """New packet of the descriptors."""
         packet = self._trace.packet.add()
         packet.trusted_packet_sequence_id = self.place
         return packet
@@ -88,7 +88,7 @@ class Tracks:
         return self._id
 
     def root(self, name: str, description: str = "") -> int:
-        """Return a new track that stands above all processes, after the roots made before."""
+        """New track that stands above all processes, after the roots made before."""
         descriptor = self._new(name + self._suffix, None)
         descriptor.sibling_order_rank = self.place * _ROOTS_PER_RANK + self._n_roots
         descriptor.child_ordering = _EXPLICIT
@@ -98,7 +98,7 @@ class Tracks:
         return int(descriptor.uuid)
 
     def device(self, device: int) -> int:
-        """Return a new root track for the streams of a device."""
+        """New root track for the streams of a device."""
         shift = (
             f"Shifted by {self._clock_shift_ns:,} ns to fit the clock of the host."
             if self._clock_shift_ns
@@ -107,38 +107,38 @@ class Tracks:
         return self.root(f"GPU {device}", shift)
 
     def child(self, name: str, parent: int, order: int = 0) -> int:
-        """Return a new track within a track; children of one name are drawn as one track with rows."""
+        """New track within a track; children of one name are drawn as one track with rows."""
         descriptor = self._new(name, parent)
         descriptor.sibling_order_rank = order
         return int(descriptor.uuid)
 
     def process(self, name: str) -> tuple[int, int]:
-        """Return a new process track and its made-up process id."""
+        """New process track and its made-up process id."""
         descriptor, pid = self._new("", None), self._new_id()
         descriptor.process.pid = pid
         descriptor.process.process_name = utf8(name + self._suffix)
         return int(descriptor.uuid), pid
 
     def thread(self, name: str, process: tuple[int, int]) -> int:
-        """Return a new thread track of a process."""
+        """New thread track of a process."""
         descriptor = self._new("", process[0])
         descriptor.thread.pid, descriptor.thread.tid = process[1], self._new_id()
         descriptor.thread.thread_name = utf8(name)
         return int(descriptor.uuid)
 
     def counter(self, name: str, unit: str, parent: int | None) -> int:
-        """Return a new counter track."""
+        """New counter track."""
         descriptor = self._new(name, parent)
         descriptor.counter.unit_name = unit
         return int(descriptor.uuid)
 
     def serialize(self) -> bytes:
-        """Return the descriptors as bytes."""
+        """Descriptors as bytes."""
         return bytes(self._trace.SerializeToString())
 
 
 def device_of_lane(events: EventTable) -> I32:
-    """Return the device whose stream a lane is, -1 for a host thread."""
+    """Device whose stream a lane is, -1 for a host thread."""
     on_device = np.isin(events.kind, codes(_ON_DEVICE))
     out = np.full(len(events.lanes), -1, dtype=np.int32)
     out[events.lane[on_device]] = 0

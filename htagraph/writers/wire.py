@@ -1,4 +1,4 @@
-"""Protobuf's wire format by the column: many messages of one shape are one matrix of bytes, a row per message.
+"""Protobuf's wire format by the column: messages of one shape are one matrix of bytes, a row each.
 
 Messages that have the same fields differ only in their numbers. With numbers padded to one width
 (protobuf allows a varint to have leading zeros) each message takes the same room, so a field is a
@@ -37,7 +37,7 @@ _VARINT, _FIXED64, _BYTES = 0, 1, 2
 
 
 def utf8(text: str) -> str:
-    r"""Return a text without what UTF-8 cannot hold (half a surrogate pair, as cut names have it).
+    r"""A text without what UTF-8 cannot hold (half a surrogate pair, as cut names have it).
 
     Examples
     --------
@@ -48,7 +48,7 @@ def utf8(text: str) -> str:
 
 
 def varint(number: int) -> bytes:
-    """Return a number as a varint.
+    """A number as a varint.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def _width(piece: Piece) -> int:
 
 
 def varint_field(field: int, values: int | npt.NDArray[np.integer[Any]]) -> list[Piece]:
-    """Return a field with one number, or with a number per row.
+    """A field with one number, or with a number per row.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def varint_field(field: int, values: int | npt.NDArray[np.integer[Any]]) -> list
 
 
 def fixed64_field(field: int, values: npt.NDArray[np.integer[Any]]) -> list[Piece]:
-    """Return a field with an 8-byte number per row."""
+    """A field with an 8-byte number per row."""
     return [
         _tag(field, _FIXED64),
         np.ascontiguousarray(values, dtype="<i8").view(np.uint8).reshape(-1, 8),
@@ -101,7 +101,7 @@ def fixed64_field(field: int, values: npt.NDArray[np.integer[Any]]) -> list[Piec
 
 
 def double_field(field: int, values: npt.NDArray[np.floating[Any]]) -> list[Piece]:
-    """Return a field with a float64 per row."""
+    """A field with a float64 per row."""
     return [
         _tag(field, _FIXED64),
         np.ascontiguousarray(values, dtype="<f8").view(np.uint8).reshape(-1, 8),
@@ -109,7 +109,7 @@ def double_field(field: int, values: npt.NDArray[np.floating[Any]]) -> list[Piec
 
 
 def message_field(field: int, pieces: Sequence[Piece]) -> list[Piece]:
-    """Return a field that holds a message.
+    """A field that holds a message.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def message_field(field: int, pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def assemble(n: int, pieces: Iterable[Piece]) -> Block:
-    """Return the rows of a message.
+    """Rows of a message.
 
     Parameters
     ----------

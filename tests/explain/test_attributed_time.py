@@ -1,4 +1,4 @@
-"""Who claims which part of a drawn path."""
+"""Which cause the time of a drawn path is charged to."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tests.synth.strategies import programs
 
 
 def attributed(drawing: str, **options) -> dict[str, int]:
-    """Return the time in us that each cause claims of a drawn trace."""
+    """Return the time in us that is charged to each cause of a drawn trace."""
     path = Trace.from_events(timeline(drawing, **options)).compile().critical_path()
     by_cause = path.attributed_time.groupby("cause", sort=False)["dur_ns"].sum()
     assert by_cause.sum() == path.dur_ns
     return {str(cause): dur_ns // 1000 for cause, dur_ns in by_cause.items()}
 
 
-def test_a_wait_claims_as_much_later_host_time_as_it_blocked():
+def test_later_host_time_is_charged_to_a_wait_for_as_long_as_it_blocked():
     """Blocked for 15 us, the host could have run 15 us ahead; the other 5 us of the operator were its own."""
     assert attributed("""
         us       |0         10        20        30        40        50
@@ -39,7 +39,7 @@ def test_reading_a_value_off_the_device_is_a_wait_as_a_whole():
     ) == {"host": 5, "compute": 23, "host wait": 22}
 
 
-def test_a_copy_that_blocks_the_host_claims_its_own_time():
+def test_a_copy_that_blocks_the_host_is_charged_its_own_time():
     """A copy from pageable memory returns when it is done; for as long, the host could have gone ahead."""
     assert attributed(
         """
@@ -82,7 +82,7 @@ def test_a_launch_that_takes_milliseconds_loads_code():
     ) == {"first use": 11_000, "host": 10_000}
 
 
-def test_an_empty_trace_has_no_claims():
+def test_an_empty_trace_has_no_attributed_time():
     """The answer has its schema, and no rows."""
     found = Trace.from_events(timeline("")).compile().critical_path().attributed_time
 
@@ -91,8 +91,8 @@ def test_an_empty_trace_has_no_claims():
 
 @settings(max_examples=60)
 @given(program=programs())
-def test_claims_add_up_to_the_window_of_every_program(program):
-    """Every nanosecond of the path has one claimant."""
+def test_attributed_time_adds_up_to_the_window_of_every_program(program):
+    """Every nanosecond of the path is charged to exactly one cause."""
     path = Trace.from_events(simulate(program).events).compile().critical_path()
 
     found = path.attributed_time

@@ -94,7 +94,7 @@ def test_groups_add_up_to_the_window(graph: hg.TraceGraph) -> None:
     )
 
 
-def test_findings_never_claim_more_than_the_window(graph: hg.TraceGraph) -> None:
+def test_findings_never_add_up_to_more_than_the_window(graph: hg.TraceGraph) -> None:
     """Claims are disjoint; with the unexplained time they are the window."""
     path = graph.critical_path()
     attributed = path.attributed_time

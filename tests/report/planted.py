@@ -86,7 +86,7 @@ def diagnose(fault: str, seed: int) -> Outcome:
 
 
 class Repair(NamedTuple):
-    """What a finding claimed and was worth at most, and what its repair won."""
+    """Time and potential saving of a finding, and what its repair won."""
 
     attributed_ns: int
     potential_saving_ns: int

@@ -13,7 +13,7 @@ from htagraph.synth import simulate, timeline, training_rank
 
 
 def test_findings_are_ranked_by_what_there_is_to_win_and_share_the_window():
-    """Computation counts half: kernels get shorter, they do not go away. Nothing is claimed twice, or worth more than claimed."""
+    """Computation counts half: kernels get shorter, they do not go away. No time counts twice, or saves more than it is."""
     path = Trace.from_events(simulate(training_rank()).events).compile().critical_path()
 
     found = find_bounds(path).findings

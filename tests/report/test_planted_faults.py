@@ -23,8 +23,8 @@ def test_the_first_finding_names_the_planted_fault(fault: str) -> None:
 
 
 @pytest.mark.parametrize("fault", CAUSES)
-def test_findings_on_a_job_never_claim_more_than_its_window(fault: str) -> None:
-    """All claims and the unexplained time are the window."""
+def test_findings_on_a_job_never_add_up_to_more_than_its_window(fault: str) -> None:
+    """All findings and the unexplained time are the window."""
     outcome = diagnose(fault, N_JOBS)
 
     assert sum(finding.dur_ns for finding in outcome.verdict.findings) <= outcome.dur_ns
@@ -36,7 +36,7 @@ def test_findings_on_a_job_never_claim_more_than_its_window(fault: str) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_repair_wins_no_more_than_the_finding_is_worth(seed: int) -> None:
-    """The claim may be more: where the loader was, the device takes over."""
+    """The finding may be more: where the loader was, the device takes over."""
     repair = repair_loader(seed)
 
     assert 0 < repair.won_ns <= repair.potential_saving_ns <= repair.attributed_ns

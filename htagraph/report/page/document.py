@@ -133,7 +133,7 @@ def _verdict(summary: Summary | JobSummary) -> str:
 
 
 def _card(number: int, finding: Finding) -> str:
-    """Return a finding: its claim, a bar of what that is made of, evidence, and what to try."""
+    """HTML of a finding: its time, a bar of what that is made of, evidence, and what to try."""
     parts = "".join(
         f'<i style="width:{100 * dur / max(finding.dur_ns, 1) * finding.share:.2f}%;background:'
         f'{color_of(BOUND_COLORS, bound)}" title="{escape(in_words(bound))}: {human_duration(dur)}"></i>'
