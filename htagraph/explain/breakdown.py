@@ -7,7 +7,7 @@ import pandas as pd
 
 from htagraph.errors import GraphError, QueryError
 from htagraph.lookup.steps import step_at
-from htagraph.model.frames import Schema
+from htagraph.model.schema import Schema
 
 __all__ = ["OUTSIDE_STEPS", "split_by_steps", "sum_by"]
 

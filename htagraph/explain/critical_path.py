@@ -22,8 +22,9 @@ from htagraph.lookup.attribution import DATA_LOADING, innermost, track_labels, u
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.dag import Dag
 from htagraph.model.edges import RULES, rule_code
-from htagraph.model.frames import SEGMENTS, categorical
+from htagraph.model.frames import SEGMENTS
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
+from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 
 __all__ = [

@@ -207,11 +207,11 @@ class Job(Questions):
 
     @property
     def clocks(self) -> pd.DataFrame:
-        """The clock of each rank against the first, and how sure it is; schema `frames.CLOCKS`."""
+        """The clock of each rank against the first, and how sure it is; schema `job_answers.CLOCKS`."""
         return self._clocks.frame()
 
     def collectives(self) -> pd.DataFrame:
-        """Return the collectives matched across ranks, in common time: who waited for whom; schema `answers.MATCHED_COLLECTIVES`.
+        """Return the collectives matched across ranks, in common time: who waited for whom; schema `job_answers.MATCHED_COLLECTIVES`.
 
         Ranks that no clock brings together with the others are left out.
         """
@@ -309,7 +309,7 @@ class Job(Questions):
 
         Returns
         -------
-        DataFrame, schema `frames.STRAGGLERS`
+        DataFrame, schema `job_answers.STRAGGLERS`
             The rank that cost most first. Only waits longer than the clocks are uncertain count.
         """
         return summarize_stragglers(
@@ -317,7 +317,7 @@ class Job(Questions):
         )
 
     def pipeline_bubbles(self) -> pd.DataFrame:
-        """Return how long each rank waited in receives for the sender, by group; schema `frames.BUBBLES`."""
+        """Return how long each rank waited in receives for the sender, by group; schema `job_answers.PIPELINE_BUBBLES`."""
         return pipeline_bubbles(self.collectives())
 
     def __repr__(self) -> str:

@@ -18,8 +18,9 @@ from htagraph.explain.breakdown import sum_by
 from htagraph.job.lateness import blame_late_ranks
 from htagraph.job.rank_segments import RankSegment, rank_segments_frame
 from htagraph.job.ranks import Attributed
-from htagraph.model.frames import BREAKDOWN, JOB_ATTRIBUTED_TIME, JOB_SEGMENTS, SEGMENTS, labelled
+from htagraph.model.frames import BREAKDOWN, JOB_ATTRIBUTED_TIME, JOB_SEGMENTS, SEGMENTS
 from htagraph.model.kinds import Bound, Cause, EdgeKind
+from htagraph.model.schema import labelled
 from htagraph.model.units import human_count, human_duration
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ import pandas as pd
 from htagraph.algorithms.clocks import Clock
 from htagraph.model.frames import RANK_SEGMENTS
 
-__all__ = ["RankSegment", "RankEnds", "find_rank_segments", "rank_segments_frame"]
+__all__ = ["RankEnds", "RankSegment", "find_rank_segments", "rank_segments_frame"]
 
 I64 = npt.NDArray[np.int64]
 
@@ -127,9 +127,9 @@ def find_rank_segments(
     Parameters
     ----------
     tables : mapping of int to DataFrame
-        Schema `frames.COLLECTIVES`, by rank.
+        Schema `answers.COLLECTIVES`, by rank.
     ends : mapping of int to RankEnds
-    collectives : DataFrame, schema `frames.MATCHED_COLLECTIVES`
+    collectives : DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
     clocks : mapping of int to Clock
 
     Returns

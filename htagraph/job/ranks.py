@@ -34,17 +34,17 @@ from htagraph.explain.critical_path import critical_paths, last_node
 from htagraph.graph import TraceGraph
 from htagraph.job.lateness import CAUSE_KEY
 from htagraph.job.rank_segments import RankEnds, RankSegment
+from htagraph.lookup.anchors import first_anchor
 from htagraph.lookup.steps import without_numbers
 from htagraph.model.window import Window
-from htagraph.queries.collectives import first_anchor
 from htagraph.questions import Question
 from htagraph.trace import load
 
 __all__ = [
-    "WindowName",
     "RankSummary",
     "Reading",
     "Task",
+    "WindowName",
     "cached_graph",
     "open_rank",
     "prepare_rank",
@@ -98,7 +98,7 @@ class RankSummary:
         The file has Python stacks that were not read.
     first_ns : int, unit=ns
         First time in the trace, also of what is no work.
-    collectives : DataFrame, schema `frames.COLLECTIVES`
+    collectives : DataFrame, schema `answers.COLLECTIVES`
     ends : RankEnds
         Of the whole trace.
     steps : tuple of str
@@ -180,7 +180,7 @@ class Asked:
     options: Mapping[str, Any]
 
     def __call__(self, graph: TraceGraph) -> pd.DataFrame:
-        return self.question(graph.dag, graph.interval, **self.options)
+        return graph.ask(self.question.__name__, **self.options)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ import pandas as pd
 
 from htagraph.model.dag import Dag
 from htagraph.model.edges import RULES
-from htagraph.model.frames import EDGES, categorical
+from htagraph.model.frames import EDGES
 from htagraph.model.kinds import EdgeKind
+from htagraph.model.schema import categorical
 
 __all__ = ["edge_frame"]
 

@@ -9,10 +9,10 @@ import pandas as pd
 
 from htagraph.explain.critical_path import critical_path
 from htagraph.lookup.steps import find_steps
+from htagraph.model.answers import QUALITY
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.dag import Dag
 from htagraph.model.edges import rule_code
-from htagraph.model.frames import QUALITY
 from htagraph.model.kinds import Bound, EdgeKind, EventKind
 from htagraph.model.units import human_duration
 from htagraph.model.window import Window
@@ -124,7 +124,7 @@ def quality(dag: Dag, window: Window) -> pd.DataFrame:
 
     Returns
     -------
-    DataFrame, schema `frames.QUALITY`
+    DataFrame, schema `answers.QUALITY`
     """
     kernels = np.flatnonzero(dag.events.kind == EventKind.KERNEL)
     by_default = dag.classification.rule[kernels] == len(dag.classification.rules) - 1

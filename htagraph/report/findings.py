@@ -258,7 +258,7 @@ def find_job_bounds(path: JobPath, stragglers: pd.DataFrame) -> Verdict:
     Parameters
     ----------
     path : JobPath
-    stragglers : DataFrame, schema `frames.STRAGGLERS`
+    stragglers : DataFrame, schema `job_answers.STRAGGLERS`
 
     Returns
     -------

@@ -67,7 +67,7 @@ class JobSummary:
 
     @cached_property
     def stragglers(self) -> pd.DataFrame:
-        """Who is late and why, schema `frames.STRAGGLERS`."""
+        """Who is late and why, schema `job_answers.STRAGGLERS`."""
         return self.job.stragglers()
 
     @cached_property
@@ -77,7 +77,7 @@ class JobSummary:
 
     @cached_property
     def quality(self) -> pd.DataFrame:
-        """What is linked, classified and recorded on each rank, schema `frames.QUALITY` and ``rank``."""
+        """What is linked, classified and recorded on each rank, schema `answers.QUALITY` and ``rank``."""
         return self.job.quality()
 
     @property

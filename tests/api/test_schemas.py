@@ -7,7 +7,7 @@ import pytest
 
 from htagraph import Trace
 from htagraph.model import answers, frames
-from htagraph.model.frames import Schema
+from htagraph.model.schema import Schema
 from htagraph.synth import timeline
 
 SCHEMAS = {

@@ -13,30 +13,35 @@ from hypothesis import strategies as st
 
 from htagraph.compiler.passes import compile_events
 from htagraph.explain.differences import kernel_diff, op_diff
-from htagraph.model import answers
+from htagraph.model import answers, frames
 from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable, LaneTable, SparseColumn
-from htagraph.model.frames import Schema
 from htagraph.model.kinds import EventKind
+from htagraph.model.schema import Schema
 from htagraph.model.symbols import SymbolTable
 from htagraph.model.window import Window
-from htagraph.queries.annotations import (
-    annotation_breakdown,
-    device_annotation_breakdown,
-    kernel_annotations,
-)
-from htagraph.queries.counters import counters, queue_blocked
-from htagraph.queries.cupti import cupti_counters, cupti_rates
-from htagraph.queries.idle import idle_categories, idle_time
+from htagraph.queries.annotation_breakdown import annotation_breakdown
+from htagraph.queries.class_overlap import class_overlap
+from htagraph.queries.counters import counters
+from htagraph.queries.cupti_counters import cupti_counters
+from htagraph.queries.cupti_rates import cupti_rates
+from htagraph.queries.device_annotation_breakdown import device_annotation_breakdown
+from htagraph.queries.exposed_communication import exposed_communication
+from htagraph.queries.idle_categories import idle_categories
 from htagraph.queries.idle_intervals import idle_intervals
-from htagraph.queries.kernels import kernel_breakdown, kernel_durations
-from htagraph.queries.launches import launch_stats
-from htagraph.queries.memory import memory_timeline
-from htagraph.queries.operators import operator_breakdown, operator_tree
-from htagraph.queries.overlap import exposed_communication, overlap
-from htagraph.queries.patterns import kernel_patterns
+from htagraph.queries.idle_time import idle_time
+from htagraph.queries.kernel_annotations import kernel_annotations
+from htagraph.queries.kernel_breakdown import kernel_breakdown
+from htagraph.queries.kernel_durations import kernel_durations
+from htagraph.queries.kernel_patterns import kernel_patterns
+from htagraph.queries.launch_stats import launch_stats
+from htagraph.queries.memory_timeline import memory_timeline
+from htagraph.queries.operator_breakdown import operator_breakdown
+from htagraph.queries.operator_tree import operator_tree
+from htagraph.queries.overlap import overlap
+from htagraph.queries.queue_blocked import queue_blocked
 from htagraph.queries.step_times import step_times
-from htagraph.queries.temporal import class_overlap, temporal_breakdown
+from htagraph.queries.temporal_breakdown import temporal_breakdown
 from htagraph.synth import simulate, timeline
 from tests.synth.strategies import programs
 
@@ -113,8 +118,8 @@ QUESTIONS = {
     "cupti_rates": Question(
         lambda d, w: cupti_rates(d, w, args=_args), answers.CUPTI_RATES, scales=False
     ),
-    "op_diff": Question(_against_itself(op_diff), answers.DIFF),
-    "kernel_diff": Question(_against_itself(kernel_diff), answers.DIFF),
+    "op_diff": Question(_against_itself(op_diff), frames.DIFF),
+    "kernel_diff": Question(_against_itself(kernel_diff), frames.DIFF),
     "memory_timeline": Question(memory_timeline, answers.MEMORY_TIMELINE),
     "step_times": Question(step_times, answers.STEP_TIMES),
 }

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from htagraph.compiler.passes import compile_events
 from htagraph.model.window import Window
-from htagraph.queries.annotations import (
-    annotation_breakdown,
-    device_annotation_breakdown,
-    kernel_annotations,
-)
+from htagraph.queries.annotation_breakdown import annotation_breakdown
+from htagraph.queries.device_annotation_breakdown import device_annotation_breakdown
+from htagraph.queries.kernel_annotations import kernel_annotations
 from htagraph.synth import timeline
 
 _DAG = compile_events(

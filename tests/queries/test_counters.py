@@ -7,7 +7,8 @@ import pytest
 from htagraph.compiler.passes import compile_events
 from htagraph.errors import QueryError
 from htagraph.model.window import Window
-from htagraph.queries.counters import counters, queue_blocked
+from htagraph.queries.counters import counters
+from htagraph.queries.queue_blocked import queue_blocked
 from htagraph.synth import timeline
 
 _DAG = compile_events(

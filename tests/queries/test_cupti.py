@@ -11,7 +11,8 @@ from htagraph.compiler.passes import compile_events
 from htagraph.errors import QueryError
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
-from htagraph.queries.cupti import cupti_counters, cupti_rates
+from htagraph.queries.cupti_counters import cupti_counters
+from htagraph.queries.cupti_rates import cupti_rates
 from htagraph.synth import timeline
 
 _FMA = "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum"

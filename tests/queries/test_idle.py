@@ -11,8 +11,9 @@ from htagraph.compiler.passes import compile_events
 from htagraph.errors import QueryError
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
-from htagraph.queries.idle import idle_categories, idle_time
+from htagraph.queries.idle_categories import idle_categories
 from htagraph.queries.idle_intervals import idle_intervals
+from htagraph.queries.idle_time import idle_time
 from htagraph.synth import timeline
 
 

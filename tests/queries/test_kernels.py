@@ -7,7 +7,8 @@ import pytest
 from htagraph.compiler.passes import compile_events
 from htagraph.errors import QueryError
 from htagraph.model.window import Window
-from htagraph.queries.kernels import kernel_breakdown, kernel_durations
+from htagraph.queries.kernel_breakdown import kernel_breakdown
+from htagraph.queries.kernel_durations import kernel_durations
 from htagraph.synth import timeline
 
 _DAG = compile_events(

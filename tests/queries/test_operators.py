@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from htagraph.compiler.passes import compile_events
 from htagraph.model.window import Window
-from htagraph.queries.operators import operator_breakdown, operator_tree
+from htagraph.queries.operator_breakdown import operator_breakdown
+from htagraph.queries.operator_tree import operator_tree
 from htagraph.synth import timeline
 
 _DAG = compile_events(

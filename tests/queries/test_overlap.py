@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from htagraph.compiler.passes import compile_events
-from htagraph.queries.overlap import exposed_communication, overlap
+from htagraph.queries.exposed_communication import exposed_communication
+from htagraph.queries.overlap import overlap
 from htagraph.synth import timeline
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from htagraph.compiler.passes import compile_events
 from htagraph.errors import QueryError
-from htagraph.queries.patterns import kernel_patterns
+from htagraph.queries.kernel_patterns import kernel_patterns
 from htagraph.synth import timeline
 
 _COLUMNS = ["pattern", "n_occurrences", "device_ns", "gap_ns"]

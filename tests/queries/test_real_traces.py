@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import htagraph as hg
-from htagraph.queries.idle import idle_time
-from htagraph.queries.kernels import kernel_breakdown
-from htagraph.queries.operators import operator_breakdown
-from htagraph.queries.overlap import exposed_communication
-from htagraph.queries.patterns import kernel_patterns
+from htagraph.queries.exposed_communication import exposed_communication
+from htagraph.queries.idle_time import idle_time
+from htagraph.queries.kernel_breakdown import kernel_breakdown
+from htagraph.queries.kernel_patterns import kernel_patterns
+from htagraph.queries.operator_breakdown import operator_breakdown
 
 _TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"
 _WITH_COMMUNICATION = (

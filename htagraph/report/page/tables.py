@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from htagraph.model.frames import Column
+from htagraph.model.schema import Column
 from htagraph.model.units import human_duration
 from htagraph.report.plots.style import spoken
 from htagraph.writers.labels import distinct_names, name_label

@@ -1,0 +1,39 @@
+"""Looking up rows of which some are -1: nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["gather"]
+
+
+def gather(
+    values: npt.NDArray[Any], rows: npt.NDArray[np.integer], default: object = -1
+) -> npt.NDArray[Any]:
+    """Values at some rows, and a default where the row is -1.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,)
+    rows : ndarray of shape (k,), dtype=int
+        Negative for none.
+    default : object, default=-1
+        Taken for these; cast to the type of the values.
+
+    Returns
+    -------
+    ndarray of shape (k,)
+        Of the type of `values`.
+
+    Examples
+    --------
+    >>> gather(np.array([10, 20]), np.array([1, -1, 0])).tolist()
+    [20, -1, 10]
+    """
+    out = np.full(len(rows), default, dtype=values.dtype)
+    known = rows >= 0
+    out[known] = values[rows[known]]
+    return out
