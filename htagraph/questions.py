@@ -88,10 +88,10 @@ class Questions(ABC):
     """
 
     @abstractmethod
-    def _ask(self, question: Question, **options: Any) -> pd.DataFrame:  # noqa: ANN401  options of any question
+    def _ask(self, question: Question, **options: Any) -> pd.DataFrame:  # noqa: ANN401
         """Answer to a question."""
 
-    def ask(self, question: str, **options: Any) -> pd.DataFrame:  # noqa: ANN401  options of any question
+    def ask(self, question: str, **options: Any) -> pd.DataFrame:  # noqa: ANN401
         """Answer to a question by its name: what the method of that name returns.
 
         Parameters
@@ -115,7 +115,7 @@ class Questions(ABC):
         return answer
 
     def temporal_breakdown(self) -> pd.DataFrame:
-        """Time of each device: compute, exposed communication, exposed memory, idle; they tile it."""
+        """Time of each device by what it does: compute, exposed communication, copies, idle."""
         return self._ask(temporal_breakdown)
 
     def class_overlap(self) -> pd.DataFrame:

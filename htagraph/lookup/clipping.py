@@ -34,12 +34,12 @@ class Clipped(NamedTuple):
         return self.end_ns - self.start_ns
 
     def take(self, rows: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> Clipped:
-        """Return some rows (positions or a mask)."""
+        """Some of the events, by positions or a mask."""
         return Clipped(self.event[rows], self.start_ns[rows], self.end_ns[rows])
 
 
 def clipped(dag: Dag, events: I64, window: Window) -> Clipped:
-    """Return the events that overlap a window, cut at its bounds; one of no length is in it if it begins in it."""
+    """Events that overlap a window, cut at its bounds; of no length, those that begin in it."""
     start, end = dag.events.ts_ns[events], dag.events.end_ns[events]
     inside = (start < window.end_ns) & ((end > window.start_ns) | (start >= window.start_ns))
     if not inside.all():
@@ -48,7 +48,7 @@ def clipped(dag: Dag, events: I64, window: Window) -> Clipped:
 
 
 def device_work(dag: Dag, window: Window) -> Clipped:
-    """Return the kernels, copies and fills that overlap a window, cut at its bounds."""
+    """Kernels, copies and fills that overlap a window, cut at its bounds."""
     return clipped(dag, np.flatnonzero(dag.events.is_device), window)
 
 

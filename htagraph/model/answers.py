@@ -295,7 +295,8 @@ OPERATOR_BREAKDOWN = Schema(
         "n_kernels": count("device work launched in them"),
         "device_ns": nanoseconds("device time launched in them"),
         "self_device_ns": nanoseconds(
-            "device time of which this is the innermost operator or annotation, or the launch call where there is none"
+            "device time of which this is the innermost operator or annotation, or, where there is "
+            "none, the launch call"
         ),
     },
 )

@@ -22,7 +22,7 @@ I64 = npt.NDArray[np.int64]
 
 
 def _busy_until(dag: Dag) -> I64:
-    """End of all earlier work of the stream, for each piece of device work; very early for the first."""
+    """End of all earlier work of its stream, for each piece of work; very early for the first."""
     events, by = dag.events, queues(dag, "stream")
     rows = np.flatnonzero(events.is_device)
     rows = rows[np.lexsort((events.end_ns[rows], events.ts_ns[rows], by.of_event[rows]))]

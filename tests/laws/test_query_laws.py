@@ -22,6 +22,7 @@ from htagraph.model.symbols import SymbolTable
 from htagraph.model.window import Window
 from htagraph.queries.annotation_breakdown import annotation_breakdown
 from htagraph.queries.class_overlap import class_overlap
+from htagraph.queries.collectives import collectives
 from htagraph.queries.counters import counters
 from htagraph.queries.cupti_counters import cupti_counters
 from htagraph.queries.cupti_rates import cupti_rates
@@ -39,6 +40,7 @@ from htagraph.queries.memory_timeline import memory_timeline
 from htagraph.queries.operator_breakdown import operator_breakdown
 from htagraph.queries.operator_tree import operator_tree
 from htagraph.queries.overlap import overlap
+from htagraph.queries.quality import quality
 from htagraph.queries.queue_blocked import queue_blocked
 from htagraph.queries.step_times import step_times
 from htagraph.queries.temporal_breakdown import temporal_breakdown
@@ -48,12 +50,17 @@ from tests.synth.strategies import programs
 
 @dataclass(frozen=True)
 class Question:
-    """A question, what it answers with, and whether its answer is in units of time throughout."""
+    """A question, what it answers with, and what its answer depends on.
+
+    `cutoffs` are options in units of time. An answer that `scales` is in units of time throughout.
+    A question that `always_answers` has rows for an empty trace, too.
+    """
 
     ask: Callable[..., pd.DataFrame]
     schema: Schema
     cutoffs: tuple[str, ...] = ()
     scales: bool = True
+    always_answers: bool = False
 
 
 def _args(events: np.ndarray) -> list[dict[str, float]]:
@@ -94,8 +101,8 @@ QUESTIONS = {
     "launch_stats": Question(
         launch_stats, answers.LAUNCH_STATS, ("launch_cutoff_ns", "delay_cutoff_ns")
     ),
-    "queue_length": Question(counters, answers.COUNTERS),
-    "memory_bandwidth": Question(
+    "counters": Question(counters, answers.COUNTERS),
+    "counters of memory_bandwidth": Question(
         lambda d, w: counters(d, w, name="memory_bandwidth"), answers.COUNTERS, scales=False
     ),
     "queue_blocked": Question(
@@ -107,7 +114,7 @@ QUESTIONS = {
     ),
     "annotation_breakdown": Question(annotation_breakdown, answers.ANNOTATION_BREAKDOWN),
     "device_annotation_breakdown": Question(
-        device_annotation_breakdown, answers.ANNOTATION_BREAKDOWN
+        device_annotation_breakdown, answers.DEVICE_ANNOTATION_BREAKDOWN
     ),
     "kernel_annotations": Question(kernel_annotations, answers.KERNEL_ANNOTATIONS),
     "operator_breakdown": Question(operator_breakdown, answers.OPERATOR_BREAKDOWN),
@@ -122,8 +129,11 @@ QUESTIONS = {
     "kernel_diff": Question(_against_itself(kernel_diff), frames.DIFF),
     "memory_timeline": Question(memory_timeline, answers.MEMORY_TIMELINE),
     "step_times": Question(step_times, answers.STEP_TIMES),
+    "collectives": Question(collectives, answers.COLLECTIVES),
+    "quality": Question(quality, answers.QUALITY, scales=False, always_answers=True),
 }
-_ABSOLUTE = ("ts_ns", "start_ns")
+"""What is asked, by the name of the question; a variant adds its options after a space."""
+_ABSOLUTE = ("ts_ns", "start_ns", "end_ns")
 _NUMBERS = ("interval", "node", "parent")
 _NAMES = (
     "aten::mm", "cudaLaunchKernel", "cudaDeviceSynchronize", "gemm", "relu", "ncclDevKernel_AllReduce",
@@ -214,7 +224,7 @@ def test_nothing_is_answered_with_an_empty_table_of_the_same_columns(question):
     frame = question.ask(*_compiled(timeline("us |")))
     full = question.ask(*_compiled(timeline("cpu 1 |[op [launch >a]]\nstream 7 |[k <a ]")))
 
-    assert len(frame) == 0
+    assert len(frame) == 0 or question.always_answers
     assert frame.dtypes.tolist() == full.dtypes.tolist()
 
 
@@ -254,7 +264,7 @@ def test_shifting_all_times_shifts_only_instants(question, events, shift):
 def test_scaling_all_times_scales_times_and_nothing_else(question, events, factor):
     """Nothing depends on a unit of time; cut-offs are times as well."""
     if not question.scales:
-        pytest.skip("answers in operations or bytes per second")
+        pytest.skip("answers in operations or bytes per second, or in counts of nanoseconds")
     cutoffs = dict.fromkeys(question.cutoffs, 20_000)
     slow = replace(
         events,

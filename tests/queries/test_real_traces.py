@@ -1,4 +1,4 @@
-"""Questions on real traces of many makers: what must be found is found, and every sum is checked inside."""
+"""Questions on real traces of many makers; every sum is checked inside."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_questions_answer_on_every_trace(pattern):
 
 
 def test_most_idle_time_of_a_training_job_has_a_cause():
-    """Host work, gaps and launches explain all but a percent of it on a trace with complete launches."""
+    """Host work, gaps and launches explain all but a percent where all launches are recorded."""
     (graph,) = _graphs("hta/df_index_resolver/df_index_resolver.json.gz")
     idle = idle_time(graph.dag, graph.interval).groupby("cause", observed=True)["idle_ns"].sum()
 
