@@ -81,7 +81,7 @@ STEPS = Schema(
 SEGMENTS = Schema(
     "SEGMENTS",
     {
-        "start_ns": nanoseconds("start of the segment; the end of the one before"),
+        "start_ns": nanoseconds("start; the end of the segment before"),
         "dur_ns": nanoseconds("length: lag_ns + residual_ns"),
         "bound": Column("category", "Bound", "what the time went to"),
         "kind": Column("category", "EdgeKind", "edge that the segment is part of"),
@@ -99,8 +99,8 @@ SEGMENTS = Schema(
 ATTRIBUTED_TIME = Schema(
     "ATTRIBUTED_TIME",
     {
-        "cause": Column("object", "Cause", "what claims the time"),
-        "name": name("what ran, or for claims of a wait the call that waited"),
+        "cause": Column("object", "Cause", "what the time is attributed to"),
+        "name": name("what ran; for a wait, the call that waited"),
         "op": name("innermost operator or annotation of that"),
         "frame": name(
             "innermost Python frame of a host gap, empty elsewhere and where none was recorded"
@@ -108,8 +108,8 @@ ATTRIBUTED_TIME = Schema(
         "event": _EVENT,
         "step": name("step in which the time begins, empty outside of steps"),
         "bound": Column("category", "Bound", "what the time went to"),
-        "start_ns": nanoseconds("start of the claimed time; the end of the one before"),
-        "dur_ns": nanoseconds("claimed time; adds up to the window"),
+        "start_ns": nanoseconds("start; the end of the row before"),
+        "dur_ns": nanoseconds("attributed time; adds up to the window"),
         "segment": count("row of the segment that it is part of"),
     },
 )
@@ -177,7 +177,7 @@ JOB_SEGMENTS = Schema(
 JOB_ATTRIBUTED_TIME = Schema(
     "JOB_ATTRIBUTED_TIME",
     {
-        "rank": Column("int64", "rank", "where the claimed time is; times are common"),
+        "rank": Column("int64", "rank", "rank whose time it is; times are common"),
         **ATTRIBUTED_TIME.columns,
     },
 )

@@ -28,7 +28,7 @@ MATCHED_COLLECTIVES = Schema(
         "group": name("communicator, empty where not recorded"),
         "start_ns": nanoseconds("start of the member's kernel, in common time"),
         "end_ns": nanoseconds("end of the member's kernel, in common time"),
-        "wait_ns": nanoseconds("from its start until the last of those it needs had started"),
+        "wait_ns": nanoseconds("from its start until the last rank that it needs had started"),
         "transfer_ns": nanoseconds("from then to its end"),
         "last_rank": Column("int64", "rank", "who came last; itself if it did not wait"),
         "error_ns": nanoseconds(
@@ -85,7 +85,7 @@ CLOCKS = Schema(
         "aligned_with": Column(
             "int64",
             "rank",
-            "rank it was aligned with, -1 for the reference, or for who meets nobody",
+            "rank it was aligned with, -1 for the reference and for who shares no collective",
         ),
         "offset_ns": nanoseconds("added to the rank's clock"),
         "drift_ppb": Column("int64", "1e-9", "added per second since its first matched collective"),
