@@ -1,4 +1,4 @@
-"""What of the events lies in a window."""
+"""Events cut at the bounds of a window."""
 
 from __future__ import annotations
 
@@ -34,12 +34,15 @@ class Clipped(NamedTuple):
         return self.end_ns - self.start_ns
 
     def take(self, rows: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> Clipped:
-        """Some of the events, by positions or a mask."""
+        """Some rows (positions or a mask)."""
         return Clipped(self.event[rows], self.start_ns[rows], self.end_ns[rows])
 
 
 def clipped(dag: Dag, events: I64, window: Window) -> Clipped:
-    """Events that overlap a window, cut at its bounds; of no length, those that begin in it."""
+    """Events that overlap a window, cut at its bounds.
+
+    One of no length is in the window if it begins in it.
+    """
     start, end = dag.events.ts_ns[events], dag.events.end_ns[events]
     inside = (start < window.end_ns) & ((end > window.start_ns) | (start >= window.start_ns))
     if not inside.all():

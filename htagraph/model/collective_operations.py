@@ -1,16 +1,8 @@
-"""Operations of collectives: their names, and which of them wait for whom."""
+"""Operations of collectives by who waits for whom; what names say is in `collective_names`."""
 
 from __future__ import annotations
 
-import re
-
-__all__ = [
-    "FROM_ROOT",
-    "POINT_TO_POINT",
-    "RENDEZVOUS",
-    "TO_ROOT",
-    "collective_operation",
-]
+__all__ = ["FROM_ROOT", "POINT_TO_POINT", "RENDEZVOUS", "TO_ROOT"]
 
 RENDEZVOUS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 """Operations in which every rank waits for every other."""
@@ -23,41 +15,3 @@ TO_ROOT = ("reduce", "gather")
 
 POINT_TO_POINT = ("send", "recv")
 """Operations between two ranks."""
-
-_PATTERNS = (
-    ("all_to_all", r"all_?to_?all"),
-    ("reduce_scatter", r"reduce_?scatter"),
-    ("all_reduce", r"all_?reduce"),
-    ("all_gather", r"all_?gather"),
-    ("broadcast", r"broadcast"),
-    ("barrier", r"barrier"),
-    ("gather", r"gather"),
-    ("scatter", r"scatter"),
-    ("reduce", r"reduce"),
-    ("send_recv", r"send_?recv|coalesced"),
-    ("send", r"send"),
-    ("recv", r"recv"),
-)
-
-
-def collective_operation(text: str) -> str:
-    """Operation that a name stands for: that of a collective, an annotation or a kernel.
-
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    str
-        Empty where the text names none.
-
-    Examples
-    --------
-    >>> collective_operation("ncclDevKernel_AllReduce_Sum_f32_RING_LL")
-    'all_reduce'
-    >>> collective_operation("_reduce_scatter_base")
-    'reduce_scatter'
-    """
-    lowered = text.lower()
-    return next((name for name, pattern in _PATTERNS if re.search(pattern, lowered)), "")

@@ -18,13 +18,8 @@ from htagraph.algorithms.gather import gather
 from htagraph.lookup.anchors import first_anchor
 from htagraph.lookup.naming import names_or_empty
 from htagraph.model.answers import COLLECTIVES
-from htagraph.model.collective_operations import (
-    FROM_ROOT,
-    POINT_TO_POINT,
-    RENDEZVOUS,
-    TO_ROOT,
-    collective_operation,
-)
+from htagraph.model.collective_names import NCCL_ANNOTATION, NCCL_KERNEL, operation_of
+from htagraph.model.collective_operations import FROM_ROOT, POINT_TO_POINT, RENDEZVOUS, TO_ROOT
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.schema import categorical
@@ -36,8 +31,6 @@ I64 = npt.NDArray[np.int64]
 
 _FOUND_BY = ("kernel metadata", "operator metadata", "annotation", "kernel name")
 _LONG_GROUP = 64
-_ANNOTATION = re.compile(r"^nccl:")
-_NCCL_KERNEL = re.compile(r"^(void )?(nccl|rccl)")
 _POINT_TO_POINT = re.compile(r"(\d+)\s*(->|<-)\s*(\d+)")
 
 
@@ -54,7 +47,7 @@ def _column_above(dag: Dag, kernels: I64, name: str) -> I64:
 
 def _annotation_above(dag: Dag, kernels: I64) -> I64:
     """Nearest ``nccl:…`` range above the launch of each kernel, -1 for none."""
-    named = dag.events.named(dag.events.symbols.searched(_ANNOTATION))
+    named = dag.events.named(dag.events.symbols.searched(NCCL_ANNOTATION))
     current = dag.launch[kernels].astype(np.int64)
     while (rows := np.flatnonzero(~gather(named, current, default=True))).size:
         current[rows] = dag.parent[current[rows]]
@@ -64,9 +57,7 @@ def _annotation_above(dag: Dag, kernels: I64) -> I64:
 def _unique_map(texts: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
     """Operation of each text, each distinct one looked at once."""
     codes, distinct = pd.factorize(texts)
-    return np.array([collective_operation(str(text)) for text in distinct] + [""], dtype=object)[
-        codes
-    ]
+    return np.array([operation_of(str(text)) for text in distinct] + [""], dtype=object)[codes]
 
 
 def _operations(dag: Dag, kernels: I64) -> tuple[npt.NDArray[np.object_], I64]:
@@ -161,7 +152,7 @@ def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
     operation, found_by = _operations(dag, kernels)
     group = gather(events.symbols.array, _column_above(dag, kernels, "group_ranks"), "")
     group_name = gather(events.symbols.array, _column_above(dag, kernels, "group_name"), "")
-    is_nccl = events.named(events.symbols.searched(_NCCL_KERNEL))[kernels]
+    is_nccl = events.named(events.symbols.searched(NCCL_KERNEL))[kernels]
     label = np.where(np.isin(group, ("", "[]")), group_name, group)
     codes, distinct = pd.factorize(label)
     label = np.array([_short(str(text)) for text in distinct] + [""], dtype=object)[codes]
