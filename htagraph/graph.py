@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,14 +21,13 @@ from htagraph.lookup.selecting import Kinds, events_in, kind_mask, name_mask, un
 from htagraph.lookup.steps import find_steps
 from htagraph.lookup.windowed import windowed_edges
 from htagraph.model.dag import Dag
-from htagraph.model.frames import categorical
 from htagraph.model.kinds import EdgeKind
+from htagraph.model.schema import categorical
 from htagraph.model.source import TraceSource
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window, WindowClock
 from htagraph.path import CriticalPath
-from htagraph.queries.cupti import Args, cupti_counters, cupti_rates
-from htagraph.questions import Question, Questions
+from htagraph.questions import ARGS_READERS, Question, Questions
 from htagraph.readers.graph_file import read_graph
 from htagraph.selection import Selection
 from htagraph.writers.dot import graph_dot
@@ -233,38 +232,20 @@ class TraceGraph(Questions):
         return CriticalPath(self.dag, self.interval, self.rank, self.source)
 
     def _ask(self, question: Question, **options: Any) -> pd.DataFrame:  # noqa: ANN401  options of any question
-        """Return the answer for the window."""
+        """Answer for the window."""
+        if question in ARGS_READERS:
+            options["args"] = self._args
         return question(self.dag, self.interval, **options)
 
-    def cupti_counters(self) -> pd.DataFrame:
-        """Return the hardware counters of CUPTI ranges per kernel, with the operators above; schema `frames.CUPTI_COUNTERS`.
-
-        Raises
-        ------
-        MissingEventsError
-            If the graph was not made from a file: counters are read from it.
-        """
-        return self._ask(cupti_counters, args=self._decoder())
-
-    def cupti_rates(self, *, by: str = "name") -> pd.DataFrame:
-        """Return achieved operations and bytes per second where the counters allow, by kernel name or operator.
-
-        Raises
-        ------
-        MissingEventsError
-            If the graph was not made from a file: counters are read from it.
-        """
-        return self._ask(cupti_rates, args=self._decoder(), by=by)
-
-    def _decoder(self) -> Args:
-        """Return what reads the args of events from the original."""
+    def _args(self, events: npt.NDArray[np.int64]) -> Sequence[Mapping[str, Any]]:
+        """The ``args`` of events, from the original."""
         if self.source is None or self.source.original is None:
             raise MissingEventsError(
                 "the args of events are not kept in the graph.",
                 missing="args",
                 hint="load the trace and compile it.",
             )
-        return self.source.original.decode
+        return self.source.original.decode(events)
 
     def save(self, out: str | Path) -> Path:
         """Write the compiled graph of the whole trace to one file, from which `open` brings it back at once.

@@ -1,4 +1,4 @@
-"""Every question's signature, once: `TraceGraph` asks its own window, `Job` asks every rank and adds a column ``rank``."""
+"""Questions, registered once: a trace answers for its window, a job for every rank."""
 
 from __future__ import annotations
 
@@ -10,72 +10,96 @@ from typing import Any, Literal
 import pandas as pd
 
 from htagraph.errors import QueryError
-from htagraph.queries.annotations import (
-    annotation_breakdown,
-    device_annotation_breakdown,
-    kernel_annotations,
-)
+from htagraph.queries.annotation_breakdown import annotation_breakdown
+from htagraph.queries.class_overlap import class_overlap
 from htagraph.queries.collectives import collectives
-from htagraph.queries.counters import counters, queue_blocked
-from htagraph.queries.idle import idle_categories, idle_time
+from htagraph.queries.counters import counters
+from htagraph.queries.cupti_counters import cupti_counters
+from htagraph.queries.cupti_rates import cupti_rates
+from htagraph.queries.device_annotation_breakdown import device_annotation_breakdown
+from htagraph.queries.exposed_communication import exposed_communication
+from htagraph.queries.idle_categories import idle_categories
 from htagraph.queries.idle_intervals import idle_intervals
-from htagraph.queries.kernels import kernel_breakdown, kernel_durations
-from htagraph.queries.launches import launch_stats
-from htagraph.queries.memory import memory_timeline
-from htagraph.queries.operators import operator_breakdown, operator_tree
-from htagraph.queries.overlap import exposed_communication, overlap
-from htagraph.queries.patterns import kernel_patterns
+from htagraph.queries.idle_time import idle_time
+from htagraph.queries.kernel_annotations import kernel_annotations
+from htagraph.queries.kernel_breakdown import kernel_breakdown
+from htagraph.queries.kernel_durations import kernel_durations
+from htagraph.queries.kernel_patterns import kernel_patterns
+from htagraph.queries.launch_stats import launch_stats
+from htagraph.queries.memory_timeline import memory_timeline
+from htagraph.queries.operator_breakdown import operator_breakdown
+from htagraph.queries.operator_tree import operator_tree
+from htagraph.queries.overlap import overlap
 from htagraph.queries.quality import quality
+from htagraph.queries.queue_blocked import queue_blocked
 from htagraph.queries.step_times import step_times
-from htagraph.queries.temporal import temporal_breakdown
+from htagraph.queries.temporal_breakdown import temporal_breakdown
 
-__all__ = ["QUESTIONS", "Question", "Questions"]
+__all__ = ["ARGS_READERS", "QUESTIONS", "Question", "Questions"]
 
 Question = Callable[..., pd.DataFrame]
 """A function of a graph's data, a window and options."""
 
 QUESTIONS: dict[str, Question] = {
-    "temporal_breakdown": temporal_breakdown,
-    "idle_time": idle_time,
-    "idle_intervals": idle_intervals,
-    "idle_categories": idle_categories,
-    "kernel_breakdown": kernel_breakdown,
-    "kernel_durations": kernel_durations,
-    "overlap": overlap,
-    "exposed_communication": exposed_communication,
-    "launch_stats": launch_stats,
-    "counters": counters,
-    "queue_blocked": queue_blocked,
-    "kernel_patterns": kernel_patterns,
-    "annotation_breakdown": annotation_breakdown,
-    "kernel_annotations": kernel_annotations,
-    "device_annotation_breakdown": device_annotation_breakdown,
-    "operator_breakdown": operator_breakdown,
-    "operator_tree": operator_tree,
-    "memory_timeline": memory_timeline,
-    "step_times": step_times,
-    "collectives": collectives,
-    "quality": quality,
+    question.__name__: question
+    for question in (
+        temporal_breakdown,
+        class_overlap,
+        idle_time,
+        idle_intervals,
+        idle_categories,
+        kernel_breakdown,
+        kernel_durations,
+        overlap,
+        exposed_communication,
+        launch_stats,
+        counters,
+        queue_blocked,
+        kernel_patterns,
+        annotation_breakdown,
+        kernel_annotations,
+        device_annotation_breakdown,
+        operator_breakdown,
+        operator_tree,
+        memory_timeline,
+        step_times,
+        collectives,
+        quality,
+        cupti_counters,
+        cupti_rates,
+    )
 }
-"""All questions by name, for scripts and the command line."""
+"""All questions by name, for scripts and the command line.
+
+To add one: a file ``queries/<name>.py``, its schema in `htagraph.model.answers`, this table, a
+method of `Questions`, the laws, a test of its own. ``tests/api/test_questions.py`` says what is
+missing.
+"""
+
+ARGS_READERS = frozenset({cupti_counters, cupti_rates})
+"""Questions that also need the ``args`` of events, which are in the file only."""
 
 
 class Questions(ABC):
-    """What can be asked of a graph; every answer is a DataFrame of a declared schema in `htagraph.model.frames`."""
+    """What can be asked of a graph, or of a job.
+
+    Every answer is a DataFrame of a declared schema: that of `idle_time` is
+    `htagraph.model.answers.IDLE_TIME`.
+    """
 
     @abstractmethod
-    def _ask(self, question: Question, **options: Any) -> pd.DataFrame:  # noqa: ANN401  options of any question
-        """Return the answer to a question."""
+    def _ask(self, question: Question, **options: Any) -> pd.DataFrame:  # noqa: ANN401
+        """Answer to a question."""
 
-    def ask(self, question: str, **options: Any) -> pd.DataFrame:  # noqa: ANN401  options of any question
-        """Return the answer to a question by its name.
+    def ask(self, question: str, **options: Any) -> pd.DataFrame:  # noqa: ANN401
+        """Answer to a question by its name: what the method of that name returns.
 
         Parameters
         ----------
         question : str
             A key of `QUESTIONS`.
         **options
-            As for the method of that name.
+            As for the method.
 
         Raises
         ------
@@ -87,46 +111,51 @@ class Questions(ABC):
                 f"there is no question {question!r}.",
                 hint=f"one of {', '.join(sorted(QUESTIONS))}.",
             )
-        return self._ask(QUESTIONS[question], **options)
+        answer: pd.DataFrame = getattr(self, question)(**options)
+        return answer
 
     def temporal_breakdown(self) -> pd.DataFrame:
-        """Return how each device spent the window: compute, exposed communication, exposed memory, idle; they tile it."""
+        """Time of each device by what it does: compute, exposed communication, copies, idle."""
         return self._ask(temporal_breakdown)
 
+    def class_overlap(self) -> pd.DataFrame:
+        """Time of each device by the classes of work that run at once; it adds up to the window."""
+        return self._ask(class_overlap)
+
     def idle_time(self, *, per: Literal["device", "stream"] = "device") -> pd.DataFrame:
-        """Return the idle time of each device, or stream, by cause; the causes add up to the idle time."""
+        """Idle time of each device, or stream, by cause; the causes add up to the idle time."""
         return self._ask(idle_time, per=per)
 
     def idle_intervals(self, *, per: Literal["device", "stream"] = "device") -> pd.DataFrame:
-        """Return every idle interval of each device, or stream, tiled by its causes."""
+        """Every idle interval of each device, or stream, tiled by its causes."""
         return self._ask(idle_intervals, per=per)
 
     def idle_categories(self, *, kernel_wait_ns: int = 30_000) -> pd.DataFrame:
-        """Return idle time per stream as host wait, kernel wait and other, by HTA's definition."""
+        """Idle time per stream as host wait, kernel wait and other, by HTA's definition."""
         return self._ask(idle_categories, kernel_wait_ns=kernel_wait_ns)
 
     def kernel_breakdown(
         self, *, by: Literal["class", "name", "op", "stream", "rule"] = "class"
     ) -> pd.DataFrame:
-        """Return number and time of device work by class, name, operator, stream, or the rule that classified it."""
+        """Number and time of device work by class, name, operator, stream, or rule of its class."""
         return self._ask(kernel_breakdown, by=by)
 
     def kernel_durations(self, *, name: str | re.Pattern[str] = "*") -> pd.DataFrame:
-        """Return the device events with a name one by one, in order of time."""
+        """Kernels, copies and fills with a name, one by one, in order of time."""
         return self._ask(kernel_durations, name=name)
 
     def overlap(self) -> pd.DataFrame:
-        """Return how much communication ran beside computation, and how much was exposed."""
+        """Communication that ran beside computation, and communication that was exposed."""
         return self._ask(overlap)
 
     def exposed_communication(self) -> pd.DataFrame:
-        """Return the exposed time of each communication kernel, and why it could not overlap."""
+        """Exposed time of each communication kernel, and why it could not overlap."""
         return self._ask(exposed_communication)
 
     def launch_stats(
         self, *, launch_cutoff_ns: int = 50_000, delay_cutoff_ns: int = 100_000
     ) -> pd.DataFrame:
-        """Return one row per launch: its call, its work, its delay, and what is unusual about it."""
+        """Launches, one row each: the call, its work, its delay, and what is unusual about it."""
         return self._ask(
             launch_stats, launch_cutoff_ns=launch_cutoff_ns, delay_cutoff_ns=delay_cutoff_ns
         )
@@ -134,11 +163,11 @@ class Questions(ABC):
     def counters(
         self, *, name: Literal["queue_length", "memory_bandwidth"] = "queue_length"
     ) -> pd.DataFrame:
-        """Return the points at which a counter changes, per stream or device."""
+        """Values of a counter over time: launches outstanding, or bandwidth of copies."""
         return self._ask(counters, name=name)
 
     def queue_blocked(self, *, max_queue_length: int = 1_024) -> pd.DataFrame:
-        """Return for how long each stream's launch queue was full."""
+        """Time in which each stream's launch queue was full, and calls were blocked for it."""
         return self._ask(queue_blocked, max_queue_length=max_queue_length)
 
     def kernel_patterns(
@@ -150,7 +179,7 @@ class Questions(ABC):
         rank_by: str = "device_ns",
         top: int = 100,
     ) -> pd.DataFrame:
-        """Return frequent sequences of kernels, under an operator or along streams, and the gaps a fusion would save."""
+        """Frequent sequences of kernels, and the gaps in them that a fused kernel would save."""
         return self._ask(
             kernel_patterns,
             under=under,
@@ -161,37 +190,57 @@ class Questions(ABC):
         )
 
     def annotation_breakdown(self, *, name: str | re.Pattern[str] = "*") -> pd.DataFrame:
-        """Return the device time under host annotations."""
+        """Host and device time under annotations, by name."""
         return self._ask(annotation_breakdown, name=name)
 
     def kernel_annotations(self) -> pd.DataFrame:
-        """Return for each device event the annotation, operator and module it was launched under."""
+        """Annotation, operator and module that each kernel, copy and fill was launched under."""
         return self._ask(kernel_annotations)
 
     def device_annotation_breakdown(self, *, name: str | re.Pattern[str] = "*") -> pd.DataFrame:
-        """Return the annotations as they were projected onto the device."""
+        """Time under annotations as they were projected onto the device, by name."""
         return self._ask(device_annotation_breakdown, name=name)
 
     def operator_breakdown(self) -> pd.DataFrame:
-        """Return inclusive and exclusive host time, and device time, by operator."""
+        """Inclusive and exclusive host time, and device time, by operator."""
         return self._ask(operator_breakdown)
 
     def operator_tree(self, *, max_depth: int = 100) -> pd.DataFrame:
-        """Return the call tree of operators with inclusive and exclusive time."""
+        """Call tree of operators with inclusive and exclusive time."""
         return self._ask(operator_tree, max_depth=max_depth)
 
     def memory_timeline(self) -> pd.DataFrame:
-        """Return allocations and releases over time, where they were recorded."""
+        """Allocations and releases over time, where they were recorded."""
         return self._ask(memory_timeline)
 
     def step_times(self) -> pd.DataFrame:
-        """Return length and device use of each step."""
+        """Length and device use of each step."""
         return self._ask(step_times)
 
     def collectives(self) -> pd.DataFrame:
-        """Return the collectives of the rank in the order of their launches."""
+        """Collectives of the rank in the order of their launches."""
         return self._ask(collectives)
 
     def quality(self) -> pd.DataFrame:
-        """Return what is linked, classified and recorded, and which answers are weaker."""
+        """Checks of what is linked, classified and recorded, and which answers are weaker."""
         return self._ask(quality)
+
+    def cupti_counters(self) -> pd.DataFrame:
+        """Hardware counters of CUPTI ranges per kernel, with the operators above.
+
+        Raises
+        ------
+        MissingEventsError
+            If there are ranges, but not the file that has their counters.
+        """
+        return self._ask(cupti_counters)
+
+    def cupti_rates(self, *, by: Literal["name", "op", "top_op"] = "name") -> pd.DataFrame:
+        """Achieved operations and bytes per second by kernel or operator, from CUPTI counters.
+
+        Raises
+        ------
+        MissingEventsError
+            If there are ranges, but not the file that has their counters.
+        """
+        return self._ask(cupti_rates, by=by)

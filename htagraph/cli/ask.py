@@ -1,4 +1,4 @@
-"""`htagraph ask`: any question by name, of one trace or of a job, as a table, CSV, JSON or a file."""
+"""`htagraph ask`: any question by name, of a trace or a job, as a table, CSV, JSON or a file."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ from htagraph.cli.ranks import executor_of, loaded_job, windowed_job
 from htagraph.cli.tables import Format, print_frame
 from htagraph.errors import MissingEventsError, OutputError, QueryError
 from htagraph.graph import TraceGraph
-from htagraph.job.job import Job
+from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.lookup.selecting import filtered
-from htagraph.questions import QUESTIONS
+from htagraph.questions import QUESTIONS, Questions
 
 __all__ = ["ask"]
 
 _MAX_ROWS = 40
-_MANY = {"stragglers", "collectives", "clocks", "pipeline_bubbles"}
 
 
 def ask(
@@ -86,7 +85,7 @@ def ask(
 def _asked(
     waiting: Waiting, path: Path, executor: Executor | None, *, stacks: bool
 ) -> Job | TraceGraph:
-    """Return what is asked: the ranks of a folder, or the graph of a trace."""
+    """What is asked: the ranks of a folder, or the graph of a trace."""
     if path.is_dir():
         return loaded_job(waiting, path, executor, stacks=stacks)
     return waiting.load(path, stacks=stacks).compile()
@@ -95,38 +94,34 @@ def _asked(
 def _answer(
     asked: Job | TraceGraph, question: str, window: str, options: dict[str, Any]
 ) -> pd.DataFrame:
-    """Return the answer of a trace, or of the ranks of a job."""
+    """Answer of a trace, or of the ranks of a job."""
     if isinstance(asked, TraceGraph):
-        if question in _MANY:
+        if question in JOB_QUESTIONS and question not in QUESTIONS:
             raise QueryError(
                 f"{question!r} is asked of a job.",
                 hint="give the folder with the traces of its ranks.",
             )
         return windowed(asked, window).ask(question, **options)
-    job = windowed_job(asked, window)
-    if question in _MANY:
-        answer = getattr(job, question)
-        return answer() if callable(answer) else answer  # type: ignore[no-any-return]
-    return job.ask(question, **options)
+    return windowed_job(asked, window).ask(question, **options)
 
 
 def _all_questions() -> pd.DataFrame:
-    """Return the names of the questions, their options, and what they tell."""
-    rows = []
-    for name, function in sorted(QUESTIONS.items()):
-        parameters = [
-            f"{parameter.name}={parameter.default}"
-            for parameter in inspect.signature(function).parameters.values()
-            if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-        ]
-        meaning = (inspect.getdoc(function) or "").split("\n\n")[0].replace("\n", " ")
-        rows.append((name, ", ".join(parameters), meaning))
-    rows += [(name, "", "Of a job: see htagraph.Job.") for name in sorted(_MANY)]
-    return pd.DataFrame(rows, columns=["name", "detail", "consequence"])
+    """Names of the questions, their options, and what they tell."""
+    rows = [_described(name, getattr(Questions, name)) for name in QUESTIONS]
+    rows += [_described(name, getattr(Job, name), "Of a job: ") for name in JOB_QUESTIONS]
+    return pd.DataFrame(sorted(rows), columns=["name", "options", "meaning"])
+
+
+def _described(name: str, asked: object, prefix: str = "") -> tuple[str, str, str]:
+    """Name of a question, its options with their defaults, and the first lines of its docstring."""
+    parameters = inspect.signature(asked).parameters.values() if callable(asked) else ()
+    options = [f"{p.name}={p.default}" for p in parameters if p.kind is p.KEYWORD_ONLY]
+    meaning = (inspect.getdoc(asked) or "").split("\n\n")[0].replace("\n", " ")
+    return name, ", ".join(options), prefix + meaning
 
 
 def _parsed(options: list[str]) -> dict[str, Any]:
-    """Return options as keyword arguments; whole numbers are numbers."""
+    """Options as keyword arguments; whole numbers are numbers."""
     parsed: dict[str, Any] = {}
     for option in options:
         name, separator, value = option.partition("=")

@@ -59,11 +59,13 @@ def rich_table(frame: pd.DataFrame, *, header: bool = True) -> Table:
             "consequence",
             "detail",
             "kind",
+            "meaning",
+            "options",
             "track",
             "rule",
             "step",
         ) or (name.endswith("bound"))
-        folds = name in ("consequence", "detail", "check")
+        folds = name in ("consequence", "detail", "check", "meaning", "options")
         table.add_column(
             in_words(name),
             justify="left" if is_text else "right",

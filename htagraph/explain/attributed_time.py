@@ -26,8 +26,9 @@ from htagraph.lookup.naming import frames_at, names_or_empty, op_names
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.dag import Dag
-from htagraph.model.frames import ATTRIBUTED_TIME, categorical
+from htagraph.model.frames import ATTRIBUTED_TIME
 from htagraph.model.kinds import Bound, Cause, EdgeKind, EventKind
+from htagraph.model.schema import categorical
 
 __all__ = ["attributed_time"]
 

@@ -9,7 +9,7 @@ import pandas as pd
 from htagraph.algorithms.gather import gather
 from htagraph.errors import GraphError, QueryError
 from htagraph.lookup.steps import step_at
-from htagraph.model.frames import Schema
+from htagraph.model.schema import Schema
 
 __all__ = ["OUTSIDE_STEPS", "split_by_steps", "step_names", "sum_by"]
 

@@ -25,9 +25,10 @@ from htagraph.lookup.attribution import DATA_LOADING, track_labels, under_patter
 from htagraph.lookup.naming import op_names
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.dag import Dag
-from htagraph.model.frames import SEGMENTS, categorical
+from htagraph.model.frames import SEGMENTS
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
 from htagraph.model.rules import Rule
+from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 
 __all__ = [

@@ -11,9 +11,9 @@ import pandas as pd
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.errors import GraphError
 from htagraph.lookup.clipping import Clipped, clipped, device_work
-from htagraph.model.answers import DIFF
 from htagraph.model.dag import Dag
-from htagraph.model.frames import categorical
+from htagraph.model.frames import DIFF
+from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 
 __all__ = ["CHANGES", "kernel_diff", "op_diff", "short_name"]
@@ -127,7 +127,7 @@ def op_diff(
 
     Returns
     -------
-    DataFrame, schema `answers.DIFF`
+    DataFrame, schema `frames.DIFF`
         Largest change of time first. Times are inclusive. ``ProfilerStep#n`` is one name.
     """
     sides = [
@@ -157,7 +157,7 @@ def kernel_diff(
 
     Returns
     -------
-    DataFrame, schema `answers.DIFF`
+    DataFrame, schema `frames.DIFF`
         Largest change of time first; ``delta_ns`` adds up to the change of device time.
 
     Examples

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.clocks import Clock, ClockFit, fit_clock, to_common
-from htagraph.model.frames import CLOCKS
+from htagraph.model.job_answers import CLOCKS
 
 __all__ = ["Clocks", "fit_clocks"]
 
@@ -101,7 +101,7 @@ class Clocks:
         return rows[:, 3], rows[:, 4]
 
     def frame(self) -> pd.DataFrame:
-        """The clocks as a table, schema `frames.CLOCKS`."""
+        """The clocks as a table, schema `job_answers.CLOCKS`."""
         fits = list(self.fits.values())
         return CLOCKS.frame(
             {

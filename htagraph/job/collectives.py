@@ -16,17 +16,16 @@ import pandas as pd
 
 from htagraph.algorithms.sequence_matching import align
 from htagraph.job.clocks import Clocks
-from htagraph.model.frames import MATCHED_COLLECTIVES, labelled
+from htagraph.model.collective_operations import FROM_ROOT, POINT_TO_POINT, TO_ROOT
+from htagraph.model.job_answers import MATCHED_COLLECTIVES
+from htagraph.model.schema import labelled
 
-__all__ = ["POINT_TO_POINT", "match_collectives", "measure_waits"]
+__all__ = ["match_collectives", "measure_waits"]
 
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 _RULES = ("sequence number", "order", "common runs")
-_FROM_ROOT = ("broadcast", "scatter")
-_TO_ROOT = ("reduce", "gather")
-POINT_TO_POINT = ("send", "recv")
 _NEVER = np.iinfo(np.int64).min
 
 
@@ -35,7 +34,7 @@ def _stacked(tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
     parts = [table.assign(rank=np.int64(rank)) for rank, table in sorted(tables.items())]
     table = pd.concat(parts, ignore_index=True)
     paired = table["operation"].isin(POINT_TO_POINT)
-    rooted = table["operation"].isin((*_FROM_ROOT, *_TO_ROOT))
+    rooted = table["operation"].isin((*FROM_ROOT, *TO_ROOT))
     table = table[table["is_rendezvous"] | rooted | (paired & (table["peer"] >= 0))].reset_index(
         drop=True
     )
@@ -90,7 +89,7 @@ def _roles(matched: pd.DataFrame) -> tuple[Bools, Bools]:
     """
     operation, peer, rank = matched["operation"], matched["peer"], matched["rank"]
     is_root, known = peer == rank, peer >= 0
-    away, back = operation.isin(_FROM_ROOT) & known, operation.isin(_TO_ROOT) & known
+    away, back = operation.isin(FROM_ROOT) & known, operation.isin(TO_ROOT) & known
     waits = matched["is_rendezvous"] | (away & ~is_root) | (back & is_root) | (operation == "recv")
     awaited = (
         matched["is_rendezvous"] | (away & is_root) | (back & ~is_root) | (operation == "send")
@@ -104,12 +103,12 @@ def match_collectives(tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
     Parameters
     ----------
     tables : mapping of int to DataFrame
-        Schema `frames.COLLECTIVES`, by rank.
+        Schema `answers.COLLECTIVES`, by rank.
 
     Returns
     -------
     DataFrame
-        Columns of `frames.COLLECTIVES`, and ``rank``, ``match``, ``matched_by``, ``is_partial``,
+        Columns of `answers.COLLECTIVES`, and ``rank``, ``match``, ``matched_by``, ``is_partial``,
         ``waits`` (for others), ``is_awaited`` (by others). Only rendezvous, rooted and
         point-to-point operations are matched. A matched collective has at least two members.
     """
@@ -154,7 +153,7 @@ def measure_waits(matched: pd.DataFrame, clocks: Clocks) -> pd.DataFrame:
 
     Returns
     -------
-    DataFrame, schema `frames.MATCHED_COLLECTIVES`
+    DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
         ``wait_ns + transfer_ns`` is the duration of the kernel. A wait that the clocks' uncertainty
         could explain (``wait_ns <= error_ns``) and a matched collective without all its members
         blame nobody. Where several came last together, as far as the clocks are known, the wait is

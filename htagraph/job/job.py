@@ -34,6 +34,13 @@ from htagraph.questions import Question, Questions
 
 __all__ = ["JOB_QUESTIONS", "Job"]
 
+JOB_QUESTIONS = ("clocks", "collectives", "pipeline_bubbles", "stragglers")
+"""Questions that are about a job as a whole: members of `Job`, schemas in `model.job_answers`.
+
+To add one: a file in ``job/``, its schema, a member of `Job`, this table.
+``tests/api/test_questions.py`` says what is missing.
+"""
+
 
 @dataclass(frozen=True, repr=False)
 class Job(Questions):
@@ -106,6 +113,27 @@ class Job(Questions):
         """
         return replace(self, asked_window=window)
 
+    def ask(self, question: str, **options: Any) -> pd.DataFrame:  # noqa: ANN401
+        """Answer to a question by its name: what the member of that name gives.
+
+        Parameters
+        ----------
+        question : str
+            One of `QUESTIONS` or `JOB_QUESTIONS`.
+        **options
+            As for the method.
+
+        Raises
+        ------
+        QueryError
+            If there is no such question; the hint lists those there are.
+        """
+        if question not in JOB_QUESTIONS:
+            return super().ask(question, **options)
+        answer = getattr(self, question)
+        frame: pd.DataFrame = answer(**options) if callable(answer) else answer
+        return frame
+
     def _requests(self, work: Work | Mapping[int, Work]) -> dict[int, Request]:
         """Some work as requests to ranks, in the job's window."""
         by_rank = work if isinstance(work, Mapping) else dict.fromkeys(self.summaries, work)
@@ -153,7 +181,7 @@ class Job(Questions):
 
     def _ask(self, question: Question, **options: object) -> pd.DataFrame:
         """The answers of all ranks; ``attrs["failed"]`` says why others have none."""
-        answers = self.map(Asked.of(question, options))
+        answers = self.map(Asked.of(question.__name__, **options))
         frames = [frame.assign(rank=np.int64(rank)) for rank, frame in answers.items()]
         if not frames:
             raise QueryError("no rank of the job could answer.", hint="see job.failures.")
@@ -164,7 +192,7 @@ class Job(Questions):
 
     @property
     def clocks(self) -> pd.DataFrame:
-        """The clock of each rank against the first, and how sure it is; schema `answers.CLOCKS`."""
+        """The clock of each rank against the first, and how sure it is; schema `job_answers.CLOCKS`."""
         return self.timeline.fitted.frame()
 
     def clock(self, rank: int) -> Clock:
@@ -176,7 +204,7 @@ class Job(Questions):
 
         Returns
         -------
-        DataFrame, schema `answers.MATCHED_COLLECTIVES`
+        DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
             One row per member of each matched collective. Ranks that no clock brings together with
             the others are left out. ``job[rank].collectives()`` has all of one rank.
         """
@@ -225,7 +253,7 @@ class Job(Questions):
 
         Returns
         -------
-        DataFrame, schema `answers.STRAGGLERS`
+        DataFrame, schema `job_answers.STRAGGLERS`
             The rank that cost most first. Only waits longer than the clocks are uncertain count.
         """
         line = self.timeline
@@ -238,7 +266,7 @@ class Job(Questions):
 
         Returns
         -------
-        DataFrame, schema `answers.PIPELINE_BUBBLES`
+        DataFrame, schema `job_answers.PIPELINE_BUBBLES`
         """
         return pipeline_bubbles(self.collectives())
 
@@ -259,12 +287,3 @@ class Job(Questions):
 def _of_rank(asked: Iterable[Mapping[int, Request]], rank: int) -> list[Request]:
     """What one rank is asked."""
     return [requests[rank] for requests in asked if rank in requests]
-
-
-JOB_QUESTIONS: dict[str, Callable[[Job], pd.DataFrame]] = {
-    "clocks": lambda job: job.clocks,
-    "collectives": Job.collectives,
-    "pipeline_bubbles": Job.pipeline_bubbles,
-    "stragglers": Job.stragglers,
-}
-"""Questions that are about a job as a whole, by name, for scripts and the command line."""

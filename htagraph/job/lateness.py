@@ -23,9 +23,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
-from htagraph.job.collectives import POINT_TO_POINT
 from htagraph.job.rank_segments import RankEnds, RankSegment
 from htagraph.lookup.steps import without_numbers
+from htagraph.model.collective_operations import POINT_TO_POINT
 from htagraph.model.kinds import Cause
 
 __all__ = [
@@ -49,7 +49,7 @@ def late_arrivals(collectives: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    collectives : DataFrame, schema `frames.MATCHED_COLLECTIVES`
+    collectives : DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
 
     Returns
     -------
@@ -129,9 +129,9 @@ def compared_rank_segments(
     ----------
     late : DataFrame
         As `late_arrivals` returns it.
-    collectives : DataFrame, schema `frames.MATCHED_COLLECTIVES`
+    collectives : DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
     tables : mapping of int to DataFrame
-        Schema `frames.COLLECTIVES`, by rank.
+        Schema `answers.COLLECTIVES`, by rank.
     ends : mapping of int to RankEnds
     clocks : mapping of int to Clock
     """
@@ -234,7 +234,7 @@ def blame_late_ranks(
         Of the path.
     late, excess : DataFrame
         As `late_arrivals` and `excess_times` return them.
-    collectives : DataFrame, schema `frames.MATCHED_COLLECTIVES`
+    collectives : DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
     """
     left_ns = collectives.groupby("match")["end_ns"].max()
     windows = _blamed_windows(late, left_ns)

@@ -28,8 +28,9 @@ from htagraph.job.rank_segments import RankSegment, rank_segments_frame
 from htagraph.job.rank_work import AttributedTimeIn, BusyTimeIn, PathIn, on_rank_segments
 from htagraph.job.ranks import Request
 from htagraph.job.timeline import Timeline
-from htagraph.model.frames import BREAKDOWN, JOB_ATTRIBUTED_TIME, JOB_SEGMENTS, labelled
+from htagraph.model.frames import BREAKDOWN, JOB_ATTRIBUTED_TIME, JOB_SEGMENTS
 from htagraph.model.kinds import Bound, Cause, EdgeKind, in_words
+from htagraph.model.schema import labelled
 from htagraph.model.units import human_count, human_duration
 
 __all__ = ["JobBreakdownKey", "JobPath", "JobRoute"]

@@ -128,9 +128,9 @@ def find_rank_segments(
     Parameters
     ----------
     tables : mapping of int to DataFrame
-        Schema `frames.COLLECTIVES`, by rank.
+        Schema `answers.COLLECTIVES`, by rank.
     ends : mapping of int to RankEnds
-    collectives : DataFrame, schema `frames.MATCHED_COLLECTIVES`
+    collectives : DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
     clocks : mapping of int to Clock
 
     Returns

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -18,7 +18,6 @@ from htagraph.job.rank_segments import RankSegment
 from htagraph.job.ranks import Request
 from htagraph.lookup.steps import without_numbers
 from htagraph.model.window import Window
-from htagraph.questions import Question
 
 __all__ = [
     "Asked",
@@ -32,26 +31,25 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Asked:
-    """A question and its options.
+    """A question by its name, and its options.
 
     Parameters
     ----------
-    question : callable
-        A function of a graph's data, a window and options.
+    question : str
     options : tuple of (str, object)
     """
 
-    question: Question
+    question: str
     options: tuple[tuple[str, Any], ...] = ()
 
     @classmethod
-    def of(cls, question: Question, options: Mapping[str, Any]) -> Self:
+    def of(cls, question: str, **options: object) -> Self:
         """Make the work of a question."""
         return cls(question, tuple(sorted(options.items())))
 
     def __call__(self, graph: TraceGraph) -> pd.DataFrame:
         """Do it on the graph of a rank."""
-        return self.question(graph.dag, graph.interval, **dict(self.options))
+        return graph.ask(self.question, **dict(self.options))
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from htagraph.explain.critical_path import last_node
 from htagraph.graph import TraceGraph
 from htagraph.job.executors import Task, Workers
 from htagraph.job.rank_segments import RankEnds
-from htagraph.queries.collectives import first_anchor
+from htagraph.lookup.anchors import first_anchor
 from htagraph.trace import load
 
 __all__ = [

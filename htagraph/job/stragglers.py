@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from htagraph.job.lateness import CAUSE_KEY
-from htagraph.model.frames import BUBBLES, STRAGGLERS
+from htagraph.model.job_answers import PIPELINE_BUBBLES, STRAGGLERS
 
 __all__ = ["pipeline_bubbles", "summarize_stragglers"]
 
@@ -53,14 +53,14 @@ def summarize_stragglers(
 
     Parameters
     ----------
-    collectives : DataFrame, schema `frames.MATCHED_COLLECTIVES`
+    collectives : DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
     late, excess : DataFrame
         As `lateness.late_arrivals` and `lateness.excess_times` return them.
     ranks : list of int
 
     Returns
     -------
-    DataFrame, schema `frames.STRAGGLERS`
+    DataFrame, schema `job_answers.STRAGGLERS`
     """
     cost = late.groupby("rank").agg(
         n_certain=("is_certain", "sum"),
@@ -85,9 +85,9 @@ def summarize_stragglers(
 
 
 def pipeline_bubbles(collectives: pd.DataFrame) -> pd.DataFrame:
-    """How long each rank waited in receives for the sender; schema `frames.BUBBLES`."""
+    """How long each rank waited in receives for the sender; schema `job_answers.PIPELINE_BUBBLES`."""
     receives = collectives[collectives["operation"] == "recv"]
     totals = receives.groupby(["rank", "group"], as_index=False).agg(
         n_receives=("match", "size"), wait_ns=("wait_ns", "sum"), transfer_ns=("transfer_ns", "sum")
     )
-    return BUBBLES.frame({name: totals[name] for name in BUBBLES.columns})
+    return PIPELINE_BUBBLES.frame({name: totals[name] for name in PIPELINE_BUBBLES.columns})

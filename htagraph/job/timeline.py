@@ -61,7 +61,7 @@ class Timeline:
 
     @cached_property
     def collectives(self) -> pd.DataFrame:
-        """The collectives matched across ranks, schema `answers.MATCHED_COLLECTIVES`.
+        """The collectives matched across ranks, schema `job_answers.MATCHED_COLLECTIVES`.
 
         Ranks that no clock brings together with the others are left out.
         """

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 
-__all__ = ["Clipped", "clipped", "device_work"]
+__all__ = ["Clipped", "clipped", "device_work", "host_work"]
 
 I64 = npt.NDArray[np.int64]
 
@@ -53,3 +53,8 @@ def clipped(dag: Dag, events: I64, window: Window) -> Clipped:
 def device_work(dag: Dag, window: Window) -> Clipped:
     """Kernels, copies and fills that overlap a window, cut at its bounds."""
     return clipped(dag, np.flatnonzero(dag.events.is_device), window)
+
+
+def host_work(dag: Dag, window: Window) -> Clipped:
+    """Operators, calls and annotations that overlap a window, cut at its bounds."""
+    return clipped(dag, np.flatnonzero(dag.events.is_host), window)

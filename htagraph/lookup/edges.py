@@ -7,9 +7,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.model.dag import Dag
-from htagraph.model.frames import EDGES, categorical
+from htagraph.model.frames import EDGES
 from htagraph.model.kinds import EdgeKind
 from htagraph.model.rules import Rule
+from htagraph.model.schema import categorical
 
 __all__ = ["edge_frame"]
 

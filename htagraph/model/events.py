@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.model.frames import categorical
 from htagraph.model.kinds import DEVICE_KINDS, HOST_KINDS, EventKind, codes
+from htagraph.model.schema import categorical
 from htagraph.model.symbols import SymbolTable
 
 __all__ = ["EventTable", "FlowTable", "LaneTable", "SparseColumn"]

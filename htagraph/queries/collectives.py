@@ -1,4 +1,4 @@
-"""The collectives of one rank: what they are, in which group, and what each start goes back to.
+"""Collectives of one rank: what they are, in which group, and what each start goes back to.
 
 Kernels whose launch was not captured are left out: they were enqueued before the capture began, and
 not every rank has them. Which operation a kernel is: its metadata, else that of the operator above
@@ -14,52 +14,28 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.origins import origins
+from htagraph.algorithms.gather import gather
+from htagraph.lookup.anchors import first_anchor
+from htagraph.lookup.naming import names_or_empty
+from htagraph.model.answers import COLLECTIVES
+from htagraph.model.collective_names import NCCL_ANNOTATION, NCCL_KERNEL, operation_of
+from htagraph.model.collective_operations import FROM_ROOT, POINT_TO_POINT, RENDEZVOUS, TO_ROOT
 from htagraph.model.dag import Dag
-from htagraph.model.events import EventTable
-from htagraph.model.frames import COLLECTIVES, categorical
 from htagraph.model.kinds import EventKind, KernelClass
+from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 
-__all__ = ["RENDEZVOUS_OPERATIONS", "ROOTED_OPERATIONS", "collectives", "first_anchor"]
+__all__ = ["collectives"]
 
 I64 = npt.NDArray[np.int64]
 
-RENDEZVOUS_OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
-"""Operations in which every rank waits for every other."""
-
-ROOTED_OPERATIONS = ("broadcast", "reduce", "gather", "scatter")
-"""Operations in which one rank waits for the others, or they for it."""
-
 _FOUND_BY = ("kernel metadata", "operator metadata", "annotation", "kernel name")
-_OPERATIONS = (
-    ("all_to_all", r"all_?to_?all"),
-    ("reduce_scatter", r"reduce_?scatter"),
-    ("all_reduce", r"all_?reduce"),
-    ("all_gather", r"all_?gather"),
-    ("broadcast", r"broadcast"),
-    ("barrier", r"barrier"),
-    ("gather", r"gather"),
-    ("scatter", r"scatter"),
-    ("reduce", r"reduce"),
-    ("send_recv", r"send_?recv|coalesced"),
-    ("send", r"send"),
-    ("recv", r"recv"),
-)
 _LONG_GROUP = 64
-_ANNOTATION = re.compile(r"^nccl:")
-_NCCL_KERNEL = re.compile(r"^(void )?(nccl|rccl)")
 _POINT_TO_POINT = re.compile(r"(\d+)\s*(->|<-)\s*(\d+)")
 
 
-def _operation(text: str) -> str:
-    """Return the operation that a name of a collective, an annotation or a kernel stands for."""
-    lowered = text.lower()
-    return next((name for name, pattern in _OPERATIONS if re.search(pattern, lowered)), "")
-
-
 def _column_above(dag: Dag, kernels: I64, name: str) -> I64:
-    """Return a column's value of each kernel, or of the nearest host event above its launch; -1 for none."""
+    """Value of a column for each kernel, else for the nearest host event above its launch, else -1."""
     values = dag.events.column(name).astype(np.int64)
     out = values[kernels]
     current = np.where(out == -1, dag.launch[kernels], -1).astype(np.int64)
@@ -70,40 +46,30 @@ def _column_above(dag: Dag, kernels: I64, name: str) -> I64:
 
 
 def _annotation_above(dag: Dag, kernels: I64) -> I64:
-    """Return the nearest ``nccl:…`` range above the launch of each kernel, -1 for none."""
-    named = dag.events.named(dag.events.symbols.searched(_ANNOTATION))
+    """Nearest ``nccl:…`` range above the launch of each kernel, -1 for none."""
+    named = dag.events.named(dag.events.symbols.searched(NCCL_ANNOTATION))
     current = dag.launch[kernels].astype(np.int64)
-    while (rows := np.flatnonzero((current >= 0) & ~named[np.maximum(current, 0)])).size:
+    while (rows := np.flatnonzero(~gather(named, current, default=True))).size:
         current[rows] = dag.parent[current[rows]]
     return current
 
 
-def _texts(events: EventTable, codes: I64) -> npt.NDArray[np.object_]:
-    """Return the strings of codes, empty for -1."""
-    out = np.full(len(codes), "", dtype=object)
-    out[codes >= 0] = events.symbols.array[codes[codes >= 0]]
-    return out
-
-
 def _unique_map(texts: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
-    """Return the operation of each text, each distinct one looked at once."""
+    """Operation of each text, each distinct one looked at once."""
     codes, distinct = pd.factorize(texts)
-    return np.array([_operation(str(text)) for text in distinct] + [""], dtype=object)[codes]
+    return np.array([operation_of(str(text)) for text in distinct] + [""], dtype=object)[codes]
 
 
 def _operations(dag: Dag, kernels: I64) -> tuple[npt.NDArray[np.object_], I64]:
-    """Return the operation of each kernel, and the position in `_FOUND_BY` of what said so."""
+    """Operation of each kernel, and the position in `_FOUND_BY` of what said so."""
     events = dag.events
     own = events.column("collective").astype(np.int64)[kernels]
     above = _column_above(dag, kernels, "collective")
     annotation = _annotation_above(dag, kernels)
     sources = (
-        _texts(events, own),
-        _texts(events, above),
-        _texts(
-            events,
-            np.where(annotation >= 0, events.name[np.maximum(annotation, 0)], -1).astype(np.int64),
-        ),
+        gather(events.symbols.array, own, ""),
+        gather(events.symbols.array, above, ""),
+        names_or_empty(dag, annotation),
         events.names(kernels),
     )
     operation = np.full(len(kernels), "", dtype=object)
@@ -116,7 +82,7 @@ def _operations(dag: Dag, kernels: I64) -> tuple[npt.NDArray[np.object_], I64]:
 
 
 def _roots(dag: Dag, kernels: I64, group: npt.NDArray[np.object_]) -> I64:
-    """Return the root that the operator above recorded as its place in the group, as a rank; -1 for none."""
+    """Rank of the root, which the operator above recorded as a place in the group; -1 for none."""
     place = _column_above(dag, kernels, "comms_rank")
     codes, distinct = pd.factorize(group)
     members = [[int(number) for number in re.findall(r"\d+", str(text))] for text in distinct]
@@ -130,17 +96,17 @@ def _roots(dag: Dag, kernels: I64, group: npt.NDArray[np.object_]) -> I64:
 def _peers(
     dag: Dag, kernels: I64, operation: npt.NDArray[np.object_], group: npt.NDArray[np.object_]
 ) -> I64:
-    """Return the other side of sends and receives, and the root of broadcasts and reductions; -1 where not recorded.
+    """Other side of sends and receives, root of broadcasts and reductions; -1 where not recorded.
 
     Metadata say it, or an annotation such as ``nccl:send 0->1``.
     """
     source, target = (_column_above(dag, kernels, name) for name in ("src_rank", "dst_rank"))
-    rooted = np.isin(operation, ROOTED_OPERATIONS)
+    rooted = np.isin(operation, (*FROM_ROOT, *TO_ROOT))
     peer = np.where(operation == "send", target, np.where(operation == "recv", source, -1))
     peer[rooted] = _roots(dag, kernels[rooted], group[rooted])
     annotation = _annotation_above(dag, kernels)
     for row in np.flatnonzero(
-        (peer < 0) & np.isin(operation, ("send", "recv")) & (annotation >= 0)
+        (peer < 0) & np.isin(operation, POINT_TO_POINT) & (annotation >= 0)
     ).tolist():
         text = dag.events.symbols.texts[dag.events.name[annotation[row]]]
         if found := _POINT_TO_POINT.search(text):
@@ -149,7 +115,7 @@ def _peers(
 
 
 def _short(group: str) -> str:
-    """Return a shorter text for a long list of ranks that are evenly spaced, which no other list has.
+    """Shorter text for a long list of ranks that are evenly spaced, which no other list has.
 
     >>> _short(str(list(range(0, 1_024, 4))))
     '[0, 4, …, 1020]'
@@ -162,15 +128,8 @@ def _short(group: str) -> str:
     return f"[{ranks[0]}, {ranks[1]}, …, {ranks[-1]}]"
 
 
-def first_anchor(dag: Dag, kernels: I64) -> npt.NDArray[np.int32]:
-    """Return for each node the end of the collective that its walk back meets first, -1 for none; an end is its own."""
-    is_anchor = np.zeros(2 * len(dag.events), dtype=bool)
-    is_anchor[2 * kernels + 1] = True
-    return origins(dag.order, dag.binding, dag.edges.tail, is_anchor)
-
-
 def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
-    """Return the collectives of a rank, in the order in which they were launched.
+    """Collectives of the rank, in the order in which they were launched.
 
     Parameters
     ----------
@@ -180,7 +139,7 @@ def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
 
     Returns
     -------
-    DataFrame, schema `frames.COLLECTIVES`
+    DataFrame, schema `answers.COLLECTIVES`
         Communication kernels whose launch was captured. Kernels of one-sided libraries (DeepEP,
         NVSHMEM) are there, but no rendezvous.
     """
@@ -191,9 +150,9 @@ def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
     kernels = np.flatnonzero(communicates & (dag.launch >= 0))
     kernels = kernels[np.lexsort((events.ts_ns[kernels], events.ts_ns[dag.launch[kernels]]))]
     operation, found_by = _operations(dag, kernels)
-    group = _texts(events, _column_above(dag, kernels, "group_ranks"))
-    group_name = _texts(events, _column_above(dag, kernels, "group_name"))
-    is_nccl = events.named(events.symbols.searched(_NCCL_KERNEL))[kernels]
+    group = gather(events.symbols.array, _column_above(dag, kernels, "group_ranks"), "")
+    group_name = gather(events.symbols.array, _column_above(dag, kernels, "group_name"), "")
+    is_nccl = events.named(events.symbols.searched(NCCL_KERNEL))[kernels]
     label = np.where(np.isin(group, ("", "[]")), group_name, group)
     codes, distinct = pd.factorize(label)
     label = np.array([_short(str(text)) for text in distinct] + [""], dtype=object)[codes]
@@ -207,14 +166,14 @@ def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
             "operation": operation,
             "group": label,
             "n_elements": _column_above(dag, kernels, "msg_in"),
-            "dtype": _texts(events, _column_above(dag, kernels, "dtype")),
+            "dtype": gather(events.symbols.array, _column_above(dag, kernels, "dtype"), ""),
             "seq": _column_above(dag, kernels, "seq"),
             "peer": _peers(dag, kernels, operation, group),
             "start_ns": events.ts_ns[kernels],
             "end_ns": events.end_ns[kernels],
-            "is_rendezvous": np.isin(operation, RENDEZVOUS_OPERATIONS) & (is_nccl | (found_by < 2)),
+            "is_rendezvous": np.isin(operation, RENDEZVOUS) & (is_nccl | (found_by < 2)),
             "found_by": categorical(found_by, _FOUND_BY),
-            "after": np.where(anchor >= 0, place[np.maximum(anchor, 0) >> 1], -1),
+            "after": gather(place, anchor >> 1),
         }
     )
     if window is None or window == dag.span:

@@ -1,194 +1,33 @@
-"""Why a device, or a stream, was idle: each idle interval tiled by what the work that ends it had to wait for."""
+"""Idle intervals of devices or streams, one by one, each tiled by its causes."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.intervals import Intervals, gaps, sum_by_code, union
-from htagraph.algorithms.walks import walks_back
-from htagraph.errors import GraphError
-from htagraph.explain.critical_path import edge_bounds, explained_until
-from htagraph.lookup.attribution import innermost
-from htagraph.lookup.clipping import device_work
+from htagraph.explain.idle_parts import (
+    NO_EVENT_NAMES,
+    IdleCause,
+    idle_gaps,
+    idle_parts,
+    part_names,
+)
 from htagraph.lookup.naming import frames_at, names_or_empty
-from htagraph.lookup.queues import Queues, queues
+from htagraph.lookup.queues import queues
 from htagraph.model.answers import IDLE_INTERVALS
 from htagraph.model.dag import Dag
-from htagraph.model.frames import categorical
-from htagraph.model.kinds import Bound, EdgeKind, EventKind, Vocabulary
+from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 
-__all__ = [
-    "NO_EVENT_NAMES",
-    "IdleCause",
-    "IdleParts",
-    "idle_gaps",
-    "idle_intervals",
-    "idle_parts",
-    "part_names",
-]
-
-I64 = npt.NDArray[np.int64]
-
-
-class IdleCause(Vocabulary):
-    """What an idle device, or stream, waits for."""
-
-    HOST_OP = 0  #: a host operator or API call runs
-    DATA_LOADING = 1  #: a host operator that loads data runs
-    PYTHON_GAP = 2  #: a host thread does what was not recorded (Python, untraced code)
-    LAUNCH = 3  #: from the launch call to the start of its work
-    SYNC = 4  #: the host waits for the device, or returns from that
-    EVENT_WAIT = 5  #: the stream resumes after an event of another stream
-    OTHER_WORK = 6  #: work of another stream or device runs, which this has to wait for
-    KERNEL_GAP = 7  #: between two pieces of work of a stream, the second already enqueued
-    COLLECTIVE_WAIT = 8  #: another rank is not there yet
-    LAUNCHED_BEFORE_CAPTURE = 9  #: the launch of the work that ends the interval was not recorded
-    WINDOW_EDGE = 10  #: nothing more runs on the device in this trace
-    UNEXPLAINED = 11  #: no recorded dependency explains the wait
-
-
-NO_EVENT_NAMES = np.full(len(IdleCause), "(host gap)", dtype=object)
-"""What a part of an idle interval is called that belongs to no event, by cause."""
-NO_EVENT_NAMES[IdleCause.LAUNCHED_BEFORE_CAPTURE] = "(launch not recorded)"
-NO_EVENT_NAMES[IdleCause.WINDOW_EDGE] = "(no more work)"
-NO_EVENT_NAMES[IdleCause.UNEXPLAINED] = "(unexplained)"
-
-_CAUSE_OF_BOUND = np.full(len(Bound), IdleCause.OTHER_WORK, dtype=np.int8)
-_CAUSE_OF_BOUND[Bound.LAUNCH] = IdleCause.LAUNCH
-_CAUSE_OF_BOUND[Bound.KERNEL_GAP] = IdleCause.KERNEL_GAP
-_CAUSE_OF_BOUND[Bound.HOST] = IdleCause.HOST_OP
-_CAUSE_OF_BOUND[Bound.DATA_LOADING] = IdleCause.DATA_LOADING
-_CAUSE_OF_BOUND[Bound.PYTHON_GAP] = IdleCause.PYTHON_GAP
-_CAUSE_OF_BOUND[Bound.SYNC] = IdleCause.SYNC
-_CAUSE_OF_BOUND[Bound.LAUNCHED_BEFORE_CAPTURE] = IdleCause.LAUNCHED_BEFORE_CAPTURE
-_CAUSE_OF_BOUND[Bound.UNEXPLAINED] = IdleCause.UNEXPLAINED
-
-
-class IdleParts(NamedTuple):
-    """Parts of idle intervals; those of one interval tile it.
-
-    Parameters
-    ----------
-    interval : ndarray of shape (n,), dtype=int64
-        Position of the interval among the gaps.
-    start_ns, end_ns : ndarray of shape (n,), dtype=int64, unit=ns
-    cause : ndarray of shape (n,), dtype=int8
-        Codes of `IdleCause`.
-    event : ndarray of shape (n,), dtype=int64
-        Event that the time belongs to, -1 for none.
-    lane : ndarray of shape (n,), dtype=int64
-        Host thread that the time was spent on, -1 for none.
-    """
-
-    interval: I64
-    start_ns: I64
-    end_ns: I64
-    cause: npt.NDArray[np.int8]
-    event: I64
-    lane: I64
-
-    def take(self, rows: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> IdleParts:
-        """Return some rows (positions or a mask)."""
-        return IdleParts._make(column[rows] for column in self)
-
-
-def idle_gaps(dag: Dag, window: Window, by: Queues) -> Intervals:
-    """Return when nothing runs in each queue, as intervals in the window by queue and time."""
-    work = device_work(dag, window)
-    busy = union(by.of_event[work.event], work.start_ns, work.end_ns)
-    return gaps(busy, np.arange(len(by)), window.start_ns, window.end_ns)
-
-
-def _walked(dag: Dag, gap: Intervals, ended_by: I64) -> IdleParts:
-    """Return what lies on the binding edges that lead to the work that ends each interval."""
-    ends = np.flatnonzero(ended_by >= 0)
-    times, edges = dag.events.node_ts_ns, dag.edges
-    found = walks_back(2 * ended_by[ends], gap.start[ends], dag.binding, edges.tail, times)
-    rows, interval = found.edge.astype(np.int32), ends[found.walk]
-    tail, head = edges.tail[rows], edges.head[rows]
-    begin = np.clip(times[tail], gap.start[interval], gap.end[interval])
-    end = np.clip(times[head], gap.start[interval], gap.end[interval])
-    known = np.clip(explained_until(dag, rows), begin, end)
-    cause, rest = _edge_causes(dag, rows)
-    event = edges.event[rows].astype(np.int64)
-    lane = np.where(edges.kind[rows] == EdgeKind.THREAD, dag.events.lane[head >> 1], -1).astype(
-        np.int64
-    )
-    none = np.full(len(rows), -1, dtype=np.int64)
-    opening = np.clip(times[found.last], gap.start[ends], gap.end[ends])
-    first = found.last >> 1
-    launched_before = dag.events.is_device[first] & (dag.launch[first] < 0)
-    opening_cause = np.where(
-        launched_before, IdleCause.LAUNCHED_BEFORE_CAPTURE, IdleCause.UNEXPLAINED
-    ).astype(np.int8)
-    return IdleParts(
-        np.concatenate([interval, interval, ends]),
-        np.concatenate([begin, known, gap.start[ends]]),
-        np.concatenate([known, end, opening]),
-        np.concatenate([cause, rest, opening_cause]),
-        np.concatenate([event, none, np.full(len(ends), -1)]),
-        np.concatenate([lane, none, np.full(len(ends), -1)]),
-    )
-
-
-def _edge_causes(
-    dag: Dag, rows: npt.NDArray[np.int32]
-) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]:
-    """Return what the explained and the unexplained part of the time of each edge goes to."""
-    edges = dag.edges
-    kind, head = edges.kind[rows], edges.head[rows] >> 1
-    cause = _CAUSE_OF_BOUND[edge_bounds(dag, rows)]
-    into_device = dag.events.is_device[head]
-    cause[(kind == EdgeKind.SYNC) & into_device] = IdleCause.EVENT_WAIT
-    cause[kind == EdgeKind.COLLECTIVE] = IdleCause.COLLECTIVE_WAIT
-    rest = np.full(len(rows), IdleCause.UNEXPLAINED, dtype=np.int8)
-    rest[(kind == EdgeKind.STREAM) & (dag.launch[head] < 0)] = IdleCause.LAUNCHED_BEFORE_CAPTURE
-    return cause, rest
-
-
-def idle_parts(dag: Dag, window: Window, by: Queues, gap: Intervals) -> tuple[IdleParts, I64]:
-    """Return the parts of idle intervals in order, and the work that ends each interval, -1 for none.
-
-    Raises
-    ------
-    GraphError
-        If the parts do not tile the intervals: a defect of this package.
-    """
-    ended_by = by.next_work(dag, gap.group, gap.end)
-    last = np.flatnonzero(ended_by < 0)
-    walked = _walked(dag, gap, ended_by)
-    none = np.full(len(last), -1, dtype=np.int64)
-    edge = np.full(len(last), IdleCause.WINDOW_EDGE, dtype=np.int8)
-    closing = IdleParts(last, gap.start[last], gap.end[last], edge, none, none)
-    parts = IdleParts._make(np.concatenate([a, b]) for a, b in zip(walked, closing, strict=True))
-    parts = parts.take(parts.end_ns > parts.start_ns)
-    parts = parts.take(np.lexsort((parts.start_ns, parts.interval)))
-    explained = sum_by_code(parts.interval, parts.end_ns - parts.start_ns, len(gap.start))
-    if not np.array_equal(explained, gap.end - gap.start):
-        raise GraphError(f"the causes of idle time in {window.name!r} do not tile it.")
-    return parts, ended_by
-
-
-def part_names(dag: Dag, parts: IdleParts) -> tuple[I64, I64]:
-    """Return the symbol of the event and of the operator of each part, -1 for none."""
-    op = innermost(dag, parts.event, (EventKind.OP, EventKind.ANNOTATION))
-    names = dag.events.name.astype(np.int64)
-    if not len(names):
-        return parts.event, op
-    return np.where(parts.event >= 0, names[parts.event], -1), np.where(op >= 0, names[op], -1)
+__all__ = ["idle_intervals"]
 
 
 def idle_intervals(dag: Dag, window: Window, *, per: str = "device") -> pd.DataFrame:
-    """Return every idle interval, tiled by what the device waited for.
+    """Every idle interval, tiled by what the device waited for.
 
     From the work that ends the interval, binding edges lead back through what it had to wait for,
-    until the interval begins. The interval before a bound of the window is one with what follows
-    it.
+    until the interval begins. An interval that reaches the end of the window is explained by the
+    work that follows it.
 
     ::
 

@@ -1,46 +1,22 @@
-"""How much communication is hidden behind compute, and why the rest is not."""
+"""How much communication is hidden behind compute."""
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.intervals import Cover, sum_by_code, union
-from htagraph.algorithms.walks import walks_back
-from htagraph.lookup.clipping import Clipped, device_work
+from htagraph.algorithms.intervals import sum_by_code
 from htagraph.lookup.device_states import device_states, devices_of, runs
-from htagraph.lookup.naming import names_or_empty, op_names
-from htagraph.model.answers import EXPOSED_COMMUNICATION, OVERLAP
+from htagraph.model.answers import OVERLAP
 from htagraph.model.dag import Dag
-from htagraph.model.frames import categorical
-from htagraph.model.kinds import EdgeKind, KernelClass
+from htagraph.model.kinds import KernelClass
 from htagraph.model.window import Window
 
-__all__ = ["WHY", "exposed_communication", "overlap"]
-
-I64 = npt.NDArray[np.int64]
-
-WHY = (
-    "none",
-    "same stream",
-    "dependency",
-    "host wait",
-    "late launch",
-    "nothing else to run",
-    "unexplained",
-)
-"""Why the next compute kernel did not run while communication was exposed.
-
-none: nothing is exposed. same stream: it is on the stream of the communication. dependency: it
-waits for an event of that stream. host wait: its launch came after the host had waited for the
-communication. late launch: it was launched after the communication began, for another reason.
-nothing else to run: there is none. unexplained: it was launched in time.
-"""
+__all__ = ["overlap"]
 
 
 def overlap(dag: Dag, window: Window) -> pd.DataFrame:
-    """Return how long each device computes, communicates, and does both.
+    """Time in which each device computes, communicates, and does both.
 
     Parameters
     ----------
@@ -66,14 +42,11 @@ def overlap(dag: Dag, window: Window) -> pd.DataFrame:
     """
     devices, found = devices_of(dag), device_states(dag, window)
     code = np.searchsorted(devices, found.group)
-    computes, communicates = (
-        runs(found, KernelClass.COMPUTE),
-        runs(found, KernelClass.COMMUNICATION),
-    )
-    compute = sum_by_code(code[computes], found.dur[computes], len(devices))
-    communication = sum_by_code(code[communicates], found.dur[communicates], len(devices))
-    both = sum_by_code(
-        code[computes & communicates], found.dur[computes & communicates], len(devices)
+    computes = runs(found, KernelClass.COMPUTE)
+    communicates = runs(found, KernelClass.COMMUNICATION)
+    compute, communication, both = (
+        sum_by_code(code[rows], found.dur[rows], len(devices))
+        for rows in (computes, communicates, computes & communicates)
     )
     share = np.full(len(devices), np.nan)
     np.divide(both, communication, out=share, where=communication > 0)
@@ -87,101 +60,3 @@ def overlap(dag: Dag, window: Window) -> pd.DataFrame:
             "overlap_share": share,
         }
     )
-
-
-def exposed_communication(dag: Dag, window: Window) -> pd.DataFrame:
-    """Return every communication kernel with the time in which nothing computed, and why nothing did.
-
-    The compute kernel that could have hidden it is the first that starts on the device after the
-    exposed part ends. Binding edges lead back from its start: where they pass the end of the
-    communication kernel, it had to wait for that.
-
-    ::
-
-        cpu 1    | [launch >n][launch >g]
-        stream 9 |      [nccl <n         ]
-        stream 7 |             . exposed  [gemm <g ]       gemm waits for an event of stream 9: dependency
-
-    Parameters
-    ----------
-    dag : Dag
-    window : Window
-
-    Returns
-    -------
-    DataFrame, schema `answers.EXPOSED_COMMUNICATION`
-        In order of time. What two kernels expose at one time, both have.
-    """
-    events, kernel_class = dag.events, dag.classification.kernel_class
-    work = device_work(dag, window)
-    work = work.take(kernel_class[work.event] == KernelClass.COMMUNICATION)
-    work = work.take(
-        np.lexsort(
-            (events.stream[work.event], events.device[work.event], work.end_ns, work.start_ns)
-        )
-    )
-    exposed = work.dur_ns.copy()
-    follower = np.full(len(work.event), -1, dtype=np.int64)
-    compute = np.flatnonzero(kernel_class == KernelClass.COMPUTE)
-    for device in np.unique(events.device[work.event]).tolist():
-        here = np.flatnonzero(events.device[work.event] == device)
-        mine = compute[events.device[compute] == device]
-        mine = mine[np.lexsort((events.end_ns[mine], events.ts_ns[mine]))]
-        busy = union(np.zeros(len(mine), dtype=np.int64), events.ts_ns[mine], events.end_ns[mine])
-        cover = Cover(busy.start, busy.end)
-        exposed[here] -= cover.within(work.start_ns[here], work.end_ns[here])
-        follower[here] = _next_compute(dag, work.take(here), mine, cover)
-    why = np.where(exposed > 0, _why(dag, work.event, follower), 0)
-    follower = np.where(exposed > 0, follower, -1)
-    return EXPOSED_COMMUNICATION.frame(
-        {
-            "event": work.event,
-            "name": events.names(work.event),
-            "op": op_names(dag, work.event),
-            "device": events.device[work.event],
-            "stream": events.stream[work.event],
-            "start_ns": work.start_ns,
-            "dur_ns": work.dur_ns,
-            "exposed_ns": exposed,
-            "why": categorical(why, WHY),
-            "next_event": follower,
-            "next_name": names_or_empty(dag, follower),
-        }
-    )
-
-
-def _next_compute(dag: Dag, work: Clipped, compute: I64, cover: Cover) -> I64:
-    """Return the compute kernel that starts first once each communication kernel is exposed, -1 for none."""
-    if not len(compute):
-        return np.full(len(work.event), -1, dtype=np.int64)
-    position = np.searchsorted(dag.events.ts_ns[compute], cover.free_from(work.start_ns))
-    return np.where(position < len(compute), compute[np.minimum(position, len(compute) - 1)], -1)
-
-
-def _why(dag: Dag, communication: I64, follower: I64) -> I64:
-    """Return the position in `WHY` for pairs of a communication kernel and the compute kernel that follows it."""
-    events, edges = dag.events, dag.edges
-    why = np.full(len(communication), WHY.index("unexplained"), dtype=np.int64)
-    why[follower < 0] = WHY.index("nothing else to run")
-    known = np.flatnonzero(follower >= 0)
-    first, later = communication[known], follower[known]
-    launch = dag.launch[later]
-    is_late = (launch >= 0) & (events.ts_ns[launch] > events.ts_ns[first])
-    walks = walks_back(2 * later, events.ts_ns[first], dag.binding, edges.tail, events.node_ts_ns)
-    passes = edges.tail[walks.edge] >> 1 == first[walks.walk]
-    kind, into_device = edges.kind[walks.edge], events.is_device[edges.head[walks.edge] >> 1]
-    same_stream = (events.stream[first] == events.stream[later]) & ~is_late
-
-    def any_edge(wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        return np.bincount(walks.walk[wanted], minlength=len(known)) > 0
-
-    reasons = {
-        "same stream": same_stream | any_edge(passes & (kind == EdgeKind.STREAM)),
-        "dependency": any_edge(passes & into_device & (kind == EdgeKind.SYNC)),
-        "host wait": any_edge(passes & ~into_device),
-        "late launch": is_late,
-    }
-    why[known] = np.select(
-        list(reasons.values()), [WHY.index(name) for name in reasons], WHY.index("unexplained")
-    )
-    return why

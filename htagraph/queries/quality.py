@@ -1,4 +1,4 @@
-"""How far a graph can be trusted: what is linked, classified and recorded, and which answers are weaker for what is not."""
+"""How far a graph can be trusted: what is linked, classified and recorded, and what is not."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pandas as pd
 
 from htagraph.explain.critical_path import critical_path
 from htagraph.lookup.steps import find_steps
+from htagraph.model.answers import QUALITY
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.dag import Dag
-from htagraph.model.frames import QUALITY
 from htagraph.model.kinds import Bound, EdgeKind, EventKind
 from htagraph.model.rules import Evidence, Rule
 from htagraph.model.units import human_duration
@@ -45,7 +45,7 @@ class _Check(NamedTuple):
 
 
 def _links(dag: Dag) -> list[_Check]:
-    """Return whether device work is linked to its launches and clocks agree."""
+    """Checks of whether device work is linked to its launches, and clocks agree."""
     device = np.flatnonzero(dag.events.is_device)
     linked = int((dag.launch[device] >= 0).sum())
     n_ids = len(np.unique(dag.events.correlation[device[dag.launch[device] >= 0]]))
@@ -61,7 +61,8 @@ def _links(dag: Dag) -> list[_Check]:
             "device work linked to its launch",
             linked,
             len(device),
-            "the rest was enqueued before the capture began, or its launch was not recorded: it hangs on the window's start.",
+            "the rest was enqueued before the capture began, or its launch was not recorded: it "
+            "hangs on the window's start.",
         ),
         _Check(
             "correlation ids name one call",
@@ -74,7 +75,8 @@ def _links(dag: Dag) -> list[_Check]:
             "device clock agrees with host clock",
             int(shift == 0),
             1,
-            f"device times were moved by {human_duration(shift)} so that no kernel precedes its launch."
+            f"device times were moved by {human_duration(shift)} so that no kernel precedes its "
+            "launch."
             if shift
             else "",
         ),
@@ -89,7 +91,7 @@ def _links(dag: Dag) -> list[_Check]:
 
 
 def _waits(dag: Dag) -> list[_Check]:
-    """Return whether waits are explained, and by which kind of evidence."""
+    """Checks of whether waits are explained, and by which kind of evidence."""
     meanings = call_meanings(dag.events)
     calls = np.flatnonzero(np.isin(meanings, _HOST_SYNCS))
     sync = dag.edges.take(dag.edges.kind == EdgeKind.SYNC)
@@ -115,7 +117,7 @@ def _waits(dag: Dag) -> list[_Check]:
 
 
 def quality(dag: Dag, window: Window) -> pd.DataFrame:
-    """Return what is linked, classified and recorded in a graph, and what follows from what is not.
+    """Checks of what is linked, classified and recorded, and what follows where something is not.
 
     Parameters
     ----------
@@ -124,7 +126,7 @@ def quality(dag: Dag, window: Window) -> pd.DataFrame:
 
     Returns
     -------
-    DataFrame, schema `frames.QUALITY`
+    DataFrame, schema `answers.QUALITY`
     """
     kernels = np.flatnonzero(dag.events.kind == EventKind.KERNEL)
     by_default = dag.classification.rule[kernels] == len(dag.classification.rules) - 1

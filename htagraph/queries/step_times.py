@@ -20,7 +20,7 @@ I64 = npt.NDArray[np.int64]
 
 
 def step_times(dag: Dag, window: Window) -> pd.DataFrame:
-    """Return one row per step that overlaps the window and device, with what the device did while the step lasted.
+    """Steps that overlap the window, each with what every device did while it lasted.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def step_times(dag: Dag, window: Window) -> pd.DataFrame:
 
 
 def _one_device(dag: Dag, found: States, device: int, start: I64, end: I64) -> dict[str, I64]:
-    """Return what a device did in each step, and what was launched for it there."""
+    """What a device did in each step, and what was launched for it there."""
     mine = found.group == device
     part = np.select(
         [runs(found, member) for member in CLASSES], list(CLASSES), default=KernelClass.NONE
@@ -95,7 +95,7 @@ def _one_device(dag: Dag, found: States, device: int, start: I64, end: I64) -> d
 
 
 def _no_device(start: I64, end: I64) -> dict[str, I64]:
-    """Return the row of a trace without device work: idle throughout."""
+    """The parts of a trace without device work: idle throughout."""
     zero = np.zeros(len(start), dtype=np.int64)
     names = ("n_launches", "launched_ns", "compute_ns", "communication_ns", "memory_ns")
     return dict.fromkeys(names, zero) | {"idle_ns": end - start}

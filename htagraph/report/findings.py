@@ -258,7 +258,7 @@ def find_job_bounds(path: JobPath, stragglers: pd.DataFrame, kernels: pd.DataFra
     Parameters
     ----------
     path : JobPath
-    stragglers : DataFrame, schema `answers.STRAGGLERS`
+    stragglers : DataFrame, schema `job_answers.STRAGGLERS`
     kernels : DataFrame, schema `answers.KERNEL_BREAKDOWN` and ``rank``
         By name.
 

@@ -13,9 +13,6 @@ from htagraph.job.rank_work import Asked
 from htagraph.job.ranks import Work
 from htagraph.model.frames import FAILURES
 from htagraph.model.units import human_count, human_duration
-from htagraph.queries.kernels import kernel_breakdown
-from htagraph.queries.quality import quality
-from htagraph.queries.temporal import temporal_breakdown
 from htagraph.report.findings import Verdict, find_job_bounds
 
 __all__ = ["JobSummary"]
@@ -23,9 +20,9 @@ __all__ = ["JobSummary"]
 
 _N_NAMED = 8
 _ASKED = (
-    Asked(temporal_breakdown),
-    Asked(quality),
-    Asked.of(kernel_breakdown, {"by": "name"}),
+    Asked("temporal_breakdown"),
+    Asked("quality"),
+    Asked.of("kernel_breakdown", by="name"),
 )
 """Questions that every report asks of each rank."""
 
@@ -88,7 +85,7 @@ class JobSummary:
 
     @cached_property
     def stragglers(self) -> pd.DataFrame:
-        """Who is late and why, schema `frames.STRAGGLERS`."""
+        """Who is late and why, schema `job_answers.STRAGGLERS`."""
         return self._visited.stragglers()
 
     @cached_property
@@ -98,7 +95,7 @@ class JobSummary:
 
     @cached_property
     def quality(self) -> pd.DataFrame:
-        """What is linked, classified and recorded on each rank, schema `frames.QUALITY` and ``rank``."""
+        """What is linked, classified and recorded on each rank, schema `answers.QUALITY` and ``rank``."""
         return self._visited.quality()
 
     @property

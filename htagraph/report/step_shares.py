@@ -8,8 +8,8 @@ import pandas as pd
 
 from htagraph.explain.breakdown import OUTSIDE_STEPS, split_by_steps, step_names
 from htagraph.lookup.steps import find_steps
-from htagraph.model.frames import Column, Schema
 from htagraph.model.kinds import Bound
+from htagraph.model.schema import Column, Schema
 from htagraph.path import CriticalPath
 
 __all__ = ["STEP_SHARES", "step_shares", "time_by_step"]

@@ -129,7 +129,7 @@ class Summary:
 
     @cached_property
     def quality(self) -> pd.DataFrame:
-        """What is linked, classified and recorded, schema `frames.QUALITY`."""
+        """What is linked, classified and recorded, schema `answers.QUALITY`."""
         return self.graph.quality()
 
     @property

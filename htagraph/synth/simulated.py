@@ -13,7 +13,7 @@ import pandas as pd
 
 from htagraph.errors import OutputError, WindowNotFoundError
 from htagraph.model.events import EventTable
-from htagraph.model.frames import Column, Schema
+from htagraph.model.schema import Column, Schema
 from htagraph.model.units import human_count, human_duration
 from htagraph.synth.device import Item
 from htagraph.synth.kineto_json import kineto_json

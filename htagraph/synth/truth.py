@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.model.frames import Column, Schema
 from htagraph.model.kinds import Bound
+from htagraph.model.schema import Column, Schema
 
 __all__ = ["TRUTH", "Mark", "Tile", "tiles", "truth_frame"]
 

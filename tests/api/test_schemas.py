@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from htagraph import Trace
-from htagraph.model import answers, frames
-from htagraph.model.frames import Schema
+from htagraph.model import answers, frames, job_answers
+from htagraph.model.schema import Schema
 from htagraph.synth import timeline
 
 SCHEMAS = {
     name: schema
-    for module in (frames, answers)
+    for module in (frames, answers, job_answers)
     for name, schema in vars(module).items()
     if isinstance(schema, Schema)
 }
@@ -26,7 +26,6 @@ ANSWERS = {
     "STEPS": lambda: GRAPH.steps,
     "SEGMENTS": lambda: PATH.segments,
     "BREAKDOWN": PATH.breakdown,
-    "QUALITY": GRAPH.quality,
     "REPAIRS": lambda: EMPTY.repairs,
 }
 

@@ -19,9 +19,9 @@ import pandas as pd
 from htagraph.algorithms.binding import bind, walk_back
 from htagraph.algorithms.clocks import Clock
 from htagraph.job.rank_segments import RankEnds
+from htagraph.model.collective_operations import RENDEZVOUS
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind
-from htagraph.queries.collectives import RENDEZVOUS_OPERATIONS
 
 __all__ = ["merged_path"]
 
@@ -80,7 +80,7 @@ def _met(graph: _Graph, collectives: pd.DataFrame, first: Mapping[int, int]) -> 
     match, rank, event, start, wait, transfer = (sound[name].to_numpy(np.int64) for name in names)
     base = np.array([first[number] for number in rank.tolist()], dtype=np.int64)
     begin, end = base + 2 * event, base + 2 * event + 1
-    arrives = sound["operation"].isin(RENDEZVOUS_OPERATIONS).to_numpy(dtype=bool) | np.isin(
+    arrives = sound["operation"].isin(RENDEZVOUS).to_numpy(dtype=bool) | np.isin(
         match * len(first) + rank,
         (match * len(first) + sound["last_rank"].to_numpy(np.int64))[wait > 0],
     )
@@ -125,7 +125,7 @@ def merged_path(
     ----------
     dags : mapping of int to Dag
         By rank, numbered from 0.
-    collectives : DataFrame, schema `frames.MATCHED_COLLECTIVES`
+    collectives : DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
     clocks : mapping of int to Clock
     ends : mapping of int to RankEnds
 

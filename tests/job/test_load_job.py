@@ -132,7 +132,14 @@ def test_an_empty_folder_is_an_error(tmp_path: Path) -> None:
             load_job(where)
 
 
-@pytest.mark.parametrize("question", sorted(set(QUESTIONS)))
+def test_the_collectives_of_a_job_are_those_matched_across_ranks(folder: Path) -> None:
+    """Asked by name, as by method."""
+    job = load_job(folder)
+
+    pd.testing.assert_frame_equal(job.ask("collectives"), job.collectives())
+
+
+@pytest.mark.parametrize("question", sorted(set(QUESTIONS) - {"collectives"}))
 def test_a_question_to_a_job_is_the_question_to_each_rank(folder: Path, question: str) -> None:
     """With one more column: rank."""
     job = load_job(folder)

@@ -13,42 +13,54 @@ from hypothesis import strategies as st
 
 from htagraph.compiler.passes import compile_events
 from htagraph.explain.differences import kernel_diff, op_diff
-from htagraph.model import answers
+from htagraph.model import answers, frames
 from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable, LaneTable, SparseColumn
-from htagraph.model.frames import Schema
 from htagraph.model.kinds import EventKind
+from htagraph.model.schema import Schema
 from htagraph.model.symbols import SymbolTable
 from htagraph.model.window import Window
-from htagraph.queries.annotations import (
-    annotation_breakdown,
-    device_annotation_breakdown,
-    kernel_annotations,
-)
-from htagraph.queries.counters import counters, queue_blocked
-from htagraph.queries.cupti import cupti_counters, cupti_rates
-from htagraph.queries.idle import idle_categories, idle_time
+from htagraph.queries.annotation_breakdown import annotation_breakdown
+from htagraph.queries.class_overlap import class_overlap
+from htagraph.queries.collectives import collectives
+from htagraph.queries.counters import counters
+from htagraph.queries.cupti_counters import cupti_counters
+from htagraph.queries.cupti_rates import cupti_rates
+from htagraph.queries.device_annotation_breakdown import device_annotation_breakdown
+from htagraph.queries.exposed_communication import exposed_communication
+from htagraph.queries.idle_categories import idle_categories
 from htagraph.queries.idle_intervals import idle_intervals
-from htagraph.queries.kernels import kernel_breakdown, kernel_durations
-from htagraph.queries.launches import launch_stats
-from htagraph.queries.memory import memory_timeline
-from htagraph.queries.operators import operator_breakdown, operator_tree
-from htagraph.queries.overlap import exposed_communication, overlap
-from htagraph.queries.patterns import kernel_patterns
+from htagraph.queries.idle_time import idle_time
+from htagraph.queries.kernel_annotations import kernel_annotations
+from htagraph.queries.kernel_breakdown import kernel_breakdown
+from htagraph.queries.kernel_durations import kernel_durations
+from htagraph.queries.kernel_patterns import kernel_patterns
+from htagraph.queries.launch_stats import launch_stats
+from htagraph.queries.memory_timeline import memory_timeline
+from htagraph.queries.operator_breakdown import operator_breakdown
+from htagraph.queries.operator_tree import operator_tree
+from htagraph.queries.overlap import overlap
+from htagraph.queries.quality import quality
+from htagraph.queries.queue_blocked import queue_blocked
 from htagraph.queries.step_times import step_times
-from htagraph.queries.temporal import class_overlap, temporal_breakdown
+from htagraph.queries.temporal_breakdown import temporal_breakdown
 from htagraph.synth import simulate, timeline
 from tests.synth.strategies import programs
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question, what it answers with, and whether its answer is in units of time throughout."""
+    """A question, what it answers with, and what its answer depends on.
+
+    `cutoffs` are options in units of time. An answer that `scales` is in units of time throughout.
+    A question that `always_answers` has rows for an empty trace, too.
+    """
 
     ask: Callable[..., pd.DataFrame]
     schema: Schema
     cutoffs: tuple[str, ...] = ()
     scales: bool = True
+    always_answers: bool = False
 
 
 def _args(events: np.ndarray) -> list[dict[str, float]]:
@@ -89,8 +101,8 @@ QUESTIONS = {
     "launch_stats": Question(
         launch_stats, answers.LAUNCH_STATS, ("launch_cutoff_ns", "delay_cutoff_ns")
     ),
-    "queue_length": Question(counters, answers.COUNTERS),
-    "memory_bandwidth": Question(
+    "counters": Question(counters, answers.COUNTERS),
+    "counters of memory_bandwidth": Question(
         lambda d, w: counters(d, w, name="memory_bandwidth"), answers.COUNTERS, scales=False
     ),
     "queue_blocked": Question(
@@ -102,7 +114,7 @@ QUESTIONS = {
     ),
     "annotation_breakdown": Question(annotation_breakdown, answers.ANNOTATION_BREAKDOWN),
     "device_annotation_breakdown": Question(
-        device_annotation_breakdown, answers.ANNOTATION_BREAKDOWN
+        device_annotation_breakdown, answers.DEVICE_ANNOTATION_BREAKDOWN
     ),
     "kernel_annotations": Question(kernel_annotations, answers.KERNEL_ANNOTATIONS),
     "operator_breakdown": Question(operator_breakdown, answers.OPERATOR_BREAKDOWN),
@@ -113,12 +125,15 @@ QUESTIONS = {
     "cupti_rates": Question(
         lambda d, w: cupti_rates(d, w, args=_args), answers.CUPTI_RATES, scales=False
     ),
-    "op_diff": Question(_against_itself(op_diff), answers.DIFF),
-    "kernel_diff": Question(_against_itself(kernel_diff), answers.DIFF),
+    "op_diff": Question(_against_itself(op_diff), frames.DIFF),
+    "kernel_diff": Question(_against_itself(kernel_diff), frames.DIFF),
     "memory_timeline": Question(memory_timeline, answers.MEMORY_TIMELINE),
     "step_times": Question(step_times, answers.STEP_TIMES),
+    "collectives": Question(collectives, answers.COLLECTIVES),
+    "quality": Question(quality, answers.QUALITY, scales=False, always_answers=True),
 }
-_ABSOLUTE = ("ts_ns", "start_ns")
+"""What is asked, by the name of the question; a variant adds its options after a space."""
+_ABSOLUTE = ("ts_ns", "start_ns", "end_ns")
 _NUMBERS = ("interval", "node", "parent")
 _NAMES = (
     "aten::mm", "cudaLaunchKernel", "cudaDeviceSynchronize", "gemm", "relu", "ncclDevKernel_AllReduce",
@@ -209,7 +224,7 @@ def test_nothing_is_answered_with_an_empty_table_of_the_same_columns(question):
     frame = question.ask(*_compiled(timeline("us |")))
     full = question.ask(*_compiled(timeline("cpu 1 |[op [launch >a]]\nstream 7 |[k <a ]")))
 
-    assert len(frame) == 0
+    assert len(frame) == 0 or question.always_answers
     assert frame.dtypes.tolist() == full.dtypes.tolist()
 
 
@@ -249,7 +264,7 @@ def test_shifting_all_times_shifts_only_instants(question, events, shift):
 def test_scaling_all_times_scales_times_and_nothing_else(question, events, factor):
     """Nothing depends on a unit of time; cut-offs are times as well."""
     if not question.scales:
-        pytest.skip("answers in operations or bytes per second")
+        pytest.skip("answers in operations or bytes per second, or in counts of nanoseconds")
     cutoffs = dict.fromkeys(question.cutoffs, 20_000)
     slow = replace(
         events,

@@ -16,15 +16,18 @@ from htagraph.compiler.passes import compile_events
 from htagraph.explain.differences import kernel_diff, op_diff
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
-from htagraph.queries.annotations import annotation_breakdown, device_annotation_breakdown
-from htagraph.queries.counters import counters, queue_blocked
-from htagraph.queries.cupti import cupti_counters
-from htagraph.queries.idle import idle_categories
-from htagraph.queries.kernels import kernel_breakdown
-from htagraph.queries.launches import launch_stats
+from htagraph.queries.annotation_breakdown import annotation_breakdown
+from htagraph.queries.class_overlap import class_overlap
+from htagraph.queries.counters import counters
+from htagraph.queries.cupti_counters import cupti_counters
+from htagraph.queries.device_annotation_breakdown import device_annotation_breakdown
+from htagraph.queries.idle_categories import idle_categories
+from htagraph.queries.kernel_breakdown import kernel_breakdown
+from htagraph.queries.kernel_patterns import kernel_patterns
+from htagraph.queries.launch_stats import launch_stats
 from htagraph.queries.overlap import overlap
-from htagraph.queries.patterns import kernel_patterns
-from htagraph.queries.temporal import class_overlap, temporal_breakdown
+from htagraph.queries.queue_blocked import queue_blocked
+from htagraph.queries.temporal_breakdown import temporal_breakdown
 
 pytestmark = pytest.mark.real
 

@@ -7,7 +7,7 @@ import pytest
 from htagraph.compiler.passes import compile_events
 from htagraph.errors import QueryError
 from htagraph.model.window import Window
-from htagraph.queries.counters import counters, queue_blocked
+from htagraph.queries.counters import counters
 from htagraph.synth import timeline
 
 _DAG = compile_events(
@@ -70,26 +70,6 @@ def test_bandwidth_follows_from_bytes_where_it_was_not_recorded():
     dag = compile_events(timeline("stream 7 |[Memset][k]", columns={"bytes": {"Memset": 16_000}}))
 
     assert counters(dag, dag.span, name="memory_bandwidth")["value"].tolist() == [2.0, 0.0]
-
-
-def test_a_full_queue_is_timed():
-    """Two or more waited from 22 to 31."""
-    frame = queue_blocked(_DAG, _DAG.span, max_queue_length=2)
-
-    assert frame[["stream", "full_ns", "n_blocked", "blocked_ns"]].to_numpy().tolist() == [
-        [7, 9_000, 0, 0]
-    ]
-
-
-def test_a_launch_that_met_a_full_queue_is_blocked():
-    """1,001 launches of 12 to 15 us; one more takes 61 us, until the first kernel has started."""
-    n = 1001
-    host = "".join(f"[launch >a{i}]".ljust(16) for i in range(n)) + "[launch >z".ljust(60) + "]"
-    device = " " * (16 * n + 58) + "".join(f"[k <a{i}]" for i in range(n)) + "[k <z]"
-    dag = compile_events(timeline(f"cpu 1 |{host}\nstream 7 |{device}"))
-    frame = queue_blocked(dag, dag.span)
-
-    assert frame[["n_blocked", "blocked_ns"]].to_numpy().tolist() == [[1, 61_000]]
 
 
 def test_an_unknown_counter_is_an_error_that_says_which_there_are():

@@ -1,4 +1,4 @@
-"""Questions on real traces of many makers: what must be found is found, and every sum is checked inside."""
+"""Questions on real traces of many makers; every sum is checked inside."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import htagraph as hg
-from htagraph.queries.idle import idle_time
-from htagraph.queries.kernels import kernel_breakdown
-from htagraph.queries.operators import operator_breakdown
-from htagraph.queries.overlap import exposed_communication
-from htagraph.queries.patterns import kernel_patterns
+from htagraph.queries.exposed_communication import exposed_communication
+from htagraph.queries.idle_time import idle_time
+from htagraph.queries.kernel_breakdown import kernel_breakdown
+from htagraph.queries.kernel_patterns import kernel_patterns
+from htagraph.queries.operator_breakdown import operator_breakdown
 
 _TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"
 _WITH_COMMUNICATION = (
@@ -63,7 +63,7 @@ def test_questions_answer_on_every_trace(pattern):
 
 
 def test_most_idle_time_of_a_training_job_has_a_cause():
-    """Host work, gaps and launches explain all but a percent of it on a trace with complete launches."""
+    """Host work, gaps and launches explain all but a percent where all launches are recorded."""
     (graph,) = _graphs("hta/df_index_resolver/df_index_resolver.json.gz")
     idle = idle_time(graph.dag, graph.interval).groupby("cause", observed=True)["idle_ns"].sum()
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import htagraph as hg
 from htagraph.errors import QueryError
+from htagraph.explain.idle_parts import IdleCause
 from htagraph.model.answers import (
     COUNTERS,
     EXPOSED_COMMUNICATION,
@@ -25,9 +26,9 @@ from htagraph.model.answers import (
     STEP_TIMES,
     TEMPORAL_BREAKDOWN,
 )
-from htagraph.model.frames import MATCHED_COLLECTIVES, Schema, categorical
+from htagraph.model.job_answers import MATCHED_COLLECTIVES
 from htagraph.model.kinds import Bound, KernelClass
-from htagraph.queries.idle_intervals import IdleCause
+from htagraph.model.schema import Schema, categorical
 from htagraph.report import plots
 from htagraph.report.plots.style import BOUND_COLORS, CAUSE_COLORS
 from htagraph.report.plots.thinning import thin_line, thin_path

@@ -13,7 +13,7 @@ import pandas as pd
 from htagraph.graph import TraceGraph
 from htagraph.job.job import Job
 from htagraph.job.ranks import Work
-from htagraph.model import answers, frames
+from htagraph.model import answers, frames, job_answers
 from htagraph.model.units import human_count
 from htagraph.report import plots
 from htagraph.report.job_summary import JobSummary
@@ -177,14 +177,14 @@ def _late(summary: JobSummary) -> Section:
             "collective-waits",
             plots.collective_waits(collectives),
             waits,
-            frames.MATCHED_COLLECTIVES,
+            job_answers.MATCHED_COLLECTIVES,
             is_wide=True,
         ),
         Panel(
             "stragglers",
             None,
             summary.stragglers[_LATE],
-            frames.STRAGGLERS,
+            job_answers.STRAGGLERS,
             heading="Who the others wait for, and why",
             is_wide=True,
             is_open=True,
@@ -193,7 +193,14 @@ def _late(summary: JobSummary) -> Section:
     if len(bubbles):
         heading = "Waits for the sender between pipeline stages"
         panels.append(
-            Panel("bubbles", None, bubbles, frames.BUBBLES, heading=heading, is_open=True)
+            Panel(
+                "bubbles",
+                None,
+                bubbles,
+                job_answers.PIPELINE_BUBBLES,
+                heading=heading,
+                is_open=True,
+            )
         )
     intro = (
         "A collective ends when the last rank has come: the rank that does not wait when all others do is the late one. "
@@ -311,13 +318,13 @@ def _quality(summary: JobSummary) -> Section:
         panel(
             "checks",
             frame=summary.weak_by_check,
-            schema=frames.QUALITY,
+            schema=answers.QUALITY,
             heading="Checks that are not good on some rank",
         ),
         panel(
             "clocks",
             frame=summary.job.clocks,
-            schema=frames.CLOCKS,
+            schema=job_answers.CLOCKS,
             heading="Clocks of the ranks against the first",
         ),
     ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from htagraph.model.frames import Schema
+from htagraph.model.schema import Schema
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

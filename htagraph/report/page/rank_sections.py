@@ -160,7 +160,7 @@ def _quality(summary: Summary) -> Section:
             "checks",
             None,
             summary.quality,
-            frames.QUALITY,
+            answers.QUALITY,
             heading="Checks",
             is_wide=True,
             is_open=True,

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from htagraph.model.frames import Column
 from htagraph.model.kinds import in_words
+from htagraph.model.schema import Column
 from htagraph.model.units import human_duration
 from htagraph.writers.labels import distinct_names, name_label
 

@@ -31,7 +31,7 @@ def collective_waits(collectives: pd.DataFrame, *, max_columns: int = _MAX_COLUM
 
     Parameters
     ----------
-    collectives : DataFrame, schema `frames.MATCHED_COLLECTIVES`
+    collectives : DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
     max_columns : int, default=400
         Neighboring collectives are joined, and their longest wait is shown, where there are more.
 

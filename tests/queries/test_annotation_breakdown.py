@@ -1,14 +1,10 @@
-"""Time under annotations."""
+"""Time under host annotations."""
 
 from __future__ import annotations
 
 from htagraph.compiler.passes import compile_events
 from htagraph.model.window import Window
-from htagraph.queries.annotations import (
-    annotation_breakdown,
-    device_annotation_breakdown,
-    kernel_annotations,
-)
+from htagraph.queries.annotation_breakdown import annotation_breakdown
 from htagraph.synth import timeline
 
 _DAG = compile_events(
@@ -43,22 +39,3 @@ def test_times_are_clipped_to_the_window():
     frame = annotation_breakdown(_DAG, Window(30_000, 50_000, "part")).set_index("name")
 
     assert frame.loc["forward", ["sum_ns", "device_ns"]].tolist() == [7_000, 15_000]
-
-
-def test_annotations_on_the_device_hold_what_begins_in_them():
-    """The profiler's projection of forward has gemm."""
-    frame = device_annotation_breakdown(_DAG, _DAG.span)
-
-    assert frame[["name", "sum_ns", "n_kernels", "self_device_ns"]].to_numpy().tolist() == [
-        ["forward", 21_000, 1, 21_000]
-    ]
-
-
-def test_every_kernel_names_its_annotation_and_operator():
-    """Relu was launched outside of any operator."""
-    frame = kernel_annotations(_DAG, _DAG.span)
-
-    assert frame[["name", "annotation", "op", "module"]].to_numpy().tolist() == [
-        ["gemm", "forward", "aten::mm", ""],
-        ["relu", "step", "", ""],
-    ]

@@ -19,7 +19,7 @@ _MEMORY = "[memory]"
 
 
 def memory_timeline(dag: Dag, window: Window) -> pd.DataFrame:
-    """Return every time that memory was taken or given back in the window, with the operator that did it.
+    """Allocations and releases in the window, each with the operator that made it.
 
     Parameters
     ----------

@@ -1,8 +1,7 @@
-"""How long kernels, copies and fills take: by class, name, operator, stream or rule, and one by one."""
+"""How long kernels, copies and fills take: by class, name, operator, stream or rule."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import numpy as np
@@ -10,18 +9,17 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.distribution import distribution
+from htagraph.algorithms.gather import gather
 from htagraph.errors import GraphError, QueryError
 from htagraph.lookup.attribution import innermost, track_labels
-from htagraph.lookup.clipping import Clipped, device_work
-from htagraph.lookup.naming import op_names
-from htagraph.model.answers import KERNEL_BREAKDOWN, KERNEL_DURATIONS
+from htagraph.lookup.clipping import device_work
+from htagraph.model.answers import KERNEL_BREAKDOWN
 from htagraph.model.dag import Dag
-from htagraph.model.frames import categorical
 from htagraph.model.kinds import EventKind, KernelClass
-from htagraph.model.symbols import compile_pattern
+from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 
-__all__ = ["kernel_breakdown", "kernel_durations"]
+__all__ = ["kernel_breakdown"]
 
 I64 = npt.NDArray[np.int64]
 Text = npt.NDArray[np.object_]
@@ -41,7 +39,7 @@ def _by_name(dag: Dag, events: I64) -> tuple[I64, Text]:
 
 def _by_op(dag: Dag, events: I64) -> tuple[I64, Text]:
     op = innermost(dag, events, (EventKind.OP, EventKind.ANNOTATION))
-    code = np.where(op >= 0, dag.events.name[op], len(dag.events.symbols)).astype(np.int64)
+    code = gather(dag.events.name, op, len(dag.events.symbols)).astype(np.int64)
     return code, np.append(dag.events.symbols.array, "")
 
 
@@ -67,15 +65,8 @@ _GROUPS: dict[str, Callable[[Dag, I64], tuple[I64, Text]]] = {
 """Per way to group: the code of each event, and what the codes are called."""
 
 
-def _total(frame: pd.DataFrame, work: Clipped) -> pd.DataFrame:
-    """Return the frame after checking that its sums are all the device time."""
-    if int(frame["sum_ns"].sum()) != int(work.dur_ns.sum()):
-        raise GraphError("the parts of the kernel breakdown do not add up to the device time.")
-    return frame
-
-
 def kernel_breakdown(dag: Dag, window: Window, *, by: str = "class") -> pd.DataFrame:
-    """Return how long device work takes, by group; the sums add up to all device time in the window.
+    """Number and time of device work by group; the sums add up to all device time in the window.
 
     Work that crosses a bound of the window counts with the time inside.
 
@@ -96,13 +87,16 @@ def kernel_breakdown(dag: Dag, window: Window, *, by: str = "class") -> pd.DataF
     ------
     QueryError
         If there is no such group.
+    GraphError
+        If the sums do not add up to the device time: a defect of this package.
 
     Examples
     --------
     >>> from htagraph.compiler.passes import compile_events
     >>> from htagraph.synth import timeline
     >>> dag = compile_events(timeline("stream 7 |[gemm][gemm  ] [Memset]"))
-    >>> kernel_breakdown(dag, dag.span, by="name")[["group", "class", "n_kernels", "sum_ns", "max_ns"]]
+    >>> found = kernel_breakdown(dag, dag.span, by="name")
+    >>> found[["group", "class", "n_kernels", "sum_ns", "max_ns"]]
         group    class  n_kernels  sum_ns  max_ns
     0    gemm  compute          2   14000    8000
     1  Memset   memory          1    8000    8000
@@ -115,6 +109,8 @@ def kernel_breakdown(dag: Dag, window: Window, *, by: str = "class") -> pd.DataF
     found = distribution(
         code * n_classes + dag.classification.kernel_class[work.event], work.dur_ns, _QUANTILES
     )
+    if int(found.total.sum()) != int(work.dur_ns.sum()):
+        raise GraphError("the parts of the kernel breakdown do not add up to the device time.")
     group, kernel_class = np.divmod(found.group, n_classes)
     frame = KERNEL_BREAKDOWN.frame(
         {
@@ -132,45 +128,4 @@ def kernel_breakdown(dag: Dag, window: Window, *, by: str = "class") -> pd.DataF
             "share": found.total / max(int(found.total.sum()), 1),
         }
     )
-    return _total(
-        frame.sort_values(["sum_ns", "group"], ascending=[False, True], ignore_index=True), work
-    )
-
-
-def kernel_durations(
-    dag: Dag, window: Window, *, name: str | re.Pattern[str] = "*"
-) -> pd.DataFrame:
-    """Return the kernels, copies and fills that overlap the window, one by one, in order of time.
-
-    Parameters
-    ----------
-    dag : Dag
-    window : Window
-    name : str or re.Pattern, default="*"
-        Glob or regex of their names.
-
-    Returns
-    -------
-    DataFrame, schema `answers.KERNEL_DURATIONS`
-        Durations are whole, also of what crosses a bound of the window.
-    """
-    events = dag.events
-    rows = device_work(dag, window).event
-    rows = rows[events.named(events.symbols.mask(compile_pattern(name)))[rows]]
-    rows = rows[
-        np.lexsort(
-            (events.stream[rows], events.device[rows], events.end_ns[rows], events.ts_ns[rows])
-        )
-    ]
-    return KERNEL_DURATIONS.frame(
-        {
-            "event": rows,
-            "name": events.names(rows),
-            "class": categorical(dag.classification.kernel_class[rows], KernelClass.labels()),
-            "op": op_names(dag, rows),
-            "device": events.device[rows],
-            "stream": events.stream[rows],
-            "ts_ns": events.ts_ns[rows],
-            "dur_ns": events.dur_ns[rows],
-        }
-    )
+    return frame.sort_values(["sum_ns", "group"], ascending=[False, True], ignore_index=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from htagraph.compiler.passes import compile_events
 from htagraph.model.window import Window
-from htagraph.queries.operators import operator_breakdown, operator_tree
+from htagraph.queries.operator_breakdown import operator_breakdown
 from htagraph.synth import timeline
 
 _DAG = compile_events(
@@ -17,7 +17,7 @@ _DAG = compile_events(
 
 
 def test_own_time_is_what_nothing_inside_takes():
-    """linear: 37 - 22 of mm; mm: 22 + 23 - 2 * 11 of launches; all together the time of the thread."""
+    """linear: 37 - 22 of mm; mm: 22 + 23 - 2 * 11 of launches; together the time of the thread."""
     frame = operator_breakdown(_DAG, _DAG.span)
     columns = ["name", "n_calls", "host_ns", "self_ns", "n_kernels", "device_ns", "self_device_ns"]
 
@@ -34,30 +34,6 @@ def test_a_recursive_call_counts_once():
     frame = operator_breakdown(dag, dag.span)
 
     assert frame[["n_calls", "host_ns", "self_ns"]].to_numpy().tolist() == [[2, 18_000, 18_000]]
-
-
-def test_the_tree_keeps_callers_apart():
-    """Mm under linear and mm on its own are two nodes, each with its launch."""
-    frame = operator_tree(_DAG, _DAG.span)
-    columns = ["node", "parent", "depth", "name", "host_ns", "device_ns"]
-
-    assert frame[columns].to_numpy().tolist() == [
-        [0, -1, 0, "aten::linear", 37_000, 14_000],
-        [1, -1, 0, "aten::mm", 23_000, 9_000],
-        [2, 0, 1, "aten::mm", 22_000, 14_000],
-        [3, 1, 1, "cudaLaunchKernel", 11_000, 9_000],
-        [4, 2, 2, "cudaLaunchKernel", 11_000, 14_000],
-    ]
-
-
-def test_deeper_calls_are_counted_with_their_callers():
-    """Cut at depth 0, the roots keep the device time."""
-    frame = operator_tree(_DAG, _DAG.span, max_depth=0)
-
-    assert frame[["name", "device_ns"]].to_numpy().tolist() == [
-        ["aten::linear", 14_000],
-        ["aten::mm", 9_000],
-    ]
 
 
 def test_own_times_in_a_window_add_up_to_the_window():

@@ -1,4 +1,4 @@
-"""Sequences of kernels that occur again: under an operator, or along a stream; what one fused kernel would save."""
+"""Sequences of kernels that occur again, under an operator or along a stream."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.algorithms.gather import gather
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.algorithms.matching import group_starts, running_latest
 from htagraph.algorithms.sequences import repeats
 from htagraph.errors import QueryError
 from htagraph.lookup.clipping import device_work
 from htagraph.lookup.launched import outermost
+from htagraph.lookup.naming import names_or_empty
 from htagraph.lookup.queues import queues
 from htagraph.model.answers import KERNEL_PATTERNS
 from htagraph.model.dag import Dag
@@ -51,7 +53,7 @@ class _Occurrences(NamedTuple):
 
 
 def _along_streams(dag: Dag, window: Window, min_length: int, max_length: int) -> _Occurrences:
-    """Return the sequences that repeat on a stream."""
+    """Sequences that repeat on a stream."""
     events, by = dag.events, queues(dag, "stream")
     work = device_work(dag, window).event
     work = work[np.lexsort((events.end_ns[work], events.ts_ns[work], by.of_event[work]))]
@@ -69,7 +71,7 @@ def _along_streams(dag: Dag, window: Window, min_length: int, max_length: int) -
 def _under_operators(
     dag: Dag, window: Window, under: str | re.Pattern[str], lengths: tuple[int, int]
 ) -> _Occurrences:
-    """Return the whole sequence of each call of an operator; a call inside a call belongs to the outer one."""
+    """Sequences of whole calls of an operator; a call inside a call belongs to the outer one."""
     events = dag.events
     wanted = events.named(events.symbols.mask(compile_pattern(under)))
     wanted &= np.isin(events.kind, (EventKind.OP, EventKind.ANNOTATION))
@@ -110,7 +112,7 @@ def kernel_patterns(
     rank_by: str = "device_ns",
     top: int = 100,
 ) -> pd.DataFrame:
-    """Return the sequences of kernels that occur most.
+    """Frequent sequences of kernels, and the gaps in them that a fused kernel would save.
 
     Along a stream, a sequence counts if it occurs at least twice without overlapping itself, and
     one that is always part of the same longer one is left out. Under an operator, it is all the
@@ -118,8 +120,8 @@ def kernel_patterns(
 
     ::
 
-        stream 7 | [copy][gemm] [relu]    [copy][gemm] [relu]       (copy, gemm, relu) twice
-                                ^ gap                 ^ gap         gap_ns: what a fused kernel would save
+        stream 7 | [copy][gemm] [relu]    [copy][gemm] [relu]     (copy, gemm, relu) twice
+                               ^                      ^           gap_ns
 
     Parameters
     ----------
@@ -172,7 +174,7 @@ def kernel_patterns(
 
 
 def _frame(dag: Dag, window: Window, found: _Occurrences, rank_by: str, top: int) -> pd.DataFrame:
-    """Return the patterns of occurrences with their times."""
+    """Answer for the patterns of occurrences, with their times."""
     events = dag.events
     n = int(found.pattern.max(initial=-1)) + 1
     dur = np.concatenate([[0], np.cumsum(events.dur_ns[found.work])])
@@ -181,10 +183,7 @@ def _frame(dag: Dag, window: Window, found: _Occurrences, rank_by: str, top: int
     device_ns = sum_by_code(found.pattern, dur[last] - dur[found.first], n)
     # The gap before the first kernel of a run is not inside it.
     gap_ns = sum_by_code(found.pattern, gap[last] - gap[np.minimum(found.first + 1, last)], n)
-    host_dur = (
-        np.where(found.host >= 0, events.dur_ns[found.host], 0) if len(events) else found.host
-    )
-    host_ns = sum_by_code(found.pattern, host_dur, n)
+    host_ns = sum_by_code(found.pattern, gather(events.dur_ns, found.host, 0), n)
     count = np.bincount(found.pattern, minlength=n)
     begins = np.flatnonzero(group_starts(found.pattern))
     first, length, host = found.first[begins], found.length[begins], found.host[begins]
@@ -203,14 +202,11 @@ def _frame(dag: Dag, window: Window, found: _Occurrences, rank_by: str, top: int
     pattern = np.empty(len(rows), dtype=object)
     for position, row in enumerate(rows.tolist()):  # one step per pattern that is shown
         pattern[position] = tuple(names[first[row] : first[row] + length[row]].tolist())
-    op = np.full(len(rows), "", dtype=object)
-    called = host[rows] >= 0
-    op[called] = events.names(host[rows][called])
     total = int(device_work(dag, window).dur_ns.sum())
     return KERNEL_PATTERNS.frame(
         {
             "pattern": pattern,
-            "op": op,
+            "op": names_or_empty(dag, host[rows]),
             "length": length[rows],
             "n_occurrences": count[rows],
             "device_ns": device_ns[rows],

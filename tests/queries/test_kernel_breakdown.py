@@ -1,4 +1,4 @@
-"""How long kernels take."""
+"""How long kernels take, by group."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from htagraph.compiler.passes import compile_events
 from htagraph.errors import QueryError
 from htagraph.model.window import Window
-from htagraph.queries.kernels import kernel_breakdown, kernel_durations
+from htagraph.queries.kernel_breakdown import kernel_breakdown
 from htagraph.synth import timeline
 
 _DAG = compile_events(
@@ -55,16 +55,6 @@ def test_work_across_a_bound_counts_with_the_time_inside():
         "gemm": 6_000,
         "ncclX": 4_000,
     }
-
-
-def test_durations_are_listed_by_name():
-    """A pattern picks; times are whole."""
-    frame = kernel_durations(_DAG, _DAG.span, name="gem*")
-
-    assert frame[["op", "stream", "ts_ns", "dur_ns"]].to_numpy().tolist() == [
-        ["aten::mm", 7, 12_000, 10_000],
-        ["", 9, 19_000, 13_000],
-    ]
 
 
 def test_an_unknown_group_is_an_error_that_says_which_there_are():

@@ -22,7 +22,7 @@ I64 = npt.NDArray[np.int64]
 
 
 def _busy_until(dag: Dag) -> I64:
-    """Return for each piece of device work when all earlier work of its stream had ended; very early for the first."""
+    """End of all earlier work of its stream, for each piece of work; very early for the first."""
     events, by = dag.events, queues(dag, "stream")
     rows = np.flatnonzero(events.is_device)
     rows = rows[np.lexsort((events.end_ns[rows], events.ts_ns[rows], by.of_event[rows]))]
@@ -37,7 +37,7 @@ def _busy_until(dag: Dag) -> I64:
 def launch_stats(
     dag: Dag, window: Window, *, launch_cutoff_ns: int = 50_000, delay_cutoff_ns: int = 100_000
 ) -> pd.DataFrame:
-    """Return one row per API call in the window that launched device work.
+    """API calls in the window that launched device work, one row each.
 
     That a call launched work is decided by correlation ids, not by its name: graph launches,
     cooperative launches, copies, driver and HIP calls are all there.
@@ -72,7 +72,8 @@ def launch_stats(
     ...     cpu 1    |[launch >a][launch >b]
     ...     stream 7 |           [gemm <a     ] [relu <b]
     ... '''))
-    >>> launch_stats(dag, dag.span)[["name", "launch_ns", "kernel_ns", "launch_delay_ns", "queued_ns"]]
+    >>> found = launch_stats(dag, dag.span)
+    >>> found[["name", "launch_ns", "kernel_ns", "launch_delay_ns", "queued_ns"]]
        name  launch_ns  kernel_ns  launch_delay_ns  queued_ns
     0  gemm      11000      14000                0          0
     1  relu      11000       9000             4000       3000

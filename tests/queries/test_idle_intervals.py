@@ -1,17 +1,9 @@
-"""Why devices are idle."""
+"""Why devices are idle, interval by interval."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import numpy as np
-import pytest
-
 from htagraph.compiler.passes import compile_events
-from htagraph.errors import QueryError
-from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
-from htagraph.queries.idle import idle_categories, idle_time
 from htagraph.queries.idle_intervals import idle_intervals
 from htagraph.synth import timeline
 
@@ -31,7 +23,7 @@ def _parts(drawing: str, **options) -> list[tuple]:
 
 
 def test_a_late_host_is_blamed_by_operator():
-    """The device waits from 13 on, for the rest of the sleep in aten::slow and for the launch of b."""
+    """From 13 on the device waits: for what is left of aten::slow, then for the launch of b."""
     assert _parts("""
         us       |0         10        20        30        40
         cpu 1    |[launch >a][aten::slow     [launch >b]  ]
@@ -78,7 +70,7 @@ def test_a_stream_that_waits_for_another_is_not_an_idle_device():
     }
 
 
-def test_work_whose_launch_was_not_recorded_is_carried_over():
+def test_work_whose_launch_was_not_recorded_was_launched_before_the_capture():
     """Nothing says why k begins when it does."""
     parts = _parts("""
         cpu 1    |[aten::add                 ]
@@ -102,60 +94,3 @@ def test_the_interval_before_a_bound_is_explained_by_what_follows_it():
     assert frame[["start_ns", "dur_ns", "cause", "name"]].to_numpy().tolist() == [
         [15_000, 5_000, "host_op", "aten::slow"]
     ]
-
-
-def test_causes_are_summed_by_operator_and_name():
-    """Two gaps, each with part of the same operator."""
-    dag = compile_events(
-        timeline("""
-            us       |0         10        20        30        40        50        60
-            cpu 1    |[launch >a][aten::slow [launch >b]     [launch >c]  ]
-            stream 7 |      [a <a ]                [b <b ]          [c <c    ]
-        """)
-    )
-    frame = idle_time(dag, dag.span)
-    slow = frame[frame["name"] == "aten::slow"]
-
-    assert slow[["op", "n_gaps", "idle_ns"]].to_numpy().tolist() == [["aten::slow", 2, 13_000]]
-
-
-def test_categories_are_host_wait_kernel_wait_and_other():
-    """B was launched late; c is close behind; d was launched in time, but began late."""
-    dag = compile_events(
-        timeline("""
-            us       |0         10        20        30        40        50        60
-            cpu 1    |[launch >a]     [launch >b][launch >c][launch >d]
-            stream 7 |    [a <a]               [b <b               ] [c <c]          [d <d]
-        """)
-    )
-    frame = idle_categories(dag, dag.span, kernel_wait_ns=5_000)
-
-    assert frame[["category", "n_gaps", "idle_ns"]].to_numpy().tolist() == [
-        ["host_wait", 1, 15_000],
-        ["kernel_wait", 1, 1_000],
-        ["other", 1, 10_000],
-    ]
-
-
-def test_an_unknown_grouping_is_an_error_that_says_what_there_is():
-    """A mistyped option is no silent default."""
-    dag = compile_events(timeline("stream 7 |[k]"))
-
-    with pytest.raises(QueryError, match="per 'device' or 'stream'"):
-        idle_time(dag, dag.span, per="lane")
-
-
-def test_host_time_names_its_python_frame_where_frames_were_recorded():
-    """The host was in load_batch while the device waited."""
-    events = timeline("""
-        us       |0         10        20        30        40
-        cpu 1    |[launch >a][load_batch ][launch >b]
-        stream 7 |      [a <a ]                [b <b]
-    """)
-    is_frame = events.names() == "load_batch"
-    dag = compile_events(
-        replace(events, kind=np.where(is_frame, EventKind.PYTHON, events.kind).astype(np.int8))
-    )
-    frame = idle_time(dag, dag.span).set_index("cause")
-
-    assert frame.loc["python_gap", ["frame", "idle_ns"]].tolist() == ["load_batch", 11_000]

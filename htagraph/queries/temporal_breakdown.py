@@ -7,17 +7,17 @@ import pandas as pd
 
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.lookup.device_states import CLASSES, device_states, devices_of, runs
-from htagraph.model.answers import CLASS_OVERLAP, TEMPORAL_BREAKDOWN
+from htagraph.model.answers import TEMPORAL_BREAKDOWN
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 
-__all__ = ["class_overlap", "temporal_breakdown"]
+__all__ = ["temporal_breakdown"]
 
 _PARTS = ("idle", *(member.label for member in CLASSES))
 
 
 def temporal_breakdown(dag: Dag, window: Window) -> pd.DataFrame:
-    """Return the time of each device by what it does; the parts tile the window.
+    """Time of each device by what it does; the parts tile the window.
 
     Where several classes run at once, compute comes before communication before memory: what is
     counted as communication or memory is exposed, nothing computes meanwhile.
@@ -46,7 +46,8 @@ def temporal_breakdown(dag: Dag, window: Window) -> pd.DataFrame:
     ...     stream 7 |[gemm  ]      [Memcpy]
     ...     stream 9 |    [ncclK  ]
     ... '''))
-    >>> temporal_breakdown(dag, dag.span)[["idle_ns", "compute_ns", "communication_ns", "memory_ns"]]
+    >>> found = temporal_breakdown(dag, dag.span)
+    >>> found[["idle_ns", "compute_ns", "communication_ns", "memory_ns"]]
        idle_ns  compute_ns  communication_ns  memory_ns
     0     1000        8000              5000       8000
     """
@@ -62,44 +63,3 @@ def temporal_breakdown(dag: Dag, window: Window) -> pd.DataFrame:
         | {f"{name}_ns": time[:, column] for column, name in enumerate(_PARTS)}
         | {f"{name}_share": shares[:, column] for column, name in enumerate(_PARTS)}
     )
-
-
-def class_overlap(dag: Dag, window: Window) -> pd.DataFrame:
-    """Return how long which classes of work run at once on each device; the rows of a device add up to the window.
-
-    Parameters
-    ----------
-    dag : Dag
-    window : Window
-
-    Returns
-    -------
-    DataFrame, schema `answers.CLASS_OVERLAP`
-        Largest first within a device.
-    """
-    found = device_states(dag, window)
-    n_masks = 1 << (len(CLASSES) + 1)
-    # Devices are few, and so are masks: a dense table of both.
-    devices = devices_of(dag)
-    time = sum_by_code(
-        np.searchsorted(devices, found.group) * n_masks + found.mask,
-        found.dur,
-        len(devices) * n_masks,
-    )
-    device, mask = np.divmod(np.flatnonzero(time), n_masks)
-    time = time[time > 0]
-    order = np.lexsort((mask, -time, device))
-    names = np.array([_mask_name(value) for value in range(n_masks)], dtype=object)
-    return CLASS_OVERLAP.frame(
-        {
-            "device": devices[device[order]],
-            "classes": names[mask[order]],
-            "dur_ns": time[order],
-            "share": time[order] / max(window.dur_ns, 1),
-        }
-    )
-
-
-def _mask_name(mask: int) -> str:
-    """Return the classes of a mask as text."""
-    return " + ".join(member.label for member in CLASSES if mask >> int(member) & 1) or "idle"

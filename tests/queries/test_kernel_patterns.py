@@ -6,7 +6,7 @@ import pytest
 
 from htagraph.compiler.passes import compile_events
 from htagraph.errors import QueryError
-from htagraph.queries.patterns import kernel_patterns
+from htagraph.queries.kernel_patterns import kernel_patterns
 from htagraph.synth import timeline
 
 _COLUMNS = ["pattern", "n_occurrences", "device_ns", "gap_ns"]
@@ -18,7 +18,7 @@ def _patterns(drawing: str, columns=_COLUMNS, **options) -> list[list]:
 
 
 def test_a_sequence_that_repeats_is_found_with_the_gaps_in_it():
-    """Twice copy (6), 1 or 2 us of nothing, gemm (6); the gap between the two occurrences is not in it."""
+    """Twice copy, 1 or 2 us of nothing, gemm; the gap between the two occurrences is not in it."""
     assert _patterns("stream 7 |[copy] [gemm]    [copy]  [gemm]") == [
         [("copy", "gemm"), 2, 24_000, 3_000]
     ]
@@ -38,9 +38,9 @@ def test_streams_are_apart():
 def test_under_an_operator_it_is_all_the_work_of_a_call():
     """One call has one kernel, two have two; host time is that of the calls."""
     drawing = """
-        us       |0         10        20        30        40        50        60        70        80        90
-        cpu 1    |[aten::mm [launch >a]][aten::mm [launch >b][launch >c]][aten::mm [launch >d][launch >e]]
-        stream 7 |             [gemm <a]         [gemm <b][relu <c]                   [gemm <d][relu <e]
+    us       |0         10        20        30        40        50        60        70        80
+    cpu 1    |[aten::mm [launch >a]][aten::mm [launch >b][launch >c]][aten::mm [launch >d][launch >e]]
+    stream 7 |             [gemm <a]         [gemm <b][relu <c]                   [gemm <d][relu <e]
     """
 
     assert _patterns(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from htagraph.compiler.passes import compile_events
 from htagraph.model.window import Window
-from htagraph.queries.temporal import class_overlap, temporal_breakdown
+from htagraph.queries.temporal_breakdown import temporal_breakdown
 from htagraph.synth import timeline
 
 _OVERLAPPING = compile_events(
@@ -30,20 +30,6 @@ def test_a_window_is_half_open_and_clips():
     frame = temporal_breakdown(_OVERLAPPING, Window(6_000, 12_000, "part"))
 
     assert frame[["window_ns", *_PARTS]].to_numpy().tolist() == [[6_000, 0, 2_000, 4_000, 0]]
-
-
-def test_classes_that_run_at_once_are_told_apart():
-    """Nccl and gemm from 4 to 8, nccl and the copy from 11 to 13."""
-    frame = class_overlap(_OVERLAPPING, _OVERLAPPING.span)
-
-    assert dict(zip(frame["classes"], frame["dur_ns"], strict=True)) == {
-        "compute": 13_000,
-        "memory": 6_000,
-        "compute + communication": 4_000,
-        "communication": 3_000,
-        "communication + memory": 2_000,
-        "idle": 1_000,
-    }
 
 
 def test_each_device_has_its_row():

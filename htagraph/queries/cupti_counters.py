@@ -1,4 +1,4 @@
-"""Hardware counters of kernels (CUPTI ranges), and the rates they stand for: the points of a roofline."""
+"""Hardware counters of kernels, recorded as CUPTI ranges."""
 
 from __future__ import annotations
 
@@ -15,29 +15,25 @@ from htagraph.lookup.attribution import innermost
 from htagraph.lookup.clipping import clipped
 from htagraph.lookup.launched import outermost
 from htagraph.lookup.naming import names_or_empty
-from htagraph.model.answers import CUPTI_COUNTERS, CUPTI_RATES
+from htagraph.model.answers import CUPTI_COUNTERS
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
 
-__all__ = ["Args", "cupti_counters", "cupti_rates"]
+__all__ = ["Args", "cupti_counters"]
 
 I64 = npt.NDArray[np.int64]
 Args = Callable[[I64], Sequence[Mapping[str, Any]]]
-"""Gives the ``args`` of events: `Trace.args`."""
+"""The ``args`` of some events, as `Trace.args` reads them from the file."""
 
 _KERNEL_LAUNCH = re.compile(r"^(cuda|hip|cu)(Ext)?(Module)?Launch(Cooperative)?Kernel")
 _NO_COUNTER = frozenset(
     {"device", "stream", "correlation", "External id", "external id", "graph id"}
 )
-_SASS = re.compile(r"^smsp__sass_thread_inst_executed_op_[fhd](?P<op>add|mul|fma)_pred_on\.sum$")
-_NS_PER_S = 1e9
-_OPERATIONS = {"add": 1, "mul": 1, "fma": 2}
-_TRAFFIC = re.compile(r"^dram__bytes(_read|_write)?\.sum$")
 
 
 def _ranges_and_launches(dag: Dag, window: Window) -> tuple[I64, I64]:
-    """Return the counted ranges of a window in order of time, and the call that launched each, -1 where not known.
+    """Counted ranges of a window in order of time, and the call that launched each, -1 for unknown.
 
     While kernels are counted they run one by one, and the profiler records ranges in place of
     kernels: the i-th range belongs to the i-th launch of the trace, if there are as many of both.
@@ -54,7 +50,7 @@ def _ranges_and_launches(dag: Dag, window: Window) -> tuple[I64, I64]:
 
 
 def cupti_counters(dag: Dag, window: Window, *, args: Args) -> pd.DataFrame:
-    """Return the hardware counters of each counted kernel, one row per counter.
+    """Hardware counters of each counted kernel, one row per counter.
 
     Parameters
     ----------
@@ -99,59 +95,3 @@ def cupti_counters(dag: Dag, window: Window, *, args: Args) -> pd.DataFrame:
             "value": [value for _, _, value in values],
         }
     )
-
-
-def cupti_rates(dag: Dag, window: Window, *, args: Args, by: str = "name") -> pd.DataFrame:
-    """Return floating-point operations and memory traffic by kernel or operator, and the rates achieved.
-
-    Operations are counted from executed SASS instructions (a fused multiply-add is two), traffic
-    from device memory bytes.
-
-    Parameters
-    ----------
-    dag : Dag
-    window : Window
-    args : callable
-        See `cupti_counters`.
-    by : {"name", "op", "top_op"}
-
-    Returns
-    -------
-    DataFrame, schema `answers.CUPTI_RATES`
-        Longest first. NaN where the trace does not count what is asked. A range takes longer than
-        its kernel, so that rates are lower bounds.
-
-    Raises
-    ------
-    QueryError
-        If there is no such group.
-    """
-    if by not in ("name", "op", "top_op"):
-        raise QueryError(f"counters cannot be grouped by {by!r}.", hint="by name, op or top_op.")
-    counted = cupti_counters(dag, window, args=args)
-    counter = counted["counter"].astype(object)
-    sass = {name: match for name in counter.unique() if (match := _SASS.match(name))}
-    weight = counter.map(
-        {name: float(_OPERATIONS[match["op"]]) for name, match in sass.items()}
-    ).astype("float64")
-    traffic = counter.map(lambda name: _TRAFFIC.match(name) is not None).astype(bool)
-    value = counted["value"]
-    group = counted[by]
-    ranges = counted.drop_duplicates("event").groupby(by, sort=True)["dur_ns"].agg(["size", "sum"])
-    flop = (value * weight).groupby(group).sum(min_count=1).reindex(ranges.index)
-    n_bytes = value.where(traffic).groupby(group).sum(min_count=1).reindex(ranges.index)
-    dur_ns = ranges["sum"].to_numpy()
-    with np.errstate(divide="ignore", invalid="ignore"):
-        frame = CUPTI_RATES.frame(
-            {
-                "name": ranges.index.to_numpy(),
-                "n_ranges": ranges["size"].to_numpy(),
-                "dur_ns": dur_ns,
-                "flop": flop.to_numpy(),
-                "bytes": n_bytes.to_numpy(),
-                "flop_per_s": flop.to_numpy() * _NS_PER_S / dur_ns,
-                "bytes_per_s": n_bytes.to_numpy() * _NS_PER_S / dur_ns,
-                "flop_per_byte": flop.to_numpy() / n_bytes.to_numpy(),
-            }
-        )
-    return frame.sort_values(["dur_ns", "name"], ascending=[False, True], ignore_index=True)

@@ -1,0 +1,92 @@
+"""Values of counters over time: what changes them, and the level from one change to the next."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.matching import group_starts
+from htagraph.lookup.queues import queues
+from htagraph.model.dag import Dag
+from htagraph.model.window import Window
+
+__all__ = ["CounterChanges", "CounterLevels", "counter_levels", "queue_changes"]
+
+I64 = npt.NDArray[np.int64]
+
+
+class CounterChanges(NamedTuple):
+    """By how much the counter of a track changes when.
+
+    Parameters
+    ----------
+    track, ts_ns, change : ndarray of shape (n,), dtype=int64
+        Tracks are numbered from 0.
+    device, stream : ndarray of shape (n_tracks,), dtype=int64
+        `stream` is -1 for a counter of the whole device.
+    name : ndarray of shape (n_tracks,), dtype=object
+        What is counted.
+    unit : int
+        Change that stands for 1.
+    """
+
+    track: I64
+    ts_ns: I64
+    change: I64
+    device: I64
+    stream: I64
+    name: npt.NDArray[np.object_]
+    unit: int
+
+
+class CounterLevels(NamedTuple):
+    """Values of the tracks from one change to the next, within a window.
+
+    Parameters
+    ----------
+    track, start_ns, end_ns, value : ndarray of shape (n,), dtype=int64
+    """
+
+    track: I64
+    start_ns: I64
+    end_ns: I64
+    value: I64
+
+
+def queue_changes(dag: Dag) -> CounterChanges:
+    """Launches outstanding per stream: one more when a call begins, one less when its work starts.
+
+    A graph launch of many kernels counts as one, and until its first work starts.
+    """
+    by, events = queues(dag, "stream"), dag.events
+    work = np.flatnonzero(dag.launch >= 0)
+    work = work[np.lexsort((events.ts_ns[work], by.of_event[work], dag.launch[work]))]
+    work = work[group_starts(dag.launch[work], by.of_event[work])] if len(work) else work
+    track = by.of_event[work]
+    return CounterChanges(
+        track=np.concatenate([track, track]),
+        ts_ns=np.concatenate([events.ts_ns[dag.launch[work]], events.ts_ns[work]]),
+        change=np.repeat(np.array([1, -1], dtype=np.int64), len(work)),
+        device=by.device,
+        stream=by.stream,
+        name=np.full(len(by), "queue_length", dtype=object),
+        unit=1,
+    )
+
+
+def counter_levels(changes: CounterChanges, window: Window) -> CounterLevels:
+    """Values between changes; what happens at one instant is one change."""
+    order = np.lexsort((changes.ts_ns, changes.track))
+    track, ts_ns = changes.track[order], changes.ts_ns[order]
+    total = np.cumsum(changes.change[order])
+    last = np.flatnonzero(np.append(group_starts(track, ts_ns)[1:], True)) if len(track) else order
+    track, start, value = track[last], ts_ns[last], total[last]
+    moves = np.flatnonzero(group_starts(track) | (value != np.roll(value, 1)))
+    track, start, value = track[moves], start[moves], value[moves]
+    follows = np.append(track[1:] == track[:-1], False)[: len(track)]
+    end = np.where(follows, np.roll(start, -1), np.maximum(window.end_ns, start))
+    inside = (end > window.start_ns) & (start < window.end_ns)
+    start, end = np.maximum(start[inside], window.start_ns), np.minimum(end[inside], window.end_ns)
+    return CounterLevels(track[inside], start, end, value[inside])

@@ -1,0 +1,17 @@
+"""Operations of collectives by who waits for whom; what names say is in `collective_names`."""
+
+from __future__ import annotations
+
+__all__ = ["FROM_ROOT", "POINT_TO_POINT", "RENDEZVOUS", "TO_ROOT"]
+
+RENDEZVOUS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
+"""Operations in which every rank waits for every other."""
+
+FROM_ROOT = ("broadcast", "scatter")
+"""Operations in which the others wait for one rank, the root."""
+
+TO_ROOT = ("reduce", "gather")
+"""Operations in which the root waits for the others."""
+
+POINT_TO_POINT = ("send", "recv")
+"""Operations between two ranks."""

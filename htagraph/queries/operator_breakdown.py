@@ -1,0 +1,110 @@
+"""Operators with their inclusive and exclusive time on the host and on the device, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.gather import gather
+from htagraph.algorithms.intervals import sum_by_code, union
+from htagraph.algorithms.matching import group_starts
+from htagraph.errors import GraphError
+from htagraph.explain.self_time import self_time
+from htagraph.lookup.attribution import innermost
+from htagraph.lookup.clipping import device_work, host_work
+from htagraph.lookup.launched import enclosing
+from htagraph.model.answers import OPERATOR_BREAKDOWN
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import EventKind
+from htagraph.model.schema import categorical
+from htagraph.model.window import Window
+
+__all__ = ["operator_breakdown"]
+
+I64 = npt.NDArray[np.int64]
+
+
+def _once(rows: Sequence[I64], codes: Sequence[I64], n: int) -> tuple[I64, I64]:
+    """Each pair of row and code once."""
+    none = np.empty(0, dtype=np.int64)
+    pairs = np.sort(np.concatenate([none, *rows]) * max(n, 1) + np.concatenate([none, *codes]))
+    return np.divmod(pairs[group_starts(pairs)], max(n, 1))
+
+
+def operator_breakdown(dag: Dag, window: Window) -> pd.DataFrame:
+    """Operators, API calls and annotations by name, with their host time and device time.
+
+    ::
+
+        cpu 1    | [aten::linear [aten::mm [launch >a]]    ]   its own time is what mm leaves
+        stream 7 |                       [gemm <a         ]    under linear, mm and launch
+
+    The operator of gemm is mm.
+
+    Parameters
+    ----------
+    dag : Dag
+    window : Window
+
+    Returns
+    -------
+    DataFrame, schema `answers.OPERATOR_BREAKDOWN`
+        Most own host time first. Where events of one thread overlap without nesting, the one that
+        began last is innermost.
+
+    Examples
+    --------
+    >>> from htagraph.compiler.passes import compile_events
+    >>> from htagraph.synth import timeline
+    >>> dag = compile_events(timeline('''
+    ...     cpu 1    |[aten::mm [launch >a]  ]
+    ...     stream 7 |                 [gemm <a       ]
+    ... '''))
+    >>> found = operator_breakdown(dag, dag.span)
+    >>> found[["name", "host_ns", "self_ns", "device_ns", "self_device_ns"]]
+                   name  host_ns  self_ns  device_ns  self_device_ns
+    0          aten::mm    24000    13000      16000           16000
+    1  cudaLaunchKernel    11000    11000      16000               0
+    """
+    host, work, events = host_work(dag, window), device_work(dag, window), dag.events
+    n_kinds = len(EventKind)
+    code_of_event = events.name.astype(np.int64) * n_kinds + events.kind
+    codes, code = np.unique(code_of_event[host.event], return_inverse=True)
+    n = len(codes)
+    of_event = np.full(len(events), -1, dtype=np.int64)
+    of_event[host.event] = code
+    n_lanes = max(len(events.lanes), 1)
+    # A call inside a call of its own name takes no time of its own.
+    running = union(code * n_lanes + events.lane[host.event], host.start_ns, host.end_ns)
+    launch = dag.launch[work.event].astype(np.int64)
+    # Work that began before the window may have been launched by a call that lies before it.
+    launch = np.where(gather(of_event, launch) >= 0, launch, -1)
+    found = [(rows, of_event[level]) for rows, level in enclosing(dag.parent, launch)]
+    # What encloses a call of the window may itself have ended before it, where events overlap
+    # without nesting.
+    row, launched = _once(
+        [rows[names >= 0] for rows, names in found], [names[names >= 0] for _, names in found], n
+    )
+    direct = launch >= 0
+    owner = innermost(dag, launch, (EventKind.OP, EventKind.ANNOTATION))
+    owner = np.where(gather(of_event, owner) >= 0, owner, launch)
+    frame = OPERATOR_BREAKDOWN.frame(
+        {
+            "name": events.symbols.array[codes // n_kinds],
+            "kind": categorical(codes % n_kinds, EventKind.labels()),
+            "n_calls": np.bincount(code, minlength=n),
+            "host_ns": sum_by_code(running.group // n_lanes, running.end - running.start, n),
+            "self_ns": sum_by_code(code, self_time(dag, window, host)[host.event], n),
+            "n_kernels": np.bincount(launched, minlength=n),
+            "device_ns": sum_by_code(launched, work.dur_ns[row], n),
+            "self_device_ns": sum_by_code(of_event[owner[direct]], work.dur_ns[direct], n),
+        }
+    )
+    if int(frame["self_device_ns"].sum()) != int(work.dur_ns[direct].sum()):
+        raise GraphError("device time by operator does not add up.")
+    return frame.sort_values(
+        ["self_ns", "host_ns", "name"], ascending=[False, False, True], ignore_index=True
+    )

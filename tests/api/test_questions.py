@@ -1,0 +1,170 @@
+"""Every question is complete: a file, a method, a schema, laws, a test, and a line of `ask list`.
+
+A question that lacks one of these fails here, with a message that says what is missing and where.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import inspect
+import io
+from pathlib import Path
+
+import pytest
+
+from htagraph import Job, TraceGraph, load_job
+from htagraph.cli.main import main
+from htagraph.job.job import JOB_QUESTIONS
+from htagraph.model import answers, job_answers
+from htagraph.model.schema import Schema
+from htagraph.questions import ARGS_READERS, QUESTIONS, Questions
+from htagraph.synth import simulate_job, training_job
+from tests.laws import test_query_laws as laws
+
+_ROOT = Path(__file__).resolve().parents[2]
+_FILES = {path.stem for path in (_ROOT / "htagraph" / "queries").glob("[!_]*.py")}
+
+every_question = pytest.mark.parametrize("name", QUESTIONS)
+every_job_question = pytest.mark.parametrize("name", JOB_QUESTIONS)
+
+
+def _job_schema(name: str) -> str:
+    """Name of the schema of a job's question: its own, or for what ranks answer too, matched."""
+    return f"MATCHED_{name.upper()}" if name in QUESTIONS else name.upper()
+
+
+def _options(function: object) -> dict[str, object]:
+    """Options of a question by name, with their defaults."""
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.name != "args"}
+
+
+@pytest.fixture(scope="module")
+def listed() -> dict[tuple[str, bool], dict[str, str]]:
+    """Rows of `htagraph ask list`, by name and whether they are of a job."""
+    if missing := [name for name in QUESTIONS if not hasattr(Questions, name)]:
+        pytest.skip(f"no list without the methods {missing}")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), pytest.raises(SystemExit):
+        main(["ask", "list", "--format", "csv"])
+    rows = csv.DictReader(io.StringIO(printed.getvalue()))
+    return {(row["name"], row["meaning"].startswith("Of a job: ")): row for row in rows}
+
+
+def test_files_in_queries_are_the_questions():
+    """`ls queries/` reads like `htagraph ask list`."""
+    assert set(QUESTIONS) - _FILES == set(), "no file htagraph/queries/<name>.py of its own"
+    assert _FILES - set(QUESTIONS) == set(), (
+        "files of htagraph/queries/ that are no question: add them to QUESTIONS in "
+        "htagraph/questions.py; what questions share goes to lookup/ or explain/"
+    )
+
+
+@every_question
+def test_a_question_is_defined_in_its_file(name):
+    """One question per file."""
+    assert QUESTIONS[name].__module__ == f"htagraph.queries.{name}", (
+        f"{name} is not defined in htagraph/queries/{name}.py"
+    )
+
+
+@every_question
+def test_a_question_is_a_method_with_the_same_options(name):
+    """`graph.idle_time(per="stream")` is the function of that name with that option."""
+    for asked in (Questions, TraceGraph):
+        assert hasattr(asked, name), (
+            f"{asked.__name__}.{name} is missing: add the method to Questions in "
+            "htagraph/questions.py"
+        )
+        assert _options(getattr(asked, name)) == _options(QUESTIONS[name]), (
+            f"options of {asked.__name__}.{name} differ from those of htagraph/queries/{name}.py"
+        )
+
+
+@every_question
+def test_who_needs_args_is_given_them(name):
+    """The args of events are in the file only: whoever reads them says so."""
+    reads = "args" in inspect.signature(QUESTIONS[name]).parameters
+
+    assert reads == (QUESTIONS[name] in ARGS_READERS), (
+        f"{name} {'needs args: add it to' if reads else 'needs no args: take it from'} "
+        "ARGS_READERS in htagraph/questions.py"
+    )
+
+
+@every_question
+def test_a_question_has_a_schema_of_its_name(name):
+    """The schema of `idle_time` is `answers.IDLE_TIME`."""
+    assert isinstance(getattr(answers, name.upper(), None), Schema), (
+        f"{name.upper()} is missing in htagraph/model/answers.py"
+    )
+
+
+def test_schemas_of_answers_are_those_of_questions():
+    """Nothing else is there."""
+    assert {name.lower() for name in answers.__all__} - set(QUESTIONS) == set(), (
+        "schemas in htagraph/model/answers.py without a question: tables of objects are in frames.py"
+    )
+    assert set(job_answers.__all__) == set(map(_job_schema, JOB_QUESTIONS)), (
+        "schemas in htagraph/model/job_answers.py and JOB_QUESTIONS of htagraph/job/job.py differ"
+    )
+
+
+@every_question
+def test_a_question_obeys_the_laws(name):
+    """Any events, any window, shifted, scaled and shuffled."""
+    assert name in laws.QUESTIONS, (
+        f"{name!r} is missing in QUESTIONS of tests/laws/test_query_laws.py"
+    )
+    assert laws.QUESTIONS[name].schema is getattr(answers, name.upper(), None), (
+        f"the laws test {name} against another schema than answers.{name.upper()}"
+    )
+
+
+@every_question
+def test_a_question_has_tests_of_its_own(name):
+    """Drawn traces, answers worked out by hand."""
+    assert (_ROOT / "tests" / "queries" / f"test_{name}.py").exists(), (
+        f"tests/queries/test_{name}.py is missing"
+    )
+
+
+@every_question
+def test_a_question_is_listed_with_its_options_and_meaning(name, listed):
+    """`htagraph ask list` is how people find it."""
+    row = listed.get((name, False))
+
+    assert row, f"{name} is missing in `htagraph ask list`: htagraph/cli/ask.py"
+    assert row["meaning"], f"Questions.{name} has no docstring, so `htagraph ask list` says nothing"
+    assert row["options"] == ", ".join(
+        f"{option}={default}" for option, default in _options(getattr(Questions, name)).items()
+    )
+
+
+@every_job_question
+def test_a_job_question_is_listed_has_a_schema_and_is_there(name, listed):
+    """What only a job can be asked."""
+    assert hasattr(Job, name), f"Job.{name} is missing: htagraph/job/job.py"
+    assert isinstance(getattr(job_answers, _job_schema(name), None), Schema), (
+        f"{_job_schema(name)} is missing in htagraph/model/job_answers.py"
+    )
+    assert (name, True) in listed, f"{name} of a job is missing in `htagraph ask list`"
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
+    """A job of two ranks."""
+    folder = tmp_path_factory.mktemp("job")
+    simulate_job(training_job(ranks=2, steps=1, layers=1, straggler=1)).write(folder)
+    return load_job(folder)
+
+
+@every_job_question
+def test_a_job_question_answers_with_its_schema(name, job):
+    """By name as by member: same columns, same types."""
+    frame, schema = job.ask(name), getattr(job_answers, _job_schema(name))
+
+    assert {key: str(dtype) for key, dtype in frame.dtypes.items()} == {
+        key: column.dtype for key, column in schema.columns.items()
+    }
