@@ -23,7 +23,7 @@ from htagraph.lookup.windowed import windowed_edges
 from htagraph.model.dag import Dag
 from htagraph.model.frames import categorical
 from htagraph.model.kinds import EdgeKind
-from htagraph.model.source import TraceSource
+from htagraph.model.recording import Origin
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window, WindowClock
 from htagraph.path import CriticalPath
@@ -50,14 +50,14 @@ class TraceGraph(Questions):
     interval : Window
         What questions are asked of.
     rank : int
-    source : TraceSource, optional
-        The original trace.
+    origin : Origin, optional
+        The file that the trace was read from.
     """
 
     dag: Dag
     interval: Window
     rank: int = 0
-    source: TraceSource | None = None
+    origin: Origin | None = None
 
     @property
     def dur_ns(self) -> int:
@@ -204,7 +204,7 @@ class TraceGraph(Questions):
         if on_path is not None:
             rows = rows[np.isin(rows, self.critical_path().segments["event"].to_numpy()) == on_path]
         return Selection(
-            dag, self.interval, rows if where is None else where_rows(dag, rows, where), self.source
+            dag, self.interval, rows if where is None else where_rows(dag, rows, where), self.origin
         )
 
     def match(self, *chain: Pattern | Hop | str) -> pd.DataFrame:
@@ -230,7 +230,7 @@ class TraceGraph(Questions):
 
     def critical_path(self) -> CriticalPath:
         """Return the critical path of the window: segments that tile it, each what the next had to wait for."""
-        return CriticalPath(self.dag, self.interval, self.rank, self.source)
+        return CriticalPath(self.dag, self.interval, self.rank, self.origin)
 
     def _ask(self, question: Question, **options: Any) -> pd.DataFrame:  # noqa: ANN401  options of any question
         """Return the answer for the window."""
@@ -258,13 +258,13 @@ class TraceGraph(Questions):
 
     def _decoder(self) -> Args:
         """Return what reads the args of events from the original."""
-        if self.source is None or self.source.original is None:
+        if self.origin is None or self.origin.args is None:
             raise MissingEventsError(
                 "the args of events are not kept in the graph.",
                 missing="args",
                 hint="load the trace and compile it.",
             )
-        return self.source.original.decode
+        return self.origin.args.decode
 
     def save(self, out: str | Path) -> Path:
         """Write the compiled graph of the whole trace to one file, from which `open` brings it back at once.
@@ -283,7 +283,7 @@ class TraceGraph(Questions):
         OutputError
             If the file cannot be written.
         """
-        return write_graph(out, self.dag, rank=self.rank, source=self.source)
+        return write_graph(out, self.dag, rank=self.rank, origin=self.origin)
 
     @classmethod
     def open(cls, path: str | Path) -> TraceGraph:
@@ -303,8 +303,8 @@ class TraceGraph(Questions):
         TraceFormatError
             If the file is no saved graph, or was saved by another version.
         """
-        dag, rank, source = read_graph(path)
-        return cls(dag, dag.span, rank, source)
+        dag, rank, origin = read_graph(path)
+        return cls(dag, dag.span, rank, origin)
 
     def to_rustworkx(self) -> PyDiGraph:
         """Return the window's graph with one source and one sink as a rustworkx graph.

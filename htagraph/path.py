@@ -19,7 +19,7 @@ from htagraph.lookup.steps import find_steps
 from htagraph.model.dag import Dag
 from htagraph.model.frames import BREAKDOWN
 from htagraph.model.kinds import Bound, EdgeKind
-from htagraph.model.source import TraceSource
+from htagraph.model.recording import Origin
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 from htagraph.queries.counters import counters
@@ -49,8 +49,8 @@ class CriticalPath:
     dag : Dag
     window : Window
     rank : int
-    source : TraceSource, optional
-        The original trace, for `to_chrome_json`.
+    origin : Origin, optional
+        The file that the trace was read from, for `to_chrome_json`.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class CriticalPath:
     dag: Dag
     window: Window
     rank: int = 0
-    source: TraceSource | None = None
+    origin: Origin | None = None
 
     @property
     def dur_ns(self) -> int:
@@ -208,7 +208,7 @@ class CriticalPath:
         OutputError
             If the file cannot be written.
         """
-        if self.source is None:
+        if self.origin is None:
             raise MissingEventsError(
                 "there is no original file to add the path to.",
                 missing="file",
@@ -216,10 +216,10 @@ class CriticalPath:
             )
         return write_chrome_json(
             out,
-            self.source.content,
+            self.origin.source,
             events=self.dag.events,
             segments=self.segments,
-            base_ns=self.source.base_ns,
+            base_time_ns=self.origin.base_time_ns,
             clock_shift_ns=self.dag.calibration.clock_shift_ns,
         )
 

@@ -19,7 +19,7 @@ from htagraph.lookup.matching import Hop, Pattern, linked_events
 from htagraph.lookup.selecting import events_in, tree_parent
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind
-from htagraph.model.source import TraceSource
+from htagraph.model.recording import Origin
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 from htagraph.writers.dot import graph_dot
@@ -46,8 +46,8 @@ class Selection:
     window : Window
     rows : ndarray of shape (n,), dtype=int64
         Rows of the event table, ascending, each once.
-    source : TraceSource, optional
-        The original trace, for `to_chrome_json`.
+    origin : Origin, optional
+        The file that the trace was read from, for `to_chrome_json`.
 
     Examples
     --------
@@ -65,14 +65,14 @@ class Selection:
     dag: Dag
     window: Window
     rows: npt.NDArray[np.int64]
-    source: TraceSource | None = None
+    origin: Origin | None = None
 
     def __post_init__(self) -> None:
         """Freeze the rows."""
         self.rows.setflags(write=False)
 
     def _of(self, rows: npt.NDArray[np.integer]) -> Selection:
-        return Selection(self.dag, self.window, np.unique(rows.astype(np.int64)), self.source)
+        return Selection(self.dag, self.window, np.unique(rows.astype(np.int64)), self.origin)
 
     def _mask(self) -> npt.NDArray[np.bool_]:
         mask = np.zeros(len(self.dag.events), dtype=bool)
@@ -267,7 +267,7 @@ class Selection:
         OutputError
             If the file cannot be written.
         """
-        if self.source is None or self.source.original is None:
+        if self.origin is None or self.origin.args is None:
             raise MissingEventsError(
                 "there is no original file to take the events from.",
                 missing="file",
@@ -275,12 +275,12 @@ class Selection:
             )
         return write_subset(
             out,
-            self.source.original.raw(self.rows),
+            self.origin.args.raw(self.rows),
             self.dag.events,
             self.rows,
             launch=self.dag.launch,
-            metadata=self.source.metadata,
-            base_ns=self.source.base_ns,
+            metadata=self.origin.metadata,
+            base_time_ns=self.origin.base_time_ns,
             clock_shift_ns=self.dag.calibration.clock_shift_ns,
         )
 

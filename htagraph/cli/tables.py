@@ -57,6 +57,7 @@ def rich_table(frame: pd.DataFrame, *, header: bool = True) -> Table:
             "check",
             "consequence",
             "detail",
+            "found_by",
             "kind",
             "track",
             "rule",

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.origins import origins
+from htagraph.model.collective_names import NCCL_ANNOTATION, NCCL_KERNEL, operation_of
 from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable
 from htagraph.model.frames import COLLECTIVES, categorical
@@ -32,30 +33,8 @@ ROOTED_OPERATIONS = ("broadcast", "reduce", "gather", "scatter")
 """Operations in which one rank waits for the others, or they for it."""
 
 _FOUND_BY = ("kernel metadata", "operator metadata", "annotation", "kernel name")
-_OPERATIONS = (
-    ("all_to_all", r"all_?to_?all"),
-    ("reduce_scatter", r"reduce_?scatter"),
-    ("all_reduce", r"all_?reduce"),
-    ("all_gather", r"all_?gather"),
-    ("broadcast", r"broadcast"),
-    ("barrier", r"barrier"),
-    ("gather", r"gather"),
-    ("scatter", r"scatter"),
-    ("reduce", r"reduce"),
-    ("send_recv", r"send_?recv|coalesced"),
-    ("send", r"send"),
-    ("recv", r"recv"),
-)
 _LONG_GROUP = 64
-_ANNOTATION = re.compile(r"^nccl:")
-_NCCL_KERNEL = re.compile(r"^(void )?(nccl|rccl)")
 _POINT_TO_POINT = re.compile(r"(\d+)\s*(->|<-)\s*(\d+)")
-
-
-def _operation(text: str) -> str:
-    """Return the operation that a name of a collective, an annotation or a kernel stands for."""
-    lowered = text.lower()
-    return next((name for name, pattern in _OPERATIONS if re.search(pattern, lowered)), "")
 
 
 def _column_above(dag: Dag, kernels: I64, name: str) -> I64:
@@ -71,7 +50,7 @@ def _column_above(dag: Dag, kernels: I64, name: str) -> I64:
 
 def _annotation_above(dag: Dag, kernels: I64) -> I64:
     """Return the nearest ``nccl:…`` range above the launch of each kernel, -1 for none."""
-    named = dag.events.named(dag.events.symbols.searched(_ANNOTATION))
+    named = dag.events.named(dag.events.symbols.searched(NCCL_ANNOTATION))
     current = dag.launch[kernels].astype(np.int64)
     while (rows := np.flatnonzero((current >= 0) & ~named[np.maximum(current, 0)])).size:
         current[rows] = dag.parent[current[rows]]
@@ -88,7 +67,7 @@ def _texts(events: EventTable, codes: I64) -> npt.NDArray[np.object_]:
 def _unique_map(texts: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
     """Return the operation of each text, each distinct one looked at once."""
     codes, distinct = pd.factorize(texts)
-    return np.array([_operation(str(text)) for text in distinct] + [""], dtype=object)[codes]
+    return np.array([operation_of(str(text)) for text in distinct] + [""], dtype=object)[codes]
 
 
 def _operations(dag: Dag, kernels: I64) -> tuple[npt.NDArray[np.object_], I64]:
@@ -193,7 +172,7 @@ def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
     operation, found_by = _operations(dag, kernels)
     group = _texts(events, _column_above(dag, kernels, "group_ranks"))
     group_name = _texts(events, _column_above(dag, kernels, "group_name"))
-    is_nccl = events.named(events.symbols.searched(_NCCL_KERNEL))[kernels]
+    is_nccl = events.named(events.symbols.searched(NCCL_KERNEL))[kernels]
     label = np.where(np.isin(group, ("", "[]")), group_name, group)
     codes, distinct = pd.factorize(label)
     label = np.array([_short(str(text)) for text in distinct] + [""], dtype=object)[codes]

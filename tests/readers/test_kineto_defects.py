@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from htagraph.readers.kineto import KinetoTrace, read_kineto
+from htagraph.model.recording import Recording
+from htagraph.readers.kineto import read_kineto
 
 NAMES = st.sampled_from(
     ["aten::mm", "Memcpy HtoD (Pageable -> Device)", 'é \\ " /', "void f<int>(int*)", ""]
@@ -40,13 +41,13 @@ def traces(draw: st.DrawFn) -> list[str]:
     return events
 
 
-def read(texts: list[str | bytes], end: bytes = b'\n], "traceName": "x"}') -> KinetoTrace:
+def read(texts: list[str | bytes], end: bytes = b'\n], "traceName": "x"}') -> Recording:
     """Read a file of events."""
     events = [text if isinstance(text, bytes) else text.encode() for text in texts]
     return read_kineto(b'{"schemaVersion": 1, "traceEvents": [\n' + b",\n".join(events) + end)
 
 
-def rows(trace: KinetoTrace) -> list[tuple[Any, ...]]:
+def rows(trace: Recording) -> list[tuple[Any, ...]]:
     """Return the events as tuples, without their number."""
     return list(trace.events.frame().drop(columns="event").itertuples(index=False, name=None))
 

@@ -120,7 +120,7 @@ def _zeros(columns: Columns, log: RepairLog) -> Mask:
     log.add(
         Defect.ZERO_TIMESTAMP, int(rows["offset"][zeros].min(initial=np.iinfo(np.int64).max)), n
     )
-    columns.left_out[Defect.ZERO_TIMESTAMP.label] = n
+    columns.skipped[Defect.ZERO_TIMESTAMP.label] = n
     return zeros
 
 
@@ -133,4 +133,4 @@ def _kept(columns: Columns, keep: Mask) -> Columns:
         if stays.any():
             sparse[name] = number[events[stays]], values[stays]
     rows = {name: column[keep] for name, column in columns.rows.items()}
-    return Columns(rows, columns.flows, sparse, columns.symbols, columns.lanes, columns.left_out)
+    return Columns(rows, columns.flows, sparse, columns.symbols, columns.lanes, columns.skipped)

@@ -42,7 +42,7 @@ class Columns:
     sparse : dict of str to (rows, values)
     symbols : list of str
     lanes : list of (pid, tid)
-    left_out : dict of str to int
+    skipped : dict of str to int
         By category, or why.
     """
 
@@ -51,7 +51,7 @@ class Columns:
     sparse: dict[str, tuple[I64, npt.NDArray[Any]]]
     symbols: list[str]
     lanes: list[tuple[Id, Id]]
-    left_out: dict[str, int] = field(default_factory=dict)
+    skipped: dict[str, int] = field(default_factory=dict)
 
 
 def canonical_id(value: object) -> Id:
@@ -117,7 +117,7 @@ class Assembly:
         self._sparse = [(_Growing(np.int64), _Growing(column.dtype)) for column in COLUMNS]
         self._n_rows, self._n_flows, self._n_outside = 0, 0, 0
         self._spans: list[_Span] = []
-        self._left_out: dict[int, I64] = {}
+        self._skipped: dict[int, I64] = {}
         self._phases = np.zeros(256, dtype=np.int64)
 
     def add(self, part: Part) -> None:
@@ -147,9 +147,9 @@ class Assembly:
             self.nonsense = part.first_nonsense()
         self._n_outside += part.n_outside
         self._phases += part.phases
-        known = self._left_out.get(part.worker, np.zeros(0, dtype=np.int64))
-        self._left_out[part.worker] = (
-            np.pad(known, (0, len(part.left_out) - len(known))) + part.left_out
+        known = self._skipped.get(part.worker, np.zeros(0, dtype=np.int64))
+        self._skipped[part.worker] = (
+            np.pad(known, (0, len(part.skipped) - len(known))) + part.skipped
         )
 
     def columns(self, workers: Sequence[Worker]) -> Columns:
@@ -217,18 +217,18 @@ class Assembly:
     ) -> dict[str, int]:
         """Return how many events were left out, by category or reason."""
         counts = np.zeros(len(symbols), dtype=np.int64)
-        for worker, of_worker in self._left_out.items():
+        for worker, of_worker in self._skipped.items():
             known = np.flatnonzero(of_worker)
             np.add.at(counts, symbol_maps[worker][known], of_worker[known])
-        left_out = {
+        skipped = {
             symbols[code] or "no category": int(counts[code])
             for code in np.flatnonzero(counts).tolist()
         }
-        left_out |= {
+        skipped |= {
             f"phase {chr(phase)!r}": int(self._phases[phase])
             for phase in np.flatnonzero(self._phases).tolist()
         }
-        return left_out | ({"outside the window": self._n_outside} if self._n_outside else {})
+        return skipped | ({"outside the window": self._n_outside} if self._n_outside else {})
 
 
 class _Span(NamedTuple):

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
+from htagraph.model.recording import Progress, Repair
 from htagraph.readers.kineto.chunks import ByteStream
 from htagraph.readers.kineto.loading import EVERYTHING, Asked, scanned
-from htagraph.readers.kineto.reader import Progress
-from htagraph.readers.kineto.repairs import Defect, Repair, RepairLog
+from htagraph.readers.kineto.repairs import Defect, RepairLog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -130,7 +130,7 @@ class Batch(NamedTuple):
     sparse_n: I64  #: number of values by column
     n: I64  #: number of rows, flows, metas, reals, events outside the window
     repairs: I64  #: count and first offset by `Defect`
-    left_out: I64  #: number of events left out, by code of their category
+    skipped: I64  #: number of events left out, by code of their category
     phases: I64  #: number of events of phases that are not read, by the byte of the phase
 
 
@@ -319,7 +319,7 @@ def _enter_timed(
     category = _code(buf, event, _CATEGORY, tables.symbols)
     rule = rules.dropped[category] if category < len(rules.dropped) else rules.others
     if (rule == LEAVE_ALL and shape != _HALF) or (rule == LEAVE_FLOWS and shape == _FLOW):
-        batch.left_out[category] += 1
+        batch.skipped[category] += 1
         return
     if not _times(buf, event):
         _mark(batch, _NO_TIMESTAMP, offset)
@@ -372,7 +372,7 @@ def _has_room(tables: Tables, n_bytes: int) -> bool:
     return bool(
         max(batch.n[0], batch.n[1], batch.n[2]) < batch.rows.shape[1]
         and batch.n[3] + _SYMBOLS_PER_EVENT < batch.reals.shape[1]
-        and n + _SYMBOLS_PER_EVENT < min(len(symbols.hashes), len(batch.left_out))
+        and n + _SYMBOLS_PER_EVENT < min(len(symbols.hashes), len(batch.skipped))
         and symbols.starts[n] + n_bytes < len(symbols.arena) - PADDING
         and lanes.n[0] + 1 < len(lanes.keys)
     )

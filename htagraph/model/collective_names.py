@@ -1,0 +1,60 @@
+"""Names of collectives: kernels of communication libraries, and the operations that names say.
+
+A new communication library is one line in `COMMUNICATION_KERNELS`, tried in order.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["COMMUNICATION_KERNELS", "NCCL_ANNOTATION", "NCCL_KERNEL", "operation_of"]
+
+NCCL_KERNEL = re.compile(r"^(void )?nccl|^(void )?rccl|ncclDevKernel|ncclKernel")
+"""Kernels of NCCL and RCCL, in which ranks wait for each other."""
+
+NCCL_ANNOTATION = re.compile(r"^nccl:")
+"""Host ranges that PyTorch puts around a collective: ``nccl:all_reduce``."""
+
+_OPERATIONS = {
+    "all_to_all": r"all_?to_?all",
+    "reduce_scatter": r"reduce_?scatter",
+    "all_reduce": r"all_?reduce",
+    "all_gather": r"all_?gather",
+    "broadcast": r"broadcast",
+    "barrier": r"barrier",
+    "gather": r"gather",
+    "scatter": r"scatter",
+    "reduce": r"reduce",
+    "send_recv": r"send_?recv|coalesced",
+    "send": r"send",
+    "recv": r"recv",
+}
+"""Pattern of each operation in lower-case names; the first that fits counts."""
+
+_SAYS_COLLECTIVE = "|".join(
+    _OPERATIONS[name] for name in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+)
+
+COMMUNICATION_KERNELS = {
+    "nccl or rccl kernel": NCCL_KERNEL.pattern,
+    "expert parallel kernel": r"\bdeep_ep::|\bdpsk::ep::|::ep::(intra|inter)node",
+    "nvshmem kernel": r"nvshmem|roc_?shmem",
+    "custom all-reduce kernel": (
+        r"cross_device_reduce|quick_?reduce|(one|two)_?shot_?all_?reduce|multimem_|lamport|msccl"
+        r"|userbuffers"
+    ),
+    "collective in the name": rf"(?i){_SAYS_COLLECTIVE}|\bsend_?recv|oneccl|\bhccl",
+}
+"""Pattern of the kernels that communicate, by the rule's name."""
+
+
+def operation_of(name: str) -> str:
+    """Return the operation that the name of a collective, annotation or kernel says, or "".
+
+    Examples
+    --------
+    >>> operation_of("ncclDevKernel_AllReduce_Sum_f32_RING_LL"), operation_of("aten::mm")
+    ('all_reduce', '')
+    """
+    lowered = name.lower()
+    return next((op for op, pattern in _OPERATIONS.items() if re.search(pattern, lowered)), "")
