@@ -229,15 +229,18 @@ class TraceGraph(Questions):
         return find_matches(self.dag, self._event_rows, chain)
 
     def critical_path(self) -> CriticalPath:
-        """Return the critical path of the window: segments that tile it, each what the next had to wait for."""
+        """Return the critical path of the window.
+
+        Its segments tile the window; each is what the next had to wait for.
+        """
         return CriticalPath(self.dag, self.interval, self.rank, self.origin)
 
-    def _ask(self, question: Question, **options: Any) -> pd.DataFrame:  # noqa: ANN401  options of any question
+    def _ask(self, question: Question, **options: Any) -> pd.DataFrame:  # noqa: ANN401  any options
         """Return the answer for the window."""
         return question(self.dag, self.interval, **options)
 
     def cupti_counters(self) -> pd.DataFrame:
-        """Return the hardware counters of CUPTI ranges per kernel, with the operators above; schema `frames.CUPTI_COUNTERS`.
+        """Return the hardware counters of CUPTI ranges per kernel, schema `frames.CUPTI_COUNTERS`.
 
         Raises
         ------
@@ -247,7 +250,7 @@ class TraceGraph(Questions):
         return self._ask(cupti_counters, args=self._decoder())
 
     def cupti_rates(self, *, by: str = "name") -> pd.DataFrame:
-        """Return achieved operations and bytes per second where the counters allow, by kernel name or operator.
+        """Return achieved operations and bytes per second, by kernel name or operator.
 
         Raises
         ------
@@ -257,7 +260,7 @@ class TraceGraph(Questions):
         return self._ask(cupti_rates, args=self._decoder(), by=by)
 
     def _decoder(self) -> Args:
-        """Return what reads the args of events from the original."""
+        """Return the function that reads the args of events from the file."""
         if self.origin is None or self.origin.args is None:
             raise MissingEventsError(
                 "the args of events are not kept in the graph.",
@@ -267,7 +270,7 @@ class TraceGraph(Questions):
         return self.origin.args.decode
 
     def save(self, out: str | Path) -> Path:
-        """Write the compiled graph of the whole trace to one file, from which `open` brings it back at once.
+        """Write the compiled graph of the whole trace to one file, for `open`.
 
         Parameters
         ----------
@@ -321,7 +324,7 @@ class TraceGraph(Questions):
         -----
         About 1 us an edge: take a window of a large trace.
         """
-        from htagraph.algorithms.reach import to_rustworkx  # noqa: PLC0415  deferred: few need rustworkx itself
+        from htagraph.algorithms.reach import to_rustworkx  # noqa: PLC0415  deferred: few need it
 
         closed = windowed_edges(self.dag, self.interval)
         labels = EdgeKind.labels()
@@ -341,7 +344,7 @@ class TraceGraph(Questions):
         return to_rustworkx(closed.tail, closed.head, [*nodes, ("source",), ("sink",)], payload)
 
     def to_dot(self, out: str | Path | None = None, *, max_nodes: int = 300) -> str:
-        """Return the window's graph as DOT, with the critical path marked, and write it if a file is given.
+        """Return the window's graph as DOT, the critical path marked; write it if a file is given.
 
         What crosses the bounds of the window is left out.
 

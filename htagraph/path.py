@@ -30,13 +30,13 @@ from htagraph.writers.pftrace import CounterTrack, write_pftrace
 __all__ = ["BreakdownKey", "CriticalPath"]
 
 BreakdownKey = Literal["bound", "kind", "name", "op", "track", "rule", "step"]
-"""What the time of a path can be grouped by."""
+"""Groups for the time of a path."""
 
 _TOP = 3
 _WORTH_SAYING = 0.005
 _ABOUT = (
-    "Segments tile the window: every instant is covered by exactly one. Back from the end of the window, each one is what "
-    "the next had to wait for."
+    "Segments tile the window: every instant is covered by exactly one. Back from the end of the "
+    "window, each one is what the next had to wait for."
 )
 
 
@@ -76,17 +76,20 @@ class CriticalPath:
 
     @cached_property
     def segments(self) -> pd.DataFrame:
-        """Segments in order of time, schema `frames.SEGMENTS`: adjacent, disjoint, together the window."""
+        """Segments in order of time, which tile the window; schema `frames.SEGMENTS`."""
         return critical_path(self.dag, self.window)
 
     @cached_property
     def edges(self) -> pd.DataFrame:
-        """Edges of the path, earliest first, schema `frames.EDGES`; the first and last may reach beyond the window."""
+        """Edges of the path, earliest first, schema `frames.EDGES`.
+
+        The first and the last may reach beyond the window.
+        """
         return edge_frame(self.dag, path_edges(self.dag, self.window))
 
     @cached_property
     def attributed_time(self) -> pd.DataFrame:
-        """Which cause claims which part of the path, schema `frames.ATTRIBUTED_TIME`: adjacent, disjoint, together the window."""
+        """Time of the path by cause: rows that tile the window, schema `frames.ATTRIBUTED_TIME`."""
         return attributed_time(self.dag, self.segments)
 
     @property
@@ -132,7 +135,7 @@ class CriticalPath:
         )
 
     def to_perfetto(self, out: str | Path) -> Path:
-        """Write the whole trace with the critical path on top, for the Perfetto UI (https://ui.perfetto.dev).
+        """Write the whole trace with the critical path on top, for the Perfetto UI.
 
         Times of device work are those of the graph: moved by ``calibration.clock_shift_ns`` where
         the clocks disagreed.

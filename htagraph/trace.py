@@ -32,7 +32,7 @@ _READERS: tuple[tuple[Callable[[str | Path | bytes], bool], Reader], ...] = (
 
 @dataclass(frozen=True, repr=False)
 class Trace:
-    """What was recorded on one rank; made by `load`, or from events that are at hand.
+    """One rank as it was recorded; made by `load`, or from events that are at hand.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Trace:
 
     @property
     def rank_source(self) -> str:
-        """Where the rank was found: ``distributedInfo``, ``file name``, ``default`` or ``given``."""
+        """Where the rank was found: ``distributedInfo``, ``file name``, ``default``, ``given``."""
         return self.recording.rank_source
 
     @property
@@ -80,18 +80,18 @@ class Trace:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What the file says beside events: every top-level key but ``traceEvents``."""
+        """Header of the file: every top-level key but ``traceEvents``."""
         origin = self.recording.origin
         return origin.metadata if origin else {}
 
     @property
     def skipped(self) -> Mapping[str, int]:
-        """How many events were not loaded, by category."""
+        """Number of events that were not loaded, by category or reason."""
         return self.recording.skipped
 
     @property
     def has_unread_stacks(self) -> bool:
-        """Whether the file has Python stacks that were not read; ``load(stacks=True)`` reads them."""
+        """Whether the file has Python stacks that ``load(stacks=True)`` would have read."""
         return self.skipped.get(STACKS, 0) > 0
 
     @cached_property
@@ -106,7 +106,7 @@ class Trace:
 
     @property
     def repairs(self) -> pd.DataFrame:
-        """What was wrong in the file and was repaired or set aside, schema `frames.REPAIRS`."""
+        """Defects of the file that were repaired or set aside, schema `frames.REPAIRS`."""
         repairs = self.recording.repairs
         return REPAIRS.frame(
             {name: [getattr(repair, name) for repair in repairs] for name in REPAIRS.columns}
@@ -192,7 +192,7 @@ def load(
 
     Examples
     --------
-    >>> event = b'{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 5, "dur": 2}'
+    >>> event = b'{"ph": "X", "cat": "cpu_op", "name": "mm", "pid": 1, "tid": 1, "ts": 5, "dur": 2}'
     >>> load(b'{"traceEvents": [' + event + b"]}")
     Trace(rank=0, 1 event, 0 steps, 2.00 us)
     """

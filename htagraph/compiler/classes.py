@@ -1,4 +1,4 @@
-"""What a piece of device work is: compute, communication or memory; by rules, with the deciding rule recorded.
+"""Classes of device work: compute, communication or memory, with the rule that decided.
 
 Rules are tried in order, on unique names, not on rows: metadata of the collective first, then what
 the user adds, then names. Adding a communication library to `htagraph.model.collective_names`, a
@@ -36,7 +36,7 @@ class ClassRule:
 
     Examples
     --------
-    >>> ClassRule("our ring", KernelClass.COMMUNICATION, r"^my_ring_").matches("my_ring_step(float*)")
+    >>> ClassRule("our ring", KernelClass.COMMUNICATION, r"^ring_").matches("ring_step(float*)")
     True
     """
 
@@ -118,7 +118,7 @@ def _apply_metadata(
     rule_of: npt.NDArray[np.int8],
     position: int,
 ) -> None:
-    """Mark kernels that carry a collective's name as communication, unless the user's rules decided."""
+    """Mark kernels with the metadata of a collective as communication; the user's rules win."""
     column = structure.events.columns.get("collective")
     if column is None:
         return

@@ -1,4 +1,4 @@
-"""Which ranges of a trace are its steps."""
+"""Steps of a trace: the ranges that mark them, and the step at a time."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def find_steps(events: EventTable) -> pd.DataFrame:
 
 
 def step_at(steps: pd.DataFrame, ts_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the step in which each time lies, as a row of `steps`, -1 for none; of steps that overlap, the last begun.
+    """Return the step at each time as a row of `steps`, -1 for none; if steps overlap, the latest.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def step_at(steps: pd.DataFrame, ts_ns: npt.NDArray[np.int64]) -> npt.NDArray[np
 
 
 def without_numbers(names: pd.Series[str]) -> pd.Series[str]:
-    """Return names with those of the profiler's steps as one: what recurs in each step has one name.
+    """Return names with one name for all steps of the profiler.
 
     Examples
     --------

@@ -68,7 +68,8 @@ def _texts(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[str, ..
 
 def _fields_of(prefix: str, table: object) -> Arrays:
     """Return the arrays of a dataclass."""
-    return {f"{prefix}.{item.name}": getattr(table, item.name) for item in fields(table)}  # type: ignore[arg-type]
+    names = [item.name for item in fields(table)]  # type: ignore[arg-type]
+    return {f"{prefix}.{name}": getattr(table, name) for name in names}
 
 
 def _edges(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> EdgeTable:

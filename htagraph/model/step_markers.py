@@ -7,7 +7,7 @@ import re
 __all__ = ["PROFILER_STEP", "STEP_MARKERS", "without_step_number"]
 
 PROFILER_STEP = re.compile(r"^ProfilerStep\s*#\d+")
-"""What ``profiler.step()`` calls a step: ``ProfilerStep#12``."""
+"""Name of a step of ``profiler.step()``: ``ProfilerStep#12``."""
 
 STEP_MARKERS = {
     "profiler step": PROFILER_STEP,

@@ -29,7 +29,7 @@ class Diagnosis:
     is_enough : bool
         Whether answers can stand on it.
     found_by : str
-        What says so, where several things can: ``profiler step``, ``serving marker``, ``file name``.
+        Evidence, where there are several kinds: ``profiler step``, ``serving marker``.
     consequence : str
         Which answers are weaker if not; empty where it is enough.
     advice : str
@@ -45,7 +45,7 @@ class Diagnosis:
 
 
 def examine(trace: Trace, graph: TraceGraph) -> tuple[Diagnosis, ...]:
-    """Return what a trace records and lacks, one diagnosis per subject.
+    """Return the diagnoses of a trace, one per subject that it records or lacks.
 
     Parameters
     ----------

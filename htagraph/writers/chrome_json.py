@@ -1,4 +1,4 @@
-"""The trace as it was, byte for byte, with the critical path added: for every viewer of Chrome's JSON format.
+"""The trace byte for byte, with the critical path added: for viewers of Chrome's JSON format.
 
 What is added stands in one piece, before the bracket that closes the list of events. Slices of the
 path are begin-end pairs: viewers keep times as float64 microseconds, and rounding cannot make pairs
@@ -87,8 +87,9 @@ def _slices(segments: pd.DataFrame, pid: int, base_time_ns: int) -> list[str]:
     numbers = (segments[name].tolist() for name in ("lag_ns", "residual_ns", "event"))
     where = f'"cat":"{_CATEGORY}","pid":{pid},"tid":1'
     return [
-        f'{{"ph":"B","name":{name},{where},"ts":{begin},"args":{{"bound":{bound},"kind":{kind},"op":{op},'
-        f'"lag_ns":{lag},"residual_ns":{residual},"event":{event}}}}},\n{{"ph":"E",{where},"ts":{end}}}'
+        f'{{"ph":"B","name":{name},{where},"ts":{begin},"args":{{"bound":{bound},"kind":{kind},'
+        f'"op":{op},"lag_ns":{lag},"residual_ns":{residual},"event":{event}}}}},\n'
+        f'{{"ph":"E",{where},"ts":{end}}}'
         for begin, end, name, bound, kind, op, lag, residual, event in zip(
             starts, ends, *texts, *numbers, strict=True
         )
@@ -183,7 +184,13 @@ def write_chrome_json(
 
     Examples
     --------
-    >>> write_chrome_json("critical.json.gz", "trace.json.gz", events=events, segments=path.segments, base_time_ns=0)  # doctest: +SKIP
+    >>> write_chrome_json(  # doctest: +SKIP
+    ...     "critical.json.gz",
+    ...     "trace.json.gz",
+    ...     events=graph.dag.events,
+    ...     segments=path.segments,
+    ...     base_time_ns=0,
+    ... )
     """
     search, position = ArrayEnd(), -1
     with output_file(out) as file:

@@ -32,7 +32,8 @@ def _lane_events(lanes: LaneTable, used: Sequence[int]) -> list[str]:
         if lanes.thread[lane]:
             name = json.dumps(lanes.thread[lane])
             named[pid, tid] = (
-                f'{{"ph":"M","name":"thread_name","pid":{pid},"tid":{tid},"args":{{"name":{name}}}}}'
+                f'{{"ph":"M","name":"thread_name","pid":{pid},"tid":{tid},'
+                f'"args":{{"name":{name}}}}}'
             )
     return list(named.values())
 

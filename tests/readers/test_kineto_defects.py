@@ -192,7 +192,7 @@ def pieced(texts: list[str], block: int, n_threads: int) -> list[tuple[Any, ...]
     stream.BLOCK = block
     try:
         asked = loading.Asked(n_threads=n_threads)
-        loaded = loading.load_file(data, asked, loading.RepairLog(), None)
+        loaded = loading.load_file(data, asked)
     finally:
         stream.BLOCK = usual
     return list(loaded.events.frame().drop(columns="event").itertuples(index=False, name=None))

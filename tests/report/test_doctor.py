@@ -32,7 +32,7 @@ def test_steps_of_the_profiler_are_found():
 
 @pytest.mark.parametrize("name", ["execute_context_0(0)_generation_8(8)", "step[DECODE bs=4]"])
 def test_steps_of_a_serving_engine_need_no_profiler_step(name):
-    """vLLM and SGLang mark their steps themselves."""
+    """Engines such as vLLM and SGLang mark their steps themselves."""
     events = timeline("cpu 1 |{step    }", names={"step": name})
     steps = diagnoses(Trace.from_events(events))["steps"]
 

@@ -1,4 +1,4 @@
-"""What a category of the file is: one table, old and new names, and the names that overrule it.
+"""Kinds of events by category: one table of old and new names, and the names that overrule it.
 
 A new category is one line in `KIND_OF_CATEGORY`.
 """

@@ -35,7 +35,7 @@ EVERYTHING = (-(1 << 62), 1 << 62)
 
 @dataclass(frozen=True)
 class Asked:
-    """What of a file was asked for; see `read_kineto`."""
+    """The events that were asked for; see `read_kineto`."""
 
     stacks: bool = False
     categories: Collection[str] | None = None

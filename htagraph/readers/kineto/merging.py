@@ -139,7 +139,7 @@ class Assembly:
         self._count(part)
 
     def _count(self, part: Part) -> None:
-        """Take what a part counted."""
+        """Add the counts of a part."""
         self.metas += part.metas
         RepairLog.merge_tables(self.repairs, part.repairs)
         self.has_events |= part.has_events()
@@ -195,7 +195,7 @@ class Assembly:
     def _sparse_columns(
         self, spans: list[tuple[int, int]], symbol_maps: Sequence[npt.NDArray[np.int32]]
     ) -> dict[str, tuple[I64, npt.NDArray[Any]]]:
-        """Return the columns of few events that have a value; columns of the same rows share them."""
+        """Return the sparse columns that have a value; those of equal rows share one array."""
         columns: dict[str, tuple[I64, npt.NDArray[Any]]] = {}
         shared: list[I64] = []
         for column, (growing_rows, growing_values) in zip(COLUMNS, self._sparse, strict=True):
@@ -232,7 +232,7 @@ class Assembly:
 
 
 class _Span(NamedTuple):
-    """Where the rows and flow points of a part begin, and whose codes they hold."""
+    """The first row and flow point of a part, and the worker whose codes they hold."""
 
     worker: int
     row: int
@@ -252,7 +252,7 @@ def _lanes(
 def _renumber(
     codes: npt.NDArray[Any], spans: Sequence[tuple[int, int]], maps: Sequence[npt.NDArray[np.int32]]
 ) -> None:
-    """Replace the codes of workers by those of all, in place; a span begins where the one before ends."""
+    """Replace the codes of workers by common ones, in place; spans follow each other."""
     ends = [start for _, start in spans[1:]] + [len(codes)]
     for (worker, start), end in zip(spans, ends, strict=False):
         codes[start:end] = maps[worker][codes[start:end]]

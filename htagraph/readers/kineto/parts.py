@@ -1,4 +1,4 @@
-"""What was read from one piece of a file, as the scanner's batches leave it."""
+"""Parts: the events of one piece of a file, as the scanner's batches leave them."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ ROW_FIELDS: dict[str, type[np.generic]] = {
 
 @dataclass
 class Part:
-    """What a worker read from one piece of the file, with its own codes of symbols and lanes.
+    """The events of one piece of the file, with the codes of the worker that read it.
 
     Parameters
     ----------
     worker : int
-        Whose codes they are.
+        The worker whose codes of symbols and lanes they hold.
     rows : dict of str to list of ndarray
         By name of `ROW_FIELDS`, one array per batch.
     flows : list of ndarray of shape (5, n), dtype=int64
@@ -78,7 +78,7 @@ class Part:
     reason: int = 0
 
     def has_events(self) -> bool:
-        """Whether any event was read, or left out on purpose."""
+        """Return whether any event was read, or left out on purpose."""
         n_skipped = int(self.skipped.sum() + self.phases.sum())
         return bool(self.n_rows + self.n_outside + len(self.metas) + len(self.flows) + n_skipped)
 

@@ -49,8 +49,8 @@ def read_kineto(
 
     Examples
     --------
-    >>> event = b'{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1.5, "dur": 2}'
-    >>> recording = read_kineto(b"[" + event + b"]")
+    >>> kernel = b'{"ph": "X", "cat": "kernel", "name": "k", "tid": 7, "ts": 1.5, "dur": 2}'
+    >>> recording = read_kineto(b"[" + kernel + b"]")
     >>> recording.events.ts_ns.tolist(), recording.events.dur_ns.tolist(), recording.rank_source
     ([1500], [2000], 'default')
     """

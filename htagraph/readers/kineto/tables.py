@@ -1,4 +1,4 @@
-"""Columns of a file as the model's tables: kinds, times, streams and lanes, and the rules for events that cannot be true."""
+"""Columns of a file as the model's tables: kinds, times, streams and lanes."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _stream(ids: I64) -> I64:
 
 
 def _devices(rows: Mapping[str, I64], lanes: LaneTable, on_stream: Mask) -> npt.NDArray[np.int32]:
-    """Return the device of each event on one: what it says, else the pid of its row if that can be a device."""
+    """Return the device of each event on one: its own, else the pid of its row if plausible."""
     events = np.flatnonzero(on_stream)
     by_lane = [pid if isinstance(pid, int) and 0 <= pid < _MAX_DEVICE else -1 for pid in lanes.pid]
     of_lane = np.array(by_lane, dtype=np.int64)[rows["lane"][events]]
@@ -104,7 +104,7 @@ def _devices(rows: Mapping[str, I64], lanes: LaneTable, on_stream: Mask) -> npt.
 def _streams(
     rows: Mapping[str, I64], lanes: LaneTable, on_stream: Mask, kind: npt.NDArray[np.int8]
 ) -> I64:
-    """Return the stream of each event on one: what it says, else the number in the tid of its row."""
+    """Return the stream of each event on one: its own, else the number in the tid of its row."""
     events = np.flatnonzero(on_stream)
     of_lane = np.array([_stream_of_tid(tid) for tid in lanes.tid], dtype=np.int64)[
         rows["lane"][events]
@@ -137,7 +137,7 @@ def _flow_table(flows: I64, base_time_ns: int) -> FlowTable:
 def lane_table(
     lanes: list[tuple[Id, Id]], metadata_events: Iterable[Mapping[str, Any]]
 ) -> LaneTable:
-    """Return the lanes with the names that the metadata events give them; a lane that only they know comes last."""
+    """Return the lanes with the names of the metadata events; lanes only they know come last."""
     of_process: dict[str, dict[Id, Any]] = {
         "process_name": {},
         "process_labels": {},
