@@ -22,8 +22,8 @@ from htagraph.lookup.steps import find_steps
 from htagraph.lookup.windowed import windowed_edges
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind
+from htagraph.model.recording import Origin
 from htagraph.model.schema import categorical
-from htagraph.model.source import TraceSource
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window, WindowClock
 from htagraph.path import CriticalPath
@@ -49,14 +49,14 @@ class TraceGraph(Questions):
     interval : Window
         What questions are asked of.
     rank : int
-    source : TraceSource, optional
-        The original trace.
+    origin : Origin, optional
+        The file that the trace was read from.
     """
 
     dag: Dag
     interval: Window
     rank: int = 0
-    source: TraceSource | None = None
+    origin: Origin | None = None
 
     @property
     def dur_ns(self) -> int:
@@ -203,7 +203,7 @@ class TraceGraph(Questions):
         if on_path is not None:
             rows = rows[np.isin(rows, self.critical_path().segments["event"].to_numpy()) == on_path]
         return Selection(
-            dag, self.interval, rows if where is None else where_rows(dag, rows, where), self.source
+            dag, self.interval, rows if where is None else where_rows(dag, rows, where), self.origin
         )
 
     def match(self, *chain: Pattern | Hop | str) -> pd.DataFrame:
@@ -228,8 +228,11 @@ class TraceGraph(Questions):
         return find_matches(self.dag, self._event_rows, chain)
 
     def critical_path(self) -> CriticalPath:
-        """Return the critical path of the window: segments that tile it, each what the next had to wait for."""
-        return CriticalPath(self.dag, self.interval, self.rank, self.source)
+        """Return the critical path of the window.
+
+        Its segments tile the window; each is what the next had to wait for.
+        """
+        return CriticalPath(self.dag, self.interval, self.rank, self.origin)
 
     def _ask(self, question: Question, **options: Any) -> pd.DataFrame:  # noqa: ANN401  options of any question
         """Answer for the window."""
@@ -239,16 +242,16 @@ class TraceGraph(Questions):
 
     def _args(self, events: npt.NDArray[np.int64]) -> Sequence[Mapping[str, Any]]:
         """The ``args`` of events, from the original."""
-        if self.source is None or self.source.original is None:
+        if self.origin is None or self.origin.args is None:
             raise MissingEventsError(
                 "the args of events are not kept in the graph.",
                 missing="args",
                 hint="load the trace and compile it.",
             )
-        return self.source.original.decode(events)
+        return self.origin.args.decode(events)
 
     def save(self, out: str | Path) -> Path:
-        """Write the compiled graph of the whole trace to one file, from which `open` brings it back at once.
+        """Write the compiled graph of the whole trace to one file, for `open`.
 
         Parameters
         ----------
@@ -264,7 +267,7 @@ class TraceGraph(Questions):
         OutputError
             If the file cannot be written.
         """
-        return write_graph(out, self.dag, rank=self.rank, source=self.source)
+        return write_graph(out, self.dag, rank=self.rank, origin=self.origin)
 
     @classmethod
     def open(cls, path: str | Path) -> TraceGraph:
@@ -284,8 +287,8 @@ class TraceGraph(Questions):
         TraceFormatError
             If the file is no saved graph, or was saved by another version.
         """
-        dag, rank, source = read_graph(path)
-        return cls(dag, dag.span, rank, source)
+        dag, rank, origin = read_graph(path)
+        return cls(dag, dag.span, rank, origin)
 
     def to_rustworkx(self) -> PyDiGraph:
         """Return the window's graph with one source and one sink as a rustworkx graph.
@@ -302,7 +305,7 @@ class TraceGraph(Questions):
         -----
         About 1 us an edge: take a window of a large trace.
         """
-        from htagraph.algorithms.reach import to_rustworkx  # noqa: PLC0415  deferred: few need rustworkx itself
+        from htagraph.algorithms.reach import to_rustworkx  # noqa: PLC0415  deferred: few need it
 
         closed = windowed_edges(self.dag, self.interval)
         labels = EdgeKind.labels()
@@ -322,7 +325,7 @@ class TraceGraph(Questions):
         return to_rustworkx(closed.tail, closed.head, [*nodes, ("source",), ("sink",)], payload)
 
     def to_dot(self, out: str | Path | None = None, *, max_nodes: int = 300) -> str:
-        """Return the window's graph as DOT, with the critical path marked, and write it if a file is given.
+        """Return the window's graph as DOT, the critical path marked; write it if a file is given.
 
         What crosses the bounds of the window is left out.
 

@@ -20,7 +20,7 @@ from htagraph.lookup.steps import find_steps
 from htagraph.model.dag import Dag
 from htagraph.model.frames import BREAKDOWN
 from htagraph.model.kinds import Bound, in_words
-from htagraph.model.source import TraceSource
+from htagraph.model.recording import Origin
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 from htagraph.queries.counters import counters
@@ -31,7 +31,7 @@ from htagraph.writers.pftrace import CounterTrack, write_pftrace
 __all__ = ["BreakdownKey", "CriticalPath"]
 
 BreakdownKey = Literal["bound", "kind", "name", "op", "track", "rule", "step"]
-"""What the time of a path can be grouped by."""
+"""Groups for the time of a path."""
 
 _TOP = 3
 _WORTH_SAYING = 0.005
@@ -50,8 +50,8 @@ class CriticalPath:
     dag : Dag
     window : Window
     rank : int
-    source : TraceSource, optional
-        The original trace, for `to_chrome_json`.
+    origin : Origin, optional
+        The file that the trace was read from, for `to_chrome_json`.
 
     Examples
     --------
@@ -68,7 +68,7 @@ class CriticalPath:
     dag: Dag
     window: Window
     rank: int = 0
-    source: TraceSource | None = None
+    origin: Origin | None = None
 
     @property
     def dur_ns(self) -> int:
@@ -204,7 +204,7 @@ class CriticalPath:
         OutputError
             If the file cannot be written.
         """
-        if self.source is None:
+        if self.origin is None:
             raise MissingEventsError(
                 "there is no original file to add the path to.",
                 missing="file",
@@ -212,10 +212,10 @@ class CriticalPath:
             )
         return write_chrome_json(
             out,
-            self.source.content,
+            self.origin.source,
             events=self.dag.events,
             segments=self.segments,
-            base_ns=self.source.base_ns,
+            base_time_ns=self.origin.base_time_ns,
             clock_shift_ns=self.dag.calibration.clock_shift_ns,
         )
 

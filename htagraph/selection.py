@@ -19,7 +19,7 @@ from htagraph.lookup.matching import Hop, Pattern, linked_events
 from htagraph.lookup.selecting import events_in, tree_parent
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind
-from htagraph.model.source import TraceSource
+from htagraph.model.recording import Origin
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 from htagraph.writers.dot import graph_dot
@@ -46,8 +46,8 @@ class Selection:
     window : Window
     rows : ndarray of shape (n,), dtype=int64
         Rows of the event table, ascending, each once.
-    source : TraceSource, optional
-        The original trace, for `to_chrome_json`.
+    origin : Origin, optional
+        The file that the trace was read from, for `to_chrome_json`.
 
     Examples
     --------
@@ -65,14 +65,14 @@ class Selection:
     dag: Dag
     window: Window
     rows: npt.NDArray[np.int64]
-    source: TraceSource | None = None
+    origin: Origin | None = None
 
     def __post_init__(self) -> None:
         """Freeze the rows."""
         self.rows.setflags(write=False)
 
     def _of(self, rows: npt.NDArray[np.integer]) -> Selection:
-        return Selection(self.dag, self.window, np.unique(rows.astype(np.int64)), self.source)
+        return Selection(self.dag, self.window, np.unique(rows.astype(np.int64)), self.origin)
 
     def _mask(self) -> npt.NDArray[np.bool_]:
         mask = np.zeros(len(self.dag.events), dtype=bool)
@@ -185,11 +185,11 @@ class Selection:
         return self._of(tail[self._mask()[head]])
 
     def children(self) -> Selection:
-        """Return what these enclose directly; of a launch call, its device work."""
+        """Return the events directly below these; of a launch call, its device work."""
         return self.follow("CHILD")
 
     def parents(self) -> Selection:
-        """Return what encloses these directly; of device work, its launch call."""
+        """Return the events directly above these; of device work, its launch call."""
         parent = tree_parent(self.dag)[self.rows]
         return self._of(parent[parent >= 0])
 
@@ -200,7 +200,7 @@ class Selection:
         return np.isin(self.dag.edges.kind, [int(EdgeKind.parse(kind)) for kind in kinds])
 
     def ancestors(self, *, via: Via = None) -> Selection:
-        """Return what had to begin before these could: everything from which edges lead to their starts.
+        """Return the events that had to begin first: all from which edges lead to the starts of these.
 
         Parameters
         ----------
@@ -219,7 +219,7 @@ class Selection:
         return self._of(np.flatnonzero(reached) >> 1) - self
 
     def descendants(self, *, via: Via = None) -> Selection:
-        """Return what could only end after these had ended: everything that edges lead to from their ends.
+        """Return the events that could end only later: all that edges from the ends of these reach.
 
         Parameters
         ----------
@@ -242,7 +242,7 @@ class Selection:
         return self._of(np.flatnonzero(reached) >> 1) - self
 
     def between(self, other: Selection) -> Selection:
-        """Return what lies on some way from these to others: their descendants that are ancestors of the others."""
+        """Return the events on the ways from these to others."""
         return self.descendants() & self._same_graph(other).ancestors()
 
     def to_chrome_json(self, out: str | Path) -> Path:
@@ -267,7 +267,7 @@ class Selection:
         OutputError
             If the file cannot be written.
         """
-        if self.source is None or self.source.original is None:
+        if self.origin is None or self.origin.args is None:
             raise MissingEventsError(
                 "there is no original file to take the events from.",
                 missing="file",
@@ -275,12 +275,12 @@ class Selection:
             )
         return write_subset(
             out,
-            self.source.original.raw(self.rows),
+            self.origin.args.raw(self.rows),
             self.dag.events,
             self.rows,
             launch=self.dag.launch,
-            metadata=self.source.metadata,
-            base_ns=self.source.base_ns,
+            metadata=self.origin.metadata,
+            base_time_ns=self.origin.base_time_ns,
             clock_shift_ns=self.dag.calibration.clock_shift_ns,
         )
 
@@ -308,7 +308,7 @@ class Selection:
 
         A node carries the row of its event, an edge a dict of ``edge``, ``kind`` and ``lag_ns``.
         """
-        from htagraph.algorithms.reach import to_rustworkx  # noqa: PLC0415  deferred: few need rustworkx itself
+        from htagraph.algorithms.reach import to_rustworkx  # noqa: PLC0415  deferred: few need it
 
         rows = self._edge_rows()
         edges, labels = self.dag.edges, EdgeKind.labels()
@@ -326,7 +326,10 @@ class Selection:
 
     def __repr__(self) -> str:
         """Say how many events there are and how long they are together."""
-        return f"Selection({human_count(len(self), 'event')} of {self.window.name}, {human_duration(self.sum_ns)})"
+        return (
+            f"Selection({human_count(len(self), 'event')} of {self.window.name}, "
+            f"{human_duration(self.sum_ns)})"
+        )
 
 
 def op(name: str | re.Pattern[str] | None = None, *, where: str | None = None) -> Pattern:

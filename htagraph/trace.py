@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,33 +18,29 @@ from htagraph.graph import TraceGraph
 from htagraph.lookup.steps import find_steps
 from htagraph.model.events import EventTable
 from htagraph.model.frames import REPAIRS
-from htagraph.model.source import TraceSource
+from htagraph.model.recording import STACKS, Progress, Reader, Recording
 from htagraph.model.units import human_count, human_duration
-from htagraph.readers.kineto import KinetoTrace, read_kineto
-from htagraph.readers.kineto.categories import STACKS
+from htagraph.readers.kineto import read_kineto
 
 __all__ = ["Trace", "load"]
+
+_READERS: tuple[tuple[Callable[[str | Path | bytes], bool], Reader], ...] = (
+    (lambda _: True, read_kineto),  # last: its errors say what else a file is
+)
+"""Tests whether a source is of a format, and readers of it; the first that fits reads it."""
 
 
 @dataclass(frozen=True, repr=False)
 class Trace:
-    """What was recorded on one rank; made by `load`, or from events that are at hand.
+    """One rank as it was recorded; made by `load`, or from events that are at hand.
 
     Parameters
     ----------
-    table : EventTable
-        Events as columns.
-    rank : int
-    rank_source : str
-        Where the rank was found: ``distributedInfo``, ``file name``, ``default`` or ``given``.
-    file : KinetoTrace, optional
-        What else was read from the file.
+    recording : Recording
+        Events as columns, and what else the reader found in the file.
     """
 
-    table: EventTable
-    rank: int = 0
-    rank_source: str = "given"
-    file: KinetoTrace | None = field(default=None, compare=False)
+    recording: Recording
 
     @classmethod
     def from_events(cls, events: EventTable, *, rank: int = 0) -> Trace:
@@ -59,50 +55,59 @@ class Trace:
         -------
         Trace
         """
-        return cls(events, rank)
+        return cls(Recording(events, rank))
 
     @property
-    def _source(self) -> TraceSource | None:
-        if self.file is None:
-            return None
-        return TraceSource(
-            self.file.args.source, self.file.base_time_ns, self.file.args, self.file.metadata
-        )
+    def rank(self) -> int:
+        """Rank of the process in its job."""
+        return self.recording.rank
+
+    @property
+    def rank_source(self) -> str:
+        """Where the rank was found: ``distributedInfo``, ``file name``, ``default``, ``given``."""
+        return self.recording.rank_source
+
+    @property
+    def world_size(self) -> int | None:
+        """Number of ranks of the job, None where the file does not say."""
+        return self.recording.world_size
 
     @property
     def path(self) -> Path | None:
         """File that the trace was read from."""
-        return self.file.path if self.file else None
+        origin = self.recording.origin
+        return origin.path if origin else None
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What the file says beside events: every top-level key but ``traceEvents``."""
-        return self.file.metadata if self.file else {}
+        """Header of the file: every top-level key but ``traceEvents``."""
+        origin = self.recording.origin
+        return origin.metadata if origin else {}
 
     @property
     def skipped(self) -> Mapping[str, int]:
-        """How many events were not loaded, by category."""
-        return self.file.skipped if self.file else {}
+        """Number of events that were not loaded, by category or reason."""
+        return self.recording.skipped
 
     @property
     def has_unread_stacks(self) -> bool:
-        """Whether the file has Python stacks that were not read: `load` with ``stacks=True`` does."""
+        """Whether the file has Python stacks that ``load(stacks=True)`` would have read."""
         return self.skipped.get(STACKS, 0) > 0
 
     @cached_property
     def events(self) -> pd.DataFrame:
         """All events, schema `frames.EVENTS`."""
-        return self.table.frame()
+        return self.recording.events.frame()
 
     @cached_property
     def steps(self) -> pd.DataFrame:
         """Steps, schema `frames.STEPS`; empty where nothing marks them."""
-        return find_steps(self.table)
+        return find_steps(self.recording.events)
 
     @property
     def repairs(self) -> pd.DataFrame:
-        """What was wrong in the file and was repaired or set aside, schema `frames.REPAIRS`."""
-        repairs = self.file.repairs if self.file else ()
+        """Defects of the file that were repaired or set aside, schema `frames.REPAIRS`."""
+        repairs = self.recording.repairs
         return REPAIRS.frame(
             {name: [getattr(repair, name) for repair in repairs] for name in REPAIRS.columns}
         )
@@ -121,7 +126,8 @@ class Trace:
             Empty dicts where an event has none, or where the trace was not read from a file.
         """
         rows = np.atleast_1d(np.asarray(events, dtype=np.int64))
-        return self.file.args.decode(rows) if self.file else [{} for _ in rows]
+        origin = self.recording.origin
+        return origin.args.decode(rows) if origin and origin.args else [{} for _ in rows]
 
     def compile(self, *, class_rules: Sequence[ClassRule] = ()) -> TraceGraph:
         """Return the typed graph of the trace.
@@ -136,16 +142,16 @@ class Trace:
         -------
         TraceGraph
         """
-        dag = compile_events(self.table, class_rules=class_rules)
-        return TraceGraph(dag, dag.span, self.rank, self._source)
+        dag = compile_events(self.recording.events, class_rules=class_rules)
+        return TraceGraph(dag, dag.span, self.rank, self.recording.origin)
 
     def __repr__(self) -> str:
         """Say what is in the trace."""
-        table = self.table
-        span_ns = int(table.end_ns.max() - table.ts_ns.min()) if len(table) else 0
+        events = self.recording.events
+        span_ns = int(events.end_ns.max() - events.ts_ns.min()) if len(events) else 0
         name = f"{self.path.name}, " if self.path else ""
         return (
-            f"Trace({name}rank={self.rank}, {human_count(len(table), 'event')}, "
+            f"Trace({name}rank={self.rank}, {human_count(len(events), 'event')}, "
             f"{human_count(len(self.steps), 'step')}, {human_duration(span_ns)})"
         )
 
@@ -156,14 +162,14 @@ def load(
     stacks: bool = False,
     categories: Collection[str] | None = None,
     window: tuple[int, int] | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Trace:
-    """Return the trace of one rank, read from a file of the PyTorch profiler.
+    """Return the trace of one rank, read from the file of a profiler.
 
     Parameters
     ----------
     source : str, Path or bytes
-        ``.json`` or ``.json.gz``, whatever its name says; or the content itself.
+        A trace of the PyTorch profiler, plain or gzip whatever its name says; or its content.
     stacks : bool, default=False
         Whether to load Python frames (``python_function``), which are most of a file that has them.
     categories : collection of str, optional
@@ -186,11 +192,11 @@ def load(
 
     Examples
     --------
-    >>> trace = load(b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 5, "dur": 2}]}')
-    >>> trace
+    >>> event = b'{"ph": "X", "cat": "cpu_op", "name": "mm", "pid": 1, "tid": 1, "ts": 5, "dur": 2}'
+    >>> load(b'{"traceEvents": [' + event + b"]}")
     Trace(rank=0, 1 event, 0 steps, 2.00 us)
     """
-    read = read_kineto(
-        source, stacks=stacks, categories=categories, window=window, progress=progress
+    read = next(reader for is_of_format, reader in _READERS if is_of_format(source))
+    return Trace(
+        read(source, stacks=stacks, categories=categories, window=window, progress=progress)
     )
-    return Trace(read.events, read.rank, read.rank_source, read)

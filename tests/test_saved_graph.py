@@ -21,7 +21,7 @@ def test_every_array_survives(tmp_path, program):
     """Events, edges, bindings, names: all of it."""
     graph = Trace.from_events(simulate(program).events, rank=3).compile()
     again = TraceGraph.open(graph.save(tmp_path / "graph.npz"))
-    before, after = (pack(g.dag, rank=g.rank, source=g.source) for g in (graph, again))
+    before, after = (pack(g.dag, rank=g.rank, origin=g.origin) for g in (graph, again))
 
     assert before.keys() == after.keys()
     assert all(np.array_equal(before[name], after[name]) for name in before)
@@ -33,7 +33,7 @@ def test_names_of_any_content_survive():
     from htagraph.model.archive import unpack
 
     graph = Trace.from_events(timeline("cpu 1 |[op  ]", names={"op": "a\ud800\n\u0000é"})).compile()
-    dag, _, _ = unpack(pack(graph.dag, rank=0, source=None))
+    dag, _, _ = unpack(pack(graph.dag, rank=0, origin=None))
 
     assert dag.events.names()[0] == "a\ud800\n\u0000é"
 

@@ -185,8 +185,8 @@ def test_a_selection_is_written_as_a_smaller_trace(tmp_path):
     step = graph.select(under="aten::linear") | graph.select(name="aten::linear")
     again = hg.load(step.to_chrome_json(tmp_path / "linear.json.gz"))
 
-    assert len(again.table) == len(step)
+    assert len(again.recording.events) == len(step)
     assert again.events["name"].tolist() == step.events["name"].tolist()
-    assert again.table.ts_ns.tolist() == graph.dag.events.ts_ns[step.rows].tolist()
+    assert again.recording.events.ts_ns.tolist() == graph.dag.events.ts_ns[step.rows].tolist()
     assert again.rank == graph.rank
     assert len(again.compile().select(kind="launch")) == len(step & graph.select(kind="launch"))

@@ -1,4 +1,4 @@
-"""`htagraph info`: what is in a trace and what is not, what was repaired, and how to record what is missing."""
+"""`htagraph info`: what a trace holds and lacks, what was repaired, how to record the rest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import pandas as pd
 from htagraph.cli.console import Waiting, output
 from htagraph.cli.options import FormatOption, QuietOption, TraceArgument
 from htagraph.cli.tables import Format, print_frame, print_titled, rich_table
+from htagraph.graph import TraceGraph
 from htagraph.model.kinds import EventKind
+from htagraph.report.doctor import examine
 from htagraph.report.summary import Summary
 from htagraph.trace import Trace
 
@@ -17,7 +19,7 @@ __all__ = ["info"]
 def info(
     trace: TraceArgument, *, form: FormatOption = Format.TABLE, quiet: QuietOption = False
 ) -> None:
-    """Say what is in a trace, what is missing, which answers are weaker for it, and how to record it."""
+    """Say what is in a trace, what is missing, what follows from it, and how to record it."""
     with Waiting(quiet=quiet).shown() as waiting:
         loaded = waiting.load(trace)
         waiting.stage("Checking")
@@ -32,7 +34,11 @@ def info(
     print_titled(console, "Recorded with", rich_table(_metadata(loaded), header=False))
     print_titled(console, "Events", rich_table(_categories(loaded)))
     print_titled(console, "Checks", rich_table(quality))
-    missing = _not_recorded(loaded)
+    recorded = _recorded(loaded, summary.graph)
+    print_titled(console, "Recorded", rich_table(recorded.drop(columns="advice")))
+    missing = recorded.loc[recorded["advice"] != "", ["check", "advice"]].rename(
+        columns={"advice": "detail"}
+    )
     if len(missing):
         print_titled(
             console, "Not recorded, and how to record it", rich_table(missing, header=False)
@@ -43,32 +49,17 @@ def info(
         console.print("\nThe file needed no repair.")
 
 
-_HOW_TO_RECORD = {
-    "python_function": (
-        "Python stacks",
-        "profile(with_stack=True); they make a file several times larger",
-    ),
-    "cuda_sync": (
-        "waits of host and streams",
-        "profile(experimental_config=torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True))",
-    ),
-    "gpu_user_annotation": (
-        "annotations on the device",
-        "name parts with torch.profiler.record_function",
-    ),
-}
-"""What useful categories are, and the settings of the profiler that record them."""
-
-
-def _not_recorded(trace: Trace) -> pd.DataFrame:
-    """Return the useful categories that the file does not have, and how to record each."""
-    present = set(trace.events["category"]) | set(trace.skipped)
-    rows = [how for category, how in _HOW_TO_RECORD.items() if category not in present]
-    return pd.DataFrame(rows, columns=["check", "consequence"])
+def _recorded(trace: Trace, graph: TraceGraph) -> pd.DataFrame:
+    """Return the diagnoses of the doctor, one line each."""
+    rows = [
+        (found.subject, found.n, found.found_by, found.consequence, found.advice)
+        for found in examine(trace, graph)
+    ]
+    return pd.DataFrame(rows, columns=["check", "n", "found_by", "consequence", "advice"])
 
 
 def _metadata(trace: Trace) -> pd.DataFrame:
-    """Return what the file says beside events, one line each, long values abbreviated to what they are."""
+    """Return the header of the file, one line each, long values as what they are."""
     devices = trace.metadata.get("deviceProperties") or ()
     names = [device.get("name", "?") for device in devices if isinstance(device, dict)]
     plain = {

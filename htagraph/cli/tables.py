@@ -58,6 +58,7 @@ def rich_table(frame: pd.DataFrame, *, header: bool = True) -> Table:
             "check",
             "consequence",
             "detail",
+            "found_by",
             "kind",
             "meaning",
             "options",

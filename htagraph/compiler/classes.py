@@ -1,8 +1,8 @@
 """The class of device work: compute, communication or memory, and the rule that decided.
 
 Rules are tried in order, on unique names, not on rows: metadata of the collective first, then what
-the user adds, then names. Adding a rule here, or passing one to `Trace.compile`, changes every
-answer at once.
+the user adds, then names. Adding a communication library to `htagraph.model.collective_names`, a
+rule here, or passing one to `Trace.compile`, changes every answer at once.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.compiler.structure import Structure
+from htagraph.model.collective_names import COMMUNICATION_KERNELS
 from htagraph.model.dag import Classification
 from htagraph.model.kinds import EventKind, KernelClass
 
@@ -50,27 +51,9 @@ class ClassRule:
 
 
 BUILT_IN_RULES = (
-    ClassRule(
-        "nccl or rccl kernel",
-        KernelClass.COMMUNICATION,
-        r"^(void )?nccl|^(void )?rccl|ncclDevKernel|ncclKernel",
-    ),
-    ClassRule(
-        "expert parallel kernel",
-        KernelClass.COMMUNICATION,
-        r"\bdeep_ep::|\bdpsk::ep::|::ep::(intra|inter)node",
-    ),
-    ClassRule("nvshmem kernel", KernelClass.COMMUNICATION, r"nvshmem|roc_?shmem"),
-    ClassRule(
-        "custom all-reduce kernel",
-        KernelClass.COMMUNICATION,
-        r"cross_device_reduce|quick_?reduce|(one|two)_?shot_?all_?reduce"
-        r"|multimem_|lamport|msccl|userbuffers",
-    ),
-    ClassRule(
-        "collective in the name",
-        KernelClass.COMMUNICATION,
-        r"(?i)all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|\bsend_?recv|oneccl|\bhccl",
+    *(
+        ClassRule(name, KernelClass.COMMUNICATION, pattern)
+        for name, pattern in COMMUNICATION_KERNELS.items()
     ),
     ClassRule(
         "copy or fill kernel",

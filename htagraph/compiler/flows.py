@@ -24,6 +24,7 @@ from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
+from htagraph.model.step_markers import PROFILER_STEP
 
 __all__ = ["flow_edges", "hand_over_edges"]
 
@@ -99,7 +100,7 @@ def _autograd_lanes(structure: Structure) -> npt.NDArray[np.integer]:
     mostly = 2 * n_named > np.bincount(lane[is_op], minlength=n_lanes)
     first = np.flatnonzero(np.diff(lane, prepend=-1))
     begins = np.isin(np.arange(n_lanes), lane[first[named[first]]])
-    steps = events.named(events.symbols.mask(lambda name: name.startswith("ProfilerStep")))
+    steps = events.named(events.symbols.searched(PROFILER_STEP))
     return np.flatnonzero((mostly | begins) & ~np.isin(np.arange(n_lanes), events.lane[steps]))
 
 

@@ -14,6 +14,7 @@ from htagraph.lookup.clipping import Clipped, clipped, device_work
 from htagraph.model.dag import Dag
 from htagraph.model.frames import DIFF
 from htagraph.model.schema import categorical
+from htagraph.model.step_markers import without_step_number
 from htagraph.model.window import Window
 
 __all__ = ["CHANGES", "kernel_diff", "op_diff", "short_name"]
@@ -23,7 +24,6 @@ I64 = npt.NDArray[np.int64]
 CHANGES = ("added", "removed", "grown", "shrunk", "equal")
 """What became of a name: by its time, where it is on both sides."""
 
-_STEP = re.compile(r"^(ProfilerStep)\s*#\d+$")
 _ARROW = re.compile(r"->|\(anonymous namespace\)::")
 
 
@@ -49,7 +49,7 @@ def short_name(name: str) -> str:
 
 def _same_name(name: str, *, short: bool) -> str:
     """Name by which events are compared; all steps have one, whatever their number."""
-    step = _STEP.sub(r"\1", name)
+    step = without_step_number(name)
     return short_name(step) if short else step
 
 

@@ -25,8 +25,7 @@ from htagraph.job.ranks import (
 )
 from htagraph.job.timeline import Timeline
 from htagraph.model.units import human_count
-from htagraph.readers.discover import find_traces
-from htagraph.readers.kineto.header import rank_of
+from htagraph.readers.discover import find_traces, rank_in_name
 
 __all__ = ["load_job"]
 
@@ -101,10 +100,10 @@ def load_job(
             _add(summaries, result, failed, on_error)
             continue
         if on_error == "raise":
-            rank, source = rank_of({}, path)
+            rank = rank_in_name(path)
             raise RankFailedError(
                 str(result),
-                rank=number if source == "default" else rank,
+                rank=number if rank is None else rank,
                 hint='load with on_error="skip" to go on without.',
             ) from result
         failed[str(path)] = str(result)

@@ -142,7 +142,7 @@ def prepare_rank(path: Path, graph_file: Path, reading: Reading) -> RankSummary:
         rank_source=trace.rank_source,
         path=path,
         graph=graph_file,
-        world_size=trace.file.world_size if trace.file else None,
+        world_size=trace.world_size,
         n_events=len(graph.dag.events),
         has_unread_stacks=trace.has_unread_stacks,
         first_ns=int(graph.dag.events.ts_ns.min(initial=graph.dag.span.start_ns)),

@@ -1,8 +1,6 @@
-"""Which ranges of a trace are its steps."""
+"""Steps of a trace: the ranges that mark them, and the step at a time."""
 
 from __future__ import annotations
-
-import re
 
 import numpy as np
 import numpy.typing as npt
@@ -11,16 +9,9 @@ import pandas as pd
 from htagraph.model.events import EventTable
 from htagraph.model.frames import STEPS
 from htagraph.model.kinds import EventKind
+from htagraph.model.step_markers import STEP_MARKERS, without_step_number
 
 __all__ = ["find_steps", "step_at", "without_numbers"]
-
-_MARKERS = (
-    ("profiler step", re.compile(r"^ProfilerStep#\d+")),
-    (
-        "serving marker",
-        re.compile(r"^(execute_\w+|step\[\w+)|^execute_model|^(Prefill|Decode|EXTEND|DECODE)\b"),
-    ),
-)
 
 
 def find_steps(events: EventTable) -> pd.DataFrame:
@@ -39,7 +30,7 @@ def find_steps(events: EventTable) -> pd.DataFrame:
         Empty where nothing marks steps.
     """
     annotations = np.flatnonzero(events.kind == EventKind.ANNOTATION)
-    for found_by, marker in _MARKERS:
+    for found_by, marker in STEP_MARKERS.items():
         wanted = events.symbols.searched(marker)
         rows = (
             annotations[wanted[events.name[annotations]]]
@@ -89,6 +80,4 @@ def without_numbers(names: pd.Series[str]) -> pd.Series[str]:
     >>> without_numbers(pd.Series(["ProfilerStep#12", "aten::mm"])).tolist()
     ['ProfilerStep', 'aten::mm']
     """
-    distinct = pd.Series(names.unique())
-    joined = distinct.str.replace(r"^(ProfilerStep)#\d+$", r"\1", regex=True)
-    return names.map(dict(zip(distinct, joined, strict=True)))
+    return names.map({name: without_step_number(name) for name in names.unique()})

@@ -19,14 +19,14 @@ import numpy.typing as npt
 from htagraph.model.dag import Calibration, Classification, Dag, RejectedEdges
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable, FlowTable, LaneTable, SparseColumn
+from htagraph.model.recording import Origin
 from htagraph.model.rules import Rule
-from htagraph.model.source import TraceSource
 from htagraph.model.symbols import SymbolTable
 from htagraph.model.window import Window
 
 __all__ = ["VERSION", "pack", "unpack"]
 
-VERSION = 1
+VERSION = 2
 """Changes whenever an array changes its meaning."""
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -69,21 +69,22 @@ def _texts(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[str, ..
 
 def _fields_of(prefix: str, table: object) -> Arrays:
     """Return the arrays of a dataclass."""
-    return {f"{prefix}.{item.name}": getattr(table, item.name) for item in fields(table)}  # type: ignore[arg-type]
+    names = [item.name for item in fields(table)]  # type: ignore[arg-type]
+    return {f"{prefix}.{name}": getattr(table, name) for name in names}
 
 
 def _edges(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> EdgeTable:
     return EdgeTable(**{item.name: arrays[f"{prefix}.{item.name}"] for item in fields(EdgeTable)})
 
 
-def pack(dag: Dag, *, rank: int, source: TraceSource | None) -> Arrays:
+def pack(dag: Dag, *, rank: int, origin: Origin | None) -> Arrays:
     """Return everything of a graph as arrays.
 
     Parameters
     ----------
     dag : Dag
     rank : int
-    source : TraceSource, optional
+    origin : Origin, optional
         Only a path is kept, not the content.
 
     Returns
@@ -91,13 +92,13 @@ def pack(dag: Dag, *, rank: int, source: TraceSource | None) -> Arrays:
     dict of str to ndarray
     """
     events = dag.events
-    path = source.content if source is not None and isinstance(source.content, Path) else None
+    path = origin.path if origin is not None else None
     facts = {
         "version": VERSION,
         "rules": Rule.labels(),
         "rank": rank,
         "path": None if path is None else str(path.resolve()),
-        "base_ns": source.base_ns if source is not None else 0,
+        "base_time_ns": origin.base_time_ns if origin is not None else 0,
         "calibration": asdict(dag.calibration),
         "class_rules": dag.classification.rules,
         "span": asdict(dag.span),
@@ -121,8 +122,8 @@ def pack(dag: Dag, *, rank: int, source: TraceSource | None) -> Arrays:
     return arrays | _text_arrays("facts", [json.dumps(facts)])
 
 
-def unpack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Dag, int, TraceSource | None]:
-    """Return a graph, its rank and its source from what `pack` returned.
+def unpack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Dag, int, Origin | None]:
+    """Return a graph, its rank and its origin from what `pack` returned.
 
     Raises
     ------
@@ -158,5 +159,5 @@ def unpack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Dag, int, TraceSourc
         span=Window(**facts["span"]),
         notes=facts["notes"],
     )
-    source = TraceSource(Path(facts["path"]), facts["base_ns"]) if facts["path"] else None
-    return dag, facts["rank"], source
+    origin = Origin(Path(facts["path"]), facts["base_time_ns"]) if facts["path"] else None
+    return dag, facts["rank"], origin

@@ -1,21 +1,24 @@
-"""Which files of a folder are traces of ranks."""
+"""Traces of ranks: the files of a folder, and the rank that a file's name says."""
 
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from htagraph.errors import TraceFormatError
 
-__all__ = ["TRACE_SUFFIXES", "find_traces"]
+__all__ = ["TRACE_SUFFIXES", "find_traces", "rank_in_name"]
 
 TRACE_SUFFIXES = (".json", ".json.gz")
-"""What the files of a profiler are called."""
+"""Endings of the files that profilers write."""
+
+_RANK_IN_NAME = re.compile(r"(?:^|[^a-zA-Z])(?:rank|worker|tp|dp)[-_.]?(\d+)(?!\d)", re.IGNORECASE)
 
 
 def find_traces(where: str | Path | Iterable[str | Path]) -> list[Path]:
-    """Return the trace files of a folder (with its subfolders), of a glob, or of a list; sorted by name.
+    """Return the trace files of a folder, with its subfolders, or of a glob; sorted by name.
 
     Parameters
     ----------
@@ -38,7 +41,7 @@ def find_traces(where: str | Path | Iterable[str | Path]) -> list[Path]:
     elif Path(where).is_file():
         found = [Path(where)]
     else:
-        matched = (Path(path) for path in glob.glob(str(where), recursive=True))  # noqa: PTH207  also absolute patterns
+        matched = map(Path, glob.glob(str(where), recursive=True))  # noqa: PTH207  may be absolute
         found = sorted(path for path in matched if _is_trace(path))
     if not found:
         raise TraceFormatError(
@@ -47,6 +50,18 @@ def find_traces(where: str | Path | Iterable[str | Path]) -> list[Path]:
             hint=f"files end in {' or '.join(TRACE_SUFFIXES)}; check the path.",
         )
     return found
+
+
+def rank_in_name(path: Path) -> int | None:
+    """Return the rank that a file's name says, None where it says none.
+
+    Examples
+    --------
+    >>> rank_in_name(Path("rank-3.json.gz")), rank_in_name(Path("trace.json"))
+    (3, None)
+    """
+    found = _RANK_IN_NAME.search(path.name)
+    return int(found.group(1)) if found else None
 
 
 def _is_trace(path: Path) -> bool:

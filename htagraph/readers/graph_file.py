@@ -10,13 +10,13 @@ import numpy as np
 from htagraph.errors import TraceFormatError
 from htagraph.model.archive import unpack
 from htagraph.model.dag import Dag
-from htagraph.model.source import TraceSource
+from htagraph.model.recording import Origin
 
 __all__ = ["read_graph"]
 
 
-def read_graph(path: str | Path) -> tuple[Dag, int, TraceSource | None]:
-    """Return a saved graph, its rank and where its trace came from.
+def read_graph(path: str | Path) -> tuple[Dag, int, Origin | None]:
+    """Return a saved graph, its rank, and the file that it was read from.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ def read_graph(path: str | Path) -> tuple[Dag, int, TraceSource | None]:
 
     Returns
     -------
-    tuple of (Dag, int, TraceSource or None)
+    tuple of (Dag, int, Origin or None)
 
     Raises
     ------

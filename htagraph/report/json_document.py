@@ -127,7 +127,7 @@ def json_document(summary: Summary, files: Mapping[str, Path] | None = None) -> 
             "rank": trace.rank,
             "rank_source": trace.rank_source,
             "world_size": summary.world_size,
-            "n_events": len(trace.table),
+            "n_events": len(trace.recording.events),
             "n_kernels": summary.n_kernels,
             "n_steps": len(trace.steps),
             "start_ns": span.start_ns,

@@ -73,12 +73,12 @@ class Summary:
     @cached_property
     def n_kernels(self) -> int:
         """Kernels in the whole trace."""
-        return int(np.count_nonzero(self.trace.table.kind == EventKind.KERNEL))
+        return int(np.count_nonzero(self.trace.recording.events.kind == EventKind.KERNEL))
 
     @cached_property
     def world_size(self) -> int | None:
         """Number of ranks of the job, None where the file does not say."""
-        return self.trace.file.world_size if self.trace.file else None
+        return self.trace.world_size
 
     @property
     def caveats(self) -> list[str]:
@@ -95,7 +95,7 @@ class Summary:
         assumed = " (not recorded: assumed)" if self.trace.rank_source == "default" else ""
         parts = [
             f"rank {self.trace.rank}{of}{assumed}",
-            human_count(len(self.trace.table), "event"),
+            human_count(len(self.trace.recording.events), "event"),
             human_count(self.n_kernels, "kernel"),
             human_count(len(self.trace.steps), "step"),
             human_duration(self.graph.dag.span.dur_ns),

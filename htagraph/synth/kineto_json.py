@@ -66,12 +66,12 @@ def kineto_json(
     bytes
     """
     header = json.dumps(_header(program), indent=1)[:-2]
-    base_ns = program.base_ns
+    base_time_ns = program.base_time_ns
     events = ",\n".join(
         [
-            *_slices(rows, base_ns),
-            *_arrows(rows, flows, base_ns),
-            *_metadata(lane_names, rows, base_ns),
+            *_slices(rows, base_time_ns),
+            *_arrows(rows, flows, base_time_ns),
+            *_metadata(lane_names, rows, base_time_ns),
         ]
     )
     name = f"traces/rank{program.rank}.pt.trace.json"
@@ -101,7 +101,7 @@ def _header(program: Program) -> dict[str, Any]:
         },
         "trace_id": f"{program.rank + 1:032X}",
         "displayTimeUnit": "ms",
-        "baseTimeNanoseconds": program.base_ns,
+        "baseTimeNanoseconds": program.base_time_ns,
     }  # fmt: skip
 
 
@@ -120,12 +120,12 @@ def _place(lane: Lane) -> str:
     return f'"pid": {json.dumps(lane[0])}, "tid": {json.dumps(lane[1])}'
 
 
-def _slices(rows: Sequence[Row], base_ns: int) -> Iterator[str]:
+def _slices(rows: Sequence[Row], base_time_ns: int) -> Iterator[str]:
     """Yield a complete event per row."""
     for row in rows:
         yield (
             f'{{"ph": "X", "cat": {json.dumps(row.category)}, "name": {json.dumps(row.name)}, {_place(row.lane)}, '
-            f'"ts": {_us(row.ts_ns - base_ns)}, "dur": {_us(row.dur_ns)}, "args": {json.dumps(_args(row))}}}'
+            f'"ts": {_us(row.ts_ns - base_time_ns)}, "dur": {_us(row.dur_ns)}, "args": {json.dumps(_args(row))}}}'
         )
 
 
@@ -146,17 +146,21 @@ def _args(row: Row) -> dict[str, Any]:
     return args | {_ARGS[column]: value for column, value in row.values.items() if column in _ARGS}
 
 
-def _arrows(rows: Sequence[Row], flows: Sequence[FlowPoint], base_ns: int) -> Iterator[str]:
+def _arrows(rows: Sequence[Row], flows: Sequence[FlowPoint], base_time_ns: int) -> Iterator[str]:
     """Yield flow events: launches to their work, forward to backward operators."""
     launched = {row.correlation for row in rows if row.kind in DEVICE_KINDS}
     for row in rows:
         if row.kind == EventKind.RUNTIME and row.correlation in launched:
-            yield _arrow("s", row.correlation, row.lane, row.ts_ns - base_ns, "ac2g")
+            yield _arrow("s", row.correlation, row.lane, row.ts_ns - base_time_ns, "ac2g")
         elif row.kind in DEVICE_KINDS:
-            yield _arrow("f", row.correlation, row.lane, row.ts_ns - base_ns, "ac2g")
+            yield _arrow("f", row.correlation, row.lane, row.ts_ns - base_time_ns, "ac2g")
     for point in flows:
         yield _arrow(
-            "f" if point.phase else "s", point.id, point.lane, point.ts_ns - base_ns, point.category
+            "f" if point.phase else "s",
+            point.id,
+            point.lane,
+            point.ts_ns - base_time_ns,
+            point.category,
         )
 
 
@@ -170,10 +174,10 @@ def _arrow(phase: str, number: int, lane: Lane, ts_ns: int, category: str) -> st
 
 
 def _metadata(
-    lane_names: Mapping[Lane, LaneName], rows: Sequence[Row], base_ns: int
+    lane_names: Mapping[Lane, LaneName], rows: Sequence[Row], base_time_ns: int
 ) -> Iterator[str]:
     """Yield the events that name processes and threads."""
-    ts = _us(min((row.ts_ns for row in rows), default=base_ns) - base_ns)
+    ts = _us(min((row.ts_ns for row in rows), default=base_time_ns) - base_time_ns)
     named = set()
     for (pid, tid), name in lane_names.items():
         process = [

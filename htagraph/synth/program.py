@@ -339,7 +339,7 @@ class Program:
         For the header of the file.
     start_ns : int, unit=ns
         When the main thread starts, absolute.
-    base_ns : int, unit=ns
+    base_time_ns : int, unit=ns
         Base time of the file; its timestamps are relative to this.
     sync_records : bool
         Whether the profiler records waits (``cuda_sync``). Without them a reader has to guess what
@@ -358,7 +358,7 @@ class Program:
     device: int = 0
     groups: tuple[Group, ...] = ()
     start_ns: int = _EPOCH_NS + 2_419_200_000_000_000
-    base_ns: int = _EPOCH_NS
+    base_time_ns: int = _EPOCH_NS
     sync_records: bool = True
     metadata: Literal["none", "op", "kernel", "seq"] = "seq"
     seed: int = 0

@@ -18,7 +18,7 @@ from htagraph.model.units import human_count, human_duration
 from htagraph.synth.device import Item
 from htagraph.synth.kineto_json import kineto_json
 from htagraph.synth.program import Clock
-from htagraph.synth.recording import Recording
+from htagraph.synth.recorder import Recorder
 from htagraph.synth.rows import Row, event_table
 from htagraph.synth.truth import Mark, Tile, tiles, truth_frame
 
@@ -56,7 +56,7 @@ class SimulatedRank:
 
     Parameters
     ----------
-    recording : Recording
+    recorder : Recorder
     clock : Clock
     origin_ns : int, unit=ns
         True time at which the clock's offset holds.
@@ -69,7 +69,7 @@ class SimulatedRank:
         How often two causes released one instant: unless 0, the true path is one of several.
     """
 
-    recording: Recording
+    recorder: Recorder
     clock: Clock
     origin_ns: int
     first: Mark | None
@@ -79,7 +79,7 @@ class SimulatedRank:
     @property
     def rank(self) -> int:
         """Number of the rank."""
-        return self.recording.program.rank
+        return self.recorder.program.rank
 
     def _local_ns(self, true_ns: int) -> int:
         """Return what the rank's clock shows."""
@@ -93,23 +93,19 @@ class SimulatedRank:
     @property
     def rows(self) -> list[Row]:
         """The events, in the order of the file; made anew at each call unless the clock is true."""
-        rows = self.recording.rows
+        rows = self.recorder.rows
         return rows if self.clock == Clock() else [self._local_row(row) for row in rows]
 
     @cached_property
     def events(self) -> EventTable:
         """The trace as a reader would return it."""
-        flows = [
-            replace(point, ts_ns=self._local_ns(point.ts_ns)) for point in self.recording.flows
-        ]
-        return event_table(self.rows, flows, self.recording.lane_names())
+        flows = [replace(point, ts_ns=self._local_ns(point.ts_ns)) for point in self.recorder.flows]
+        return event_table(self.rows, flows, self.recorder.lane_names())
 
     def to_json(self) -> bytes:
         """Return the trace as Kineto JSON."""
-        flows = [
-            replace(point, ts_ns=self._local_ns(point.ts_ns)) for point in self.recording.flows
-        ]
-        return kineto_json(self.rows, flows, self.recording.lane_names(), self.recording.program)
+        flows = [replace(point, ts_ns=self._local_ns(point.ts_ns)) for point in self.recorder.flows]
+        return kineto_json(self.rows, flows, self.recorder.lane_names(), self.recorder.program)
 
     def write(self, path: str | Path) -> Path:
         """Write the trace as Kineto JSON, compressed if the name ends in ``.gz``; return the path.
@@ -157,14 +153,14 @@ class SimulatedRank:
             If there is no such annotation.
         """
         for event, mark in self.ends.items():
-            if event != _WHOLE and self.recording.rows[event].name == name:
-                return truth_frame(self._path(mark, self.recording.rows[event].ts_ns))
+            if event != _WHOLE and self.recorder.rows[event].name == name:
+                return truth_frame(self._path(mark, self.recorder.rows[event].ts_ns))
         raise WindowNotFoundError(name, self.steps["name"], where=f"simulated rank {self.rank}")
 
     def __repr__(self) -> str:
         """Say how much there is of it."""
         events, steps = (
-            human_count(len(self.recording.rows), "event"),
+            human_count(len(self.recorder.rows), "event"),
             human_count(len(self.steps), "step"),
         )
         return f"SimulatedRank(rank={self.rank}, {events}, {steps}, {human_duration(int(self.truth['dur_ns'].sum()))})"
@@ -226,7 +222,7 @@ class SimulatedJob:
 
     def __repr__(self) -> str:
         """Say how much there is of it."""
-        n_events = sum(len(rank.recording.rows) for rank in self.ranks)
+        n_events = sum(len(rank.recorder.rows) for rank in self.ranks)
         size = f"{human_count(len(self.ranks), 'rank')}, {human_count(n_events, 'event')}"
         return f"SimulatedJob({size}, {human_count(len(self.members), 'collective')}, culprit={self.culprit})"
 

@@ -31,7 +31,7 @@ from htagraph.synth.program import (
     StreamWait,
     Synchronize,
 )
-from htagraph.synth.recording import Recording
+from htagraph.synth.recorder import Recorder
 from htagraph.synth.simulated import SimulatedJob, SimulatedRank
 from htagraph.synth.truth import Mark
 
@@ -136,11 +136,11 @@ def _run(
         engine.woken.clear()
     for thread in threads:
         _check_ended(thread)
-        thread.recording.settle(thread.device.items)
+        thread.recorder.settle(thread.device.items)
     start_ns = programs[0].start_ns
     ends = [thread.marks() for thread in threads]
     return tuple(
-        SimulatedRank(thread.recording, clock, start_ns, thread.first, marks, engine.n_ties)
+        SimulatedRank(thread.recorder, clock, start_ns, thread.first, marks, engine.n_ties)
         for thread, clock, marks in zip(threads, clocks, ends, strict=True)
     )
 
@@ -159,9 +159,9 @@ class _Thread:
     """One host thread while it runs."""
 
     def __init__(
-        self, recording: Recording, device: Device, engine: Engine, tid: int, now_ns: int
+        self, recorder: Recorder, device: Device, engine: Engine, tid: int, now_ns: int
     ) -> None:
-        self.recording = recording
+        self.recorder = recorder
         self.device = device
         self.engine = engine
         self.tid = tid
@@ -175,11 +175,11 @@ class _Thread:
     def of_program(cls, program: Program, engine: Engine) -> _Thread:
         """Return the main thread of a program, on a device of its own."""
         device = Device(program.machine, program.rank, random.Random(program.seed))  # noqa: S311 - jitter, no secret
-        return cls(Recording(program), device, engine, tid=1, now_ns=program.start_ns)
+        return cls(Recorder(program), device, engine, tid=1, now_ns=program.start_ns)
 
     def run_all(self) -> Steps:
         """Run the program."""
-        yield from self._run(self.recording.program.body)
+        yield from self._run(self.recorder.program.body)
 
     def marks(self) -> dict[int, Mark]:
         """Return the marks a path may end with: the end of each annotation by row, and of the whole trace as -1."""
@@ -226,7 +226,7 @@ class _Thread:
 
     def _advance(self, bound: Bound, event: int) -> None:
         """Mark this instant, and what the time since the last mark went to."""
-        name = self.recording.rows[event].name if event >= 0 and bound != Bound.PYTHON_GAP else ""
+        name = self.recorder.rows[event].name if event >= 0 and bound != Bound.PYTHON_GAP else ""
         event = event if bound != Bound.PYTHON_GAP else -1
         self.mark = Mark(self.now, self.mark, bound, name, rank=self.device.rank, event=event)
 
@@ -234,7 +234,7 @@ class _Thread:
         """Return what host time goes to here."""
         if not self.open:
             return Bound.PYTHON_GAP
-        rows = self.recording.rows
+        rows = self.recorder.rows
         if any(_DATA_LOADER.search(rows[event].name) for event in self.open):
             return Bound.DATA_LOADING
         inner = rows[self.open[-1]]
@@ -245,23 +245,23 @@ class _Thread:
     def _range(self, action: Op | Annotation) -> Steps:
         """Run what is inside an operator or annotation."""
         self._boundary()
-        self.open.append(self.recording.open_range(action, self.tid, self.now))
+        self.open.append(self.recorder.open_range(action, self.tid, self.now))
         yield from self._run(action.body)
         self._leave(self.open[-1])
 
     def _enter_call(self, name: str) -> int:
         """Begin an API call."""
         self._boundary()
-        external_id = self.recording.rows[self.open[-1]].external_id if self.open else -1
-        self.open.append(self.recording.open_call(name, self.tid, self.now, external_id))
+        external_id = self.recorder.rows[self.open[-1]].external_id if self.open else -1
+        self.open.append(self.recorder.open_call(name, self.tid, self.now, external_id))
         return self.open[-1]
 
     def _leave(self, event: int) -> None:
         """End what is innermost."""
         mark = self._boundary()
-        if self.recording.rows[event].kind == EventKind.ANNOTATION:
+        if self.recorder.rows[event].kind == EventKind.ANNOTATION:
             self.range_ends[event] = mark
-        self.recording.close(event, self.now)
+        self.recorder.close(event, self.now)
         self.open.pop()
 
     def _launch(self, action: Launch) -> Steps:
@@ -282,20 +282,20 @@ class _Thread:
     def _enqueue(self, action: Launch, call: int, launch: Mark) -> list[Item]:
         """Put the work of a call on its stream."""
         works = action.work if isinstance(action.work, tuple) else (action.work,)
-        ops = [event for event in self.open if self.recording.rows[event].kind == EventKind.OP]
+        ops = [event for event in self.open if self.recorder.rows[event].kind == EventKind.OP]
         items = []
         for node, work in enumerate(works):
-            event = self.recording.add_device(work.name, work.kind, action.stream, call)
+            event = self.recorder.add_device(work.name, work.kind, action.stream, call)
             item = self.device.enqueue(work, action.stream, launch, event)
             graph = (
-                (self.recording.rows[call].correlation, node)
+                (self.recorder.rows[call].correlation, node)
                 if isinstance(action.work, tuple)
                 else None
             )
-            self.recording.describe(item, ops[-1] if ops else -1, graph)
+            self.recorder.describe(item, ops[-1] if ops else -1, graph)
             for outer in self.open:
-                if self.recording.rows[outer].kind == EventKind.ANNOTATION:
-                    self.recording.device_ranges.setdefault((outer, action.stream), []).append(item)
+                if self.recorder.rows[outer].kind == EventKind.ANNOTATION:
+                    self.recorder.device_ranges.setdefault((outer, action.stream), []).append(item)
             self.engine.admit(item)
             items.append(item)
         return items
@@ -332,13 +332,13 @@ class _Thread:
         call = self._enter_call("cudaEventRecord" if is_record else "cudaStreamWaitEvent")
         if is_record:
             self.device.record(action.event, action.stream)
-            self.recording.records[action.event] = (call, action.stream)
+            self.recorder.records[action.event] = (call, action.stream)
         else:
             self.device.hold(action.event, action.stream)
         self.now += action.cost_ns
         self._leave(call)
         if not is_record:
-            self.recording.add_sync("Stream Wait Event", call, action.stream, action.event)
+            self.recorder.add_sync("Stream Wait Event", call, action.stream, action.event)
 
     def _synchronize(self, action: Synchronize) -> Steps:
         """Wait for an event, a stream or the device; returning takes its own time."""
@@ -365,17 +365,17 @@ class _Thread:
             self._advance(Bound.SYNC, call)
         self._leave(call)
         stream = action.stream if action.event is None and action.stream is not None else -1
-        self.recording.add_sync(record, call, stream, action.event)
+        self.recorder.add_sync(record, call, stream, action.event)
 
     def _hand_over(self, action: HandOver) -> Steps:
         """Block while another thread runs; the gap on this thread ends when that one has."""
-        if any(self.recording.rows[event].kind != EventKind.ANNOTATION for event in self.open):
-            name = self.recording.rows[self.open[-1]].name
+        if any(self.recorder.rows[event].kind != EventKind.ANNOTATION for event in self.open):
+            name = self.recorder.rows[self.open[-1]].name
             raise QueryError(
                 f"the program hands over inside {name!r}.", hint="hand over outside of operators."
             )
         worker = _Thread(
-            self.recording, self.device, self.engine, action.thread, self.now + action.wake_ns
+            self.recorder, self.device, self.engine, action.thread, self.now + action.wake_ns
         )
         worker.mark = self.mark
         yield from worker._run(action.body)

@@ -1,4 +1,4 @@
-"""The trace as it was, byte for byte, with the critical path added: for every viewer of Chrome's JSON format.
+"""The trace byte for byte, with the critical path added: for viewers of Chrome's JSON format.
 
 What is added stands in one piece, before the bracket that closes the list of events. Slices of the
 path are begin-end pairs: viewers keep times as float64 microseconds, and rounding cannot make pairs
@@ -79,16 +79,17 @@ def _quoted(values: pd.Series[Any]) -> list[str]:
     return cast("list[str]", encoded[codes].tolist())
 
 
-def _slices(segments: pd.DataFrame, pid: int, base_ns: int) -> list[str]:
+def _slices(segments: pd.DataFrame, pid: int, base_time_ns: int) -> list[str]:
     """Return begin and end of each segment."""
-    start = segments["start_ns"].to_numpy(np.int64) - base_ns
+    start = segments["start_ns"].to_numpy(np.int64) - base_time_ns
     starts, ends = microseconds(start), microseconds(start + segments["dur_ns"].to_numpy(np.int64))
     texts = (_quoted(segments[name]) for name in ("name", "bound", "kind", "op"))
     numbers = (segments[name].tolist() for name in ("lag_ns", "residual_ns", "event"))
     where = f'"cat":"{_CATEGORY}","pid":{pid},"tid":1'
     return [
-        f'{{"ph":"B","name":{name},{where},"ts":{begin},"args":{{"bound":{bound},"kind":{kind},"op":{op},'
-        f'"lag_ns":{lag},"residual_ns":{residual},"event":{event}}}}},\n{{"ph":"E",{where},"ts":{end}}}'
+        f'{{"ph":"B","name":{name},{where},"ts":{begin},"args":{{"bound":{bound},"kind":{kind},'
+        f'"op":{op},"lag_ns":{lag},"residual_ns":{residual},"event":{event}}}}},\n'
+        f'{{"ph":"E",{where},"ts":{end}}}'
         for begin, end, name, bound, kind, op, lag, residual, event in zip(
             starts, ends, *texts, *numbers, strict=True
         )
@@ -96,13 +97,15 @@ def _slices(segments: pd.DataFrame, pid: int, base_ns: int) -> list[str]:
 
 
 def _arrows(
-    segments: pd.DataFrame, events: EventTable, pid: int, base_ns: int, clock_shift_ns: int
+    segments: pd.DataFrame, events: EventTable, pid: int, base_time_ns: int, clock_shift_ns: int
 ) -> list[str]:
     """Return an arrow between each segment and its event, in the direction of time."""
     at = np.flatnonzero(segments["event"].to_numpy() >= 0)
     event = segments["event"].to_numpy(np.int64)[at]
-    path_ns = segments["start_ns"].to_numpy(np.int64)[at] - base_ns
-    event_ns = events.ts_ns[event] - np.where(events.is_device[event], clock_shift_ns, 0) - base_ns
+    path_ns = segments["start_ns"].to_numpy(np.int64)[at] - base_time_ns
+    event_ns = (
+        events.ts_ns[event] - np.where(events.is_device[event], clock_shift_ns, 0) - base_time_ns
+    )
     lanes = [
         f'"pid":{json.dumps(p)},"tid":{json.dumps(t)}'
         for p, t in zip(events.lanes.pid, events.lanes.tid, strict=True)
@@ -124,7 +127,7 @@ def _arrows(
 
 
 def _added(
-    segments: pd.DataFrame, events: EventTable, base_ns: int, clock_shift_ns: int
+    segments: pd.DataFrame, events: EventTable, base_time_ns: int, clock_shift_ns: int
 ) -> Iterable[str]:
     """Return the events to add, as JSON text."""
     pid = _FIRST_PID
@@ -134,8 +137,8 @@ def _added(
     yield f'{{"name":"process_name",{meta},"args":{{"name":"Critical path"}}}}'
     yield f'{{"name":"process_sort_index",{meta},"args":{{"sort_index":-1}}}}'
     yield f'{{"name":"thread_name",{meta},"args":{{"name":"critical path"}}}}'
-    yield from _slices(segments, pid, base_ns)
-    yield from _arrows(segments, events, pid, base_ns, clock_shift_ns)
+    yield from _slices(segments, pid, base_time_ns)
+    yield from _arrows(segments, events, pid, base_time_ns, clock_shift_ns)
 
 
 def write_chrome_json(
@@ -144,7 +147,7 @@ def write_chrome_json(
     *,
     events: EventTable,
     segments: pd.DataFrame,
-    base_ns: int,
+    base_time_ns: int,
     clock_shift_ns: int = 0,
 ) -> Path:
     """Write the original trace with the critical path added to it.
@@ -162,7 +165,7 @@ def write_chrome_json(
         Events of the original.
     segments : DataFrame
         The critical path, schema `frames.SEGMENTS`.
-    base_ns : int, unit=ns
+    base_time_ns : int, unit=ns
         Time that is 0 in the original (``baseTimeNanoseconds``).
     clock_shift_ns : int, unit=ns
         What was added to the times of device work since it was read.
@@ -181,7 +184,13 @@ def write_chrome_json(
 
     Examples
     --------
-    >>> write_chrome_json("critical.json.gz", "trace.json.gz", events=events, segments=path.segments, base_ns=0)  # doctest: +SKIP
+    >>> write_chrome_json(  # doctest: +SKIP
+    ...     "critical.json.gz",
+    ...     "trace.json.gz",
+    ...     events=graph.dag.events,
+    ...     segments=path.segments,
+    ...     base_time_ns=0,
+    ... )
     """
     search, position = ArrayEnd(), -1
     with output_file(out) as file:
@@ -190,7 +199,9 @@ def write_chrome_json(
             if position < 0 and (position := search.feed(piece)) >= 0:
                 file.write(piece[:position])
                 file.write(b"\n" if search.is_empty else b",\n")
-                file.write(",\n".join(_added(segments, events, base_ns, clock_shift_ns)).encode())
+                file.write(
+                    ",\n".join(_added(segments, events, base_time_ns, clock_shift_ns)).encode()
+                )
                 file.write(b"\n")
                 rest = piece[position:]
             file.write(rest)

@@ -8,15 +8,13 @@ import numpy as np
 
 from htagraph.model.archive import pack
 from htagraph.model.dag import Dag
-from htagraph.model.source import TraceSource
+from htagraph.model.recording import Origin
 from htagraph.writers.atomic import output_file
 
 __all__ = ["write_graph"]
 
 
-def write_graph(
-    out: str | Path, dag: Dag, *, rank: int = 0, source: TraceSource | None = None
-) -> Path:
+def write_graph(out: str | Path, dag: Dag, *, rank: int = 0, origin: Origin | None = None) -> Path:
     """Write a compiled graph.
 
     Parameters
@@ -24,7 +22,7 @@ def write_graph(
     out : str or Path
     dag : Dag
     rank : int, default=0
-    source : TraceSource, optional
+    origin : Origin, optional
 
     Returns
     -------
@@ -37,5 +35,5 @@ def write_graph(
         If the file cannot be written.
     """
     with output_file(out) as file:
-        np.savez(file, allow_pickle=False, **pack(dag, rank=rank, source=source))
+        np.savez(file, allow_pickle=False, **pack(dag, rank=rank, origin=origin))
     return Path(out)

@@ -32,7 +32,8 @@ def _lane_events(lanes: LaneTable, used: Sequence[int]) -> list[str]:
         if lanes.thread[lane]:
             name = json.dumps(lanes.thread[lane])
             named[pid, tid] = (
-                f'{{"ph":"M","name":"thread_name","pid":{pid},"tid":{tid},"args":{{"name":{name}}}}}'
+                f'{{"ph":"M","name":"thread_name","pid":{pid},"tid":{tid},'
+                f'"args":{{"name":{name}}}}}'
             )
     return list(named.values())
 
@@ -41,7 +42,7 @@ def _flows(
     events: EventTable,
     call: npt.NDArray[np.integer],
     work: npt.NDArray[np.integer],
-    base_ns: int,
+    base_time_ns: int,
     clock_shift_ns: int,
 ) -> list[str]:
     """Return the arrows from launch calls to their device work."""
@@ -55,7 +56,7 @@ def _flows(
         ("s", call, 0, ""),
         ("f", work, clock_shift_ns, ',"bp":"e"'),
     ):
-        times = microseconds(events.ts_ns[ends] - base_ns - shift_ns)
+        times = microseconds(events.ts_ns[ends] - base_time_ns - shift_ns)
         for number, (lane, ts) in enumerate(
             zip(events.lane[ends].tolist(), times, strict=True), start=1
         ):
@@ -71,7 +72,7 @@ def write_subset(
     *,
     launch: npt.NDArray[np.integer],
     metadata: Mapping[str, Any],
-    base_ns: int,
+    base_time_ns: int,
     clock_shift_ns: int = 0,
 ) -> Path:
     """Write some events of a trace as a trace of its own.
@@ -89,7 +90,7 @@ def write_subset(
         Runtime call of each device event, -1 for none; arrows are kept where both ends are.
     metadata : mapping
         Top-level keys of the original.
-    base_ns : int, unit=ns
+    base_time_ns : int, unit=ns
         Time that is 0 in the original.
     clock_shift_ns : int, unit=ns
         What was added to the times of device work since it was read.
@@ -109,7 +110,7 @@ def write_subset(
     work = rows[(launch[rows] >= 0) & kept[np.maximum(launch[rows], 0)]]
     added = [
         *_lane_events(events.lanes, np.unique(events.lane[rows]).tolist()),
-        *_flows(events, launch[work], work, base_ns, clock_shift_ns),
+        *_flows(events, launch[work], work, base_time_ns, clock_shift_ns),
     ]
     header = json.dumps(
         {key: value for key, value in metadata.items() if key != "traceEvents"}, default=str

@@ -33,8 +33,8 @@ def measured(file: Path) -> dict[str, object]:
     top = path.breakdown()["share"].head(3).items()
     load, compiling, walking = np.diff(times)
     return {
-        "events": f"{len(trace.table):,}",
-        "kernels": f"{np.count_nonzero(trace.table.kind == EventKind.KERNEL):,}",
+        "events": f"{len(trace.recording.events):,}",
+        "kernels": f"{np.count_nonzero(trace.recording.events.kind == EventKind.KERNEL):,}",
         "edges": f"{len(graph.dag.edges):,}",
         "load s": f"{load:.2f}",
         "compile s": f"{compiling:.2f}",

@@ -28,9 +28,9 @@ print(json.dumps([seconds, cpu_seconds, peak * 1024, (peak - before) * 1024, n])
 """
 OURS = """
 from htagraph.readers.kineto import read_kineto
-from htagraph.readers.kineto.loading import Asked, RepairLog, load_file
+from htagraph.readers.kineto.loading import Asked, load_file
 SMALL = b'[{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 1, "pid": 0, "tid": 7}]'
-load_file(SMALL, Asked(), RepairLog(), None)
+load_file(SMALL, Asked())
 """
 UNPACK = """
 import gc, gzip, importlib
@@ -40,15 +40,15 @@ gc.disable()
 WAYS = {
     "htagraph, 2 threads": (
         OURS,
-        "n = len(load_file(path, Asked(n_threads=2), RepairLog(), None).events)",
+        "n = len(load_file(path, Asked(n_threads=2)).events)",
     ),
     "htagraph, 1 thread": (
         OURS,
-        "n = len(load_file(path, Asked(n_threads=1), RepairLog(), None).events)",
+        "n = len(load_file(path, Asked(n_threads=1)).events)",
     ),
     "htagraph, stacks": (
         OURS,
-        "n = len(load_file(path, Asked(stacks=True), RepairLog(), None).events)",
+        "n = len(load_file(path, Asked(stacks=True)).events)",
     ),
     "msgspec": (
         UNPACK + "import msgspec",

@@ -52,7 +52,7 @@ def test_the_ui_pins_the_path_zooms_to_the_step_and_the_server_ends(
         tab.page.wait_for_function(LOADED, timeout=60_000)
         state = tab.page.evaluate(STATE)
         assert command.wait(timeout=20) == 0
-    origin_ns = int(hg.load(file).table.ts_ns.min())
+    origin_ns = int(hg.load(file).recording.events.ts_ns.min())
     assert state == {
         "pinned": ["Critical path, rank 0"],
         "start_ns": step["start_ns"] - origin_ns,

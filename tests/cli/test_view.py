@@ -84,7 +84,7 @@ def test_a_window_puts_its_critical_path_on_top_and_zooms_to_it(file: Path) -> N
     asked, content, _ = fetched(str(file), "--window", "ProfilerStep#1")
     trace = hg.load(file)
     step = trace.steps.iloc[1]
-    begin = step["start_ns"] - int(trace.table.ts_ns.min())
+    begin = step["start_ns"] - int(trace.recording.events.ts_ns.min())
     assert (int(asked["visStart"]), int(asked["visEnd"])) == (begin, begin + step["dur_ns"])
     assert b"Critical path" in content
     assert json.loads(asked["startupCommands"])[0]["args"] == ["^Critical path"]

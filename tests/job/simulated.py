@@ -56,7 +56,9 @@ def three(
 ) -> SimulatedJob:
     """Return what three ranks do together; all begin at time 0."""
     ranks = tuple(
-        Program(body, MACHINE, rank, 3, start_ns=0, base_ns=0, groups=(WORLD,), metadata=metadata)  # type: ignore[arg-type]
+        Program(
+            body, MACHINE, rank, 3, start_ns=0, base_time_ns=0, groups=(WORLD,), metadata=metadata
+        )  # type: ignore[arg-type]
         for rank, body in enumerate(bodies)
     )
     return simulate_job(JobProgram(ranks, clocks))

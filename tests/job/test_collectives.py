@@ -94,7 +94,7 @@ def test_one_sided_kernels_are_no_rendezvous_and_anchor_no_clock() -> None:
 def test_kernels_enqueued_before_the_capture_are_not_counted() -> None:
     """Rank 1 has one more all-reduce than the others, without a launch: the later ones still meet."""
     simulated = three(*((meet(), Spend(100_000), meet()) for _ in range(3)))
-    rows = simulated.ranks[1].recording.rows
+    rows = simulated.ranks[1].recorder.rows
     first = next(row for row in rows if row.name.startswith("nccl"))
     rows[:] = [row for row in rows if row.correlation != first.correlation or row is first]
     job = loaded(simulated)
@@ -109,7 +109,7 @@ def test_nobody_is_blamed_where_a_member_is_missing() -> None:
         (meet(), Spend(90_000), meet()),
         (Spend(80_000), meet(), meet()),
     )
-    rows = simulated.ranks[1].recording.rows
+    rows = simulated.ranks[1].recorder.rows
     first = next(row for row in rows if row.name.startswith("nccl"))
     rows[:] = [row for row in rows if row.correlation != first.correlation]
     collectives = loaded(simulated).collectives()
@@ -138,7 +138,7 @@ def test_collectives_of_different_counts_meet_by_common_runs() -> None:
 
     ranks = [operations("allreduce", "broadcast", "allreduce")] * 3
     simulated = three(*ranks, metadata="kernel")
-    rows = simulated.ranks[2].recording.rows
+    rows = simulated.ranks[2].recorder.rows
     second = [row for row in rows if row.name.startswith("nccl")][1]
     rows[:] = [row for row in rows if row.correlation != second.correlation]
     job = loaded(simulated)

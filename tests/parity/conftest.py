@@ -81,9 +81,9 @@ def hta() -> Callable[[str, str], Any]:
     return _answer
 
 
-def _rounded(events: EventTable, base_ns: int) -> EventTable:
+def _rounded(events: EventTable, base_time_ns: int) -> EventTable:
     """Return events as HTA rounds them: float64 microseconds, starts up, ends down, durations of -1 us taken as 0."""
-    whole, rest = np.divmod(events.ts_ns - base_ns, _US)
+    whole, rest = np.divmod(events.ts_ns - base_time_ns, _US)
     # As a decimal number is read: at the size of an epoch, to the next quarter of a microsecond.
     start_us, dur_us = whole + rest / _US, events.dur_ns / _US
     start = np.ceil(start_us).astype(np.int64)
@@ -133,12 +133,10 @@ def _load(trace: str, *, as_hta: bool) -> tuple[hg.Trace, Dag]:
         if not path.exists():
             pytest.skip(f"no {path}")
         read = hg.load(path)
-        table = (
-            _without_last_step(_rounded(read.table, read.file.base_time_ns if read.file else 0))
-            if as_hta
-            else read.table
-        )
-        _loaded[trace, as_hta] = read, compile_events(table)
+        events, origin = read.recording.events, read.recording.origin
+        if as_hta:
+            events = _without_last_step(_rounded(events, origin.base_time_ns if origin else 0))
+        _loaded[trace, as_hta] = read, compile_events(events)
     return _loaded[trace, as_hta]
 
 

@@ -160,13 +160,13 @@ def device(event: dict[str, Any], args: dict[str, Any]) -> int:
     return value
 
 
-def row(event: dict[str, Any], base_ns: int) -> dict[str, Any]:
+def row(event: dict[str, Any], base_time_ns: int) -> dict[str, Any]:
     """Return all columns of an event; what it does not have is left out."""
     args = event.get("args", {})
     what = kind(event)
     on_stream = what in ON_STREAM
     out: dict[str, Any] = {
-        "ts_ns": nanoseconds(event["ts"]) + base_ns,
+        "ts_ns": nanoseconds(event["ts"]) + base_time_ns,
         "dur_ns": nanoseconds(event.get("dur", 0)),
         "kind": what,
         "name": event["name"],

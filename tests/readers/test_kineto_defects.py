@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from htagraph.readers.kineto import KinetoTrace, read_kineto
+from htagraph.model.recording import Recording
+from htagraph.readers.kineto import read_kineto
 
 NAMES = st.sampled_from(
     ["aten::mm", "Memcpy HtoD (Pageable -> Device)", 'é \\ " /', "void f<int>(int*)", ""]
@@ -40,13 +41,13 @@ def traces(draw: st.DrawFn) -> list[str]:
     return events
 
 
-def read(texts: list[str | bytes], end: bytes = b'\n], "traceName": "x"}') -> KinetoTrace:
+def read(texts: list[str | bytes], end: bytes = b'\n], "traceName": "x"}') -> Recording:
     """Read a file of events."""
     events = [text if isinstance(text, bytes) else text.encode() for text in texts]
     return read_kineto(b'{"schemaVersion": 1, "traceEvents": [\n' + b",\n".join(events) + end)
 
 
-def rows(trace: KinetoTrace) -> list[tuple[Any, ...]]:
+def rows(trace: Recording) -> list[tuple[Any, ...]]:
     """Return the events as tuples, without their number."""
     return list(trace.events.frame().drop(columns="event").itertuples(index=False, name=None))
 
@@ -191,7 +192,7 @@ def pieced(texts: list[str], block: int, n_threads: int) -> list[tuple[Any, ...]
     stream.BLOCK = block
     try:
         asked = loading.Asked(n_threads=n_threads)
-        loaded = loading.load_file(data, asked, loading.RepairLog(), None)
+        loaded = loading.load_file(data, asked)
     finally:
         stream.BLOCK = usual
     return list(loaded.events.frame().drop(columns="event").itertuples(index=False, name=None))

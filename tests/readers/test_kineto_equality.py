@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from htagraph.readers.kineto import KinetoTrace, read_kineto
+from htagraph.model.recording import Recording
+from htagraph.readers.kineto import read_kineto
 from tests.readers import oracle
 
 TRACES = Path(__file__).parents[3] / "shared" / "traces"
@@ -18,7 +19,7 @@ FILES = sorted(
 pytestmark = pytest.mark.real
 
 
-def rows(trace: KinetoTrace) -> list[dict[str, Any]]:
+def rows(trace: Recording) -> list[dict[str, Any]]:
     """Return the event table as one dict per event, without what an event does not have."""
     events = trace.events
     dense = (
@@ -50,8 +51,8 @@ def rows(trace: KinetoTrace) -> list[dict[str, Any]]:
 def test_all_columns_equal_those_of_json(path: Path) -> None:
     """Numbers are exact: times are compared with decimals, ids with unbounded integers."""
     raw, header = oracle.document(path)
-    base_ns = int(header.get("baseTimeNanoseconds", 0))
-    expected = [oracle.row(event, base_ns) for event in raw if event["ph"] in "XiIC"]
+    base_time_ns = int(header.get("baseTimeNanoseconds", 0))
+    expected = [oracle.row(event, base_time_ns) for event in raw if event["ph"] in "XiIC"]
 
     trace = read_kineto(path, stacks=True)
 
@@ -63,11 +64,11 @@ def test_all_columns_equal_those_of_json(path: Path) -> None:
 def test_flows_and_header_equal_those_of_json(path: Path) -> None:
     """What is not in the event table is in the flow table, counted as skipped, or in the metadata."""
     raw, header = oracle.document(path)
-    base_ns = int(header.get("baseTimeNanoseconds", 0))
+    base_time_ns = int(header.get("baseTimeNanoseconds", 0))
     points = [event for event in raw if event["ph"] in "stf"]
     expected = [
         (
-            oracle.nanoseconds(e["ts"]) + base_ns,
+            oracle.nanoseconds(e["ts"]) + base_time_ns,
             int(e["id"]),
             e["ph"],
             e["cat"],
@@ -103,11 +104,11 @@ def test_flows_and_header_equal_those_of_json(path: Path) -> None:
     assert sum(trace.skipped.values()) == len(points) - len(expected)
     assert {
         key: str(value)
-        for key, value in trace.metadata.items()
+        for key, value in trace.origin.metadata.items()
         if not isinstance(value, (float, list, dict))
     } == {
         key: str(value)
         for key, value in header.items()
         if not isinstance(value, (oracle.Decimal, list, dict))
     }
-    assert trace.metadata.keys() == header.keys()
+    assert trace.origin.metadata.keys() == header.keys()

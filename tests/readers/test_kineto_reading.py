@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from htagraph.errors import QueryError, TraceError, TraceFormatError, TraceLimitError
 from htagraph.model.kinds import EventKind
-from htagraph.readers.kineto import chunks, document, examined, read_kineto
+from htagraph.readers.kineto import chunks, document, read_kineto
 
 
 def one(text: str) -> Any:
@@ -70,7 +70,7 @@ def test_base_time_is_added_in_integers_wherever_it_stands(event: Any) -> None:
 
     trace = read_kineto(data)
 
-    assert (trace.base_time_ns, trace.events.ts_ns.tolist()) == (
+    assert (trace.origin.base_time_ns, trace.events.ts_ns.tolist()) == (
         1711964646000000000,
         [1711964646000001001],
     )
@@ -364,7 +364,7 @@ def test_args_are_read_again_on_demand(event: Any, file_of: Any, tmp_path: Path)
     (tmp_path / "t.json.gz").write_bytes(gzip.compress(data))
 
     for source in (data, tmp_path / "t.json.gz"):
-        assert read_kineto(source).args.decode([2, 0, 1]) == [{}, args, {"y": None}]
+        assert read_kineto(source).origin.args.decode([2, 0, 1]) == [{}, args, {"y": None}]
 
 
 def test_progress_ends_at_the_size_of_the_file(event: Any, file_of: Any, tmp_path: Path) -> None:
@@ -463,19 +463,3 @@ def test_importing_the_reader_imports_no_compiler() -> None:
     code = "import sys, htagraph.readers.kineto; sys.exit('numba' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-# the doctor
-
-
-def test_the_doctor_says_what_is_missing(event: Any, file_of: Any) -> None:
-    """A kernel without a launch, and nothing else."""
-    findings = {
-        finding.subject: finding
-        for finding in examined(read_kineto(file_of(event("k", cat="kernel"))))
-    }
-
-    assert not findings["launches"].is_enough
-    assert findings["launches"].consequence.startswith("1 device events have no known launch")
-    assert findings["device events"].is_enough
-    assert findings["device events"].advice == ""

@@ -34,7 +34,7 @@ def program(rank: int, *body: Action) -> Program:
         rank,
         2,
         start_ns=0,
-        base_ns=0,
+        base_time_ns=0,
         groups=(PAIR,),
     )
 

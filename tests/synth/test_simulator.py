@@ -30,7 +30,7 @@ MACHINE = Machine(
 
 
 def run(*body: Action, machine: Machine = MACHINE, sync_records: bool = True) -> SimulatedRank:
-    return simulate(Program(body, machine, start_ns=0, base_ns=0, sync_records=sync_records))
+    return simulate(Program(body, machine, start_ns=0, base_time_ns=0, sync_records=sync_records))
 
 
 def launch(name: str, dur_ns: int, stream: int = 7) -> Launch:

@@ -40,11 +40,11 @@ def test_segments_are_begin_end_pairs_in_exact_decimals(tmp_path: Path, original
     events = json.loads(
         path.to_chrome_json(tmp_path / "x.json").read_bytes(), parse_float=str, parse_int=str
     )["traceEvents"]
-    base_ns = json.loads(original.read_bytes()).get("baseTimeNanoseconds", 0)
+    base_time_ns = json.loads(original.read_bytes()).get("baseTimeNanoseconds", 0)
 
     def ns(text: str) -> int:
         whole, _, rest = text.partition(".")
-        return int(whole) * 1000 + int(rest.ljust(3, "0") or 0) + base_ns
+        return int(whole) * 1000 + int(rest.ljust(3, "0") or 0) + base_time_ns
 
     added = [event for event in events if event.get("cat") == "critical_path"]
     begins = [ns(event["ts"]) for event in added if event["ph"] == "B"]
@@ -77,7 +77,7 @@ def test_a_trace_that_is_cut_off_is_refused(tmp_path: Path, original: Path) -> N
     cut = original.read_bytes()[:2000]
     with pytest.raises(TraceFormatError, match=r"no end\. Hint: repair"):
         write_chrome_json(
-            tmp_path / "x.json", cut, events=path.dag.events, segments=path.segments, base_ns=0
+            tmp_path / "x.json", cut, events=path.dag.events, segments=path.segments, base_time_ns=0
         )
     with pytest.raises(TraceFormatError, match="cannot be read"):
         write_chrome_json(
@@ -85,6 +85,6 @@ def test_a_trace_that_is_cut_off_is_refused(tmp_path: Path, original: Path) -> N
             gzip.compress(cut)[:-20],
             events=path.dag.events,
             segments=path.segments,
-            base_ns=0,
+            base_time_ns=0,
         )
     assert not (tmp_path / "x.json").exists()

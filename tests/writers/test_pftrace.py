@@ -132,7 +132,7 @@ def test_a_stream_that_is_called_stream_in_the_file_is_not_called_so_twice(tmp_p
     trace = hg.load(f'{{"traceEvents": [{kernel}]}}'.encode())
     names = [
         packet.track_descriptor.name
-        for packet in packets(write_pftrace(tmp_path / "x.pftrace", trace.table))
+        for packet in packets(write_pftrace(tmp_path / "x.pftrace", trace.recording.events))
         if packet.HasField("track_descriptor")
     ]
     assert "stream 7" in names

@@ -7,18 +7,7 @@ through `mending` and `compiled.mender`. Memory: about 140 bytes per event, and 
 the pieces that are being scanned, whatever the size of the file.
 """
 
-from htagraph.readers.kineto.arguments import ArgsIndex
-from htagraph.readers.kineto.doctor import Finding, examined
-from htagraph.readers.kineto.reader import KinetoTrace, read_kineto
-from htagraph.readers.kineto.repairs import Repair
+from htagraph.readers.kineto.reader import read_kineto
 from htagraph.readers.kineto.rewriting import repair_kineto
 
-__all__ = [
-    "ArgsIndex",
-    "Finding",
-    "KinetoTrace",
-    "Repair",
-    "examined",
-    "read_kineto",
-    "repair_kineto",
-]
+__all__ = ["read_kineto", "repair_kineto"]

@@ -1,4 +1,4 @@
-"""The args of events on demand: where each event stands in the file, and how to read it again."""
+"""Args of events on demand: the place of each event in its file, read again when asked for."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class ArgsIndex:
-    """Where each event stands in the decompressed file.
+    """The place of each event in the decompressed file; reads events from there again.
 
     Parameters
     ----------
     source : Path or bytes
-        The file, or what is in it; it is read again for each call of `decode`.
+        The file, or its content; it is read again for each call of `decode`.
     offset : ndarray of shape (n_events,), dtype=int64, unit=byte
         First byte of each event.
     length : ndarray of shape (n_events,), dtype=int32, unit=byte
@@ -74,6 +74,6 @@ def _decoded(raw: bytes) -> object:
     try:
         return decoded(raw)
     except ValueError:
-        from htagraph.readers.kineto.mending import mended_text  # noqa: PLC0415 - this imports numba
+        from htagraph.readers.kineto.mending import mended_text  # noqa: PLC0415 - imports numba
 
         return decoded(mended_text(raw))

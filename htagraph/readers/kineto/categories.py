@@ -1,4 +1,4 @@
-"""What a category of the file is: one table, old and new names, and the names that overrule it.
+"""Kinds of events by category: one table of old and new names, and the names that overrule it.
 
 A new category is one line in `KIND_OF_CATEGORY`.
 """
@@ -9,12 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.model.kinds import EventKind
+from htagraph.model.recording import STACKS
+from htagraph.model.step_markers import PROFILER_STEP
 from htagraph.model.symbols import SymbolTable
 
-__all__ = ["KIND_OF_CATEGORY", "LAUNCH_FLOWS", "STACKS", "event_kinds"]
-
-STACKS = "python_function"
-"""Category of Python frames: context, loaded on request."""
+__all__ = ["KIND_OF_CATEGORY", "LAUNCH_FLOWS", "event_kinds"]
 
 LAUNCH_FLOWS = ("ac2g", "async_cpu_to_gpu", "async_gpu", "async")
 """Categories of flow points that only repeat a correlation id."""
@@ -111,7 +110,7 @@ def event_kinds(
     for character, kind in _KIND_OF_PHASE.items():
         kinds[phase == ord(character)] = kind
     if len(symbols):
-        is_step = symbols.mask(lambda text: text.startswith("ProfilerStep#"))[name]
+        is_step = symbols.searched(PROFILER_STEP)[name]
         kinds[is_step & (kinds == EventKind.OP)] = EventKind.ANNOTATION
         is_wait = symbols.mask(_SYNC_RECORDS.__contains__)[name]
         kinds[is_wait & (kinds == EventKind.KERNEL)] = EventKind.SYNC

@@ -1,4 +1,4 @@
-"""A file as a stream of decompressed bytes: plain or gzip by its content, in bounded memory, within stated limits."""
+"""A file as a stream of decompressed bytes: plain or gzip by content, in bounded memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RATIO_FROM = 1 << 28
 """Decompressed bytes from which on the compression ratio is watched."""
 
 MAX_RATIO = 200
-"""Decompressed bytes per compressed byte beyond which a file is taken for a decompression bomb (real traces: 8 to 30)."""
+"""Largest ratio of decompressed to compressed bytes; real traces have 8 to 30, bombs more."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _READ = 1 << 15
@@ -31,9 +31,9 @@ class ByteStream:
     Parameters
     ----------
     source : str, Path or bytes
-        The file, or what is in it.
+        The file, or its content.
     log : RepairLog
-        Where to count what is wrong with the container.
+        Counts the defects of the container.
     progress : callable, optional
         Called with the bytes of the file read so far and their total.
     """
@@ -60,7 +60,7 @@ class ByteStream:
         self._note_name()
 
     def _note_name(self) -> None:
-        """Count a name that does not tell what is in the file."""
+        """Count a file name that contradicts the content."""
         if self.path is None or not self.n_compressed:
             return
         named_gzip = self.path.suffix.lower() in {".gz", ".gzip"}
@@ -83,10 +83,12 @@ class ByteStream:
             and self.n_read > MAX_RATIO * max(self._file.tell(), 1)
         ):
             raise TraceLimitError(
-                f"the file unpacks to more than {MAX_RATIO} times its size; this looks like a decompression bomb",
+                f"the file unpacks to more than {MAX_RATIO} times its size; "
+                "this looks like a decompression bomb",
                 path=self.path,
                 offset=self.n_read,
-                hint="decompress it yourself if you trust it; a plain .json file has no such limit.",
+                hint="decompress it yourself if you trust it; "
+                "a plain .json file has no such limit.",
             )
         if self._progress is not None:
             self._progress(min(self._file.tell(), self.n_compressed), self.n_compressed)
@@ -99,7 +101,7 @@ class ByteStream:
         return self._file.read(n_bytes)
 
     def _inflated(self, n_bytes: int) -> bytes:
-        """Return the next decompressed bytes; what is damaged or cut off ends the stream."""
+        """Return the next decompressed bytes; damage or a cut ends the stream."""
         from isal.isal_zlib import IsalError  # noqa: PLC0415 - only needed once a file is read
 
         while self._decoder is not None:
@@ -124,7 +126,10 @@ class ByteStream:
         return b""
 
     def _salvaged(self) -> bytes:
-        """Return what can be decompressed beyond what was read: from the start again, at the end byte by byte."""
+        """Return the bytes before the damage that were not read yet.
+
+        Decompresses from the start again, and near the damage byte by byte.
+        """
         decoder, n_seen, rest = zlib.decompressobj(_GZIP_WINDOW), 0, []
         end = self._file.tell()
         self._file.seek(0)

@@ -1,9 +1,11 @@
-"""Rules for what a file says that cannot be so, and for what was not asked for: which rows stay, and with what duration.
+"""Cleaning rules: which rows stay, and with what duration.
 
-- A begin (``ph: B``) and the end that follows it on its thread are one event. A begin without an end lasts until the last
-  instant of its thread; an end without a begin is left out.
-- Complete events at time 0 without duration are set aside where they are a tenth of all and nothing of any length begins
-  at 0: the profiler lost their times.
+- A begin (``ph: B``) and the end that follows it on its thread are one event. A begin without an
+  end lasts until the last instant of its thread; an end without a begin is left out.
+- Complete events at time 0 without duration are set aside where they are a tenth of all and nothing
+  of any length begins at 0: the profiler lost their times.
+- Events outside the window or the categories asked for are dropped here if their duration was not
+  known while they were scanned.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ def cleaned(
     ----------
     columns : Columns
     log : RepairLog
-        Where to count what was mended.
+        Counts what is mended.
     window : (int, int), unit=ns, optional
         On the clock of the columns; for events whose duration was not known while they were
         scanned.
@@ -57,7 +59,7 @@ def cleaned(
 
 def _joined(columns: Columns, halves: I64, log: RepairLog) -> I64:
     """Give begins their durations; return their rows."""
-    from htagraph.readers.kineto.compiled.pairing import pair  # noqa: PLC0415 - compiled for the few files that need it
+    from htagraph.readers.kineto.compiled.pairing import pair  # noqa: PLC0415 - few files need it
 
     rows = columns.rows
     order = halves[np.argsort(rows["ts_ns"][halves], kind="stable")]
@@ -96,7 +98,7 @@ def _wanted(
     window: tuple[int, int] | None,
     categories: Collection[str] | None,
 ) -> Mask:
-    """Return which events were asked for."""
+    """Return a mask of the events that were asked for."""
     wanted = np.ones(len(events), dtype=bool)
     if categories is not None:
         of_symbol = np.array([symbol in categories for symbol in columns.symbols])
@@ -109,7 +111,7 @@ def _wanted(
 
 
 def _zeros(columns: Columns, log: RepairLog) -> Mask:
-    """Return which events have lost their times."""
+    """Return a mask of all events: those that lost their times."""
     rows = columns.rows
     is_complete = rows["phase"] == _COMPLETE
     at_zero = is_complete & (rows["ts_ns"] == 0)
@@ -120,7 +122,7 @@ def _zeros(columns: Columns, log: RepairLog) -> Mask:
     log.add(
         Defect.ZERO_TIMESTAMP, int(rows["offset"][zeros].min(initial=np.iinfo(np.int64).max)), n
     )
-    columns.left_out[Defect.ZERO_TIMESTAMP.label] = n
+    columns.skipped[Defect.ZERO_TIMESTAMP.label] = n
     return zeros
 
 
@@ -133,4 +135,4 @@ def _kept(columns: Columns, keep: Mask) -> Columns:
         if stays.any():
             sparse[name] = number[events[stays]], values[stays]
     rows = {name: column[keep] for name, column in columns.rows.items()}
-    return Columns(rows, columns.flows, sparse, columns.symbols, columns.lanes, columns.left_out)
+    return Columns(rows, columns.flows, sparse, columns.symbols, columns.lanes, columns.skipped)

@@ -1,4 +1,4 @@
-"""The document: goes through a file from the first byte to the last, header and events in whatever order.
+"""The document: one pass over a file, header and events in whatever order.
 
 Events are scanned by several workers at once. Each piece is scanned on the guess that it begins
 between two events; the guess holds if the piece before it was found to end there. Where it does
@@ -45,7 +45,7 @@ _FOREIGN = {
 
 
 class Document:
-    """What stands in a file: parts of the event list, handed on as they are read, and the keys beside it.
+    """One pass over a file: hands on the event list part by part, and keeps the keys beside it.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class Document:
                 pool.shutdown()
 
     def _read_documents(self) -> None:
-        """Read the JSON document in the file, and those that follow it where it was written twice."""
+        """Read the JSON document, and those that follow where the file was written twice."""
         if self._stream.peek(3).text() == _BYTE_ORDER_MARK:
             self._log.add(Defect.BYTE_ORDER_MARK, 0)
             self._stream.advance(3)
@@ -150,7 +150,7 @@ class Document:
                 return chr(piece.buf[i])
 
     def _starts_with_event(self) -> bool:
-        """Whether the next bytes are an event, without a list around it."""
+        """Return whether the next bytes are an event, without a list around it."""
         return _EVENT.match(self._stream.peek(_LOOK).text()) is not None
 
     def _read_object(self) -> None:
@@ -250,7 +250,7 @@ class Document:
             self._log.add(Defect.NO_END, self._stream.offset)
 
     def _recover(self) -> None:
-        """Leave out what makes no sense, up to the next event; read on from there as if in the event list."""
+        """Leave out bytes that make no sense; read on at the next event, as in the event list."""
         self._log.add(Defect.BAD_METADATA, self._stream.offset)
         self._stream.advance(1)
         while True:

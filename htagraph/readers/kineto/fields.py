@@ -1,4 +1,4 @@
-"""Which keys of an event become columns, and how their values are read: the one table that the scanner is driven by.
+"""Fields of an event: its keys, the columns they fill, and how values are read. Drives the scanner.
 
 A new column is one line in `ARG_KEYS`.
 """
@@ -14,7 +14,7 @@ __all__ = ["ARG_KEYS", "COLUMNS", "EVENT_KEYS", "Field", "Read", "SparseField"]
 
 
 class Read(IntEnum):
-    """How a value is read."""
+    """A way to read a value."""
 
     SKIP = 0  #: passed over
     TEXT = 1  #: a text, or any other value as it is written; interned
@@ -26,7 +26,7 @@ class Read(IntEnum):
 
 
 class Field(IntEnum):
-    """Where the value of a key of an event goes; the codes after `FIRST_SPARSE` are those of `COLUMNS`."""
+    """A place for the value of a key; codes from `FIRST_SPARSE` on are positions in `COLUMNS`."""
 
     PHASE = 0
     CATEGORY = 1
@@ -54,8 +54,9 @@ class SparseField:
 
     @property
     def dtype(self) -> type[np.generic]:
-        """What the column holds: integers, floats, or codes of symbols."""
-        return {Read.REAL: np.float64, Read.TEXT: np.int32}.get(self.read, np.int64)  # type: ignore[return-value]
+        """Type of the values: integers, floats, or codes of symbols."""
+        types: dict[Read, type[np.generic]] = {Read.REAL: np.float64, Read.TEXT: np.int32}
+        return types.get(self.read, np.int64)
 
 
 COLUMNS = (
@@ -101,7 +102,7 @@ COLUMNS = (
     SparseField("device_id", ("Device Id",)),
     SparseField("comms_rank", ("Rank",)),
 )
-"""Columns that few events have, in the order of their codes. A `TRIPLE` fills its own column and the next two."""
+"""Columns that few events have, by code. A `TRIPLE` fills its own column and the next two."""
 
 EVENT_KEYS: dict[str, tuple[int, Read]] = {
     "ph": (Field.PHASE, Read.TEXT),

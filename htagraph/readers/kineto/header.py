@@ -1,20 +1,18 @@
-"""What a file says outside its events: top-level keys, the rank, the base time, names of processes and threads."""
+"""The header of a file, all keys beside its events: rank, world size and base time."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-__all__ = ["RankSource", "base_time_ns", "decoded", "rank_of", "world_size"]
+from htagraph.readers.discover import rank_in_name
 
-RankSource = Literal["distributedInfo", "file name", "default"]
+__all__ = ["base_time_of", "decoded", "rank_of", "world_size_of"]
 
-_RANK_IN_NAME = re.compile(r"(?:^|[^a-zA-Z])(?:rank|worker|tp|dp)[-_.]?(\d+)(?!\d)", re.IGNORECASE)
 _MAX_BASE = 1 << 62
 
 
@@ -35,16 +33,16 @@ def decoded(raw: bytes) -> object:
             raise ValueError("nested too deep") from exc
 
 
-def base_time_ns(metadata: Mapping[str, Any]) -> int:
-    """Return what is added to every time, 0 where the file says nothing that can be used."""
+def base_time_of(metadata: Mapping[str, Any]) -> int:
+    """Return the time in ns that is 0 in the file; 0 where the header gives no usable one."""
     base = metadata.get("baseTimeNanoseconds", 0)
     if isinstance(base, str) and base.strip().lstrip("-").isdigit():
         base = int(base)
     return base if isinstance(base, int) and abs(base) < _MAX_BASE else 0
 
 
-def rank_of(metadata: Mapping[str, Any], path: Path | None) -> tuple[int, RankSource]:
-    """Return the rank of a trace and what it was found in: ``distributedInfo``, the file's name, or nothing (0).
+def rank_of(metadata: Mapping[str, Any], path: Path | None) -> tuple[int, str]:
+    """Return the rank of a trace and where it was found; 0 by default.
 
     Examples
     --------
@@ -54,11 +52,11 @@ def rank_of(metadata: Mapping[str, Any], path: Path | None) -> tuple[int, RankSo
     rank = _number(metadata, "rank")
     if rank is not None:
         return rank, "distributedInfo"
-    found = _RANK_IN_NAME.search(path.name) if path is not None else None
-    return (int(found.group(1)), "file name") if found else (0, "default")
+    rank = rank_in_name(path) if path is not None else None
+    return (rank, "file name") if rank is not None else (0, "default")
 
 
-def world_size(metadata: Mapping[str, Any]) -> int | None:
+def world_size_of(metadata: Mapping[str, Any]) -> int | None:
     """Return the number of ranks of the job, None where the file does not say."""
     return _number(metadata, "world_size")
 

@@ -1,4 +1,4 @@
-"""From a file to tables, in order: the bytes, the scanner, one numbering, the rules, the model's tables."""
+"""From a file to a recording: bytes, scanner, one numbering, cleaning rules, the model's tables."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
 from htagraph.errors import QueryError, TraceFormatError
-from htagraph.model.events import EventTable
-from htagraph.readers.kineto.categories import LAUNCH_FLOWS, STACKS
+from htagraph.model.recording import STACKS, Origin, Progress, Recording
+from htagraph.readers.kineto.arguments import ArgsIndex
+from htagraph.readers.kineto.categories import LAUNCH_FLOWS
 from htagraph.readers.kineto.chunks import ByteStream
-from htagraph.readers.kineto.header import base_time_ns, decoded
+from htagraph.readers.kineto.header import base_time_of, decoded, rank_of, world_size_of
 from htagraph.readers.kineto.repairs import Defect, RepairLog
 
 if TYPE_CHECKING:
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from htagraph.readers.kineto.parts import Part
     from htagraph.readers.kineto.worker import Worker
 
-__all__ = ["EVERYTHING", "Asked", "Loaded", "load_file", "scanned"]
+__all__ = ["EVERYTHING", "Asked", "load_file", "scanned"]
 
 _THREADS = 2
 _THREADS_FROM = 1 << 19  # bytes of a file that are worth a second thread
@@ -37,7 +35,7 @@ EVERYTHING = (-(1 << 62), 1 << 62)
 
 @dataclass(frozen=True)
 class Asked:
-    """What of a file was asked for; see `read_kineto`."""
+    """The events that were asked for; see `read_kineto`."""
 
     stacks: bool = False
     categories: Collection[str] | None = None
@@ -54,34 +52,17 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """What was read from a file."""
-
-    events: EventTable
-    metadata: Mapping[str, Any]
-    base_ns: int
-    left_out: Mapping[str, int]
-    offset: npt.NDArray[np.int64]
-    length: npt.NDArray[np.int32]
-    n_bytes: int
-
-
-@dataclass(frozen=True)
 class Scanned:
-    """What stands in a file beside its events, who scanned it, and how many bytes it is."""
+    """The header of a scanned file, and the workers that hold its symbols and lanes."""
 
     metadata: Mapping[str, Any]
     workers: list[Worker]
-    n_bytes: int
 
 
 def load_file(
-    source: str | Path | bytes,
-    asked: Asked,
-    log: RepairLog,
-    progress: Callable[[int, int], None] | None,
-) -> Loaded:
-    """Return the tables of a file.
+    source: str | Path | bytes, asked: Asked, progress: Progress | None = None
+) -> Recording:
+    """Return the recording in a file.
 
     With a window the file is read twice, first for its base time, which may stand after the events.
     """
@@ -89,7 +70,7 @@ def load_file(
     from htagraph.readers.kineto.merging import Assembly  # noqa: PLC0415
     from htagraph.readers.kineto.tables import event_table  # noqa: PLC0415
 
-    window, assembly = EVERYTHING, Assembly()
+    log, window, assembly = RepairLog(), EVERYTHING, Assembly()
     if asked.window is not None:
         header = scanned(
             ByteStream(source, RepairLog()),
@@ -98,8 +79,8 @@ def load_file(
             RepairLog(),
             lambda _: None,
         )
-        base_ns = base_time_ns(header.metadata)
-        window = asked.window[0] - base_ns, asked.window[1] - base_ns
+        base_time_ns = base_time_of(header.metadata)
+        window = asked.window[0] - base_time_ns, asked.window[1] - base_time_ns
     stream = ByteStream(source, log, progress)
     file = scanned(stream, asked, window, log, assembly.add)
     if assembly.nonsense >= 0 and not assembly.has_events:
@@ -113,15 +94,19 @@ def load_file(
     log.merge(assembly.repairs)
     columns = assembly.columns(file.workers)
     columns = cleaned(columns, log, window if asked.window is not None else None, asked.categories)
-    base_ns = base_time_ns(file.metadata)
-    return Loaded(
-        events=event_table(columns, _metadata_events(assembly.metas, log), base_ns),
-        metadata=file.metadata,
-        base_ns=base_ns,
-        left_out=columns.left_out,
-        offset=columns.rows["offset"],
-        length=columns.rows["length"],
-        n_bytes=file.n_bytes,
+    base_time_ns = base_time_of(file.metadata)
+    events = event_table(columns, _metadata_events(assembly.metas, log), base_time_ns)
+    source = source if isinstance(source, bytes) else Path(source)
+    args = ArgsIndex(source, columns.rows["offset"], columns.rows["length"])
+    rank, rank_source = rank_of(file.metadata, stream.path)
+    return Recording(
+        events=events,
+        rank=rank,
+        rank_source=rank_source,
+        world_size=world_size_of(file.metadata),
+        repairs=log.repairs(),
+        skipped=columns.skipped,
+        origin=Origin(source, base_time_ns, args, file.metadata),
     )
 
 
@@ -182,12 +167,17 @@ def scanned(
             path=stream.path,
             hint="is it a trace of torch.profiler?",
         )
-    return Scanned(document.metadata, workers, stream.n_read)
+    return Scanned(document.metadata, workers)
 
 
 def _rules(asked: Asked, window: tuple[int, int], *, notes_all: bool) -> tuple[list[str], Rules]:
-    """Return the symbols known beforehand, and the rules about those of them that are categories."""
-    from htagraph.readers.kineto.compiled.scanner import KEEP, LEAVE_ALL, LEAVE_FLOWS, new_rules  # noqa: PLC0415
+    """Return the symbols known beforehand, and what to do with those that are categories."""
+    from htagraph.readers.kineto.compiled.scanner import (  # noqa: PLC0415
+        KEEP,
+        LEAVE_ALL,
+        LEAVE_FLOWS,
+        new_rules,
+    )
 
     if asked.categories is None:
         treatment = {"": KEEP, STACKS: KEEP if asked.stacks else LEAVE_ALL} | dict.fromkeys(
@@ -215,8 +205,8 @@ def _n_threads() -> int:
 
 @contextmanager
 def _announced() -> Iterator[None]:
-    """Say so if reading takes long because the scanner is being compiled, which happens once per machine."""
-    from htagraph.readers.kineto.compiled.machine import is_ready  # noqa: PLC0415 - these import numba
+    """Say so if the scanner is being compiled, which takes long, once per machine."""
+    from htagraph.readers.kineto.compiled.machine import is_ready  # noqa: PLC0415 - imports numba
     from htagraph.readers.kineto.compiled.scanner import scan  # noqa: PLC0415
 
     def announce() -> None:

@@ -22,8 +22,8 @@ MARGIN = 64
 """Bytes at the end of a piece where the beginning of an event may be cut off."""
 
 _LIST_END = re.compile(
-    rb'\]\s*(?:,\s*"(?:traceName|displayTimeUnit|baseTimeNanoseconds|distributedInfo|deviceProperties|schemaVersion'
-    rb'|trace_id|INFO|WARNING|ERROR)"\s*:|\}\s*\Z)'
+    rb'\]\s*(?:,\s*"(?:traceName|displayTimeUnit|baseTimeNanoseconds|distributedInfo'
+    rb'|deviceProperties|schemaVersion|trace_id|INFO|WARNING|ERROR)"\s*:|\}\s*\Z)'
 )
 """The end of the event list, as it shows among bytes that make no sense."""
 
@@ -91,7 +91,7 @@ class Mender:
         return Mended(ended, stop, self._out, n_bytes, defects)
 
     def next_event(self, buf: U8, i: int, end: int, *, is_last: bool) -> int:
-        """Return where to go on after bytes that make no sense: at the next event, else at the list's end, else the end."""
+        """Return the position of the next event; else of the list's end, else of the end."""
         found = int(
             mender.next_event(self._bench(buf, end, is_event=True), i, 0 if is_last else MARGIN)
         )

@@ -42,7 +42,7 @@ class Columns:
     sparse : dict of str to (rows, values)
     symbols : list of str
     lanes : list of (pid, tid)
-    left_out : dict of str to int
+    skipped : dict of str to int
         By category, or why.
     """
 
@@ -51,7 +51,7 @@ class Columns:
     sparse: dict[str, tuple[I64, npt.NDArray[Any]]]
     symbols: list[str]
     lanes: list[tuple[Id, Id]]
-    left_out: dict[str, int] = field(default_factory=dict)
+    skipped: dict[str, int] = field(default_factory=dict)
 
 
 def canonical_id(value: object) -> Id:
@@ -117,7 +117,7 @@ class Assembly:
         self._sparse = [(_Growing(np.int64), _Growing(column.dtype)) for column in COLUMNS]
         self._n_rows, self._n_flows, self._n_outside = 0, 0, 0
         self._spans: list[_Span] = []
-        self._left_out: dict[int, I64] = {}
+        self._skipped: dict[int, I64] = {}
         self._phases = np.zeros(256, dtype=np.int64)
 
     def add(self, part: Part) -> None:
@@ -139,7 +139,7 @@ class Assembly:
         self._count(part)
 
     def _count(self, part: Part) -> None:
-        """Take what a part counted."""
+        """Add the counts of a part."""
         self.metas += part.metas
         RepairLog.merge_tables(self.repairs, part.repairs)
         self.has_events |= part.has_events()
@@ -147,9 +147,9 @@ class Assembly:
             self.nonsense = part.first_nonsense()
         self._n_outside += part.n_outside
         self._phases += part.phases
-        known = self._left_out.get(part.worker, np.zeros(0, dtype=np.int64))
-        self._left_out[part.worker] = (
-            np.pad(known, (0, len(part.left_out) - len(known))) + part.left_out
+        known = self._skipped.get(part.worker, np.zeros(0, dtype=np.int64))
+        self._skipped[part.worker] = (
+            np.pad(known, (0, len(part.skipped) - len(known))) + part.skipped
         )
 
     def columns(self, workers: Sequence[Worker]) -> Columns:
@@ -195,7 +195,7 @@ class Assembly:
     def _sparse_columns(
         self, spans: list[tuple[int, int]], symbol_maps: Sequence[npt.NDArray[np.int32]]
     ) -> dict[str, tuple[I64, npt.NDArray[Any]]]:
-        """Return the columns of few events that have a value; columns of the same rows share them."""
+        """Return the sparse columns that have a value; those of equal rows share one array."""
         columns: dict[str, tuple[I64, npt.NDArray[Any]]] = {}
         shared: list[I64] = []
         for column, (growing_rows, growing_values) in zip(COLUMNS, self._sparse, strict=True):
@@ -217,22 +217,22 @@ class Assembly:
     ) -> dict[str, int]:
         """Return how many events were left out, by category or reason."""
         counts = np.zeros(len(symbols), dtype=np.int64)
-        for worker, of_worker in self._left_out.items():
+        for worker, of_worker in self._skipped.items():
             known = np.flatnonzero(of_worker)
             np.add.at(counts, symbol_maps[worker][known], of_worker[known])
-        left_out = {
+        skipped = {
             symbols[code] or "no category": int(counts[code])
             for code in np.flatnonzero(counts).tolist()
         }
-        left_out |= {
+        skipped |= {
             f"phase {chr(phase)!r}": int(self._phases[phase])
             for phase in np.flatnonzero(self._phases).tolist()
         }
-        return left_out | ({"outside the window": self._n_outside} if self._n_outside else {})
+        return skipped | ({"outside the window": self._n_outside} if self._n_outside else {})
 
 
 class _Span(NamedTuple):
-    """Where the rows and flow points of a part begin, and whose codes they hold."""
+    """The first row and flow point of a part, and the worker whose codes they hold."""
 
     worker: int
     row: int
@@ -252,7 +252,7 @@ def _lanes(
 def _renumber(
     codes: npt.NDArray[Any], spans: Sequence[tuple[int, int]], maps: Sequence[npt.NDArray[np.int32]]
 ) -> None:
-    """Replace the codes of workers by those of all, in place; a span begins where the one before ends."""
+    """Replace the codes of workers by common ones, in place; spans follow each other."""
     ends = [start for _, start in spans[1:]] + [len(codes)]
     for (worker, start), end in zip(spans, ends, strict=False):
         codes[start:end] = maps[worker][codes[start:end]]

@@ -1,4 +1,4 @@
-"""What was read from one piece of a file, as the scanner's batches leave it."""
+"""Parts: the events of one piece of a file, as the scanner's batches leave them."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ ROW_FIELDS: dict[str, type[np.generic]] = {
 
 @dataclass
 class Part:
-    """What a worker read from one piece of the file, with its own codes of symbols and lanes.
+    """The events of one piece of the file, with the codes of the worker that read it.
 
     Parameters
     ----------
     worker : int
-        Whose codes they are.
+        The worker whose codes of symbols and lanes they hold.
     rows : dict of str to list of ndarray
         By name of `ROW_FIELDS`, one array per batch.
     flows : list of ndarray of shape (5, n), dtype=int64
@@ -52,7 +52,7 @@ class Part:
         Metadata events as they stand in the file, or all events if the rules say so.
     n_rows, n_outside : int
         Events read, and left out as they are outside the window.
-    left_out, phases : ndarray, dtype=int64
+    skipped, phases : ndarray, dtype=int64
         Events left out, by symbol of their category, and by a phase that is not read.
     repairs : ndarray, dtype=int64
         As `RepairLog.blank`.
@@ -71,16 +71,16 @@ class Part:
     metas: list[bytes] = field(default_factory=list)
     n_rows: int = 0
     n_outside: int = 0
-    left_out: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    skipped: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     phases: I64 = field(default_factory=lambda: np.zeros(256, dtype=np.int64))
     repairs: I64 = field(default_factory=RepairLog.blank)
     stop: int = 0
     reason: int = 0
 
     def has_events(self) -> bool:
-        """Whether any event was read, or left out on purpose."""
-        n_left_out = int(self.left_out.sum() + self.phases.sum())
-        return bool(self.n_rows + self.n_outside + len(self.metas) + len(self.flows) + n_left_out)
+        """Return whether any event was read, or left out on purpose."""
+        n_skipped = int(self.skipped.sum() + self.phases.sum())
+        return bool(self.n_rows + self.n_outside + len(self.metas) + len(self.flows) + n_skipped)
 
     def first_nonsense(self) -> int:
         """Return the offset of the first bytes that are no event, -1 where all are."""
@@ -101,7 +101,7 @@ def new_batch(n_symbols: int) -> Batch:
         sparse_n=np.zeros(n_columns, dtype=np.int64),
         n=np.zeros(5, dtype=np.int64),
         repairs=RepairLog.blank(),
-        left_out=np.zeros(n_symbols, dtype=np.int64),
+        skipped=np.zeros(n_symbols, dtype=np.int64),
         phases=np.zeros(256, dtype=np.int64),
     )
 
@@ -130,10 +130,8 @@ def unload(batch: Batch, part: Part, buf: npt.NDArray[np.uint8]) -> None:
     part.n_rows += n_rows
     part.n_outside += n_outside
     part.phases += batch.phases
-    part.left_out = (
-        np.pad(part.left_out, (0, len(batch.left_out) - len(part.left_out))) + batch.left_out
-    )
+    part.skipped = np.pad(part.skipped, (0, len(batch.skipped) - len(part.skipped))) + batch.skipped
     RepairLog.merge_tables(part.repairs, batch.repairs)
-    for counts in (batch.n, batch.sparse_n, batch.left_out, batch.phases):
+    for counts in (batch.n, batch.sparse_n, batch.skipped, batch.phases):
         counts[:] = 0
     batch.repairs[:] = RepairLog.blank()

@@ -1,4 +1,4 @@
-"""What was mended in a file so that it could be read: the closed list of repairs, and the record of one kind.
+"""Defects of Kineto files: the closed list of what is mended, and the log of what was.
 
 A repair is counted for each event, or for each place, that needed it, with the first byte where it
 did. Byte offsets are offsets in the decompressed text.
@@ -7,14 +7,15 @@ did. Byte offsets are offsets in the decompressed text.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Defect", "Repair", "RepairLog"]
+from htagraph.model.recording import Repair
+
+__all__ = ["Defect", "RepairLog"]
 
 
 class Defect(IntEnum):
@@ -98,33 +99,6 @@ class Defect(IntEnum):
         return member
 
 
-@dataclass(frozen=True)
-class Repair:
-    """One kind of repair that a file needed.
-
-    Parameters
-    ----------
-    kind : str
-        Label of the `Defect`: ``raw quote``, ``truncated`` …
-    n : int
-        How often.
-    first_offset : int, unit=byte
-        Where first, in the decompressed text; -1 where it has no place.
-    detail : str
-        What was done about it.
-    """
-
-    kind: str
-    n: int
-    first_offset: int
-    detail: str
-
-    def __str__(self) -> str:
-        """Return the repair as one line of a report."""
-        where = f", first at byte {self.first_offset:,}" if self.first_offset >= 0 else ""
-        return f"{self.kind}: {self.n:,} x{where} ({self.detail})"
-
-
 _NOWHERE = np.iinfo(np.int64).max
 
 
@@ -145,7 +119,7 @@ class RepairLog:
 
     @staticmethod
     def blank() -> npt.NDArray[np.int64]:
-        """Return a table of count and first offset per defect that says nothing yet; compiled code fills one."""
+        """Return an empty table of count and first offset per defect, for compiled code to fill."""
         table = np.zeros((len(Defect), 2), dtype=np.int64)
         table[:, 1] = _NOWHERE
         return table
@@ -177,7 +151,7 @@ class RepairLog:
         return int(self._table[list(defects), 0].sum())
 
     def repairs(self) -> tuple[Repair, ...]:
-        """Return what was repaired, in order of the vocabulary."""
+        """Return the repairs made, in the order of `Defect`."""
         return tuple(
             Repair(defect.label, int(n), int(first), defect.sentence)
             for defect, (n, first) in zip(Defect, self._table, strict=True)

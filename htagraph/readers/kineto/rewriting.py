@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
+from htagraph.model.recording import Progress, Repair
 from htagraph.readers.kineto.chunks import ByteStream
 from htagraph.readers.kineto.loading import EVERYTHING, Asked, scanned
-from htagraph.readers.kineto.reader import Progress
-from htagraph.readers.kineto.repairs import Defect, Repair, RepairLog
+from htagraph.readers.kineto.repairs import Defect, RepairLog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,10 +49,10 @@ def repair_kineto(
     Parameters
     ----------
     source : str, Path or bytes
-        The broken file, or what is in it.
+        The broken file, or its content.
     file : BinaryIO
-        Where to write; a file that appears under its name only when it is whole is for the caller
-        to make.
+        Open for writing; to have it appear under its name only when it is whole is up to the
+        caller.
     progress : callable, optional
         Called with the bytes read so far and their total.
 
@@ -69,11 +69,11 @@ def repair_kineto(
     --------
     >>> import io
     >>> out = io.BytesIO()
-    >>> broken = b'[{"ph": "X", "name": "a "quoted" name", "pid": 1, "tid": 1, "ts": 1, "dur": inf},'
-    >>> [repair.kind for repair in repair_kineto(broken, out)]
+    >>> torn = b'[{"ph": "X", "name": "a "quoted" one", "pid": 1, "tid": 1, "ts": 1, "dur": inf},'
+    >>> [repair.kind for repair in repair_kineto(torn, out)]
     ['raw quote', 'not a number', 'no end', 'no duration']
     >>> json.loads(out.getvalue())["traceEvents"][0]["name"]
-    'a "quoted" name'
+    'a "quoted" one'
     """
     log = RepairLog()
     writer = _Writer(file, log)
@@ -152,5 +152,5 @@ def _time(value: bytes | None) -> Decimal | None:
 
 
 def _is_written_so(value: bytes | None, number: Decimal) -> bool:
-    """Whether a value is a number, and that one."""
+    """Return whether a value is written as a number, and as this one."""
     return value is not None and not value.startswith(b'"') and _time(value) == number

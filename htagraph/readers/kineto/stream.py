@@ -83,7 +83,7 @@ class PieceStream:
         self.offset += n_bytes
 
     def take(self, n_bytes: int = 0) -> Piece:
-        """Take a block, or more if asked for, up to where its last event seems to end; an empty piece at the end."""
+        """Take a block or more, up to where its last event seems to end; at the end, nothing."""
         self._hold(max(self._block, n_bytes))
         piece = self._piece(len(self._held) - self._at)
         n = piece.n_bytes

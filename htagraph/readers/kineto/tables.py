@@ -1,4 +1,4 @@
-"""Columns of a file as the model's tables: kinds, times, streams and lanes, and the rules for events that cannot be true."""
+"""Columns of a file as the model's tables: kinds, times, streams and lanes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PHASES[ord("t")], _PHASES[ord("f")] = 1, 2
 
 
 def event_table(
-    columns: Columns, metadata_events: Iterable[Mapping[str, Any]], base_ns: int
+    columns: Columns, metadata_events: Iterable[Mapping[str, Any]], base_time_ns: int
 ) -> EventTable:
     """Return the event table of a file.
 
@@ -42,7 +42,7 @@ def event_table(
         Cleaned: complete events, instants and counters only.
     metadata_events : iterable of mapping
         Events with ``"ph": "M"``.
-    base_ns : int, unit=ns
+    base_time_ns : int, unit=ns
         Added to every time.
     """
     rows, sparse = columns.rows, dict(columns.sparse)
@@ -56,7 +56,7 @@ def event_table(
     if "wait_on_stream" in sparse:
         events, values = sparse["wait_on_stream"]
         sparse["wait_on_stream"] = events, _stream(values)
-    rows["ts_ns"] += base_ns
+    rows["ts_ns"] += base_time_ns
     device, stream = _devices(rows, lanes, on_stream), _streams(rows, lanes, on_stream, kind)
     del rows["device"], rows["stream"]
     return EventTable(
@@ -72,7 +72,7 @@ def event_table(
         external_id=_or_none(rows["external_id"]),
         symbols=symbols,
         lanes=lanes,
-        flows=_flow_table(columns.flows, base_ns),
+        flows=_flow_table(columns.flows, base_time_ns),
         columns={name: SparseColumn(events, values) for name, (events, values) in sparse.items()},
     )
 
@@ -89,7 +89,7 @@ def _stream(ids: I64) -> I64:
 
 
 def _devices(rows: Mapping[str, I64], lanes: LaneTable, on_stream: Mask) -> npt.NDArray[np.int32]:
-    """Return the device of each event on one: what it says, else the pid of its row if that can be a device."""
+    """Return the device of each event on one: its own, else the pid of its row if plausible."""
     events = np.flatnonzero(on_stream)
     by_lane = [pid if isinstance(pid, int) and 0 <= pid < _MAX_DEVICE else -1 for pid in lanes.pid]
     of_lane = np.array(by_lane, dtype=np.int64)[rows["lane"][events]]
@@ -104,7 +104,7 @@ def _devices(rows: Mapping[str, I64], lanes: LaneTable, on_stream: Mask) -> npt.
 def _streams(
     rows: Mapping[str, I64], lanes: LaneTable, on_stream: Mask, kind: npt.NDArray[np.int8]
 ) -> I64:
-    """Return the stream of each event on one: what it says, else the number in the tid of its row."""
+    """Return the stream of each event on one: its own, else the number in the tid of its row."""
     events = np.flatnonzero(on_stream)
     of_lane = np.array([_stream_of_tid(tid) for tid in lanes.tid], dtype=np.int64)[
         rows["lane"][events]
@@ -123,10 +123,10 @@ def _stream_of_tid(tid: Id) -> int:
     return number if number <= np.iinfo(np.int64).max else -1
 
 
-def _flow_table(flows: I64, base_ns: int) -> FlowTable:
+def _flow_table(flows: I64, base_time_ns: int) -> FlowTable:
     """Return the flow points."""
     return FlowTable(
-        ts_ns=flows[0] + base_ns,
+        ts_ns=flows[0] + base_time_ns,
         id=flows[1].copy(),
         lane=flows[2].astype(np.int32),
         phase=_PHASES[flows[3]],
@@ -137,7 +137,7 @@ def _flow_table(flows: I64, base_ns: int) -> FlowTable:
 def lane_table(
     lanes: list[tuple[Id, Id]], metadata_events: Iterable[Mapping[str, Any]]
 ) -> LaneTable:
-    """Return the lanes with the names that the metadata events give them; a lane that only they know comes last."""
+    """Return the lanes with the names of the metadata events; lanes only they know come last."""
     of_process: dict[str, dict[Id, Any]] = {
         "process_name": {},
         "process_labels": {},

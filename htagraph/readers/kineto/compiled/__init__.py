@@ -1,1 +1,1 @@
-"""What goes over bytes, compiled by numba; see `machine`."""
+"""Functions over bytes, compiled by numba; see `machine`."""

@@ -1,4 +1,4 @@
-"""Where broken values are mended: what is read, what is written, and how texts are written. Compiled."""
+"""The bench for mending broken values: bytes in, bytes out, the writing of texts. Compiled."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]
 
 MENDED, TORN, CUT, NO_ROOM = range(4)
-"""How mending ended: well; at bytes that make no sense; at the end of the bytes; for lack of room to write."""
+"""Ends of mending: done; at nonsense; at the end of the bytes; for lack of room to write."""
 
 _HEX = b"0123456789abcdef"
 _ESCAPE = int(Defect.BAD_ESCAPE)
 
 
 class Bench(NamedTuple):
-    """What the mender reads and writes."""
+    """The bytes that the mender reads, and those it writes."""
 
     buf: U8  #: the bytes, zeros after them
     end: int
@@ -72,7 +72,7 @@ def put_escaped(bench: Bench, c: int) -> None:
 
 @called
 def copy_text(bench: Bench, i: int, end: int, defects: int) -> None:
-    """Write the content of a text; where a backslash is no escape, none is, but those before a quote."""
+    """Write a text; if a backslash is no escape, only those before a quote are."""
     buf = bench.buf
     literal = defects & (1 << _ESCAPE)
     while i < end:

@@ -33,7 +33,7 @@ U64 = npt.NDArray[np.uint64]
 
 
 class Interned(NamedTuple):
-    """Distinct byte strings; the code of one is its position. A string may hold any bytes, also none."""
+    """Distinct byte strings; the code of one is its position. Any bytes, also none."""
 
     slots: I32  #: code + 1 by hash, 0 for free; its length is a power of two
     hashes: U64  #: by code
@@ -132,7 +132,7 @@ def _hash(buf: U8, a: int, b: int) -> np.uint64:
 
 @inlined
 def _same(buf: U8, a: int, b: int, arena: U8, start: int) -> bool:
-    """Whether bytes equal those of an interned string of the same length."""
+    """Return whether bytes equal those of an interned string of the same length."""
     while b - a > 8:
         if word_at(buf, a) != word_at(arena, start):
             return False

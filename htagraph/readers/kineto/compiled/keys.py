@@ -1,4 +1,4 @@
-"""Which key a name is: a hash table over the keys of `fields`. Compiled."""
+"""Keys of an event by name: a hash table over those of `fields`. Compiled."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def _first_word(buf: U8, a: int, n: int) -> np.uint64:
 
 @inlined
 def _slot(word: np.uint64, n: int, level: int) -> int:
-    """Return where the search for a key begins."""
+    """Return the first slot to search for a key."""
     return np.int64(((word ^ np.uint64(n * 2 + level)) * _MULTIPLIER) >> _SHIFT)
 
 
 @inlined
 def find_key(keys: Keys, buf: U8, a: int, b: int, level: int) -> int:
-    """Return which key ``buf[a:b]`` is, -1 for an unknown one."""
+    """Return the code of the key ``buf[a:b]``, -1 for an unknown one."""
     n = b - a
     word = _first_word(buf, a, n)
     slot = _slot(word, n, level)

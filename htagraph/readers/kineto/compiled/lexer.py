@@ -32,7 +32,7 @@ PADDING = 16
 """Zero bytes that must follow a buffer."""
 
 MAX_DEPTH = 256
-"""How deep lists and objects may be nested."""
+"""Depth to which lists and objects may be nested."""
 
 TOO_DEEP = -(1 << 62)
 """Returned instead of a position where the nesting is deeper."""
@@ -60,7 +60,9 @@ def skip_space(buf: U8, i: int) -> int:
 
 @inlined
 def plain_end(buf: U8, i: int) -> int:
-    """Return the position of the next quote, backslash, control byte or byte beyond ASCII, eight bytes at a time.
+    """Return the position of the next quote, backslash, control byte or byte beyond ASCII.
+
+    Looks at eight bytes at a time.
 
     ``(x - ones) & ~x & highs`` marks the lowest zero byte of ``x``; the same subtraction finds
     bytes below 32.
@@ -152,7 +154,11 @@ def string_end(buf: U8, i: int) -> int:
 
 @inlined
 def decimal(buf: U8, i: int) -> tuple[int, np.uint64, int, bool, bool]:
-    """Read a number: position after it, digits, power of ten, whether negative, whether digits beyond 64 bits were lost."""
+    """Read a number.
+
+    Returns the position after it, digits, power of ten, whether it is negative, and whether digits
+    beyond 64 bits were lost.
+    """
     negative = buf[i] == MINUS
     if negative:
         i += 1
@@ -205,7 +211,7 @@ def _exponent(buf: U8, i: int) -> tuple[int, int]:
 
 @inlined
 def scaled(digits: np.uint64, power: int, lost: bool) -> tuple[np.uint64, bool]:
-    """Return ``digits * 10**power`` as an integer, half to even, and whether it is known and fits in 64 bits."""
+    """Return ``digits * 10**power``, half to even, and whether it is known and fits in 64 bits."""
     if digits == 0 or power == 0:
         return digits, not lost
     if power > 0:
@@ -312,7 +318,7 @@ def skip_value(buf: U8, i: int, stack: U8) -> int:
 
 @inlined
 def _close(buf: U8, i: int, stack: U8, depth: int) -> tuple[int, int]:
-    """Go from the end of a value over closing brackets to the next value: its position, and the depth there."""
+    """Return the position of the next value after closing brackets, and the depth there."""
     while depth > 0:
         i = skip_space(buf, i)
         if buf[i] == stack[depth - 1] + 2:

@@ -1,4 +1,4 @@
-"""How the functions that go over bytes are compiled: by numba, once per machine, without the interpreter lock.
+"""Compilation of the functions over bytes: by numba, once per machine, without the GIL.
 
 `entry` is what Python calls; `inlined` and `called` are for what only compiled code calls. None of
 them may allocate: with numba's reference counting off (``_nrt``) an array costs nothing to pass,
@@ -31,7 +31,7 @@ _INNER = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def entry(function: F) -> F:
-    """Return a function that Python calls, compiled on its first call; later processes find the machine code on disk."""
+    """Return a function for Python, compiled on its first call; later processes load it."""
     try:
         machine_code = njit(**_OPTIONS, cache=True)(function)
     except RuntimeError:  # no folder that can be written: compiled anew in each process
@@ -62,13 +62,13 @@ def called(function: F) -> F:
 
 
 def is_ready(function: Callable[..., Any]) -> bool:
-    """Whether an `entry` was compiled, or its machine code found, in this process."""
+    """Return whether an `entry` was compiled, or its machine code found, in this process."""
     return bool(getattr(function, "nopython_signatures", ()))
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def word_at(typing_context: Any, array: Any, index: Any) -> Any:  # noqa: ARG001 - numba's protocol
-    """Return eight bytes of a uint8 array from any position as one uint64, the first byte lowest."""
+    """Return eight bytes from any position as one uint64, the first byte lowest."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data

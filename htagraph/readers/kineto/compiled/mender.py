@@ -62,7 +62,7 @@ def _known_key(bench: Bench, i: int, any_key: bool) -> int:
 
 @called
 def _begins_event(bench: Bench, i: int) -> bool:
-    """Whether an event begins at a ``{`` inside another, which says that the other one was torn off."""
+    """Return whether an event begins at a ``{`` inside another: the other one was torn off."""
     buf = bench.buf
     quote = skip_space(buf, i + 1)
     value = _known_key(bench, quote, False) if buf[quote] == 34 else -1
@@ -78,7 +78,7 @@ def _begins_event(bench: Bench, i: int) -> bool:
 
 @called
 def _ends_text(bench: Bench, quote: int, depth: int, is_key: bool) -> bool:
-    """Whether a quote is the end of its text."""
+    """Return whether a quote is the end of its text."""
     buf = bench.buf
     in_object = depth == 0 or bench.stack[depth - 1] == 123
     i = skip_space(buf, quote + 1)
@@ -113,7 +113,7 @@ def _ends_text(bench: Bench, quote: int, depth: int, is_key: bool) -> bool:
 
 @called
 def _text_end(bench: Bench, i: int, depth: int, is_key: bool) -> tuple[int, int]:
-    """Return the position of the quote that ends a text whose content starts here, and the defects on the way.
+    """Return the position of the quote that ends a text, and the defects on the way.
 
     A position below 0 says that there is none: -1 in these bytes, -2 because an event begins
     before.
@@ -190,7 +190,7 @@ def _mend_key(bench: Bench, i: int, depth: int) -> tuple[int, int]:
 
 @called
 def _after_value(bench: Bench, i: int, depth: int) -> tuple[int, int, int]:
-    """Copy closing brackets and a comma; return the position of the next key or value, the depth there, how it ended."""
+    """Copy closing brackets and a comma; return the next position, its depth, how it ended."""
     buf = bench.buf
     while depth > 0:
         i = skip_space(buf, i)
@@ -235,7 +235,7 @@ def _mend_scalar(bench: Bench, i: int, depth: int) -> tuple[int, int]:
 
 @entry
 def mend(bench: Bench, i: int) -> tuple[int, int]:
-    """Copy the value at a position and make it valid; return the position after it, and how it ended."""
+    """Copy a value and make it valid; return the position after it, and how it ended."""
     buf, depth = bench.buf, 0
     bench.n[0], bench.n[1] = 0, 0
     while True:

@@ -16,7 +16,7 @@ I64 = npt.NDArray[np.int64]
 def pair(
     is_begin: npt.NDArray[np.bool_], lane: npt.NDArray[np.int32], top: I64, partner: I64
 ) -> None:
-    """Enter in `partner` the position of the other half of each event; -1 stays where there is none.
+    """Enter in `partner` the position of the other half of each event; -1 stays for none.
 
     Parameters
     ----------

@@ -49,11 +49,11 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 BETWEEN, CLOSED, OPEN, FULL, BAD, DEEP = range(6)
-"""Why the scanner stopped: at the end of the bytes between two events; after the ``]``; at an event that the end cuts off;
-for lack of room; at an event that is not valid JSON; at one that is nested too deep."""
+"""Reasons to stop: the end of the bytes between two events; the ``]``; an event that the end cuts
+off; lack of room; an event that is not valid JSON; one that is nested too deep."""
 
 KEEP, LEAVE_ALL, LEAVE_FLOWS = range(3)
-"""What is done with the events of a category: all are read; none; all but flow points."""
+"""Treatments of a category: all events are read; none; all but flow points."""
 
 ABSENT = -(1 << 63)
 """Value of a dense column where the event has none."""
@@ -106,20 +106,20 @@ _TEXT, _REAL, _IS_ARGS = int(Read.TEXT), int(Read.REAL), int(Read.ARGS)
 
 
 class Rules(NamedTuple):
-    """What to leave out."""
+    """The events to skip."""
 
     dropped: U8  #: by code of a category known beforehand: `KEEP`, `LEAVE_ALL` or `LEAVE_FLOWS`
     others: int  #: the same for any other category
-    start_ns: int  #: events that do not touch ``[start_ns, end_ns)`` are left out
+    start_ns: int  #: events that do not touch ``[start_ns, end_ns)`` are skipped
     end_ns: int
     shapes: U8  #: by the byte of the phase: how an event of this phase is entered
     notes_all: bool  #: whether to note where all events stand, not only metadata events
 
 
 class Batch(NamedTuple):
-    """What was read since the batch was last emptied; columns are the first axis."""
+    """The events read since the batch was last emptied; columns are the first axis."""
 
-    rows: I64  #: ts, dur, phase, name, category, lane, device, stream, correlation, external id, offset, length
+    rows: I64  #: by position in `parts.ROW_FIELDS`
     flows: I64  #: ts, id, lane, phase, category
     metas: I64  #: start and end of the bytes of metadata events, or of all
     reals: (
@@ -130,7 +130,7 @@ class Batch(NamedTuple):
     sparse_n: I64  #: number of values by column
     n: I64  #: number of rows, flows, metas, reals, events outside the window
     repairs: I64  #: count and first offset by `Defect`
-    left_out: I64  #: number of events left out, by code of their category
+    skipped: I64  #: number of events skipped, by code of their category
     phases: I64  #: number of events of phases that are not read, by the byte of the phase
 
 
@@ -154,7 +154,7 @@ def _mark(batch: Batch, defect: int, offset: int) -> None:
 
 @called
 def _holds_args(buf: U8, i: int, event: Event) -> bool:
-    """Whether the value of ``args`` is an object; of two the last one counts, so that those before are forgotten."""
+    """Return whether ``args`` is an object; of two the last counts, earlier ones are forgotten."""
     if event.has[_ARGS] == event.serial[0]:
         for field in range(_ARGS, len(event.has)):
             event.has[field] = 0
@@ -226,7 +226,7 @@ def _dense(event: Event, field: int) -> int:
 
 @called
 def _times(buf: U8, event: Event) -> bool:
-    """Make the times of an event nanoseconds if they are too late to be microseconds; whether it has a start."""
+    """Take times too late to be microseconds as nanoseconds; return whether there is a start."""
     if event.serial[2] & (1 << _NANOSECONDS):
         for field in (_TS, _DUR):
             if event.has[field] == event.serial[0]:
@@ -319,7 +319,7 @@ def _enter_timed(
     category = _code(buf, event, _CATEGORY, tables.symbols)
     rule = rules.dropped[category] if category < len(rules.dropped) else rules.others
     if (rule == LEAVE_ALL and shape != _HALF) or (rule == LEAVE_FLOWS and shape == _FLOW):
-        batch.left_out[category] += 1
+        batch.skipped[category] += 1
         return
     if not _times(buf, event):
         _mark(batch, _NO_TIMESTAMP, offset)
@@ -366,13 +366,13 @@ def _enter(buf: U8, i: int, end: int, origin: int, tables: Tables) -> None:
 
 @inlined
 def _has_room(tables: Tables, n_bytes: int) -> bool:
-    """Whether an event of some bytes fits in all tables."""
+    """Return whether an event of some bytes fits in all tables."""
     batch, symbols, lanes = tables.batch, tables.symbols, tables.lanes
     n = symbols.n[0]
     return bool(
         max(batch.n[0], batch.n[1], batch.n[2]) < batch.rows.shape[1]
         and batch.n[3] + _SYMBOLS_PER_EVENT < batch.reals.shape[1]
-        and n + _SYMBOLS_PER_EVENT < min(len(symbols.hashes), len(batch.left_out))
+        and n + _SYMBOLS_PER_EVENT < min(len(symbols.hashes), len(batch.skipped))
         and symbols.starts[n] + n_bytes < len(symbols.arena) - PADDING
         and lanes.n[0] + 1 < len(lanes.keys)
     )
@@ -428,7 +428,7 @@ def scan(
 
 
 def new_rules(n_known: int, *, notes_all: bool = False) -> Rules:
-    """Return rules that leave nothing out, with room for those of some categories known beforehand."""
+    """Return rules that skip nothing, with room for some categories known beforehand."""
     shapes = np.full(256, _UNREAD, dtype=np.uint8)
     for phases, shape in ((b"XiIC", _WHOLE), (b"BE", _HALF), (b"stf", _FLOW), (b"M", _META)):
         shapes[list(phases)] = shape

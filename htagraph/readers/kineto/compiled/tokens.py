@@ -1,4 +1,4 @@
-"""Tokens and boundaries for what goes through a file outside the event list: the doors of `lexer` for Python. Compiled."""
+"""Tokens and boundaries outside the event list: the doors of `lexer` for Python. Compiled."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def space_end(buf: U8, i: int) -> int:
 
 @entry
 def text_end(buf: U8, i: int) -> int:
-    """Return the position of the closing quote of a text whose content starts here, negative as `lexer` says."""
+    """Return the position of the closing quote of a text, negative as `lexer` says."""
     return string_end(buf, i)
 
 

@@ -1,4 +1,4 @@
-"""How the value of a known key is read into the scratch event. Compiled."""
+"""Values of known keys, read into the scratch event. Compiled."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def new_event() -> Event:
 
 @called
 def integer_text(buf: U8, a: int, b: int) -> tuple[int, bool]:
-    """Return the integer that all of ``buf[a:b]`` writes, decimal or ``0x…``, and whether it does."""
+    """Return the integer that all of ``buf[a:b]`` writes, decimal or ``0x…``, and if it does."""
     if b - a > 2 and buf[a] == 48 and (buf[a + 1] | 32) == 120:
         value = np.uint64(0)
         for k in range(a + 2, b):
@@ -96,7 +96,7 @@ def integer_text(buf: U8, a: int, b: int) -> tuple[int, bool]:
 
 @inlined
 def time_at(buf: U8, a: int, scale: int) -> tuple[int, int, bool]:
-    """Read a decimal number times a power of ten: position after it, integer, whether it fits in 62 bits."""
+    """Read a decimal times a power of ten: position after it, integer, if it fits in 62 bits."""
     i, digits, power, negative, lost = decimal(buf, a)
     if i < 0:
         return i, 0, False
@@ -120,7 +120,7 @@ def _set(event: Event, field: int, a: int, b: int) -> None:
 
 @inlined
 def _read_time(buf: U8, a: int, b: int, event: Event, field: int) -> int:
-    """Read a time from its bytes; return the position after it. ``b`` is the end of a text, -1 for a bare number."""
+    """Read a time; return the position after it. ``b`` ends a text, -1 for a bare number."""
     i, value, fits = time_at(buf, a, _TO_NS)
     if i < 0 or (b >= 0 and i != b):
         return i if b < 0 else b
@@ -152,7 +152,7 @@ def _read_int(buf: U8, a: int, event: Event, field: int) -> int:
 
 @called
 def _read_real(buf: U8, a: int, event: Event, field: int) -> int:
-    """Read a float; where a division would round twice, ``end`` stays behind for Python to read the text."""
+    """Read a float; if a division would round twice, ``end`` stays behind: Python reads it."""
     i, digits, power, negative, lost = decimal(buf, a)
     if i < 0:
         return i
@@ -203,7 +203,7 @@ def _read_text(buf: U8, i: int, event: Event, field: int, read: int) -> int:
 
 @inlined
 def read_value(buf: U8, i: int, event: Event, field: int, read: int) -> int:
-    """Read the value of a key into the event; return the position after it. The last of two equal keys counts."""
+    """Read a value into the event; return the position after it. Of two keys the last counts."""
     event.has[field] = 0
     c = buf[i]
     if c == QUOTE:

@@ -22,7 +22,7 @@ _ESCAPE, _NOT_FINITE, _HEX_NUMBER, _WORD = (
 
 @inlined
 def _matches(buf: U8, a: int, b: int, word: bytes) -> bool:
-    """Whether bytes are a word, in whatever case."""
+    """Return whether bytes are a word, in whatever case."""
     if b - a != len(word):
         return False
     for k in range(len(word)):
@@ -59,7 +59,7 @@ def _hex_value(buf: U8, a: int, b: int) -> tuple[np.uint64, bool]:
 
 @called
 def mend_word(bench: Bench, a: int) -> tuple[int, int]:
-    """Copy a number or literal, or make one of what stands in its place; return the position after it, and how it ended."""
+    """Copy or make a number or literal; return the position after it, and how it ended."""
     buf, b = bench.buf, a
     while (
         buf[b] > 32

@@ -1,4 +1,4 @@
-"""What the profiler of a simulated rank writes down: rows and flow points, in true time."""
+"""The recorder: rows and flow points as the profiler of a simulated rank writes them down."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from htagraph.synth.device import Item
 from htagraph.synth.program import Annotation, Collective, Op, Program
 from htagraph.synth.rows import FlowPoint, Lane, LaneName, Row
 
-__all__ = ["Recording"]
+__all__ = ["Recorder"]
 
 _SPAN_LANE: Lane = ("Spans", "PyTorch Profiler")
 _GEOMETRY = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
@@ -17,7 +17,7 @@ _LEVELS = ("none", "op", "kernel", "seq")
 
 
 @dataclass(eq=False, repr=False)
-class Recording:
+class Recorder:
     """The growing trace of one rank."""
 
     program: Program

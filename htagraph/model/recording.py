@@ -1,0 +1,129 @@
+"""Recording: what a reader of any format returns, and what a graph keeps of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy.typing as npt
+
+from htagraph.model.events import EventTable
+
+__all__ = ["STACKS", "ArgsReader", "Origin", "Progress", "Reader", "Recording", "Repair"]
+
+STACKS = "python_function"
+"""Category of Python frames; readers skip them unless asked, and count them under this name."""
+
+Progress = Callable[[int, int], None]
+"""Called with the bytes read so far, of the file as it is on disk, and their total."""
+
+
+class ArgsReader(Protocol):
+    """Reader of single events: goes back to the file for what the event table does not hold."""
+
+    def decode(self, events: npt.ArrayLike) -> list[dict[str, Any]]:
+        """Return the ``args`` of events, an empty dict for an event without."""
+
+    def raw(self, events: npt.ArrayLike) -> Sequence[bytes]:
+        """Return events as they stand in the file."""
+
+
+@dataclass(frozen=True)
+class Repair:
+    """One kind of repair that a file needed.
+
+    Parameters
+    ----------
+    kind : str
+        Label of the defect: ``raw quote``, ``truncated`` …
+    n : int
+        How often.
+    first_offset : int, unit=byte
+        Where first, in the decompressed text; -1 where it has no place.
+    detail : str
+        What was done about it.
+    """
+
+    kind: str
+    n: int
+    first_offset: int
+    detail: str
+
+    def __str__(self) -> str:
+        """Return the repair as one line of a report."""
+        where = f", first at byte {self.first_offset:,}" if self.first_offset >= 0 else ""
+        return f"{self.kind}: {self.n:,} x{where} ({self.detail})"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The file behind events; a graph keeps it to write the original again and to read args.
+
+    Parameters
+    ----------
+    source : Path or bytes
+        The file, or its content.
+    base_time_ns : int, unit=ns
+        Time that is 0 in the file; the event table has it added already.
+    args : ArgsReader, optional
+        Reads events again; None for a saved graph.
+    metadata : mapping of str to object
+        What the file says beside events.
+    """
+
+    source: Path | bytes = field(repr=False)
+    base_time_ns: int = 0
+    args: ArgsReader | None = field(default=None, repr=False, compare=False)
+    metadata: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def path(self) -> Path | None:
+        """The file; None for content in memory."""
+        return None if isinstance(self.source, bytes) else self.source
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One rank as a profiler recorded it: what a reader of any format returns.
+
+    Parameters
+    ----------
+    events : EventTable
+        Rows in file order.
+    rank : int
+    rank_source : str
+        Where the rank was found: ``distributedInfo``, ``file name``, ``default`` (0) or ``given``.
+    world_size : int or None
+        Ranks of the job, None where the file does not say.
+    repairs : tuple of Repair
+        What had to be mended, each kind counted.
+    skipped : mapping of str to int
+        Events that were not loaded, by category or reason.
+    origin : Origin or None
+        None for events that come from no file.
+    """
+
+    events: EventTable
+    rank: int = 0
+    rank_source: str = "given"
+    world_size: int | None = None
+    repairs: tuple[Repair, ...] = ()
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    origin: Origin | None = field(default=None, compare=False)
+
+
+class Reader(Protocol):
+    """Reader of one format: a file in, a recording out."""
+
+    def __call__(
+        self,
+        source: str | Path | bytes,
+        *,
+        stacks: bool,
+        categories: Collection[str] | None,
+        window: tuple[int, int] | None,
+        progress: Progress | None,
+    ) -> Recording:
+        """Return the recording in a file, or in its content; see `htagraph.load`."""

@@ -1,0 +1,180 @@
+"""The doctor: what a trace records, which answers are weaker for what it lacks, and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from htagraph.graph import TraceGraph
+from htagraph.model.kinds import EventKind, KernelClass
+from htagraph.model.recording import STACKS
+from htagraph.model.units import human_count
+from htagraph.trace import Trace
+
+__all__ = ["Diagnosis", "examine"]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """One thing that a trace should record.
+
+    Parameters
+    ----------
+    subject : str
+        ``steps``, ``launches``, ``collective metadata`` …
+    n : int
+        How many there are.
+    is_enough : bool
+        Whether answers can stand on it.
+    found_by : str
+        Evidence, where there are several kinds: ``profiler step``, ``serving marker``.
+    consequence : str
+        Which answers are weaker if not; empty where it is enough.
+    advice : str
+        How to record it; empty where it is enough.
+    """
+
+    subject: str
+    n: int
+    is_enough: bool
+    found_by: str = ""
+    consequence: str = ""
+    advice: str = ""
+
+
+def examine(trace: Trace, graph: TraceGraph) -> tuple[Diagnosis, ...]:
+    """Return the diagnoses of a trace, one per subject that it records or lacks.
+
+    Parameters
+    ----------
+    trace : Trace
+    graph : TraceGraph
+        The graph of the trace.
+
+    Returns
+    -------
+    tuple of Diagnosis
+
+    Examples
+    --------
+    >>> from htagraph import synth
+    >>> trace = Trace.from_events(synth.timeline("cpu 1 |[aten::mm  ]"))
+    >>> [one.subject for one in examine(trace, trace.compile()) if not one.is_enough][:3]
+    ['rank', 'steps', 'device work']
+    """
+    return tuple(
+        replace(found, consequence="", advice="") if found.is_enough else found
+        for found in (*_header(trace), *_events(trace, graph), *_links(graph))
+    )
+
+
+def _header(trace: Trace) -> Iterator[Diagnosis]:
+    """Yield what the file says beside events, and whether it is whole."""
+    is_recorded = trace.rank_source == "distributedInfo"
+    yield Diagnosis(
+        "rank",
+        int(is_recorded),
+        is_recorded,
+        trace.rank_source,
+        "ranks of a job may be mixed up",
+        "initialise torch.distributed before the profiler, or put rank<N> into the file name",
+    )
+    n_repairs = sum(repair.n for repair in trace.recording.repairs)
+    yield Diagnosis(
+        "repairs",
+        n_repairs,
+        n_repairs == 0,
+        consequence="what was left out is missing from every answer",
+        advice="`htagraph repair` writes a valid file; a newer PyTorch writes fewer broken ones",
+    )
+
+
+def _events(trace: Trace, graph: TraceGraph) -> Iterator[Diagnosis]:
+    """Yield which kinds of events there are."""
+    n_of_kind = np.bincount(graph.dag.events.kind, minlength=len(EventKind))
+    found_by = trace.steps["found_by"].unique()
+    yield _present(
+        "steps",
+        len(trace.steps),
+        "no answer per step; windows must be named by time",
+        "call profiler.step()",
+        found_by=str(found_by[0]) if len(found_by) else "",
+    )
+    yield _present(
+        "device work",
+        int(graph.dag.events.is_device.sum()),
+        "host answers only",
+        "capture with ProfilerActivity.CUDA (or XPU, MTIA), on a machine that has the device",
+    )
+    yield _present(
+        "synchronization records",
+        int(n_of_kind[EventKind.SYNC]),
+        "waits between streams and of the host follow from API calls, and may be missed",
+        "profile(experimental_config="
+        "torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True))",
+    )
+    yield _present(
+        "Python stacks",
+        int(n_of_kind[EventKind.PYTHON]) + trace.skipped.get(STACKS, 0),
+        "host time cannot be named by source line",
+        "profile(with_stack=True); they make a file several times larger",
+    )
+    yield _present(
+        "device annotations",
+        int(n_of_kind[EventKind.DEVICE_ANNOTATION]),
+        "device work is named by kernels and operators only",
+        "name parts with torch.profiler.record_function",
+    )
+
+
+def _links(graph: TraceGraph) -> Iterator[Diagnosis]:
+    """Yield how well events are linked."""
+    dag = graph.dag
+    events = dag.events
+    n_device = int(events.is_device.sum())
+    n_launched = int((dag.launch[events.is_device] >= 0).sum())
+    yield Diagnosis(
+        "launches",
+        n_launched,
+        n_launched == n_device,
+        consequence=f"{human_count(n_device - n_launched, 'device event')} without a known launch, "
+        "enqueued before the capture",
+        advice="a longer warmup in torch.profiler.schedule leaves fewer",
+    )
+    communicates = dag.classification.kernel_class[events.kind == EventKind.KERNEL]
+    has_collectives = bool((communicates == KernelClass.COMMUNICATION).any())
+    yield _present(
+        "collective metadata",
+        _n_values(graph, "collective"),
+        "collectives of several ranks are matched by order, not by group and sequence number",
+        "capture with PyTorch 2.4 or newer, ProfilerActivity.CPU included",
+        is_needed=has_collectives,
+    )
+    yield _present(
+        "forward-backward flows",
+        int((events.flows.category == events.symbols.code("fwdbwd")).sum()),
+        "hand-overs between forward and backward threads are inferred",
+        "capture both forward and backward in one step",
+        is_needed=_n_values(graph, "fwd_thread") > 0,
+    )
+
+
+def _present(
+    subject: str,
+    n: int,
+    consequence: str,
+    advice: str,
+    *,
+    found_by: str = "",
+    is_needed: bool = True,
+) -> Diagnosis:
+    """Return the diagnosis of what must be there at all."""
+    return Diagnosis(subject, n, n > 0 or not is_needed, found_by, consequence, advice)
+
+
+def _n_values(graph: TraceGraph, column: str) -> int:
+    """Return the number of events that have a value in a sparse column."""
+    found = graph.dag.events.columns.get(column)
+    return 0 if found is None else len(found.event)
