@@ -63,7 +63,7 @@ class Job(Questions):
     failed: Mapping[str, str] = field(default_factory=dict)
     asked_window: WindowName = None
 
-    meetings = renamed("Job.meetings", "Job.collectives()", lambda job: job.collectives())
+    meetings = renamed("job.meetings", "job.collectives()", lambda job: job.collectives())
 
     @property
     def graphs(self) -> RankGraphs:
