@@ -118,7 +118,7 @@ class TraceGraph(Questions):
         on: WindowClock = "host",
         instance: int = 0,
     ) -> TraceGraph:
-        """Return the graph of a part of the trace.
+        """The graph of a part of the trace.
 
         Parameters
         ----------
@@ -154,7 +154,7 @@ class TraceGraph(Questions):
         under: str | re.Pattern[str] | Selection | None = None,
         on_path: bool | None = None,
     ) -> Selection:
-        """Return the events of the window for which everything that is asked holds.
+        """The events of the window for which everything that is asked holds.
 
         Parameters
         ----------
@@ -210,7 +210,7 @@ class TraceGraph(Questions):
         )
 
     def match(self, *chain: Pattern | Hop | str) -> pd.DataFrame:
-        """Return every way in which events of the window follow each other along a chain of edges.
+        """Every way in which events of the window follow each other along a chain of edges.
 
         Parameters
         ----------
@@ -231,7 +231,7 @@ class TraceGraph(Questions):
         return find_matches(self.dag, self._event_rows, chain)
 
     def critical_path(self) -> CriticalPath:
-        """Return the critical path of the window.
+        """The critical path of the window.
 
         Its segments tile the window; each is what the next had to wait for.
         """
@@ -274,7 +274,7 @@ class TraceGraph(Questions):
 
     @classmethod
     def open(cls, path: str | Path) -> TraceGraph:
-        """Return a graph that was saved; nothing in the file is executed.
+        """A graph that was saved; nothing in the file is executed.
 
         Parameters
         ----------
@@ -294,7 +294,7 @@ class TraceGraph(Questions):
         return cls(dag, dag.span, rank, origin)
 
     def to_rustworkx(self) -> PyDiGraph:
-        """Return the window's graph with one source and one sink as a rustworkx graph.
+        """The window's graph with one source and one sink as a rustworkx graph.
 
         Nodes carry ``(event, "start" | "end")``, or ``("source",)`` and ``("sink",)`` for the last
         two. Edges carry a dict of ``edge``, ``kind``, ``lag_ns`` and ``residual_ns``; the longest
@@ -328,7 +328,7 @@ class TraceGraph(Questions):
         return to_rustworkx(closed.tail, closed.head, [*nodes, ("source",), ("sink",)], payload)
 
     def to_dot(self, out: str | Path | None = None, *, max_nodes: int = 300) -> str:
-        """Return the window's graph as DOT, the critical path marked; write it if a file is given.
+        """The window's graph as DOT, the critical path marked; write it if a file is given.
 
         What crosses the bounds of the window is left out.
 

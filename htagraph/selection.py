@@ -90,27 +90,27 @@ class Selection:
         return other
 
     def __and__(self, other: Selection) -> Selection:
-        """Return the events of both."""
+        """The events of both."""
         return self._of(np.intersect1d(self.rows, self._same_graph(other).rows))
 
     def __or__(self, other: Selection) -> Selection:
-        """Return the events of either."""
+        """The events of either."""
         return self._of(np.union1d(self.rows, self._same_graph(other).rows))
 
     def __sub__(self, other: Selection) -> Selection:
-        """Return the events of the first that are not of the second."""
+        """The events of the first that are not of the second."""
         return self._of(np.setdiff1d(self.rows, self._same_graph(other).rows))
 
     def __xor__(self, other: Selection) -> Selection:
-        """Return the events of exactly one."""
+        """The events of exactly one."""
         return self._of(np.setxor1d(self.rows, self._same_graph(other).rows))
 
     def __invert__(self) -> Selection:
-        """Return the other events of the window."""
+        """The other events of the window."""
         return self._of(np.setdiff1d(events_in(self.dag, self.window), self.rows))
 
     def __len__(self) -> int:
-        """Return the number of events."""
+        """The number of events."""
         return len(self.rows)
 
     def __iter__(self) -> Iterator[int]:
@@ -118,11 +118,11 @@ class Selection:
         return iter(self.rows.tolist())
 
     def __contains__(self, event: object) -> bool:
-        """Return whether an event (its row) is selected."""
+        """Whether an event (its row) is selected."""
         return isinstance(event, int | np.integer) and bool((self.rows == event).any())
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both select the same events of the same graph."""
+        """Whether both select the same events of the same graph."""
         return (
             isinstance(other, Selection)
             and other.dag is self.dag
@@ -153,7 +153,7 @@ class Selection:
         return int(self.dag.events.dur_ns[self.rows].sum())
 
     def follow(self, kind: str) -> Selection:
-        """Return the events that edges of a kind lead to from these.
+        """The events that edges of a kind lead to from these.
 
         An operator leads by ``LAUNCH`` to all device work launched under it.
 
@@ -171,7 +171,7 @@ class Selection:
         return self._of(head[self._mask()[tail]])
 
     def back(self, kind: str) -> Selection:
-        """Return the events from which edges of a kind lead to these.
+        """The events from which edges of a kind lead to these.
 
         Parameters
         ----------
@@ -188,11 +188,11 @@ class Selection:
         return self._of(tail[self._mask()[head]])
 
     def children(self) -> Selection:
-        """Return the events directly below these; of a launch call, its device work."""
+        """The events directly below these; of a launch call, its device work."""
         return self.follow("CHILD")
 
     def parents(self) -> Selection:
-        """Return the events directly above these; of device work, its launch call."""
+        """The events directly above these; of device work, its launch call."""
         parent = tree_parent(self.dag)[self.rows]
         return self._of(parent[parent >= 0])
 
@@ -203,7 +203,7 @@ class Selection:
         return np.isin(self.dag.edges.kind, [int(EdgeKind.parse(kind)) for kind in kinds])
 
     def ancestors(self, *, via: Via = None) -> Selection:
-        """Return the events that had to begin first: all from which edges lead to the starts of these.
+        """The events that had to begin first: all from which edges lead to the starts of these.
 
         Parameters
         ----------
@@ -222,7 +222,7 @@ class Selection:
         return self._of(np.flatnonzero(reached) >> 1) - self
 
     def descendants(self, *, via: Via = None) -> Selection:
-        """Return the events that could end only later: all that edges from the ends of these reach.
+        """The events that could end only later: all that edges from the ends of these reach.
 
         Parameters
         ----------
@@ -245,7 +245,7 @@ class Selection:
         return self._of(np.flatnonzero(reached) >> 1) - self
 
     def between(self, other: Selection) -> Selection:
-        """Return the events on the ways from these to others."""
+        """The events on the ways from these to others."""
         return self.descendants() & self._same_graph(other).ancestors()
 
     def to_chrome_json(self, out: str | Path) -> Path:
@@ -288,7 +288,7 @@ class Selection:
         )
 
     def to_dot(self, out: str | Path | None = None, *, max_nodes: int = 300) -> str:
-        """Return the events and the edges among them as DOT, and write it if a file is given.
+        """The events and the edges among them as DOT, and write it if a file is given.
 
         Parameters
         ----------
@@ -307,7 +307,7 @@ class Selection:
         )
 
     def to_rustworkx(self) -> PyDiGraph:
-        """Return the events and the edges among them as a rustworkx graph.
+        """The events and the edges among them as a rustworkx graph.
 
         A node carries the row of its event, an edge a dict of ``edge``, ``kind`` and ``lag_ns``.
         """
@@ -336,7 +336,7 @@ class Selection:
 
 
 def op(name: str | re.Pattern[str] | None = None, *, where: str | None = None) -> Pattern:
-    """Return a pattern for a host operator.
+    """A pattern for a host operator.
 
     Parameters
     ----------
@@ -349,7 +349,7 @@ def op(name: str | re.Pattern[str] | None = None, *, where: str | None = None) -
 
 
 def kernel(name: str | re.Pattern[str] | None = None, *, where: str | None = None) -> Pattern:
-    """Return a pattern for a device kernel.
+    """A pattern for a device kernel.
 
     Parameters
     ----------
@@ -362,7 +362,7 @@ def kernel(name: str | re.Pattern[str] | None = None, *, where: str | None = Non
 
 
 def launch(name: str | re.Pattern[str] | None = None, *, where: str | None = None) -> Pattern:
-    """Return a pattern for an API call that launched device work.
+    """A pattern for an API call that launched device work.
 
     Parameters
     ----------
@@ -375,7 +375,7 @@ def launch(name: str | re.Pattern[str] | None = None, *, where: str | None = Non
 
 
 def collective(name: str | re.Pattern[str] | None = None, *, where: str | None = None) -> Pattern:
-    """Return a pattern for a communication kernel.
+    """A pattern for a communication kernel.
 
     Parameters
     ----------
@@ -388,7 +388,7 @@ def collective(name: str | re.Pattern[str] | None = None, *, where: str | None =
 
 
 def hop(kind: str, *, at_least: int = 1, at_most: int = 1) -> Hop:
-    """Return a hop along edges of a kind, taken several times.
+    """A hop along edges of a kind, taken several times.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ class Trace:
 
     @classmethod
     def from_events(cls, events: EventTable, *, rank: int = 0) -> Trace:
-        """Return a trace of events that are at hand.
+        """A trace of events that are at hand.
 
         Parameters
         ----------
@@ -113,7 +113,7 @@ class Trace:
         )
 
     def args(self, events: npt.ArrayLike) -> list[dict[str, Any]]:
-        """Return the ``args`` of events as the file has them; reads the file again.
+        """The ``args`` of events as the file has them; reads the file again.
 
         Parameters
         ----------
@@ -130,7 +130,7 @@ class Trace:
         return origin.args.decode(rows) if origin and origin.args else [{} for _ in rows]
 
     def compile(self, *, class_rules: Sequence[ClassRule] = ()) -> TraceGraph:
-        """Return the typed graph of the trace.
+        """The typed graph of the trace.
 
         Parameters
         ----------
@@ -164,7 +164,7 @@ def load(
     window: tuple[int, int] | None = None,
     progress: Progress | None = None,
 ) -> Trace:
-    """Return the trace of one rank, read from the file of a profiler.
+    """The trace of one rank, read from the file of a profiler.
 
     Parameters
     ----------

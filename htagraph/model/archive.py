@@ -47,7 +47,7 @@ _DAG_COLUMNS = ("parent", "launch", "order", "binding", "residual_ns", "is_work"
 
 
 def _text_arrays(prefix: str, texts: Any) -> Arrays:  # noqa: ANN401  any sequence of str
-    """Return strings as one block and its offsets; lone surrogates survive."""
+    """Strings as one block and its offsets; lone surrogates survive."""
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
     lengths = np.fromiter((len(text) for text in encoded), dtype=np.int64, count=len(encoded))
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
@@ -58,7 +58,7 @@ def _text_arrays(prefix: str, texts: Any) -> Arrays:  # noqa: ANN401  any sequen
 
 
 def _texts(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[str, ...]:
-    """Return the strings of a block."""
+    """The strings of a block."""
     block = arrays[f"{prefix}.bytes"].tobytes()
     offsets = arrays[f"{prefix}.offsets"].tolist()
     return tuple(
@@ -68,7 +68,7 @@ def _texts(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[str, ..
 
 
 def _fields_of(prefix: str, table: object) -> Arrays:
-    """Return the arrays of a dataclass."""
+    """The arrays of a dataclass."""
     names = [item.name for item in fields(table)]  # type: ignore[arg-type]
     return {f"{prefix}.{name}": getattr(table, name) for name in names}
 
@@ -78,7 +78,7 @@ def _edges(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> EdgeTable:
 
 
 def pack(dag: Dag, *, rank: int, origin: Origin | None) -> Arrays:
-    """Return everything of a graph as arrays.
+    """Everything of a graph as arrays.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def pack(dag: Dag, *, rank: int, origin: Origin | None) -> Arrays:
 
 
 def unpack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Dag, int, Origin | None]:
-    """Return a graph, its rank and its origin from what `pack` returned.
+    """A graph, its rank and its origin from what `pack` returned.
 
     Raises
     ------

@@ -49,7 +49,7 @@ COMMUNICATION_KERNELS = {
 
 
 def operation_of(name: str) -> str:
-    """Return the operation that the name of a collective, annotation or kernel says, or "".
+    """The operation that the name of a collective, annotation or kernel says, or "".
 
     Examples
     --------

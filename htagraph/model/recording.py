@@ -24,10 +24,10 @@ class ArgsReader(Protocol):
     """Reader of single events: goes back to the file for what the event table does not hold."""
 
     def decode(self, events: npt.ArrayLike) -> list[dict[str, Any]]:
-        """Return the ``args`` of events, an empty dict for an event without."""
+        """The ``args`` of events, an empty dict for an event without."""
 
     def raw(self, events: npt.ArrayLike) -> Sequence[bytes]:
-        """Return events as they stand in the file."""
+        """Events as they stand in the file."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Repair:
     detail: str
 
     def __str__(self) -> str:
-        """Return the repair as one line of a report."""
+        """The repair as one line of a report."""
         where = f", first at byte {self.first_offset:,}" if self.first_offset >= 0 else ""
         return f"{self.kind}: {self.n:,} x{where} ({self.detail})"
 
@@ -126,4 +126,4 @@ class Reader(Protocol):
         window: tuple[int, int] | None,
         progress: Progress | None,
     ) -> Recording:
-        """Return the recording in a file, or in its content; see `htagraph.load`."""
+        """The recording in a file, or in its content; see `htagraph.load`."""

@@ -19,7 +19,7 @@ STEP_MARKERS = {
 
 
 def without_step_number(name: str) -> str:
-    """Return the name that all steps of the profiler share; any other name stays.
+    """The name that all steps of the profiler share; any other name stays.
 
     Examples
     --------

@@ -18,7 +18,7 @@ _RANK_IN_NAME = re.compile(r"(?:^|[^a-zA-Z])(?:rank|worker|tp|dp)[-_.]?(\d+)(?!\
 
 
 def find_traces(where: str | Path | Iterable[str | Path]) -> list[Path]:
-    """Return the trace files of a folder, with its subfolders, or of a glob; sorted by name.
+    """The trace files of a folder, with its subfolders, or of a glob; sorted by name.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def find_traces(where: str | Path | Iterable[str | Path]) -> list[Path]:
 
 
 def rank_in_name(path: Path) -> int | None:
-    """Return the rank that a file's name says, None where it says none.
+    """The rank that a file's name says, None where it says none.
 
     Examples
     --------

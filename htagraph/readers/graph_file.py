@@ -16,7 +16,7 @@ __all__ = ["read_graph"]
 
 
 def read_graph(path: str | Path) -> tuple[Dag, int, Origin | None]:
-    """Return a saved graph, its rank, and the file that it was read from.
+    """A saved graph, its rank, and the file that it was read from.
 
     Parameters
     ----------

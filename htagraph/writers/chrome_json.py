@@ -64,7 +64,7 @@ def _pieces(source: bytes | str | Path) -> Iterator[bytes]:
 
 
 def microseconds(ts_ns: I64) -> list[str]:
-    """Return times as exact decimal text."""
+    """Times as exact decimal text."""
     whole, rest = np.divmod(ts_ns, 1000)
     return [
         f"{us}.{ns:03d}" if ns else str(us)
@@ -73,14 +73,14 @@ def microseconds(ts_ns: I64) -> list[str]:
 
 
 def _quoted(values: pd.Series[Any]) -> list[str]:
-    """Return texts as JSON, each distinct one encoded once."""
+    """Texts as JSON, each distinct one encoded once."""
     codes, texts = pd.factorize(values.astype(object))
     encoded = np.array([*(json.dumps(str(text)) for text in texts), '""'], dtype=object)
     return cast("list[str]", encoded[codes].tolist())
 
 
 def _slices(segments: pd.DataFrame, pid: int, base_time_ns: int) -> list[str]:
-    """Return begin and end of each segment."""
+    """Begin and end of each segment."""
     start = segments["start_ns"].to_numpy(np.int64) - base_time_ns
     starts, ends = microseconds(start), microseconds(start + segments["dur_ns"].to_numpy(np.int64))
     texts = (_quoted(segments[name]) for name in ("name", "bound", "kind", "op"))
@@ -99,7 +99,7 @@ def _slices(segments: pd.DataFrame, pid: int, base_time_ns: int) -> list[str]:
 def _arrows(
     segments: pd.DataFrame, events: EventTable, pid: int, base_time_ns: int, clock_shift_ns: int
 ) -> list[str]:
-    """Return an arrow between each segment and its event, in the direction of time."""
+    """An arrow between each segment and its event, in the direction of time."""
     at = np.flatnonzero(segments["event"].to_numpy() >= 0)
     event = segments["event"].to_numpy(np.int64)[at]
     path_ns = segments["start_ns"].to_numpy(np.int64)[at] - base_time_ns
@@ -129,7 +129,7 @@ def _arrows(
 def _added(
     segments: pd.DataFrame, events: EventTable, base_time_ns: int, clock_shift_ns: int
 ) -> Iterable[str]:
-    """Return the events to add, as JSON text."""
+    """The events to add, as JSON text."""
     pid = _FIRST_PID
     while pid in events.lanes.pid:
         pid += 1

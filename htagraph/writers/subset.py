@@ -20,7 +20,7 @@ _FLOW = "ac2g"
 
 
 def _lane_events(lanes: LaneTable, used: Sequence[int]) -> list[str]:
-    """Return the metadata events that name processes and threads."""
+    """The metadata events that name processes and threads."""
     named: dict[tuple[str, str], str] = {}
     for lane in used:
         pid, tid = json.dumps(lanes.pid[lane]), json.dumps(lanes.tid[lane])
@@ -45,7 +45,7 @@ def _flows(
     base_time_ns: int,
     clock_shift_ns: int,
 ) -> list[str]:
-    """Return the arrows from launch calls to their device work."""
+    """The arrows from launch calls to their device work."""
     lanes = [
         f'"pid":{json.dumps(pid)},"tid":{json.dumps(tid)}'
         for pid, tid in zip(events.lanes.pid, events.lanes.tid, strict=True)

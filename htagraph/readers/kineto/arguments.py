@@ -37,7 +37,7 @@ class ArgsIndex:
     length: npt.NDArray[np.int32]
 
     def raw(self, events: npt.ArrayLike) -> list[bytes]:
-        """Return the bytes of some events, as they stand in the file.
+        """The bytes of some events, as they stand in the file.
 
         The file is read once from the start, so ask for many events at a time.
         """
@@ -60,7 +60,7 @@ class ArgsIndex:
         return [found[event] for event in wanted.tolist()]
 
     def decode(self, events: npt.ArrayLike) -> list[dict[str, Any]]:
-        """Return the args of some events, an empty dict for an event without args."""
+        """The args of some events, an empty dict for an event without args."""
         out: list[dict[str, Any]] = []
         for raw in self.raw(events):
             event = _decoded(raw)
@@ -70,7 +70,7 @@ class ArgsIndex:
 
 
 def _decoded(raw: bytes) -> object:
-    """Return an event, mended where it is broken."""
+    """An event, mended where it is broken."""
     try:
         return decoded(raw)
     except ValueError:

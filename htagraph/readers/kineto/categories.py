@@ -72,7 +72,7 @@ _SYNC_RECORDS = frozenset(
 
 
 def _kind_of(category: str) -> EventKind:
-    """Return the kind of a category."""
+    """The kind of a category."""
     known = KIND_OF_CATEGORY.get(category)
     if known is not None:
         return known
@@ -88,7 +88,7 @@ def event_kinds(
     name: npt.NDArray[np.int32],
     phase: npt.NDArray[np.uint8],
 ) -> npt.NDArray[np.int8]:
-    """Return the kind of each event from its category, its phase, and the names that overrule both.
+    """The kind of each event from its category, its phase, and the names that overrule both.
 
     Parameters
     ----------

@@ -74,7 +74,7 @@ class ByteStream:
         self._file.close()
 
     def read(self, n_bytes: int) -> bytes:
-        """Return up to some bytes, none at the end."""
+        """Some bytes, none at the end."""
         block = self._inflated(n_bytes) if self._decoder is not None else self._plain(n_bytes)
         self.n_read += len(block)
         if (
@@ -101,7 +101,7 @@ class ByteStream:
         return self._file.read(n_bytes)
 
     def _inflated(self, n_bytes: int) -> bytes:
-        """Return the next decompressed bytes; damage or a cut ends the stream."""
+        """The next decompressed bytes; damage or a cut ends the stream."""
         from isal.isal_zlib import IsalError  # noqa: PLC0415 - only needed once a file is read
 
         while self._decoder is not None:
@@ -126,7 +126,7 @@ class ByteStream:
         return b""
 
     def _salvaged(self) -> bytes:
-        """Return the bytes before the damage that were not read yet.
+        """The bytes before the damage that were not read yet.
 
         Decompresses from the start again, and near the damage byte by byte.
         """
@@ -161,7 +161,7 @@ class ByteStream:
 
 
 def _gzip_decoder() -> Any:  # noqa: ANN401 - a type that isal does not name
-    """Return a decoder of one gzip member."""
+    """A decoder of one gzip member."""
     from isal import isal_zlib  # noqa: PLC0415 - only needed once a file is read
 
     return isal_zlib.decompressobj(_GZIP_WINDOW)

@@ -33,7 +33,7 @@ def cleaned(
     window: tuple[int, int] | None,
     categories: Collection[str] | None,
 ) -> Columns:
-    """Return the columns with complete events, instants and counters only.
+    """The columns with complete events, instants and counters only.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def _joined(columns: Columns, halves: I64, log: RepairLog) -> I64:
 
 
 def _last_instant(columns: Columns) -> I64:
-    """Return the last start or end of an event by lane."""
+    """The last start or end of an event by lane."""
     last = np.full(len(columns.lanes), np.iinfo(np.int64).min, dtype=np.int64)
     np.maximum.at(last, columns.rows["lane"], columns.rows["ts_ns"] + columns.rows["dur_ns"])
     return last
@@ -98,7 +98,7 @@ def _wanted(
     window: tuple[int, int] | None,
     categories: Collection[str] | None,
 ) -> Mask:
-    """Return a mask of the events that were asked for."""
+    """A mask of the events that were asked for."""
     wanted = np.ones(len(events), dtype=bool)
     if categories is not None:
         of_symbol = np.array([symbol in categories for symbol in columns.symbols])
@@ -111,7 +111,7 @@ def _wanted(
 
 
 def _zeros(columns: Columns, log: RepairLog) -> Mask:
-    """Return a mask of all events: those that lost their times."""
+    """A mask of all events: those that lost their times."""
     rows = columns.rows
     is_complete = rows["phase"] == _COMPLETE
     at_zero = is_complete & (rows["ts_ns"] == 0)
@@ -127,7 +127,7 @@ def _zeros(columns: Columns, log: RepairLog) -> Mask:
 
 
 def _kept(columns: Columns, keep: Mask) -> Columns:
-    """Return the columns of some rows."""
+    """The columns of some rows."""
     number = np.cumsum(keep) - 1
     sparse = {}
     for name, (events, values) in columns.sparse.items():

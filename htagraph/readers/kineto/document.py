@@ -117,7 +117,7 @@ class Document:
                 self._log.add(Defect.MANY_DOCUMENTS, self._stream.offset)
 
     def _no_trace(self) -> TraceFormatError:
-        """Return the error for a file that begins like no JSON document."""
+        """The error for a file that begins like no JSON document."""
         start = self._stream.peek(16).text()
         offset = self._stream.offset
         if not start and self._log.count([Defect.GZIP_DAMAGED, Defect.GZIP_TRUNCATED]):
@@ -150,7 +150,7 @@ class Document:
                 return chr(piece.buf[i])
 
     def _starts_with_event(self) -> bool:
-        """Return whether the next bytes are an event, without a list around it."""
+        """Whether the next bytes are an event, without a list around it."""
         return _EVENT.match(self._stream.peek(_LOOK).text()) is not None
 
     def _read_object(self) -> None:
@@ -230,14 +230,14 @@ class Document:
             n_bytes = self._larger(n_bytes, self._stream.offset)
 
     def _larger(self, n_bytes: int, offset: int) -> int:
-        """Return how many bytes to look at next for a value that is longer."""
+        """How many bytes to look at next for a value that is longer."""
         if n_bytes > MAX_VALUE:
             message = f"a single value is larger than {MAX_VALUE >> 20} MiB"
             raise TraceLimitError(message, path=self._stream.path, offset=offset)
         return 4 * n_bytes
 
     def _decoded(self, raw: bytes) -> object:
-        """Return the value of some JSON, None if it cannot be had."""
+        """The value of some JSON, None if it cannot be had."""
         try:
             return decoded(raw)
         except ValueError:

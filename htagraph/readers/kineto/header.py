@@ -17,7 +17,7 @@ _MAX_BASE = 1 << 62
 
 
 def decoded(raw: bytes) -> object:
-    """Return the value of some JSON bytes.
+    """The value of some JSON bytes.
 
     Raises
     ------
@@ -34,7 +34,7 @@ def decoded(raw: bytes) -> object:
 
 
 def base_time_of(metadata: Mapping[str, Any]) -> int:
-    """Return the time in ns that is 0 in the file; 0 where the header gives no usable one."""
+    """The time in ns that is 0 in the file; 0 where the header gives no usable one."""
     base = metadata.get("baseTimeNanoseconds", 0)
     if isinstance(base, str) and base.strip().lstrip("-").isdigit():
         base = int(base)
@@ -42,7 +42,7 @@ def base_time_of(metadata: Mapping[str, Any]) -> int:
 
 
 def rank_of(metadata: Mapping[str, Any], path: Path | None) -> tuple[int, str]:
-    """Return the rank of a trace and where it was found; 0 by default.
+    """The rank of a trace and where it was found; 0 by default.
 
     Examples
     --------
@@ -57,12 +57,12 @@ def rank_of(metadata: Mapping[str, Any], path: Path | None) -> tuple[int, str]:
 
 
 def world_size_of(metadata: Mapping[str, Any]) -> int | None:
-    """Return the number of ranks of the job, None where the file does not say."""
+    """The number of ranks of the job, None where the file does not say."""
     return _number(metadata, "world_size")
 
 
 def _number(metadata: Mapping[str, Any], key: str) -> int | None:
-    """Return an integer of ``distributedInfo``."""
+    """An integer of ``distributedInfo``."""
     info = metadata.get("distributedInfo")
     value = info.get(key) if isinstance(info, dict) else None
     if isinstance(value, str) and value.isdigit():

@@ -62,7 +62,7 @@ class Scanned:
 def load_file(
     source: str | Path | bytes, asked: Asked, progress: Progress | None = None
 ) -> Recording:
-    """Return the recording in a file.
+    """The recording in a file.
 
     With a window the file is read twice, first for its base time, which may stand after the events.
     """
@@ -171,7 +171,7 @@ def scanned(
 
 
 def _rules(asked: Asked, window: tuple[int, int], *, notes_all: bool) -> tuple[list[str], Rules]:
-    """Return the symbols known beforehand, and what to do with those that are categories."""
+    """The symbols known beforehand, and what to do with those that are categories."""
     from htagraph.readers.kineto.compiled.scanner import (  # noqa: PLC0415
         KEEP,
         LEAVE_ALL,
@@ -199,7 +199,7 @@ def _rules(asked: Asked, window: tuple[int, int], *, notes_all: bool) -> tuple[l
 
 
 def _n_threads() -> int:
-    """Return how many threads to scan with."""
+    """How many threads to scan with."""
     return min(_THREADS, os.cpu_count() or 1)
 
 

@@ -51,12 +51,12 @@ class Mended:
     defects: tuple[Defect, ...]
 
     def text(self) -> bytes:
-        """Return the value as valid JSON."""
+        """The value as valid JSON."""
         return self.out[: self.n_bytes].tobytes()
 
 
 def mended_text(raw: bytes) -> bytes:
-    """Return a broken event that can be mended as valid JSON."""
+    """A broken event that can be mended as valid JSON."""
     buf = np.frombuffer(raw + bytes(PADDING), dtype=np.uint8)
     return Mender().mend(buf, 0, len(raw), is_event=True).text()
 
@@ -70,7 +70,7 @@ class Mender:
         self._stack = np.zeros(MAX_DEPTH, dtype=np.uint8)
 
     def mend(self, buf: U8, i: int, end: int, *, is_event: bool) -> Mended:
-        """Return the value at a position, mended.
+        """The value at a position, mended.
 
         Parameters
         ----------
@@ -91,7 +91,7 @@ class Mender:
         return Mended(ended, stop, self._out, n_bytes, defects)
 
     def next_event(self, buf: U8, i: int, end: int, *, is_last: bool) -> int:
-        """Return the position of the next event; else of the list's end, else of the end."""
+        """The position of the next event; else of the list's end, else of the end."""
         found = int(
             mender.next_event(self._bench(buf, end, is_event=True), i, 0 if is_last else MARGIN)
         )

@@ -55,7 +55,7 @@ class Columns:
 
 
 def canonical_id(value: object) -> Id:
-    """Return an id as it is compared: numeric text is the integer, any other text stays.
+    """An id as it is compared: numeric text is the integer, any other text stays.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def canonical_id(value: object) -> Id:
 
 
 def unescaped(raw: bytes) -> str:
-    """Return the text that the bytes between two quotes stand for."""
+    """The text that the bytes between two quotes stand for."""
     if b"\\" not in raw:
         return raw.decode("utf-8", "replace")
     try:
@@ -99,7 +99,7 @@ class _Growing:
         self._n = n
 
     def take(self) -> npt.NDArray[Any]:
-        """Return the array; nothing is appended afterwards."""
+        """The array; nothing is appended afterwards."""
         self._array.resize(self._n, refcheck=False)
         return self._array
 
@@ -153,7 +153,7 @@ class Assembly:
         )
 
     def columns(self, workers: Sequence[Worker]) -> Columns:
-        """Return the columns of all parts; the assembly is used up."""
+        """The columns of all parts; the assembly is used up."""
         codes: dict[str, int] = {"": 0}
         symbol_maps = [
             np.array(
@@ -195,7 +195,7 @@ class Assembly:
     def _sparse_columns(
         self, spans: list[tuple[int, int]], symbol_maps: Sequence[npt.NDArray[np.int32]]
     ) -> dict[str, tuple[I64, npt.NDArray[Any]]]:
-        """Return the sparse columns that have a value; those of equal rows share one array."""
+        """The sparse columns that have a value; those of equal rows share one array."""
         columns: dict[str, tuple[I64, npt.NDArray[Any]]] = {}
         shared: list[I64] = []
         for column, (growing_rows, growing_values) in zip(COLUMNS, self._sparse, strict=True):
@@ -215,7 +215,7 @@ class Assembly:
     def _counts(
         self, symbols: list[str], symbol_maps: Sequence[npt.NDArray[np.int32]]
     ) -> dict[str, int]:
-        """Return how many events were left out, by category or reason."""
+        """How many events were left out, by category or reason."""
         counts = np.zeros(len(symbols), dtype=np.int64)
         for worker, of_worker in self._skipped.items():
             known = np.flatnonzero(of_worker)
@@ -242,7 +242,7 @@ class _Span(NamedTuple):
 def _lanes(
     worker: Worker, symbols: list[str], symbol_map: npt.NDArray[np.int32]
 ) -> list[tuple[Id, Id]]:
-    """Return the lanes of a worker as the file names them."""
+    """The lanes of a worker as the file names them."""
     return [
         (canonical_id(symbols[symbol_map[pid]]), canonical_id(symbols[symbol_map[tid]]))
         for pid, tid in worker.lanes()
@@ -259,7 +259,7 @@ def _renumber(
 
 
 def _shared(rows: I64, known: list[I64]) -> I64:
-    """Return an equal array that is known already, else the array itself."""
+    """An equal array that is known already, else the array itself."""
     for other in known:
         if np.array_equal(rows, other):
             return other

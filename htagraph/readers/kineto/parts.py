@@ -78,18 +78,18 @@ class Part:
     reason: int = 0
 
     def has_events(self) -> bool:
-        """Return whether any event was read, or left out on purpose."""
+        """Whether any event was read, or left out on purpose."""
         n_skipped = int(self.skipped.sum() + self.phases.sum())
         return bool(self.n_rows + self.n_outside + len(self.metas) + len(self.flows) + n_skipped)
 
     def first_nonsense(self) -> int:
-        """Return the offset of the first bytes that are no event, -1 where all are."""
+        """The offset of the first bytes that are no event, -1 where all are."""
         nonsense = [Defect.TORN, Defect.NO_PHASE, Defect.NO_TIMESTAMP]
         return int(self.repairs[nonsense, 1].min()) if self.repairs[nonsense, 0].any() else -1
 
 
 def new_batch(n_symbols: int) -> Batch:
-    """Return an empty batch for events of up to some symbols."""
+    """An empty batch for events of up to some symbols."""
     n_columns = len(COLUMNS)
     return Batch(
         rows=np.empty((len(ROW_FIELDS), _CAPACITY), dtype=np.int64),

@@ -19,7 +19,7 @@ def read_kineto(
     window: tuple[int, int] | None = None,
     progress: Progress | None = None,
 ) -> Recording:
-    """Return the recording in a Kineto file, mended where the file is broken.
+    """The recording in a Kineto file, mended where the file is broken.
 
     Parameters
     ----------

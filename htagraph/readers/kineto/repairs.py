@@ -119,7 +119,7 @@ class RepairLog:
 
     @staticmethod
     def blank() -> npt.NDArray[np.int64]:
-        """Return an empty table of count and first offset per defect, for compiled code to fill."""
+        """An empty table of count and first offset per defect, for compiled code to fill."""
         table = np.zeros((len(Defect), 2), dtype=np.int64)
         table[:, 1] = _NOWHERE
         return table
@@ -147,11 +147,11 @@ class RepairLog:
         np.minimum(table[:, 1], more[:, 1], out=table[:, 1])
 
     def count(self, defects: Iterable[Defect]) -> int:
-        """Return how often some repairs were made."""
+        """How often some repairs were made."""
         return int(self._table[list(defects), 0].sum())
 
     def repairs(self) -> tuple[Repair, ...]:
-        """Return the repairs made, in the order of `Defect`."""
+        """The repairs made, in the order of `Defect`."""
         return tuple(
             Repair(defect.label, int(n), int(first), defect.sentence)
             for defect, (n, first) in zip(Defect, self._table, strict=True)

@@ -117,7 +117,7 @@ class _Writer:
 
 
 def _with_times(raw: bytes) -> bytes | None:
-    """Return an event with times that can be read and can be true, None where it has no start."""
+    """An event with times that can be read and can be true, None where it has no start."""
     event = {key: bytes(value) for key, value in _decode(raw).items()}
     phase = event.get("ph", b"")
     if phase.strip(b'"') not in _TIMED:
@@ -145,12 +145,12 @@ def _with_times(raw: bytes) -> bytes | None:
 
 
 def _time(value: bytes | None) -> Decimal | None:
-    """Return a time as a number, None where it is none, or no number that can be one."""
+    """A time as a number, None where it is none, or no number that can be one."""
     text = (value or b"").strip(b'"')
     number = Decimal(text.decode()) if _NUMBER.fullmatch(text) else None
     return number if number is not None and number.adjusted() <= _MAX_POWER else None
 
 
 def _is_written_so(value: bytes | None, number: Decimal) -> bool:
-    """Return whether a value is written as a number, and as this one."""
+    """Whether a value is written as a number, and as this one."""
     return value is not None and not value.startswith(b'"') and _time(value) == number

@@ -47,7 +47,7 @@ class Piece:
     is_last: bool
 
     def text(self, start: int = 0, end: int | None = None) -> bytes:
-        """Return some of the bytes."""
+        """Some of the bytes."""
         return self.buf[start : self.n_bytes if end is None else min(end, self.n_bytes)].tobytes()
 
 
@@ -72,7 +72,7 @@ class PieceStream:
         self._buffers: list[U8] = []
 
     def peek(self, n_bytes: int) -> Piece:
-        """Return the next bytes without taking them; fewer only at the end of the file."""
+        """The next bytes without taking them; fewer only at the end of the file."""
         self._hold(n_bytes)
         return self._piece(min(n_bytes, len(self._held) - self._at))
 
@@ -116,7 +116,7 @@ class PieceStream:
         self._held, self._at = b"".join(parts), 0
 
     def _piece(self, n_bytes: int) -> Piece:
-        """Return a copy of the next bytes, in a buffer with zeros after them."""
+        """A copy of the next bytes, in a buffer with zeros after them."""
         buf = next((buf for buf in self._buffers if len(buf) >= n_bytes + PADDING), None)
         if buf is None:
             buf = np.empty(max(n_bytes, self._block) + PADDING, dtype=np.uint8)

@@ -34,7 +34,7 @@ _PHASES[ord("t")], _PHASES[ord("f")] = 1, 2
 def event_table(
     columns: Columns, metadata_events: Iterable[Mapping[str, Any]], base_time_ns: int
 ) -> EventTable:
-    """Return the event table of a file.
+    """The event table of a file.
 
     Parameters
     ----------
@@ -78,18 +78,18 @@ def event_table(
 
 
 def _or_none(ids: I64) -> I64:
-    """Return ids with -1 where there is none, changed in place."""
+    """Ids with -1 where there is none, changed in place."""
     ids[ids == ABSENT] = -1
     return ids
 
 
 def _stream(ids: I64) -> I64:
-    """Return stream ids with -1 for every way to write that there is none."""
+    """Stream ids with -1 for every way to write that there is none."""
     return np.where((ids == ABSENT) | (ids == _NO_STREAM), -1, ids)
 
 
 def _devices(rows: Mapping[str, I64], lanes: LaneTable, on_stream: Mask) -> npt.NDArray[np.int32]:
-    """Return the device of each event on one: its own, else the pid of its row if plausible."""
+    """The device of each event on one: its own, else the pid of its row if plausible."""
     events = np.flatnonzero(on_stream)
     by_lane = [pid if isinstance(pid, int) and 0 <= pid < _MAX_DEVICE else -1 for pid in lanes.pid]
     of_lane = np.array(by_lane, dtype=np.int64)[rows["lane"][events]]
@@ -104,7 +104,7 @@ def _devices(rows: Mapping[str, I64], lanes: LaneTable, on_stream: Mask) -> npt.
 def _streams(
     rows: Mapping[str, I64], lanes: LaneTable, on_stream: Mask, kind: npt.NDArray[np.int8]
 ) -> I64:
-    """Return the stream of each event on one: its own, else the number in the tid of its row."""
+    """The stream of each event on one: its own, else the number in the tid of its row."""
     events = np.flatnonzero(on_stream)
     of_lane = np.array([_stream_of_tid(tid) for tid in lanes.tid], dtype=np.int64)[
         rows["lane"][events]
@@ -117,14 +117,14 @@ def _streams(
 
 
 def _stream_of_tid(tid: Id) -> int:
-    """Return the stream that a row is named after, -1 for none."""
+    """The stream that a row is named after, -1 for none."""
     found = _STREAM_TID.fullmatch(str(tid))
     number = int(found.group(1)) if found else -1
     return number if number <= np.iinfo(np.int64).max else -1
 
 
 def _flow_table(flows: I64, base_time_ns: int) -> FlowTable:
-    """Return the flow points."""
+    """The flow points."""
     return FlowTable(
         ts_ns=flows[0] + base_time_ns,
         id=flows[1].copy(),
@@ -137,7 +137,7 @@ def _flow_table(flows: I64, base_time_ns: int) -> FlowTable:
 def lane_table(
     lanes: list[tuple[Id, Id]], metadata_events: Iterable[Mapping[str, Any]]
 ) -> LaneTable:
-    """Return the lanes with the names of the metadata events; lanes only they know come last."""
+    """The lanes with the names of the metadata events; lanes only they know come last."""
     of_process: dict[str, dict[Id, Any]] = {
         "process_name": {},
         "process_labels": {},
@@ -170,5 +170,5 @@ def lane_table(
 
 
 def _index(value: object) -> int:
-    """Return a sort index, 0 where it is none."""
+    """A sort index, 0 where it is none."""
     return value if isinstance(value, int) else 0

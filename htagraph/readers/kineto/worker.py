@@ -66,11 +66,11 @@ class Worker:
             enter(self._tables.symbols, symbol.encode())
 
     def symbols(self) -> list[bytes]:
-        """Return the texts of all symbols, as they stand in the file."""
+        """The texts of all symbols, as they stand in the file."""
         return texts(self._tables.symbols)
 
     def lanes(self) -> list[tuple[int, int]]:
-        """Return the pairs of symbols that name all lanes."""
+        """The pairs of symbols that name all lanes."""
         lanes = self._tables.lanes
         return [(key >> 32, key & 0xFFFFFFFF) for key in lanes.keys[: lanes.n[0]].tolist()]
 

@@ -57,7 +57,7 @@ _FULL_WORD = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 def new_interned(n_strings: int, n_bytes: int, old: Interned | None = None) -> Interned:
-    """Return a table with room for some strings of some bytes in all, holding those of `old`."""
+    """A table with room for some strings of some bytes in all, holding those of `old`."""
     slots = np.zeros(1 << (2 * n_strings).bit_length(), dtype=np.int32)
     table = Interned(
         slots,
@@ -77,7 +77,7 @@ def new_interned(n_strings: int, n_bytes: int, old: Interned | None = None) -> I
 
 
 def new_pairs(n_pairs: int, old: Pairs | None = None) -> Pairs:
-    """Return a table with room for some pairs, holding those of `old`."""
+    """A table with room for some pairs, holding those of `old`."""
     table = Pairs(
         np.zeros(1 << (2 * n_pairs).bit_length(), dtype=np.int32),
         np.zeros(n_pairs, dtype=np.uint64),
@@ -94,12 +94,12 @@ def new_pairs(n_pairs: int, old: Pairs | None = None) -> Pairs:
 
 
 def enter(table: Interned, text: bytes) -> int:
-    """Return the code of a text, entering it where it is new; there must be room."""
+    """The code of a text, entering it where it is new; there must be room."""
     return _enter(table, np.frombuffer(text + bytes(PADDING), dtype=np.uint8), len(text))
 
 
 def texts(table: Interned) -> list[bytes]:
-    """Return all strings, in order of their codes."""
+    """All strings, in order of their codes."""
     n = int(table.n[0])
     arena, starts = table.arena.tobytes(), table.starts[: n + 1].tolist()
     return [arena[a:b] for a, b in pairwise(starts)]
@@ -107,20 +107,20 @@ def texts(table: Interned) -> list[bytes]:
 
 @inlined
 def _mixed(h: np.uint64) -> np.uint64:
-    """Return a hash whose low bits depend on all bits."""
+    """A hash whose low bits depend on all bits."""
     h = h * _MULTIPLIER
     return h ^ (h >> _SHIFT)
 
 
 @inlined
 def _tail_mask(n: int) -> np.uint64:
-    """Return a mask of the low `n` bytes, 0 < n <= 8."""
+    """A mask of the low `n` bytes, 0 < n <= 8."""
     return _FULL_WORD >> np.uint64(64 - 8 * n)
 
 
 @inlined
 def _hash(buf: U8, a: int, b: int) -> np.uint64:
-    """Return a hash of bytes."""
+    """A hash of bytes."""
     h = np.uint64(b - a)
     while b - a > 8:
         h = _mixed(h ^ word_at(buf, a))
@@ -132,7 +132,7 @@ def _hash(buf: U8, a: int, b: int) -> np.uint64:
 
 @inlined
 def _same(buf: U8, a: int, b: int, arena: U8, start: int) -> bool:
-    """Return whether bytes equal those of an interned string of the same length."""
+    """Whether bytes equal those of an interned string of the same length."""
     while b - a > 8:
         if word_at(buf, a) != word_at(arena, start):
             return False
@@ -154,7 +154,7 @@ def _place(slots: I32, hashes: U64, n: int) -> None:
 
 @called
 def intern(table: Interned, buf: U8, a: int, b: int) -> int:
-    """Return the code of ``buf[a:b]``, entering it where it is new; there must be room."""
+    """The code of ``buf[a:b]``, entering it where it is new; there must be room."""
     h = _hash(buf, a, b)
     mask = np.uint64(len(table.slots) - 1)
     slot = h & mask
@@ -180,13 +180,13 @@ def intern(table: Interned, buf: U8, a: int, b: int) -> int:
 
 @entry
 def _enter(table: Interned, buf: U8, n_bytes: int) -> int:
-    """Return the code of the first bytes of a buffer."""
+    """The code of the first bytes of a buffer."""
     return intern(table, buf, 0, n_bytes)
 
 
 @inlined
 def intern_pair(table: Pairs, first: int, second: int) -> int:
-    """Return the code of a pair of codes, entering it where it is new; there must be room."""
+    """The code of a pair of codes, entering it where it is new; there must be room."""
     key = (first << 32) | second
     mask = np.uint64(len(table.slots) - 1)
     h = _mixed(np.uint64(key))

@@ -37,7 +37,7 @@ class Keys(NamedTuple):
 
 @inlined
 def _first_word(buf: U8, a: int, n: int) -> np.uint64:
-    """Return the first eight bytes of a key, zero after its end."""
+    """The first eight bytes of a key, zero after its end."""
     if n == 0:
         return np.uint64(0)
     return word_at(buf, a) & (_ALL >> np.uint64(64 - 8 * min(n, 8)))
@@ -45,13 +45,13 @@ def _first_word(buf: U8, a: int, n: int) -> np.uint64:
 
 @inlined
 def _slot(word: np.uint64, n: int, level: int) -> int:
-    """Return the first slot to search for a key."""
+    """The first slot to search for a key."""
     return np.int64(((word ^ np.uint64(n * 2 + level)) * _MULTIPLIER) >> _SHIFT)
 
 
 @inlined
 def find_key(keys: Keys, buf: U8, a: int, b: int, level: int) -> int:
-    """Return the code of the key ``buf[a:b]``, -1 for an unknown one."""
+    """The code of the key ``buf[a:b]``, -1 for an unknown one."""
     n = b - a
     word = _first_word(buf, a, n)
     slot = _slot(word, n, level)
@@ -69,7 +69,7 @@ def find_key(keys: Keys, buf: U8, a: int, b: int, level: int) -> int:
 
 @cache
 def key_table() -> Keys:
-    """Return the table of all known keys."""
+    """The table of all known keys."""
     known = [(0, key, *target) for key, target in EVENT_KEYS.items()]
     known += [(1, key, *target) for key, target in ARG_KEYS.items()]
     n = len(known)

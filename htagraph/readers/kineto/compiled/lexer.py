@@ -52,7 +52,7 @@ _MAX = np.uint64(2**64 - 1)
 
 @inlined
 def skip_space(buf: U8, i: int) -> int:
-    """Return the position of the next byte that is no white space."""
+    """The position of the next byte that is no white space."""
     while buf[i] == 32 or buf[i] == 10 or buf[i] == 13 or buf[i] == 9:
         i += 1
     return i
@@ -60,7 +60,7 @@ def skip_space(buf: U8, i: int) -> int:
 
 @inlined
 def plain_end(buf: U8, i: int) -> int:
-    """Return the position of the next quote, backslash, control byte or byte beyond ASCII.
+    """The position of the next quote, backslash, control byte or byte beyond ASCII.
 
     Looks at eight bytes at a time.
 
@@ -85,7 +85,7 @@ def plain_end(buf: U8, i: int) -> int:
 
 @called
 def escape_end(buf: U8, i: int) -> int:
-    """Return the position after the escape at a backslash."""
+    """The position after the escape at a backslash."""
     c = buf[i + 1]
     if c == 117:  # u
         for k in range(i + 2, i + 6):
@@ -109,7 +109,7 @@ def escape_end(buf: U8, i: int) -> int:
 
 @called
 def utf8_end(buf: U8, i: int) -> int:
-    """Return the position after the character beyond ASCII that starts here."""
+    """The position after the character beyond ASCII that starts here."""
     c = buf[i]
     low, high = (
         0x80,
@@ -136,7 +136,7 @@ def utf8_end(buf: U8, i: int) -> int:
 
 @inlined
 def string_end(buf: U8, i: int) -> int:
-    """Return the position of the closing quote of a text whose content starts here."""
+    """The position of the closing quote of a text whose content starts here."""
     while True:
         i = plain_end(buf, i)
         c = buf[i]
@@ -211,7 +211,7 @@ def _exponent(buf: U8, i: int) -> tuple[int, int]:
 
 @inlined
 def scaled(digits: np.uint64, power: int, lost: bool) -> tuple[np.uint64, bool]:
-    """Return ``digits * 10**power``, half to even, and whether it is known and fits in 64 bits."""
+    """``digits * 10**power``, half to even, and whether it is known and fits in 64 bits."""
     if digits == 0 or power == 0:
         return digits, not lost
     if power > 0:
@@ -232,7 +232,7 @@ def scaled(digits: np.uint64, power: int, lost: bool) -> tuple[np.uint64, bool]:
 
 @inlined
 def skip_number(buf: U8, i: int) -> int:
-    """Return the position after a number."""
+    """The position after a number."""
     if buf[i] == MINUS:
         i += 1
     start = i
@@ -253,7 +253,7 @@ def skip_number(buf: U8, i: int) -> int:
 
 @inlined
 def _skip_scalar(buf: U8, i: int) -> int:
-    """Return the position after a text, a number, true, false or null."""
+    """The position after a text, a number, true, false or null."""
     c = buf[i]
     if c == QUOTE:
         i = string_end(buf, i + 1)
@@ -269,7 +269,7 @@ def _skip_scalar(buf: U8, i: int) -> int:
 
 @inlined
 def _skip_word(buf: U8, i: int, word: bytes) -> int:
-    """Return the position after a word."""
+    """The position after a word."""
     for k in range(len(word)):
         if buf[i + k] != word[k]:
             return -(i + k) - 1
@@ -278,7 +278,7 @@ def _skip_word(buf: U8, i: int, word: bytes) -> int:
 
 @inlined
 def _skip_key(buf: U8, i: int) -> int:
-    """Return the position of the value that follows a key."""
+    """The position of the value that follows a key."""
     if buf[i] != QUOTE:
         return -i - 1
     i = string_end(buf, i + 1)
@@ -290,7 +290,7 @@ def _skip_key(buf: U8, i: int) -> int:
 
 @called
 def skip_value(buf: U8, i: int, stack: U8) -> int:
-    """Return the position after any value; `stack` has room for `MAX_DEPTH` open brackets."""
+    """The position after any value; `stack` has room for `MAX_DEPTH` open brackets."""
     depth = 0
     while True:
         c = buf[i]
@@ -318,7 +318,7 @@ def skip_value(buf: U8, i: int, stack: U8) -> int:
 
 @inlined
 def _close(buf: U8, i: int, stack: U8, depth: int) -> tuple[int, int]:
-    """Return the position of the next value after closing brackets, and the depth there."""
+    """The position of the next value after closing brackets, and the depth there."""
     while depth > 0:
         i = skip_space(buf, i)
         if buf[i] == stack[depth - 1] + 2:

@@ -31,7 +31,7 @@ _INNER = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def entry(function: F) -> F:
-    """Return a function for Python, compiled on its first call; later processes load it."""
+    """A function for Python, compiled on its first call; later processes load it."""
     try:
         machine_code = njit(**_OPTIONS, cache=True)(function)
     except RuntimeError:  # no folder that can be written: compiled anew in each process
@@ -45,30 +45,30 @@ def entry(function: F) -> F:
 
 @cache
 def _sources_stamp() -> str:
-    """Return a digest of all files that compiled code is made from."""
+    """A digest of all files that compiled code is made from."""
     here = Path(__file__).parent
     sources = [*sorted(here.glob("*.py")), here.parent / "fields.py", here.parent / "repairs.py"]
     return sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
 
 
 def inlined(function: F) -> F:
-    """Return a function that becomes part of the compiled function that calls it."""
+    """A function that becomes part of the compiled function that calls it."""
     return njit(**_INNER, forceinline=True)(function)
 
 
 def called(function: F) -> F:
-    """Return a function that compiled code calls."""
+    """A function that compiled code calls."""
     return njit(**_INNER)(function)
 
 
 def is_ready(function: Callable[..., Any]) -> bool:
-    """Return whether an `entry` was compiled, or its machine code found, in this process."""
+    """Whether an `entry` was compiled, or its machine code found, in this process."""
     return bool(getattr(function, "nopython_signatures", ()))
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def word_at(typing_context: Any, array: Any, index: Any) -> Any:  # noqa: ARG001 - numba's protocol
-    """Return eight bytes from any position as one uint64, the first byte lowest."""
+    """Eight bytes from any position as one uint64, the first byte lowest."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data

@@ -42,7 +42,7 @@ _RAW_QUOTE, _CONTROL, _UTF8, _ESCAPE, _WORD, _COMMA = (
 
 @called
 def _known_key(bench: Bench, i: int, any_key: bool) -> int:
-    """Return the position after the colon if a key that fits stands at a quote, else -1."""
+    """The position after the colon if a key that fits stands at a quote, else -1."""
     buf, a = bench.buf, i + 1
     b = a
     while buf[b] != 34 and buf[b] >= 32 and b - a < _MAX_KEY:
@@ -62,7 +62,7 @@ def _known_key(bench: Bench, i: int, any_key: bool) -> int:
 
 @called
 def _begins_event(bench: Bench, i: int) -> bool:
-    """Return whether an event begins at a ``{`` inside another: the other one was torn off."""
+    """Whether an event begins at a ``{`` inside another: the other one was torn off."""
     buf = bench.buf
     quote = skip_space(buf, i + 1)
     value = _known_key(bench, quote, False) if buf[quote] == 34 else -1
@@ -78,7 +78,7 @@ def _begins_event(bench: Bench, i: int) -> bool:
 
 @called
 def _ends_text(bench: Bench, quote: int, depth: int, is_key: bool) -> bool:
-    """Return whether a quote is the end of its text."""
+    """Whether a quote is the end of its text."""
     buf = bench.buf
     in_object = depth == 0 or bench.stack[depth - 1] == 123
     i = skip_space(buf, quote + 1)
@@ -113,7 +113,7 @@ def _ends_text(bench: Bench, quote: int, depth: int, is_key: bool) -> bool:
 
 @called
 def _text_end(bench: Bench, i: int, depth: int, is_key: bool) -> tuple[int, int]:
-    """Return the position of the quote that ends a text, and the defects on the way.
+    """The position of the quote that ends a text, and the defects on the way.
 
     A position below 0 says that there is none: -1 in these bytes, -2 because an event begins
     before.
@@ -164,7 +164,7 @@ def _mend_text(bench: Bench, quote: int, depth: int, is_key: bool) -> tuple[int,
 
 @called
 def _skip_commas(bench: Bench, i: int) -> int:
-    """Return the position after white space and commas that should not be there."""
+    """The position after white space and commas that should not be there."""
     i = skip_space(bench.buf, i)
     while bench.buf[i] == 44:
         bench.n[1] |= 1 << _COMMA
@@ -271,7 +271,7 @@ def mend(bench: Bench, i: int) -> tuple[int, int]:
 
 @entry
 def next_event(bench: Bench, i: int, margin: int) -> int:
-    """Return the position of the next ``{`` with a key of events after it.
+    """The position of the next ``{`` with a key of events after it.
 
     Where there is none, the position of a ``{`` so near the end, in the margin, that it may be one;
     else the end.

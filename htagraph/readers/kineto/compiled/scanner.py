@@ -154,7 +154,7 @@ def _mark(batch: Batch, defect: int, offset: int) -> None:
 
 @called
 def _holds_args(buf: U8, i: int, event: Event) -> bool:
-    """Return whether ``args`` is an object; of two the last counts, earlier ones are forgotten."""
+    """Whether ``args`` is an object; of two the last counts, earlier ones are forgotten."""
     if event.has[_ARGS] == event.serial[0]:
         for field in range(_ARGS, len(event.has)):
             event.has[field] = 0
@@ -212,7 +212,7 @@ def _read_event(buf: U8, i: int, keys: Keys, event: Event) -> int:
 
 @inlined
 def _code(buf: U8, event: Event, field: int, symbols: Interned) -> int:
-    """Return the symbol of a text field; where there is none that of the empty text, which is 0."""
+    """The symbol of a text field; where there is none that of the empty text, which is 0."""
     if event.has[field] != event.serial[0]:
         return 0
     return intern(symbols, buf, event.start[field], event.end[field])
@@ -220,7 +220,7 @@ def _code(buf: U8, event: Event, field: int, symbols: Interned) -> int:
 
 @inlined
 def _dense(event: Event, field: int) -> int:
-    """Return an integer field, `ABSENT` where there is none."""
+    """An integer field, `ABSENT` where there is none."""
     return event.value[field] if event.has[field] == event.serial[0] else ABSENT
 
 
@@ -239,7 +239,7 @@ def _times(buf: U8, event: Event) -> bool:
 
 @inlined
 def _duration(event: Event, batch: Batch, phase: int, offset: int) -> int:
-    """Return the duration of an event, 0 where it has none that can be true."""
+    """The duration of an event, 0 where it has none that can be true."""
     if phase != 88:  # X
         return 0
     if event.has[_DUR] != event.serial[0]:
@@ -366,7 +366,7 @@ def _enter(buf: U8, i: int, end: int, origin: int, tables: Tables) -> None:
 
 @inlined
 def _has_room(tables: Tables, n_bytes: int) -> bool:
-    """Return whether an event of some bytes fits in all tables."""
+    """Whether an event of some bytes fits in all tables."""
     batch, symbols, lanes = tables.batch, tables.symbols, tables.lanes
     n = symbols.n[0]
     return bool(
@@ -428,7 +428,7 @@ def scan(
 
 
 def new_rules(n_known: int, *, notes_all: bool = False) -> Rules:
-    """Return rules that skip nothing, with room for some categories known beforehand."""
+    """Rules that skip nothing, with room for some categories known beforehand."""
     shapes = np.full(256, _UNREAD, dtype=np.uint8)
     for phases, shape in ((b"XiIC", _WHOLE), (b"BE", _HALF), (b"stf", _FLOW), (b"M", _META)):
         shapes[list(phases)] = shape

@@ -15,25 +15,25 @@ U8 = npt.NDArray[np.uint8]
 
 @entry
 def space_end(buf: U8, i: int) -> int:
-    """Return the position after white space."""
+    """The position after white space."""
     return skip_space(buf, i)
 
 
 @entry
 def text_end(buf: U8, i: int) -> int:
-    """Return the position of the closing quote of a text, negative as `lexer` says."""
+    """The position of the closing quote of a text, negative as `lexer` says."""
     return string_end(buf, i)
 
 
 @entry
 def value_end(buf: U8, i: int, stack: U8) -> int:
-    """Return the position after a value, negative as `lexer` says."""
+    """The position after a value, negative as `lexer` says."""
     return skip_value(buf, i, stack)
 
 
 @inlined
 def _space_before(buf: U8, i: int, start: int) -> int:
-    """Return the position of the last byte before a position that is no white space."""
+    """The position of the last byte before a position that is no white space."""
     i -= 1
     while i >= start and (buf[i] == 32 or buf[i] == 10 or buf[i] == 13 or buf[i] == 9):
         i -= 1
@@ -42,7 +42,7 @@ def _space_before(buf: U8, i: int, start: int) -> int:
 
 @entry
 def last_boundary(buf: U8, start: int, end: int) -> int:
-    """Return the position of the last ``{`` of ``} , {`` in some bytes, 0 where there is none."""
+    """The position of the last ``{`` of ``} , {`` in some bytes, 0 where there is none."""
     i = end
     while i > start:
         i -= 1

@@ -57,7 +57,7 @@ class Event(NamedTuple):
 
 
 def new_event() -> Event:
-    """Return room for one event."""
+    """Room for one event."""
     value = np.zeros(N_FIELDS, dtype=np.int64)
     start, end, has, listed, sparse = (np.zeros(N_FIELDS, dtype=np.int64) for _ in range(5))
     return Event(
@@ -75,7 +75,7 @@ def new_event() -> Event:
 
 @called
 def integer_text(buf: U8, a: int, b: int) -> tuple[int, bool]:
-    """Return the integer that all of ``buf[a:b]`` writes, decimal or ``0x…``, and if it does."""
+    """The integer that all of ``buf[a:b]`` writes, decimal or ``0x…``, and if it does."""
     if b - a > 2 and buf[a] == 48 and (buf[a + 1] | 32) == 120:
         value = np.uint64(0)
         for k in range(a + 2, b):

@@ -22,7 +22,7 @@ _ESCAPE, _NOT_FINITE, _HEX_NUMBER, _WORD = (
 
 @inlined
 def _matches(buf: U8, a: int, b: int, word: bytes) -> bool:
-    """Return whether bytes are a word, in whatever case."""
+    """Whether bytes are a word, in whatever case."""
     if b - a != len(word):
         return False
     for k in range(len(word)):
@@ -44,7 +44,7 @@ def _put_digits(bench: Bench, value: np.uint64) -> None:
 
 @called
 def _hex_value(buf: U8, a: int, b: int) -> tuple[np.uint64, bool]:
-    """Return the number that ``0x…`` writes, and whether it is one that fits in 64 bits."""
+    """The number that ``0x…`` writes, and whether it is one that fits in 64 bits."""
     value = np.uint64(0)
     if not (3 <= b - a <= 18 and buf[a] == 48 and buf[a + 1] | 32 == 120):
         return value, False
