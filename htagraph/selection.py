@@ -344,6 +344,10 @@ def op(name: str | re.Pattern[str] | None = None, *, where: str | None = None) -
         Glob or regex.
     where : str, optional
         Expression over the columns of events, as for `pandas.DataFrame.query`.
+
+    Returns
+    -------
+    Pattern
     """
     return Pattern("op", name, where)
 
@@ -357,6 +361,10 @@ def kernel(name: str | re.Pattern[str] | None = None, *, where: str | None = Non
         Glob or regex.
     where : str, optional
         Expression over the columns of events, as for `pandas.DataFrame.query`.
+
+    Returns
+    -------
+    Pattern
     """
     return Pattern("kernel", name, where)
 
@@ -370,6 +378,10 @@ def launch(name: str | re.Pattern[str] | None = None, *, where: str | None = Non
         Glob or regex.
     where : str, optional
         Expression over the columns of events, as for `pandas.DataFrame.query`.
+
+    Returns
+    -------
+    Pattern
     """
     return Pattern("launch", name, where)
 
@@ -383,6 +395,10 @@ def collective(name: str | re.Pattern[str] | None = None, *, where: str | None =
         Glob or regex.
     where : str, optional
         Expression over the columns of events, as for `pandas.DataFrame.query`.
+
+    Returns
+    -------
+    Pattern
     """
     return Pattern("collective", name, where)
 
@@ -395,6 +411,10 @@ def hop(kind: str, *, at_least: int = 1, at_most: int = 1) -> Hop:
     kind : str
         An `EdgeKind`, or ``"CHILD"``.
     at_least, at_most : int, default=1
+
+    Returns
+    -------
+    Hop
 
     Raises
     ------

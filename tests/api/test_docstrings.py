@@ -101,4 +101,10 @@ def test_exported_functions_document_parameters_and_returns(name):
     text = getattr(htagraph, name).__doc__ or ""
 
     assert documented(text, "Parameters") == _parameters(name)
-    assert "Returns\n-------" in inspect.cleandoc(text) or text.startswith("Return ")
+    assert "Returns\n-------" in inspect.cleandoc(text)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_first_lines_are_definitions(name):
+    """They name the object, not the act of returning it."""
+    assert not (PUBLIC[name].__doc__ or "").startswith("Return")
