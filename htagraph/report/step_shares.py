@@ -51,7 +51,7 @@ def time_by_step(path: CriticalPath) -> tuple[pd.DataFrame, I64]:
 
 
 def step_shares(path: CriticalPath) -> pd.DataFrame:
-    """Return what bounds each step that the window touches; what lies in no step comes last.
+    """Bounds of each step that the window touches; what lies in no step comes last.
 
     Parameters
     ----------

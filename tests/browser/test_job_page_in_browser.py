@@ -1,4 +1,4 @@
-"""The report on a job as a browser shows it: every section renders, and the numbers are those of the JSON."""
+"""The page of a job in a browser: every section renders, with the numbers of the JSON."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_every_section_renders_without_a_complaint_or_the_network(tab: Any, file
 
 
 def test_findings_are_those_of_the_json(tab: Any, file: Path, summary: JobSummary) -> None:
-    """The late rank first, by its number; cause and claim of each card to the nanosecond."""
+    """The late rank first, by its number; cause and attributed time to the nanosecond."""
     show(tab, file)
     cards = tab.page.query_selector_all(".card")
     told = [

@@ -1,4 +1,4 @@
-"""The report as a browser shows it: every section renders, and the numbers are those of the JSON and the frames."""
+"""The page in a browser: every section renders, with the numbers of the JSON and the frames."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_every_section_renders_without_a_complaint_or_the_network(tab: Any, file
 
 
 def test_findings_are_those_of_the_json(tab: Any, file: Path, summary: Summary) -> None:
-    """Cause and claim of the cards, to the nanosecond, and the share as it reads."""
+    """Cause and attributed time of the cards, to the nanosecond, and the share as it reads."""
     show(tab, file)
     cards = tab.page.query_selector_all(".card")
     told = [
@@ -82,7 +82,7 @@ def test_findings_are_those_of_the_json(tab: Any, file: Path, summary: Summary) 
     items = json_document(summary)["findings"]["items"]
     assert told == [(item["cause"], item["dur_ns"]) for item in items[: len(told)]]
     assert told[0][0] == "communication"
-    shares = [card.query_selector(".claim strong").inner_text() for card in cards]
+    shares = [card.query_selector(".attributed strong").inner_text() for card in cards]
     assert shares == [f"{item['share']:.1%}" for item in items[: len(told)]]
 
 

@@ -10,7 +10,7 @@ import pytest
 from htagraph import load_job
 from htagraph.cli.main import main
 from htagraph.report.job_summary import JobSummary
-from htagraph.report.json_document import job_document
+from htagraph.report.json_document import JOB_VERSION, job_document
 from htagraph.synth import simulate_job, training_job
 
 _LATE = 2
@@ -55,7 +55,7 @@ def test_json_is_printed_alone(capsys, folder, tmp_path):
         main(["report", str(folder), "--out", str(tmp_path), "--json", "-", "--quiet"])
     document = json.loads(capsys.readouterr().out)
 
-    assert (document["schema"], document["version"]) == ("htagraph.job_report", 2)
+    assert (document["schema"], document["version"]) == ("htagraph.job_report", JOB_VERSION)
     assert document["findings"]["items"][0]["cause"] == "late rank"
     assert document["files"]["page"] == str(tmp_path / "report.html")
 
@@ -70,7 +70,7 @@ def test_the_late_rank_is_the_first_finding(document):
 
 
 def test_the_document_adds_up(document):
-    """The path by rank and by bound is the window; what the findings claim is no more than that."""
+    """The path by rank and by bound is the window; findings share no more than that."""
     dur_ns = document["window"]["dur_ns"]
 
     for by in ("by_rank", "by_bound"):

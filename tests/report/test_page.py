@@ -101,7 +101,7 @@ def test_a_trace_of_the_host_alone_has_a_path_and_no_devices(tmp_path: Path) -> 
     assert 'data-figure="critical-path"' in text
     assert (
         text.count(
-            "No device work in this window; where a trace has none at all, profile with ProfilerActivity"
+            "No device work in this window. If the whole trace has none, profile with ProfilerActivity"
         )
         == 2
     )

@@ -66,7 +66,7 @@ def test_the_path_as_one_bar_is_the_breakdown(step: hg.TraceGraph) -> None:
         name.replace("_", " "): [share * 100] for name, share in shares.items() if share
     }
     first, second = (
-        f"{name.replace('_', ' ')} for {share:.0%}" for name, share in shares.head(2).items()
+        f"{share:.0%} {name.replace('_', ' ')}" for name, share in shares.head(2).items()
     )
     assert (
         figure.layout.title.text

@@ -1,4 +1,4 @@
-"""How figures look: colors that hold on light and dark paper, axes with units, and texts that plotly shows as they are."""
+"""Style of figures: colors for light and dark paper, axes with units, texts free of markup."""
 
 from __future__ import annotations
 
@@ -89,19 +89,19 @@ class TimeUnit(NamedTuple):
 
     @classmethod
     def fitting(cls, longest_ns: float) -> TimeUnit:
-        """Return the unit in which the longest time has a few digits."""
+        """Unit in which the longest time has a few digits."""
         for size, name in _UNITS:
             if longest_ns >= 2 * size:
                 return cls(size, name)
         return cls(1, "ns")
 
     def of(self, times_ns: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Return times in this unit."""
+        """Times in this unit."""
         return np.asarray(times_ns, dtype=np.float64) / self.size_ns
 
 
 def percent(share: float) -> str:
-    """Return a share in words; what is there is never called nothing.
+    """Share in words; what is there is never called nothing.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def percent(share: float) -> str:
 
 
 def label(name: object, *, width: int = 44) -> str:
-    """Return a name of the trace, short, and safe in texts that plotly reads as markup.
+    """Short name of the trace, safe in texts that plotly reads as markup.
 
     Examples
     --------
@@ -123,12 +123,12 @@ def label(name: object, *, width: int = 44) -> str:
 
 
 def color_of(colors: dict[str, str], name: str) -> str:
-    """Return the color of a label, a neutral one for what is not known."""
+    """Color of a label, a neutral one for what is not known."""
     return colors.get(name, IDLE_COLOR)
 
 
 def track_labels(frame: pd.DataFrame) -> list[str]:
-    """Return what each row is about: its rank, device and stream, as far as there are such columns."""
+    """Label of what each row is about: its rank, device and stream, as far as there are such."""
     parts = [name for name in ("rank", "device", "stream") if name in frame.columns]
     rows = zip(*(frame[name].tolist() for name in parts), strict=True)
     return [
@@ -138,7 +138,7 @@ def track_labels(frame: pd.DataFrame) -> list[str]:
 
 
 def named_rows(names: Sequence[str]) -> dict[str, Any]:
-    """Return an axis of rows that are numbered from the top and named; two rows may have one name."""
+    """Axis of rows that are numbered from the top and named; two rows may have one name."""
     return {
         "autorange": False,
         "tickvals": list(range(len(names))),
@@ -155,7 +155,7 @@ def new_figure(
     height: int = 320,
     **layout: Any,  # noqa: ANN401
 ) -> Figure:
-    """Return a figure in the style of the report.
+    """Figure in the style of the report.
 
     Parameters
     ----------
@@ -176,7 +176,8 @@ def new_figure(
         If plotly is not installed.
     """
     try:
-        from plotly import graph_objects as go  # noqa: PLC0415  deferred: an optional extra, and slow to import
+        # Deferred: an optional extra, and slow to import.
+        from plotly import graph_objects as go  # noqa: PLC0415
     except ImportError:
         raise QueryError("figures need plotly.", hint="pip install 'htagraph[plot]'") from None
     legend = {
@@ -225,7 +226,7 @@ def new_figure(
 
 
 def durations_axis(title: str) -> dict[str, Any]:
-    """Return a logarithmic axis of durations in nanoseconds, marked with units."""
+    """Logarithmic axis of durations in nanoseconds, marked with units."""
     decades = np.arange(0, 13)
     marks = [f"{10 ** (int(d) % 3)} {('ns', 'us', 'ms', 's', 'ks')[int(d) // 3]}" for d in decades]
     return {
