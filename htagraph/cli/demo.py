@@ -42,7 +42,7 @@ def demo(
     ),
     quiet: QuietOption = False,
 ) -> None:
-    """Simulate training runs, each with a planted fault, and report on them; needs no download."""
+    """Report on simulated runs, each with a planted fault. Nothing is downloaded."""
     # Deferred: only the demo simulates.
     from htagraph.synth import simulate, simulate_job, training_job, training_rank  # noqa: PLC0415
 

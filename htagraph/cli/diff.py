@@ -46,7 +46,7 @@ def diff(
     form: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
-    """Compare two traces, or the same window of both; largest change first."""
+    """Compare two traces, or one window of both. The largest change comes first."""
     with Waiting(quiet=quiet).shown() as waiting:
         graphs = [windowed(waiting.load(path).compile(), window) for path in (before, after)]
         waiting.stage("Comparing")

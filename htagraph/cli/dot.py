@@ -24,7 +24,7 @@ def dot(
     max_nodes: Annotated[int, typer.Option(help="Largest number of boxes.", min=2)] = 200,
     quiet: QuietOption = False,
 ) -> None:
-    """Write the critical path as DOT for Graphviz: htagraph dot TRACE | dot -Tsvg > path.svg."""
+    """Write the critical path as DOT for Graphviz. htagraph dot TRACE | dot -Tsvg > path.svg."""
     with Waiting(quiet=quiet).shown() as waiting:
         loaded = waiting.load(trace)
         waiting.stage("Drawing")

@@ -55,7 +55,7 @@ def path(
     form: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
-    """Print the critical path of a window by its parts, which add up to the window."""
+    """Print the critical path of a trace by its parts. They add up to the window."""
     with Waiting(quiet=quiet).shown() as waiting:
         loaded = waiting.load(trace)
         waiting.stage("Finding the critical path")

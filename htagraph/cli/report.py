@@ -65,7 +65,7 @@ def report(
     stacks: StacksOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Say what bounds a run and what to try first; a folder holds the ranks of a job."""
+    """Say what bounds a run and what to try first. A folder holds the ranks of a job."""
     if trace.is_dir():
         report_job(
             trace, window, out, json_file, workers=workers, dask=dask, stacks=stacks, quiet=quiet

@@ -62,7 +62,7 @@ def view(
     ] = True,
     quiet: QuietOption = False,
 ) -> None:
-    """Open a trace in the Perfetto UI, served from this machine only to the UI, until Ctrl-C."""
+    """Open a trace in the Perfetto UI. It is served to the UI alone, on loopback, until Ctrl-C."""
     with tempfile.TemporaryDirectory(prefix="htagraph-") as folder:
         with Waiting(quiet=quiet).shown() as waiting:
             shown = _shown(trace, window, waiting, Path(folder), plain=plain)

@@ -156,7 +156,9 @@ class Finding:
 
     @property
     def where(self) -> str:
-        """Ranks of the attributed time; empty for a finding on one trace."""
+        """Ranks of the attributed time; empty on one trace, and for a late rank, which is named."""
+        if self.cause == Cause.LATE_RANK:
+            return ""
         if len(self.ranks) == 1:
             return f"all on rank {self.ranks[0][0]}"
         parts = [
@@ -182,14 +184,14 @@ class Finding:
     def evidence_sentence(self) -> str:
         """The largest contributors as one line."""
         items = (f"{item.label} {human_duration(item.dur_ns)}" for item in self.evidence)
-        facts = [
+        facts = (
             ", ".join(items),
             self.detail or f"{human_count(self.n_segments, 'segment')} in all",
             self.when,
-        ]
-        if Cause(self.cause) is not Cause.LATE_RANK:
-            facts.append(self.where)
-        return "; ".join(filter(None, [*facts, self.limit]))
+            self.where,
+            self.limit,
+        )
+        return "; ".join(filter(None, facts))
 
 
 @dataclass(frozen=True)

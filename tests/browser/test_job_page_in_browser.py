@@ -26,8 +26,10 @@ MAX_BYTES = 8_000_000
 def summary(tmp_path_factory: pytest.TempPathFactory) -> JobSummary:
     """Eight ranks in tensor-parallel pairs, one of them late."""
     folder = tmp_path_factory.mktemp("job")
-    options = {"straggler": LATE, "delay_ns": 20_000_000, "max_offset_ns": 2_000_000}
-    simulate_job(training_job(ranks=RANKS, tensor=2, **options)).write(folder)  # type: ignore[arg-type]
+    job = training_job(
+        ranks=RANKS, tensor=2, straggler=LATE, delay_ns=20_000_000, max_offset_ns=2_000_000
+    )
+    simulate_job(job).write(folder)
     return JobSummary(load_job(folder), "job")
 
 

@@ -17,7 +17,8 @@ pytest.importorskip("plotly")
 pytestmark = pytest.mark.browser
 
 SECTIONS = ["path", "steps", "devices", "communication", "kernels", "launches", "quality"]
-ALL_DRAWN = "document.querySelectorAll('[data-figure]').length === document.querySelectorAll('[data-drawn]').length"
+N_OF = "document.querySelectorAll('[{}]').length"
+ALL_DRAWN = f"{N_OF.format('data-figure')} === {N_OF.format('data-drawn')}"
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +52,10 @@ def column(tab: Any, panel: str, name: str) -> list[str]:
     values: list[str] = tab.page.evaluate(
         """([panel, name]) => {
             const table = document.querySelector(`#${panel} table`);
-            const at = [...table.tHead.rows[0].cells].findIndex((head) => head.textContent === name);
-            return [...table.tBodies[0].rows].map((row) => row.cells[at].dataset.value ?? row.cells[at].textContent);
+            const heads = [...table.tHead.rows[0].cells];
+            const at = heads.findIndex((head) => head.textContent === name);
+            const cells = [...table.tBodies[0].rows].map((row) => row.cells[at]);
+            return cells.map((cell) => cell.dataset.value ?? cell.textContent);
         }""",
         [panel, name],
     )
@@ -118,7 +121,8 @@ def test_bars_are_as_long_as_the_answers(tab: Any, file: Path, summary: Summary)
     """What plotly drew, read back from the drawing: shares of the path by bound, in percent."""
     show(tab, file)
     drawn = tab.page.evaluate(
-        "document.querySelector('[data-figure=critical-path]')._fullData.map((bar) => [bar.name, bar.x[0]])"
+        "document.querySelector('[data-figure=critical-path]')._fullData"
+        ".map((bar) => [bar.name, bar.x[0]])"
     )
     shares = summary.by_bound["share"]
     assert [name for name, _ in drawn] == [name.replace("_", " ") for name in shares.index]
@@ -128,7 +132,10 @@ def test_bars_are_as_long_as_the_answers(tab: Any, file: Path, summary: Summary)
 def test_the_button_turns_the_page_and_its_figures_dark(tab: Any, file: Path) -> None:
     """Text of figures has the color of the text of the page, in both."""
     show(tab, file)
-    colors = "[getComputedStyle(document.body).color, document.querySelector('[data-figure]')._fullLayout.font.color]"
+    colors = (
+        "[getComputedStyle(document.body).color, "
+        "document.querySelector('[data-figure]')._fullLayout.font.color]"
+    )
     before = tab.page.evaluate(colors)
     tab.page.click("#theme")
     after = tab.page.evaluate(colors)
@@ -146,7 +153,7 @@ def test_a_click_on_a_head_sorts_by_exact_values(tab: Any, file: Path, summary: 
 
 
 def test_names_that_are_markup_stay_text(tab: Any, tmp_path: Path) -> None:
-    """A kernel may be called anything: nothing of its name is executed or lost, in tables, cards, or figures."""
+    """A kernel may have any name: none of it is executed or lost in tables, cards or figures."""
     evil = "<img src=x onerror=window.hacked=1></script><b>k</b>"
     drawing = """
     cpu 1    |{ProfilerStep#0          }

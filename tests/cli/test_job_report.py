@@ -18,7 +18,7 @@ _LATE = 2
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """Write a simulated job of four ranks, of which one is slow and all have clocks of their own."""
+    """Folder of a simulated job: four ranks, one of them slow, each with its own clock."""
     into = tmp_path_factory.mktemp("late")
     job = training_job(
         ranks=4, steps=2, layers=2, straggler=_LATE, delay_ns=5_000_000, max_offset_ns=3_000_000
@@ -34,7 +34,7 @@ def document(folder) -> dict:
 
 
 def test_a_folder_is_reported_as_a_job(capsys, folder, tmp_path):
-    """The same verb; the late rank by its number, and the page, the path of all ranks and the tables as files."""
+    """The same verb; the late rank by its number; page, path and tables as files."""
     pytest.importorskip("plotly")
     with pytest.raises(SystemExit) as ended:
         main(["report", str(folder), "--out", str(tmp_path), "--quiet"])
@@ -107,7 +107,7 @@ def test_a_corrupt_rank_is_left_out_and_named(capsys, folder, tmp_path):
 @pytest.mark.parametrize(
     ("window", "said"),
     [
-        ("0:1000", "ranks have clocks of their own"),
+        ("0:1000", "every rank has its own clock"),
         ("ProfilerStep#99", "no rank of the job has this window"),
     ],
 )

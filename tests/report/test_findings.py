@@ -110,7 +110,7 @@ def test_code_that_was_not_recorded_is_called_so():
 
 
 def test_a_python_frame_names_a_host_gap_where_stacks_were_read():
-    """`with_stack=True` and ``load(stacks=True)``: the gap is the line of the innermost frame in its middle."""
+    """`with_stack=True` and ``load(stacks=True)``: the innermost frame in its middle names a gap."""
     events = timeline("""
             cpu 1    |{train step                            }
             cpu 1    |[aten::mm] [load_batch     ] [aten::mm]
@@ -168,7 +168,7 @@ def test_no_verdict_where_the_path_is_mostly_unexplained():
             timeline("""
             cpu 1    |[launch >a][launch >b]
             stream 7 |     [k1 <a]
-            stream 9 |                                                                              [k2 <b]
+            stream 9 |                                                                      [k2 <b]
         """)
         )
         .compile()
