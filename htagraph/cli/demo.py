@@ -68,8 +68,9 @@ def demo(
     console.print(
         f"\nFour ranks, rank {_LATE_RANK} slowed down, clocks up to 5 ms apart", style="bold"
     )
-    console.print(f"  {job.verdict.findings[0].sentence}", markup=False)
-    console.print(f"  {job.verdict.findings[0].evidence_sentence}", markup=False)
+    first = job.verdict.findings[0]
+    console.print(f"  {first.sentence}", markup=False)
+    console.print(f"  largest: {first.evidence_sentence}", markup=False)
     shown = out / _SHOWN
     beside = notices(quiet=quiet)
     beside.print()

@@ -97,7 +97,7 @@ def repair_loader(seed: int) -> Repair:
     """Repair of a random rank's slow data loader: the same program without its delay."""
     source = random.Random(f"repair {seed}")  # noqa: S311  no secret
     layers = source.randint(1, 6)
-    options = {
+    options: dict[str, Any] = {
         "ranks": 1,
         "steps": source.randint(1, 4),
         "layers": layers,
@@ -105,11 +105,9 @@ def repair_loader(seed: int) -> Repair:
         "delay": "data_loading",
     }
     delay_ns = int(layers * _LAYER_NS * source.uniform(0.2, 4))
-    slow, fast = (
-        simulate(training_job(**options, delay_ns=delay, seed=seed).ranks[0])  # type: ignore[arg-type]
-        for delay in (delay_ns, 0)
-    )
-    paths = [Trace.from_events(rank.events).compile().critical_path() for rank in (slow, fast)]
+    jobs = [training_job(**options, delay_ns=delay, seed=seed) for delay in (delay_ns, 0)]
+    ranks = [simulate(job.ranks[0]) for job in jobs]
+    paths = [Trace.from_events(rank.events).compile().critical_path() for rank in ranks]
     loading = next(
         finding for finding in find_bounds(paths[0]).findings if finding.cause == "data loading"
     )

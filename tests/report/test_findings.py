@@ -110,7 +110,7 @@ def test_code_that_was_not_recorded_is_called_so():
 
 
 def test_a_python_frame_names_a_host_gap_where_stacks_were_read():
-    """`with_stack=True` and ``load(stacks=True)``: the innermost frame in its middle names a gap."""
+    """With `load(stacks=True)`, the innermost frame in its middle names a gap."""
     events = timeline("""
             cpu 1    |{train step                            }
             cpu 1    |[aten::mm] [load_batch     ] [aten::mm]

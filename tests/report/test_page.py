@@ -148,7 +148,7 @@ def test_pages_of_real_traces_stay_under_the_limit(
 
 
 def test_what_some_ranks_are_asked_is_on_the_clock_of_the_whole_job(tmp_path: Path) -> None:
-    """Times of a subset of ranks are common, also without the first, whose clock is the common one."""
+    """Also where the ranks shown leave out the first, whose clock is the common one."""
     program = hg.synth.training_job(ranks=3, steps=1, layers=1, max_offset_ns=5_000_000, seed=3)
     hg.synth.simulate_job(program).write(tmp_path)
     job = hg.load_job(tmp_path)

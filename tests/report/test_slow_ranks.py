@@ -27,7 +27,7 @@ def compute(summary: JobSummary) -> Finding:
 
 
 def test_a_rank_whose_kernels_take_longer_is_named():
-    """Three ranks run the gemm in 0.18 ms, rank 3 in 0.42; uncertain clocks: it is not called late."""
+    """Three ranks run the gemm in 0.18 ms, rank 3 in 0.42; uncertain clocks do not make it late."""
     finding = compute(
         summary_of(ranks=4, straggler=3, delay="kernel", delay_ns=700_000, max_offset_ns=1_000_000)
     )
