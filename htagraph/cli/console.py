@@ -1,4 +1,4 @@
-"""The terminal: where output and notices go, and what is shown while one waits."""
+"""The terminal: output, notices, errors and progress."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _PIPED_WIDTH = 140
 
 
 def output() -> Console:
-    """Return the console of what was asked for; without colors and of a fixed width where it is no terminal."""
+    """Console of the answer; where it is no terminal, of a fixed width and without colors."""
     return Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH, highlight=False)
 
 
 def notices(*, quiet: bool = False) -> Console:
-    """Return the console of what is said beside, on the error stream."""
+    """Console of notices, on the error stream."""
     return Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
 
 
@@ -39,12 +39,12 @@ def complain(error: HTAGraphError) -> None:
 
 
 class Waiting:
-    """What is shown while a trace is read and worked on.
+    """Progress line shown while a command works.
 
     Parameters
     ----------
     quiet : bool
-        Show nothing; elsewhere than on a terminal nothing is shown either.
+        Show nothing; nothing is shown either where the error stream is no terminal.
     """
 
     def __init__(self, *, quiet: bool = False) -> None:
@@ -62,7 +62,7 @@ class Waiting:
 
     @contextmanager
     def shown(self) -> Iterator[Waiting]:
-        """Show the line while the block runs."""
+        """Show the progress line while the block runs."""
         logger, handler = logging.getLogger("htagraph"), _ToConsole(self._progress.console)
         logger.addHandler(handler)
         try:
@@ -72,12 +72,12 @@ class Waiting:
             logger.removeHandler(handler)
 
     def stage(self, doing: str) -> None:
-        """Say what is done next; how long it takes is not known."""
+        """Show the next stage, whose length is not known."""
         self._progress.remove_task(self._task)
         self._task = self._progress.add_task(doing, total=None, amount="")
 
     def load(self, path: Path, *, stacks: bool = False) -> Trace:
-        """Read a trace and show how far it is."""
+        """Read a trace and show the progress."""
         if path.is_dir():
             raise _folder_error(path)
         self.stage(f"Reading {path.name}")
@@ -104,7 +104,7 @@ class _ToConsole(logging.Handler):
 
 
 def _folder_error(folder: Path) -> TraceError:
-    """Return the error of a folder where one trace is expected; it names those inside."""
+    """Error for a folder where one trace is expected; it names a trace inside."""
     inside = sorted(path for ending in ("*.json", "*.json.gz") for path in folder.rglob(ending))
     if not inside:
         return TraceError(

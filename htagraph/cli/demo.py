@@ -1,4 +1,4 @@
-"""`htagraph demo`: simulated training runs, each with a planted fault, and what the report says of them."""
+"""`htagraph demo`: reports on simulated training runs, each with a planted fault."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PLANTED = {
     "exposed_allreduce": "gradients reduced in one late bucket",
     "blocking_copy": "batches copied from pageable memory",
 }
-"""Faults of `htagraph.synth.training_rank` and what they are."""
+"""Faults of `htagraph.synth.training_rank`, in words."""
 
 _SHOWN = "dataloader"
 _JOB = "job"
@@ -42,7 +42,7 @@ def demo(
     ),
     quiet: QuietOption = False,
 ) -> None:
-    """Simulate training runs, each with its own fault, and report what bounds them; nothing is downloaded."""
+    """Report on simulated runs, each with a planted fault. Nothing is downloaded."""
     # Deferred: only the demo simulates.
     from htagraph.synth import simulate, simulate_job, training_job, training_rank  # noqa: PLC0415
 
@@ -50,8 +50,8 @@ def demo(
     with Waiting(quiet=quiet).shown() as waiting:
         for fault in PLANTED:
             waiting.stage(f"Simulating {fault}")
-            file = simulate(training_rank(fault=fault)).write(out / f"{fault}.pt.trace.json.gz")  # type: ignore[arg-type]
-            trace = waiting.load(file)
+            rank = simulate(training_rank(fault=fault))  # type: ignore[arg-type]
+            trace = waiting.load(rank.write(out / f"{fault}.pt.trace.json.gz"))
             summaries[fault] = Summary(trace, trace.compile())
             write_files(summaries[fault], out / fault, waiting, page=fault == _SHOWN)
         waiting.stage("Simulating a job")
@@ -68,8 +68,9 @@ def demo(
     console.print(
         f"\nFour ranks, rank {_LATE_RANK} slowed down, clocks up to 5 ms apart", style="bold"
     )
-    console.print(f"  {job.verdict.findings[0].sentence}", markup=False)
-    console.print(f"  {job.verdict.findings[0].evidence_sentence}", markup=False)
+    first = job.verdict.findings[0]
+    console.print(f"  {first.sentence}", markup=False)
+    console.print(f"  largest: {first.evidence_sentence}", markup=False)
     shown = out / _SHOWN
     beside = notices(quiet=quiet)
     beside.print()
@@ -90,7 +91,7 @@ def demo(
 
 
 def _comparison(summaries: dict[str, Summary]) -> Table:
-    """Return what was planted beside what was found."""
+    """Table of what was planted and what was found."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for header in ("trace", "planted", "found first"):
         table.add_column(header, overflow="fold")

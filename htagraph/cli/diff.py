@@ -1,4 +1,4 @@
-"""`htagraph diff`: what changed between two traces, and whether it is a regression."""
+"""`htagraph diff`: what changed between two traces, and whether that is a regression."""
 
 from __future__ import annotations
 
@@ -33,19 +33,20 @@ def diff(
     *,
     window: WindowOption = "",
     what: Annotated[
-        What, typer.Option(help="Critical paths (deltas add up), kernels, or operators.")
+        What,
+        typer.Option(help="Compare critical paths (deltas add up), kernels, or operators."),
     ] = What.PATH,
-    by: Annotated[str, typer.Option(help="For paths: bound, kind, name, op or lane.")] = "bound",
+    by: Annotated[str, typer.Option(help="For paths: bound, kind, name, op or track.")] = "bound",
     fail_above: Annotated[
         float,
         typer.Option(
-            help="Exit with 1 if the second is longer by more than this share (0.05: 5%); 0: never."
+            help="Exit with 1 if AFTER is longer by more than this share (0.05: 5%); 0: never."
         ),
     ] = 0.0,
     form: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
-    """Say what two traces, or the same window of both, differ in; the largest change first."""
+    """Compare two traces, or one window of both. The largest change comes first."""
     with Waiting(quiet=quiet).shown() as waiting:
         graphs = [windowed(waiting.load(path).compile(), window) for path in (before, after)]
         waiting.stage("Comparing")
@@ -61,7 +62,8 @@ def diff(
     if form is Format.TABLE:
         share = found.delta_ns / max(found.before.dur_ns, 1)
         console.print(
-            f"{human_duration(found.before.dur_ns)} -> {human_duration(found.after.dur_ns)} ({share:+.1%})",
+            f"{human_duration(found.before.dur_ns)} -> {human_duration(found.after.dur_ns)} "
+            f"({share:+.1%})",
             style="bold",
             markup=False,
         )

@@ -19,12 +19,12 @@ def dot(
     window: WindowOption = "",
     out: Annotated[str, typer.Option(help="File to write; - prints it.")] = "-",
     whole: Annotated[
-        bool, typer.Option("--graph", help="All events of the window, not only the path.")
+        bool, typer.Option("--graph", help="Draw all events of the window, not only the path.")
     ] = False,
-    max_nodes: Annotated[int, typer.Option(help="At most so many boxes.", min=2)] = 200,
+    max_nodes: Annotated[int, typer.Option(help="Largest number of boxes.", min=2)] = 200,
     quiet: QuietOption = False,
 ) -> None:
-    """Write the critical path of a window as DOT, for Graphviz: htagraph dot TRACE | dot -Tsvg > path.svg."""
+    """Write the critical path as DOT for Graphviz. htagraph dot TRACE | dot -Tsvg > path.svg."""
     with Waiting(quiet=quiet).shown() as waiting:
         loaded = waiting.load(trace)
         waiting.stage("Drawing")

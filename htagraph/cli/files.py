@@ -1,4 +1,4 @@
-"""Files that commands write: each whole or not at all."""
+"""Writing the files of a command: each whole or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report on a folder of ranks: what bounds the job, who is late, where the job's path runs."""
+"""The report on a folder of ranks: what bounds the job, late ranks, its critical path."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _N_ROWS = 12
 
 
 def print_job(console: Console, summary: JobSummary) -> None:
-    """Print a job's summary: what bounds it, and the tables behind that."""
+    """Print the summary of a job: its verdict, and the tables behind it."""
     print_head(console, summary)
     for title, frame in job_tables(summary):
         of = f", first {_N_ROWS} of {len(frame):,}" if len(frame) > _N_ROWS else ""
@@ -31,13 +31,14 @@ def page_work(n_ranks: int) -> tuple[Work, ...]:
     """The work on every rank that the page of a job needs; none where no page can be written."""
     if find_spec("plotly") is None:
         return ()
-    from htagraph.report.page.job_sections import job_page_work  # noqa: PLC0415  deferred: plotly is an extra
+    # Deferred: plotly is an extra.
+    from htagraph.report.page.job_sections import job_page_work  # noqa: PLC0415
 
     return job_page_work(n_ranks)
 
 
 def write_job_files(summary: JobSummary, folder: Path, waiting: Waiting) -> dict[str, Path]:
-    """Write the files of a job's report into a folder, which is made; return them by what they are."""
+    """Write the files of a job's report into a new folder; they are returned by what they are."""
     new_folder(folder)
     files = {"perfetto": folder / "job.pftrace", "summary": folder / "summary.md"}
     waiting.stage(f"Writing {files['perfetto']}")

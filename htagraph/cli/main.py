@@ -26,7 +26,7 @@ __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="htagraph",
-    help="Say what bounds a PyTorch run: the critical path of a profiler trace, exactly.",
+    help="Find what bounds a PyTorch run: the exact critical path of a profiler trace.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -56,7 +56,7 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """Take the options that stand before the verb."""
+    """Options before the verb."""
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -65,7 +65,7 @@ def main(args: Sequence[str] | None = None) -> None:
     Parameters
     ----------
     args : sequence of str, optional
-        Instead of those of the process.
+        Arguments of the process by default.
     """
     try:
         app(args=None if args is None else list(args))

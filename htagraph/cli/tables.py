@@ -12,7 +12,6 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from htagraph.model.kinds import in_words
 from htagraph.model.units import human_duration
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.json_document import records
@@ -26,7 +25,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 class Format(StrEnum):
-    """How a table is printed."""
+    """Formats of a table."""
 
     TABLE = "table"
     CSV = "csv"
@@ -35,7 +34,7 @@ class Format(StrEnum):
 
 
 def bar(share: float) -> str:
-    """Return a bar as long as a share of 1.
+    """Bar whose length is a share of 1.
 
     Examples
     --------
@@ -48,10 +47,10 @@ def bar(share: float) -> str:
 
 
 def rich_table(frame: pd.DataFrame, *, header: bool = True) -> Table:
-    """Return a frame as a table for people: units, short names, numbers on the right."""
+    """Frame as a table for people: units, short names, numbers on the right."""
     table = Table(box=None, pad_edge=False, show_header=header, header_style="dim")
     texts = human_frame(frame)
-    for name in texts.columns:
+    for name, title in zip(frame.columns, texts.columns, strict=True):
         is_text = name in (
             "name",
             "op",
@@ -68,7 +67,7 @@ def rich_table(frame: pd.DataFrame, *, header: bool = True) -> Table:
         ) or (name.endswith("bound"))
         folds = name in ("consequence", "detail", "check", "meaning", "options")
         table.add_column(
-            in_words(name),
+            title,
             justify="left" if is_text else "right",
             overflow="fold" if folds else "ellipsis",
             no_wrap=not folds,
@@ -86,7 +85,7 @@ def print_titled(console: Console, title: str, table: Table) -> None:
 
 
 def print_head(console: Console, summary: Summary | JobSummary) -> None:
-    """Print what a report begins with: what it is about, and the first findings, each with its evidence and what to try."""
+    """Print the head of a report: facts, caveats, first findings with evidence and advice."""
     verdict = summary.verdict
     console.print(summary.name, style="bold", markup=False)
     console.print(summary.facts, markup=False)
@@ -94,7 +93,8 @@ def print_head(console: Console, summary: Summary | JobSummary) -> None:
         console.print(caveat, style="yellow", markup=False)
     console.print()
     console.print(
-        f"[bold]What bounds {escape(summary.window_name)}[/] ({human_duration(summary.path.dur_ns)})"
+        f"[bold]What bounds {escape(summary.window_name)}[/] "
+        f"({human_duration(summary.path.dur_ns)})"
     )
     if verdict.withheld:
         console.print(
@@ -105,7 +105,7 @@ def print_head(console: Console, summary: Summary | JobSummary) -> None:
     for number, finding in enumerate(verdict.top_findings, start=1):
         console.print(f"  {number}. [bold]{escape(finding.sentence)}[/]")
         console.print(
-            Padding(Text(f"most in {finding.evidence_sentence}"), (0, 0, 0, 5), expand=False)
+            Padding(Text(f"largest: {finding.evidence_sentence}"), (0, 0, 0, 5), expand=False)
         )
         console.print(
             Padding(Text(f"try: {finding.to_try}", style="italic"), (0, 0, 0, 5), expand=False)

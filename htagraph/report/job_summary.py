@@ -1,4 +1,4 @@
-"""JobSummary: everything a report says of a job, as data: what bounds it, who is late, where the path runs."""
+"""JobSummary: everything a report says about a job, as data: its verdict, late ranks, its path."""
 
 from __future__ import annotations
 
@@ -29,21 +29,22 @@ _ASKED = (
 
 @dataclass(frozen=True)
 class JobSummary:
-    """What a report says of a job.
+    """Everything a report says about a job.
 
     Parameters
     ----------
     job : Job
     name : str, default="job"
     also : tuple of callable, default=()
-        What else of the ranks the report will need: done on the same visit of each.
+        Other work that the report needs on every rank, done on the same visit.
 
     Examples
     --------
     >>> import tempfile
     >>> import htagraph as hg
     >>> folder = tempfile.mkdtemp()
-    >>> _ = hg.synth.simulate_job(hg.synth.training_job(ranks=2, straggler=1, delay_ns=9_000_000)).write(folder)
+    >>> job = hg.synth.training_job(ranks=2, straggler=1, delay_ns=9_000_000)
+    >>> _ = hg.synth.simulate_job(job).write(folder)
     >>> hg.JobSummary(hg.load_job(folder)).verdict.findings[0].title
     'The others wait for rank 1, which is late'
     """
@@ -54,13 +55,13 @@ class JobSummary:
 
     @cached_property
     def _visited(self) -> Job:
-        """The job, after one visit of each rank that brought all that is needed."""
+        """The job, after one visit of each rank that brought all answers."""
         self.job.visit(*_ASKED, *self.also)
         return self.job
 
     @property
     def window_name(self) -> str:
-        """What the report is about."""
+        """Name of the window."""
         return "the job" if self.job.asked_window is None else f"{self.path.name} of the job"
 
     @cached_property
@@ -90,12 +91,12 @@ class JobSummary:
 
     @cached_property
     def devices(self) -> pd.DataFrame:
-        """How the devices of each rank spend their time, schema `answers.TEMPORAL_BREAKDOWN` and ``rank``."""
+        """Device time of each rank, schema `answers.TEMPORAL_BREAKDOWN` and ``rank``."""
         return self._visited.temporal_breakdown()
 
     @cached_property
     def quality(self) -> pd.DataFrame:
-        """What is linked, classified and recorded on each rank, schema `answers.QUALITY` and ``rank``."""
+        """Quality checks of each rank, schema `answers.QUALITY` and ``rank``."""
         return self._visited.quality()
 
     @property
@@ -105,7 +106,7 @@ class JobSummary:
 
     @property
     def weak_by_check(self) -> pd.DataFrame:
-        """Rows of `weak_checks` joined over ranks: columns check, n_ranks, share, verdict, consequence of the worst one."""
+        """`weak_checks` by check: n_ranks, and share, verdict and consequence of the worst rank."""
         worst = self.weak_checks.sort_values(["share", "rank"], kind="stable")
         columns = {name: (name, "first") for name in ("share", "verdict", "consequence")}
         joined: pd.DataFrame = worst.groupby("check", as_index=False, sort=False).agg(
@@ -129,21 +130,24 @@ class JobSummary:
 
     @property
     def caveats(self) -> list[str]:
-        """What has to be known to read the verdict."""
+        """What one has to know to read the verdict."""
         job = self.job
         if not job.missing_ranks:
             return []
-        missing = f"{human_count(len(job.missing_ranks), 'rank')} of {len(job) + len(job.missing_ranks):,}"
-        some = ", ".join(map(str, job.missing_ranks[:_N_NAMED])) + (
-            ", …" if len(job.missing_ranks) > _N_NAMED else ""
-        )
+        n_missing = len(job.missing_ranks)
+        named = ", ".join(map(str, job.missing_ranks[:_N_NAMED]))
+        more = ", …" if n_missing > _N_NAMED else ""
+        missing = f"{n_missing:,} of {human_count(len(job) + n_missing, 'rank')}"
         return [
-            f"{missing} not recorded ({some}): a wait for one of them counts as communication, and nobody is blamed for it."
+            (
+                f"Traces missing: {missing} ({named}{more}). Waiting for one of them counts as "
+                "communication, and no rank is called late for it."
+            )
         ]
 
     @property
     def facts(self) -> str:
-        """What the job is, in one line."""
+        """Ranks, size and length of the job, in one line."""
         parts = [human_count(len(self.job), "rank")]
         if self.job.missing_ranks:
             parts.append(f"{human_count(len(self.job.missing_ranks), 'rank')} missing")
@@ -152,7 +156,7 @@ class JobSummary:
         n_collectives = int(self.job.collectives()["match"].nunique())
         parts += [
             human_count(sum(rank.n_events for rank in self.job.summaries.values()), "event"),
-            human_count(n_collectives, "collective"),
+            human_count(n_collectives, "matched collective"),
             human_duration(self.path.dur_ns),
         ]
         return " · ".join(parts)

@@ -1,36 +1,43 @@
 """The summary as JSON, for programs: a stable document with a version.
 
-Version 1 has these keys; later versions of the same number only add some::
+That of a trace has these keys; later documents of the same version only add some::
 
     schema          "htagraph.report"
-    version         1
-    trace           file, rank, rank_source, world_size, n_events, n_kernels, n_steps, start_ns, dur_ns
+    version         2
+    trace           file, rank, rank_source, world_size, n_events, n_kernels, n_steps,
+                    start_ns, dur_ns
     window          name, start_ns, end_ns, dur_ns
-    findings        withheld ("" or why there are none), items: cause, title, dur_ns, share, n_segments, potential_saving_ns, longest_ns,
-                    n_steps, first_step, last_step, parts {bound: ns}, to_try, limited_by,
-                    evidence [name, op, frame, event, label, dur_ns, bound, n_segments]
-    critical_path   dur_ns, unexplained_share, by_bound, by_op, by_name: [group, dur_ns, share, n_segments]
+    findings        withheld: "", or why there are none
+                    items: cause, title, dur_ns, share, n_segments, potential_saving_ns,
+                    longest_ns, n_steps, first_step, last_step, parts {bound: ns}, to_try,
+                    limited_by, evidence [name, op, frame, event, label, dur_ns, bound, n_segments]
+    critical_path   dur_ns, unexplained_share,
+                    by_bound, by_op, by_name: [group, dur_ns, share, n_segments]
     steps           step, dur_ns, bound, bound_share, next_bound, next_share
     quality         check, n_good, n_all, share, verdict, consequence
     repairs         kind, n, first_offset, detail
     skipped         {category: number of events}
-    files           {what: path} of what was written beside
+    files           {what: path} of the files of the report
 
-That of a job, version 2::
+That of a job::
 
     schema          "htagraph.job_report"
-    version         2
+    version         3
     job             name, ranks, missing_ranks, caveats, n_events, n_collectives
     failures        path, error
     window          name, start_ns, end_ns, dur_ns, in common time
     findings        as above, and ranks {rank: ns}, detail
     critical_path   dur_ns, by_rank, by_bound: [group, dur_ns, share, n_segments]
     stragglers, clocks, devices    one row per rank, or per device of a rank
-    weak_checks     rank, check, n_good, n_all, share, verdict, consequence: those that are not good
-    files           {what: path} of what was written beside
+    weak_checks     rank, check, n_good, n_all, share, verdict, consequence
+    files           {what: path} of the files of the report
 
-Times are integer nanoseconds, shares fractions of one. The time of all findings and the
+Times are integer nanoseconds, shares fractions of one. The attributed time of all findings and the
 unexplained time add up to the window; so do the groups of ``by_bound`` and ``by_rank``.
+
+Before these versions, ``potential_saving_ns`` was ``worth_ns``; ``n_collectives`` of stragglers and
+clocks was ``n_meetings``; the bounds ``host`` and ``launched_before_capture`` were ``cpu`` and
+``carry_over``; the cause ``launched before the capture`` was ``carry-over``.
 """
 
 from __future__ import annotations
@@ -57,14 +64,14 @@ __all__ = [
 ]
 
 SCHEMA = "htagraph.report"
-VERSION = 1
+VERSION = 2
 JOB_SCHEMA = "htagraph.job_report"
-JOB_VERSION = 2
+JOB_VERSION = 3
 _TOP = 20
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of a frame as dicts of plain Python values.
+    """Rows of a frame as dicts of plain Python values.
 
     Examples
     --------
@@ -76,12 +83,12 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _groups(frame: pd.DataFrame, top: int | None = None) -> list[dict[str, Any]]:
-    """Return the groups of a breakdown, or the first of them."""
+    """Groups of a breakdown, or the first of them."""
     return records(frame.head(top or len(frame)).rename_axis("group").reset_index())
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
-    """Return a finding as plain values."""
+    """Finding as plain values."""
     plain = {
         **asdict(finding),
         "parts": dict(finding.parts),
@@ -96,7 +103,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def _findings(verdict: Verdict) -> dict[str, Any]:
-    """Return a verdict as plain values."""
+    """Verdict as plain values."""
     return {
         "withheld": verdict.withheld,
         "items": [_finding(finding) for finding in verdict.findings],
@@ -104,13 +111,13 @@ def _findings(verdict: Verdict) -> dict[str, Any]:
 
 
 def json_document(summary: Summary, files: Mapping[str, Path] | None = None) -> dict[str, Any]:
-    """Return the summary as a dict that `json.dumps` accepts.
+    """Summary as a dict that `json.dumps` accepts.
 
     Parameters
     ----------
     summary : Summary
     files : mapping of str to Path, optional
-        What was written beside it.
+        Files of the report.
 
     Returns
     -------
@@ -156,13 +163,13 @@ def json_document(summary: Summary, files: Mapping[str, Path] | None = None) -> 
 
 
 def job_document(summary: JobSummary, files: Mapping[str, Path] | None = None) -> dict[str, Any]:
-    """Return the summary of a job as a dict that `json.dumps` accepts.
+    """Summary of a job as a dict that `json.dumps` accepts.
 
     Parameters
     ----------
     summary : JobSummary
     files : mapping of str to Path, optional
-        What was written beside it.
+        Files of the report.
 
     Returns
     -------

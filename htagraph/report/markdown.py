@@ -7,7 +7,8 @@ import re
 import pandas as pd
 
 from htagraph.model.kinds import in_words
-from htagraph.model.units import human_duration
+from htagraph.model.units import human_count, human_duration
+from htagraph.report.headings import heading
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.summary import Summary
 from htagraph.writers.labels import name_label
@@ -37,15 +38,15 @@ _ESCAPED = re.compile(r"([|\\])")
 
 
 def human_frame(frame: pd.DataFrame, *, width: int = 60) -> pd.DataFrame:
-    """Return a frame of texts for people: durations with units, shares in percent, short names.
+    """Frame of texts for people: durations with units, shares in percent, short names.
 
     Parameters
     ----------
     frame : DataFrame
-        Columns that end in ``_ns`` are durations, but for ``start_ns`` and ``ts_ns``, which count
-        from the first row's.
+        Columns that end in ``_ns`` are durations, except ``start_ns`` and ``ts_ns``, which count
+        from the first row.
     width : int
-        Of names.
+        Longest name, in characters.
 
     Examples
     --------
@@ -58,11 +59,9 @@ def human_frame(frame: pd.DataFrame, *, width: int = 60) -> pd.DataFrame:
         column = frame[name]
         if name in ("start_ns", "ts_ns"):
             origin = column.min() if len(column) else 0
-            out[name.removesuffix("_ns")] = [
-                f"+{human_duration(value - origin)}" for value in column
-            ]
+            out[name] = [f"+{human_duration(value - origin)}" for value in column]
         elif name.endswith("_ns"):
-            out[name.removesuffix("_ns")] = [human_duration(value) for value in column]
+            out[name] = [human_duration(value) for value in column]
         elif name == "share" or name.endswith("_share"):
             out[name] = [f"{value:.1%}" for value in column]
         elif name in ("name", "op"):
@@ -73,11 +72,11 @@ def human_frame(frame: pd.DataFrame, *, width: int = 60) -> pd.DataFrame:
             out[name] = [
                 f"{value:,}" if isinstance(value, int) else str(value) for value in column.tolist()
             ]
-    return out
+    return out.rename(columns=heading)
 
 
 def markdown_table(frame: pd.DataFrame) -> str:
-    r"""Return a frame as a Markdown table; cells are taken as texts.
+    r"""Frame as a Markdown table; cells are taken as texts.
 
     Examples
     --------
@@ -96,7 +95,7 @@ def markdown_table(frame: pd.DataFrame) -> str:
 
 
 def _head(summary: Summary | JobSummary) -> list[str]:
-    """Return what a report begins with, as paragraphs: what it is about, and the verdict."""
+    """First paragraphs of a report: facts, caveats and the verdict."""
     verdict = summary.verdict
     head = [
         f"# {summary.name}",
@@ -107,19 +106,20 @@ def _head(summary: Summary | JobSummary) -> list[str]:
     if verdict.withheld:
         return [*head, f"No verdict: {verdict.withheld}"]
     findings = (
-        f"{number}. **{finding.sentence}.** Most in {finding.evidence_sentence}. *To try:* {finding.to_try}"
+        f"{number}. **{finding.sentence}.** Largest: {finding.evidence_sentence}. "
+        f"*To try:* {finding.to_try}"
         for number, finding in enumerate(verdict.findings, start=1)
     )
     return [*head, *findings, *filter(None, [verdict.ranking])]
 
 
 def _groups(frame: pd.DataFrame, name: str) -> str:
-    """Return the first groups of a breakdown as a table."""
+    """First groups of a breakdown as a table."""
     return markdown_table(human_frame(frame.head(_TOP).rename_axis(name).reset_index()))
 
 
 def markdown_summary(summary: Summary) -> str:
-    """Return the summary as a Markdown page.
+    """Summary as a Markdown page.
 
     Parameters
     ----------
@@ -134,13 +134,14 @@ def markdown_summary(summary: Summary) -> str:
         parts += ["## By step", markdown_table(human_frame(summary.by_step.head(_MAX_STEPS)))]
         if len(summary.by_step) > _MAX_STEPS:
             parts.append(f"The first {_MAX_STEPS} of {len(summary.by_step):,}.")
+    segments = human_count(len(summary.path.segments), "segment")
     parts += [
         "## Critical path",
-        f"{human_duration(summary.path.dur_ns)} in {len(summary.path.segments):,} segments, which tile the window.",
+        f"{human_duration(summary.path.dur_ns)} in {segments} that tile the window.",
         _groups(summary.by_bound, "bound"),
-        "## Largest operators on the path",
+        "## Operators on the path",
         _groups(summary.by_op, "op"),
-        "## Largest names on the path",
+        "## What ran on the path",
         _groups(summary.by_name, "name"),
     ]
     weak = summary.weak_checks
@@ -154,20 +155,20 @@ def markdown_summary(summary: Summary) -> str:
 
 
 def job_tables(summary: JobSummary) -> list[tuple[str, pd.DataFrame]]:
-    """Return the tables of a job's report for people, with their titles; those with nothing to tell are left out."""
+    """Tables of a job's report with their titles; empty ones are left out."""
     tables = [
-        ("The job's path by rank", summary.by_rank.reset_index(names="rank")),
-        ("The job's path by bound", summary.by_bound.rename_axis("name").reset_index()),
-        ("Who the others wait for", summary.stragglers[_LATE]),
+        ("Critical path by rank", summary.by_rank.reset_index(names="rank")),
+        ("Critical path by bound", summary.by_bound.reset_index(names="bound")),
+        ("Late ranks", summary.stragglers[_LATE]),
         ("Devices", summary.devices[_DEVICE]),
-        ("What the traces do not tell", summary.weak_by_check),
+        ("What the traces do not show", summary.weak_by_check),
         ("Left out", summary.failures),
     ]
     return [(title, frame) for title, frame in tables if len(frame)]
 
 
 def markdown_job_summary(summary: JobSummary) -> str:
-    """Return the summary of a job as a Markdown page.
+    """Summary of a job as a Markdown page.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Kernels of a rank against those of the others: durations need no common clock, so a slow device shows where arrivals do not."""
+"""Slow ranks: kernel durations against the median rank, which need no common clock."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from htagraph.writers.labels import distinct_names
 
 __all__ = ["against_median_rank", "slow_device"]
 
-_WORTH_SAYING = 0.05
+_MIN_EXCESS = 0.05
 
 
 def against_median_rank(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the kernels and copies of each rank with their mean duration as a ratio to that on the median rank.
+    """Kernels and copies of each rank, with the ratio of their mean duration to the median rank's.
 
     Parameters
     ----------
@@ -22,13 +22,13 @@ def against_median_rank(frame: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        The same with a column ``ratio``, of what runs on two ranks at least. Communication is left
-        out: it takes as long as a rank waits.
+        The same with a column ``ratio``, without kernels that only one rank runs, and without
+        communication, which takes as long as a rank waits.
 
     Examples
     --------
-    >>> columns = {"group": ["gemm"] * 3, "class": "compute", "rank": [0, 1, 2], "mean_ns": [10.0, 10.0, 18.0]}
-    >>> against_median_rank(pd.DataFrame(columns))["ratio"].tolist()
+    >>> frame = pd.DataFrame({"rank": [0, 1, 2], "group": "gemm", "class": "compute"})
+    >>> against_median_rank(frame.assign(mean_ns=[10.0, 10.0, 18.0]))["ratio"].tolist()
     [1.0, 1.0, 1.8]
     """
     own = frame[frame["class"] != "communication"]
@@ -38,7 +38,7 @@ def against_median_rank(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def slow_device(frame: pd.DataFrame, rank: int) -> str:
-    """Return what says that kernels take longer on a rank than on the median one; empty if they do not.
+    """Sentence on a rank whose kernels take longer than the median rank's; empty if they do not.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def slow_device(frame: pd.DataFrame, rank: int) -> str:
     if mine.empty:
         return ""
     excess_ns = mine["sum_ns"] * (1 - 1 / mine["ratio"])
-    if excess_ns.sum() < _WORTH_SAYING * mine["sum_ns"].sum():
+    if excess_ns.sum() < _MIN_EXCESS * mine["sum_ns"].sum():
         return ""
     most = mine.iloc[int(excess_ns.to_numpy().argmax())]
     name = distinct_names([str(most["group"])])[str(most["group"])]

@@ -1,4 +1,4 @@
-"""Summary: everything a report says of one window of one trace, as data."""
+"""Summary: everything a report says about one window of one trace, as data."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["Summary"]
 
 
 _ONE_OF_MANY = (
-    "what it waits for a late rank counts as communication here; give the folder with the traces of all ranks to tell "
-    "them apart."
+    "waiting for a late rank counts as communication here; give the folder with the traces of all "
+    "ranks to tell them apart."
 )
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What a report says.
+    """Everything a report says about a window of a trace.
 
     Parameters
     ----------
@@ -38,7 +38,8 @@ class Summary:
     Examples
     --------
     >>> import htagraph as hg
-    >>> trace = hg.Trace.from_events(hg.synth.simulate(hg.synth.training_rank(fault="dataloader")).events)
+    >>> rank = hg.synth.simulate(hg.synth.training_rank(fault="dataloader"))
+    >>> trace = hg.Trace.from_events(rank.events)
     >>> hg.Summary(trace, trace.compile()).verdict.findings[0].title
     'Data loading'
     """
@@ -48,7 +49,7 @@ class Summary:
 
     @property
     def name(self) -> str:
-        """Name of the trace: of its file, without what all such files end in."""
+        """Name of the trace: that of its file, without the usual endings."""
         if self.trace.path is None:
             return "trace"
         name = self.trace.path.name
@@ -58,7 +59,7 @@ class Summary:
 
     @property
     def window_name(self) -> str:
-        """What the report is about."""
+        """Name of the window."""
         return (
             "the whole trace"
             if self.graph.interval == self.graph.dag.span
@@ -72,7 +73,7 @@ class Summary:
 
     @cached_property
     def n_kernels(self) -> int:
-        """Kernels in the whole trace."""
+        """Number of kernels in the whole trace."""
         return int(np.count_nonzero(self.trace.recording.events.kind == EventKind.KERNEL))
 
     @cached_property
@@ -82,7 +83,7 @@ class Summary:
 
     @property
     def caveats(self) -> list[str]:
-        """What has to be known to read the verdict."""
+        """What one has to know to read the verdict."""
         waits = any(finding.cause == Cause.COMMUNICATION for finding in self.verdict.top_findings)
         if not waits or (self.world_size or 1) == 1:
             return []
@@ -90,7 +91,7 @@ class Summary:
 
     @property
     def facts(self) -> str:
-        """What the trace is, in one line."""
+        """Rank, size and length of the trace, in one line."""
         of = f" of {self.world_size}" if self.world_size else ""
         assumed = " (not recorded: assumed)" if self.trace.rank_source == "default" else ""
         parts = [

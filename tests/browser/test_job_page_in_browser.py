@@ -1,4 +1,4 @@
-"""The report on a job as a browser shows it: every section renders, and the numbers are those of the JSON."""
+"""The page of a job in a browser: every section renders, with the numbers of the JSON."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ MAX_BYTES = 8_000_000
 def summary(tmp_path_factory: pytest.TempPathFactory) -> JobSummary:
     """Eight ranks in tensor-parallel pairs, one of them late."""
     folder = tmp_path_factory.mktemp("job")
-    options = {"straggler": LATE, "delay_ns": 20_000_000, "max_offset_ns": 2_000_000}
-    simulate_job(training_job(ranks=RANKS, tensor=2, **options)).write(folder)  # type: ignore[arg-type]
+    job = training_job(
+        ranks=RANKS, tensor=2, straggler=LATE, delay_ns=20_000_000, max_offset_ns=2_000_000
+    )
+    simulate_job(job).write(folder)
     return JobSummary(load_job(folder), "job")
 
 
@@ -53,7 +55,7 @@ def test_every_section_renders_without_a_complaint_or_the_network(tab: Any, file
 
 
 def test_findings_are_those_of_the_json(tab: Any, file: Path, summary: JobSummary) -> None:
-    """The late rank first, by its number; cause and claim of each card to the nanosecond."""
+    """The late rank first, by its number; cause and attributed time to the nanosecond."""
     show(tab, file)
     cards = tab.page.query_selector_all(".card")
     told = [

@@ -1,4 +1,4 @@
-"""The report as a browser shows it: every section renders, and the numbers are those of the JSON and the frames."""
+"""The page in a browser: every section renders, with the numbers of the JSON and the frames."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ pytest.importorskip("plotly")
 pytestmark = pytest.mark.browser
 
 SECTIONS = ["path", "steps", "devices", "communication", "kernels", "launches", "quality"]
-ALL_DRAWN = "document.querySelectorAll('[data-figure]').length === document.querySelectorAll('[data-drawn]').length"
+N_OF = "document.querySelectorAll('[{}]').length"
+ALL_DRAWN = f"{N_OF.format('data-figure')} === {N_OF.format('data-drawn')}"
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +52,10 @@ def column(tab: Any, panel: str, name: str) -> list[str]:
     values: list[str] = tab.page.evaluate(
         """([panel, name]) => {
             const table = document.querySelector(`#${panel} table`);
-            const at = [...table.tHead.rows[0].cells].findIndex((head) => head.textContent === name);
-            return [...table.tBodies[0].rows].map((row) => row.cells[at].dataset.value ?? row.cells[at].textContent);
+            const heads = [...table.tHead.rows[0].cells];
+            const at = heads.findIndex((head) => head.textContent === name);
+            const cells = [...table.tBodies[0].rows].map((row) => row.cells[at]);
+            return cells.map((cell) => cell.dataset.value ?? cell.textContent);
         }""",
         [panel, name],
     )
@@ -73,7 +76,7 @@ def test_every_section_renders_without_a_complaint_or_the_network(tab: Any, file
 
 
 def test_findings_are_those_of_the_json(tab: Any, file: Path, summary: Summary) -> None:
-    """Cause and claim of the cards, to the nanosecond, and the share as it reads."""
+    """Cause and attributed time of the cards, to the nanosecond, and the share as it reads."""
     show(tab, file)
     cards = tab.page.query_selector_all(".card")
     told = [
@@ -82,7 +85,7 @@ def test_findings_are_those_of_the_json(tab: Any, file: Path, summary: Summary) 
     items = json_document(summary)["findings"]["items"]
     assert told == [(item["cause"], item["dur_ns"]) for item in items[: len(told)]]
     assert told[0][0] == "communication"
-    shares = [card.query_selector(".claim strong").inner_text() for card in cards]
+    shares = [card.query_selector(".attributed strong").inner_text() for card in cards]
     assert shares == [f"{item['share']:.1%}" for item in items[: len(told)]]
 
 
@@ -118,7 +121,8 @@ def test_bars_are_as_long_as_the_answers(tab: Any, file: Path, summary: Summary)
     """What plotly drew, read back from the drawing: shares of the path by bound, in percent."""
     show(tab, file)
     drawn = tab.page.evaluate(
-        "document.querySelector('[data-figure=critical-path]')._fullData.map((bar) => [bar.name, bar.x[0]])"
+        "document.querySelector('[data-figure=critical-path]')._fullData"
+        ".map((bar) => [bar.name, bar.x[0]])"
     )
     shares = summary.by_bound["share"]
     assert [name for name, _ in drawn] == [name.replace("_", " ") for name in shares.index]
@@ -128,7 +132,10 @@ def test_bars_are_as_long_as_the_answers(tab: Any, file: Path, summary: Summary)
 def test_the_button_turns_the_page_and_its_figures_dark(tab: Any, file: Path) -> None:
     """Text of figures has the color of the text of the page, in both."""
     show(tab, file)
-    colors = "[getComputedStyle(document.body).color, document.querySelector('[data-figure]')._fullLayout.font.color]"
+    colors = (
+        "[getComputedStyle(document.body).color, "
+        "document.querySelector('[data-figure]')._fullLayout.font.color]"
+    )
     before = tab.page.evaluate(colors)
     tab.page.click("#theme")
     after = tab.page.evaluate(colors)
@@ -146,7 +153,7 @@ def test_a_click_on_a_head_sorts_by_exact_values(tab: Any, file: Path, summary: 
 
 
 def test_names_that_are_markup_stay_text(tab: Any, tmp_path: Path) -> None:
-    """A kernel may be called anything: nothing of its name is executed or lost, in tables, cards, or figures."""
+    """A kernel may have any name: none of it is executed or lost in tables, cards or figures."""
     evil = "<img src=x onerror=window.hacked=1></script><b>k</b>"
     drawing = """
     cpu 1    |{ProfilerStep#0          }

@@ -1,4 +1,4 @@
-"""`htagraph view` as it is used: the Perfetto UI fetches the trace, pins the path and zooms to the window."""
+"""`htagraph view` in use: the Perfetto UI fetches the trace, pins the path, zooms to the window."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ VIEW = "import typer; from htagraph.cli.view import view; typer.run(view)"
 def test_the_ui_pins_the_path_zooms_to_the_step_and_the_server_ends(
     tab: Any, tmp_path: Path
 ) -> None:
-    """The command of a person, but for the browser: a .json trace, one of its steps, offline, once."""
+    """The command as a person runs it, without the browser: one step of a trace, offline, once."""
     file = hg.synth.simulate(hg.synth.training_rank()).write(tmp_path / "rank0.json")
     step = hg.load(file).steps.iloc[1]
     arguments = [

@@ -129,7 +129,8 @@ def test_a_broken_trace_is_repaired(capsys, tmp_path):
     """The repair is listed, and what comes out is valid JSON."""
     broken, out = tmp_path / "broken.json", tmp_path / "whole.json"
     broken.write_bytes(
-        b'{"traceEvents": [{"ph":"X","cat":"cpu_op","name":"a "b" c","pid":1,"tid":1,"ts":1,"dur":2},]}'
+        b'{"traceEvents": [{"ph":"X","cat":"cpu_op","name":"a "b" c","pid":1,"tid":1,'
+        b'"ts":1,"dur":2},]}'
     )
     code, text, _ = _run(capsys, "repair", broken, out, "-f", "json", "-q")
 

@@ -141,7 +141,8 @@ def test_info_shows_repairs(run, tmp_path):
     """What was wrong in a file is said, not hidden."""
     broken = tmp_path / "broken.json"
     broken.write_text(
-        '{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 5, "dur": 2}'
+        '{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, '
+        '"ts": 5, "dur": 2}'
     )
 
     _, out, _ = run("info", broken)

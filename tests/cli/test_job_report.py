@@ -10,7 +10,7 @@ import pytest
 from htagraph import load_job
 from htagraph.cli.main import main
 from htagraph.report.job_summary import JobSummary
-from htagraph.report.json_document import job_document
+from htagraph.report.json_document import JOB_VERSION, job_document
 from htagraph.synth import simulate_job, training_job
 
 _LATE = 2
@@ -18,7 +18,7 @@ _LATE = 2
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
-    """Write a simulated job of four ranks, of which one is slow and all have clocks of their own."""
+    """Folder of a simulated job: four ranks, one of them slow, each with its own clock."""
     into = tmp_path_factory.mktemp("late")
     job = training_job(
         ranks=4, steps=2, layers=2, straggler=_LATE, delay_ns=5_000_000, max_offset_ns=3_000_000
@@ -34,7 +34,7 @@ def document(folder) -> dict:
 
 
 def test_a_folder_is_reported_as_a_job(capsys, folder, tmp_path):
-    """The same verb; the late rank by its number, and the page, the path of all ranks and the tables as files."""
+    """The same verb; the late rank by its number; page, path and tables as files."""
     pytest.importorskip("plotly")
     with pytest.raises(SystemExit) as ended:
         main(["report", str(folder), "--out", str(tmp_path), "--quiet"])
@@ -55,7 +55,7 @@ def test_json_is_printed_alone(capsys, folder, tmp_path):
         main(["report", str(folder), "--out", str(tmp_path), "--json", "-", "--quiet"])
     document = json.loads(capsys.readouterr().out)
 
-    assert (document["schema"], document["version"]) == ("htagraph.job_report", 2)
+    assert (document["schema"], document["version"]) == ("htagraph.job_report", JOB_VERSION)
     assert document["findings"]["items"][0]["cause"] == "late rank"
     assert document["files"]["page"] == str(tmp_path / "report.html")
 
@@ -70,7 +70,7 @@ def test_the_late_rank_is_the_first_finding(document):
 
 
 def test_the_document_adds_up(document):
-    """The path by rank and by bound is the window; what the findings claim is no more than that."""
+    """The path by rank and by bound is the window; findings share no more than that."""
     dur_ns = document["window"]["dur_ns"]
 
     for by in ("by_rank", "by_bound"):
@@ -107,7 +107,7 @@ def test_a_corrupt_rank_is_left_out_and_named(capsys, folder, tmp_path):
 @pytest.mark.parametrize(
     ("window", "said"),
     [
-        ("0:1000", "ranks have clocks of their own"),
+        ("0:1000", "every rank has its own clock"),
         ("ProfilerStep#99", "no rank of the job has this window"),
     ],
 )

@@ -76,7 +76,7 @@ def test_only_pages_of_the_ui_may_read_it(trace: Path) -> None:
 
 
 def test_a_name_that_was_made_to_lead_here_is_refused(trace: Path) -> None:
-    """DNS rebinding: a page of evil.example that resolves to 127.0.0.1 is of the same origin, but says another host."""
+    """DNS rebinding: evil.example resolves to 127.0.0.1, but the host in the request is another."""
     server = TraceServer(trace, port=0)
     with serving(server):
         status, _, content = ask(

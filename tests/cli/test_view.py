@@ -23,7 +23,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def fetched(*arguments: str) -> tuple[dict[str, str], bytes, int]:
-    """Run the command, fetch the trace once as the UI would; return what the UI is told, the trace, and the exit code."""
+    """Run the command and fetch the trace as the UI would: parameters, trace and exit code."""
     command = [sys.executable, "-m", "htagraph.cli.main", "view", *arguments, *QUIET, "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -80,7 +80,7 @@ def test_plain_serves_a_json_trace_as_it_is(file: Path) -> None:
 
 
 def test_a_window_puts_its_critical_path_on_top_and_zooms_to_it(file: Path) -> None:
-    """What is served is a Perfetto trace with the path; the view is the step, in the time of that file."""
+    """A Perfetto trace with the path is served; the view is the step, in the time of that file."""
     asked, content, _ = fetched(str(file), "--window", "ProfilerStep#1")
     trace = hg.load(file)
     step = trace.steps.iloc[1]

@@ -1,4 +1,4 @@
-"""Random simulated jobs with a planted fault: what a report on them says first, and what repairing it wins."""
+"""Random simulated jobs with a planted fault: what a report says first, what its repair saves."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Outcome(NamedTuple):
 
 
 def drawn_options(fault: str, seed: int) -> dict[str, Any]:
-    """Return the options of a random job: how many ranks, steps and layers, how parallel, which clocks, how much jitter.
+    """Options of a random job: ranks, steps and layers, parallelism, clocks, jitter.
 
     A straggler is late by 1.5 to 4 times the length of a step, for whatever reason.
     """
@@ -77,7 +77,7 @@ def drawn_options(fault: str, seed: int) -> dict[str, Any]:
 
 
 def diagnose(fault: str, seed: int) -> Outcome:
-    """Return what a report says of a random job with a fault, read from its files as a user's would be."""
+    """Report on a random job with a fault, read from its files as a user's would be."""
     options = drawn_options(fault, seed)
     with tempfile.TemporaryDirectory() as folder:
         simulate_job(training_job(**options)).write(folder)
@@ -86,18 +86,18 @@ def diagnose(fault: str, seed: int) -> Outcome:
 
 
 class Repair(NamedTuple):
-    """Time and potential saving of a finding, and what its repair won."""
+    """Attributed time and potential saving of a finding, and what its repair saved."""
 
     attributed_ns: int
     potential_saving_ns: int
-    won_ns: int
+    saved_ns: int
 
 
 def repair_loader(seed: int) -> Repair:
-    """Return what is won by making a random rank's slow data loader fast: the same program without its delay."""
+    """Repair of a random rank's slow data loader: the same program without its delay."""
     source = random.Random(f"repair {seed}")  # noqa: S311  no secret
     layers = source.randint(1, 6)
-    options = {
+    options: dict[str, Any] = {
         "ranks": 1,
         "steps": source.randint(1, 4),
         "layers": layers,
@@ -105,11 +105,9 @@ def repair_loader(seed: int) -> Repair:
         "delay": "data_loading",
     }
     delay_ns = int(layers * _LAYER_NS * source.uniform(0.2, 4))
-    slow, fast = (
-        simulate(training_job(**options, delay_ns=delay, seed=seed).ranks[0])  # type: ignore[arg-type]
-        for delay in (delay_ns, 0)
-    )
-    paths = [Trace.from_events(rank.events).compile().critical_path() for rank in (slow, fast)]
+    jobs = [training_job(**options, delay_ns=delay, seed=seed) for delay in (delay_ns, 0)]
+    ranks = [simulate(job.ranks[0]) for job in jobs]
+    paths = [Trace.from_events(rank.events).compile().critical_path() for rank in ranks]
     loading = next(
         finding for finding in find_bounds(paths[0]).findings if finding.cause == "data loading"
     )

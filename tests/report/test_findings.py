@@ -12,26 +12,26 @@ from htagraph.report.findings import find_bounds
 from htagraph.synth import simulate, timeline, training_rank
 
 
-def test_findings_are_ranked_by_what_there_is_to_win_and_share_the_window():
-    """Computation counts half: kernels get shorter, they do not go away. No time counts twice, or saves more than it is."""
+def test_findings_are_ranked_by_potential_saving_and_share_the_window():
+    """Computation counts half. No time is charged twice, and no saving exceeds attributed time."""
     path = Trace.from_events(simulate(training_rank()).events).compile().critical_path()
 
     found = find_bounds(path).findings
 
-    won = [
+    ranked_ns = [
         finding.potential_saving_ns / 2
         if finding.cause == "compute"
         else finding.potential_saving_ns
         for finding in found
     ]
-    assert won == sorted(won, reverse=True)
+    assert ranked_ns == sorted(ranked_ns, reverse=True)
     assert sum(finding.dur_ns for finding in found) == path.dur_ns
     assert all(0 <= finding.potential_saving_ns <= finding.dur_ns for finding in found)
     assert all(sum(dur_ns for _, dur_ns in finding.parts) == finding.dur_ns for finding in found)
 
 
-def test_a_host_on_the_path_is_worth_no_more_than_the_device_leaves():
-    """The host launches all the time, the device runs right behind: without the host, 60 of 72 us would still be computed."""
+def test_a_host_on_the_path_saves_no_more_than_the_busy_device_leaves():
+    """The host launches all the time, the device runs right behind: 52 of 73 us are computed."""
     path = (
         Trace.from_events(
             timeline("""
@@ -47,7 +47,7 @@ def test_a_host_on_the_path_is_worth_no_more_than_the_device_leaves():
 
     assert path.dur_ns == 73_000
     assert host.potential_saving_ns == 73_000 - 4 * 13_000
-    assert host.limit == "at most 29% to win: devices compute and copy for 52.0 us"
+    assert host.limit == "saves at most 29%: devices compute and copy for 52.0 us"
     assert by_cause["compute"].limit == ""
 
 
@@ -68,7 +68,7 @@ def test_a_smaller_share_that_stands_first_is_explained():
         "full launch queue",
         "compute",
     ]
-    assert find_bounds(flooded).ranking.startswith("Ranked by what there is to win")
+    assert find_bounds(flooded).ranking.startswith("Ranked by potential saving")
     assert find_bounds(loading).ranking == ""
 
 
@@ -110,7 +110,7 @@ def test_code_that_was_not_recorded_is_called_so():
 
 
 def test_a_python_frame_names_a_host_gap_where_stacks_were_read():
-    """`with_stack=True` and ``load(stacks=True)``: the gap is the line of the innermost frame in its middle."""
+    """With `load(stacks=True)`, the innermost frame in its middle names a gap."""
     events = timeline("""
             cpu 1    |{train step                            }
             cpu 1    |[aten::mm] [load_batch     ] [aten::mm]
@@ -168,7 +168,7 @@ def test_no_verdict_where_the_path_is_mostly_unexplained():
             timeline("""
             cpu 1    |[launch >a][launch >b]
             stream 7 |     [k1 <a]
-            stream 9 |                                                                              [k2 <b]
+            stream 9 |                                                                      [k2 <b]
         """)
         )
         .compile()

@@ -12,7 +12,7 @@ N_JOBS = 8
 
 @pytest.mark.parametrize("fault", CAUSES)
 def test_the_first_finding_names_the_planted_fault(fault: str) -> None:
-    """Whatever the number of ranks, layers and steps, clocks and jitter: the fault decides, and a late rank by its number."""
+    """Whatever ranks, layers, steps, clocks and jitter are; a late rank by its number."""
     wrong = [
         outcome
         for outcome in (diagnose(fault, seed) for seed in range(N_JOBS))
@@ -23,8 +23,8 @@ def test_the_first_finding_names_the_planted_fault(fault: str) -> None:
 
 
 @pytest.mark.parametrize("fault", CAUSES)
-def test_findings_on_a_job_never_add_up_to_more_than_its_window(fault: str) -> None:
-    """All findings and the unexplained time are the window."""
+def test_findings_on_a_job_never_share_more_than_its_window(fault: str) -> None:
+    """All attributed time and the unexplained time are the window."""
     outcome = diagnose(fault, N_JOBS)
 
     assert sum(finding.dur_ns for finding in outcome.verdict.findings) <= outcome.dur_ns
@@ -35,8 +35,8 @@ def test_findings_on_a_job_never_add_up_to_more_than_its_window(fault: str) -> N
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_repair_wins_no_more_than_the_finding_is_worth(seed: int) -> None:
-    """The finding may be more: where the loader was, the device takes over."""
+def test_a_repair_saves_no_more_than_the_potential_saving(seed: int) -> None:
+    """More time may be attributed: where the loader was, the device takes over."""
     repair = repair_loader(seed)
 
-    assert 0 < repair.won_ns <= repair.potential_saving_ns <= repair.attributed_ns
+    assert 0 < repair.saved_ns <= repair.potential_saving_ns <= repair.attributed_ns

@@ -67,7 +67,7 @@ def test_the_path_as_one_bar_is_the_breakdown(step: hg.TraceGraph) -> None:
         name.replace("_", " "): [share * 100] for name, share in shares.items() if share
     }
     first, second = (
-        f"{name.replace('_', ' ')} for {share:.0%}" for name, share in shares.head(2).items()
+        f"{share:.0%} {name.replace('_', ' ')}" for name, share in shares.head(2).items()
     )
     assert (
         figure.layout.title.text
@@ -92,7 +92,8 @@ def test_the_timeline_of_a_long_path_says_what_it_joins(step: hg.TraceGraph) -> 
     note = plots.critical_path_timeline(path, max_single=2).layout.meta["note"]
     longest = path.segments["dur_ns"].nlargest(2).sum() / path.dur_ns
     assert note.startswith(
-        f"The 2 longest segments ({longest:.0%} of the time) are drawn one by one; the {n - 2} others"
+        f"The 2 longest segments ({longest:.0%} of the time) are drawn one by one; "
+        f"the {n - 2} others"
     )
 
 
@@ -104,7 +105,7 @@ def test_the_timeline_of_a_long_path_says_what_it_joins(step: hg.TraceGraph) -> 
 def test_blocks_keep_the_time_of_every_bound(
     dur: list[int], bounds: list[int], max_single: int
 ) -> None:
-    """Joining loses no nanosecond and no segment that lasts, and blocks stay inside what they were made of."""
+    """Joining loses no nanosecond and no segment that lasts; blocks stay inside their segments."""
     start, code = np.cumsum([0, *dur[:-1]]), np.array(bounds[: len(dur)])
     blocks = thin_path(start, np.array(dur), code, max_single=max_single)
     expected = np.bincount(bounds[: len(dur)], weights=dur, minlength=4)
@@ -160,7 +161,8 @@ def test_ranks_of_a_job_have_a_row_each() -> None:
     figure = plots.temporal_breakdown(frame)
     assert list(figure.data[0].y) == ["rank 0, device 0", "rank 1, device 0"]
     assert figure.layout.title.text == (
-        "Devices compute 62% of the window and are idle 38% on average; rank 1, device 0 is idle most (50%)"
+        "Devices compute 62% of the window and are idle 38% on average; "
+        "rank 1, device 0 is idle most (50%)"
     )
 
 
@@ -231,7 +233,7 @@ def test_who_is_waited_for_is_stated() -> None:
 
 
 def test_a_slow_device_stands_to_the_right_of_the_median_rank() -> None:
-    """Rank 2 runs every gemm in 18 us, the others in 10; a collective, which waits, is not compared."""
+    """Rank 2 runs every gemm in 18 us, the others in 10; collectives wait and are not compared."""
     row = {name: [0] * 6 for name in KERNEL_BREAKDOWN.columns}
     row |= {
         "group": ["gemm", "nccl"] * 3,
@@ -254,14 +256,15 @@ def test_a_slow_device_stands_to_the_right_of_the_median_rank() -> None:
 
 
 def test_the_spread_of_a_step_is_over_ranks_not_devices() -> None:
-    """Rank 0 has two devices and one step; steps of 4 and 6 ms are 5 ms in the middle, and differ by 2."""
+    """Rank 0 has two devices and one step; steps of 4 and 6 ms: median 5 ms, difference 2."""
     row = {name: [0] * 3 for name in STEP_TIMES.columns} | {"name": ["ProfilerStep#7"] * 3}
     frame = STEP_TIMES.frame(row | {"dur_ns": [4_000_000, 4_000_000, 6_000_000]}).assign(
         rank=[0, 0, 1]
     )
     figure = plots.step_spread(frame)
     assert figure.layout.title.text == (
-        "A step takes 5.00 ms (median of ranks and steps); ranks differ most in ProfilerStep#7, by 2.00 ms"
+        "A step takes 5.00 ms (median of ranks and steps); "
+        "ranks differ most in ProfilerStep#7, by 2.00 ms"
     )
     bars = figure.data[0]
     assert (bars.y.tolist(), bars.error_y.array.tolist(), bars.error_y.arrayminus.tolist()) == (
@@ -307,7 +310,8 @@ def test_without_plotly_one_is_told_what_to_install() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     ).stderr
     assert told.splitlines()[-1] == (
-        f"{QueryError.__module__}.QueryError: figures need plotly. Hint: pip install 'htagraph[plot]'"
+        f"{QueryError.__module__}.QueryError: figures need plotly. "
+        "Hint: pip install 'htagraph[plot]'"
     )
 
 

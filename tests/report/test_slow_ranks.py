@@ -14,7 +14,8 @@ from htagraph.synth import simulate_job, training_job
 def summary_of(**options: object) -> JobSummary:
     """Return the summary of a simulated job."""
     with tempfile.TemporaryDirectory() as folder:
-        simulate_job(training_job(steps=2, layers=3, seed=4, **options)).write(folder)  # type: ignore[arg-type]
+        job = training_job(steps=2, layers=3, seed=4, **options)  # type: ignore[arg-type]
+        simulate_job(job).write(folder)
         summary = JobSummary(load_job(folder))
         assert summary.verdict.findings
         return summary
@@ -26,7 +27,7 @@ def compute(summary: JobSummary) -> Finding:
 
 
 def test_a_rank_whose_kernels_take_longer_is_named():
-    """Three ranks run the gemm in 0.18 ms, rank 3 in 0.42: the clocks are too uncertain to blame it for being late."""
+    """Three ranks run the gemm in 0.18 ms, rank 3 in 0.42; uncertain clocks do not make it late."""
     finding = compute(
         summary_of(ranks=4, straggler=3, delay="kernel", delay_ns=700_000, max_offset_ns=1_000_000)
     )

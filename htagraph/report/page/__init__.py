@@ -1,4 +1,4 @@
-"""The page people look at: one HTML file with the verdict, figures and the tables behind them."""
+"""The report page: one HTML file with the verdict, figures and the tables behind them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sections that the page on a rank and the page on a job share: they differ only in whose answers they show."""
+"""Sections that the page of a rank and the page of a job share: devices and communication."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["communication_section", "devices_section"]
 
 
 def _by_cause(idle: pd.DataFrame) -> pd.DataFrame:
-    """Return idle time by cause."""
+    """Idle time by cause."""
     sums = (
         idle.groupby("cause", observed=True)["idle_ns"]
         .sum()
@@ -26,7 +26,7 @@ def _by_cause(idle: pd.DataFrame) -> pd.DataFrame:
 
 
 def devices_section(temporal: pd.DataFrame, idle: pd.DataFrame) -> Section:
-    """Return the section of what devices do with their time, and why they are idle.
+    """Section on what devices spend their time on, and why they are idle.
 
     Parameters
     ----------
@@ -40,8 +40,9 @@ def devices_section(temporal: pd.DataFrame, idle: pd.DataFrame) -> Section:
         Panel("idle-time", plots.idle_time(idle), useful(idle), answers.IDLE_TIME),
     )
     intro = (
-        "Compute counts before communication before copies: what is called exposed ran while nothing computed. Idle time is "
-        "traced back from the work that ends it to what that work had to wait for."
+        "Where work overlaps, compute counts before communication, and communication before "
+        "copies: exposed means that nothing computed meanwhile. Idle time is charged to what the "
+        "work that ends it had to wait for."
     )
     return Section("devices", "Devices", intro, panels if len(temporal) else (), NO_DEVICE)
 
@@ -49,14 +50,14 @@ def devices_section(temporal: pd.DataFrame, idle: pd.DataFrame) -> Section:
 def communication_section(
     overlap: pd.DataFrame, exposed: pd.DataFrame, *, more: str = ""
 ) -> Section:
-    """Return the section of communication.
+    """Section on communication.
 
     Parameters
     ----------
     overlap : DataFrame, schema `answers.OVERLAP`
     exposed : DataFrame, schema `answers.EXPOSED_COMMUNICATION`
     more : str
-        What else is to be said of it.
+        More sentences of its introduction.
     """
     longest = exposed.sort_values("exposed_ns", ascending=False, kind="stable", ignore_index=True)
     drawn = plots.exposed_communication(longest)
@@ -64,7 +65,10 @@ def communication_section(
         Panel("overlap", plots.overlap(overlap), overlap, answers.OVERLAP),
         Panel("exposed-communication", drawn, useful(longest), answers.EXPOSED_COMMUNICATION),
     )
-    intro = "How much of communication runs beside compute, and what kept the next compute kernel from running meanwhile."
+    intro = (
+        "How much communication overlaps with compute, and what kept the next compute kernel from "
+        "running while communication was exposed."
+    )
     communicates = int(overlap["communication_ns"].sum()) > 0
     absent = "No communication kernels in this window."
     return Section(

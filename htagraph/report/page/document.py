@@ -1,4 +1,4 @@
-"""The HTML document: verdict, sections, style and scripts in one file that needs no network."""
+"""The HTML document: verdict, sections, styles and scripts in one file that needs no network."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from string import Template
 from typing import Any
 
 from htagraph.model.kinds import in_words
-from htagraph.model.units import human_duration
+from htagraph.model.units import human_count, human_duration
 from htagraph.report.findings import Finding
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.page.job_sections import job_sections
@@ -27,14 +27,14 @@ __all__ = ["write_page"]
 
 
 def write_page(out: str | Path, summary: Summary | JobSummary, *, perfetto_file: str = "") -> Path:
-    """Write the report on a rank or a job as one HTML file, which loads nothing from anywhere.
+    """Write the report on a rank or a job as one HTML file that loads nothing else.
 
     Parameters
     ----------
     out : str or Path
     summary : Summary or JobSummary
     perfetto_file : str
-        Name of the Perfetto trace beside the page, which it says how to open.
+        Name of the Perfetto trace beside the page; the page says how to open it.
 
     Returns
     -------
@@ -78,24 +78,25 @@ def write_page(out: str | Path, summary: Summary | JobSummary, *, perfetto_file:
 
 
 def _resource(name: str) -> str:
-    """Return a file that lies beside this module."""
+    """Text of a file beside this module."""
     return files("htagraph.report.page").joinpath(name).read_text(encoding="utf-8")
 
 
 def _plotly_script() -> str:
-    """Return the code of plotly, which must not end the element that it stands in."""
-    from plotly.offline import get_plotlyjs  # noqa: PLC0415  deferred: an optional extra, and slow to import
+    """Code of plotly, which must not close the script element around it."""
+    # Deferred: an optional extra, and slow to import.
+    from plotly.offline import get_plotlyjs  # noqa: PLC0415
 
     return str(get_plotlyjs()).replace("</script", "<\\/script")
 
 
 def _json(value: Any) -> str:  # noqa: ANN401  whatever JSON can say
-    """Return JSON that can stand in a script element."""
+    """JSON that can stand in a script element."""
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _figure(figure: Any) -> dict[str, Any]:  # noqa: ANN401  plotly is not typed
-    """Return a figure as JSON has it; its title stands in the page, which wraps it."""
+    """Figure as JSON, without its title: that is a heading of the page, which wraps it."""
     content: dict[str, Any] = json.loads(figure.to_json(engine="json"))
     content["layout"].pop("title", None)
     content["layout"].pop("template", None)
@@ -106,7 +107,7 @@ def _figure(figure: Any) -> dict[str, Any]:  # noqa: ANN401  plotly is not typed
 
 
 def _verdict(summary: Summary | JobSummary) -> str:
-    """Return what bounds the window: one sentence, then the first findings as cards; or why that is not known."""
+    """Verdict: a sentence and the first findings as cards, or why there is none."""
     verdict, where = summary.verdict, escape(summary.window_name)
     if verdict.withheld:
         checks = summary.weak_checks.drop_duplicates("check")
@@ -115,15 +116,16 @@ def _verdict(summary: Summary | JobSummary) -> str:
             f"<li><b>{escape(check)}</b>: {escape(consequence)}</li>" for check, consequence in rows
         )
         return (
-            f'<p class="lead">What bounds {where} cannot be said.</p>\n<p>{escape(verdict.withheld)}</p>'
-            f"<ul>{missing}</ul>"
+            f'<p class="lead">It is not known what bounds {where}.</p>\n'
+            f"<p>{escape(verdict.withheld)}</p><ul>{missing}</ul>"
         )
     if not verdict.top_findings:
         return '<p class="lead">Nothing stands out.</p>'
     first = verdict.top_findings[0]
     lead = (
-        f'<p class="lead">{escape(first.title)} <span class="muted">—</span> <strong>{first.share:.0%}</strong> of '
-        f"{where} ({human_duration(summary.path.dur_ns)}).</p>"
+        f'<p class="lead">{escape(first.title)} <span class="muted">—</span> '
+        f"<strong>{first.share:.0%}</strong> of {where} "
+        f"({human_duration(summary.path.dur_ns)}).</p>"
     )
     cards = "\n".join(
         _card(number, finding) for number, finding in enumerate(verdict.top_findings, start=1)
@@ -133,10 +135,11 @@ def _verdict(summary: Summary | JobSummary) -> str:
 
 
 def _card(number: int, finding: Finding) -> str:
-    """HTML of a finding: its time, a bar of what that is made of, evidence, and what to try."""
+    """A finding: its attributed time, a bar of the bounds of that, evidence, and what to try."""
     parts = "".join(
-        f'<i style="width:{100 * dur / max(finding.dur_ns, 1) * finding.share:.2f}%;background:'
-        f'{color_of(BOUND_COLORS, bound)}" title="{escape(in_words(bound))}: {human_duration(dur)}"></i>'
+        f'<i style="width:{100 * dur / max(finding.dur_ns, 1) * finding.share:.2f}%;'
+        f'background:{color_of(BOUND_COLORS, bound)}" '
+        f'title="{escape(in_words(bound))}: {human_duration(dur)}"></i>'
         for bound, dur in finding.parts
     )
     evidence = "".join(
@@ -148,20 +151,22 @@ def _card(number: int, finding: Finding) -> str:
     return (
         f'<li class="card" data-cause="{escape(finding.cause)}" data-value="{finding.dur_ns}">'
         f'<h3><span class="rank">{number}</span>{escape(finding.title)}</h3>'
-        f'<p class="claim"><strong>{finding.share:.1%}</strong> {human_duration(finding.dur_ns)}</p>'
-        f'<div class="meter">{parts}</div><ul>{evidence}</ul>{more}<p class="try"><b>Try</b> {escape(finding.to_try)}</p></li>'
+        f'<p class="attributed"><strong>{finding.share:.1%}</strong> '
+        f'{human_duration(finding.dur_ns)}</p><div class="meter">{parts}</div><ul>{evidence}</ul>'
+        f'{more}<p class="try"><b>Try</b> {escape(finding.to_try)}</p></li>'
     )
 
 
 def _quality_line(summary: Summary | JobSummary) -> str:
-    """Return how many checks are good."""
+    """How many quality checks are good."""
     n_all, n_weak = len(summary.quality), len(summary.weak_checks)
     state = "good" if not n_weak else "weak"
-    return f'<a class="chip {state}" href="#quality">{n_all - n_weak} of {n_all} quality checks good</a>'
+    said = f"{n_all - n_weak} of {n_all} quality checks good"
+    return f'<a class="chip {state}" href="#quality">{said}</a>'
 
 
 def _commands(summary: Summary | JobSummary, perfetto_file: str) -> str:
-    """Return how to open the trace with its critical path, and how to look closer at the rank with most of a job's path."""
+    """Commands that open the trace, and that report on the rank with most of a job's path."""
     chips = (
         [_command("Every event, in Perfetto:", "htagraph view", Path(perfetto_file))]
         if perfetto_file
@@ -175,16 +180,17 @@ def _commands(summary: Summary | JobSummary, perfetto_file: str) -> str:
 
 
 def _command(what: str, verb: str, file: Path) -> str:
-    """Return a command to copy; of a file elsewhere the name is shown."""
+    """A command to copy; a file in another folder is shown by its name."""
     shown = file if file.name == str(file) else Path("…") / name_label(file.name)
     return (
-        f'<span class="chip">{escape(what)} <code>{verb} {escape(str(shown))}</code><button class="copy" '
-        f'data-text="{verb} {escape(quote(str(file)))}" aria-label="Copy the command">copy</button></span>'
+        f'<span class="chip">{escape(what)} <code>{verb} {escape(str(shown))}</code>'
+        f'<button class="copy" data-text="{verb} {escape(quote(str(file)))}" '
+        'aria-label="Copy the command">copy</button></span>'
     )
 
 
 def _section(part: Section, origin_ns: int) -> str:
-    """Return a section."""
+    """A section with its panels."""
     panels = "\n".join(_panel(panel, origin_ns) for panel in part.panels)
     body = (
         f'<p class="intro">{escape(part.intro)}</p><div class="panels">{panels}</div>'
@@ -195,20 +201,22 @@ def _section(part: Section, origin_ns: int) -> str:
 
 
 def _panel(panel: Panel, origin_ns: int) -> str:
-    """Return a panel: the fact, its figure, what was left out, and the table behind it."""
+    """A panel: its fact, the figure, a note on what was left out, and the table behind it."""
     title, drawn, note = escape(panel.heading), "", ""
     if panel.figure is not None:
         layout = panel.figure.layout
-        # Titles of figures are escaped where they are made: plotly takes them as markup, too.
+        # Figures escape their titles themselves: plotly takes them as markup, too.
         title, note = layout.title.text, (layout.meta or {}).get("note", "")
-        drawn = f'<div class="figure" data-figure="{panel.name}" style="height:{layout.height}px"></div>'
+        height = f"height:{layout.height}px"
+        drawn = f'<div class="figure" data-figure="{panel.name}" style="{height}"></div>'
     table = ""
     if panel.frame is not None:
         columns = panel.schema.columns if panel.schema else None
         shown = html_table(panel.frame, columns=columns, origin_ns=origin_ns)
         is_open = " open" if panel.is_open else ""
-        rows = f"{len(panel.frame):,} row{'' if len(panel.frame) == 1 else 's'}"
+        rows = human_count(len(panel.frame), "row")
         table = f"<details{is_open}><summary>Table, {rows}</summary>{shown}</details>"
     said = f'<p class="note">{escape(note)}</p>' if note else ""
     wide = " wide" if panel.is_wide else ""
-    return f'<article class="panel{wide}" id="{panel.name}"><h3>{title}</h3>{drawn}{said}{table}</article>'
+    body = f"<h3>{title}</h3>{drawn}{said}{table}"
+    return f'<article class="panel{wide}" id="{panel.name}">{body}</article>'

@@ -1,4 +1,4 @@
-"""The sections of the page on a job: its path across ranks, who is late, and what differs between ranks."""
+"""The sections of the page of a job: its path, late ranks, and what differs between ranks."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ Frames = Mapping[str, pd.DataFrame]
 
 
 def _answers(graph: TraceGraph) -> dict[str, pd.DataFrame]:
-    """Return what the page asks of each rank that it shows."""
+    """Answers of one rank that the page shows of several."""
     asked = {name: graph.ask(name) for name in _ASKED}
     by = {f"kernels by {key}": graph.kernel_breakdown(by=key) for key in ("class", "name")}
     return asked | by
 
 
 def _over_time(graph: TraceGraph) -> dict[str, pd.DataFrame]:
-    """Return what the page shows of one rank only; times count from the start of its window."""
+    """Answers that the page shows of one rank only; times count from the start of its window."""
     counters: Frames = {name: graph.counters(name=name) for name in _COUNTERS}
     start_ns = graph.interval.start_ns
     moved = {name: each.assign(ts_ns=each["ts_ns"] - start_ns) for name, each in counters.items()}
@@ -83,7 +83,7 @@ def job_page_work(n_ranks: int) -> tuple[Work, ...]:
 
 
 def _looked_at(summary: JobSummary) -> list[int]:
-    """Return the ranks whose kernels and launches are drawn one by one: those of the path, then those that cost most."""
+    """Ranks whose kernels and launches are drawn: most of the path first, then the latest."""
     order = [
         *summary.by_rank.index.tolist(),
         *summary.stragglers["rank"].tolist(),
@@ -93,7 +93,7 @@ def _looked_at(summary: JobSummary) -> list[int]:
 
 
 def _asked(job: Job, ranks: list[int]) -> dict[str, pd.DataFrame]:
-    """Return the answers of some ranks, each with a column ``rank``; times are common."""
+    """Answers of some ranks, each with a column ``rank``, in common time."""
     by_rank = job.map(dict.fromkeys(ranks, _answers))
     joined = {}
     for name in next(iter(by_rank.values()), {}):
@@ -104,7 +104,7 @@ def _asked(job: Job, ranks: list[int]) -> dict[str, pd.DataFrame]:
 
 
 def _in_common_time(frame: pd.DataFrame, job: Job, rank: int) -> pd.DataFrame:
-    """Return an answer of one rank with its times moved to the common clock."""
+    """Answer of one rank, in common time."""
     times = {
         name: job.clock(rank).to_common(frame[name])
         for name in ("start_ns", "ts_ns")
@@ -114,7 +114,7 @@ def _in_common_time(frame: pd.DataFrame, job: Job, rank: int) -> pd.DataFrame:
 
 
 def _path(summary: JobSummary) -> Section:
-    """Return the section of the job's path."""
+    """Section on the critical path across ranks."""
     path = summary.path
     longest = path.segments.sort_values("dur_ns", ascending=False, kind="stable").head(LONGEST)
     columns = ["rank", "start_ns", "dur_ns", "bound", "name", "op", "track", "rule"]
@@ -157,7 +157,10 @@ def _path(summary: JobSummary) -> Section:
             is_open=True,
         ),
     )
-    intro = f"{PATH_INTRO} Where a rank waited in a collective, the path goes on with the rank that came last."
+    intro = (
+        f"{PATH_INTRO} Where a rank waits in a collective, the path continues on the rank that "
+        "arrived last."
+    )
     return Section(
         "path",
         "Critical path",
@@ -168,7 +171,7 @@ def _path(summary: JobSummary) -> Section:
 
 
 def _late(summary: JobSummary) -> Section:
-    """Return the section of who waits for whom."""
+    """Section on late ranks."""
     job, collectives = summary.job, summary.job.collectives()
     waits = useful(collectives.sort_values("wait_ns", ascending=False, kind="stable").head(LONGEST))
     bubbles = job.pipeline_bubbles()
@@ -185,7 +188,7 @@ def _late(summary: JobSummary) -> Section:
             None,
             summary.stragglers[_LATE],
             job_answers.STRAGGLERS,
-            heading="Who the others wait for, and why",
+            heading="Late ranks, and why they are late",
             is_wide=True,
             is_open=True,
         ),
@@ -203,26 +206,32 @@ def _late(summary: JobSummary) -> Section:
             )
         )
     intro = (
-        "A collective ends when the last rank has come: the rank that does not wait when all others do is the late one. "
-        "Only waits longer than the clocks are uncertain count."
+        "A collective cannot end before its last rank arrives: the late rank is the one that does "
+        "not wait while all others do. Only waits longer than the clock uncertainty count."
     )
-    absent = "No collectives were matched across ranks: these are traces of one rank, or of different steps or runs."
+    absent = (
+        "No collectives were matched across ranks: the traces are of one rank, or of different "
+        "steps or runs."
+    )
     return Section("late", "Late ranks", intro, tuple(panels) if len(collectives) else (), absent)
 
 
 def _steps(found: Frames) -> Section:
-    """Return the section of steps."""
+    """Section on steps."""
     frame = found["step_times"]
     panels = (
         Panel("step-times", plots.step_spread(frame), frame, answers.STEP_TIMES, is_wide=True),
     )
-    absent = "The traces have no steps: call profiler.step() after each, or name them with record_function."
-    intro = "How long each step takes, and by how much the ranks differ."
+    absent = (
+        "The traces have no steps: call profiler.step() after each step, or name steps with "
+        "record_function."
+    )
+    intro = "How long each step takes, and how much the ranks differ."
     return Section("steps", "Steps", intro, panels if len(frame) else (), absent)
 
 
 def _over_ranks(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a breakdown of kernels of several ranks as one."""
+    """Breakdown of kernels over all ranks, from one by rank."""
     whole = frame.groupby("group", as_index=False).agg(
         **{"class": ("class", "first")},
         n_ranks=("rank", "nunique"),
@@ -238,7 +247,7 @@ def _over_ranks(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _kernels(summary: JobSummary, found: Frames, over_time: Frames) -> Section:
-    """Return the section of kernels; what repeats is shown of the rank with most of the path."""
+    """Section on kernels; sequences that repeat are those of the rank with most of the path."""
     durations, by_rank = found["kernel_durations"], found["kernels by name"]
     by_class, by_name = _over_ranks(found["kernels by class"]), _over_ranks(by_rank)
     longest = useful(durations.sort_values("dur_ns", ascending=False, kind="stable").head(LONGEST))
@@ -271,18 +280,18 @@ def _kernels(summary: JobSummary, found: Frames, over_time: Frames) -> Section:
         panels.append(
             Panel("kernel-patterns", drawn, useful(patterns), answers.KERNEL_PATTERNS, is_wide=True)
         )
-    intro = "What runs on the devices, how long, and whether it takes longer on some ranks than on others."
+    intro = "Which kernels run, how long, and whether some ranks take longer than others."
     return Section("kernels", "Kernels", intro, tuple(panels) if len(durations) else (), NO_DEVICE)
 
 
 def _of_rank(rank: int, figure: Figure) -> Figure:
-    """Return a figure that says of which rank it is."""
+    """Figure whose title names its rank."""
     figure.layout.title.text = f"Rank {rank}: {figure.layout.title.text}"
     return figure
 
 
 def _launches(summary: JobSummary, found: Frames, over_time: Frames) -> Section:
-    """Return the section of launches, and of what changes over time on the rank with most of the path."""
+    """Section on launches, and on queue length and memory bandwidth of the main rank."""
     launches = found["launch_stats"]
     slowest = launches.sort_values("launch_ns", ascending=False, kind="stable").head(LONGEST)
     panels = [
@@ -301,7 +310,7 @@ def _launches(summary: JobSummary, found: Frames, over_time: Frames) -> Section:
             shown = frame.assign(ts_ns=frame["ts_ns"] + summary.path.start_ns)
             figure = _of_rank(rank, plot(frame, origin_ns=0))
             panels.append(Panel(name.replace("_", "-"), figure, shown, answers.COUNTERS))
-    intro = f"{LAUNCH_INTRO} Over time for rank {rank}, which has most of the path."
+    intro = f"{LAUNCH_INTRO} Curves over time are of rank {rank}, which has most of the path."
     return Section(
         "launches",
         "Launches and copies",
@@ -312,34 +321,32 @@ def _launches(summary: JobSummary, found: Frames, over_time: Frames) -> Section:
 
 
 def _quality(summary: JobSummary) -> Section:
-    """Return the section of how far the traces can be trusted."""
+    """Section on the quality of the traces and their clocks."""
     panel = partial(Panel, figure=None, is_wide=True, is_open=True)
     panels = [
         panel(
             "checks",
             frame=summary.weak_by_check,
             schema=answers.QUALITY,
-            heading="Checks that are not good on some rank",
+            heading="Weak checks",
         ),
         panel(
             "clocks",
             frame=summary.job.clocks,
             schema=job_answers.CLOCKS,
-            heading="Clocks of the ranks against the first",
+            heading="Clocks relative to the first rank",
         ),
     ]
     if len(summary.failures):
         panels.append(
             panel("failures", frame=summary.failures, schema=frames.FAILURES, heading="Left out")
         )
-    intro = (
-        "What the traces tell and do not tell, and how well their clocks could be brought together."
-    )
+    intro = "What the traces do not show, and how well their clocks could be aligned."
     return Section("quality", "Quality", intro, tuple(panels))
 
 
 def job_sections(summary: JobSummary) -> Iterator[Section]:
-    """Yield the sections of the page on a job, in order."""
+    """Sections of the page of a job, in order."""
     looked_at = _looked_at(summary)
     found = _asked(summary.job, looked_at)
     main_rank = summary.main_rank
@@ -352,9 +359,10 @@ def job_sections(summary: JobSummary) -> Iterator[Section]:
     yield devices_section(summary.devices, idle)
     yield _steps(found)
     some = (
-        f" Of {human_count(len(looked_at), 'rank')} with most of the path, of {len(summary.job):,}."
+        f" Shown: the {human_count(len(looked_at), 'rank')} with most of the path, of "
+        f"{len(summary.job):,}."
     )
-    more = " On a rank that waits for a late one, the wait counts here."
+    more = " Waiting for a late rank counts as communication here."
     communication = communication_section(
         found["overlap"], found["exposed_communication"], more=more
     )

@@ -13,7 +13,9 @@ function themed(layout) {
   return {
     ...layout,
     font: { family: style.fontFamily, size: 12, color: style.color },
-    hoverlabel: { ...layout.hoverlabel, bgcolor: card.backgroundColor, font: { color: style.color } },
+    hoverlabel: {
+      ...layout.hoverlabel, bgcolor: card.backgroundColor, font: { color: style.color },
+    },
     modebar: { bgcolor: "rgba(0,0,0,0)", color: "#8694a8", activecolor: style.color },
     xaxis: { ...axis, ...layout.xaxis }, yaxis: { ...axis, ...layout.yaxis },
   };
@@ -63,11 +65,13 @@ for (const head of document.querySelectorAll(".data th")) {
 
 for (const button of document.querySelectorAll(".copy")) {
   button.addEventListener("click", () => {
-    navigator.clipboard.writeText(button.dataset.text).then(() => { button.textContent = "copied"; });
+    const done = navigator.clipboard.writeText(button.dataset.text);
+    done.then(() => { button.textContent = "copied"; });
   });
 }
 
-const links = new Map([...document.querySelectorAll("nav a[href^='#']")].map((link) => [link.hash.slice(1), link]));
+const inside = [...document.querySelectorAll("nav a[href^='#']")];
+const links = new Map(inside.map((link) => [link.hash.slice(1), link]));
 const seen = new IntersectionObserver((entries) => {
   for (const { target, isIntersecting } of entries) {
     if (!isIntersecting) continue;

@@ -1,4 +1,4 @@
-"""What a page is made of: sections, and in them panels, each a figure and the table behind it."""
+"""Sections of a page and their panels, each a figure and the table behind it."""
 
 from __future__ import annotations
 
@@ -26,15 +26,21 @@ __all__ = [
 LONGEST = 200
 """Rows of the tables that would be as long as the trace."""
 
-NO_DEVICE = "No device work in this window; where a trace has none at all, profile with ProfilerActivity.CUDA."
-NO_LAUNCHES = "No launches in this window; where a trace has none at all, the calls that enqueue device work were not recorded."
+NO_DEVICE = (
+    "No device work in this window. If the whole trace has none, profile with "
+    "ProfilerActivity.CUDA."
+)
+NO_LAUNCHES = (
+    "No launches in this window. If the whole trace has none, the calls that enqueue device work "
+    "were not recorded."
+)
 LAUNCH_INTRO = (
-    "A launch that takes longer than its work leaves the device idle; a queue that is never empty keeps it busy "
-    "whatever the host does."
+    "A launch that takes longer than its work leaves the device idle; a queue that is never empty "
+    "keeps the device busy whatever the host does."
 )
 PATH_INTRO = (
-    "Back from the end of the window, what each thing had to wait for: the segments tile the window, so only what is "
-    "on this path can make it shorter. Drag to zoom, double-click to zoom out."
+    "The chain of waits, followed back from the end of the window. Its segments tile the window, "
+    "so only a shorter path makes the window shorter. Drag to zoom, double-click to zoom out."
 )
 
 
@@ -47,16 +53,16 @@ class Panel:
     name : str
         Identifies the panel in the page.
     figure : Figure, optional
-        Absent where a table says all.
+        Absent where the table is enough.
     frame : DataFrame, optional
     schema : Schema, optional
         Of the frame.
     heading : str
-        Instead of the title of a figure.
+        Title of a panel without a figure.
     is_wide : bool
-        Takes the whole width of the page.
+        The panel is as wide as the page.
     is_open : bool
-        The table is shown without being asked for.
+        The table is shown from the start.
     """
 
     name: str
@@ -78,10 +84,10 @@ class Section:
         Anchor in the page.
     title : str
     intro : str
-        What one sees here, in a sentence.
+        What the section shows.
     panels : tuple of Panel
     absent : str
-        What is said instead where there are no panels.
+        Text in place of panels where there are none.
     """
 
     name: str
@@ -92,7 +98,7 @@ class Section:
 
 
 def useful(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame without columns that say nothing: numbers of events, texts that are all empty."""
+    """Frame without columns that tell a person nothing: row numbers of events, empty texts."""
     empty = [
         name
         for name in frame.columns

@@ -1,4 +1,4 @@
-"""The sections of the page on one rank: for each question a figure, the table behind it, and what to say for nothing."""
+"""The sections of the page of one rank: figures, the tables behind them, and texts for nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["rank_sections"]
 
 
 def _path(summary: Summary) -> Section:
-    """Return the section of the critical path."""
+    """Section on the critical path."""
     path = summary.path
     named = summary.by_name.rename_axis("name").reset_index()
     by_op = summary.by_op.rename_axis("op").reset_index().replace({"op": {"": "(no operator)"}})
@@ -67,7 +67,7 @@ def _path(summary: Summary) -> Section:
 
 
 def _steps(summary: Summary) -> Section:
-    """Return the section of steps."""
+    """Section on steps."""
     frame = summary.graph.step_times()
     panels = (
         Panel("path-by-step", plots.steps(summary.path), summary.by_step, is_wide=True),
@@ -81,18 +81,21 @@ def _steps(summary: Summary) -> Section:
             is_open=True,
         ),
     )
-    absent = "The trace has no steps: call profiler.step() after each, or name them with record_function."
+    absent = (
+        "The trace has no steps: call profiler.step() after each step, or name steps with "
+        "record_function."
+    )
     return Section(
         "steps",
         "Steps",
-        "Where the time of the path lies, step by step.",
+        "The critical path step by step.",
         panels if len(frame) else (),
         absent,
     )
 
 
 def _kernels(graph: TraceGraph) -> Section:
-    """Return the section of kernels."""
+    """Section on kernels."""
     by_class, by_name = graph.kernel_breakdown(by="class"), graph.kernel_breakdown(by="name")
     durations = graph.kernel_durations()
     patterns = graph.kernel_patterns()
@@ -118,12 +121,15 @@ def _kernels(graph: TraceGraph) -> Section:
     if len(patterns):
         drawn, frame = plots.kernel_patterns(patterns), useful(patterns)
         panels.append(Panel("kernel-patterns", drawn, frame, answers.KERNEL_PATTERNS, is_wide=True))
-    intro = "What runs on the devices, how long, and which sequences of kernels one fused kernel could replace."
+    intro = (
+        "Which kernels run on the devices, how long, and which sequences one fused kernel could "
+        "replace."
+    )
     return Section("kernels", "Kernels", intro, tuple(panels) if len(durations) else (), NO_DEVICE)
 
 
 def _launches(graph: TraceGraph) -> Section:
-    """Return the section of launches, and of what changes over time."""
+    """Section on launches, queue length and memory bandwidth."""
     launches, origin = graph.launch_stats(), graph.interval.start_ns
     queue, copies = graph.counters(name="queue_length"), graph.counters(name="memory_bandwidth")
     slowest = launches.sort_values("launch_ns", ascending=False, kind="stable").head(LONGEST)
@@ -154,7 +160,7 @@ def _launches(graph: TraceGraph) -> Section:
 
 
 def _quality(summary: Summary) -> Section:
-    """Return the section of how far the trace can be trusted."""
+    """Section on the quality of the trace."""
     checks = [
         Panel(
             "checks",
@@ -182,13 +188,13 @@ def _quality(summary: Summary) -> Section:
     return Section(
         "quality",
         "Quality",
-        "What the trace tells and does not tell, and how to record it.",
+        "What the trace shows, what it does not, and how to record it.",
         tuple(checks),
     )
 
 
 def rank_sections(summary: Summary) -> Iterator[Section]:
-    """Yield the sections of the page on one rank, in order."""
+    """Sections of the page of one rank, in order."""
     graph = summary.graph
     yield _path(summary)
     yield _steps(summary)

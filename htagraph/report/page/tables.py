@@ -1,4 +1,4 @@
-"""Frames as HTML tables: durations with units and shares in percent for people, the exact value in each cell for programs."""
+"""Frames as HTML tables: rounded for people, with the exact value in each cell for programs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pandas as pd
 from htagraph.model.kinds import in_words
 from htagraph.model.schema import Column
 from htagraph.model.units import human_duration
+from htagraph.report.headings import heading
 from htagraph.writers.labels import distinct_names, name_label
 
 __all__ = ["html_table"]
@@ -21,24 +22,16 @@ _NAMES = {"name", "op", "group", "next_name", "call", "frame", "cause_name"}
 _TIMES = {"start_ns", "end_ns", "ts_ns"}
 _VOCABULARIES = {"bound", "next_bound", "cause", "cause_bound", "kind", "why"}
 
-_HEADS = {
-    "n_last": "times last",
-    "n_certain": "certain",
-    "cause_ns": "cause dur",
-    "n_cause": "times",
-}
-"""Heads of columns whose name says too little without its unit."""
-
 
 class _Cell(NamedTuple):
-    """What is shown, and what it is exactly."""
+    """Text of a cell, and its exact value."""
 
     text: str
     exact: str = ""
 
 
 def _time(origin_ns: int) -> Callable[[Any], _Cell]:
-    """Return how a point in time is shown: from the start of the window."""
+    """Format of points in time: from the start of the window."""
     return lambda value: _Cell(f"+{human_duration(value - origin_ns)}", str(value))
 
 
@@ -60,7 +53,7 @@ def _id(value: Any) -> _Cell:  # noqa: ANN401
 
 
 def _names(values: pd.Series[Any]) -> Callable[[Any], _Cell]:
-    """Return how names are shown: short, but so that they can be told apart."""
+    """Format of names: short, but distinct."""
     short = distinct_names([str(value) for value in values], width=_NAME_WIDTH)
     return lambda value: _Cell(short[str(value)], str(value))
 
@@ -86,7 +79,7 @@ def _text(value: Any) -> _Cell:  # noqa: ANN401
 def _shown_by(
     name: str, column: pd.Series[Any], origin_ns: int
 ) -> tuple[Callable[[Any], _Cell], bool]:
-    """Return how the cells of a column are shown, and whether they are numbers."""
+    """Format of the cells of a column, and whether they are numbers."""
     by_ending = {"_ns": _duration, "_share": _share}
     if name in _TIMES:
         return _time(origin_ns), True
@@ -113,18 +106,18 @@ def html_table(
     origin_ns: int = 0,
     max_rows: int = 60,
 ) -> str:
-    """Return a frame as an HTML table that can be sorted.
+    """Frame as an HTML table that can be sorted.
 
     Parameters
     ----------
     frame : DataFrame
-        Columns that end in ``_ns`` are durations, but for ``start_ns``, ``end_ns`` and ``ts_ns``,
+        Columns that end in ``_ns`` are durations, except ``start_ns``, ``end_ns`` and ``ts_ns``,
         which count from `origin_ns`.
     columns : mapping of str to Column, optional
-        Of the schema: what is shown when one points at the head of a column.
+        Columns of the schema, whose meanings are shown on hovering over a heading.
     origin_ns : int, unit=ns
     max_rows : int, default=60
-        Of longer frames only the first rows are in the table, which says so.
+        The table has the first rows of longer frames, and says so.
 
     Returns
     -------
@@ -133,20 +126,18 @@ def html_table(
     Examples
     --------
     >>> print(html_table(pd.DataFrame({"name": ["aten::mm<a>"], "dur_ns": [1500]})))
-    <div class="scroll"><table class="data"><thead><tr><th>name</th><th class="n">dur</th></tr></thead>
-    <tbody><tr><td>aten::mm&lt;a&gt;</td><td class="n" data-value="1500">1.50 us</td></tr></tbody></table></div>
+    <div class="scroll"><table class="data">
+    <thead><tr><th>name</th><th class="n">dur</th></tr></thead>
+    <tbody><tr><td>aten::mm&lt;a&gt;</td><td class="n" data-value="1500">1.50 us</td></tr></tbody>
+    </table></div>
     """
     meanings = {name: column.meaning for name, column in (columns or {}).items()}
     heads, cells = [], []
     for name in frame.columns:
         show, is_number = _shown_by(str(name), frame[name].head(max_rows), origin_ns)
         heads.append(_head(str(name), meanings.get(str(name), ""), is_number=is_number))
-        cells.append(
-            [
-                _cell(show(value), is_number=is_number)
-                for value in frame[name].head(max_rows).tolist()
-            ]
-        )
+        values = frame[name].head(max_rows).tolist()
+        cells.append([_cell(show(value), is_number=is_number) for value in values])
     rows = "\n".join(f"<tr>{''.join(row)}</tr>" for row in zip(*cells, strict=True))
     more = (
         f'<p class="note">The first {max_rows} of {len(frame):,} rows.</p>'
@@ -154,21 +145,20 @@ def html_table(
         else ""
     )
     return (
-        f'<div class="scroll"><table class="data"><thead><tr>{"".join(heads)}</tr></thead>\n'
-        f"<tbody>{rows}</tbody></table></div>{more}"
+        f'<div class="scroll"><table class="data">\n<thead><tr>{"".join(heads)}</tr></thead>\n'
+        f"<tbody>{rows}</tbody>\n</table></div>{more}"
     )
 
 
 def _head(name: str, meaning: str, *, is_number: bool) -> str:
-    """Return the head of a column."""
-    shown = _HEADS.get(name) or in_words(name.removesuffix("_ns")).removeprefix("n ")
+    """Heading of a column, with its meaning on hovering."""
     tip = f' title="{escape(meaning)}"' if meaning else ""
     align = ' class="n"' if is_number else ""
-    return f"<th{align}{tip}>{escape(shown)}</th>"
+    return f"<th{align}{tip}>{escape(heading(name))}</th>"
 
 
 def _cell(cell: _Cell, *, is_number: bool) -> str:
-    """Return a cell; numbers carry their exact value, shortened names the whole one."""
+    """A cell; numbers carry their exact value, shortened names the whole one."""
     if is_number:
         return f'<td class="n" data-value="{escape(cell.exact)}">{escape(cell.text)}</td>'
     tip = (

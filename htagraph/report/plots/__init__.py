@@ -1,8 +1,8 @@
-"""Answers as figures of plotly: every title states the fact, every axis has a unit.
+"""Answers as plotly figures: every title states a fact, every axis has a unit.
 
 Each function takes the frame that the question of its name returns
 (``plots.idle_time(graph.idle_time())``), of one rank or of a job, or the critical path itself.
-Where marks were joined to keep a figure small, ``figure.layout.meta["note"]`` says so.
+Where marks are joined to keep a figure small, ``figure.layout.meta["note"]`` says so.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Figures of launches and of what changes over time: queue length, memory bandwidth."""
+"""Figures of launches, queue length and memory bandwidth."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["launch_stats", "memory_bandwidth", "queue_length"]
 
-_MAX_LANES = 6
+_MAX_TRACKS = 6
 _MAX_POINTS = 1_000
 _SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 _HUES = (
@@ -37,7 +37,7 @@ _HUES = (
 
 
 def launch_stats(frame: pd.DataFrame) -> Figure:
-    """Return how long launch calls take, how long their work waits, and how long it runs.
+    """Figure of how long launch calls take, how long their work waits, and how long it runs.
 
     Parameters
     ----------
@@ -73,13 +73,13 @@ def launch_stats(frame: pd.DataFrame) -> Figure:
     n_early = int((frame["launch_delay_ns"] == 0).sum())
     if n_early:
         figure.layout.meta = {
-            "note": f"{n_early:,} of them have no delay: their work starts before the call ends."
+            "note": f"{n_early:,} launches have no delay: their work starts before the call ends."
         }
     return figure
 
 
 def queue_length(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Figure:
-    """Return how many launches are outstanding on each stream over time.
+    """Figure of outstanding launches over time, by stream.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def queue_length(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Figure
     -------
     plotly.graph_objects.Figure
     """
-    lanes = {
+    tracks = {
         (device, stream): f"stream {stream}, device {device}"
         for device, stream in zip(frame["device"], frame["stream"], strict=True)
     }
@@ -100,13 +100,13 @@ def queue_length(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Figure
     if frame.empty:
         return new_figure([], "No launches were recorded", height=120)
     busiest = rows["value"].groupby(level=[0, 1]).max().sort_values(ascending=False, kind="stable")
-    first = lanes[busiest.index[0]]
+    first = tracks[busiest.index[0]]
     most = int(busiest.iloc[0])
     title = (
         f"At most {most:,} {'launch is' if most == 1 else 'launches are'} outstanding on {first}"
     )
     return _levels(
-        {lanes[key]: rows.loc[[key]] for key in busiest.index},
+        {tracks[key]: rows.loc[[key]] for key in busiest.index},
         title,
         "launches outstanding",
         origin_ns,
@@ -114,7 +114,7 @@ def queue_length(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Figure
 
 
 def memory_bandwidth(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Figure:
-    """Return the bandwidth of copies and fills over time, by direction.
+    """Figure of the bandwidth of copies and fills over time, by direction.
 
     Parameters
     ----------
@@ -134,36 +134,36 @@ def memory_bandwidth(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Fi
         f"{label(name)}{f', device {device}' if several else ''}"
         for name, device in zip(frame["name"], frame["device"].tolist(), strict=True)
     ]
-    lanes = {str(key): part for key, part in frame.groupby(np.array(keys), sort=False)}
+    tracks = {str(key): part for key, part in frame.groupby(np.array(keys), sort=False)}
     # 1e9 bytes a second for a nanosecond is a byte.
-    moved = {name: float((part["value"] * part["dur_ns"]).sum()) for name, part in lanes.items()}
-    lanes = dict(sorted(lanes.items(), key=lambda item: -moved[item[0]]))
-    first, part = next(iter(lanes.items()))
+    moved = {name: float((part["value"] * part["dur_ns"]).sum()) for name, part in tracks.items()}
+    tracks = dict(sorted(tracks.items(), key=lambda item: -moved[item[0]]))
+    first, part = next(iter(tracks.items()))
     busy_ns = int(part.loc[part["value"] > 0, "dur_ns"].sum())
     rate = moved[first] / max(busy_ns, 1)
     title = f"{first} moves {_human_bytes(moved[first])}, at {rate:.3g} GB/s while it runs"
-    return _levels(lanes, title, "GB/s", origin_ns)
+    return _levels(tracks, title, "GB/s", origin_ns)
 
 
 def _line(part: pd.DataFrame) -> Line:
-    """Return the levels of one lane, with few enough points."""
+    """Levels of one track, with at most `_MAX_POINTS` points or so."""
     ts_ns, dur_ns = part["ts_ns"].to_numpy(np.int64), part["dur_ns"].to_numpy(np.int64)
     return thin_line(ts_ns, dur_ns, part["value"].to_numpy(np.float64), max_points=_MAX_POINTS)
 
 
 def _human_bytes(n_bytes: float) -> str:
-    """Return a number of bytes with three digits and a unit."""
+    """Number of bytes with three digits and a unit."""
     size, name = next(((size, name) for size, name in _SIZES if n_bytes >= size), (1, "B"))
     return f"{n_bytes / size:.3g} {name}"
 
 
 def _levels(
-    lanes: dict[str, pd.DataFrame], title: str, unit_name: str, origin_ns: int | None
+    tracks: dict[str, pd.DataFrame], title: str, unit_name: str, origin_ns: int | None
 ) -> Figure:
-    """Return levels over time, the busiest lanes only, with few enough points."""
-    shown = dict(list(lanes.items())[:_MAX_LANES])
-    begin = min(int(part["ts_ns"].min()) for part in lanes.values())
-    end = max(int((part["ts_ns"] + part["dur_ns"]).max()) for part in lanes.values())
+    """Figure of levels over time, of the busiest tracks."""
+    shown = dict(list(tracks.items())[:_MAX_TRACKS])
+    begin = min(int(part["ts_ns"].min()) for part in tracks.values())
+    end = max(int((part["ts_ns"] + part["dur_ns"]).max()) for part in tracks.values())
     origin = begin if origin_ns is None else origin_ns
     unit = TimeUnit.fitting(end - origin)
     drawn = {name: _line(part) for name, part in shown.items()}
@@ -187,8 +187,8 @@ def _levels(
     y_axis = {"title": {"text": unit_name}, "rangemode": "tozero"}
     figure = new_figure(traces, title, xaxis=x_axis, yaxis=y_axis, showlegend=True)
     notes = []
-    if len(lanes) > len(shown):
-        notes.append(f"The {len(shown)} busiest of {len(lanes)} are drawn.")
+    if len(tracks) > len(shown):
+        notes.append(f"The busiest {len(shown)} of {len(tracks)} are drawn.")
     if any(line.is_thinned for line in drawn.values()):
         notes.append(f"Each of about {_MAX_POINTS:,} points is the highest value of its interval.")
     figure.layout.meta = {"note": " ".join(notes)}

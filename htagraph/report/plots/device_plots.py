@@ -1,4 +1,4 @@
-"""Figures of what devices do: temporal breakdown, idle time, overlap of communication with compute."""
+"""Figures of devices: temporal breakdown, idle time, overlap of communication with compute."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _stack(
     dur_ns: Sequence[int],
     color: str,
 ) -> dict[str, Any]:
-    """Return one part of stacked bars, with its durations in words."""
+    """One part of stacked bars, with its durations in words."""
     return {
         "type": "bar",
         "orientation": "h",
@@ -61,7 +61,7 @@ def _stack(
 
 
 def temporal_breakdown(frame: pd.DataFrame) -> Figure:
-    """Return how each device, of each rank, spends the window.
+    """Figure of how each device spends the window.
 
     Parameters
     ----------
@@ -94,15 +94,16 @@ def temporal_breakdown(frame: pd.DataFrame) -> Figure:
     else:
         most = rows[int(frame["idle_share"].to_numpy().argmax())]
         title = (
-            f"Devices compute {frame['compute_share'].mean():.0%} of the window and are idle {frame['idle_share'].mean():.0%} "
-            f"on average; {most} is idle most ({frame['idle_share'].max():.0%})"
+            f"Devices compute {frame['compute_share'].mean():.0%} of the window and are idle "
+            f"{frame['idle_share'].mean():.0%} on average; {most} is idle most "
+            f"({frame['idle_share'].max():.0%})"
         )
     axis = {"title": {"text": "share of the window, %"}, "range": [0, 100]}
     return new_figure(bars, title, rows=max(len(rows), 1), barmode="stack", xaxis=axis)
 
 
 def idle_causes(frame: pd.DataFrame) -> Figure:
-    """Return what devices wait for while they are idle, by cause.
+    """Figure of idle time by cause.
 
     Parameters
     ----------
@@ -133,7 +134,8 @@ def idle_causes(frame: pd.DataFrame) -> Figure:
         f"{in_words(cause)} {percent(value / total)}"
         for cause, value in zip(causes, by_cause.tolist(), strict=True)
     ]
-    title = f"Devices are idle {human_duration(total)}; {by_cause.iloc[0] / total:.0%} of that is {in_words(causes[0])}"
+    first = f"{by_cause.iloc[0] / total:.0%} of that is {in_words(causes[0])}"
+    title = f"Devices are idle {human_duration(total)}; {first}"
     axis = {"title": {"text": f"idle time, {unit.name}"}}
     return new_figure(
         bars,
@@ -147,7 +149,7 @@ def idle_causes(frame: pd.DataFrame) -> Figure:
 
 
 def idle_time(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
-    """Return what devices wait for while they are idle, by name: the largest contributors.
+    """Figure of idle time by the name of what devices wait for, largest first.
 
     Parameters
     ----------
@@ -182,7 +184,8 @@ def idle_time(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
                 color_of(CAUSE_COLORS, one),
             )
         )
-    title = f"The largest single contributor is {names[0]} with {shown.iloc[0] / total:.0%} of idle time"
+    share = shown.iloc[0] / total
+    title = f"The largest single contributor is {names[0]} with {share:.0%} of idle time"
     axis = {"title": {"text": f"idle time, {unit.name}"}}
     figure = new_figure(
         bars, title, rows=len(names), barmode="stack", xaxis=axis, yaxis=named_rows(names)
@@ -196,7 +199,7 @@ def idle_time(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
 
 
 def overlap(frame: pd.DataFrame) -> Figure:
-    """Return how much communication runs beside compute, per device.
+    """Figure of how much communication overlaps with compute, by device.
 
     Parameters
     ----------
@@ -221,7 +224,8 @@ def overlap(frame: pd.DataFrame) -> Figure:
     ]
     communication, exposed = int(frame["communication_ns"].sum()), int(frame["exposed_ns"].sum())
     title = (
-        f"{1 - exposed / communication:.0%} of communication is hidden behind compute; {human_duration(exposed)} is exposed"
+        f"{1 - exposed / communication:.0%} of communication is hidden behind compute; "
+        f"{human_duration(exposed)} is exposed"
         if communication
         else "Nothing communicates"
     )
@@ -230,7 +234,7 @@ def overlap(frame: pd.DataFrame) -> Figure:
 
 
 def exposed_communication(frame: pd.DataFrame) -> Figure:
-    """Return why communication is exposed: what kept the next compute kernel from running meanwhile.
+    """Figure of why communication is exposed: what kept the next compute kernel from running.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Figures of a job: who waits for whom, and what differs between ranks."""
+"""Figures of a job: late ranks, and what differs between ranks."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ _SCALE = [[0.0, "rgba(134, 148, 168, 0.12)"], [0.5, "#e0a878"], [1.0, "#c0392b"]
 
 
 def collective_waits(collectives: pd.DataFrame, *, max_columns: int = _MAX_COLUMNS) -> Figure:
-    """Return how long each rank waits in each collective: a straggler is the row that does not wait when all others do.
+    """Figure of how long each rank waits in each collective.
+
+    A straggler is the row that does not wait while all others do.
 
     Parameters
     ----------
     collectives : DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
     max_columns : int, default=400
-        Neighboring collectives are joined, and their longest wait is shown, where there are more.
+        Where there are more, neighboring collectives are joined and their longest wait is shown.
 
     Returns
     -------
@@ -56,7 +58,8 @@ def collective_waits(collectives: pd.DataFrame, *, max_columns: int = _MAX_COLUM
     )
     total = int(late.sum())
     title = (
-        f"{late.max() / total:.0%} of all collective wait ({human_duration(total)}) is for rank {late.idxmax()}"
+        f"{late.max() / total:.0%} of all collective wait ({human_duration(total)}) is for rank "
+        f"{late.idxmax()}"
         if total
         else "No rank waits for another"
     )
@@ -79,7 +82,9 @@ def collective_waits(collectives: pd.DataFrame, *, max_columns: int = _MAX_COLUM
 
 
 def kernels_across_ranks(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
-    """Return how long kernels take on each rank, against the median rank: a slow device stands to the right everywhere.
+    """Figure of how long kernels take on each rank, relative to the median rank.
+
+    A slow device is to the right in every row.
 
     Parameters
     ----------
@@ -106,9 +111,11 @@ def kernels_across_ranks(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
     slowest = own.iloc[int(own["ratio"].to_numpy().argmax())]
     short = distinct_names(largest, width=44)
     title = (
-        f"Rank {slowest['rank']} runs {escape(short[slowest['group']])} {slowest['ratio']:.2f} times as long as the median rank"
+        f"Rank {slowest['rank']} runs {escape(short[slowest['group']])} {slowest['ratio']:.2f} "
+        "times as long as the median rank"
         if slowest["ratio"] > 1 + _SAME
-        else f"The largest kernels take equally long on all ranks, within {float((own['ratio'] - 1).abs().max()):.1%}"
+        else "The largest kernels take equally long on all ranks, within "
+        f"{float((own['ratio'] - 1).abs().max()):.1%}"
     )
     ranks = own["rank"].unique().tolist()
     parts = own.groupby("rank", sort=True) if len(ranks) <= _MAX_RANKS else [("ranks", own)]
@@ -136,7 +143,7 @@ def kernels_across_ranks(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
 
 
 def step_spread(frame: pd.DataFrame) -> Figure:
-    """Return how long each step takes on the ranks: the median one, and from the fastest to the slowest.
+    """Figure of how long each step takes: the median rank, and from the fastest to the slowest.
 
     Parameters
     ----------
@@ -174,8 +181,9 @@ def step_spread(frame: pd.DataFrame) -> Figure:
     differ = (spread["max"] - spread["min"]).to_numpy(np.int64)
     widest = spread.index[int(differ.argmax())]
     title = (
-        f"A step takes {human_duration(float(spread['median'].median()))} (median of ranks and steps); ranks differ most in "
-        f"{label(widest, width=28)}, by {human_duration(int(differ.max()))}"
+        f"A step takes {human_duration(float(spread['median'].median()))} (median of ranks and "
+        f"steps); ranks differ most in {label(widest, width=28)}, by "
+        f"{human_duration(int(differ.max()))}"
     )
     axis = {"title": {"text": f"length of the step, {unit.name}"}, "rangemode": "tozero"}
     return new_figure([bars], title, yaxis=axis, xaxis={"type": "category"})

@@ -1,4 +1,4 @@
-"""Figures of kernels: classes, the longest, how durations are distributed, and sequences that repeat."""
+"""Figures of kernels: classes, the longest, their durations, and sequences that repeat."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _MAX_RANKS = 10
 
 
 def kernel_classes(frame: pd.DataFrame) -> Figure:
-    """Return the device time by class of kernel.
+    """Figure of device time by class of kernel.
 
     Parameters
     ----------
@@ -66,7 +66,8 @@ def kernel_classes(frame: pd.DataFrame) -> Figure:
             "insidetextanchor": "middle",
             "textangle": 0,
             "insidetextfont": {"color": "white"},
-            "hovertemplate": f"{group}: {human_duration(total)}, {human_count(n, 'kernel')}<extra></extra>",
+            "hovertemplate": f"{group}: {human_duration(total)}, {human_count(n, 'kernel')}"
+            "<extra></extra>",
         }
         for group, kernel_class, total, n, share in zip(*columns, strict=True)
     ]
@@ -80,7 +81,7 @@ def kernel_classes(frame: pd.DataFrame) -> Figure:
 
 
 def top_kernels(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
-    """Return the kernels with most device time.
+    """Figure of the kernels with most device time.
 
     Parameters
     ----------
@@ -100,7 +101,8 @@ def top_kernels(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
     unit = TimeUnit.fitting(float(shown["sum_ns"].max()))
     columns = (shown[column].tolist() for column in ("group", "sum_ns", "n_kernels"))
     hover = [
-        f"{label(name, width=90)}<br>{human_duration(total)}, {human_count(n, 'kernel')} of {human_duration(total / n)} on average"
+        f"{label(name, width=90)}<br>{human_duration(total)}, {human_count(n, 'kernel')} of "
+        f"{human_duration(total / n)} on average"
         for name, total, n in zip(*columns, strict=True)
     ]
     bars = [
@@ -128,7 +130,7 @@ def top_kernels(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
 
 
 def log_bins(longest_ns: int) -> npt.NDArray[np.float64]:
-    """Return bounds of bins of equal ratio, from 1 ns on."""
+    """Edges of bins of equal ratio, from 1 ns on."""
     decades = np.ceil(np.log10(max(longest_ns, 10)) * _BINS_PER_DECADE).astype(int)
     return np.asarray(10.0 ** (np.arange(decades + _LAST) / _BINS_PER_DECADE), dtype=np.float64)
 
@@ -139,11 +141,11 @@ def duration_line(
     edges: npt.NDArray[np.float64],
     color: str | None = None,
 ) -> dict[str, Any]:
-    """Return how many durations lie in each bin as a line of steps."""
+    """Line of steps: how many durations lie in each bin."""
     count, _ = np.histogram(np.maximum(dur_ns, 1), bins=edges)
     used = np.flatnonzero(count)
     first, last = (used[0], used[-1] + 1) if len(used) else (0, 0)
-    # A bin of zero on both sides, so that the line comes from the ground and goes back to it.
+    # An empty bin on both sides: the line begins and ends at zero.
     inside = slice(max(first - 1, 0), min(last + 1, len(count)))
     return {
         "type": "scatter",
@@ -157,7 +159,7 @@ def duration_line(
 
 
 def kernel_durations(frame: pd.DataFrame) -> Figure:
-    """Return how the durations of kernels are distributed, by class, or by rank where there are a few.
+    """Figure of the distribution of kernel durations, by rank where there are a few, or by class.
 
     Parameters
     ----------
@@ -186,8 +188,8 @@ def kernel_durations(frame: pd.DataFrame) -> Figure:
     share = int(np.sort(dur)[-n_longest:].sum()) / max(int(dur.sum()), 1)
     longest = "the longest takes" if n_longest == 1 else "the longest 1% take"
     title = (
-        f"Half of {len(dur):,} kernels and copies take less than {human_duration(float(np.median(dur)))}; "
-        f"{longest} {share:.0%} of the time"
+        f"Half of {len(dur):,} kernels and copies take less than "
+        f"{human_duration(float(np.median(dur)))}; {longest} {share:.0%} of the time"
     )
     y_axis = {"title": {"text": "number"}, "rangemode": "tozero"}
     return new_figure(
@@ -196,7 +198,7 @@ def kernel_durations(frame: pd.DataFrame) -> Figure:
 
 
 def kernel_patterns(frame: pd.DataFrame, *, top: int = _N_PATTERNS) -> Figure:
-    """Return the sequences of kernels that repeat and take most time: their kernels, and the gaps between these.
+    """Figure of the repeating sequences with most device time: their kernels and the gaps between.
 
     Parameters
     ----------
@@ -234,15 +236,16 @@ def kernel_patterns(frame: pd.DataFrame, *, top: int = _N_PATTERNS) -> Figure:
         )
     ]
     title = (
-        f"The most expensive sequence that repeats has {first['length']} kernels, runs {human_count(first['n_occurrences'], 'time')} "
-        f"and takes {first['share']:.0%} of device time"
+        f"The most expensive repeating sequence has {first['length']} kernels, runs "
+        f"{human_count(first['n_occurrences'], 'time')} and takes {first['share']:.0%} of device "
+        "time"
     )
     x_axis = {"title": {"text": f"time of all occurrences, {unit.name}"}}
     return new_figure(bars, title, rows=len(rows), barmode="stack", xaxis=x_axis)
 
 
 def _pattern(names: tuple[str, ...]) -> str:
-    """Return a sequence in a few words."""
+    """Short name of a sequence."""
     ends = [label(name, width=18) for name in names]
     return (
         f"{ends[0]} → {ends[1]}"

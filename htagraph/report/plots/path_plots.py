@@ -1,4 +1,4 @@
-"""Figures of the critical path, of a rank or a job: as one bar, along time, and step by step."""
+"""Figures of the critical path of a rank or a job: as one bar, over time, and step by step."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _MAX_SINGLE = 600
 _MAX_STEPS = 60
 _MAX_RANKS = 16
 _MAX_STEP_LINES = 40
-_WORTH_SAYING = 0.05
+_MIN_SHARE = 0.05
 _BAR = 0.86
 
 
 def critical_path(path: CriticalPath | JobPath) -> Figure:
-    """Return the critical path as one stacked bar: what the window's time went to.
+    """Figure of the critical path as one stacked bar: its time by bound.
 
     Parameters
     ----------
@@ -61,36 +61,38 @@ def critical_path(path: CriticalPath | JobPath) -> Figure:
             "x": [share * 100],
             "y": [""],
             "marker": {"color": color_of(BOUND_COLORS, bound)},
-            "text": [f"{share:.0%}" if share >= _WORTH_SAYING else ""],
+            "text": [f"{share:.0%}" if share >= _MIN_SHARE else ""],
             "textposition": "inside",
             "insidetextanchor": "middle",
             "textangle": 0,
             "insidetextfont": {"color": "white"},
-            "hovertemplate": f"{in_words(bound)}: {human_duration(dur)} ({share:.1%})<extra></extra>",
+            "hovertemplate": f"{in_words(bound)}: {human_duration(dur)} ({share:.1%})"
+            "<extra></extra>",
         }
         for bound, dur, share in zip(
             frame.index.astype(str), frame["dur_ns"], frame["share"], strict=True
         )
     ]
     shares = [
-        f"{in_words(bound)} for {share:.0%}"
+        f"{share:.0%} {in_words(bound)}"
         for bound, share in zip(frame.index, frame["share"], strict=True)
-        if share >= _WORTH_SAYING
+        if share >= _MIN_SHARE
     ]
-    title = f"The critical path of {human_duration(path.dur_ns)} is {' and '.join(shares[:2]) or 'empty'}"
+    largest = " and ".join(shares[:2]) or "empty"
+    title = f"The critical path of {human_duration(path.dur_ns)} is {largest}"
     axis = {"title": {"text": "share of the window, %"}, "range": [0, 100]}
     return new_figure(bars, title, rows=1, barmode="stack", xaxis=axis, bargap=0.1)
 
 
 def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE) -> Figure:
-    """Return the critical path along time, one row per bound; the area of a block is the time in it.
+    """Figure of the critical path over time, one row per bound; the area of a block is its time.
 
     Parameters
     ----------
     path : CriticalPath
     max_single : int
-        So many of the longest segments are drawn one by one; the others are joined between them,
-        and the note says so (``figure.layout.meta["note"]``).
+        Number of the longest segments that are drawn one by one; the others are joined between
+        them, and the note says so (``figure.layout.meta["note"]``).
 
     Returns
     -------
@@ -134,7 +136,7 @@ def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE)
 
 
 def job_path_timeline(path: JobPath, *, max_single: int = _MAX_SINGLE) -> Figure:
-    """Return a job's critical path along time, one row per rank: where it runs and what it goes to.
+    """Figure of a job's critical path over time, one row per rank, colored by bound.
 
     Parameters
     ----------
@@ -153,7 +155,8 @@ def job_path_timeline(path: JobPath, *, max_single: int = _MAX_SINGLE) -> Figure
     names = [f"rank {rank} {percent(float(shares[rank]))}" for rank in shown]
     if len(shares) > len(shown):
         names.append(
-            f"{human_count(len(shares) - len(shown), 'other')} {percent(float(shares.iloc[len(shown) :].sum()))}"
+            f"{human_count(len(shares) - len(shown), 'other')} "
+            f"{percent(float(shares.iloc[len(shown) :].sum()))}"
         )
     rank = segments["rank"].to_numpy(np.int64)
     at = np.minimum(np.searchsorted(shown, rank), len(shown) - 1)
@@ -173,7 +176,8 @@ def job_path_timeline(path: JobPath, *, max_single: int = _MAX_SINGLE) -> Figure
     title = (
         f"The path stays on rank {shown[0]}"
         if not hops and shown
-        else f"The path hops {'once' if hops == 1 else f'{hops:,} times'} between {human_count(len(shares), 'rank')}"
+        else f"The path hops {'once' if hops == 1 else f'{hops:,} times'} between "
+        f"{human_count(len(shares), 'rank')}"
     )
     x_axis = {
         "title": {"text": f"common time from the start of the window, {unit.name}"},
@@ -193,7 +197,7 @@ def job_path_timeline(path: JobPath, *, max_single: int = _MAX_SINGLE) -> Figure
 
 
 def _arrays(segments: pd.DataFrame) -> tuple[I64, I64]:
-    """Return start and length of segments."""
+    """Start and length of segments."""
     return segments["start_ns"].to_numpy(np.int64), segments["dur_ns"].to_numpy(np.int64)
 
 
@@ -203,7 +207,7 @@ def _row(
     mine: npt.NDArray[np.bool_],
     about: tuple[int, str, int, TimeUnit],
 ) -> dict[str, Any]:
-    """Return the blocks of one bound as bars on a row; a joined one is as high as its share of what was joined."""
+    """Blocks of one bound as bars of a row; a joined one is as high as its share."""
     row, bound, origin, unit = about
     at = np.flatnonzero(mine)
     height = _BAR * blocks.dur_ns[at] / np.maximum(blocks.span_ns[at], 1)
@@ -226,41 +230,42 @@ def _row(
         "x": unit.of(blocks.span_ns[at]),
         "base": unit.of(blocks.start_ns[at] - origin),
         "width": height,
-        # Bars stand on a common ground line; the axis of rows runs downward.
+        # Bars share a base line; the axis of rows runs downward.
         "offset": _BAR / 2 - height,
         "customdata": hover,
-        "hovertemplate": f"<b>{in_words(bound)}</b> %{{customdata}}<br>at %{{base:.4~f}} {unit.name}<extra></extra>",
+        "hovertemplate": f"<b>{in_words(bound)}</b> %{{customdata}}<br>at %{{base:.4~f}} "
+        f"{unit.name}<extra></extra>",
         "marker": {"color": color_of(BOUND_COLORS, bound), "line": {"width": 0}},
     }
 
 
 def _longest(segments: pd.DataFrame, origin: int) -> str:
-    """Return the longest segment in words."""
+    """Sentence on the longest segment."""
     if segments.empty:
         return "The critical path is empty"
     longest = segments.iloc[int(segments["dur_ns"].to_numpy().argmax())]
     bound = in_words(longest["bound"])
     return (
-        f"The longest segment is {human_duration(longest['dur_ns'])} of {bound}, {label(longest['name'])}, "
-        f"at {human_duration(longest['start_ns'] - origin)}"
+        f"The longest segment is {human_duration(longest['dur_ns'])} of {bound}, "
+        f"{label(longest['name'])}, at {human_duration(longest['start_ns'] - origin)}"
     )
 
 
 def _joined_note(blocks: Blocks, window_ns: int) -> str:
-    """Return what was joined, in words."""
+    """Sentence on the segments that were joined; empty if none were."""
     single = blocks.segment >= 0
     if single.all():
         return ""
     alone = int(blocks.dur_ns[single].sum())
     return (
-        f"The {int(single.sum()):,} longest segments ({alone / max(window_ns, 1):.0%} of the time) are drawn one by one; "
-        f"the {int(blocks.n_segments[~single].sum()):,} others are joined between them, each block as high as its share. "
-        "Open the trace in Perfetto to see every one."
+        f"The {int(single.sum()):,} longest segments ({alone / max(window_ns, 1):.0%} of the time) "
+        f"are drawn one by one; the {int(blocks.n_segments[~single].sum()):,} others are joined "
+        "between them, each block as high as its share. Open the trace in Perfetto to see them all."
     )
 
 
 def _step_lines(path: CriticalPath, unit: TimeUnit) -> list[dict[str, Any]]:
-    """Return thin lines where steps begin, where they are few enough to be told apart."""
+    """Thin lines where steps begin; none where there are too many steps."""
     start = find_steps(path.dag.events)["start_ns"].to_numpy(np.int64)
     start = start[(start > path.window.start_ns) & (start < path.window.end_ns)]
     if len(start) > _MAX_STEP_LINES:
@@ -274,7 +279,7 @@ def _step_lines(path: CriticalPath, unit: TimeUnit) -> list[dict[str, Any]]:
 
 
 def steps(path: CriticalPath) -> Figure:
-    """Return the critical path step by step: how long each takes and what it goes to.
+    """Figure of the critical path step by step: how long each step takes, by bound.
 
     Parameters
     ----------
@@ -320,13 +325,13 @@ def steps(path: CriticalPath) -> Figure:
 
 
 def _steps_title(names: list[str], total: I64) -> str:
-    """Return how long steps take, in words."""
+    """Sentence on how long steps take."""
     if not names:
         return "No step overlaps the window"
     if len(names) == 1:
         return f"One step, {human_duration(int(total[0]))}"
     slowest = label(names[int(total.argmax())], width=28)
     return (
-        f"{len(names):,} steps of {human_duration(float(np.median(total)))} (median); the slowest, {slowest}, takes "
-        f"{human_duration(int(total.max()))}"
+        f"{len(names):,} steps of {human_duration(float(np.median(total)))} (median); the slowest, "
+        f"{slowest}, takes {human_duration(int(total.max()))}"
     )

@@ -1,4 +1,4 @@
-"""The look of figures: colors that hold on light and dark paper, axes with units, safe texts."""
+"""Style of figures: colors for light and dark paper, axes with units, texts free of markup."""
 
 from __future__ import annotations
 
@@ -176,7 +176,8 @@ def new_figure(
         If plotly is not installed.
     """
     try:
-        from plotly import graph_objects as go  # noqa: PLC0415  an optional extra, slow
+        # Deferred: an optional extra, and slow to import.
+        from plotly import graph_objects as go  # noqa: PLC0415
     except ImportError:
         raise QueryError("figures need plotly.", hint="pip install 'htagraph[plot]'") from None
     legend = {

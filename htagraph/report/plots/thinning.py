@@ -1,4 +1,4 @@
-"""Fewer marks than data, honestly: what is joined keeps its time and its extremes, and how much was joined is said."""
+"""Fewer marks than data: what is joined keeps its time and its extremes, and is counted."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Blocks(NamedTuple):
 
 
 def thin_path(start_ns: I64, dur_ns: I64, code: I64, *, max_single: int) -> Blocks:
-    """Return a path as blocks; the longest segments stand for themselves, the others are joined between them.
+    """A path as blocks: the longest segments by themselves, the others joined between them.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def thin_path(start_ns: I64, dur_ns: I64, code: I64, *, max_single: int) -> Bloc
     code : ndarray of shape (n,), dtype=int64
         What each goes to, from 0.
     max_single : int
-        So many segments stand for themselves; all, where there are not more than twice as many.
+        Number of segments that stay by themselves; all, where there are at most twice as many.
 
     Returns
     -------
@@ -88,7 +88,7 @@ class Line(NamedTuple):
 
 
 def thin_line(ts_ns: I64, dur_ns: I64, value: npt.NDArray[np.float64], *, max_points: int) -> Line:
-    """Return a level that changes at some times with at most so many points; the highest of each interval is kept.
+    """A level over time with fewer points; the highest of each interval is kept.
 
     Parameters
     ----------
@@ -104,7 +104,8 @@ def thin_line(ts_ns: I64, dur_ns: I64, value: npt.NDArray[np.float64], *, max_po
 
     Examples
     --------
-    >>> line = thin_line(np.arange(4), np.ones(4, int), np.array([1.0, 5.0, 2.0, 0.0]), max_points=2)
+    >>> value = np.array([1.0, 5.0, 2.0, 0.0])
+    >>> line = thin_line(np.arange(4), np.ones(4, int), value, max_points=2)
     >>> line.ts_ns.tolist(), line.value.tolist()
     ([0, 2, 4], [5.0, 2.0, 2.0])
     """
