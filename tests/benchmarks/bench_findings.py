@@ -1,7 +1,7 @@
-"""How often the first finding names the fault planted in a random job: ``python -m tests.benchmarks.bench_findings [JOBS]``.
+"""How often the first finding names the fault planted in a random job.
 
-JOBS is the number of jobs of each kind, 30 by default: 240 in all, of which 30 have no fault.
-Prints one row per fault, each job that was judged wrong, and what repairing the data loaders of
+``python -m tests.benchmarks.bench_findings [JOBS]``: JOBS is the number of jobs of each kind, 30 by
+default: 240 in all, of which 30 have no fault. Prints one row per fault, each job that was judged wrong, and what repairing the data loaders of
 JOBS random ranks wins, as a share of what the finding said.
 """
 
@@ -41,10 +41,10 @@ def main() -> None:
         print(f"wrong: {outcome.fault} {outcome.options}: {found or outcome.verdict.withheld}")
     repairs = [repair_loader(seed) for seed in range(n_jobs)]
     for said, shares in {
-        "what it is worth at most": [
+        "what it could save at most": [
             repair.won_ns / repair.potential_saving_ns for repair in repairs
         ],
-        "what it claims": [repair.won_ns / repair.attributed_ns for repair in repairs],
+        "the time attributed to it": [repair.won_ns / repair.attributed_ns for repair in repairs],
     }.items():
         least, middle, most = min(shares), statistics.median(shares), max(shares)
         print(

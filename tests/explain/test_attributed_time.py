@@ -1,4 +1,4 @@
-"""Who claims which part of a drawn path."""
+"""Which cause the time of a drawn path is charged to."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tests.synth.strategies import programs
 
 
 def attributed(drawing: str, **options) -> dict[str, int]:
-    """Return the time in us that each cause claims of a drawn trace."""
+    """The time in us that is charged to each cause of a drawn trace."""
     path = Trace.from_events(timeline(drawing, **options)).compile().critical_path()
     by_cause = path.attributed_time.groupby("cause", sort=False)["dur_ns"].sum()
     assert by_cause.sum() == path.dur_ns
     return {str(cause): dur_ns // 1000 for cause, dur_ns in by_cause.items()}
 
 
-def test_a_wait_claims_as_much_later_host_time_as_it_blocked():
-    """Blocked for 15 us, the host could have run 15 us ahead; the other 5 us of the operator were its own."""
+def test_later_host_time_is_charged_to_a_wait_for_as_long_as_it_blocked():
+    """Blocked for 15 us, the host could have run 15 us ahead; the other 5 us are the operator's."""
     assert attributed("""
         us       |0         10        20        30        40        50
         cpu 1    |[launch >a][sync               ]  [aten::add ][launch >b]
@@ -28,7 +28,7 @@ def test_a_wait_claims_as_much_later_host_time_as_it_blocked():
 
 
 def test_reading_a_value_off_the_device_is_a_wait_as_a_whole():
-    """Without `aten::item` there would be neither the operator, nor its copy, nor the wait for it."""
+    """Without `aten::item` there is no operator, no copy, and no wait for it."""
     assert attributed(
         """
         us       |0         10        20        30        40
@@ -39,8 +39,8 @@ def test_reading_a_value_off_the_device_is_a_wait_as_a_whole():
     ) == {"host": 5, "compute": 23, "host wait": 22}
 
 
-def test_a_copy_that_blocks_the_host_claims_its_own_time():
-    """A copy from pageable memory returns when it is done; for as long, the host could have gone ahead."""
+def test_a_copy_that_blocks_the_host_is_charged_its_own_time():
+    """A copy from pageable memory blocks; for as long, the host could have gone ahead."""
     assert attributed(
         """
         us       |0         10        20        30
@@ -52,7 +52,7 @@ def test_a_copy_that_blocks_the_host_claims_its_own_time():
 
 
 def test_data_loading_keeps_what_it_took_also_after_a_wait():
-    """The loader would have taken its time without the wait, too; what to fix first is the loader."""
+    """The loader takes its time without the wait, too; what to fix first is the loader."""
     assert attributed(
         """
         us       |0         10        20        30        40
@@ -82,7 +82,7 @@ def test_a_launch_that_takes_milliseconds_loads_code():
     ) == {"first use": 11_000, "host": 10_000}
 
 
-def test_an_empty_trace_has_no_claims():
+def test_an_empty_trace_has_no_attributed_time():
     """The answer has its schema, and no rows."""
     found = Trace.from_events(timeline("")).compile().critical_path().attributed_time
 
@@ -91,8 +91,8 @@ def test_an_empty_trace_has_no_claims():
 
 @settings(max_examples=60)
 @given(program=programs())
-def test_claims_add_up_to_the_window_of_every_program(program):
-    """Every nanosecond of the path has one claimant."""
+def test_attributed_time_adds_up_to_the_window_of_every_program(program):
+    """Every nanosecond of the path is charged to exactly one cause."""
     path = Trace.from_events(simulate(program).events).compile().critical_path()
 
     found = path.attributed_time

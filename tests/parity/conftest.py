@@ -23,8 +23,8 @@ from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
+from tests.real_traces import FOLDER
 
-_SHARED = Path(__file__).resolve().parents[3] / "shared"
 _FILES = {
     "alexnet": "critical_path/alexnet/benchmark_result_2869224_1695835535_trace.json.gz",
     "amd_trace": "amd_trace/mi250_minitoy_train_ROCm6_2_kineto.json.gz",
@@ -66,7 +66,7 @@ def _frame(value: Any) -> Any:
 
 
 def _answer(trace: str, question: str) -> Any:
-    path = _SHARED / "oracle" / "hta" / trace / f"{question}.json"
+    path = FOLDER.parent / "oracle" / "hta" / trace / f"{question}.json"
     if not path.exists():
         pytest.skip(f"no answer of HTA to {question} on {trace}")
     document = json.loads(path.read_text())
@@ -129,7 +129,7 @@ _loaded: dict[tuple[str, bool], tuple[hg.Trace, Dag]] = {}
 
 def _load(trace: str, *, as_hta: bool) -> tuple[hg.Trace, Dag]:
     if (trace, as_hta) not in _loaded:
-        path = _SHARED / "traces" / "hta" / _FILES[trace]
+        path = FOLDER / "hta" / _FILES[trace]
         if not path.exists():
             pytest.skip(f"no {path}")
         read = hg.load(path)

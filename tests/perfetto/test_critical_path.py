@@ -12,7 +12,6 @@ from htagraph.graph import TraceGraph
 
 pytestmark = pytest.mark.perfetto
 
-TRACES = Path(__file__).parents[3] / "shared" / "traces"
 REAL = {
     "alexnet": "hta/critical_path/alexnet/*.json.gz",
     "ns_resolution": "hta/ns_resolution_trace/*.json.gz",
@@ -101,12 +100,12 @@ def test_the_path_in_json_tiles_the_window_and_has_its_arrows(tmp_path: Path, as
 
 @pytest.mark.real
 @pytest.mark.parametrize("name", REAL)
-def test_a_real_trace_is_whole_and_its_path_tiles_it(tmp_path: Path, ask, name: str) -> None:
+def test_a_real_trace_is_whole_and_its_path_tiles_it(
+    tmp_path: Path, ask, real_traces: Path, name: str
+) -> None:
     """Every event of the file is there with its duration, and the path covers every nanosecond once."""
-    found = sorted(TRACES.glob(REAL[name]))
-    if not found:
-        pytest.skip("the real traces are not here")
-    graph = hg.load(found[0]).compile()
+    (file,) = real_traces.glob(REAL[name])
+    graph = hg.load(file).compile()
     path, events = graph.critical_path(), graph.dag.events
     tiles, originals, arrows = ask(
         path.to_perfetto(tmp_path / "x.pftrace"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +11,9 @@ import pytest
 
 from htagraph.readers.kineto import KinetoTrace, read_kineto
 from tests.readers import oracle
+from tests.real_traces import BROKEN_METADATA, TRACES
 
-TRACES = Path(__file__).parents[3] / "shared" / "traces"
-FILES = sorted(
-    path for path in TRACES.rglob("*.json*") if path.name.endswith((".json", ".json.gz"))
-)
+FILES = [path for path in TRACES if path not in BROKEN_METADATA]
 
 pytestmark = pytest.mark.real
 
@@ -111,3 +111,15 @@ def test_flows_and_header_equal_those_of_json(path: Path) -> None:
         if not isinstance(value, (oracle.Decimal, list, dict))
     }
     assert trace.metadata.keys() == header.keys()
+
+
+@pytest.mark.parametrize("path", BROKEN_METADATA, ids=lambda path: path.name[:24])
+def test_a_header_that_json_refuses_is_a_repair(path: Path) -> None:
+    """PyTorch writes strings of `add_metadata` as they are; all events behind them are read."""
+    with pytest.raises(json.JSONDecodeError):
+        oracle.document(path)
+
+    trace = read_kineto(path)
+
+    assert [repair.kind for repair in trace.repairs] == ["unreadable metadata"]
+    assert len(trace.events) == len(re.findall(rb'"ph": "[XiIC]"', oracle.content(path)))
