@@ -164,7 +164,10 @@ def kernel_diff(
     --------
     >>> from htagraph.compiler.passes import compile_events
     >>> from htagraph.synth import timeline
-    >>> before, after = (compile_events(timeline(f"stream 7 |{drawn}")) for drawn in ("[gemm][relu]", "[gemm   ]"))
+    >>> before, after = (
+    ...     compile_events(timeline(drawing))
+    ...     for drawing in ("stream 7 |[gemm][relu]", "stream 7 |[gemm   ]")
+    ... )
     >>> kernel_diff(before, after)[["name", "change", "n_delta", "delta_ns"]]
        name   change  n_delta  delta_ns
     0  relu  removed       -1     -6000

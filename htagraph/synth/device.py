@@ -232,7 +232,7 @@ class Engine:
         self._wake(item, end_ns)
 
     def _wake(self, item: Item, ts_ns: int) -> None:
-        """Note that whoever waits for an item may go on."""
+        """Let the threads that wait for an item go on."""
         self.woken += [(waiter, ts_ns) for waiter in item.waiters]
         item.waiters.clear()
 

@@ -90,7 +90,7 @@ def simulate(program: Program) -> SimulatedRank:
 
 
 def simulate_job(job: JobProgram) -> SimulatedJob:
-    """The simulation of the ranks of a job; a collective transfers once the ranks it needs have come.
+    """The simulation of a job; a collective transfers once the ranks that it needs have come.
 
     The ranks may be some of a larger job; nobody waits for those that are not simulated.
 

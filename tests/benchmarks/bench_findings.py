@@ -1,8 +1,8 @@
 """How often the first finding names the fault planted in a random job.
 
 ``python -m tests.benchmarks.bench_findings [JOBS]``: JOBS is the number of jobs of each kind, 30 by
-default: 240 in all, of which 30 have no fault. Prints one row per fault, each job that was judged wrong, and what repairing the data loaders of
-JOBS random ranks wins, as a share of what the finding said.
+default: 240 in all, of which 30 have no fault. Prints one row per fault, each job that was judged
+wrong, and the time that repaired data loaders of JOBS random ranks save, as a share of the finding.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def measure(folder: Path, kind: str) -> dict[str, object]:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with executor_of(kind) as pool:
         job = timed("load", lambda: hg.load_job(folder, executor=pool))
-        collectives = timed("collectives", lambda: job.collectives())
+        collectives = timed("collectives", job.collectives)
         path = timed("path", job.critical_path)
         stragglers = timed("stragglers", job.stragglers)
         breakdown = timed("temporal_breakdown", job.temporal_breakdown)

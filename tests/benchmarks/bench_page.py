@@ -1,8 +1,8 @@
 """The size of reports, the time to write them, and the time until they open.
 
-``python -m tests.benchmarks.bench_page PATH...``: PATH is a trace, or a folder with the traces of a job. Opened in headless Chromium, light and dark,
-1,280 and 1,920 pixels wide: the time is the best of four, from the request to the first drawn
-figure; complaints of the console are counted.
+``python -m tests.benchmarks.bench_page PATH...``: PATH is a trace, or a folder with the traces of a
+job. Opened in headless Chromium, light and dark, 1,280 and 1,920 pixels wide: the time is the best
+of four, from the request to the first drawn figure; complaints of the console are counted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Load, compile and find the path of every real trace.
 
-``python -m tests.benchmarks.bench_pipeline [FOLDER]`` prints a Markdown table. Times are of one run each, after a first one that loads what is compiled
-once per machine.
+``python -m tests.benchmarks.bench_pipeline [FOLDER]`` prints a Markdown table. Times are of one run
+each, after a first one that loads what is compiled once per machine.
 """
 
 from __future__ import annotations

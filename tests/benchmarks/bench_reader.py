@@ -1,8 +1,9 @@
 """The reader beside other ways to read.
 
-``python -m tests.benchmarks.bench_reader FOLDER 20 100 500 1400``: megabytes of raw JSON. Each reading is a process of its own (its peak memory counts from its start), after one that warms
-the caches. Files are tiled by `tests.benchmarks.tiles`. ``--hta PYTHON`` adds Holistic Trace
-Analysis with the interpreter it is installed in.
+``python -m tests.benchmarks.bench_reader FOLDER 20 100 500 1400``: megabytes of raw JSON. Each
+reading is a process of its own (its peak memory counts from its start), after one that warms the
+caches. Files are tiled by `tests.benchmarks.tiles`. ``--hta PYTHON`` adds Holistic Trace Analysis
+with the interpreter it is installed in.
 """
 
 from __future__ import annotations

@@ -128,8 +128,8 @@ def test_an_event_passes_on_what_its_stream_waits_for(compiled, arrows):
         """
         cpu 1    |[L >z][L >a][record !r @7][wait ?r @9][record !s @9][wait ?s @11][L >b]
         stream 9 |    [z <z ]
-        stream 7 |          [k1 <a                                                           ]
-        stream 11|                                                                            [k2 <b ]
+        stream 7 |          [k1 <a                                                         ]
+        stream 11|                                                                          [k2 <b ]
         """,
         names={"L": "cudaLaunchKernel"},
     )

@@ -36,7 +36,7 @@ from htagraph.synth import simulate_job, training_job
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the traces of four ranks, of which rank 2 is late."""
+    """A folder with the traces of four ranks, of which rank 2 is late."""
     path = tmp_path_factory.mktemp("job")
     simulate_job(
         training_job(ranks=4, steps=2, layers=2, straggler=2, max_offset_ns=1_000_000)
@@ -46,19 +46,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copy(folder: Path, tmp_path: Path) -> Path:
-    """Return a copy of the folder, to be damaged."""
+    """A copy of the folder, to be damaged."""
     return Path(shutil.copytree(folder, tmp_path / "job"))
 
 
 @pytest.fixture
 def processes() -> Iterator[Executor]:
-    """Return two processes."""
+    """Two processes."""
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         yield pool
 
 
 def n_events(graph: TraceGraph) -> int:
-    """Return the number of events of a rank."""
+    """The number of events of a rank."""
     return len(graph.dag.events)
 
 
@@ -86,7 +86,7 @@ def miss_something(graph: TraceGraph) -> int:
 
 
 def answers(job: Job) -> list[pd.DataFrame]:
-    """Return what can be asked of a job across ranks."""
+    """All answers of a job across ranks."""
     path = job.critical_path()
     return [
         job.clocks,

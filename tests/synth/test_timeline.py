@@ -37,7 +37,7 @@ def test_events_nest_on_one_line_and_on_two() -> None:
 
 
 def test_names_and_lanes_tell_the_kind() -> None:
-    """API names and shorthands are runtime calls; streams hold device work; braces are annotations."""
+    """API names and shorthands are runtime calls, boxes on streams work, braces annotations."""
     events = timeline("""
         cpu 1          |{step }[aten::mm][cudaMalloc][cuLaunchKernel][hipMalloc][sync][custom]
         stream 7       |{step }[gemm][Memcpy HtoD][Memset (Device)]
