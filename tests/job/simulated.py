@@ -47,9 +47,8 @@ def meet(
     operation: str = "allreduce", *, root: int = 0, dur_ns: int = 10_000, group: Group = WORLD
 ) -> Op:
     """An operator that launches one collective."""
-    name = "ncclDevKernel_Generic" if operation != "deep_ep" else "deep_ep::internode_ll::dispatch"
-    launch = Launch(Collective(name, dur_ns, group, operation, root=root), 20, cost_ns=4_000)
-    return Op("record_param_comms", (Spend(1_000), launch))
+    collective = Collective("ncclDevKernel_Generic", dur_ns, group, operation, root=root)
+    return Op("record_param_comms", (Spend(1_000), Launch(collective, 20, cost_ns=4_000)))
 
 
 def three(

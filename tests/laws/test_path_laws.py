@@ -46,7 +46,6 @@ _KINDS = (
     EventKind.SYNC,
     EventKind.PYTHON,
 )
-_N_LANES = 4
 
 
 @st.composite
