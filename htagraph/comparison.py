@@ -36,7 +36,7 @@ class GraphDiff:
         return self.after.dur_ns - self.before.dur_ns
 
     def ops(self, *, short_names: bool = False) -> pd.DataFrame:
-        """Operators added, removed, grown and shrunk, by count and time (schema `answers.DIFF`).
+        """Return operators added, removed, grown and shrunk, by count and time; schema `frames.DIFF`.
 
         Parameters
         ----------
@@ -52,10 +52,7 @@ class GraphDiff:
         )
 
     def kernels(self, *, short_names: bool = False) -> pd.DataFrame:
-        """Kernels added, removed, grown and shrunk, by count and time (schema `answers.DIFF`).
-
-        Parameters are those of `ops`.
-        """
+        """Return kernels added, removed, grown and shrunk, by count and time; schema `frames.DIFF`; as for `ops`."""
         return kernel_diff(
             self.before.dag,
             self.after.dag,
@@ -65,7 +62,7 @@ class GraphDiff:
         )
 
     def critical_path(self, *, by: BreakdownKey = "bound") -> pd.DataFrame:
-        """Gains and losses of the critical path by group; the deltas add up to `delta_ns`.
+        """Return what the critical paths gained and lost by group; the deltas add up to the difference of the windows.
 
         Parameters
         ----------
@@ -103,12 +100,14 @@ class GraphDiff:
             f"{in_words(name)} {'+' if delta_ns >= 0 else ''}{human_duration(delta_ns)}"
             for name, delta_ns in top.items()
         )
-        before, after = (human_duration(graph.dur_ns) for graph in (self.before, self.after))
-        return f"GraphDiff({before} -> {after}: {changes or 'nothing'})"
+        return (
+            f"GraphDiff({human_duration(self.before.dur_ns)} -> {human_duration(self.after.dur_ns)}: "
+            f"{changes or 'nothing'})"
+        )
 
 
 def diff(before: TraceGraph, after: TraceGraph) -> GraphDiff:
-    """Comparison of two graphs, or of two windows.
+    """Return the comparison of two graphs, or of two windows.
 
     Parameters
     ----------

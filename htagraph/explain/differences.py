@@ -28,12 +28,12 @@ _ARROW = re.compile(r"->|\(anonymous namespace\)::")
 
 
 def short_name(name: str) -> str:
-    """The name of a kernel without its template arguments, parameters and return type.
+    """Return the name of a kernel without its template arguments, parameters and return type.
 
     Examples
     --------
-    >>> short_name("void at::native::elementwise_kernel<4, Add<float> >(int, Add<float>)")
-    'at::native::elementwise_kernel'
+    >>> short_name("void at::native::vectorized_elementwise_kernel<4, Add<float> >(int, Add<float>)")
+    'at::native::vectorized_elementwise_kernel'
     >>> short_name("Memcpy DtoH (Device -> Pinned)")
     'Memcpy DtoH (Device -> Pinned)'
     """
@@ -48,13 +48,13 @@ def short_name(name: str) -> str:
 
 
 def _same_name(name: str, *, short: bool) -> str:
-    """What a name is compared by: steps are one, whatever their number."""
+    """Return what a name is compared by: steps are one, whatever their number."""
     step = _STEP.sub(r"\1", name)
     return short_name(step) if short else step
 
 
 def _sums(dag: Dag, work: Clipped, *, short: bool) -> tuple[list[str], I64, I64]:
-    """Names of events, and the count and time of each."""
+    """Return the names of events, how often each occurs, and its time."""
     symbol, n_symbols = dag.events.name[work.event], len(dag.events.symbols)
     count, time = (
         np.bincount(symbol, minlength=n_symbols),
@@ -73,7 +73,7 @@ def _sums(dag: Dag, work: Clipped, *, short: bool) -> tuple[list[str], I64, I64]
 
 
 def _diff(before: tuple[Dag, Clipped], after: tuple[Dag, Clipped], *, short: bool) -> pd.DataFrame:
-    """Counts and times of both sides by name."""
+    """Return counts and times of both sides by name."""
     sides = [_sums(dag, work, short=short) for dag, work in (before, after)]
     names = sorted(set(sides[0][0]) | set(sides[1][0]))
     place = {text: number for number, text in enumerate(names)}
@@ -115,7 +115,7 @@ def op_diff(
     after_window: Window | None = None,
     short_names: bool = False,
 ) -> pd.DataFrame:
-    """How often host operators, API calls and annotations ran before and after, and how long.
+    """Return how often host operators, API calls and annotations ran before and after, and how long.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def kernel_diff(
     after_window: Window | None = None,
     short_names: bool = False,
 ) -> pd.DataFrame:
-    """How often kernels, copies and fills ran before and after, and how long.
+    """Return how often kernels, copies and fills ran before and after, and how long.
 
     Parameters
     ----------
@@ -164,10 +164,7 @@ def kernel_diff(
     --------
     >>> from htagraph.compiler.passes import compile_events
     >>> from htagraph.synth import timeline
-    >>> before, after = (
-    ...     compile_events(timeline(drawing))
-    ...     for drawing in ("stream 7 |[gemm][relu]", "stream 7 |[gemm   ]")
-    ... )
+    >>> before, after = (compile_events(timeline(f"stream 7 |{drawn}")) for drawn in ("[gemm][relu]", "[gemm   ]"))
     >>> kernel_diff(before, after)[["name", "change", "n_delta", "delta_ns"]]
        name   change  n_delta  delta_ns
     0  relu  removed       -1     -6000
