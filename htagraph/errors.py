@@ -2,18 +2,18 @@
 
 ::
 
-    HTAGraphError(Exception)                 .hint
-    ├── TraceError(ValueError)               the file                                 .path .rank
-    │   ├── TraceFormatError                 not a trace that can be read             .offset
-    │   ├── TraceLimitError                  larger or deeper than a stated limit     .offset
-    │   └── MissingEventsError               the question needs events this trace lacks  .missing
-    ├── GraphError(RuntimeError)             the graph breaks one of its laws         .events
+    HTAGraphError(Exception)                                                       .hint
+    ├── TraceError(ValueError)               the file                              .path .rank
+    │   ├── TraceFormatError                 not a trace that can be read          .offset
+    │   ├── TraceLimitError                  larger or deeper than a stated limit  .offset
+    │   └── MissingEventsError               the trace lacks events of this kind   .missing
+    ├── GraphError(RuntimeError)             the graph breaks one of its laws      .events
     ├── QueryError(ValueError)               the question is wrong
-    │   ├── WindowNotFoundError(KeyError)    no such step, annotation or range        .name .available
+    │   ├── WindowNotFoundError(KeyError)    no such step, annotation or range     .name .available
     │   ├── EventNotFoundError(KeyError)     no such event
-    │   └── RankNotFoundError(KeyError)      no such rank in the job                  .rank .available
-    ├── OutputError(OSError)                 the answer cannot be written             .path
-    └── RankFailedError(RuntimeError)        one rank of a job failed                 .rank
+    │   └── RankNotFoundError(KeyError)      no such rank in the job               .rank .available
+    ├── OutputError(OSError)                 the answer cannot be written          .path
+    └── RankFailedError(RuntimeError)        one rank of a job failed              .rank
     HTAGraphWarning(UserWarning)
     ├── IncompleteTraceWarning               the answer is an approximation, and why
     └── ClockSkewWarning                     clocks could not be aligned within tolerance
@@ -65,7 +65,7 @@ class HTAGraphError(Exception):
         super().__init__(message)
 
     def __str__(self) -> str:
-        """Return the message and the hint; `KeyError` would quote it."""
+        """Message and hint; `KeyError` would quote them."""
         return self.message if self.hint is None else f"{self.message} Hint: {self.hint}"
 
     def __reduce__(self) -> tuple[Callable[..., HTAGraphError], tuple[object, ...]]:
@@ -76,7 +76,7 @@ class HTAGraphError(Exception):
 def _restored(
     kind: type[HTAGraphError], args: tuple[object, ...], state: dict[str, object]
 ) -> HTAGraphError:
-    """Return an error that came from another process."""
+    """An error that came from another process."""
     error = kind.__new__(kind, *args)
     error.__dict__.update(state)
     return error

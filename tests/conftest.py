@@ -1,4 +1,4 @@
-"""Where the real traces are, and how hard hypothesis tries."""
+"""The folder of real traces as a fixture, and how hard hypothesis tries."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.real_traces import FOLDER
 
 settings.register_profile("dev", deadline=None)
 settings.register_profile(
@@ -17,8 +19,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 @pytest.fixture(scope="session")
 def real_traces() -> Path:
-    """Folder of the real traces, beside the repository; a test that needs it is skipped where it is absent."""
-    folder = Path(__file__).resolve().parents[2] / "shared" / "traces"
-    if not folder.is_dir():
+    """Folder of the real traces; a test that needs it is skipped where it is absent."""
+    if not FOLDER.is_dir():
         pytest.skip("needs ../shared/traces")
-    return folder
+    return FOLDER

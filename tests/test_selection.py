@@ -12,14 +12,13 @@ from htagraph.errors import QueryError
 def graph():
     """Two operators that launch one and two kernels; the last one waits for communication."""
     drawing = """
-        cpu 1    |{step                                                                                    }
-        cpu 1    | [linear [launch >a]] [relu [launch >b][inner [launch >c]]][record !r @7][wait ?r @9][launch >d]
-        stream 7 |               [gemm <a  ]              [relu_k <b ][add_k <c  ]
-        stream 9 |                                                                                         [N <d  ]
+        cpu 1    |{step                                                                   }
+        cpu 1    | [linear [L >a]] [relu [L >b ][inner [L >c   ]]][record !r @7][wait ?r @9][L >d]
+        stream 7 |            [gemm <a  ]         [relu_k <b ][add_k <c  ]
+        stream 9 |                                                                          [N <d  ]
     """
-    return hg.Trace.from_events(
-        hg.synth.timeline(drawing, names={"N": "ncclDevKernel_AllReduce"})
-    ).compile()
+    names = {"L": "cudaLaunchKernel", "N": "ncclDevKernel_AllReduce"}
+    return hg.Trace.from_events(hg.synth.timeline(drawing, names=names)).compile()
 
 
 def _names(selection: hg.Selection) -> list[str]:

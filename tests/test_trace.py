@@ -23,11 +23,11 @@ class Arguments:
     """Args of events in memory."""
 
     def decode(self, events: Any) -> list[dict[str, Any]]:
-        """Return the row of each event as its args."""
+        """The row of each event as its args."""
         return [{"row": int(event)} for event in events]
 
     def raw(self, events: Any) -> list[bytes]:
-        """Return empty events."""
+        """Empty events."""
         return [b"{}" for _ in events]
 
 

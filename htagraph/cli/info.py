@@ -50,7 +50,7 @@ def info(
 
 
 def _recorded(trace: Trace, graph: TraceGraph) -> pd.DataFrame:
-    """Return the diagnoses of the doctor, one line each."""
+    """The diagnoses of the doctor, one line each."""
     rows = [
         (found.subject, found.n, found.found_by, found.consequence, found.advice)
         for found in examine(trace, graph)
@@ -59,7 +59,7 @@ def _recorded(trace: Trace, graph: TraceGraph) -> pd.DataFrame:
 
 
 def _metadata(trace: Trace) -> pd.DataFrame:
-    """Return the header of the file, one line each, long values as what they are."""
+    """The header of the file, one line each, long values as what they are."""
     devices = trace.metadata.get("deviceProperties") or ()
     names = [device.get("name", "?") for device in devices if isinstance(device, dict)]
     plain = {
@@ -82,7 +82,7 @@ def _metadata(trace: Trace) -> pd.DataFrame:
 
 
 def _categories(trace: Trace) -> pd.DataFrame:
-    """Return how many events of each category were loaded and how many were not."""
+    """How many events of each category were loaded and how many were not."""
     loaded = trace.events["category"].value_counts()
     kinds = trace.events.groupby("category", sort=False)["kind"].first()
     rows = [

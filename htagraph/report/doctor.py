@@ -45,7 +45,7 @@ class Diagnosis:
 
 
 def examine(trace: Trace, graph: TraceGraph) -> tuple[Diagnosis, ...]:
-    """Return the diagnoses of a trace, one per subject that it records or lacks.
+    """The diagnoses of a trace, one per subject that it records or lacks.
 
     Parameters
     ----------
@@ -170,11 +170,11 @@ def _present(
     found_by: str = "",
     is_needed: bool = True,
 ) -> Diagnosis:
-    """Return the diagnosis of what must be there at all."""
+    """The diagnosis of what must be there at all."""
     return Diagnosis(subject, n, n > 0 or not is_needed, found_by, consequence, advice)
 
 
 def _n_values(graph: TraceGraph, column: str) -> int:
-    """Return the number of events that have a value in a sparse column."""
+    """The number of events that have a value in a sparse column."""
     found = graph.dag.events.columns.get(column)
     return 0 if found is None else len(found.event)

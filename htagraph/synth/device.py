@@ -1,4 +1,4 @@
-"""Simulated devices: streams that run work in order, events between them, and collectives that meet across ranks.
+"""Simulated devices: streams in order, events between them, and collectives across ranks.
 
 Work starts when its launch has arrived, the stream is free and what the stream waits for has ended,
 whichever is last. It ends after its duration; a collective, after those it waits for have started.
@@ -64,7 +64,7 @@ class Device:
     n_unsettled: int = 0
 
     def covered(self, stream: int | None = None) -> tuple[Item, ...]:
-        """Return the work that ends last of each stream, or of one: what a wait now has to wait for."""
+        """The last work of each stream, or of one: what a wait issued now waits for."""
         streams: Iterable[int] = (
             self.last.keys() | self.holds.keys() if stream is None else (stream,)
         )
@@ -74,7 +74,7 @@ class Device:
         return tuple(item for item in found if item is not None)
 
     def record(self, event: str, stream: int) -> None:
-        """Let an event stand for all work of a stream so far."""
+        """Make an event stand for all work of a stream so far."""
         self.recorded[event] = self.covered(stream)
 
     def hold(self, event: str, stream: int) -> None:
@@ -106,7 +106,7 @@ class Device:
         heapq.heappush(self.starts, (mark.ts_ns, item.event, mark))
 
     def excess(self, now_ns: int) -> int:
-        """Return how many items have to start until one more launch fits into the queue; 0 if it fits now."""
+        """How many items must start before one more launch fits into the queue; 0 if it fits."""
         while self.starts and self.starts[0][0] <= now_ns:
             heapq.heappop(self.starts)
         return max(0, len(self.starts) + self.n_unsettled - self.machine.queue_limit + 1)
@@ -114,7 +114,7 @@ class Device:
 
 @dataclass(eq=False, repr=False)
 class Engine:
-    """What settles the times of device work of all ranks.
+    """The solver of the times of device work on all ranks.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ class Engine:
         self._wake(item, item.start.ts_ns)
 
     def _ending(self, item: Item) -> Iterator[Item]:
-        """Yield the work whose end is known now that this one has started."""
+        """The work whose end is known now that this one has started."""
         needed = self._needed(item)
         if not isinstance(item.work, Collective) or not needed:
             alone_ns = item.work.alone_ns if isinstance(item.work, Collective) else 0
@@ -208,7 +208,7 @@ class Engine:
                 yield member
 
     def _needed(self, item: Item) -> frozenset[int]:
-        """Return the simulated ranks that an item waits for."""
+        """The simulated ranks that an item waits for."""
         return (
             item.work.waits_for(item.device.rank) & self.ranks
             if isinstance(item.work, Collective)
@@ -232,12 +232,12 @@ class Engine:
         self._wake(item, end_ns)
 
     def _wake(self, item: Item, ts_ns: int) -> None:
-        """Note that whoever waits for an item may go on."""
+        """Let the threads that wait for an item go on."""
         self.woken += [(waiter, ts_ns) for waiter in item.waiters]
         item.waiters.clear()
 
 
 def _start_ns(item: Item) -> int:
-    """Return when an item has started."""
+    """Start of an item that has started."""
     assert item.start is not None
     return item.start.ts_ns

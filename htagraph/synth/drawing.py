@@ -1,4 +1,4 @@
-"""The text of a drawn timeline, read into boxes: where each event is drawn, its name and its markers."""
+"""The text of a drawn timeline as boxes: place, name and markers of each event."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CLOSING = {"[": "]", "{": "}"}
 
 @dataclass(frozen=True)
 class Line:
-    """One lane of a drawing; `device` is -1 for a host thread."""
+    """One track of a drawing; `device` is -1 for a host thread."""
 
     number: int
     text: str
@@ -30,7 +30,7 @@ class Line:
     device: int
 
     def error(self, column: int, message: str, *, hint: str | None = None) -> QueryError:
-        """Return an error at a place of the drawing."""
+        """An error at a place of the drawing."""
         return QueryError(f"timeline, line {self.number}, column {column}: {message}", hint=hint)
 
 
@@ -53,12 +53,12 @@ class Box:
         return self.line.device >= 0
 
     def error(self, message: str, *, hint: str | None = None) -> QueryError:
-        """Return an error at the place of this event."""
+        """An error at the place of this event."""
         return self.line.error(self.start, message, hint=hint)
 
 
 def parse(drawing: str) -> list[Box]:
-    """Return the events of a drawing, line by line, left to right.
+    """The events of a drawing, line by line, left to right.
 
     Parameters
     ----------
@@ -82,14 +82,14 @@ def parse(drawing: str) -> list[Box]:
 
 
 def _lines(drawing: str) -> Iterator[Line]:
-    """Yield the lanes of a drawing; rulers, comments and empty lines are left out."""
+    """The tracks of a drawing, without rulers, comments and empty lines."""
     for number, text in enumerate(drawing.splitlines(), start=1):
         if not text.strip() or text.lstrip().startswith("#"):
             continue
         label = _LABEL.match(text)
         if label is None:
             raise QueryError(
-                f"timeline, line {number}, column 0: no lane in {text.strip()[:20]!r}.",
+                f"timeline, line {number}, column 0: no track in {text.strip()[:20]!r}.",
                 hint="begin with 'cpu 1 |', 'thread 1 |', 'stream 7 |' or 'gpu 0 stream 7 |'.",
             )
         if label["host"]:
@@ -99,7 +99,7 @@ def _lines(drawing: str) -> Iterator[Line]:
 
 
 def _boxes(line: Line) -> list[Box]:
-    """Return the events of a line, left to right."""
+    """The events of a line, left to right."""
     found: list[Box] = []
     stack: list[Box] = []
     for token in _TOKEN.finditer(line.text):

@@ -47,7 +47,7 @@ def kineto_json(
     lane_names: Mapping[Lane, LaneName],
     program: Program,
 ) -> bytes:
-    """Return a trace file.
+    """A trace file in Kineto JSON.
 
     Timestamps are decimal microseconds with three digits, relative to ``baseTimeNanoseconds``,
     which is exact.
@@ -79,15 +79,16 @@ def kineto_json(
 
 
 def _header(program: Program) -> dict[str, Any]:
-    """Return what stands before the events."""
+    """The header: everything that stands before the events."""
     device = {
-        "id": program.device, "name": "Simulated GPU", "totalGlobalMem": 84_942_979_072, "computeMajor": 9,
-        "computeMinor": 0, "maxThreadsPerBlock": 1024, "maxThreadsPerMultiprocessor": 2048, "regsPerBlock": 65536,
-        "warpSize": 32, "sharedMemPerBlock": 49152, "numSms": 132, "regsPerMultiprocessor": 65536,
+        "id": program.device, "name": "Simulated GPU", "totalGlobalMem": 84_942_979_072,
+        "computeMajor": 9, "computeMinor": 0, "maxThreadsPerBlock": 1024,
+        "maxThreadsPerMultiprocessor": 2048, "regsPerBlock": 65536, "warpSize": 32,
+        "sharedMemPerBlock": 49152, "numSms": 132, "regsPerMultiprocessor": 65536,
     }  # fmt: skip
     groups = [
-        {"pg_name": g.name, "pg_desc": g.description, "backend_config": "cuda:nccl", "pg_size": len(g.ranks),
-         "ranks": list(g.ranks)}
+        {"pg_name": g.name, "pg_desc": g.description, "backend_config": "cuda:nccl",
+         "pg_size": len(g.ranks), "ranks": list(g.ranks)}
         for g in program.groups
     ]  # fmt: skip
     return {
@@ -96,8 +97,8 @@ def _header(program: Program) -> dict[str, Any]:
         "cuda_runtime_version": 12080,
         "cuda_driver_version": 12080,
         "distributedInfo": {
-            "backend": "nccl", "rank": program.rank, "world_size": program.world_size, "pg_count": len(groups),
-            "pg_config": groups, "nccl_version": "2.27.5",
+            "backend": "nccl", "rank": program.rank, "world_size": program.world_size,
+            "pg_count": len(groups), "pg_config": groups, "nccl_version": "2.27.5",
         },
         "trace_id": f"{program.rank + 1:032X}",
         "displayTimeUnit": "ms",
@@ -106,7 +107,7 @@ def _header(program: Program) -> dict[str, Any]:
 
 
 def _us(ns: int) -> str:
-    """Return nanoseconds as decimal microseconds.
+    """Nanoseconds as decimal microseconds.
 
     >>> _us(12_003_004), _us(-5)
     ('12003.004', '-0.005')
@@ -116,21 +117,22 @@ def _us(ns: int) -> str:
 
 
 def _place(lane: Lane) -> str:
-    """Return the members that say on which lane an event is."""
+    """The JSON members that name the lane of an event."""
     return f'"pid": {json.dumps(lane[0])}, "tid": {json.dumps(lane[1])}'
 
 
 def _slices(rows: Sequence[Row], base_time_ns: int) -> Iterator[str]:
-    """Yield a complete event per row."""
+    """One complete event per row."""
     for row in rows:
         yield (
-            f'{{"ph": "X", "cat": {json.dumps(row.category)}, "name": {json.dumps(row.name)}, {_place(row.lane)}, '
-            f'"ts": {_us(row.ts_ns - base_time_ns)}, "dur": {_us(row.dur_ns)}, "args": {json.dumps(_args(row))}}}'
+            f'{{"ph": "X", "cat": {json.dumps(row.category)}, "name": {json.dumps(row.name)}, '
+            f'{_place(row.lane)}, "ts": {_us(row.ts_ns - base_time_ns)}, "dur": {_us(row.dur_ns)}, '
+            f'"args": {json.dumps(_args(row))}}}'
         )
 
 
 def _args(row: Row) -> dict[str, Any]:
-    """Return the arguments of an event."""
+    """The arguments of an event."""
     args: dict[str, Any] = {"Op count": 0} if row.kind == EventKind.SPAN else {}
     if row.external_id >= 0:
         args["External id"] = row.external_id
@@ -147,7 +149,7 @@ def _args(row: Row) -> dict[str, Any]:
 
 
 def _arrows(rows: Sequence[Row], flows: Sequence[FlowPoint], base_time_ns: int) -> Iterator[str]:
-    """Yield flow events: launches to their work, forward to backward operators."""
+    """Flow events: launches to their work, forward to backward operators."""
     launched = {row.correlation for row in rows if row.kind in DEVICE_KINDS}
     for row in rows:
         if row.kind == EventKind.RUNTIME and row.correlation in launched:
@@ -165,7 +167,7 @@ def _arrows(rows: Sequence[Row], flows: Sequence[FlowPoint], base_time_ns: int) 
 
 
 def _arrow(phase: str, number: int, lane: Lane, ts_ns: int, category: str) -> str:
-    """Return one flow event."""
+    """One flow event."""
     binding = ', "bp": "e"' if phase == "f" else ""
     return (
         f'{{"ph": "{phase}", "id": {number}, {_place(lane)}, "ts": {_us(ts_ns)}, '
@@ -176,7 +178,7 @@ def _arrow(phase: str, number: int, lane: Lane, ts_ns: int, category: str) -> st
 def _metadata(
     lane_names: Mapping[Lane, LaneName], rows: Sequence[Row], base_time_ns: int
 ) -> Iterator[str]:
-    """Yield the events that name processes and threads."""
+    """The events that name processes and threads."""
     ts = _us(min((row.ts_ns for row in rows), default=base_time_ns) - base_time_ns)
     named = set()
     for (pid, tid), name in lane_names.items():
@@ -191,5 +193,8 @@ def _metadata(
         ]
         for lane, what in [((pid, 0), process)] * (pid not in named) + [((pid, tid), thread)]:
             for key, args in what:
-                yield f'{{"name": "{key}", "ph": "M", "ts": {ts}, {_place(lane)}, "args": {json.dumps(args)}}}'
+                yield (
+                    f'{{"name": "{key}", "ph": "M", "ts": {ts}, {_place(lane)}, '
+                    f'"args": {json.dumps(args)}}}'
+                )
         named.add(pid)

@@ -1,4 +1,4 @@
-"""How the ranks of a training job are arranged: tensor-parallel neighbors first, then data parallel, then stages."""
+"""The arrangement of the ranks of a job: tensor parallel first, then data parallel, then stages."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Layout:
         return Group(f"{1_000 + members[0]}", members, "mesh_dp")
 
     def pair(self, sender: int, receiver: int) -> Group:
-        """Return the group of a sender and a receiver; each direction has its own."""
+        """The group of a sender and a receiver; each direction has its own."""
         name = 10_000 + sender * 2 + (receiver < sender)
         return Group(f"{name}", (min(sender, receiver), max(sender, receiver)), "mesh_pp")
 

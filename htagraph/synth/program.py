@@ -1,4 +1,4 @@
-"""What a simulated rank runs: host actions, the device work they enqueue, and the machine that runs both.
+"""Programs of simulated ranks: host actions, the device work they enqueue, and the machine.
 
 A program says what happens and how long each piece takes by itself; when it happens is for the
 simulator to find. Times are integer nanoseconds throughout.
@@ -37,7 +37,7 @@ _EPOCH_NS = 1_767_225_600_000_000_000
 
 @dataclass(frozen=True)
 class Work:
-    """A kernel, copy or fill: what runs on a stream.
+    """Work on a stream: a kernel, copy or fill.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Work:
 
     @property
     def kind(self) -> EventKind:
-        """What the device event is."""
+        """Kind of the device event."""
         return {"Memcpy": EventKind.MEMCPY, "Memset": EventKind.MEMSET}.get(
             self.name[:6], EventKind.KERNEL
         )
@@ -117,11 +117,11 @@ class Collective:
 
     @property
     def kind(self) -> EventKind:
-        """What the device event is."""
+        """Kind of the device event."""
         return EventKind.KERNEL
 
     def waits_for(self, rank: int) -> frozenset[int]:
-        """Return the ranks whose kernels must have started before that of `rank` can transfer."""
+        """The ranks whose kernels must have started before that of `rank` can transfer."""
         others = frozenset(self.group.ranks) - {rank}
         if self.operation in ("broadcast", "send", "recv"):
             return others & {self.root}
@@ -132,7 +132,7 @@ class Collective:
 
 @dataclass(frozen=True)
 class Spend:
-    """The host thread is busy with what the profiler does not record by itself.
+    """Host time that the profiler does not record by itself.
 
     Parameters
     ----------
@@ -277,7 +277,9 @@ class Synchronize:
 
 @dataclass(frozen=True)
 class HandOver:
-    """The host thread blocks, outside of any operator, while another thread works for it (``loss.backward()``).
+    """The host thread blocks while another thread works for it, as in ``loss.backward()``.
+
+    It does so outside of any operator.
 
     Parameters
     ----------
@@ -299,7 +301,7 @@ Action = Spend | Op | Annotation | Call | Launch | Record | StreamWait | Synchro
 
 @dataclass(frozen=True)
 class Machine:
-    """What the hardware and the runtime add.
+    """The machine: latencies and limits of hardware and runtime.
 
     Parameters
     ----------
@@ -327,7 +329,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Program:
-    """What one rank runs.
+    """The program of one rank.
 
     Parameters
     ----------
@@ -366,7 +368,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Clock:
-    """How a rank's clock differs from the true one: ``local = true + offset + drift * (true - start)``.
+    """A rank's clock: ``local = true + offset + drift * (true - start)``.
 
     Parameters
     ----------
@@ -380,13 +382,13 @@ class Clock:
     drift_ppb: int = 0
 
     def local_ns(self, true_ns: int, start_ns: int) -> int:
-        """Return what the clock shows."""
+        """The time that the clock shows."""
         return true_ns + self.offset_ns + (true_ns - start_ns) * self.drift_ppb // 1_000_000_000
 
 
 @dataclass(frozen=True)
 class JobProgram:
-    """What the ranks of a job run, and what is wrong with it.
+    """The programs of the ranks of a job, and its planted straggler.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The recorder: rows and flow points as the profiler of a simulated rank writes them down."""
+"""The profiler of a simulated rank: it records rows and flow points, in true time."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class Recorder:
         self._add(row)
 
     def settle(self, items: list[Item]) -> None:
-        """Fill in the times of device work, project annotations onto the streams they launched work on, and close."""
+        """Fill in the times of device work and project annotations onto streams; then close."""
         for item in items:
             assert item.start is not None
             assert item.end is not None
@@ -164,7 +164,7 @@ class Recorder:
         self.forward.clear()
 
     def lane_names(self) -> dict[Lane, LaneName]:
-        """Return what the metadata events of the file say of each lane."""
+        """Names of the lanes, as the metadata events of the file give them."""
         names: dict[Lane, LaneName] = {}
         for row in self.rows:
             pid, tid = row.lane
@@ -180,12 +180,12 @@ class Recorder:
         return names
 
     def _thread(self, tid: int) -> Lane:
-        """Return the lane of a thread; the first one has the process id, as on Linux."""
+        """The lane of a thread; the first one has the process id, as on Linux."""
         return (self.pid, self.pid + tid - 1)
 
 
 def _metadata(collective: Collective, ordinal: int) -> dict[str, int | float | str]:
-    """Return what PyTorch writes of a collective."""
+    """The metadata that PyTorch writes of a collective."""
     gathers = "allgather" in collective.operation
     scatters = "reduce_scatter" in collective.operation
     n_ranks = len(collective.group.ranks)

@@ -1,4 +1,4 @@
-"""Events as they are made up, one object each, before they become an event table or a file."""
+"""Made-up events, one object each, before they become an event table or a file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Lane = tuple[int | str, int | str]
 
 @dataclass(frozen=True, slots=True)
 class LaneName:
-    """What metadata events say of a lane."""
+    """Names of a lane, as metadata events give them."""
 
     process: str = ""
     thread: str = ""
@@ -80,7 +80,7 @@ def event_table(
     flows: Sequence[FlowPoint] = (),
     lane_names: Mapping[Lane, LaneName] | None = None,
 ) -> EventTable:
-    """Return the event table of some rows, in their order.
+    """The event table of some rows, in their order.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def event_table(
 
 
 def _sparse_columns(rows: Sequence[Row], code: Callable[[str], int]) -> dict[str, SparseColumn]:
-    """Return the columns that some rows have; texts become int32 codes."""
+    """The sparse columns of some rows; texts become int32 codes."""
     found: dict[str, tuple[list[int], list[int | float | str]]] = {}
     for event, row in enumerate(rows):
         for column, value in row.values.items():
@@ -147,7 +147,7 @@ def _sparse_columns(rows: Sequence[Row], code: Callable[[str], int]) -> dict[str
 def _value_array(
     values: list[int | float | str], code: Callable[[str], int]
 ) -> npt.NDArray[np.generic]:
-    """Return values as int32 codes of texts, as float64, or as int64."""
+    """Values as int32 codes of texts, as float64, or as int64."""
     if isinstance(values[0], str):
         return np.array([code(str(value)) for value in values], dtype=np.int32)
     if any(isinstance(value, float) for value in values):
@@ -158,7 +158,7 @@ def _value_array(
 def _flow_table(
     flows: Sequence[FlowPoint], number: Mapping[Lane, int], code: Callable[[str], int]
 ) -> FlowTable:
-    """Return flow points as a table."""
+    """Flow points as a table."""
     return FlowTable(
         ts_ns=np.array([point.ts_ns for point in flows], dtype=np.int64),
         id=np.array([point.id for point in flows], dtype=np.int64),
@@ -169,7 +169,7 @@ def _flow_table(
 
 
 def _lane_table(named: list[tuple[Lane, LaneName]]) -> LaneTable:
-    """Return lanes and their names as a table."""
+    """Lanes and their names as a table."""
     return LaneTable(
         pid=tuple(lane[0] for lane, _ in named),
         tid=tuple(lane[1] for lane, _ in named),

@@ -1,4 +1,4 @@
-"""What a simulation gives: traces as tables and as files, and what is true of them."""
+"""Results of a simulation: traces as tables and as files, and the truth about them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from htagraph.synth.recorder import Recorder
 from htagraph.synth.rows import Row, event_table
 from htagraph.synth.truth import Mark, Tile, tiles, truth_frame
 
-__all__ = ["MATCHED_COLLECTIVES", "SimulatedJob", "SimulatedRank"]
+__all__ = ["TRUE_COLLECTIVES", "SimulatedJob", "SimulatedRank"]
 
 _STEP = "ProfilerStep#"
 _WHOLE = -1
 
-MATCHED_COLLECTIVES = Schema(
-    "MATCHED_COLLECTIVES",
+TRUE_COLLECTIVES = Schema(
+    "TRUE_COLLECTIVES",
     {
         "group": Column("object", "name", "process group"),
         "seq": Column("int64", "count", "position among the collectives of the group"),
@@ -82,17 +82,17 @@ class SimulatedRank:
         return self.recorder.program.rank
 
     def _local_ns(self, true_ns: int) -> int:
-        """Return what the rank's clock shows."""
+        """The time that the rank's clock shows."""
         return self.clock.local_ns(true_ns, self.origin_ns)
 
     def _local_row(self, row: Row) -> Row:
-        """Return an event as the rank's clock times it."""
+        """An event in the rank's own time."""
         ts_ns = self._local_ns(row.ts_ns)
         return replace(row, ts_ns=ts_ns, dur_ns=self._local_ns(row.end_ns) - ts_ns)
 
     @property
     def rows(self) -> list[Row]:
-        """The events, in the order of the file; made anew at each call unless the clock is true."""
+        """The events in the order of the file; new objects at each call if the clock is off."""
         rows = self.recorder.rows
         return rows if self.clock == Clock() else [self._local_row(row) for row in rows]
 
@@ -103,7 +103,7 @@ class SimulatedRank:
         return event_table(self.rows, flows, self.recorder.lane_names())
 
     def to_json(self) -> bytes:
-        """Return the trace as Kineto JSON."""
+        """The trace as Kineto JSON."""
         flows = [replace(point, ts_ns=self._local_ns(point.ts_ns)) for point in self.recorder.flows]
         return kineto_json(self.rows, flows, self.recorder.lane_names(), self.recorder.program)
 
@@ -124,7 +124,7 @@ class SimulatedRank:
 
     @property
     def truth(self) -> pd.DataFrame:
-        """The true critical path of the whole trace (schema `TRUTH`): tiles from its first start to its last end."""
+        """The true critical path of the whole trace (schema `TRUTH`)."""
         return truth_frame(
             self._path(self.ends[_WHOLE], self.first.ts_ns) if self.first is not None else []
         )
@@ -143,7 +143,7 @@ class SimulatedRank:
         )
 
     def step_truth(self, name: str) -> pd.DataFrame:
-        """Return the true critical path of a step or other annotation (schema `TRUTH`).
+        """The true critical path of a step or other annotation (schema `TRUTH`).
 
         It leads to the end of the annotation, and is cut where the annotation starts.
 
@@ -158,15 +158,14 @@ class SimulatedRank:
         raise WindowNotFoundError(name, self.steps["name"], where=f"simulated rank {self.rank}")
 
     def __repr__(self) -> str:
-        """Say how much there is of it."""
-        events, steps = (
-            human_count(len(self.recorder.rows), "event"),
-            human_count(len(self.steps), "step"),
-        )
-        return f"SimulatedRank(rank={self.rank}, {events}, {steps}, {human_duration(int(self.truth['dur_ns'].sum()))})"
+        """Say how large it is."""
+        events = human_count(len(self.recorder.rows), "event")
+        steps = human_count(len(self.steps), "step")
+        length = human_duration(int(self.truth["dur_ns"].sum()))
+        return f"SimulatedRank(rank={self.rank}, {events}, {steps}, {length})"
 
     def _path(self, last: Mark, start_ns: int) -> list[Tile]:
-        """Return tiles in the rank's own time."""
+        """Tiles of the path in the rank's own time."""
         return [
             tile._replace(
                 start_ns=self._local_ns(tile.start_ns), end_ns=self._local_ns(tile.end_ns)
@@ -177,7 +176,7 @@ class SimulatedRank:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SimulatedJob:
-    """The ranks of a job, and what is true across them.
+    """The ranks of a simulated job, and the truth across them.
 
     Parameters
     ----------
@@ -210,21 +209,22 @@ class SimulatedJob:
 
     @cached_property
     def collectives(self) -> pd.DataFrame:
-        """One row per collective and member (schema `MATCHED_COLLECTIVES`), in true time."""
+        """One row per collective and member (schema `TRUE_COLLECTIVES`), in true time."""
         return pd.DataFrame(
             [
                 (*key, *_member(rank, item, members))
                 for key, members in sorted(self.members.items())
                 for rank, item in sorted(members.items())
             ],
-            columns=list(MATCHED_COLLECTIVES.columns),
-        ).astype({name: column.dtype for name, column in MATCHED_COLLECTIVES.columns.items()})
+            columns=list(TRUE_COLLECTIVES.columns),
+        ).astype({name: column.dtype for name, column in TRUE_COLLECTIVES.columns.items()})
 
     def __repr__(self) -> str:
-        """Say how much there is of it."""
+        """Say how large it is."""
         n_events = sum(len(rank.recorder.rows) for rank in self.ranks)
         size = f"{human_count(len(self.ranks), 'rank')}, {human_count(n_events, 'event')}"
-        return f"SimulatedJob({size}, {human_count(len(self.members), 'collective')}, culprit={self.culprit})"
+        collectives = human_count(len(self.members), "collective")
+        return f"SimulatedJob({size}, {collectives}, culprit={self.culprit})"
 
     def write(self, folder: str | Path) -> list[Path]:
         """Write one compressed file per rank into a folder, which is made; return their paths."""
@@ -238,7 +238,7 @@ class SimulatedJob:
 def _member(
     rank: int, item: Item, members: Mapping[int, Item]
 ) -> tuple[str, str, int, int, int, int, int, int]:
-    """Return what `MATCHED_COLLECTIVES` says of one member."""
+    """The columns of `TRUE_COLLECTIVES` for one member, after group and position."""
     assert item.start is not None
     assert item.end is not None
     needed = item.work.waits_for(rank)  # type: ignore[union-attr]

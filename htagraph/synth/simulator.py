@@ -1,4 +1,4 @@
-"""The discrete-event simulation of one rank or many: host threads run their programs, devices what they enqueue.
+"""The discrete-event simulation of one rank or many: host threads and devices.
 
 Threads are generators, resumed in the order of true time whenever they touch a device, so that
 everything is enqueued in the order in which it happens. What a thread waits for may not be known
@@ -40,11 +40,11 @@ __all__ = ["simulate", "simulate_job"]
 _DATA_LOADER = re.compile(r"DataLoader|dataloader")
 
 Steps = Generator[int | Item, None, None]
-"""A thread asks to be resumed at a time, or when an item has started or ended."""
+"""What a thread yields: a time to resume at, or an item to wait for."""
 
 
 def simulate(program: Program) -> SimulatedRank:
-    """Return what one rank does, as a trace and as the truth.
+    """The simulation of one rank: its trace and its truth.
 
     Parameters
     ----------
@@ -63,15 +63,15 @@ def simulate(program: Program) -> SimulatedRank:
     -----
     The rules of the machine, each of which is one cause in the true path:
 
-    - Device work starts at the latest of: the start of its launch call plus the launch latency; the end of the work
-      before it on its stream plus the stream gap; the ends of what its stream waits for (then, the
-      stream wait later).
-    - It ends after its duration.
-    - A call that waits returns, the sync return later, at the end of what was enqueued before it on what it waits for;
-      or at once.
+    - Device work starts at the latest of: the start of its launch call plus the launch latency;
+      the end of the work before it on its stream plus the stream gap; the ends of what its stream
+      waits for (if that is the latest, the stream wait is added).
+    - Device work ends after its duration.
+    - A call that waits returns when the work it waits for has ended, plus the sync return; at once
+      if nothing is left to wait for.
     - A launch returns after its cost; if the queue is full, when enough work has started.
-    - A host thread goes on after what it did; a thread that was handed over to starts after the caller's last event,
-      and the caller goes on after the other's last event.
+    - A host thread goes on after its last action. A thread that was handed over to starts after the
+      caller's last event, and the caller goes on after the other's last event.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def simulate(program: Program) -> SimulatedRank:
 
 
 def simulate_job(job: JobProgram) -> SimulatedJob:
-    """Return what the ranks of a job do together: collectives end when those they wait for have come.
+    """The simulation of a job; a collective transfers once the ranks that it needs have come.
 
     The ranks may be some of a larger job; nobody waits for those that are not simulated.
 
@@ -150,7 +150,8 @@ def _check_ended(thread: _Thread) -> None:
     stuck = next((item for item in thread.device.items if item.end is None), None)
     if stuck is not None:
         raise QueryError(
-            f"rank {thread.device.rank}: {stuck.work.name!r} (number {stuck.ordinal} of its group) never ends.",
+            f"rank {thread.device.rank}: {stuck.work.name!r} "
+            f"(number {stuck.ordinal} of its group) never ends.",
             hint="let every rank of a group launch the same collectives in the same order.",
         )
 
@@ -173,8 +174,9 @@ class _Thread:
 
     @classmethod
     def of_program(cls, program: Program, engine: Engine) -> _Thread:
-        """Return the main thread of a program, on a device of its own."""
-        device = Device(program.machine, program.rank, random.Random(program.seed))  # noqa: S311 - jitter, no secret
+        """The main thread of a program, on a device of its own."""
+        jitter = random.Random(program.seed)  # noqa: S311 - no secret
+        device = Device(program.machine, program.rank, jitter)
         return cls(Recorder(program), device, engine, tid=1, now_ns=program.start_ns)
 
     def run_all(self) -> Steps:
@@ -182,7 +184,7 @@ class _Thread:
         yield from self._run(self.recorder.program.body)
 
     def marks(self) -> dict[int, Mark]:
-        """Return the marks a path may end with: the end of each annotation by row, and of the whole trace as -1."""
+        """Last marks of paths: of each annotation by its row, and of the whole trace as -1."""
         ends = [item.end for item in self.device.items if item.end is not None]
         ends += [self.mark] if self.mark is not None and self.mark not in ends else []
         last = max(ends, key=lambda mark: mark.ts_ns, default=None)
@@ -213,7 +215,7 @@ class _Thread:
                     yield from self._synchronize(action)
 
     def _boundary(self) -> Mark:
-        """Mark this instant; the time since the last mark went to what is innermost."""
+        """Mark this instant; the time since the last mark belongs to the innermost event."""
         if self.mark is None:
             self.mark = self.first = Mark(self.now, None, Bound.HOST, rank=self.device.rank)
         elif self.now > self.mark.ts_ns:
@@ -225,13 +227,13 @@ class _Thread:
         return self.mark
 
     def _advance(self, bound: Bound, event: int) -> None:
-        """Mark this instant, and what the time since the last mark went to."""
+        """Mark this instant, and name what bound the time since the last mark."""
         name = self.recorder.rows[event].name if event >= 0 and bound != Bound.PYTHON_GAP else ""
         event = event if bound != Bound.PYTHON_GAP else -1
         self.mark = Mark(self.now, self.mark, bound, name, rank=self.device.rank, event=event)
 
     def _innermost_bound(self) -> Bound:
-        """Return what host time goes to here."""
+        """The bound of host time at this place."""
         if not self.open:
             return Bound.PYTHON_GAP
         rows = self.recorder.rows
@@ -243,7 +245,7 @@ class _Thread:
         return Bound.SYNC if inner.name.endswith("Synchronize") else Bound.HOST
 
     def _range(self, action: Op | Annotation) -> Steps:
-        """Run what is inside an operator or annotation."""
+        """Run the actions inside an operator or annotation."""
         self._boundary()
         self.open.append(self.recorder.open_range(action, self.tid, self.now))
         yield from self._run(action.body)
@@ -257,7 +259,7 @@ class _Thread:
         return self.open[-1]
 
     def _leave(self, event: int) -> None:
-        """End what is innermost."""
+        """End the innermost event."""
         mark = self._boundary()
         if self.recorder.rows[event].kind == EventKind.ANNOTATION:
             self.range_ends[event] = mark
@@ -301,7 +303,7 @@ class _Thread:
         return items
 
     def _wait_for_room(self, until_ns: int) -> Steps:
-        """Wait until so much work has started that one more launch fits into the queue, if that is after a time."""
+        """Wait until one more launch fits into the queue, if that is later than a time."""
         n_excess = self.device.excess(self.now)
         if not n_excess:
             return
@@ -312,7 +314,7 @@ class _Thread:
             self.now, self.mark = room.ts_ns, room
 
     def _wait_for(self, items: Iterable[Item]) -> Steps:
-        """Wait until all items have ended; the last one releases this thread if it ends later than now."""
+        """Wait until all items have ended; the last one releases this thread if it is later."""
         ends: list[Mark] = []
         for item in items:
             while item.end is None:
@@ -341,7 +343,7 @@ class _Thread:
             self.recorder.add_sync("Stream Wait Event", call, action.stream, action.event)
 
     def _synchronize(self, action: Synchronize) -> Steps:
-        """Wait for an event, a stream or the device; returning takes its own time."""
+        """Wait for an event, a stream or the device; the return takes time of its own."""
         yield self.now
         if action.event is not None:
             api, record, items = (

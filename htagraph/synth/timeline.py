@@ -1,4 +1,4 @@
-"""Drawn timelines: a few lines of text art become an event table, so that a test can show what it is about."""
+"""Drawn timelines: text art becomes an event table, so that a test shows its trace."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def timeline(
     names: Mapping[str, str] | None = None,
     columns: Mapping[str, Mapping[str, int | float | str]] | None = None,
 ) -> EventTable:
-    """Return the events of a drawing.
+    """The events of a drawing.
 
     ::
 
@@ -51,29 +51,31 @@ def timeline(
     ``[`` and ends just after its ``]``: it is as long as it is drawn. Events nest inside one line,
     or on several lines with one label.
 
-    ========================  ====================================================================================
+    ========================  ====================================================================
     ``cpu 1``, ``thread 1``   host thread with tid 1 (pid 1000)
     ``stream 7``              stream 7 of device 0; ``gpu 1 stream 7`` of device 1
     ``us``                    a ruler, ignored; so are empty lines and lines that begin with ``#``
-    ``[name ]``               on a thread an operator, or an API call if its name is one (``cudaX``, ``hipX``,
-                              ``cuX``), if it is a shorthand, or if it has one of the markers ``> !
-                              ? @``; on a stream a kernel, or a copy or fill if its name begins with
-                              Memcpy or Memset
+    ``[name ]``               on a thread an operator, or an API call if its name is one (``cudaX``,
+                              ``hipX``, ``cuX``), if it is a shorthand, or if it has one of the
+                              markers ``> ! ? @``; on a stream a kernel, or a copy or fill if its
+                              name begins with Memcpy or Memset
     ``{name }``               annotation; on a stream, a host annotation projected onto the device
-    ``^name``                 event of no length at the column of the ``^``; markers follow without spaces: ``^k<a``
-    ========================  ====================================================================================
+    ``^name``                 event of no length at the column of the ``^``; markers follow
+                              without spaces: ``^k<a``
+    ========================  ====================================================================
 
     Markers stand after the name, apart by spaces:
 
-    ==================  ==========================================================================================
-    ``>a`` and ``<a``   this call enqueued that device work: one correlation id; one ``>a``, one or more ``<a``
-    ``~>f`` and ``~<f`` a ``fwdbwd`` flow from the start of this operator to the start of that one
-    ``!r @7``           this call records event r on stream 7
-    ``?r @9``           this call makes stream 9 wait for r; a ``Stream Wait Event`` record is made
-    ``?r``              this call waits for r; an ``Event Sync`` record is made
-    ``@7``              this call waits for stream 7; a ``Stream Sync`` record is made
-    ``@*``              this call waits for the device; a ``Context Sync`` record is made
-    ==================  ==========================================================================================
+    =====================  =======================================================================
+    ``>a`` and ``<a``      this call enqueued that device work: one correlation id; one ``>a``,
+                           one or more ``<a``
+    ``~>f`` and ``~<f``    a ``fwdbwd`` flow from the start of this operator to that of the other
+    ``!r @7``              this call records event r on stream 7
+    ``?r @9``              this call makes stream 9 wait for r; adds a ``Stream Wait Event`` record
+    ``?r``                 this call waits for r; adds an ``Event Sync`` record
+    ``@7``                 this call waits for stream 7; adds a ``Stream Sync`` record
+    ``@*``                 this call waits for the device; adds a ``Context Sync`` record
+    =====================  =======================================================================
 
     A stream of another device is written ``@1.7``. Shorthands are ``launch graph copy record wait
     sync streamsync eventsync``. A wait without a marker has no record, as in traces without
@@ -82,7 +84,7 @@ def timeline(
     Parameters
     ----------
     drawing : str
-        Lines of one lane each; any indentation.
+        Lines of one track each; any indentation.
     us_per_column : int, unit=us, default=1
     names : mapping of str to str, optional
         Full names of what is drawn by a short one.
@@ -126,7 +128,7 @@ def timeline(
 
 
 def _kind(box: Box, name: str) -> tuple[EventKind, str]:
-    """Return what a box is, and its category in a file."""
+    """Kind of a box, and its category in a file."""
     if box.bracket == "{":
         host, device = (
             (EventKind.ANNOTATION, "user_annotation"),
@@ -150,7 +152,7 @@ def _rows(
     names: Mapping[str, str],
     columns: Mapping[str, Mapping[str, _Value]],
 ) -> list[Row]:
-    """Return one row per box; every API call and device event has a correlation id of its own."""
+    """One row per box; every API call and device event has a correlation id of its own."""
     rows: list[Row] = []
     correlations = count(1)
     for box in boxes:
@@ -178,12 +180,12 @@ def _rows(
 
 
 def _lane(box: Box) -> Lane:
-    """Return the lane of a box."""
+    """The lane of a box."""
     return (box.line.device if box.on_device else _HOST_PID, box.line.tid)
 
 
 def _named(boxes: Sequence[Box], sign: str) -> dict[str, int]:
-    """Return which box has each label behind a sign that may stand once per label."""
+    """The box of each label behind a sign that may stand once per label."""
     found: dict[str, int] = {}
     for number, box in enumerate(boxes):
         label = box.markers.get(sign)
@@ -212,7 +214,7 @@ def _link(boxes: Sequence[Box], rows: Sequence[Row]) -> None:
 
 
 def _flows(boxes: Sequence[Box], rows: Sequence[Row]) -> list[FlowPoint]:
-    """Return both ends of each flow."""
+    """Both ends of each flow."""
     starts, finishes = _named(boxes, "~>"), _named(boxes, "~<")
     for label in sorted(starts.keys() ^ finishes.keys()):
         box = boxes[(starts | finishes)[label]]
@@ -225,7 +227,7 @@ def _flows(boxes: Sequence[Box], rows: Sequence[Row]) -> list[FlowPoint]:
 
 
 def _find_stream(box: Box) -> tuple[int, int]:
-    """Return device and stream behind the ``@`` of a box, stream -1 for all or none."""
+    """Device and stream behind the ``@`` of a box, stream -1 for all or none."""
     label = box.markers.get("@", "*")
     found = _STREAM.fullmatch(label)
     if found is None:
@@ -234,7 +236,7 @@ def _find_stream(box: Box) -> tuple[int, int]:
 
 
 def _sync_records(boxes: Sequence[Box], rows: Sequence[Row]) -> list[Row]:
-    """Return the profiler's records of the waits that are marked, each over the time of its call."""
+    """The profiler's records of marked waits, each over the time of its call."""
     recorded = _named(boxes, "!")
     records = []
     for box, call in zip(boxes, rows, strict=True):
@@ -268,7 +270,7 @@ def _sync_records(boxes: Sequence[Box], rows: Sequence[Row]) -> list[Row]:
 
 
 def _event_values(number: int, box: Box, call: Row) -> dict[str, _Value]:
-    """Return what a sync record says of the event it waits for."""
+    """The columns of a sync record that name the event it waits for."""
     return {
         "wait_on_stream": _find_stream(box)[1],
         "wait_on_event_record": call.correlation,
@@ -277,7 +279,7 @@ def _event_values(number: int, box: Box, call: Row) -> dict[str, _Value]:
 
 
 def _lane_names(rows: Sequence[Row]) -> dict[Lane, LaneName]:
-    """Return names of lanes as a profiler gives them."""
+    """Names of lanes, as a profiler gives them."""
     names = {}
     for row in rows:
         if row.device < 0:

@@ -1,8 +1,8 @@
-"""Training programs: what a step of a model does on the host and on the device, alone or in a job, with planted faults.
+"""Training programs: the steps of a model on one rank or many, with planted faults.
 
 A step loads a batch, copies it to the device, runs forward over the layers, backward on the
 autograd thread with all-reduces of gradients on a stream of their own, and the optimizer. Names are
-those of PyTorch, durations of the size met in real traces; each is drawn within a few percent
+those of PyTorch, durations those of real traces; each is drawn within a few percent
 around its base.
 """
 
@@ -45,10 +45,10 @@ Fault = Literal[
     "blocking_copy",
     "full_queue",
 ]
-"""What can be planted in a rank: the step is then bound by it."""
+"""Faults to plant in a rank: the step is then bound by the fault."""
 
 Delay = Literal["python", "op", "data_loading", "kernel"]
-"""What makes a straggler late: unrecorded host time, one slow operator, its data loader, or slow kernels."""
+"""Why a straggler is late: unrecorded host time, a slow operator, data loader, or kernels."""
 
 _COMPUTE, _COMMUNICATION, _PIPELINE = 7, 20, 24
 _OF_EIGHT = Group("0", tuple(range(8)))
@@ -56,12 +56,14 @@ _SPREAD = 0.04
 _READS_PER_LAYER = 10
 _GEMM = "ampere_sgemm_128x64_nn"
 _POINTWISE = (
-    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >"
+    "void at::native::vectorized_elementwise_kernel"
+    "<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >"
     "(int, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul>)"
 )
 _OPTIMIZER = (
-    "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::"
-    "FusedOptimizerTensorListMetadata<4>, at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4> >"
+    "void at::native::(anonymous namespace)::multi_tensor_apply_kernel"
+    "<at::native::(anonymous namespace)::FusedOptimizerTensorListMetadata<4>, "
+    "at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4> >"
 )
 _ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 _SEND_RECV = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
@@ -71,7 +73,7 @@ _LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 def training_rank(
     *, steps: int = 3, layers: int = 6, fault: Fault = "none", seed: int = 0
 ) -> Program:
-    """Return the program of rank 0 of eight that train a model; what the others do is not simulated.
+    """The program of rank 0 of eight that train a model; the other seven are not simulated.
 
     Parameters
     ----------
@@ -97,7 +99,8 @@ def training_rank(
     'data_loading'
     """
     _check_fault(fault)
-    builder = _Step(layers=layers, fault=fault, random=random.Random(seed))  # noqa: S311 - no secret
+    source = random.Random(seed)  # noqa: S311 - no secret
+    builder = _Step(layers=layers, fault=fault, random=source)
     return Program(
         builder.run(steps), world_size=len(_OF_EIGHT.ranks), groups=(_OF_EIGHT,), seed=seed
     )
@@ -119,7 +122,7 @@ def training_job(
     jitter_ns: int = 0,
     seed: int = 0,
 ) -> JobProgram:
-    """Return the programs of the ranks of a job: data parallel, and tensor and pipeline parallel where asked for.
+    """The programs of the ranks of a job: data, tensor and pipeline parallel.
 
     Ranks are numbered as in Megatron: tensor-parallel neighbors first, then data parallel, then
     pipeline stages.
@@ -177,7 +180,8 @@ def training_job(
     for rank in range(ranks):
         layout = Layout(rank, ranks, tensor, pipeline)
         late = {delay: delay_ns} if rank == straggler else {}
-        builder = _Step(layers, random.Random(seed * 7_919 + rank), fault, layout, late)  # noqa: S311 - no secret
+        durations = random.Random(seed * 7_919 + rank)  # noqa: S311 - no secret
+        builder = _Step(layers, durations, fault, layout, late)
         programs.append(
             Program(
                 builder.run(steps), Machine(jitter_ns=jitter_ns), rank, ranks, device=rank % 8,
@@ -202,7 +206,7 @@ def _check_fault(fault: str) -> None:
 
 @dataclass
 class _Step:
-    """What makes the actions of a rank's steps."""
+    """The builder of the actions of a rank's steps."""
 
     layers: int
     random: random.Random
@@ -212,7 +216,7 @@ class _Step:
     n_sequences: int = 0
 
     def run(self, steps: int) -> tuple[Action, ...]:
-        """Return a warm-up, the steps, and the wait for the device at the end."""
+        """A warm-up, the steps, and the wait for the device at the end."""
         warm = Work("warm_up_kernel", self._ns(40_000))
         pair = (Launch(warm), Launch(warm), Spend(self._ns(150_000)), Launch(warm))
         body = [
@@ -220,17 +224,17 @@ class _Step:
         ]
         return (Op("aten::warm_up", pair), Synchronize(), *body, Synchronize())
 
-    def _ns(self, base_ns: float) -> int:
-        """Return a duration around a base; odd, so that two are hardly ever equal."""
-        return int(base_ns * self.random.uniform(1 - _SPREAD, 1 + _SPREAD)) | 1
+    def _ns(self, base_time_ns: float) -> int:
+        """A duration around a base; odd, so that two are hardly ever equal."""
+        return int(base_time_ns * self.random.uniform(1 - _SPREAD, 1 + _SPREAD)) | 1
 
     @property
     def _kernel_scale(self) -> float:
-        """How large kernels are; small where the host is to be the bottleneck."""
+        """Scale of kernel durations; small where the host is to be the bottleneck."""
         return {"sync_in_loop": 0.15, "small_kernels": 0.04, "dataloader": 0.5}.get(self.fault, 1.0)
 
     def _step(self) -> Iterator[Action]:
-        """Yield what one step does."""
+        """The actions of one step."""
         loading_ns = 1_100 * 1_000 * self.layers if self.fault == "dataloader" else 60_000
         yield Spend(self._ns(12_000))
         if "python" in self.late:
@@ -255,26 +259,28 @@ class _Step:
         yield Spend(self._ns(17_000_000 if self.fault == "full_queue" else 20_000))
 
     def _op(self, name: str, *body: Action, sequence: int = -1) -> Op:
-        """Return an operator with some work of its own before and after what is in it."""
+        """An operator with host time of its own before and after its body."""
         return Op(name, (Spend(self._ns(5_000)), *body, Spend(self._ns(2_500))), sequence=sequence)
 
-    def _kernel(self, name: str, base_ns: float, *, blocks: int = 528) -> Launch:
-        """Return the launch of a kernel; a straggler's may be slow."""
+    def _kernel(self, name: str, base_time_ns: float, *, blocks: int = 528) -> Launch:
+        """The launch of a kernel; a straggler's may be slow."""
         slow_ns = self.late.get("kernel", 0) // self.layers if name == _GEMM else 0
-        dur_ns = self._ns(max(base_ns * self._kernel_scale, 1_600) + slow_ns)
+        dur_ns = self._ns(max(base_time_ns * self._kernel_scale, 1_600) + slow_ns)
         return Launch(Work(name, dur_ns, n_blocks=blocks, n_threads=128), _COMPUTE, self._ns(4_500))
 
-    def _pointwise(self, name: str, base_ns: float, *, sequence: int = -1) -> Op:
-        """Return an operator with one elementwise kernel."""
-        return self._op(name, self._kernel(_POINTWISE, base_ns, blocks=2_048), sequence=sequence)
+    def _pointwise(self, name: str, base_time_ns: float, *, sequence: int = -1) -> Op:
+        """An operator with one elementwise kernel."""
+        return self._op(
+            name, self._kernel(_POINTWISE, base_time_ns, blocks=2_048), sequence=sequence
+        )
 
     def _next_sequence(self) -> int:
-        """Return a new sequence number."""
+        """A new sequence number."""
         self.n_sequences += 1
         return self.n_sequences
 
     def _batch_copy(self) -> Action:
-        """Return the copy of the batch to the device."""
+        """The copy of the batch to the device."""
         blocks = self.fault == "blocking_copy"
         size = 192 << 20 if blocks else int((12 << 20) * self._kernel_scale)
         name = f"Memcpy HtoD ({'Pageable' if blocks else 'Pinned'} -> Device)"
@@ -283,7 +289,7 @@ class _Step:
         return self._op("aten::to", self._op("aten::_to_copy", self._op("aten::copy_", launch)))
 
     def _forward_layer(self) -> Iterator[Action]:
-        """Yield the operators of one layer, and what a fault adds to it."""
+        """The operators of one layer, and the additions of a fault."""
         matmul = self._op("aten::addmm", self._kernel(_GEMM, 180_000))
         yield self._op("aten::linear", matmul, sequence=self._next_sequence())
         yield from self._tensor_reduce()
@@ -296,10 +302,9 @@ class _Step:
             yield from (self._item() for _ in range(_READS_PER_LAYER))
 
     def _flood(self) -> Iterator[Action]:
-        """Yield one long kernel, and behind it more launches than the queue holds.
+        """One long kernel, and behind it more launches than the queue holds.
 
-        The host stands still until the long kernel has ended, and what it does after that comes
-        late.
+        The host stands still until the long kernel has ended; everything after that is late.
         """
         yield self._op(
             "aten::scaled_dot_product_attention", self._kernel("flash_fwd_kernel", 20_000_000)
@@ -311,7 +316,7 @@ class _Step:
             )
 
     def _item(self) -> Action:
-        """Return a read of one number from the device: a tiny blocking copy, and a wait for its stream."""
+        """A read of one number from the device: a tiny blocking copy and a wait for its stream."""
         work = Work("Memcpy DtoH (Device -> Pageable)", self._ns(1_400), n_bytes=4)
         copy = Launch(work, _COMPUTE, is_blocking=True)
         return self._op(
@@ -319,7 +324,7 @@ class _Step:
         )
 
     def _backward(self, first: int) -> Iterator[Action]:
-        """Yield what the autograd thread runs: layers in reverse, gradients of each reduced while the next run."""
+        """The autograd thread: layers in reverse, gradients of each reduced while the next run."""
         yield from self._from_neighbor(self.layout.rank + self.layout.per_stage)
         for sequence in range(self.n_sequences, first, -2):
             yield self._backward_op(
@@ -339,7 +344,7 @@ class _Step:
         yield from self._to_neighbor(self.layout.rank - self.layout.per_stage)
 
     def _backward_op(self, name: str, sequence: int, *body: Action) -> Action:
-        """Return a backward operator as the autograd engine runs it."""
+        """A backward operator as the autograd engine runs it."""
         inner = Op(
             f"{name}Backward0",
             (Spend(self._ns(5_000)), *body, Spend(self._ns(2_000))),
@@ -351,7 +356,7 @@ class _Step:
         )
 
     def _communicate(self, collective: Collective, stream: int) -> Iterator[Action]:
-        """Yield a collective on a stream of its own, after all compute so far."""
+        """A collective on a stream of its own, after all compute so far."""
         order = (Record("ready", _COMPUTE), StreamWait("ready", stream))
         launch = Launch(collective, stream, self._ns(6_000), call="cudaLaunchKernelExC")
         inner = Op(
@@ -361,7 +366,7 @@ class _Step:
         yield self._op(f"c10d::{collective.operation}_", inner)
 
     def _gradient_reduce(self, transfer_ns: float) -> Iterator[Action]:
-        """Yield an all-reduce of gradients among the ranks that hold the same parameters."""
+        """An all-reduce of gradients among the ranks that hold the same parameters."""
         group = self.layout.data_group if self.layout.n_ranks > 1 else _OF_EIGHT
         if len(group.ranks) > 1:
             reduce = Collective(
@@ -370,7 +375,7 @@ class _Step:
             yield from self._communicate(reduce, _COMMUNICATION)
 
     def _tensor_reduce(self) -> Iterator[Action]:
-        """Yield an all-reduce of activations that the next operator has to wait for."""
+        """An all-reduce of activations that the next operator has to wait for."""
         if self.layout.tensor > 1:
             reduce = Collective(
                 _ALL_REDUCE, self._ns(45_000), self.layout.tensor_group, n_elements=1_048_576
@@ -379,18 +384,18 @@ class _Step:
             yield StreamWait(f"done{_COMMUNICATION}", _COMPUTE)
 
     def _to_neighbor(self, receiver: int) -> Iterator[Action]:
-        """Yield the sending of activations or gradients to another pipeline stage."""
+        """The send of activations or gradients to another pipeline stage."""
         if 0 <= receiver < self.layout.n_ranks and self.layout.pipeline > 1:
             yield from self._exchange("send", self.layout.rank, receiver)
 
     def _from_neighbor(self, sender: int) -> Iterator[Action]:
-        """Yield the receiving of what another pipeline stage sends; compute waits for it."""
+        """The receive from another pipeline stage; compute waits for it."""
         if 0 <= sender < self.layout.n_ranks and self.layout.pipeline > 1:
             yield from self._exchange("recv", sender, self.layout.rank)
             yield StreamWait(f"done{_PIPELINE}", _COMPUTE)
 
     def _exchange(self, operation: str, sender: int, receiver: int) -> Iterator[Action]:
-        """Yield one side of a point-to-point transfer."""
+        """One side of a point-to-point transfer."""
         group = self.layout.pair(sender, receiver)
         yield from self._communicate(
             Collective(_SEND_RECV, self._ns(35_000), group, operation, 1_048_576, root=sender),
@@ -398,7 +403,7 @@ class _Step:
         )
 
     def _optimizer(self) -> Iterator[Action]:
-        """Yield the optimizer's step, after all gradients are reduced."""
+        """The optimizer's step, after all gradients are reduced."""
         if self.layout.n_ranks == 1 or len(self.layout.data_group.ranks) > 1:
             yield StreamWait(f"done{_COMMUNICATION}", _COMPUTE)
         update = self._op("aten::_fused_adamw_", self._kernel(_OPTIMIZER, 90_000))

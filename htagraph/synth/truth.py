@@ -1,7 +1,7 @@
-"""The true critical path: from the last instant back through what released each instant.
+"""The true critical path: from the last instant back through the causes of each instant.
 
 The simulator knows why everything happened when it did. It keeps a mark per instant; a mark knows
-the mark that released it, and what the time between them went to. Walking back from the last mark
+the mark that released it, and what bound the time between them. Walking back from the last mark
 gives tiles that cover the window exactly. Nothing here looks at a trace.
 """
 
@@ -23,7 +23,7 @@ TRUTH = Schema(
     {
         "start_ns": Column("int64", "ns", "start of the tile; the end of the one before"),
         "dur_ns": Column("int64", "ns", "length of the tile"),
-        "bound": Column("object", "Bound", "what the time went to"),
+        "bound": Column("object", "Bound", "what bound the time"),
         "name": Column(
             "object", "name", "operator, call or device work, empty for a gap of a host thread"
         ),
@@ -36,16 +36,16 @@ TRUTH = Schema(
 
 
 class Mark:
-    """An instant, and what released it.
+    """An instant, and its cause.
 
     Parameters
     ----------
     ts_ns : int, unit=ns
         True time.
     cause : Mark, optional
-        What released this instant; None at the very start.
+        The mark that released this instant; None at the very start.
     bound : Bound
-        What the time from the cause to this instant went to.
+        What bound the time from the cause to this instant.
     name : str
     rank, event : int
         What the time belongs to.
@@ -87,7 +87,7 @@ class Tile(NamedTuple):
 
 
 def _walk(last: Mark, start_ns: int, *, is_local: bool) -> Iterator[Tile]:
-    """Yield the tiles from a mark back to a time, latest first."""
+    """The tiles from a mark back to a time, latest first."""
     mark: Mark = last
     while mark.ts_ns > start_ns:
         cause = mark.local_cause if is_local else mark.cause
@@ -101,20 +101,21 @@ def _walk(last: Mark, start_ns: int, *, is_local: bool) -> Iterator[Tile]:
 
 
 def tiles(last: Mark, start_ns: int, *, is_local: bool = True) -> list[Tile]:
-    """Return what tiles the time from `start_ns` to a mark, earliest first.
+    """The tiles of the true path from `start_ns` to a mark, earliest first.
 
     Examples
     --------
     >>> start = Mark(100, None, Bound.HOST)
     >>> launch = Mark(107, start, Bound.LAUNCH, "gemm")
-    >>> [(tile.start_ns, tile.end_ns, tile.bound.label) for tile in tiles(Mark(130, launch, Bound.COMPUTE, "gemm"), 104)]
+    >>> end = Mark(130, launch, Bound.COMPUTE, "gemm")
+    >>> [(tile.start_ns, tile.end_ns, tile.bound.label) for tile in tiles(end, 104)]
     [(104, 107, 'launch'), (107, 130, 'compute')]
     """
     return list(_walk(last, start_ns, is_local=is_local))[::-1]
 
 
 def truth_frame(path: list[Tile]) -> pd.DataFrame:
-    """Return tiles as a frame of schema `TRUTH`."""
+    """Tiles as a frame of schema `TRUTH`."""
     return TRUTH.frame(
         {
             "start_ns": np.array([tile.start_ns for tile in path], dtype=np.int64),

@@ -19,7 +19,7 @@ def test_a_constant_offset_is_found_exactly() -> None:
 
 
 def test_the_feasible_interval_is_what_the_starts_and_ends_allow() -> None:
-    """Nobody ends before everybody has started: 10 us to either side, and 20 ns for drift that nobody would notice."""
+    """Nobody ends before all have started: 10 us to either side, and 20 ns for unnoticed drift."""
     start = np.arange(5) * MS
     fit = fit_clock(start, start + 10_000, start, start + 10_000)
     assert (fit.low_ns, fit.high_ns, fit.width_ns) == (-10_020, 10_020, 20_040)
@@ -33,7 +33,7 @@ def test_one_that_only_waits_is_bounded_from_below() -> None:
 
 
 def test_clocks_that_cannot_be_brought_together_have_a_negative_width() -> None:
-    """The first matched collective asks for an offset of about 0, the second for one of about 80 ms."""
+    """One matched collective asks for an offset of about 0, the next for one of about 80 ms."""
     start = np.array([0, MS])
     reference = np.array([0, 81 * MS])
     fit = fit_clock(start, start + 10_000, reference, reference + 10_000)

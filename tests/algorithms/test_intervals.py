@@ -21,7 +21,7 @@ def _columns(drawn):
 
 
 def _ticks(group, start, end, chosen):
-    """Return for each unit of time whether a chosen group is busy."""
+    """Whether a chosen group is busy, for each unit of time."""
     busy = np.zeros(_END, dtype=bool)
     for g, a, b in zip(group, start, end, strict=True):
         if g == chosen:

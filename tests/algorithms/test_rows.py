@@ -17,7 +17,7 @@ INTERVALS = st.lists(
 def test_a_viewer_that_matches_ends_to_the_last_begin_finds_every_interval(
     drawn: list[tuple[int, int, int]],
 ) -> None:
-    """Law: reading the boundaries of each row with a stack gives back the intervals, in order of time."""
+    """Law: a stack that reads the boundaries of each row gives back the intervals, in order."""
     lane = np.array([lane for lane, _, _ in drawn], dtype=np.int32)
     start = np.array([start for _, start, _ in drawn], dtype=np.int64)
     end = start + np.array([dur for _, _, dur in drawn], dtype=np.int64)

@@ -10,7 +10,7 @@ from htagraph.algorithms.sequences import repeats
 
 
 def _words(text: str, *, min_length: int = 1, max_length: int = 8) -> dict[str, int]:
-    """Return how often each repeated sequence of letters occurs; a space begins another lane."""
+    """How often each repeated sequence of letters occurs; a space begins another lane."""
     letters = [letter for letter in text if letter != " "]
     lane = np.array(
         [text[:i].count(" ") for i, letter in enumerate(text) if letter != " "], dtype=np.int64

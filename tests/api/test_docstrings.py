@@ -18,7 +18,7 @@ _ENTRY = re.compile(r"^(\*{0,2}\w[\w*, ]*?)(?: ?:.*)?$")
 
 
 def documented(text: str, section: str) -> list[str]:
-    """Return the names of a numpydoc section, in order."""
+    """The names of a numpydoc section, in order."""
     parts = _HEADING.split(inspect.cleandoc(text))
     bodies = dict(zip(parts[1::2], parts[2::2], strict=True))
     lines = (
@@ -29,7 +29,7 @@ def documented(text: str, section: str) -> list[str]:
 
 
 def public() -> Iterator[tuple[str, Callable[..., object]]]:
-    """Yield what modules export, and the public methods of exported classes."""
+    """The exports of all modules, and the public methods of exported classes."""
     for found in pkgutil.walk_packages(htagraph.__path__, "htagraph."):
         if ".cli" in found.name or found.name.endswith("strategies") or ".compiled" in found.name:
             continue

@@ -60,7 +60,7 @@ def blocks(document: Path, *languages: str) -> list[str]:
 
 
 def code(document: Path) -> str:
-    """Everything that stands as code: blocks of Python and of the shell, and what is in backticks."""
+    """All code of a document: blocks of Python and of the shell, and text in backticks."""
     return "\n".join([*blocks(document, "python", "bash"), *CODE.findall(prose(document))])
 
 

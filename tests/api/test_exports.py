@@ -14,7 +14,6 @@ import htagraph
 MODULES = [
     importlib.import_module(found.name)
     for found in pkgutil.walk_packages(htagraph.__path__, "htagraph.")
-    if not found.name.endswith("strategies")
 ]
 
 

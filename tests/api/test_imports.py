@@ -29,7 +29,10 @@ HEAVY = (
 )
 def test_importing_loads_nothing_that_few_need(module, allowed):
     """Each is imported by the function that needs it, when it does."""
-    code = f"import pandas, sys, json; before = set(sys.modules); import {module}; print(json.dumps(sorted(set(sys.modules) - before)))"
+    code = (
+        "import pandas, sys, json; before = set(sys.modules); "
+        f"import {module}; print(json.dumps(sorted(set(sys.modules) - before)))"
+    )
     loaded = json.loads(
         subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
     )
@@ -39,7 +42,10 @@ def test_importing_loads_nothing_that_few_need(module, allowed):
 
 def test_importing_does_not_load_what_draws_rustworkx_graphs():
     """`rustworkx.visualization` needs matplotlib or Graphviz."""
-    code = "import htagraph, sys; print([name for name in sys.modules if name.startswith('rustworkx.visualization')])"
+    code = (
+        "import htagraph, sys; "
+        "print([name for name in sys.modules if name.startswith('rustworkx.visualization')])"
+    )
 
     assert (
         subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.strip()

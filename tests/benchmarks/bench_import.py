@@ -1,4 +1,4 @@
-"""How long `import htagraph` takes beyond `import pandas`: python tests/benchmarks/bench_import.py."""
+"""The time of `import htagraph` after `import pandas`: python -m tests.benchmarks.bench_import."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TIMED = "import time; t = time.perf_counter(); import {module}; print(time.perf
 
 
 def seconds(module: str, *, after: str = "sys") -> float:
-    """Return the median time of an import in a fresh interpreter, after another one."""
+    """The median time of an import in a fresh interpreter, after another one."""
     code = f"import {after}; {_TIMED.format(module=module)}"
     runs = [
         subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)

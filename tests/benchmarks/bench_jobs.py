@@ -1,4 +1,4 @@
-"""Jobs of 4 to 64 ranks, through processes and through Dask: time, memory, and whether the answers are equal.
+"""Jobs of 4 to 64 ranks, through processes and through Dask: time, memory, equal answers.
 
 ``python tests/benchmarks/bench_jobs.py FOLDER [--ranks 4 16 64] [--steps 100]`` writes the traces
 into FOLDER, where they are used again. Four ranks are simulated (one of them late in every step);
@@ -66,7 +66,7 @@ def write_ranks(target: Path, n_ranks: int, steps: int) -> None:
 
 @contextmanager
 def executor_of(kind: str) -> Iterator[Executor]:
-    """Yield two workers."""
+    """Two workers."""
     if kind == "processes":
         with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn")) as pool:
             yield pool
@@ -81,13 +81,13 @@ def executor_of(kind: str) -> Iterator[Executor]:
 
 
 def digest(*frames: pd.DataFrame) -> str:
-    """Return a number that is equal for equal answers."""
+    """A number that is equal for equal answers."""
     texts = (frame.to_csv() for frame in frames)
     return hashlib.sha256("".join(texts).encode()).hexdigest()[:12]
 
 
 def measure(folder: Path, kind: str) -> dict[str, object]:
-    """Return times and memory of the questions that concern the whole job."""
+    """Times and memory of the questions about the whole job."""
     times: dict[str, float] = {}
 
     def timed(name: str, work: Callable[[], Any]) -> Any:

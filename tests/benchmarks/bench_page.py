@@ -1,8 +1,8 @@
-"""How large reports are, how long they take to write, and how soon they open: ``python -m tests.benchmarks.bench_page PATH...``.
+"""The size of reports, the time to write them, and the time until they open.
 
-PATH is a trace, or a folder with the traces of a job. Opened in headless Chromium, light and dark,
-1,280 and 1,920 pixels wide: the time is the best of four, from the request to the first drawn
-figure; complaints of the console are counted.
+``python -m tests.benchmarks.bench_page PATH...``: PATH is a trace, or a folder with the traces of a
+job. Opened in headless Chromium, light and dark, 1,280 and 1,920 pixels wide: the time is the best
+of four, from the request to the first drawn figure; complaints of the console are counted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MODES = [(scheme, width) for scheme in ("light", "dark") for width in (1280, 19
 
 
 def _summary(path: Path) -> Summary | JobSummary:
-    """Return what is reported on."""
+    """The summary that is reported."""
     if path.is_dir():
         return JobSummary(hg.load_job(path), path.name)
     trace = hg.load(path)
@@ -34,7 +34,7 @@ def _summary(path: Path) -> Summary | JobSummary:
 
 
 def _opened(browser: Any, file: Path, scheme: str, width: int) -> tuple[float, int]:
-    """Return the time until the first figure stands, and the number of complaints once all of them do."""
+    """The time until the first figure is drawn, and the complaints once all are."""
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
     complaints: list[str] = []
     page.on(

@@ -1,7 +1,7 @@
-"""Load, compile and find the path of every real trace: ``python tests/benchmarks/bench_pipeline.py [FOLDER]``.
+"""Load, compile and find the path of every real trace.
 
-Prints a Markdown table. Times are of one run each, after a first one that loads what is compiled
-once per machine.
+``python -m tests.benchmarks.bench_pipeline [FOLDER]`` prints a Markdown table. Times are of one run
+each, after a first one that loads what is compiled once per machine.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ import pandas as pd
 import htagraph as hg
 from htagraph.model.kinds import EventKind
 from htagraph.report.markdown import markdown_table
-
-_FOLDER = Path(__file__).resolve().parents[3] / "shared" / "traces"
+from tests.real_traces import FOLDER, traces_in
 
 
 def measured(file: Path) -> dict[str, object]:
-    """Return one row of the table."""
+    """One row of the table."""
     times = [time.perf_counter()]
     trace = hg.load(file)
     times.append(time.perf_counter())
@@ -48,11 +47,11 @@ def measured(file: Path) -> dict[str, object]:
 
 def main(folder: Path) -> None:
     """Print the table of all traces below a folder."""
-    files = sorted(path for ending in ("*.json", "*.json.gz") for path in folder.rglob(ending))
+    files = traces_in(folder)
     measured(files[0])
     rows = [{"file": str(file.relative_to(folder))[:48], **measured(file)} for file in files]
     print(markdown_table(pd.DataFrame(rows)))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else _FOLDER)
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER)

@@ -1,7 +1,8 @@
-"""Each question beside HTA's same call, in one run on one machine: ``python tests/benchmarks/bench_questions.py --hta PYTHON``.
+"""Each question beside HTA's same call, in one run on one machine.
 
-PYTHON is an interpreter that has HTA 0.6.1 (``pip install traceinsight``). Times are the best of
-three, after loading; ratios above 1 say how many times faster we are.
+``python -m tests.benchmarks.bench_questions --hta PYTHON``: PYTHON is an interpreter that has HTA
+0.6.1 (``pip install traceinsight``). Times are the best of three, after loading; ratios above 1 say
+how many times faster we are.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces" / "hta"
+from tests.real_traces import FOLDER
+
+TRACES = FOLDER / "hta"
 FILES = {
     "df_index_resolver": TRACES / "df_index_resolver" / "df_index_resolver.json.gz",
     "trace_diff/control": TRACES / "trace_diff" / "control" / "control.json.gz",
@@ -57,9 +60,13 @@ calls = {
     "queue_length": lambda: analysis.get_queue_length_time_series(ranks=[rank]),
     "queue_blocked": queue,
     "memory_bandwidth": lambda: analysis.get_memory_bw_time_series(ranks=[rank]),
-    "annotation_breakdown": lambda: analysis.get_gpu_user_annotation_breakdown(use_gpu_annotation=False, visualize=False),
+    "annotation_breakdown": lambda: analysis.get_gpu_user_annotation_breakdown(
+        use_gpu_annotation=False, visualize=False
+    ),
     "operator_tree": lambda: CallGraph(analysis.t, ranks=[rank]),
-    "kernel_patterns": lambda: analysis.get_frequent_cuda_kernel_sequences("aten::addmm", folder, rank=rank, min_pattern_len=1),
+    "kernel_patterns": lambda: analysis.get_frequent_cuda_kernel_sequences(
+        "aten::addmm", folder, rank=rank, min_pattern_len=1
+    ),
 }
 for name, call in calls.items():
     best = float("inf")
@@ -74,9 +81,9 @@ for name, call in calls.items():
         best = min(best, time.perf_counter() - began)
     out[name] = best
 try:
-    sides = [LabeledTrace(label=label, trace_dir=None, t=None) for label in ()]
     from hta.common.trace import Trace
-    control, test = (LabeledTrace(label, t=Trace({0: file})) for label, file in (("Control", path), ("Test", after)))
+    files = (("Control", path), ("Test", after))
+    control, test = (LabeledTrace(label, t=Trace({0: file})) for label, file in files)
     for side in (control, test):
         side.t.parse_traces()
         side.t.decode_symbol_ids()
@@ -91,7 +98,7 @@ print("RESULT" + json.dumps(out))
 
 
 def _best(call: Callable[[], object], n_runs: int) -> float:
-    """Return the least time of several calls, after one that compiles what is compiled once."""
+    """The least time of several calls, after one that compiles what is compiled once."""
     call()
     times = []
     for _ in range(n_runs):
@@ -102,7 +109,7 @@ def _best(call: Callable[[], object], n_runs: int) -> float:
 
 
 def ours(path: Path, after: Path, n_runs: int) -> dict[str, float]:
-    """Return the time of each of our questions, and of loading and compiling."""
+    """The time of each of our questions, and of loading and compiling."""
     import htagraph as hg
     from htagraph.explain.differences import kernel_diff, op_diff
     from htagraph.queries.annotation_breakdown import annotation_breakdown
@@ -143,7 +150,7 @@ def ours(path: Path, after: Path, n_runs: int) -> dict[str, float]:
 
 
 def theirs(python: str, path: Path, after: Path, n_runs: int) -> dict[str, float]:
-    """Return the time of each of HTA's calls, measured in its own interpreter."""
+    """The time of each of HTA's calls, measured in its own interpreter."""
     with tempfile.NamedTemporaryFile("w", suffix=".py") as script:
         script.write(_OTHER_SIDE)
         script.flush()
@@ -169,10 +176,9 @@ def main() -> None:
         print(f"\n{name}\n{'question':24} {'ours ms':>10} {'HTA ms':>10} {'ratio':>8}")
         for question, seconds in mine.items():
             hta = other.get(question)
+            theirs_ms = hta * 1e3 if hta else float("nan")
             ratio = f"{hta / seconds:8.1f}" if hta else f"{'-':>8}"
-            print(
-                f"{question:24} {seconds * 1e3:10.1f} {hta * 1e3 if hta else float('nan'):10.1f} {ratio}"
-            )
+            print(f"{question:24} {seconds * 1e3:10.1f} {theirs_ms:10.1f} {ratio}")
             if hta and question != "load":
                 ratios.append(hta / seconds)
         print({key: value for key, value in other.items() if key.endswith("error")} or "")

@@ -1,8 +1,9 @@
-"""Measures the reader beside other ways to read: ``python -m tests.benchmarks.bench_reader FOLDER 20 100 500 1400``.
+"""The reader beside other ways to read.
 
-Each reading is a process of its own (its peak memory counts from its start), after one that warms
-the caches. Files are tiled by `tests.benchmarks.tiles`. ``--hta PYTHON`` adds Holistic Trace
-Analysis with the interpreter it is installed in.
+``python -m tests.benchmarks.bench_reader FOLDER 20 100 500 1400``: megabytes of raw JSON. Each
+reading is a process of its own (its peak memory counts from its start), after one that warms the
+caches. Files are tiled by `tests.benchmarks.tiles`. ``--hta PYTHON`` adds Holistic Trace Analysis
+with the interpreter it is installed in.
 """
 
 from __future__ import annotations
@@ -62,14 +63,18 @@ WAYS = {
 }
 HTA = (
     "import logging; logging.disable(logging.CRITICAL)\nfrom hta.common.trace import Trace",
-    "t = Trace(trace_files={0: path}, trace_dir='')\nt.parse_traces(max_ranks=1, use_multiprocessing=False)\nn = len(t.get_trace(0))",
+    """
+t = Trace(trace_files={0: path}, trace_dir='')
+t.parse_traces(max_ranks=1, use_multiprocessing=False)
+n = len(t.get_trace(0))
+""",
 )
 
 
 def measured(
     python: str, path: Path, way: str, code: tuple[str, str], repeats: int
 ) -> list[float] | str:
-    """Return the fastest of some readings: seconds, CPU seconds, peak bytes, bytes beyond those before, events."""
+    """The fastest of some readings: seconds, CPU seconds, peak bytes, added bytes, events."""
     script = READ.format(setup=code[0], read=code[1])
     runs = []
     for _ in range(repeats):
@@ -87,12 +92,13 @@ def measured(
 
 
 def line(way: str, megabytes: float, result: list[float] | str) -> str:
-    """Return one line of the table."""
+    """One line of the table."""
     if isinstance(result, str):
         return f"| {megabytes:,.0f} | {way} | {result} | | | | | |"
     seconds, cpu, peak, more, n = result
     rate, per_event = megabytes / seconds, f"{seconds / n * 1e9:,.0f} | {more / n:,.0f}"
-    return f"| {megabytes:,.0f} | {way} | {seconds:.2f} | {cpu:.2f} | {rate:,.0f} | {per_event} | {peak / 1e6:,.0f} | {n:,} |"
+    times = f"{seconds:.2f} | {cpu:.2f} | {rate:,.0f} | {per_event}"
+    return f"| {megabytes:,.0f} | {way} | {times} | {peak / 1e6:,.0f} | {n:,} |"
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
-"""What a report on a job opens and starts: graph files, pools of processes, rounds of work, seconds.
+"""Counts of a report on a job: graph files, pools of processes, rounds of work, seconds.
 
-``python -m tests.benchmarks.bench_visits FOLDER [--processes]`` runs ``htagraph report FOLDER`` in this
-process and counts. Small jobs are worked on in this process, so that every file is seen to be opened;
-with ``--processes`` the job counts as large, and pools are seen to be started.
+``python -m tests.benchmarks.bench_visits FOLDER [--processes]`` runs ``htagraph report FOLDER`` in
+this process and counts. Small jobs are worked on in this process, so that every file is seen to be
+opened; with ``--processes`` the job counts as large, and pools are seen to be started.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ Links = tuple[np.ndarray, np.ndarray]
 
 
 def drawn(n: int) -> tuple[EventTable, Links]:
-    """Return slices and links."""
+    """Slices and links."""
     number = np.arange(n)
     depth = number % 3
     symbols = SymbolTable((*(f"aten::operator_{k}" for k in range(N_NAMES)), "cpu_op"))

@@ -1,4 +1,4 @@
-"""Makes large traces out of a real one: ``python -m tests.benchmarks.tiles OUT_FOLDER 20 100 500 1400``.
+"""Large traces made of a real one: ``python -m tests.benchmarks.tiles FOLDER 20 100 500 1400``.
 
 A trace is repeated one after the other in time until it has the size asked for, in megabytes of raw
 JSON. Every copy is shifted in time and gets ids of its own, so that nothing is linked across
@@ -14,7 +14,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[3] / "shared/traces/hta/nccl_parser_config/nccl_data.json.gz"
+from tests.real_traces import FOLDER
+
+SOURCE = FOLDER / "hta/nccl_parser_config/nccl_data.json.gz"
 _LIST = b'"traceEvents": ['
 _LIST_END = re.compile(rb'\}\s*\],\s*"')
 _NUMBER = re.compile(
@@ -23,7 +25,7 @@ _NUMBER = re.compile(
 
 
 def tiles(source: Path, n_bytes: int) -> Iterator[bytes]:
-    """Yield the bytes of a trace of about a size."""
+    """The bytes of a trace of about a size."""
     text = gzip.decompress(source.read_bytes())
     start = text.index(_LIST) + len(_LIST)
     end = _LIST_END.search(text, start).start() + 1
@@ -44,7 +46,7 @@ def tiles(source: Path, n_bytes: int) -> Iterator[bytes]:
 
 
 def write_tiled(folder: Path, megabytes: int, source: Path = SOURCE) -> Path:
-    """Return a trace of about a size; it is written unless it is there already."""
+    """A trace of about a size; it is written unless it is there already."""
     path = folder / f"tiled_{megabytes}MB.json.gz"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)

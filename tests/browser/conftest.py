@@ -42,7 +42,7 @@ class Tab:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """Return a headless Chromium; tests are skipped where none is."""
+    """A headless Chromium; tests are skipped where none is."""
     executable = next((found for name in NAMES if (found := shutil.which(name))), None)
     if executable is None:
         pytest.skip(f"no browser: none of {', '.join(NAMES)} is installed")
@@ -55,7 +55,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def tab(browser: Any, request: pytest.FixtureRequest) -> Iterator[Tab]:
-    """Return a new tab of a laptop; parametrized indirectly by its color scheme."""
+    """A new tab of a laptop; parametrized indirectly by its color scheme."""
     context = browser.new_context(
         viewport={"width": 1280, "height": 800}, color_scheme=getattr(request, "param", "light")
     )

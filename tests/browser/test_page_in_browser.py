@@ -48,7 +48,7 @@ def show(tab: Any, file: Path) -> None:
 
 
 def column(tab: Any, panel: str, name: str) -> list[str]:
-    """Return the exact values of a column of the table behind a panel."""
+    """The exact values of a column of the table behind a panel."""
     values: list[str] = tab.page.evaluate(
         """([panel, name]) => {
             const table = document.querySelector(`#${panel} table`);

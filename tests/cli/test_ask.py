@@ -29,7 +29,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 def _run(capsys, *args: object) -> tuple[int, str, str]:
-    """Return exit code, output and error output of a command."""
+    """Exit code, output and error output of a command."""
     with pytest.raises(SystemExit) as ended:
         main([str(arg) for arg in args])
     printed = capsys.readouterr()

@@ -29,7 +29,7 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def document(folder) -> dict:
-    """Return the report for programs, as they read it."""
+    """The report for programs, as they read it."""
     return json.loads(json.dumps(job_document(JobSummary(load_job(folder), "job")), default=str))
 
 

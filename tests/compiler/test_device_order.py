@@ -42,7 +42,7 @@ def test_one_graph_launch_has_many_kernels(compiled, arrows, rules):
 
 
 def test_work_of_one_stream_runs_in_order(compiled, arrows):
-    """The next kernel of a stream waits for the end of the one before, at least for the smallest gap there is."""
+    """The next kernel of a stream waits for the end of the one before, and the smallest gap."""
     dag = compiled("""
         cpu 1    |[launch >a][launch >b][launch >c]
         stream 7 |                 [k1 <a     ] [k2 <b     ]  [k3 <c ]
@@ -52,7 +52,7 @@ def test_work_of_one_stream_runs_in_order(compiled, arrows):
 
 
 def test_overlapping_work_of_one_stream_counts_its_overlap_once(compiled, arrows, rules):
-    """With programmatic dependent launch a kernel begins before its predecessor ends: legal, and never dropped."""
+    """With programmatic dependent launch a kernel begins before the one before it ends."""
     dag = compiled("""
         cpu 1    |[launch >a][launch >b]
         stream 7 |                         [k1 <a      ]
@@ -64,7 +64,7 @@ def test_overlapping_work_of_one_stream_counts_its_overlap_once(compiled, arrows
 
 
 def test_work_launched_while_other_work_of_its_stream_runs_is_bound_by_its_launch(compiled):
-    """Rows of a file need not be real queues: work that was launched meanwhile did not wait for what still runs."""
+    """Streams of a file need not be real queues: work launched meanwhile did not wait."""
     dag = compiled("""
         cpu 1    |[launch >a]                   [launch >b]
         stream 7 |       [k1 <a                                       ]
@@ -76,7 +76,7 @@ def test_work_launched_while_other_work_of_its_stream_runs_is_bound_by_its_launc
 
 
 def test_device_work_before_its_launch_moves_the_device_clock(compiled):
-    """No kernel can start before the call that launched it, so the device clock is behind by as much."""
+    """No kernel starts before the call that launched it: the device clock is behind by as much."""
     dag = compiled("""
         cpu 1    |     [launch >a]      [launch >b]
         stream 7 |  [k1 <a ]            [k2 <b ]
@@ -89,7 +89,7 @@ def test_device_work_before_its_launch_moves_the_device_clock(compiled):
 
 
 def test_correlation_zero_links_nothing(compiled, arrows):
-    """Some tools write 0 for every event: an id that means none must not join everything with everything."""
+    """Some tools write 0 for every event: that id means none and joins nothing."""
     from dataclasses import replace
 
     from htagraph.compiler.passes import compile_events

@@ -14,7 +14,7 @@ def test_a_backward_operator_comes_after_its_forward_operator(compiled, arrows):
 
 
 def test_the_caller_of_backward_waits_for_the_autograd_thread(compiled, arrows):
-    """The caller records nothing while autograd runs: it hands over and gets back; its gap needs no time of its own."""
+    """The caller records nothing while autograd runs: it hands over and gets back."""
     dag = compiled("""
         cpu 1    |[aten::mm ~>f]                                          [Optimizer.step]
         cpu 2    |                  [MmBackward0 ~<f] [AccumulateGrad]
@@ -29,20 +29,20 @@ def test_the_caller_of_backward_waits_for_the_autograd_thread(compiled, arrows):
 
 
 def test_an_autograd_thread_is_known_by_what_it_begins_with(compiled, arrows):
-    """Hooks of gradients run on it, too, and may be more than the functions: the caller hands over all the same."""
+    """Hooks of gradients run on it, too, and may be more than the functions."""
     dag = compiled("""
-        cpu 1    |[aten::mm]                                                                         [step]
-        cpu 2    |             [AddmmBackward0] [aten::item] [aten::select] [aten::select] [aten::item]
+        cpu 1    |[aten::mm]                                                                  [step]
+        cpu 2    |           [AddmmBackward0][aten::item][aten::select][aten::select][aten::item]
     """)
 
     assert ("aten::mm>", "AddmmBackward0<", 0) in arrows(dag, "flow")
 
 
 def test_a_caller_that_runs_a_function_itself_waits_again(compiled, arrows):
-    """Parameters on the host are the caller's: it runs their function while the worker goes on, then waits for the end."""
+    """Parameters on the host are the caller's: it runs their function, then waits for the end."""
     dag = compiled("""
-        cpu 1    |[aten::mm]                   [AccumulateGrad]                                    [step]
-        cpu 2    |             [AddmmBackward0]  [MmBackward0        ][ReluBackward0] [TBackward0]
+        cpu 1    |[aten::mm]                 [AccumulateGrad]                                 [step]
+        cpu 2    |           [AddmmBackward0]  [MmBackward0      ][ReluBackward0][TBackward0]
     """)
 
     assert arrows(dag, "flow") == [
@@ -53,7 +53,7 @@ def test_a_caller_that_runs_a_function_itself_waits_again(compiled, arrows):
 
 
 def test_a_thread_that_steps_the_profiler_is_a_caller(compiled, arrows):
-    """A capture may begin in the middle of backward on a thread that runs it itself: nobody works for the other thread."""
+    """A capture may begin inside of a backward pass that its own thread runs."""
     dag = compiled("""
         cpu 1    |[AddmmBackward0]  {ProfilerStep#1           }
         cpu 2    |[aten::a]                                     [aten::b]
@@ -76,7 +76,7 @@ def test_autograd_threads_are_known_by_name_where_the_file_has_no_flows(compiled
 
 
 def test_the_last_event_of_a_burst_may_end_after_it_woke_the_caller(compiled, arrows):
-    """The last callback wakes the caller and then cleans up: the caller resumed at its last boundary before that."""
+    """The last callback wakes the caller, then cleans up: the caller resumed before that."""
     dag = compiled("""
         cpu 1    |[aten::mm]                                                               [step]
         cpu 2    |             [AddmmBackward]    [AccumulateGrad        [inner]            ]

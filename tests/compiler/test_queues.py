@@ -12,7 +12,7 @@ from htagraph.model.symbols import SymbolTable
 
 
 def _burst(n_launches: int) -> EventTable:
-    """Return launches of 1 us each onto kernels of 100 us, the last launch long enough to see a kernel start."""
+    """Launches of 1 us onto kernels of 100 us; the last launch is long enough to see one start."""
     launch_ts = np.arange(n_launches) * 1_000
     kernel_ts = 5_000 + np.arange(n_launches) * 100_000
     launch_dur = np.full(n_launches, 900)

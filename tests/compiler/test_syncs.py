@@ -51,7 +51,7 @@ def test_a_recorded_event_sync_waits_for_what_came_before_the_record(compiled, a
 
 
 def test_a_stream_waits_for_an_event_of_another(compiled, arrows):
-    """CudaStreamWaitEvent makes the next work of stream 9 wait for what stream 7 had been given before the record."""
+    """The next work of stream 9 waits for the work of stream 7 enqueued before the record."""
     dag = compiled("""
         cpu 1    |[launch >a][record !r @7][wait ?r @9][launch >b]
         stream 7 |     [k1 <a                                          ]
@@ -62,7 +62,7 @@ def test_a_stream_waits_for_an_event_of_another(compiled, arrows):
 
 
 def test_record_and_wait_are_paired_by_order_when_nothing_names_them(compiled, arrows, rules):
-    """Most traces have the calls but no cuda_sync records; the order of calls on one thread tells."""
+    """Most traces have the calls but no cuda_sync records; the order of calls on a thread tells."""
     dag = compiled("""
         cpu 1    |[launch >a][cudaEventRecord][cudaStreamWaitEvent][launch >b]
         stream 7 |     [k1 <a                                              ]
@@ -74,12 +74,12 @@ def test_record_and_wait_are_paired_by_order_when_nothing_names_them(compiled, a
 
 
 def test_a_wait_without_any_call_is_inferred_from_time(compiled, arrows, rules):
-    """Work that was ready stood still until everything stream 7 had been given before it was done."""
+    """Work that was ready stood still until all earlier work of stream 7 had ended."""
     dag = compiled(
         """
-        cpu 1    |[launch >w]         [launch >a][launch >b]
-        stream 7 |    [w <w]               [k1 <a                                                                   ]
-        stream 9 |                                                                                                   [k2 <b]
+        cpu 1    |[launch >w] [launch >a][launch >b]
+        stream 7 |    [w <w]       [k1 <a                                                  ]
+        stream 9 |                                                                          [k2 <b]
         """
     )
 
@@ -123,12 +123,15 @@ def test_work_that_ends_after_the_sync_that_covers_it_is_kept_aside(compiled, ar
 
 
 def test_an_event_passes_on_what_its_stream_waits_for(compiled, arrows):
-    """Stream 9 has only been made to wait since its last work; an event recorded there happens after that wait."""
-    dag = compiled("""
-        cpu 1    |[launch >z][launch >a][record !r @7][wait ?r @9][record !s @9][wait ?s @11][launch >b]
+    """Stream 9 only waits since its last work; an event recorded there comes after that wait."""
+    dag = compiled(
+        """
+        cpu 1    |[L >z][L >a][record !r @7][wait ?r @9][record !s @9][wait ?s @11][L >b]
         stream 9 |    [z <z ]
-        stream 7 |                [k1 <a                                                                    ]
-        stream 11|                                                                                           [k2 <b ]
-    """)
+        stream 7 |          [k1 <a                                                         ]
+        stream 11|                                                                          [k2 <b ]
+        """,
+        names={"L": "cudaLaunchKernel"},
+    )
 
     assert ("k1>", "k2<", 0) in arrows(dag, "sync")

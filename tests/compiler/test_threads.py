@@ -33,7 +33,7 @@ def test_the_time_of_an_edge_belongs_to_the_innermost_call(compiled):
 
 
 def test_partially_overlapping_calls_stay_one_chain(compiled, arrows):
-    """Real threads have calls that end a little after their parent; nothing is lost and nothing runs backward."""
+    """Real threads have calls that end a little after their parent; nothing is lost."""
     dag = compiled("""
         cpu 1    |[first    ]
         cpu 1    |      [second   ]
@@ -47,7 +47,7 @@ def test_partially_overlapping_calls_stay_one_chain(compiled, arrows):
 
 
 def test_events_of_no_length_do_not_run_backward(compiled):
-    """An event of no length begins and ends at one instant; its end comes after its start in the order of nodes."""
+    """An event of no length begins and ends at one instant; in the order, its end comes later."""
     dag = compiled("""
         cpu 1    |[outer ^now  ]
     """)

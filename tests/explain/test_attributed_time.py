@@ -11,7 +11,7 @@ from tests.synth.strategies import programs
 
 
 def attributed(drawing: str, **options) -> dict[str, int]:
-    """Return the time in us that is charged to each cause of a drawn trace."""
+    """The time in us that is charged to each cause of a drawn trace."""
     path = Trace.from_events(timeline(drawing, **options)).compile().critical_path()
     by_cause = path.attributed_time.groupby("cause", sort=False)["dur_ns"].sum()
     assert by_cause.sum() == path.dur_ns
@@ -19,7 +19,7 @@ def attributed(drawing: str, **options) -> dict[str, int]:
 
 
 def test_later_host_time_is_charged_to_a_wait_for_as_long_as_it_blocked():
-    """Blocked for 15 us, the host could have run 15 us ahead; the other 5 us of the operator were its own."""
+    """Blocked for 15 us, the host could have run 15 us ahead; the other 5 us are the operator's."""
     assert attributed("""
         us       |0         10        20        30        40        50
         cpu 1    |[launch >a][sync               ]  [aten::add ][launch >b]
@@ -28,7 +28,7 @@ def test_later_host_time_is_charged_to_a_wait_for_as_long_as_it_blocked():
 
 
 def test_reading_a_value_off_the_device_is_a_wait_as_a_whole():
-    """Without `aten::item` there would be neither the operator, nor its copy, nor the wait for it."""
+    """Without `aten::item` there is no operator, no copy, and no wait for it."""
     assert attributed(
         """
         us       |0         10        20        30        40
@@ -40,7 +40,7 @@ def test_reading_a_value_off_the_device_is_a_wait_as_a_whole():
 
 
 def test_a_copy_that_blocks_the_host_is_charged_its_own_time():
-    """A copy from pageable memory returns when it is done; for as long, the host could have gone ahead."""
+    """A copy from pageable memory blocks; for as long, the host could have gone ahead."""
     assert attributed(
         """
         us       |0         10        20        30
@@ -52,7 +52,7 @@ def test_a_copy_that_blocks_the_host_is_charged_its_own_time():
 
 
 def test_data_loading_keeps_what_it_took_also_after_a_wait():
-    """The loader would have taken its time without the wait, too; what to fix first is the loader."""
+    """The loader takes its time without the wait, too; what to fix first is the loader."""
     assert attributed(
         """
         us       |0         10        20        30        40

@@ -82,17 +82,17 @@ def test_communication_that_compute_waits_for_is_on_the_path():
 
 
 def test_a_wait_that_nothing_explains_is_called_so():
-    """A kernel that starts long after its launch on an idle stream was held up by something the trace does not have."""
+    """A kernel that starts long after its launch on an idle stream was held up by the unknown."""
     segments = _path("""
-        cpu 1    |[launch >w]                [launch >a]
-        stream 7 |    [w <w ]                                                                              [k <a ]
+        cpu 1    |[launch >w]  [launch >a]
+        stream 7 |    [w <w ]                                                                [k <a ]
     """)
 
     assert ("launch", "k", 11) in segments
     assert ("unexplained", "k", 51) in segments
 
 
-def test_work_launched_before_the_capture_is_carried_over():
+def test_work_launched_before_the_capture_has_no_launch():
     """Its launch is not in the file: the start of the window is all that is known to release it."""
     assert _path("""
         cpu 1    |[aten::mm  ]
@@ -154,7 +154,7 @@ def test_an_empty_trace_has_an_empty_path():
 
 
 def test_a_window_in_which_nothing_is_known_is_unexplained():
-    """Beyond the end of the trace nothing is recorded; the path says so instead of leaving it out."""
+    """Beyond the end of the trace nothing is recorded; the path says so and leaves nothing out."""
     dag = compile_events(timeline("cpu 1 |[aten::mm]"))
     segments = critical_path(dag, Window(20_000, 50_000, "later"))
 

@@ -1,8 +1,8 @@
-"""All ranks of a job as one graph, and its critical path: the plain way, to which the way by rank segments must be equal.
+"""All ranks of a job as one graph, and its critical path: the oracle of the path by rank segments.
 
 ::
 
-    start of member i  --0-->  R  --transfer-->  end of member i       in place of the SPAN of member i
+    start of member i  --0-->  R  --transfer-->  end of member i      replaces the SPAN of member i
 
 R is the instant at which the last member came. Memory grows with the events of all ranks together.
 """
@@ -29,7 +29,7 @@ I64 = npt.NDArray[np.int64]
 
 
 class _Graph(NamedTuple):
-    """Nodes and edges of some ranks; each edge with the rank and row that it stands for, -1 for none."""
+    """Nodes and edges of some ranks; each edge with its rank and row, -1 for none."""
 
     node_ts_ns: I64
     tail: I64
@@ -43,7 +43,7 @@ class _Graph(NamedTuple):
 def _ranks(
     dags: Mapping[int, Dag], clocks: Mapping[int, Clock], first: Mapping[int, int]
 ) -> _Graph:
-    """Return the graphs of all ranks beside each other, in common time."""
+    """The graphs of all ranks beside each other, in common time."""
     times, parts = [], []
     for rank, dag in dags.items():
         local, edges = dag.events.node_ts_ns, dag.edges
@@ -73,8 +73,8 @@ def _ranks(
     )
 
 
-def _met(graph: _Graph, collectives: pd.DataFrame, first: Mapping[int, int]) -> _Graph:
-    """Return the graph with a node for each matched collective, in place of the spans of those who waited."""
+def _matched(graph: _Graph, collectives: pd.DataFrame, first: Mapping[int, int]) -> _Graph:
+    """The graph with a node for each matched collective, which replaces the spans of waits."""
     sound = collectives[(collectives["overrun_ns"] == 0) & ~collectives["is_partial"]]
     names = ("match", "rank", "event", "start_ns", "wait_ns", "transfer_ns")
     match, rank, event, start, wait, transfer = (sound[name].to_numpy(np.int64) for name in names)
@@ -119,7 +119,7 @@ def merged_path(
     clocks: Mapping[int, Clock],
     ends: Mapping[int, RankEnds],
 ) -> pd.DataFrame:
-    """Return the critical path of a job, found on one graph of all events of all ranks.
+    """The critical path of a job, found on one graph of all events of all ranks.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def merged_path(
     """
     sizes = [2 * len(dag.events) for dag in dags.values()]
     first = dict(zip(dags, np.cumsum([0, *sizes[:-1]]).tolist(), strict=True))
-    graph = _met(_ranks(dags, clocks, first), collectives, first)
+    graph = _matched(_ranks(dags, clocks, first), collectives, first)
     tail, head = graph.tail.astype(np.int32), graph.head.astype(np.int32)
     times = graph.node_ts_ns
     binding, _ = bind(

@@ -1,8 +1,9 @@
-"""Simulated jobs, as a user would meet them: files in a folder."""
+"""Simulated jobs, as a user has them: files in a folder."""
 
 from __future__ import annotations
 
 import tempfile
+from typing import Any
 
 import pandas as pd
 from hypothesis import HealthCheck, Phase, settings
@@ -32,11 +33,11 @@ SLOW = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )
-"""For laws of jobs: what is drawn are whole jobs, and shrinking one takes longer than reading it."""
+"""Settings of laws of jobs: to shrink a whole job takes longer than to read it."""
 
 
 def loaded(simulated: SimulatedJob) -> Job:
-    """Return the job that its files hold; graphs are kept by the job, the files are not needed any more."""
+    """The job that its files hold; it keeps its graphs and needs the files no more."""
     with tempfile.TemporaryDirectory() as folder:
         simulated.write(folder)
         return load_job(folder)
@@ -45,27 +46,25 @@ def loaded(simulated: SimulatedJob) -> Job:
 def meet(
     operation: str = "allreduce", *, root: int = 0, dur_ns: int = 10_000, group: Group = WORLD
 ) -> Op:
-    """Return an operator that launches one collective."""
-    name = "ncclDevKernel_Generic" if operation != "deep_ep" else "deep_ep::internode_ll::dispatch"
-    launch = Launch(Collective(name, dur_ns, group, operation, root=root), 20, cost_ns=4_000)
-    return Op("record_param_comms", (Spend(1_000), launch))
+    """An operator that launches one collective."""
+    collective = Collective("ncclDevKernel_Generic", dur_ns, group, operation, root=root)
+    return Op("record_param_comms", (Spend(1_000), Launch(collective, 20, cost_ns=4_000)))
 
 
 def three(
     *bodies: tuple[Action, ...], clocks: tuple[Clock, ...] = (), metadata: str = "seq"
 ) -> SimulatedJob:
-    """Return what three ranks do together; all begin at time 0."""
+    """A job of three ranks; all begin at time 0."""
+    common: dict[str, Any] = {"groups": (WORLD,), "metadata": metadata}
     ranks = tuple(
-        Program(
-            body, MACHINE, rank, 3, start_ns=0, base_time_ns=0, groups=(WORLD,), metadata=metadata
-        )  # type: ignore[arg-type]
+        Program(body, MACHINE, rank, 3, start_ns=0, base_time_ns=0, **common)
         for rank, body in enumerate(bodies)
     )
     return simulate_job(JobProgram(ranks, clocks))
 
 
 def tiles(path: pd.DataFrame, start_ns: int) -> list[tuple[int, int, int, str]]:
-    """Return (rank, start, end, bound) of a path from a time on; neighbors of one rank and bound are one tile."""
+    """Rank, start, end and bound of tiles from a time on; equal neighbors are one tile."""
     out: list[tuple[int, int, int, str]] = []
     for rank, start, dur, bound in zip(
         path["rank"], path["start_ns"], path["dur_ns"], path["bound"], strict=True

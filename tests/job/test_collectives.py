@@ -1,4 +1,4 @@
-"""Who meets whom, who waits for whom; drawn jobs of three ranks whose times are worked out by hand.
+"""Matched collectives and their waits, in jobs of three ranks with times worked out by hand.
 
 Each rank spends some time, then 1 us in an operator, launches (5 us), and the transfer takes 10 us.
 """
@@ -14,7 +14,7 @@ PAIR = Group("1", (0, 1))
 
 
 def waits(job: Job) -> list[tuple[int, int, int]]:
-    """Return (wait, transfer, who came last) of each member."""
+    """Wait, transfer and last rank of each member."""
     columns = (job.collectives()[name] for name in ("wait_ns", "transfer_ns", "last_rank"))
     return [
         (int(wait), int(transfer), int(last)) for wait, transfer, last in zip(*columns, strict=True)
@@ -28,7 +28,7 @@ def test_everybody_waits_for_the_last_of_an_all_reduce() -> None:
 
 
 def test_leaves_wait_for_the_root_of_a_broadcast() -> None:
-    """The root is recorded by the operator; a leaf that comes later than the root waits for nobody."""
+    """The operator records the root; a leaf that comes later than the root waits for nobody."""
     late_root = tuple((Spend(ns), meet("broadcast", root=1)) for ns in (0, 30_000, 40_000))
     job = loaded(three(*late_root, metadata="op"))
     assert waits(job) == [(30_000, 10_000, 1), (0, 10_000, 1), (0, 10_000, 2)]
@@ -57,7 +57,7 @@ def test_a_receiver_waits_for_its_sender() -> None:
 
 
 def test_both_directions_of_a_pair_are_matched_apart() -> None:
-    """Each rank sends, then receives, in one group: the first of one is not the first of the other."""
+    """Each rank sends, then receives, in one group: first is not matched with first."""
     bodies = (
         (meet("send", root=0, group=PAIR), Spend(50_000), meet("recv", root=1, group=PAIR)),
         (
@@ -92,7 +92,7 @@ def test_one_sided_kernels_are_no_rendezvous_and_anchor_no_clock() -> None:
 
 
 def test_kernels_enqueued_before_the_capture_are_not_counted() -> None:
-    """Rank 1 has one more all-reduce than the others, without a launch: the later ones still meet."""
+    """Rank 1 has one more all-reduce, without a launch: the later ones are matched all the same."""
     simulated = three(*((meet(), Spend(100_000), meet()) for _ in range(3)))
     rows = simulated.ranks[1].recorder.rows
     first = next(row for row in rows if row.name.startswith("nccl"))
@@ -117,7 +117,7 @@ def test_nobody_is_blamed_where_a_member_is_missing() -> None:
     assert collectives["is_certain"].tolist()[:2] == [False, False]
 
 
-def test_ranks_meet_by_order_where_no_sequence_number_is_recorded() -> None:
+def test_collectives_are_matched_by_order_without_sequence_numbers() -> None:
     """Two communicators with their own order; metadata without sequence numbers."""
     bodies = ((meet(group=PAIR), meet()), (meet(group=PAIR), meet()), (meet(),))
     job = loaded(three(*bodies, metadata="kernel"))
@@ -125,8 +125,8 @@ def test_ranks_meet_by_order_where_no_sequence_number_is_recorded() -> None:
     assert sorted(job.collectives().groupby("match")["rank"].agg(list)) == [[0, 1], [0, 1, 2]]
 
 
-def test_collectives_of_different_counts_meet_by_common_runs() -> None:
-    """Rank 2 alone gathers in between; what the others share still meets."""
+def test_collectives_of_different_counts_are_matched_by_common_runs() -> None:
+    """Rank 2 alone gathers in between; the others are matched all the same."""
 
     def operations(*names: str) -> tuple[Action, ...]:
         own = {

@@ -10,8 +10,8 @@ from tests.job.simulated import SLOW, loaded, meet, three
 from tests.synth.strategies import jobs
 
 
-def late_claims(job: Job) -> list[tuple[int, str, str, int]]:
-    """Return (rank, bound, name, ns) of what lateness claims of the job's path, by name."""
+def late_time(job: Job) -> list[tuple[int, str, str, int]]:
+    """Rank, bound, name and ns of the time on the job's path that is attributed to lateness."""
     attributed_time = job.critical_path().attributed_time
     late = attributed_time[attributed_time["cause"] == "late rank"]
     sums = late.groupby(["rank", "bound", "name"], observed=True, sort=False)["dur_ns"].sum()
@@ -21,29 +21,29 @@ def late_claims(job: Job) -> list[tuple[int, str, str, int]]:
 
 
 def work(ns: int = 40_000) -> Op:
-    """Return an operator that every rank runs."""
+    """An operator that every rank runs."""
     return Op("aten::work", (Spend(ns),))
 
 
 def after(*first: Action) -> tuple[Action, ...]:
-    """Return what a rank does: something of its own, then what all do."""
+    """The body of a rank: something of its own, then the work of all."""
     return (meet(), Synchronize(), *first, work(), meet(), Synchronize())
 
 
 def test_what_all_ranks_do_makes_nobody_late() -> None:
-    """Rank 1 loads for 30 us, then works for 40 us like the others: it is late by the loading, though it worked last."""
+    """Rank 1 loads for 30 us, then works for 40 us like the others: it is late by the loading."""
     job = loaded(three(after(), after(Op("load", (Spend(30_000),))), after()))
 
-    assert late_claims(job) == [(1, "host", "load", 30_000)]
+    assert late_time(job) == [(1, "host", "load", 30_000)]
 
 
 def test_lateness_is_as_long_as_nobody_else_was_late() -> None:
-    """Rank 1 loads for 300 us, rank 2 for 200: had rank 1 been in time, the job would have gained 100 us."""
+    """Rank 1 loads for 300 us, rank 2 for 200: in time, rank 1 saves the job 100 us."""
     job = loaded(
         three(after(), after(Op("load", (Spend(300_000),))), after(Op("load", (Spend(200_000),))))
     )
 
-    assert late_claims(job) == [(1, "host", "load", 100_000)]
+    assert late_time(job) == [(1, "host", "load", 100_000)]
 
 
 def test_an_operator_that_takes_longer_is_late_by_the_difference() -> None:
@@ -53,11 +53,11 @@ def test_an_operator_that_takes_longer_is_late_by_the_difference() -> None:
         three((*body, work(), *body), (*body, work(), *body), (*body, work(65_000), *body))
     )
 
-    assert late_claims(job) == [(2, "host", "aten::work", 25_000)]
+    assert late_time(job) == [(2, "host", "aten::work", 25_000)]
 
 
 def test_a_sender_is_waited_for_by_design() -> None:
-    """In a pipeline every receive waits for the stage before: that is a bubble, and no stage is late."""
+    """In a pipeline every receive waits for the stage before: a bubble, and no stage is late."""
     job = loaded(simulate_job(training_job(ranks=2, pipeline=2, steps=2, layers=2)))
     sends = job.collectives()[job.collectives()["operation"] == "send"]["match"]
 
@@ -74,7 +74,7 @@ def test_the_cause_of_a_straggler_is_what_it_did_for_longer() -> None:
     assert (top["rank"], top["cause_name"], top["cause_ns"]) == (1, "load", 30_000)
 
 
-def test_claims_tile_the_window_of_a_job() -> None:
+def test_attributed_time_tiles_the_window_of_a_job() -> None:
     """Adjacent, disjoint, together the window; each inside its segment."""
     path = loaded(three(after(), after(Op("load", (Spend(30_000),))), after())).critical_path()
     attributed_time, segments = (
@@ -96,8 +96,8 @@ def test_claims_tile_the_window_of_a_job() -> None:
 
 @SLOW
 @given(program=jobs())
-def test_claims_tile_the_window_of_every_job(program: JobProgram) -> None:
-    """Whatever the ranks do to each other; lateness claims no more than the leads of the late ranks."""
+def test_attributed_time_tiles_the_window_of_every_job(program: JobProgram) -> None:
+    """Whatever the ranks do to each other; lateness is no more than the leads of late ranks."""
     job = loaded(simulate_job(program))
     path, late = job.critical_path(), job.timeline.late_arrivals
     attributed_time = path.attributed_time

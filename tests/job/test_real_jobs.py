@@ -14,7 +14,7 @@ pytestmark = pytest.mark.real
 
 
 def test_a_sleeping_rank_is_named_and_so_is_its_sleep(real_traces: Path) -> None:
-    """torchrec/sleep_on_rank2: one second of sleep in each of three steps, before an all-to-all, on rank 2."""
+    """torchrec/sleep_on_rank2: rank 2 sleeps a second in each of three steps."""
     job = load_job(real_traces / "torchrec" / "sleep_on_rank2")
     stragglers = job.stragglers().set_index("rank")
     late = stragglers.loc[2]
@@ -64,7 +64,7 @@ def test_rank_1_of_resnet18_is_always_last(real_traces: Path) -> None:
 
 
 def test_rank_0_of_megatron_is_last_wherever_that_can_be_told(real_traces: Path) -> None:
-    """12 of 13 all-reduces for certain. In the other one 1.8 us are between them, and clocks are known to 20 us."""
+    """12 of 13 all-reduces for certain; 1.8 us in the other one are within 20 us of clocks."""
     job = load_job(real_traces / "megatron-tp2")
     top = job.stragglers().iloc[0]
     assert (top["rank"], top["n_last"], top["n_certain"], top["n_collectives"]) == (0, 12, 12, 13)
@@ -82,7 +82,7 @@ def test_by_its_own_clock_rank_0_of_megatron_is_last_every_time(real_traces: Pat
     assert (starts[0] > starts[1]).tolist() == [True] * 13
 
 
-def test_all_ranks_of_dlrm_meet(real_traces: Path) -> None:
+def test_all_ranks_of_dlrm_are_matched(real_traces: Path) -> None:
     """8 ranks in 8 collectives, which end within microseconds of each other."""
     collectives = load_job(real_traces / "dlrm").collectives()
     ends = collectives.groupby("match")["end_ns"]
@@ -92,7 +92,7 @@ def test_all_ranks_of_dlrm_meet(real_traces: Path) -> None:
 
 
 def test_ranks_that_do_not_belong_together_are_flagged(real_traces: Path) -> None:
-    """hta/trace_filter: two of 128 ranks, 80 ms apart; no clock brings them together, and nobody is blamed."""
+    """hta/trace_filter: two of 128 ranks, 80 ms apart; no clock fits, and nobody is blamed."""
     job = load_job(real_traces / "hta" / "trace_filter")
     with pytest.warns(ClockSkewWarning, match="no clock brings rank 1 together with the others"):
         collectives = job.collectives()
@@ -105,14 +105,14 @@ def test_ranks_that_do_not_belong_together_are_flagged(real_traces: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "first"),
     [
-        ("torchrec/sleep_on_rank2", ("late rank", 2)),
-        ("torchrec/resnet18", ("host", 1)),
-        ("megatron-tp2", ("late rank", 0)),
-        ("dlrm", ("host", 4)),
+        ("torchrec/sleep_on_rank2", ("late rank", 2)),  # the sleep
+        ("torchrec/resnet18", ("host", 1)),  # Python
+        ("megatron-tp2", ("late rank", 0)),  # last at 12 of 13
+        ("dlrm", ("host", 4)),  # 7% compute on all ranks
     ],
 )
 def test_what_bounds_a_real_job(real_traces: Path, name: str, first: tuple[str, int]) -> None:
-    """Cause and the rank with most of it: the sleep; Python on rank 1; rank 0, last at 12 of 13; 7% compute on all ranks."""
+    """Cause, and the rank with most of it."""
     summary = JobSummary(load_job(real_traces / name))
     finding = summary.verdict.findings[0]
 
@@ -122,8 +122,8 @@ def test_what_bounds_a_real_job(real_traces: Path, name: str, first: tuple[str, 
 @pytest.mark.parametrize(
     "name", ["torchrec/sleep_on_rank2", "torchrec/resnet18", "megatron-tp2", "dlrm"]
 )
-def test_findings_never_claim_more_than_the_window(real_traces: Path, name: str) -> None:
-    """What is claimed and what is unexplained is the window, to the nanosecond."""
+def test_findings_never_add_up_to_more_than_the_window(real_traces: Path, name: str) -> None:
+    """All findings and the unexplained time are the window, to the nanosecond."""
     summary = JobSummary(load_job(real_traces / name))
     attributed_time = summary.path.attributed_time
     unexplained_ns = int(

@@ -1,4 +1,4 @@
-"""Laws of the graph and its path, on any events at all: sound traces, simulated ones, and nonsense."""
+"""Laws of the graph and its path, on any events: sound traces, simulated ones, and nonsense."""
 
 from __future__ import annotations
 
@@ -46,12 +46,11 @@ _KINDS = (
     EventKind.SYNC,
     EventKind.PYTHON,
 )
-_N_LANES = 4
 
 
 @st.composite
 def nonsense(draw: st.DrawFn, *, max_events: int = 25) -> EventTable:
-    """Return events that no profiler would write: overlaps, loops of waits, ids that mean nothing, zero lengths."""
+    """Events that no profiler writes: overlaps, loops of waits, meaningless ids, zero lengths."""
     n = draw(st.integers(0, max_events))
 
     def column(values: st.SearchStrategy[int]) -> list[int]:
@@ -109,7 +108,7 @@ def test_edges_run_forward_and_lags_fit(events):
 @settings(max_examples=150, deadline=None)
 @given(events=any_events)
 def test_the_order_of_nodes_is_topological(events):
-    """Whoever walks the nodes in order meets every tail before its heads."""
+    """In the order of nodes every tail comes before its heads."""
     dag = compile_events(events)
     place = np.full(2 * len(events), -1)
     place[dag.order] = np.arange(len(dag.order))
@@ -129,7 +128,7 @@ def test_retiming_with_unchanged_lags_gives_back_every_time(events):
 @settings(max_examples=150, deadline=None)
 @given(events=any_events, window=windows)
 def test_segments_tile_any_window(events, window):
-    """Every instant is covered by exactly one segment; also in windows that begin or end nowhere in particular."""
+    """Exactly one segment covers each instant; also in windows that begin or end anywhere."""
     dag = compile_events(events)
     for at in (dag.span, Window(window[0], window[0] + window[1], "any")):
         segments = critical_path(dag, at)

@@ -149,7 +149,7 @@ every_question = pytest.mark.parametrize("question", QUESTIONS.values(), ids=lis
 
 @st.composite
 def nonsense(draw: st.DrawFn) -> EventTable:
-    """Return events that no profiler would write: overlaps, ids that mean nothing, zero lengths."""
+    """Events that no profiler would write: overlaps, ids that mean nothing, zero lengths."""
     n = draw(st.integers(0, 20))
 
     def column(values: st.SearchStrategy[int]) -> np.ndarray:
@@ -188,7 +188,7 @@ windows = st.tuples(st.integers(-10, 100), st.integers(0, 60)).map(
 def _comparable(
     frame: pd.DataFrame, schema: Schema, *, as_set: bool = False
 ) -> list[tuple[object, ...]]:
-    """Return the rows without what names rows of the event table; floats to ten digits."""
+    """The rows without what names rows of the event table; floats to ten digits."""
     kept = [
         n
         for n, c in schema.columns.items()
@@ -296,7 +296,7 @@ def test_the_order_of_events_and_names_in_the_file_does_not_matter(question, eve
 
 
 def _shuffled(events: EventTable, rng: np.random.Generator) -> EventTable:
-    """Return the events in another order, with other codes for their names."""
+    """The events in another order, with other codes for their names."""
     order, letters = rng.permutation(len(events)), rng.permutation(len(events.symbols))
     place, code = np.argsort(order), np.argsort(letters).astype(np.int32)
     columns = {}

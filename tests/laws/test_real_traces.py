@@ -1,8 +1,6 @@
-"""What must hold of every real trace, whatever recorded it."""
+"""Laws of every real trace, whatever recorded it."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,16 +10,15 @@ import htagraph as hg
 from htagraph.algorithms.retime import retime
 from htagraph.model.kinds import Cause
 from htagraph.report.findings import find_bounds
+from tests.real_traces import FOLDER, TRACES
 
-FOLDER = Path(__file__).resolve().parents[3] / "shared" / "traces"
-FILES = sorted(path for ending in ("*.json", "*.json.gz") for path in FOLDER.rglob(ending))
 MAX_EDGES = 60_000
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(not FILES, reason="needs ../shared/traces"),
+    pytest.mark.skipif(not TRACES, reason="needs ../shared/traces"),
     pytest.mark.parametrize(
-        "graph", FILES, ids=lambda path: str(path.relative_to(FOLDER))[:60], indirect=True
+        "graph", TRACES, ids=lambda path: str(path.relative_to(FOLDER))[:60], indirect=True
     ),
 ]
 
@@ -32,7 +29,7 @@ def graph(request: pytest.FixtureRequest) -> hg.TraceGraph:
 
 
 def windows(graph: hg.TraceGraph) -> list[hg.TraceGraph]:
-    """Return the whole trace and each of its steps."""
+    """The whole trace and each of its steps."""
     return [
         graph,
         *(
@@ -43,7 +40,7 @@ def windows(graph: hg.TraceGraph) -> list[hg.TraceGraph]:
 
 
 def named_steps(graph: hg.TraceGraph) -> list[hg.TraceGraph]:
-    """Return the windows of the distinct names of steps."""
+    """The windows of the distinct names of steps."""
     return [graph.window(name) for name in dict.fromkeys(graph.steps["name"])]
 
 
@@ -59,7 +56,7 @@ def test_segments_tile_every_window(graph: hg.TraceGraph) -> None:
 
 
 def test_longest_path_of_rustworkx_is_the_window(graph: hg.TraceGraph) -> None:
-    """An algorithm that knows nothing of binding edges finds the same length over lag and residual."""
+    """Without binding edges, over lag and residual alone, the length is the same."""
     fitting = (window for window in windows(graph) if len(window._edge_rows) <= MAX_EDGES)
     window = next(fitting, None)
     if window is None:
@@ -95,7 +92,7 @@ def test_groups_add_up_to_the_window(graph: hg.TraceGraph) -> None:
 
 
 def test_findings_never_add_up_to_more_than_the_window(graph: hg.TraceGraph) -> None:
-    """Claims are disjoint; with the unexplained time they are the window."""
+    """Attributed times are disjoint; with the unexplained time they are the window."""
     path = graph.critical_path()
     attributed = path.attributed_time
     verdict = find_bounds(path)

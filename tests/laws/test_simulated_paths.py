@@ -16,7 +16,7 @@ from tests.synth.strategies import programs
 
 
 def _tiles(frame: pd.DataFrame) -> list[tuple[int, int, str]]:
-    """Join neighbors of one bound: (start, end, bound)."""
+    """Start, end and bound of segments; neighbors of one bound are joined."""
     out: list[tuple[int, int, str]] = []
     for row in frame.itertuples(index=False):
         bound, end = str(row.bound), row.start_ns + row.dur_ns
@@ -27,8 +27,8 @@ def _tiles(frame: pd.DataFrame) -> list[tuple[int, int, str]]:
     return out
 
 
-def _n_lanes_that_end_last(dag: Dag) -> int:
-    """Count the threads and streams that are busy until the last instant; of several, any may be called the last."""
+def _n_tracks_that_end_last(dag: Dag) -> int:
+    """Number of tracks that are busy until the last instant; of several, any may be the last."""
     events = dag.events
     return len(np.unique(events.lane[dag.is_work & (events.end_ns == dag.span.end_ns)]))
 
@@ -36,11 +36,11 @@ def _n_lanes_that_end_last(dag: Dag) -> int:
 @settings(max_examples=300, deadline=None)
 @given(program=programs())
 def test_the_path_of_a_simulated_rank_is_the_true_one(program):
-    """The simulator knows which cause released each instant; the compiler has to find it from the trace alone."""
+    """The simulator knows the cause of each instant; the compiler finds it in the trace alone."""
     rank = simulate(program)
     dag = compile_events(rank.events)
     assume(rank.n_ties == 0)
-    assume(_n_lanes_that_end_last(dag) == 1)
+    assume(_n_tracks_that_end_last(dag) == 1)
 
     assert _tiles(rank.truth) == _tiles(critical_path(dag, dag.span))
 

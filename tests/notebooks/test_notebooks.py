@@ -21,7 +21,7 @@ PICTURE = re.compile(r"!\[(?P<title>.*)\]\((?P<file>.*)\)")
 
 
 def texts(document):
-    """Return what each code cell printed, warned of and answered; a figure answers nothing that is stored."""
+    """Output, warnings and answer of each code cell; the answers of figures are not stored."""
     told = []
     for cell in document.cells:
         texts = {}
@@ -36,33 +36,33 @@ def texts(document):
 
 
 def figure_titles(document):
-    """Return the titles of the figures that were drawn, in order."""
+    """The titles of the figures that were drawn, in order."""
     outputs = (output for cell in document.cells for output in cell.get("outputs", []))
     figures = (output["data"][FIGURE] for output in outputs if FIGURE in output.get("data", {}))
     return [html.unescape(figure["layout"]["title"]["text"]) for figure in figures]
 
 
 def pictures(document):
-    """Return title and file of the pictures, in order."""
+    """Title and file of the pictures, in order."""
     found = (PICTURE.search(cell.source) for cell in document.cells if cell.cell_type == "markdown")
     return [(picture["title"], picture["file"]) for picture in found if picture]
 
 
 @pytest.fixture(scope="module", params=NOTEBOOKS, ids=lambda path: path.stem)
 def notebook(request):
-    """Return the file of a notebook."""
+    """The file of a notebook."""
     return request.param
 
 
 @pytest.fixture(scope="module")
 def stored(notebook):
-    """Return the notebook as it is stored."""
+    """The notebook as it is stored."""
     return nbformat.read(notebook, as_version=4)
 
 
 @pytest.fixture(scope="module")
 def run(notebook, tmp_path_factory):
-    """Return the notebook after it ran, in a process and a folder of its own."""
+    """The notebook after it ran, in a process and a folder of its own."""
     document = nbformat.read(notebook, as_version=4)
     folder = tmp_path_factory.mktemp(notebook.stem)
     with pytest.MonkeyPatch.context() as patch:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,13 +22,15 @@ from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
+from tests.real_traces import FOLDER
 
-_SHARED = Path(__file__).resolve().parents[3] / "shared"
 _FILES = {
     "alexnet": "critical_path/alexnet/benchmark_result_2869224_1695835535_trace.json.gz",
     "amd_trace": "amd_trace/mi250_minitoy_train_ROCm6_2_kineto.json.gz",
     "cuda_event_sync": "critical_path/cuda_event_sync/event_sync_trace.json.gz",
-    "cuda_event_sync_multi_stream": "critical_path/cuda_event_sync_multi_stream/event_sync_trace.json.gz",
+    "cuda_event_sync_multi_stream": (
+        "critical_path/cuda_event_sync_multi_stream/event_sync_trace.json.gz"
+    ),
     "cupti_profiler": "cupti_profiler/benchmark_result_924719_1679055439_trace.json.gz",
     "df_index_resolver": "df_index_resolver/df_index_resolver.json.gz",
     "nccl_parser_config": "nccl_parser_config/nccl_data.json.gz",
@@ -51,7 +52,7 @@ _US = 1_000
 
 
 def _frame(value: Any) -> Any:
-    """Return a table of the oracle as a DataFrame, lists and dicts of tables alike."""
+    """A table of the oracle as a DataFrame, lists and dicts of tables alike."""
     if isinstance(value, list):
         return [_frame(item) for item in value]
     if isinstance(value, dict) and value.get("type") == "DataFrame":
@@ -66,7 +67,7 @@ def _frame(value: Any) -> Any:
 
 
 def _answer(trace: str, question: str) -> Any:
-    path = _SHARED / "oracle" / "hta" / trace / f"{question}.json"
+    path = FOLDER.parent / "oracle" / "hta" / trace / f"{question}.json"
     if not path.exists():
         pytest.skip(f"no answer of HTA to {question} on {trace}")
     document = json.loads(path.read_text())
@@ -77,12 +78,12 @@ def _answer(trace: str, question: str) -> Any:
 
 @pytest.fixture(scope="session")
 def hta() -> Callable[[str, str], Any]:
-    """Return HTA's answer to a question on a trace; skips where it has none, or raised."""
+    """HTA's answer to a question on a trace; skips where it has none, or raised."""
     return _answer
 
 
 def _rounded(events: EventTable, base_time_ns: int) -> EventTable:
-    """Return events as HTA rounds them: float64 microseconds, starts up, ends down, durations of -1 us taken as 0."""
+    """Events as HTA rounds them: float64 microseconds, starts up, ends down, -1 us taken as 0."""
     whole, rest = np.divmod(events.ts_ns - base_time_ns, _US)
     # As a decimal number is read: at the size of an epoch, to the next quarter of a microsecond.
     start_us, dur_us = whole + rest / _US, events.dur_ns / _US
@@ -92,7 +93,7 @@ def _rounded(events: EventTable, base_time_ns: int) -> EventTable:
 
 
 def _without_last_step(events: EventTable) -> EventTable:
-    """Return what HTA keeps: host events before the last step, and device work with the correlation id of one of them."""
+    """The events that HTA keeps: host events before the last step, and the work they launched."""
     is_step = (events.kind == EventKind.ANNOTATION) & events.named(
         events.symbols.mask(lambda name: name.startswith("ProfilerStep#"))
     )
@@ -129,7 +130,7 @@ _loaded: dict[tuple[str, bool], tuple[hg.Trace, Dag]] = {}
 
 def _load(trace: str, *, as_hta: bool) -> tuple[hg.Trace, Dag]:
     if (trace, as_hta) not in _loaded:
-        path = _SHARED / "traces" / "hta" / _FILES[trace]
+        path = FOLDER / "hta" / _FILES[trace]
         if not path.exists():
             pytest.skip(f"no {path}")
         read = hg.load(path)
@@ -142,19 +143,19 @@ def _load(trace: str, *, as_hta: bool) -> tuple[hg.Trace, Dag]:
 
 @pytest.fixture(scope="session")
 def as_hta_sees() -> Callable[[str], Dag]:
-    """Return the graph of a trace on the events that HTA keeps, rounded as it rounds."""
+    """The graph of a trace on the events that HTA keeps, rounded as it rounds."""
     return lambda trace: _load(trace, as_hta=True)[1]
 
 
 @pytest.fixture(scope="session")
 def as_it_is() -> Callable[[str], tuple[hg.Trace, Dag]]:
-    """Return a trace and its graph, unchanged."""
+    """A trace and its graph, unchanged."""
     return lambda trace: _load(trace, as_hta=False)
 
 
 @pytest.fixture(scope="session")
 def kernel_time() -> Callable[[Dag], Window]:
-    """Return HTA's window: from the first start to the last end of device work."""
+    """HTA's window: from the first start to the last end of device work."""
 
     def window(dag: Dag) -> Window:
         device = dag.events.is_device

@@ -21,7 +21,7 @@ def _ask(question, drawing, **options):
 
 
 def test_a_record_of_a_wait_is_no_work():
-    """The device does nothing for 14 us while the host waits; HTA counts the record as busy time."""
+    """The device idles for 14 us while the host waits; HTA counts the record as busy time."""
     frame = _ask(
         temporal_breakdown,
         """

@@ -1,4 +1,4 @@
-"""Every feature of HTA against ours on every trace for which HTA has an answer, on the events that HTA sees.
+"""Every feature of HTA against ours, on every trace that HTA answers for and the events it sees.
 
 Where we differ, `DIFFERENCES` names HTA's fault, and `test_hta_faults.py` shows the truth on a
 drawn trace. A difference that is not there any more fails as well.
@@ -134,7 +134,7 @@ def test_kernel_types(trace, hta, as_hta_sees, kernel_time):
 
 
 def test_kernel_breakdown(trace, hta, as_hta_sees):
-    """Sum, extremes, mean and deviation by name; all names, as the means of the top ten are wrong in HTA."""
+    """Sum, extremes, mean and deviation of all names; HTA's means of the top ten are wrong."""
     theirs = hta(trace, "get_gpu_kernel_breakdown__n1000")[1]
     if not len(theirs):
         pytest.skip("HTA has none")
@@ -314,7 +314,7 @@ def test_cupti_counters(hta, as_it_is):
 
 
 def _step(dag, step: str):
-    """Return the graph of the host events that begin in a step and of the device work launched by them."""
+    """The graph of the host events that begin in a step, and of the work they launch."""
     events = dag.events
     marker = int(
         np.flatnonzero(

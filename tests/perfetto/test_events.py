@@ -1,4 +1,4 @@
-"""Every event of a table is a slice of the trace processor, with its name, its time and its place."""
+"""Every event of a table is a slice of the trace processor, with its name, time and place."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def events_of(
     on: tuple[int, ...] = (),
     kind: int = EventKind.OP,
 ) -> EventTable:
-    """Return events (name, start, duration), each on a lane; on the first by default."""
+    """Events of a name, a start and a duration, each on a lane; on the first by default."""
     n = len(rows)
     symbols, codes = SymbolTable.intern([*(name for name, _, _ in rows), "cpu_op"])
     kinds = np.full(n, kind, dtype=np.int8)
@@ -72,7 +72,8 @@ def test_rows_of_a_stream_are_drawn_as_one_track(tmp_path: Path, ask) -> None:
     events = events_of(("a", 0, 10), ("b", 5, 10), kind=EventKind.KERNEL)
     (names,) = ask(
         write_pftrace(tmp_path / "x.pftrace", events),
-        "select s.name, t.name, p.name from slice s join track t on s.track_id = t.id join track p on t.parent_id = p.id",
+        "select s.name, t.name, p.name from slice s "
+        "join track t on s.track_id = t.id join track p on t.parent_id = p.id",
     )
     assert names == [["a", "stream 1", "GPU 0"], ["b", "stream 1", "GPU 0"]]
 
@@ -85,20 +86,21 @@ def test_events_without_duration_are_kept_between_their_neighbors(tmp_path: Path
 
 
 def test_threads_with_odd_ids_stay_apart(tmp_path: Path, ask) -> None:
-    """Viewers cut ids to 32 bits and take negative ones for the main thread, so the file has ids of its own."""
+    """Viewers cut ids to 32 bits and take negative ones for the main thread; ours are new."""
     tids = (-1, 1 << 31, (1 << 33) + 1, "PyTorch Profiler", 7)
     rows = [(f"on {tid}", 0, 10) for tid in tids]
     events = events_of(*rows, lanes=tuple((1, tid) for tid in tids), on=(0, 1, 2, 3, 4))
     (threads,) = ask(
         write_pftrace(tmp_path / "x.pftrace", events),
-        "select s.name, t.name from slice s join thread_track k on s.track_id = k.id join thread t using (utid) order by 1",
+        "select s.name, t.name from slice s "
+        "join thread_track k on s.track_id = k.id join thread t using (utid) order by 1",
     )
     names = ["thread -1", "thread 2147483648", "thread 8589934593", "PyTorch Profiler", "thread 7"]
     assert threads == sorted([f"on {tid}", name] for tid, name in zip(tids, names, strict=True))
 
 
 def test_times_since_the_epoch_are_exact(tmp_path: Path, ask) -> None:
-    """An epoch time in nanoseconds has more digits than a float64 holds; the file holds the difference and the origin."""
+    """An epoch time in nanoseconds exceeds a float64; the file holds the origin and differences."""
     events = events_of(("a", EPOCH_NS, 3), ("b", EPOCH_NS + 3, 1))
     slices, clock = ask(
         write_pftrace(tmp_path / "x.pftrace", events),
@@ -127,7 +129,8 @@ def test_what_is_known_of_an_event_is_there_to_be_selected(tmp_path: Path, ask) 
         for name in ("bytes", "memory_bandwidth", "collective", "critical")
     )
     path = write_pftrace(tmp_path / "x.pftrace.gz", events, critical_events=[0])
-    (found,) = ask(path, "select name, category, " + args + " from slice order by ts")  # noqa: S608  names of our own
+    query = "select name, category, " + args + " from slice order by ts"  # noqa: S608  our names
+    (found,) = ask(path, query)
     assert found == [
         ["a", "cpu_op", None, None, "cpu_op", 1],
         ["b", "cpu_op", 4096, 1.5, None, None],
@@ -143,7 +146,8 @@ def test_a_counter_has_all_its_samples(tmp_path: Path, ask) -> None:
     share = CounterTrack("share", "%", np.array([5]), np.array([0.25]))
     (samples,) = ask(
         write_pftrace(tmp_path / "x.pftrace", events, counters=[queue, share]),
-        "select t.name, c.ts, c.value from counter c join track t on c.track_id = t.id order by 1, 2",
+        "select t.name, c.ts, c.value from counter c "
+        "join track t on c.track_id = t.id order by 1, 2",
     )
     assert samples == [
         ["queue length, stream 7", 0, 1.0],
@@ -165,7 +169,7 @@ def test_a_point_in_time_is_an_instant_in_its_range(tmp_path: Path, ask) -> None
 
 
 def test_files_of_ranks_can_be_concatenated(tmp_path: Path, ask) -> None:
-    """Each rank has ids of its own, so ``cat`` is all it takes; one origin keeps their times together."""
+    """Each rank has ids of its own, so ``cat`` is enough; one origin keeps their times together."""
     first, second = (
         events_of(("a", 100, 10), ("b", 120, 5)),
         events_of(("a", 103, 4), ("b", 121, 5)),
@@ -183,7 +187,8 @@ def test_files_of_ranks_can_be_concatenated(tmp_path: Path, ask) -> None:
         both,
         "select s.name, s.ts, s.dur, p.name from slice s join thread_track k on s.track_id = k.id "
         "join thread using (utid) join process p using (upid) order by 2",
-        "select a.ts, b.ts from flow join slice a on a.id = slice_out join slice b on b.id = slice_in order by 1",
+        "select a.ts, b.ts from flow "
+        "join slice a on a.id = slice_out join slice b on b.id = slice_in order by 1",
     )
     assert slices == [
         ["a", 0, 10, "python (pid 1), rank 0"],

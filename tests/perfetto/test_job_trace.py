@@ -1,4 +1,4 @@
-"""The trace of a whole job in the trace processor: every rank is there, on one clock, and the path tiles the window."""
+"""The trace of a job in the trace processor: all ranks on one clock, and a path that tiles."""
 
 from __future__ import annotations
 
@@ -16,20 +16,23 @@ from htagraph.job.loading import load_job
 pytestmark = pytest.mark.perfetto
 
 ON_TOP = "select s.* from slice s join track t on s.track_id = t.id where t.name = 'Critical path'"
-TILES = (
-    "select count(*), sum(dur), max(ts + dur) - min(ts), sum(gap) from "  # noqa: S608  text of our own
-    f"(select ts, dur, coalesce(ts - lag(ts + dur) over (order by ts, id), 0) != 0 as gap from ({ON_TOP}))"
+TILES = f"""
+select count(*), sum(dur), max(ts + dur) - min(ts), sum(gap) from (
+  select ts, dur, coalesce(ts - lag(ts + dur) over (order by ts, id), 0) != 0 as gap
+  from ({ON_TOP})
 )
+"""  # noqa: S608  text of our own
 HOPS = """
 select a.ts + a.dur, b.ts, ta.name, tb.name from flow
 join slice a on a.id = slice_out join slice b on b.id = slice_in
 join track ta on a.track_id = ta.id join track tb on b.track_id = tb.id
 where a.category = 'critical_path' and b.category = 'critical_path' order by a.ts
 """
-BY_RANK = (
-    "select t.name, sum(s.dur) from slice s join track t on s.track_id = t.id join track p on t.parent_id = p.id "
-    "where p.name = 'Critical path' group by t.name order by 2 desc"
-)
+BY_RANK = """
+select t.name, sum(s.dur) from slice s
+join track t on s.track_id = t.id join track p on t.parent_id = p.id
+where p.name = 'Critical path' group by t.name order by 2 desc
+"""
 EVENTS = "select count(*) from slice where category is null or category != 'critical_path'"
 KERNEL_ENDS = """
 select max(ts + dur) - min(ts + dur) from (
@@ -41,7 +44,7 @@ select max(ts + dur) - min(ts + dur) from (
 
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
-    """Return four ranks whose clocks are off by up to 20 ms, of which rank 2 is late."""
+    """Four ranks whose clocks are off by up to 20 ms, of which rank 2 is late."""
     program = hg.synth.training_job(
         ranks=4, tensor=2, steps=2, layers=2, straggler=2, max_offset_ns=20_000_000
     )
@@ -66,7 +69,7 @@ def test_every_event_of_every_rank_is_there(tmp_path: Path, ask, job: Job) -> No
 
 
 def test_an_arrow_leads_to_the_rank_where_the_path_goes_on(tmp_path: Path, ask, job: Job) -> None:
-    """One for each hop, from the late rank to the one that waited, at the instant at which waiting ended."""
+    """One per hop, from the late rank to the one that waited, when the wait ended."""
     path = job.critical_path()
     (hops,) = ask(path.to_perfetto(tmp_path / "x.pftrace"), HOPS)
     ranks = path.segments["rank"].to_numpy()

@@ -9,7 +9,7 @@ from htagraph.synth import timeline
 
 
 def _parts(drawing: str, **options) -> list[tuple]:
-    """Return (start, duration, cause, name) of the parts of idle intervals, in us."""
+    """(start, duration, cause, name) of the parts of idle intervals, in us."""
     dag = compile_events(timeline(drawing))
     frame = idle_intervals(dag, dag.span, **options)
     columns = zip(

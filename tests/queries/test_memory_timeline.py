@@ -14,7 +14,7 @@ from htagraph.synth import timeline
 
 
 def _dag():
-    """Return a graph in which two instants were recorded, one inside an operator."""
+    """A graph in which two instants were recorded, one inside an operator."""
     events = timeline(
         "cpu 1 |[aten::mm ^x ]  ^y",
         names={"x": "[memory]", "y": "[memory]"},

@@ -18,7 +18,7 @@ _DRAWING = """
 
 
 def _counts(events: EventTable, check: str) -> tuple[int, int, str]:
-    """Return good, all and verdict of a check."""
+    """Good, all and verdict of a check."""
     dag = compile_events(events)
     row = quality(dag, dag.span).set_index("check").loc[check]
     return int(row["n_good"]), int(row["n_all"]), str(row["verdict"])

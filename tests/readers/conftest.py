@@ -9,7 +9,7 @@ import pytest
 
 
 def event(name: str = "aten::mm", **fields: Any) -> dict[str, Any]:
-    """Return a host operator, or what `fields` make of it."""
+    """A host operator, or what `fields` make of it."""
     return {
         "ph": "X",
         "cat": "cpu_op",
@@ -22,7 +22,7 @@ def event(name: str = "aten::mm", **fields: Any) -> dict[str, Any]:
 
 
 def file_of(*events: dict[str, Any] | str, **header: Any) -> bytes:
-    """Return a file with events, each as a dict or as its text."""
+    """A file with events, each as a dict or as its text."""
     texts = (one if isinstance(one, str) else json.dumps(one) for one in events)
     separator = ",\n"
     keys = "".join(f"{json.dumps(key)}: {json.dumps(value)}, " for key, value in header.items())

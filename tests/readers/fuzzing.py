@@ -75,7 +75,7 @@ TOKENS += [
 
 
 def corpus() -> list[bytes]:
-    """Return what mutations start from."""
+    """What mutations start from."""
     small = [path.read_bytes() for path in sorted(SHARED.glob("malformed/*.json*"))]
     real = [
         path for path in sorted(SHARED.glob("traces/**/*.json.gz")) if path.stat().st_size < 3_500
@@ -84,7 +84,7 @@ def corpus() -> list[bytes]:
 
 
 def mutated(data: bytes, others: list[bytes], rng: random.Random) -> bytes:
-    """Return bytes with some damage."""
+    """Bytes with some damage."""
     out = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 3, 8))):
         at = rng.randrange(len(out) + 1)

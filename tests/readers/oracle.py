@@ -86,13 +86,13 @@ TEXTS = {
 
 
 def content(path: Path) -> bytes:
-    """Return the decompressed bytes of a file."""
+    """The decompressed bytes of a file."""
     data = path.read_bytes()
     return gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
 
 
 def document(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return the events and the other top-level keys of a file, numbers exact."""
+    """The events and the other top-level keys of a file, numbers exact."""
     value = json.loads(content(path).decode("utf-8", "replace"), parse_float=Decimal)
     if isinstance(value, list):
         return value, {}
@@ -100,7 +100,7 @@ def document(path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 
 def integer(value: Any) -> int | None:
-    """Return the integer that a value of args stands for, as int64 bits, None for none."""
+    """The integer that a value of args stands for, as int64 bits, None for none."""
     if isinstance(value, str):
         try:
             value = int(value, 0) if value.startswith("0x") else int(Decimal(value))
@@ -113,18 +113,18 @@ def integer(value: Any) -> int | None:
 
 
 def nanoseconds(value: Any) -> int:
-    """Return a time in microseconds as nanoseconds, half to even."""
+    """A time in microseconds as nanoseconds, half to even."""
     return int((Decimal(value) * 1000).to_integral_value())
 
 
 def place(value: Any) -> int | str:
-    """Return a pid or tid: an int where it is written as one."""
+    """A pid or tid: an int where it is written as one."""
     text = "" if value is None else str(value)
     return int(text) if text.lstrip("-").isdigit() else text
 
 
 def kind(event: dict[str, Any]) -> EventKind:
-    """Return what an event is."""
+    """What an event is."""
     if event["ph"] in "iI":
         return EventKind.INSTANT
     if event["ph"] == "C":
@@ -143,7 +143,7 @@ def kind(event: dict[str, Any]) -> EventKind:
 
 
 def stream(event: dict[str, Any], args: dict[str, Any]) -> int:
-    """Return the stream of a device event, -1 for none."""
+    """The stream of a device event, -1 for none."""
     value = integer(args.get("stream"))
     if value is None:
         text = str(event.get("tid", "")).removeprefix("stream ")
@@ -152,7 +152,7 @@ def stream(event: dict[str, Any], args: dict[str, Any]) -> int:
 
 
 def device(event: dict[str, Any], args: dict[str, Any]) -> int:
-    """Return the device of a device event, -1 for none."""
+    """The device of a device event, -1 for none."""
     value = integer(args.get("device"))
     if value is None:
         pid = place(event.get("pid"))
@@ -161,7 +161,7 @@ def device(event: dict[str, Any], args: dict[str, Any]) -> int:
 
 
 def row(event: dict[str, Any], base_time_ns: int) -> dict[str, Any]:
-    """Return all columns of an event; what it does not have is left out."""
+    """All columns of an event; what it does not have is left out."""
     args = event.get("args", {})
     what = kind(event)
     on_stream = what in ON_STREAM

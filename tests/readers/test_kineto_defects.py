@@ -48,12 +48,12 @@ def read(texts: list[str | bytes], end: bytes = b'\n], "traceName": "x"}') -> Re
 
 
 def rows(trace: Recording) -> list[tuple[Any, ...]]:
-    """Return the events as tuples, without their number."""
+    """The events as tuples, without their number."""
     return list(trace.events.frame().drop(columns="event").itertuples(index=False, name=None))
 
 
 def odd(name: bytes = b"odd", args: bytes = b"") -> bytes:
-    """Return an event whose name and args are as given."""
+    """An event whose name and args are as given."""
     return (
         b'{"ph": "X", "cat": "cpu_op", "name": "'
         + name
@@ -180,7 +180,7 @@ def test_where_the_bytes_are_cut_into_pieces_changes_nothing(
 
 
 def pieced(texts: list[str], block: int, n_threads: int) -> list[tuple[Any, ...]]:
-    """Return the rows of a file that is read in small pieces by some threads."""
+    """The rows of a file that is read in small pieces by some threads."""
     from htagraph.readers.kineto import loading, stream
 
     usual = stream.BLOCK

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +12,15 @@ import pytest
 from htagraph.model.recording import Recording
 from htagraph.readers.kineto import read_kineto
 from tests.readers import oracle
+from tests.real_traces import BROKEN_METADATA, TRACES
 
-TRACES = Path(__file__).parents[3] / "shared" / "traces"
-FILES = sorted(
-    path for path in TRACES.rglob("*.json*") if path.name.endswith((".json", ".json.gz"))
-)
+FILES = [path for path in TRACES if path not in BROKEN_METADATA]
 
 pytestmark = pytest.mark.real
 
 
 def rows(trace: Recording) -> list[dict[str, Any]]:
-    """Return the event table as one dict per event, without what an event does not have."""
+    """The event table as one dict per event, without what an event does not have."""
     events = trace.events
     dense = (
         "ts_ns",
@@ -112,3 +112,15 @@ def test_flows_and_header_equal_those_of_json(path: Path) -> None:
         if not isinstance(value, (oracle.Decimal, list, dict))
     }
     assert trace.origin.metadata.keys() == header.keys()
+
+
+@pytest.mark.parametrize("path", BROKEN_METADATA, ids=lambda path: path.name[:24])
+def test_a_header_that_json_refuses_is_a_repair(path: Path) -> None:
+    """PyTorch writes strings of `add_metadata` as they are; all events behind them are read."""
+    with pytest.raises(json.JSONDecodeError):
+        oracle.document(path)
+
+    trace = read_kineto(path)
+
+    assert [repair.kind for repair in trace.repairs] == ["unreadable metadata"]
+    assert len(trace.events) == len(re.findall(rb'"ph": "[XiIC]"', oracle.content(path)))

@@ -19,7 +19,7 @@ from htagraph.readers.kineto import chunks, document, read_kineto
 
 
 def one(text: str) -> Any:
-    """Return the trace of a bare list with one event."""
+    """The trace of a bare list with one event."""
     return read_kineto(f"[{text}]".encode())
 
 

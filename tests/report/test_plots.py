@@ -48,7 +48,7 @@ def step() -> hg.TraceGraph:
 
 
 def bars(figure: object) -> dict[str, list[float]]:
-    """Return what is drawn, by the name of the trace."""
+    """What is drawn, by the name of the trace."""
     return {trace.name: list(trace.x) for trace in figure.data}  # type: ignore[attr-defined]
 
 

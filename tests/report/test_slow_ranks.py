@@ -12,7 +12,7 @@ from htagraph.synth import simulate_job, training_job
 
 
 def summary_of(**options: object) -> JobSummary:
-    """Return the summary of a simulated job."""
+    """The summary of a simulated job."""
     with tempfile.TemporaryDirectory() as folder:
         job = training_job(steps=2, layers=3, seed=4, **options)  # type: ignore[arg-type]
         simulate_job(job).write(folder)
@@ -22,7 +22,7 @@ def summary_of(**options: object) -> JobSummary:
 
 
 def compute(summary: JobSummary) -> Finding:
-    """Return the finding on computation."""
+    """The finding on computation."""
     return next(finding for finding in summary.verdict.findings if finding.cause == "compute")
 
 

@@ -1,11 +1,8 @@
-"""Hypothesis strategies: random small programs and jobs, for laws that must hold on every trace.
-
-Hypothesis is a test extra; it is imported when a strategy is asked for.
-"""
+"""Random small programs and jobs, for laws that must hold on every trace."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import hypothesis.strategies as st
 
 from htagraph.synth.program import (
     Action,
@@ -26,9 +23,6 @@ from htagraph.synth.program import (
     Work,
 )
 
-if TYPE_CHECKING:
-    from hypothesis.strategies import SearchStrategy
-
 __all__ = ["jobs", "programs", "warm_up"]
 
 _STREAMS = (7, 13, 20)
@@ -38,7 +32,7 @@ _WARM_UP_WORK = 40_000
 
 
 def warm_up(stream: int = 7) -> tuple[Action, ...]:
-    """Return actions that show a trace's reader the launch latency and the stream gap: idle launch, then a pair."""
+    """Actions that show a reader the launch latency and the stream gap: a pair, an idle launch."""
     first, second = (
         Work("warm_up_kernel", _WARM_UP_WORK + 3),
         Work("warm_up_kernel", _WARM_UP_WORK + 7),
@@ -51,24 +45,20 @@ def warm_up(stream: int = 7) -> tuple[Action, ...]:
 
 
 def _prelude() -> tuple[Action, ...]:
-    """Return a warm-up after which every stream has run something and every event has been recorded."""
+    """A warm-up after which every stream has had work and every event a record."""
     work = Work("warm_up_kernel", 1_009)
     used = tuple(Launch(work, stream) for stream in _STREAMS)
     recorded = tuple(Record(event, stream) for event, stream in zip(_EVENTS, _STREAMS, strict=True))
     return (*warm_up(), *used, *recorded, Synchronize())
 
 
-def _durations() -> SearchStrategy[int]:
-    """Return durations from none to many times a launch; ties are left to be found by the simulator."""
-    import hypothesis.strategies as st
-
+def _durations() -> st.SearchStrategy[int]:
+    """Durations from almost none to many times a launch; the simulator counts ties."""
     return st.integers(1, _LONGEST_NS)
 
 
-def _flat_actions() -> SearchStrategy[tuple[Action, ...]]:
-    """Return a few actions that touch the device or spend time; waits are followed by work that waits."""
-    import hypothesis.strategies as st
-
+def _flat_actions() -> st.SearchStrategy[tuple[Action, ...]]:
+    """A few actions that touch the device or spend time; work that waits follows each wait."""
     streams, events, ns = st.sampled_from(_STREAMS), st.sampled_from(_EVENTS), _durations()
     names = st.sampled_from(
         ("ampere_sgemm_128x64_nn", "vectorized_elementwise_kernel", "Memset (Device)")
@@ -87,24 +77,31 @@ def _flat_actions() -> SearchStrategy[tuple[Action, ...]]:
         st.builds(Synchronize, event=events),
     ).map(lambda action: (action,))
     waiting = st.builds(
-        lambda event, stream, cost, what, launch: (StreamWait(event, stream, cost), Launch(what, stream, launch)),
-        events, streams, ns, work, ns,
-    )  # fmt: skip
+        lambda event, stream, waits_ns, what, launch_ns: (
+            StreamWait(event, stream, waits_ns),
+            Launch(what, stream, launch_ns),
+        ),
+        events,
+        streams,
+        ns,
+        work,
+        ns,
+    )
     several = st.lists(st.one_of(single, single, waiting), max_size=6)
     return several.map(lambda parts: tuple(action for part in parts for action in part))
 
 
 def _backward(body: tuple[Action, ...], lead_ns: int) -> tuple[Action, ...]:
-    """Return a forward operator and the hand-over to its backward operator."""
+    """The hand-over to a backward operator on another thread."""
     work = Op("autograd::engine::evaluate_function: MmBackward0", (Spend(lead_ns), *body))
     return (HandOver((work,), wake_ns=lead_ns),)
 
 
-def programs(*, max_blocks: int = 6) -> SearchStrategy[Program]:
-    """Return random programs of one rank: operators, gaps, annotations, backward passes, on three streams.
+def programs(*, max_blocks: int = 6) -> st.SearchStrategy[Program]:
+    """Random programs of one rank: operators, gaps, annotations, backward passes, three streams.
 
     They begin with `warm_up`, some work on every stream and a record of every event. Programs in
-    which two causes release one instant are possible; whoever compares paths should leave out those
+    which two causes release one instant are possible; a comparison of paths leaves out those
     with ``simulate(program).n_ties``.
 
     Parameters
@@ -123,8 +120,6 @@ def programs(*, max_blocks: int = 6) -> SearchStrategy[Program]:
     ...     assert (truth.start_ns + truth.dur_ns)[:-1].tolist() == truth.start_ns[1:].tolist()
     >>> truth_tiles_the_trace()
     """
-    import hypothesis.strategies as st
-
     ns, actions = _durations(), _flat_actions()
     op_names = st.sampled_from(
         ("aten::linear", "aten::relu", "enumerate(DataLoader)#_SingleProcess.__next__")
@@ -151,7 +146,7 @@ def programs(*, max_blocks: int = 6) -> SearchStrategy[Program]:
 def _member_body(
     draw_ns: list[int], n_collectives: int, groups: list[Group], rank: int
 ) -> tuple[Action, ...]:
-    """Return what a rank does between and in its collectives; `draw_ns` is consumed in turn."""
+    """The actions of a rank between and in its collectives; `draw_ns` is consumed in turn."""
     body: list[Action] = []
     for number in range(n_collectives):
         compute_ns, host_ns, transfer_ns = draw_ns[3 * number : 3 * number + 3]
@@ -171,8 +166,8 @@ def _member_body(
 
 def jobs(
     *, max_ranks: int = 4, max_collectives: int = 6, max_offset_ns: int = 20_000_000
-) -> SearchStrategy[JobProgram]:
-    """Return random jobs: ranks that compute and meet in all-reduces of the world and of halves of it.
+) -> st.SearchStrategy[JobProgram]:
+    """Random jobs: ranks that compute, and all-reduces of the world and of halves of it.
 
     Parameters
     ----------
@@ -180,7 +175,6 @@ def jobs(
     max_offset_ns : int, unit=ns, default=20_000_000
         Rank 0 has the true clock; the others are off by up to this, and drift by up to 5 ppm.
     """
-    import hypothesis.strategies as st
 
     @st.composite
     def job(draw: st.DrawFn) -> JobProgram:
@@ -196,13 +190,20 @@ def jobs(
         numbers = st.lists(
             st.integers(1_000, 500_000), min_size=3 * n_collectives, max_size=3 * n_collectives
         )
+        bodies = [
+            (*warm_up(), *_member_body(draw(numbers), n_collectives, groups, rank))
+            for rank in everybody
+        ]
         ranks = tuple(
             Program(
-                (Annotation("ProfilerStep#0", (*warm_up(), *_member_body(draw(numbers), n_collectives, groups, rank))),),
-                rank=rank, world_size=n_ranks, device=rank, groups=tuple(g for g in groups if rank in g.ranks),
+                (Annotation("ProfilerStep#0", body),),
+                rank=rank,
+                world_size=n_ranks,
+                device=rank,
+                groups=tuple(group for group in groups if rank in group.ranks),
             )
-            for rank in everybody
-        )  # fmt: skip
+            for rank, body in enumerate(bodies)
+        )
         offset, drift = st.integers(-max_offset_ns, max_offset_ns), st.integers(-5_000, 5_000)
         clocks = (Clock(), *(Clock(draw(offset), draw(drift)) for _ in everybody[1:]))
         return JobProgram(ranks, clocks)

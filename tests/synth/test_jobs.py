@@ -85,7 +85,7 @@ def test_a_rank_alone_sees_its_whole_kernel() -> None:
 
 
 def test_a_broadcast_does_not_hold_its_root() -> None:
-    """The root, rank 1, is early and done after 10 us; the leaf comes later and needs its own 10 us."""
+    """The root, rank 1, is early and done after 10 us; the leaf comes later and takes 10 us."""
     job = run((Spend(30_000), collective("broadcast", root=1)), (collective("broadcast", root=1),))
 
     assert kernels(job) == [(36_000, 46_000), (6_000, 16_000)]
@@ -115,7 +115,7 @@ def test_a_receiver_waits_for_its_sender() -> None:
 
 
 def test_a_clock_that_is_off_moves_a_whole_rank() -> None:
-    """The truth stays in true time; the trace of rank 1 is in its own, 5 ms early and slow by 10 ppm."""
+    """The truth is in true time; the trace of rank 1 in its own, 5 ms early, slow by 10 ppm."""
     late = (Spend(100_000_000), collective())
     job = run((collective(),), late, Clock(), Clock(offset_ns=-5_000_000, drift_ppb=-10_000))
     event = int(job.collectives["event"][1])
@@ -142,11 +142,12 @@ def test_a_collective_without_partner_is_an_error() -> None:
 
 
 def test_metadata_is_written_as_asked_for() -> None:
-    """Traces have it on the operator, also on the kernel, also with a sequence number, or not at all."""
+    """Traces have it nowhere, on the operator, on the kernel too, or with a sequence number."""
     seen = {}
     for level in ("none", "op", "kernel", "seq"):
         body = (Op("record_param_comms", (collective(), collective())),)
-        job = simulate_job(JobProgram(tuple(Program(body, rank=r, metadata=level) for r in (0, 1))))  # type: ignore[arg-type]
+        ranks = tuple(Program(body, rank=r, metadata=level) for r in (0, 1))  # type: ignore[arg-type]
+        job = simulate_job(JobProgram(ranks))
         columns = job.ranks[0].events.columns
         seen[level] = {
             name: columns[name].event.tolist() for name in ("collective", "seq") if name in columns
@@ -177,7 +178,7 @@ def test_the_truth_of_a_job_tiles_its_time(program: JobProgram) -> None:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(program=jobs())
 def test_the_path_changes_ranks_only_into_a_collective(program: JobProgram) -> None:
-    """Ranks have no other way to hold each other up; and the path comes from the rank that came last."""
+    """Ranks hold each other up in no other way; the path comes from the rank that came last."""
     job = simulate_job(program)
     truth, collectives = job.truth, job.collectives
     hops = [i for i in range(1, len(truth)) if truth["rank"][i] != truth["rank"][i - 1]]

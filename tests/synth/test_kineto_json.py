@@ -21,7 +21,7 @@ from tests.synth.strategies import programs
 
 @pytest.fixture(scope="module")
 def rank() -> SimulatedRank:
-    """Return a training rank with a clock that is off, so that nothing is round."""
+    """A training rank with a clock that is off, so that nothing is round."""
     program = training_rank(steps=2, layers=2, seed=3)
     return simulate_job(
         JobProgram((program,), (Clock(offset_ns=-1_234_567, drift_ppb=4_321),))
@@ -30,7 +30,7 @@ def rank() -> SimulatedRank:
 
 @pytest.fixture(scope="module")
 def file(rank: SimulatedRank) -> dict[str, Any]:
-    """Return the file as any JSON parser sees it, with exact decimals."""
+    """The file as any JSON parser sees it, with exact decimals."""
     return json.loads(rank.to_json(), parse_float=Decimal)
 
 
@@ -48,7 +48,7 @@ def test_the_header_says_who_wrote_it(file: dict[str, Any]) -> None:
 
 
 def test_times_are_exact_to_the_nanosecond(rank: SimulatedRank, file: dict[str, Any]) -> None:
-    """Three decimals of a microsecond, relative to the base; base plus text is the table's integer."""
+    """Three decimals of a microsecond; base plus text is the integer of the table."""
     base = file["baseTimeNanoseconds"]
     events = rank.events
 
@@ -96,7 +96,7 @@ def test_every_sparse_column_is_in_the_file(rank: SimulatedRank, file: dict[str,
 
 
 def test_every_launch_has_its_arrows(rank: SimulatedRank, file: dict[str, Any]) -> None:
-    """One start per call that launched, one finish per piece of work, each at the start of its event."""
+    """One start per call that launched, one finish per work, each at the start of its event."""
     arrows = [event for event in file["traceEvents"] if event.get("cat") == "ac2g"]
     counts = Counter(arrow["ph"] for arrow in arrows)
     starts = {(s["pid"], s["tid"], s["ts"]) for s in slices(file)}

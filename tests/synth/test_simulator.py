@@ -38,7 +38,7 @@ def launch(name: str, dur_ns: int, stream: int = 7) -> Launch:
 
 
 def spans(rank: SimulatedRank) -> dict[str, tuple[int, int]]:
-    """Return start and end of each event that the program asked for, by name."""
+    """Start and end of each event that the program asked for, by name."""
     context = (EventKind.SPAN, EventKind.SYNC, EventKind.DEVICE_ANNOTATION)
     return {row.name: (row.ts_ns, row.end_ns) for row in rank.rows if row.kind not in context}
 
@@ -50,7 +50,7 @@ def path(rank: SimulatedRank) -> list[tuple[int, str, str]]:
 
 
 def test_an_idle_stream_starts_work_one_latency_after_its_call() -> None:
-    """The latency counts from the start of the call, so the kernel starts 1 us after the call returned."""
+    """The latency counts from the start of the call; the kernel starts 1 us after its return."""
     rank = run(Op("aten::mm", (Spend(1_000), launch("gemm", 20_000), Spend(500))))
 
     assert spans(rank) == {
@@ -101,7 +101,7 @@ def test_a_device_sync_returns_after_the_last_stream() -> None:
 
 
 def test_a_stream_sync_waits_for_its_stream_only() -> None:
-    """Stream 7 ends at 7 us, before the call; stream 9 does not matter, so the call takes its 2 us."""
+    """Stream 7 ends at 7 us, before the call; stream 9 does not matter: the call takes 2 us."""
     rank = run(launch("a", 2_000), launch("b", 20_000, stream=9), Synchronize(stream=7))
 
     assert spans(rank)["cudaStreamSynchronize"] == (8_000, 10_000)
@@ -117,7 +117,7 @@ def test_an_event_sync_waits_for_what_was_enqueued_before_the_record() -> None:
 
 
 def test_a_stream_waits_for_an_event_of_another() -> None:
-    """Kernel b could start at 14 us but for a, which ends at 25 us; going on after a wait takes 0.3 us."""
+    """Kernel b could start at 14 us but for a, which ends at 25 us; the stream wait adds 0.3 us."""
     order = (Record("e", 7, 500), StreamWait("e", 9, 500))
     rank = run(launch("a", 20_000), *order, Spend(4_000), launch("b", 3_000, stream=9))
 
@@ -131,7 +131,7 @@ def test_a_stream_waits_for_an_event_of_another() -> None:
 
 
 def test_an_event_carries_what_its_stream_itself_waits_for() -> None:
-    """Stream 9 waits for stream 7 and records without work of its own; stream 11 waits for that, so for stream 7."""
+    """Stream 9 waits for 7 and records without work of its own; stream 11 then waits for 7."""
     chain = (
         Record("e", 7, 500),
         StreamWait("e", 9, 500),
@@ -165,7 +165,7 @@ def test_a_graph_launch_enqueues_several_kernels_under_one_id() -> None:
 
 
 def test_a_full_queue_blocks_a_launch_until_work_starts() -> None:
-    """Two launches may be outstanding. When the fourth comes at 12 us, b and c have not started; b does at 106 us."""
+    """Two launches may be outstanding; at the fourth, b and c are, and b starts at 106 us."""
     machine = Machine(launch_latency_ns=5_000, stream_gap_ns=1_000, queue_limit=2)
     rank = run(
         launch("a", 100_000),
@@ -203,7 +203,7 @@ def test_the_trace_begins_with_its_first_event() -> None:
 
 
 def test_a_hand_over_is_a_gap_of_the_caller() -> None:
-    """The autograd thread runs from 6 to 16 us; the caller goes on at once, and the path has been on both."""
+    """The autograd thread runs from 6 to 16 us; the caller goes on at once; the path is on both."""
     backward = HandOver(
         (Op("autograd::MmBackward0", (Spend(10_000),), 1, is_backward=True),), wake_ns=3_000
     )
@@ -234,7 +234,7 @@ def test_a_hand_over_inside_an_operator_is_refused() -> None:
 
 
 def test_a_step_is_cut_where_it_starts() -> None:
-    """The kernel of the first step runs until 105 us; the second step starts at 4 us and waits for it."""
+    """The kernel of the first step runs until 105 us; the second step, from 4 us on, waits."""
     first = Annotation("ProfilerStep#0", (launch("a", 100_000),))
     second = Annotation("ProfilerStep#1", (Synchronize(),))
     rank = run(first, second)

@@ -37,7 +37,7 @@ def test_events_nest_on_one_line_and_on_two() -> None:
 
 
 def test_names_and_lanes_tell_the_kind() -> None:
-    """API names and shorthands are runtime calls; streams hold device work; braces are annotations."""
+    """API names and shorthands are runtime calls, boxes on streams work, braces annotations."""
     events = timeline("""
         cpu 1          |{step }[aten::mm][cudaMalloc][cuLaunchKernel][hipMalloc][sync][custom]
         stream 7       |{step }[gemm][Memcpy HtoD][Memset (Device)]
@@ -136,7 +136,7 @@ def test_an_empty_drawing_has_no_events() -> None:
         ("cpu 1 |[a]  }", "line 1, column 5: '}' closes nothing"),
         ("cpu 1 |[ [b] ]", "line 1, column 0: an event needs a name"),
         ("cpu 1 |[a [b] c]", "line 1, column 7: 'c' stands outside"),
-        ("[a]", "line 1, column 0: no lane"),
+        ("[a]", "line 1, column 0: no track"),
         ("cpu 1 |[launch >a]", "line 1, column 0: >a has no <a"),
         ("stream 7 |  [k <a]", "line 1, column 2: <a has no >a"),
         ("cpu 1 |[x >a][y >a]", "line 1, column 6: >a stands twice"),

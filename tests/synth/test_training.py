@@ -12,7 +12,7 @@ from htagraph.synth.training import Fault
 
 
 def shares(rank: SimulatedRank) -> dict[str, float]:
-    """Return the share of the true path of each bound."""
+    """The share of each bound in the true path."""
     by_bound = rank.truth.groupby("bound")["dur_ns"].sum()
     return (by_bound / by_bound.sum()).to_dict()
 
@@ -46,7 +46,7 @@ def test_syncs_in_the_loop_are_what_the_run_is_bound_by() -> None:
 
 
 def test_a_full_queue_makes_the_host_late() -> None:
-    """The same program on a machine with room for all launches takes 2 ms less per step, and no launch waits."""
+    """On a machine with room for all launches it takes 2 ms less per step; no launch waits."""
     program = training_rank(fault="full_queue", layers=2)
     roomy = replace(program, machine=replace(program.machine, queue_limit=1_000_000))
     wall_ns, roomy_wall_ns = (simulate(made).truth["dur_ns"].sum() for made in (program, roomy))
@@ -72,7 +72,7 @@ def test_one_seed_is_one_trace() -> None:
 
 
 def test_ranks_are_grouped_as_in_megatron() -> None:
-    """Eight ranks, two per layer, two stages: tensor neighbors, every other rank of a stage, and stage neighbors."""
+    """Eight ranks, two per layer, two stages: neighbors, every other rank, and stage neighbors."""
     job = training_job(ranks=8, tensor=2, pipeline=2)
     by_description: dict[str, set[tuple[int, ...]]] = {}
     for program in job.ranks:
@@ -90,7 +90,8 @@ def test_ranks_are_grouped_as_in_megatron() -> None:
 @pytest.mark.parametrize("delay", ["python", "op", "data_loading", "kernel"])
 def test_a_straggler_comes_last(delay: str) -> None:
     """Whatever makes it late, the others wait for it most."""
-    job = simulate_job(training_job(ranks=4, straggler=2, delay=delay, delay_ns=8_000_000))  # type: ignore[arg-type]
+    program = training_job(ranks=4, straggler=2, delay=delay, delay_ns=8_000_000)  # type: ignore[arg-type]
+    job = simulate_job(program)
     waits = job.collectives.groupby("last_rank")["wait_ns"].sum()
 
     assert job.culprit == 2
@@ -99,7 +100,7 @@ def test_a_straggler_comes_last(delay: str) -> None:
 
 
 def test_pipeline_stages_wait_for_each_other() -> None:
-    """The second stage receives what the first has computed, and the first gets its gradients back."""
+    """The second stage receives activations of the first, and the first gradients."""
     job = simulate_job(training_job(ranks=2, pipeline=2, steps=1))
     transfers = job.collectives[job.collectives["operation"].isin(["send", "recv"])]
     waiting = transfers[transfers["wait_ns"] > 0]

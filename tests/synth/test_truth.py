@@ -24,7 +24,7 @@ FAULTS = (
 
 
 def joined(path: pd.DataFrame) -> list[tuple[int, int, str]]:
-    """Return (start, end, bound) with neighbors of one bound joined."""
+    """Start, end and bound of tiles; neighbors of one bound are joined."""
     out: list[tuple[int, int, str]] = []
     for start, dur, bound in zip(
         path["start_ns"], path["dur_ns"], path["bound"].astype(str), strict=True

@@ -19,7 +19,7 @@ JSON = st.recursive(
 
 
 def find(text: bytes, size: int) -> tuple[int, bool]:
-    """Return where the bracket is, and whether the list is empty, feeding pieces of some size."""
+    """The place of the bracket, and whether the list is empty, when fed in pieces of a size."""
     search = ArrayEnd()
     for first in range(0, len(text), size):
         position = search.feed(text[first : first + size])
@@ -32,7 +32,7 @@ def find(text: bytes, size: int) -> tuple[int, bool]:
 def test_what_is_put_there_is_the_last_event(
     before: object, after: object, events: list[object], indent: int | None, size: int
 ) -> None:
-    """Law: inserted before the bracket, an event is the last one of the list, and nothing else changes."""
+    """Law: an event before the bracket is the last one of the list, and nothing else changes."""
     document = {"a[": before, "traceEvents": events, "z": after}
     text = json.dumps(document, indent=indent).encode()
     position, is_empty = find(text, size)

@@ -15,7 +15,7 @@ from htagraph.writers.chrome_json import write_chrome_json
 
 @pytest.fixture
 def original(tmp_path: Path) -> Path:
-    """Return the JSON file of a simulated rank."""
+    """The JSON file of a simulated rank."""
     path = tmp_path / "rank.json"
     path.write_bytes(hg.synth.simulate(hg.synth.training_rank(steps=1, layers=2)).to_json())
     return path

@@ -26,12 +26,12 @@ DRAWING = """
 
 @pytest.fixture
 def graph() -> TraceGraph:
-    """Return a rank that launches two kernels and waits for them."""
+    """A rank that launches two kernels and waits for them."""
     return hg.Trace.from_events(hg.synth.timeline(DRAWING)).compile()
 
 
 def boxes(text: str) -> list[str]:
-    """Return the first line of each box."""
+    """The first line of each box."""
     (drawing,) = pydot.graph_from_dot_data(text)
     found = [
         node
@@ -42,7 +42,7 @@ def boxes(text: str) -> list[str]:
 
 
 def arrows(text: str) -> list[tuple[str, str]]:
-    """Return tail and head of each arrow."""
+    """Tail and head of each arrow."""
     (drawing,) = pydot.graph_from_dot_data(text)
     return [(edge.get_source(), edge.get_destination()) for edge in drawing.get_edges()]
 

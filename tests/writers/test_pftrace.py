@@ -1,4 +1,4 @@
-"""The file as protobuf reads it: one packet per boundary, ids of one rank in one range, strings once."""
+"""The file as protobuf reads it: one packet per boundary, one range of ids, strings once."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ DRAWING = """
 
 @pytest.fixture
 def events() -> EventTable:
-    """Return seven events of a thread and a stream."""
+    """Seven events of a thread and a stream."""
     return hg.synth.timeline(DRAWING)
 
 
 def packets(path: Path) -> Iterator[TracePacket]:
-    """Return the packets of a file."""
+    """The packets of a file."""
     yield from Trace.FromString(path.read_bytes()).packet
 
 
@@ -128,7 +128,10 @@ def test_a_counter_needs_a_time_for_each_value() -> None:
 
 def test_a_stream_that_is_called_stream_in_the_file_is_not_called_so_twice(tmp_path: Path) -> None:
     """Profilers of 2021 write ``"tid": "stream 7"``; those of today, the number."""
-    kernel = '{"ph": "X", "cat": "Kernel", "name": "k", "pid": 0, "tid": "stream 7", "ts": 1, "dur": 2, "args": {"stream": 7}}'
+    kernel = (
+        '{"ph": "X", "cat": "Kernel", "name": "k", "pid": 0, "tid": "stream 7", '
+        '"ts": 1, "dur": 2, "args": {"stream": 7}}'
+    )
     trace = hg.load(f'{{"traceEvents": [{kernel}]}}'.encode())
     names = [
         packet.track_descriptor.name

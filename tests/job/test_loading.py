@@ -12,7 +12,6 @@ from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from unittest.mock import patch
 
 import pandas as pd
 import pytest
@@ -26,6 +25,7 @@ from htagraph.errors import (
     TraceFormatError,
 )
 from htagraph.graph import TraceGraph
+from htagraph.job import executors
 from htagraph.job.job import Job
 from htagraph.job.loading import load_job
 from htagraph.questions import QUESTIONS
@@ -36,7 +36,7 @@ from htagraph.synth import simulate_job, training_job
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the traces of four ranks, of which rank 2 is late."""
+    """A folder with the traces of four ranks, of which rank 2 is late."""
     path = tmp_path_factory.mktemp("job")
     simulate_job(
         training_job(ranks=4, steps=2, layers=2, straggler=2, max_offset_ns=1_000_000)
@@ -46,19 +46,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copy(folder: Path, tmp_path: Path) -> Path:
-    """Return a copy of the folder, to be damaged."""
+    """A copy of the folder, to be damaged."""
     return Path(shutil.copytree(folder, tmp_path / "job"))
 
 
 @pytest.fixture
 def processes() -> Iterator[Executor]:
-    """Return two processes."""
+    """Two processes."""
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         yield pool
 
 
 def n_events(graph: TraceGraph) -> int:
-    """Return the number of events of a rank."""
+    """The number of events of a rank."""
     return len(graph.dag.events)
 
 
@@ -86,7 +86,7 @@ def miss_something(graph: TraceGraph) -> int:
 
 
 def answers(job: Job) -> list[pd.DataFrame]:
-    """Return what can be asked of a job across ranks."""
+    """All answers of a job across ranks."""
     path = job.critical_path()
     return [
         job.clocks,
@@ -211,15 +211,15 @@ def test_ranks_of_different_steps_are_said_to_be(copy: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 @pytest.mark.parametrize("given", [True, False])
 def test_a_worker_that_is_killed_takes_only_its_own_rank_along(
-    folder: Path, processes: Executor, given: bool
+    folder: Path, processes: Executor, monkeypatch: pytest.MonkeyPatch, given: bool
 ) -> None:
     """A broken pool would lose every rank; what it lost is done again."""
-    with patch("htagraph.job.executors.SMALL_BYTES", 0):
-        job = load_job(folder, on_error="skip", executor=processes if given else None)
-        with pytest.warns(
-            IncompleteTraceWarning, match="rank 2 is left out: the process that worked on it died"
-        ):
-            found = job.map(kill_rank_2)
+    monkeypatch.setattr(executors, "SMALL_BYTES", 0)
+    job = load_job(folder, on_error="skip", executor=processes if given else None)
+    with pytest.warns(
+        IncompleteTraceWarning, match="rank 2 is left out: the process that worked on it died"
+    ):
+        found = job.map(kill_rank_2)
     assert found == {0: 0, 1: 1, 3: 3}
     assert list(found.failed) == [2]
     assert job.failures.empty

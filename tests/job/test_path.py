@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from unittest.mock import patch
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -13,6 +13,7 @@ from htagraph.algorithms.clocks import Clock, ClockFit
 from htagraph.job.clocks import Clocks
 from htagraph.job.job import Job
 from htagraph.job.path import JobPath
+from htagraph.job.timeline import Timeline
 from htagraph.synth import JobProgram, SimulatedJob, Spend, Synchronize, simulate_job, training_job
 from tests.job.merged import merged_path
 from tests.job.simulated import SLOW, loaded, meet, three, tiles
@@ -20,13 +21,16 @@ from tests.synth.strategies import jobs
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 
-LAYOUTS = [
-    (4, 1, 1, "python"),
-    (8, 2, 1, "op"),
-    (4, 1, 4, "python"),
-    (6, 2, 1, "data_loading"),
-    (16, 4, 1, "kernel"),
+LAYOUTS: list[dict[str, Any]] = [
+    {"ranks": 4, "delay": "python"},
+    {"ranks": 8, "tensor": 2, "delay": "op"},
+    {"ranks": 4, "pipeline": 4, "delay": "python"},
+    {"ranks": 6, "tensor": 2, "delay": "data_loading"},
+    {"ranks": 16, "tensor": 4, "delay": "kernel"},
 ]
+every_layout = pytest.mark.parametrize(
+    "layout", LAYOUTS, ids=lambda layout: "-".join(map(str, layout.values()))
+)
 
 
 def columns(path: JobPath, *names: str) -> list[tuple[object, ...]]:
@@ -34,28 +38,29 @@ def columns(path: JobPath, *names: str) -> list[tuple[object, ...]]:
 
 
 def as_edges(path: JobPath) -> list[list[int]]:
-    """Return (rank, edge) of each edge of the path; segments of one edge are one."""
+    """Rank and edge of each edge of the path; segments of one edge are one."""
     segments = path.segments[path.segments["edge"] >= 0]
     changed = (segments[["rank", "edge"]] != segments[["rank", "edge"]].shift()).any(axis=1)
     return segments.loc[changed, ["rank", "edge"]].to_numpy().tolist()
 
 
 def merged(job: Job) -> pd.DataFrame:
-    """Return the path of all ranks as one graph."""
+    """The path of all ranks as one graph."""
     clocks = {rank: job.clock(rank) for rank in job}
     ends = {rank: summary.ends for rank, summary in job.summaries.items()}
     return merged_path({rank: job[rank].dag for rank in job}, job.collectives(), clocks, ends)
 
 
 def on_true_clocks(job: Job, simulated: SimulatedJob) -> JobPath:
-    """Return the path that the job would find if it knew the clocks."""
+    """The path of the job on known clocks, in place of fitted ones."""
     fits = {
         rank: ClockFit(Clock(-clock.offset_ns), 0, 0, 0, 0)
         for rank, clock in enumerate(simulated.clocks)
     }
     known = Clocks(fits, dict.fromkeys(fits, -1), dict.fromkeys(fits, (0, 0)))
-    with patch("htagraph.job.timeline.fit_clocks", lambda *_: known):
-        return replace(job).critical_path()
+    timeline = Timeline(job.graphs)
+    vars(timeline)["fitted"] = known
+    return replace(job, timeline=timeline).critical_path()
 
 
 def test_the_path_hops_to_the_late_rank_where_waiting_ended() -> None:
@@ -79,7 +84,7 @@ def test_the_path_begins_when_all_ranks_are_recorded() -> None:
 
 
 def test_the_path_does_not_follow_a_root_that_nobody_recorded() -> None:
-    """Without the root of a broadcast, nothing says who waited: the path stays on the rank that ended last."""
+    """Without the root of a broadcast nothing says who waited: the path stays on its rank."""
     bodies = tuple((Spend(ns), meet("broadcast", root=1)) for ns in (0, 30_000, 10_000))
     path = loaded(three(*bodies[:2], (*bodies[2], Synchronize()), metadata="none")).critical_path()
     assert path.segments["rank"].unique().tolist() == [2]
@@ -97,35 +102,35 @@ def test_shares_by_rank_add_up_to_the_window() -> None:
     late = (Spend(30_000), meet())
     path = loaded(three((meet(),), late, (Spend(10_000), meet(), Synchronize()))).critical_path()
     assert path.breakdown(by="rank")["dur_ns"].to_dict() == {2: 12_000, 1: 6_000}
-    assert (
-        repr(path)
-        == "JobPath(job, 18.0 us, 4 segments: rank 2 67%, rank 1 33%; communication 56%, launch 28%, sync 11%)"
+    assert repr(path) == (
+        "JobPath(job, 18.0 us, 4 segments: rank 2 67%, rank 1 33%; "
+        "communication 56%, launch 28%, sync 11%)"
     )
 
 
-@pytest.mark.parametrize(("ranks", "tensor", "pipeline", "delay"), LAYOUTS)
-def test_the_path_equals_the_truth_of_a_training_job(
-    ranks: int, tensor: int, pipeline: int, delay: str
-) -> None:
+@every_layout
+def test_the_path_equals_the_truth_of_a_training_job(layout: dict[str, Any]) -> None:
     """Tile by tile, on known clocks that are off by up to 20 ms."""
-    program = training_job(
-        ranks=ranks, steps=2, layers=3, tensor=tensor, pipeline=pipeline, straggler=1, delay=delay, max_offset_ns=20_000_000
-    )  # type: ignore[arg-type]  # fmt: skip
+    program = training_job(**layout, steps=2, layers=3, straggler=1, max_offset_ns=20_000_000)
     simulated = simulate_job(program)
     assert simulated.n_ties == 0
     path = on_true_clocks(loaded(simulated), simulated)
     assert tiles(path.segments, path.start_ns) == tiles(simulated.truth, path.start_ns)
 
 
-@pytest.mark.parametrize(("ranks", "tensor", "pipeline", "delay"), LAYOUTS)
-def test_estimated_clocks_lead_along_the_same_ranks(
-    ranks: int, tensor: int, pipeline: int, delay: str
-) -> None:
-    """Time per rank differs from the truth by what short waits on wrong clocks make of it: below 5%."""
+@every_layout
+def test_estimated_clocks_lead_along_the_same_ranks(layout: dict[str, Any]) -> None:
+    """Short waits on wrong clocks move less than 5% of the time between ranks."""
     program = training_job(
-        ranks=ranks, steps=2, layers=3, tensor=tensor, pipeline=pipeline, straggler=1, delay=delay, delay_ns=4_000_000,
-        max_offset_ns=20_000_000, max_drift_ppb=5_000, seed=2,
-    )  # type: ignore[arg-type]  # fmt: skip
+        **layout,
+        steps=2,
+        layers=3,
+        straggler=1,
+        delay_ns=4_000_000,
+        max_offset_ns=20_000_000,
+        max_drift_ppb=5_000,
+        seed=2,
+    )
     simulated = simulate_job(program)
     path = loaded(simulated).critical_path()
     share, truth = path.breakdown(by="rank")["share"], simulated.truth
@@ -149,7 +154,7 @@ def test_the_path_equals_the_truth_of_any_job(program: JobProgram) -> None:
 
 @SLOW
 @given(program=jobs(max_ranks=6))
-def test_the_path_by_legs_equals_the_path_of_all_ranks_as_one_graph(program: JobProgram) -> None:
+def test_the_path_by_rank_segments_equals_the_path_of_one_graph(program: JobProgram) -> None:
     """Law: edge by edge, on estimated clocks that are off by up to 20 ms and drift by 5 ppm."""
     simulated = simulate_job(program)
     assume(simulated.n_ties == 0)
@@ -157,14 +162,10 @@ def test_the_path_by_legs_equals_the_path_of_all_ranks_as_one_graph(program: Job
     assert as_edges(job.critical_path()) == merged(job)[["rank", "edge"]].to_numpy().tolist()
 
 
-@pytest.mark.parametrize(("ranks", "tensor", "pipeline", "delay"), LAYOUTS)
-def test_the_two_ways_are_equal_on_training_jobs(
-    ranks: int, tensor: int, pipeline: int, delay: str
-) -> None:
+@every_layout
+def test_the_two_ways_are_equal_on_training_jobs(layout: dict[str, Any]) -> None:
     """Tensor and pipeline groups, sends and receives among them; also in time."""
-    program = training_job(
-        ranks=ranks, steps=2, layers=3, tensor=tensor, pipeline=pipeline, straggler=0, delay=delay, max_offset_ns=20_000_000
-    )  # type: ignore[arg-type]  # fmt: skip
+    program = training_job(**layout, steps=2, layers=3, straggler=0, max_offset_ns=20_000_000)
     job = loaded(simulate_job(program))
     path, plain = job.critical_path(), merged(job)
     assert as_edges(path) == plain[["rank", "edge"]].to_numpy().tolist()

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 
 
 def with_truth(job: Job, simulated: SimulatedJob) -> pd.DataFrame:
-    """Return what the job says of each member of a collective, beside what is true."""
+    """The members of collectives as the job finds them, beside the truth."""
     true = simulated.collectives[["rank", "event", "wait_ns", "last_rank"]]
     return job.collectives().merge(
         true, on=["rank", "event"], suffixes=("", "_true"), validate="one_to_one"
@@ -25,7 +25,7 @@ def with_truth(job: Job, simulated: SimulatedJob) -> pd.DataFrame:
 
 
 def offset_errors(job: Job, simulated: SimulatedJob) -> list[int]:
-    """Return by how much the common times of the last collective of each rank are wrong, against rank 0."""
+    """Largest error of the common times of each rank's collectives, against rank 0."""
     true = simulated.collectives.merge(
         job.collectives()[["rank", "event", "end_ns"]], on=["rank", "event"], suffixes=("_true", "")
     )
@@ -34,7 +34,7 @@ def offset_errors(job: Job, simulated: SimulatedJob) -> list[int]:
 
 
 def jitter(simulated: SimulatedJob) -> int:
-    """Return by how much the ends of a collective differ between ranks, at most."""
+    """The largest difference between ranks of the ends of one collective."""
     ends = simulated.collectives.groupby(["group", "seq"])["end_ns"]
     return int((ends.max() - ends.min()).max())
 
@@ -48,7 +48,7 @@ def test_clocks_that_are_off_are_brought_together() -> None:
 
 
 def test_a_wait_shorter_than_the_clocks_are_uncertain_blames_nobody() -> None:
-    """Transfers of 10 us leave 20 us open: a lateness of 3 us may be the clocks', one of 100 us is not."""
+    """Transfers of 10 us leave 20 us open: lateness of 3 us may be the clocks', 100 us is not."""
     bodies = tuple(
         (meet(), Spend(50_000 + late_ns), meet(), Spend(200_000), meet())
         for late_ns in (0, 3_000, 0)
@@ -85,7 +85,7 @@ def test_no_drift_is_made_up() -> None:
 @SLOW
 @given(program=jobs(max_ranks=16, max_collectives=8))
 def test_the_last_arriver_is_right_wherever_somebody_is_blamed(program: JobProgram) -> None:
-    """Law: 100% of the waits that exceed what the clocks leave open; offsets up to 20 ms, drift 5 ppm."""
+    """Law: all waits beyond the uncertainty of clocks; offsets up to 20 ms, drift 5 ppm."""
     simulated = simulate_job(program)
     found = with_truth(loaded(simulated), simulated)
     blamed = found[found["is_certain"]]
@@ -106,7 +106,7 @@ def test_the_true_wait_is_within_the_error_that_is_reported(program: JobProgram)
 @SLOW
 @given(program=jobs(max_ranks=8, max_collectives=8))
 def test_clocks_are_wrong_by_no_more_than_the_jitter(program: JobProgram) -> None:
-    """Law: each rank's clock is off by no more than the ends of collectives differ, for each step away from rank 0."""
+    """Law: per step away from rank 0, a clock is off by no more than ends of collectives differ."""
     simulated = simulate_job(program)
     job = loaded(simulated)
     steps = dict.fromkeys([0], 0)
@@ -130,15 +130,22 @@ def test_clocks_are_wrong_by_no_more_than_the_jitter(program: JobProgram) -> Non
 def test_the_planted_straggler_is_named(ranks: int, seed: int, late: int) -> None:
     """Law: 2 ms in every step, with clocks off by 20 ms and drifting by 5 ppm."""
     program = training_job(
-        ranks=ranks, steps=2, layers=3, straggler=late % ranks, max_offset_ns=20_000_000, max_drift_ppb=5_000, jitter_ns=2_000, seed=seed
-    )  # fmt: skip
+        ranks=ranks,
+        steps=2,
+        layers=3,
+        straggler=late % ranks,
+        max_offset_ns=20_000_000,
+        max_drift_ppb=5_000,
+        jitter_ns=2_000,
+        seed=seed,
+    )
     top = loaded(simulate_job(program)).stragglers().iloc[0]
     assert (top["rank"], top["cause_bound"]) == (late % ranks, "python_gap")
 
 
 @pytest.mark.parametrize("lateness_ns", [3_000_000])
 def test_stages_that_only_send_to_each_other_have_clocks_too(lateness_ns: int) -> None:
-    """Pipeline stages meet in sends and receives only; each bounds the clocks from one side."""
+    """Pipeline stages share sends and receives only; each bounds the clocks from one side."""
     program = training_job(
         ranks=4,
         steps=3,
