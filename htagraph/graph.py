@@ -237,7 +237,7 @@ class TraceGraph(Questions):
         """
         return CriticalPath(self.dag, self.interval, self.rank, self.origin)
 
-    def _ask(self, question: Question, **options: Any) -> pd.DataFrame:  # noqa: ANN401  options of any question
+    def _ask(self, question: Question, **options: Any) -> pd.DataFrame:  # noqa: ANN401
         """Answer for the window."""
         if question in ARGS_READERS:
             options["args"] = self._args

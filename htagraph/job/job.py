@@ -192,7 +192,7 @@ class Job(Questions):
 
     @property
     def clocks(self) -> pd.DataFrame:
-        """The clock of each rank against the first, and how sure it is; schema `job_answers.CLOCKS`."""
+        """The clock of each rank against the first, and how sure it is: `job_answers.CLOCKS`."""
         return self.timeline.fitted.frame()
 
     def clock(self, rank: int) -> Clock:

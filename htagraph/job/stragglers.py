@@ -85,7 +85,7 @@ def summarize_stragglers(
 
 
 def pipeline_bubbles(collectives: pd.DataFrame) -> pd.DataFrame:
-    """How long each rank waited in receives for the sender; schema `job_answers.PIPELINE_BUBBLES`."""
+    """How long each rank waited in receives for the sender: `job_answers.PIPELINE_BUBBLES`."""
     receives = collectives[collectives["operation"] == "recv"]
     totals = receives.groupby(["rank", "group"], as_index=False).agg(
         n_receives=("match", "size"), wait_ns=("wait_ns", "sum"), transfer_ns=("transfer_ns", "sum")

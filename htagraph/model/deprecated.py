@@ -9,7 +9,7 @@ from typing import Any
 __all__ = ["renamed"]
 
 
-def renamed(old: str, new: str, value: Callable[[Any], Any]) -> Any:  # noqa: ANN401  whatever the value is
+def renamed(old: str, new: str, value: Callable[[Any], Any]) -> Any:  # noqa: ANN401
     """Make a property of an old name, which warns and gives what the new one gives.
 
     Parameters

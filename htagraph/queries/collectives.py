@@ -35,7 +35,7 @@ _POINT_TO_POINT = re.compile(r"(\d+)\s*(->|<-)\s*(\d+)")
 
 
 def _column_above(dag: Dag, kernels: I64, name: str) -> I64:
-    """Value of a column for each kernel, else for the nearest host event above its launch, else -1."""
+    """Value of a column for each kernel, else for the nearest host event above, else -1."""
     values = dag.events.column(name).astype(np.int64)
     out = values[kernels]
     current = np.where(out == -1, dag.launch[kernels], -1).astype(np.int64)

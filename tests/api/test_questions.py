@@ -104,7 +104,7 @@ def test_a_question_has_a_schema_of_its_name(name):
 def test_schemas_of_answers_are_those_of_questions():
     """Nothing else is there."""
     assert {name.lower() for name in answers.__all__} - set(QUESTIONS) == set(), (
-        "schemas in htagraph/model/answers.py without a question: tables of objects are in frames.py"
+        "schemas in htagraph/model/answers.py without a question: tables of objects: frames.py"
     )
     assert set(job_answers.__all__) == set(map(_job_schema, JOB_QUESTIONS)), (
         "schemas in htagraph/model/job_answers.py and JOB_QUESTIONS of htagraph/job/job.py differ"

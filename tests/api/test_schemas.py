@@ -49,7 +49,7 @@ def test_a_schema_says_dtype_unit_and_meaning_of_every_column(name):
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_answers_on_an_empty_trace_have_the_schema(name):
-    """Same columns, same dtypes, same order; one test per question is in tests/laws/test_query_laws.py."""
+    """Same columns, same dtypes, same order; questions are in tests/laws/test_query_laws.py."""
     frame = ANSWERS[name]()
 
     assert {key: str(dtype) for key, dtype in frame.dtypes.items()} == {

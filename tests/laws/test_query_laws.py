@@ -1,4 +1,4 @@
-"""Laws that every question obeys, on any events at all: sound traces, simulated ones, and nonsense."""
+"""Laws that every question obeys, on any events: sound, simulated, and nonsense."""
 
 from __future__ import annotations
 
@@ -136,11 +136,13 @@ QUESTIONS = {
 _ABSOLUTE = ("ts_ns", "start_ns", "end_ns")
 _NUMBERS = ("interval", "node", "parent")
 _NAMES = (
-    "aten::mm", "cudaLaunchKernel", "cudaDeviceSynchronize", "gemm", "relu", "ncclDevKernel_AllReduce",
-    "Memcpy DtoH (Device -> Pageable)", "ProfilerStep#1", "ProfilerStep#2", "[memory]", "nn.Module: Linear_0",
+    "aten::mm", "cudaLaunchKernel", "cudaDeviceSynchronize", "gemm", "relu",
+    "ncclDevKernel_AllReduce", "Memcpy DtoH (Device -> Pageable)", "ProfilerStep#1",
+    "ProfilerStep#2", "[memory]", "nn.Module: Linear_0",
 )  # fmt: skip
 _KINDS = (
-    EventKind.OP, EventKind.RUNTIME, EventKind.ANNOTATION, EventKind.KERNEL, EventKind.KERNEL, EventKind.MEMCPY,
+    EventKind.OP, EventKind.RUNTIME, EventKind.ANNOTATION, EventKind.KERNEL, EventKind.KERNEL,
+    EventKind.MEMCPY,
     EventKind.PYTHON, EventKind.INSTANT, EventKind.COUNTER_RANGE, EventKind.DEVICE_ANNOTATION,
 )  # fmt: skip
 
@@ -206,7 +208,7 @@ def _comparable(
 @settings(max_examples=25, deadline=None)
 @given(events=any_events, window=windows)
 def test_answers_have_their_schema_and_parts_add_up(question, events, window):
-    """Columns, types and order are the contract; sums are checked inside, so that no window may raise."""
+    """Columns, types and order are the contract; sums are checked inside: no window may raise."""
     dag = compile_events(events)
     for at in (dag.span, window):
         frame = question.ask(dag, at)

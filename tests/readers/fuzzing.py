@@ -25,13 +25,18 @@ SHARED = Path(__file__).parents[3] / "shared"
 SECONDS = 10
 RSS_BYTES = 1_500_000_000
 OWN = (
-    b'{"schemaVersion": 1, "baseTimeNanoseconds": 7, "distributedInfo": {"rank": 3, "world_size": 4}, "traceEvents": [\n'
+    b'{"schemaVersion": 1, "baseTimeNanoseconds": 7, "distributedInfo": {"rank": 3, "world_size": 4}, '
+    b'"traceEvents": [\n'
     b'{"ph": "M", "name": "process_name", "pid": 1, "tid": 0, "args": {"name": "python"}},\n'
-    b'{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1.5, "dur": 9.125, "args": {"External id": 4}},\n'
-    b'{"ph": "B", "name": "phase", "pid": 1, "tid": 1, "ts": 11}, {"ph": "E", "pid": 1, "tid": 1, "ts": 12},\n'
+    b'{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1.5, '
+    b'"dur": 9.125, "args": {"External id": 4}},\n'
+    b'{"ph": "B", "name": "phase", "pid": 1, "tid": 1, "ts": 11}, '
+    b'{"ph": "E", "pid": 1, "tid": 1, "ts": 12},\n'
     b'{"ph": "s", "cat": "fwdbwd", "id": 3, "name": "f", "pid": 1, "tid": 1, "ts": 2},\n'
-    b'{"ph": "X", "cat": "kernel", "name": "nccl\\u00e9\\n", "pid": 0, "tid": "stream 7", "ts": "12.5", "dur": 1e1, '
-    b'"args": {"stream": 7, "grid": [1, 2, 3], "est. achieved occupancy %": 31.25, "Comms Id": 16253213563157461241}},\n'
+    b'{"ph": "X", "cat": "kernel", "name": "nccl\\u00e9\\n", "pid": 0, "tid": "stream 7", '
+    b'"ts": "12.5", "dur": 1e1, '
+    b'"args": {"stream": 7, "grid": [1, 2, 3], "est. achieved occupancy %": 31.25, '
+    b'"Comms Id": 16253213563157461241}},\n'
     b'{"ph": "C", "name": "GPU 0", "pid": 0, "tid": 0, "ts": 4, "args": {"x": [[], {}, true, null]}}\n'
     b'], "traceName": "t.json"}\n'
 )

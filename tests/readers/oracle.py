@@ -1,4 +1,4 @@
-"""What a Kineto file says, read the slow and obvious way: `json.loads`, exact decimals, a loop over events."""
+"""A Kineto file read the slow and obvious way: `json.loads`, exact decimals, a loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defects planted at a random place of a valid trace: all other events are kept, and the repair is counted."""
+"""Defects planted anywhere in a valid trace: other events are kept, the repair is counted."""
 
 from __future__ import annotations
 
@@ -173,7 +173,8 @@ def test_where_the_bytes_are_cut_into_pieces_changes_nothing(
     texts: list[str], block: int, n_threads: int
 ) -> None:
     """Pieces are scanned ahead on a guess; a wrong guess costs time, never an event."""
-    nested = '{"ph": "X", "name": "n", "pid": 1, "tid": 1, "ts": 3, "dur": 1, "args": {"a": [{"b": 1}, {"ph": 2}, {"name": 3}]}}'
+    nested = '{"ph": "X", "name": "n", "pid": 1, "tid": 1, "ts": 3, "dur": 1, '
+    nested += '"args": {"a": [{"b": 1}, {"ph": 2}, {"name": 3}]}}'
     content = [*texts, nested, odd(b'a "b" c').decode(), nested, *texts]
 
     assert pieced(content, block, n_threads) == rows(read(list(content)))

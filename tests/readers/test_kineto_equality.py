@@ -1,4 +1,4 @@
-"""The reader against the slow and obvious one, on every real trace, event by event and column by column."""
+"""The reader against the slow and obvious one, on every real trace, event by event."""
 
 from __future__ import annotations
 

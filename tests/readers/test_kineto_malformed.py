@@ -1,4 +1,4 @@
-"""Every malformed file that users reported: it opens with its repair recorded, or fails with one clear line."""
+"""Malformed files that users reported: each opens with its repair recorded, or fails clearly."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ OPENED = {
 }
 REFUSED = {
     "empty.json": "the file is empty Hint: was the profiler stopped before it could export?",
-    "no_traceEvents.json": "this JSON holds no events (`traceEvents`) Hint: is it a trace of torch.profiler?",
+    "no_traceEvents.json": "this JSON holds no events (`traceEvents`) "
+    "Hint: is it a trace of torch.profiler?",
 }
 
 

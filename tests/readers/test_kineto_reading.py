@@ -1,4 +1,4 @@
-"""What the Kineto reader makes of one file: times, ids, kinds, lanes, what is left out, and limits."""
+"""The Kineto reader on one file: times, ids, kinds, lanes, what is left out, and limits."""
 
 from __future__ import annotations
 
