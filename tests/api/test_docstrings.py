@@ -31,7 +31,7 @@ def documented(text: str, section: str) -> list[str]:
 def public() -> Iterator[tuple[str, Callable[..., object]]]:
     """The exports of all modules, and the public methods of exported classes."""
     for found in pkgutil.walk_packages(htagraph.__path__, "htagraph."):
-        if ".cli" in found.name or found.name.endswith("strategies") or ".compiled" in found.name:
+        if ".cli" in found.name or ".compiled" in found.name:
             continue
         module = importlib.import_module(found.name)
         for name in getattr(module, "__all__", ()):

@@ -27,6 +27,7 @@ STATE = """(() => {
 VIEW = "import typer; from htagraph.cli.view import view; typer.run(view)"
 
 
+@pytest.mark.slow
 def test_the_ui_pins_the_path_zooms_to_the_step_and_the_server_ends(
     tab: Any, tmp_path: Path
 ) -> None:

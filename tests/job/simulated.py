@@ -27,13 +27,13 @@ from htagraph.synth import (
 
 MACHINE = Machine(launch_latency_ns=5_000, stream_gap_ns=1_000, sync_return_ns=2_000)
 WORLD = Group("0", (0, 1, 2))
-SLOW = settings(
+FEW = settings(
     max_examples=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )
-"""Settings of laws of jobs: to shrink a whole job takes longer than to read it."""
+"""Few examples, none shrunk: examples are whole jobs, and to shrink one takes long."""
 
 
 def loaded(simulated: SimulatedJob) -> Job:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from htagraph.job.job import Job
 from htagraph.synth import Clock, JobProgram, SimulatedJob, Spend, simulate_job, training_job
-from tests.job.simulated import SLOW, loaded, meet, three
+from tests.job.simulated import FEW, loaded, meet, three
 from tests.synth.strategies import jobs
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
@@ -82,7 +82,8 @@ def test_no_drift_is_made_up() -> None:
     assert job.clocks["drift_ppb"].tolist() == [0, 0, 0, 0]
 
 
-@SLOW
+@pytest.mark.slow
+@FEW
 @given(program=jobs(max_ranks=16, max_collectives=8))
 def test_the_last_arriver_is_right_wherever_somebody_is_blamed(program: JobProgram) -> None:
     """Law: all waits beyond the uncertainty of clocks; offsets up to 20 ms, drift 5 ppm."""
@@ -93,7 +94,7 @@ def test_the_last_arriver_is_right_wherever_somebody_is_blamed(program: JobProgr
     assert (blamed["wait_ns_true"] > 0).all()
 
 
-@SLOW
+@FEW
 @given(program=jobs(max_ranks=8, max_collectives=8))
 def test_the_true_wait_is_within_the_error_that_is_reported(program: JobProgram) -> None:
     """Law: no wait is shorter than the one reported, less its error."""
@@ -103,7 +104,7 @@ def test_the_true_wait_is_within_the_error_that_is_reported(program: JobProgram)
     assert (waited["wait_ns_true"] >= waited["wait_ns"] - waited["error_ns"]).all()
 
 
-@SLOW
+@FEW
 @given(program=jobs(max_ranks=8, max_collectives=8))
 def test_clocks_are_wrong_by_no_more_than_the_jitter(program: JobProgram) -> None:
     """Law: per step away from rank 0, a clock is off by no more than ends of collectives differ."""
@@ -125,7 +126,8 @@ def test_clocks_are_wrong_by_no_more_than_the_jitter(program: JobProgram) -> Non
     )
 
 
-@SLOW
+@pytest.mark.slow
+@FEW
 @given(ranks=st.integers(2, 16), seed=st.integers(0, 1_000), late=st.integers(0, 15))
 def test_the_planted_straggler_is_named(ranks: int, seed: int, late: int) -> None:
     """Law: 2 ms in every step, with clocks off by 20 ms and drifting by 5 ppm."""

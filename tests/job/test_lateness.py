@@ -6,7 +6,7 @@ from hypothesis import given
 
 from htagraph.job.job import Job
 from htagraph.synth import Action, JobProgram, Op, Spend, Synchronize, simulate_job, training_job
-from tests.job.simulated import SLOW, loaded, meet, three
+from tests.job.simulated import FEW, loaded, meet, three
 from tests.synth.strategies import jobs
 
 
@@ -94,7 +94,7 @@ def test_attributed_time_tiles_the_window_of_a_job() -> None:
     assert (attributed_time["rank"] == segments["rank"]).all()
 
 
-@SLOW
+@FEW
 @given(program=jobs())
 def test_attributed_time_tiles_the_window_of_every_job(program: JobProgram) -> None:
     """Whatever the ranks do to each other; lateness is no more than the leads of late ranks."""

@@ -16,7 +16,7 @@ from htagraph.job.path import JobPath
 from htagraph.job.timeline import Timeline
 from htagraph.synth import JobProgram, SimulatedJob, Spend, Synchronize, simulate_job, training_job
 from tests.job.merged import merged_path
-from tests.job.simulated import SLOW, loaded, meet, three, tiles
+from tests.job.simulated import FEW, loaded, meet, three, tiles
 from tests.synth.strategies import jobs
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
@@ -140,7 +140,7 @@ def test_estimated_clocks_lead_along_the_same_ranks(layout: dict[str, Any]) -> N
     assert share.idxmax() == true.idxmax()
 
 
-@SLOW
+@FEW
 @given(program=jobs(max_ranks=16))
 def test_the_path_equals_the_truth_of_any_job(program: JobProgram) -> None:
     """Law: tile by tile, wherever the truth is one; clocks are known, and do not drift."""
@@ -152,7 +152,7 @@ def test_the_path_equals_the_truth_of_any_job(program: JobProgram) -> None:
     assert tiles(path.segments, path.start_ns) == tiles(simulated.truth, path.start_ns)
 
 
-@SLOW
+@FEW
 @given(program=jobs(max_ranks=6))
 def test_the_path_by_rank_segments_equals_the_path_of_one_graph(program: JobProgram) -> None:
     """Law: edge by edge, on estimated clocks that are off by up to 20 ms and drift by 5 ppm."""
@@ -172,7 +172,7 @@ def test_the_two_ways_are_equal_on_training_jobs(layout: dict[str, Any]) -> None
     assert path.end_ns == plain["end_ns"].iloc[-1]
 
 
-@SLOW
+@FEW
 @given(program=jobs(max_ranks=6))
 def test_the_path_tiles_the_window_of_the_job(program: JobProgram) -> None:
     """Law: whatever the clocks."""

@@ -199,6 +199,7 @@ def test_files_of_ranks_can_be_concatenated(tmp_path: Path, ask) -> None:
     assert flows == [[0, 20], [3, 21]]
 
 
+@pytest.mark.slow
 @settings(
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -10,6 +10,7 @@ N_JOBS = 8
 """Of each kind; ``python -m tests.benchmarks.bench_findings`` prints the table over more."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", CAUSES)
 def test_the_first_finding_names_the_planted_fault(fault: str) -> None:
     """Whatever ranks, layers, steps, clocks and jitter are; a late rank by its number."""
