@@ -38,9 +38,9 @@ def test_streams_are_apart():
 def test_under_an_operator_it_is_all_the_work_of_a_call():
     """One call has one kernel, two have two; host time is that of the calls."""
     drawing = """
-    us       |0         10        20        30        40        50        60        70        80
-    cpu 1    |[aten::mm [launch >a]][aten::mm [launch >b][launch >c]][aten::mm [launch >d][launch >e]]
-    stream 7 |             [gemm <a]         [gemm <b][relu <c]                   [gemm <d][relu <e]
+  us       |0         10        20        30        40        50        60        70        80
+  cpu 1    |[aten::mm [launch >a]][aten::mm [launch >b][launch >c]][aten::mm [launch >d][launch >e]]
+  stream 7 |             [gemm <a]         [gemm <b][relu <c]                   [gemm <d][relu <e]
     """
 
     assert _patterns(

@@ -25,8 +25,8 @@ SHARED = Path(__file__).parents[3] / "shared"
 SECONDS = 10
 RSS_BYTES = 1_500_000_000
 OWN = (
-    b'{"schemaVersion": 1, "baseTimeNanoseconds": 7, "distributedInfo": {"rank": 3, "world_size": 4}, '
-    b'"traceEvents": [\n'
+    b'{"schemaVersion": 1, "baseTimeNanoseconds": 7, '
+    b'"distributedInfo": {"rank": 3, "world_size": 4}, "traceEvents": [\n'
     b'{"ph": "M", "name": "process_name", "pid": 1, "tid": 0, "args": {"name": "python"}},\n'
     b'{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1.5, '
     b'"dur": 9.125, "args": {"External id": 4}},\n'
@@ -37,7 +37,8 @@ OWN = (
     b'"ts": "12.5", "dur": 1e1, '
     b'"args": {"stream": 7, "grid": [1, 2, 3], "est. achieved occupancy %": 31.25, '
     b'"Comms Id": 16253213563157461241}},\n'
-    b'{"ph": "C", "name": "GPU 0", "pid": 0, "tid": 0, "ts": 4, "args": {"x": [[], {}, true, null]}}\n'
+    b'{"ph": "C", "name": "GPU 0", "pid": 0, "tid": 0, "ts": 4, '
+    b'"args": {"x": [[], {}, true, null]}}\n'
     b'], "traceName": "t.json"}\n'
 )
 TOKENS = [

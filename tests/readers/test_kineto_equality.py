@@ -62,7 +62,7 @@ def test_all_columns_equal_those_of_json(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.name[:24]}")
 def test_flows_and_header_equal_those_of_json(path: Path) -> None:
-    """What is not in the event table is in the flow table, counted as skipped, or in the metadata."""
+    """What is not in the event table is in the flow table, counted as skipped, or metadata."""
     raw, header = oracle.document(path)
     base_time_ns = int(header.get("baseTimeNanoseconds", 0))
     points = [event for event in raw if event["ph"] in "stf"]
