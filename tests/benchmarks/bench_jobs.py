@@ -1,6 +1,6 @@
 """Jobs of 4 to 64 ranks, through processes and through Dask: time, memory, equal answers.
 
-``python tests/benchmarks/bench_jobs.py FOLDER [--ranks 4 16 64] [--steps 100]`` writes the traces
+``python -m tests.benchmarks.bench_jobs FOLDER [--ranks 4 16 64] [--steps 100]`` writes the traces
 into FOLDER, where they are used again. Four ranks are simulated (one of them late in every step);
 the others are copies of those that are not late, with a clock of their own, as members of one large
 group. Each run has a process of its own, so that its peak memory is its own.

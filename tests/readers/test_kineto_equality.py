@@ -16,7 +16,7 @@ from tests.real_traces import BROKEN_METADATA, TRACES
 
 FILES = [path for path in TRACES if path not in BROKEN_METADATA]
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 
 def rows(trace: Recording) -> list[dict[str, Any]]:
