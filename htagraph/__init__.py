@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from htagraph import errors, synth
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from htagraph import errors
 from htagraph.comparison import GraphDiff, diff
 from htagraph.compiler.classes import ClassRule
 from htagraph.graph import TraceGraph
@@ -11,12 +14,15 @@ from htagraph.job.loading import load_job
 from htagraph.job.path import JobPath
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
 from htagraph.path import CriticalPath
-from htagraph.report import plots
 from htagraph.report.job_summary import JobSummary
-from htagraph.report.page import write_page
 from htagraph.report.summary import Summary
 from htagraph.selection import Selection, collective, hop, kernel, launch, op
 from htagraph.trace import Trace, load
+
+if TYPE_CHECKING:
+    from htagraph import synth
+    from htagraph.report import plots
+    from htagraph.report.page import write_page
 
 __all__ = [
     "Bound",
@@ -46,3 +52,21 @@ __all__ = [
     "synth",
     "write_page",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """A name that few need: what it stands for is imported when it is asked for."""
+    match name:
+        case "synth":
+            return import_module("htagraph.synth")
+        case "plots":
+            return import_module("htagraph.report.plots")
+        case "write_page":
+            return import_module("htagraph.report.page").write_page
+        case _:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """All public names."""
+    return __all__

@@ -17,16 +17,29 @@ MODULES = [
 ]
 
 
+DEFERRED = ("plots", "synth", "write_page")
+"""Names that are imported when they are asked for."""
+
+
 def test_public_names_are_those_exported_and_sorted():
     """No accidental export, no forgotten one."""
-    public = [
+    public = {
         name
         for name, value in vars(htagraph).items()
         if name[0] != "_" and not isinstance(value, ModuleType)
-    ]
+    }
+    of_imports = {"annotations", "import_module", "TYPE_CHECKING"}
 
-    assert htagraph.__all__ == sorted(htagraph.__all__)
-    assert set(public) | {"errors", "plots", "synth"} == {*htagraph.__all__, "annotations"}
+    assert htagraph.__all__ == sorted(htagraph.__all__) == dir(htagraph)
+    assert (public - of_imports) | {"errors", *DEFERRED} == set(htagraph.__all__)
+
+
+@pytest.mark.parametrize("name", DEFERRED)
+def test_names_that_few_need_are_there_when_asked_for(name):
+    """As attributes; a name that is not there is an error like any other."""
+    assert getattr(htagraph, name)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        htagraph.nonsense  # noqa: B018
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)

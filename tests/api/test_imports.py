@@ -40,6 +40,15 @@ def test_importing_loads_nothing_that_few_need(module, allowed):
     assert [name for name in HEAVY if name in loaded and name not in allowed] == []
 
 
+def test_importing_loads_neither_simulator_nor_figures():
+    """`hg.synth`, `hg.plots` and `hg.write_page` load them."""
+    code = "import htagraph, sys; print([name for name in sys.modules if name.startswith({})])"
+    few = "('htagraph.synth', 'htagraph.report.plots', 'htagraph.report.page')"
+
+    run = subprocess.run([sys.executable, "-c", code.format(few)], capture_output=True, check=True)
+    assert run.stdout.strip() == b"[]"
+
+
 def test_importing_does_not_load_what_draws_rustworkx_graphs():
     """`rustworkx.visualization` needs matplotlib or Graphviz."""
     code = (
