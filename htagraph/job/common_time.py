@@ -11,11 +11,10 @@ import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
 from htagraph.job.rank_segments import RankSegment
-from htagraph.model.frames import SEGMENTS
-from htagraph.model.kinds import Bound, EdgeKind
+from htagraph.model.kinds import EdgeKind
 from htagraph.model.rules import Rule
 
-__all__ = ["SegmentTimes", "before_the_first", "in_common_time", "moved", "segments_since", "since"]
+__all__ = ["SegmentTimes", "in_common_time", "moved", "segments_since", "since"]
 
 I64 = npt.NDArray[np.int64]
 
@@ -82,14 +81,3 @@ def segments_since(segments: pd.DataFrame, start_ns: int) -> pd.DataFrame:
     kept = since(segments.assign(lag_end_ns=segments["start_ns"] + segments["lag_ns"]), start_ns)
     lag_ns = np.clip(kept.pop("lag_end_ns") - kept["start_ns"], 0, kept["dur_ns"])
     return kept.assign(lag_ns=lag_ns, residual_ns=kept["dur_ns"] - lag_ns)
-
-
-def before_the_first(start_ns: int, end_ns: int, rank: int) -> pd.DataFrame:
-    """The time before the first rank of the path began: nothing says what it waited for."""
-    row: dict[str, object] = dict.fromkeys(SEGMENTS.columns, "")
-    row |= {"name": "(unexplained)", "bound": Bound.UNEXPLAINED.label}
-    row |= {"kind": EdgeKind.SOURCE.label, "rule": Rule.WINDOW_START.label}
-    row |= {"start_ns": start_ns, "dur_ns": end_ns - start_ns}
-    row |= {"lag_ns": 0, "residual_ns": end_ns - start_ns}
-    row |= {"event": -1, "edge": -1, "rank": rank, "rank_segment": -1}
-    return pd.DataFrame([row])

@@ -16,7 +16,6 @@ from htagraph.explain.breakdown import sum_by
 from htagraph.explain.busy_time import BusyTime
 from htagraph.job.common_time import (
     SegmentTimes,
-    before_the_first,
     in_common_time,
     moved,
     segments_since,
@@ -30,7 +29,7 @@ from htagraph.job.ranks import Request
 from htagraph.job.timeline import Timeline
 from htagraph.model.deprecated import renamed
 from htagraph.model.frames import BREAKDOWN, JOB_ATTRIBUTED_TIME, JOB_SEGMENTS
-from htagraph.model.kinds import Bound, Cause, EdgeKind, in_words
+from htagraph.model.kinds import Bound, EdgeKind, in_words
 from htagraph.model.schema import labelled
 from htagraph.model.units import human_count, human_duration
 
@@ -123,9 +122,6 @@ class JobPath:
             in_common_time(part, rank, times, timeline.clocks[rank])
             for rank, part in by_rank.items()
         ]
-        first = route.rank_segments[0]
-        if first.start_ns > route.start_ns:
-            parts.insert(0, before_the_first(route.start_ns, first.start_ns, first.rank))
         segments = _in_order(parts)[list(JOB_SEGMENTS.columns)]
         segments = segments_since(segments, route.start_ns)
         segments["kind"] = labelled(segments["kind"], EdgeKind.labels())
@@ -183,10 +179,6 @@ class JobPath:
             moved(part, times, timeline.clocks[rank]).assign(rank=rank)
             for rank, part in timeline.graphs.ask(asked, on_error="raise").items()
         ]
-        first = route.rank_segments[0]
-        if first.start_ns > self.start_ns:
-            unknown = before_the_first(self.start_ns, first.start_ns, first.rank)
-            parts.insert(0, unknown.assign(cause=Cause.UNEXPLAINED, segment=0, step="", frame=""))
         joined = _in_order([part.assign(bound=part["bound"].astype(object)) for part in parts])
         joined = since(joined, self.start_ns)
         after = np.searchsorted(self.segments["start_ns"], joined["start_ns"], side="right")
