@@ -10,7 +10,6 @@
     ├── GraphError(RuntimeError)             the graph breaks one of its laws      .events
     ├── QueryError(ValueError)               the question is wrong
     │   ├── WindowNotFoundError(KeyError)    no such step, annotation or range     .name .available
-    │   ├── EventNotFoundError(KeyError)     no such event
     │   └── RankNotFoundError(KeyError)      no such rank in the job               .rank .available
     ├── OutputError(OSError)                 the answer cannot be written          .path
     └── RankFailedError(RuntimeError)        one rank of a job failed              .rank
@@ -29,7 +28,6 @@ from pathlib import Path
 
 __all__ = [
     "ClockSkewWarning",
-    "EventNotFoundError",
     "GraphError",
     "HTAGraphError",
     "HTAGraphWarning",
@@ -163,10 +161,6 @@ class WindowNotFoundError(QueryError, KeyError):
             else "the trace has no steps; give (start_ns, end_ns)."
         )
         super().__init__(f"no step or annotation matches {name!r} in {where}.", hint=hint)
-
-
-class EventNotFoundError(QueryError, KeyError):
-    """No event has this number or matches this pattern."""
 
 
 class RankNotFoundError(QueryError, KeyError):

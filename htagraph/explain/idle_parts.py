@@ -39,10 +39,9 @@ class IdleCause(Vocabulary):
     EVENT_WAIT = 5  #: the stream resumes after an event of another stream
     OTHER_WORK = 6  #: work of another stream or device runs, which this has to wait for
     KERNEL_GAP = 7  #: between two pieces of work of a stream, the second already enqueued
-    COLLECTIVE_WAIT = 8  #: another rank is not there yet
-    LAUNCHED_BEFORE_CAPTURE = 9  #: the launch of the work that ends the interval was not recorded
-    WINDOW_EDGE = 10  #: nothing more runs on the device in this trace
-    UNEXPLAINED = 11  #: no recorded dependency explains the wait
+    LAUNCHED_BEFORE_CAPTURE = 8  #: the launch of the work that ends the interval was not recorded
+    WINDOW_EDGE = 9  #: nothing more runs on the device in this trace
+    UNEXPLAINED = 10  #: no recorded dependency explains the wait
 
 
 NO_EVENT_NAMES = np.full(len(IdleCause), "(host gap)", dtype=object)
@@ -138,7 +137,6 @@ def _edge_causes(
     cause = _CAUSE_OF_BOUND[edge_bounds(dag, rows)]
     into_device = dag.events.is_device[head]
     cause[(kind == EdgeKind.SYNC) & into_device] = IdleCause.EVENT_WAIT
-    cause[kind == EdgeKind.COLLECTIVE] = IdleCause.COLLECTIVE_WAIT
     rest = np.full(len(rows), IdleCause.UNEXPLAINED, dtype=np.int8)
     rest[(kind == EdgeKind.STREAM) & (dag.launch[head] < 0)] = IdleCause.LAUNCHED_BEFORE_CAPTURE
     return cause, rest

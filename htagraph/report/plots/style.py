@@ -45,7 +45,6 @@ CLASS_COLORS = {name: BOUND_COLORS[name] for name in ("compute", "communication"
 _BOUND_OF_IDLE_CAUSE = {
     "host_op": "host",
     "other_work": "compute",
-    "collective_wait": "communication",
     **{
         name: name
         for name in (
