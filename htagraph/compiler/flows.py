@@ -143,7 +143,7 @@ def _bursts(
 
     The last event of a burst may end a little after the gap: it wakes the caller and then cleans
     up. Where the caller runs an autograd function itself (of parameters on the host), the burst
-    goes on beside it, and in the gap after that.
+    goes on beside it, and in the gap after that; a worker that was idle by then begins another.
     """
     events, parent = structure.events, structure.parent
     on_lane = structure.host[events.lane[structure.host] == worker]
@@ -163,8 +163,9 @@ def _bursts(
     whole &= is_autograd[gap_end >> 1] | (
         _OVERHANG_FACTOR * (ends[np.maximum(last, 0)] - end_ns) <= burst
     )
-    goes_on = is_autograd[gap_start >> 1]
-    whole &= goes_on | (first == 0) | (ends[np.maximum(first - 1, 0)] <= start_ns)
+    is_busy = (first > 0) & (ends[np.maximum(first - 1, 0)] > start_ns)
+    goes_on = is_autograd[gap_start >> 1] & is_busy
+    whole &= goes_on | ~is_busy
     gaps = np.flatnonzero(whole)
     return gaps, top[first[gaps]], goes_on[gaps]
 

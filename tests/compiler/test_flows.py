@@ -52,6 +52,21 @@ def test_a_caller_that_runs_a_function_itself_waits_again(compiled, arrows):
     ]
 
 
+def test_a_worker_that_was_idle_begins_another_burst_after_the_callers_function(compiled, arrows):
+    """The caller's own function ends, then the autograd thread starts: nothing goes on meanwhile."""
+    dag = compiled("""
+        cpu 1    |[aten::mm]                 [AccumulateGrad]                                 [step]
+        cpu 2    |           [AddmmBackward0]                  [ReluBackward0][TBackward0]
+    """)
+
+    assert arrows(dag, "flow") == [
+        ("AccumulateGrad>", "ReluBackward0<", 0),
+        ("AddmmBackward0>", "AccumulateGrad<", 0),
+        ("TBackward0>", "step<", 0),
+        ("aten::mm>", "AddmmBackward0<", 0),
+    ]
+
+
 def test_a_thread_that_steps_the_profiler_is_a_caller(compiled, arrows):
     """A capture may begin inside of a backward pass that its own thread runs."""
     dag = compiled("""
