@@ -383,7 +383,9 @@ QUALITY = Schema(
         "share": share("n_good / n_all, 1 where there is nothing to check"),
         "verdict": Column("category", "name", "good, weak or missing"),
         "consequence": Column(
-            "object", "text", "which answers are weaker, and what to do about it"
+            "object",
+            "text",
+            "which answers are weaker, and what to do about it; of a good check, what was taken",
         ),
     },
 )

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from htagraph.errors import QueryError
+from htagraph.lookup.bandwidths import bandwidths
 from htagraph.lookup.counter_levels import CounterChanges, counter_levels, queue_changes
 from htagraph.model.answers import COUNTERS
 from htagraph.model.dag import Dag
-from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
 
 __all__ = ["counters"]
@@ -21,17 +21,10 @@ _BYTES_PER_S = 1_000_000_000
 
 def _bandwidth_changes(dag: Dag) -> CounterChanges:
     """Bandwidth of each copy or fill, from its start to its end, per device and direction."""
-    events = dag.events
-    work = np.flatnonzero(
-        np.isin(events.kind, (EventKind.MEMCPY, EventKind.MEMSET)) & (events.dur_ns > 0)
-    )
-    recorded = events.column("memory_bandwidth", -1.0)[work].astype(np.float64)
-    n_bytes = events.column("bytes", -1)[work].astype(np.float64)
-    rate = np.where(recorded >= 0, recorded, n_bytes / events.dur_ns[work])
-    known = (recorded >= 0) | (n_bytes >= 0)
-    work = work[known]
+    events, found = dag.events, bandwidths(dag)
+    work = found.event
     # Whole bytes per second, so that what a copy adds it also takes away exactly.
-    whole = np.rint(rate[known] * _BYTES_PER_S).astype(np.int64)
+    whole = np.rint(found.rate * _BYTES_PER_S).astype(np.int64)
     texts = np.array([text.partition(" (")[0] for text in events.symbols.texts], dtype=object)
     names, label = np.unique(texts[events.name[work]].astype(str), return_inverse=True)
     packed, track = np.unique(

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from htagraph.explain.critical_path import critical_path
+from htagraph.lookup.bandwidths import bandwidths
 from htagraph.lookup.steps import find_steps
 from htagraph.model.answers import QUALITY
 from htagraph.model.api_calls import CallMeaning, call_meanings
@@ -32,6 +33,7 @@ class _Check(NamedTuple):
     n_all: int
     consequence: str
     limit: float = _GOOD
+    note: str = ""  # what is said of a good check
 
     @property
     def share(self) -> float:
@@ -116,6 +118,23 @@ def _waits(dag: Dag) -> list[_Check]:
     ]
 
 
+def _recorded_values(dag: Dag) -> _Check:
+    """Check of whether recorded bandwidths are those of their copies."""
+    found = bandwidths(dag)
+    taken = (
+        "taken as recorded, for durations are whole microseconds"
+        if found.is_as_recorded
+        else "bandwidth is bytes by duration"
+    )
+    return _Check(
+        "recorded bandwidths of copies fit bytes and durations",
+        found.n_fit,
+        found.n_compared,
+        f"the median recorded value is {found.factor:.3g} of bytes by duration; {taken}.",
+        note=f"{taken}." if found.n_compared else "",
+    )
+
+
 def quality(dag: Dag, window: Window) -> pd.DataFrame:
     """Checks of what is linked, classified and recorded, and what follows where something is not.
 
@@ -142,6 +161,7 @@ def quality(dag: Dag, window: Window) -> pd.DataFrame:
             "",
             limit=0.0,
         ),
+        _recorded_values(dag),
         _Check(
             "steps marked",
             min(len(find_steps(dag.events)), 1),
@@ -166,7 +186,7 @@ def quality(dag: Dag, window: Window) -> pd.DataFrame:
                 [check.verdict for check in checks], categories=["good", "weak", "missing"]
             ),
             "consequence": [
-                "" if check.verdict == "good" else check.consequence for check in checks
+                check.note if check.verdict == "good" else check.consequence for check in checks
             ],
         }
     )

@@ -53,7 +53,7 @@ def test_a_caller_that_runs_a_function_itself_waits_again(compiled, arrows):
 
 
 def test_a_worker_that_was_idle_begins_another_burst_after_the_callers_function(compiled, arrows):
-    """The caller's own function ends, then the autograd thread starts: nothing goes on meanwhile."""
+    """The autograd thread starts after the caller's own function: nothing went on beside it."""
     dag = compiled("""
         cpu 1    |[aten::mm]                 [AccumulateGrad]                                 [step]
         cpu 2    |           [AddmmBackward0]                  [ReluBackward0][TBackward0]
