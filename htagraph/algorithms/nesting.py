@@ -8,6 +8,16 @@
 Intervals of one lane may overlap partially (real threads do): innermost is then the one that
 started last and has not ended, which is what a person reads off a timeline. One sweep over the
 boundaries with a stack finds it.
+
+Some intervals cannot call what outlasts them, such as API calls: operators are timed by another
+clock, and one may seem to begin microseconds before the call in front of it returns. Such an
+interval is no parent of what overhangs it; the parent is what encloses both.
+
+::
+
+    lane   |[A               ]             C overhangs the API call B
+           |   [B     ]                    parents: B in A, C in A, D in C
+           |       [C   [D] ]
 """
 
 from __future__ import annotations
@@ -23,6 +33,7 @@ __all__ = ["Nesting", "nest"]
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
 
 class Nesting(NamedTuple):
@@ -36,7 +47,8 @@ class Nesting(NamedTuple):
     innermost : ndarray of shape (2 * n,), dtype=int64
         The interval that is innermost from each boundary to the next of its lane, -1 for none.
     parent : ndarray of shape (n,), dtype=int64
-        The interval that was innermost when each one started, -1 for none.
+        The interval that was innermost when each one started, -1 for none. Passed over are those
+        that it overhangs and that are calls.
     """
 
     boundary: I64
@@ -45,8 +57,11 @@ class Nesting(NamedTuple):
 
 
 @compiled
-def _sweep(boundary: I64, lane: I32, innermost: I64, parent: I64) -> None:
-    """Fill innermost and parent by a stack pass; ended intervals are popped when they surface."""
+def _sweep(boundary: I64, lane: I32, end: I64, is_call: Bools, innermost: I64, parent: I64) -> None:
+    """Fill innermost and parent by a stack pass; ended intervals are popped when they surface.
+
+    What overhangs a call is pushed onto it and outlasts it, so each call is passed over once.
+    """
     n = len(boundary)
     stack = np.empty(n // 2 + 1, dtype=np.int64)
     ended = np.zeros(n // 2, dtype=np.bool_)
@@ -62,13 +77,29 @@ def _sweep(boundary: I64, lane: I32, innermost: I64, parent: I64) -> None:
             while depth > 0 and ended[stack[depth - 1]]:
                 depth -= 1
         else:
-            parent[interval] = stack[depth - 1] if depth > 0 else -1
+            above = depth
+            while above > 0 and (
+                ended[stack[above - 1]]
+                or (
+                    is_call[stack[above - 1]]
+                    and not is_call[interval]
+                    and end[interval] > end[stack[above - 1]]
+                )
+            ):
+                above -= 1
+            parent[interval] = stack[above - 1] if above > 0 else -1
             stack[depth] = interval
             depth += 1
         innermost[position] = stack[depth - 1] if depth > 0 else -1
 
 
-def nest(lane: I32, start: I64, end: I64, depth_hint: I64 | None = None) -> Nesting:
+def nest(
+    lane: I32,
+    start: I64,
+    end: I64,
+    depth_hint: I64 | None = None,
+    is_call: Bools | None = None,
+) -> Nesting:
     """Boundaries of intervals in order and their nesting.
 
     At one instant, intervals that end there come first (inner before outer), then those that start
@@ -82,6 +113,8 @@ def nest(lane: I32, start: I64, end: I64, depth_hint: I64 | None = None) -> Nest
     depth_hint : ndarray of shape (n,), dtype=int64, optional
         Of equal intervals, the one with the smaller hint is the outer one; by default the one that
         comes first.
+    is_call : ndarray of shape (n,), dtype=bool, optional
+        Intervals that are never the parent of one that overhangs them and is no call itself.
 
     Returns
     -------
@@ -114,5 +147,7 @@ def nest(lane: I32, start: I64, end: I64, depth_hint: I64 | None = None) -> Nest
     boundary = np.lexsort((order, times, np.repeat(lane, 2))).astype(np.int64)
     innermost = np.full(2 * n, -1, dtype=np.int64)
     parent = np.full(n, -1, dtype=np.int64)
-    _sweep(boundary, np.ascontiguousarray(lane, dtype=np.int32), innermost, parent)
+    calls = np.zeros(n, dtype=np.bool_) if is_call is None else is_call
+    lane, end = np.ascontiguousarray(lane, dtype=np.int32), np.ascontiguousarray(end)
+    _sweep(boundary, lane, end, calls, innermost, parent)
     return Nesting(boundary, innermost, parent)

@@ -84,7 +84,10 @@ class Structure:
 
     @cached_property
     def parent(self) -> I64:
-        """Innermost host event that encloses each host event, -1 for none."""
+        """Innermost host event that encloses each host event, -1 for none.
+
+        No API call encloses an operator or annotation that ends after it.
+        """
         out = np.full(len(self.events), -1, dtype=np.int64)
         out[self.host] = gather(self.host, self.nesting.parent)
         return out
@@ -310,7 +313,11 @@ def examine(events: EventTable) -> Structure:
         events=events,
         host=host,
         nesting=nest(
-            events.lane[host], events.ts_ns[host], events.end_ns[host], _depth_hint(events, host)
+            events.lane[host],
+            events.ts_ns[host],
+            events.end_ns[host],
+            _depth_hint(events, host),
+            is_call=events.kind[host] == EventKind.RUNTIME,
         ),
         launch=launch,
         queue=queue,

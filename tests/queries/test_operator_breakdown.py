@@ -58,3 +58,24 @@ def test_a_call_that_outlasts_its_caller_is_its_own_in_a_window_after_that():
     assert frame[["name", "self_ns", "device_ns"]].to_numpy().tolist() == [
         ["cudaLaunchKernel", 7_000, 10_000]
     ]
+
+
+def test_an_api_call_that_an_operator_overhangs_launched_nothing_of_it():
+    """Operators and API calls have two clocks: mm seems to begin before the query returned."""
+    dag = compile_events(
+        timeline("""
+            us       |0         10        20        30        40
+            cpu 1    |[aten::linear                        ]
+            cpu 1    | [cudaStreamIsCapturing ]
+            cpu 1    |                    [aten::mm [launch >a]]
+            stream 7 |                                      [gemm <a ]
+        """)
+    )
+    found = operator_breakdown(dag, dag.span).set_index("name")
+
+    assert found["device_ns"].to_dict() == {
+        "aten::mm": 10_000,
+        "aten::linear": 10_000,
+        "cudaLaunchKernel": 10_000,
+        "cudaStreamIsCapturing": 0,
+    }

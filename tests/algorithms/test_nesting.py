@@ -1,0 +1,49 @@
+"""Nesting of intervals that overlap without nesting."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from htagraph.algorithms.nesting import nest
+
+
+def _parents(*intervals: tuple[int, int, str]) -> list[int]:
+    """Parent of each interval of one thread; those named ``call`` cannot hold what overhangs."""
+    start, end, what = zip(*intervals, strict=True)
+    return nest(
+        np.zeros(len(start), dtype=np.int32),
+        np.array(start, dtype=np.int64),
+        np.array(end, dtype=np.int64),
+        is_call=np.array([name == "call" for name in what]),
+    ).parent.tolist()
+
+
+def test_a_call_that_an_operator_overhangs_is_not_its_parent():
+    """The parent is what encloses both; what the operator calls is still its own."""
+    assert _parents((0, 30, "op"), (2, 12, "call"), (10, 25, "op"), (11, 13, "call")) == [
+        -1,
+        0,
+        0,
+        2,
+    ]
+
+
+def test_all_calls_that_an_operator_overhangs_are_passed_over():
+    """A runtime call and the driver call inside of it."""
+    assert _parents((0, 30, "op"), (2, 12, "call"), (3, 11, "call"), (10, 25, "op")) == [
+        -1,
+        0,
+        1,
+        0,
+    ]
+
+
+def test_a_call_holds_what_ends_inside_of_it():
+    """An annotation within a call, and a call that outlasts a call, which has the same clock."""
+    assert _parents((0, 20, "call"), (5, 20, "op")) == [-1, 0]
+    assert _parents((0, 20, "call"), (5, 25, "call")) == [-1, 0]
+
+
+def test_what_ended_below_is_no_parent():
+    """The first operator has ended when the third starts, though the call hides its end."""
+    assert _parents((0, 8, "op"), (5, 12, "call"), (10, 25, "op")) == [-1, 0, -1]
