@@ -2,9 +2,10 @@
 
 How long a launch, or a gap between two kernels, takes at least depends on machine, driver and
 model. So both are measured on the trace itself (`_calibrate`), as low percentiles of delays that
-nothing else can explain: a trace in which everything takes twice as long has the same graph. A
-delay of the usual size counts as overhead of its mechanism. What exceeds it is called unexplained,
-for a dependency that was not recorded may be behind it.
+nothing else can explain: a trace in which everything takes twice as long has the same graph. Where
+the device is hardly ever idle, the durations of launch calls stand in: work starts about two short
+calls after its own call began. A delay of the usual size counts as overhead of its mechanism. What
+exceeds it is called unexplained, for a dependency that was not recorded may be behind it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from htagraph.model.dag import Calibration
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
 
-__all__ = ["Structure", "end_node", "examine", "start_node"]
+__all__ = ["FEWEST_IDLE_LAUNCHES", "Structure", "end_node", "examine", "start_node"]
 
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
@@ -30,6 +31,8 @@ Bool = npt.NDArray[np.bool_]
 # Percentiles and factors, not times: a trace in which everything takes twice as long has the same
 # graph.
 _LAUNCH_FLOOR_PERCENTILE = 5
+_LAUNCH_PER_CALL = 2
+_LAUNCH_FLOOR_CAP_FACTOR = 4
 _STREAM_FLOOR_PERCENTILE = 1
 _LAUNCH_USUAL_FACTOR = 4
 _LAUNCH_TYPICAL_PERCENTILE = 25
@@ -41,6 +44,10 @@ _QUEUED_GAP_PERCENTILE = 99
 _KIND_BITS = 61
 _NEVER = np.iinfo(np.int64).min // 4
 _LARGEST_CLOCK_SHIFT_NS = 1_000_000
+
+
+FEWEST_IDLE_LAUNCHES = 20
+"""Launches onto an idle device that measure the launch floor; of fewer, calls limit it."""
 
 
 def start_node(events: npt.NDArray[np.integer]) -> I64:
@@ -257,8 +264,42 @@ def _usual_launch(floor_ns: int, typical_ns: int) -> int:
     return min(usual, _LAUNCH_CAP_FACTOR * floor_ns)
 
 
+def _idle_launch_delays(events: EventTable, launch: I64, queue: I64) -> I64:
+    """Delays from call to start of launched work that found its device idle, on all streams."""
+    order = np.lexsort((events.end_ns[queue], events.ts_ns[queue], events.device[queue]))
+    work = queue[order]
+    starts = group_starts(events.device[work])
+    latest_ns = events.end_ns[work[running_latest(events.end_ns[work], starts)]]
+    call = launch[work]
+    delay = events.ts_ns[work] - events.ts_ns[call]
+    idle = ~starts & (np.roll(latest_ns, 1) <= events.ts_ns[call])
+    # Nothing is known to be before the first work of a device; near its call it was idle, long
+    # after it was not.
+    idle |= starts & (delay <= _NEAR_CALL_FACTOR * events.dur_ns[call])
+    return delay[idle & (call >= 0) & (delay >= 0)]
+
+
+def _launch_floor(delays: I64, calls_ns: I64) -> int:
+    """Least time of a launch, by launches onto an idle device and by how long calls take.
+
+    A delay may hold a wait that is not recorded, so it is believed up to a multiple of what calls
+    suggest; of few delays, only up to that.
+    """
+    measured = _percentile(delays, _LAUNCH_FLOOR_PERCENTILE)
+    by_calls = _LAUNCH_PER_CALL * _percentile(calls_ns[calls_ns > 0], _LAUNCH_FLOOR_PERCENTILE)
+    if not (len(delays) and by_calls):
+        return measured or by_calls
+    enough = len(delays) >= FEWEST_IDLE_LAUNCHES
+    return min(measured, (_LAUNCH_FLOOR_CAP_FACTOR if enough else 1) * by_calls)
+
+
 def _calibrate(events: EventTable, launch: I64, queue: I64, shift_ns: int) -> Calibration:
-    """Launch floor, measured on idle streams, and gap floor, measured between queued work."""
+    """Launch floor, measured on an idle device, and gap floor, measured between queued work."""
+    delays = _idle_launch_delays(events, launch, queue)
+    calls = np.unique(launch[launch >= 0])
+    launch_floor = _launch_floor(delays, events.dur_ns[calls])
+    enough = len(delays) >= FEWEST_IDLE_LAUNCHES
+    typical = _percentile(delays, _LAUNCH_TYPICAL_PERCENTILE) if enough else launch_floor
     starts = group_starts(events.device[queue], events.stream[queue])
     before = running_latest(events.end_ns[queue], starts)
     follows = (
@@ -268,16 +309,6 @@ def _calibrate(events: EventTable, launch: I64, queue: I64, shift_ns: int) -> Ca
     )
     later, earlier_end = queue[follows], events.end_ns[queue[before[follows - 1]]]
     launched = events.ts_ns[launch[later]]
-    delay = events.ts_ns[later] - launched
-    idle = (earlier_end <= launched) & (delay >= 0)
-    first = queue[starts & (launch[queue] >= 0)]
-    first_delay = events.ts_ns[first] - events.ts_ns[launch[first]]
-    # Nothing is known to be before the first work of a stream; near its call it was idle, long
-    # after it was not.
-    near = (first_delay >= 0) & (first_delay <= _NEAR_CALL_FACTOR * events.dur_ns[launch[first]])
-    idle_delays = np.concatenate([delay[idle], first_delay[near]])
-    launch_floor = _percentile(idle_delays, _LAUNCH_FLOOR_PERCENTILE)
-    typical = _percentile(idle_delays, _LAUNCH_TYPICAL_PERCENTILE)
     gap = events.ts_ns[later] - earlier_end
     queued = gap[(gap >= 0) & (launched + launch_floor < earlier_end)]
     usual_gap = _STREAM_USUAL_FACTOR * launch_floor or _percentile(queued, _QUEUED_GAP_PERCENTILE)
@@ -287,6 +318,7 @@ def _calibrate(events: EventTable, launch: I64, queue: I64, shift_ns: int) -> Ca
         stream_floor_ns=_percentile(queued, _STREAM_FLOOR_PERCENTILE),
         stream_usual_ns=usual_gap,
         clock_shift_ns=shift_ns,
+        n_idle_launches=len(delays),
     )
 
 

@@ -27,7 +27,8 @@ class Calibration:
     Parameters
     ----------
     launch_floor_ns : int, unit=ns
-        L0: a low percentile of the delay from launch call to device start on an idle stream.
+        L0: a low percentile of the delay from launch call to device start on an idle device; where
+        few launches found it idle, at most what the durations of launch calls suggest.
     launch_usual_ns : int, unit=ns
         Delay up to which a launch is called overhead, a multiple of the floor; what is longer is
         unexplained.
@@ -37,6 +38,8 @@ class Calibration:
         The same for gaps.
     clock_shift_ns : int, unit=ns
         What was added to all device times so that no device event starts before its launch call.
+    n_idle_launches : int
+        Launches onto an idle device, on which the launch floor was measured.
     """
 
     launch_floor_ns: int = 0
@@ -44,6 +47,7 @@ class Calibration:
     stream_floor_ns: int = 0
     stream_usual_ns: int = 0
     clock_shift_ns: int = 0
+    n_idle_launches: int = 0
 
 
 @dataclass(frozen=True)

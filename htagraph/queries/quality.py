@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from htagraph.compiler.structure import FEWEST_IDLE_LAUNCHES
 from htagraph.explain.critical_path import critical_path
 from htagraph.lookup.bandwidths import bandwidths
 from htagraph.lookup.steps import find_steps
@@ -52,6 +53,7 @@ def _links(dag: Dag) -> list[_Check]:
     linked = int((dag.launch[device] >= 0).sum())
     n_ids = len(np.unique(dag.events.correlation[device[dag.launch[device] >= 0]]))
     shift = dag.calibration.clock_shift_ns
+    n_idle, floor_ns = dag.calibration.n_idle_launches, dag.calibration.launch_floor_ns
     return [
         _Check(
             "device work present",
@@ -81,6 +83,13 @@ def _links(dag: Dag) -> list[_Check]:
             "launch."
             if shift
             else "",
+        ),
+        _Check(
+            "launch floor measured on an idle device",
+            n_idle,
+            max(n_idle, FEWEST_IDLE_LAUNCHES) if linked else 0,
+            f"fewer than {FEWEST_IDLE_LAUNCHES}: that a launch needs {human_duration(floor_ns)} is "
+            "a guess, limited by how long launch calls take.",
         ),
         _Check(
             "edges run forward in time",

@@ -1,0 +1,67 @@
+"""How long a launch takes at least, as measured on a drawn trace."""
+
+from __future__ import annotations
+
+from htagraph.compiler.passes import compile_events
+from htagraph.model.dag import Dag
+from htagraph.queries.quality import quality
+from htagraph.synth import timeline
+
+
+def _launches(n: int, delay_us: int) -> Dag:
+    """Launches by calls of 12 us onto an idle device, each followed by its work after a delay."""
+    calls = "".join(f"[launch >{i:02d}]".ljust(delay_us + 10) for i in range(n))
+    work = "".join(f"{'':{delay_us}}[k <{i:02d}]".ljust(delay_us + 10) for i in range(n))
+    return compile_events(timeline(f"cpu 1    |{calls}\nstream 7 |{work}"))
+
+
+def _sample(dag: Dag) -> tuple[int, int, str]:
+    row = quality(dag, dag.span).set_index("check").loc["launch floor measured on an idle device"]
+    return int(row["n_good"]), int(row["n_all"]), str(row["verdict"])
+
+
+def test_twenty_launches_onto_an_idle_device_measure_the_launch_floor():
+    """Each starts 30 us after its call began, which is more than two calls and less than eight."""
+    dag = _launches(20, delay_us=30)
+
+    assert dag.calibration.launch_floor_ns == 30_000
+    assert _sample(dag) == (20, 20, "good")
+
+
+def test_of_few_launches_the_floor_is_no_more_than_twice_their_calls():
+    """Three delays of 300 us are rather waits that nobody recorded; their calls take 12 us."""
+    dag = _launches(3, delay_us=300)
+
+    assert dag.calibration.launch_floor_ns == 24_000
+    # The first one is not known to have found the device idle: it starts long after its call.
+    assert _sample(dag) == (2, 20, "weak")
+
+
+def test_of_few_launches_a_short_delay_still_says_that_less_is_enough():
+    """No launch takes longer at least than one that was seen."""
+    assert _launches(3, delay_us=14).calibration.launch_floor_ns == 14_000
+
+
+def test_the_floor_is_never_beyond_eight_calls():
+    """Even where all launches onto an idle device are late: most likely they all wait."""
+    assert _launches(30, delay_us=300).calibration.launch_floor_ns == 96_000
+
+
+def test_an_idle_stream_of_a_busy_device_measures_nothing():
+    """Work of stream 9 may wait for that of stream 7; calls of 11 us stand in for a measurement."""
+    dag = compile_events(
+        timeline("""
+            us       |0         10        20        30        40        50        60        70
+            cpu 1    |[launch >a][launch >b]
+            stream 7 |[busy                                                             ]
+            stream 9 |                                               [k <a]             [k <b]
+        """)
+    )
+
+    assert dag.calibration.launch_floor_ns == 22_000
+    assert _sample(dag) == (0, 20, "missing")
+
+
+def test_a_trace_without_launches_has_no_launch_floor_to_measure():
+    """There is nothing to check, and nothing to say."""
+    assert _sample(compile_events(timeline("cpu 1 |[aten::mm]"))) == (0, 0, "good")
