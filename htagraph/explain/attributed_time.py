@@ -21,6 +21,7 @@ import pandas as pd
 
 from htagraph.algorithms.gather import gather
 from htagraph.explain.breakdown import step_names
+from htagraph.explain.long_calls import long_calls
 from htagraph.lookup.attribution import under_pattern
 from htagraph.lookup.naming import frames_at, names_or_empty, op_names
 from htagraph.lookup.steps import find_steps, step_at
@@ -44,15 +45,6 @@ _ALLOCATION = re.compile(
 _READS = re.compile(r"^aten::(item|_local_scalar_dense|is_nonzero|nonzero|masked_select|equal)$")
 """Operators that bring a value of the device to the host, and wait for it."""
 
-_FIRST_USE_NS = 5_000_000
-"""A call that launches, queries or sets and takes longer creates a context or loads code."""
-
-_WAITING = (
-    CallMeaning.DEVICE_SYNC,
-    CallMeaning.STREAM_SYNC,
-    CallMeaning.EVENT_SYNC,
-    CallMeaning.COPY,
-)
 _HOST_BLOCKS = (EdgeKind.SYNC, EdgeKind.QUEUE)
 _CAUSES = tuple(Cause)
 _CODE = {cause: code for code, cause in enumerate(_CAUSES)}
@@ -162,11 +154,17 @@ def _attributed_to_waits(dag: Dag, pieces: _Pieces, is_host: Mask, exempt: Mask)
     return _Waits(np.where(is_host, caller[stretch], -1), attributed)
 
 
+def _ends(dag: Dag, kind: EdgeKind) -> Mask:
+    """Whether an edge of a kind leads to each event; shape (n_events,)."""
+    reached = np.zeros(len(dag.events), dtype=bool)
+    reached[dag.edges.head[dag.edges.kind == kind] >> 1] = True
+    return reached
+
+
 def _met_full_queue(dag: Dag, call: I64) -> Mask:
-    """Whether each call was a launch that waited for room in the launch queue."""
-    waited = np.zeros(len(dag.events), dtype=bool)
-    waited[dag.edges.head[dag.edges.kind == EdgeKind.QUEUE] >> 1] = True
-    return waited[call]
+    """Whether each call waited for room in the launch queue, and not for its own work as well."""
+    met = _ends(dag, EdgeKind.QUEUE) & ~_ends(dag, EdgeKind.SYNC)
+    return met[call]
 
 
 def _own_causes(dag: Dag, pieces: _Pieces, is_host: Mask) -> I8:
@@ -175,15 +173,14 @@ def _own_causes(dag: Dag, pieces: _Pieces, is_host: Mask) -> I8:
     cause = _CODE_OF_BOUND[pieces.bound]
     cause[is_host & (cause == _CODE[Cause.DEVICE_GAPS])] = _CODE[Cause.HOST]
     runs_call = is_host & (event >= 0) & (events.kind[event] == EventKind.RUNTIME)
-    waits = np.isin(call_meanings(events), _WAITING)[event]
-    is_first = (
-        runs_call & ~waits & (pieces.bound != Bound.LAUNCH) & (events.dur_ns[event] > _FIRST_USE_NS)
-    )
-    cause[is_first] = _CODE[Cause.FIRST_USE]
+    runs_call &= pieces.bound != Bound.LAUNCH
+    long = long_calls(dag)
+    cause[runs_call & long.is_first_use[event]] = _CODE[Cause.FIRST_USE]
+    cause[runs_call & long.is_full_queue[event]] = _CODE[Cause.FULL_QUEUE]
+    cause[runs_call & long.is_wait[event]] = _CODE[Cause.HOST_WAIT]
     cause[is_host & _named(dag, event, _ALLOCATION)] = _CODE[Cause.ALLOCATION]
     copies = np.flatnonzero((cause == _CODE[Cause.COPIES]) & (event >= 0))
-    blocking = np.zeros(len(events), dtype=bool)
-    blocking[dag.edges.head[dag.edges.kind == EdgeKind.SYNC] >> 1] = True
+    blocking = _ends(dag, EdgeKind.SYNC)
     launch = dag.launch[event[copies]]
     cause[copies[(launch >= 0) & blocking[launch]]] = _CODE[Cause.BLOCKING_COPY]
     cause[under_pattern(dag, event, _READS) & np.isin(cause, _READING)] = _CODE[Cause.HOST_WAIT]

@@ -82,6 +82,93 @@ def test_a_launch_that_takes_milliseconds_loads_code():
     ) == {"first use": 11_000, "host": 10_000}
 
 
+def test_what_recurs_is_no_first_use():
+    """The kernel was launched before, and that took as long: its code is loaded already."""
+    assert attributed(
+        """
+        cpu 1    |[launch >a][aten::mm][launch >b][aten::mm]
+        stream 7 |    [k <a]               [k <b]
+        """,
+        us_per_column=1000,
+    ) == {"host": 42_000}
+
+
+def test_a_first_launch_is_long_only_once():
+    """The second launch of the kernel takes less than half of that."""
+    assert attributed(
+        """
+        cpu 1    |[launch             >a][aten::mm][launch >b][aten::mm]
+        stream 7 |           [k <a]                    [k <b]
+        """,
+        us_per_column=1000,
+    ) == {"first use": 23_000, "host": 31_000}
+
+
+def test_a_launch_that_is_held_up_by_a_busy_device_waits_for_it():
+    """A launch of a new kernel that returns when the device has done the rest loads nothing."""
+    assert attributed(
+        """
+        cpu 1    |[launch >a][cudaGraphLaunch >b           ][aten::mm]
+        stream 7 |  [k <a                                ]
+        stream 9 |                                       [g <b]
+        """,
+        us_per_column=1000,
+    ) == {"first use": 11_000, "host wait": 31_000, "host": 10_000}
+
+
+def test_loading_code_is_a_first_use_each_time():
+    """Each call loads another module."""
+    assert attributed(
+        """
+        cpu 1    |[cuModuleLoadData][cuModuleLoadData][launch >a]
+        stream 7 |                                         [k <a     ]
+        """,
+        us_per_column=1000,
+    ) == {"first use": 36_000, "host": 5_000, "compute": 11_000}
+
+
+def _full_queue(copy_name: str) -> dict[str, int]:
+    """A thousand kernels wait to start; a copy on another stream is enqueued, and one starts."""
+    launches = "".join(f"[launch >{i:04d}]" for i in range(1_001))
+    kernels = "".join(f"[k <{i:04d}]" for i in range(1_001))
+    wait = " " * len(launches)
+    return attributed(
+        f"""
+        cpu 1    |{launches}[copy >c {" " * 90}][aten::mm {wait}]
+        stream 7 |{wait}          {kernels}
+        stream 9 |{wait}  {" " * 80}[Memcpy <c]
+        """,
+        names={"Memcpy": copy_name},
+    )
+
+
+def test_a_waiting_copy_is_a_blocking_copy_before_it_is_a_full_queue():
+    """The call waits for its own copy from pageable memory; room in the queue is not enough."""
+    found = _full_queue("Memcpy HtoD (Pageable -> Device)")
+
+    assert (found["blocking copy"], found.get("full launch queue")) == (100, None)
+
+
+def test_a_copy_that_does_not_wait_may_meet_a_full_queue():
+    """A copy from pinned memory needs nothing but room."""
+    found = _full_queue("Memcpy HtoD (Pinned -> Device)")
+
+    assert (found["full launch queue"], found.get("blocking copy")) == (100, None)
+
+
+def test_a_launch_that_work_from_before_the_capture_holds_up_met_a_full_queue():
+    """A thousand kernels without a launch wait behind a long one; no new kernel is loaded."""
+    kernels = "[k]" * 1_000
+    assert attributed(
+        f"""
+        cpu 1    |[launch >a][aten::mm {" " * 3_000}]
+        stream 7 |[long      ]{kernels}
+        stream 9 |            [new <a]
+        """,
+        us_per_column=1000,
+    ) == {"full launch queue": 11_000, "host": 3_011_000}
+
+
 def test_an_empty_trace_has_no_attributed_time():
     """The answer has its schema, and no rows."""
     found = Trace.from_events(timeline("")).compile().critical_path().attributed_time

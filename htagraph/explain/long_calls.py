@@ -1,0 +1,144 @@
+"""API calls that take milliseconds: first uses, and calls that the device holds up.
+
+A first use creates a context or loads code, and happens once: it is the first call of its sort, and
+the device need not be busy meanwhile. A launch that takes as long while the device is busy with
+earlier work waits for it: for room in the launch queue, or for a reason that is not recorded.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.gather import gather
+from htagraph.algorithms.intervals import Cover, union
+from htagraph.algorithms.matching import group_starts
+from htagraph.compiler.queues import FULL_QUEUE
+from htagraph.lookup.attribution import innermost
+from htagraph.model.api_calls import CallMeaning, call_meanings
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import EventKind
+
+__all__ = ["LongCalls", "long_calls"]
+
+I64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_LONG_NS = 5_000_000
+_BUSY_SHARE = 0.9
+_FIRST_USE_FACTOR = 2
+_LOADS = re.compile(r"^(cuda|hip|cu)(Module|Library|Kernel|Func|GetFunc)(Load|Get|Set|By)")
+"""Calls that may load other code each time."""
+
+_WAITING = (
+    CallMeaning.DEVICE_SYNC,
+    CallMeaning.STREAM_SYNC,
+    CallMeaning.EVENT_SYNC,
+    CallMeaning.COPY,
+)
+_NEVER = np.iinfo(np.int64).max
+
+
+class LongCalls(NamedTuple):
+    """What takes the time of API calls of more than 5 ms that do not wait by definition.
+
+    Parameters
+    ----------
+    is_first_use, is_full_queue, is_wait : ndarray of shape (n_events,), dtype=bool
+        At most one holds of a call; none where nothing says why it is long.
+    """
+
+    is_first_use: Mask
+    is_full_queue: Mask
+    is_wait: Mask
+
+
+def long_calls(dag: Dag) -> LongCalls:
+    """First uses, launches that met a full queue, and launches that waited, of all long API calls.
+
+    Parameters
+    ----------
+    dag : Dag
+
+    Returns
+    -------
+    LongCalls
+    """
+    events = dag.events
+    is_long = (events.kind == EventKind.RUNTIME) & (events.dur_ns > _LONG_NS)
+    calls = np.flatnonzero(is_long & ~np.isin(call_meanings(events), _WAITING))
+    if not len(calls):
+        none = np.zeros(len(events), dtype=bool)
+        return LongCalls(none, none, none)
+    first_work = _first_work(dag)
+    begins = events.ts_ns[calls]
+    # From its own work's start on, a call no longer waits to enqueue it.
+    own = gather(events.ts_ns, first_work[calls], _NEVER)
+    until = np.maximum(np.minimum(events.end_ns[calls], own), begins)
+    device = np.flatnonzero(events.is_device)
+    busy = union(np.zeros(len(device), dtype=np.int64), events.ts_ns[device], events.end_ns[device])
+    busy_ns = Cover(busy.start, busy.end).within(begins, until)
+    is_held_up = (until > begins) & (busy_ns >= _BUSY_SHARE * (until - begins))
+    is_launch = first_work[calls] >= 0
+    is_full = _outstanding(dag, begins) >= FULL_QUEUE
+
+    def of_events(found: Mask) -> Mask:
+        out = np.zeros(len(events), dtype=bool)
+        out[calls[found]] = True
+        return out
+
+    return LongCalls(
+        is_first_use=of_events(~is_held_up & _is_first(dag, calls, first_work)),
+        is_full_queue=of_events(is_held_up & is_launch & is_full),
+        is_wait=of_events(is_held_up & is_launch & ~is_full),
+    )
+
+
+def _first_work(dag: Dag) -> I64:
+    """First device work of each launch, -1 elsewhere; shape (n_events,)."""
+    out = np.full(len(dag.events), -1, dtype=np.int64)
+    work = np.flatnonzero(dag.launch >= 0)
+    latest_first = work[np.argsort(dag.events.ts_ns[work], kind="stable")][::-1]
+    out[dag.launch[latest_first]] = latest_first
+    return out
+
+
+def _outstanding(dag: Dag, time_ns: I64) -> I64:
+    """Device work that was enqueued before each time, or before the capture, and has not begun."""
+    events = dag.events
+    work = np.flatnonzero(events.is_device)
+    enqueued = np.sort(gather(events.ts_ns, dag.launch[work], np.iinfo(np.int64).min))
+    begun = np.sort(events.ts_ns[work])
+    return np.searchsorted(enqueued, time_ns) - np.searchsorted(begun, time_ns, side="right")
+
+
+def _is_first(dag: Dag, calls: I64, first_work: I64) -> Mask:
+    """Whether each call is the first of its sort, or may load other code each time.
+
+    Launches are of one sort if their first work has one name; other calls if they have one name,
+    and the operators around them, too. A first call that takes no longer than most after it is no
+    first use: what made it long happens again.
+    """
+    events = dag.events
+    alike = np.flatnonzero(
+        (events.kind == EventKind.RUNTIME) & np.isin(events.name, np.unique(events.name[calls]))
+    )
+    work = gather(events.name, first_work[alike], -1).astype(np.int64)
+    other = np.where(work >= 0, -1, alike)
+    op = gather(events.name, innermost(dag, other, (EventKind.OP, EventKind.ANNOTATION)), -1)
+    sort = (op, gather(events.name, other, -1), work)
+    in_time = np.lexsort((events.ts_ns[alike], *sort))
+    begins = np.flatnonzero(group_starts(*(key[in_time] for key in sort)))
+    first = alike[in_time[begins]]
+    later_ns = events.dur_ns[alike].copy()
+    later_ns[in_time[begins]] = -1
+    by_length = np.lexsort((later_ns, *sort))
+    n = np.diff(np.append(begins, len(alike)))
+    usual_ns = later_ns[by_length[begins + n // 2]]
+    is_first = np.zeros(len(events), dtype=bool)
+    is_first[first] = events.dur_ns[first] > _FIRST_USE_FACTOR * usual_ns
+    loads = events.named(events.symbols.searched(_LOADS))
+    return is_first[calls] | loads[calls]
