@@ -10,6 +10,7 @@ import numpy.typing as npt
 from htagraph.algorithms.binding import bind, topological_order
 from htagraph.compiler.classes import ClassRule, classify
 from htagraph.compiler.flows import flow_edges, hand_over_edges
+from htagraph.compiler.hidden_syncs import hidden_sync_edges
 from htagraph.compiler.launches import launch_edges
 from htagraph.compiler.queues import queue_edges
 from htagraph.compiler.spans import span_edges
@@ -33,6 +34,7 @@ PASSES = (
     flow_edges,
     hand_over_edges,
     sync_edges,
+    hidden_sync_edges,
     queue_edges,
 )
 """Passes from structure to edges; `thread_edges` comes last, as it needs to know who waits."""

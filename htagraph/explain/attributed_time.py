@@ -28,6 +28,7 @@ from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.dag import Dag
 from htagraph.model.frames import ATTRIBUTED_TIME
 from htagraph.model.kinds import Bound, Cause, EdgeKind, EventKind
+from htagraph.model.rules import Rule
 from htagraph.model.schema import categorical
 
 __all__ = ["attributed_time"]
@@ -53,7 +54,7 @@ _WAITING = (
     CallMeaning.EVENT_SYNC,
     CallMeaning.COPY,
 )
-_HOST_BLOCKS = (EdgeKind.SYNC, EdgeKind.QUEUE)
+_HOST_BLOCKS = (EdgeKind.SYNC, EdgeKind.QUEUE, EdgeKind.HIDDEN_SYNC)
 _CAUSES = tuple(Cause)
 _CODE = {cause: code for code, cause in enumerate(_CAUSES)}
 _CAUSE_OF_BOUND = {
@@ -144,6 +145,16 @@ def _blocking_calls(dag: Dag, edge: I64, since_ns: I64) -> I64:
         current[going] = dag.binding[edges.tail[current[going]]]
 
 
+def _waits_since(dag: Dag) -> I64:
+    """Time since which each event waits, if it does: its start, or that of the gap before it."""
+    edges = dag.edges
+    hidden = edges.head[edges.kind == EdgeKind.HIDDEN_SYNC]
+    gaps = np.flatnonzero((edges.rule == Rule.BLOCKING_CALL) & np.isin(edges.head, hidden))
+    since_ns = dag.events.ts_ns.copy()
+    since_ns[edges.head[gaps] >> 1] = dag.events.node_ts_ns[edges.tail[gaps]]
+    return since_ns
+
+
 def _attributed_to_waits(dag: Dag, pieces: _Pieces, is_host: Mask, exempt: Mask) -> _Waits:
     """Host time that is charged to the wait which it follows."""
     n, start, length = len(is_host), pieces.start_ns, pieces.dur_ns
@@ -154,7 +165,7 @@ def _attributed_to_waits(dag: Dag, pieces: _Pieces, is_host: Mask, exempt: Mask)
         return _Waits(np.full(n, -1), np.zeros(n, np.int64))
     stretch = np.maximum(np.cumsum(begins) - 1, 0)
     caller = _blocking_calls(dag, pieces.edge[firsts], start[firsts])
-    blocked_ns = np.where(caller >= 0, np.maximum(start[firsts] - dag.events.ts_ns[caller], 0), 0)
+    blocked_ns = np.where(caller >= 0, np.maximum(start[firsts] - _waits_since(dag)[caller], 0), 0)
     dur = np.where(is_host & ~exempt, length, 0)
     before = np.cumsum(dur) - dur
     offset = before - before[firsts[stretch]]

@@ -149,7 +149,7 @@ def edge_bounds(dag: Dag, rows: I32) -> I8:
     bound[ran] = work[ran]
     bound[kind == EdgeKind.LAUNCH] = Bound.LAUNCH
     bound[(kind == EdgeKind.STREAM) & ~ran] = Bound.KERNEL_GAP
-    bound[kind == EdgeKind.SYNC] = Bound.SYNC
+    bound[np.isin(kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC))] = Bound.SYNC
     bound[kind == EdgeKind.QUEUE] = Bound.LAUNCH
     bound[kind == EdgeKind.FLOW] = Bound.PYTHON_GAP
     bound[host] = Bound.HOST
