@@ -22,6 +22,7 @@ import pandas as pd
 from htagraph.algorithms.gather import gather
 from htagraph.explain.breakdown import step_names
 from htagraph.lookup.attribution import under_pattern
+from htagraph.lookup.host_waits import is_matched, long_waits
 from htagraph.lookup.naming import frames_at, names_or_empty, op_names
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.api_calls import CallMeaning, call_meanings
@@ -75,10 +76,20 @@ _HOST_BOUNDS = np.isin(
     [int(bound) for bound in Bound],
     (Bound.HOST, Bound.DATA_LOADING, Bound.PYTHON_GAP, Bound.LAUNCH),
 )
-_EXEMPT = [_CODE[cause] for cause in (Cause.DATA_LOADING, Cause.ALLOCATION, Cause.FIRST_USE)]
+_EXEMPT = [
+    _CODE[cause]
+    for cause in (
+        Cause.DATA_LOADING,
+        Cause.ALLOCATION,
+        Cause.FIRST_USE,
+        Cause.UNRECORDED_WAIT,
+    )
+]
 """Causes that take their time whether the host waited before or not."""
 
-_READING = [_CODE[cause] for cause in (Cause.HOST, Cause.BLOCKING_COPY, Cause.COPIES)]
+_READING = [
+    _CODE[cause] for cause in (Cause.HOST, Cause.UNRECORDED_WAIT, Cause.BLOCKING_COPY, Cause.COPIES)
+]
 
 
 @dataclass(frozen=True)
@@ -135,7 +146,10 @@ def _blocking_calls(dag: Dag, edge: I64, since_ns: I64) -> I64:
     going = np.arange(len(edge))
     while True:
         going = going[current[going] >= 0]
-        going = going[times[edges.tail[current[going]]] == since_ns[going]]
+        at = current[going]
+        cut = edges.rule[at] == Rule.WAIT_OVERLAP
+        begins = np.where(cut, times[edges.head[at]], times[edges.tail[at]])
+        going = going[begins == since_ns[going]]
         if not len(going):
             return call
         head = edges.head[current[going]] >> 1
@@ -192,9 +206,10 @@ def _own_causes(dag: Dag, pieces: _Pieces, is_host: Mask) -> I8:
     )
     cause[is_first] = _CODE[Cause.FIRST_USE]
     cause[is_host & _named(dag, event, _ALLOCATION)] = _CODE[Cause.ALLOCATION]
+    blocking = is_matched(dag)
+    unrecorded = (long_waits(dag) & ~blocking)[event]
+    cause[runs_call & unrecorded & (pieces.bound == Bound.SYNC)] = _CODE[Cause.UNRECORDED_WAIT]
     copies = np.flatnonzero((cause == _CODE[Cause.COPIES]) & (event >= 0))
-    blocking = np.zeros(len(events), dtype=bool)
-    blocking[dag.edges.head[dag.edges.kind == EdgeKind.SYNC] >> 1] = True
     launch = dag.launch[event[copies]]
     cause[copies[(launch >= 0) & blocking[launch]]] = _CODE[Cause.BLOCKING_COPY]
     cause[under_pattern(dag, event, _READS) & np.isin(cause, _READING)] = _CODE[Cause.HOST_WAIT]

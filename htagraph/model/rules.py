@@ -88,6 +88,8 @@ class Rule(Vocabulary):
     """No rank leaves a collective before the last one has come."""
     GRAPH_REPLAY = 19, EdgeKind.LAUNCH, _RECORDED
     """One graph launch enqueues many device events."""
+    WAIT_OVERLAP = 20, EdgeKind.SYNC, _INFERRED
+    """By the clocks, a wait ended a little before what it waited for: that ran until then."""
 
     @property
     def label(self) -> str:
