@@ -9,7 +9,9 @@ import numpy.typing as npt
 
 from htagraph.algorithms.binding import bind, topological_order
 from htagraph.compiler.classes import ClassRule, classify
+from htagraph.compiler.device_clock import on_host_clock
 from htagraph.compiler.flows import flow_edges, hand_over_edges
+from htagraph.compiler.hidden_syncs import hidden_sync_edges
 from htagraph.compiler.launches import launch_edges
 from htagraph.compiler.queues import queue_edges
 from htagraph.compiler.spans import span_edges
@@ -33,6 +35,7 @@ PASSES = (
     flow_edges,
     hand_over_edges,
     sync_edges,
+    hidden_sync_edges,
     queue_edges,
 )
 """Passes from structure to edges; `thread_edges` comes last, as it needs to know who waits."""
@@ -89,7 +92,7 @@ def compile_events(events: EventTable, *, class_rules: Sequence[ClassRule] = ())
     -----
     ``O(n log n)`` in events and edges; the sorts dominate.
     """
-    structure = examine(events)
+    structure = on_host_clock(examine(events))
     events = structure.events
     waits, backward = _split_backward(
         structure, EdgeTable.concat(make(structure) for make in PASSES)

@@ -10,7 +10,7 @@ exceeds it is called unexplained, for a dependency that was not recorded may be 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -43,7 +43,6 @@ _STREAM_USUAL_FACTOR = 2
 _QUEUED_GAP_PERCENTILE = 99
 _KIND_BITS = 61
 _NEVER = np.iinfo(np.int64).min // 4
-_LARGEST_CLOCK_SHIFT_NS = 1_000_000
 
 
 FEWEST_IDLE_LAUNCHES = 20
@@ -67,7 +66,6 @@ class Structure:
     Parameters
     ----------
     events : EventTable
-        With the device clock shifted.
     host : ndarray of shape (n_host,), dtype=int64
         Events that are nodes on host threads.
     nesting : Nesting
@@ -208,27 +206,6 @@ def _find_launches(events: EventTable) -> tuple[I64, int]:
     return launch, n_ambiguous
 
 
-def _clock_shift_ns(events: EventTable, launch: I64) -> int:
-    """Most by which device work precedes its launch; over 1 ms it is no clock error."""
-    linked = np.flatnonzero(launch >= 0)
-    early = events.ts_ns[launch[linked]] - events.ts_ns[linked]
-    early = early[(early > 0) & (early <= _LARGEST_CLOCK_SHIFT_NS)]
-    return int(early.max()) if len(early) else 0
-
-
-def _shift_device(events: EventTable, shift_ns: int) -> EventTable:
-    """Events with everything recorded by the device clock moved."""
-    if not shift_ns:
-        return events
-    by_device = events.is_device | np.isin(
-        events.kind,
-        np.array(
-            [EventKind.SYNC, EventKind.DEVICE_ANNOTATION, EventKind.COUNTER_RANGE], dtype=np.int8
-        ),
-    )
-    return replace(events, ts_ns=events.ts_ns + np.where(by_device, shift_ns, 0))
-
-
 def _depth_hint(events: EventTable, host: I64) -> I64:
     """Rank of host events with equal times, the outer one first: by kind, then by number."""
     outer_first = np.zeros(len(EventKind), dtype=np.int64)
@@ -293,7 +270,7 @@ def _launch_floor(delays: I64, calls_ns: I64) -> int:
     return min(measured, (_LAUNCH_FLOOR_CAP_FACTOR if enough else 1) * by_calls)
 
 
-def _calibrate(events: EventTable, launch: I64, queue: I64, shift_ns: int) -> Calibration:
+def _calibrate(events: EventTable, launch: I64, queue: I64) -> Calibration:
     """Launch floor, measured on an idle device, and gap floor, measured between queued work."""
     delays = _idle_launch_delays(events, launch, queue)
     calls = np.unique(launch[launch >= 0])
@@ -317,16 +294,12 @@ def _calibrate(events: EventTable, launch: I64, queue: I64, shift_ns: int) -> Ca
         launch_usual_ns=_usual_launch(launch_floor, typical),
         stream_floor_ns=_percentile(queued, _STREAM_FLOOR_PERCENTILE),
         stream_usual_ns=usual_gap,
-        clock_shift_ns=shift_ns,
         n_idle_launches=len(delays),
     )
 
 
 def examine(events: EventTable) -> Structure:
-    """Structure of a trace.
-
-    The device clock is shifted first, so that no device event starts before the call that launched
-    it.
+    """Structure of a trace, with device times as they are (see `htagraph.compiler.device_clock`).
 
     Parameters
     ----------
@@ -337,8 +310,6 @@ def examine(events: EventTable) -> Structure:
     Structure
     """
     launch, n_ambiguous = _find_launches(events)
-    shift_ns = _clock_shift_ns(events, launch)
-    events = _shift_device(events, shift_ns)
     host = np.flatnonzero(events.is_host)
     queue = _sort_device(events)
     return Structure(
@@ -353,6 +324,6 @@ def examine(events: EventTable) -> Structure:
         ),
         launch=launch,
         queue=queue,
-        calibration=_calibrate(events, launch, queue, shift_ns),
+        calibration=_calibrate(events, launch, queue),
         n_ambiguous_correlations=n_ambiguous,
     )

@@ -13,23 +13,31 @@ that was enqueued before the call and ended while it ran.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.compiler.structure import Structure, end_node
+from htagraph.algorithms.gather import gather
+from htagraph.algorithms.matching import last_before, match_keys
+from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.compiler.sync_records import SyncRecords, recorded_targets, sync_records
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
 
-__all__ = ["sync_edges"]
+__all__ = ["certain_waits", "sync_edges"]
 
 I64 = npt.NDArray[np.int64]
 
 
-def _latest_inside(structure: Structure, call: I64, candidates: I64) -> I64:
+def _nearest_end(structure: Structure, call: I64, candidates: I64) -> I64:
     """Candidate that ends last of those that end while each call runs, -1 for none.
+
+    Where clocks are known to overlap, one may end later by as much; then the nearest to the call's
+    end is taken.
 
     Parameters
     ----------
@@ -37,17 +45,13 @@ def _latest_inside(structure: Structure, call: I64, candidates: I64) -> I64:
     candidates : ndarray of shape (n, k)
         Device events, -1 for none.
     """
-    events = structure.events
-    end = events.end_ns[candidates]
-    inside = (
-        (candidates >= 0)
-        & (end >= events.ts_ns[call][:, None])
-        & (end <= events.end_ns[call][:, None])
-    )
-    end = np.where(inside, end, np.iinfo(np.int64).min)
-    best = end.argmax(axis=1)
+    events, overlap_ns = structure.events, structure.calibration.clock_overlap_ns
+    left = events.end_ns[call][:, None] - events.end_ns[candidates]
+    fits = (candidates >= 0) & (left >= -overlap_ns) & (left <= events.dur_ns[call][:, None])
+    distance = np.where(fits, np.abs(left), np.iinfo(np.int64).max)
+    best = distance.argmin(axis=1)
     rows = np.arange(len(call))
-    return np.where(inside[rows, best], candidates[rows, best], -1)
+    return np.where(fits[rows, best], candidates[rows, best], -1)
 
 
 def _all_queues(structure: Structure, call: I64) -> I64:
@@ -58,92 +62,190 @@ def _all_queues(structure: Structure, call: I64) -> I64:
     return structure.covered(queue, before).reshape(len(call), n_queues)
 
 
-def _host_wait_edges(device_event: I64, call: I64, rule: Rule) -> EdgeTable:
-    """Edges from the end of device work to the end of the call that waited for it."""
-    known = device_event >= 0
-    return EdgeTable.of(
-        rule,
-        end_node(device_event[known]),
-        end_node(call[known]),
-        event=call[known],
+def _begun_before(structure: Structure, work: I64, until_ns: I64) -> I64:
+    """Each device event, or the one on its stream that begins last before a time; -1 for none."""
+    rows, events = structure.queue, structure.events
+    group, of = structure.queue_id[rows], structure.queue_id[work]
+    position = last_before(group, events.ts_ns[rows], of, until_ns)
+    begun = gather(rows, position)
+    return np.where(events.ts_ns[work] < until_ns, work, begun)
+
+
+def _host_wait_edges(
+    structure: Structure, device_event: I64, call: I64, rule: Rule
+) -> Iterator[EdgeTable]:
+    """Edges from the end of device work to the end of the call that waited for it.
+
+    Where the work ends later, by no more than clocks are known to overlap, the edge comes from its
+    start, or from the work before it on its stream.
+    """
+    events, overlap_ns = structure.events, structure.calibration.clock_overlap_ns
+    work, call = device_event[device_event >= 0], call[device_event >= 0]
+    end_ns, until_ns = events.end_ns, events.end_ns[call]
+    overlaps = (end_ns[work] > until_ns) & (end_ns[work] - until_ns <= overlap_ns)
+    begun = _begun_before(structure, work[overlaps], until_ns[overlaps])
+    work[np.flatnonzero(overlaps)[begun >= 0]] = begun[begun >= 0]
+    cut = overlaps & (events.ts_ns[work] < until_ns) & (end_ns[work] > until_ns)
+    yield EdgeTable.of(rule, end_node(work[~cut]), end_node(call[~cut]), event=call[~cut])
+    yield EdgeTable.of(
+        Rule.WAIT_OVERLAP,
+        start_node(work[cut]),
+        end_node(call[cut]),
+        lag_ns=until_ns[cut] - events.ts_ns[work[cut]],
+        event=work[cut],
     )
+
+
+class _Waits(NamedTuple):
+    """Calls with the device work that each may wait for, -1 for none."""
+
+    work: I64
+    call: I64
+
+    @classmethod
+    def concat(cls, parts: Iterable[_Waits]) -> _Waits:
+        """Rows of several tables."""
+        return cls(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 def _recorded_syncs(
     structure: Structure, records: SyncRecords, meanings: npt.NDArray[np.int8]
-) -> EdgeTable:
-    """Edges of host waits that a record names.
-
-    Work that ends after its call is kept, to be rejected with its skew.
-    """
+) -> _Waits:
+    """Host waits that a record names."""
     events = structure.events
-    parts = []
     stream_rows = np.flatnonzero(records.meaning == CallMeaning.STREAM_SYNC)
     record, call = records.record[stream_rows], records.call[stream_rows]
     queue = structure.find_queue(events.device[record].astype(np.int64), events.stream[record])
-    parts.append(
-        _host_wait_edges(structure.covered(queue, events.ts_ns[call]), call, Rule.SYNC_RECORD)
-    )
     # An event query also leaves an "Event Sync" record, but does not wait.
     waits = (records.meaning == CallMeaning.EVENT_SYNC) & (
         meanings[records.call] == CallMeaning.EVENT_SYNC
     )
     event_rows = np.flatnonzero(waits)
     target = recorded_targets(structure, records, event_rows)
-    parts.append(_host_wait_edges(target, records.call[event_rows], Rule.SYNC_RECORD))
     context = records.call[records.meaning == CallMeaning.DEVICE_SYNC]
-    candidates = _all_queues(structure, context)
-    parts += [_host_wait_edges(column, context, Rule.SYNC_RECORD) for column in candidates.T]
-    return EdgeTable.concat(parts)
-
-
-def _by_semantics(structure: Structure, calls: I64) -> EdgeTable:
-    """Edges of host waits by what the calls mean and what ended while they ran."""
-    if not len(structure.queue):
-        return EdgeTable()
-    return _host_wait_edges(
-        _latest_inside(structure, calls, _all_queues(structure, calls)), calls, Rule.CALL_SEMANTICS
+    return _Waits.concat(
+        [
+            _Waits(structure.covered(queue, events.ts_ns[call]), call),
+            _Waits(target, records.call[event_rows]),
+            _device_syncs(structure, context),
+        ]
     )
 
 
-def _blocking_copies(structure: Structure, meanings: npt.NDArray[np.int8]) -> EdgeTable:
-    """Edges from a copy to its own call, where the call returned after the copy had ended.
+def _device_syncs(structure: Structure, calls: I64) -> _Waits:
+    """Calls with the work that ends last of all enqueued before them, on every stream."""
+    work = _all_queues(structure, calls)
+    return _Waits(work.ravel(), np.repeat(calls, work.shape[1]))
+
+
+class _Copies(NamedTuple):
+    """Copies whose calls may wait for them, and whether they do by definition."""
+
+    work: I64
+    call: I64
+    is_certain: npt.NDArray[np.bool_]
+
+
+def _waiting_copies(structure: Structure, meanings: npt.NDArray[np.int8]) -> _Copies:
+    """Copies that may hold their calls.
 
     Synchronous copies wait by definition; asynchronous ones do so from or to pageable memory, and
-    when they bring data back to the host (``aten::item``) unless it is pinned there.
+    when they bring data back to the host (``aten::item``) unless it is pinned there. A call that
+    brings data to the device may return once they are staged.
     """
     events, launch = structure.events, structure.launch
     copies = np.flatnonzero((events.kind == EventKind.MEMCPY) & (launch >= 0))
-    call = launch[copies]
-    copies, call = (
-        copies[meanings[call] == CallMeaning.COPY],
-        call[meanings[call] == CallMeaning.COPY],
+    copies = copies[meanings[launch[copies]] == CallMeaning.COPY]
+    call, names = launch[copies], events.symbols
+    pageable = names.mask(lambda name: "Pageable" in name)[events.name[copies]]
+    to_host = names.mask(lambda name: "DtoH" in name or "DeviceToHost" in name)[events.name[copies]]
+    pinned = names.mask(lambda name: "Pinned" in name)[events.name[copies]]
+    synchronous = names.mask(lambda name: "Async" not in name)[events.name[call]]
+    may_wait = pageable | synchronous | (to_host & ~pinned)
+    is_certain = to_host & (pageable | synchronous)
+    return _Copies(copies[may_wait], call[may_wait], is_certain[may_wait])
+
+
+def _blocking_copies(structure: Structure, meanings: npt.NDArray[np.int8]) -> _Waits:
+    """Copies and their own calls, where the call returned after the copy had ended."""
+    events, overlap_ns = structure.events, structure.calibration.clock_overlap_ns
+    copies = _waiting_copies(structure, meanings)
+    late = events.end_ns[copies.work] - events.end_ns[copies.call]
+    waits = late <= np.where(copies.is_certain, overlap_ns, 0)
+    return _Waits(copies.work[waits], copies.call[waits])
+
+
+def _syncs_of_copies(structure: Structure, meanings: npt.NDArray[np.int8]) -> _Waits:
+    """Waits for a stream right after a call that enqueued a copy: for that copy.
+
+    So PyTorch reads values (``aten::item``) where a copy does not hold its call.
+    """
+    events = structure.events
+    copies = _waiting_copies(structure, meanings)
+    calls = np.flatnonzero(events.kind == EventKind.RUNTIME)
+    calls = calls[np.lexsort((events.ts_ns[calls], events.lane[calls]))]
+    is_pair = (meanings[calls[1:]] == CallMeaning.STREAM_SYNC) & (
+        events.lane[calls[1:]] == events.lane[calls[:-1]]
     )
-    may_wait = events.symbols.mask(
-        lambda name: (
-            "Pageable" in name
-            or (("DtoH" in name or "DeviceToHost" in name) and "Pinned" not in name)
-        )
+    copied = match_keys(calls[:-1][is_pair], copies.call)
+    return _Waits(gather(copies.work, copied), calls[1:][is_pair])
+
+
+def certain_waits(structure: Structure) -> tuple[I64, I64]:
+    """Device work that the thread of a call enqueued, and the call, which returned after it.
+
+    Only what is recorded, or follows from what the call means.
+
+    Parameters
+    ----------
+    structure : Structure
+
+    Returns
+    -------
+    work, call : ndarray of shape (n,), dtype=int64
+    """
+    events, launch = structure.events, structure.launch
+    meanings = call_meanings(events)
+    copies = _waiting_copies(structure, meanings)
+    records = sync_records(structure)
+    syncs = np.setdiff1d(np.flatnonzero(meanings == CallMeaning.DEVICE_SYNC), records.call)
+    work, call = _Waits.concat(
+        [
+            _Waits(copies.work[copies.is_certain], copies.call[copies.is_certain]),
+            _syncs_of_copies(structure, meanings),
+            _recorded_syncs(structure, records, meanings),
+            _device_syncs(structure, syncs),
+        ]
     )
-    synchronous = events.symbols.mask(lambda name: "Async" not in name)
-    waits = may_wait[events.name[copies]] | synchronous[events.name[call]]
-    waits &= events.end_ns[copies] <= events.end_ns[call]
-    return _host_wait_edges(copies[waits], call[waits], Rule.BLOCKING_COPY)
+    is_one_device = len(np.unique(events.device[structure.queue])) < 2
+    known = (work >= 0) & (is_one_device | (meanings[call] != CallMeaning.DEVICE_SYNC))
+    known &= (launch[work] >= 0) & (events.lane[launch[work]] == events.lane[call])
+    return work[known], call[known]
 
 
 def sync_edges(structure: Structure) -> EdgeTable:
-    """Edges from the last device event that a blocking host call covers to the end of the call."""
+    """Edges from the last device event that a blocking host call covers to the end of the call.
+
+    Work that ends after a recorded wait is kept, to be rejected with its skew.
+    """
+    if not len(structure.queue):
+        return EdgeTable()
     meanings = call_meanings(structure.events)
     records = sync_records(structure)
-    recorded = _recorded_syncs(structure, records, meanings)
     may_wait = (
         CallMeaning.DEVICE_SYNC,
         CallMeaning.STREAM_SYNC,
         CallMeaning.EVENT_SYNC,
         CallMeaning.FREE,
     )
-    waits = np.isin(meanings, may_wait)
-    without_record = np.setdiff1d(np.flatnonzero(waits), records.call)
+    calls = np.setdiff1d(np.flatnonzero(np.isin(meanings, may_wait)), records.call)
+    by_semantics = _Waits(_nearest_end(structure, calls, _all_queues(structure, calls)), calls)
     return EdgeTable.concat(
-        [recorded, _by_semantics(structure, without_record), _blocking_copies(structure, meanings)]
+        edges
+        for waits, rule in (
+            (_recorded_syncs(structure, records, meanings), Rule.SYNC_RECORD),
+            (by_semantics, Rule.CALL_SEMANTICS),
+            (_blocking_copies(structure, meanings), Rule.BLOCKING_COPY),
+        )
+        for edges in _host_wait_edges(structure, waits.work, waits.call, rule)
     )

@@ -18,7 +18,7 @@ def thread_edges(structure: Structure, waits: EdgeTable) -> EdgeTable:
 
     The time belongs to the event that is innermost there, or to none in a gap. A thread that waits
     needs no time of its own: the lag is 0 inside a call that waits for the device, and across a gap
-    in which another thread works for it.
+    in which it waits for the device or another thread works for it.
 
     ::
 
@@ -30,7 +30,7 @@ def thread_edges(structure: Structure, waits: EdgeTable) -> EdgeTable:
     ----------
     structure : Structure
     waits : EdgeTable
-        SYNC, QUEUE and FLOW edges; those into host nodes say who waits.
+        SYNC, QUEUE, HIDDEN_SYNC and FLOW edges; those into host nodes say who waits.
 
     Returns
     -------
@@ -43,8 +43,8 @@ def thread_edges(structure: Structure, waits: EdgeTable) -> EdgeTable:
     same = np.flatnonzero(lane[:-1] == lane[1:]) if len(lane) else np.empty(0, dtype=np.int64)
     tail, head, inner = node[same], node[same + 1], nesting.innermost[same]
     owner = gather(host, inner)
-    blocked, handed_over = _waiting(structure, waits)
-    is_blocked = gather(blocked, owner, default=False)
+    blocked, in_gap, handed_over = _waiting(structure, waits)
+    is_blocked = gather(blocked, owner, default=False) | in_gap[head]
     is_handed_over = handed_over[head]
     lag = np.where(
         is_blocked | is_handed_over, 0, events.node_ts_ns[head] - events.node_ts_ns[tail]
@@ -55,10 +55,14 @@ def thread_edges(structure: Structure, waits: EdgeTable) -> EdgeTable:
     return EdgeTable.of(rule, tail, head, lag_ns=lag, event=owner)
 
 
-def _waiting(structure: Structure, waits: EdgeTable) -> tuple[np.ndarray, np.ndarray]:
-    """Whether each event is a call that waits, and each node the end of a gap that waits."""
+def _waiting(structure: Structure, waits: EdgeTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Whether each event is a call that waits, and each node the end of a gap that does.
+
+    A gap waits for the device, or for another thread.
+    """
     n_events = len(structure.events)
     blocked = np.zeros(n_events, dtype=bool)
+    in_gap = np.zeros(2 * n_events, dtype=bool)
     handed_over = np.zeros(2 * n_events, dtype=bool)
     into_end = (
         waits.head[
@@ -67,5 +71,6 @@ def _waiting(structure: Structure, waits: EdgeTable) -> tuple[np.ndarray, np.nda
         >> 1
     )
     blocked[into_end[structure.events.is_host[into_end]]] = True
+    in_gap[waits.head[waits.kind == EdgeKind.HIDDEN_SYNC]] = True
     handed_over[waits.head[waits.rule == Rule.HAND_OVER]] = True
-    return blocked, handed_over
+    return blocked, in_gap, handed_over

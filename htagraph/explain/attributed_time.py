@@ -23,12 +23,14 @@ from htagraph.algorithms.gather import gather
 from htagraph.explain.breakdown import step_names
 from htagraph.explain.long_calls import long_calls
 from htagraph.lookup.attribution import under_pattern
+from htagraph.lookup.host_waits import is_matched, long_waits
 from htagraph.lookup.naming import frames_at, names_or_empty, op_names
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.dag import Dag
 from htagraph.model.frames import ATTRIBUTED_TIME
 from htagraph.model.kinds import Bound, Cause, EdgeKind, EventKind
+from htagraph.model.rules import Rule
 from htagraph.model.schema import categorical
 
 __all__ = ["attributed_time"]
@@ -45,7 +47,7 @@ _ALLOCATION = re.compile(
 _READS = re.compile(r"^aten::(item|_local_scalar_dense|is_nonzero|nonzero|masked_select|equal)$")
 """Operators that bring a value of the device to the host, and wait for it."""
 
-_HOST_BLOCKS = (EdgeKind.SYNC, EdgeKind.QUEUE)
+_HOST_BLOCKS = (EdgeKind.SYNC, EdgeKind.QUEUE, EdgeKind.HIDDEN_SYNC)
 _CAUSES = tuple(Cause)
 _CODE = {cause: code for code, cause in enumerate(_CAUSES)}
 _CAUSE_OF_BOUND = {
@@ -66,10 +68,20 @@ _HOST_BOUNDS = np.isin(
     [int(bound) for bound in Bound],
     (Bound.HOST, Bound.DATA_LOADING, Bound.PYTHON_GAP, Bound.LAUNCH),
 )
-_EXEMPT = [_CODE[cause] for cause in (Cause.DATA_LOADING, Cause.ALLOCATION, Cause.FIRST_USE)]
+_EXEMPT = [
+    _CODE[cause]
+    for cause in (
+        Cause.DATA_LOADING,
+        Cause.ALLOCATION,
+        Cause.FIRST_USE,
+        Cause.UNRECORDED_WAIT,
+    )
+]
 """Causes that take their time whether the host waited before or not."""
 
-_READING = [_CODE[cause] for cause in (Cause.HOST, Cause.BLOCKING_COPY, Cause.COPIES)]
+_READING = [
+    _CODE[cause] for cause in (Cause.HOST, Cause.UNRECORDED_WAIT, Cause.BLOCKING_COPY, Cause.COPIES)
+]
 
 
 @dataclass(frozen=True)
@@ -126,7 +138,10 @@ def _blocking_calls(dag: Dag, edge: I64, since_ns: I64) -> I64:
     going = np.arange(len(edge))
     while True:
         going = going[current[going] >= 0]
-        going = going[times[edges.tail[current[going]]] == since_ns[going]]
+        at = current[going]
+        cut = edges.rule[at] == Rule.WAIT_OVERLAP
+        begins = np.where(cut, times[edges.head[at]], times[edges.tail[at]])
+        going = going[begins == since_ns[going]]
         if not len(going):
             return call
         head = edges.head[current[going]] >> 1
@@ -134,6 +149,16 @@ def _blocking_calls(dag: Dag, edge: I64, since_ns: I64) -> I64:
         call[going[blocks]] = head[blocks]
         going = going[~blocks]
         current[going] = dag.binding[edges.tail[current[going]]]
+
+
+def _waits_since(dag: Dag) -> I64:
+    """Time since which each event waits, if it does: its start, or that of the gap before it."""
+    edges = dag.edges
+    hidden = edges.head[edges.kind == EdgeKind.HIDDEN_SYNC]
+    gaps = np.flatnonzero((edges.rule == Rule.BLOCKING_CALL) & np.isin(edges.head, hidden))
+    since_ns = dag.events.ts_ns.copy()
+    since_ns[edges.head[gaps] >> 1] = dag.events.node_ts_ns[edges.tail[gaps]]
+    return since_ns
 
 
 def _attributed_to_waits(dag: Dag, pieces: _Pieces, is_host: Mask, exempt: Mask) -> _Waits:
@@ -146,7 +171,7 @@ def _attributed_to_waits(dag: Dag, pieces: _Pieces, is_host: Mask, exempt: Mask)
         return _Waits(np.full(n, -1), np.zeros(n, np.int64))
     stretch = np.maximum(np.cumsum(begins) - 1, 0)
     caller = _blocking_calls(dag, pieces.edge[firsts], start[firsts])
-    blocked_ns = np.where(caller >= 0, np.maximum(start[firsts] - dag.events.ts_ns[caller], 0), 0)
+    blocked_ns = np.where(caller >= 0, np.maximum(start[firsts] - _waits_since(dag)[caller], 0), 0)
     dur = np.where(is_host & ~exempt, length, 0)
     before = np.cumsum(dur) - dur
     offset = before - before[firsts[stretch]]
@@ -179,8 +204,10 @@ def _own_causes(dag: Dag, pieces: _Pieces, is_host: Mask) -> I8:
     cause[runs_call & long.is_full_queue[event]] = _CODE[Cause.FULL_QUEUE]
     cause[runs_call & long.is_wait[event]] = _CODE[Cause.HOST_WAIT]
     cause[is_host & _named(dag, event, _ALLOCATION)] = _CODE[Cause.ALLOCATION]
+    blocking = is_matched(dag)
+    unrecorded = (long_waits(dag) & ~blocking)[event]
+    cause[runs_call & unrecorded & (pieces.bound == Bound.SYNC)] = _CODE[Cause.UNRECORDED_WAIT]
     copies = np.flatnonzero((cause == _CODE[Cause.COPIES]) & (event >= 0))
-    blocking = _ends(dag, EdgeKind.SYNC)
     launch = dag.launch[event[copies]]
     cause[copies[(launch >= 0) & blocking[launch]]] = _CODE[Cause.BLOCKING_COPY]
     cause[under_pattern(dag, event, _READS) & np.isin(cause, _READING)] = _CODE[Cause.HOST_WAIT]

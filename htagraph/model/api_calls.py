@@ -1,4 +1,4 @@
-"""What runtime and driver calls mean, by name: CUDA, HIP, and the generic names of other runtimes.
+"""What runtime and driver calls mean, by name: CUDA, HIP, MTIA, and generic names of others.
 
 That a call is a launch is never decided here but by correlation ids.
 """
@@ -27,22 +27,22 @@ class CallMeaning(IntEnum):
     EVENT_RECORD = 5
     STREAM_WAIT = 6  #: makes a stream wait for an event
     FREE = 7  #: returns memory, and may have to wait for the device first
+    ELAPSED_TIME = 8  #: fails unless two event records have completed; does not wait itself
 
 
 _MEANINGS = (
     (CallMeaning.STREAM_WAIT, r"^(cuda|hip|cu)StreamWait(Event|Value)"),
     (CallMeaning.EVENT_RECORD, r"^(cuda|hip|cu)EventRecord"),
     (CallMeaning.EVENT_SYNC, r"^(cuda|hip|cu)EventSynchronize"),
-    (
-        CallMeaning.STREAM_SYNC,
-        r"^(cuda|hip|cu)StreamSynchronize|^zeCommandQueueSynchronize|^urQueueFinish",
-    ),
+    (CallMeaning.STREAM_SYNC, r"^(cuda|hip|cu)StreamSynchronize"),
+    (CallMeaning.STREAM_SYNC, r"^(zeCommandQueueSynchronize|urQueueFinish|synchronize(Stream)?$)"),
     (CallMeaning.DEVICE_SYNC, r"^(cudaDevice|cudaThread|hipDevice|cuCtx|hipCtx)Synchronize"),
     (
         CallMeaning.FREE,
         r"^(cuda|hip)(Free|FreeHost|HostFree|HostUnregister)(_v\d+)?$|^cuMemFree(_v\d+)?$",
     ),
     (CallMeaning.COPY, r"^(cuda|hip|cu)Memcpy"),
+    (CallMeaning.ELAPSED_TIME, r"^(cuda|hip|cu)EventElapsedTime"),
 )
 
 

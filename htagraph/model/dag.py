@@ -37,7 +37,10 @@ class Calibration:
     stream_usual_ns : int, unit=ns
         The same for gaps.
     clock_shift_ns : int, unit=ns
-        What was added to all device times so that no device event starts before its launch call.
+        What was added to all device times so that no device event starts before its launch call
+        and, as far as that allows, none ends after the call that waited for it.
+    clock_overlap_ns : int, unit=ns
+        By how much waits still end before what they waited for, where no one shift fits both.
     n_idle_launches : int
         Launches onto an idle device, on which the launch floor was measured.
     """
@@ -48,6 +51,7 @@ class Calibration:
     stream_usual_ns: int = 0
     clock_shift_ns: int = 0
     n_idle_launches: int = 0
+    clock_overlap_ns: int = 0
 
 
 @dataclass(frozen=True)

@@ -160,6 +160,7 @@ class Cause(StrEnum):
     COPIES = "copies"
     BLOCKING_COPY = "blocking copy"
     HOST_WAIT = "host wait"
+    UNRECORDED_WAIT = "unrecorded wait"
     FULL_QUEUE = "full launch queue"
     DATA_LOADING = "data loading"
     ALLOCATION = "memory allocation"

@@ -53,7 +53,7 @@ class Rule(Vocabulary):
     PROGRAM_ORDER = 1, EdgeKind.THREAD, _DEFINITION
     """Time inside a call, or between two."""
     BLOCKING_CALL = 2, EdgeKind.THREAD, _DEFINITION
-    """The call waits for what its SYNC edge names, so it needs no time of its own."""
+    """A call, or a gap, waits for what its SYNC edge names, so it needs no time of its own."""
     HANDED_OVER = 3, EdgeKind.THREAD, _INFERRED
     """The thread waits for another one, which FLOW edges name."""
     CORRELATION = 4, EdgeKind.LAUNCH, _RECORDED
@@ -83,11 +83,13 @@ class Rule(Vocabulary):
     LAUNCHED_BEFORE_CAPTURE = 16, EdgeKind.SOURCE, _DEFINITION, "launched before the capture"
     """Device work whose launch was not captured."""
     HOST_WAITS_FOR_KERNEL = 17, EdgeKind.HIDDEN_SYNC, _INFERRED
-    """A thread stands still, without an API call, until a kernel ends."""
+    """A thread stands still, without a recorded call, until device work ends."""
     RENDEZVOUS = 18, EdgeKind.COLLECTIVE, _DEFINITION
     """No rank leaves a collective before the last one has come."""
     GRAPH_REPLAY = 19, EdgeKind.LAUNCH, _RECORDED
     """One graph launch enqueues many device events."""
+    WAIT_OVERLAP = 20, EdgeKind.SYNC, _INFERRED
+    """By the clocks, a wait ended a little before what it waited for: that ran until then."""
 
     @property
     def label(self) -> str:

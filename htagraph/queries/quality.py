@@ -10,9 +10,9 @@ import pandas as pd
 from htagraph.compiler.structure import FEWEST_IDLE_LAUNCHES
 from htagraph.explain.critical_path import critical_path
 from htagraph.lookup.bandwidths import bandwidths
+from htagraph.lookup.host_waits import is_matched, long_waits
 from htagraph.lookup.steps import find_steps
 from htagraph.model.answers import QUALITY
-from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, EdgeKind, EventKind
 from htagraph.model.rules import Evidence, Rule
@@ -25,7 +25,6 @@ UNEXPLAINED_LIMIT = 0.2
 """Share of unexplained time on a critical path above which it does not say what bounds the run."""
 
 _GOOD = 0.95
-_HOST_SYNCS = (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SYNC)
 
 
 class _Check(NamedTuple):
@@ -52,7 +51,7 @@ def _links(dag: Dag) -> list[_Check]:
     device = np.flatnonzero(dag.events.is_device)
     linked = int((dag.launch[device] >= 0).sum())
     n_ids = len(np.unique(dag.events.correlation[device[dag.launch[device] >= 0]]))
-    shift = dag.calibration.clock_shift_ns
+    shift, overlap = dag.calibration.clock_shift_ns, dag.calibration.clock_overlap_ns
     n_idle, floor_ns = dag.calibration.n_idle_launches, dag.calibration.launch_floor_ns
     return [
         _Check(
@@ -80,7 +79,7 @@ def _links(dag: Dag) -> list[_Check]:
             int(shift == 0),
             1,
             f"device times were moved by {human_duration(shift)} so that no kernel precedes its "
-            "launch."
+            "launch and no wait ends before what it waited for."
             if shift
             else "",
         ),
@@ -90,6 +89,13 @@ def _links(dag: Dag) -> list[_Check]:
             max(n_idle, FEWEST_IDLE_LAUNCHES) if linked else 0,
             f"fewer than {FEWEST_IDLE_LAUNCHES}: that a launch needs {human_duration(floor_ns)} is "
             "a guess, limited by how long launch calls take.",
+        ),
+        _Check(
+            "waits end after what they waited for",
+            int(overlap == 0),
+            1,
+            f"clocks drift: by them, waits end up to {human_duration(overlap)} before what they "
+            "waited for, which then counts until the wait ends.",
         ),
         _Check(
             "edges run forward in time",
@@ -103,19 +109,17 @@ def _links(dag: Dag) -> list[_Check]:
 
 def _waits(dag: Dag) -> list[_Check]:
     """Checks of whether waits are explained, and by which kind of evidence."""
-    meanings = call_meanings(dag.events)
-    calls = np.flatnonzero(np.isin(meanings, _HOST_SYNCS))
     sync = dag.edges.take(dag.edges.kind == EdgeKind.SYNC)
-    explained = np.unique(sync.head >> 1)
     between_streams = sync.rule[dag.events.is_device[sync.head >> 1]]
     recorded = int(np.isin(between_streams, Rule.on(Evidence.RECORDED)).sum())
-    long_calls = calls[dag.events.dur_ns[calls] > 2 * dag.calibration.launch_usual_ns]
+    waits = long_waits(dag)
     return [
         _Check(
             "long host waits matched with device work",
-            int(np.isin(long_calls, explained).sum()),
-            len(long_calls),
-            "the path stays on the host during these calls.",
+            int((waits & is_matched(dag)).sum()),
+            int(waits.sum()),
+            "the path stays on the host during the others, whose time is charged to host waits "
+            "that are not recorded.",
         ),
         _Check(
             "stream waits recorded, not inferred",

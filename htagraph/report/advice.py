@@ -24,6 +24,7 @@ TITLES = {
     Cause.COPIES: "Device copies and fills",
     Cause.BLOCKING_COPY: "Copies that block the host",
     Cause.HOST_WAIT: "Host waits for the device, and the delays they cause",
+    Cause.UNRECORDED_WAIT: "Host wait, what it waited for is not recorded",
     Cause.FULL_QUEUE: "Full launch queue, and the delays it causes",
     Cause.DATA_LOADING: "Data loading",
     Cause.ALLOCATION: "Device memory allocation",
@@ -43,6 +44,9 @@ TO_TRY = {
     ".cpu() and .tolist() out of the step.",
     Cause.HOST_WAIT: "remove the synchronization from the step (.item(), .cpu(), "
     "torch.cuda.synchronize(), data-dependent shapes), or synchronize only every n steps.",
+    Cause.UNRECORDED_WAIT: "record what it waits for: ProfilerActivity.CUDA, "
+    "enable_cuda_sync_events=True, and a capture that begins before the work is launched; then "
+    "remove the synchronization, or what it waits for.",
     Cause.FULL_QUEUE: "the host runs so far ahead that launches block: do its other work (data, "
     "logging) before the launches, use fewer and larger kernels, or CUDA graphs.",
     Cause.DATA_LOADING: "more DataLoader workers, persistent_workers=True, a larger "

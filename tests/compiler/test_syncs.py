@@ -111,17 +111,6 @@ def test_an_event_query_waits_for_nothing(compiled, arrows):
     assert arrows(dag, "sync") == []
 
 
-def test_work_that_ends_after_the_sync_that_covers_it_is_kept_aside(compiled, arrows):
-    """An edge that runs backward in time is counted with its skew, and never used."""
-    dag = compiled("""
-        cpu 1    |[launch >a][streamsync @7  ]
-        stream 7 |     [k1 <a                     ]
-    """)
-
-    assert arrows(dag, "sync") == []
-    assert dag.rejected.skew_ns.tolist() == [5_000]
-
-
 def test_an_event_passes_on_what_its_stream_waits_for(compiled, arrows):
     """Stream 9 only waits since its last work; an event recorded there comes after that wait."""
     dag = compiled(

@@ -186,3 +186,19 @@ def test_attributed_time_adds_up_to_the_window_of_every_program(program):
 
     assert (found["dur_ns"] > 0).all()
     assert int(found["dur_ns"].sum()) == path.dur_ns
+
+
+def test_a_wait_for_what_is_not_recorded_is_a_cause_of_its_own():
+    """The host does not set the pace while it waits, even if nothing says for what."""
+    assert attributed("""
+        cpu 1    |[launch >a][op      ][sync                                            ][op ]
+        stream 7 |     [k1 <a ]
+    """) == {"host": 26, "unrecorded wait": 50}
+
+
+def test_a_short_synchronization_that_need_not_wait_is_host_time():
+    """It returns at once, as everything had ended before."""
+    assert attributed("""
+        cpu 1    |[launch >a][op      ][sync ][op ]
+        stream 7 |     [k1 <a ]
+    """) == {"host": 33}

@@ -28,6 +28,7 @@ _NAMES = (
     "cudaMemcpyAsync",
     "cudaEventRecord",
     "cudaStreamWaitEvent",
+    "cudaEventElapsedTime",
     "MmBackward0",
     "gemm",
     "ncclDevKernel_AllReduce",

@@ -45,3 +45,17 @@ def test_ids_that_several_calls_carry_are_reported():
     twice = replace(events, correlation=correlation)
 
     assert _counts(twice, "correlation ids name one call") == (1, 2, "weak")
+
+
+def test_clocks_that_no_shift_makes_agree_are_reported():
+    """The launch keeps the clock where it is, so the wait ends 2 us before the copy."""
+    events = timeline(
+        """
+        cpu 1    |[launch >a][copy >m              ]
+        stream 7 |[k1 <a             ]      [M <m    ]
+        """,
+        names={"M": "Memcpy DtoH (Device -> Pageable)"},
+    )
+
+    assert _counts(events, "device clock agrees with host clock") == (1, 1, "good")
+    assert _counts(events, "waits end after what they waited for") == (0, 1, "missing")

@@ -1,0 +1,169 @@
+"""The device clock: what launches and waits allow, and what is left where they disagree."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from htagraph.compiler.passes import compile_events
+from htagraph.explain.attributed_time import attributed_time
+from htagraph.explain.critical_path import critical_path
+from htagraph.model.dag import Dag
+from htagraph.model.events import EventTable
+from htagraph.model.kinds import Cause, EventKind
+from htagraph.synth import simulate, timeline, training_rank
+
+_NAMES = {
+    "L": "cudaLaunchKernel",
+    "H": "hipMemcpyWithStream",
+    "M": "Memcpy DtoH (Device -> Host)",
+    "P": "Memcpy DtoH (Device -> Pinned)",
+    "U": "Memcpy HtoD (Pageable -> Device)",
+}
+
+
+def _compiled(drawing: str, **names: str) -> Dag:
+    """Graph of a drawing with short names."""
+    known = {**_NAMES, **names}
+    return compile_events(
+        timeline(drawing, names={name: known[name] for name in known if f"[{name} " in drawing})
+    )
+
+
+def test_a_copy_that_ends_after_its_blocking_call_moves_the_device_clock_back(arrows):
+    """On MI300, copies "end" 2 to 9 us after the call that waited for them returned."""
+    dag = _compiled(
+        """
+        cpu 1    |[L >a][H >m                     ]      [L >b]
+        stream 7 |      [k1 <a              ][M <m  ]          [k2 <b]
+        """,
+    )
+
+    assert dag.calibration.clock_shift_ns == -2_000
+    assert dag.calibration.clock_overlap_ns == 0
+    assert arrows(dag, "sync") == [("Memcpy DtoH (Device -> Host)>", "hipMemcpyWithStream>", 0)]
+
+
+def test_where_launches_do_not_allow_it_the_wait_hangs_on_the_start_of_the_copy(arrows, rules):
+    """A kernel starts with its launch call, so the clock stays; the copy ran until then."""
+    dag = _compiled(
+        """
+        cpu 1    |[L >a][H >m                     ]      [L >b]
+        stream 7 |      [k1 <a              ][M <m  ]    [k2 <b]
+        """,
+    )
+
+    assert dag.calibration.clock_shift_ns == 0
+    assert dag.calibration.clock_overlap_ns == 2_000
+    assert arrows(dag, "sync") == [("Memcpy DtoH (Device -> Host)<", "hipMemcpyWithStream>", 6)]
+    assert rules(dag, "sync") == {"hipMemcpyWithStream>": "wait overlap"}
+
+
+def test_what_ran_until_an_overlapping_wait_is_its_bound_and_what_follows_is_its_effect():
+    """The path goes through the copy, and the host time behind is charged to the blocking copy."""
+    dag = _compiled(
+        """
+        cpu 1    |[L >a][H >m                     ]      [L >b]
+        stream 7 |      [k1 <a              ][M <m  ]    [k2 <b]
+        """,
+    )
+    segments = critical_path(dag, dag.span)
+    causes = attributed_time(dag, segments).groupby("cause")["dur_ns"].sum()
+
+    assert segments.groupby("bound", observed=True)["dur_ns"].sum()["memory"] == 6_000
+    assert causes[Cause.BLOCKING_COPY] == 6_000 + 6_000
+    assert segments["dur_ns"].sum() == dag.span.dur_ns
+
+
+def test_a_copy_that_begins_after_its_call_leaves_the_wait_to_what_ran_before_it(arrows):
+    """The call had to wait for all earlier work of the stream, too."""
+    dag = _compiled(
+        """
+        cpu 1    |[L >a][H >m                      ]      [L >b]
+        stream 7 |      [k1 <a                 ]    [M <m][k2 <b]
+        """,
+    )
+
+    assert arrows(dag, "sync") == [("k1>", "hipMemcpyWithStream>", 0)]
+
+
+def test_a_recorded_wait_bounds_the_clock(arrows):
+    """The record names stream 7, whose work ends 3 us after the wait."""
+    dag = _compiled(
+        """
+        cpu 1    |[L >a][streamsync @7          ]
+        stream 7 |      [k1 <a                    ]
+        """,
+    )
+
+    assert dag.calibration.clock_shift_ns == -2_000
+    assert arrows(dag, "sync") == [("k1>", "cudaStreamSynchronize>", 0)]
+
+
+def test_a_wait_right_after_a_copy_is_for_that_copy(arrows):
+    """The call names no stream; aten::item waits for what it has just enqueued."""
+    dag = _compiled(
+        """
+        cpu 1    |[L >a][H >m][hipStreamSynchronize    ]
+        stream 7 |      [k1 <a                 ][M <m   ]
+        """,
+        H="hipMemcpyAsync",
+    )
+
+    assert dag.calibration.clock_shift_ns == -1_000
+    assert arrows(dag, "sync") == [("Memcpy DtoH (Device -> Host)>", "hipStreamSynchronize>", 0)]
+
+
+def test_copies_that_need_not_hold_their_call_say_nothing_about_clocks():
+    """To pinned memory they run on; to the device, the call returns once they are staged."""
+    dag = _compiled(
+        """
+        cpu 1    |[L >a][copy >p][copy >u  ]
+        stream 7 |      [k1 <a       ][P <p  ][U <u  ]
+        """,
+    )
+
+    assert dag.calibration.clock_shift_ns == 0
+    assert dag.calibration.clock_overlap_ns == 0
+
+
+def test_work_that_ends_long_after_a_wait_was_not_waited_for(arrows):
+    """Clocks are not off by 0.2 ms: the edge is kept aside with its skew, and never used."""
+    dag = _compiled(
+        f"""
+        cpu 1    |[L >a][streamsync @7  ]
+        stream 7 |      [k1 <a          {" " * 200}]
+        """,
+    )
+
+    assert dag.calibration.clock_shift_ns == 0
+    assert arrows(dag, "sync") == []
+    assert dag.rejected.skew_ns.tolist() == [200_000]
+
+
+@pytest.mark.parametrize("shift_ns", [-8_000, 8_000])
+def test_a_device_clock_that_is_off_changes_only_how_a_round_trip_is_split(shift_ns):
+    """Launch and return together take what they took; all else is as with the true clock."""
+    events = simulate(training_rank(fault="sync_in_loop")).events
+    on_device = events.is_device | (events.kind == EventKind.SYNC)
+    moved = replace(events, ts_ns=events.ts_ns + np.where(on_device, shift_ns, 0))
+
+    def bounds(recorded: EventTable) -> pd.Series:
+        dag = compile_events(recorded)
+        found = critical_path(dag, dag.span).groupby("bound", observed=True)["dur_ns"].sum()
+        return found.rename({"launch": "round trip", "sync": "round trip"}).groupby(level=0).sum()
+
+    assert bounds(moved).to_dict() == bounds(events).to_dict()
+
+
+def test_a_drawing_that_agrees_is_left_alone():
+    """Launches and waits hold as drawn: nothing is moved."""
+    events = timeline("""
+        cpu 1    |[launch >a][sync            ]
+        stream 7 |     [k1 <a            ]
+    """)
+
+    assert compile_events(events).events.ts_ns.tolist() == events.ts_ns.tolist()
