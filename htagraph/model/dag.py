@@ -50,8 +50,8 @@ class Calibration:
     stream_floor_ns: int = 0
     stream_usual_ns: int = 0
     clock_shift_ns: int = 0
-    n_idle_launches: int = 0
     clock_overlap_ns: int = 0
+    n_idle_launches: int = 0
 
 
 @dataclass(frozen=True)
