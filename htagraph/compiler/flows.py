@@ -143,7 +143,8 @@ def _bursts(
 
     The last event of a burst may end a little after the gap: it wakes the caller and then cleans
     up. Where the caller runs an autograd function itself (of parameters on the host), the burst
-    goes on beside it, and in the gap after that; a worker that was idle by then begins another.
+    goes on beside it, and in the gap after that, in which it may only end; a worker that was idle
+    by then begins another.
     """
     events, parent = structure.events, structure.parent
     on_lane = structure.host[events.lane[structure.host] == worker]
@@ -157,17 +158,17 @@ def _bursts(
     start_ns, end_ns = structure.events.node_ts_ns[gap_start], structure.events.node_ts_ns[gap_end]
     first = np.searchsorted(begins, start_ns, side="left")
     last = np.searchsorted(begins, end_ns, side="left") - 1
-    whole = last >= first
-    burst = np.maximum(end_ns - begins[np.minimum(first, len(top) - 1)], 0)
     is_autograd = _is_autograd(structure)
+    running_end_ns = ends[np.maximum(first - 1, 0)]
+    is_busy = (first > 0) & (running_end_ns > start_ns)
+    goes_on = is_autograd[gap_start >> 1] & is_busy
+    burst = np.maximum(end_ns - begins[np.minimum(first, len(top) - 1)], 0)
+    whole = ((last >= first) & (goes_on | ~is_busy)) | (goes_on & (running_end_ns <= end_ns))
     whole &= is_autograd[gap_end >> 1] | (
         _OVERHANG_FACTOR * (ends[np.maximum(last, 0)] - end_ns) <= burst
     )
-    is_busy = (first > 0) & (ends[np.maximum(first - 1, 0)] > start_ns)
-    goes_on = is_autograd[gap_start >> 1] & is_busy
-    whole &= goes_on | ~is_busy
     gaps = np.flatnonzero(whole)
-    return gaps, top[first[gaps]], goes_on[gaps]
+    return gaps, top[np.minimum(first, len(top) - 1)[gaps]], goes_on[gaps]
 
 
 def _last_boundaries(structure: Structure, lane: int, until_ns: I64) -> I64:

@@ -67,6 +67,22 @@ def test_a_worker_that_was_idle_begins_another_burst_after_the_callers_function(
     ]
 
 
+def test_a_caller_between_two_functions_of_its_own_waits_for_the_one_that_runs(compiled, arrows):
+    """The worker begins nothing in that gap; its function is under way, and its end is the news."""
+    dag = compiled("""
+        cpu 1    |[aten::mm]                 [AccumulateGrad]       [AccumulateGrad]             [s]
+        cpu 2    |           [AddmmBackward0]  [MmBackward0       ]                  [TBackward0]
+    """)
+
+    assert arrows(dag, "flow") == [
+        ("AccumulateGrad>", "TBackward0<", 0),
+        ("AddmmBackward0>", "AccumulateGrad<", 0),
+        ("MmBackward0>", "AccumulateGrad<", 0),
+        ("TBackward0>", "s<", 0),
+        ("aten::mm>", "AddmmBackward0<", 0),
+    ]
+
+
 def test_a_thread_that_steps_the_profiler_is_a_caller(compiled, arrows):
     """A capture may begin inside of a backward pass that its own thread runs."""
     dag = compiled("""
