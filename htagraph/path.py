@@ -140,7 +140,7 @@ class CriticalPath:
     def to_perfetto(self, out: str | Path) -> Path:
         """Write the whole trace with the critical path on top, for https://ui.perfetto.dev.
 
-        Times of device work are those of the graph: moved by ``calibration.clock_shift_ns`` where
+        Times of device work are those of the graph: moved by ``dag.clock_shift_ns`` where
         the clocks disagreed.
 
         Parameters
@@ -158,11 +158,9 @@ class CriticalPath:
         OutputError
             If the file cannot be written.
         """
-        shift = self.dag.calibration.clock_shift_ns
+        moved_by = self.dag.calibration.moved_by
         moved = (
-            f" Device times were moved by {human_duration(shift)} to agree with the host's."
-            if shift
-            else ""
+            f" Device times were moved by {moved_by} to agree with the host's." if moved_by else ""
         )
         events = self.segments["event"].to_numpy()
         return write_pftrace(
@@ -219,7 +217,7 @@ class CriticalPath:
             events=self.dag.events,
             segments=self.segments,
             base_time_ns=self.origin.base_time_ns,
-            clock_shift_ns=self.dag.calibration.clock_shift_ns,
+            clock_shift_ns=self.dag.clock_shift_ns,
         )
 
     def to_dot(self, out: str | Path | None = None, *, max_nodes: int = 200) -> str:

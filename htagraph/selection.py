@@ -284,7 +284,7 @@ class Selection:
             launch=self.dag.launch,
             metadata=self.origin.metadata,
             base_time_ns=self.origin.base_time_ns,
-            clock_shift_ns=self.dag.calibration.clock_shift_ns,
+            clock_shift_ns=self.dag.clock_shift_ns,
         )
 
     def to_dot(self, out: str | Path | None = None, *, max_nodes: int = 300) -> str:

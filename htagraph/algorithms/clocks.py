@@ -18,7 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Clock", "ClockFit", "fit_clock", "to_common"]
+from htagraph.algorithms.jit import compiled
+
+__all__ = ["Clock", "ClockFit", "fit_clock", "follow", "to_common"]
 
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -200,3 +202,49 @@ def fit_clock(
     if low <= high:
         offset = min(max(offset, low), high)
     return ClockFit(Clock(offset, drift, origin), low, high, spread, len(end))
+
+
+@compiled
+def _follow(low: I64, high: I64, gap: I64, shift: I64) -> None:
+    """Fill the shifts stretch by stretch: each as long as one shift fits all its intervals."""
+    current = 0
+    first = 0
+    while first < len(low):
+        least, most = low[first], high[first]
+        end = first + 1
+        while end < len(low) and max(least, low[end]) <= min(most, high[end]):
+            least, most = max(least, low[end]), min(most, high[end])
+            end += 1
+        current = max(least, min(current, most), current - gap[first] if first else least)
+        shift[first:end] = current
+        first = end
+
+
+def follow(low_ns: I64, high_ns: I64, gap_ns: I64) -> I64:
+    """Shifts of a clock that drifts: one for each busy time, which change only between them.
+
+    A stretch of busy times has one shift for as long as there is one in all of their intervals. It
+    is the one nearest to that of the stretch before, the first the one nearest to zero.
+
+    Parameters
+    ----------
+    low_ns, high_ns : ndarray of shape (n,), dtype=int64, unit=ns
+        Bounds in each busy time, in order of time; where they contradict, the lower one holds.
+    gap_ns : ndarray of shape (n,), dtype=int64, unit=ns
+        Time since the busy time before; a shift drops by no more, so that order is kept.
+
+    Returns
+    -------
+    ndarray of shape (n,), dtype=int64, unit=ns
+
+    Examples
+    --------
+    >>> low, high = np.array([20, 12, 10]), np.array([30, 25, 15])
+    >>> follow(low, high, np.array([0, 100, 100])).tolist()
+    [20, 20, 15]
+    >>> follow(low, high, np.array([0, 100, 2])).tolist()
+    [20, 20, 18]
+    """
+    shift = np.zeros(len(low_ns), dtype=np.int64)
+    _follow(low_ns, high_ns, gap_ns, shift)
+    return shift

@@ -8,17 +8,22 @@ The first bounds from below what has to be added to device times, the second fro
                |-- low         high --|
     stream 7         [kernel            ]
 
-The shift is the one of that interval nearest to zero. Where errors vary and the interval is empty,
-launches hold, and waits overlap with what they waited for by up to a known time.
+The shift is the one of that interval nearest to zero. Where clocks drift and the interval is empty,
+it changes over time, but only where no device works, so that durations and order stay as recorded.
+Where even that does not fit, launches hold, and waits overlap with what they waited for by up to a
+known time.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.clocks import follow
+from htagraph.algorithms.intervals import union
 from htagraph.compiler.structure import Structure, examine
 from htagraph.compiler.syncs import certain_waits
 from htagraph.model.events import EventTable
@@ -39,26 +44,69 @@ _BY_DEVICE = np.array(
 )
 
 
-def _least_shifts(structure: Structure) -> I64:
-    """What has to be added to device times at least, by each launch."""
+class _Bounds(NamedTuple):
+    """What has to be added to device times: at least by launches, at most by waits."""
+
+    launched: I64
+    at_least: I64
+    awaited: I64
+    at_most: I64
+
+
+def _bounds(structure: Structure) -> _Bounds:
+    """Bounds by each linked device event, and by each wait."""
     events, launch = structure.events, structure.launch
     linked = np.flatnonzero(launch >= 0)
-    early: I64 = events.ts_ns[launch[linked]] - events.ts_ns[linked]
-    return early[early <= _LARGEST_SHIFT_NS]
-
-
-def _largest_shifts(structure: Structure) -> I64:
-    """What may be added to device times at most, by each wait."""
-    events = structure.events
+    early = events.ts_ns[launch[linked]] - events.ts_ns[linked]
+    near = early <= _LARGEST_SHIFT_NS
     work, call = certain_waits(structure)
-    left: I64 = events.end_ns[call] - events.end_ns[work]
-    return left[left >= -_LARGEST_OVERLAP_NS]
+    left = events.end_ns[call] - events.end_ns[work]
+    did_wait = left >= -_LARGEST_OVERLAP_NS
+    return _Bounds(linked[near], early[near], work[did_wait], left[did_wait])
 
 
-def _shift_device(events: EventTable, shift_ns: int) -> EventTable:
+class _Shifts(NamedTuple):
+    """Shifts, and the recorded device times since which each holds; the first holds before, too."""
+
+    since_ns: I64
+    shift_ns: I64
+
+    def at(self, ts_ns: I64) -> I64:
+        """Shift at recorded device times."""
+        position = np.searchsorted(self.since_ns, ts_ns, side="right") - 1
+        return self.shift_ns[np.maximum(position, 0)]
+
+
+def _one_shift(bounds: _Bounds) -> int:
+    """Shift nearest to zero that fits all waits, as far as launches allow it."""
+    most = min(0, int(bounds.at_most.min(initial=0)))
+    return max(most, int(bounds.at_least.max(initial=-_LARGEST_SHIFT_NS)))
+
+
+def _followed(structure: Structure, bounds: _Bounds) -> _Shifts:
+    """Shifts that change where no device works."""
+    events, device = structure.events, structure.queue
+    busy = union(np.zeros(len(device), np.int64), events.ts_ns[device], events.end_ns[device])
+    n_busy = len(busy.start)
+    if not n_busy:
+        return _Shifts(np.zeros(1, np.int64), np.full(1, _one_shift(bounds)))
+
+    def place(work: I64) -> I64:
+        return np.maximum(np.searchsorted(busy.start, events.ts_ns[work], side="right") - 1, 0)
+
+    low, high = np.full(n_busy, -_LARGEST_SHIFT_NS), np.full(n_busy, _LARGEST_SHIFT_NS)
+    np.maximum.at(low, place(bounds.launched), bounds.at_least)
+    np.minimum.at(high, place(bounds.awaited), bounds.at_most)
+    gap = np.concatenate([[0], busy.start[1:] - busy.end[:-1]])
+    shift = follow(low, high, gap)
+    changes = np.flatnonzero(np.diff(shift, prepend=shift[0] - 1))
+    return _Shifts(busy.start[changes], shift[changes])
+
+
+def _moved(events: EventTable, shifts: _Shifts) -> EventTable:
     """Events with everything recorded by the device clock moved."""
     by_device = events.is_device | np.isin(events.kind, _BY_DEVICE)
-    return replace(events, ts_ns=events.ts_ns + np.where(by_device, shift_ns, 0))
+    return replace(events, ts_ns=events.ts_ns + np.where(by_device, shifts.at(events.ts_ns), 0))
 
 
 def on_host_clock(structure: Structure) -> Structure:
@@ -84,12 +132,19 @@ def on_host_clock(structure: Structure) -> Structure:
     >>> on_host_clock(examine(events)).calibration.clock_shift_ns
     3000
     """
-    at_least, at_most = _least_shifts(structure), _largest_shifts(structure)
-    shift_ns = min(0, int(at_most.min(initial=0)))
-    shift_ns = max(shift_ns, int(at_least.max(initial=-_LARGEST_SHIFT_NS)))
-    overlap_ns = max(shift_ns - int(at_most.min(initial=shift_ns)), 0)
-    moved = examine(_shift_device(structure.events, shift_ns)) if shift_ns else structure
-    if not shift_ns and not overlap_ns:
-        return structure
-    calibration = replace(moved.calibration, clock_shift_ns=shift_ns, clock_overlap_ns=overlap_ns)
+    bounds = _bounds(structure)
+    shift_ns = _one_shift(bounds)
+    shifts = _Shifts(np.zeros(1, np.int64), np.full(1, shift_ns))
+    if shift_ns > bounds.at_most.min(initial=_LARGEST_SHIFT_NS):
+        shifts = _followed(structure, bounds)
+    overlap = shifts.at(structure.events.ts_ns[bounds.awaited]) - bounds.at_most
+    moved = examine(_moved(structure.events, shifts)) if shifts.shift_ns.any() else structure
+    calibration = replace(
+        moved.calibration,
+        clock_shift_ns=int(shifts.shift_ns[0]),
+        clock_steps=tuple(
+            zip((shifts.since_ns + shifts.shift_ns).tolist(), shifts.shift_ns.tolist(), strict=True)
+        )[1:],
+        clock_overlap_ns=int(overlap.max(initial=0)),
+    )
     return replace(moved, calibration=calibration)

@@ -95,7 +95,7 @@ def _write_rank(
         links=work_links(dag),
         critical_events=np.unique(about[about >= 0]),
         description=_PART,
-        clock_shift_ns=dag.calibration.clock_shift_ns,
+        moved_by=dag.calibration.moved_by,
         origin_ns=origin_ns,
         hops=(np.searchsorted(rows, ends[here]).astype(np.int64), ids[here]),
     )

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable
+from htagraph.model.units import human_duration
 from htagraph.model.window import Window
 
 __all__ = ["Calibration", "Classification", "Dag", "RejectedEdges"]
@@ -37,8 +38,11 @@ class Calibration:
     stream_usual_ns : int, unit=ns
         The same for gaps.
     clock_shift_ns : int, unit=ns
-        What was added to all device times so that no device event starts before its launch call
-        and, as far as that allows, none ends after the call that waited for it.
+        What was added to device times so that no device event starts before its launch call and,
+        as far as that allows, none ends after the call that waited for it.
+    clock_steps : tuple of (int, int), unit=ns
+        Device times since which another shift holds, and that shift, where clocks drift; they lie
+        where no device works.
     clock_overlap_ns : int, unit=ns
         By how much waits still end before what they waited for, where no one shift fits both.
     n_idle_launches : int
@@ -50,8 +54,35 @@ class Calibration:
     stream_floor_ns: int = 0
     stream_usual_ns: int = 0
     clock_shift_ns: int = 0
+    clock_steps: tuple[tuple[int, int], ...] = ()
     clock_overlap_ns: int = 0
     n_idle_launches: int = 0
+
+    def __post_init__(self) -> None:
+        """Make the steps tuples, as which no file keeps them."""
+        object.__setattr__(self, "clock_steps", tuple((at, by) for at, by in self.clock_steps))
+
+    def shift_at(self, ts_ns: I64) -> I64:
+        """What was added to device times that are now these.
+
+        Examples
+        --------
+        >>> calibration = Calibration(clock_shift_ns=5, clock_steps=((100, 3),))
+        >>> calibration.shift_at(np.array([99, 100])).tolist()
+        [5, 3]
+        """
+        since = np.array([at for at, _ in self.clock_steps], dtype=np.int64)
+        shifts = np.array([self.clock_shift_ns, *(by for _, by in self.clock_steps)])
+        return shifts[np.searchsorted(since, ts_ns, side="right")].astype(np.int64)
+
+    @property
+    def moved_by(self) -> str:
+        """By how much device times were moved, in words; empty if they were not."""
+        shifts = [self.clock_shift_ns, *(by for _, by in self.clock_steps)]
+        if not any(shifts):
+            return ""
+        ends = dict.fromkeys((min(shifts), max(shifts)))
+        return " to ".join(human_duration(shift) for shift in ends)
 
 
 @dataclass(frozen=True)
@@ -95,7 +126,7 @@ class Dag:
     Parameters
     ----------
     events : EventTable
-        With the device clock shifted by ``calibration.clock_shift_ns``.
+        With the device clock shifted, as `calibration` says.
     edges : EdgeTable
         Sorted by head, then by kind; all forward in time.
     parent : ndarray of shape (n_events,), dtype=int32
@@ -147,6 +178,12 @@ class Dag:
             array.setflags(write=False)
         self.classification.kernel_class.setflags(write=False)
         self.classification.rule.setflags(write=False)
+
+    @cached_property
+    def clock_shift_ns(self) -> I64:
+        """What was added to the recorded time of each piece of device work, 0 for other events."""
+        shift = self.calibration.shift_at(self.events.ts_ns)
+        return np.where(self.events.is_device, shift, 0)
 
     @cached_property
     def arrival_ns(self) -> I64:

@@ -51,7 +51,7 @@ def _links(dag: Dag) -> list[_Check]:
     device = np.flatnonzero(dag.events.is_device)
     linked = int((dag.launch[device] >= 0).sum())
     n_ids = len(np.unique(dag.events.correlation[device[dag.launch[device] >= 0]]))
-    shift, overlap = dag.calibration.clock_shift_ns, dag.calibration.clock_overlap_ns
+    moved_by, overlap = dag.calibration.moved_by, dag.calibration.clock_overlap_ns
     n_idle, floor_ns = dag.calibration.n_idle_launches, dag.calibration.launch_floor_ns
     return [
         _Check(
@@ -76,11 +76,11 @@ def _links(dag: Dag) -> list[_Check]:
         ),
         _Check(
             "device clock agrees with host clock",
-            int(shift == 0),
+            int(not moved_by),
             1,
-            f"device times were moved by {human_duration(shift)} so that no kernel precedes its "
-            "launch and no wait ends before what it waited for."
-            if shift
+            f"device times were moved by {moved_by} so that no kernel precedes its launch and no "
+            "wait ends before what it waited for."
+            if moved_by
             else "",
         ),
         _Check(

@@ -97,14 +97,19 @@ def _slices(segments: pd.DataFrame, pid: int, base_time_ns: int) -> list[str]:
 
 
 def _arrows(
-    segments: pd.DataFrame, events: EventTable, pid: int, base_time_ns: int, clock_shift_ns: int
+    segments: pd.DataFrame,
+    events: EventTable,
+    pid: int,
+    base_time_ns: int,
+    clock_shift_ns: npt.ArrayLike,
 ) -> list[str]:
     """An arrow between each segment and its event, in the direction of time."""
     at = np.flatnonzero(segments["event"].to_numpy() >= 0)
     event = segments["event"].to_numpy(np.int64)[at]
+    shift = np.broadcast_to(np.asarray(clock_shift_ns, dtype=np.int64), len(events))
     path_ns = segments["start_ns"].to_numpy(np.int64)[at] - base_time_ns
     event_ns = (
-        events.ts_ns[event] - np.where(events.is_device[event], clock_shift_ns, 0) - base_time_ns
+        events.ts_ns[event] - np.where(events.is_device[event], shift[event], 0) - base_time_ns
     )
     lanes = [
         f'"pid":{json.dumps(p)},"tid":{json.dumps(t)}'
@@ -127,7 +132,7 @@ def _arrows(
 
 
 def _added(
-    segments: pd.DataFrame, events: EventTable, base_time_ns: int, clock_shift_ns: int
+    segments: pd.DataFrame, events: EventTable, base_time_ns: int, clock_shift_ns: npt.ArrayLike
 ) -> Iterable[str]:
     """The events to add, as JSON text."""
     pid = _FIRST_PID
@@ -148,7 +153,7 @@ def write_chrome_json(
     events: EventTable,
     segments: pd.DataFrame,
     base_time_ns: int,
-    clock_shift_ns: int = 0,
+    clock_shift_ns: npt.ArrayLike = 0,
 ) -> Path:
     """Write the original trace with the critical path added to it.
 
@@ -167,8 +172,8 @@ def write_chrome_json(
         The critical path, schema `frames.SEGMENTS`.
     base_time_ns : int, unit=ns
         Time that is 0 in the original (``baseTimeNanoseconds``).
-    clock_shift_ns : int, unit=ns
-        What was added to the times of device work since it was read.
+    clock_shift_ns : array_like of int, unit=ns, default=0
+        What was added to the times of device work since it was read; one, or one per event.
 
     Returns
     -------

@@ -194,7 +194,7 @@ def write_pftrace(
     critical_events: npt.ArrayLike = (),
     counters: Sequence[CounterTrack] = (),
     description: str = "",
-    clock_shift_ns: int = 0,
+    moved_by: str = "",
     origin_ns: int | None = None,
     place: int | None = None,
     hops: tuple[I64, I64] | None = None,
@@ -222,8 +222,8 @@ def write_pftrace(
     counters : sequence of CounterTrack
     description : str
         Help text of the critical path's track.
-    clock_shift_ns : int, unit=ns
-        What was added to the times of device work since it was read; the devices' tracks say so.
+    moved_by : str, default=""
+        By how much device times were moved to fit the clock of the host, in words.
     origin_ns : int, unit=ns, optional
         Time that is 0 in the file, the first time in it by default. Files that are to be
         concatenated need one origin.
@@ -254,7 +254,7 @@ def write_pftrace(
         hint = f"give origin_ns <= {first_ns}."
         raise OutputError("the trace begins before the origin that was given.", path=out, hint=hint)
     tracks, strings = (
-        Tracks(rank, place=place, clock_shift_ns=clock_shift_ns),
+        Tracks(rank, place=place, moved_by=moved_by),
         Strings(events.symbols.texts),
     )
     path = frames.SEGMENTS.empty() if segments is None else segments

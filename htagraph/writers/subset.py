@@ -43,18 +43,19 @@ def _flows(
     call: npt.NDArray[np.integer],
     work: npt.NDArray[np.integer],
     base_time_ns: int,
-    clock_shift_ns: int,
+    clock_shift_ns: npt.ArrayLike,
 ) -> list[str]:
     """The arrows from launch calls to their device work."""
     lanes = [
         f'"pid":{json.dumps(pid)},"tid":{json.dumps(tid)}'
         for pid, tid in zip(events.lanes.pid, events.lanes.tid, strict=True)
     ]
+    shift = np.broadcast_to(np.asarray(clock_shift_ns, dtype=np.int64), len(events))
     what = f'"cat":"{_FLOW}","name":"{_FLOW}"'
     out = []
     for phase, ends, shift_ns, more in (
         ("s", call, 0, ""),
-        ("f", work, clock_shift_ns, ',"bp":"e"'),
+        ("f", work, shift[work], ',"bp":"e"'),
     ):
         times = microseconds(events.ts_ns[ends] - base_time_ns - shift_ns)
         for number, (lane, ts) in enumerate(
@@ -73,7 +74,7 @@ def write_subset(
     launch: npt.NDArray[np.integer],
     metadata: Mapping[str, Any],
     base_time_ns: int,
-    clock_shift_ns: int = 0,
+    clock_shift_ns: npt.ArrayLike = 0,
 ) -> Path:
     """Write some events of a trace as a trace of its own.
 
@@ -92,8 +93,8 @@ def write_subset(
         Top-level keys of the original.
     base_time_ns : int, unit=ns
         Time that is 0 in the original.
-    clock_shift_ns : int, unit=ns
-        What was added to the times of device work since it was read.
+    clock_shift_ns : array_like of int, unit=ns, default=0
+        What was added to the times of device work since it was read; one, or one per event.
 
     Returns
     -------

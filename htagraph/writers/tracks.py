@@ -43,8 +43,8 @@ class Tracks:
         Rank to name in the tracks, None for a trace that stands for itself.
     place : int, optional
         From 1 on; by default the rank's.
-    clock_shift_ns : int, unit=ns
-        What the times of devices were shifted by.
+    moved_by : str, default=""
+        By how much device times were moved to fit the clock of the host, in words.
 
     Attributes
     ----------
@@ -52,9 +52,7 @@ class Tracks:
         From 1 on: the range of ids, and the packet sequence, of the rank.
     """
 
-    def __init__(
-        self, rank: int | None, *, place: int | None = None, clock_shift_ns: int = 0
-    ) -> None:
+    def __init__(self, rank: int | None, *, place: int | None = None, moved_by: str = "") -> None:
         from perfetto.protos.perfetto.trace import perfetto_trace_pb2  # noqa: PLC0415
 
         self._trace = perfetto_trace_pb2.Trace()
@@ -63,7 +61,7 @@ class Tracks:
         self._uuid = self.place * _UUIDS_PER_RANK
         self._id = self.place * _IDS_PER_RANK
         self._n_roots = 0
-        self._clock_shift_ns = clock_shift_ns
+        self._moved_by = moved_by
         everything = self.add().track_descriptor
         everything.uuid, everything.child_ordering = 0, _EXPLICIT
 
@@ -100,9 +98,7 @@ class Tracks:
     def device(self, device: int) -> int:
         """New root track for the streams of a device."""
         shift = (
-            f"Shifted by {self._clock_shift_ns:,} ns to fit the clock of the host."
-            if self._clock_shift_ns
-            else ""
+            f"Shifted by {self._moved_by} to fit the clock of the host." if self._moved_by else ""
         )
         return self.root(f"GPU {device}", shift)
 

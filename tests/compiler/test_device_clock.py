@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from htagraph import Trace, TraceGraph
 from htagraph.compiler.passes import compile_events
 from htagraph.explain.attributed_time import attributed_time
 from htagraph.explain.critical_path import critical_path
@@ -52,7 +53,7 @@ def test_where_launches_do_not_allow_it_the_wait_hangs_on_the_start_of_the_copy(
     dag = _compiled(
         """
         cpu 1    |[L >a][H >m                     ]      [L >b]
-        stream 7 |      [k1 <a              ][M <m  ]    [k2 <b]
+        stream 7 |[k1 <a                    ][M <m  ]       [k2 <b]
         """,
     )
 
@@ -67,14 +68,14 @@ def test_what_ran_until_an_overlapping_wait_is_its_bound_and_what_follows_is_its
     dag = _compiled(
         """
         cpu 1    |[L >a][H >m                     ]      [L >b]
-        stream 7 |      [k1 <a              ][M <m  ]    [k2 <b]
+        stream 7 |[k1 <a                    ][M <m  ]       [k2 <b]
         """,
     )
     segments = critical_path(dag, dag.span)
     causes = attributed_time(dag, segments).groupby("cause")["dur_ns"].sum()
 
     assert segments.groupby("bound", observed=True)["dur_ns"].sum()["memory"] == 6_000
-    assert causes[Cause.BLOCKING_COPY] == 6_000 + 6_000
+    assert causes[Cause.BLOCKING_COPY] == 6_000 + 9_000
     assert segments["dur_ns"].sum() == dag.span.dur_ns
 
 
@@ -157,6 +158,57 @@ def test_a_device_clock_that_is_off_changes_only_how_a_round_trip_is_split(shift
         return found.rename({"launch": "round trip", "sync": "round trip"}).groupby(level=0).sum()
 
     assert bounds(moved).to_dict() == bounds(events).to_dict()
+
+
+def test_a_clock_that_drifts_is_followed_where_no_device_works(arrows):
+    """The first kernel starts 3 us before its launch, the last wait ends 2 us before its copy."""
+    dag = _compiled("""
+        cpu 1    |   [L >a]           [H >m                     ]
+        stream 7 |[k1 <a    ]              [k2 <b       ][M <m    ]
+        cpu 2    |                [L >b]
+    """)
+
+    assert dag.calibration.clock_shift_ns == 3_000
+    assert dag.calibration.clock_steps == ((23_000, -2_000),)
+    assert dag.calibration.clock_overlap_ns == 0
+    assert dag.clock_shift_ns[dag.events.is_device].tolist() == [3_000, -2_000, -2_000]
+    assert arrows(dag, "sync") == [("Memcpy DtoH (Device -> Host)>", "hipMemcpyWithStream>", 0)]
+
+
+@pytest.mark.parametrize("drift", [-0.0004, 0.0004])
+def test_a_simulated_clock_that_drifts_loses_no_wait(drift):
+    """By the end it is off by 40 us, more than a round trip takes; bounds stay within 1%."""
+    events = simulate(training_rank(steps=40, fault="sync_in_loop")).events
+    on_device = events.is_device | (events.kind == EventKind.SYNC)
+    off_ns = ((events.ts_ns - events.ts_ns.min()) * drift).astype(np.int64)
+    true = compile_events(events)
+    dag = compile_events(replace(events, ts_ns=events.ts_ns + np.where(on_device, off_ns, 0)))
+
+    assert len(dag.calibration.clock_steps) > 1
+    recorded = (dag.events.ts_ns - dag.clock_shift_ns)[events.is_device]
+    assert recorded.tolist() == (events.ts_ns + off_ns)[events.is_device].tolist()
+    assert dag.calibration.clock_overlap_ns == 0
+    assert len(dag.rejected.edges) == 0
+    for bound in ("compute", "memory", "host", "python_gap", "data_loading"):
+        shares = [
+            float(path.loc[path["bound"] == bound, "dur_ns"].sum() / path["dur_ns"].sum())
+            for path in (critical_path(true, true.span), critical_path(dag, dag.span))
+        ]
+        assert shares[0] == pytest.approx(shares[1], abs=0.01), bound
+
+
+def test_a_saved_graph_keeps_how_its_clock_was_followed(tmp_path):
+    """What was added to device times is needed to find the events of the file again."""
+    drawing = """
+        cpu 1    |   [launch >a]      [launch >b]
+        cpu 1    |                                 [sync @*]
+        stream 7 |[k1 <a    ]                [k2 <b             ]
+    """
+    graph = Trace.from_events(timeline(drawing)).compile()
+    saved = TraceGraph.open(graph.save(tmp_path / "graph.npz"))
+
+    assert len(graph.dag.calibration.clock_steps) == 1
+    assert saved.dag.calibration == graph.dag.calibration
 
 
 def test_a_drawing_that_agrees_is_left_alone():

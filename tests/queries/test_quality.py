@@ -52,7 +52,7 @@ def test_clocks_that_no_shift_makes_agree_are_reported():
     events = timeline(
         """
         cpu 1    |[launch >a][copy >m              ]
-        stream 7 |[k1 <a             ]      [M <m    ]
+        stream 7 |[k1 <a                  ][M <m     ]
         """,
         names={"M": "Memcpy DtoH (Device -> Pageable)"},
     )
