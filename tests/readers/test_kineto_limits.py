@@ -1,4 +1,4 @@
-"""Times and names at the door: whatever a file holds, what comes in can be computed with."""
+"""The door: whatever a file holds, its times can be computed with, and its bytes are few steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from htagraph.readers.kineto import read_kineto
+from htagraph.errors import TraceLimitError
+from htagraph.readers.kineto import document, read_kineto
+from htagraph.readers.kineto.stream import Piece, PieceStream
+from htagraph.readers.kineto.tables import lane_table
 
 FARTHEST_NS = 2**62
 TIMES_US = st.one_of(
@@ -109,3 +112,61 @@ def test_a_metadata_event_that_names_nothing_is_a_repair(event: Any, file_of: An
 def test_a_row_may_be_named_by_anything_like_a_number(event: Any, file_of: Any, tid: Any) -> None:
     """What is no stream is no stream."""
     assert read_kineto(file_of(event(cat="kernel", tid=tid))).events.stream.tolist() == [-1]
+
+
+# few steps for each byte
+
+
+@pytest.mark.parametrize("one", [b"[]", b'{"traceEvents": [{"ph": "X", "ts": 1, "dur": 1}]}'])
+def test_documents_that_follow_each_other_have_a_limit(one: bytes) -> None:
+    """Each is read ahead of; the limit is named, and reading stops there."""
+    assert document.MAX_DOCUMENTS == 1000
+    read_kineto(b"\n".join([one] * 1000))
+
+    with pytest.raises(TraceLimitError, match="more than 1000 JSON documents") as caught:
+        read_kineto(b"\n".join([one] * 50_000))
+
+    assert caught.value.offset == 1000 * (len(one) + 1)
+
+
+def test_a_header_of_many_keys_is_looked_at_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in pieces of a size of their own: under a kilobyte for each key."""
+    looked_at, peek = 0, PieceStream.peek
+
+    def counted(self: PieceStream, n_bytes: int) -> Piece:
+        nonlocal looked_at
+        looked_at += n_bytes
+        return peek(self, n_bytes)
+
+    monkeypatch.setattr(PieceStream, "peek", counted)
+    header = {f"key {k}": k for k in range(2000)}
+
+    trace = read_kineto(json.dumps(header | {"traceEvents": []}).encode())
+
+    assert trace.origin.metadata == header
+    assert looked_at < 2000 * 1024
+
+
+class _Counted(int):
+    """A process that counts how often it is compared."""
+
+    n = 0
+
+    def __eq__(self, other: object) -> bool:
+        type(self).n += 1
+        return int(self) == other
+
+    __hash__ = int.__hash__
+
+
+def test_a_process_is_not_compared_with_all_others() -> None:
+    """A thousand names for a thousand processes: thousands of comparisons, not a million."""
+    names = [
+        {"name": "process_name", "pid": pid, "tid": 0, "args": {"name": f"rank {pid}"}}
+        for pid in range(2000)
+    ]
+
+    lanes = lane_table([(_Counted(pid), 1) for pid in range(1000)], names)
+
+    assert (len(lanes), lanes.process[1999]) == (2000, "rank 1999")
+    assert _Counted.n < 10_000

@@ -19,7 +19,7 @@ import numpy as np
 from htagraph.errors import TraceFormatError, TraceLimitError
 from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, PADDING, TOO_DEEP
 from htagraph.readers.kineto.compiled.scanner import BETWEEN, CLOSED
-from htagraph.readers.kineto.compiled.tokens import space_end, value_end
+from htagraph.readers.kineto.compiled.tokens import value_end
 from htagraph.readers.kineto.header import decoded
 from htagraph.readers.kineto.mending import MARGIN, MENDED, Mender, before_own_key
 from htagraph.readers.kineto.parts import Part
@@ -27,15 +27,18 @@ from htagraph.readers.kineto.repairs import Defect, RepairLog
 from htagraph.readers.kineto.stream import Piece, PieceStream
 from htagraph.readers.kineto.worker import Worker
 
-__all__ = ["MAX_BROKEN", "MAX_VALUE", "Document"]
+__all__ = ["MAX_BROKEN", "MAX_DOCUMENTS", "MAX_VALUE", "Document"]
 
 MAX_VALUE = 1 << 26
 """Bytes of the largest event, or value of the header, that is read."""
 
+MAX_DOCUMENTS = 1000
+"""Documents that may follow each other in one file; each is read ahead of."""
+
 MAX_BROKEN = 1000
 """Keys and values beside the events that may be broken; each is searched for its end."""
 
-_LOOK = 1 << 12
+_LOOK = 1 << 8
 _SEARCHED = 1 << 20
 _PAIR_END = re.compile(rb'\s*(?:\Z|\}|,\s*(?:["},]|\Z)|"[^"\n]{1,256}"\s*:)')
 """What follows a value of the header: the next key, or the end."""
@@ -108,7 +111,12 @@ class Document:
         first = self._next_byte()
         if first not in {"{", "["}:
             raise self._no_trace()
+        n_documents = 0
         while first:
+            n_documents += 1
+            if n_documents > MAX_DOCUMENTS:
+                message = f"more than {MAX_DOCUMENTS} JSON documents follow each other"
+                raise TraceLimitError(message, path=self._stream.path, offset=self._stream.offset)
             if self._starts_with_event():
                 self._log.add(Defect.TORN, self._stream.offset)
                 self._read_events()
@@ -148,14 +156,7 @@ class Document:
 
     def _next_byte(self) -> str:
         """Go to the next byte that is no white space and return it, empty at the end."""
-        while True:
-            piece = self._stream.peek(_LOOK)
-            if not piece.n_bytes:
-                return ""
-            i = min(int(space_end(piece.buf, 0)), piece.n_bytes)
-            self._stream.advance(i)
-            if i < piece.n_bytes:
-                return chr(piece.buf[i])
+        return self._stream.skip_space().decode("latin-1")
 
     def _starts_with_event(self) -> bool:
         """Whether the next bytes are an event, without a list around it."""
