@@ -73,6 +73,11 @@ def header_of(trace: Recording) -> dict[str, Any]:
         ('"C:\\new\\dir"', "C:\\new\\dir", "bad escape"),
         ('"two\nlines"', "two\nlines", "control byte"),
         ('{"a": "b"c", "rank": 9,\n "d": NaN}', {"a": 'b"c', "rank": 9, "d": None}, "raw quote"),
+        (
+            '{"a": "b"c",\n "d": "' + "d" * 9000 + '"}',
+            {"a": 'b"c', "d": "d" * 9000},
+            "raw quote",
+        ),
         ('{"a": 1', None, "unreadable metadata"),
         ("[1, 2", None, "unreadable metadata"),
     ],

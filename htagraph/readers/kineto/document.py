@@ -40,6 +40,7 @@ MAX_BROKEN = 1000
 
 _LOOK = 1 << 8
 _SEARCHED = 1 << 20
+_NESTED = 1 << 16
 _PAIR_END = re.compile(rb'\s*(?:\Z|\}|,\s*(?:["},]|\Z)|"[^"\n]{1,256}"\s*:)')
 """What follows a value of the header: the next key, or the end."""
 
@@ -252,6 +253,7 @@ class Document:
         """
         piece, end = self._next_key()
         is_nested, offset = self._is_nested(piece), self._stream.offset
+        piece = self._stream.peek(max(_NESTED, piece.n_bytes)) if is_nested else piece
         limit = before_own_key(piece.text()) if is_nested or end < 0 else end
         follows = piece.text(limit)
         piece.buf[limit : limit + PADDING] = 0
