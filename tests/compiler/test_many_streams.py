@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import htagraph as hg
 from htagraph.algorithms import walks
-from htagraph.compiler import passes, structure
+from htagraph.compiler import passes, structure, syncs
 from htagraph.errors import TraceLimitError
 from htagraph.graph import TraceGraph
+from htagraph.lookup import matching
 from htagraph.model.events import EventTable
 from htagraph.synth import timeline
 from htagraph.trace import Trace
@@ -69,3 +71,24 @@ def test_waits_that_go_back_over_too_many_edges_are_an_error(
 
     with pytest.raises(TraceLimitError, match=r"waits go back over .* edges; 1 are the most"):
         graph.idle_time(per="stream")
+
+
+def test_calls_that_may_wait_for_too_many_streams_are_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each call is compared with each stream: the limit of these pairs is named."""
+    monkeypatch.setattr(syncs, "_MOST_PAIRS", 7)
+
+    with pytest.raises(TraceLimitError, match="1 calls may wait for 8 streams each"):
+        passes.compile_events(streams(8))
+
+
+def test_launches_under_too_many_events_cannot_be_matched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each launch is paired with each event around it: the limit of these pairs is named."""
+    graph = Trace.from_events(streams(8)).compile()
+    chain = hg.launch(), "LAUNCH", hg.kernel()
+    assert len(graph.match(*chain)) == 8
+    monkeypatch.setattr(matching, "_MOST_PAIRS", 7)
+
+    with pytest.raises(TraceLimitError, match="lies under more than 7 host events"):
+        graph.match(*chain)
