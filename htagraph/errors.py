@@ -113,7 +113,7 @@ class TraceFormatError(TraceError):
 
 
 class TraceLimitError(TraceFormatError):
-    """A file exceeds a stated limit (size of one event, nesting, decompressed size)."""
+    """A file exceeds a stated limit: size of an event, nesting, number of streams."""
 
 
 class MissingEventsError(TraceError):

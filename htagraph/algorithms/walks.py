@@ -8,11 +8,18 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.jit import compiled
+from htagraph.errors import TraceLimitError
 
 __all__ = ["Walks", "walks_back"]
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
+
+
+MOST_STEPS = 10_000_000
+MOST_STEPS_PER_EDGE = 32
+"""Edges that walks may take together: so many, and so often each edge. Walks of one stream do not
+overlap; only those of very many streams exceed it."""
 
 
 class Walks(NamedTuple):
@@ -75,6 +82,11 @@ def walks_back(node: I64, until_ns: I64, binding: I32, tail: I32, node_ts: I64) 
     -------
     Walks
 
+    Raises
+    ------
+    TraceLimitError
+        If the walks together take more edges than stated above.
+
     Examples
     --------
     >>> binding, tail = np.array([-1, 0, 1], np.int32), np.array([0, 1], np.int32)
@@ -86,7 +98,13 @@ def walks_back(node: I64, until_ns: I64, binding: I32, tail: I32, node_ts: I64) 
     length = np.zeros(len(node), dtype=np.int64)
     last = node.copy()
     _count(node, until_ns, binding, tail, node_ts, length, last)
-    walks = np.empty(int(length.sum()), dtype=np.int64)
+    n_steps, limit = int(length.sum()), MOST_STEPS + MOST_STEPS_PER_EDGE * len(tail)
+    if n_steps > limit:
+        raise TraceLimitError(
+            f"{len(node):,} waits go back over {n_steps:,} edges; {limit:,} are the most.",
+            hint="ask for a shorter window.",
+        )
+    walks = np.empty(n_steps, dtype=np.int64)
     edges = np.empty(len(walks), dtype=np.int64)
     _fill(node, length, binding, tail, walks, edges)
     return Walks(walks, edges, last)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from htagraph.algorithms.gather import gather
+from htagraph.algorithms.matching import group_starts
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.edges import EdgeTable
 from htagraph.model.rules import Rule
@@ -36,8 +37,8 @@ def queue_edges(structure: Structure) -> EdgeTable:
     events = structure.events
     device = structure.queue[structure.launch[structure.queue] >= 0]
     parts = [EdgeTable()]
-    for number in np.unique(events.device[device]).tolist():
-        rows = device[events.device[device] == number]
+    bounds = np.flatnonzero(group_starts(events.device[device]))
+    for rows in np.split(device, bounds)[1:]:
         calls = np.unique(structure.launch[rows])
         launched = np.sort(events.ts_ns[structure.launch[rows]])
         by_start = rows[np.argsort(events.ts_ns[rows], kind="stable")]

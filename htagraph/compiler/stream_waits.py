@@ -104,7 +104,7 @@ def _ready_ns(structure: Structure, source: I64, waiter: I64) -> I64:
 
 def _given_before(structure: Structure, late: I64, queue: int) -> I64:
     """Work of a stream that ends last of all enqueued there before each late work was launched."""
-    return structure.covered(np.full(len(late), queue), structure.launch_time_ns[late])
+    return structure.covered_on(queue, structure.launch_time_ns[late])
 
 
 def _covering(structure: Structure, late: I64, queue: int, ready_ns: I64) -> I64:

@@ -19,11 +19,19 @@ import numpy.typing as npt
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts, last_before, match_keys, running_latest
 from htagraph.algorithms.nesting import Nesting, nest
+from htagraph.errors import TraceLimitError
 from htagraph.model.dag import Calibration
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
 
-__all__ = ["FEWEST_IDLE_LAUNCHES", "Structure", "end_node", "examine", "start_node"]
+__all__ = [
+    "FEWEST_IDLE_LAUNCHES",
+    "MAX_STREAMS",
+    "Structure",
+    "end_node",
+    "examine",
+    "start_node",
+]
 
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
@@ -42,6 +50,9 @@ _NEAR_CALL_FACTOR = 4
 _STREAM_USUAL_FACTOR = 2
 _QUEUED_GAP_PERCENTILE = 99
 _KIND_BITS = 61
+MAX_STREAMS = 4096
+"""Streams of all devices together, the most that a graph has; real traces have some hundreds."""
+
 _NEVER = np.iinfo(np.int64).min // 4
 
 
@@ -149,6 +160,26 @@ class Structure:
         )
         return device[order]
 
+    @cached_property
+    def enqueued_latest(self) -> I64:
+        """Of `enqueued`, the one that ends last so far on its stream: positions."""
+        rows = self.enqueued
+        return running_latest(self.events.end_ns[rows], group_starts(self.queue_id[rows]))
+
+    @cached_property
+    def enqueued_bounds(self) -> I64:
+        """Where each stream begins in `enqueued`, and the end; shape (n_streams + 1,)."""
+        n_streams = int(self.queue_starts.sum())
+        return np.searchsorted(self.queue_id[self.enqueued], np.arange(n_streams + 1))
+
+    def covered_on(self, stream: int, before_ns: I64) -> I64:
+        """`covered` for many times on one stream, by its dense number."""
+        begin, end = self.enqueued_bounds[stream : stream + 2]
+        times = self.launch_time_ns[self.enqueued[begin:end]]
+        position = begin + np.searchsorted(times, before_ns) - 1
+        latest = gather(self.enqueued_latest, np.where(position >= begin, position, -1))
+        return gather(self.enqueued, latest)
+
     def covered(self, queue_id: I64, before_ns: I64) -> I64:
         """Device event that ends last of those enqueued on a stream before a time, -1 for none.
 
@@ -162,9 +193,8 @@ class Structure:
         """
         rows = self.enqueued
         group, time = self.queue_id[rows], self.launch_time_ns[rows]
-        latest = running_latest(self.events.end_ns[rows], group_starts(group))
         position = last_before(group, time, queue_id, before_ns)
-        return gather(rows, gather(latest, position))
+        return gather(rows, gather(self.enqueued_latest, position))
 
     def first_after(self, queue_id: I64, since_ns: I64) -> I64:
         """First device event enqueued on a stream at or after a time, -1 for none."""
@@ -308,10 +338,21 @@ def examine(events: EventTable) -> Structure:
     Returns
     -------
     Structure
+
+    Raises
+    ------
+    TraceLimitError
+        If more than `MAX_STREAMS` streams run work.
     """
     launch, n_ambiguous = _find_launches(events)
     host = np.flatnonzero(events.is_host)
     queue = _sort_device(events)
+    n_streams = int(group_starts(events.device[queue], events.stream[queue]).sum())
+    if n_streams > MAX_STREAMS:
+        raise TraceLimitError(
+            f"{n_streams:,} streams run work; a graph has at most {MAX_STREAMS:,}.",
+            hint="are streams or devices numbered by something else?",
+        )
     return Structure(
         events=events,
         host=host,

@@ -23,6 +23,7 @@ from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import last_before, match_keys
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.compiler.sync_records import SyncRecords, recorded_targets, sync_records
+from htagraph.errors import TraceLimitError
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EventKind
@@ -31,6 +32,8 @@ from htagraph.model.rules import Rule
 __all__ = ["certain_waits", "sync_edges"]
 
 I64 = npt.NDArray[np.int64]
+
+_MOST_PAIRS = 1 << 26
 
 
 def _nearest_end(structure: Structure, call: I64, candidates: I64) -> I64:
@@ -57,9 +60,16 @@ def _nearest_end(structure: Structure, call: I64, candidates: I64) -> I64:
 def _all_queues(structure: Structure, call: I64) -> I64:
     """Work that each call may wait for on every stream, shape (n_calls, n_streams)."""
     n_queues = int(structure.queue_starts.sum())
-    queue = np.tile(np.arange(n_queues), len(call))
-    before = np.repeat(structure.events.ts_ns[call], n_queues)
-    return structure.covered(queue, before).reshape(len(call), n_queues)
+    if len(call) * n_queues > _MOST_PAIRS:
+        raise TraceLimitError(
+            f"{len(call):,} calls may wait for {n_queues:,} streams each, which is over "
+            f"{_MOST_PAIRS:,} pairs.",
+            hint="load a shorter window of the trace.",
+        )
+    out = np.empty((len(call), n_queues), dtype=np.int64)
+    for queue in range(n_queues):
+        out[:, queue] = structure.covered_on(queue, structure.events.ts_ns[call])
+    return out
 
 
 def _begun_before(structure: Structure, work: I64, until_ns: I64) -> I64:

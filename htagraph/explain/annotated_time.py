@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.algorithms.ancestors import sums_under
 from htagraph.algorithms.distribution import distribution
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.errors import GraphError
 from htagraph.lookup.clipping import Clipped, clipped
-from htagraph.lookup.launched import enclosing
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.schema import Schema
@@ -122,22 +122,12 @@ def _device_time(dag: Dag, found: RangesOfWork, wanted: npt.NDArray[np.bool_]) -
     name, n = dag.events.name.astype(np.int64), len(dag.events.symbols)
     work, own = found.work, found.innermost
     mine = own >= 0
-    # First by range, of which there are few; then from each range to those around it.
     count = np.bincount(own[mine], minlength=len(dag.events))
     time = sum_by_code(own[mine], work.dur_ns[mine], len(dag.events))
-    ranges = np.flatnonzero(count)
-    rows, names = [own[:0]], [own[:0]]
-    for level_rows, level in enclosing(found.parent, ranges):
-        inside = wanted[level]
-        rows.append(level_rows[inside])
-        names.append(name[level[inside]])
-    # A range inside a range of its own name counts once.
-    row, code = np.divmod(
-        np.unique(np.concatenate(rows) * max(n, 1) + np.concatenate(names)), max(n, 1)
-    )
+    ranges, code = np.flatnonzero(count), np.where(wanted, name, -1)
     self_ns = sum_by_code(name[ranges], time[ranges], n)
     if int(self_ns.sum()) != int(work.dur_ns[mine].sum()):
         raise GraphError("device time by innermost annotation does not add up.")
     return _DeviceTime(
-        sum_by_code(code, count[ranges[row]], n), sum_by_code(code, time[ranges[row]], n), self_ns
+        sums_under(found.parent, code, count, n), sums_under(found.parent, code, time, n), self_ns
     )

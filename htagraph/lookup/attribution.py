@@ -7,6 +7,7 @@ import re
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.ancestors import nearest
 from htagraph.algorithms.gather import gather
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
@@ -25,17 +26,6 @@ def host_of(dag: Dag, events: I64) -> I64:
     return np.where(is_device, gather(dag.launch, events), events)
 
 
-def _climb(dag: Dag, host: I64, stop: npt.NDArray[np.bool_]) -> I64:
-    """Each host event or its first ancestor where `stop` holds, -1 for none."""
-    current = host.copy()
-    while True:
-        moving = np.flatnonzero(current >= 0)
-        moving = moving[~stop[current[moving]]]
-        if not len(moving):
-            return current
-        current[moving] = dag.parent[current[moving]]
-
-
 def innermost(dag: Dag, events: I64, kinds: tuple[EventKind, ...]) -> I64:
     """Innermost host event of some kinds around each event, itself included; -1 for none.
 
@@ -52,14 +42,14 @@ def innermost(dag: Dag, events: I64, kinds: tuple[EventKind, ...]) -> I64:
     -------
     ndarray of shape (n,), dtype=int64
     """
-    return _climb(dag, host_of(dag, events), np.isin(dag.events.kind, kinds))
+    return nearest(dag.parent, host_of(dag, events), np.isin(dag.events.kind, kinds))
 
 
 def under_pattern(dag: Dag, events: I64, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
     """Whether the name of an event, or of a host event around it, matches."""
     matches = dag.events.named(dag.events.symbols.searched(pattern))
     matches = matches & dag.events.is_host
-    return _climb(dag, host_of(dag, events), matches) >= 0
+    return nearest(dag.parent, host_of(dag, events), matches) >= 0
 
 
 def track_labels(dag: Dag, events: I64) -> npt.NDArray[np.object_]:

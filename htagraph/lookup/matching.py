@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.errors import QueryError
+from htagraph.algorithms.ancestors import depths
+from htagraph.errors import QueryError, TraceLimitError
 from htagraph.lookup.selecting import kind_mask, name_mask, tree_parent, where_rows
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind
@@ -24,6 +25,7 @@ CHILD = "CHILD"
 """The hop from a host event to what it directly encloses, or to what it launched itself."""
 
 _MOST_HOPS = 64
+_MOST_PAIRS = 1 << 27
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,11 @@ def _launched_under(dag: Dag) -> tuple[I64, I64]:
     """Pairs of a device event and each host event above its launch: host, device."""
     device = np.flatnonzero(dag.launch >= 0)
     above = dag.launch[device].astype(np.int64)
+    if depths(dag.parent, above).sum() > _MOST_PAIRS:
+        raise TraceLimitError(
+            f"device work lies under more than {_MOST_PAIRS:,} host events, counted once for each.",
+            hint="graph.edges has each launch once.",
+        )
     tails, heads = [], []
     while len(device):
         tails.append(above)

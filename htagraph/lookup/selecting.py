@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.algorithms.ancestors import nearest
 from htagraph.errors import QueryError
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, KernelClass
@@ -118,16 +119,7 @@ def tree_parent(dag: Dag) -> I64:
 def under_mask(dag: Dag, tops: Bool) -> Bool:
     """Whether each event lies below some events in the call tree; not those themselves."""
     parent = tree_parent(dag)
-    below = np.zeros(len(parent), dtype=bool)
-    current = parent.copy()
-    rows = np.flatnonzero(current >= 0)
-    while len(rows):
-        hit = tops[current[rows]]
-        below[rows[hit]] = True
-        rows = rows[~hit]
-        current[rows] = parent[current[rows]]
-        rows = rows[current[rows] >= 0]
-    return below
+    return nearest(parent, parent, tops) >= 0
 
 
 def where_rows(dag: Dag, rows: I64, where: str) -> I64:

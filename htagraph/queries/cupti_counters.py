@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.algorithms.ancestors import highest
 from htagraph.errors import QueryError
 from htagraph.lookup.attribution import innermost
 from htagraph.lookup.clipping import clipped
-from htagraph.lookup.launched import outermost
 from htagraph.lookup.naming import names_or_empty
 from htagraph.model.answers import CUPTI_COUNTERS
 from htagraph.model.dag import Dag
@@ -90,7 +90,7 @@ def cupti_counters(dag: Dag, window: Window, *, args: Args) -> pd.DataFrame:
             "dur_ns": events.dur_ns[ranges[row]],
             "launch": launch[row],
             "op": names_or_empty(dag, innermost(dag, launch[row], (EventKind.OP,))),
-            "top_op": names_or_empty(dag, outermost(dag, launch[row], is_op)),
+            "top_op": names_or_empty(dag, highest(dag.parent, launch[row], is_op)),
             "counter": [name for _, name, _ in values],
             "value": [value for _, _, value in values],
         }

@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.algorithms.ancestors import highest
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.algorithms.matching import group_starts, running_latest
 from htagraph.algorithms.sequences import repeats
 from htagraph.errors import QueryError
 from htagraph.lookup.clipping import device_work
-from htagraph.lookup.launched import outermost
 from htagraph.lookup.naming import names_or_empty
 from htagraph.lookup.queues import queues
 from htagraph.model.answers import KERNEL_PATTERNS
@@ -77,7 +77,7 @@ def _under_operators(
     wanted &= np.isin(events.kind, (EventKind.OP, EventKind.ANNOTATION))
     wanted &= (events.ts_ns >= window.start_ns) & (events.ts_ns < window.end_ns)
     work = np.flatnonzero(dag.launch >= 0)
-    call = outermost(dag, dag.launch[work].astype(np.int64), wanted)
+    call = highest(dag.parent, dag.launch[work].astype(np.int64), wanted)
     work, call = work[call >= 0], call[call >= 0]
     order = np.lexsort((events.end_ns[work], events.ts_ns[work], events.ts_ns[call], call))
     work, call = work[order], call[order]

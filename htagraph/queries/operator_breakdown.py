@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.algorithms.ancestors import sums_under
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.intervals import sum_by_code, union
-from htagraph.algorithms.matching import group_starts
 from htagraph.errors import GraphError
 from htagraph.explain.self_time import self_time
 from htagraph.lookup.attribution import innermost
 from htagraph.lookup.clipping import device_work, host_work
-from htagraph.lookup.launched import enclosing
 from htagraph.model.answers import OPERATOR_BREAKDOWN
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
@@ -25,13 +22,6 @@ from htagraph.model.window import Window
 __all__ = ["operator_breakdown"]
 
 I64 = npt.NDArray[np.int64]
-
-
-def _once(rows: Sequence[I64], codes: Sequence[I64], n: int) -> tuple[I64, I64]:
-    """Each pair of row and code once."""
-    none = np.empty(0, dtype=np.int64)
-    pairs = np.sort(np.concatenate([none, *rows]) * max(n, 1) + np.concatenate([none, *codes]))
-    return np.divmod(pairs[group_starts(pairs)], max(n, 1))
 
 
 def operator_breakdown(dag: Dag, window: Window) -> pd.DataFrame:
@@ -82,13 +72,9 @@ def operator_breakdown(dag: Dag, window: Window) -> pd.DataFrame:
     launch = dag.launch[work.event].astype(np.int64)
     # Work that began before the window may have been launched by a call that lies before it.
     launch = np.where(gather(of_event, launch) >= 0, launch, -1)
-    found = [(rows, of_event[level]) for rows, level in enclosing(dag.parent, launch)]
-    # What encloses a call of the window may itself have ended before it, where events overlap
-    # without nesting.
-    row, launched = _once(
-        [rows[names >= 0] for rows, names in found], [names[names >= 0] for _, names in found], n
-    )
     direct = launch >= 0
+    count = np.bincount(launch[direct], minlength=len(events))
+    time = sum_by_code(launch[direct], work.dur_ns[direct], len(events))
     owner = innermost(dag, launch, (EventKind.OP, EventKind.ANNOTATION))
     owner = np.where(gather(of_event, owner) >= 0, owner, launch)
     frame = OPERATOR_BREAKDOWN.frame(
@@ -98,8 +84,8 @@ def operator_breakdown(dag: Dag, window: Window) -> pd.DataFrame:
             "n_calls": np.bincount(code, minlength=n),
             "host_ns": sum_by_code(running.group // n_lanes, running.end - running.start, n),
             "self_ns": sum_by_code(code, self_time(dag, window, host)[host.event], n),
-            "n_kernels": np.bincount(launched, minlength=n),
-            "device_ns": sum_by_code(launched, work.dur_ns[row], n),
+            "n_kernels": sums_under(dag.parent, of_event, count, n),
+            "device_ns": sums_under(dag.parent, of_event, time, n),
             "self_device_ns": sum_by_code(of_event[owner[direct]], work.dur_ns[direct], n),
         }
     )

@@ -6,11 +6,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.algorithms.ancestors import depths, nearest
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.explain.self_time import self_time
 from htagraph.lookup.clipping import Clipped, device_work, host_work
-from htagraph.lookup.launched import enclosing
 from htagraph.lookup.naming import spelling
 from htagraph.model.answers import OPERATOR_TREE
 from htagraph.model.dag import Dag
@@ -38,12 +38,11 @@ def operator_tree(dag: Dag, window: Window, *, max_depth: int = 100) -> pd.DataF
     """
     host, work, events = host_work(dag, window), device_work(dag, window), dag.events
     depth = np.zeros(len(events), dtype=np.int64)
-    for rows, _ in enclosing(dag.parent, host.event):
-        depth[host.event[rows]] += 1
+    depth[host.event] = depths(dag.parent, host.event)
     time = np.zeros(len(events), dtype=np.int64)
     time[host.event] = host.dur_ns
     node_of = np.full(len(events), -1, dtype=np.int64)
-    parents, names, depths, n = [], [], [], 0
+    parents, names, levels, n = [], [], [], 0
     for level in range(1, min(int(depth.max(initial=0)), max_depth + 1) + 1):
         rows = host.event[depth[host.event] == level]
         parent = gather(node_of, dag.parent[rows])
@@ -54,9 +53,9 @@ def operator_tree(dag: Dag, window: Window, *, max_depth: int = 100) -> pd.DataF
         above, name = np.divmod(found, max(len(events.symbols), 1))
         parents.append(above - 1)
         names.append(name)
-        depths.append(np.full(len(found), level - 1))
+        levels.append(np.full(len(found), level - 1))
         n += len(found)
-    return _tree_frame(dag, window, (host, work), _Nodes(node_of, parents, names, depths, n))
+    return _tree_frame(dag, window, (host, work), _Nodes(node_of, parents, names, levels, n))
 
 
 def _longest_first(dag: Dag, key: I64, number: I64, time: I64) -> tuple[I64, I64]:
@@ -72,13 +71,13 @@ class _Nodes:
     """Nodes of a tree of callers, level by level, and the node of each event."""
 
     def __init__(
-        self, of_event: I64, parents: list[I64], names: list[I64], depths: list[I64], n: int
+        self, of_event: I64, parents: list[I64], names: list[I64], levels: list[I64], n: int
     ) -> None:
         none = [np.empty(0, dtype=np.int64)]
         self.of_event, self.n = of_event, n
         self.parent = np.concatenate(none + parents)
         self.name = np.concatenate(none + names)
-        self.depth = np.concatenate(none + depths)
+        self.depth = np.concatenate(none + levels)
 
 
 def _tree_frame(
@@ -89,9 +88,7 @@ def _tree_frame(
     node, own = nodes.of_event[host.event], self_time(dag, window, host)[host.event]
     kept = node >= 0
     launch = dag.launch[work.event].astype(np.int64)
-    at = gather(nodes.of_event, launch)
-    for rows, level in enclosing(dag.parent, np.where(at < 0, launch, -1)):
-        at[rows] = np.where(at[rows] < 0, nodes.of_event[level], at[rows])
+    at = gather(nodes.of_event, nearest(dag.parent, launch, nodes.of_event >= 0))
     n_kernels = np.bincount(at[at >= 0], minlength=nodes.n)
     device_ns = sum_by_code(at[at >= 0], work.dur_ns[at >= 0], nodes.n)
     for deep in range(int(nodes.depth.max(initial=0)), 0, -1):

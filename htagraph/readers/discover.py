@@ -14,7 +14,9 @@ __all__ = ["TRACE_SUFFIXES", "find_traces", "rank_in_name"]
 TRACE_SUFFIXES = (".json", ".json.gz")
 """Endings of the files that profilers write."""
 
-_RANK_IN_NAME = re.compile(r"(?:^|[^a-zA-Z])(?:rank|worker|tp|dp)[-_.]?(\d+)(?!\d)", re.IGNORECASE)
+_RANK_IN_NAME = re.compile(
+    r"(?:^|[^a-zA-Z])(?:rank|worker|tp|dp)[-_.]?(\d{1,9})(?!\d)", re.IGNORECASE
+)
 
 
 def find_traces(where: str | Path | Iterable[str | Path]) -> list[Path]:

@@ -31,6 +31,8 @@ KIND_OF_CATEGORY = {
     "xpu_driver": EventKind.RUNTIME,
     "privateuse1_runtime": EventKind.RUNTIME,
     "privateuse1_driver": EventKind.RUNTIME,
+    "glow_runtime": EventKind.RUNTIME,
+    "hpu_op": EventKind.RUNTIME,  # despite its name: calls of the runtime on the host
     "kernel": EventKind.KERNEL,
     "Kernel": EventKind.KERNEL,
     "mtia_ccp_events": EventKind.KERNEL,
@@ -39,12 +41,20 @@ KIND_OF_CATEGORY = {
     "gpu_memset": EventKind.MEMSET,
     "Memset": EventKind.MEMSET,
     "cuda_sync": EventKind.SYNC,
+    "xpu_sync": EventKind.SYNC,
+    "cuda_event": EventKind.SYNC,
+    "graph_event_node": EventKind.SYNC,
+    "graph_host_node": EventKind.SYNC,  # its stream waits for a function on the host
     "user_annotation": EventKind.ANNOTATION,
     "gpu_user_annotation": EventKind.DEVICE_ANNOTATION,
+    "collective_comm": EventKind.DEVICE_ANNOTATION,
     STACKS: EventKind.PYTHON,
     "overhead": EventKind.OVERHEAD,
     "cpu_instant_event": EventKind.INSTANT,
     "cuda_profiler_range": EventKind.COUNTER_RANGE,
+    "xpu_scope_profiler": EventKind.COUNTER_RANGE,
+    "hardware_counters": EventKind.COUNTER,
+    "mtia_counters": EventKind.COUNTER,
     "Trace": EventKind.SPAN,
 }
 """Kind of the events of a category; any other category is `EventKind.OTHER`."""

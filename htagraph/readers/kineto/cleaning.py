@@ -4,6 +4,8 @@
   end lasts until the last instant of its thread; an end without a begin is left out.
 - Complete events at time 0 without duration are set aside where they are a tenth of all and nothing
   of any length begins at 0: the profiler lost their times.
+- Events and flow points that, with the base time added, lie beyond `MAX_TIME_NS` are left out: all
+  times that remain, and all ends, can be added and compared in int64.
 - Events outside the window or the categories asked for are dropped here if their duration was not
   known while they were scanned.
 """
@@ -15,6 +17,8 @@ from collections.abc import Collection
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.readers.kineto.compiled.scanner import MAX_DURATION_NS
+from htagraph.readers.kineto.header import MAX_TIME_NS
 from htagraph.readers.kineto.merging import Columns
 from htagraph.readers.kineto.repairs import Defect, RepairLog
 
@@ -32,6 +36,7 @@ def cleaned(
     log: RepairLog,
     window: tuple[int, int] | None,
     categories: Collection[str] | None,
+    base_time_ns: int,
 ) -> Columns:
     """The columns with complete events, instants and counters only.
 
@@ -45,6 +50,8 @@ def cleaned(
         scanned.
     categories : collection of str, optional
         Likewise.
+    base_time_ns : int, unit=ns
+        What will be added to every time.
     """
     phase = columns.rows["phase"]
     keep = np.ones(len(phase), dtype=bool)
@@ -54,6 +61,7 @@ def cleaned(
         begins = _joined(columns, halves, log)
         keep[begins] = _wanted(columns, begins, window, categories)
     keep &= ~_zeros(columns, log)
+    keep &= ~_far(columns, keep, base_time_ns, log)
     return columns if keep.all() else _kept(columns, keep)
 
 
@@ -75,14 +83,21 @@ def _joined(columns: Columns, halves: I64, log: RepairLog) -> I64:
     has_end = ends >= 0
     last = _last_instant(columns)[rows["lane"][begins]]
     end_ns = np.where(has_end, rows["ts_ns"][order[ends]], np.maximum(last, rows["ts_ns"][begins]))
-    rows["dur_ns"][begins] = end_ns - rows["ts_ns"][begins]
+    dur_ns = end_ns - rows["ts_ns"][begins]
+    impossible = dur_ns > MAX_DURATION_NS
+    rows["dur_ns"][begins] = np.where(impossible, 0, dur_ns)
     rows["phase"][begins] = _COMPLETE
     alone = order[~is_begin & (partner < 0)]
-    for defect, events in ((Defect.BEGIN_ONLY, begins[~has_end]), (Defect.END_ONLY, alone)):
-        log.add(
-            defect, int(rows["offset"][events].min(initial=np.iinfo(np.int64).max)), len(events)
-        )
+    _note(log, Defect.IMPOSSIBLE_DURATION, columns, begins[impossible])
+    _note(log, Defect.BEGIN_ONLY, columns, begins[~has_end])
+    _note(log, Defect.END_ONLY, columns, alone)
     return np.sort(begins)
+
+
+def _note(log: RepairLog, defect: Defect, columns: Columns, events: I64) -> None:
+    """Count a repair of some events."""
+    offset = columns.rows["offset"][events].min(initial=np.iinfo(np.int64).max)
+    log.add(defect, int(offset), len(events))
 
 
 def _last_instant(columns: Columns) -> I64:
@@ -119,11 +134,25 @@ def _zeros(columns: Columns, log: RepairLog) -> Mask:
     n = int(zeros.sum())
     if n < _ZERO_SHARE * is_complete.sum() or n == is_complete.sum() or (at_zero & ~zeros).any():
         return np.zeros(len(zeros), dtype=bool)
-    log.add(
-        Defect.ZERO_TIMESTAMP, int(rows["offset"][zeros].min(initial=np.iinfo(np.int64).max)), n
-    )
+    _note(log, Defect.ZERO_TIMESTAMP, columns, np.flatnonzero(zeros))
     columns.skipped[Defect.ZERO_TIMESTAMP.label] = n
     return zeros
+
+
+def _far(columns: Columns, keep: Mask, base_time_ns: int, log: RepairLog) -> Mask:
+    """A mask of all events: those kept so far that lie too far from 1970; flow points are dropped.
+
+    Times of the file and the base time lie within `MAX_TIME_NS`, so that their sum fits in int64.
+    """
+    start_ns = columns.rows["ts_ns"] + base_time_ns
+    far: Mask = (start_ns < -MAX_TIME_NS) | (start_ns > MAX_TIME_NS - columns.rows["dur_ns"])
+    far &= keep
+    _note(log, Defect.FAR_TIME, columns, np.flatnonzero(far))
+    if len(columns.flows[0]):
+        near = np.abs(columns.flows[0] + base_time_ns) <= MAX_TIME_NS
+        log.add(Defect.FAR_TIME, n=int((~near).sum()))
+        columns.flows = columns.flows if near.all() else columns.flows[:, near]
+    return far
 
 
 def _kept(columns: Columns, keep: Mask) -> Columns:

@@ -17,22 +17,33 @@ from typing import Any
 import numpy as np
 
 from htagraph.errors import TraceFormatError, TraceLimitError
-from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, TOO_DEEP
+from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, PADDING, TOO_DEEP
 from htagraph.readers.kineto.compiled.scanner import BETWEEN, CLOSED
-from htagraph.readers.kineto.compiled.tokens import space_end, value_end
+from htagraph.readers.kineto.compiled.tokens import value_end
 from htagraph.readers.kineto.header import decoded
-from htagraph.readers.kineto.mending import CUT, MARGIN, MENDED, Mender
+from htagraph.readers.kineto.mending import MARGIN, MENDED, Mender, before_own_key
 from htagraph.readers.kineto.parts import Part
 from htagraph.readers.kineto.repairs import Defect, RepairLog
 from htagraph.readers.kineto.stream import Piece, PieceStream
 from htagraph.readers.kineto.worker import Worker
 
-__all__ = ["MAX_VALUE", "Document"]
+__all__ = ["MAX_BROKEN", "MAX_DOCUMENTS", "MAX_VALUE", "Document"]
 
 MAX_VALUE = 1 << 26
 """Bytes of the largest event, or value of the header, that is read."""
 
-_LOOK = 1 << 12
+MAX_DOCUMENTS = 1000
+"""Documents that may follow each other in one file; each is read ahead of."""
+
+MAX_BROKEN = 1000
+"""Keys and values beside the events that may be broken; each is searched for its end."""
+
+_LOOK = 1 << 8
+_SEARCHED = 1 << 20
+_NESTED = 1 << 16
+_PAIR_END = re.compile(rb'\s*(?:\Z|\}|,\s*(?:["},]|\Z)|"[^"\n]{1,256}"\s*:)')
+"""What follows a value of the header: the next key, or the end."""
+
 _EVENT = re.compile(rb'\{\s*"ph"\s*:')
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _FOREIGN = {
@@ -72,6 +83,7 @@ class Document:
         self._log = log
         self._keep = keep
         self._mender = Mender()
+        self._n_broken = 0
         self._stack = np.zeros(MAX_DEPTH, dtype=np.uint8)
 
     def read(self) -> None:
@@ -100,7 +112,12 @@ class Document:
         first = self._next_byte()
         if first not in {"{", "["}:
             raise self._no_trace()
+        n_documents = 0
         while first:
+            n_documents += 1
+            if n_documents > MAX_DOCUMENTS:
+                message = f"more than {MAX_DOCUMENTS} JSON documents follow each other"
+                raise TraceLimitError(message, path=self._stream.path, offset=self._stream.offset)
             if self._starts_with_event():
                 self._log.add(Defect.TORN, self._stream.offset)
                 self._read_events()
@@ -140,14 +157,7 @@ class Document:
 
     def _next_byte(self) -> str:
         """Go to the next byte that is no white space and return it, empty at the end."""
-        while True:
-            piece = self._stream.peek(_LOOK)
-            if not piece.n_bytes:
-                return ""
-            i = min(int(space_end(piece.buf, 0)), piece.n_bytes)
-            self._stream.advance(i)
-            if i < piece.n_bytes:
-                return chr(piece.buf[i])
+        return self._stream.skip_space().decode("latin-1")
 
     def _starts_with_event(self) -> bool:
         """Whether the next bytes are an event, without a list around it."""
@@ -173,14 +183,14 @@ class Document:
             elif not byte:
                 self._note_no_end()
                 return
-            else:
+            elif not self._resume():
                 self._recover()
                 return
 
     def _read_key(self) -> bool:
         """Read a key and its value; whether they make sense."""
         start = self._stream.offset
-        key = self._read_value()
+        key = self._read_value(is_key=True)
         if key is None or self._next_byte() != ":":
             return False
         self._stream.advance(1)
@@ -198,8 +208,17 @@ class Document:
             return True
         return False
 
-    def _read_value(self) -> object:
-        """Read a value of the header; None where it makes no sense."""
+    def _resume(self) -> bool:
+        """Leave out bytes that make no sense up to the next key; whether one is near."""
+        _, end = self._next_key()
+        if end < 0:
+            return False
+        self._log.add(Defect.BAD_METADATA, self._stream.offset)
+        self._stream.advance(end)
+        return True
+
+    def _read_value(self, *, is_key: bool = False) -> object:
+        """Read a value of the header, or a key; None where it makes no sense."""
         n_bytes = _LOOK
         while True:
             piece = self._stream.peek(n_bytes)
@@ -207,27 +226,68 @@ class Document:
             if end == TOO_DEEP:
                 message = f"values are nested more than {MAX_DEPTH} deep"
                 raise TraceLimitError(message, path=self._stream.path, offset=self._stream.offset)
-            if 0 <= end < piece.n_bytes or (end == piece.n_bytes and piece.is_last):
-                raw = piece.text(0, end)
-                self._stream.advance(end)
-                return self._decoded(raw)
-            if end >= 0 or -end - 1 >= piece.n_bytes:
-                is_cut = True
-            else:
-                mended = self._mender.mend(piece.buf, 0, piece.n_bytes, is_event=False)
-                is_cut = mended.ended == CUT
-                if mended.ended == MENDED:
-                    for defect in mended.defects:
-                        self._log.add(defect, self._stream.offset)
-                    self._stream.advance(mended.stop)
-                    return self._decoded(mended.text())
-            if not is_cut:
-                return None
-            if piece.is_last:
-                self._log.add(Defect.TRUNCATED, self._stream.offset)
-                self._stream.advance(piece.n_bytes)
-                return None
+            stop = end if end >= 0 else -end - 1
+            is_open = self._is_nested(piece) and before_own_key(piece.text(0, stop)) < stop
+            if is_open or stop + MARGIN < piece.n_bytes or piece.is_last:
+                break
             n_bytes = self._larger(n_bytes, self._stream.offset)
+        follows = piece.text(stop, stop + MARGIN)
+        if end >= 0 and not is_open and (is_key or _PAIR_END.match(follows)):
+            self._stream.advance(end)
+            return self._decoded(piece.text(0, end))
+        if not is_open and piece.is_last and stop >= piece.n_bytes:
+            self._log.add(Defect.TRUNCATED, self._stream.offset)
+            self._stream.advance(piece.n_bytes)
+            return None
+        return None if is_key else self._read_broken_value()
+
+    @staticmethod
+    def _is_nested(piece: Piece) -> bool:
+        """Whether a list or object begins here."""
+        return bool(piece.n_bytes) and chr(piece.buf[0]) in "{["
+
+    def _read_broken_value(self) -> object:
+        """Read a value that is no JSON; None, and no step, where no next key is near.
+
+        A list or object may hold what looks like a key. A text goes on to the next key at most.
+        """
+        piece, end = self._next_key()
+        is_nested, offset = self._is_nested(piece), self._stream.offset
+        piece = self._stream.peek(max(_NESTED, piece.n_bytes)) if is_nested else piece
+        limit = before_own_key(piece.text()) if is_nested or end < 0 else end
+        follows = piece.text(limit)
+        piece.buf[limit : limit + PADDING] = 0
+        mended = self._mender.mend(piece.buf, 0, limit, is_event=False)
+        rest = piece.text(mended.stop, limit)
+        is_whole = not rest.strip() if limit == end else bool(_PAIR_END.match(rest + follows))
+        if mended.ended == MENDED and is_whole:
+            for defect in mended.defects:
+                self._log.add(defect, offset)
+            self._stream.advance(mended.stop)
+            return self._decoded(mended.text())
+        if end < 0:
+            return None
+        self._stream.advance(end)
+        if is_nested:
+            self._log.add(Defect.BAD_METADATA, offset)
+            return None
+        text = piece.text(0, end).strip().decode("utf-8", "replace")
+        self._log.add(Defect.RAW_QUOTE if text.startswith('"') else Defect.BARE_WORD, offset)
+        return text.removeprefix('"').removesuffix('"') if text.startswith('"') else text
+
+    def _next_key(self) -> tuple[Piece, int]:
+        """The bytes from here, and where among them the value here ends before the next key."""
+        self._n_broken += 1
+        if self._n_broken > MAX_BROKEN:
+            message = f"more than {MAX_BROKEN} keys and values outside the events are no JSON"
+            raise TraceLimitError(message, path=self._stream.path, offset=self._stream.offset)
+        n_bytes = _LOOK
+        while True:
+            piece = self._stream.peek(n_bytes)
+            end = self._mender.before_key(piece.buf, piece.n_bytes, is_last=piece.is_last)
+            if end >= 0 or piece.is_last or n_bytes >= _SEARCHED:
+                return piece, end
+            n_bytes *= 16
 
     def _larger(self, n_bytes: int, offset: int) -> int:
         """How many bytes to look at next for a value that is longer."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,20 @@ from typing import Any
 import msgspec
 
 from htagraph.readers.discover import rank_in_name
+from htagraph.readers.kineto.repairs import Defect, RepairLog
 
-__all__ = ["base_time_of", "decoded", "rank_of", "world_size_of"]
+__all__ = ["MAX_TIME_NS", "base_time_of", "decoded", "rank_of", "world_size_of"]
 
-_MAX_BASE = 1 << 62
+MAX_TIME_NS = 1 << 62
+"""Times of a trace lie before it and after its negative: 146 years around 1970."""
+
+_MAX_RANKS = 1 << 31
+_NUMBER = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
+_MOST_DIGITS = 40
 
 
 def decoded(raw: bytes) -> object:
-    """The value of some JSON bytes.
+    """The value of some JSON bytes; an integer of very many digits stays text.
 
     Raises
     ------
@@ -28,20 +35,31 @@ def decoded(raw: bytes) -> object:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
         try:
-            return json.loads(raw.decode("utf-8", "replace"))
+            return json.loads(raw.decode("utf-8", "replace"), parse_int=_integer)
         except RecursionError as exc:
             raise ValueError("nested too deep") from exc
 
 
-def base_time_of(metadata: Mapping[str, Any]) -> int:
-    """The time in ns that is 0 in the file; 0 where the header gives no usable one."""
-    base = metadata.get("baseTimeNanoseconds", 0)
-    if isinstance(base, str) and base.strip().lstrip("-").isdigit():
-        base = int(base)
-    return base if isinstance(base, int) and abs(base) < _MAX_BASE else 0
+def _integer(digits: str) -> int | str:
+    """An integer of JSON; where it has more digits than any id or time, the text."""
+    return int(digits) if len(digits) <= _MOST_DIGITS else digits
 
 
-def rank_of(metadata: Mapping[str, Any], path: Path | None) -> tuple[int, str]:
+def base_time_of(metadata: Mapping[str, Any], log: RepairLog | None = None) -> int:
+    """The time in ns that is 0 in the file; 0 where the header gives no usable one.
+
+    Examples
+    --------
+    >>> base_time_of({"baseTimeNanoseconds": "17"}), base_time_of({"baseTimeNanoseconds": "--5"})
+    (17, 0)
+    """
+    base = _number(metadata, "baseTimeNanoseconds", -MAX_TIME_NS + 1, MAX_TIME_NS, log)
+    return 0 if base is None else base
+
+
+def rank_of(
+    metadata: Mapping[str, Any], path: Path | None, log: RepairLog | None = None
+) -> tuple[int, str]:
     """The rank of a trace and where it was found; 0 by default.
 
     Examples
@@ -49,22 +67,37 @@ def rank_of(metadata: Mapping[str, Any], path: Path | None) -> tuple[int, str]:
     >>> rank_of({}, Path("worker3_step_12.pt.trace.json"))
     (3, 'file name')
     """
-    rank = _number(metadata, "rank")
+    rank = _number(_job_of(metadata), "rank", 0, _MAX_RANKS, log)
     if rank is not None:
         return rank, "distributedInfo"
     rank = rank_in_name(path) if path is not None else None
     return (rank, "file name") if rank is not None else (0, "default")
 
 
-def world_size_of(metadata: Mapping[str, Any]) -> int | None:
+def world_size_of(metadata: Mapping[str, Any], log: RepairLog | None = None) -> int | None:
     """The number of ranks of the job, None where the file does not say."""
-    return _number(metadata, "world_size")
+    return _number(_job_of(metadata), "world_size", 0, _MAX_RANKS, log)
 
 
-def _number(metadata: Mapping[str, Any], key: str) -> int | None:
-    """An integer of ``distributedInfo``."""
+def _job_of(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the header says about the job."""
     info = metadata.get("distributedInfo")
-    value = info.get(key) if isinstance(info, dict) else None
-    if isinstance(value, str) and value.isdigit():
-        return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return info if isinstance(info, dict) else {}
+
+
+def _number(
+    values: Mapping[str, Any], key: str, least: int, limit: int, log: RepairLog | None
+) -> int | None:
+    """An integer from `least` up to below a limit, also written as text; None for anything else."""
+    value = values.get(key)
+    if value is None:
+        return None
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value < limit:
+        return value
+    if log is not None:
+        log.add(Defect.BAD_METADATA)
+    return None

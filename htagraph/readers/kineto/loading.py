@@ -16,7 +16,13 @@ from htagraph.model.recording import STACKS, Origin, Progress, Recording
 from htagraph.readers.kineto.arguments import ArgsIndex
 from htagraph.readers.kineto.categories import LAUNCH_FLOWS
 from htagraph.readers.kineto.chunks import ByteStream
-from htagraph.readers.kineto.header import base_time_of, decoded, rank_of, world_size_of
+from htagraph.readers.kineto.header import (
+    MAX_TIME_NS,
+    base_time_of,
+    decoded,
+    rank_of,
+    world_size_of,
+)
 from htagraph.readers.kineto.repairs import Defect, RepairLog
 
 if TYPE_CHECKING:
@@ -29,7 +35,7 @@ __all__ = ["EVERYTHING", "Asked", "load_file", "scanned"]
 _THREADS = 2
 _THREADS_FROM = 1 << 19  # bytes of a file that are worth a second thread
 _PATIENCE_S = 1.0
-EVERYTHING = (-(1 << 62), 1 << 62)
+EVERYTHING = (-MAX_TIME_NS, MAX_TIME_NS)
 """The window that holds all times."""
 
 
@@ -80,7 +86,11 @@ def load_file(
             lambda _: None,
         )
         base_time_ns = base_time_of(header.metadata)
-        window = asked.window[0] - base_time_ns, asked.window[1] - base_time_ns
+        start_ns, end_ns = (
+            min(max(time_ns - base_time_ns, EVERYTHING[0]), EVERYTHING[1])
+            for time_ns in asked.window
+        )
+        window = start_ns, end_ns
     stream = ByteStream(source, log, progress)
     file = scanned(stream, asked, window, log, assembly.add)
     if assembly.nonsense >= 0 and not assembly.has_events:
@@ -93,17 +103,18 @@ def load_file(
         )
     log.merge(assembly.repairs)
     columns = assembly.columns(file.workers)
-    columns = cleaned(columns, log, window if asked.window is not None else None, asked.categories)
-    base_time_ns = base_time_of(file.metadata)
+    base_time_ns = base_time_of(file.metadata, log)
+    asked_window = None if asked.window is None else window
+    columns = cleaned(columns, log, asked_window, asked.categories, base_time_ns)
     events = event_table(columns, _metadata_events(assembly.metas, log), base_time_ns)
     source = source if isinstance(source, bytes) else Path(source)
     args = ArgsIndex(source, columns.rows["offset"], columns.rows["length"])
-    rank, rank_source = rank_of(file.metadata, stream.path)
+    rank, rank_source = rank_of(file.metadata, stream.path, log)
     return Recording(
         events=events,
         rank=rank,
         rank_source=rank_source,
-        world_size=world_size_of(file.metadata),
+        world_size=world_size_of(file.metadata, log),
         repairs=log.repairs(),
         skipped=columns.skipped,
         origin=Origin(source, base_time_ns, args, file.metadata),
@@ -117,7 +128,7 @@ def _metadata_events(texts: list[bytes], log: RepairLog) -> Iterator[Mapping[str
             event = decoded(text)
         except ValueError:
             event = None
-        if isinstance(event, dict):
+        if isinstance(event, dict) and isinstance(event.get("name"), str):
             yield event
         else:
             log.add(Defect.BAD_METADATA)

@@ -14,18 +14,28 @@ from htagraph.readers.kineto.compiled.keys import key_table
 from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, PADDING
 from htagraph.readers.kineto.repairs import Defect
 
-__all__ = ["CUT", "MARGIN", "MENDED", "TORN", "Mended", "Mender", "mended_text"]
+__all__ = ["CUT", "MARGIN", "MENDED", "TORN", "Mended", "Mender", "before_own_key", "mended_text"]
 
 U8 = npt.NDArray[np.uint8]
 
 MARGIN = 64
 """Bytes at the end of a piece where the beginning of an event may be cut off."""
 
-_LIST_END = re.compile(
-    rb'\]\s*(?:,\s*"(?:traceName|displayTimeUnit|baseTimeNanoseconds|distributedInfo'
-    rb'|deviceProperties|schemaVersion|trace_id|INFO|WARNING|ERROR)"\s*:|\}\s*\Z)'
+_OWN_KEY = (
+    rb'"(?:traceEvents|traceName|displayTimeUnit|baseTimeNanoseconds|distributedInfo'
+    rb'|deviceProperties|schemaVersion|trace_id)"\s*:'
 )
+_LIST_END = re.compile(rb'\]\s*(?:,\s*(?:%b|"(?:INFO|WARNING|ERROR)"\s*:)|\}\s*\Z)' % _OWN_KEY)
 """The end of the event list, as it shows among bytes that make no sense."""
+
+_BEFORE_OWN_KEY = re.compile(rb",\s*(?=%b)" % _OWN_KEY)
+"""The comma before a key of the header that no value of it holds."""
+
+_BEFORE_KEY = re.compile(rb'%b|,[ \t\r]*\n\s*(?="[^"\n]{1,256}"\s*:)' % _BEFORE_OWN_KEY.pattern)
+"""The comma before such a key, or before one on a line of its own, as profilers write them."""
+
+_EVENT_LIST = re.compile(rb'"traceEvents"\s*:\s*\[')
+_OBJECT_END = re.compile(rb"\}\s*\Z")
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,12 @@ class Mended:
     def text(self) -> bytes:
         """The value as valid JSON."""
         return self.out[: self.n_bytes].tobytes()
+
+
+def before_own_key(text: bytes) -> int:
+    """The position of the comma before a key that no value of the header holds, else the end."""
+    found = _BEFORE_OWN_KEY.search(text)
+    return found.start() if found else len(text)
 
 
 def mended_text(raw: bytes) -> bytes:
@@ -97,6 +113,20 @@ class Mender:
         )
         closed = _LIST_END.search(buf[i:found].tobytes() if found < end else buf[i:end].tobytes())
         return i + closed.start() if closed else found
+
+    def before_key(self, buf: U8, end: int, *, is_last: bool) -> int:
+        """The position of the ``,`` before the next key of the header, or of its ``}``, or -1.
+
+        It lies before all events.
+        """
+        text = buf[:end].tobytes()
+        found = _BEFORE_KEY.search(text) or (_OBJECT_END.search(text) if is_last else None)
+        if found is None:
+            return -1
+        is_before_events = _EVENT_LIST.search(text, found.start()) or (
+            found.start() < self.next_event(buf, 1, end, is_last=True)
+        )
+        return found.start() if is_before_events else -1
 
     def _bench(self, buf: U8, end: int, *, is_event: bool) -> Bench:
         return Bench(buf, end, is_event, key_table(), self._out, self._n, self._stack)

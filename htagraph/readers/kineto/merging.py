@@ -26,7 +26,7 @@ __all__ = ["Assembly", "Columns", "canonical_id"]
 I64 = npt.NDArray[np.int64]
 Id = int | str
 
-_INTEGER = re.compile(r"-?\d{1,40}")
+_INTEGER = re.compile(r"-?[0-9]{1,40}")
 
 
 @dataclass

@@ -86,6 +86,11 @@ class Defect(IntEnum):
         "a part of the file outside the events could not be read; left out",
     )
     NO_PLACE = 28, "unnamed thread", "an event without pid or tid; put on a thread named ''"
+    FAR_TIME = (
+        29,
+        "time out of range",
+        "an event more than 146 years from 1970, base time included; left out",
+    )
 
     label: str
     sentence: str

@@ -44,7 +44,8 @@ def repair_kineto(
     """Write a valid trace with the events of a broken one; return what was repaired.
 
     Events are copied byte for byte where they are valid. Left as they are, for the reader to judge:
-    begins and ends without their other half, events at time 0, ids beyond 64 bits.
+    begins and ends without their other half, events at time 0 or beyond all time, ids beyond 64
+    bits, numbers of the header.
 
     Parameters
     ----------

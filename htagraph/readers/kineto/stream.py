@@ -7,6 +7,7 @@ and gives back what it did not use.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,7 @@ BLOCK = 1 << 20
 
 _READ = 1 << 16
 _SEARCHED = 1 << 16
+_NO_SPACE = re.compile(rb"[^ \t\r\n]")
 
 
 @dataclass
@@ -81,6 +83,15 @@ class PieceStream:
         n_bytes = min(n_bytes, len(self._held) - self._at)
         self._at += n_bytes
         self.offset += n_bytes
+
+    def skip_space(self) -> bytes:
+        """The next byte that is no white space, without taking it; none at the end."""
+        while True:
+            self._hold(1)
+            found = _NO_SPACE.search(self._held, self._at)
+            self.advance((found.start() if found else len(self._held)) - self._at)
+            if found or self._ended:
+                return self._held[self._at : self._at + 1]
 
     def take(self, n_bytes: int = 0) -> Piece:
         """Take a block or more, up to where its last event seems to end; at the end, nothing."""

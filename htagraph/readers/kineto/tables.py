@@ -22,7 +22,7 @@ Mask = npt.NDArray[np.bool_]
 
 ABSENT = np.iinfo(np.int64).min
 _ON_STREAM = codes((*DEVICE_KINDS, EventKind.SYNC, EventKind.DEVICE_ANNOTATION))
-_STREAM_TID = re.compile(r"(?:stream\s*)?(\d+)", re.IGNORECASE)
+_STREAM_TID = re.compile(r"(?:stream\s*)?([0-9]{1,19})", re.IGNORECASE)
 _SYNC_ROWS = 1_000_000  # some versions put sync records on the row ``stream + 1000000``
 _NO_STREAM = 4_294_967_295
 _MAX_DEVICE = 4096
@@ -41,7 +41,7 @@ def event_table(
     columns : Columns
         Cleaned: complete events, instants and counters only.
     metadata_events : iterable of mapping
-        Events with ``"ph": "M"``.
+        Events with ``"ph": "M"``, their ``name`` a text.
     base_time_ns : int, unit=ns
         Added to every time.
     """
@@ -146,7 +146,7 @@ def lane_table(
     of_thread: dict[str, dict[tuple[Id, Id], Any]] = {"thread_name": {}, "thread_sort_index": {}}
     known = dict.fromkeys(lanes)
     for event in metadata_events:
-        args, name = event.get("args"), event.get("name")
+        args, name = event.get("args"), event["name"]
         value = next(iter(args.values()), None) if isinstance(args, dict) else None
         pid, tid = canonical_id(event.get("pid")), canonical_id(event.get("tid"))
         if name in of_process:
@@ -154,21 +154,26 @@ def lane_table(
         elif name in of_thread:
             of_thread[name][pid, tid] = value
             known.setdefault((pid, tid))
-    for pid in of_process["process_name"]:
-        if not any(pid == other for other, _ in known):
-            known[pid, ""] = None
+    with_lanes = {pid for pid, _ in known}
+    known |= {(pid, ""): None for pid in of_process["process_name"] if pid not in with_lanes}
     names = list(known)
     return LaneTable(
         pid=tuple(pid for pid, _ in names),
         tid=tuple(tid for _, tid in names),
-        process=tuple(str(of_process["process_name"].get(pid, "")) for pid, _ in names),
-        thread=tuple(str(of_thread["thread_name"].get(lane, "")) for lane in names),
+        process=tuple(_text(of_process["process_name"].get(pid, "")) for pid, _ in names),
+        thread=tuple(_text(of_thread["thread_name"].get(lane, "")) for lane in names),
         process_sort=tuple(_index(of_process["process_sort_index"].get(pid)) for pid, _ in names),
         thread_sort=tuple(_index(of_thread["thread_sort_index"].get(lane)) for lane in names),
-        process_labels=tuple(str(of_process["process_labels"].get(pid, "")) for pid, _ in names),
+        process_labels=tuple(_text(of_process["process_labels"].get(pid, "")) for pid, _ in names),
     )
+
+
+def _text(value: object) -> str:
+    """A name, of whatever type it was written; half a surrogate pair is U+FFFD."""
+    text = "" if value is None else str(value)
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _index(value: object) -> int:
     """A sort index, 0 where it is none."""
-    return value if isinstance(value, int) else 0
+    return value if isinstance(value, int) and abs(value) < 1 << 63 else 0

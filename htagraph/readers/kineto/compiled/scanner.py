@@ -36,6 +36,7 @@ __all__ = [
     "KEEP",
     "LEAVE_ALL",
     "LEAVE_FLOWS",
+    "MAX_DURATION_NS",
     "OPEN",
     "Batch",
     "Rules",
@@ -60,7 +61,9 @@ ABSENT = -(1 << 63)
 
 _UNREAD, _WHOLE, _HALF, _FLOW, _META = range(5)
 
-_MAX_DURATION = 7 * 86_400 * 1_000_000_000
+MAX_DURATION_NS = 7 * 86_400 * 1_000_000_000
+"""Longest event; what claims to last longer has no duration that is known."""
+
 _SYMBOLS_PER_EVENT = 16
 (
     _PHASE,
@@ -245,7 +248,7 @@ def _duration(event: Event, batch: Batch, phase: int, offset: int) -> int:
     if event.has[_DUR] != event.serial[0]:
         _mark(batch, _NO_DURATION, offset)
         return 0
-    if not 0 <= event.value[_DUR] <= _MAX_DURATION:
+    if not 0 <= event.value[_DUR] <= MAX_DURATION_NS:
         _mark(batch, _IMPOSSIBLE, offset)
         return 0
     return event.value[_DUR]

@@ -5,18 +5,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.readers.kineto.compiled.lexer import skip_space, skip_value, string_end
+from htagraph.readers.kineto.compiled.lexer import skip_value, string_end
 from htagraph.readers.kineto.compiled.machine import entry, inlined
 
-__all__ = ["last_boundary", "space_end", "text_end", "value_end"]
+__all__ = ["last_boundary", "text_end", "value_end"]
 
 U8 = npt.NDArray[np.uint8]
-
-
-@entry
-def space_end(buf: U8, i: int) -> int:
-    """The position after white space."""
-    return skip_space(buf, i)
 
 
 @entry

@@ -1,0 +1,188 @@
+"""Ancestors in a forest of parent pointers: each event is visited once, however deep it lies."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.jit import compiled
+
+__all__ = ["depths", "highest", "nearest", "parents_first", "sums_under"]
+
+I64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
+Parents = npt.NDArray[np.integer]
+
+
+@compiled
+def _parents_first(parent: Parents, events: I64, order: I64, stack: I64, seen: Bool) -> int:
+    """Fill the order; return its length."""
+    n = 0
+    for start in events:
+        event, depth = start, 0
+        while event >= 0 and not seen[event]:
+            seen[event] = True
+            stack[depth] = event
+            depth += 1
+            event = parent[event]
+        while depth > 0:
+            depth -= 1
+            order[n] = stack[depth]
+            n += 1
+    return n
+
+
+@compiled
+def _depths(parent: Parents, order: I64, depth: I64) -> None:
+    """Fill the number of ancestors, itself included, of each event in the order."""
+    for event in order:
+        above = parent[event]
+        depth[event] = 1 + (depth[above] if above >= 0 else 0)
+
+
+@compiled
+def _inherit(parent: Parents, order: I64, holds: Bool, from_above: bool, found: I64) -> None:
+    """Fill the nearest, or from above the highest, ancestor for which something holds."""
+    for event in order:
+        above = found[parent[event]] if parent[event] >= 0 else -1
+        if holds[event] and not (from_above and above >= 0):
+            found[event] = event
+        else:
+            found[event] = above
+
+
+@compiled
+def _first_of_code(parent: Parents, order: I64, code: I64, is_open: Bool, child: I64) -> I64:
+    """Make the code -1 of events below another of the same code; a walk in depth."""
+    n = len(parent)
+    sibling = np.full(n, -1, np.int64)
+    first, out = -1, code.copy()
+    for position in range(len(order) - 1, -1, -1):
+        event = order[position]
+        if parent[event] >= 0:
+            sibling[event] = child[parent[event]]
+            child[parent[event]] = event
+        else:
+            sibling[event] = first
+            first = event
+    event = first
+    while event >= 0:
+        if code[event] >= 0:
+            if is_open[code[event]]:
+                out[event] = -1
+            is_open[code[event]] = True
+        below = child[event]
+        while below < 0 and event >= 0:
+            if out[event] >= 0:
+                is_open[code[event]] = False
+            below = sibling[event]
+            event = parent[event]
+        event = below
+    return out
+
+
+@compiled
+def _sum_up(parent: Parents, order: I64, value: I64) -> None:
+    """Add the value of each event to its parent's, children first."""
+    for position in range(len(order) - 1, -1, -1):
+        event = order[position]
+        if parent[event] >= 0:
+            value[parent[event]] += value[event]
+
+
+def parents_first(parent: Parents, events: I64) -> I64:
+    """Events and all their ancestors, each once, parents before children.
+
+    Parameters
+    ----------
+    parent : ndarray of shape (n_events,), dtype=int
+        -1 for none.
+    events : ndarray of shape (n,), dtype=int64
+        -1 for none.
+
+    Examples
+    --------
+    >>> parents_first(np.array([-1, 0, 1, 0, -1]), np.array([2, 3, -1])).tolist()
+    [0, 1, 2, 3]
+    """
+    n = len(parent)
+    order, stack = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    events = np.ascontiguousarray(events, dtype=np.int64)
+    return order[: _parents_first(parent, events, order, stack, np.zeros(n, dtype=bool))]
+
+
+def depths(parent: Parents, events: I64) -> I64:
+    """Number of ancestors of each event, itself included; 0 for -1.
+
+    Examples
+    --------
+    >>> depths(np.array([-1, 0, 1, 0, -1]), np.array([2, 3, -1, 4])).tolist()
+    [3, 2, 0, 1]
+    """
+    depth = np.zeros(len(parent) + 1, dtype=np.int64)  # the last is for -1
+    _depths(parent, parents_first(parent, events), depth)
+    return depth[events]
+
+
+def nearest(parent: Parents, events: I64, holds: Bool) -> I64:
+    """Each event or its nearest ancestor for which something holds, -1 for none.
+
+    Examples
+    --------
+    >>> holds = np.array([True, True, False, False])
+    >>> nearest(np.array([-1, 0, 1, -1]), np.array([2, 3, -1]), holds).tolist()
+    [1, -1, -1]
+    """
+    return _inherited(parent, events, holds, from_above=False)
+
+
+def highest(parent: Parents, events: I64, holds: Bool) -> I64:
+    """Each event or its highest ancestor for which something holds, -1 for none.
+
+    Examples
+    --------
+    >>> holds = np.array([True, True, False, False])
+    >>> highest(np.array([-1, 0, 1, -1]), np.array([2, 3, -1]), holds).tolist()
+    [0, -1, -1]
+    """
+    return _inherited(parent, events, holds, from_above=True)
+
+
+def _inherited(parent: Parents, events: I64, holds: Bool, *, from_above: bool) -> I64:
+    found = np.full(len(parent) + 1, -1, dtype=np.int64)  # the last is for -1
+    _inherit(parent, parents_first(parent, events), holds, from_above, found)
+    return found[events]
+
+
+def sums_under(parent: Parents, code: I64, values: I64, n_codes: int) -> I64:
+    """Sum of the values at and under the events of each code; a value counts once for a code.
+
+    Parameters
+    ----------
+    parent : ndarray of shape (n_events,), dtype=int
+    code : ndarray of shape (n_events,), dtype=int64
+        -1 for none.
+    values : ndarray of shape (n_events,), dtype=int64
+    n_codes : int
+
+    Returns
+    -------
+    ndarray of shape (n_codes,), dtype=int64
+
+    Examples
+    --------
+    Event 2 lies under 0 and 1, which have the same code.
+
+    >>> parent, code = np.array([-1, 0, 1]), np.array([0, 0, 1])
+    >>> sums_under(parent, code, np.array([0, 3, 5]), 2).tolist()
+    [8, 5]
+    """
+    order = parents_first(parent, np.flatnonzero(values))
+    none = np.full(len(parent), -1, dtype=np.int64)
+    top = _first_of_code(parent, order, code, np.zeros(n_codes, dtype=bool), none)
+    total = values.copy()
+    _sum_up(parent, order, total)
+    rows = order[top[order] >= 0]
+    out = np.zeros(n_codes, dtype=np.int64)
+    np.add.at(out, top[rows], total[rows])
+    return out
