@@ -16,6 +16,7 @@ from htagraph.cli.console import Waiting, notices, output
 from htagraph.cli.files import new_folder, write_text
 from htagraph.cli.job_report import page_work, print_job, write_job_files
 from htagraph.cli.options import (
+    CaptureOption,
     DaskOption,
     QuietOption,
     ReportArgument,
@@ -24,11 +25,19 @@ from htagraph.cli.options import (
     WorkersOption,
     windowed,
 )
-from htagraph.cli.ranks import executor_of, loaded_job, windowed_job
+from htagraph.cli.ranks import (
+    asked_captures,
+    executor_of,
+    loaded_job,
+    print_captures,
+    windowed_job,
+)
 from htagraph.cli.tables import bar, print_head, print_titled, rich_table
+from htagraph.errors import QueryError
 from htagraph.model.colors import COLORS
 from htagraph.model.kinds import in_words
 from htagraph.model.units import human_count, human_duration
+from htagraph.readers.captures import CaptureName
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.json_document import job_document, json_document
 from htagraph.report.markdown import markdown_summary
@@ -60,16 +69,34 @@ def report(
             "--json", metavar="FILE", help="Also write the report as JSON; - prints only the JSON."
         ),
     ] = "",
+    capture: CaptureOption = "",
     workers: WorkersOption = 0,
     dask: DaskOption = "",
     stacks: StacksOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Say what bounds a run and what to try first. A folder holds the ranks of a job."""
-    if trace.is_dir():
-        report_job(
-            trace, window, out, json_file, workers=workers, dask=dask, stacks=stacks, quiet=quiet
+    if capture == "list":
+        print_captures(trace)
+        return
+    captures = asked_captures(trace, capture)
+    if len(captures) > 1 and (out is not None or json_file):
+        raise QueryError(
+            "--out and --json are for one report, not for all captures.", hint="give --capture N."
         )
+    if trace.is_dir():
+        for number in captures:
+            report_job(
+                trace,
+                window,
+                out,
+                json_file,
+                capture=number,
+                workers=workers,
+                dask=dask,
+                stacks=stacks,
+                quiet=quiet,
+            )
         return
     with Waiting(quiet=quiet).shown() as waiting:
         loaded = waiting.load(trace, stacks=stacks)
@@ -89,17 +116,19 @@ def report_job(
     out: Path | None,
     json_file: str,
     *,
+    capture: CaptureName,
     workers: int,
     dask: str,
     stacks: bool,
     quiet: bool,
 ) -> None:
     """Say what bounds a job and which ranks are late; write its trace with the path on top."""
+    name = folder.resolve().name + ("" if capture == "latest" else f"-capture-{capture}")
     with Waiting(quiet=quiet).shown() as waiting, executor_of(workers, dask) as executor:
-        job = loaded_job(waiting, folder, executor, stacks=stacks)
+        job = loaded_job(waiting, folder, executor, stacks=stacks, capture=capture)
         waiting.stage("Finding the path across ranks")
         also = page_work(len(job))
-        summary = JobSummary(windowed_job(job, window), folder.resolve().name, also)
+        summary = JobSummary(windowed_job(job, window), name, also)
         files = write_job_files(summary, out or _FOLDER / summary.name, waiting)
         document = job_document(summary, files)
     if _written_alone(document, json_file, files):
