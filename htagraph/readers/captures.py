@@ -434,14 +434,16 @@ def _overlap(head: TraceHead, other: TraceHead) -> bool:
 def _mixed(captures: Sequence[_Capture]) -> list[list[_Capture]]:
     """Captures of several jobs at one time, whose ranks may have been mixed."""
     clusters: list[list[_Capture]] = []
-    for capture in captures:
-        several = next(
-            (some for some in clusters if any(_conflict(capture, one) for one in some)), None
-        )
-        if several is None:
-            clusters.append([capture])
-        else:
-            several.append(capture)
+    near: list[list[_Capture]] = []
+    for capture in sorted(captures, key=lambda one: one.start_ns or 0):
+        if not capture.by_rank:
+            continue
+        near = [some for some in near if max(one.end_ns for one in some) >= (capture.start_ns or 0)]
+        several = next((some for some in near if any(_conflict(capture, one) for one in some)), [])
+        if not several:
+            clusters.append(several)
+            near.append(several)
+        several.append(capture)
     return [some for some in clusters if max(len(one.heads) for one in some) > 1 < len(some)]
 
 

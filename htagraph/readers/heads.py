@@ -51,6 +51,8 @@ _NAMED = re.compile(
     r"(?P<worker>.+)\.(?P<time>\d{19}|\d{16}|\d{13})(?:\.pt)?\.trace\.json(?:\.gz)?"
 )
 _MAX_DEVICE = 15
+_MAX_RANK = 1 << 31
+_MAX_NS = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -254,14 +256,15 @@ def _rank(info: dict[str, Any], path: Path) -> int | None:
         rank, source = rank_of(info, path)
     except ValueError:
         return rank_in_name(path)
-    return None if source == "default" else rank
+    return None if source == "default" or rank > _MAX_RANK else rank
 
 
 def _world_size(info: dict[str, Any]) -> int | None:
     try:
-        return world_size_of(info)
+        size = world_size_of(info)
     except ValueError:
         return None
+    return size if size is not None and size <= _MAX_RANK else None
 
 
 def _pid(seen: _Seen) -> int:
@@ -281,7 +284,8 @@ def _worker_in_name(named: re.Match[str] | None, pid: int) -> str:
 
 def _written_ns(named: re.Match[str] | None) -> int | None:
     """The time in a name; older PyTorch wrote milliseconds."""
-    return int(named["time"]) * 10 ** (19 - len(named["time"])) if named else None
+    written_ns = int(named["time"]) * 10 ** (19 - len(named["time"])) if named else _MAX_NS
+    return written_ns if written_ns < _MAX_NS else None
 
 
 def _capture_time(seen: _Seen, named: re.Match[str] | None) -> tuple[int | None, int | None]:
@@ -299,8 +303,8 @@ def _capture_time(seen: _Seen, named: re.Match[str] | None) -> tuple[int | None,
     is_relative = base is None and start_ns is not None and start_ns < _ABSOLUTE_NS
     if is_relative and not seen.is_whole and not last:
         start_ns = None
-    start_ns = None if start_ns is None else start_ns + base_ns
-    end_ns = None if end_ns is None else end_ns + base_ns
+    start_ns = None if start_ns is None else min(start_ns + base_ns, _MAX_NS)
+    end_ns = None if end_ns is None else min(end_ns + base_ns, _MAX_NS)
     written_ns = _written_ns(named)
     if written_ns is None:
         return start_ns, end_ns
@@ -315,9 +319,9 @@ def _capture_time(seen: _Seen, named: re.Match[str] | None) -> tuple[int | None,
 def _times(text: bytes) -> list[tuple[int, int]]:
     """Starts and ends of the events in some bytes, in ns; those at 0 are none."""
     return [
-        (start_ns, start_ns + (_ns(dur, dur_digits) if dur else 0))
+        (start_ns, min(start_ns + (_ns(dur, dur_digits) if dur else 0), _MAX_NS))
         for us, digits, dur, dur_digits in _TIME.findall(text)
-        if (start_ns := _ns(us, digits))
+        if 0 < (start_ns := _ns(us, digits)) < _MAX_NS
     ]
 
 

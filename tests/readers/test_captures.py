@@ -381,3 +381,20 @@ def test_the_ranks_of_a_real_job_are_one_capture(real_traces, name, n_ranks):
 
     assert captures["capture"].tolist() == [1] * n_ranks
     assert sorted(captures["rank"]) == list(range(n_ranks))
+
+
+@pytest.mark.parametrize("number", ["9" * 5_000, '"²"', "-5", "99999999999999999999", '"--5"'])
+@pytest.mark.parametrize("key", ["rank", "world_size", "ts", "dur", "pid", "baseTimeNanoseconds"])
+def test_numbers_that_are_none_are_not_known(tmp_path, key, number):
+    """Whoever loads the file repairs or refuses it; the table is made all the same."""
+    text = (
+        '{"distributedInfo": {"rank": 0, "world_size": 2}, "baseTimeNanoseconds": 17, '
+        '"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "x", "pid": 77, "tid": 1, '
+        '"ts": 1700000000000000, "dur": 5}]}'
+    )
+    was = next(part for part in text.replace("}", ",").split(", ") if f'"{key}": ' in part)
+    was = was[was.index(f'"{key}"') :].rstrip(",")
+    (tmp_path / "odd.json").write_text(text.replace(was, f'"{key}": {number}'), encoding="utf-8")
+    (tmp_path / "vm_77.9999999999999999999.pt.trace.json").write_text(text)
+
+    assert sorted(hg.discover(tmp_path)["capture"]) in ([1, 1], [1, 2])
