@@ -14,6 +14,7 @@ from htagraph.job.loading import load_job
 from htagraph.job.path import JobPath
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
 from htagraph.path import CriticalPath
+from htagraph.readers.captures import discover
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.summary import Summary
 from htagraph.selection import Selection, collective, hop, kernel, launch, op
@@ -41,6 +42,7 @@ __all__ = [
     "TraceGraph",
     "collective",
     "diff",
+    "discover",
     "errors",
     "hop",
     "kernel",

@@ -10,7 +10,8 @@
     ├── GraphError(RuntimeError)             the graph breaks one of its laws      .events
     ├── QueryError(ValueError)               the question is wrong
     │   ├── WindowNotFoundError(KeyError)    no such step, annotation or range     .name .available
-    │   └── RankNotFoundError(KeyError)      no such rank in the job               .rank .available
+    │   ├── RankNotFoundError(KeyError)      no such rank in the job               .rank .available
+    │   └── CaptureNotChosenError            which of several captures is asked    .listing
     ├── OutputError(OSError)                 the answer cannot be written          .path
     └── RankFailedError(RuntimeError)        one rank of a job failed              .rank
     HTAGraphWarning(UserWarning)
@@ -27,6 +28,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 __all__ = [
+    "CaptureNotChosenError",
     "ClockSkewWarning",
     "GraphError",
     "HTAGraphError",
@@ -173,6 +175,26 @@ class RankNotFoundError(QueryError, KeyError):
             f"no rank {rank} in this job.",
             hint=f"available: {', '.join(map(str, self.available[:_MAX_LISTED]))}.",
         )
+
+
+class CaptureNotChosenError(QueryError):
+    """A folder holds several captures, and nothing says which one is asked.
+
+    Parameters
+    ----------
+    message : str
+    listing : str
+        The captures as a table, one line each.
+    hint : str, optional
+    """
+
+    def __init__(self, message: str, *, listing: str, hint: str | None = None) -> None:
+        self.listing = listing
+        super().__init__(message, hint=hint)
+
+    def __str__(self) -> str:
+        """Message, table and hint, each on lines of its own."""
+        return f"{self.message}\n{self.listing}" + (f"\nHint: {self.hint}" if self.hint else "")
 
 
 class OutputError(HTAGraphError, OSError):

@@ -12,6 +12,7 @@ import typer
 
 from htagraph.cli.console import Waiting, notices, output
 from htagraph.cli.options import (
+    CaptureOption,
     DaskOption,
     FormatOption,
     JobArgument,
@@ -21,13 +22,20 @@ from htagraph.cli.options import (
     WorkersOption,
     windowed,
 )
-from htagraph.cli.ranks import executor_of, loaded_job, windowed_job
+from htagraph.cli.ranks import (
+    asked_captures,
+    executor_of,
+    loaded_job,
+    print_captures,
+    windowed_job,
+)
 from htagraph.cli.tables import Format, print_frame
 from htagraph.errors import MissingEventsError, OutputError, QueryError
 from htagraph.graph import TraceGraph
 from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.lookup.selecting import filtered
 from htagraph.questions import QUESTIONS, Questions
+from htagraph.readers.captures import CaptureName
 
 __all__ = ["ask"]
 
@@ -54,6 +62,7 @@ def ask(
         Path | None, typer.Option(help="Also write the whole table: .csv, .json or .parquet.")
     ] = None,
     form: FormatOption = Format.TABLE,
+    capture: CaptureOption = "",
     workers: WorkersOption = 0,
     dask: DaskOption = "",
     stacks: StacksOption = False,
@@ -64,11 +73,19 @@ def ask(
     if question == "list" or path is None:
         print_frame(console, _all_questions(), form)
         return
+    if capture == "list":
+        print_captures(path, form)
+        return
     options = _parsed(option or [])
+    answers: dict[CaptureName, pd.DataFrame] = {}
     with Waiting(quiet=quiet).shown() as waiting, executor_of(workers, dask) as executor:
-        asked = _asked(waiting, path, executor, stacks=stacks)
-        waiting.stage("Asking")
-        frame = _answer(asked, question, window, options)
+        for number in asked_captures(path, capture):
+            asked = _asked(waiting, path, executor, stacks=stacks, capture=number)
+            waiting.stage("Asking")
+            answers[number] = _answer(asked, question, window, options)
+    frame = next(iter(answers.values()))
+    if len(answers) > 1:
+        frame = pd.concat(answers, names=["capture", None]).reset_index("capture")
     if where:
         frame = filtered(frame, where)
     if out is not None:
@@ -83,11 +100,16 @@ def ask(
 
 
 def _asked(
-    waiting: Waiting, path: Path, executor: Executor | None, *, stacks: bool
+    waiting: Waiting,
+    path: Path,
+    executor: Executor | None,
+    *,
+    stacks: bool,
+    capture: CaptureName,
 ) -> Job | TraceGraph:
     """What is asked: the ranks of a folder, or the graph of a trace."""
     if path.is_dir():
-        return loaded_job(waiting, path, executor, stacks=stacks)
+        return loaded_job(waiting, path, executor, stacks=stacks, capture=capture)
     return waiting.load(path, stacks=stacks).compile()
 
 

@@ -12,7 +12,7 @@ from rich import filesize
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from htagraph.errors import HTAGraphError, TraceError
+from htagraph.errors import CaptureNotChosenError, HTAGraphError, TraceError
 from htagraph.trace import Trace, load
 
 __all__ = ["Waiting", "complain", "notices", "output"]
@@ -31,11 +31,14 @@ def notices(*, quiet: bool = False) -> Console:
 
 
 def complain(error: HTAGraphError) -> None:
-    """Print an error in one line."""
+    """Print an error in one line; before it, the table that it is about."""
     console = notices()
-    text = " ".join(str(error).split())
+    text = str(error)
+    if isinstance(error, CaptureNotChosenError):
+        text = f"{error.message} Hint: {error.hint}"
+        console.print(error.listing, markup=False)
     console.print("[bold red]error:[/] ", end="")
-    console.print(text, markup=False)
+    console.print(" ".join(text.split()), markup=False)
 
 
 class Waiting:

@@ -37,14 +37,19 @@ def page_work(n_ranks: int) -> tuple[Work, ...]:
     return job_page_work(n_ranks)
 
 
-def write_job_files(summary: JobSummary, folder: Path, waiting: Waiting) -> dict[str, Path]:
-    """Write the files of a job's report into a new folder; they are returned by what they are."""
+def write_job_files(
+    summary: JobSummary, folder: Path, waiting: Waiting, *, record: str = ""
+) -> dict[str, Path]:
+    """Write the files of a job's report into a folder; they are returned by what they are.
+
+    The summary ends with the record.
+    """
     new_folder(folder)
     files = {"perfetto": folder / "job.pftrace", "summary": folder / "summary.md"}
     waiting.stage(f"Writing {files['perfetto']}")
     summary.path.to_perfetto(files["perfetto"])
     waiting.stage(f"Writing {files['summary']}")
-    write_text(files["summary"], markdown_job_summary(summary))
+    write_text(files["summary"], markdown_job_summary(summary) + record)
     if find_spec("plotly") is not None:
         from htagraph.report.page import write_page  # noqa: PLC0415  deferred: plotly is an extra
 

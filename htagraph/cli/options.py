@@ -12,6 +12,7 @@ from htagraph.cli.tables import Format
 from htagraph.graph import TraceGraph
 
 __all__ = [
+    "CaptureOption",
     "DaskOption",
     "FormatOption",
     "JobArgument",
@@ -52,6 +53,15 @@ DaskOption = Annotated[
 ]
 WorkersOption = Annotated[
     int, typer.Option("--workers", min=0, help="Processes for the ranks of a job; 0: automatic.")
+]
+CaptureOption = Annotated[
+    str,
+    typer.Option(
+        "--capture",
+        metavar="N|all|list",
+        help="Capture of a folder that holds several, by its number; all, one after another; or "
+        "list them. By default the latest complete one.",
+    ),
 ]
 StacksOption = Annotated[
     bool,

@@ -8,13 +8,15 @@ from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 
-from htagraph.cli.console import Waiting
+from htagraph.cli.console import Waiting, output
 from htagraph.cli.options import times_of
+from htagraph.cli.tables import Format, print_frame
 from htagraph.errors import MissingEventsError, QueryError
 from htagraph.job.job import Job
 from htagraph.job.loading import load_job
+from htagraph.readers.captures import CaptureName, discover, files_in_words
 
-__all__ = ["executor_of", "loaded_job", "windowed_job"]
+__all__ = ["asked_captures", "executor_of", "loaded_job", "print_captures", "windowed_job"]
 
 
 @contextmanager
@@ -48,12 +50,56 @@ def windowed_job(job: Job, window: str) -> Job:
     return job.window(window) if window else job
 
 
+def print_captures(folder: Path, form: Format = Format.TABLE) -> None:
+    """Print the captures in a folder: one row per file."""
+    found = discover(folder)
+    if form is Format.TABLE:
+        output().print(files_in_words(found), markup=False, soft_wrap=True)
+    else:
+        print_frame(output(), found, form)
+
+
+def asked_captures(path: Path, capture: str) -> list[CaptureName]:
+    """The captures that `--capture` asks for: one, or all of a folder.
+
+    Raises
+    ------
+    QueryError
+        If it is none, or asked of a file.
+    """
+    if capture and not path.is_dir():
+        raise QueryError(
+            "--capture chooses among the traces of a folder.", hint=f"{path} is no folder."
+        )
+    if capture == "all":
+        return sorted({int(number) for number in discover(path)["capture"] if number})
+    if not capture or capture == "latest":
+        return ["latest"]
+    if capture.isascii() and capture.isdigit():
+        return [int(capture)]
+    raise QueryError(
+        f"{capture!r} is no capture.", hint="give its number, all, or list, which numbers them."
+    )
+
+
 def loaded_job(
-    waiting: Waiting, folder: Path, executor: Executor | None = None, *, stacks: bool = False
+    waiting: Waiting,
+    folder: Path,
+    executor: Executor | None = None,
+    *,
+    stacks: bool = False,
+    capture: CaptureName = "latest",
 ) -> Job:
     """Job in a folder; ranks that cannot be used are left out and reported."""
 
     def advance(done: int, total: int) -> None:
         waiting.stage(f"Reading rank {min(done + 1, total)} of {total}")
 
-    return load_job(folder, executor=executor, on_error="skip", stacks=stacks, progress=advance)
+    return load_job(
+        folder,
+        capture=capture,
+        executor=executor,
+        on_error="skip",
+        stacks=stacks,
+        progress=advance,
+    )

@@ -16,6 +16,7 @@ from htagraph.cli.console import Waiting, notices, output
 from htagraph.cli.files import new_folder, write_text
 from htagraph.cli.job_report import page_work, print_job, write_job_files
 from htagraph.cli.options import (
+    CaptureOption,
     DaskOption,
     QuietOption,
     ReportArgument,
@@ -24,11 +25,20 @@ from htagraph.cli.options import (
     WorkersOption,
     windowed,
 )
-from htagraph.cli.ranks import executor_of, loaded_job, windowed_job
+from htagraph.cli.ranks import (
+    asked_captures,
+    executor_of,
+    loaded_job,
+    print_captures,
+    windowed_job,
+)
+from htagraph.cli.report_folder import ReportOrigin
 from htagraph.cli.tables import bar, print_head, print_titled, rich_table
+from htagraph.errors import QueryError
 from htagraph.model.colors import COLORS
 from htagraph.model.kinds import in_words
 from htagraph.model.units import human_count, human_duration
+from htagraph.readers.captures import CaptureName
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.json_document import job_document, json_document
 from htagraph.report.markdown import markdown_summary
@@ -36,7 +46,6 @@ from htagraph.report.summary import Summary
 
 __all__ = ["print_summary", "report", "report_job", "write_files"]
 
-_FOLDER = Path("htagraph-report")
 _N_TOP = 6
 _N_STEPS = 12
 _WHERE_TO_OPEN = {
@@ -52,7 +61,9 @@ def report(
     window: WindowOption = "",
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for the files.", show_default="./htagraph-report/<trace>"),
+        typer.Option(
+            help="Folder for the files.", show_default="./htagraph-report/<parent>/<trace>"
+        ),
     ] = None,
     json_file: Annotated[
         str,
@@ -60,23 +71,46 @@ def report(
             "--json", metavar="FILE", help="Also write the report as JSON; - prints only the JSON."
         ),
     ] = "",
+    capture: CaptureOption = "",
     workers: WorkersOption = 0,
     dask: DaskOption = "",
     stacks: StacksOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Say what bounds a run and what to try first. A folder holds the ranks of a job."""
-    if trace.is_dir():
-        report_job(
-            trace, window, out, json_file, workers=workers, dask=dask, stacks=stacks, quiet=quiet
-        )
+    if capture == "list":
+        print_captures(trace)
         return
+    captures = asked_captures(trace, capture)
+    if len(captures) > 1 and (out is not None or json_file):
+        raise QueryError(
+            "--out and --json are for one report, not for all captures.", hint="give --capture N."
+        )
+    if trace.is_dir():
+        for number in captures:
+            report_job(
+                trace,
+                window,
+                out,
+                json_file,
+                capture=number,
+                workers=workers,
+                dask=dask,
+                stacks=stacks,
+                quiet=quiet,
+            )
+        return
+    origin = ReportOrigin.of(trace, window)
+    if out is not None:
+        origin.check(out)
     with Waiting(quiet=quiet).shown() as waiting:
         loaded = waiting.load(trace, stacks=stacks)
         waiting.stage("Compiling the graph")
         summary = Summary(loaded, windowed(loaded.compile(), window))
         waiting.stage("Finding the critical path")
-        files = write_files(summary, out or _FOLDER / summary.name, waiting)
+        into = out or origin.folder(summary.name)
+        files = write_files(summary, into, waiting, record=origin.record)
+        origin.remove_stale(into, files.values())
     if _written_alone(json_document(summary, files), json_file, files):
         return
     print_summary(output(), summary)
@@ -89,18 +123,24 @@ def report_job(
     out: Path | None,
     json_file: str,
     *,
+    capture: CaptureName,
     workers: int,
     dask: str,
     stacks: bool,
     quiet: bool,
 ) -> None:
     """Say what bounds a job and which ranks are late; write its trace with the path on top."""
+    origin = ReportOrigin.of(folder, window, capture)
+    if out is not None:
+        origin.check(out)
     with Waiting(quiet=quiet).shown() as waiting, executor_of(workers, dask) as executor:
-        job = loaded_job(waiting, folder, executor, stacks=stacks)
+        job = loaded_job(waiting, folder, executor, stacks=stacks, capture=capture)
         waiting.stage("Finding the path across ranks")
         also = page_work(len(job))
         summary = JobSummary(windowed_job(job, window), folder.resolve().name, also)
-        files = write_job_files(summary, out or _FOLDER / summary.name, waiting)
+        into = out or origin.folder(summary.name)
+        files = write_job_files(summary, into, waiting, record=origin.record)
+        origin.remove_stale(into, files.values())
         document = job_document(summary, files)
     if _written_alone(document, json_file, files):
         return
@@ -133,11 +173,11 @@ def _print_files(files: dict[str, Path], *, quiet: bool) -> None:
 
 
 def write_files(
-    summary: Summary, folder: Path, waiting: Waiting, *, page: bool = True
+    summary: Summary, folder: Path, waiting: Waiting, *, page: bool = True, record: str = ""
 ) -> dict[str, Path]:
-    """Write the files of a report into a new folder; they are returned by what they are.
+    """Write the files of a report into a folder; they are returned by what they are.
 
-    The page is written where the `plot` extra is installed.
+    The page is written where the `plot` extra is installed. The summary ends with the record.
     """
     new_folder(folder)
     files = {
@@ -150,7 +190,7 @@ def write_files(
     waiting.stage(f"Writing {files['dot']}")
     summary.path.to_dot(files["dot"])
     waiting.stage(f"Writing {files['summary']}")
-    write_text(files["summary"], markdown_summary(summary))
+    write_text(files["summary"], markdown_summary(summary) + record)
     if page and find_spec("plotly") is not None:
         from htagraph.report.page import write_page  # noqa: PLC0415  deferred: plotly is an extra
 

@@ -12,10 +12,11 @@ from typing import Annotated
 import typer
 
 from htagraph.cli.console import Waiting, notices
-from htagraph.cli.options import QuietOption, WindowOption, times_of, windowed
-from htagraph.cli.ranks import loaded_job, windowed_job
+from htagraph.cli.options import CaptureOption, QuietOption, WindowOption, times_of, windowed
+from htagraph.cli.ranks import asked_captures, loaded_job, print_captures, windowed_job
 from htagraph.cli.serving import PORT, TraceServer, View, offline_ui
 from htagraph.errors import QueryError
+from htagraph.readers.captures import CaptureName
 
 __all__ = ["view"]
 
@@ -60,12 +61,22 @@ def view(
         bool,
         typer.Option("--browser/--no-browser", help="Open a browser, or only print the address."),
     ] = True,
+    capture: CaptureOption = "",
     quiet: QuietOption = False,
 ) -> None:
     """Open a trace in the Perfetto UI. It is served to the UI alone, on loopback, until Ctrl-C."""
+    if capture == "list":
+        print_captures(trace)
+        return
+    captures = asked_captures(trace, capture)
+    if len(captures) > 1:
+        raise QueryError("one capture is shown at a time.", hint="--capture N; `list` lists them.")
     with tempfile.TemporaryDirectory(prefix="htagraph-") as folder:
         with Waiting(quiet=quiet).shown() as waiting:
-            shown = _shown(trace, window, waiting, Path(folder), plain=plain)
+            if trace.is_dir():
+                shown = _job(trace, window, waiting, Path(folder), captures[0])
+            else:
+                shown = _shown(trace, window, waiting, Path(folder), plain=plain)
         ui = offline_ui() if offline else None
         with TraceServer(shown.path, port=port, ui=ui, view=shown.view) as server:
             typer.echo(server.url)
@@ -78,8 +89,6 @@ def view(
 
 def _shown(trace: Path, window: str, waiting: Waiting, folder: Path, *, plain: bool) -> _Shown:
     """What to serve: a Perfetto trace as it is, another with its critical path on top."""
-    if trace.is_dir():
-        return _job(trace, window, waiting, folder)
     if plain or trace.name.endswith(_PERFETTO):
         times = times_of(window)
         if window and times is None:
@@ -100,9 +109,9 @@ def _shown(trace: Path, window: str, waiting: Waiting, folder: Path, *, plain: b
     )
 
 
-def _job(traces: Path, window: str, waiting: Waiting, folder: Path) -> _Shown:
+def _job(traces: Path, window: str, waiting: Waiting, folder: Path, capture: CaptureName) -> _Shown:
     """The ranks of a job on one clock, with the job's path on top."""
-    job = loaded_job(waiting, traces)
+    job = loaded_job(waiting, traces, capture=capture)
     waiting.stage("Finding the path across ranks")
     path = windowed_job(job, window).critical_path()
     waiting.stage("Writing the trace with its critical path")

@@ -57,11 +57,14 @@ class Job(Questions):
         Files that could not be loaded, and why.
     asked_window : str or (int, int), optional
         Window of every rank that is asked about; None for all.
+    capture_note : str
+        Which capture of a folder with several it is; empty where there was one.
     """
 
     timeline: Timeline
     failed: Mapping[str, str] = field(default_factory=dict)
     asked_window: WindowName = None
+    capture_note: str = ""
 
     meetings = renamed("job.meetings", "job.collectives()", lambda job: job.collectives())
 

@@ -25,6 +25,7 @@ from htagraph.job.ranks import (
 )
 from htagraph.job.timeline import Timeline
 from htagraph.model.units import human_count
+from htagraph.readers.captures import CaptureName, choose_capture, discover
 from htagraph.readers.discover import find_traces, rank_in_name
 
 __all__ = ["load_job"]
@@ -41,6 +42,7 @@ class _Folder:
 def load_job(
     where: str | Path | Iterable[str | Path],
     *,
+    capture: CaptureName = "latest",
     executor: Executor | None = None,
     on_error: OnError = "raise",
     class_rules: Iterable[ClassRule] = (),
@@ -50,10 +52,16 @@ def load_job(
 ) -> Job:
     """Load the job whose ranks lie in a folder, match a glob, or are listed.
 
+    A folder may hold more than one capture, as `tensorboard_trace_handler` leaves it: `discover`
+    lists them, and one is taken. A list of files is taken as it is.
+
     Parameters
     ----------
     where : str, Path, or iterable of them
         A folder (searched with its subfolders), a glob, or files.
+    capture : int or "latest", default="latest"
+        Which capture, by its number in `discover`; else the latest one with all ranks, and a
+        warning says which that is.
     executor : concurrent.futures.Executor, optional
         Runs the work on ranks, for example Dask's ``client.get_executor()``. By default processes
         of this machine; none for a small job.
@@ -79,10 +87,12 @@ def load_job(
         If there are no traces.
     RankFailedError
         If a rank cannot be used and `on_error` is ``"raise"``.
+    CaptureNotChosenError
+        If the folder holds traces of several jobs or unrelated runs.
     QueryError
         If two files are of one rank and `on_error` is ``"raise"``.
     """
-    paths = find_traces(where)
+    paths, note = _chosen(where, capture)
     reading = Reading(tuple(class_rules), stacks)
     keeper = _Folder() if cache is None else None
     folder = keeper.path if keeper is not None else Path(str(cache))
@@ -110,7 +120,20 @@ def load_job(
     _warn(failed, summaries, n_files=len(paths))
     ordered = {rank: summaries[rank] for rank in sorted(summaries)}
     graphs = RankGraphs(ordered, workers, reading, on_error, keeper)
-    return Job(Timeline(graphs), failed)
+    return Job(Timeline(graphs), failed, capture_note=note)
+
+
+def _chosen(
+    where: str | Path | Iterable[str | Path], capture: CaptureName
+) -> tuple[list[Path], str]:
+    """The files of the capture that is asked, and what to say if there are others."""
+    paths = find_traces(where)
+    if not isinstance(where, str | Path) or (len(paths) == 1 and capture == "latest"):
+        return paths, ""
+    paths, note = choose_capture(discover(paths), where, capture)
+    if note:
+        warnings.warn(note, IncompleteTraceWarning, stacklevel=3)
+    return paths, note
 
 
 def _warn(failed: Mapping[str, str], summaries: Mapping[int, RankSummary], *, n_files: int) -> None:

@@ -10,6 +10,7 @@ from htagraph.model.schema import Column, Schema, count, flag, name, nanoseconds
 __all__ = [
     "ATTRIBUTED_TIME",
     "BREAKDOWN",
+    "CAPTURES",
     "DIFF",
     "EDGES",
     "EVENTS",
@@ -187,5 +188,23 @@ FAILURES = Schema(
     {
         "path": Column("object", "text", "file that could not be used"),
         "error": Column("object", "text", "why"),
+    },
+)
+
+CAPTURES = Schema(
+    "CAPTURES",
+    {
+        "capture": count("number of the capture, in order of time; 0 for a file of none"),
+        "rank": Column("int64", "rank", "rank that the file says, -1 where it says none"),
+        "world_size": count("ranks of the job, 0 where the file does not say"),
+        "steps": name("numbers of the steps; `3 …` where only the start of a file was read"),
+        "start_ns": nanoseconds("start since the epoch, 0 where not known"),
+        "dur_ns": nanoseconds("length, 0 where not known"),
+        "n_bytes": count("size of the file"),
+        "host": name("host, empty where not recorded"),
+        "pid": Column("int64", "id", "process, -1 where not recorded"),
+        "is_complete": flag("all ranks of the job are in the capture"),
+        "path": Column("object", "text", "the file"),
+        "note": Column("object", "text", "what a file is that is no trace; what is in doubt"),
     },
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["human_count", "human_duration"]
+from datetime import UTC, datetime
+
+__all__ = ["human_count", "human_duration", "human_size", "human_time"]
 
 _STEPS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
 
@@ -32,3 +34,29 @@ def human_count(count: int, noun: str) -> str:
     ('1 event', '41,203 events')
     """
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def human_size(n_bytes: int) -> str:
+    """A size of files.
+
+    Examples
+    --------
+    >>> human_size(37_034), human_size(12_500_000)
+    ('37 kB', '12.5 MB')
+    """
+    return f"{n_bytes / 1e6:,.1f} MB" if n_bytes >= 1e6 else f"{n_bytes / 1e3:,.0f} kB"
+
+
+def human_time(time_ns: int) -> str:
+    """A time since the epoch, in UTC to the millisecond.
+
+    Examples
+    --------
+    >>> human_time(1_700_000_000_123_456_789)
+    '2023-11-14 22:13:20.123'
+    """
+    try:
+        at = datetime.fromtimestamp(time_ns // 1_000_000_000, UTC) if time_ns > 0 else None
+    except (OverflowError, OSError, ValueError):
+        at = None
+    return f"{at:%Y-%m-%d %H:%M:%S}.{time_ns // 1_000_000 % 1000:03d}" if at else "-"

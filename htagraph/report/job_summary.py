@@ -132,17 +132,19 @@ class JobSummary:
     def caveats(self) -> list[str]:
         """What one has to know to read the verdict."""
         job = self.job
+        said = [job.capture_note] if job.capture_note else []
         if not job.missing_ranks:
-            return []
+            return said
         n_missing = len(job.missing_ranks)
         named = ", ".join(map(str, job.missing_ranks[:_N_NAMED]))
         more = ", …" if n_missing > _N_NAMED else ""
         missing = f"{n_missing:,} of {human_count(len(job) + n_missing, 'rank')}"
         return [
+            *said,
             (
                 f"Traces missing: {missing} ({named}{more}). Waiting for one of them counts as "
                 "communication, and no rank is called late for it."
-            )
+            ),
         ]
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -121,3 +122,92 @@ def test_a_window_that_a_job_does_not_have_is_one_line(capsys, folder, tmp_path,
     assert ended.value.code == 1
     assert f"error: {said}" in err
     assert "Traceback" not in err
+
+
+@pytest.fixture(scope="module")
+def two_captures(tmp_path_factory) -> Path:
+    """Folder with two captures of a job of two ranks, an hour apart."""
+    into = tmp_path_factory.mktemp("two") / "traces"
+    job = training_job(ranks=2, steps=1, layers=1)
+    for number in (1, 2):
+        start_ns = job.ranks[0].start_ns + number * 3_600_000_000_000
+        moved = replace(job, ranks=tuple(replace(one, start_ns=start_ns) for one in job.ranks))
+        for file in simulate_job(moved).write(into / "now"):
+            file.rename(into / f"{file.name.split('.')[0]}_cycle{number}.json.gz")
+    (into / "now").rmdir()
+    return into
+
+
+def _run(capsys, *args: object) -> tuple[int, str, str]:
+    """Exit code, output and notices of a command."""
+    with pytest.raises(SystemExit) as ended:
+        main([str(arg) for arg in args])
+    streams = capsys.readouterr()
+    return int(ended.value.code or 0), streams.out, streams.err
+
+
+def test_captures_of_a_folder_are_listed(capsys, two_captures):
+    """Capture, rank, steps, time and size of each file; for programs with all columns."""
+    _, out, _ = _run(capsys, "report", two_captures, "--capture", "list")
+    _, table, _ = _run(capsys, "ask", "stragglers", two_captures, "--capture", "list", "-f", "csv")
+
+    lines = [line.split() for line in out.splitlines()]
+    assert lines[0] == ["capture", "rank", "steps", "time", "(UTC)", "length", "size", "file"]
+    assert [(line[0], line[1], line[-1]) for line in lines[1:]] == [
+        ("1", "0", "rank0_cycle1.json.gz"),
+        ("1", "1", "rank1_cycle1.json.gz"),
+        ("2", "0", "rank0_cycle2.json.gz"),
+        ("2", "1", "rank1_cycle2.json.gz"),
+    ]
+    assert table.splitlines()[0].startswith("capture,rank,world_size,steps,start_ns")
+
+
+@pytest.mark.filterwarnings("ignore:.*holds 2 captures")
+def test_the_latest_complete_capture_is_reported_and_said_to_be(capsys, two_captures, tmp_path):
+    """Nobody has to know that the folder holds two."""
+    code, out, _ = _run(capsys, "report", two_captures, "--out", tmp_path, "-q")
+
+    assert code == 0
+    assert "2 captures; the latest complete one is used: capture 2 (2 ranks" in " ".join(
+        out.split()
+    )
+
+
+def test_a_question_is_asked_of_one_capture_or_of_all(capsys, two_captures):
+    """By number; of all, with one more column."""
+    asked = ("ask", "temporal_breakdown", two_captures, "-f", "csv", "-q", "--capture")
+
+    _, one, _ = _run(capsys, *asked, "1")
+    _, every, _ = _run(capsys, *asked, "all")
+
+    assert [line.split(",")[0] for line in one.splitlines()] == ["rank", "0", "1"]
+    assert [line.split(",")[:2] for line in every.splitlines()] == [
+        ["capture", "rank"],
+        *(["1", "0"], ["1", "1"], ["2", "0"], ["2", "1"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [("3", "no capture 3"), ("newest", "'newest' is no capture")],
+)
+def test_a_capture_that_is_not_there_is_one_line(capsys, two_captures, given, said):
+    """And says which there are."""
+    code, _, err = _run(capsys, "report", two_captures, "--capture", given, "-q")
+
+    assert (code, len(err.strip().splitlines())) == (1, 1)
+    assert f"error: {said}" in err
+
+
+def test_unrelated_traces_are_refused_with_a_table(capsys, two_captures, tmp_path):
+    """Single runs of different processes are no job; what there is stands above the error."""
+    for number in (0, 1):
+        file = two_captures / f"rank{number}_cycle{number + 1}.json.gz"
+        (tmp_path / f"run{number}.json.gz").write_bytes(file.read_bytes())
+
+    code, _, err = _run(capsys, "report", tmp_path, "-q")
+    lines = err.strip().splitlines()
+
+    assert code == 1
+    assert [line.split()[0] for line in lines] == ["capture", "1", "2", "error:"]
+    assert "holds traces of unrelated runs" in lines[-1]

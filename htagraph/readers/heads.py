@@ -1,0 +1,330 @@
+"""The head of a trace file: which process wrote it, and when; found without reading all of it."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from htagraph.errors import TraceError
+from htagraph.readers.discover import rank_in_name
+from htagraph.readers.kineto.chunks import ByteStream
+from htagraph.readers.kineto.header import rank_of, world_size_of
+from htagraph.readers.kineto.repairs import RepairLog
+
+__all__ = ["TraceHead", "read_heads"]
+
+_BLOCK = 1 << 18
+_MAX_HEADER = 1 << 24
+"""Bytes in which the event list must begin; headers of thousands of ranks have a megabyte."""
+
+_TAIL = 1 << 16
+_SMALL = 1 << 17
+"""Bytes of the largest compressed file that is unpacked to its end without being asked to."""
+
+_OVERLAP = 64
+_N_THREADS = 8
+_ABSOLUTE_NS = 10**17
+"""Times after 1973 are since the epoch; times before are relative to a base time."""
+
+_LONGEST_EXPORT_NS = 3_600_000_000_000
+"""What may lie between the end of a capture and the time in its file's name."""
+
+_EVENT_LIST = re.compile(rb'"traceEvents"\s*:\s*\[')
+_TRACE_KEYS = re.compile(rb'"(?:ph|schemaVersion|deviceProperties|traceName)"\s*:')
+_BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*"?(\d{1,18}\d?)\b')
+_DISTRIBUTED = re.compile(rb'"distributedInfo"\s*:\s*(?=\{)')
+_HOST = re.compile(rb'"host_name"\s*:\s*"([^"\\]{1,255})"')
+_TIME = re.compile(
+    rb'"ts"\s*:\s*"?(\d{1,18})(?:\.(\d{1,3})\d*)?"?(?=[\s,}])'
+    rb'(?:\s*,\s*"dur"\s*:\s*"?(\d{1,15})(?:\.(\d{1,3})\d*)?"?(?=[\s,}]))?'
+)
+_HOST_PROCESS = re.compile(rb'"pid"\s*:\s*"?(\d{1,18})"?\s*,[^{}]*\{\s*"labels"\s*:\s*"CPU"')
+_PID = re.compile(rb'"pid"\s*:\s*"?(\d{1,18})"?\s*[,}]')
+_STEP = re.compile(rb"ProfilerStep\s?#(\d{1,15})(?=\D)")
+_NAMED = re.compile(
+    r"(?P<worker>.+)\.(?P<time>\d{19}|\d{16}|\d{13})(?:\.pt)?\.trace\.json(?:\.gz)?"
+)
+_MAX_DEVICE = 15
+_MAX_RANK = 1 << 31
+_MAX_NS = 1 << 62
+
+
+@dataclass(frozen=True)
+class TraceHead:
+    """What the first and the last bytes of a file tell.
+
+    Parameters
+    ----------
+    path : Path
+    n_bytes : int
+        Size of the file.
+    foreign : str
+        What the file is if it is no trace, else empty.
+    rank : int, optional
+    world_size : int, optional
+    host : str
+        Empty where not recorded.
+    pid : int
+        -1 where not recorded.
+    start_ns, end_ns : int, optional, unit=ns
+        Since the epoch, None where not known without reading on.
+    written_ns : int, optional, unit=ns
+        When the file was written, by its name.
+    steps : tuple of int
+        Numbers of the steps that were seen, ascending.
+    is_whole : bool
+        All of the file was looked through: there are no other steps.
+    """
+
+    path: Path
+    n_bytes: int = 0
+    foreign: str = ""
+    rank: int | None = None
+    world_size: int | None = None
+    host: str = ""
+    pid: int = -1
+    start_ns: int | None = None
+    end_ns: int | None = None
+    written_ns: int | None = None
+    steps: tuple[int, ...] = ()
+    is_whole: bool = False
+
+    @property
+    def process(self) -> tuple[str, int] | None:
+        """Host and process id, None where not recorded."""
+        return (self.host, self.pid) if self.pid >= 0 else None
+
+    @property
+    def steps_in_words(self) -> str:
+        """The steps, open at the end where more may follow in what was not read.
+
+        Examples
+        --------
+        >>> TraceHead(Path("x"), steps=(3, 4, 5), is_whole=True).steps_in_words
+        '3 to 5'
+        >>> TraceHead(Path("x"), steps=(3,)).steps_in_words
+        '3 …'
+        """
+        if not self.steps:
+            return ""
+        if not self.is_whole:
+            return f"{self.steps[0]} …"
+        return " to ".join(map(str, dict.fromkeys((self.steps[0], self.steps[-1]))))
+
+
+@dataclass
+class _Seen:
+    """The bytes of a file that were looked at."""
+
+    head: bytes = b""
+    tail: bytes = b""
+    steps: set[int] = field(default_factory=set)
+    events_at: int = -1
+    is_whole: bool = False
+
+    def note_steps(self, block: bytes) -> None:
+        """Note the steps that a block names."""
+        self.steps.update(int(number) for number in _STEP.findall(block))
+
+    def first(self, pattern: re.Pattern[bytes]) -> re.Match[bytes] | None:
+        """Where a key of the header is: before the events, else after them."""
+        return pattern.search(self.head) or pattern.search(self.tail)
+
+
+def read_heads(paths: Iterable[Path], *, whole: bool = False) -> list[TraceHead]:
+    """The heads of some files, in their order.
+
+    Parameters
+    ----------
+    paths : iterable of Path
+    whole : bool, default=False
+        Unpack compressed files to their ends, which tell when a capture ended.
+
+    Returns
+    -------
+    list of TraceHead
+        One that tells nothing for a file that cannot be read: who loads it will say why.
+    """
+    with ThreadPoolExecutor(_N_THREADS, "htagraph-heads") as pool:
+        return list(pool.map(lambda path: _read_head(path, whole=whole), paths))
+
+
+def _read_head(path: Path, *, whole: bool) -> TraceHead:
+    try:
+        n_bytes, seen = path.stat().st_size, _looked_at(path, whole=whole)
+    except (TraceError, OSError):
+        return TraceHead(path, rank=rank_in_name(path))
+    if foreign := _foreign(seen):
+        return TraceHead(path, n_bytes, foreign)
+    named = _NAMED.fullmatch(path.name)
+    info = _distributed_info(seen)
+    pid = _pid(seen)
+    host = seen.first(_HOST)
+    start_ns, end_ns = _capture_time(seen, named)
+    return TraceHead(
+        path,
+        n_bytes,
+        rank=_rank(info, path),
+        world_size=_world_size(info),
+        host=host[1].decode("utf-8", "replace") if host else _worker_in_name(named, pid),
+        pid=pid,
+        start_ns=start_ns,
+        end_ns=end_ns,
+        written_ns=_written_ns(named),
+        steps=tuple(sorted(seen.steps)),
+        is_whole=seen.is_whole,
+    )
+
+
+def _looked_at(path: Path, *, whole: bool) -> _Seen:
+    """Read the header, the first events and, where that is cheap or asked for, the last ones."""
+    stream, seen = ByteStream(path, RepairLog()), _Seen()
+    try:
+        while seen.events_at < 0 and len(seen.head) < _MAX_HEADER and not seen.is_whole:
+            _read_on(stream, seen)
+        if not seen.is_whole and len(seen.head) - seen.events_at < _BLOCK:
+            _read_on(stream, seen)
+        seen.note_steps(seen.head)
+        if seen.is_whole:
+            seen.tail = seen.head
+        elif not stream.is_gzip:
+            with path.open("rb") as file:
+                file.seek(-min(_TAIL, stream.n_compressed), io.SEEK_END)
+                seen.tail = file.read()
+            seen.note_steps(seen.tail)
+        elif (whole or stream.n_compressed <= _SMALL) and seen.events_at >= 0:
+            _read_to_the_end(stream, seen)
+    finally:
+        stream.close()
+    return seen
+
+
+def _read_on(stream: ByteStream, seen: _Seen) -> None:
+    """Read one more block of the head, and look for the list of events in it."""
+    block = stream.read(_BLOCK)
+    start = max(len(seen.head) - _OVERLAP, 0)
+    seen.head += block
+    seen.is_whole = not block
+    if seen.events_at < 0 and (found := _EVENT_LIST.search(seen.head, start)):
+        seen.events_at = found.end()
+
+
+def _read_to_the_end(stream: ByteStream, seen: _Seen) -> None:
+    """Unpack the rest; keep its last bytes, and the steps that it names."""
+    last = seen.head[-_TAIL:]
+    while block := stream.read(_BLOCK):
+        seen.note_steps(last[-_OVERLAP:] + block)
+        last = (last + block)[-_TAIL:]
+    seen.tail, seen.is_whole = last, True
+
+
+def _foreign(seen: _Seen) -> str:
+    """What a file is that is no trace; empty for a trace, also for a damaged one."""
+    if seen.events_at >= 0 or _TRACE_KEYS.search(seen.head):
+        return ""
+    text = seen.head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if text.startswith(b"{"):
+        is_execution_trace = b'"nodes"' in text and b'"schema"' in text[:_OVERLAP]
+        return "execution trace" if is_execution_trace else "JSON without events"
+    if text.startswith(b"["):
+        is_timeline = re.match(rb"\[\s*\[", text) is not None
+        return "memory timeline" if is_timeline else "JSON without events"
+    return ""
+
+
+def _distributed_info(seen: _Seen) -> dict[str, Any]:
+    """What the header says of the job, as a header of its own; whatever stands around it."""
+    found = seen.first(_DISTRIBUTED)
+    if found is None:
+        return {}
+    text = found.string[found.end() : found.end() + _MAX_HEADER].decode("utf-8", "replace")
+    try:
+        return {"distributedInfo": json.JSONDecoder().raw_decode(text)[0]}
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _rank(info: dict[str, Any], path: Path) -> int | None:
+    """The rank that header or name say, None where none does."""
+    try:
+        rank, source = rank_of(info, path)
+    except ValueError:
+        return rank_in_name(path)
+    return None if source == "default" or rank > _MAX_RANK else rank
+
+
+def _world_size(info: dict[str, Any]) -> int | None:
+    try:
+        size = world_size_of(info)
+    except ValueError:
+        return None
+    return size if size is not None and size <= _MAX_RANK else None
+
+
+def _pid(seen: _Seen) -> int:
+    """The process whose host events a file holds, -1 where it names none."""
+    labelled = seen.first(_HOST_PROCESS)
+    if labelled:
+        return int(labelled[1])
+    pids = [int(pid) for pid in _PID.findall(seen.head, max(seen.events_at, 0))]
+    hosts = [pid for pid in pids if pid > _MAX_DEVICE] or pids
+    return max(set(hosts), key=hosts.count, default=-1)
+
+
+def _worker_in_name(named: re.Match[str] | None, pid: int) -> str:
+    """The host, or worker, in a name as `tensorboard_trace_handler` gives it: `host_pid.time`."""
+    return named["worker"].removesuffix(f"_{pid}") if named else ""
+
+
+def _written_ns(named: re.Match[str] | None) -> int | None:
+    """The time in a name; older PyTorch wrote milliseconds."""
+    written_ns = int(named["time"]) * 10 ** (19 - len(named["time"])) if named else _MAX_NS
+    return written_ns if written_ns < _MAX_NS else None
+
+
+def _capture_time(seen: _Seen, named: re.Match[str] | None) -> tuple[int | None, int | None]:
+    """First and last time of a capture, None where that is not known without reading on.
+
+    The time in a name is when the file was written, right after the capture. It counts where the
+    content tells no time, or another one.
+    """
+    base = seen.first(_BASE)
+    base_ns = int(base[1]) if base else 0
+    first = _times(seen.head[max(seen.events_at, 0) :])
+    last = _times(seen.tail)
+    start_ns = min((start for start, _ in first), default=None)
+    end_ns = max((end for _, end in (*last, *first)), default=None) if last else None
+    is_relative = base is None and start_ns is not None and start_ns < _ABSOLUTE_NS
+    if is_relative and not seen.is_whole and not last:
+        start_ns = None
+    start_ns = None if start_ns is None else min(start_ns + base_ns, _MAX_NS)
+    end_ns = None if end_ns is None else min(end_ns + base_ns, _MAX_NS)
+    written_ns = _written_ns(named)
+    if written_ns is None:
+        return start_ns, end_ns
+    if start_ns is None:
+        return written_ns, written_ns
+    ended_ns = start_ns if end_ns is None else end_ns
+    if 0 <= written_ns - ended_ns <= _LONGEST_EXPORT_NS:
+        return start_ns, written_ns if end_ns is None else end_ns
+    return written_ns - (ended_ns - start_ns), written_ns
+
+
+def _times(text: bytes) -> list[tuple[int, int]]:
+    """Starts and ends of the events in some bytes, in ns; those at 0 are none."""
+    return [
+        (start_ns, min(start_ns + (_ns(dur, dur_digits) if dur else 0), _MAX_NS))
+        for us, digits, dur, dur_digits in _TIME.findall(text)
+        if 0 < (start_ns := _ns(us, digits)) < _MAX_NS
+    ]
+
+
+def _ns(us: bytes, digits: bytes) -> int:
+    """Decimal microseconds in ns."""
+    return int(us) * 1000 + int(digits.ljust(3, b"0"))
