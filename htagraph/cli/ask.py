@@ -10,8 +10,10 @@ from typing import Annotated, Any
 import pandas as pd
 import typer
 
+from htagraph.cli.columns import DEFAULT_COLUMNS
 from htagraph.cli.console import Waiting, notices, output
 from htagraph.cli.options import (
+    ColumnsOption,
     DaskOption,
     FormatOption,
     JobArgument,
@@ -53,6 +55,7 @@ def ask(
     out: Annotated[
         Path | None, typer.Option(help="Also write the whole table: .csv, .json or .parquet.")
     ] = None,
+    columns: ColumnsOption = "",
     form: FormatOption = Format.TABLE,
     workers: WorkersOption = 0,
     dask: DaskOption = "",
@@ -75,11 +78,15 @@ def ask(
         _write(frame, out)
         notices(quiet=quiet).print(f"Wrote {out}", markup=False)
     shown = frame if form is not Format.TABLE else frame.head(_MAX_ROWS)
-    print_frame(console, shown, form)
+    first = (
+        tuple(dict.fromkeys(("rank", *DEFAULT_COLUMNS[question])))
+        if question in DEFAULT_COLUMNS
+        else ()
+    )
+    beside = notices(quiet=quiet)
+    print_frame(console, shown, form, columns=columns, first=first, beside=beside)
     if len(shown) < len(frame):
-        notices(quiet=quiet).print(
-            f"{len(shown):,} of {len(frame):,} rows; --format csv or --out gives all."
-        )
+        beside.print(f"{len(shown):,} of {len(frame):,} rows; --format csv or --out gives all.")
 
 
 def _asked(

@@ -12,6 +12,7 @@ from htagraph.cli.tables import Format
 from htagraph.graph import TraceGraph
 
 __all__ = [
+    "ColumnsOption",
     "DaskOption",
     "FormatOption",
     "JobArgument",
@@ -60,6 +61,14 @@ StacksOption = Annotated[
     ),
 ]
 FormatOption = Annotated[Format, typer.Option("--format", "-f", help="How to print the table.")]
+ColumnsOption = Annotated[
+    str,
+    typer.Option(
+        "--columns",
+        metavar="NAME,…",
+        help="Columns to print, in this order, however wide; `all` for all.",
+    ),
+]
 QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print the answer only: no progress, no notices.")
 ]
