@@ -29,7 +29,7 @@ from htagraph.errors import MissingEventsError, OutputError, QueryError
 from htagraph.graph import TraceGraph
 from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.lookup.selecting import filtered
-from htagraph.questions import QUESTIONS, Questions
+from htagraph.questions import QUESTIONS, Questions, check_options
 
 __all__ = ["ask"]
 
@@ -68,6 +68,7 @@ def ask(
         print_frame(console, _all_questions(), form)
         return
     options = _parsed(option or [])
+    _check(question, options, of_job=path.is_dir())
     with Waiting(quiet=quiet).shown() as waiting, executor_of(workers, dask) as executor:
         asked = _asked(waiting, path, executor, stacks=stacks)
         waiting.stage("Asking")
@@ -98,16 +99,32 @@ def _asked(
     return waiting.load(path, stacks=stacks).compile()
 
 
+def _check(question: str, options: dict[str, Any], *, of_job: bool) -> None:
+    """Check a question and its options, before anything is read.
+
+    Raises
+    ------
+    QueryError
+        If there is no such question or option.
+    """
+    if question not in QUESTIONS and question not in JOB_QUESTIONS:
+        raise QueryError(
+            f"there is no question {question!r}.",
+            hint=f"one of {', '.join(sorted({*QUESTIONS, *JOB_QUESTIONS}))}.",
+        )
+    if question not in QUESTIONS and not of_job:
+        raise QueryError(
+            f"{question!r} is asked of a job.",
+            hint="give the folder with the traces of its ranks.",
+        )
+    check_options(Job if of_job else TraceGraph, question, options)
+
+
 def _answer(
     asked: Job | TraceGraph, question: str, window: str, options: dict[str, Any]
 ) -> pd.DataFrame:
     """Answer of a trace, or of the ranks of a job."""
     if isinstance(asked, TraceGraph):
-        if question in JOB_QUESTIONS and question not in QUESTIONS:
-            raise QueryError(
-                f"{question!r} is asked of a job.",
-                hint="give the folder with the traces of its ranks.",
-            )
         return windowed(asked, window).ask(question, **options)
     return windowed_job(asked, window).ask(question, **options)
 

@@ -9,10 +9,11 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from htagraph.cli.console import Waiting
-from htagraph.cli.options import times_of
+from htagraph.cli.options import first_of, times_of
 from htagraph.errors import MissingEventsError, QueryError
 from htagraph.job.job import Job
 from htagraph.job.loading import load_job
+from htagraph.model.symbols import compile_pattern
 
 __all__ = ["executor_of", "loaded_job", "windowed_job"]
 
@@ -45,7 +46,14 @@ def windowed_job(job: Job, window: str) -> Job:
             "every rank has its own clock: times of one are not those of another.",
             hint="name a step, or report on one rank.",
         )
-    return job.window(window) if window else job
+    if not window:
+        return job
+    fits = compile_pattern(window)
+    for rank, summary in job.summaries.items():
+        if steps := [step for step in summary.steps if fits(step) and window not in summary.steps]:
+            first_of(window, len(steps), f"{steps[0]} of rank {rank}, and so on every rank")
+            break
+    return job.window(window)
 
 
 def loaded_job(

@@ -104,8 +104,8 @@ class Finding:
     potential_saving_ns : int, unit=ns
         How much shorter the window could be without the cause, at most: the attributed time,
         limited to what the busy time of other resources leaves of the window.
-    longest_ns : int, unit=ns
-        Start of the longest segment: where to look.
+    longest_ns, longest_start_ns : int, unit=ns
+        Length and start of the longest segment: where to look.
     n_steps : int
         Number of steps with attributed time.
     first_step, last_step : str
@@ -131,6 +131,7 @@ class Finding:
     n_segments: int
     potential_saving_ns: int
     longest_ns: int
+    longest_start_ns: int
     n_steps: int
     first_step: str
     last_step: str
@@ -366,7 +367,8 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: _Told) -> F
         share=dur_ns / window_ns,
         n_segments=len(part),
         potential_saving_ns=min(dur_ns, limit_ns),
-        longest_ns=int(part["start_ns"].to_numpy()[part["dur_ns"].to_numpy().argmax()]),
+        longest_ns=int(part["dur_ns"].max()),
+        longest_start_ns=int(part["start_ns"].to_numpy()[part["dur_ns"].to_numpy().argmax()]),
         n_steps=len(steps),
         first_step=steps[0] if steps else "",
         last_step=steps[-1] if steps else "",
