@@ -5,6 +5,8 @@ It is beside the package because `import htagraph` takes most of that time.
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 
 __all__ = ["start"]
@@ -14,9 +16,12 @@ _INTERRUPTED = 130
 
 def start() -> None:
     """Run the command line; exit code 130 where it is interrupted."""
-    try:
-        from htagraph.cli.main import main  # noqa: PLC0415  it takes a second, in which one may stop
+    # Extension modules would turn the interrupt into an ImportError of theirs.
+    before = signal.signal(signal.SIGINT, lambda *_: os._exit(_INTERRUPTED))
+    from htagraph.cli.main import main  # noqa: PLC0415  it takes a second, in which one may stop
 
+    signal.signal(signal.SIGINT, before)
+    try:
         main()
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
