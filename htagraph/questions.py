@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from inspect import signature
+from numbers import Integral
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin
 
 import pandas as pd
 
@@ -35,7 +38,7 @@ from htagraph.queries.queue_blocked import queue_blocked
 from htagraph.queries.step_times import step_times
 from htagraph.queries.temporal_breakdown import temporal_breakdown
 
-__all__ = ["ARGS_READERS", "QUESTIONS", "Question", "Questions"]
+__all__ = ["ARGS_READERS", "QUESTIONS", "Question", "Questions", "check_options"]
 
 Question = Callable[..., pd.DataFrame]
 """A function of a graph's data, a window and options."""
@@ -76,8 +79,39 @@ method of `Questions`, the laws, a test of its own. ``tests/api/test_questions.p
 missing.
 """
 
+_MAX_INT = 2**62
+
 ARGS_READERS = frozenset({cupti_counters, cupti_rates})
 """Questions that also need the ``args`` of events, which are in the file only."""
+
+
+def check_options(asked: type[Questions], question: str, options: Mapping[str, Any]) -> None:
+    """Check options of a question against the signature of the method of that name.
+
+    Raises
+    ------
+    QueryError
+        If there is no such option, or it does not take this value.
+    """
+    method = getattr(asked, question)
+    parameters = signature(method, eval_str=True).parameters.values() if callable(method) else ()
+    takes = {one.name: one.annotation for one in parameters if one.kind is one.KEYWORD_ONLY}
+    for name, value in options.items():
+        if name not in takes:
+            raise QueryError(
+                f"{question} has no option {name!r}.",
+                hint=f"its options are {', '.join(takes)}." if takes else "it has none.",
+            )
+        labels = get_args(takes[name]) if get_origin(takes[name]) is Literal else ()
+        if labels and value not in labels:
+            raise QueryError(
+                f"{question} has no {name} {value!r}.", hint=f"one of {', '.join(labels)}."
+            )
+        if takes[name] is int and not (isinstance(value, Integral) and 0 <= int(value) <= _MAX_INT):
+            raise QueryError(f"{name} of {question} is a whole number from 0 on, not {value!r}.")
+        is_name = takes[name] is not int and not labels
+        if is_name and not isinstance(value, (str, re.Pattern, NoneType)):
+            raise QueryError(f"{name} of {question} is a name, not {value!r}.")
 
 
 class Questions(ABC):
@@ -104,13 +138,15 @@ class Questions(ABC):
         Raises
         ------
         QueryError
-            If there is no such question; the hint lists those there are.
+            If there is no such question, or it has no such option, or not with this value; the
+            hint lists those there are.
         """
         if question not in QUESTIONS:
             raise QueryError(
                 f"there is no question {question!r}.",
                 hint=f"one of {', '.join(sorted(QUESTIONS))}.",
             )
+        check_options(type(self), question, options)
         answer: pd.DataFrame = getattr(self, question)(**options)
         return answer
 

@@ -98,9 +98,11 @@ def repeats(code: I64, lane: I64, *, min_length: int, max_length: int) -> Repeat
     number, count = number[position], count[position]
     parts: list[Repeats] = []
     n_sequences = 0
-    for length in range(1, max_length + 1):
+    for length in range(1, min(max_length, n) + 1):
+        if not len(position):
+            break
         longer = _grown(position, number, code, lane, length)
-        if length >= min_length and len(position):
+        if length >= min_length:
             closed = ~_explained(position, count, longer, n) & ~_is_power(position, code, length)
             parts.append(_occurrences(position[closed], number[closed], length, n_sequences))
             n_sequences = int(parts[-1].sequence.max(initial=n_sequences - 1)) + 1

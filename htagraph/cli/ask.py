@@ -10,9 +10,11 @@ from typing import Annotated, Any
 import pandas as pd
 import typer
 
+from htagraph.cli.columns import DEFAULT_COLUMNS
 from htagraph.cli.console import Waiting, notices, output
 from htagraph.cli.options import (
     CaptureOption,
+    ColumnsOption,
     DaskOption,
     FormatOption,
     JobArgument,
@@ -34,7 +36,7 @@ from htagraph.errors import MissingEventsError, OutputError, QueryError
 from htagraph.graph import TraceGraph
 from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.lookup.selecting import filtered
-from htagraph.questions import QUESTIONS, Questions
+from htagraph.questions import QUESTIONS, Questions, check_options
 from htagraph.readers.captures import CaptureName
 
 __all__ = ["ask"]
@@ -61,6 +63,7 @@ def ask(
     out: Annotated[
         Path | None, typer.Option(help="Also write the whole table: .csv, .json or .parquet.")
     ] = None,
+    columns: ColumnsOption = "",
     form: FormatOption = Format.TABLE,
     capture: CaptureOption = "",
     workers: WorkersOption = 0,
@@ -78,6 +81,7 @@ def ask(
         return
     options = _parsed(option or [])
     answers: dict[CaptureName, pd.DataFrame] = {}
+    _check(question, options, of_job=path.is_dir())
     with Waiting(quiet=quiet).shown() as waiting, executor_of(workers, dask) as executor:
         for number in asked_captures(path, capture):
             asked = _asked(waiting, path, executor, stacks=stacks, capture=number)
@@ -92,11 +96,15 @@ def ask(
         _write(frame, out)
         notices(quiet=quiet).print(f"Wrote {out}", markup=False)
     shown = frame if form is not Format.TABLE else frame.head(_MAX_ROWS)
-    print_frame(console, shown, form)
+    first = (
+        tuple(dict.fromkeys(("rank", *DEFAULT_COLUMNS[question])))
+        if question in DEFAULT_COLUMNS
+        else ()
+    )
+    beside = notices(quiet=quiet)
+    print_frame(console, shown, form, columns=columns, first=first, beside=beside)
     if len(shown) < len(frame):
-        notices(quiet=quiet).print(
-            f"{len(shown):,} of {len(frame):,} rows; --format csv or --out gives all."
-        )
+        beside.print(f"{len(shown):,} of {len(frame):,} rows; --format csv or --out gives all.")
 
 
 def _asked(
@@ -113,16 +121,32 @@ def _asked(
     return waiting.load(path, stacks=stacks).compile()
 
 
+def _check(question: str, options: dict[str, Any], *, of_job: bool) -> None:
+    """Check a question and its options, before anything is read.
+
+    Raises
+    ------
+    QueryError
+        If there is no such question or option.
+    """
+    if question not in QUESTIONS and question not in JOB_QUESTIONS:
+        raise QueryError(
+            f"there is no question {question!r}.",
+            hint=f"one of {', '.join(sorted({*QUESTIONS, *JOB_QUESTIONS}))}.",
+        )
+    if question not in QUESTIONS and not of_job:
+        raise QueryError(
+            f"{question!r} is asked of a job.",
+            hint="give the folder with the traces of its ranks.",
+        )
+    check_options(Job if of_job else TraceGraph, question, options)
+
+
 def _answer(
     asked: Job | TraceGraph, question: str, window: str, options: dict[str, Any]
 ) -> pd.DataFrame:
     """Answer of a trace, or of the ranks of a job."""
     if isinstance(asked, TraceGraph):
-        if question in JOB_QUESTIONS and question not in QUESTIONS:
-            raise QueryError(
-                f"{question!r} is asked of a job.",
-                hint="give the folder with the traces of its ranks.",
-            )
         return windowed(asked, window).ask(question, **options)
     return windowed_job(asked, window).ask(question, **options)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,11 +13,12 @@ from rich import filesize
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from htagraph.errors import CaptureNotChosenError, HTAGraphError, TraceError
+from htagraph.errors import CaptureNotChosenError, HTAGraphError, HTAGraphWarning, TraceError
 from htagraph.trace import Trace, load
 
-__all__ = ["Waiting", "complain", "notices", "output"]
+__all__ = ["Waiting", "complain", "notices", "output", "sentences"]
 
+_LOG = logging.getLogger("htagraph")
 _PIPED_WIDTH = 140
 
 
@@ -41,6 +43,28 @@ def complain(error: HTAGraphError) -> None:
     console.print(" ".join(text.split()), markup=False)
 
 
+@contextmanager
+def sentences() -> Iterator[None]:
+    """Print what the package warns of as sentences, each once; other warnings are not for users."""
+    said: set[str] = set()
+
+    def say(message: Warning | str, *_where: object) -> None:
+        """Print a warning that was not printed yet."""
+        if str(message) not in said:
+            said.add(str(message))
+            _LOG.warning("%s", message)
+
+    before = list(_LOG.handlers)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", HTAGraphWarning)
+        warnings.showwarning = say  # type: ignore[assignment]
+        try:
+            yield
+        finally:
+            _LOG.handlers[:] = before
+
+
 class Waiting:
     """Progress line shown while a command works.
 
@@ -53,7 +77,7 @@ class Waiting:
     def __init__(self, *, quiet: bool = False) -> None:
         console = notices(quiet=quiet)
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TextColumn("{task.fields[amount]}"),
             TimeElapsedColumn(),
@@ -65,14 +89,10 @@ class Waiting:
 
     @contextmanager
     def shown(self) -> Iterator[Waiting]:
-        """Show the progress line while the block runs."""
-        logger, handler = logging.getLogger("htagraph"), _ToConsole(self._progress.console)
-        logger.addHandler(handler)
-        try:
-            with self._progress:
-                yield self
-        finally:
-            logger.removeHandler(handler)
+        """Show the progress line while the block runs; notices go above it, and later below."""
+        _LOG.addHandler(_ToConsole(self._progress.console))
+        with self._progress:
+            yield self
 
     def stage(self, doing: str) -> None:
         """Show the next stage, whose length is not known."""

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from htagraph.cli.console import Waiting, output
-from htagraph.cli.options import FormatOption, QuietOption, WindowOption, windowed
+from htagraph.cli.console import Waiting, notices, output
+from htagraph.cli.options import ColumnsOption, FormatOption, QuietOption, WindowOption, windowed
 from htagraph.cli.tables import Format, print_frame
 from htagraph.comparison import diff as compare
 from htagraph.model.units import human_duration
@@ -43,6 +43,7 @@ def diff(
             help="Exit with 1 if AFTER is longer by more than this share (0.05: 5%); 0: never."
         ),
     ] = 0.0,
+    columns: ColumnsOption = "",
     form: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
@@ -67,6 +68,7 @@ def diff(
             style="bold",
             markup=False,
         )
-    print_frame(console, frame.head(_TOP) if form is Format.TABLE else frame, form)
+    shown = frame.head(_TOP) if form is Format.TABLE else frame
+    print_frame(console, shown, form, columns=columns, beside=notices(quiet=quiet))
     if fail_above > 0 and found.delta_ns > fail_above * found.before.dur_ns:
         raise typer.Exit(1)

@@ -6,7 +6,7 @@ import pandas as pd
 
 from htagraph.cli.console import Waiting, output
 from htagraph.cli.options import FormatOption, QuietOption, TraceArgument
-from htagraph.cli.tables import Format, print_frame, print_titled, rich_table
+from htagraph.cli.tables import Format, print_frame, print_titled
 from htagraph.graph import TraceGraph
 from htagraph.model.kinds import EventKind
 from htagraph.report.doctor import examine
@@ -31,20 +31,18 @@ def info(
         return
     console.print(summary.name, style="bold", markup=False)
     console.print(summary.facts, markup=False)
-    print_titled(console, "Recorded with", rich_table(_metadata(loaded), header=False))
-    print_titled(console, "Events", rich_table(_categories(loaded)))
-    print_titled(console, "Checks", rich_table(quality))
+    print_titled(console, "Recorded with", _metadata(loaded), header=False)
+    print_titled(console, "Events", _categories(loaded))
+    print_titled(console, "Checks", quality)
     recorded = _recorded(loaded, summary.graph)
-    print_titled(console, "Recorded", rich_table(recorded.drop(columns="advice")))
+    print_titled(console, "Recorded", recorded.drop(columns="advice"))
     missing = recorded.loc[recorded["advice"] != "", ["check", "advice"]].rename(
         columns={"advice": "detail"}
     )
     if len(missing):
-        print_titled(
-            console, "Not recorded, and how to record it", rich_table(missing, header=False)
-        )
+        print_titled(console, "Not recorded, and how to record it", missing, header=False)
     if len(loaded.repairs):
-        print_titled(console, "Repairs of the file", rich_table(loaded.repairs))
+        print_titled(console, "Repairs of the file", loaded.repairs)
     else:
         console.print("\nThe file needed no repair.")
 

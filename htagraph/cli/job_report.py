@@ -9,7 +9,7 @@ from rich.console import Console
 
 from htagraph.cli.console import Waiting
 from htagraph.cli.files import new_folder, write_text
-from htagraph.cli.tables import print_head, print_titled, rich_table
+from htagraph.cli.tables import print_head, print_titled
 from htagraph.job.ranks import Work
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.markdown import job_tables, markdown_job_summary
@@ -24,7 +24,7 @@ def print_job(console: Console, summary: JobSummary) -> None:
     print_head(console, summary)
     for title, frame in job_tables(summary):
         of = f", first {_N_ROWS} of {len(frame):,}" if len(frame) > _N_ROWS else ""
-        print_titled(console, f"{title}{of}", rich_table(frame.head(_N_ROWS)))
+        print_titled(console, f"{title}{of}", frame.head(_N_ROWS))
 
 
 def page_work(n_ranks: int) -> tuple[Work, ...]:

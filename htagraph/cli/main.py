@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from htagraph.cli.ask import ask
-from htagraph.cli.console import complain
+from htagraph.cli.console import complain, sentences
 from htagraph.cli.demo import demo
 from htagraph.cli.diff import diff
 from htagraph.cli.dot import dot
@@ -68,7 +68,8 @@ def main(args: Sequence[str] | None = None) -> None:
         Arguments of the process by default.
     """
     try:
-        app(args=None if args is None else list(args))
+        with sentences():
+            app(args=None if args is None else list(args))
     except HTAGraphError as error:
         complain(error)
         sys.exit(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from pathlib import Path
 from typing import Annotated
@@ -9,10 +10,13 @@ from typing import Annotated
 import typer
 
 from htagraph.cli.tables import Format
+from htagraph.errors import QueryError
 from htagraph.graph import TraceGraph
+from htagraph.lookup.find_window import named_ranges
 
 __all__ = [
     "CaptureOption",
+    "ColumnsOption",
     "DaskOption",
     "FormatOption",
     "JobArgument",
@@ -22,6 +26,7 @@ __all__ = [
     "TraceArgument",
     "WindowOption",
     "WorkersOption",
+    "first_of",
     "times_of",
     "windowed",
 ]
@@ -70,28 +75,61 @@ StacksOption = Annotated[
     ),
 ]
 FormatOption = Annotated[Format, typer.Option("--format", "-f", help="How to print the table.")]
+ColumnsOption = Annotated[
+    str,
+    typer.Option(
+        "--columns",
+        metavar="NAME,…",
+        help="Columns to print, in this order, however wide; `all` for all.",
+    ),
+]
 QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print the answer only: no progress, no notices.")
 ]
 
-_RANGE = re.compile(r"(\d[\d_,]*):(\d[\d_,]*)")
+_LOG = logging.getLogger("htagraph")
+_RANGE = re.compile(r"(\d[\d_,]{0,30}):(\d[\d_,]{0,30})")
 
 
 def times_of(window: str) -> tuple[int, int] | None:
-    """Times of a `--window` of the form START:END; None for a name."""
+    """Times of a `--window` of the form START:END; None for a name.
+
+    Raises
+    ------
+    QueryError
+        If they are in the wrong order.
+    """
     found = _RANGE.fullmatch(window)
     if found is None:
         return None
     start, end = (int(text.replace("_", "").replace(",", "")) for text in found.groups())
+    if end < start:
+        raise QueryError(f"the window {window!r} ends before it starts.", hint="give START:END.")
     return start, end
 
 
 def windowed(graph: TraceGraph, window: str) -> TraceGraph:
-    """Part of a graph that `--window` names; all of it for an empty name."""
+    """Part of a graph that `--window` names; all of it for an empty name.
+
+    Of several ranges that match, it is the first, and a notice says so.
+    """
     if not window:
         return graph
     times = times_of(window)
-    if times is None:
-        return graph.window(window)
-    origin = graph.dag.span.start_ns
-    return graph.window((origin + times[0], origin + times[1]))
+    if times is not None:
+        origin = graph.dag.span.start_ns
+        return graph.window((origin + times[0], origin + times[1]))
+    part = graph.window(window)
+    first_of(window, len(named_ranges(graph.dag, window)), part.interval.name)
+    return part
+
+
+def first_of(window: str, n_matching: int, first: str) -> None:
+    """Say which of several ranges a `--window` stands for."""
+    if n_matching > 1:
+        _LOG.warning(
+            "%s ranges match %r; this is the first, %s. Name another one to see it.",
+            f"{n_matching:,}",
+            window,
+            first,
+        )

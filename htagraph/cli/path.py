@@ -10,7 +10,14 @@ from typing import Annotated, Any, cast
 import typer
 
 from htagraph.cli.console import Waiting, notices, output
-from htagraph.cli.options import FormatOption, QuietOption, TraceArgument, WindowOption, windowed
+from htagraph.cli.options import (
+    ColumnsOption,
+    FormatOption,
+    QuietOption,
+    TraceArgument,
+    WindowOption,
+    windowed,
+)
 from htagraph.cli.tables import Format, print_frame
 from htagraph.errors import OutputError
 from htagraph.path import BreakdownKey, CriticalPath
@@ -18,6 +25,8 @@ from htagraph.path import BreakdownKey, CriticalPath
 __all__ = ["By", "path"]
 
 _MAX_ROWS = 40
+_SEGMENT = ("start_ns", "dur_ns", "bound", "name", "track", "op", "kind", "rule", "step")
+"""Columns of a segment that a table shows by default."""
 
 
 class By(StrEnum):
@@ -52,6 +61,7 @@ def path(
             "path added), .dot."
         ),
     ] = None,
+    columns: ColumnsOption = "",
     form: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
@@ -67,12 +77,19 @@ def path(
     console, beside = output(), notices(quiet=quiet)
     if form is Format.TABLE:
         console.print(repr(found), markup=False)
-        print_frame(console, frame.head(_MAX_ROWS), form)
+        print_frame(
+            console,
+            frame.head(_MAX_ROWS),
+            form,
+            columns=columns,
+            first=_SEGMENT if by is By.SEGMENT else (),
+            beside=beside,
+        )
         if len(frame) > _MAX_ROWS:
             n_more = len(frame) - _MAX_ROWS
             beside.print(f"… and {n_more:,} more rows: --format csv prints all.", style="dim")
     else:
-        print_frame(console, frame, form)
+        print_frame(console, frame, form, columns=columns)
     if out is not None:
         beside.print(f"Wrote {out}", markup=False)
 

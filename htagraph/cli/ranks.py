@@ -9,11 +9,12 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from htagraph.cli.console import Waiting, output
-from htagraph.cli.options import times_of
+from htagraph.cli.options import first_of, times_of
 from htagraph.cli.tables import Format, print_frame
 from htagraph.errors import MissingEventsError, QueryError
 from htagraph.job.job import Job
 from htagraph.job.loading import load_job
+from htagraph.model.symbols import compile_pattern
 from htagraph.readers.captures import CaptureName, discover, files_in_words
 
 __all__ = ["asked_captures", "executor_of", "loaded_job", "print_captures", "windowed_job"]
@@ -47,7 +48,14 @@ def windowed_job(job: Job, window: str) -> Job:
             "every rank has its own clock: times of one are not those of another.",
             hint="name a step, or report on one rank.",
         )
-    return job.window(window) if window else job
+    if not window:
+        return job
+    fits = compile_pattern(window)
+    for rank, summary in job.summaries.items():
+        if steps := [step for step in summary.steps if fits(step) and window not in summary.steps]:
+            first_of(window, len(steps), f"{steps[0]} of rank {rank}, and so on every rank")
+            break
+    return job.window(window)
 
 
 def print_captures(folder: Path, form: Format = Format.TABLE) -> None:

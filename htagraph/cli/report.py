@@ -33,7 +33,7 @@ from htagraph.cli.ranks import (
     windowed_job,
 )
 from htagraph.cli.report_folder import ReportOrigin
-from htagraph.cli.tables import bar, print_head, print_titled, rich_table
+from htagraph.cli.tables import BAR_WIDTH, bar, print_head, print_titled
 from htagraph.errors import QueryError
 from htagraph.model.colors import COLORS
 from htagraph.model.kinds import in_words
@@ -206,35 +206,42 @@ def print_summary(console: Console, summary: Summary) -> None:
     if len(summary.by_step):
         n_steps = len(summary.by_step)
         of = f", first {_N_STEPS} of {n_steps:,}" if n_steps > _N_STEPS else ""
-        print_titled(console, f"By step{of}", rich_table(summary.by_step.head(_N_STEPS)))
+        print_titled(console, f"By step{of}", summary.by_step.head(_N_STEPS))
     segments = human_count(len(summary.path.segments), "segment")
     title = f"Critical path: {human_duration(summary.path.dur_ns)} in {segments}"
-    print_titled(console, title, _bound_table(summary))
+    print_titled(console, title, _bound_table(summary, console.width))
     for title, frame in (
         ("Operators on the path", summary.by_op),
         ("What ran on the path", summary.by_name),
     ):
         named = frame.head(_N_TOP).rename_axis("name").reset_index()
         named["name"] = named["name"].replace("", "(no operator)")
-        print_titled(console, title, rich_table(named))
+        print_titled(console, title, named)
     weak = summary.weak_checks[["check", "share", "verdict", "consequence"]]
     if len(weak):
-        print_titled(console, "What the trace does not show", rich_table(weak))
+        print_titled(console, "What the trace does not show", weak)
     if len(summary.trace.repairs):
-        print_titled(console, "Repairs of the file", rich_table(summary.trace.repairs))
+        print_titled(console, "Repairs of the file", summary.trace.repairs)
 
 
-def _bound_table(summary: Summary) -> Table:
-    """The path by bound, as a table with bars."""
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_column(justify="right")
-    table.add_column(no_wrap=True)
+def _bound_table(summary: Summary, width: int) -> Table:
+    """The path by bound, as a table, with bars where there is room."""
     frame = summary.by_bound
-    for bound, dur_ns, share in zip(
-        frame.index.astype(str), frame["dur_ns"], frame["share"], strict=True
-    ):
-        cells = (in_words(bound), human_duration(dur_ns), f"{share:.1%}")
-        table.add_row(*cells, Text(bar(share), style=_COLORS[bound]))
+    rows = [
+        (in_words(bound), human_duration(dur_ns), f"{share:.1%}")
+        for bound, dur_ns, share in zip(
+            frame.index.astype(str), frame["dur_ns"].tolist(), frame["share"].tolist(), strict=True
+        )
+    ]
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    if width < sum(max(map(len, cells)) + 2 for cells in zip(*rows, strict=True)) + BAR_WIDTH:
+        for row in rows:
+            table.add_row(*row)
+        return table
+    table.add_column(no_wrap=True)
+    for row, bound, share in zip(rows, frame.index.astype(str), frame["share"], strict=True):
+        table.add_row(*row, Text(bar(share), style=_COLORS[bound]))
     return table

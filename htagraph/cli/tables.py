@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from enum import StrEnum
 
 import pandas as pd
@@ -12,15 +13,18 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from htagraph.cli.layout import fitted
+from htagraph.errors import QueryError
 from htagraph.model.units import human_duration
+from htagraph.report.headings import heading
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.json_document import records
 from htagraph.report.markdown import human_frame, markdown_table
 from htagraph.report.summary import Summary
 
-__all__ = ["Format", "bar", "print_frame", "print_head", "print_titled", "rich_table"]
+__all__ = ["BAR_WIDTH", "Format", "bar", "print_frame", "print_head", "print_titled"]
 
-_BAR_WIDTH = 24
+BAR_WIDTH = 24
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
@@ -41,47 +45,30 @@ def bar(share: float) -> str:
     >>> bar(0.5), bar(0.01)
     ('████████████', '▎')
     """
-    eighths = round(max(0.0, min(share, 1.0)) * _BAR_WIDTH * 8)
+    eighths = round(max(0.0, min(share, 1.0)) * BAR_WIDTH * 8)
     full, rest = divmod(eighths or (share > 0), 8)
     return "█" * full + _EIGHTHS[rest].strip()
 
 
-def rich_table(frame: pd.DataFrame, *, header: bool = True) -> Table:
-    """Frame as a table for people: units, short names, numbers on the right."""
-    table = Table(box=None, pad_edge=False, show_header=header, header_style="dim")
-    texts = human_frame(frame)
-    for name, title in zip(frame.columns, texts.columns, strict=True):
-        is_text = name in (
-            "name",
-            "op",
-            "check",
-            "consequence",
-            "detail",
-            "found_by",
-            "kind",
-            "meaning",
-            "options",
-            "track",
-            "rule",
-            "step",
-        ) or (name.endswith("bound"))
-        folds = name in ("consequence", "detail", "check", "meaning", "options")
-        table.add_column(
-            title,
-            justify="left" if is_text else "right",
-            overflow="fold" if folds else "ellipsis",
-            no_wrap=not folds,
-        )
-    for row in texts.astype(str).to_numpy().tolist():
-        table.add_row(*(Text(cell) for cell in row))
-    return table
+def _print_table(
+    console: Console, frame: pd.DataFrame, *, header: bool = True, keeps_all: bool = False
+) -> list[str]:
+    """Print a frame as a table; the result names the columns for which there was no room."""
+    table, left_out = fitted(frame, console.width, header=header, keeps_all=keeps_all)
+    console.print(table, crop=False)
+    return left_out
 
 
-def print_titled(console: Console, title: str, table: Table) -> None:
-    """Print a table under its title, after an empty line."""
+def print_titled(
+    console: Console, title: str, shown: pd.DataFrame | Table, *, header: bool = True
+) -> None:
+    """Print a table under its title, after an empty line; of a frame, as many columns as fit."""
     console.print()
     console.print(title, style="bold", markup=False)
-    console.print(table)
+    if isinstance(shown, pd.DataFrame):
+        _print_table(console, shown, header=header)
+    else:
+        console.print(shown)
 
 
 def print_head(console: Console, summary: Summary | JobSummary) -> None:
@@ -114,14 +101,68 @@ def print_head(console: Console, summary: Summary | JobSummary) -> None:
         console.print(Padding(Text(verdict.ranking, style="dim"), (0, 0, 0, 2), expand=False))
 
 
-def print_frame(console: Console, frame: pd.DataFrame, form: Format) -> None:
-    """Print a frame; tables and Markdown are for people: they round and abbreviate."""
+def print_frame(
+    console: Console,
+    frame: pd.DataFrame,
+    form: Format,
+    *,
+    columns: str = "",
+    first: Sequence[str] = (),
+    beside: Console | None = None,
+) -> None:
+    """Print a frame; tables and Markdown are for people: they round and abbreviate.
+
+    Parameters
+    ----------
+    console : Console
+    frame : DataFrame
+    form : Format
+    columns : str
+        Columns that the user asked for, with commas between them; ``all`` for all.
+    first : sequence of str
+        Columns of a table by default; all if there are none.
+    beside : Console, optional
+        Where the columns that are not shown are named.
+    """
+    picked = _picked(frame, columns)
     match form:
         case Format.TABLE:
-            console.print(rich_table(frame))
+            default = [name for name in first if name in frame.columns] or [*frame.columns]
+            shown = picked if columns else frame[default]
+            left_out = {*_print_table(console, shown, keeps_all=bool(columns))}
+            printed = {*shown.columns} - left_out
+            hidden = [str(name) for name in frame.columns if name not in printed]
+            if hidden and beside is not None and not columns:
+                beside.print(
+                    f"Not shown: {', '.join(hidden)}. --columns NAME,… shows them, "
+                    "--columns all all.",
+                    style="dim",
+                    markup=False,
+                )
         case Format.CSV:
-            console.file.write(frame.to_csv(index=False))
+            console.file.write(picked.to_csv(index=False))
         case Format.JSON:
-            console.file.write(json.dumps(records(frame), indent=2, default=str) + "\n")
+            console.file.write(json.dumps(records(picked), indent=2, default=str) + "\n")
         case Format.MD:
-            console.file.write(markdown_table(human_frame(frame)) + "\n")
+            console.file.write(markdown_table(human_frame(picked)) + "\n")
+
+
+def _picked(frame: pd.DataFrame, columns: str) -> pd.DataFrame:
+    """Columns that a user asked for, by name or by heading.
+
+    Raises
+    ------
+    QueryError
+        If there is no such column.
+    """
+    if columns in ("", "all"):
+        return frame
+    known = {heading(str(name)): name for name in frame.columns}
+    known |= {str(name): name for name in frame.columns}
+    asked = [name.strip() for name in columns.split(",")]
+    if unknown := [name for name in asked if name not in known]:
+        raise QueryError(
+            f"there is no column {unknown[0]!r}.",
+            hint=f"one of {', '.join(map(str, frame.columns))}.",
+        )
+    return frame[[known[name] for name in asked]]

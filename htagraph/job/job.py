@@ -30,7 +30,7 @@ from htagraph.job.timeline import Timeline
 from htagraph.model.deprecated import renamed
 from htagraph.model.frames import FAILURES
 from htagraph.model.units import human_count, human_duration
-from htagraph.questions import Question, Questions
+from htagraph.questions import Question, Questions, check_options
 
 __all__ = ["JOB_QUESTIONS", "Job"]
 
@@ -133,6 +133,7 @@ class Job(Questions):
         """
         if question not in JOB_QUESTIONS:
             return super().ask(question, **options)
+        check_options(type(self), question, options)
         answer = getattr(self, question)
         frame: pd.DataFrame = answer(**options) if callable(answer) else answer
         return frame

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from numbers import Real
+from typing import SupportsIndex, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.errors import WindowNotFoundError
+from htagraph.errors import QueryError, WindowNotFoundError
 from htagraph.lookup.steps import find_steps
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.symbols import compile_pattern
 from htagraph.model.window import Window, WindowClock
 
-__all__ = ["find_window"]
+__all__ = ["find_window", "named_ranges"]
+
+_HINT = "give the name of a step or range, a regex, or (start_ns, end_ns) in nanoseconds."
+_PAIR = 2
+_FIRST_NS, _LAST_NS = -(2**62), 2**62
+"""Times beyond these could not be subtracted from each other in 64 bits."""
 
 
-def _named_ranges(dag: Dag, name: str | re.Pattern[str]) -> npt.NDArray[np.int64]:
+def named_ranges(dag: Dag, name: str | re.Pattern[str]) -> npt.NDArray[np.int64]:
     """Host ranges with a name, else those that match it, in order of time.
 
     Annotations come before operators.
@@ -32,6 +40,22 @@ def _named_ranges(dag: Dag, name: str | re.Pattern[str]) -> npt.NDArray[np.int64
             if len(rows):
                 return rows[np.lexsort((-events.dur_ns[rows], events.ts_ns[rows]))]
     return np.empty(0, dtype=np.int64)
+
+
+def _times(window: object) -> tuple[int, int]:
+    """Bounds of a window in ns.
+
+    Raises
+    ------
+    QueryError
+        If it is no pair of numbers, or they are too large.
+    """
+    pair = [*window] if isinstance(window, Iterable) else []
+    if len(pair) != _PAIR or not all(isinstance(one, Real) for one in pair):
+        raise QueryError(f"{window!r} is no window.", hint=_HINT)
+    if not all(_FIRST_NS <= one <= _LAST_NS for one in pair):
+        raise QueryError(f"{window!r} is outside of what 64 bits can say.", hint=_HINT)
+    return int(pair[0]), int(pair[1])
 
 
 def _device_window(dag: Dag, event: int, name: str) -> Window:
@@ -81,13 +105,20 @@ def find_window(
     WindowNotFoundError
         If nothing has this name, or there are not as many; the hint lists the steps.
     QueryError
-        If the times are in the wrong order, or the pattern is no regular expression.
+        If this is no window, its times are in the wrong order, or the pattern is no regular
+        expression.
     """
-    if isinstance(window, tuple):
-        start_ns, end_ns = (int(value) for value in window)
+    text = getattr(window, "pattern", window)
+    if isinstance(window, tuple) or not isinstance(text, str):
+        start_ns, end_ns = _times(window)
         return Window(start_ns, end_ns, f"[{start_ns}, {end_ns})")
-    rows = _named_ranges(dag, window)
-    text = window if isinstance(window, str) else window.pattern
+    if on not in get_args(WindowClock):
+        raise QueryError(
+            f"no clock is called {on!r}.", hint=f"one of {', '.join(get_args(WindowClock))}."
+        )
+    rows = named_ranges(dag, window)
+    if not isinstance(instance, SupportsIndex):
+        raise QueryError(f"{instance!r} is no position.", hint="instance=0 is the first.")
     if not -len(rows) <= instance < len(rows):
         wanted = text if not len(rows) else f"{text}, instance {instance} of {len(rows)}"
         raise WindowNotFoundError(wanted, find_steps(dag.events)["name"].tolist())

@@ -7,6 +7,7 @@ resources leaves of the window. Computation counts half.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from shlex import quote
 
 import numpy as np
 import pandas as pd
@@ -30,6 +31,7 @@ from htagraph.report.advice import (
     UNREAD,
     UNRECORDED,
 )
+from htagraph.report.judged_part import judged_part
 from htagraph.report.slow_ranks import slow_device
 from htagraph.writers.labels import distinct_names, name_label
 
@@ -105,8 +107,8 @@ class Finding:
     potential_saving_ns : int, unit=ns
         How much shorter the window could be without the cause, at most: the attributed time,
         limited to what the busy time of other resources leaves of the window.
-    longest_ns : int, unit=ns
-        Start of the longest segment: where to look.
+    longest_ns, longest_start_ns : int, unit=ns
+        Length and start of the longest segment: where to look.
     n_steps : int
         Number of steps with attributed time.
     first_step, last_step : str
@@ -132,6 +134,7 @@ class Finding:
     n_segments: int
     potential_saving_ns: int
     longest_ns: int
+    longest_start_ns: int
     n_steps: int
     first_step: str
     last_step: str
@@ -249,7 +252,23 @@ def find_bounds(path: CriticalPath, *, unread_stacks: bool = False) -> Verdict:
         unread_stacks=unread_stacks,
         busy_time=busy_time(path.dag, path.window),
     )
-    return _verdict(path.attributed_time, path.dur_ns, told)
+    verdict = _verdict(path.attributed_time, path.dur_ns, told)
+    if not verdict.withheld or not path.dur_ns:
+        return verdict
+    return replace(verdict, withheld=f"{verdict.withheld} {_next_command(path)}")
+
+
+def _next_command(path: CriticalPath) -> str:
+    """What to run where a window cannot be judged: the report on a part of it that can."""
+    file = path.origin.path if path.origin is not None else None
+    name = quote(str(file)) if file is not None else "FILE"
+    part = judged_part(path, UNEXPLAINED_LIMIT)
+    if part is None:
+        return f"No part of it can be judged; all checks: htagraph info {name}"
+    origin_ns = path.dag.span.start_ns
+    times = f"{part.start_ns - origin_ns}:{part.end_ns - origin_ns}"
+    share = f"{part.dur_ns / path.dur_ns:.0%}"
+    return f"{share} of it can be judged: htagraph report {name} -w {times}"
 
 
 def find_job_bounds(path: JobPath, stragglers: pd.DataFrame, kernels: pd.DataFrame) -> Verdict:
@@ -367,7 +386,8 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: _Told) -> F
         share=dur_ns / window_ns,
         n_segments=len(part),
         potential_saving_ns=min(dur_ns, limit_ns),
-        longest_ns=int(part["start_ns"].to_numpy()[part["dur_ns"].to_numpy().argmax()]),
+        longest_ns=int(part["dur_ns"].max()),
+        longest_start_ns=int(part["start_ns"].to_numpy()[part["dur_ns"].to_numpy().argmax()]),
         n_steps=len(steps),
         first_step=steps[0] if steps else "",
         last_step=steps[-1] if steps else "",

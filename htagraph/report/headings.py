@@ -1,10 +1,18 @@
-"""Headings of table columns, on the terminal, in Markdown and on the page."""
+"""Columns of tables for people: their headings, and which hold names, sentences and times."""
 
 from __future__ import annotations
 
+import pandas as pd
+
 from htagraph.model.kinds import in_words
 
-__all__ = ["heading"]
+__all__ = ["SENTENCES", "TIMES", "heading", "holds_names"]
+
+SENTENCES = frozenset({"check", "consequence", "detail", "advice", "meaning", "options", "error"})
+"""Columns of prose, which may go on in the next line."""
+TIMES = frozenset({"start_ns", "end_ns", "ts_ns"})
+"""Columns of points in time; others that end in ``_ns`` are durations."""
+_LABELS = frozenset({"bound", "next_bound", "cause_bound", "cause", "class", "kind", "verdict"})
 
 _HEADINGS = {
     "n_last": "times last",
@@ -24,3 +32,16 @@ def heading(column: str) -> str:
     ('segments', 'bound share', 'times last')
     """
     return _HEADINGS.get(column) or in_words(column.removesuffix("_ns")).removeprefix("n ")
+
+
+def holds_names(column: str, values: pd.Series) -> bool:
+    """Whether a column holds names of the trace, which may be shortened, unlike figures and labels.
+
+    Examples
+    --------
+    >>> holds_names("op", pd.Series(["aten::mm"])), holds_names("bound", pd.Series(["sync"]))
+    (True, False)
+    """
+    if column in SENTENCES or column in _LABELS:
+        return False
+    return pd.api.types.is_object_dtype(values.dtype) or pd.api.types.is_string_dtype(values.dtype)

@@ -9,8 +9,9 @@ That of a trace has these keys; later documents of the same version only add som
     window          name, start_ns, end_ns, dur_ns
     findings        withheld: "", or why there are none
                     items: cause, title, dur_ns, share, n_segments, potential_saving_ns,
-                    longest_ns, n_steps, first_step, last_step, parts {bound: ns}, to_try,
-                    limited_by, evidence [name, op, frame, event, label, dur_ns, bound, n_segments]
+                    longest_ns, longest_start_ns, n_steps, first_step, last_step,
+                    parts {bound: ns}, to_try, limited_by,
+                    evidence [name, op, frame, event, label, dur_ns, bound, n_segments]
     critical_path   dur_ns, unexplained_share,
                     by_bound, by_op, by_name: [group, dur_ns, share, n_segments]
     steps           step, dur_ns, bound, bound_share, next_bound, next_share
@@ -37,7 +38,8 @@ unexplained time add up to the window; so do the groups of ``by_bound`` and ``by
 
 Before these versions, ``potential_saving_ns`` was ``worth_ns``; ``n_collectives`` of stragglers and
 clocks was ``n_meetings``; the bounds ``host`` and ``launched_before_capture`` were ``cpu`` and
-``carry_over``; the cause ``launched before the capture`` was ``carry-over``.
+``carry_over``; ``longest_ns``, now the length of the longest segment, was its start, which is
+``longest_start_ns``; the cause ``launched before the capture`` was ``carry-over``.
 """
 
 from __future__ import annotations

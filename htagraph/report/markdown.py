@@ -8,10 +8,10 @@ import pandas as pd
 
 from htagraph.model.kinds import in_words
 from htagraph.model.units import human_count, human_duration
-from htagraph.report.headings import heading
+from htagraph.report.headings import TIMES, heading, holds_names
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.summary import Summary
-from htagraph.writers.labels import name_label
+from htagraph.writers.labels import name_label, printable
 
 __all__ = [
     "human_frame",
@@ -43,8 +43,8 @@ def human_frame(frame: pd.DataFrame, *, width: int = 60) -> pd.DataFrame:
     Parameters
     ----------
     frame : DataFrame
-        Columns that end in ``_ns`` are durations, except ``start_ns`` and ``ts_ns``, which count
-        from the first row.
+        Columns that end in ``_ns`` are durations, except ``start_ns``, ``end_ns`` and ``ts_ns``,
+        which count from the first time in the frame.
     width : int
         Longest name, in characters.
 
@@ -55,24 +55,39 @@ def human_frame(frame: pd.DataFrame, *, width: int = 60) -> pd.DataFrame:
     0  aten::mm  1.50 us  25.0%
     """
     out = pd.DataFrame(index=frame.index)
+    times = [frame[name].min() for name in frame.columns if name in TIMES and len(frame)]
+    origin_ns = int(min(times, default=0))
     for name in frame.columns:
-        column = frame[name]
-        if name in ("start_ns", "ts_ns"):
-            origin = column.min() if len(column) else 0
-            out[name] = [f"+{human_duration(value - origin)}" for value in column]
-        elif name.endswith("_ns"):
-            out[name] = [human_duration(value) for value in column]
-        elif name == "share" or name.endswith("_share"):
-            out[name] = [f"{value:.1%}" for value in column]
-        elif name in ("name", "op"):
-            out[name] = [name_label(str(value), width=width) for value in column]
-        elif name.endswith("bound"):
-            out[name] = [in_words(value) for value in column]
-        else:
-            out[name] = [
-                f"{value:,}" if isinstance(value, int) else str(value) for value in column.tolist()
-            ]
+        out[name] = _texts(str(name), frame[name], origin_ns, width)
     return out.rename(columns=heading)
+
+
+def _texts(name: str, column: pd.Series, origin_ns: int, width: int) -> list[str]:
+    """Cells of a column as texts."""
+    values = column.tolist()
+    if name in TIMES:
+        return [f"+{human_duration(value - origin_ns)}" for value in values]
+    if name.endswith("_ns"):
+        return ["" if pd.isna(value) else human_duration(value) for value in values]
+    if name == "share" or name.endswith("_share"):
+        return ["" if pd.isna(value) else f"{value:.1%}" for value in values]
+    if name.endswith("bound"):
+        return [in_words(value) for value in values]
+    if holds_names(name, column):
+        return [name_label(_joined(value), width=width) for value in values]
+    return [_plain(value) for value in values]
+
+
+def _plain(value: object) -> str:
+    """Flag, number, label or sentence as text."""
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    return f"{value:,}" if isinstance(value, int) else printable(str(value))
+
+
+def _joined(name: object) -> str:
+    """Name as one text; a pattern is several."""
+    return " → ".join(map(str, name)) if isinstance(name, tuple) else str(name)
 
 
 def markdown_table(frame: pd.DataFrame) -> str:

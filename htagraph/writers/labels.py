@@ -6,17 +6,46 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-__all__ = ["distinct_names", "name_label"]
+__all__ = ["distinct_names", "name_label", "printable"]
 
 _RETURN_TYPE = re.compile(r"^(?:void |std::enable_if<.*?>::type )")
 _FUNCTION = re.compile(r"[\w>]\(.*\)(?: const)?$")
 _HEAD = re.compile(r"([^<(]*)(?:<([\w:]+))?")
 _WORD = re.compile(r"[A-Za-z_]\w{2,}")
 _SAYS_LITTLE = {"kernel", "kernel2", "device_kernel"}
+_UNPRINTABLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
+"""Controls of terminals and of writing direction, line ends, and halves of surrogate pairs."""
+_N_CONTROLS, _PICTURES, _DELETE, _DELETED, _UNKNOWN = 0x20, 0x2400, "\x7f", "\u2421", "\ufffd"
+
+
+def printable(text: str) -> str:
+    r"""Text of one line in which every control character is a picture of itself.
+
+    What a trace calls an event is data: it moves no cursor, ends no line and always has an
+    encoding.
+
+    Examples
+    --------
+    >>> printable("a\x1b[31mb\nc\x85")
+    'a␛[31mb␊c�'
+    """
+    return _UNPRINTABLE.sub(_picture, text)
+
+
+def _picture(found: re.Match[str]) -> str:
+    """Picture of a control character, of the same width as any letter."""
+    char = found[0]
+    if ord(char) < _N_CONTROLS:
+        return chr(_PICTURES + ord(char))
+    return _DELETED if char == _DELETE else _UNKNOWN
 
 
 def name_label(name: str, *, width: int = 48) -> str:
     """Short name: of a C++ function without return type, namespaces, template, arguments.
+
+    Control characters are pictures of themselves (`printable`).
 
     Parameters
     ----------
@@ -33,7 +62,7 @@ def name_label(name: str, *, width: int = 48) -> str:
     >>> name_label("aten::mm"), name_label("Memcpy HtoD (Pageable -> Device)")
     ('aten::mm', 'Memcpy HtoD (Pageable -> Device)')
     """
-    short = name
+    short = name = printable(name)
     if _RETURN_TYPE.match(name) or _FUNCTION.search(name):
         bare = _RETURN_TYPE.sub("", name).replace("(anonymous namespace)::", "")
         head, template = _HEAD.findall(bare)[0]

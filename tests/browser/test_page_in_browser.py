@@ -62,6 +62,19 @@ def column(tab: Any, panel: str, name: str) -> list[str]:
     return values
 
 
+BUTTONS = {"Download plot as a PNG", "Zoom", "Pan", "Reset axes"}
+
+
+def test_no_button_of_a_figure_sends_anything(tab: Any, file: Path) -> None:
+    """Save, zoom, pan, reset: "Share chart…" of Plotly would upload the names in the trace."""
+    show(tab, file)
+    titles = tab.page.evaluate(
+        "[...document.querySelectorAll('.modebar-btn')].map((button) => button.dataset.title)"
+    )
+    assert set(titles) <= BUTTONS
+    assert "Zoom" in titles
+
+
 @pytest.mark.parametrize("tab", ["light", "dark"], indirect=True)
 def test_every_section_renders_without_a_complaint_or_the_network(tab: Any, file: Path) -> None:
     """All figures are there as drawings; nothing was asked for but the file itself."""

@@ -321,3 +321,11 @@ def test_a_frame_is_not_changed_by_drawing_it(step: hg.TraceGraph) -> None:
     before = frame.copy()
     plots.idle_time(frame)
     pd.testing.assert_frame_equal(frame, before)
+
+
+@pytest.mark.parametrize("name", plots.__all__)
+@pytest.mark.parametrize("given", [5, pd.DataFrame({"a": [1]})], ids=["number", "frame"])
+def test_what_a_figure_cannot_draw_is_a_wrong_question(name: str, given: object) -> None:
+    """The error says which answer it takes."""
+    with pytest.raises(QueryError, match=rf"plots.{name} cannot draw a .* Hint: give the "):
+        getattr(plots, name)(given)

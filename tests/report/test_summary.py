@@ -97,6 +97,7 @@ def test_json_document_has_the_keys_that_it_documents(stalled):
         "n_segments",
         "potential_saving_ns",
         "longest_ns",
+        "longest_start_ns",
         "n_steps",
         "first_step",
         "last_step",

@@ -2,6 +2,8 @@
 const figures = JSON.parse(document.getElementById("figures").textContent);
 const config = {
   responsive: true, displaylogo: false, doubleClick: "reset",
+  // Nothing leaves the page: no button that sends the chart to Plotly, and nowhere to send it.
+  showSendToCloud: false, showEditInChartStudio: false, plotlyServerURL: "",
   modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
 };
 

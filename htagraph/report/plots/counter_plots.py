@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from htagraph.model import answers
 from htagraph.model.units import human_duration
 from htagraph.report.plots.kernel_plots import duration_line, log_bins
 from htagraph.report.plots.style import (
@@ -16,6 +17,7 @@ from htagraph.report.plots.style import (
     durations_axis,
     label,
     new_figure,
+    of_frame,
 )
 from htagraph.report.plots.thinning import Line, thin_line
 
@@ -36,6 +38,7 @@ _HUES = (
 )
 
 
+@of_frame(answers.LAUNCH_STATS)
 def launch_stats(frame: pd.DataFrame) -> Figure:
     """Figure of how long launch calls take, how long their work waits, and how long it runs.
 
@@ -78,6 +81,7 @@ def launch_stats(frame: pd.DataFrame) -> Figure:
     return figure
 
 
+@of_frame(answers.COUNTERS)
 def queue_length(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Figure:
     """Figure of outstanding launches over time, by stream.
 
@@ -113,6 +117,7 @@ def queue_length(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Figure
     )
 
 
+@of_frame(answers.COUNTERS)
 def memory_bandwidth(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Figure:
     """Figure of the bandwidth of copies and fills over time, by direction.
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.model import answers
 from htagraph.model.kinds import in_words
 from htagraph.model.units import human_duration
 from htagraph.report.plots.style import (
@@ -20,6 +21,7 @@ from htagraph.report.plots.style import (
     color_of,
     named_rows,
     new_figure,
+    of_frame,
     percent,
     track_labels,
 )
@@ -60,6 +62,7 @@ def _stack(
     }
 
 
+@of_frame(answers.TEMPORAL_BREAKDOWN)
 def temporal_breakdown(frame: pd.DataFrame) -> Figure:
     """Figure of how each device spends the window.
 
@@ -102,6 +105,7 @@ def temporal_breakdown(frame: pd.DataFrame) -> Figure:
     return new_figure(bars, title, rows=max(len(rows), 1), barmode="stack", xaxis=axis)
 
 
+@of_frame(answers.IDLE_TIME)
 def idle_causes(frame: pd.DataFrame) -> Figure:
     """Figure of idle time by cause.
 
@@ -148,6 +152,7 @@ def idle_causes(frame: pd.DataFrame) -> Figure:
     )
 
 
+@of_frame(answers.IDLE_TIME)
 def idle_time(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
     """Figure of idle time by the name of what devices wait for, largest first.
 
@@ -198,6 +203,7 @@ def idle_time(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
     return figure
 
 
+@of_frame(answers.OVERLAP)
 def overlap(frame: pd.DataFrame) -> Figure:
     """Figure of how much communication overlaps with compute, by device.
 
@@ -233,6 +239,7 @@ def overlap(frame: pd.DataFrame) -> Figure:
     return new_figure(bars, title, rows=max(len(rows), 1), barmode="stack", xaxis=axis)
 
 
+@of_frame(answers.EXPOSED_COMMUNICATION)
 def exposed_communication(frame: pd.DataFrame) -> Figure:
     """Figure of why communication is exposed: what kept the next compute kernel from running.
 

@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from htagraph.model import answers, job_answers
 from htagraph.model.units import human_duration
-from htagraph.report.plots.style import BOUND_COLORS, TimeUnit, label, named_rows, new_figure
+from htagraph.report.plots.style import (
+    BOUND_COLORS,
+    TimeUnit,
+    label,
+    named_rows,
+    new_figure,
+    of_frame,
+)
 from htagraph.report.slow_ranks import against_median_rank
 from htagraph.writers.labels import distinct_names
 
@@ -26,6 +34,7 @@ _SAME = 0.02
 _SCALE = [[0.0, "rgba(134, 148, 168, 0.12)"], [0.5, "#e0a878"], [1.0, "#c0392b"]]
 
 
+@of_frame(job_answers.MATCHED_COLLECTIVES, "rank")
 def collective_waits(collectives: pd.DataFrame, *, max_columns: int = _MAX_COLUMNS) -> Figure:
     """Figure of how long each rank waits in each collective.
 
@@ -81,6 +90,7 @@ def collective_waits(collectives: pd.DataFrame, *, max_columns: int = _MAX_COLUM
     return figure
 
 
+@of_frame(answers.KERNEL_BREAKDOWN, "rank")
 def kernels_across_ranks(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
     """Figure of how long kernels take on each rank, relative to the median rank.
 
@@ -142,6 +152,7 @@ def kernels_across_ranks(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
     )
 
 
+@of_frame(answers.STEP_TIMES, "rank")
 def step_spread(frame: pd.DataFrame) -> Figure:
     """Figure of how long each step takes: the median rank, and from the fastest to the slowest.
 

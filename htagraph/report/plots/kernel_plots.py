@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.model import answers
 from htagraph.model.units import human_count, human_duration
 from htagraph.report.plots.style import (
     CLASS_COLORS,
@@ -18,6 +19,7 @@ from htagraph.report.plots.style import (
     label,
     named_rows,
     new_figure,
+    of_frame,
 )
 from htagraph.writers.labels import distinct_names
 
@@ -40,6 +42,7 @@ _LAST = 2
 _MAX_RANKS = 10
 
 
+@of_frame(answers.KERNEL_BREAKDOWN)
 def kernel_classes(frame: pd.DataFrame) -> Figure:
     """Figure of device time by class of kernel.
 
@@ -80,6 +83,7 @@ def kernel_classes(frame: pd.DataFrame) -> Figure:
     return new_figure(bars, f"{first} device time", rows=1, barmode="stack", xaxis=axis, bargap=0.1)
 
 
+@of_frame(answers.KERNEL_BREAKDOWN)
 def top_kernels(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
     """Figure of the kernels with most device time.
 
@@ -158,6 +162,7 @@ def duration_line(
     }
 
 
+@of_frame(answers.KERNEL_DURATIONS)
 def kernel_durations(frame: pd.DataFrame) -> Figure:
     """Figure of the distribution of kernel durations, by rank where there are a few, or by class.
 
@@ -197,6 +202,7 @@ def kernel_durations(frame: pd.DataFrame) -> Figure:
     )
 
 
+@of_frame(answers.KERNEL_PATTERNS)
 def kernel_patterns(frame: pd.DataFrame, *, top: int = _N_PATTERNS) -> Figure:
     """Figure of the repeating sequences with most device time: their kernels and the gaps between.
 

@@ -20,6 +20,7 @@ from htagraph.report.plots.style import (
     label,
     named_rows,
     new_figure,
+    of_path,
     percent,
 )
 from htagraph.report.plots.thinning import Blocks, thin_path
@@ -40,6 +41,7 @@ _MIN_SHARE = 0.05
 _BAR = 0.86
 
 
+@of_path("CriticalPath", "JobPath")
 def critical_path(path: CriticalPath | JobPath) -> Figure:
     """Figure of the critical path as one stacked bar: its time by bound.
 
@@ -84,6 +86,7 @@ def critical_path(path: CriticalPath | JobPath) -> Figure:
     return new_figure(bars, title, rows=1, barmode="stack", xaxis=axis, bargap=0.1)
 
 
+@of_path("CriticalPath")
 def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE) -> Figure:
     """Figure of the critical path over time, one row per bound; the area of a block is its time.
 
@@ -135,6 +138,7 @@ def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE)
     return figure
 
 
+@of_path("JobPath")
 def job_path_timeline(path: JobPath, *, max_single: int = _MAX_SINGLE) -> Figure:
     """Figure of a job's critical path over time, one row per rank, colored by bound.
 
@@ -278,6 +282,7 @@ def _step_lines(path: CriticalPath, unit: TimeUnit) -> list[dict[str, Any]]:
     ]
 
 
+@of_path("CriticalPath")
 def steps(path: CriticalPath) -> Figure:
     """Figure of the critical path step by step: how long each step takes, by bound.
 

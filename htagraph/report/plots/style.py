@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from html import escape
-from typing import TYPE_CHECKING, Any, NamedTuple
+from inspect import signature
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +14,7 @@ import pandas as pd
 
 from htagraph.errors import QueryError
 from htagraph.model.colors import COLORS
+from htagraph.model.schema import Schema
 from htagraph.writers.labels import name_label
 
 if TYPE_CHECKING:
@@ -29,9 +32,13 @@ __all__ = [
     "label",
     "named_rows",
     "new_figure",
+    "of_frame",
+    "of_path",
     "percent",
     "track_labels",
 ]
+
+_Draw = TypeVar("_Draw", bound="Callable[..., Figure]")
 
 ACCENT = "#4c83d9"
 IDLE_COLOR = "rgba(134, 148, 168, 0.35)"
@@ -97,6 +104,57 @@ class TimeUnit(NamedTuple):
     def of(self, times_ns: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Times in this unit."""
         return np.asarray(times_ns, dtype=np.float64) / self.size_ns
+
+
+def of_frame(schema: Schema, *more: str) -> Callable[[_Draw], _Draw]:
+    """Say it where a figure is given another frame than the one that it draws.
+
+    Parameters
+    ----------
+    schema : Schema
+        Of the frame; a figure may need only some of its columns.
+    *more : str
+        Other columns that it has: ``rank`` in an answer of a job.
+    """
+    answer = schema.name.lower().removeprefix("matched_") + (" of a job" if more else "")
+
+    def wrong(given: object) -> str:
+        if not isinstance(given, pd.DataFrame):
+            return f"a {type(given).__name__}"
+        missing = [name for name in (*schema.columns, *more) if name not in given.columns]
+        return f"a frame without {missing[0]!r}" if missing else ""
+
+    return _checked(wrong, f"give the answer to {answer}.")
+
+
+def of_path(*kinds: str) -> Callable[[_Draw], _Draw]:
+    """Say it where a figure is given no path of one of these classes."""
+
+    def wrong(given: object) -> str:
+        return "" if type(given).__name__ in kinds else f"a {type(given).__name__}"
+
+    return _checked(wrong, f"give the {' or '.join(kinds)} itself.")
+
+
+def _checked(wrong: Callable[[object], str], hint: str) -> Callable[[_Draw], _Draw]:
+    """A figure that fails says what is wrong with what it was given first, if anything is."""
+
+    def around(draw: _Draw) -> _Draw:
+        @wraps(draw)
+        def drawn(*args: Any, **options: Any) -> Figure:  # noqa: ANN401  as the function itself
+            try:
+                return draw(*args, **options)
+            except (AttributeError, KeyError, TypeError) as exc:
+                first = next(iter(signature(draw).parameters))
+                said = wrong(args[0] if args else options.get(first))
+                if not said:
+                    raise
+                name = draw.__name__
+                raise QueryError(f"plots.{name} cannot draw {said}.", hint=hint) from exc
+
+        return cast("_Draw", drawn)
+
+    return around
 
 
 def percent(share: float) -> str:

@@ -1,0 +1,112 @@
+"""Layout of a table on the terminal: no figure is ever cut.
+
+Names shrink and sentences fold. Where that is not enough, the last columns are left out and named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+import pandas as pd
+from rich.cells import cell_len
+from rich.table import Table
+from rich.text import Text
+
+from htagraph.report.headings import SENTENCES, holds_names
+from htagraph.report.markdown import human_frame
+from htagraph.writers.labels import distinct_names
+
+__all__ = ["LONGEST_NAME", "fitted"]
+
+LONGEST_NAME = 60
+_LEAST_NAME, _LEAST_SENTENCE = 16, 24
+_GAP = 2
+_MIN_COLUMNS = 2
+
+
+class _Column(NamedTuple):
+    """A column, the width that it needs at least, and the one at which nothing is shortened."""
+
+    name: str
+    heading: str
+    cells: list[str]
+    least: int
+    whole: int
+    is_name: bool
+    folds: bool
+    is_left: bool
+
+    @classmethod
+    def of(cls, values: pd.Series, heading: str, cells: list[str], *, header: bool) -> _Column:
+        """Column of a frame, with its cells as texts."""
+        name = str(values.name)
+        is_name, folds = holds_names(name, values), name in SENTENCES
+        head = cell_len(heading) if header else 0
+        whole = max([head, *map(cell_len, cells)])
+        least = max(
+            head, min(whole, _LEAST_NAME if is_name else _LEAST_SENTENCE if folds else whole)
+        )
+        is_left = is_name or folds or not pd.api.types.is_numeric_dtype(values.dtype)
+        return cls(name, heading, cells, least, whole, is_name, folds, is_left)
+
+
+def _widths(columns: Sequence[_Column], width: int) -> list[int]:
+    """Widths of columns: what is left beyond the least goes to those that lack least."""
+    given = [column.least for column in columns]
+    room = max(0, width - sum(given) - _GAP * (len(columns) - 1))
+    lacking = sorted(range(len(columns)), key=lambda at: columns[at].whole - columns[at].least)
+    for n_done, at in enumerate(lacking):
+        more = min(columns[at].whole - columns[at].least, room // (len(lacking) - n_done))
+        given[at], room = given[at] + more, room - more
+    return given
+
+
+def fitted(
+    frame: pd.DataFrame, width: int, *, header: bool = True, keeps_all: bool = False
+) -> tuple[Table, list[str]]:
+    """Frame as a table that fits the terminal, and the columns for which there is no room.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    width : int
+        Of the terminal, in characters.
+    header : bool, default=True
+    keeps_all : bool, default=False
+        Leave no column out, even if the table is wider than the terminal.
+    """
+    texts = human_frame(frame, width=LONGEST_NAME)
+    columns = [
+        _Column.of(frame.iloc[:, at], str(title), texts.iloc[:, at].tolist(), header=header)
+        for at, title in enumerate(texts.columns)
+    ]
+    ends = list(accumulate((column.least + _GAP for column in columns), initial=-_GAP))[1:]
+    n_fit = sum(end <= width for end in ends)
+    shown = columns if keeps_all else columns[: max(_MIN_COLUMNS, n_fit)]
+    widths = _widths(shown, width)
+    table = Table(box=None, pad_edge=False, show_header=header, header_style="dim")
+    for column, given in zip(shown, widths, strict=True):
+        table.add_column(
+            Text(column.heading),
+            justify="left" if column.is_left else "right",
+            min_width=given,
+            max_width=given,
+            overflow="fold" if column.folds else "ellipsis",
+            no_wrap=not column.folds,
+        )
+    cells = [_shortened(column, given) for column, given in zip(shown, widths, strict=True)]
+    for row in zip(*cells, strict=True):
+        table.add_row(*map(Text, row))
+    # A fixed width: rich would shrink figures, too, where the terminal is narrower.
+    table.width = sum(widths) + _GAP * (len(shown) - 1)
+    return table, [column.name for column in columns[len(shown) :]]
+
+
+def _shortened(column: _Column, width: int) -> list[str]:
+    """Cells of a column; names of too little room lose their middle, and stay distinct."""
+    if not column.is_name or column.whole <= width:
+        return column.cells
+    short = distinct_names(column.cells, width=width)
+    return [short[cell] for cell in column.cells]
