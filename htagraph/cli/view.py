@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
 import webbrowser
 from contextlib import suppress
@@ -63,7 +64,9 @@ def view(
     quiet: QuietOption = False,
 ) -> None:
     """Open a trace in the Perfetto UI. It is served to the UI alone, on loopback, until Ctrl-C."""
-    with tempfile.TemporaryDirectory(prefix="htagraph-") as folder:
+    # Whatever ends it, the temporary folder goes with it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with suppress(KeyboardInterrupt), tempfile.TemporaryDirectory(prefix="htagraph-") as folder:
         with Waiting(quiet=quiet).shown() as waiting:
             shown = _shown(trace, window, waiting, Path(folder), plain=plain)
         ui = offline_ui() if offline else None
@@ -72,8 +75,7 @@ def view(
             notices(quiet=quiet).print(f"Serving {shown.path.name}; Ctrl-C stops.", markup=False)
             if browser:
                 webbrowser.open(server.url)
-            with suppress(KeyboardInterrupt):
-                server.serve(once=once)
+            server.serve(once=once)
 
 
 def _shown(trace: Path, window: str, waiting: Waiting, folder: Path, *, plain: bool) -> _Shown:
