@@ -7,6 +7,7 @@ import mimetypes
 import os
 import shutil
 import socketserver
+import sys
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -28,6 +29,9 @@ PORT = 9001
 """The only port from which the online UI may fetch without TLS, by its security policy."""
 ONLINE_UI = "https://ui.perfetto.dev"
 _QUIET_S = 3.0
+_IDLE_S = 3_600.0
+"""The UI keeps what it has fetched: after that long nobody waits for the server."""
+_REQUEST_S = 30.0
 _PINNED, _EXPANDED = "^Critical path", r"^GPU|\(pid "
 """Tracks as `htagraph.writers.pftrace` names them; other traces have none of these."""
 
@@ -101,12 +105,15 @@ class TraceServer:
         Folder of an installed UI that is served beside the trace; the online UI is used without
         one.
     view : View
+    idle_s : float, unit=s
+        It stops by itself when nothing was asked for during this time.
     """
 
     path: Path
     port: int = PORT
     ui: Path | None = None
     view: View = field(default_factory=View)
+    idle_s: float = _IDLE_S
 
     def __post_init__(self) -> None:
         """Open the port.
@@ -162,7 +169,7 @@ class TraceServer:
         return f"http://{LOOPBACK}:{self.port}" if self.ui else ONLINE_UI
 
     def serve(self, *, once: bool = False) -> None:
-        """Answer requests until `stop` is called.
+        """Answer requests until `stop` is called, or until nobody asks any more.
 
         Parameters
         ----------
@@ -170,6 +177,10 @@ class TraceServer:
             Stop when the trace has been fetched.
         """
         self._stops_when_fetched = once
+        self.asked()
+        threading.Thread(
+            target=self._stop_after, args=(self.idle_s,), daemon=True, name="idle"
+        ).start()
         self._http.serve_forever(poll_interval=0.1)
 
     def stop(self) -> None:
@@ -186,11 +197,13 @@ class TraceServer:
         """Note that the trace has been fetched to its end."""
         self.n_fetched += 1
         if self._stops_when_fetched:
-            threading.Thread(target=self._stop_when_quiet, daemon=True).start()
+            # An installed UI may still be loading its own parts.
+            quiet_s = _QUIET_S if self.ui else 0.0
+            threading.Thread(target=self._stop_after, args=(quiet_s,), daemon=True).start()
 
-    def _stop_when_quiet(self) -> None:
-        """Stop once nothing is asked for: an installed UI may still be loading its own parts."""
-        while self.ui and (left_s := self._last_asked_s + _QUIET_S - monotonic()) > 0:
+    def _stop_after(self, quiet_s: float) -> None:
+        """Stop once nothing has been asked for during some time."""
+        while (left_s := self._last_asked_s + quiet_s - monotonic()) > 0:
             sleep(left_s)
         self._http.shutdown()
 
@@ -205,12 +218,18 @@ class _LoopbackServer(ThreadingHTTPServer):
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = LOOPBACK, int(self.server_address[1])
 
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
+        """Say nothing where a browser breaks off: only this one request is lost."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
+
 
 class _Handler(BaseHTTPRequestHandler):
     """Answers one request."""
 
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "htagraph", ""
+    timeout = _REQUEST_S
 
     # The server passes the connection, in arguments of its own.
     def __init__(self, offer: TraceServer, *connection: Any) -> None:  # noqa: ANN401
@@ -264,9 +283,12 @@ class _Handler(BaseHTTPRequestHandler):
         if ui is None:
             return None
         root = ui.resolve()
-        wanted = (root / path.lstrip("/")).resolve()
-        wanted = wanted / "index.html" if wanted == root else wanted
-        return wanted if wanted.is_relative_to(root) and wanted.is_file() else None
+        try:
+            wanted = (root / path.lstrip("/")).resolve()
+            wanted = wanted / "index.html" if wanted == root else wanted
+            return wanted if wanted.is_relative_to(root) and wanted.is_file() else None
+        except (OSError, ValueError):  # too long, or no name that a file can have
+            return None
 
     def _send(self, *, with_body: bool) -> None:
         """Send a file."""
@@ -278,13 +300,18 @@ class _Handler(BaseHTTPRequestHandler):
             return
         is_trace = path == self._offer.path
         kind = None if is_trace else mimetypes.guess_type(path.name)[0]
-        with path.open("rb") as file:
+        try:
+            file = path.open("rb")
+        except OSError:  # it was there when the server started
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return
+        with file:
             self.send_response(HTTPStatus.OK)
             self.send_header("Content-Type", kind or "application/octet-stream")
             self.send_header("Content-Length", str(os.fstat(file.fileno()).st_size))
             self.end_headers()
             if with_body:
-                with suppress(ConnectionError):  # the tab was closed
+                with suppress(ConnectionError, TimeoutError):  # the tab was closed
                     shutil.copyfileobj(file, self.wfile)
                     self._note_fetched(is_trace=is_trace)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
 import webbrowser
 from contextlib import suppress
@@ -71,7 +72,9 @@ def view(
     captures = asked_captures(trace, capture)
     if len(captures) > 1:
         raise QueryError("one capture is shown at a time.", hint="--capture N; `list` lists them.")
-    with tempfile.TemporaryDirectory(prefix="htagraph-") as folder:
+    # Whatever ends it, the temporary folder goes with it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with suppress(KeyboardInterrupt), tempfile.TemporaryDirectory(prefix="htagraph-") as folder:
         with Waiting(quiet=quiet).shown() as waiting:
             if trace.is_dir():
                 shown = _job(trace, window, waiting, Path(folder), captures[0])
@@ -83,8 +86,7 @@ def view(
             notices(quiet=quiet).print(f"Serving {shown.path.name}; Ctrl-C stops.", markup=False)
             if browser:
                 webbrowser.open(server.url)
-            with suppress(KeyboardInterrupt):
-                server.serve(once=once)
+            server.serve(once=once)
 
 
 def _shown(trace: Path, window: str, waiting: Waiting, folder: Path, *, plain: bool) -> _Shown:

@@ -30,6 +30,10 @@ __all__ = ["stream_wait_edges"]
 
 I64 = npt.NDArray[np.int64]
 
+_UNKNOWN = np.iinfo(np.int64).min
+_LATEST = 1 << 62
+"""No time of a trace lies beyond, so that differences of two fit in int64; sums need not."""
+
 
 def _recorded_stream_waits(structure: Structure, records: SyncRecords) -> tuple[I64, I64]:
     """Device event before each event record, and the first one after each stream wait."""
@@ -86,10 +90,9 @@ def _inferred_stream_waits(
 def _ready_ns(structure: Structure, source: I64, waiter: I64) -> I64:
     """Earliest start of each device event by all that is known; shape (n_events,)."""
     events, queue = structure.events, structure.queue
+    floor = min(structure.calibration.launch_floor_ns, _LATEST - 1)
     ready = np.where(
-        structure.launch >= 0,
-        structure.launch_time_ns + structure.calibration.launch_floor_ns,
-        np.iinfo(np.int64).min,
+        structure.launch >= 0, np.minimum(structure.launch_time_ns + floor, _LATEST), _UNKNOWN
     )
     starts = structure.queue_starts
     follows = np.flatnonzero(~starts)
@@ -119,7 +122,7 @@ def _covering(structure: Structure, late: I64, queue: int, ready_ns: I64) -> I64
     position = np.searchsorted(events.end_ns[rows], events.ts_ns[late], side="right") - 1
     other = rows[np.maximum(position, 0)]
     alone_ns = np.maximum(events.ts_ns[other] - ready_ns, 0)
-    covers = (position >= 0) & (2 * alone_ns <= events.ts_ns[late] - ready_ns)
+    covers = (position >= 0) & (alone_ns <= (events.ts_ns[late] - ready_ns) // 2)
     return np.where(covers, other, -1)
 
 
@@ -132,12 +135,11 @@ def _waits_by_time(structure: Structure, source: I64, waiter: I64) -> tuple[I64,
     events, calibration, device = structure.events, structure.calibration, structure.queue
     usual = max(calibration.launch_usual_ns, 2 * calibration.stream_usual_ns)
     ready = _ready_ns(structure, source, waiter)
-    late = device[
-        (ready[device] > np.iinfo(np.int64).min) & (events.ts_ns[device] > ready[device] + usual)
-    ]
+    known = device[ready[device] > _UNKNOWN]
+    late = known[events.ts_ns[known] - ready[known] > usual]
     is_launched = structure.launch[late] >= 0
     found = np.full(len(late), -1, dtype=np.int64)
-    latest = np.full(len(late), np.iinfo(np.int64).min)
+    latest = np.full(len(late), _UNKNOWN)
     queue_device = events.device[structure.queue[structure.queue_starts]]
     for queue in range(len(queue_device)):
         given = _given_before(structure, late, queue)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import struct
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -141,6 +143,52 @@ def test_it_stops_when_the_trace_was_fetched_if_asked_to(trace: Path) -> None:
         thread.join(timeout=10)
         assert not thread.is_alive()
     assert server.n_fetched == 1
+
+
+def test_it_stops_by_itself_when_nobody_asks_any_more(trace: Path) -> None:
+    """The UI keeps what it has fetched; a forgotten server does not stay for days."""
+    server = TraceServer(trace, port=0, idle_s=0.5)
+    with serving(server) as thread:
+        assert ask(server, server.trace_path)[0] == 200
+        assert thread.is_alive()
+        thread.join(timeout=10)
+        assert not thread.is_alive()
+
+
+def test_a_trace_that_is_gone_is_not_found(trace: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The file was deleted while it was served: an answer, and nothing on the terminal."""
+    server = TraceServer(trace, port=0)
+    with serving(server):
+        trace.unlink()
+        status, _, _ = ask(server, server.trace_path)
+    assert (status, capfd.readouterr().err) == (404, "")
+
+
+@pytest.mark.parametrize("path", ["/%00", "/index.html%00.js", "/" + "a" * 5_000, "//x", "/%ff%fe"])
+def test_a_path_that_no_file_can_have_is_not_found(
+    trace: Path, tmp_path: Path, path: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A byte 0, a name too long, no UTF-8: an answer, and nothing on the terminal."""
+    (tmp_path / "ui").mkdir()
+    server = TraceServer(trace, port=0, ui=tmp_path / "ui")
+    with serving(server):
+        status, _, _ = ask(server, path)
+    assert (status, capfd.readouterr().err) == (404, "")
+
+
+def test_a_browser_that_breaks_off_says_nothing_on_the_terminal(
+    trace: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its connection is reset in the middle of a request; the next one is answered."""
+    server = TraceServer(trace, port=0)
+    with serving(server):
+        with socket.create_connection(("127.0.0.1", server.port)) as client:
+            client.sendall(b"GET /tra")
+            now = struct.pack("ii", 1, 0)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, now)
+        assert ask(server, server.trace_path)[0] == 200
+        time.sleep(0.2)
+    assert capfd.readouterr().err == ""
 
 
 def test_a_folder_of_the_ui_is_served_and_nothing_above_it(trace: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -119,3 +120,24 @@ def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
     done = run(str(tmp_path / "none.json"), *QUIET)
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
     assert "cannot be read: No such file or directory" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+def test_a_terminated_server_leaves_no_files(file: Path, tmp_path: Path) -> None:
+    """SIGTERM, as at the end of a session, ends it like Ctrl-C."""
+    command = [sys.executable, "-m", "htagraph.cli.main", "view", str(file), "--port", "0"]
+    with subprocess.Popen(
+        [*command, "--no-browser", "--quiet"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        assert any(tmp_path.glob("htagraph-*/*.pftrace"))
+        process.terminate()
+        code = process.wait(timeout=20)
+        said = process.stderr.read()
+    assert (code, said, list(tmp_path.iterdir())) == (0, "", [])

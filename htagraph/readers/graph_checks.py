@@ -1,0 +1,230 @@
+"""What holds for every graph, checked on one that comes from a file.
+
+The compiler makes graphs for which all of this is true, and compiled code walks them without
+looking: an index out of range in a file that was tampered with would read foreign memory, and a
+cycle would never end. Each check is a pass over arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.model.dag import Calibration, Dag
+from htagraph.model.edges import EdgeTable
+from htagraph.model.events import EventTable, LaneTable
+from htagraph.model.kinds import EventKind, KernelClass
+from htagraph.model.rules import Rule
+from htagraph.readers.kineto.fields import COLUMNS, Read
+
+__all__ = ["check_graph"]
+
+Array = npt.NDArray[Any]
+
+_LAST_NS = 1 << 62
+_EVENTS = {
+    "ts_ns": np.int64, "dur_ns": np.int64, "kind": np.int8, "name": np.int32, "category": np.int32,
+    "lane": np.int32, "device": np.int32, "stream": np.int64, "correlation": np.int64,
+    "external_id": np.int64,
+}  # fmt: skip
+_FLOWS = {
+    "ts_ns": np.int64, "id": np.int64, "lane": np.int32, "phase": np.int8, "category": np.int32,
+}  # fmt: skip
+_EDGES = {
+    "tail": np.int32, "head": np.int32, "kind": np.int8, "lag_ns": np.int64, "event": np.int32,
+    "rule": np.int8,
+}  # fmt: skip
+_PER_EVENT = {"parent": np.int32, "launch": np.int32, "is_work": np.bool_}
+_PER_NODE = {"binding": np.int32, "residual_ns": np.int64}
+_TEXTS = frozenset(column.name for column in COLUMNS if column.read is Read.TEXT)
+
+
+def check_graph(dag: Dag) -> None:
+    """Raise unless a graph obeys the laws of the compiler.
+
+    Raises
+    ------
+    ValueError
+        If it does not; the message names the first thing that is wrong.
+    """
+    _check_facts(dag)
+    _check_lanes(dag.events.lanes)
+    _check_events(dag.events)
+    _check_columns(dag.events)
+    _check_edges("edges", dag.edges, dag)
+    _check_edges("rejected edges", dag.rejected.edges, dag)
+    _check_shapes(
+        "rejected edges",
+        {"skew_ns": dag.rejected.skew_ns},
+        {"skew_ns": np.int64},
+        len(dag.rejected.edges),
+    )
+    _check_links(dag)
+    _check_path(dag)
+
+
+def _ensure(is_true: object, what: str) -> None:
+    """Raise unless something holds."""
+    if not is_true:
+        raise ValueError(what)
+
+
+def _check_shapes(
+    what: str, arrays: Mapping[str, Array], dtypes: Mapping[str, npt.DTypeLike], n: int
+) -> None:
+    """Raise unless arrays have a type and a length."""
+    for name, dtype in dtypes.items():
+        array = arrays[name]
+        _ensure(
+            array.dtype == np.dtype(dtype) and array.shape == (n,),
+            f"{name} of the {what} is {array.dtype} of shape {array.shape}, "
+            f"not {np.dtype(dtype)} of shape ({n},)",
+        )
+
+
+def _ensure_within(what: str, array: Array, low: int, high: int) -> None:
+    """Raise unless ``low <= value < high`` for all values."""
+    _ensure(
+        not len(array) or (array.min() >= low and array.max() < high), f"{what} is out of range"
+    )
+
+
+def _is_int(value: object) -> bool:
+    return type(value) is int and abs(value) <= _LAST_NS
+
+
+def _check_facts(dag: Dag) -> None:
+    """Raise unless the small facts have their types."""
+    span, rules = dag.span, dag.classification.rules
+    _ensure(
+        all(_is_int(getattr(dag.calibration, item.name)) for item in fields(Calibration)),
+        "the calibration is no numbers",
+    )
+    _ensure(
+        all(map(_is_int, (span.start_ns, span.end_ns, span.anchor))) and type(span.name) is str,
+        "the window is none",
+    )
+    _ensure(all(isinstance(rule, str) for rule in rules), "a rule has no name")
+    _ensure(
+        type(dag.notes) is dict and all(map(_is_int, dag.notes.values())),
+        "the notes are no numbers",
+    )
+
+
+def _check_lanes(lanes: LaneTable) -> None:
+    """Raise unless every lane has an id, names and sort indices."""
+    for item in fields(LaneTable):
+        values = getattr(lanes, item.name)
+        kinds = (int, str) if item.name in {"pid", "tid"} else int if "sort" in item.name else str
+        _ensure(
+            len(values) == len(lanes) and all(isinstance(value, kinds) for value in values),
+            f"{item.name} of the threads is broken",
+        )
+
+
+def _check_events(events: EventTable) -> None:
+    """Raise unless the columns of events and flows fit, and their codes stand for something."""
+    _check_shapes("events", vars(events), _EVENTS, len(events.ts_ns))
+    _check_shapes("flows", vars(events.flows), _FLOWS, len(events.flows.ts_ns))
+    _ensure_within("kind of an event", events.kind, 0, len(EventKind))
+    _ensure_within("phase of a flow", events.flows.phase, 0, 3)
+    _ensure_within("device of an event", events.device, -1, 1 << 31)
+    _ensure_within("dur_ns of an event", events.dur_ns, 0, _LAST_NS)
+    for table in (events, events.flows):
+        _ensure_within("lane", table.lane, 0, len(events.lanes))
+        _ensure_within("category", table.category, 0, len(events.symbols))
+        _ensure_within("ts_ns", table.ts_ns, -_LAST_NS, _LAST_NS + 1)
+    _ensure_within("name of an event", events.name, 0, len(events.symbols))
+
+
+def _check_columns(events: EventTable) -> None:
+    """Raise unless what few events have belongs to events that are there."""
+    for name, column in events.columns.items():
+        value, n = column.value, len(column.event)
+        _check_shapes(f"column {name}", {"event": column.event}, {"event": np.int64}, n)
+        _ensure(value.shape == (n,), f"column {name} is of another length")
+        is_text = value.dtype == np.int32
+        _ensure(
+            (is_text or value.dtype in (np.int64, np.float64)) and is_text == (name in _TEXTS),
+            f"column {name} is of another type",
+        )
+        _ensure_within(f"event of column {name}", column.event, 0, len(events))
+        _ensure((np.diff(column.event) > 0).all(), f"column {name} is out of order")
+        if is_text:
+            _ensure_within(f"column {name}", value, 0, len(events.symbols))
+
+
+def _check_edges(what: str, edges: EdgeTable, dag: Dag) -> None:
+    """Raise unless edges join nodes that are there."""
+    n = len(dag.events)
+    _check_shapes(what, vars(edges), _EDGES, len(edges.tail))
+    for name in ("tail", "head"):
+        _ensure_within(f"{name} of the {what}", getattr(edges, name), 0, 2 * n)
+    _ensure_within(f"event of the {what}", edges.event, -1, n)
+    _ensure_within(f"rule of the {what}", edges.rule, 0, len(Rule))
+    _ensure((edges.kind == Rule.kinds()[edges.rule]).all(), f"kind of the {what} is not the rule's")
+
+
+def _check_links(dag: Dag) -> None:
+    """Raise unless parents and launches are events that can be that, and windows hold the work."""
+    events, n = dag.events, len(dag.events)
+    _check_shapes("events", vars(dag), _PER_EVENT, n)
+    classes = {
+        "kernel_class": dag.classification.kernel_class,
+        "class_rule": dag.classification.rule,
+    }
+    _check_shapes("events", classes, dict.fromkeys(classes, np.int8), n)
+    _ensure_within("class of an event", classes["kernel_class"], 0, len(KernelClass))
+    _ensure_within("class of an event", classes["class_rule"], -1, len(dag.classification.rules))
+    _ensure_within("parent of an event", dag.parent, -1, n)
+    _ensure_within("launch of an event", dag.launch, -1, n)
+    launched = np.flatnonzero(dag.launch >= 0)
+    _ensure(
+        events.is_device[launched].all()
+        and (events.kind[dag.launch[launched]] == EventKind.RUNTIME).all(),
+        "launch of an event is none",
+    )
+    above = dag.parent
+    for _ in range(n.bit_length()):
+        above = np.where(above >= 0, above[above], -1)
+    _ensure((above < 0).all(), "an event is its own parent")
+    work = np.flatnonzero(dag.is_work)
+    bounds = (
+        (int(events.ts_ns[work].min()), int(events.end_ns[work].max())) if len(work) else (0, 0)
+    )
+    _ensure((dag.span.start_ns, dag.span.end_ns) == bounds, "the window is not that of the work")
+
+
+def _check_path(dag: Dag) -> None:
+    """Raise unless edges run forward in time and order, and the last to arrive binds."""
+    edges, times = dag.edges, dag.events.node_ts_ns
+    n = len(times)
+    _check_shapes("nodes", vars(dag), _PER_NODE, n)
+    _check_shapes("nodes", vars(dag), {"order": np.int32}, len(dag.order))
+    _ensure((edges.lag_ns >= 0).all(), "a lag is below zero")
+    residual = times[edges.head] - times[edges.tail] - edges.lag_ns
+    _ensure((residual >= 0).all(), "an edge runs backward in time")
+    _ensure((np.diff(edges.head) >= 0).all(), "edges are out of order")
+    _ensure_within("binding", dag.binding, -1, len(edges))
+    bound = np.flatnonzero(dag.binding >= 0)
+    _ensure((edges.head[dag.binding[bound]] == bound).all(), "an edge binds another node")
+    least = np.full(n, np.iinfo(np.int64).max)
+    np.minimum.at(least, edges.head, residual)
+    has_edge = np.zeros(n, dtype=bool)
+    has_edge[edges.head] = True
+    _ensure(np.array_equal(has_edge, dag.binding >= 0), "a node with edges has none that binds")
+    _ensure(
+        np.array_equal(dag.residual_ns, np.where(has_edge, least, 0))
+        and (residual[dag.binding[bound]] == least[bound]).all(),
+        "residual_ns is not what the edges leave",
+    )
+    in_graph = np.repeat(dag.events.is_host | dag.events.is_device, 2)
+    _ensure(np.array_equal(np.sort(dag.order), np.flatnonzero(in_graph)), "order lacks nodes")
+    position = np.full(n, -1, dtype=np.int64)
+    position[dag.order] = np.arange(len(dag.order))
+    place, after = position[edges.tail], position[edges.head]
+    _ensure(((place >= 0) & (place < after)).all(), "order is cyclic")
