@@ -62,17 +62,9 @@ class Clocks:
         """The clock of a rank."""
         return self.fits[rank].clock
 
-    @property
-    def infeasible(self) -> tuple[int, ...]:
-        """Ranks that no clock brings together with the reference, and those aligned with them."""
-        return tuple(rank for rank in self.fits if self._is_infeasible(rank))
-
-    def _is_infeasible(self, rank: int) -> bool:
-        while rank >= 0:
-            if self.fits[rank].width_ns < 0:
-                return True
-            rank = self.parents[rank]
-        return False
+    def component(self, rank: int) -> int:
+        """The first rank of those that a clock brings together with a rank: one for all of them."""
+        return _component(rank, self.parents, self.fits)
 
     @cached_property
     def _columns(self) -> tuple[I64, I64]:
@@ -115,6 +107,13 @@ class Clocks:
                 "is_feasible": [fit.width_ns >= 0 for fit in fits],
             }
         )
+
+
+def _component(rank: int, parents: Mapping[int, int], fits: Mapping[int, ClockFit]) -> int:
+    """The rank at which the way along parents ends, or the clocks no longer fit."""
+    while parents[rank] >= 0 and fits[rank].width_ns >= 0:
+        rank = parents[rank]
+    return rank
 
 
 def _neighbors(full: pd.DataFrame) -> dict[int, list[tuple[int, int]]]:
@@ -186,17 +185,25 @@ def fit_clocks(matched: pd.DataFrame, ranks: list[int]) -> Clocks:
     fits: dict[int, ClockFit] = {}
     parents: dict[int, int] = {}
     errors: dict[int, _Error] = {}
-    for rank, parent in _tree(_neighbors(full), ranks):
-        parents[rank] = parent
-        if parent < 0:
-            fits[rank], errors[rank] = ClockFit(Clock(), 0, 0, 0, 0), _Error(0, 0)
-            continue
-        fits[rank] = _fit_pair(by_rank[rank], by_rank[parent], fits[parent].clock)
-        fit, of_parent = fits[rank], errors[parent]
-        errors[rank] = _Error(
-            of_parent.low_ns + fit.low_ns - fit.clock.offset_ns,
-            of_parent.high_ns + fit.high_ns - fit.clock.offset_ns,
-        )
+    apart, settled = sorted(ranks), set[int]()
+    while apart:
+        settled.add(apart[0])
+        for rank, parent in _tree(_neighbors(full[full["rank"].isin(apart)]), apart):
+            if parent < 0:
+                parents.setdefault(rank, -1)
+                fits.setdefault(rank, ClockFit(Clock(), 0, 0, 0, 0))
+                errors[rank] = _Error(0, 0)
+                continue
+            parents[rank] = parent
+            fits[rank] = _fit_pair(by_rank[rank], by_rank[parent], fits[parent].clock)
+            fit, of_parent = fits[rank], errors[parent]
+            errors[rank] = _Error(
+                of_parent.low_ns + fit.low_ns - fit.clock.offset_ns,
+                of_parent.high_ns + fit.high_ns - fit.clock.offset_ns,
+            )
+        # What does not fit the reference may fit together: the reference may be the odd one.
+        first = {rank: _component(rank, parents, fits) for rank in apart}
+        apart = [r for r in apart if fits[first[r]].width_ns < 0 and first[r] not in settled]
     return Clocks({rank: fits[rank] for rank in sorted(fits)}, parents, errors)
 
 
