@@ -10,6 +10,7 @@ import numpy.typing as npt
 from htagraph.algorithms.binding import bind, topological_order
 from htagraph.compiler.classes import ClassRule, classify
 from htagraph.compiler.flows import flow_edges, hand_over_edges
+from htagraph.compiler.host_collectives import host_collective_edges
 from htagraph.compiler.launches import launch_edges
 from htagraph.compiler.queues import queue_edges
 from htagraph.compiler.spans import span_edges
@@ -32,6 +33,7 @@ PASSES = (
     stream_wait_edges,
     flow_edges,
     hand_over_edges,
+    host_collective_edges,
     sync_edges,
     queue_edges,
 )

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.clocks import Clock, ClockFit, fit_clock, to_common
+from htagraph.algorithms.clocks import Clock, ClockFit, fit_clock, shared_clock, to_common
 from htagraph.model.job_answers import CLOCKS
 
 __all__ = ["Clocks", "fit_clocks"]
@@ -166,14 +166,21 @@ def _tree(
                     heapq.heappush(waiting, (-count, other, rank))
 
 
-def fit_clocks(matched: pd.DataFrame, ranks: list[int]) -> Clocks:
+def fit_clocks(
+    matched: pd.DataFrame, ranks: list[int], hosts: Mapping[int, str] | None = None
+) -> Clocks:
     """Align the clocks of all ranks, each with a rank that it shares many collectives with.
+
+    Ranges on one host are on one clock, unless their collectives forbid it. Devices have clocks of
+    their own.
 
     Parameters
     ----------
     matched : DataFrame
         As `match_collectives` returns it.
     ranks : list of int
+    hosts : mapping of int to str, optional
+        The host of each rank, empty where not recorded.
 
     Returns
     -------
@@ -195,7 +202,10 @@ def fit_clocks(matched: pd.DataFrame, ranks: list[int]) -> Clocks:
                 errors[rank] = _Error(0, 0)
                 continue
             parents[rank] = parent
-            fits[rank] = _fit_pair(by_rank[rank], by_rank[parent], fits[parent].clock)
+            together = bool(hosts and hosts.get(rank) and hosts.get(rank) == hosts.get(parent))
+            fits[rank] = _fit_pair(
+                by_rank[rank], by_rank[parent], fits[parent].clock, is_one_host=together
+            )
             fit, of_parent = fits[rank], errors[parent]
             errors[rank] = _Error(
                 of_parent.low_ns + fit.low_ns - fit.clock.offset_ns,
@@ -207,7 +217,9 @@ def fit_clocks(matched: pd.DataFrame, ranks: list[int]) -> Clocks:
     return Clocks({rank: fits[rank] for rank in sorted(fits)}, parents, errors)
 
 
-def _fit_pair(member: pd.DataFrame, parent: pd.DataFrame, parent_clock: Clock) -> ClockFit:
+def _fit_pair(
+    member: pd.DataFrame, parent: pd.DataFrame, parent_clock: Clock, *, is_one_host: bool
+) -> ClockFit:
     """Fit the clock of a rank to that of its parent, by the collectives that both took part in."""
     _, own, others = np.intersect1d(
         member["match"].to_numpy(),
@@ -219,11 +231,16 @@ def _fit_pair(member: pd.DataFrame, parent: pd.DataFrame, parent_clock: Clock) -
     parent_start, parent_end, parent_waits, parent_awaited = (
         parent[name].to_numpy()[others] for name in _FITTED
     )
-    return fit_clock(
+    columns = (
         start,
         end,
         parent_clock.to_common(parent_start),
         parent_clock.to_common(parent_end),
-        waits=waits & parent_awaited,
-        is_awaited=is_awaited & parent_waits,
     )
+    roles = {"waits": waits & parent_awaited, "is_awaited": is_awaited & parent_waits}
+    on_host = member["is_on_host"].to_numpy(dtype=bool)[own]
+    if is_one_host and on_host.all():
+        shared = shared_clock(*columns, **roles, clock=parent_clock)
+        if shared is not None:
+            return shared
+    return fit_clock(*columns, **roles)

@@ -44,7 +44,9 @@ class Timeline:
     @cached_property
     def fitted(self) -> Clocks:
         """The clocks of all ranks against the first one's."""
-        return fit_clocks(self._matched, list(self.graphs.summaries))
+        summaries = self.graphs.summaries
+        hosts = {rank: one.host for rank, one in summaries.items()}
+        return fit_clocks(self._matched, list(summaries), hosts)
 
     @cached_property
     def aligned(self) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from htagraph.lookup.steps import without_numbers
 from htagraph.model.kinds import Bound, Cause
 from htagraph.model.units import human_count, human_duration
 from htagraph.path import CriticalPath
+from htagraph.queries.collectives import HOST_RANGE
 from htagraph.queries.quality import UNEXPLAINED_LIMIT
 from htagraph.report.advice import (
     COMPARE,
@@ -273,7 +274,8 @@ def find_job_bounds(path: JobPath, stragglers: pd.DataFrame, kernels: pd.DataFra
     if len(ranks) > 1 and path.timeline.collectives.empty:
         return Verdict((), NOTHING_MATCHED)
     told = _Told(
-        has_device=path.busy_time.device_ns > 0 or any(len(rank.collectives) for rank in ranks),
+        has_device=path.busy_time.device_ns > 0
+        or any((rank.collectives["found_by"] != HOST_RANGE).any() for rank in ranks),
         unread_stacks=any(rank.has_unread_stacks for rank in ranks),
         busy_time=path.busy_time,
     )
