@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from htagraph.algorithms.jit import compiled
 
-__all__ = ["Clock", "ClockFit", "fit_clock", "follow", "to_common"]
+__all__ = ["Clock", "ClockFit", "fit_clock", "follow", "shared_clock", "to_common"]
 
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -32,6 +32,8 @@ _LARGEST_DRIFT_PPB = 200_000
 _UNNOTICED_DRIFT_PPB = 5_000
 _SPREADS_OF_A_SLOPE = 4
 _UNBOUNDED_NS = 1 << 50
+_ONE_HOST_NS = 100_000
+"""Processes of one host read one clock; each converts its ticks by a calibration of its own."""
 
 
 def to_common(
@@ -192,13 +194,13 @@ def fit_clock(
         if not drift
         else _SPREADS_OF_A_SLOPE * spread
     )
-    lows, highs = reference_start - end, reference_end - start
-    lows, highs = (
-        lows[waits[order]] if waits is not None else lows,
-        highs[is_awaited[order]] if is_awaited is not None else highs,
+    low, high = _bounds(
+        reference_start - end,
+        reference_end - start,
+        waits[order] if waits is not None else None,
+        is_awaited[order] if is_awaited is not None else None,
     )
-    low = int(lows.max(initial=-_UNBOUNDED_NS)) - unnoticed
-    high = int(highs.min(initial=_UNBOUNDED_NS)) + unnoticed
+    low, high = low - unnoticed, high + unnoticed
     if low <= high:
         offset = min(max(offset, low), high)
     return ClockFit(Clock(offset, drift, origin), low, high, spread, len(end))
@@ -248,3 +250,56 @@ def follow(low_ns: I64, high_ns: I64, gap_ns: I64) -> I64:
     shift = np.zeros(len(low_ns), dtype=np.int64)
     _follow(low_ns, high_ns, gap_ns, shift)
     return shift
+
+
+def _bounds(
+    lows: I64, highs: I64, waits: Bools | None, is_awaited: Bools | None
+) -> tuple[int, int]:
+    """The least and the most that can be added; who waits for nobody bounds none."""
+    lows = lows if waits is None else lows[waits]
+    highs = highs if is_awaited is None else highs[is_awaited]
+    return int(lows.max(initial=-_UNBOUNDED_NS)), int(highs.min(initial=_UNBOUNDED_NS))
+
+
+def shared_clock(
+    start_ns: I64,
+    end_ns: I64,
+    reference_start_ns: I64,
+    reference_end_ns: I64,
+    *,
+    waits: Bools,
+    is_awaited: Bools,
+    clock: Clock,
+) -> ClockFit | None:
+    """The reference's own clock for a member on the same host, None if collectives forbid it.
+
+    Parameters
+    ----------
+    start_ns, end_ns : ndarray of shape (n,), dtype=int64, unit=ns
+        Matched collectives on the member's clock.
+    reference_start_ns, reference_end_ns : ndarray of shape (n,), dtype=int64, unit=ns
+        The same matched collectives in common time.
+    waits, is_awaited : ndarray of shape (n,), dtype=bool
+        As for `fit_clock`.
+    clock : Clock
+        Of the reference.
+
+    Examples
+    --------
+    >>> start, end, both = np.array([0, 100]), np.array([50, 150]), np.array([True, True])
+    >>> columns = start, end, start + 10, end
+    >>> shared_clock(*columns, waits=both, is_awaited=both, clock=Clock()).low_ns
+    -40
+    """
+    start, end = clock.to_common(start_ns), clock.to_common(end_ns)
+    low, high = _bounds(reference_start_ns - end, reference_end_ns - start, waits, is_awaited)
+    if low > _ONE_HOST_NS or high < -_ONE_HOST_NS or low > high:
+        return None
+    apart = reference_end_ns - end
+    return ClockFit(
+        clock,
+        clock.offset_ns + min(max(low, -_ONE_HOST_NS), 0),
+        clock.offset_ns + max(min(high, _ONE_HOST_NS), 0),
+        int(np.median(np.abs(apart))),
+        len(end),
+    )

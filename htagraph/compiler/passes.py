@@ -12,6 +12,7 @@ from htagraph.compiler.classes import ClassRule, classify
 from htagraph.compiler.device_clock import on_host_clock
 from htagraph.compiler.flows import flow_edges, hand_over_edges
 from htagraph.compiler.hidden_syncs import hidden_sync_edges
+from htagraph.compiler.host_collectives import host_collective_edges
 from htagraph.compiler.launches import launch_edges
 from htagraph.compiler.queues import queue_edges
 from htagraph.compiler.spans import span_edges
@@ -34,6 +35,7 @@ PASSES = (
     stream_wait_edges,
     flow_edges,
     hand_over_edges,
+    host_collective_edges,
     sync_edges,
     hidden_sync_edges,
     queue_edges,

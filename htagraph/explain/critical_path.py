@@ -22,6 +22,7 @@ from htagraph.algorithms.binding import walk_back
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.tiling import check_tiling
 from htagraph.lookup.attribution import DATA_LOADING, track_labels, under_pattern
+from htagraph.lookup.host_collectives import given_ranges, host_collectives, host_ranges
 from htagraph.lookup.naming import op_names
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.dag import Dag
@@ -148,6 +149,11 @@ def edge_bounds(dag: Dag, rows: I32) -> I8:
     is_sync_call = np.isin(call_meanings(dag.events)[owner], _WAITS) & (
         event_kind == EventKind.RUNTIME
     )
+    ranges = np.union1d(host_ranges(dag), host_collectives(dag))
+    on_worker, _ = given_ranges(dag, ranges)
+    # Between a receive and its wait, the caller's own thread may do other work.
+    meets = host & (np.isin(event, on_worker) | (edges.head[rows] == 2 * event + 1))
+    meets &= np.isin(event, ranges)
     loads = host & under_pattern(dag, np.where(host, event, -1), DATA_LOADING)
     bound[kind == EdgeKind.LAUNCH] = Bound.LAUNCH
     bound[kind == EdgeKind.STREAM] = Bound.KERNEL_GAP
@@ -158,7 +164,8 @@ def edge_bounds(dag: Dag, rows: I32) -> I8:
     bound[host] = Bound.HOST
     bound[host & is_sync_call] = Bound.SYNC
     bound[gap] = Bound.PYTHON_GAP
-    bound[loads] = Bound.DATA_LOADING
+    bound[meets] = Bound.COMMUNICATION
+    bound[loads & ~meets] = Bound.DATA_LOADING
     return bound
 
 

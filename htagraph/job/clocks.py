@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.clocks import Clock, ClockFit, fit_clock, to_common
+from htagraph.algorithms.clocks import Clock, ClockFit, fit_clock, shared_clock, to_common
 from htagraph.model.job_answers import CLOCKS
 
 __all__ = ["Clocks", "fit_clocks"]
@@ -62,17 +62,9 @@ class Clocks:
         """The clock of a rank."""
         return self.fits[rank].clock
 
-    @property
-    def infeasible(self) -> tuple[int, ...]:
-        """Ranks that no clock brings together with the reference, and those aligned with them."""
-        return tuple(rank for rank in self.fits if self._is_infeasible(rank))
-
-    def _is_infeasible(self, rank: int) -> bool:
-        while rank >= 0:
-            if self.fits[rank].width_ns < 0:
-                return True
-            rank = self.parents[rank]
-        return False
+    def component(self, rank: int) -> int:
+        """The first rank of those that a clock brings together with a rank: one for all of them."""
+        return _component(rank, self.parents, self.fits)
 
     @cached_property
     def _columns(self) -> tuple[I64, I64]:
@@ -115,6 +107,13 @@ class Clocks:
                 "is_feasible": [fit.width_ns >= 0 for fit in fits],
             }
         )
+
+
+def _component(rank: int, parents: Mapping[int, int], fits: Mapping[int, ClockFit]) -> int:
+    """The rank at which the way along parents ends, or the clocks no longer fit."""
+    while parents[rank] >= 0 and fits[rank].width_ns >= 0:
+        rank = parents[rank]
+    return rank
 
 
 def _neighbors(full: pd.DataFrame) -> dict[int, list[tuple[int, int]]]:
@@ -167,14 +166,21 @@ def _tree(
                     heapq.heappush(waiting, (-count, other, rank))
 
 
-def fit_clocks(matched: pd.DataFrame, ranks: list[int]) -> Clocks:
+def fit_clocks(
+    matched: pd.DataFrame, ranks: list[int], hosts: Mapping[int, str] | None = None
+) -> Clocks:
     """Align the clocks of all ranks, each with a rank that it shares many collectives with.
+
+    Ranges on one host are on one clock, unless their collectives forbid it. Devices have clocks of
+    their own.
 
     Parameters
     ----------
     matched : DataFrame
         As `match_collectives` returns it.
     ranks : list of int
+    hosts : mapping of int to str, optional
+        The host of each rank, empty where not recorded.
 
     Returns
     -------
@@ -186,21 +192,34 @@ def fit_clocks(matched: pd.DataFrame, ranks: list[int]) -> Clocks:
     fits: dict[int, ClockFit] = {}
     parents: dict[int, int] = {}
     errors: dict[int, _Error] = {}
-    for rank, parent in _tree(_neighbors(full), ranks):
-        parents[rank] = parent
-        if parent < 0:
-            fits[rank], errors[rank] = ClockFit(Clock(), 0, 0, 0, 0), _Error(0, 0)
-            continue
-        fits[rank] = _fit_pair(by_rank[rank], by_rank[parent], fits[parent].clock)
-        fit, of_parent = fits[rank], errors[parent]
-        errors[rank] = _Error(
-            of_parent.low_ns + fit.low_ns - fit.clock.offset_ns,
-            of_parent.high_ns + fit.high_ns - fit.clock.offset_ns,
-        )
+    apart, settled = sorted(ranks), set[int]()
+    while apart:
+        settled.add(apart[0])
+        for rank, parent in _tree(_neighbors(full[full["rank"].isin(apart)]), apart):
+            if parent < 0:
+                parents.setdefault(rank, -1)
+                fits.setdefault(rank, ClockFit(Clock(), 0, 0, 0, 0))
+                errors[rank] = _Error(0, 0)
+                continue
+            parents[rank] = parent
+            together = bool(hosts and hosts.get(rank) and hosts.get(rank) == hosts.get(parent))
+            fits[rank] = _fit_pair(
+                by_rank[rank], by_rank[parent], fits[parent].clock, is_one_host=together
+            )
+            fit, of_parent = fits[rank], errors[parent]
+            errors[rank] = _Error(
+                of_parent.low_ns + fit.low_ns - fit.clock.offset_ns,
+                of_parent.high_ns + fit.high_ns - fit.clock.offset_ns,
+            )
+        # What does not fit the reference may fit together: the reference may be the odd one.
+        first = {rank: _component(rank, parents, fits) for rank in apart}
+        apart = [r for r in apart if fits[first[r]].width_ns < 0 and first[r] not in settled]
     return Clocks({rank: fits[rank] for rank in sorted(fits)}, parents, errors)
 
 
-def _fit_pair(member: pd.DataFrame, parent: pd.DataFrame, parent_clock: Clock) -> ClockFit:
+def _fit_pair(
+    member: pd.DataFrame, parent: pd.DataFrame, parent_clock: Clock, *, is_one_host: bool
+) -> ClockFit:
     """Fit the clock of a rank to that of its parent, by the collectives that both took part in."""
     _, own, others = np.intersect1d(
         member["match"].to_numpy(),
@@ -212,11 +231,16 @@ def _fit_pair(member: pd.DataFrame, parent: pd.DataFrame, parent_clock: Clock) -
     parent_start, parent_end, parent_waits, parent_awaited = (
         parent[name].to_numpy()[others] for name in _FITTED
     )
-    return fit_clock(
+    columns = (
         start,
         end,
         parent_clock.to_common(parent_start),
         parent_clock.to_common(parent_end),
-        waits=waits & parent_awaited,
-        is_awaited=is_awaited & parent_waits,
     )
+    roles = {"waits": waits & parent_awaited, "is_awaited": is_awaited & parent_waits}
+    on_host = member["is_on_host"].to_numpy(dtype=bool)[own]
+    if is_one_host and on_host.all():
+        shared = shared_clock(*columns, **roles, clock=parent_clock)
+        if shared is not None:
+            return shared
+    return fit_clock(*columns, **roles)

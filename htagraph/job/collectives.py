@@ -19,6 +19,7 @@ from htagraph.job.clocks import Clocks
 from htagraph.model.collective_operations import FROM_ROOT, POINT_TO_POINT, TO_ROOT
 from htagraph.model.job_answers import MATCHED_COLLECTIVES
 from htagraph.model.schema import labelled
+from htagraph.queries.collectives import HOST_RANGE
 
 __all__ = ["match_collectives", "measure_waits"]
 
@@ -42,8 +43,12 @@ def _stacked(tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
     sender = table["rank"].where(sends, table["peer"]).where(paired, -1)
     receiver = table["peer"].where(sends, table["rank"]).where(paired, -1)
     codes, groups = pd.factorize(table["group"], sort=True)
-    pairs = pd.DataFrame({"group": codes, "sender": sender, "receiver": receiver})
+    is_on_host = (table["found_by"] == HOST_RANGE).to_numpy(dtype=bool)
+    pairs = pd.DataFrame(
+        {"on_host": is_on_host, "group": codes, "sender": sender, "receiver": receiver}
+    )
     return table.assign(
+        is_on_host=is_on_host,
         group=np.asarray(groups, dtype=object)[
             codes
         ],  # one text for all ranks: those of large groups are long
@@ -108,7 +113,8 @@ def match_collectives(tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Columns of `answers.COLLECTIVES`, and ``rank``, ``match``, ``matched_by``, ``is_partial``,
+        Columns of `answers.COLLECTIVES`, and ``rank``, ``is_on_host``, ``match``, ``matched_by``,
+        ``is_partial``,
         ``waits`` (for others), ``is_awaited`` (by others). Only rendezvous, rooted and
         point-to-point operations are matched. A matched collective has at least two members.
     """

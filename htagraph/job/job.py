@@ -229,15 +229,19 @@ class Job(Questions):
         return JobRoute(tuple(rank_segments), max(map(int, starts)), name)
 
     def _rank_ends(self) -> Mapping[int, RankEnds]:
-        if self.asked_window is None:
-            return {rank: summary.ends for rank, summary in self.summaries.items()}
-        return self.map(rank_ends)
+        found: Mapping[int, RankEnds] = (
+            {rank: summary.ends for rank, summary in self.summaries.items()}
+            if self.asked_window is None
+            else self.map(rank_ends)
+        )
+        aligned = set(self.timeline.aligned)
+        return {rank: ends for rank, ends in found.items() if rank in aligned}
 
     def critical_path(self) -> JobPath:
         """The job's critical path: across ranks, through the collectives in which they waited.
 
         It tiles the job's window in common time: from when all ranks are recorded to the last end
-        of any.
+        of any. Ranks that no clock brings together with the others are left out.
 
         Returns
         -------

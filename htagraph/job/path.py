@@ -75,8 +75,8 @@ class JobRoute:
     def busy_time(self, timeline: Timeline) -> dict[int, Request]:
         """The requests for the busy time of every rank in the window."""
         asked = {}
-        for rank, summary in timeline.graphs.summaries.items():
-            ends = summary.ends
+        for rank in timeline.aligned:
+            ends = timeline.graphs.summaries[rank].ends
             common = timeline.clocks[rank].to_common([ends.start_ns, ends.end_ns])
             start_ns, end_ns = common.tolist()
             first = ends.start_ns + max(self.start_ns - start_ns, 0)

@@ -110,7 +110,7 @@ def _append(part: Path, file: BinaryIO) -> None:
 def write_job_trace(
     out: str | Path, segments: pd.DataFrame, timeline: Timeline, *, start_ns: int
 ) -> Path:
-    """Write all ranks of a job on one clock, its critical path on top, as one Perfetto trace.
+    """Write all aligned ranks of a job, its critical path on top, as one Perfetto trace.
 
     Parameters
     ----------
@@ -138,8 +138,7 @@ def write_job_trace(
     """
     target, summaries = Path(out), timeline.graphs.summaries
     firsts = [
-        int(timeline.clocks[rank].to_common(summary.first_ns))
-        for rank, summary in summaries.items()
+        int(timeline.clocks[rank].to_common(summaries[rank].first_ns)) for rank in timeline.aligned
     ]
     origin_ns = min([start_ns, *firsts])
     with (
@@ -150,6 +149,6 @@ def write_job_trace(
         whole = segments.assign(event=np.int64(-1))
         write_pftrace(part, _no_events(), segments=whole, description=_ABOUT, origin_ns=origin_ns)
         _append(part, file)
-        for rank in summaries:
+        for rank in timeline.aligned:
             _append(_write_rank(part, segments, timeline, rank, origin_ns), file)
     return target

@@ -28,6 +28,7 @@ from htagraph.errors import (
 from htagraph.explain.critical_path import last_node
 from htagraph.graph import TraceGraph
 from htagraph.job.executors import Task, Workers
+from htagraph.job.process_groups import in_process_groups
 from htagraph.job.rank_segments import RankEnds
 from htagraph.lookup.anchors import first_anchor
 from htagraph.trace import load
@@ -88,6 +89,8 @@ class RankSummary:
     graph : Path
         The compiled graph.
     world_size : int, optional
+    host : str
+        Where it ran, empty where not recorded.
     n_events : int
     has_unread_stacks : bool
         The file has Python stacks that were not read.
@@ -104,6 +107,7 @@ class RankSummary:
     path: Path
     graph: Path
     world_size: int | None
+    host: str
     n_events: int
     has_unread_stacks: bool
     first_ns: int
@@ -143,10 +147,11 @@ def prepare_rank(path: Path, graph_file: Path, reading: Reading) -> RankSummary:
         path=path,
         graph=graph_file,
         world_size=trace.world_size,
+        host=str(trace.metadata.get("host_name") or ""),
         n_events=len(graph.dag.events),
         has_unread_stacks=trace.has_unread_stacks,
         first_ns=int(graph.dag.events.ts_ns.min(initial=graph.dag.span.start_ns)),
-        collectives=graph.collectives(),
+        collectives=in_process_groups(graph.collectives(), trace.metadata, trace.rank),
         ends=rank_ends(graph),
         steps=tuple(graph.steps["name"]),
     )

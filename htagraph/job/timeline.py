@@ -14,6 +14,7 @@ import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
 from htagraph.errors import ClockSkewWarning
+from htagraph.job.alignment import aligned_ranks
 from htagraph.job.clocks import Clocks, fit_clocks
 from htagraph.job.collectives import match_collectives, measure_waits
 from htagraph.job.lateness import compared_rank_segments, excess_times, late_arrivals
@@ -43,16 +44,28 @@ class Timeline:
     @cached_property
     def fitted(self) -> Clocks:
         """The clocks of all ranks against the first one's."""
-        fitted = fit_clocks(self._matched, list(self.graphs.summaries))
-        if impossible := fitted.infeasible:
+        summaries = self.graphs.summaries
+        hosts = {rank: one.host for rank, one in summaries.items()}
+        return fit_clocks(self._matched, list(summaries), hosts)
+
+    @cached_property
+    def aligned(self) -> tuple[int, ...]:
+        """The ranks whose times can be compared, ascending; path, window and findings are theirs.
+
+        Left out are ranks that no clock brings together with these, and ranks of another capture.
+        """
+        ends = {rank: one.ends for rank, one in self.graphs.summaries.items()}
+        found = aligned_ranks(self.fitted, ends)
+        if apart := [str(rank) for rank in ends if rank not in found]:
+            many = len(apart) > 1
             warnings.warn(
-                f"no clock brings rank{'s' if len(impossible) > 1 else ''} "
-                f"{', '.join(map(str, impossible))} together with the others: they may belong to "
-                "another job, group or step. Waits across them are not used.",
+                f"no clock brings rank{'s' if many else ''} {', '.join(apart)} together with the "
+                f"others: {'they' if many else 'it'} may belong to another job, group, step or "
+                f"capture. Path, window and findings are without {'them' if many else 'it'}.",
                 ClockSkewWarning,
                 stacklevel=3,
             )
-        return fitted
+        return found
 
     @cached_property
     def clocks(self) -> dict[int, Clock]:
@@ -65,7 +78,7 @@ class Timeline:
 
         Ranks that no clock brings together with the others are left out.
         """
-        usable = self._matched[~self._matched["rank"].isin(self.fitted.infeasible)]
+        usable = self._matched[self._matched["rank"].isin(self.aligned)]
         size = usable.groupby("match")["rank"].transform("size")
         return measure_waits(usable[size >= 2].reset_index(drop=True), self.fitted)
 

@@ -7,13 +7,37 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["COMMUNICATION_KERNELS", "NCCL_ANNOTATION", "NCCL_KERNEL", "operation_of"]
+__all__ = [
+    "COMMUNICATION_KERNELS",
+    "HOST_CALL",
+    "HOST_CALLER",
+    "HOST_COLLECTIVE",
+    "HOST_WAIT",
+    "NCCL_ANNOTATION",
+    "NCCL_KERNEL",
+    "operation_of",
+]
 
 NCCL_KERNEL = re.compile(r"^(void )?nccl|^(void )?rccl|ncclDevKernel|ncclKernel")
 """Kernels of NCCL and RCCL, in which ranks wait for each other."""
 
 NCCL_ANNOTATION = re.compile(r"^nccl:")
 """Host ranges that PyTorch puts around a collective: ``nccl:all_reduce``."""
+
+HOST_COLLECTIVE = re.compile(r"^(gloo|mpi|ucc):")
+"""Host ranges of backends that run on the host: such a range ends when the collective has ended."""
+
+HOST_CALL = re.compile(r"^c10d::(send|monitored_barrier_)$")
+"""Operators that are a collective themselves: a range inside begins after what it stands for."""
+
+HOST_CALLER = re.compile(r"^c10d::(?!send|recv|monitored_barrier)")
+"""Operators that give a collective to a backend, and return before it has ended."""
+
+HOST_WAIT = re.compile(
+    r"^_?c10d_functional::wait_tensor|::copy_bucket_to_grad$|^FSDP::all_gather_copy_out"
+)
+"""What waits for a collective: the operator that does, and those that use its result right after.
+"""
 
 _OPERATIONS = {
     "all_to_all": r"all_?to_?all",

@@ -65,7 +65,7 @@ class Rule(Vocabulary):
     FWDBWD_FLOW = 7, EdgeKind.FLOW, _RECORDED
     """The file says which backward operator belongs to which forward operator."""
     HAND_OVER = 8, EdgeKind.FLOW, _INFERRED, "hand-over"
-    """A thread does nothing while the autograd thread works for it."""
+    """A thread does nothing while another one works for it: autograd, or a collective."""
     SYNC_RECORD = 9, EdgeKind.SYNC, _RECORDED
     """A ``cuda_sync`` record names what is waited for."""
     CALL_SEMANTICS = 10, EdgeKind.SYNC, _DEFINITION

@@ -4,11 +4,15 @@ Kernels whose launch was not captured are left out: they were enqueued before th
 not every rank has them. Which operation a kernel is: its metadata, else that of the operator above
 its launch, else the annotation ``nccl:…`` above its launch, else its name. A ``SendRecv`` kernel is
 an all-to-all or a send by its annotation only.
+
+A backend of the host (gloo) has no kernels: there a collective is the range of its work, and what
+launches it is the operator that gave it to a worker.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,22 +20,45 @@ import pandas as pd
 
 from htagraph.algorithms.gather import gather
 from htagraph.lookup.anchors import first_anchor
+from htagraph.lookup.host_collectives import given_ranges, host_collectives
 from htagraph.lookup.naming import names_or_empty
 from htagraph.model.answers import COLLECTIVES
-from htagraph.model.collective_names import NCCL_ANNOTATION, NCCL_KERNEL, operation_of
+from htagraph.model.collective_names import (
+    HOST_CALLER,
+    NCCL_ANNOTATION,
+    NCCL_KERNEL,
+    operation_of,
+)
 from htagraph.model.collective_operations import FROM_ROOT, POINT_TO_POINT, RENDEZVOUS, TO_ROOT
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 
-__all__ = ["collectives"]
+__all__ = ["HOST_RANGE", "collectives", "short_group"]
 
 I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 
-_FOUND_BY = ("kernel metadata", "operator metadata", "annotation", "kernel name")
+HOST_RANGE = "host range"
+"""What says which operation a collective is that the host runs."""
+
+_FOUND_BY = ("kernel metadata", "operator metadata", "annotation", "kernel name", HOST_RANGE)
+_KERNEL_NAME, _HOST_RANGE = 3, 4
 _LONG_GROUP = 64
 _POINT_TO_POINT = re.compile(r"(\d+)\s*(->|<-)\s*(\d+)")
+
+
+def _with_callers(dag: Dag, ranges: I64) -> Dag:
+    """The graph with the caller of each host range as its launch.
+
+    That is the operator which gave it to a worker, else what is around it, else the range itself.
+    """
+    launch = dag.launch.copy()
+    launch[ranges] = np.where(dag.parent[ranges] >= 0, dag.parent[ranges], ranges)
+    given, calls = given_ranges(dag, ranges)
+    launch[given] = calls
+    return replace(dag, launch=launch)
 
 
 def _column_above(dag: Dag, kernels: I64, name: str) -> I64:
@@ -60,24 +87,27 @@ def _unique_map(texts: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
     return np.array([operation_of(str(text)) for text in distinct] + [""], dtype=object)[codes]
 
 
-def _operations(dag: Dag, kernels: I64) -> tuple[npt.NDArray[np.object_], I64]:
-    """Operation of each kernel, and the position in `_FOUND_BY` of what said so."""
+def _operations(dag: Dag, kernels: I64, is_range: Bools) -> tuple[npt.NDArray[np.object_], I64]:
+    """Operation of each kernel or host range, and the place in `_FOUND_BY` of what said so."""
     events = dag.events
     own = events.column("collective").astype(np.int64)[kernels]
     above = _column_above(dag, kernels, "collective")
     annotation = _annotation_above(dag, kernels)
+    gives = events.named(events.symbols.searched(HOST_CALLER))
     sources = (
         gather(events.symbols.array, own, ""),
         gather(events.symbols.array, above, ""),
         names_or_empty(dag, annotation),
-        events.names(kernels),
+        np.where(is_range, "", events.names(kernels)),
+        np.where(is_range & gives[dag.launch[kernels]], events.names(dag.launch[kernels]), ""),
+        np.where(is_range, events.names(kernels), ""),
     )
     operation = np.full(len(kernels), "", dtype=object)
-    found_by = np.full(len(kernels), len(_FOUND_BY) - 1, dtype=np.int64)
+    found_by = np.where(is_range, _HOST_RANGE, _KERNEL_NAME).astype(np.int64)
     for position, texts in enumerate(sources):
         undecided = operation == ""
         operation[undecided] = _unique_map(texts[undecided])
-        found_by[undecided & (operation != "")] = position
+        found_by[undecided & (operation != "")] = min(position, _HOST_RANGE)
     return operation, found_by
 
 
@@ -114,10 +144,10 @@ def _peers(
     return peer
 
 
-def _short(group: str) -> str:
+def short_group(group: str) -> str:
     """Shorter text for a long list of ranks that are evenly spaced, which no other list has.
 
-    >>> _short(str(list(range(0, 1_024, 4))))
+    >>> short_group(str(list(range(0, 1_024, 4))))
     '[0, 4, …, 1020]'
     """
     ranks = (
@@ -140,22 +170,24 @@ def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
     Returns
     -------
     DataFrame, schema `answers.COLLECTIVES`
-        Communication kernels whose launch was captured. Kernels of one-sided libraries (DeepEP,
-        NVSHMEM) are there, but no rendezvous.
+        Communication kernels whose launch was captured, and ranges of collectives on the host.
+        Kernels of one-sided libraries (DeepEP, NVSHMEM) are there, but no rendezvous.
     """
-    events = dag.events
+    events, ranges = dag.events, host_collectives(dag)
+    dag = _with_callers(dag, ranges) if len(ranges) else dag
     communicates = (dag.classification.kernel_class == KernelClass.COMMUNICATION) & (
         events.kind == EventKind.KERNEL
     )
-    kernels = np.flatnonzero(communicates & (dag.launch >= 0))
+    kernels = np.concatenate([np.flatnonzero(communicates & (dag.launch >= 0)), ranges])
     kernels = kernels[np.lexsort((events.ts_ns[kernels], events.ts_ns[dag.launch[kernels]]))]
-    operation, found_by = _operations(dag, kernels)
+    is_range = np.isin(kernels, ranges)
+    operation, found_by = _operations(dag, kernels, is_range)
     group = gather(events.symbols.array, _column_above(dag, kernels, "group_ranks"), "")
     group_name = gather(events.symbols.array, _column_above(dag, kernels, "group_name"), "")
     is_nccl = events.named(events.symbols.searched(NCCL_KERNEL))[kernels]
     label = np.where(np.isin(group, ("", "[]")), group_name, group)
     codes, distinct = pd.factorize(label)
-    label = np.array([_short(str(text)) for text in distinct] + [""], dtype=object)[codes]
+    label = np.array([short_group(str(text)) for text in distinct] + [""], dtype=object)[codes]
     anchor = first_anchor(dag, kernels)[2 * kernels]
     place = np.full(len(events), -1, dtype=np.int64)
     place[kernels] = np.arange(len(kernels))
@@ -171,7 +203,7 @@ def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
             "peer": _peers(dag, kernels, operation, group),
             "start_ns": events.ts_ns[kernels],
             "end_ns": events.end_ns[kernels],
-            "is_rendezvous": np.isin(operation, RENDEZVOUS) & (is_nccl | (found_by < 2)),
+            "is_rendezvous": np.isin(operation, RENDEZVOUS) & (is_nccl | is_range | (found_by < 2)),
             "found_by": categorical(found_by, _FOUND_BY),
             "after": gather(place, anchor >> 1),
         }

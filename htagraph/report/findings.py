@@ -18,6 +18,7 @@ from htagraph.lookup.steps import without_numbers
 from htagraph.model.kinds import Bound, Cause
 from htagraph.model.units import human_count, human_duration
 from htagraph.path import CriticalPath
+from htagraph.queries.collectives import HOST_RANGE
 from htagraph.queries.quality import UNEXPLAINED_LIMIT
 from htagraph.report.advice import (
     COMPARE,
@@ -293,10 +294,12 @@ def find_job_bounds(path: JobPath, stragglers: pd.DataFrame, kernels: pd.DataFra
     if len(ranks) > 1 and path.timeline.collectives.empty:
         return Verdict((), NOTHING_MATCHED)
     told = _Told(
-        has_device=path.busy_time.device_ns > 0 or any(len(rank.collectives) for rank in ranks),
+        has_device=path.busy_time.device_ns > 0
+        or any((rank.collectives["found_by"] != HOST_RANGE).any() for rank in ranks),
         unread_stacks=any(rank.has_unread_stacks for rank in ranks),
         busy_time=path.busy_time,
     )
+    kernels = kernels[kernels["rank"].isin(path.timeline.aligned)]
     verdict = _verdict(path.attributed_time, path.dur_ns, told)
     columns = (stragglers[name].tolist() for name in ("rank", "n_last", "n_collectives"))
     how_often = {
@@ -334,7 +337,8 @@ def _verdict(attributed_time: pd.DataFrame, window_ns: int, told: _Told) -> Verd
     """Verdict on the attributed time of a window."""
     if not window_ns:
         return Verdict((), "nothing was recorded in this window.")
-    unknown = attributed_time[attributed_time["cause"] == Cause.UNEXPLAINED]
+    # What a late rank is charged with may be unexplained as well.
+    unknown = attributed_time[attributed_time["bound"] == Bound.UNEXPLAINED.label]
     unexplained = int(unknown["dur_ns"].sum()) / window_ns
     if unexplained > UNEXPLAINED_LIMIT:
         longest = unknown.iloc[int(unknown["dur_ns"].to_numpy().argmax())]
@@ -460,8 +464,10 @@ def _evidence(cause: Cause, part: pd.DataFrame) -> tuple[Evidence, ...]:
 
 
 def _label(cause: Cause, names: tuple[str, str], op: str, frame: str, bound: str) -> str:
-    """Evidence as a person reads it: a short name, where a wait is, or which code is unrecorded."""
+    """Evidence as a person reads it: a short name, where a wait is, or what is not recorded."""
     name, short = names
+    if bound == Bound.UNEXPLAINED.label:
+        return f"unexplained wait{'' if name.startswith('(') else f' before {short}'}"
     if cause in _WAITS:
         return short + (f" in {name_label(op)}" if op not in ("", name) else "")
     if frame:

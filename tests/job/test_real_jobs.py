@@ -107,7 +107,6 @@ def test_ranks_that_do_not_belong_together_are_flagged(real_traces: Path) -> Non
     [
         ("torchrec/sleep_on_rank2", ("late rank", 2)),  # the sleep
         ("torchrec/resnet18", ("host", 1)),  # Python
-        ("megatron-tp2", ("late rank", 0)),  # last at 12 of 13
         ("dlrm", ("host", 4)),  # 7% compute on all ranks
     ],
 )
@@ -119,9 +118,15 @@ def test_what_bounds_a_real_job(real_traces: Path, name: str, first: tuple[str, 
     assert (finding.cause, finding.ranks[0][0]) == first
 
 
-@pytest.mark.parametrize(
-    "name", ["torchrec/sleep_on_rank2", "torchrec/resnet18", "megatron-tp2", "dlrm"]
-)
+def test_no_verdict_on_megatron_whose_late_rank_is_unexplained(real_traces: Path) -> None:
+    """Rank 0 is last at 12 of 13, but a third of the path is waits that nothing explains."""
+    verdict = JobSummary(load_job(real_traces / "megatron-tp2")).verdict
+
+    assert verdict.findings == ()
+    assert verdict.withheld.startswith("34% of the critical path is unexplained (limit 20%)")
+
+
+@pytest.mark.parametrize("name", ["torchrec/sleep_on_rank2", "torchrec/resnet18", "dlrm"])
 def test_findings_never_add_up_to_more_than_the_window(real_traces: Path, name: str) -> None:
     """All findings and the unexplained time are the window, to the nanosecond."""
     summary = JobSummary(load_job(real_traces / name))

@@ -1,0 +1,150 @@
+"""FLOW: a worker thread of the host runs a collective for its caller (gloo).
+
+The caller gives the collective to a queue and goes on; the range ``gloo:…`` on a worker lasts from
+where this rank takes part to where the collective has ended. No record says which call it belongs
+to, nor who waits for it. Workers take from the queue in order, so the n-th call of an operation is
+the n-th range. The caller waits where it records nothing until a range has ended.
+
+::
+
+    thread 1   [c10d::allreduce_]                     [optimizer]     caller: a gap, or a wait
+               |-->.                               .->|
+    thread 2       [gloo:all_reduce                ]                  worker
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.gather import gather
+from htagraph.algorithms.matching import last_before
+from htagraph.compiler.structure import Structure, end_node, start_node
+from htagraph.model.collective_names import (
+    HOST_CALLER,
+    HOST_COLLECTIVE,
+    HOST_WAIT,
+    NCCL_ANNOTATION,
+    operation_of,
+)
+from htagraph.model.edges import EdgeTable
+from htagraph.model.kinds import EventKind
+from htagraph.model.rules import Rule
+
+__all__ = ["host_collective_edges"]
+
+I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+_AS = {"reduce_scatter": "all_reduce"}
+"""Operations that a backend runs as another one: gloo's ``_reduce_scatter_base_``."""
+
+_OVERHANG_FACTOR = 10
+
+
+def _above(structure: Structure, rows: I64) -> Bools:
+    """Whether each event encloses one of some events."""
+    out = np.zeros(len(structure.events), dtype=bool)
+    current = np.unique(structure.parent[rows])
+    while (current := current[current >= 0]).size:
+        current = current[~out[current]]
+        out[current] = True
+        current = np.unique(structure.parent[current])
+    return out
+
+
+def _callers(structure: Structure) -> I64:
+    """Operators that give a collective to a backend of the host."""
+    events = structure.events
+    elsewhere = structure.is_launch | events.named(events.symbols.searched(NCCL_ANNOTATION))
+    called = events.named(events.symbols.searched(HOST_CALLER)) & (events.kind == EventKind.OP)
+    return np.flatnonzero(called & ~_above(structure, np.flatnonzero(elsewhere)))
+
+
+def _operations(structure: Structure, rows: I64) -> npt.NDArray[np.object_]:
+    """What each call or range does, as the backend runs it."""
+    codes, place = np.unique(structure.events.name[rows], return_inverse=True)
+    names = [operation_of(structure.events.symbols.texts[code]) for code in codes.tolist()]
+    return np.array([*(_AS.get(name, name) for name in names), ""], dtype=object)[place]
+
+
+def _in_order(structure: Structure, calls: I64, ranges: I64) -> tuple[I64, I64]:
+    """Calls and ranges of one operation, paired by order.
+
+    Ranges before the first call belong to calls before the capture; no range begins before its
+    call.
+    """
+    starts = structure.events.ts_ns
+    calls = calls[np.argsort(starts[calls], kind="stable")]
+    ranges = ranges[np.argsort(starts[ranges], kind="stable")]
+    first = np.searchsorted(starts[ranges], starts[calls])
+    known = first < len(ranges)
+    skipped = int((first - np.arange(len(calls)))[known].max(initial=0))
+    n_pairs = min(len(calls), len(ranges) - skipped)
+    return calls[:n_pairs], ranges[skipped : skipped + n_pairs]
+
+
+def _pairs(structure: Structure) -> tuple[I64, I64]:
+    """Calls, and the range of a worker that each one has."""
+    events = structure.events
+    calls = _callers(structure)
+    ranges = structure.host[
+        events.named(events.symbols.searched(HOST_COLLECTIVE))[structure.host]
+        & ~np.isin(events.lane[structure.host], events.lane[calls])
+    ]
+    of_call, of_range = _operations(structure, calls), _operations(structure, ranges)
+    parts = [
+        _in_order(structure, calls[of_call == name], ranges[of_range == name])
+        for name in sorted({*of_call.tolist()} & {*of_range.tolist()} - {""})
+    ]
+    none = np.empty(0, dtype=np.int64)
+    return (
+        np.concatenate([none, *(call for call, _ in parts)]),
+        np.concatenate([none, *(found for _, found in parts)]),
+    )
+
+
+def _waits(structure: Structure, calls: I64, ranges: I64) -> tuple[I64, I64]:
+    """Ranges that a caller waits for, and the nodes at which the waits end.
+
+    A caller waits where it records nothing while a range ends, if it has just called, or goes on
+    right after, or what it does next needs the result. Else the time may be its own.
+    """
+    nesting, host, events = structure.nesting, structure.host, structure.events
+    owner = host[nesting.boundary >> 1]
+    node = 2 * owner + (nesting.boundary & 1)
+    times, lanes = events.node_ts_ns[node], events.lane[owner].astype(np.int64)
+    ended = events.end_ns[ranges]
+    at = last_before(lanes, times, events.lane[calls].astype(np.int64), ended)
+    inside = (at >= 0) & (at + 1 < len(node))
+    calls, ranges, ended, at = calls[inside], ranges[inside], ended[inside], at[inside]
+    same = lanes[at] == lanes[at + 1]
+    calls, ranges, ended, at = calls[same], ranges[same], ended[same], at[same]
+    uses = events.named(events.symbols.searched(HOST_WAIT))
+    inner = gather(host, nesting.innermost[at])
+    idle = gather(events.kind, inner, EventKind.ANNOTATION) == EventKind.ANNOTATION
+    soon = _OVERHANG_FACTOR * (times[at + 1] - ended) <= ended - times[at]
+    waits = (node[at] == end_node(calls)) | gather(uses, inner, default=False)
+    waits |= idle & (soon | uses[node[at + 1] >> 1])
+    rows = np.flatnonzero(waits)
+    rows = rows[np.lexsort((ended[rows], at[rows]))]
+    rows = rows[np.append(np.diff(at[rows]) > 0, True)[: len(rows)]]
+    return ranges[rows], node[at[rows] + 1]
+
+
+def host_collective_edges(structure: Structure) -> EdgeTable:
+    """Edges from each call to the range of its collective, and from there to where it is waited.
+
+    Neither the worker before the range nor the caller that waits needs time of its own (see
+    `htagraph.compiler.threads`).
+    """
+    if not len(structure.host):
+        return EdgeTable()
+    calls, ranges = _pairs(structure)
+    waited, until = _waits(structure, calls, ranges)
+    return EdgeTable.concat(
+        [
+            EdgeTable.of(Rule.HAND_OVER, start_node(calls), start_node(ranges), event=ranges),
+            EdgeTable.of(Rule.HAND_OVER, end_node(waited), until),
+        ]
+    )

@@ -1,0 +1,57 @@
+"""Process groups of collectives on the host, which only the header of a trace tells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from htagraph.model.collective_operations import POINT_TO_POINT
+from htagraph.queries.collectives import HOST_RANGE, short_group
+
+__all__ = ["in_process_groups"]
+
+
+def _groups_of(metadata: Mapping[str, Any], rank: int) -> set[tuple[int, ...]]:
+    """Ranks of each process group that a rank shares with others."""
+    info = metadata.get("distributedInfo")
+    config = info.get("pg_config") if isinstance(info, Mapping) else None
+    groups = set()
+    for group in config if isinstance(config, list) else []:
+        ranks = re.findall(r"\d+", str(group.get("ranks"))) if isinstance(group, Mapping) else []
+        groups.add(tuple(sorted({int(number) for number in ranks})))
+    return {group for group in groups if rank in group and len(group) > 1}
+
+
+def in_process_groups(
+    collectives: pd.DataFrame, metadata: Mapping[str, Any], rank: int
+) -> pd.DataFrame:
+    """Collectives of a rank with the groups of those on the host.
+
+    No range says which group it is of. If all groups of the rank have the same members, it is
+    theirs, and of two members each sends to the other. If not, it may be of any of them, and nobody
+    is said to wait in it. Without groups in the header, all collectives are taken as of one group.
+
+    Parameters
+    ----------
+    collectives : DataFrame, schema `answers.COLLECTIVES`
+    metadata : mapping
+        Header of the trace.
+    rank : int
+    """
+    on_host = (collectives["found_by"] == HOST_RANGE).to_numpy(dtype=bool)
+    groups = _groups_of(metadata, rank) if on_host.any() else set()
+    if not groups:
+        return collectives
+    if len(groups) > 1:
+        return collectives.assign(is_rendezvous=collectives["is_rendezvous"] & ~on_host)
+    members = next(iter(groups))
+    label = np.where(on_host, short_group(str(list(members))), collectives["group"])
+    peer = collectives["peer"].to_numpy(np.int64)
+    if len(members) == 2:
+        paired = on_host & collectives["operation"].isin(POINT_TO_POINT).to_numpy(dtype=bool)
+        peer = np.where(paired & (peer < 0), sum(members) - rank, peer)
+    return collectives.assign(group=label.astype(object), peer=peer)

@@ -1,0 +1,135 @@
+"""FLOW edges of collectives that a worker thread of the host runs (gloo)."""
+
+from __future__ import annotations
+
+import pytest
+
+from htagraph.explain.critical_path import critical_path
+from htagraph.model.dag import Dag
+from htagraph.queries.collectives import collectives
+
+
+def bounds(dag: Dag) -> list[tuple[str, str, int]]:
+    """Bound, name and microseconds of the path; equal neighbors are one."""
+    out: list[tuple[str, str, int]] = []
+    path = critical_path(dag, dag.span)
+    for bound, name, dur in zip(path["bound"], path["name"], path["dur_ns"], strict=True):
+        if out and out[-1][:2] == (bound, name):
+            out[-1] = (bound, name, out[-1][2] + int(dur) // 1000)
+        else:
+            out.append((str(bound), str(name), int(dur) // 1000))
+    return out
+
+
+def test_the_caller_waits_for_the_collective_that_it_called(compiled, arrows):
+    """It records nothing until the worker's range has ended: that is communication, no Python."""
+    dag = compiled("""
+        cpu 1    |[c10d::allreduce_]                              [aten::add_]
+        cpu 2    |   {gloo:all_reduce                          }
+    """)
+
+    assert arrows(dag, "flow") == [
+        ("c10d::allreduce_<", "gloo:all_reduce<", 0),
+        ("gloo:all_reduce>", "aten::add_<", 0),
+    ]
+    assert bounds(dag) == [
+        ("python_gap", "gloo:all_reduce", 3),
+        ("communication", "gloo:all_reduce", 43),
+        ("python_gap", "(host gap)", 2),
+        ("host", "aten::add_", 12),
+    ]
+
+
+def test_work_beside_a_collective_is_no_wait(compiled, arrows):
+    """The caller computes while a worker reduces, and goes on long after: it waited for nothing."""
+    dag = compiled("""
+        cpu 1    |[c10d::allreduce_] [aten::mm                            ]         [aten::add_]
+        cpu 2    |   {gloo:all_reduce                          }
+    """)
+
+    assert arrows(dag, "flow") == [("c10d::allreduce_<", "gloo:all_reduce<", 0)]
+
+
+def test_a_gap_that_goes_on_long_after_the_collective_may_be_its_own(compiled, arrows):
+    """Nothing says that the caller waited from the second operator on: the time stays Python's."""
+    dag = compiled("""
+        cpu 1    |[c10d::allreduce_] [aten::mm]                                     [aten::add_]
+        cpu 2    |   {gloo:all_reduce                          }
+    """)
+
+    assert arrows(dag, "flow") == [("c10d::allreduce_<", "gloo:all_reduce<", 0)]
+
+
+def test_the_reducer_of_ddp_waits_before_it_copies_a_bucket(compiled, arrows):
+    """What needs the result waited for it, however long it took to wake."""
+    dag = compiled(
+        """
+        cpu 1    |[c10d::allreduce_] [aten::mm]                                     [copies    ]
+        cpu 2    |   {gloo:all_reduce                          }
+    """,
+        names={"copies": "torch.distributed.ddp.reducer::copy_bucket_to_grad"},
+    )
+
+    assert ("gloo:all_reduce>", "torch.distributed.ddp.reducer::copy_bucket_to_grad<", 0) in arrows(
+        dag, "flow"
+    )
+
+
+def test_calls_and_ranges_are_paired_by_order_and_operation(compiled):
+    """A reduce-scatter runs as an all-reduce; the first range is of a call before the capture."""
+    dag = compiled("""
+        cpu 1    |          [c10d::allgather_][c10d::_reduce_scatter_base_][c10d::allreduce_]
+        cpu 2    |{gloo:all_gather}              {gloo:all_reduce A                    }
+        cpu 3    |               {gloo:all_gather B            }                   {gloo:all_reduce}
+    """)
+
+    found = collectives(dag)
+    assert found["operation"].tolist() == [
+        "all_gather",
+        "all_gather",
+        "reduce_scatter",
+        "all_reduce",
+    ]
+    assert found["is_rendezvous"].all()
+
+
+def test_a_call_that_launches_kernels_is_no_collective_of_the_host(compiled, arrows):
+    """NCCL takes the call; the range of another group's worker is not its."""
+    dag = compiled("""
+        cpu 1    |[c10d::allreduce_ {nccl:all_reduce}]                            [aten::add_]
+        cpu 2    |   {gloo:all_reduce                                          }
+    """)
+
+    assert arrows(dag, "flow") == []
+
+
+def test_a_send_begins_with_its_call(compiled):
+    """The range begins after the data have gone; the call is what a receiver waits for."""
+    dag = compiled("""
+        cpu 1    |[c10d::send  {gloo:send}]
+    """)
+
+    found = collectives(dag)
+    assert found[["operation", "start_ns"]].to_numpy().tolist() == [["send", 0]]
+
+
+def test_between_a_receive_and_its_wait_the_caller_may_work(compiled):
+    """Only the last stretch of the range is the wait."""
+    dag = compiled("""
+        cpu 1    |{gloo:recv           [aten::mm     ]                      }[aten::add_]
+    """)
+
+    assert bounds(dag) == [
+        ("python_gap", "gloo:recv", 21),
+        ("host", "aten::mm", 15),
+        ("communication", "gloo:recv", 23),
+        ("host", "aten::add_", 12),
+    ]
+
+
+@pytest.mark.parametrize("backend", ["gloo", "mpi", "ucc"])
+def test_backends_of_the_host_are_known_by_their_ranges(compiled, backend):
+    """As PyTorch names them."""
+    dag = compiled(f"cpu 2    |{{{backend}:all_reduce   }}")
+
+    assert collectives(dag)["found_by"].tolist() == ["host range"]
