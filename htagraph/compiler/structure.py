@@ -23,6 +23,7 @@ from htagraph.errors import TraceLimitError
 from htagraph.model.dag import Calibration
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
+from htagraph.model.step_markers import PROFILER_STEP
 
 __all__ = [
     "FEWEST_IDLE_LAUNCHES",
@@ -117,8 +118,20 @@ class Structure:
 
     @cached_property
     def is_work(self) -> Bool:
-        """Whether an event is device work, or on a host thread that does more than poll."""
+        """Whether an event is device work, or on a host thread that can begin or end a window.
+
+        Where the profiler's steps are marked, that is the thread that takes them: of a side thread
+        that runs on behind it (a collective's worker, a background thread) nothing says that the
+        run waits for it. Elsewhere, a thread that does more than poll.
+        """
         events = self.events
+        stepping = events.named(events.symbols.searched(PROFILER_STEP)) & (
+            events.kind == EventKind.ANNOTATION
+        )
+        if stepping.any():
+            return events.is_device | (
+                events.is_host & np.isin(events.lane, np.unique(events.lane[stepping]))
+            )
         works = (
             events.is_device
             | self.is_launch

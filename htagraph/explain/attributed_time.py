@@ -22,11 +22,12 @@ import pandas as pd
 from htagraph.algorithms.gather import gather
 from htagraph.explain.breakdown import step_names
 from htagraph.explain.long_calls import long_calls
-from htagraph.lookup.attribution import under_pattern
+from htagraph.lookup.attribution import around, innermost, under, under_pattern
 from htagraph.lookup.host_waits import is_matched, long_waits
-from htagraph.lookup.naming import frames_at, names_or_empty, op_names
+from htagraph.lookup.naming import op_names
+from htagraph.lookup.python_code import Stretches, code_pieces
 from htagraph.lookup.steps import find_steps, step_at
-from htagraph.model.api_calls import CallMeaning, call_meanings
+from htagraph.model.api_calls import WAITING_CALLS, CallMeaning, call_meanings
 from htagraph.model.dag import Dag
 from htagraph.model.frames import ATTRIBUTED_TIME
 from htagraph.model.kinds import Bound, Cause, EdgeKind, EventKind
@@ -45,7 +46,53 @@ _ALLOCATION = re.compile(
     r"|Mem(Alloc|Free|Create|Map|Unmap))"
 )
 _READS = re.compile(r"^aten::(item|_local_scalar_dense|is_nonzero|nonzero|masked_select|equal)$")
-"""Operators that bring a value of the device to the host, and wait for it."""
+"""Operators that bring a value of the device to the host; with a call that waits below, they wait.
+
+Those of tensors on the host have none: they compute.
+"""
+
+_TOPICS = (
+    (
+        Cause.GARBAGE_COLLECTION,
+        re.compile(
+            r"(?i)^<built-in function collect>$|^python gc\b|garbage[ _-]?collect|\bgc\.collect"
+        ),
+    ),
+    (
+        Cause.CHECKPOINTING,
+        re.compile(
+            r"(^|[/\\])torch[/\\]"
+            r"(serialization\.py\(\d+\): (save|load)$|distributed[/\\]checkpoint[/\\])"
+            r"|(?i:\btorch\.(save|load)\b|\b(sav|load|writ)(e|es|ing)?[ _-]((the|model|full)[ _-])?"
+            r"(checkpoint|ckpt|state_?dict)|\b(checkpoint|ckpt)[ _-](sav|load|writ)(e|ing)\b)"
+        ),
+    ),
+    (
+        Cause.COMPILATION,
+        re.compile(
+            r"\(dynamo_timed\)$|^dynamo$|^(entire_frame|entire_backward|backend|inductor)_compile$"
+            r"|^create_aot_dispatcher_function$|^fx_codegen_and_compile$"
+            r"|(^|[/\\])torch[/\\]_dynamo[/\\]convert_frame\.py\("
+            r"|(^|[/\\])triton[/\\]compiler[/\\]compiler\.py\(\d+\): compile$"
+        ),
+    ),
+)
+"""Names of host ranges and of Python frames that say what all that runs below them is about."""
+
+_OPTIMIZER = re.compile(
+    r"(?i)^Optimizer\.(step|zero_grad)#|^\W*optim(izer)?([. _-](step|zero_grad))?\W*$"
+)
+_COMPUTES = re.compile(
+    r"^(?!autograd::|torch::(autograd|jit)::|c10d::)\w+::|^Torch-Compiled Region|CompiledFxGraph"
+    r"|^CompiledFunction(Backward)?$|^(graph_\d+_)?(cpp|triton)_"
+)
+"""Operators whose own time is computation; that of others is Python or C++ code inside them."""
+
+_ON_DEVICE = re.compile(r"^nccl:|cudnn|cublas|miopen")
+"""Names that host events have only where a device is used."""
+
+_SHORT_NS = 20_000
+"""What is shorter, in an operator or before one, is the price of calling it."""
 
 _HOST_BLOCKS = (EdgeKind.SYNC, EdgeKind.QUEUE, EdgeKind.HIDDEN_SYNC)
 _CAUSES = tuple(Cause)
@@ -64,6 +111,7 @@ _CAUSE_OF_BOUND = {
     Bound.UNEXPLAINED: Cause.UNEXPLAINED,
 }
 _CODE_OF_BOUND = np.array([_CODE[_CAUSE_OF_BOUND[bound]] for bound in Bound], dtype=np.int8)
+_CODE_BOUNDS = (Bound.HOST, Bound.DATA_LOADING, Bound.PYTHON_GAP)
 _HOST_BOUNDS = np.isin(
     [int(bound) for bound in Bound],
     (Bound.HOST, Bound.DATA_LOADING, Bound.PYTHON_GAP, Bound.LAUNCH),
@@ -75,6 +123,9 @@ _EXEMPT = [
         Cause.ALLOCATION,
         Cause.FIRST_USE,
         Cause.UNRECORDED_WAIT,
+        Cause.COMPILATION,
+        Cause.CHECKPOINTING,
+        Cause.GARBAGE_COLLECTION,
     )
 ]
 """Causes that take their time whether the host waited before or not."""
@@ -86,13 +137,31 @@ _READING = [
 
 @dataclass(frozen=True)
 class _Pieces:
-    """Segments as columns."""
+    """Segments as columns, cut where another line of Python code begins to run.
 
+    Parameters
+    ----------
+    segment : ndarray of shape (n,), dtype=int64
+        Row of the segment that each piece is part of.
+    start_ns, dur_ns, event, edge : ndarray of shape (n,), dtype=int64
+    bound : ndarray of shape (n,), dtype=int8
+    whole_ns : ndarray of shape (n,), dtype=int64, unit=ns
+        Duration of the segment.
+    line : ndarray of shape (n,), dtype=object
+        Python code that runs, empty for none.
+    topic : ndarray of shape (n,), dtype=int8
+        Code of the cause that its frames name, -1 for none.
+    """
+
+    segment: I64
     start_ns: I64
     dur_ns: I64
     bound: I8
     event: I64
     edge: I64
+    whole_ns: I64
+    line: Text
+    topic: I8
 
     @classmethod
     def of(cls, segments: pd.DataFrame) -> _Pieces:
@@ -101,7 +170,55 @@ class _Pieces:
             segments[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns", "event", "edge")
         )
         return cls(
-            start_ns, dur_ns, segments["bound"].cat.codes.to_numpy().astype(np.int8), event, edge
+            np.arange(len(segments)),
+            start_ns,
+            dur_ns,
+            segments["bound"].cat.codes.to_numpy().astype(np.int8),
+            event,
+            edge,
+            dur_ns,
+            np.full(len(segments), "", dtype=object),
+            np.full(len(segments), -1, dtype=np.int8),
+        )
+
+    def cut_at_code(self, dag: Dag) -> _Pieces:
+        """The pieces with the Python code that runs in them, cut where it changes."""
+        events, head = dag.events, gather(dag.edges.head, self.edge) >> 1
+        mine = np.isin(self.bound, _CODE_BOUNDS) & (head >= 0) & gather(events.is_host, head, False)
+        cut = np.flatnonzero(mine)
+        if not len(cut) or not (events.kind == EventKind.PYTHON).any():
+            return self
+        found = code_pieces(
+            dag,
+            Stretches(
+                events.lane[head[cut]].astype(np.int64),
+                self.start_ns[cut],
+                self.start_ns[cut] + self.dur_ns[cut],
+                innermost(dag, self.event[cut], (EventKind.OP, EventKind.RUNTIME)),
+            ),
+            {_CODE[cause]: pattern for cause, pattern in _TOPICS},
+        )
+        whole = np.flatnonzero(~mine)
+        row = np.concatenate([whole, cut[found.stretch]])
+        start_ns = np.concatenate([self.start_ns[whole], found.start_ns])
+        order = np.lexsort((start_ns, row))
+        row = row[order]
+        pieces = (
+            (self.dur_ns[whole], found.end_ns - found.start_ns),
+            (self.line[whole], found.line),
+            (self.topic[whole], found.topic),
+        )
+        dur_ns, line, topic = (np.concatenate(pair)[order] for pair in pieces)
+        return _Pieces(
+            self.segment[row],
+            start_ns[order],
+            dur_ns,
+            self.bound[row],
+            self.event[row],
+            self.edge[row],
+            self.whole_ns[row],
+            line,
+            topic,
         )
 
 
@@ -210,8 +327,40 @@ def _own_causes(dag: Dag, pieces: _Pieces, is_host: Mask) -> I8:
     copies = np.flatnonzero((cause == _CODE[Cause.COPIES]) & (event >= 0))
     launch = dag.launch[event[copies]]
     cause[copies[(launch >= 0) & blocking[launch]]] = _CODE[Cause.BLOCKING_COPY]
-    cause[under_pattern(dag, event, _READS) & np.isin(cause, _READING)] = _CODE[Cause.HOST_WAIT]
-    return cause
+    cause[_reads(dag, event) & np.isin(cause, _READING)] = _CODE[Cause.HOST_WAIT]
+    for topic, pattern in _TOPICS:
+        named = under_pattern(dag, event, pattern) | (pieces.topic == _CODE[topic])
+        cause[named & (cause == _CODE[Cause.HOST])] = _CODE[topic]
+    return cause if _uses_device(dag) else _without_device(dag, pieces, cause)
+
+
+def _uses_device(dag: Dag) -> bool:
+    """Whether the run used a device, recorded or not: its host operators only launch."""
+    events = dag.events
+    uses = events.is_device | (events.kind == EventKind.RUNTIME)
+    uses |= events.is_host & events.named(events.symbols.searched(_ON_DEVICE))
+    return bool(uses.any())
+
+
+def _reads(dag: Dag, event: I64) -> Mask:
+    """Whether each event is in an operator that reads a value off the device, and waits for it."""
+    events = dag.events
+    waits = np.flatnonzero(np.isin(call_meanings(events), WAITING_CALLS))
+    reads = events.named(events.symbols.searched(_READS)) & around(dag, waits)
+    return under(dag, event, reads)
+
+
+def _without_device(dag: Dag, pieces: _Pieces, cause: I8) -> I8:
+    """Causes where no device is used: the host does not set its pace, it does all the work."""
+    events, event = dag.events, pieces.event
+    rest = cause == _CODE[Cause.HOST]
+    computes = events.named(events.symbols.searched(_COMPUTES)) & (events.kind == EventKind.OP)
+    kinds = (Cause.SHORT_OPERATORS, Cause.CPU_OPERATORS, Cause.HOST_CODE)
+    short, operators, code = (_CODE[member] for member in kinds)
+    found = np.where(gather(computes, event, False), operators, code)
+    found = np.where(pieces.whole_ns < _SHORT_NS, short, found)
+    found[under_pattern(dag, event, _OPTIMIZER)] = _CODE[Cause.OPTIMIZER]
+    return np.where(rest, found, cause).astype(np.int8)
 
 
 def _causes_of_waits(dag: Dag, call: I64) -> I8:
@@ -231,15 +380,41 @@ def _steps(dag: Dag, start_ns: I64) -> Text:
     return step_names(steps, step_at(steps, start_ns))
 
 
-def _frames(dag: Dag, pieces: _Pieces) -> Text:
-    """Innermost Python frame in the middle of each host gap, empty elsewhere or if unknown."""
-    frames = np.full(len(pieces.event), "", dtype=object)
-    gaps = np.flatnonzero((pieces.bound == Bound.PYTHON_GAP) & (pieces.edge >= 0))
-    if len(gaps) and (dag.events.kind == EventKind.PYTHON).any():
-        lane = dag.events.lane[dag.edges.head[pieces.edge[gaps]] >> 1].astype(np.int64)
-        middle = pieces.start_ns[gaps] + pieces.dur_ns[gaps] // 2
-        frames[gaps] = names_or_empty(dag, frames_at(dag, lane, middle))
-    return frames
+def _called_next(dag: Dag, pieces: _Pieces, rows: I64) -> I64:
+    """Event that begins where each of some pieces ends, -1 where none does."""
+    head = gather(dag.edges.head, pieces.edge[rows])
+    return np.where((head >= 0) & (head & 1 == 0), head >> 1, -1)
+
+
+def _places(dag: Dag, pieces: _Pieces, cause: I8) -> Text:
+    """Between which operators code ran that none covers."""
+    places = np.full(len(cause), "", dtype=object)
+    rows = np.flatnonzero(
+        (cause == _CODE[Cause.HOST_CODE])
+        & (pieces.bound == Bound.PYTHON_GAP)
+        & (pieces.edge >= 0)
+        & (pieces.line == "")
+    )
+    tail = dag.edges.tail[pieces.edge[rows]]
+    ended, begun = tail & 1 == 1, _called_next(dag, pieces, rows)
+    after, before = dag.events.names(tail >> 1), dag.events.names(np.maximum(begun, 0))
+    places[rows] = np.where(ended, "after " + after, np.where(begun >= 0, "before " + before, ""))
+    return places
+
+
+def _short_calls(
+    dag: Dag, pieces: _Pieces, cause: I8, columns: Mapping[str, npt.NDArray[Any]]
+) -> dict[str, npt.NDArray[Any]]:
+    """Columns in which the code before a short operator has the name of that operator."""
+    gaps = np.flatnonzero(
+        (cause == _CODE[Cause.SHORT_OPERATORS]) & (pieces.bound == Bound.PYTHON_GAP)
+    )
+    called = _called_next(dag, pieces, gaps)
+    gaps, called = gaps[called >= 0], called[called >= 0]
+    named = {name: columns[name].copy() for name in ("name", "op", "event")}
+    named["name"][gaps], named["op"][gaps] = dag.events.names(called), op_names(dag, called)
+    named["event"][gaps] = called
+    return named
 
 
 def attributed_time(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
@@ -258,24 +433,28 @@ def attributed_time(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
     """
     if not len(segments):
         return ATTRIBUTED_TIME.empty()
-    pieces, number = _Pieces.of(segments), np.arange(len(segments))
-    columns = {name: segments[name].to_numpy() for name in ("name", "op")}
+    pieces = _Pieces.of(segments)
+    if len(dag.events):
+        pieces = pieces.cut_at_code(dag)
+    columns = {name: segments[name].to_numpy()[pieces.segment] for name in ("name", "op")}
     columns |= {
         "event": pieces.event,
         "start_ns": pieces.start_ns,
         "dur_ns": pieces.dur_ns,
-        "segment": number,
+        "segment": pieces.segment,
+        "frame": pieces.line,
     }
     if not len(dag.events):
-        unknown = {"cause": _CODE[Cause.UNEXPLAINED], "frame": "", "step": ""}
+        unknown = {"cause": _CODE[Cause.UNEXPLAINED], "place": "", "step": ""}
         return _frame(
-            columns | {name: np.full(len(number), value) for name, value in unknown.items()},
+            columns | {name: np.full(len(segments), value) for name, value in unknown.items()},
             pieces.bound,
         )
     is_host = _is_host(dag, pieces)
     cause = _own_causes(dag, pieces, is_host)
     waits = _attributed_to_waits(dag, pieces, is_host, np.isin(cause, _EXEMPT))
-    columns |= {"cause": cause, "frame": _frames(dag, pieces), "step": _steps(dag, pieces.start_ns)}
+    columns |= {"cause": cause, "place": _places(dag, pieces, cause)}
+    columns |= {"step": _steps(dag, pieces.start_ns)} | _short_calls(dag, pieces, cause, columns)
     waited, left = (
         np.flatnonzero(waits.attributed_ns),
         np.flatnonzero(waits.attributed_ns < pieces.dur_ns),

@@ -18,7 +18,7 @@ from htagraph.algorithms.intervals import Cover, union
 from htagraph.algorithms.matching import group_starts
 from htagraph.compiler.queues import FULL_QUEUE
 from htagraph.lookup.attribution import innermost
-from htagraph.model.api_calls import CallMeaning, call_meanings
+from htagraph.model.api_calls import WAITING_CALLS, call_meanings
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 
@@ -33,12 +33,6 @@ _FIRST_USE_FACTOR = 2
 _LOADS = re.compile(r"^(cuda|hip|cu)(Module|Library|Kernel|Func|GetFunc)(Load|Get|Set|By)")
 """Calls that may load other code each time."""
 
-_WAITING = (
-    CallMeaning.DEVICE_SYNC,
-    CallMeaning.STREAM_SYNC,
-    CallMeaning.EVENT_SYNC,
-    CallMeaning.COPY,
-)
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -69,7 +63,7 @@ def long_calls(dag: Dag) -> LongCalls:
     """
     events = dag.events
     is_long = (events.kind == EventKind.RUNTIME) & (events.dur_ns > _LONG_NS)
-    calls = np.flatnonzero(is_long & ~np.isin(call_meanings(events), _WAITING))
+    calls = np.flatnonzero(is_long & ~np.isin(call_meanings(events), WAITING_CALLS))
     if not len(calls):
         none = np.zeros(len(events), dtype=bool)
         return LongCalls(none, none, none)

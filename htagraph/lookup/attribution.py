@@ -12,11 +12,23 @@ from htagraph.algorithms.gather import gather
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 
-__all__ = ["DATA_LOADING", "host_of", "innermost", "track_labels", "under_pattern"]
+__all__ = [
+    "DATA_LOADING",
+    "around",
+    "host_of",
+    "innermost",
+    "track_labels",
+    "under",
+    "under_pattern",
+]
 
 I64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
-DATA_LOADING = re.compile(r"(?i)data_?loader|data_?pipe|_next_data\b|fetch_next_batch")
+DATA_LOADING = re.compile(
+    r"(?i)data[ _-]?load(er|ing)|data_?pipe|_next_data\b|fetch_next_batch"
+    r"|\b(load|fetch|read)(ing)?[ _-](the[ _-])?(next[ _-])?(data|batch)(es)?\b"
+)
 """Names of host ranges that load data."""
 
 
@@ -45,11 +57,27 @@ def innermost(dag: Dag, events: I64, kinds: tuple[EventKind, ...]) -> I64:
     return nearest(dag.parent, host_of(dag, events), np.isin(dag.events.kind, kinds))
 
 
-def under_pattern(dag: Dag, events: I64, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
+def around(dag: Dag, events: I64) -> Mask:
+    """Whether each event of the trace encloses one of some host events."""
+    out = np.zeros(len(dag.events), dtype=bool)
+    current = events
+    while len(current):
+        current = dag.parent[current].astype(np.int64)
+        current = np.unique(current[current >= 0])
+        current = current[~out[current]]
+        out[current] = True
+    return out
+
+
+def under(dag: Dag, events: I64, mask: Mask) -> Mask:
+    """Whether an event, or a host event around it, is in a mask over host events."""
+    return nearest(dag.parent, host_of(dag, events), mask) >= 0
+
+
+def under_pattern(dag: Dag, events: I64, pattern: re.Pattern[str]) -> Mask:
     """Whether the name of an event, or of a host event around it, matches."""
     matches = dag.events.named(dag.events.symbols.searched(pattern))
-    matches = matches & dag.events.is_host
-    return nearest(dag.parent, host_of(dag, events), matches) >= 0
+    return under(dag, events, matches & dag.events.is_host)
 
 
 def track_labels(dag: Dag, events: I64) -> npt.NDArray[np.object_]:

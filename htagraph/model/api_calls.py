@@ -13,7 +13,7 @@ import numpy.typing as npt
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
 
-__all__ = ["CallMeaning", "call_meanings"]
+__all__ = ["WAITING_CALLS", "CallMeaning", "call_meanings"]
 
 
 class CallMeaning(IntEnum):
@@ -29,6 +29,14 @@ class CallMeaning(IntEnum):
     FREE = 7  #: returns memory, and may have to wait for the device first
     ELAPSED_TIME = 8  #: fails unless two event records have completed; does not wait itself
 
+
+WAITING_CALLS = (
+    CallMeaning.DEVICE_SYNC,
+    CallMeaning.STREAM_SYNC,
+    CallMeaning.EVENT_SYNC,
+    CallMeaning.COPY,
+)
+"""Meanings of calls whose caller waits for device work."""
 
 _MEANINGS = (
     (CallMeaning.STREAM_WAIT, r"^(cuda|hip|cu)StreamWait(Event|Value)"),

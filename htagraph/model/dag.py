@@ -143,8 +143,9 @@ class Dag:
     calibration : Calibration
     rejected : RejectedEdges
     is_work : ndarray of shape (n_events,), dtype=bool
-        Graph events other than those of threads that only poll (a watchdog's ``cudaEventQuery``):
-        only work can begin or end a window.
+        Device work, and host events of the threads that take the profiler's steps; without steps,
+        of all threads that do more than poll (a watchdog's ``cudaEventQuery``). Only work can begin
+        or end a window.
     span : Window
         The whole trace: from the first start to the last end of work.
     notes : mapping of str to int

@@ -104,8 +104,10 @@ ATTRIBUTED_TIME = Schema(
         "name": name("what ran; for a wait, the call that waited"),
         "op": name("innermost operator or annotation of that"),
         "frame": name(
-            "innermost Python frame of a host gap, empty elsewhere and where none was recorded"
+            "line or frame of the Python code that ran, of user code where there is some; empty "
+            "where an operator ran, and where none was recorded"
         ),
+        "place": name("between which operators code ran that none covers, empty elsewhere"),
         "event": _EVENT,
         "step": name("step in which the time begins, empty outside of steps"),
         "bound": Column("category", "Bound", "what the time went to"),

@@ -32,6 +32,13 @@ TITLES = {
     Cause.HOST: "The host sets the pace",
     Cause.DEVICE_GAPS: "Gaps between queued device work",
     Cause.LAUNCHED_BEFORE_CAPTURE: "Work launched before the capture",
+    Cause.OPTIMIZER: "The optimizer",
+    Cause.COMPILATION: "Compilation",
+    Cause.CHECKPOINTING: "Checkpointing",
+    Cause.GARBAGE_COLLECTION: "Garbage collection",
+    Cause.CPU_OPERATORS: "Operators on the CPU",
+    Cause.SHORT_OPERATORS: "Many short operators, and the code that calls them",
+    Cause.HOST_CODE: "Python and other host code",
 }
 TO_TRY = {
     Cause.COMPUTE: "the device is busy, as it should be: speed up its kernels, largest first "
@@ -60,6 +67,21 @@ TO_TRY = {
     Cause.DEVICE_GAPS: "fuse short kernels, or replay them as a CUDA graph.",
     Cause.LAUNCHED_BEFORE_CAPTURE: "start the capture at the beginning of a step, after "
     "torch.cuda.synchronize().",
+    Cause.OPTIMIZER: "one call for all parameters (foreach=True, fused=True), fewer and larger "
+    "parameters, or a compiled step.",
+    Cause.COMPILATION: "compile before the recorded steps; where it comes back, "
+    "TORCH_LOGS=recompiles says why: shapes that change (dynamic=True, padding), Python values "
+    "that change.",
+    Cause.CHECKPOINTING: "save less often, smaller, or beside the steps "
+    "(torch.distributed.checkpoint.async_save).",
+    Cause.GARBAGE_COLLECTION: "gc.freeze() after set-up, gc.disable() and a collection every n "
+    "steps, fewer objects that refer to each other.",
+    Cause.CPU_OPERATORS: "less work in the largest first (shapes, lower precision, "
+    "torch.compile), more threads (torch.set_num_threads), or run it on a device.",
+    Cause.SHORT_OPERATORS: "fewer, larger operators (torch.compile, larger batches, whole tensors "
+    "in place of loops), and less Python between them.",
+    Cause.HOST_CODE: "make it cheaper, do it less often, or beside the steps (another thread or "
+    "process).",
 }
 UNRECORDED = (
     "find out which code this is (with_stack=True, or torch.profiler.record_function around its "
@@ -71,7 +93,8 @@ UNREAD = (
 )
 TITLE_HOST_ONLY = "The host"
 HOST_ONLY = (
-    "the trace has no device work: profile with ProfilerActivity.CUDA to see what the host delays."
+    "the trace has no device work, though the run used a device: profile with "
+    "ProfilerActivity.CUDA to see what the host delays."
 )
 
 LATE_BY = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from shlex import quote
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -43,6 +44,7 @@ _N_FIRST = 3
 _MIN_SHARE = 0.005
 _N_RANKS = 3
 _WAITS = (Cause.HOST_WAIT, Cause.UNRECORDED_WAIT, Cause.BLOCKING_COPY, Cause.FULL_QUEUE)
+_LINE_WIDTH = 80
 _ON_DEVICE = (Cause.COMMUNICATION, Cause.COPIES, Cause.BLOCKING_COPY, Cause.DEVICE_GAPS)
 _ON_HOST = (
     Cause.HOST,
@@ -52,6 +54,10 @@ _ON_HOST = (
     Cause.DATA_LOADING,
     Cause.ALLOCATION,
     Cause.FIRST_USE,
+    Cause.OPTIMIZER,
+    Cause.COMPILATION,
+    Cause.CHECKPOINTING,
+    Cause.GARBAGE_COLLECTION,
 )
 _RANKED_SHARE = {Cause.COMPUTE: 0.5}
 """Part of a potential saving that counts in the ranking, where not all of it does."""
@@ -68,7 +74,7 @@ class Evidence:
     op : str
         Innermost operator or annotation around most of it.
     frame : str
-        Python frame of a host gap, empty where none was recorded.
+        Line or frame of Python code that ran, empty where none was recorded.
     event : int
         Event of its longest part; -1 for none.
     label : str
@@ -388,7 +394,7 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: _Told) -> F
         title=title,
         dur_ns=dur_ns,
         share=dur_ns / window_ns,
-        n_segments=len(part),
+        n_segments=part["segment"].nunique(),
         potential_saving_ns=min(dur_ns, limit_ns),
         longest_ns=int(part["dur_ns"].max()),
         longest_start_ns=int(part["start_ns"].to_numpy()[part["dur_ns"].to_numpy().argmax()]),
@@ -422,7 +428,9 @@ def _to_try(cause: Cause, most: Evidence, bound: str, told: _Told) -> str:
     """Advice for a cause; where code was not recorded, first how to find out which it is."""
     if cause is Cause.HOST and not told.has_device:
         return HOST_ONLY
-    is_code = cause in {Cause.HOST, Cause.LATE_RANK} and most.bound == Bound.PYTHON_GAP.label
+    is_code = cause is Cause.HOST_CODE or (
+        cause in {Cause.HOST, Cause.LATE_RANK} and most.bound == Bound.PYTHON_GAP.label
+    )
     is_unnamed = is_code and not most.frame
     which = "" if not is_unnamed else UNREAD if told.unread_stacks else UNRECORDED
     return which + (LATE_BY.get(bound, COMPARE) if cause is Cause.LATE_RANK else TO_TRY[cause])
@@ -430,23 +438,30 @@ def _to_try(cause: Cause, most: Evidence, bound: str, told: _Told) -> str:
 
 def _evidence(cause: Cause, part: pd.DataFrame) -> tuple[Evidence, ...]:
     """Names with most of the attributed time; waits also by the operator they are in."""
-    part = part[["name", "frame", "op", "event", "bound", "dur_ns"]].assign(
+    part = part[["name", "frame", "place", "op", "event", "bound", "dur_ns", "segment"]].assign(
         name=without_numbers(part["name"])
     )
-    longest_first: pd.DataFrame = part.sort_values("dur_ns", ascending=False, kind="stable")
+    # A line of code is one contributor, whatever it is called from.
+    within = part["name"].where(part["frame"] == "", "").rename("within_name")
+    longest_first: pd.DataFrame = part.assign(within_name=within).sort_values(
+        "dur_ns", ascending=False, kind="stable"
+    )
     names = longest_first.groupby(
-        ["name", "op"] if cause in _WAITS else ["name", "frame"], sort=False
+        ["name", "op"] if cause in _WAITS else ["within_name", "frame", "place"], sort=False
     ).agg(
+        name=("name", "first"),
         dur_ns=("dur_ns", "sum"),
         within=("op", "first"),
         at=("frame", "first"),
+        beside=("place", "first"),
         event=("event", "first"),
         bound=("bound", "first"),
-        n=("dur_ns", "size"),
+        n=("segment", "nunique"),
     )
     top = names.sort_values("dur_ns", ascending=False, kind="stable").head(_N_EVIDENCE)
-    columns = (top[column].tolist() for column in ("within", "at", "event", "dur_ns", "bound", "n"))
-    called = [str(name) for name in top.index.get_level_values("name")]
+    kept = ("within", "at", "beside", "event", "dur_ns", "bound", "n")
+    columns = (top[column].tolist() for column in kept)
+    called = top["name"].tolist()
     short = distinct_names(called)
     return tuple(
         Evidence(
@@ -454,24 +469,38 @@ def _evidence(cause: Cause, part: pd.DataFrame) -> tuple[Evidence, ...]:
             op,
             frame,
             event,
-            _label(cause, (name, short[name]), op, frame, bound),
+            _label(cause, (name, short[name]), op, _Code(frame, place, bound)),
             dur_ns,
             bound,
             n,
         )
-        for name, op, frame, event, dur_ns, bound, n in zip(called, *columns, strict=True)
+        for name, op, frame, place, event, dur_ns, bound, n in zip(called, *columns, strict=True)
     )
 
 
-def _label(cause: Cause, names: tuple[str, str], op: str, frame: str, bound: str) -> str:
+class _Code(NamedTuple):
+    """What is known of code that ran on the host."""
+
+    frame: str
+    place: str
+    bound: str
+
+
+def _label(cause: Cause, names: tuple[str, str], op: str, code: _Code) -> str:
     """Evidence as a person reads it: a short name, where a wait is, or what is not recorded."""
     name, short = names
-    if bound == Bound.UNEXPLAINED.label:
+    if code.bound == Bound.UNEXPLAINED.label:
         return f"unexplained wait{'' if name.startswith('(') else f' before {short}'}"
     if cause in _WAITS:
         return short + (f" in {name_label(op)}" if op not in ("", name) else "")
-    if frame:
-        return f"Python at {name_label(frame)}"
-    if bound == Bound.PYTHON_GAP.label:
-        return "unrecorded code" + ("" if name.startswith("(") else f" in {short}")
+    if code.frame:
+        return f"Python at {name_label(code.frame, width=_LINE_WIDTH)}"
+    if cause is Cause.SHORT_OPERATORS:
+        return f"{short} and the code before it"
+    if cause is Cause.HOST_CODE or code.bound == Bound.PYTHON_GAP.label:
+        where, _, neighbour = code.place.partition(" ")
+        # A step says little where the neighbour is known.
+        is_named = not name.startswith("(") and not (neighbour and name == "ProfilerStep")
+        parts = (f"in {short}" if is_named else "", f"{where} {name_label(neighbour)}".strip())
+        return " ".join(["unrecorded code", ", ".join(filter(None, parts))]).strip()
     return short

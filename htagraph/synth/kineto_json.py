@@ -35,6 +35,7 @@ _ARGS = {
     "src_rank": "Src Rank",
     "dst_rank": "Dst Rank",
     "comms_rank": "Rank",
+    "call_from": "CallFrom",
 }
 """Keys of ``args`` that hold sparse columns; launch geometry has lists of its own."""
 

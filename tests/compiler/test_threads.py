@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from htagraph.explain.critical_path import path_edges
+
 
 def test_a_thread_is_one_chain_of_boundaries(compiled, arrows):
     """Every instant between the first and the last boundary is one edge, whoever is innermost."""
@@ -79,3 +81,19 @@ def test_threads_that_only_poll_do_not_define_the_trace(compiled):
     """)
 
     assert dag.span.dur_ns == 27_000
+
+
+def test_a_side_thread_that_nothing_waits_for_does_not_end_the_trace(compiled):
+    """A collective's worker and a background thread run on; the run ends with its last step."""
+    dag = compiled("""
+        cpu 1    |{ProfilerStep#0 }{ProfilerStep#1 }
+        cpu 1    | [aten::mm     ]  [aten::mm     ]
+        cpu 7    |       {gloo:all_reduce             }
+        cpu 8    |[aten::tanh        ][aten::tanh            ]
+    """)
+
+    heads = dag.edges.head[path_edges(dag, dag.span)] >> 1
+
+    assert dag.span.dur_ns == 34_000
+    assert len(set(dag.events.lane[heads].tolist())) == 1
+    assert "ProfilerStep#1" in dag.events.names(heads)

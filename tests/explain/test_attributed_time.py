@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+import pytest
 from hypothesis import given, settings
 
 from htagraph import Trace
 from htagraph.model.frames import ATTRIBUTED_TIME
+from htagraph.model.kinds import EventKind
 from htagraph.synth import simulate, timeline
 from tests.synth.strategies import programs
 
 
-def attributed(drawing: str, **options) -> dict[str, int]:
-    """The time in us that is charged to each cause of a drawn trace."""
-    path = Trace.from_events(timeline(drawing, **options)).compile().critical_path()
+def attributed(drawing: str, frames: tuple[str, ...] = (), **options) -> dict[str, int]:
+    """The time in us that is charged to each cause of a drawn trace; some events are frames."""
+    events = timeline(drawing, **options)
+    kind = np.where(np.isin(events.names(), frames), EventKind.PYTHON, events.kind)
+    events = replace(events, kind=kind.astype(np.int8))
+    path = Trace.from_events(events).compile().critical_path()
     by_cause = path.attributed_time.groupby("cause", sort=False)["dur_ns"].sum()
     assert by_cause.sum() == path.dur_ns
     return {str(cause): dur_ns // 1000 for cause, dur_ns in by_cause.items()}
@@ -37,6 +45,102 @@ def test_reading_a_value_off_the_device_is_a_wait_as_a_whole():
         """,
         names={"Memcpy": "Memcpy DtoH (Device -> Pageable)"},
     ) == {"host": 5, "compute": 23, "host wait": 22}
+
+
+@pytest.mark.parametrize("operator", ["aten::nonzero", "aten::item"])
+def test_reading_a_value_of_a_host_tensor_waits_for_nothing(operator):
+    """No call below it waits: with a device the host sets the pace, without one it computes."""
+    names = {"read": operator}
+
+    assert attributed(
+        """
+        cpu 1    |[launch >a][read                         ][launch >b]
+        stream 7 |     [k <a]                                    [k <b]
+        """,
+        names=names,
+    ) == {"host": 47, "compute": 6}
+    assert attributed("cpu 1    |[read                         ]", names=names) == {
+        "cpu operators": 31
+    }
+
+
+def test_a_host_without_a_device_computes_calls_and_runs_code():
+    """What is short is the price of calling; a gap, or the time of an autograd function, is code.
+
+    Of the operators, `aten::mm` computes for 40 us, three others take 3 us each after 4 us each.
+    """
+    assert attributed(
+        """
+        us       |0         10        20        30        40        50        60
+        cpu 1    |[aten::mm                              ]    [a]    [a]    [a]
+        """,
+        names={"a": "aten::add"},
+    ) == {"cpu operators": 40, "short operators": 21}
+    assert attributed(
+        """
+        us       |0         10        20        30        40        50        60
+        cpu 1    |[back                     [aten::mm               ]]     [aten::mm            ]
+        """,
+        names={"back": "MyFunctionBackward"},
+    ) == {"host code": 26, "cpu operators": 47, "short operators": 6}
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("Optimizer.step#Adam.step", "optimizer"),
+        ("optimizer", "optimizer"),
+        ("fx_codegen_and_compile (dynamo_timed)", "compilation"),
+        ("inductor_compile", "compilation"),
+        ("save_checkpoint", "checkpointing"),
+        ("gc.collect", "garbage collection"),
+        ("data loading", "data loading"),
+        ("dataloader", "data loading"),
+        ("fetch_batch", "data loading"),
+        ("## forward ##", "host code"),
+        ("checkpoint", "host code"),
+    ],
+)
+def test_a_named_range_says_what_its_time_is_for(name, cause):
+    """All that runs in it; "checkpoint" alone may be recomputation of activations."""
+    assert attributed(
+        """
+        cpu 1    |{range                                   }
+        cpu 1    | [aten::mm                ]
+        """,
+        names={"range": name},
+    ) == ({cause: 42} if cause != "host code" else {"short operators": 16, "cpu operators": 26})
+
+
+@pytest.mark.parametrize(
+    ("frame", "cause"),
+    [
+        ("<built-in function collect>", "garbage collection"),
+        ("torch/serialization.py(940): save", "checkpointing"),
+        ("/usr/lib/python3/dist-packages/torch/serialization.py(940): save", "checkpointing"),
+        ("torch/_dynamo/convert_frame.py(600): __call__", "compilation"),
+        ("torch/utils/checkpoint.py(400): checkpoint", "host code"),
+    ],
+)
+def test_a_python_frame_says_what_the_code_below_it_is_for(frame, cause):
+    """With stacks; what runs in the gap besides is code of its own. With a device, too."""
+    rest = {"cpu operators": 50}
+
+    assert attributed(
+        """
+        cpu 1    |[aten::mm               ]  [frame              ]  [aten::mm               ]
+        """,
+        frames=(frame,),
+        names={"frame": frame},
+    ) == rest | ({cause: 21, "host code": 4} if cause != "host code" else {"host code": 25})
+    assert attributed(
+        """
+        cpu 1    |[aten::mm               ]  [frame              ]  [launch >a]
+        stream 7 |                                                     [k <a  ]
+        """,
+        frames=(frame,),
+        names={"frame": frame},
+    ) == {"host": 32, "compute": 8} | ({cause: 21} if cause != "host code" else {"host": 53})
 
 
 def test_a_copy_that_blocks_the_host_is_charged_its_own_time():

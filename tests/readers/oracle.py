@@ -77,6 +77,7 @@ REALS = {
     "warps_per_sm": "warps per SM",
 }
 TEXTS = {
+    "call_from": "CallFrom",
     "collective": "Collective name",
     "dtype": "dtype",
     "group_name": "Process Group Name",

@@ -106,21 +106,72 @@ def test_code_that_was_not_recorded_is_called_so():
         .critical_path()
     )
 
-    assert find_bounds(path).findings[0].evidence[0].label == "unrecorded code in train step"
+    (code,) = (found for found in find_bounds(path).findings if found.cause == "host code")
+
+    assert code.evidence[0].label == "unrecorded code in train step, before aten::mm"
 
 
 def test_a_python_frame_names_a_host_gap_where_stacks_were_read():
-    """With `load(stacks=True)`, the innermost frame in its middle names a gap."""
-    events = timeline("""
+    """With `load(stacks=True)`, frames name the code of a gap, each for as long as it ran."""
+    events = timeline(
+        """
             cpu 1    |{train step                            }
             cpu 1    |[aten::mm] [load_batch     ] [aten::mm]
-        """)
+        """,
+        us_per_column=10,
+    )
     is_frame = events.names() == "load_batch"
     kind = np.where(is_frame, EventKind.PYTHON, events.kind).astype(np.int8)
     path = Trace.from_events(replace(events, kind=kind)).compile().critical_path()
-    host = find_bounds(path).findings[0]
+    operators, code = find_bounds(path).findings[:2]
 
-    assert [item.label for item in host.evidence][:2] == ["aten::mm", "Python at load_batch"]
+    assert [(item.label, item.dur_ns) for item in operators.evidence] == [("aten::mm", 200_000)]
+    assert [(item.label, item.dur_ns) for item in code.evidence] == [
+        ("Python at load_batch", 170_000),
+        ("unrecorded code in train step, after aten::mm", 20_000),
+    ]
+
+
+def test_without_a_device_the_host_is_told_what_it_does_not_to_record_one():
+    """Operators, code, optimizer: each has its own title and advice."""
+    path = (
+        Trace.from_events(
+            timeline(
+                """
+            cpu 1    |[aten::mm       ]          [step          ]
+            cpu 1    |                            [aten::add_ ]
+        """,
+                us_per_column=10,
+                names={"step": "Optimizer.step#Adam.step"},
+            )
+        )
+        .compile()
+        .critical_path()
+    )
+
+    found = find_bounds(path).findings
+
+    assert [(finding.cause, finding.dur_ns // 1000) for finding in found] == [
+        ("cpu operators", 170),
+        ("optimizer", 160),
+        ("host code", 100),
+    ]
+    assert found[2].evidence[0].label == "unrecorded code after aten::mm"
+    assert found[2].to_try.startswith("find out which code this is (with_stack=True")
+    assert not any("CUDA" in finding.to_try for finding in found)
+
+
+def test_a_run_that_used_a_device_without_recording_it_is_told_so():
+    """Collectives of NCCL run on devices: what its operators take says nothing of computation."""
+    path = (
+        Trace.from_events(timeline("cpu 1 |[aten::mm       ][nccl:all_reduce           ]"))
+        .compile()
+        .critical_path()
+    )
+    (host,) = find_bounds(path).findings
+
+    assert (host.cause, host.title) == ("host", "The host")
+    assert "ProfilerActivity.CUDA" in host.to_try
 
 
 def test_stacks_that_were_not_read_are_what_to_try_first():

@@ -101,6 +101,7 @@ COLUMNS = (
     SparseField("device_type", ("Device Type",)),
     SparseField("device_id", ("Device Id",)),
     SparseField("comms_rank", ("Rank",)),
+    SparseField("call_from", ("CallFrom",), Read.TEXT),
 )
 """Columns that few events have, by code. A `TRIPLE` fills its own column and the next two."""
 

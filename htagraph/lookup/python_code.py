@@ -1,0 +1,233 @@
+"""Python code: which line a host thread runs, where stacks were recorded.
+
+Frames nest like operators. What a person can change is user code, so a line is that of the
+innermost frame of user code: its call that is under way. Newer profilers record the line of each
+call (``CallFrom``); else the frame itself is named, by the line where its function begins.
+
+::
+
+    train.py(9): <module>     [                                   ]
+    train.py(4): hook            [              ]                     CallFrom torch/…/graph.py:7
+    <built-in function sleep>       [        ]                        CallFrom train.py:5
+                              m  h  5        h'         m'            train.py:5 in hook
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.gather import gather
+from htagraph.algorithms.matching import last_before
+from htagraph.algorithms.nesting import nest
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import EventKind
+
+__all__ = ["CodePieces", "Stretches", "code_pieces"]
+
+I8 = npt.NDArray[np.int8]
+I64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+Text = npt.NDArray[np.object_]
+
+_FRAME = re.compile(r"^(?P<file>.*)\((?P<line>-?\d+)\): (?P<function>.*)$", re.DOTALL)
+_NOT_CODE = re.compile(r"^<|^nn\.Module: ")
+"""Builtin functions and modules: frames without a file."""
+
+_LIBRARY = re.compile(
+    r"(^|[/\\])(site-packages|dist-packages|lib[/\\]python\d[\d.]*)[/\\]|^<"
+    r"|^(torch\w*|functorch|triton|numpy|pandas|PIL|scipy)[/\\]"
+)
+_STANDARD = re.compile(
+    rf"^({'|'.join(sorted(map(re.escape, sys.stdlib_module_names)))})([/\\]|\.py\()"
+)
+"""Files of the standard library: the profiler leaves out the folder in which Python found them."""
+
+_NONE, _FRAME_ITSELF, _CALL, _AFTER_CALL = range(4)
+
+
+class CodePieces(NamedTuple):
+    """Parts of stretches of host time in which one line runs; they tile the stretches.
+
+    Parameters
+    ----------
+    stretch : ndarray of shape (k,), dtype=int64
+        Row of the stretch of each piece.
+    start_ns, end_ns : ndarray of shape (k,), dtype=int64, unit=ns
+    line : ndarray of shape (k,), dtype=object
+        ``train.py:5 in hook``; empty where no frame says.
+    topic : ndarray of shape (k,), dtype=int8
+        Topic of the innermost frame that has one, -1 for none.
+    """
+
+    stretch: I64
+    start_ns: I64
+    end_ns: I64
+    line: Text
+    topic: I8
+
+
+class _Frames(NamedTuple):
+    """Frames, and what names the code that runs while each is innermost."""
+
+    event: I64
+    parent: I64
+    named: I64
+    call: I64
+    is_user: Mask
+    topic: I8
+
+
+def _up(parent: I64, stop: Mask) -> tuple[I64, I64]:
+    """First of each frame and its ancestors where `stop` holds, -1 for none; the one below it."""
+    at, below = np.arange(len(parent)), np.full(len(parent), -1, dtype=np.int64)
+    going = np.flatnonzero(~stop)
+    while len(going):
+        below[going] = at[going]
+        at[going] = parent[at[going]]
+        going = going[at[going] >= 0]
+        going = going[~stop[at[going]]]
+    return at, below
+
+
+def _symbols_where(dag: Dag, pattern: re.Pattern[str]) -> Mask:
+    return dag.events.symbols.searched(pattern)
+
+
+def _is_user_code(dag: Dag) -> Mask:
+    """Whether each symbol names a frame of user code: of a file, and not of a library."""
+    library = _symbols_where(dag, _LIBRARY) | _symbols_where(dag, _STANDARD)
+    return _symbols_where(dag, _FRAME) & ~library
+
+
+def _frames(dag: Dag, event: I64, parent: I64, topics: Mapping[int, re.Pattern[str]]) -> _Frames:
+    """Frames with the frame of user code that each belongs to, and the call that is under way."""
+    name = dag.events.name[event]
+    is_user = _is_user_code(dag)[name]
+    user, call = _up(parent, is_user)
+    known, _ = _up(parent, ~_symbols_where(dag, _NOT_CODE)[name])
+    named = np.where(user >= 0, user, np.where(known >= 0, known, np.arange(len(event))))
+    topic = np.full(len(event), -1, dtype=np.int8)
+    for number, pattern in topics.items():
+        topic[_symbols_where(dag, pattern)[name]] = number
+    about, _ = _up(parent, topic >= 0)
+    return _Frames(
+        event,
+        parent,
+        named,
+        np.where(user >= 0, call, -1),
+        is_user,
+        gather(topic, about, -1).astype(np.int8),
+    )
+
+
+def _text(frame: str, call_from: str, how: int) -> str:
+    """What a person reads: ``train.py:5 in hook``."""
+    parts = _FRAME.match(frame)
+    file, _, line = call_from.rpartition(":")
+    if parts is None or how == _FRAME_ITSELF or not file or file != parts["file"]:
+        return frame
+    within = "" if parts["function"] == "<module>" else f" in {parts['function']}"
+    return f"{file}{within}, after line {line}" if how == _AFTER_CALL else f"{call_from}{within}"
+
+
+def _lines(dag: Dag, named: I64, call: I64, how: I64) -> Text:
+    """Text of each combination of a frame, the call under way, and what that says."""
+    events = dag.events
+    called = events.column("call_from")
+    keys = np.stack([gather(events.name, named), np.where(call >= 0, called[call], -1), how])
+    unique, which = np.unique(keys, axis=1, return_inverse=True)
+    texts = events.symbols.texts
+    out = [
+        "" if how == _NONE else _text(texts[name], texts[line] if line >= 0 else "", how)
+        for name, line, how in unique.T.tolist()
+    ]
+    return np.array([*out, ""], dtype=object)[which.ravel()]
+
+
+class Stretches(NamedTuple):
+    """Stretches of host time in which no operator begins or ends.
+
+    Parameters
+    ----------
+    lane, start_ns, end_ns : ndarray of shape (n,), dtype=int64
+    op : ndarray of shape (n,), dtype=int64
+        Operator or call in which the stretch lies, -1 for none. A frame around it called it: the
+        time is the operator's, not the frame's.
+    """
+
+    lane: I64
+    start_ns: I64
+    end_ns: I64
+    op: I64
+
+
+def code_pieces(
+    dag: Dag, stretches: Stretches, topics: Mapping[int, re.Pattern[str]]
+) -> CodePieces:
+    """Stretches of host time, cut where another line of Python code begins to run.
+
+    Parameters
+    ----------
+    dag : Dag
+    stretches : Stretches
+    topics : mapping of int to re.Pattern
+        Names of frames that say what all the code below them is about, by number.
+
+    Returns
+    -------
+    CodePieces
+    """
+    events, (lane, start_ns, end_ns, op) = dag.events, stretches
+    every = np.arange(len(lane))
+    event = np.flatnonzero(events.kind == EventKind.PYTHON)
+    found = nest(events.lane[event], events.ts_ns[event], events.end_ns[event])
+    frames = _frames(dag, event, found.parent, topics)
+    owner = event[found.boundary >> 1]
+    of = events.lane[owner].astype(np.int64)
+    time = events.node_ts_ns[2 * owner + (found.boundary & 1)]
+    last = last_before(of, time, lane, end_ns)
+    first = np.maximum(
+        last_before(of, time, lane, start_ns + 1), np.searchsorted(of, lane, side="left") - 1
+    )
+    last = np.maximum(last, first)
+    counts = last - first + 1
+    stretch = np.repeat(every, counts)
+    begins = np.cumsum(counts) - counts
+    row = np.arange(int(counts.sum())) - np.repeat(begins - first, counts)
+    is_first = row == first[stretch]
+    innermost = np.where(
+        is_first & (gather(of, row, -1) != lane[stretch]), -1, gather(found.innermost, row)
+    )
+    frame, caller = gather(event, innermost), op[stretch]
+    encloses = (caller >= 0) & (
+        (events.ts_ns[frame] < events.ts_ns[caller])
+        | (events.end_ns[frame] > events.end_ns[caller])
+        | (events.dur_ns[frame] == events.dur_ns[caller])
+    )
+    start = np.where(is_first, start_ns[stretch], gather(time, row))
+    # A frame of user code that calls nothing right now is at the call that it made last, or after.
+    before = gather(found.boundary, row)
+    returned = (before >= 0) & ((before & 1) == 1)
+    returned &= gather(found.parent, before >> 1, -2) == innermost
+    own = gather(frames.is_user, innermost, False)
+    call = np.where(own, np.where(returned, before >> 1, -1), gather(frames.call, innermost))
+    how = np.where(own, np.where(returned, _AFTER_CALL, _FRAME_ITSELF), _CALL)
+    how = np.where((innermost < 0) | encloses, _NONE, how)
+    line = _lines(dag, gather(event, gather(frames.named, innermost)), gather(event, call), how)
+    topic = gather(frames.topic, innermost, -1).astype(np.int8)
+    end = np.append(start[1:], 0)
+    closes = np.append(stretch[1:] != stretch[:-1], True)[: len(stretch)]
+    end = np.where(closes, end_ns[stretch], end[: len(stretch)])
+    full = np.flatnonzero(end > start)
+    same = (line[full][1:] == line[full][:-1]) & (topic[full][1:] == topic[full][:-1])
+    same &= stretch[full][1:] == stretch[full][:-1]
+    opens = np.flatnonzero(np.append(True, ~same)[: len(full)])
+    shuts = np.append(opens[1:], len(full))[: len(opens)] - 1
+    kept = full[opens]
+    return CodePieces(stretch[kept], start[kept], end[full[shuts]], line[kept], topic[kept])
