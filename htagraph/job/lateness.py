@@ -34,6 +34,7 @@ __all__ = [
     "compared_rank_segments",
     "excess_times",
     "late_arrivals",
+    "waits_counted_once",
 ]
 
 I64 = npt.NDArray[np.int64]
@@ -42,6 +43,28 @@ _EVER = np.iinfo(np.int64).min
 
 CAUSE_KEY = ["bound", "name", "op"]
 """What times are compared by."""
+
+
+def waits_counted_once(collectives: pd.DataFrame) -> I64:
+    """How long each member waited while its rank was not waiting in an earlier collective already.
+
+    Collectives that a rank is in at once, on several streams or worker threads, cost it their time
+    only once.
+
+    Parameters
+    ----------
+    collectives : DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
+    """
+    rank, start, wait = (
+        collectives[name].to_numpy(np.int64) for name in ("rank", "start_ns", "wait_ns")
+    )
+    order = np.lexsort((start, rank))
+    until = pd.Series((start + wait)[order])
+    of = rank[order]
+    before = until.groupby(of).cummax().groupby(of).shift(fill_value=_EVER).to_numpy(np.int64)
+    once = np.empty(len(rank), dtype=np.int64)
+    once[order] = np.maximum(until.to_numpy(np.int64) - np.maximum(start[order], before), 0)
+    return once
 
 
 def late_arrivals(collectives: pd.DataFrame) -> pd.DataFrame:
@@ -57,9 +80,9 @@ def late_arrivals(collectives: pd.DataFrame) -> pd.DataFrame:
         Columns ``match``; ``rank`` and ``collective`` of the last one; ``runner_up``, the rank that
         came before it; ``shared``, the matched collective that both left before, -1 for none;
         ``came_ns`` and ``lead_ns``, when the last one came and how long the runner-up had waited;
-        ``longest_wait_ns``, ``wait_ns`` of all others; ``is_certain``, whether it is sure who was
-        last; and ``is_blamed``: not if it is unsure, or in a point-to-point transfer, where the
-        sender is waited for by design. By rank, then by time.
+        ``longest_wait_ns``, ``wait_ns`` of all others, counted once; ``is_certain``, whether it is
+        sure who was last; and ``is_blamed``: not if it is unsure, or in a point-to-point transfer,
+        where the sender is waited for by design. By rank, then by time.
     """
     waiting = collectives[
         (collectives["wait_ns"] > 0) & (collectives["overrun_ns"] == 0) & ~collectives["is_partial"]
@@ -67,9 +90,10 @@ def late_arrivals(collectives: pd.DataFrame) -> pd.DataFrame:
     by_wait = waiting.sort_values("wait_ns", kind="stable")
     lead = by_wait.groupby("match").agg(runner_up=("rank", "first"), lead_ns=("wait_ns", "first"))
     sure = waiting[waiting["wait_ns"] > waiting["error_ns"]]
+    sure = sure.assign(once_ns=waits_counted_once(sure))
     late = sure.groupby(["match", "last_rank"], as_index=False).agg(
         longest_wait_ns=("wait_ns", "max"),
-        wait_ns=("wait_ns", "sum"),
+        wait_ns=("once_ns", "sum"),
         is_certain=("is_certain", "any"),
     )
     last = collectives[["match", "rank", "collective", "operation", "start_ns"]]

@@ -21,7 +21,9 @@ def _groups_of(metadata: Mapping[str, Any], rank: int) -> set[tuple[int, ...]]:
     config = info.get("pg_config") if isinstance(info, Mapping) else None
     groups = set()
     for group in config if isinstance(config, list) else []:
-        ranks = re.findall(r"\d+", str(group.get("ranks"))) if isinstance(group, Mapping) else []
+        ranks = (
+            re.findall(r"[0-9]{1,9}", str(group.get("ranks"))) if isinstance(group, Mapping) else []
+        )
         groups.add(tuple(sorted({int(number) for number in ranks})))
     return {group for group in groups if rank in group and len(group) > 1}
 

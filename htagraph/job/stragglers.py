@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from htagraph.job.lateness import CAUSE_KEY
+from htagraph.job.lateness import CAUSE_KEY, waits_counted_once
 from htagraph.model.job_answers import PIPELINE_BUBBLES, STRAGGLERS
 
 __all__ = ["pipeline_bubbles", "summarize_stragglers"]
@@ -18,7 +18,8 @@ def _causes(late: pd.DataFrame, excess: pd.DataFrame) -> pd.DataFrame:
         .drop_duplicates("arrival")
         .set_index("arrival")
     )
-    return late.join(most, how="inner")
+    joined = late.join(most, how="inner")
+    return joined.assign(late_ns=np.minimum(joined["late_ns"], joined["wait_ns"]))
 
 
 def _dearest_causes(late: pd.DataFrame, excess: pd.DataFrame) -> pd.DataFrame:
@@ -67,8 +68,9 @@ def summarize_stragglers(
         caused_wait_ns=("wait_ns", "sum"),
         longest_wait_ns=("longest_wait_ns", "max"),
     )
-    own = collectives.groupby("rank").agg(
-        own_wait_ns=("wait_ns", "sum"), transfer_ns=("transfer_ns", "sum")
+    once = collectives.assign(once_ns=waits_counted_once(collectives))
+    own = once.groupby("rank").agg(
+        own_wait_ns=("once_ns", "sum"), transfer_ns=("transfer_ns", "sum")
     )
     every = pd.DataFrame({"rank": ranks}).set_index("rank")
     joined = every.join(

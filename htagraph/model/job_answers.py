@@ -51,7 +51,8 @@ STRAGGLERS = Schema(
         "n_certain": count("of these, how many whatever the clocks, as far as they are known"),
         "n_collectives": count("collectives of the job"),
         "caused_wait_ns": nanoseconds(
-            "wait of all others for it, where longer than the clocks are uncertain"
+            "wait of all others for it, where longer than the clocks are uncertain; of collectives "
+            "at once, counted once"
         ),
         "longest_wait_ns": nanoseconds("longest wait of one other for it"),
         "own_wait_ns": nanoseconds("its own wait for others"),

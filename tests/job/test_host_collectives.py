@@ -119,6 +119,24 @@ def test_workers_out_of_order_are_matched_by_the_order_of_calls(tmp_path: Path) 
     ]
 
 
+def test_a_wait_in_two_collectives_at_once_counts_once(tmp_path: Path) -> None:
+    """Asynchronous work: two workers wait for rank 1 from 1 to 6 ms, which costs rank 0 5 ms."""
+
+    def rank(came: int) -> list[Event]:
+        return [
+            (MAIN, "aten::mm", 0, came),
+            (MAIN, "c10d::allreduce_", came, came + 5),
+            (MAIN, "c10d::allreduce_", came + 6, came + 10),
+            (2, "gloo:all_reduce", came + 2, 6_500),
+            (3, "gloo:all_reduce", came + 8, 6_600),
+            (MAIN, "aten::add_", 6_610, 6_700),
+        ]
+
+    job = written(tmp_path, [rank(1_000), rank(6_000)], groups=[(0, 1)], hosts=["a", "a"])
+    top = job.stragglers().iloc[0]
+    assert (top["n_last"], top["caused_wait_ns"], top["cause_ns"]) == (2, 5_006_000, 5_006_000)
+
+
 def test_in_one_of_several_groups_nobody_is_said_to_wait(tmp_path: Path) -> None:
     """No range says which group it is of: rank 1 may have met others."""
     job = written(tmp_path, late_on_rank_1(), groups=[(0, 1), (1, 3), (0, 2)], hosts=["a", "a"])
