@@ -25,6 +25,7 @@ import numpy.typing as npt
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import last_before
 from htagraph.algorithms.nesting import nest
+from htagraph.algorithms.tiling import check_tiling
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 
@@ -229,5 +230,6 @@ def code_pieces(
     same &= stretch[full][1:] == stretch[full][:-1]
     opens = np.flatnonzero(np.append(True, ~same)[: len(full)])
     shuts = np.append(opens[1:], len(full))[: len(opens)] - 1
-    kept = full[opens]
-    return CodePieces(stretch[kept], start[kept], end[full[shuts]], line[kept], topic[kept])
+    kept, until = full[opens], end[full[shuts]]
+    check_tiling("Python code", start[kept], until, (start_ns, end_ns), stretch[kept])
+    return CodePieces(stretch[kept], start[kept], until, line[kept], topic[kept])

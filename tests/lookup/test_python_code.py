@@ -7,10 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis.strategies import integers
 
 from htagraph import CriticalPath, Trace
 from htagraph.model.kinds import EventKind
-from htagraph.synth import timeline
+from htagraph.synth import simulate, timeline
+from tests.synth.strategies import programs
 
 NAMES = {
     "main": "train.py(9): <module>",
@@ -142,3 +145,22 @@ def test_every_call_in_a_gap_has_its_own_time():
         ("", 100),
     ]
     assert found["segment"].nunique() == 3
+
+
+@settings(max_examples=60)
+@given(program=programs(), seed=integers(0, 2**32 - 1))
+def test_lines_tile_the_path_whatever_the_frames(program, seed):
+    """Frames may overlap, cross operators and have no length: no nanosecond is lost."""
+    events, random = simulate(program).events, np.random.default_rng(seed)
+    python = random.random(len(events)) < 0.5
+    kind = np.where(python & (events.kind == EventKind.OP), EventKind.PYTHON, events.kind)
+    dur_ns = np.where(python, events.dur_ns * random.integers(0, 3, len(events)), events.dur_ns)
+    dur_ns = np.where(kind == EventKind.PYTHON, dur_ns, events.dur_ns)
+    mixed = replace(events, kind=kind.astype(np.int8), dur_ns=dur_ns.astype(np.int64))
+    path = Trace.from_events(mixed).compile().critical_path()
+
+    found = path.attributed_time
+
+    assert int(found["dur_ns"].sum()) == path.dur_ns
+    assert (found["dur_ns"] > 0).all()
+    assert found["start_ns"].is_monotonic_increasing
