@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -74,8 +74,18 @@ def main(args: Sequence[str] | None = None) -> None:
         complain(error)
         sys.exit(1)
     except BrokenPipeError:  # the reader of our output has gone, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        _leave_output()
+    except OSError as error:  # the disk that our output or a temporary file goes to
+        place = error.filename or "the output"
+        hint = "check the free space and the permissions."
+        complain(HTAGraphError(f"{place}: {error.strerror or error}.", hint=hint))
+        _leave_output()
+
+
+def _leave_output() -> NoReturn:
+    """End, without another try to write what could not be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from htagraph.compiler.classes import ClassRule
-from htagraph.errors import IncompleteTraceWarning, QueryError, RankFailedError
+from htagraph.errors import IncompleteTraceWarning, OutputError, QueryError, RankFailedError
 from htagraph.job.executors import Workers
 from htagraph.job.job import Job
 from htagraph.job.ranks import (
@@ -35,8 +35,28 @@ class _Folder:
     """A temporary folder that is removed with the last job that needs it."""
 
     def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="htagraph-"))
+        try:
+            self.path = Path(tempfile.mkdtemp(prefix="htagraph-"))
+        except OSError as exc:
+            raise OutputError(
+                f"no temporary folder can be made: {exc.strerror}.",
+                path=Path(exc.filename or "."),
+                hint="set TMPDIR to a folder that can be written.",
+            ) from exc
         weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
+def _made(folder: Path) -> Path:
+    """A folder for compiled graphs, made unless it is there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise OutputError(
+            f"no folder can be made here: {exc.strerror}.",
+            path=folder,
+            hint="choose another cache.",
+        ) from exc
+    return folder
 
 
 def load_job(
@@ -91,12 +111,13 @@ def load_job(
         If the folder holds traces of several jobs or unrelated runs.
     QueryError
         If two files are of one rank and `on_error` is ``"raise"``.
+    OutputError
+        If there is no folder for compiled graphs.
     """
     paths, note = _chosen(where, capture)
     reading = Reading(tuple(class_rules), stacks)
     keeper = _Folder() if cache is None else None
-    folder = keeper.path if keeper is not None else Path(str(cache))
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = keeper.path if keeper is not None else _made(Path(str(cache)))
     tasks = {
         path: (prepare_rank, (path, cached_graph(path, folder, reading), reading)) for path in paths
     }

@@ -38,7 +38,7 @@ def output_file(out: str | Path) -> Iterator[BinaryIO]:
     """File to be written, which appears under its name when the block ends without an error.
 
     The bytes go to a temporary file in the same folder, which replaces `out` at the end. What ends
-    in ``.gz`` is compressed.
+    in ``.gz`` is compressed. A device or a pipe (``/dev/null``) is written to as it is.
 
     Parameters
     ----------
@@ -70,13 +70,15 @@ def output_file(out: str | Path) -> Iterator[BinaryIO]:
         raise OutputError("it is a folder.", path=path, hint="give the name of a file.")
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with _new_file(temporary) as raw:
+        is_special = path.exists() and not path.is_file()
+        with path.open("wb") if is_special else _new_file(temporary) as raw:
             if path.suffix == ".gz":
                 with _compressed(raw) as packed:
                     yield packed
             else:
                 yield raw
-        temporary.replace(path)
+        if not is_special:
+            temporary.replace(path)
     except OSError as exc:
         if isinstance(exc, OutputError):
             raise

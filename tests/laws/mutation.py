@@ -267,6 +267,12 @@ def checked(data: bytes) -> str:
     return "repaired" if trace.recording.repairs else "valid"
 
 
+def _too_long(*_: object) -> None:
+    """Raise where one input takes minutes."""
+    message = f"one input takes over {SECONDS} s"
+    raise TimeoutError(message)
+
+
 def run(
     *,
     seconds: float = float("inf"),
@@ -283,6 +289,8 @@ def run(
         If one ended otherwise than it may; with `keep_going` these are counted, each kept once.
     """
     outcomes: Counter[str] = Counter()
+    signal.signal(signal.SIGALRM, _too_long)
+    load(b'{"traceEvents": []}')  # compiles the scanner
     end, number = time.monotonic() + seconds, 0
     while time.monotonic() < end and (inputs is None or number < inputs):
         data = mutated(random.Random(f"{seed} {number}"))  # noqa: S311  reproducible, no secret

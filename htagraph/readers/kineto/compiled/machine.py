@@ -22,6 +22,8 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from htagraph.algorithms.jit import machine_code
+
 __all__ = ["called", "entry", "inlined", "is_ready", "word_at"]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -32,15 +34,12 @@ _INNER = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 def entry(function: F) -> F:
     """A function for Python, compiled on its first call; later processes load it."""
-    try:
-        machine_code = njit(**_OPTIONS, cache=True)(function)
-    except RuntimeError:  # no folder that can be written: compiled anew in each process
-        return njit(**_OPTIONS)(function)
+    dispatcher: F = machine_code(function, **_OPTIONS)
     with suppress(
         AttributeError
     ):  # numba looks at the function's own file only, and not at what is inlined from others
-        machine_code._cache._cache_file._source_stamp = _sources_stamp()  # noqa: SLF001
-    return machine_code
+        dispatcher._cache._cache_file._source_stamp = _sources_stamp()  # type: ignore[attr-defined]  # noqa: SLF001
+    return dispatcher
 
 
 @cache

@@ -1,0 +1,336 @@
+"""A disk that is full or cannot be written to: a line that says so, and the old file whole."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import htagraph as hg
+from htagraph.errors import OutputError
+from htagraph.synth import simulate, simulate_job, training_job, training_rank
+from htagraph.writers.atomic import output_file
+from tests.hostile.confined import PACKAGE, confined, needs_mounts
+
+CLI = ("-m", "htagraph.cli.main")
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX")
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small trace."""
+    file = tmp_path_factory.mktemp("trace") / "rank0.json"
+    return simulate(training_rank(steps=2, layers=2)).write(file)
+
+
+def said(run: subprocess.CompletedProcess[str]) -> str:
+    """What a command said when it gave up: one line, no trace of calls."""
+    lines = [line for line in run.stderr.splitlines() if line]
+    assert (run.returncode, len(lines), "Traceback" in run.stderr) == (1, 1, False), run.stderr
+    return lines[0]
+
+
+@needs_mounts
+def test_a_read_only_folder_for_a_report_is_named(trace: Path, tmp_path: Path) -> None:
+    """The folder cannot be made, and nothing is left."""
+    command = (*CLI, "report", str(trace), "--out", f"{tmp_path}/new", "-q")
+    run = confined(f"mount -t tmpfs -o ro tmpfs {tmp_path}", *command, cwd=trace.parent)
+
+    assert said(run) == (
+        f"error: {tmp_path}/new: no folder can be made here: Read-only file system. "
+        "Hint: choose another --out."
+    )
+
+
+@needs_mounts
+def test_an_old_report_in_a_read_only_folder_stays(trace: Path, tmp_path: Path) -> None:
+    """The first file that cannot be written is named; those of the old report are as they were."""
+    (tmp_path / "critical.pftrace").write_text("old")
+    read_only = f"mount --bind {tmp_path} {tmp_path}; mount -o remount,ro,bind {tmp_path}"
+    run = confined(
+        read_only, *CLI, "report", str(trace), "--out", str(tmp_path), "-q", cwd=trace.parent
+    )
+
+    assert f"error: {tmp_path}/critical.pftrace: cannot be written: Read-only file" in said(run)
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [
+        ("critical.pftrace", "old")
+    ]
+
+
+@needs_mounts
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(trace: Path, tmp_path: Path) -> None:
+    """12 kB are less than a report: a line, the old file, no part of the new one."""
+    small = f"mount -t tmpfs -o size=12k tmpfs {tmp_path}; printf old > {tmp_path}/critical.pftrace"
+    look = f'"$@" || code=$?; ls -A {tmp_path}; cat {tmp_path}/critical.pftrace; exit $code'
+    run = confined(
+        f"{small}\n{look}",
+        *CLI,
+        "report",
+        str(trace),
+        "--out",
+        str(tmp_path),
+        "-q",
+        cwd=trace.parent,
+    )
+
+    assert said(run) == (
+        f"error: {tmp_path}/critical.pftrace: cannot be written: No space left on device. "
+        "Hint: check the free space and the permissions of the folder."
+    )
+    assert run.stdout.split() == ["critical.pftrace", "old"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("command", [["ask", "list"], ["info"], ["path", "--format", "csv"]])
+def test_output_that_goes_to_a_full_disk_is_said_to(trace: Path, command: list[str]) -> None:
+    """``htagraph info FILE > /full/disk``."""
+    files = [] if command[-1] == "list" else [str(trace)]
+    with Path("/dev/full").open("w") as full:
+        run = subprocess.run(
+            [sys.executable, *CLI, *command, *files],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+    assert said(run) == (
+        "error: the output: No space left on device. "
+        "Hint: check the free space and the permissions."
+    )
+
+
+def test_a_file_beyond_the_users_limit_leaves_the_old_one(tmp_path: Path) -> None:
+    """`ulimit -f`: the write fails halfway."""
+    out = tmp_path / "x.dot"
+    out.write_text("old")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    quiet = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, before[1]))
+        too_large = pytest.raises(OutputError, match="cannot be written: File too large")
+        with too_large, output_file(out) as file:
+            file.write(b"x" * 100_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, quiet)
+
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("x.dot", "old")]
+
+
+_WRITES = """
+import sys
+from htagraph.writers.atomic import output_file
+
+for _ in range(300):
+    with output_file(sys.argv[1]) as file:
+        for _ in range(20):
+            file.write(sys.argv[2].encode() * 1_000)
+"""
+
+
+def test_of_two_writers_of_one_output_each_writes_a_whole_file(tmp_path: Path) -> None:
+    """A reader sees the one or the other, never some of both; nothing else is left."""
+    out, seen, done = tmp_path / "x.dot", set(), threading.Event()
+    out.write_bytes(b"a" * 20_000)
+
+    def read() -> None:
+        while not done.is_set():
+            seen.add(out.read_bytes())
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    writers = [
+        subprocess.Popen([sys.executable, "-c", _WRITES, str(out), letter]) for letter in "ab"
+    ]
+    codes = [writer.wait(timeout=120) for writer in writers]
+    done.set()
+    reader.join()
+
+    assert codes == [0, 0]
+    assert seen <= {b"a" * 20_000, b"b" * 20_000}
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_pipe_or_device_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    """``--out /dev/null`` of root would make a file of it."""
+    pipe, read = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    with output_file(pipe) as file:
+        file.write(b"content")
+    reader.join(timeout=10)
+
+    assert (read, pipe.is_fifo(), list(tmp_path.iterdir())) == ([b"content"], True, [pipe])
+
+
+_COMPILED_CODE = """
+import numpy as np
+from htagraph.algorithms.matching import running_latest
+from htagraph.readers.kineto.compiled.machine import entry
+
+starts = np.array([True, False, False])
+print(running_latest(np.array([5, 3, 9]), starts).tolist())
+def double(number):
+    return 2 * number
+print(entry(double)(21))
+"""
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Path:
+    """The package as it was installed a moment ago: nothing of it is compiled."""
+    code = tmp_path / "site" / "fresh.py"
+    for source in PACKAGE.rglob("*.*"):
+        if source.suffix in {".py", ".css", ".html", ".js"}:
+            copy = tmp_path / "site" / source.relative_to(PACKAGE.parent)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(source.read_bytes())
+    code.write_text(_COMPILED_CODE)
+    (tmp_path / "home").mkdir()
+    return tmp_path
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """Home, caches and packages are in a folder."""
+    return {
+        "HOME": str(folder / "home"),
+        "XDG_CACHE_HOME": str(folder / "home"),
+        "PYTHONPATH": str(folder / "site"),
+        "NUMBA_CACHE_DIR": "",
+    }
+
+
+@needs_mounts
+def test_where_nothing_can_be_written_code_is_compiled_in_memory(fresh: Path) -> None:
+    """Home and site-packages are read-only, as in many containers."""
+    read_only = f"mount --bind {fresh} {fresh}; mount -o remount,ro,bind {fresh}"
+    run = confined(read_only, str(fresh / "site" / "fresh.py"), cwd=fresh, env=_environment(fresh))
+
+    assert (run.stdout.split("\n"), run.stderr) == (["[0, 0, 2]", "42", ""], "")
+
+
+@needs_mounts
+def test_where_the_disk_is_full_code_is_compiled_in_memory(fresh: Path) -> None:
+    """There is room for the name of a file, and for none of its bytes."""
+    full = (
+        f"mount -t tmpfs -o size=12m tmpfs {fresh}/home; cp -r {fresh}/site {fresh}/home/site; "
+        f"cat /dev/zero > {fresh}/home/filler 2>/dev/null || true"
+    )
+    environment = _environment(fresh) | {"PYTHONPATH": str(fresh / "home" / "site")}
+    run = confined(full, str(fresh / "home/site/fresh.py"), cwd=fresh, env=environment)
+
+    assert (run.stdout.split("\n"), run.stderr) == (["[0, 0, 2]", "42", ""], "")
+
+
+def test_a_cache_that_was_cut_off_is_made_again(fresh: Path) -> None:
+    """A crash of the machine left files of no bytes."""
+    command = [sys.executable, str(fresh / "site" / "fresh.py")]
+    for _ in range(2):
+        run = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+            env=_environment(fresh),
+        )
+        assert (run.stdout.split("\n"), run.stderr) == (["[0, 0, 2]", "42", ""], "")
+        cached = [*fresh.rglob("*.nbi"), *fresh.rglob("*.nbc")]
+        assert cached
+        for file in cached:
+            file.write_bytes(b"")
+
+
+@needs_mounts
+@pytest.mark.slow
+def test_the_main_job_runs_where_only_its_output_can_be_written(fresh: Path, trace: Path) -> None:
+    """The whole of a fresh installation is read-only; the report is what it always is."""
+    out = fresh / "out"
+    out.mkdir()
+    mounts = f"mount --bind {fresh} {fresh}; mount -o remount,ro,bind {fresh}"
+    mounts += f"; mount -t tmpfs tmpfs {out}"
+    command = (*CLI, "report", str(trace), "--out", f"{out}/report", "--json", "-", "-q")
+    run = confined(mounts, *command, cwd=fresh, env=_environment(fresh), timeout_s=400)
+    here = subprocess.run(
+        [sys.executable, *command[:4], "--out", f"{fresh}/here", "--json", "-", "-q"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=400,
+    )
+
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout == here.stdout.replace(f"{fresh}/here", f"{out}/report")
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The traces of a small job."""
+    folder = tmp_path_factory.mktemp("job")
+    simulate_job(training_job(ranks=2, steps=1, layers=1)).write(folder)
+    return folder
+
+
+def test_a_cache_for_a_job_that_cannot_be_made_is_named(job: Path, tmp_path: Path) -> None:
+    """The path leads through a file."""
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(OutputError, match="file/cache: no folder can be made here: Not a dir"):
+        hg.load_job(job, cache=tmp_path / "file" / "cache")
+
+
+@needs_mounts
+def test_without_any_temporary_folder_a_job_says_so(job: Path, tmp_path: Path) -> None:
+    """Everything that could hold the compiled graphs is read-only."""
+    read_only = "\n".join(
+        f"mount --bind {folder} {folder}; mount -o remount,ro,bind {folder}"
+        for folder in ("/tmp", "/var/tmp", "/usr/tmp", tmp_path)  # noqa: S108
+        if Path(folder).is_dir()
+    )
+    run = confined(read_only, *CLI, "report", str(job), "-q", cwd=tmp_path)
+
+    assert "no temporary folder can be made" in said(run)
+
+
+@needs_mounts
+def test_a_job_whose_cache_is_full_says_so(job: Path, tmp_path: Path) -> None:
+    """Compiled graphs go to a disk with 64 kB."""
+    script = f"import htagraph as hg; hg.load_job({str(job)!r}, cache={str(tmp_path)!r})"
+    run = confined(f"mount -t tmpfs -o size=64k tmpfs {tmp_path}", "-c", script, cwd=job)
+
+    last = run.stderr.splitlines()[-1]
+    assert last.startswith("htagraph.errors.RankFailedError: rank ")
+    assert "cannot be written: No space left on device" in last
+
+
+def test_a_saved_graph_replaces_the_old_one_whole_or_not_at_all(tmp_path: Path) -> None:
+    """Killed while it writes a second graph, the first is still there and opens."""
+    graph = hg.Trace.from_events(simulate(training_rank(steps=1, layers=1)).events).compile()
+    graph.save(tmp_path / "graph.npz")
+    script = (
+        "import sys, htagraph as hg\n"
+        "graph = hg.TraceGraph.open(sys.argv[1])\n"
+        "print('opened', flush=True)\n"
+        "while True:\n    graph.save(sys.argv[1])\n"
+    )
+    for _ in range(3):
+        with subprocess.Popen(
+            [sys.executable, "-c", script, str(tmp_path / "graph.npz")], stdout=subprocess.PIPE
+        ) as writer:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == b"opened\n"
+            writer.kill()
+            writer.wait(timeout=60)
+        again = hg.TraceGraph.open(tmp_path / "graph.npz")
+        assert np.array_equal(again.dag.events.ts_ns, graph.dag.events.ts_ns)
