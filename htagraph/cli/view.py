@@ -63,7 +63,10 @@ def view(
     ] = True,
     quiet: QuietOption = False,
 ) -> None:
-    """Open a trace in the Perfetto UI. It is served to the UI alone, on loopback, until Ctrl-C."""
+    """Open a trace in the Perfetto UI. It is served to the UI alone, on loopback.
+
+    Ctrl-C stops the server, and so does an hour in which nothing is asked for.
+    """
     # Whatever ends it, the temporary folder goes with it.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt), tempfile.TemporaryDirectory(prefix="htagraph-") as folder:
