@@ -65,7 +65,10 @@ def view(
     capture: CaptureOption = "",
     quiet: QuietOption = False,
 ) -> None:
-    """Open a trace in the Perfetto UI. It is served to the UI alone, on loopback, until Ctrl-C."""
+    """Open a trace in the Perfetto UI. It is served to the UI alone, on loopback.
+
+    Ctrl-C stops the server, and so does an hour in which nothing is asked for.
+    """
     if capture == "list":
         print_captures(trace)
         return
