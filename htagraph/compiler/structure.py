@@ -41,7 +41,8 @@ Bool = npt.NDArray[np.bool_]
 # graph.
 _LAUNCH_FLOOR_PERCENTILE = 5
 _LAUNCH_PER_CALL = 2
-_LAUNCH_FLOOR_CAP_FACTOR = 4
+_LAUNCH_FLOOR_CAP_FACTOR = 8
+_MEDIAN = 50
 _STREAM_FLOOR_PERCENTILE = 1
 _LAUNCH_USUAL_FACTOR = 4
 _LAUNCH_TYPICAL_PERCENTILE = 25
@@ -302,15 +303,17 @@ def _idle_launch_delays(events: EventTable, launch: I64, queue: I64) -> I64:
 def _launch_floor(delays: I64, calls_ns: I64) -> int:
     """Least time of a launch, by launches onto an idle device and by how long calls take.
 
-    A delay may hold a wait that is not recorded, so it is believed up to a multiple of what calls
-    suggest; of few delays, only up to that.
+    A delay may hold a wait that is not recorded, so the floor is never beyond a multiple of the
+    median call, and of few delays not beyond what short calls suggest: many calls may be long
+    because a full queue held them up.
     """
+    calls_ns = calls_ns[calls_ns > 0]
     measured = _percentile(delays, _LAUNCH_FLOOR_PERCENTILE)
-    by_calls = _LAUNCH_PER_CALL * _percentile(calls_ns[calls_ns > 0], _LAUNCH_FLOOR_PERCENTILE)
-    if not (len(delays) and by_calls):
-        return measured or by_calls
-    enough = len(delays) >= FEWEST_IDLE_LAUNCHES
-    return min(measured, (_LAUNCH_FLOOR_CAP_FACTOR if enough else 1) * by_calls)
+    if len(delays) >= FEWEST_IDLE_LAUNCHES:
+        cap = _LAUNCH_FLOOR_CAP_FACTOR * _percentile(calls_ns, _MEDIAN)
+    else:
+        cap = _LAUNCH_PER_CALL * _percentile(calls_ns, _LAUNCH_FLOOR_PERCENTILE)
+    return min(measured, cap) if len(delays) and cap else measured or cap
 
 
 def _calibrate(events: EventTable, launch: I64, queue: I64) -> Calibration:
