@@ -31,7 +31,7 @@ from htagraph.cli.ranks import (
     print_captures,
     windowed_job,
 )
-from htagraph.cli.tables import Format, print_frame
+from htagraph.cli.tables import Format, csv_text, print_frame
 from htagraph.errors import MissingEventsError, OutputError, QueryError
 from htagraph.graph import TraceGraph
 from htagraph.job.job import JOB_QUESTIONS, Job
@@ -185,7 +185,7 @@ def _write(frame: pd.DataFrame, out: Path) -> None:
     try:
         match out.suffix:
             case ".csv":
-                frame.to_csv(out, index=False)
+                out.write_text(csv_text(frame), encoding="utf-8")
             case ".json":
                 frame.to_json(out, orient="records", indent=2)
             case ".parquet":

@@ -5,16 +5,18 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from rich import filesize
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.segment import Segment
 
 from htagraph.errors import CaptureNotChosenError, HTAGraphError, HTAGraphWarning, TraceError
 from htagraph.trace import Trace, load
+from htagraph.writers.labels import printable
 
 __all__ = ["Waiting", "complain", "notices", "output", "sentences"]
 
@@ -22,14 +24,29 @@ _LOG = logging.getLogger("htagraph")
 _PIPED_WIDTH = 140
 
 
+class Terminal(Console):
+    """Console on which text is data: what a trace calls an event moves no cursor and rings no bell.
+
+    Only rich itself writes escapes, for colors and for the progress line.
+    """
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Segments of what is printed, with pictures of control characters; line ends stay."""
+        for text, style, control in super().render(renderable, options):
+            shown = text if control else "\n".join(map(printable, text.split("\n")))
+            yield Segment(shown, style, control)
+
+
 def output() -> Console:
     """Console of the answer; where it is no terminal, of a fixed width and without colors."""
-    return Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH, highlight=False)
+    return Terminal(width=None if sys.stdout.isatty() else _PIPED_WIDTH, highlight=False)
 
 
 def notices(*, quiet: bool = False) -> Console:
     """Console of notices, on the error stream."""
-    return Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+    return Terminal(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
 
 
 def complain(error: HTAGraphError) -> None:

@@ -21,10 +21,13 @@ from htagraph.report.job_summary import JobSummary
 from htagraph.report.json_document import records
 from htagraph.report.markdown import human_frame, markdown_table
 from htagraph.report.summary import Summary
+from htagraph.writers.labels import printable
 
-__all__ = ["BAR_WIDTH", "Format", "bar", "print_frame", "print_head", "print_titled"]
+__all__ = ["BAR_WIDTH", "Format", "bar", "csv_text", "print_frame", "print_head", "print_titled"]
 
 BAR_WIDTH = 24
+_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""What a spreadsheet takes for the beginning of a formula, also in full width."""
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
@@ -140,11 +143,35 @@ def print_frame(
                     markup=False,
                 )
         case Format.CSV:
-            console.file.write(picked.to_csv(index=False))
+            console.file.write(csv_text(picked))
         case Format.JSON:
             console.file.write(json.dumps(records(picked), indent=2, default=str) + "\n")
         case Format.MD:
             console.file.write(markdown_table(human_frame(picked)) + "\n")
+
+
+def csv_text(frame: pd.DataFrame) -> str:
+    r"""Frame as CSV; no name in it is a formula for a spreadsheet, or controls a terminal.
+
+    Examples
+    --------
+    >>> csv_text(pd.DataFrame({"name": ["=1+1", "aten::mm"], "n": [-1, 2]}))
+    "name,n\n'=1+1,-1\naten::mm,2\n"
+    """
+    shown = frame.copy(deep=False)
+    for name in frame.columns:
+        if not pd.api.types.is_numeric_dtype(frame[name].dtype):
+            cells = [_csv_cell(value) for value in frame[name].tolist()]
+            shown[name] = pd.Series(cells, index=frame.index, dtype=object)
+    return shown.to_csv(index=False, lineterminator="\n")
+
+
+def _csv_cell(value: object) -> object:
+    """Text of a cell: with an apostrophe where it would be a formula."""
+    if not isinstance(value, str):
+        return value
+    shown = printable(value)
+    return f"'{shown}" if shown.lstrip().startswith(_FORMULA) else shown
 
 
 def _picked(frame: pd.DataFrame, columns: str) -> pd.DataFrame:

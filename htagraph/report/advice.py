@@ -13,6 +13,8 @@ __all__ = [
     "TITLES",
     "TITLE_HOST_ONLY",
     "TO_TRY",
+    "TO_TRY_COMPILED",
+    "TO_TRY_REPLAYED",
     "UNREAD",
     "UNRECORDED",
 ]
@@ -83,6 +85,22 @@ TO_TRY = {
     Cause.HOST_CODE: "make it cheaper, do it less often, or beside the steps (another thread or "
     "process).",
 }
+TO_TRY_COMPILED = {
+    Cause.COMPUTE: "the device is busy, as it should be, and most of it is compiled: speed up its "
+    'kernels, largest first (lower precision, better shapes, mode="max-autotune").',
+    Cause.HOST: "most of the work is compiled: look for graph breaks and recompilations "
+    '(TORCH_LOGS="graph_breaks,recompiles"), replay it as a CUDA graph (mode="reduce-overhead"), '
+    "larger batches, and less Python between the compiled parts.",
+}
+"""What to try instead where most device time already comes from compiled code."""
+TO_TRY_REPLAYED = {
+    Cause.HOST: "most of the work is replayed as a graph: what is left is between the graphs. "
+    "Larger or fewer graphs, larger batches, and less Python between them.",
+    Cause.FULL_QUEUE: "the host runs so far ahead that launches block: do its other work (data, "
+    "logging) before the launches, and use fewer and larger kernels.",
+    Cause.DEVICE_GAPS: "fuse short kernels.",
+}
+"""What to try instead where most device time already comes from a graph that is replayed."""
 UNRECORDED = (
     "find out which code this is (with_stack=True, or torch.profiler.record_function around its "
     "parts); then "

@@ -6,7 +6,8 @@ resources leaves of the window. Computation counts half.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from shlex import quote
 from typing import NamedTuple
 
@@ -30,9 +31,12 @@ from htagraph.report.advice import (
     TITLE_HOST_ONLY,
     TITLES,
     TO_TRY,
+    TO_TRY_COMPILED,
+    TO_TRY_REPLAYED,
     UNREAD,
     UNRECORDED,
 )
+from htagraph.report.compiled_work import COMPILED, REPLAYED, is_mostly_under
 from htagraph.report.judged_part import judged_part
 from htagraph.report.slow_ranks import slow_device
 from htagraph.writers.labels import distinct_names, name_label
@@ -42,6 +46,8 @@ __all__ = ["Evidence", "Finding", "Verdict", "find_bounds", "find_job_bounds"]
 _N_EVIDENCE = 3
 _N_FIRST = 3
 _MIN_SHARE = 0.005
+_ADVISED_SHARE = 0.0005
+"""Less reads as 0.0%: nobody is to try anything about it."""
 _N_RANKS = 3
 _WAITS = (Cause.HOST_WAIT, Cause.UNRECORDED_WAIT, Cause.BLOCKING_COPY, Cause.FULL_QUEUE)
 _LINE_WIDTH = 80
@@ -125,7 +131,7 @@ class Finding:
     evidence : tuple of Evidence
         Largest contributors.
     to_try : str
-        What may help.
+        What may help; empty for 0.0% of the window.
     ranks : tuple of (int, int), default=()
         Of a job: ranks of the attributed time, with their part in ns; largest first.
     detail : str
@@ -258,6 +264,10 @@ def find_bounds(path: CriticalPath, *, unread_stacks: bool = False) -> Verdict:
         has_device=bool(path.dag.events.is_device.any()),
         unread_stacks=unread_stacks,
         busy_time=busy_time(path.dag, path.window),
+        instead={
+            **(TO_TRY_COMPILED if is_mostly_under(path.dag, path.window, COMPILED) else {}),
+            **(TO_TRY_REPLAYED if is_mostly_under(path.dag, path.window, REPLAYED) else {}),
+        },
     )
     verdict = _verdict(path.attributed_time, path.dur_ns, told)
     if not verdict.withheld or not path.dur_ns:
@@ -337,6 +347,8 @@ class _Told:
     has_device: bool
     unread_stacks: bool
     busy_time: BusyTime
+    instead: Mapping[Cause, str] = field(default_factory=dict)
+    """Advice that fits what is compiled already."""
 
 
 def _verdict(attributed_time: pd.DataFrame, window_ns: int, told: _Told) -> Verdict:
@@ -403,7 +415,9 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: _Told) -> F
         last_step=steps[-1] if steps else "",
         parts=tuple(zip(bounds.index.astype(str), bounds.tolist(), strict=True)),
         evidence=evidence,
-        to_try=_to_try(cause, evidence[0], str(bounds.index[0]), told),
+        to_try=_to_try(cause, evidence[0], str(bounds.index[0]), told)
+        if dur_ns >= _ADVISED_SHARE * window_ns
+        else "",
         ranks=tuple(zip(ranks.index.tolist(), ranks.tolist(), strict=True))
         if ranks is not None
         else (),
@@ -433,7 +447,11 @@ def _to_try(cause: Cause, most: Evidence, bound: str, told: _Told) -> str:
     )
     is_unnamed = is_code and not most.frame
     which = "" if not is_unnamed else UNREAD if told.unread_stacks else UNRECORDED
-    return which + (LATE_BY.get(bound, COMPARE) if cause is Cause.LATE_RANK else TO_TRY[cause])
+    return which + (
+        LATE_BY.get(bound, COMPARE)
+        if cause is Cause.LATE_RANK
+        else told.instead.get(cause, TO_TRY[cause])
+    )
 
 
 def _evidence(cause: Cause, part: pd.DataFrame) -> tuple[Evidence, ...]:

@@ -19,6 +19,7 @@ _HEADINGS = {
     "n_certain": "certain",
     "cause_ns": "cause dur",
     "n_cause": "times",
+    "caused_wait_ns": "caused wait, all ranks",
 }
 """Headings of columns whose name says too little without its unit."""
 

@@ -34,7 +34,8 @@ _LATE = [
     "cause_op",
 ]
 _DEVICE = ["rank", "device", "idle_share", "compute_share", "communication_share", "memory_share"]
-_ESCAPED = re.compile(r"([|\\])")
+_ESCAPED = re.compile(r"([\\`*\[\]<>|~$&!]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
+"""Characters that Markdown, or HTML in it, would read; ``_`` within a word is only a character."""
 
 
 def human_frame(frame: pd.DataFrame, *, width: int = 60) -> pd.DataFrame:
@@ -105,24 +106,37 @@ def markdown_table(frame: pd.DataFrame) -> str:
         ["---"] * len(frame.columns),
         *frame.astype(str).to_numpy().tolist(),
     ]
-    cells = [[_ESCAPED.sub(r"\\\1", str(cell)).replace("\n", " ") for cell in row] for row in rows]
+    cells = [[_escaped(str(cell)) for cell in row] for row in (rows[0], *rows[2:])]
+    cells.insert(1, rows[1])
     return "\n".join(f"| {' | '.join(row)} |" for row in cells)
+
+
+def _escaped(text: str) -> str:
+    r"""Text that a Markdown reader shows as it is, on one line.
+
+    Examples
+    --------
+    >>> print(_escaped("aten::add_ <b> __init__"))
+    aten::add\_ \<b\> \_\_init\_\_
+    """
+    return _ESCAPED.sub(r"\\\1", printable(" ".join(text.split("\n"))))
 
 
 def _head(summary: Summary | JobSummary) -> list[str]:
     """First paragraphs of a report: facts, caveats and the verdict."""
     verdict = summary.verdict
     head = [
-        f"# {summary.name}",
-        summary.facts,
-        *summary.caveats,
-        f"## What bounds {summary.window_name}",
+        f"# {_escaped(summary.name)}",
+        _escaped(summary.facts),
+        *map(_escaped, summary.caveats),
+        f"## What bounds {_escaped(summary.window_name)}",
     ]
     if verdict.withheld:
-        return [*head, f"No verdict: {verdict.withheld}"]
+        return [*head, f"No verdict: {_escaped(verdict.withheld)}"]
     findings = (
-        f"{number}. **{finding.sentence}.** Largest: {finding.evidence_sentence}. "
-        f"*To try:* {finding.to_try}"
+        f"{number}. **{_escaped(finding.sentence)}.** Largest: "
+        f"{_escaped(finding.evidence_sentence)}."
+        + (f" *To try:* {_escaped(finding.to_try)}" if finding.to_try else "")
         for number, finding in enumerate(verdict.findings, start=1)
     )
     return [*head, *findings, *filter(None, [verdict.ranking])]

@@ -16,7 +16,7 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, in_words
 from htagraph.model.units import human_duration
 from htagraph.writers.atomic import output_file
-from htagraph.writers.labels import name_label
+from htagraph.writers.labels import name_label, printable
 
 __all__ = ["graph_dot", "path_dot"]
 
@@ -36,8 +36,9 @@ _FONT = {"fontname": "Helvetica", "fontsize": "10"}
 
 
 def _quoted(text: str) -> str:
-    """A text as a DOT string on one line."""
-    return '"' + " ".join(text.split()).replace("\\", "\\\\").replace('"', '\\"') + '"'
+    """A text as a DOT string on one line; Graphviz reads HTML entities, so ``&`` is one."""
+    plain = printable(" ".join(text.split())).replace("&", "&amp;")
+    return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _digraph(title: str) -> Any:  # noqa: ANN401  a class of a package without types

@@ -29,14 +29,16 @@ def printable(text: str) -> str:
     Examples
     --------
     >>> printable("a\x1b[31mb\nc\x85")
-    'a␛[31mb␊c�'
+    'a␛[31mb c�'
     """
     return _UNPRINTABLE.sub(_picture, text)
 
 
 def _picture(found: re.Match[str]) -> str:
-    """Picture of a control character, of the same width as any letter."""
+    """Picture of a control character, of the same width as any letter; a space for white space."""
     char = found[0]
+    if char in "\t\n\r":
+        return " "
     if ord(char) < _N_CONTROLS:
         return chr(_PICTURES + ord(char))
     return _DELETED if char == _DELETE else _UNKNOWN

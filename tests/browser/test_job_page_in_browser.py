@@ -74,7 +74,7 @@ def test_tables_are_the_answers(tab: Any, file: Path, summary: JobSummary) -> No
 
     assert sum(int(value) for value in column(tab, "critical-path", "dur")) == path.dur_ns
     assert column(tab, "path-ranks", "dur") == [str(v) for v in summary.by_rank["dur_ns"]]
-    assert column(tab, "stragglers", "caused wait") == [
+    assert column(tab, "stragglers", "caused wait, all ranks") == [
         str(v) for v in summary.stragglers["caused_wait_ns"]
     ]
     assert column(tab, "temporal-breakdown", "compute") == [

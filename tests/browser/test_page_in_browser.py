@@ -167,7 +167,7 @@ def test_a_click_on_a_head_sorts_by_exact_values(tab: Any, file: Path, summary: 
 
 def test_names_that_are_markup_stay_text(tab: Any, tmp_path: Path) -> None:
     """A kernel may have any name: none of it is executed or lost in tables, cards or figures."""
-    evil = "<img src=x onerror=window.hacked=1></script><b>k</b>"
+    evil = "<img src=x onerror=window.hacked=1></script><b>k</b>&lt;i"
     drawing = """
     cpu 1    |{ProfilerStep#0          }
     cpu 1    | [aten::a [launch >a]] [sync @*        ]

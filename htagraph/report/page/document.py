@@ -148,12 +148,13 @@ def _card(number: int, finding: Finding) -> str:
     )
     facts = "; ".join(filter(None, [finding.limit, finding.detail, finding.when, finding.where]))
     more = f'<p class="note">{escape(facts)}</p>' if facts else ""
+    tried = f'<p class="try"><b>Try</b> {escape(finding.to_try)}</p>' if finding.to_try else ""
     return (
         f'<li class="card" data-cause="{escape(finding.cause)}" data-value="{finding.dur_ns}">'
         f'<h3><span class="rank">{number}</span>{escape(finding.title)}</h3>'
         f'<p class="attributed"><strong>{finding.share:.1%}</strong> '
         f'{human_duration(finding.dur_ns)}</p><div class="meter">{parts}</div><ul>{evidence}</ul>'
-        f'{more}<p class="try"><b>Try</b> {escape(finding.to_try)}</p></li>'
+        f"{more}{tried}</li>"
     )
 
 

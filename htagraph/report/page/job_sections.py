@@ -280,7 +280,10 @@ def _kernels(summary: JobSummary, found: Frames, over_time: Frames) -> Section:
         panels.append(
             Panel("kernel-patterns", drawn, useful(patterns), answers.KERNEL_PATTERNS, is_wide=True)
         )
-    intro = "Which kernels run, how long, and whether some ranks take longer than others."
+    intro = (
+        "Which kernels run, how long, and whether some ranks take longer than others. Classes and "
+        "names are sums over all ranks."
+    )
     return Section("kernels", "Kernels", intro, tuple(panels) if len(durations) else (), NO_DEVICE)
 
 

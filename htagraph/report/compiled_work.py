@@ -1,0 +1,34 @@
+"""Whether device work already comes from compiled code, or from a graph that is replayed."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from htagraph.lookup.clipping import device_work
+from htagraph.lookup.selecting import under_mask
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import HOST_KINDS
+from htagraph.model.window import Window
+
+__all__ = ["COMPILED", "REPLAYED", "is_mostly_under"]
+
+COMPILED = re.compile(r"^Torch-Compiled Region|CompiledFxGraph|^CompiledFunction")
+"""Ranges of code that torch.compile made."""
+REPLAYED = re.compile(r"^(cuda|cu|hip)GraphLaunch")
+"""Calls that launch a captured graph."""
+_MOST = 0.5
+
+
+def is_mostly_under(dag: Dag, window: Window, pattern: re.Pattern[str]) -> bool:
+    """Whether most device time of a window was launched in host events with such a name."""
+    events = dag.events
+    tops = events.named(events.symbols.mask(lambda name: pattern.search(name) is not None))
+    tops &= np.isin(events.kind, HOST_KINDS)
+    if not tops.any():
+        return False
+    work = device_work(dag, window)
+    dur_ns = work.end_ns - work.start_ns
+    under_ns = dur_ns[under_mask(dag, tops)[work.event]].sum()
+    return bool(under_ns > _MOST * dur_ns.sum())

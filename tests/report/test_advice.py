@@ -1,0 +1,75 @@
+"""Advice knows its context: what is compiled is not told to compile, and 0.0% is told nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+import htagraph as hg
+from htagraph.report.findings import find_bounds
+from htagraph.report.headings import heading
+from htagraph.report.markdown import markdown_summary
+from htagraph.synth import timeline
+
+DRAWING = """
+    cpu 1    |[region  [launch >a]                                  ]
+    stream 7 |                    [kern <a]
+"""
+
+
+def advice(region: str, launch: str = "launch") -> dict[str, str]:
+    """What is to be tried about each cause, by what the host calls its work."""
+    names = {"region": region, "launch": launch}
+    path = hg.Trace.from_events(timeline(DRAWING, names=names)).compile().critical_path()
+    return {finding.cause: finding.to_try for finding in find_bounds(path).findings}
+
+
+def test_eager_code_is_told_to_compile() -> None:
+    """The host sets the pace, with operators one by one."""
+    assert "torch.compile" in advice("aten::mm")["host"]
+
+
+@pytest.mark.parametrize("region", ["Torch-Compiled Region: 0/0", "## Call CompiledFxGraph f3a ##"])
+def test_compiled_code_is_not_told_to_compile(region: str) -> None:
+    """It is told what breaks its graphs."""
+    assert "torch.compile" not in advice(region)["host"]
+    assert "graph breaks" in advice(region)["host"]
+
+
+@pytest.mark.parametrize("call", ["cudaGraphLaunch", "hipGraphLaunch"])
+def test_a_replayed_graph_is_not_told_to_become_one(call: str) -> None:
+    """What is left is between the graphs."""
+    told = advice("aten::mm", call)["host"]
+    assert ("CUDA graph" in told, "torch.compile" in told) == (False, False)
+    assert "replayed as a graph" in told
+
+
+def test_a_small_compiled_part_changes_nothing() -> None:
+    """Most device work is launched outside of it."""
+    drawing = """
+    cpu 1    |[region [launch >a]][aten::mm [launch >b]                      ]
+    stream 7 |                    [k1 <a]     [k2 <b                  ]
+    """
+    names = {"region": "Torch-Compiled Region: 0/1"}
+    path = hg.Trace.from_events(timeline(drawing, names=names)).compile().critical_path()
+    host = next(finding for finding in find_bounds(path).findings if finding.cause == "host")
+    assert "torch.compile" in host.to_try
+
+
+def test_sums_over_ranks_say_so() -> None:
+    """The wait that a late rank causes is that of all others together."""
+    assert heading("caused_wait_ns") == "caused wait, all ranks"
+
+
+def test_what_takes_nothing_is_listed_without_advice() -> None:
+    """A training run: of its findings, those below 0.05% keep their time and lose their advice."""
+    rank = hg.synth.simulate(hg.synth.training_rank(fault="blocking_copy"))
+    trace = hg.Trace.from_events(rank.events)
+    summary = hg.Summary(trace, trace.compile())
+    findings = summary.verdict.findings
+    assert sum(finding.dur_ns for finding in findings) == summary.path.dur_ns
+    assert [finding.cause for finding in findings if not finding.to_try] == ["host wait"]
+    assert all(bool(finding.to_try) == (finding.share >= 0.0005) for finding in findings)
+    (line,) = [
+        line for line in markdown_summary(summary).splitlines() if "0.0% of the time" in line
+    ]
+    assert "To try" not in line
