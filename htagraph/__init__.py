@@ -5,25 +5,23 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from htagraph import errors
-from htagraph.comparison import GraphDiff, diff
-from htagraph.compiler.classes import ClassRule
-from htagraph.graph import TraceGraph
-from htagraph.job.job import Job
-from htagraph.job.loading import load_job
-from htagraph.job.path import JobPath
-from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
-from htagraph.path import CriticalPath
-from htagraph.readers.captures import discover
-from htagraph.report.job_summary import JobSummary
-from htagraph.report.summary import Summary
-from htagraph.selection import Selection, collective, hop, kernel, launch, op
-from htagraph.trace import Trace, load
-
 if TYPE_CHECKING:
-    from htagraph import synth
+    from htagraph import errors, synth
+    from htagraph.comparison import GraphDiff, diff
+    from htagraph.compiler.classes import ClassRule
+    from htagraph.graph import TraceGraph
+    from htagraph.job.job import Job
+    from htagraph.job.loading import load_job
+    from htagraph.job.path import JobPath
+    from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
+    from htagraph.path import CriticalPath
+    from htagraph.readers.captures import discover
     from htagraph.report import plots
+    from htagraph.report.job_summary import JobSummary
     from htagraph.report.page import write_page
+    from htagraph.report.summary import Summary
+    from htagraph.selection import Selection, collective, hop, kernel, launch, op
+    from htagraph.trace import Trace, load
 
 __all__ = [
     "Bound",
@@ -56,17 +54,48 @@ __all__ = [
 ]
 
 
+_HOMES = {
+    "Bound": "model.kinds",
+    "ClassRule": "compiler.classes",
+    "CriticalPath": "path",
+    "EdgeKind": "model.kinds",
+    "EventKind": "model.kinds",
+    "GraphDiff": "comparison",
+    "Job": "job.job",
+    "JobPath": "job.path",
+    "JobSummary": "report.job_summary",
+    "KernelClass": "model.kinds",
+    "Selection": "selection",
+    "Summary": "report.summary",
+    "Trace": "trace",
+    "TraceGraph": "graph",
+    "collective": "selection",
+    "diff": "comparison",
+    "discover": "readers.captures",
+    "hop": "selection",
+    "kernel": "selection",
+    "launch": "selection",
+    "load": "trace",
+    "load_job": "job.loading",
+    "op": "selection",
+    "write_page": "report.page",
+}
+_ROOMS = {"errors": "errors", "plots": "report.plots", "synth": "synth"}
+
+
 def __getattr__(name: str) -> object:
-    """A name that few need: what it stands for is imported when it is asked for."""
-    match name:
-        case "synth":
-            return import_module("htagraph.synth")
-        case "plots":
-            return import_module("htagraph.report.plots")
-        case "write_page":
-            return import_module("htagraph.report.page").write_page
-        case _:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """A public name: what it stands for is imported when it is first asked for.
+
+    So the command line is there at once, and can end in silence, while the rest is loaded.
+    """
+    if name in _ROOMS:
+        value: object = import_module(f"htagraph.{_ROOMS[name]}")
+    elif name in _HOMES:
+        value = getattr(import_module(f"htagraph.{_HOMES[name]}"), name)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -100,10 +100,10 @@ def _is_int(value: object) -> bool:
 def _check_facts(dag: Dag) -> None:
     """Raise unless the small facts have their types."""
     span, rules = dag.span, dag.classification.rules
-    _ensure(
-        all(_is_int(getattr(dag.calibration, item.name)) for item in fields(Calibration)),
-        "the calibration is no numbers",
-    )
+    measured = {item.name: getattr(dag.calibration, item.name) for item in fields(Calibration)}
+    since = [number for step in measured.pop("clock_steps") for number in step]
+    _ensure(all(map(_is_int, [*measured.values(), *since])), "the calibration is no numbers")
+    _ensure(since[::2] == sorted(since[::2]), "the steps of the clock are not in order of time")
     _ensure(
         all(map(_is_int, (span.start_ns, span.end_ns, span.anchor))) and type(span.name) is str,
         "the window is none",

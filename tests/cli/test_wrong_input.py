@@ -134,7 +134,7 @@ def test_a_glob_of_a_job_says_which_step_it_took(capsys, folder: Path) -> None:
 def test_an_interrupt_while_the_code_is_loaded_is_silent(after_s: float, tmp_path: Path) -> None:
     """Exit code 130, as shells expect, and no traceback."""
     code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    code += "import htagraph_start; print('up', flush=True); htagraph_start.start()"
+    code += "from htagraph.cli import start; print('up', flush=True); start.start()"
     command = subprocess.Popen(
         [sys.executable, "-c", code, "demo", "-q"],
         stdout=subprocess.PIPE,

@@ -15,7 +15,7 @@ from htagraph.readers.kineto.repairs import Defect, RepairLog
 
 __all__ = ["MAX_TIME_NS", "base_time_of", "decoded", "rank_of", "world_size_of"]
 
-MAX_TIME_NS = 1 << 62
+MAX_TIME_NS = (1 << 62) - 1
 """Times of a trace lie before it and after its negative: 146 years around 1970."""
 
 _MAX_RANKS = 1 << 31

@@ -1,7 +1,4 @@
-"""What the command `htagraph` runs: it ends in silence on Ctrl-C, also while its code is loaded.
-
-It is beside the package because `import htagraph` takes most of that time.
-"""
+"""What the command `htagraph` runs: it ends in silence on Ctrl-C, also while its code is loaded."""
 
 from __future__ import annotations
 
