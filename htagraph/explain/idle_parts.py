@@ -29,9 +29,12 @@ I64 = npt.NDArray[np.int64]
 
 
 class IdleCause(Vocabulary):
-    """What an idle device, or stream, waits for."""
+    """What an idle device, or stream, waits for.
 
-    HOST_OP = 0  #: a host operator or API call runs
+    Named as the `Bound` of the same time on a critical path, where the wait has one.
+    """
+
+    HOST = 0  #: a host operator or API call runs
     DATA_LOADING = 1  #: a host operator that loads data runs
     PYTHON_GAP = 2  #: a host thread does what was not recorded (Python, untraced code)
     LAUNCH = 3  #: from the launch call to the start of its work
@@ -53,7 +56,7 @@ NO_EVENT_NAMES[IdleCause.UNEXPLAINED] = "(unexplained)"
 _CAUSE_OF_BOUND = np.full(len(Bound), IdleCause.OTHER_WORK, dtype=np.int8)
 _CAUSE_OF_BOUND[Bound.LAUNCH] = IdleCause.LAUNCH
 _CAUSE_OF_BOUND[Bound.KERNEL_GAP] = IdleCause.KERNEL_GAP
-_CAUSE_OF_BOUND[Bound.HOST] = IdleCause.HOST_OP
+_CAUSE_OF_BOUND[Bound.HOST] = IdleCause.HOST
 _CAUSE_OF_BOUND[Bound.DATA_LOADING] = IdleCause.DATA_LOADING
 _CAUSE_OF_BOUND[Bound.PYTHON_GAP] = IdleCause.PYTHON_GAP
 _CAUSE_OF_BOUND[Bound.SYNC] = IdleCause.SYNC

@@ -59,7 +59,7 @@ def idle_time(dag: Dag, window: Window, *, per: str = "device") -> pd.DataFrame:
     ... '''))
     >>> idle_time(dag, dag.span)[["cause", "op", "name", "idle_ns"]]
          cause         op       name  idle_ns
-    0  host_op  aten::add  aten::add    10000
+    0    host  aten::add  aten::add    10000
     1   launch                   mul     9000
     2   launch  aten::add        add     5000
     """

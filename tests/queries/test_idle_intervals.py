@@ -6,6 +6,7 @@ from htagraph.compiler.passes import compile_events
 from htagraph.model.window import Window
 from htagraph.queries.idle_intervals import idle_intervals
 from htagraph.synth import timeline
+from htagraph.trace import Trace
 
 
 def _parts(drawing: str, **options) -> list[tuple]:
@@ -30,7 +31,7 @@ def test_a_late_host_is_blamed_by_operator():
         stream 7 |      [a <a ]                   [b <b ]
     """) == [
         (0, 6, "launch", "a"),
-        (13, 14, "host_op", "aten::slow"),
+        (13, 14, "host", "aten::slow"),
         (27, 5, "launch", "b"),
         (39, 2, "window_edge", "(no more work)"),
     ]
@@ -92,5 +93,29 @@ def test_the_interval_before_a_bound_is_explained_by_what_follows_it():
     frame = idle_intervals(dag, Window(15_000, 20_000, "part"))
 
     assert frame[["start_ns", "dur_ns", "cause", "name"]].to_numpy().tolist() == [
-        [15_000, 5_000, "host_op", "aten::slow"]
+        [15_000, 5_000, "host", "aten::slow"]
+    ]
+
+
+def test_idle_time_and_the_path_call_the_same_wait_by_the_same_name():
+    """The device waits for a host that waited for it; the path runs through the same parts."""
+    trace = Trace.from_events(
+        timeline("""
+            us       |0         10        20        30        40        50        60
+            cpu 1    |[launch >a][aten::item [sync     ]  ]    [aten::add [launch >b]]
+            stream 7 |      [a <a                    ]                           [b <b    ]
+        """)
+    )
+    graph = trace.compile()
+    segments = graph.critical_path().segments
+    idle = graph.ask("idle_intervals")
+    same = idle.merge(segments[["start_ns", "dur_ns", "bound"]], on=["start_ns", "dur_ns"])
+
+    assert same[["cause", "bound"]].astype(str).to_numpy().tolist() == [
+        ["launch", "launch"],
+        ["sync", "sync"],
+        ["host", "host"],
+        ["python_gap", "python_gap"],
+        ["host", "host"],
+        ["launch", "launch"],
     ]

@@ -49,28 +49,13 @@ BOUND_COLORS = {bound.label: color.strong for bound, color in COLORS.items()}
 CLASS_COLORS = {name: BOUND_COLORS[name] for name in ("compute", "communication", "memory")}
 """Color of each class of device work, that of its bound."""
 
-_BOUND_OF_IDLE_CAUSE = {
-    "host_op": "host",
-    "other_work": "compute",
-    **{
-        name: name
-        for name in (
-            "data_loading",
-            "python_gap",
-            "launch",
-            "sync",
-            "kernel_gap",
-            "launched_before_capture",
-            "unexplained",
-        )
-    },
-}
 CAUSE_COLORS = {
+    **{bound: color for bound, color in BOUND_COLORS.items() if bound not in CLASS_COLORS},
+    "other_work": BOUND_COLORS["compute"],
     "event_wait": "#c2a04a",
     "window_edge": IDLE_COLOR,
-    **{cause: BOUND_COLORS[bound] for cause, bound in _BOUND_OF_IDLE_CAUSE.items()},
 }
-"""Color of each cause of idle time, that of the bound it comes from."""
+"""Color of each cause of idle time, that of the bound of the same name."""
 
 _MARGIN = {"l": 10, "r": 16, "t": 60, "b": 44}
 _ROW_PX, _FRAME_PX = 34, 120
