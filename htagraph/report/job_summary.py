@@ -13,7 +13,8 @@ from htagraph.job.rank_work import Asked
 from htagraph.job.ranks import Work
 from htagraph.model.frames import FAILURES
 from htagraph.model.units import human_count, human_duration
-from htagraph.report.findings import Verdict, find_job_bounds
+from htagraph.report.findings import find_job_bounds
+from htagraph.report.verdict import Verdict
 
 __all__ = ["JobSummary"]
 

@@ -51,9 +51,9 @@ from typing import Any
 
 import pandas as pd
 
-from htagraph.report.findings import Finding, Verdict
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.summary import Summary
+from htagraph.report.verdict import Finding, Verdict
 
 __all__ = [
     "JOB_SCHEMA",

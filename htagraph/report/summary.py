@@ -12,8 +12,9 @@ from htagraph.graph import TraceGraph
 from htagraph.model.kinds import Cause, EventKind
 from htagraph.model.units import human_count, human_duration
 from htagraph.path import CriticalPath
-from htagraph.report.findings import Verdict, find_bounds
+from htagraph.report.findings import find_bounds
 from htagraph.report.step_shares import step_shares
+from htagraph.report.verdict import Verdict
 from htagraph.trace import Trace
 
 __all__ = ["Summary"]

@@ -7,8 +7,9 @@ import tempfile
 from typing import Any, NamedTuple
 
 from htagraph.job.loading import load_job
-from htagraph.report.findings import Finding, Verdict, find_bounds
+from htagraph.report.findings import find_bounds
 from htagraph.report.job_summary import JobSummary
+from htagraph.report.verdict import Finding, Verdict
 from htagraph.synth import simulate, simulate_job, training_job
 from htagraph.trace import Trace
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import htagraph as hg
-from htagraph.report.findings import Finding, find_bounds
+from htagraph.report.findings import find_bounds
+from htagraph.report.verdict import Finding
 
 pytestmark = pytest.mark.real
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import tempfile
 
 from htagraph.job.loading import load_job
-from htagraph.report.findings import Finding
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.slow_ranks import slow_device
+from htagraph.report.verdict import Finding
 from htagraph.synth import simulate_job, training_job
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from htagraph.model.kinds import in_words
 from htagraph.model.units import human_count, human_duration
-from htagraph.report.findings import Finding
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.page.job_sections import job_sections
 from htagraph.report.page.panels import Panel, Section
@@ -20,6 +19,7 @@ from htagraph.report.page.rank_sections import rank_sections
 from htagraph.report.page.tables import html_table
 from htagraph.report.plots.style import BOUND_COLORS, color_of
 from htagraph.report.summary import Summary
+from htagraph.report.verdict import Finding
 from htagraph.writers.atomic import output_file
 from htagraph.writers.labels import name_label
 
