@@ -15,7 +15,7 @@ from htagraph.synth import simulate_job, training_job
 from tests.browser.test_page_in_browser import column, show
 
 pytest.importorskip("plotly")
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 SECTIONS = ["path", "late", "devices", "steps", "communication", "kernels", "launches", "quality"]
 RANKS, LATE = 8, 5

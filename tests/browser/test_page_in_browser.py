@@ -14,7 +14,7 @@ from htagraph.report.page import write_page
 from htagraph.report.summary import Summary
 
 pytest.importorskip("plotly")
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 SECTIONS = ["path", "steps", "devices", "communication", "kernels", "launches", "quality"]
 N_OF = "document.querySelectorAll('[{}]').length"

