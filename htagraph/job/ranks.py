@@ -31,6 +31,7 @@ from htagraph.job.executors import Task, Workers
 from htagraph.job.process_groups import in_process_groups
 from htagraph.job.rank_segments import RankEnds
 from htagraph.lookup.anchors import first_anchor
+from htagraph.lookup.compiled_work import is_compiled, is_replayed
 from htagraph.trace import load
 
 __all__ = [
@@ -94,6 +95,8 @@ class RankSummary:
     n_events : int
     has_unread_stacks : bool
         The file has Python stacks that were not read.
+    is_compiled, is_replayed : bool
+        Most device time comes from code that torch.compile made, or from captured graphs.
     first_ns : int, unit=ns
         First time in the trace, also of what is no work.
     collectives : DataFrame, schema `answers.COLLECTIVES`
@@ -110,6 +113,8 @@ class RankSummary:
     host: str
     n_events: int
     has_unread_stacks: bool
+    is_compiled: bool
+    is_replayed: bool
     first_ns: int
     collectives: pd.DataFrame
     ends: RankEnds
@@ -150,6 +155,8 @@ def prepare_rank(path: Path, graph_file: Path, reading: Reading) -> RankSummary:
         host=str(trace.metadata.get("host_name") or ""),
         n_events=len(graph.dag.events),
         has_unread_stacks=trace.has_unread_stacks,
+        is_compiled=is_compiled(graph.dag, graph.dag.span),
+        is_replayed=is_replayed(graph.dag, graph.dag.span),
         first_ns=int(graph.dag.events.ts_ns.min(initial=graph.dag.span.start_ns)),
         collectives=in_process_groups(graph.collectives(), trace.metadata, trace.rank),
         ends=rank_ends(graph),

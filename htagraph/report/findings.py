@@ -16,6 +16,7 @@ import pandas as pd
 
 from htagraph.explain.busy_time import BusyTime, busy_time
 from htagraph.job.path import JobPath
+from htagraph.lookup.compiled_work import is_compiled, is_replayed
 from htagraph.lookup.steps import without_numbers
 from htagraph.model.kinds import Bound, Cause
 from htagraph.model.units import human_count, human_duration
@@ -35,7 +36,6 @@ from htagraph.report.advice import (
     UNREAD,
     UNRECORDED,
 )
-from htagraph.report.compiled_work import COMPILED, REPLAYED, is_mostly_under
 from htagraph.report.judged_part import judged_part
 from htagraph.report.slow_ranks import slow_device
 from htagraph.report.verdict import Evidence, Finding, Verdict
@@ -90,10 +90,9 @@ def find_bounds(path: CriticalPath, *, unread_stacks: bool = False) -> Verdict:
         has_device=bool(path.dag.events.is_device.any()),
         unread_stacks=unread_stacks,
         busy_time=busy_time(path.dag, path.window),
-        instead={
-            **(TO_TRY_COMPILED if is_mostly_under(path.dag, path.window, COMPILED) else {}),
-            **(TO_TRY_REPLAYED if is_mostly_under(path.dag, path.window, REPLAYED) else {}),
-        },
+        instead=_instead(
+            compiled=is_compiled(path.dag, path.window), replayed=is_replayed(path.dag, path.window)
+        ),
     )
     verdict = _verdict(path.attributed_time, path.dur_ns, told)
     if not verdict.withheld or not path.dur_ns:
@@ -140,6 +139,10 @@ def find_job_bounds(path: JobPath, stragglers: pd.DataFrame, kernels: pd.DataFra
         or any((rank.collectives["found_by"] != HOST_RANGE).any() for rank in ranks),
         unread_stacks=any(rank.has_unread_stacks for rank in ranks),
         busy_time=path.busy_time,
+        instead=_instead(
+            compiled=all(rank.is_compiled for rank in ranks),
+            replayed=all(rank.is_replayed for rank in ranks),
+        ),
     )
     kernels = kernels[kernels["rank"].isin(path.timeline.aligned)]
     verdict = _verdict(path.attributed_time, path.dur_ns, told)
@@ -175,6 +178,11 @@ class _Told:
     busy_time: BusyTime
     instead: Mapping[Cause, str] = field(default_factory=dict)
     """Advice that fits what is compiled already."""
+
+
+def _instead(*, compiled: bool, replayed: bool) -> dict[Cause, str]:
+    """Advice for work that is compiled, or replayed, already."""
+    return {**(TO_TRY_COMPILED if compiled else {}), **(TO_TRY_REPLAYED if replayed else {})}
 
 
 def _verdict(attributed_time: pd.DataFrame, window_ns: int, told: _Told) -> Verdict:

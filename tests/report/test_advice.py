@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 import htagraph as hg
@@ -53,6 +56,28 @@ def test_a_small_compiled_part_changes_nothing() -> None:
     path = hg.Trace.from_events(timeline(drawing, names=names)).compile().critical_path()
     host = next(finding for finding in find_bounds(path).findings if finding.cause == "host")
     assert "torch.compile" in host.to_try
+
+
+@pytest.mark.parametrize(
+    ("region", "says_compile"), [("aten::mm", True), ("Torch-Compiled Region: 0/0", False)]
+)
+def test_a_job_of_compiled_ranks_is_not_told_to_compile(
+    tmp_path: Path, region: str, says_compile: bool
+) -> None:
+    """What is compiled is asked of each rank when it is loaded."""
+    launch = {"correlation": 1}
+    events = [
+        (1, "cpu_op", region, 0, 900, {}),
+        (1, "cuda_runtime", "cudaLaunchKernel", 100, 10, launch),
+        (0, "kernel", "k", 200, 100, {**launch, "device": 0, "stream": 7}),
+    ]
+    columns = ("pid", "cat", "name", "ts", "dur", "args")
+    rows = [{"ph": "X", "tid": 7, **dict(zip(columns, event, strict=True))} for event in events]
+    text = {"distributedInfo": {"rank": 0, "world_size": 1}, "traceEvents": rows}
+    (tmp_path / "rank0.json").write_text(json.dumps(text))
+    found = hg.JobSummary(hg.load_job(tmp_path), "job").verdict.findings
+    host = next(finding for finding in found if finding.cause == "host")
+    assert ("torch.compile" in host.to_try) is says_compile
 
 
 def test_sums_over_ranks_say_so() -> None:

@@ -12,16 +12,26 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import HOST_KINDS
 from htagraph.model.window import Window
 
-__all__ = ["COMPILED", "REPLAYED", "is_mostly_under"]
+__all__ = ["is_compiled", "is_replayed"]
 
-COMPILED = re.compile(r"^Torch-Compiled Region|CompiledFxGraph|^CompiledFunction")
+_COMPILED = re.compile(r"^Torch-Compiled Region|CompiledFxGraph|^CompiledFunction")
 """Ranges of code that torch.compile made."""
-REPLAYED = re.compile(r"^(cuda|cu|hip)GraphLaunch")
+_REPLAYED = re.compile(r"^(cuda|cu|hip)GraphLaunch")
 """Calls that launch a captured graph."""
 _MOST = 0.5
 
 
-def is_mostly_under(dag: Dag, window: Window, pattern: re.Pattern[str]) -> bool:
+def is_compiled(dag: Dag, window: Window) -> bool:
+    """Whether most device time of a window comes from code that torch.compile made."""
+    return _is_mostly_under(dag, window, _COMPILED)
+
+
+def is_replayed(dag: Dag, window: Window) -> bool:
+    """Whether most device time of a window comes from captured graphs."""
+    return _is_mostly_under(dag, window, _REPLAYED)
+
+
+def _is_mostly_under(dag: Dag, window: Window, pattern: re.Pattern[str]) -> bool:
     """Whether most device time of a window was launched in host events with such a name."""
     events = dag.events
     tops = events.named(events.symbols.mask(lambda name: pattern.search(name) is not None))
