@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from htagraph.model.dag import Calibration, Classification, Dag, RejectedEdges
 from htagraph.model.edges import EdgeTable
-from htagraph.model.events import EventTable, FlowTable, LaneTable, SparseColumn
+from htagraph.model.events import EVENT_DTYPES, EventTable, FlowTable, LaneTable, SparseColumn
 from htagraph.model.recording import Origin
 from htagraph.model.rules import Rule
 from htagraph.model.symbols import SymbolTable
@@ -31,18 +31,6 @@ VERSION = 2
 
 Arrays = dict[str, npt.NDArray[Any]]
 
-_EVENT_COLUMNS = (
-    "ts_ns",
-    "dur_ns",
-    "kind",
-    "name",
-    "category",
-    "lane",
-    "device",
-    "stream",
-    "correlation",
-    "external_id",
-)
 _DAG_COLUMNS = ("parent", "launch", "order", "binding", "residual_ns", "is_work")
 
 
@@ -106,7 +94,7 @@ def pack(dag: Dag, *, rank: int, origin: Origin | None) -> Arrays:
         "columns": list(events.columns),
         "lanes": {item.name: getattr(events.lanes, item.name) for item in fields(LaneTable)},
     }
-    arrays: Arrays = {f"events.{name}": getattr(events, name) for name in _EVENT_COLUMNS}
+    arrays: Arrays = {f"events.{name}": getattr(events, name) for name in EVENT_DTYPES}
     arrays |= {f"dag.{name}": getattr(dag, name) for name in _DAG_COLUMNS}
     arrays |= _fields_of("flows", events.flows) | _fields_of("edges", dag.edges)
     arrays |= _fields_of("rejected", dag.rejected.edges) | {
@@ -141,7 +129,7 @@ def unpack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Dag, int, Origin | N
         for name in facts["columns"]
     }
     events = EventTable(
-        **{name: arrays[f"events.{name}"] for name in _EVENT_COLUMNS},
+        **{name: arrays[f"events.{name}"] for name in EVENT_DTYPES},
         symbols=SymbolTable(_texts("symbols", arrays)),
         lanes=lanes,
         flows=FlowTable(**{item.name: arrays[f"flows.{item.name}"] for item in fields(FlowTable)}),

@@ -19,11 +19,25 @@ from htagraph.model.kinds import DEVICE_KINDS, HOST_KINDS, EventKind, codes
 from htagraph.model.schema import categorical
 from htagraph.model.symbols import SymbolTable
 
-__all__ = ["EventTable", "FlowTable", "LaneTable", "SparseColumn"]
+__all__ = ["EVENT_DTYPES", "EventTable", "FlowTable", "LaneTable", "SparseColumn"]
 
 I8 = npt.NDArray[np.int8]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
+
+EVENT_DTYPES: dict[str, type[np.generic]] = {
+    "ts_ns": np.int64,
+    "dur_ns": np.int64,
+    "kind": np.int8,
+    "name": np.int32,
+    "category": np.int32,
+    "lane": np.int32,
+    "device": np.int32,
+    "stream": np.int64,
+    "correlation": np.int64,
+    "external_id": np.int64,
+}
+"""Columns with a value for every event."""
 
 
 def _freeze(instance: object) -> None:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from htagraph.model.dag import Calibration, Dag
 from htagraph.model.edges import EdgeTable
-from htagraph.model.events import EventTable, LaneTable
+from htagraph.model.events import EVENT_DTYPES, EventTable, LaneTable
 from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.rules import Rule
 from htagraph.readers.kineto.fields import COLUMNS, Read
@@ -26,11 +26,6 @@ __all__ = ["check_graph"]
 Array = npt.NDArray[Any]
 
 _LAST_NS = 1 << 62
-_EVENTS = {
-    "ts_ns": np.int64, "dur_ns": np.int64, "kind": np.int8, "name": np.int32, "category": np.int32,
-    "lane": np.int32, "device": np.int32, "stream": np.int64, "correlation": np.int64,
-    "external_id": np.int64,
-}  # fmt: skip
 _FLOWS = {
     "ts_ns": np.int64, "id": np.int64, "lane": np.int32, "phase": np.int8, "category": np.int32,
 }  # fmt: skip
@@ -128,7 +123,7 @@ def _check_lanes(lanes: LaneTable) -> None:
 
 def _check_events(events: EventTable) -> None:
     """Raise unless the columns of events and flows fit, and their codes stand for something."""
-    _check_shapes("events", vars(events), _EVENTS, len(events.ts_ns))
+    _check_shapes("events", vars(events), EVENT_DTYPES, len(events.ts_ns))
     _check_shapes("flows", vars(events.flows), _FLOWS, len(events.flows.ts_ns))
     _ensure_within("kind of an event", events.kind, 0, len(EventKind))
     _ensure_within("phase of a flow", events.flows.phase, 0, 3)

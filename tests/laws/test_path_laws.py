@@ -19,6 +19,7 @@ from htagraph.model.kinds import EventKind
 from htagraph.model.symbols import SymbolTable
 from htagraph.model.window import Window
 from htagraph.synth import simulate
+from tests.event_rows import taken
 from tests.synth.strategies import programs
 
 _NAMES = (
@@ -202,29 +203,7 @@ def test_scaling_all_times_scales_the_path(events, factor):
 def test_the_order_of_events_in_the_file_does_not_matter(events, seed):
     """Profilers write events in whatever order they arrive."""
     order = np.random.default_rng(seed).permutation(len(events))
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
-    columns = {}
-    for name, column in events.columns.items():
-        by_row = np.argsort(place[column.event])
-        columns[name] = replace(
-            column, event=place[column.event][by_row], value=column.value[by_row]
-        )
-    names = (
-        "ts_ns",
-        "dur_ns",
-        "kind",
-        "name",
-        "category",
-        "lane",
-        "device",
-        "stream",
-        "correlation",
-        "external_id",
-    )
-    shuffled = replace(
-        events, columns=columns, **{name: getattr(events, name)[order] for name in names}
-    )
+    shuffled = taken(events, order)
 
     assert _bounds(compile_events(events)) == _bounds(compile_events(shuffled))
 

@@ -45,6 +45,7 @@ from htagraph.queries.queue_blocked import queue_blocked
 from htagraph.queries.step_times import step_times
 from htagraph.queries.temporal_breakdown import temporal_breakdown
 from htagraph.synth import simulate, timeline
+from tests.event_rows import taken
 from tests.synth.strategies import programs
 
 
@@ -300,22 +301,21 @@ def test_the_order_of_events_and_names_in_the_file_does_not_matter(question, eve
 def _shuffled(events: EventTable, rng: np.random.Generator) -> EventTable:
     """The events in another order, with other codes for their names."""
     order, letters = rng.permutation(len(events)), rng.permutation(len(events.symbols))
-    place, code = np.argsort(order), np.argsort(letters).astype(np.int32)
-    columns = {}
-    for name, column in events.columns.items():
-        by_row = np.argsort(place[column.event])
-        is_text = column.value.dtype == np.int32
-        value = code[column.value[by_row]] if is_text else column.value[by_row]
-        columns[name] = replace(column, event=place[column.event][by_row], value=value)
-    names = ("ts_ns", "dur_ns", "kind", "lane", "device", "stream", "correlation", "external_id")
+    code = np.argsort(letters).astype(np.int32)
+    moved = taken(events, order)
+    columns = {
+        name: replace(column, value=code[column.value])
+        if column.value.dtype == np.int32
+        else column
+        for name, column in moved.columns.items()
+    }
     return replace(
-        events,
+        moved,
         columns=columns,
-        name=code[events.name][order],
-        category=code[events.category][order],
+        name=code[moved.name],
+        category=code[moved.category],
         symbols=SymbolTable(tuple(events.symbols.array[letters])),
         flows=replace(events.flows, category=code[events.flows.category]),
-        **{name: getattr(events, name)[order] for name in names},
     )
 
 

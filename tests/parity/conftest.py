@@ -22,6 +22,7 @@ from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
 from htagraph.model.window import Window
+from tests.event_rows import taken
 from tests.real_traces import FOLDER
 
 _FILES = {
@@ -102,27 +103,7 @@ def _without_last_step(events: EventTable) -> EventTable:
     on_host = ~events.is_device & (events.ts_ns < events.ts_ns[is_step].max())
     ids = np.unique(events.correlation[on_host & (events.correlation >= 0)])
     kept = on_host | (events.is_device & np.isin(events.correlation, ids))
-    rows = np.flatnonzero(kept)
-    place = np.cumsum(kept) - 1
-    columns = {}
-    for name, column in events.columns.items():
-        inside = kept[column.event]
-        columns[name] = replace(
-            column, event=place[column.event[inside]], value=column.value[inside]
-        )
-    names = (
-        "ts_ns",
-        "dur_ns",
-        "kind",
-        "name",
-        "category",
-        "lane",
-        "device",
-        "stream",
-        "correlation",
-        "external_id",
-    )
-    return replace(events, columns=columns, **{name: getattr(events, name)[rows] for name in names})
+    return taken(events, np.flatnonzero(kept))
 
 
 _loaded: dict[tuple[str, bool], tuple[hg.Trace, Dag]] = {}

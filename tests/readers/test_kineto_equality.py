@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from htagraph.model.events import EVENT_DTYPES
 from htagraph.model.recording import Recording
 from htagraph.readers.kineto import read_kineto
 from tests.readers import oracle
@@ -21,19 +22,7 @@ pytestmark = [pytest.mark.real, pytest.mark.slow]
 def rows(trace: Recording) -> list[dict[str, Any]]:
     """The event table as one dict per event, without what an event does not have."""
     events = trace.events
-    dense = (
-        "ts_ns",
-        "dur_ns",
-        "kind",
-        "name",
-        "category",
-        "lane",
-        "device",
-        "stream",
-        "correlation",
-        "external_id",
-    )
-    values = {name: getattr(events, name).tolist() for name in dense}
+    values = {name: getattr(events, name).tolist() for name in EVENT_DTYPES}
     texts, lanes = events.symbols.texts, events.lanes
     out = [dict(zip(values, some, strict=True)) for some in zip(*values.values(), strict=True)]
     for event in out:
