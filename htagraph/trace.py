@@ -129,7 +129,7 @@ class Trace:
         origin = self.recording.origin
         return origin.args.decode(rows) if origin and origin.args else [{} for _ in rows]
 
-    def compile(self, *, class_rules: Sequence[ClassRule] = ()) -> TraceGraph:
+    def compile(self, *, class_rules: Sequence[ClassRule] = (), infer: bool = True) -> TraceGraph:
         """The typed graph of the trace.
 
         Parameters
@@ -137,12 +137,15 @@ class Trace:
         class_rules : sequence of ClassRule
             Rules that say which kernels compute, communicate or move memory; tried before the
             built-in ones.
+        infer : bool, default=True
+            Whether waits that no record names are inferred from order and times; each such edge is
+            labelled by its rule (`Rule`), and ``graph.quality()`` counts them.
 
         Returns
         -------
         TraceGraph
         """
-        dag = compile_events(self.recording.events, class_rules=class_rules)
+        dag = compile_events(self.recording.events, class_rules=class_rules, infer=infer)
         return TraceGraph(dag, dag.span, self.rank, self.recording.origin)
 
     def __repr__(self) -> str:

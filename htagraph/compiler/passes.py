@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +24,11 @@ from htagraph.compiler.threads import thread_edges
 from htagraph.model.dag import Dag, RejectedEdges
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable
+from htagraph.model.inference import Inferred, Support
+from htagraph.model.rules import Evidence, Rule
 from htagraph.model.window import Window
 
-__all__ = ["PASSES", "compile_events"]
+__all__ = ["INFERENCES", "PASSES", "compile_events"]
 
 PASSES = (
     span_edges,
@@ -41,6 +43,9 @@ PASSES = (
     queue_edges,
 )
 """Passes from structure to edges; `thread_edges` comes last, as it needs to know who waits."""
+
+INFERENCES: tuple[Callable[[Structure, EdgeTable], Inferred], ...] = ()
+"""Passes that look for the cause of what is late by all edges so far; each sees those before it."""
 
 
 def _reject(
@@ -77,7 +82,21 @@ def _span(events: EventTable, is_work: npt.NDArray[np.bool_]) -> Window:
     return Window(int(events.ts_ns[rows].min()), int(events.end_ns[rows].max()), "trace")
 
 
-def compile_events(events: EventTable, *, class_rules: Sequence[ClassRule] = ()) -> Dag:
+def _waits(structure: Structure, *, infer: bool) -> tuple[EdgeTable, tuple[Support, ...]]:
+    """All edges but those of threads, and what the inferred ones rest on."""
+    waits = EdgeTable.concat(make(structure) for make in PASSES)
+    if not infer:
+        return waits.take(~np.isin(waits.rule, Rule.on(Evidence.INFERRED))), ()
+    support: tuple[Support, ...] = ()
+    for look in INFERENCES:
+        found = look(structure, waits)
+        waits, support = EdgeTable.concat([waits, found.edges]), support + found.support
+    return waits, support
+
+
+def compile_events(
+    events: EventTable, *, class_rules: Sequence[ClassRule] = (), infer: bool = True
+) -> Dag:
     """Graph of a trace.
 
     Parameters
@@ -85,6 +104,8 @@ def compile_events(events: EventTable, *, class_rules: Sequence[ClassRule] = ())
     events : EventTable
     class_rules : sequence of ClassRule
         Rules that say what a kernel is, tried before the built-in ones.
+    infer : bool, default=True
+        Whether to add the edges that rest on order and times of events, not on a record.
 
     Returns
     -------
@@ -96,9 +117,8 @@ def compile_events(events: EventTable, *, class_rules: Sequence[ClassRule] = ())
     """
     structure = on_host_clock(examine(events))
     events = structure.events
-    waits, backward = _split_backward(
-        structure, EdgeTable.concat(make(structure) for make in PASSES)
-    )
+    found, support = _waits(structure, infer=infer)
+    waits, backward = _split_backward(structure, found)
     edges = _canonical(EdgeTable.concat([waits, thread_edges(structure, waits)]))
     times = events.node_ts_ns
     graph_events = np.flatnonzero(events.is_host | events.is_device)
@@ -129,4 +149,5 @@ def compile_events(events: EventTable, *, class_rules: Sequence[ClassRule] = ())
         is_work=structure.is_work,
         span=_span(events, structure.is_work),
         notes={"n_ambiguous_correlations": structure.n_ambiguous_correlations},
+        support=support,
     )

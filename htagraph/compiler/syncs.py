@@ -98,7 +98,7 @@ def _host_wait_edges(
     cut = overlaps & (events.ts_ns[work] < until_ns) & (end_ns[work] > until_ns)
     yield EdgeTable.of(rule, end_node(work[~cut]), end_node(call[~cut]), event=call[~cut])
     yield EdgeTable.of(
-        Rule.WAIT_OVERLAP,
+        rule,
         start_node(work[cut]),
         end_node(call[cut]),
         lag_ns=until_ns[cut] - events.ts_ns[work[cut]],

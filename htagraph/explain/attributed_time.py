@@ -109,6 +109,7 @@ _CAUSE_OF_BOUND = {
     Bound.SYNC: Cause.DEVICE_GAPS,
     Bound.LAUNCHED_BEFORE_CAPTURE: Cause.LAUNCHED_BEFORE_CAPTURE,
     Bound.UNEXPLAINED: Cause.UNEXPLAINED,
+    Bound.DEVICE_FULL: Cause.DEVICE_FULL,
 }
 _CODE_OF_BOUND = np.array([_CODE[_CAUSE_OF_BOUND[bound]] for bound in Bound], dtype=np.int8)
 _CODE_BOUNDS = (Bound.HOST, Bound.DATA_LOADING, Bound.PYTHON_GAP)
@@ -256,7 +257,7 @@ def _blocking_calls(dag: Dag, edge: I64, since_ns: I64) -> I64:
     while True:
         going = going[current[going] >= 0]
         at = current[going]
-        cut = edges.rule[at] == Rule.WAIT_OVERLAP
+        cut = edges.ran_until[at]
         begins = np.where(cut, times[edges.head[at]], times[edges.tail[at]])
         going = going[begins == since_ns[going]]
         if not len(going):

@@ -57,9 +57,6 @@ _CLASS_BOUND = np.zeros(len(KernelClass), dtype=np.int8)
 _CLASS_BOUND[KernelClass.COMPUTE] = Bound.COMPUTE
 _CLASS_BOUND[KernelClass.COMMUNICATION] = Bound.COMMUNICATION
 _CLASS_BOUND[KernelClass.MEMORY] = Bound.MEMORY
-_RAN_UNTIL = (Rule.STREAM_OVERLAP, Rule.WAIT_OVERLAP)
-"""Rules of edges in whose time their event ran, though it ended later."""
-
 _WAITS = (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SYNC)
 
 
@@ -142,7 +139,7 @@ def edge_bounds(dag: Dag, rows: I32) -> I8:
     owner = np.maximum(event, 0)
     event_kind = gather(dag.events.kind, event)
     bound = np.full(len(rows), Bound.UNEXPLAINED, dtype=np.int8)
-    ran = (kind == EdgeKind.SPAN) | np.isin(edges.rule[rows], _RAN_UNTIL)
+    ran = (kind == EdgeKind.SPAN) | edges.ran_until[rows]
     work = _CLASS_BOUND[dag.classification.kernel_class[owner]]
     host = kind == EdgeKind.THREAD
     gap = host & ((event < 0) | (event_kind == EventKind.ANNOTATION))
@@ -159,6 +156,8 @@ def edge_bounds(dag: Dag, rows: I32) -> I8:
     bound[kind == EdgeKind.STREAM] = Bound.KERNEL_GAP
     bound[np.isin(kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC))] = Bound.SYNC
     bound[ran] = work[ran]
+    bound[kind == EdgeKind.CONTENTION] = Bound.DEVICE_FULL
+    bound[kind == EdgeKind.SOURCE] = Bound.LAUNCHED_BEFORE_CAPTURE
     bound[kind == EdgeKind.QUEUE] = Bound.LAUNCH
     bound[kind == EdgeKind.FLOW] = Bound.PYTHON_GAP
     bound[host] = Bound.HOST

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from htagraph.model.dag import Calibration, Classification, Dag, RejectedEdges
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EVENT_DTYPES, EventTable, FlowTable, LaneTable, SparseColumn
+from htagraph.model.inference import Support
 from htagraph.model.recording import Origin
 from htagraph.model.rules import Rule
 from htagraph.model.symbols import SymbolTable
@@ -26,7 +27,7 @@ from htagraph.model.window import Window
 
 __all__ = ["VERSION", "pack", "unpack"]
 
-VERSION = 2
+VERSION = 3
 """Changes whenever an array changes its meaning."""
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -91,6 +92,7 @@ def pack(dag: Dag, *, rank: int, origin: Origin | None) -> Arrays:
         "class_rules": dag.classification.rules,
         "span": asdict(dag.span),
         "notes": dict(dag.notes),
+        "support": [asdict(one) for one in dag.support],
         "columns": list(events.columns),
         "lanes": {item.name: getattr(events.lanes, item.name) for item in fields(LaneTable)},
     }
@@ -146,6 +148,9 @@ def unpack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Dag, int, Origin | N
         rejected=RejectedEdges(_edges("rejected", arrays), arrays["rejected_skew_ns"]),
         span=Window(**facts["span"]),
         notes=facts["notes"],
+        support=tuple(
+            Support(**{**one, "rule": list(Rule)[one["rule"]]}) for one in facts["support"]
+        ),
     )
     origin = Origin(Path(facts["path"]), facts["base_time_ns"]) if facts["path"] else None
     return dag, facts["rank"], origin

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable
+from htagraph.model.inference import Support
 from htagraph.model.units import human_duration
 from htagraph.model.window import Window
 
@@ -150,6 +151,8 @@ class Dag:
         The whole trace: from the first start to the last end of work.
     notes : mapping of str to int
         Counts for `quality()`.
+    support : tuple of Support
+        What inferred edges rest on.
     """
 
     events: EventTable
@@ -165,6 +168,7 @@ class Dag:
     is_work: npt.NDArray[np.bool_]
     span: Window
     notes: Mapping[str, int] = field(default_factory=dict)
+    support: tuple[Support, ...] = ()
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""

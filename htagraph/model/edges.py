@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.errors import GraphError
+from htagraph.model.kinds import EdgeKind
 from htagraph.model.rules import Rule
 
 __all__ = ["EdgeTable"]
@@ -113,6 +114,18 @@ class EdgeTable:
     def __len__(self) -> int:
         """Number of edges."""
         return len(self.tail)
+
+    @cached_property
+    def ran_until(self) -> npt.NDArray[np.bool_]:
+        """Whether the time of each edge is that of device work which ran until its head, and on.
+
+        Its end came later: by the clocks, or because what waited needed no more of it.
+        """
+        own = (self.tail & 1 == 0) & (self.event == self.tail >> 1)
+        waits: npt.NDArray[np.bool_] = np.isin(
+            self.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC, EdgeKind.STREAM)
+        )
+        return own & waits
 
     @cached_property
     def rule_names(self) -> npt.NDArray[np.object_]:

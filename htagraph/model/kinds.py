@@ -122,6 +122,7 @@ class EdgeKind(Vocabulary):
     COLLECTIVE = 8  #: ranks wait for each other
     SOURCE = 9  #: the window's start releases what has no predecessor
     SINK = 10  #: the window ends
+    CONTENTION = 11  #: work that is ready waits until the device has room for it (inferred)
 
 
 class KernelClass(Vocabulary):
@@ -149,6 +150,7 @@ class Bound(Vocabulary):
         9  #: device work whose launch was not captured: enqueued before the capture began
     )
     UNEXPLAINED = 10  #: no recorded dependency explains the wait
+    DEVICE_FULL = 11  #: work of another stream fills the device, until it has room for ready work
 
 
 class Cause(StrEnum):
@@ -167,6 +169,7 @@ class Cause(StrEnum):
     FIRST_USE = "first use"
     HOST = "host"
     DEVICE_GAPS = "device gaps"
+    DEVICE_FULL = "device full"
     LAUNCHED_BEFORE_CAPTURE = "launched before the capture"
     UNEXPLAINED = "unexplained"
     OPTIMIZER = "optimizer"

@@ -88,8 +88,20 @@ class Rule(Vocabulary):
     """No rank leaves a collective before the last one has come."""
     GRAPH_REPLAY = 19, EdgeKind.LAUNCH, _RECORDED
     """One graph launch enqueues many device events."""
-    WAIT_OVERLAP = 20, EdgeKind.SYNC, _INFERRED
-    """By the clocks, a wait ended a little before what it waited for: that ran until then."""
+    FIRST_DEVICE_WORK = 20, EdgeKind.SOURCE, _INFERRED
+    """The first work recorded on a device began long after its launch: until then the device worked
+    off what had been launched before the capture."""
+    DEVICE_FULL = 21, EdgeKind.CONTENTION, _INFERRED
+    """Ready work started as the last blocks of a long kernel on another stream drained."""
+    RECURRING_IN_REPLAYS = 22, EdgeKind.SYNC, _INFERRED
+    """The work starts right after the same work of another stream ended, again and again."""
+    RECURRING_AT_A_DISTANCE = 23, EdgeKind.SYNC, _INFERRED
+    """The same, a constant time after that end."""
+    HOST_POLLS = 24, EdgeKind.HIDDEN_SYNC, _INFERRED
+    """A thread stands still, without a call that waits, until work that it launched is done, or
+    says so."""
+    WORKER_CALLED = 25, EdgeKind.FLOW, _INFERRED
+    """A worker thread does nothing until another thread gives it something to do."""
 
     @property
     def label(self) -> str:

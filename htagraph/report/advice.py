@@ -33,6 +33,7 @@ TITLES = {
     Cause.FIRST_USE: "First use of contexts, modules and libraries",
     Cause.HOST: "The host sets the pace",
     Cause.DEVICE_GAPS: "Gaps between queued device work",
+    Cause.DEVICE_FULL: "Ready work waits until the device has room",
     Cause.LAUNCHED_BEFORE_CAPTURE: "Work launched before the capture",
     Cause.OPTIMIZER: "The optimizer",
     Cause.COMPILATION: "Compilation",
@@ -67,6 +68,9 @@ TO_TRY = {
     Cause.HOST: "fewer, larger operators (torch.compile, CUDA graphs, fused optimizers, larger "
     "batches), and less Python between them.",
     Cause.DEVICE_GAPS: "fuse short kernels, or replay them as a CUDA graph.",
+    Cause.DEVICE_FULL: "a kernel of another stream fills the device: give the waiting work a "
+    "stream of higher priority (torch.cuda.Stream(priority=-1)), launch it earlier, or make the "
+    "kernel that fills the device shorter.",
     Cause.LAUNCHED_BEFORE_CAPTURE: "start the capture at the beginning of a step, after "
     "torch.cuda.synchronize().",
     Cause.OPTIMIZER: "one call for all parameters (foreach=True, fused=True), fewer and larger "

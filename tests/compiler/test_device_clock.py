@@ -61,7 +61,7 @@ def test_where_launches_do_not_allow_it_the_wait_hangs_on_the_start_of_the_copy(
     assert dag.calibration.clock_shift_ns == 0
     assert dag.calibration.clock_overlap_ns == 2_000
     assert arrows(dag, "sync") == [("Memcpy DtoH (Device -> Host)<", "hipMemcpyWithStream>", 6)]
-    assert rules(dag, "sync") == {"hipMemcpyWithStream>": "wait overlap"}
+    assert rules(dag, "sync") == {"hipMemcpyWithStream>": "blocking copy"}
 
 
 def test_what_ran_until_an_overlapping_wait_is_its_bound_and_what_follows_is_its_effect():
