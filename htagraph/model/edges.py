@@ -121,11 +121,10 @@ class EdgeTable:
 
         Its end came later: by the clocks, or because what waited needed no more of it.
         """
-        own = (self.tail & 1 == 0) & (self.event == self.tail >> 1)
-        waits: npt.NDArray[np.bool_] = np.isin(
-            self.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC, EdgeKind.STREAM)
-        )
-        return own & waits
+        waits = np.isin(self.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC, EdgeKind.STREAM))
+        of_own_start: npt.NDArray[np.bool_] = self.event == self.tail >> 1
+        of_own_start &= self.tail & 1 == 0
+        return of_own_start & waits
 
     @cached_property
     def rule_names(self) -> npt.NDArray[np.object_]:
