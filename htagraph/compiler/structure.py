@@ -186,6 +186,11 @@ class Structure:
         n_streams = int(self.queue_starts.sum())
         return np.searchsorted(self.queue_id[self.enqueued], np.arange(n_streams + 1))
 
+    @cached_property
+    def by_end(self) -> I64:
+        """Device events by stream, then by their end."""
+        return self.queue[np.lexsort((self.events.end_ns[self.queue], self.queue_id[self.queue]))]
+
     def covered_on(self, stream: int, before_ns: I64) -> I64:
         """`covered` for many times on one stream, by its dense number."""
         begin, end = self.enqueued_bounds[stream : stream + 2]
