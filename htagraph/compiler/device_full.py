@@ -27,7 +27,7 @@ from htagraph.algorithms.chance import log_chance
 from htagraph.algorithms.matching import group_starts
 from htagraph.compiler.classes import classify
 from htagraph.compiler.late_starts import LateStarts, late_starts, running_at
-from htagraph.compiler.places import by_name, by_stream, work_label
+from htagraph.compiler.places import Places, work_label
 from htagraph.compiler.structure import Structure, start_node
 from htagraph.model.edges import EdgeTable
 from htagraph.model.inference import Inferred, Support
@@ -158,11 +158,11 @@ def device_full(structure: Structure, known: EdgeTable) -> Inferred:
     if not len(late.event):
         return Inferred()
     met = _meetings(structure, late)
-    parts, support = [EdgeTable()], []
-    for place in (by_name, by_stream):
+    parts, support, places = [EdgeTable()], [], Places(structure)
+    for place in (places.name, places.stream):
         if not len(met.late):
             break
-        waited, learnt = _fillers(structure, late, met, place(structure))
+        waited, learnt = _fillers(structure, late, met, place)
         filler, work = met.filler[waited], late.event[met.late[waited]]
         parts.append(
             EdgeTable.of(

@@ -88,7 +88,7 @@ def with_late_ends(structure: Structure, known: EdgeTable) -> Structure:
     resolution = resolution_ns(structure)
     late_end = max(learnt, resolution if resolution <= most else 0)
     calibration = replace(structure.calibration, late_end_ns=late_end)
-    return replace(structure, calibration=calibration)
+    return structure.calibrated(calibration)
 
 
 def stream_wait_edges_from(

@@ -6,6 +6,8 @@ launched it, and its position in a replayed graph tell them apart.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import numpy.typing as npt
 
@@ -14,27 +16,64 @@ from htagraph.algorithms.matching import group_starts
 from htagraph.compiler.structure import Structure
 from htagraph.model.kinds import EventKind
 
-__all__ = ["by_name", "by_neighbour", "by_position", "by_stream", "work_label"]
+__all__ = ["Places", "work_label"]
 
 I64 = npt.NDArray[np.int64]
 
-
-def _coded(structure: Structure, *columns: npt.NDArray[np.integer]) -> I64:
-    """Number of each distinct row of columns of the device events; -1 for other events."""
-    device = structure.queue
-    code = np.zeros(len(device), dtype=np.int64)
-    for column in columns:
-        _, numbers = np.unique(column, return_inverse=True)
-        _, code = np.unique(code * (len(device) + 1) + numbers, return_inverse=True)
-    out = np.full(len(structure.events), -1, dtype=np.int64)
-    out[device] = code
-    return out
+_MIX = np.int64(-7046029254386353131)  # 2**64 / golden ratio, odd: spreads bits over the word
 
 
-def _names_before(structure: Structure) -> I64:
-    """Name of the work before each on its stream, in the order of `structure.queue`."""
-    name = structure.events.name[structure.queue].astype(np.int64)
-    return np.where(structure.queue_starts, -1, np.roll(name, 1))
+def _mixed(key: I64, column: npt.NDArray[np.integer]) -> I64:
+    """Hash of rows of columns, one column after the other."""
+    with np.errstate(over="ignore"):
+        mixed: I64 = (key ^ (key >> np.int64(29))) * _MIX + column.astype(np.int64)
+    return mixed
+
+
+class Places:
+    """Places of the device events of a trace, from coarse to fine, as numbers.
+
+    Equal numbers are equal places. Each is an array of shape (n_events,), of no meaning for other
+    events.
+
+    Parameters
+    ----------
+    structure : Structure
+    """
+
+    def __init__(self, structure: Structure) -> None:
+        self.structure = structure
+
+    def _of_device(self, values: I64) -> I64:
+        """Values of the device events, in the order of `structure.queue`, as one per event."""
+        out = np.full(len(self.structure.events), -1, dtype=np.int64)
+        out[self.structure.queue] = values
+        return out
+
+    @property
+    def stream(self) -> I64:
+        """By stream alone."""
+        return self.structure.queue_id
+
+    @cached_property
+    def name(self) -> I64:
+        """By stream and name."""
+        return _mixed(self.structure.queue_id, self.structure.events.name)
+
+    @cached_property
+    def neighbour(self) -> I64:
+        """The same, and by the name of what ran before it on its stream."""
+        device = self.structure.queue
+        name = self.structure.events.name[device].astype(np.int64)
+        before = np.where(self.structure.queue_starts, -1, np.roll(name, 1))
+        return self._of_device(_mixed(self.name[device], before))
+
+    @cached_property
+    def position(self) -> I64:
+        """The same, and by the operator that launched it and its position in a replayed graph."""
+        device = self.structure.queue
+        key = _mixed(self.neighbour[device], _operators(self.structure))
+        return self._of_device(_mixed(key, _ordinals(self.structure)))
 
 
 def _operators(structure: Structure) -> I64:
@@ -49,6 +88,8 @@ def _operators(structure: Structure) -> I64:
 def _ordinals(structure: Structure) -> I64:
     """How many pieces of its launch ran on its stream before each one; 0 outside of replays."""
     device, launch = structure.queue, structure.launch[structure.queue]
+    if not structure.replays.any():
+        return np.zeros(len(device), dtype=np.int64)
     stream = structure.queue_id[device]
     rows = np.lexsort((structure.events.ts_ns[device], stream, launch))
     starts = group_starts(launch[rows], stream[rows])
@@ -56,41 +97,6 @@ def _ordinals(structure: Structure) -> I64:
     out = np.zeros(len(device), dtype=np.int64)
     out[rows] = np.where(launch[rows] >= 0, np.arange(len(rows)) - first, 0)
     return out
-
-
-def by_stream(structure: Structure) -> I64:
-    """Place of each device event by its stream alone."""
-    return structure.queue_id
-
-
-def by_name(structure: Structure) -> I64:
-    """Place of each device event by its stream and its name; -1 for other events."""
-    device = structure.queue
-    return _coded(structure, structure.queue_id[device], structure.events.name[device])
-
-
-def by_neighbour(structure: Structure) -> I64:
-    """The same, and by the name of what ran before it there."""
-    device = structure.queue
-    return _coded(
-        structure,
-        structure.queue_id[device],
-        structure.events.name[device],
-        _names_before(structure),
-    )
-
-
-def by_position(structure: Structure) -> I64:
-    """The same, and by the operator that launched it and its position in a replayed graph."""
-    device = structure.queue
-    return _coded(
-        structure,
-        structure.queue_id[device],
-        structure.events.name[device],
-        _names_before(structure),
-        _operators(structure),
-        _ordinals(structure),
-    )
 
 
 def work_label(structure: Structure, event: int) -> str:

@@ -18,17 +18,16 @@ the wait is not: kernels of fixed length are always the same time apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.chance import log_chance
-from htagraph.algorithms.matching import group_starts
+from htagraph.algorithms.matching import group_starts, last_before
 from htagraph.compiler.late_ends import most_overlap, resolution_ns, stream_wait_edges_from
 from htagraph.compiler.late_starts import LateStarts, late_starts, nearest_ends
-from htagraph.compiler.places import by_name, by_neighbour, by_position, by_stream, work_label
+from htagraph.compiler.places import Places, work_label
 from htagraph.compiler.structure import Structure
 from htagraph.model.edges import EdgeTable
 from htagraph.model.inference import Inferred, Support
@@ -39,7 +38,6 @@ __all__ = ["recurring_waits"]
 I64 = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
-Place = Callable[[Structure], I64]
 
 _FEWEST = 3
 _ALL_BUT = 0.8
@@ -48,11 +46,11 @@ _FALSE_PAIRS = 1e-4
 _STEADIER = 4
 _PART_OF_WAIT = 4
 
-_LEVELS: tuple[tuple[Place, Place], ...] = (
-    (by_position, by_position),
-    (by_neighbour, by_neighbour),
-    (by_name, by_name),
-    (by_name, by_stream),
+_LEVELS = (
+    ("position", "position"),
+    ("neighbour", "neighbour"),
+    ("name", "name"),
+    ("name", "stream"),
 )
 """Places of what waits and of its source, the finest first; what one explains, the next leaves."""
 
@@ -83,30 +81,30 @@ class _Pairs(NamedTuple):
 
     Parameters
     ----------
-    rows : ndarray of shape (n_candidates,), dtype=int64
-        Candidates by pair, then by distance.
     source : ndarray of shape (n,), dtype=int64
         Place of the source.
-    first, last : ndarray of shape (n,), dtype=int64
-        Positions in `rows` between which the occurrences match.
     n_all : ndarray of shape (n,), dtype=int64
         How often the target is late.
     low_ns, high_ns : ndarray of shape (n,), dtype=int64, unit=ns
         The range of distances.
+    starts : ndarray of shape (n,), dtype=int64
+        Where the occurrences of each pair begin in `row`.
+    row, pair : ndarray of shape (k,), dtype=int64
+        Candidates that match, by pair, and the pair of each.
     """
 
-    rows: I64
     source: I64
-    first: I64
-    last: I64
     n_all: I64
     low_ns: I64
     high_ns: I64
+    starts: I64
+    row: I64
+    pair: I64
 
     @property
     def n_matched(self) -> I64:
         """How often the distance is in the range."""
-        n_matched: I64 = np.minimum(self.last - self.first + 1, self.n_all)
+        n_matched: I64 = np.minimum(np.bincount(self.pair, minlength=len(self.source)), self.n_all)
         return n_matched
 
 
@@ -153,75 +151,46 @@ def _tightest(target: I64, source: I64, distance_ns: I64, n_all: I64) -> _Pairs:
     # Of ranges of one width the one nearest to the end of the source.
     order = np.lexsort((np.abs(low), high - low, group[fits]))
     best = fits[order[group_starts(group[fits[order]])]]
-    high = distance_ns[rows[last[best]]]
     until = last[best]
+    counts = until - best + 1
+    begins = np.cumsum(counts) - counts
+    pair = np.repeat(np.arange(len(best)), counts)
+    row = rows[best[pair] + np.arange(len(pair)) - begins[pair]]
     return _Pairs(
-        rows,
         source[rows[best]],
-        best,
-        until,
         n_all[target[rows[best]]],
         distance_ns[rows[best]],
-        high,
+        distance_ns[rows[until]],
+        begins,
+        row,
+        pair,
     )
 
 
-def _support(  # noqa: PLR0917  one row of a table
-    structure: Structure,
-    late: LateStarts,
-    candidates: _Candidates,
-    pairs: _Pairs,
-    pair: int,
-    rule: Rule,
-    chance: float,
-) -> Support:
-    """What one pair rests on, in words and numbers."""
-    rows = pairs.rows[pairs.first[pair] : pairs.last[pair] + 1]
-    distance_ns = candidates.distance_ns[rows]
-    return Support(
-        rule,
-        work_label(structure, int(candidates.source[rows[0]])),
-        work_label(structure, int(late.event[candidates.late[rows[0]]])),
-        int(pairs.n_matched[pair]),
-        int(pairs.n_all[pair]),
-        int(np.median(distance_ns)),
-        int(np.ptp(distance_ns)),
-        chance,
-    )
-
-
-def _chances(structure: Structure, waits: list[LateStarts], place: I64, pairs: _Pairs) -> Floats:
-    """Share of random instants of its waits at which the source of each pair ended as far back."""
+def _n_ends(structure: Structure, place: I64, of: I64, before_ns: I64) -> I64:
+    """How many events at each place ended before each time."""
     events, device = structure.events, structure.queue
-    by_place = device[np.lexsort((events.end_ns[device], place[device]))]
-    bounds = np.searchsorted(place[by_place], np.stack([pairs.source, pairs.source + 1]))
-    width = np.maximum(pairs.high_ns - pairs.low_ns, resolution_ns(structure))
-    out = np.empty(len(waits))
-    for pair, late in enumerate(waits):
-        ends = events.end_ns[by_place[bounds[0, pair] : bounds[1, pair]]]
-        until_ns = late.ready_ns + late.wait_ns - pairs.low_ns[pair]
-        n_ends = np.searchsorted(ends, until_ns, side="right")
-        n_ends -= np.searchsorted(ends, late.ready_ns - pairs.high_ns[pair])
-        out[pair] = np.minimum(n_ends * width[pair] / np.maximum(late.wait_ns, 1), 1).mean()
-    return out
+    device = device[np.isin(place[device], of)]
+    rows = device[np.lexsort((events.end_ns[device], place[device]))]
+    first = np.searchsorted(place[rows], of)
+    last = last_before(place[rows], events.end_ns[rows], of, before_ns)
+    return np.where(last >= 0, last - first + 1, 0)
 
 
-def _accepted(
-    structure: Structure, waits: list[LateStarts], chance: Floats, pairs: _Pairs
-) -> Bools:
-    """Whether each pair is a dependency: far above chance, and right after or at a distance."""
-    width = np.maximum(pairs.high_ns - pairs.low_ns, resolution_ns(structure))
-    median = np.array([np.median(late.wait_ns) for late in waits])
-    varied = np.array([np.ptp(late.wait_ns) for late in waits])
-    is_after = _is_right_after(structure, pairs)
-    is_steady = (_STEADIER * width <= np.minimum(varied, pairs.high_ns)) & (
-        _PART_OF_WAIT * pairs.high_ns <= median
+def _chances(structure: Structure, wait: LateStarts, place: I64, pairs: _Pairs) -> Floats:
+    """Share of random instants of its waits at which the source of each pair ended as far back.
+
+    `wait` has a row for each of ``pairs.row``.
+    """
+    low, high, source = (
+        column[pairs.pair] for column in (pairs.low_ns, pairs.high_ns, pairs.source)
     )
-    # As many ranges as narrow as this one could have been found.
-    n_looks = len(waits) * np.maximum(median / width, 1)
-    unlikely = log_chance(pairs.n_matched, pairs.n_all, chance) < np.log(_FALSE_PAIRS / n_looks)
-    accepted: Bools = unlikely & (is_after | is_steady)
-    return accepted
+    until_ns = wait.ready_ns + wait.wait_ns - low + 1
+    n_ends = _n_ends(structure, place, source, until_ns)
+    n_ends -= _n_ends(structure, place, source, wait.ready_ns - high)
+    width = np.maximum(high - low, resolution_ns(structure))
+    share = np.minimum(n_ends * width / np.maximum(wait.wait_ns, 1), 1)
+    return np.bincount(pairs.pair, share) / np.bincount(pairs.pair)
 
 
 def _is_right_after(structure: Structure, pairs: _Pairs) -> Bools:
@@ -229,53 +198,99 @@ def _is_right_after(structure: Structure, pairs: _Pairs) -> Bools:
     return pairs.high_ns <= structure.calibration.launch_usual_ns
 
 
+def _accepted(structure: Structure, wait: LateStarts, chance: Floats, pairs: _Pairs) -> Bools:
+    """Whether each pair is a dependency: far above chance, and right after or at a distance."""
+    width = np.maximum(pairs.high_ns - pairs.low_ns, resolution_ns(structure))
+    by_length = wait.wait_ns[np.lexsort((wait.wait_ns, pairs.pair))]
+    ends = np.append(pairs.starts[1:], len(pairs.pair)) - 1
+    varied = by_length[ends] - by_length[pairs.starts]
+    median = by_length[(pairs.starts + ends) // 2]
+    is_steady = _STEADIER * width <= np.minimum(varied, pairs.high_ns)
+    is_steady &= _PART_OF_WAIT * pairs.high_ns <= median
+    # As many ranges as narrow as this one could have been found.
+    n_looks = len(width) * np.maximum(median / width, 1)
+    unlikely = log_chance(pairs.n_matched, pairs.n_all, chance) < np.log(_FALSE_PAIRS / n_looks)
+    accepted: Bools = unlikely & (_is_right_after(structure, pairs) | is_steady)
+    return accepted
+
+
+class _Found(NamedTuple):
+    """Candidates that are dependencies, each with its rule and the lag of its edge."""
+
+    candidates: _Candidates
+    rule: npt.NDArray[np.int8]
+    lag_ns: I64
+    support: tuple[Support, ...]
+
+
 def _learn(
-    structure: Structure, late: LateStarts, candidates: _Candidates, level: tuple[Place, Place]
-) -> tuple[_Candidates, npt.NDArray[np.int8], I64, list[Support]]:
-    """Candidates that are dependencies by one sort of places, with rule, lag and support."""
-    target_at, source_at = (place(structure) for place in level)
-    target, source = target_at[late.event], source_at[candidates.source]
-    n_all = np.bincount(target, minlength=1)
+    structure: Structure, late: LateStarts, candidates: _Candidates, places: tuple[I64, I64]
+) -> _Found:
+    """Candidates that are dependencies by one sort of places."""
+    target_at, source_at = places
+    _, target = np.unique(target_at[late.event], return_inverse=True)
+    n_all, source = np.bincount(target, minlength=1), source_at[candidates.source]
     pairs = _tightest(target[candidates.late], source, candidates.distance_ns, n_all)
-    waits = [
-        late.take(candidates.late[pairs.rows[first : last + 1]])
-        for first, last in zip(pairs.first.tolist(), pairs.last.tolist(), strict=True)
-    ]
-    chance = _chances(structure, waits, source_at, pairs)
-    taken = np.flatnonzero(_accepted(structure, waits, chance, pairs))
+    if not len(pairs.row):
+        none = np.empty(0, dtype=np.int64)
+        return _Found(candidates.take(none), none.astype(np.int8), none, ())
+    wait = late.take(candidates.late[pairs.row])
+    chance = _chances(structure, wait, source_at, pairs)
+    taken = _accepted(structure, wait, chance, pairs)[pairs.pair]
+    row, pair = pairs.row[taken], pairs.pair[taken]
     is_after = _is_right_after(structure, pairs)
-    matched = [pairs.rows[pairs.first[pair] : pairs.last[pair] + 1] for pair in taken]
-    rows = np.concatenate([np.empty(0, dtype=np.int64), *matched])
-    pair = np.repeat(taken, [len(part) for part in matched])
     # The nearest of several sources, right before the start if there is one.
-    order = np.lexsort(
-        (np.abs(candidates.distance_ns[rows]), ~is_after[pair], candidates.late[rows])
-    )
-    rows, pair = rows[order], pair[order]
-    first = group_starts(candidates.late[rows])
-    rows, pair = rows[first], pair[first]
+    nearness = np.abs(candidates.distance_ns[row])
+    order = np.lexsort((nearness, ~is_after[pair], candidates.late[row]))
+    order = order[group_starts(candidates.late[row[order]])]
+    row, pair = row[order], pair[order]
     rules = np.where(is_after, Rule.RECURRING_IN_REPLAYS, Rule.RECURRING_AT_A_DISTANCE)
-    members = list(Rule)
-    lag_ns = np.where(is_after, 0, pairs.low_ns)
-    support = [
-        _support(structure, late, candidates, pairs, one, members[rules[one]], float(chance[one]))
-        for one in np.unique(pair).tolist()
+    used, first = np.unique(pair, return_index=True)
+    labels = [
+        (work_label(structure, source), work_label(structure, waiter))
+        for source, waiter in zip(
+            candidates.source[row[first]].tolist(),
+            late.event[candidates.late[row[first]]].tolist(),
+            strict=True,
+        )
     ]
-    return candidates.take(rows), rules[pair].astype(np.int8), lag_ns[pair], support
+    members = list(Rule)
+    support = tuple(
+        Support(members[rule], *label, *numbers)
+        for rule, label, *numbers in zip(
+            rules[used].tolist(),
+            labels,
+            pairs.n_matched[used].tolist(),
+            pairs.n_all[used].tolist(),
+            ((pairs.low_ns + pairs.high_ns) // 2)[used].tolist(),
+            (pairs.high_ns - pairs.low_ns)[used].tolist(),
+            chance[used].tolist(),
+            strict=True,
+        )
+    )
+    return _Found(
+        candidates.take(row),
+        rules[pair].astype(np.int8),
+        np.where(is_after, 0, pairs.low_ns)[pair],
+        support,
+    )
 
 
-def _learnt(structure: Structure, late: LateStarts) -> Inferred:
+def _learnt(structure: Structure, late: LateStarts, places: Places) -> Inferred:
     """Edges to late starts, by the finest sort of places that tells what they wait for."""
     candidates = _candidates(structure, late)
     support: list[Support] = []
     parts = []
-    for level in _LEVELS:
-        found, rule, lag_ns, learnt = _learn(structure, late, candidates, level)
-        waiter = late.event[found.late]
-        parts.append(stream_wait_edges_from(structure, rule, found.source, waiter, lag_ns=lag_ns))
-        support += learnt
+    for target_place, source_place in _LEVELS:
+        level = getattr(places, target_place), getattr(places, source_place)
+        found = _learn(structure, late, candidates, level)
+        waiter, source = late.event[found.candidates.late], found.candidates.source
+        parts.append(
+            stream_wait_edges_from(structure, found.rule, source, waiter, lag_ns=found.lag_ns)
+        )
+        support += found.support
         left = np.ones(len(late.event), dtype=bool)
-        left[found.late] = False
+        left[found.candidates.late] = False
         number = np.cumsum(left) - 1
         candidates = candidates.take(left[candidates.late])
         candidates = candidates._replace(late=number[candidates.late])
@@ -290,13 +305,13 @@ def recurring_waits(structure: Structure, known: EdgeTable) -> Inferred:
     occurrence; then once more without, for it may be one of another sort.
     """
     by_itself = known.rule == Rule.ENDED_RIGHT_BEFORE
-    edges = EdgeTable()
+    edges, places = EdgeTable(), Places(structure)
     support: tuple[Support, ...] = ()
     for before in (known.take(~by_itself), known):
         late = late_starts(structure, EdgeTable.concat([before, edges]))
         if len(late.event) < _FEWEST:
             continue
-        found = _learnt(structure, late)
+        found = _learnt(structure, late, places)
         new = found.edges.take(~np.isin(found.edges.head, known.head[by_itself]))
         edges, support = EdgeTable.concat([edges, new]), support + found.support
     return Inferred(edges, support)

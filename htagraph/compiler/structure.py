@@ -10,7 +10,7 @@ exceeds it is called unexplained, for a dependency that was not recorded may be 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -109,6 +109,21 @@ class Structure:
         out = np.full(len(self.events), -1, dtype=np.int64)
         out[self.host] = gather(self.host, self.nesting.parent)
         return out
+
+    def calibrated(self, calibration: Calibration) -> Structure:
+        """The same structure with other scales; what was derived from its events is kept."""
+        other = replace(self, calibration=calibration)
+        own = {item.name for item in fields(self)}
+        vars(other).update({name: made for name, made in vars(self).items() if name not in own})
+        return other
+
+    @cached_property
+    def replays(self) -> Bool:
+        """Whether each call enqueued several pieces of device work: a graph launch."""
+        launch = self.launch[self.queue]
+        counts = np.bincount(launch[launch >= 0], minlength=len(self.events))
+        is_replay: Bool = counts > 1
+        return is_replay
 
     @cached_property
     def is_launch(self) -> Bool:
