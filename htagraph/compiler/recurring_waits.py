@@ -137,7 +137,7 @@ def _candidates(structure: Structure, late: LateStarts) -> _Candidates:
     return _Candidates(row, source, start_ns[row] - events.end_ns[source])
 
 
-def _tightest(target: I64, source: I64, distance_ns: I64, n_all: I64) -> _Pairs:
+def _tightest(target: I64, source: I64, distance_ns: I64, n_all: I64, resolution_ns: int) -> _Pairs:
     """Of each pair of places, the narrowest range of distances that nearly all targets have."""
     rows = np.lexsort((distance_ns, source, target))
     starts = group_starts(target[rows], source[rows])
@@ -151,15 +151,21 @@ def _tightest(target: I64, source: I64, distance_ns: I64, n_all: I64) -> _Pairs:
     # Of ranges of one width the one nearest to the end of the source.
     order = np.lexsort((np.abs(low), high - low, group[fits]))
     best = fits[order[group_starts(group[fits[order]])]]
-    until = last[best]
-    counts = until - best + 1
+    # Others may lie as far beyond it as it is wide.
+    low, high = distance_ns[rows[best]], distance_ns[rows[last[best]]]
+    width = np.maximum(high - low, resolution_ns)
+    where = group[best]
+    first = last_before(group, distance_ns[rows], where, low - width) + 1
+    first = np.maximum(first, np.searchsorted(group, where))
+    until = last_before(group, distance_ns[rows], where, high + width + 1)
+    counts = until - first + 1
     begins = np.cumsum(counts) - counts
     pair = np.repeat(np.arange(len(best)), counts)
-    row = rows[best[pair] + np.arange(len(pair)) - begins[pair]]
+    row = rows[first[pair] + np.arange(len(pair)) - begins[pair]]
     return _Pairs(
         source[rows[best]],
         n_all[target[rows[best]]],
-        distance_ns[rows[best]],
+        distance_ns[rows[first]],
         distance_ns[rows[until]],
         begins,
         row,
@@ -230,7 +236,9 @@ def _learn(
     target_at, source_at = places
     _, target = np.unique(target_at[late.event], return_inverse=True)
     n_all, source = np.bincount(target, minlength=1), source_at[candidates.source]
-    pairs = _tightest(target[candidates.late], source, candidates.distance_ns, n_all)
+    resolution = resolution_ns(structure)
+    targets = target[candidates.late]
+    pairs = _tightest(targets, source, candidates.distance_ns, n_all, resolution)
     if not len(pairs.row):
         none = np.empty(0, dtype=np.int64)
         return _Found(candidates.take(none), none.astype(np.int8), none, ())
