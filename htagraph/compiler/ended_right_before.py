@@ -49,10 +49,9 @@ def _inside_replay(structure: Structure, late: I64) -> npt.NDArray[np.bool_]:
     device = structure.queue[launch[structure.queue] >= 0]
     first_ns = np.full(len(events), np.iinfo(np.int64).max)
     np.minimum.at(first_ns, launch[device], events.ts_ns[device])
-    is_later: npt.NDArray[np.bool_] = events.ts_ns[late] > gather(
-        first_ns, launch[late], np.iinfo(np.int64).max
-    )
-    return is_later & gather(structure.replays, launch[late], default=False)
+    in_replay: npt.NDArray[np.bool_] = gather(structure.replays, launch[late], default=False)
+    in_replay &= events.ts_ns[late] > gather(first_ns, launch[late], np.iinfo(np.int64).max)
+    return in_replay
 
 
 def ended_right_before(structure: Structure, known: EdgeTable) -> Inferred:

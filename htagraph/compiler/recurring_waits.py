@@ -136,13 +136,18 @@ def _candidates(structure: Structure, late: LateStarts) -> _Candidates:
     return _Candidates(row, source, start_ns[row] - events.end_ns[source])
 
 
-def _tightest(target: I64, source: I64, distance_ns: I64, n_all: I64, resolution_ns: int) -> _Pairs:
+def _tightest(
+    candidates: _Candidates, target: I64, source: I64, n_all: I64, resolution_ns: int
+) -> _Pairs:
     """Of each pair of places, the narrowest range of distances that nearly all targets have."""
+    late, _, distance_ns = candidates
     rows = np.lexsort((distance_ns, source, target))
     starts = group_starts(target[rows], source[rows])
     group = np.cumsum(starts) - 1
     ends = np.append(np.flatnonzero(starts)[1:], len(rows))
-    n_pair = np.diff(np.append(np.flatnonzero(starts), len(rows)))[group]
+    # A late start may have two candidates of one place; it is one occurrence.
+    once = np.unique(group * (int(late.max(initial=0)) + 1) + late[rows], return_index=True)[1]
+    n_pair = np.bincount(group[once])[group]
     wanted = np.maximum(np.ceil(_ALL_BUT * n_pair).astype(np.int64), _FEWEST)
     last = np.arange(len(rows)) + wanted - 1
     fits = np.flatnonzero(last < ends[group])
@@ -200,7 +205,10 @@ def _chances(structure: Structure, wait: LateStarts, place: I64, pairs: _Pairs) 
 
 def _is_right_after(structure: Structure, pairs: _Pairs) -> Bools:
     """Whether the targets of each pair start within what is usual after their sources ended."""
-    return pairs.high_ns <= structure.calibration.launch_usual_ns
+    calibration = structure.calibration
+    is_tight = pairs.high_ns - pairs.low_ns <= calibration.launch_floor_ns
+    is_after: Bools = is_tight & (pairs.high_ns <= calibration.stream_usual_ns)
+    return is_after
 
 
 def _accepted(structure: Structure, wait: LateStarts, chance: Floats, pairs: _Pairs) -> Bools:
@@ -249,7 +257,7 @@ def _learn(
     n_all, source = np.bincount(target, minlength=1), source_at[candidates.source]
     resolution = resolution_ns(structure)
     targets = target[candidates.late]
-    pairs = _tightest(targets, source, candidates.distance_ns, n_all, resolution)
+    pairs = _tightest(candidates, targets, source, n_all, resolution)
     if not len(pairs.row):
         none = np.empty(0, dtype=np.int64)
         return _Found(candidates.take(none), none.astype(np.int8), none, none, ())
