@@ -97,6 +97,8 @@ def _is_right(dag: Dag, causes: pd.DataFrame) -> npt.NDArray[np.bool_]:
     right |= np.isin(release, _OF_THREADS) & same_thread
     first = edges.rule == Rule.FIRST_DEVICE_WORK
     right[first] = release[first] == Release.BEFORE_CAPTURE.value
+    # To wait for room and to wait for the end of the same work are two things.
+    right &= (release == Release.DEVICE_FULL.value) == (edges.rule == Rule.DEVICE_FULL)
     return right
 
 

@@ -56,6 +56,7 @@ _GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
 _POINTWISE = "void at::native::vectorized_elementwise_kernel<4, AddFunctor>"
 _GATHER = "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 _REDUCE = "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+_NOTIFY = "deep_ep::internode::notify_dispatch<false, 8>"
 _EMBEDDING = "split_embedding_backward_codegen_rowwise_adagrad_unweighted_kernel_cta_per_row_1"
 
 Section = Callable[[], tuple[Action, ...]]
@@ -128,7 +129,7 @@ def _replays(draw: _Draw, *, delay_ns: int = 0) -> Section:
         (draw.ns(3, 12), draw.ns(10, 120), draw.ns(15, 160), draw.ns(8, 60))
         for _ in range(draw.random.randint(3, 8))
     ]
-    side = _REDUCE if draw.chance(0.5) else "deep_ep::intranode::dispatch<8, 768, 8192>"
+    side = draw.random.choice((_REDUCE, "deep_ep::intranode::dispatch<8, 768, 8192>"))
     has_names, has_free, has_nodes = draw.chance(0.5), draw.chance(0.5), draw.chance(0.4)
     free = [draw.ns(5, 90) for _ in range(6)]
     named = draw.random.randint(1, 99)
@@ -140,7 +141,7 @@ def _replays(draw: _Draw, *, delay_ns: int = 0) -> Section:
             at = len(nodes)
             nodes += [
                 GraphNode(draw.work("rms_norm_kernel", norm_ns), 7),
-                GraphNode(draw.work(side, side_ns), 20, (at,), draw.about(delay_ns)),
+                GraphNode(Collective(side, draw.about(side_ns)), 20, (at,), draw.about(delay_ns)),
                 GraphNode(draw.work(name, gemm_ns), 7),
                 GraphNode(draw.work("moe_combine_kernel", after_ns), 7, (at + 1,)),
             ]
@@ -212,7 +213,7 @@ def _polls(draw: _Draw) -> Section:
         for gemm_ns, notify_ns in layers:
             before = min(draw.about(before_ns), notify_ns // 2) if before_ns else 0
             wait = (Poll(stream, before_ns=before, return_ns=draw.about(1_500)), draw.spend(3_000))
-            notify = draw.launch("deep_ep::internode::notify_dispatch<false, 8>", notify_ns, stream)
+            notify = draw.meeting(_NOTIFY, notify_ns, stream)
             actions += [
                 Op("aten::mm", (draw.spend(6_000), draw.launch(_GEMM, gemm_ns))),
                 *((Op("deep_ep::dispatch", (notify, *wait)),) if in_op else (notify, *wait)),
@@ -393,5 +394,6 @@ def inference_program(kind: str, seed: int) -> Program:
         sync_records=kind == "nothing" and draw.chance(0.5),
         sync_calls=has_calls,
         geometry=draw.chance(0.7),
+        metadata=draw.random.choice(("none", "seq")),
         seed=seed,
     )
