@@ -326,6 +326,9 @@ def _sections(kind: str, draw: _Draw) -> Sequence[Section]:
     }
     if kind == "mixture":
         kinds = draw.random.sample(sorted(made), draw.random.randint(2, 4))
+    elif kind == "before the capture":
+        # Work of a free stream does not wait for what came before the capture.
+        kinds = draw.random.choice(([], ["replays"], ["replays"], ["nothing"]))
     else:
         kinds = [kind if kind in made else "nothing"]
     return [_eager(draw), *(made[name]() for name in kinds)]
