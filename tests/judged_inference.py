@@ -45,8 +45,8 @@ class Judgement:
     Parameters
     ----------
     edges : DataFrame
-        One row per inferred edge that binds: ``rule``, ``head``, ``release`` (true), ``is_right``,
-        ``is_on_path``.
+        One row per inferred edge that binds: ``rule``, ``tail``, ``head``, true ``release`` and
+        ``source`` of the head, ``is_right``, ``is_on_path``.
     waits : DataFrame
         One row per wait that no record names: ``release``, ``rule`` of the edge that found it, -1
         if none did. Waits for device work count if they are longer than a usual launch delay.
@@ -70,8 +70,10 @@ def judge(rank: SimulatedRank) -> Judgement:
     edges = pd.DataFrame(
         {
             "rule": dag.edges.rule[inferred],
+            "tail": dag.edges.tail[inferred],
             "head": dag.edges.head[inferred],
             "release": causes["release"].reindex(dag.edges.head[inferred]).to_numpy(),
+            "source": causes["source"].reindex(dag.edges.head[inferred]).to_numpy(),
             "is_right": is_right[inferred],
             "is_on_path": np.isin(inferred, path_edges(dag, dag.span)),
         }
@@ -97,6 +99,8 @@ def _is_right(dag: Dag, causes: pd.DataFrame) -> npt.NDArray[np.bool_]:
     right |= np.isin(release, _OF_THREADS) & same_thread
     first = edges.rule == Rule.FIRST_DEVICE_WORK
     right[first] = release[first] == Release.BEFORE_CAPTURE.value
+    # To wait for room and to wait for the end of the same work are two things.
+    right &= (release == Release.DEVICE_FULL.value) == (edges.rule == Rule.DEVICE_FULL)
     return right
 
 

@@ -161,6 +161,10 @@ class Engine:
         Waiters whose item started or ended, with the time.
     collectives : dict
         Items of each collective by group and position, then by rank.
+    ready : list
+        Work of devices that may be full, a heap by the time at which it is ready.
+    tickets : iterator of int
+        Tell apart what is ready at one time.
     """
 
     ranks: frozenset[int] = frozenset()

@@ -75,6 +75,8 @@ class Thread:
         What it still has to do, if it works for others.
     workers : dict of int to Thread
         Threads that work for any thread of the rank.
+    is_busy : bool
+        Whether it is doing what it was given.
     """
 
     recorder: Recorder

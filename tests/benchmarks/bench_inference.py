@@ -2,7 +2,8 @@
 
 ``python -m tests.benchmarks.bench_inference [--programs 330] [--seed 0] [--kind NAME]`` compiles
 random programs, some of each kind of `tests.synth.mechanisms.KINDS`, and prints four tables in
-Markdown: rules, waits, path time, and wrong edges by kind of program.
+Markdown: rules, waits, path time, and wrong edges by kind of program. With ``--show 5`` it also
+prints that many wrong edges of each rule, and what their heads truly waited for.
 
 An inferred edge counts if it binds. It is right if its head truly waited for the same work or, of
 edges between threads, for the same thread. A wait counts if no record names it and it is longer
@@ -16,6 +17,7 @@ import time
 
 import pandas as pd
 
+from htagraph.model.events import EventTable
 from htagraph.model.rules import Rule
 from htagraph.synth import simulate
 from tests.judged_inference import INFERRED, UNNAMED, judge
@@ -111,12 +113,33 @@ def wrong_table(edges: pd.DataFrame) -> str:
     return table(["wrong edges of", "program", "true wait", "n", "seeds"], rows)
 
 
+def show_wrong(edges: pd.DataFrame, most: int) -> None:
+    """Print some wrong edges of each rule."""
+    wrong = edges[~edges["is_right"].astype(bool)]
+    for edge in wrong.groupby("rule").head(most).itertuples(index=False):
+        events = simulate(inference_program(edge.kind, edge.program)).events
+
+        def said(event: float, *, of: EventTable = events) -> str:
+            """An event with its stream and times in us."""
+            if not event >= 0:
+                return "nothing"
+            row, first_ns = int(event), int(of.ts_ns.min())
+            begin, end = ((int(t[row]) - first_ns) / 1000 for t in (of.ts_ns, of.end_ns))
+            return f"{of.names()[row][:40]} (stream {of.stream[row]}, {begin:,.3f} to {end:,.3f})"
+
+        where = "end" if edge.head & 1 else "start"
+        print(f"{Rule(int(edge.rule)).label}, {edge.kind!r} {edge.program}: {where} of")
+        print(f"    {said(edge.head >> 1)}\n    said   {said(edge.tail >> 1)}")
+        print(f"    truly  {said(edge.source)}: {edge.release}")
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--programs", type=int, default=330)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kind", choices=KINDS, action="append")
+    parser.add_argument("--show", type=int, default=0)
     given = parser.parse_args()
     began = time.perf_counter()
     kinds = tuple(given.kind or KINDS)
@@ -128,6 +151,7 @@ def main() -> None:
         wrong_table(edges),
     ):
         print(text)
+    show_wrong(edges, given.show)
     print(f"{given.programs} programs, {time.perf_counter() - began:.0f} s")
 
 

@@ -49,10 +49,14 @@ KINDS = (
 """What a program plants; ``nothing`` has no wait that no record names."""
 
 _US = 1_000
+_FITS = 600
+"""Blocks of 256 threads that fit at once on the smallest device."""
+
 _GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
 _POINTWISE = "void at::native::vectorized_elementwise_kernel<4, AddFunctor>"
 _GATHER = "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 _REDUCE = "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+_NOTIFY = "deep_ep::internode::notify_dispatch<false, 8>"
 _EMBEDDING = "split_embedding_backward_codegen_rowwise_adagrad_unweighted_kernel_cta_per_row_1"
 
 Section = Callable[[], tuple[Action, ...]]
@@ -83,10 +87,16 @@ class _Draw:
         """Whether something happens."""
         return self.random.random() < share
 
+    def work(self, name: str, dur_ns: int, n_blocks: int = 0) -> Work:
+        """Work about as long; a kernel of few blocks unless told, which fill no device."""
+        n_blocks = n_blocks or self.random.randint(20, _FITS)
+        if name.startswith("Mem"):
+            return Work(name, self.about(dur_ns), n_bytes=1 << 20)
+        return Work(name, self.about(dur_ns), n_blocks=n_blocks, n_threads=256)
+
     def launch(self, name: str, dur_ns: int, stream: int = 7, n_blocks: int = 0) -> Launch:
-        """A launch of work about as long."""
-        work = Work(name, self.about(dur_ns), n_blocks=n_blocks, n_threads=256)
-        return Launch(work, stream, cost_ns=self.about(4_500))
+        """A launch of such work."""
+        return Launch(self.work(name, dur_ns, n_blocks), stream, cost_ns=self.about(4_500))
 
     def meeting(self, name: str, dur_ns: int, stream: int) -> Launch:
         """A launch of a collective about as long."""
@@ -119,7 +129,7 @@ def _replays(draw: _Draw, *, delay_ns: int = 0) -> Section:
         (draw.ns(3, 12), draw.ns(10, 120), draw.ns(15, 160), draw.ns(8, 60))
         for _ in range(draw.random.randint(3, 8))
     ]
-    side = _REDUCE if draw.chance(0.5) else "deep_ep::intranode::dispatch<8, 768, 8192>"
+    side = draw.random.choice((_REDUCE, "deep_ep::intranode::dispatch<8, 768, 8192>"))
     has_names, has_free, has_nodes = draw.chance(0.5), draw.chance(0.5), draw.chance(0.4)
     free = [draw.ns(5, 90) for _ in range(6)]
     named = draw.random.randint(1, 99)
@@ -130,12 +140,12 @@ def _replays(draw: _Draw, *, delay_ns: int = 0) -> Section:
             name = f"{_GEMM}_{number}" if has_names else _GEMM
             at = len(nodes)
             nodes += [
-                GraphNode(Work("rms_norm_kernel", draw.about(norm_ns)), 7),
-                GraphNode(Work(side, draw.about(side_ns)), 20, (at,), draw.about(delay_ns)),
-                GraphNode(Work(name, draw.about(gemm_ns)), 7),
-                GraphNode(Work("moe_combine_kernel", draw.about(after_ns)), 7, (at + 1,)),
+                GraphNode(draw.work("rms_norm_kernel", norm_ns), 7),
+                GraphNode(Collective(side, draw.about(side_ns)), 20, (at,), draw.about(delay_ns)),
+                GraphNode(draw.work(name, gemm_ns), 7),
+                GraphNode(draw.work("moe_combine_kernel", after_ns), 7, (at + 1,)),
             ]
-        nodes += [GraphNode(Work("copy_kernel", draw.about(ns)), 24) for ns in free * has_free]
+        nodes += [GraphNode(draw.work("copy_kernel", ns), 24) for ns in free * has_free]
         return Graph(tuple(nodes), named, records_nodes=has_nodes)
 
     def section() -> tuple[Action, ...]:
@@ -170,9 +180,9 @@ def _stream_waits(draw: _Draw, *, delay_ns: int = 0) -> Section:
 
 
 def _full_device(draw: _Draw) -> Section:
-    """A long kernel of very many blocks, and small ones of another stream that are ready."""
-    long_ns, n_blocks = draw.ns(200, 3_000), draw.random.randint(10_000, 90_000)
-    small = [draw.ns(3, 30) for _ in range(draw.random.randint(2, 5))]
+    """A long kernel of very many blocks, and work of another stream that is ready, and needed."""
+    long_ns, n_blocks = draw.ns(200, 3_000), draw.random.randint(5_000, 60_000)
+    small = [draw.ns(3, 120) for _ in range(draw.random.randint(2, 5))]
 
     def section() -> tuple[Action, ...]:
         beside = [
@@ -184,7 +194,9 @@ def _full_device(draw: _Draw) -> Section:
         return (
             Op("split_embedding", (draw.launch(_EMBEDDING, long_ns, 7, n_blocks),)),
             *beside,
-            Op("aten::mm", (draw.spend(9_000), draw.launch(_GEMM, 60_000, 7, 100))),
+            Record("permuted", 20),
+            StreamWait("permuted", 7),
+            Op("aten::mm", (draw.spend(9_000), draw.launch(_GEMM, 60_000))),
         )
 
     return section
@@ -201,7 +213,7 @@ def _polls(draw: _Draw) -> Section:
         for gemm_ns, notify_ns in layers:
             before = min(draw.about(before_ns), notify_ns // 2) if before_ns else 0
             wait = (Poll(stream, before_ns=before, return_ns=draw.about(1_500)), draw.spend(3_000))
-            notify = draw.launch("deep_ep::internode::notify_dispatch<false, 8>", notify_ns, stream)
+            notify = draw.meeting(_NOTIFY, notify_ns, stream)
             actions += [
                 Op("aten::mm", (draw.spend(6_000), draw.launch(_GEMM, gemm_ns))),
                 *((Op("deep_ep::dispatch", (notify, *wait)),) if in_op else (notify, *wait)),
@@ -216,10 +228,13 @@ def _workers(draw: _Draw) -> Section:
     """Batches pinned and copied by a worker thread, and backward passes by another."""
     pin_ns, copy_ns, layers = draw.ns(30, 300), draw.ns(20, 200), draw.random.randint(2, 4)
     wake_ns, kernel_ns = draw.ns(5, 40), draw.ns(8, 40)
+    pin_name, autograd_name = (
+        ("pt_data_pin", "pt_autograd_0") if draw.chance(0.6) else ("python", "python")
+    )
 
     def section() -> tuple[Action, ...]:
-        copy = Work("Memcpy HtoD (Pinned -> Device)", draw.about(copy_ns), n_bytes=1 << 20)
-        pin = (Op("aten::pin_memory", (draw.spend(pin_ns),)), Launch(copy, 9), Record("batch", 9))
+        copy = draw.launch("Memcpy HtoD (Pinned -> Device)", copy_ns, 9)
+        pin = (Op("aten::pin_memory", (draw.spend(pin_ns),)), copy, Record("batch", 9))
         backward = tuple(
             Op(
                 "autograd::engine::evaluate_function: MmBackward0",
@@ -228,11 +243,11 @@ def _workers(draw: _Draw) -> Section:
             for _ in range(layers)
         )
         return (
-            Delegate(pin, 3, wake_ns=draw.about(wake_ns), thread_name="pt_data_pin"),
+            Delegate(pin, 3, wake_ns=draw.about(wake_ns), thread_name=pin_name),
             StreamWait("batch", 7),
             Op("aten::linear", (draw.spend(20_000), draw.launch(_GEMM, kernel_ns))),
             draw.spend(15_000),
-            HandOver(backward, 2, wake_ns=draw.about(wake_ns), thread_name="pt_autograd_0"),
+            HandOver(backward, 2, wake_ns=draw.about(wake_ns), thread_name=autograd_name),
             draw.spend(12_000),
             Op("aten::_foreach_add_", (draw.spend(9_000), draw.launch(_POINTWISE, kernel_ns))),
         )
@@ -242,18 +257,24 @@ def _workers(draw: _Draw) -> Section:
 
 def _own_time(draw: _Draw) -> Section:
     """Time of the host itself beside a busy device: what looks like a wait, and is none."""
-    gaps = [draw.ns(40, 2_000) for _ in range(draw.random.randint(1, 3))]
+    names = ("json.loads", "gc.collect", "aten::copy_", "")
+    gaps = [(draw.ns(40, 2_000), draw.random.choice(names)) for _ in range(3)]
     kernels = [draw.ns(20, 400) for _ in range(draw.random.randint(3, 9))]
+    loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    load_ns, near_ns = draw.ns(50, 900), draw.ns(60, 600)
 
     def section() -> tuple[Action, ...]:
         actions: list[Action] = [
             Op("aten::mm", (draw.spend(5_000), draw.launch(_GEMM, ns, draw.random.choice((7, 20)))))
             for ns in kernels
         ]
-        for ns in gaps:
-            # A collection of garbage or a sleep takes any time.
-            actions.insert(draw.random.randrange(len(actions)), Spend(draw.ns(ns / 2e3, ns / 500)))
-        return tuple(actions)
+        for ns, name in gaps:
+            # A collection of garbage, or a lock, takes any time.
+            own = Spend(draw.ns(ns / 2e3, ns / 500))
+            actions.insert(draw.random.randrange(len(actions)), Op(name, (own,)) if name else own)
+        # About as long as the kernel beside it, but neither knows of the other.
+        near = (draw.launch(_GEMM, near_ns), draw.spend(near_ns))
+        return (Annotation(loader, (draw.spend(load_ns),)), *actions, *near, Op("aten::size"))
 
     return section
 
@@ -305,6 +326,9 @@ def _sections(kind: str, draw: _Draw) -> Sequence[Section]:
     }
     if kind == "mixture":
         kinds = draw.random.sample(sorted(made), draw.random.randint(2, 4))
+    elif kind == "before the capture":
+        # Work of a free stream does not wait for what came before the capture.
+        kinds = draw.random.choice(([], ["replays"], ["replays"], ["nothing"]))
     else:
         kinds = [kind if kind in made else "nothing"]
     return [_eager(draw), *(made[name]() for name in kinds)]
@@ -322,7 +346,7 @@ def _machine(kind: str, draw: _Draw) -> Machine:
     if kind == "late ends" or (kind == "mixture" and draw.chance(0.5)):
         late_ns = draw.ns(0.5, 2.5)
         machine = replace(machine, late_end_ns=late_ns, late_across_streams=draw.chance(0.5))
-    if kind in ("full device", "mixture"):
+    if kind in ("full device", "mixture") or draw.chance(0.5):
         machine = replace(machine, n_sms=draw.random.choice((80, 108, 132)), drain_spread=0.4)
     return machine
 
@@ -373,5 +397,6 @@ def inference_program(kind: str, seed: int) -> Program:
         sync_records=kind == "nothing" and draw.chance(0.5),
         sync_calls=has_calls,
         geometry=draw.chance(0.7),
+        metadata=draw.random.choice(("none", "seq")),
         seed=seed,
     )
