@@ -13,6 +13,7 @@ from htagraph.compiler.device_clock import on_host_clock
 from htagraph.compiler.flows import flow_edges, hand_over_edges
 from htagraph.compiler.hidden_syncs import hidden_sync_edges
 from htagraph.compiler.host_collectives import host_collective_edges
+from htagraph.compiler.host_polls import host_poll_edges
 from htagraph.compiler.launches import launch_edges
 from htagraph.compiler.queues import queue_edges
 from htagraph.compiler.spans import span_edges
@@ -44,7 +45,7 @@ PASSES = (
 )
 """Passes from structure to edges; `thread_edges` comes last, as it needs to know who waits."""
 
-INFERENCES: tuple[Callable[[Structure, EdgeTable], Inferred], ...] = ()
+INFERENCES: tuple[Callable[[Structure, EdgeTable], Inferred], ...] = (host_poll_edges,)
 """Passes that look for the cause of what is late by all edges so far; each sees those before it."""
 
 
