@@ -22,6 +22,7 @@ from htagraph.compiler.streams import stream_edges
 from htagraph.compiler.structure import Structure, examine
 from htagraph.compiler.syncs import sync_edges
 from htagraph.compiler.threads import thread_edges
+from htagraph.compiler.worker_calls import worker_call_edges
 from htagraph.model.dag import Dag, RejectedEdges
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable
@@ -45,7 +46,10 @@ PASSES = (
 )
 """Passes from structure to edges; `thread_edges` comes last, as it needs to know who waits."""
 
-INFERENCES: tuple[Callable[[Structure, EdgeTable], Inferred], ...] = (host_poll_edges,)
+INFERENCES: tuple[Callable[[Structure, EdgeTable], Inferred], ...] = (
+    worker_call_edges,
+    host_poll_edges,
+)
 """Passes that look for the cause of what is late by all edges so far; each sees those before it."""
 
 

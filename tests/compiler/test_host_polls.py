@@ -119,7 +119,7 @@ def test_what_is_learnt_says_what_it_rests_on():
     """Gaps of 0.3 to 9 ms end within some microseconds of the kernel: far above chance."""
     (support,) = compile_events(_polling_host(3, 20)).support
 
-    assert (support.source, support.target) == ("dispatch", "before aten::empty")
+    assert (support.source, support.target) == ("dispatch", "start of aten::empty")
     assert support.rule is Rule.HOST_POLLS
     assert (support.n_matched, support.n_all) == (20, 20)
     assert 900 <= support.distance_ns <= 9_000
