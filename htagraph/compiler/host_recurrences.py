@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.chance import log_chance
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts
 from htagraph.compiler.structure import Structure
@@ -46,7 +47,8 @@ _NEAR_FACTOR = 10
 _VARIES_FACTOR = 4
 _BULK = (10, 90)
 _MOST_CHANCE = 0.2
-_SIGNIFICANCE = 1e-4
+_FALSE_PAIRS = 1e-4
+"""Pairs that chance would yield in a trace, as an expectation."""
 
 
 class Stretches(NamedTuple):
@@ -161,15 +163,6 @@ def _nearest(pairs: Pairs, place: I64, source_place: I64) -> tuple[Pairs, I64]:
     return pairs, np.append(np.flatnonzero(group_starts(*keys(pairs))), len(pairs.stretch))
 
 
-def _log_tail(n_matched: int, n_all: int, chance: float) -> float:
-    """Bound on the logarithm of the binomial probability of as many matches or more (Chernoff)."""
-    share = n_matched / n_all
-    if share <= chance:
-        return 0.0
-    missed = (1 - share) * np.log((1 - share) / (1 - chance)) if share < 1 else 0.0
-    return float(-n_all * (share * np.log(share / chance) + missed))
-
-
 class _Beside(NamedTuple):
     """The stretches of one place that have a source of another beside their ends.
 
@@ -210,7 +203,7 @@ def _judge(
         or high - low < _VARIES_FACTOR * width
         or abs(int(np.median(ordered[begin : begin + n_matched]))) > near
         # One of the distances fixes where the others have to be.
-        or _log_tail(n_matched - 1, n_all - 1, chance) + np.log(n_tried) > np.log(_SIGNIFICANCE)
+        or log_chance(n_matched - 1, n_all - 1, chance) > np.log(_FALSE_PAIRS / n_tried)
     ):
         return None
     around = np.flatnonzero(np.abs(2 * distance_ns - first - last) <= 2 * width)
