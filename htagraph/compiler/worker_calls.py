@@ -64,18 +64,29 @@ def _called_by_known(structure: Structure, steps: Stretches, quiet: Stretches) -
     """
     events = structure.events
     times = events.node_ts_ns
+    shortest = _inside_burst_ns(structure, steps)
+    idle = _is_idle(structure, quiet.inside) & (quiet.until & 1 == 0)
+    idle &= times[quiet.until] - times[quiet.since] > shortest
     parts = [EdgeTable()]
     for worker, caller in worker_lanes(structure).items():
-        mine = quiet.take(events.lane[quiet.until >> 1] == worker)
-        mine = mine.take(_is_idle(structure, mine.inside) & (mine.until & 1 == 0))
+        mine = quiet.take(idle & (events.lane[quiet.until >> 1] == worker))
         last = last_boundaries(structure, caller, times[mine.until])
         order = np.argsort(steps.since, kind="stable")
         place = np.minimum(np.searchsorted(steps.since[order], last), max(len(order) - 1, 0))
         inside = np.where(steps.since[order][place] == last, steps.inside[order][place], -1)
         calls = (last >= 0) & (events.lane[last >> 1] == caller) & _is_idle(structure, inside)
-        calls &= times[last] > times[mine.since]
+        calls &= times[last] >= times[mine.since]
         parts.append(EdgeTable.of(Rule.WORKER_CALLED, last[calls], mine.until[calls]))
     return EdgeTable.concat(parts)
+
+
+def _openings(structure: Structure) -> Stretches:
+    """From the first host event of the trace to the first of each thread."""
+    events, host = structure.events, structure.host
+    order = host[np.lexsort((-events.dur_ns[host], events.ts_ns[host], events.lane[host]))]
+    first = start_node(order[group_starts(events.lane[order])])
+    begin = first[np.argmin(events.node_ts_ns[first])]
+    return Stretches(np.full(len(first), begin), first, np.full(len(first), -1))
 
 
 def _side_stretches(structure: Structure, quiet: Stretches) -> Stretches:
@@ -94,13 +105,25 @@ def _following(steps: Stretches, nodes: I64) -> I64:
 
 
 def _places(structure: Structure, steps: Stretches, targets: Stretches) -> I64:
-    """Number of the place of each stretch: the range around, and the next boundaries."""
+    """Number of the place of each stretch: the range around, and the next boundaries.
+
+    Where the thread's record ends before, the commonest place that begins alike.
+    """
     names = plain_names(structure.events)
     columns, node = [gather(names, targets.inside)], targets.until
     for _ in range(_BOUNDARIES_OF_PLACE):
         columns.append(np.where(node >= 0, 2 * gather(names, node >> 1) + (node & 1), -1))
         node = _following(steps, node)
-    return np.unique(np.stack(columns), axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    found, place, counts = np.unique(
+        np.stack(columns), axis=1, return_inverse=True, return_counts=True
+    )
+    same = np.arange(found.shape[1])
+    for cut in np.flatnonzero(found[-1] < 0).tolist():
+        n_known = 1 + int((found[1:, cut] >= 0).sum())
+        alike = np.flatnonzero((found[:n_known] == found[:n_known, [cut]]).all(axis=0))
+        same[cut] = alike[np.lexsort((alike, counts[alike]))[-1]]
+    places: I64 = same[place.reshape(-1)]
+    return places
 
 
 def _elsewhere(structure: Structure, targets: Stretches) -> Pairs:
@@ -144,15 +167,13 @@ def _learnt_calls(structure: Structure, steps: Stretches, quiet: Stretches) -> I
     return Inferred(EdgeTable.of(Rule.WORKER_CALLED, found.pairs.source, until), found.support)
 
 
-def _quiet(structure: Structure, steps: Stretches, explained: I64) -> Stretches:
-    """Stretches longer than those inside a burst, whose end is not explained yet."""
-    events = structure.events
-    times = events.node_ts_ns
+def _inside_burst_ns(structure: Structure, steps: Stretches) -> int:
+    """Time that a worker may take between two events of one burst."""
+    times = structure.events.node_ts_ns
     length = times[steps.until] - times[steps.since]
     idle = length[_is_idle(structure, steps.inside) & (length > 0)]
-    inside_ns = int(np.median(idle)) if len(idle) else 0
-    longest = max(_BURST_FACTOR * inside_ns, usual_wait_ns(structure))
-    return steps.take((length > longest) & ~np.isin(steps.until, explained))
+    usual = int(np.median(idle)) if len(idle) else 0
+    return max(_BURST_FACTOR * usual, usual_wait_ns(structure))
 
 
 def worker_call_edges(structure: Structure, known: EdgeTable) -> Inferred:
@@ -170,11 +191,14 @@ def worker_call_edges(structure: Structure, known: EdgeTable) -> Inferred:
     """
     if not len(structure.host):
         return Inferred()
+    times = structure.events.node_ts_ns
     waits = np.isin(known.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC))
     explained = known.head[waits | (known.rule == Rule.HAND_OVER)]
     steps = between_boundaries(structure)
-    quiet = _quiet(structure, steps, explained)
+    openings = _openings(structure)
+    every = Stretches(*(np.concatenate(columns) for columns in zip(steps, openings, strict=True)))
+    length = times[every.until] - times[every.since]
+    quiet = every.take((length > usual_wait_ns(structure)) & ~np.isin(every.until, explained))
     called = _called_by_known(structure, steps, quiet)
-    rest = quiet.take(~np.isin(quiet.until, called.head))
-    learnt = _learnt_calls(structure, steps, rest)
+    learnt = _learnt_calls(structure, steps, quiet.take(~np.isin(quiet.until, called.head)))
     return Inferred(EdgeTable.concat([called, learnt.edges]), learnt.support)
