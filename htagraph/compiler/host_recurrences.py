@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from htagraph.algorithms.chance import log_chance
 from htagraph.algorithms.gather import gather
-from htagraph.algorithms.matching import group_starts
+from htagraph.algorithms.matching import group_starts, last_before
 from htagraph.compiler.structure import Structure
 from htagraph.model.events import EventTable
 from htagraph.model.inference import Support
@@ -44,6 +44,7 @@ _USUAL_FACTOR = 2
 _NEARLY_ALL = 0.9
 _FEWEST = 3
 _NEAR_FACTOR = 10
+_WAIT_FACTOR = 2
 _VARIES_FACTOR = 4
 _BULK = (10, 90)
 _MOST_CHANCE = 0.2
@@ -163,6 +164,28 @@ def _nearest(pairs: Pairs, place: I64, source_place: I64) -> tuple[Pairs, I64]:
     return pairs, np.append(np.flatnonzero(group_starts(*keys(pairs))), len(pairs.stretch))
 
 
+def _medians(values: I64, starts: I64) -> I64:
+    """Median of each group of rows, the lower of two."""
+    group = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    ordered = values[np.lexsort((values, group))]
+    medians: I64 = ordered[(starts[:-1] + starts[1:] - 1) // 2]
+    return medians
+
+
+def _n_longer(targets: Stretches, place: I64, times_ns: I64, wanted: I64, shortest_ns: I64) -> I64:
+    """Number of stretches at each of some places that are longer than that.
+
+    A shorter one holds no wait: what is waited for came in its time, long before its end.
+    """
+    length = times_ns[targets.until] - times_ns[targets.since]
+    order = np.lexsort((length, place))
+    known = place[order]
+    not_longer = last_before(known, length[order], wanted, shortest_ns + 1)
+    first = np.searchsorted(known, wanted)
+    behind: I64 = np.searchsorted(known, wanted, side="right")
+    return behind - np.where(not_longer >= 0, not_longer + 1, first)
+
+
 class _Beside(NamedTuple):
     """The stretches of one place that have a source of another beside their ends.
 
@@ -170,7 +193,7 @@ class _Beside(NamedTuple):
     ----------
     length_ns, until_ns, distance_ns : ndarray of shape (n,), dtype=int64, unit=ns
     n_all : int
-        Stretches of the place, with such a source or without.
+        Stretches of the place that are long enough, with such a source or without.
     """
 
     length_ns: I64
@@ -238,8 +261,11 @@ def recurring(
     pairs, starts = _nearest(pairs, place, sources.place)
     until_ns = times[targets.until[pairs.stretch]]
     length_ns = until_ns - times[targets.since[pairs.stretch]]
-    n_all = np.bincount(place, minlength=1)[place[pairs.stretch[starts[:-1]]]]
-    often = np.flatnonzero((n_all >= _FEWEST) & (np.diff(starts) >= _NEARLY_ALL * n_all))
+    shortest = _WAIT_FACTOR * _medians(np.abs(pairs.distance_ns), starts)
+    n_all = _n_longer(targets, place, times, place[pairs.stretch[starts[:-1]]], shortest)
+    is_long = length_ns > np.repeat(shortest, np.diff(starts))
+    n_long = np.add.reduceat(is_long, starts[:-1]) if len(is_long) else n_all
+    often = np.flatnonzero((n_all >= _FEWEST) & (n_long >= _NEARLY_ALL * n_all))
     known = sources.node[np.lexsort((times[sources.node], sources.place[sources.node]))]
     bounds = np.searchsorted(
         sources.place[known], sources.place[pairs.source[starts[often]]] + np.array([[0], [1]])
@@ -247,6 +273,7 @@ def recurring(
     rows, width, support = [np.empty(0, dtype=np.int64)], [0], []
     for group, begin, end in zip(often.tolist(), *bounds.tolist(), strict=True):
         members = np.arange(starts[group], starts[group + 1])
+        members = members[is_long[members]]
         columns = (length_ns[members], until_ns[members], pairs.distance_ns[members])
         beside = _Beside(*columns, int(n_all[group]))
         found = _judge(structure, beside, times[known[begin:end]], len(often))

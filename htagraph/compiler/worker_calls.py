@@ -56,7 +56,16 @@ def _is_idle(structure: Structure, inside: I64) -> Bools:
     return idle
 
 
-def _called_by_known(structure: Structure, steps: Stretches, quiet: Stretches) -> EdgeTable:
+def _row_after(structure: Structure, steps: Stretches) -> I64:
+    """Row of the step that begins at each node, -1 for none; shape (2 * n_events,)."""
+    row = np.full(2 * len(structure.events), -1, dtype=np.int64)
+    row[steps.since] = np.arange(len(steps.since))
+    return row
+
+
+def _called_by_known(
+    structure: Structure, steps: Stretches, quiet: Stretches, callers: dict[int, int]
+) -> EdgeTable:
     """Edges into the bursts of autograd threads, from what their caller did last.
 
     The caller has done something since the worker was idle, and is idle itself when the burst
@@ -67,13 +76,11 @@ def _called_by_known(structure: Structure, steps: Stretches, quiet: Stretches) -
     shortest = _inside_burst_ns(structure, steps)
     idle = _is_idle(structure, quiet.inside) & (quiet.until & 1 == 0)
     idle &= times[quiet.until] - times[quiet.since] > shortest
-    parts = [EdgeTable()]
-    for worker, caller in worker_lanes(structure).items():
+    parts, row_after = [EdgeTable()], _row_after(structure, steps)
+    for worker, caller in callers.items():
         mine = quiet.take(idle & (events.lane[quiet.until >> 1] == worker))
         last = last_boundaries(structure, caller, times[mine.until])
-        order = np.argsort(steps.since, kind="stable")
-        place = np.minimum(np.searchsorted(steps.since[order], last), max(len(order) - 1, 0))
-        inside = np.where(steps.since[order][place] == last, steps.inside[order][place], -1)
+        inside = gather(steps.inside, gather(row_after, last))
         calls = (last >= 0) & (events.lane[last >> 1] == caller) & _is_idle(structure, inside)
         calls &= times[last] >= times[mine.since]
         parts.append(EdgeTable.of(Rule.WORKER_CALLED, last[calls], mine.until[calls]))
@@ -89,19 +96,13 @@ def _openings(structure: Structure) -> Stretches:
     return Stretches(np.full(len(first), begin), first, np.full(len(first), -1))
 
 
-def _side_stretches(structure: Structure, quiet: Stretches) -> Stretches:
-    """Those of threads that do not step the profiler, and of no operator."""
+def _side_stretches(structure: Structure, quiet: Stretches, callers: dict[int, int]) -> Stretches:
+    """Those of threads whose caller is not known and that do not step, and of no operator."""
     events = structure.events
     steps = events.named(events.symbols.searched(PROFILER_STEP)) & events.is_host
-    stepping = np.isin(events.lane[quiet.until >> 1], np.unique(events.lane[steps]))
-    return quiet.take(~stepping & _is_idle(structure, quiet.inside))
-
-
-def _following(steps: Stretches, nodes: I64) -> I64:
-    """Next boundary of the thread after each node, -1 after the last."""
-    order = np.argsort(steps.since, kind="stable")
-    at = np.minimum(np.searchsorted(steps.since[order], nodes), len(order) - 1)
-    return np.where(steps.since[order][at] == nodes, steps.until[order][at], -1)
+    others = np.union1d(events.lane[steps], list(callers))
+    side = ~np.isin(events.lane[quiet.until >> 1], others)
+    return quiet.take(side & _is_idle(structure, quiet.inside))
 
 
 def _places(structure: Structure, steps: Stretches, targets: Stretches) -> I64:
@@ -111,9 +112,10 @@ def _places(structure: Structure, steps: Stretches, targets: Stretches) -> I64:
     """
     names = plain_names(structure.events)
     columns, node = [gather(names, targets.inside)], targets.until
+    row_after = _row_after(structure, steps)
     for _ in range(_BOUNDARIES_OF_PLACE):
         columns.append(np.where(node >= 0, 2 * gather(names, node >> 1) + (node & 1), -1))
-        node = _following(steps, node)
+        node = gather(steps.until, gather(row_after, node))
     found, place, counts = np.unique(
         np.stack(columns), axis=1, return_inverse=True, return_counts=True
     )
@@ -151,9 +153,10 @@ def _elsewhere(structure: Structure, targets: Stretches) -> Pairs:
     return Pairs(stretch, source, until_ns[stretch] - times[source])
 
 
-def _learnt_calls(structure: Structure, steps: Stretches, quiet: Stretches) -> Inferred:
-    """Edges into the ends of stretches of side threads, from the boundary that recurs beside."""
-    targets = _side_stretches(structure, quiet)
+def _learnt_calls(structure: Structure, steps: Stretches, targets: Stretches) -> Inferred:
+    """Edges into the ends of stretches, from the boundary of another thread that recurs beside."""
+    if not len(targets.until):
+        return Inferred()
     boundaries = 2 * np.repeat(plain_names(structure.events), 2)
     boundaries[1::2] += 1
     found = recurring(
@@ -189,16 +192,17 @@ def worker_call_edges(structure: Structure, known: EdgeTable) -> Inferred:
     -------
     Inferred
     """
-    if not len(structure.host):
+    events, host = structure.events, structure.host
+    if not len(host) or (events.lane[host] == events.lane[host[0]]).all():
         return Inferred()
-    times = structure.events.node_ts_ns
+    times = events.node_ts_ns
     waits = np.isin(known.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC))
     explained = known.head[waits | (known.rule == Rule.HAND_OVER)]
-    steps = between_boundaries(structure)
-    openings = _openings(structure)
+    steps, openings = between_boundaries(structure), _openings(structure)
     every = Stretches(*(np.concatenate(columns) for columns in zip(steps, openings, strict=True)))
     length = times[every.until] - times[every.since]
     quiet = every.take((length > usual_wait_ns(structure)) & ~np.isin(every.until, explained))
-    called = _called_by_known(structure, steps, quiet)
-    learnt = _learnt_calls(structure, steps, quiet.take(~np.isin(quiet.until, called.head)))
+    callers = worker_lanes(structure)
+    called = _called_by_known(structure, steps, quiet, callers)
+    learnt = _learnt_calls(structure, steps, _side_stretches(structure, quiet, callers))
     return Inferred(EdgeTable.concat([called, learnt.edges]), learnt.support)
