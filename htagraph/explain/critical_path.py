@@ -28,7 +28,7 @@ from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.dag import Dag
 from htagraph.model.frames import SEGMENTS
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
-from htagraph.model.rules import Rule
+from htagraph.model.rules import Evidence, Rule
 from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 
@@ -304,7 +304,8 @@ def _describe(dag: Dag, piece: pd.DataFrame) -> pd.DataFrame:
     lag = np.clip(piece["lag_end_ns"].to_numpy(np.int64), start, end) - start
     kind = gather(dag.edges.kind, edge, EdgeKind.SOURCE)
     rule = gather(dag.edges.rule, edge, Rule.WINDOW_START)
-    rule[bound == Bound.LAUNCHED_BEFORE_CAPTURE] = Rule.LAUNCHED_BEFORE_CAPTURE
+    before = (bound == Bound.LAUNCHED_BEFORE_CAPTURE) & (edge < 0)
+    rule[before] = Rule.LAUNCHED_BEFORE_CAPTURE
     name = np.array([NO_EVENT_NAMES.get(member, "(host gap)") for member in Bound], dtype=object)[
         bound
     ]
@@ -324,5 +325,6 @@ def _describe(dag: Dag, piece: pd.DataFrame) -> pd.DataFrame:
             "track": track_labels(dag, where.astype(np.int64)),
             "edge": edge,
             "rule": categorical(rule, Rule.labels()),
+            "is_inferred": np.isin(rule, Rule.on(Evidence.INFERRED)),
         }
     ).reset_index(drop=True)

@@ -14,6 +14,7 @@ from htagraph.job.ranks import Work
 from htagraph.model.frames import FAILURES
 from htagraph.model.units import human_count, human_duration
 from htagraph.report.findings import find_job_bounds
+from htagraph.report.summary import NOT_INFERRED
 from htagraph.report.verdict import Verdict
 
 __all__ = ["JobSummary"]
@@ -134,6 +135,8 @@ class JobSummary:
         """What one has to know to read the verdict."""
         job = self.job
         said = [job.capture_note] if job.capture_note else []
+        if not job.graphs.reading.infer:
+            said.append(NOT_INFERRED)
         if not job.missing_ranks:
             return said
         n_missing = len(job.missing_ranks)

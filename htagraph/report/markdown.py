@@ -131,15 +131,16 @@ def _head(summary: Summary | JobSummary) -> list[str]:
         *map(_escaped, summary.caveats),
         f"## What bounds {_escaped(summary.window_name)}",
     ]
+    more = [verdict.replays] if verdict.replays else []
     if verdict.withheld:
-        return [*head, f"No verdict: {_escaped(verdict.withheld)}"]
+        return [*head, f"No verdict: {_escaped(verdict.withheld)}", *map(_escaped, more)]
     findings = (
         f"{number}. **{_escaped(finding.sentence)}.** Largest: "
         f"{_escaped(finding.evidence_sentence)}."
         + (f" *To try:* {_escaped(finding.to_try)}" if finding.to_try else "")
         for number, finding in enumerate(verdict.findings, start=1)
     )
-    return [*head, *findings, *filter(None, [verdict.ranking])]
+    return [*head, *findings, *map(_escaped, more), *filter(None, [verdict.ranking])]
 
 
 def _groups(frame: pd.DataFrame, name: str) -> str:

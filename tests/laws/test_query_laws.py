@@ -28,9 +28,11 @@ from htagraph.queries.cupti_counters import cupti_counters
 from htagraph.queries.cupti_rates import cupti_rates
 from htagraph.queries.device_annotation_breakdown import device_annotation_breakdown
 from htagraph.queries.exposed_communication import exposed_communication
+from htagraph.queries.graph_nodes import graph_nodes
 from htagraph.queries.idle_categories import idle_categories
 from htagraph.queries.idle_intervals import idle_intervals
 from htagraph.queries.idle_time import idle_time
+from htagraph.queries.inferences import inferences
 from htagraph.queries.kernel_annotations import kernel_annotations
 from htagraph.queries.kernel_breakdown import kernel_breakdown
 from htagraph.queries.kernel_durations import kernel_durations
@@ -102,6 +104,7 @@ QUESTIONS = {
     "launch_stats": Question(
         launch_stats, answers.LAUNCH_STATS, ("launch_cutoff_ns", "delay_cutoff_ns")
     ),
+    "graph_nodes": Question(graph_nodes, answers.GRAPH_NODES),
     "counters": Question(counters, answers.COUNTERS),
     "counters of memory_bandwidth": Question(
         lambda d, w: counters(d, w, name="memory_bandwidth"), answers.COUNTERS, scales=False
@@ -131,6 +134,8 @@ QUESTIONS = {
     "memory_timeline": Question(memory_timeline, answers.MEMORY_TIMELINE),
     "step_times": Question(step_times, answers.STEP_TIMES),
     "collectives": Question(collectives, answers.COLLECTIVES),
+    "inferences": Question(inferences, answers.INFERENCES),
+    "inferences by pair": Question(lambda d, w: inferences(d, w, by="pair"), answers.INFERENCES),
     "quality": Question(quality, answers.QUALITY, scales=False, always_answers=True),
 }
 """What is asked, by the name of the question; a variant adds its options after a space."""
