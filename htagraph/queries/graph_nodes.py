@@ -60,7 +60,7 @@ def graph_nodes(dag: Dag, window: Window) -> pd.DataFrame:
     inside = np.isin(nodes.event, device_work(dag, window).event)
     nodes, offset, gap = nodes.take(inside), offset[inside], gap[inside]
     node = pd.DataFrame({"graph": nodes.graph, "node": nodes.node}).groupby(["graph", "node"])
-    group = node.ngroup().to_numpy(np.int64)
+    group = np.asarray(node.ngroup(), dtype=np.int64)
     of = np.unique(group, return_index=True)[1]
     work, start, idle = (
         distribution(group, values, (0.5,)) for values in (events.dur_ns[nodes.event], offset, gap)
