@@ -219,6 +219,8 @@ def print_summary(console: Console, summary: Summary) -> None:
     segments = human_count(len(summary.path.segments), "segment")
     title = f"Critical path: {human_duration(summary.path.dur_ns)} in {segments}"
     print_titled(console, title, _bound_table(summary, console.width))
+    if summary.inferred:
+        console.print(summary.inferred, style="dim", markup=False)
     for title, frame in (
         ("Operators on the path", summary.by_op),
         ("What ran on the path", summary.by_name),

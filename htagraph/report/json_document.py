@@ -18,8 +18,8 @@ That of a trace has these keys; later documents of the same version only add som
                     longest_ns, longest_start_ns, n_steps, first_step, last_step,
                     parts {bound: ns}, to_try, limited_by,
                     evidence [name, op, frame, event, label, dur_ns, bound, n_segments]
-    critical_path   dur_ns, unexplained_share,
-                    by_bound, by_op, by_name: [group, dur_ns, share, n_segments]
+    critical_path   dur_ns, unexplained_share, inferred_share,
+                    by_rule, by_bound, by_op, by_name: [group, dur_ns, share, n_segments]
     steps           step, dur_ns, bound, bound_share, next_bound, next_share
     quality         check, n_good, n_all, share, verdict, consequence
     repairs         kind, n, first_offset, detail
@@ -185,6 +185,8 @@ def json_document(summary: Summary, files: Mapping[str, Path] | None = None) -> 
         "critical_path": {
             "dur_ns": path.dur_ns,
             "unexplained_share": path.unexplained_share,
+            "inferred_share": path.inferred_share,
+            "by_rule": _groups(path.breakdown(by="rule")),
             "by_bound": _groups(summary.by_bound),
             "by_op": _groups(summary.by_op, _TOP),
             "by_name": _groups(summary.by_name, _TOP),

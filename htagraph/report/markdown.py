@@ -167,7 +167,8 @@ def markdown_summary(summary: Summary) -> str:
     segments = human_count(len(summary.path.segments), "segment")
     parts += [
         "## Critical path",
-        f"{human_duration(summary.path.dur_ns)} in {segments} that tile the window.",
+        f"{human_duration(summary.path.dur_ns)} in {segments} that tile the window. "
+        f"{_escaped(summary.inferred)}".strip(),
         _groups(summary.by_bound, "bound"),
         "## Operators on the path",
         _groups(summary.by_op, "op"),
@@ -209,6 +210,8 @@ def markdown_job_summary(summary: JobSummary) -> str:
     str
     """
     parts = _head(summary)
+    if summary.inferred:
+        parts.append(_escaped(summary.inferred))
     for title, frame in job_tables(summary):
         parts += [f"## {title}", markdown_table(human_frame(frame.head(_MAX_ROWS)))]
         if len(frame) > _MAX_ROWS:

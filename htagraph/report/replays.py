@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from htagraph.explain.replay_time import ReplayTime
-from htagraph.model.units import human_count
 
 __all__ = ["replay_bound", "replays_in_words"]
 
@@ -15,7 +14,7 @@ _MEANING = {
     "launch": "Launch-bound: the host launches the next graph too late.",
     "graph": "Graph-bound: what costs is inside the replays, in the gaps between short nodes.",
     "kernels": "Graph-bound: what costs is inside the replays, and there the kernels themselves.",
-    "": "Neither late launches nor gaps between nodes cost most.",
+    "": "Neither late launches nor the graphs are what costs most.",
 }
 
 
@@ -47,16 +46,18 @@ def replays_in_words(found: ReplayTime) -> str:
     Examples
     --------
     >>> print(replays_in_words(ReplayTime(3, 1_000, 600, 30, 300, 290)))
-    3 replays of captured graphs take 60.0% of the window; ... Launch-bound: ...
+    Launch-bound: the host launches the next graph too late. Replays of captured graphs (3) take
+    60.0% of the window: the device is busy for 95.0% of that and idle between nodes for 5.0%.
+    Between replays it is idle for 30.0% of the window, for 29.0% before the host calls the next
+    launch.
     """
     if not found.n_replays or not found.window_ns:
         return ""
     gap = found.gap_ns / max(found.inside_ns, 1)
+    idle, late = found.idle_ns / found.window_ns, found.late_ns / found.window_ns
     return (
-        f"{human_count(found.n_replays, 'replay')} of captured graphs take "
-        f"{found.inside_ns / found.window_ns:.1%} of the window; inside them the device is busy "
-        f"for {1 - gap:.1%} and idle between nodes for {gap:.1%}; outside them it is idle for "
-        f"{found.idle_ns / found.window_ns:.1%} of the window, "
-        f"{found.late_ns / found.window_ns:.1%} before the host calls the next launch. "
-        f"{_MEANING[replay_bound(found)]}"
+        f"{_MEANING[replay_bound(found)]} Replays of captured graphs ({found.n_replays:,}) take "
+        f"{found.inside_ns / found.window_ns:.1%} of the window: the device is busy for "
+        f"{1 - gap:.1%} of that and idle between nodes for {gap:.1%}. Between replays it is idle "
+        f"for {idle:.1%} of the window, for {late:.1%} before the host calls the next launch."
     )

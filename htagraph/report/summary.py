@@ -14,6 +14,7 @@ from htagraph.model.kinds import Cause, EventKind
 from htagraph.model.units import human_count, human_duration
 from htagraph.path import CriticalPath
 from htagraph.report.findings import find_bounds
+from htagraph.report.inferred_time import inferred_in_words
 from htagraph.report.opening import Opening, find_opening
 from htagraph.report.step_shares import step_shares
 from htagraph.report.verdict import Verdict
@@ -157,6 +158,11 @@ class Summary:
     def verdict(self) -> Verdict:
         """What bounds the window."""
         return find_bounds(self.path, unread_stacks=self.trace.has_unread_stacks)
+
+    @cached_property
+    def inferred(self) -> str:
+        """How much of the path rests on inferred dependencies, in one sentence; empty for none."""
+        return inferred_in_words(self.path.segments)
 
     @cached_property
     def by_bound(self) -> pd.DataFrame:
