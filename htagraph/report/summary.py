@@ -72,9 +72,10 @@ class Summary:
         -------
         Summary
         """
-        opening = find_opening(graph.critical_path())
+        whole = cls(trace, graph)
+        opening = find_opening(whole.path)
         if opening is None:
-            return cls(trace, graph)
+            return whole
         return cls(trace, replace(graph, interval=opening.rest), opening)
 
     @cached_property

@@ -256,7 +256,9 @@ def _hatched(mine: npt.NDArray[np.bool_]) -> dict[str, Any]:
     if not mine.any():
         return {}
     shapes = np.where(mine, "/", "").tolist()
-    return {"pattern": {"shape": shapes, "size": 6, "solidity": 0.35, "fgcolor": "#ffffff"}}
+    # Overlaid, the lines leave the bar its color.
+    pattern = {"shape": shapes, "fillmode": "overlay", "size": 7, "solidity": 0.3}
+    return {"pattern": pattern | {"fgcolor": "#ffffff"}}
 
 
 def _longest(segments: pd.DataFrame, origin: int) -> str:
