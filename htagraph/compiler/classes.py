@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +71,12 @@ _METADATA, _DEVICE_KIND, _DEFAULT = (
 )
 
 
+@lru_cache(maxsize=1 << 16)
+def _first_match(name: str, rules: tuple[ClassRule, ...]) -> int:
+    """Position of the first rule that a name matches, -1 for none."""
+    return next((i for i, rule in enumerate(rules) if rule.matches(name)), -1)
+
+
 def classify(structure: Structure, user_rules: Sequence[ClassRule] = ()) -> Classification:
     """Class of each piece of device work and the rule that decided.
 
@@ -99,12 +106,11 @@ def classify(structure: Structure, user_rules: Sequence[ClassRule] = ()) -> Clas
     class_by_name = np.full(len(events.symbols), KernelClass.COMPUTE, dtype=np.int8)
     rule_by_name = np.full(len(events.symbols), default, dtype=np.int8)
     for code in np.unique(events.name[kernels]).tolist():
-        for position, rule in enumerate(named_rules):
-            if rule.matches(events.symbols.texts[code]):
-                class_by_name[code] = rule.kernel_class
-                # Metadata stands between the user's rules and ours.
-                rule_by_name[code] = 1 + position + (position >= len(user_rules))
-                break
+        position = _first_match(events.symbols.texts[code], named_rules)
+        if position >= 0:
+            class_by_name[code] = named_rules[position].kernel_class
+            # Metadata stands between the user's rules and ours.
+            rule_by_name[code] = 1 + position + (position >= len(user_rules))
     kernel_class[kernels] = class_by_name[events.name[kernels]]
     rule_of[kernels] = rule_by_name[events.name[kernels]]
     _apply_metadata(structure, kernel_class, rule_of, position=1 + len(user_rules))

@@ -147,4 +147,4 @@ def on_host_clock(structure: Structure) -> Structure:
         )[1:],
         clock_overlap_ns=int(overlap.max(initial=0)),
     )
-    return replace(moved, calibration=calibration)
+    return moved.calibrated(calibration)

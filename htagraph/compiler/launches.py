@@ -27,7 +27,6 @@ def launch_edges(structure: Structure) -> EdgeTable:
     device = structure.queue[launch[structure.queue] >= 0]
     call = launch[device]
     delay = events.ts_ns[device] - events.ts_ns[call]
-    replays = np.bincount(call, minlength=len(events)) > 1
-    rule = np.where(replays[call], Rule.GRAPH_REPLAY, Rule.CORRELATION)
+    rule = np.where(structure.replays[call], Rule.GRAPH_REPLAY, Rule.CORRELATION)
     lag = np.clip(delay, 0, structure.calibration.launch_floor_ns)
     return EdgeTable.of(rule, start_node(call), start_node(device), lag_ns=lag, event=device)

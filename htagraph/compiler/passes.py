@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -10,11 +11,16 @@ import numpy.typing as npt
 from htagraph.algorithms.binding import bind, topological_order
 from htagraph.compiler.classes import ClassRule, classify
 from htagraph.compiler.device_clock import on_host_clock
+from htagraph.compiler.device_full import device_full
+from htagraph.compiler.ended_right_before import ended_right_before
+from htagraph.compiler.first_work import first_device_work
 from htagraph.compiler.flows import flow_edges, hand_over_edges
 from htagraph.compiler.hidden_syncs import hidden_sync_edges
 from htagraph.compiler.host_collectives import host_collective_edges
+from htagraph.compiler.late_ends import with_late_ends
 from htagraph.compiler.launches import launch_edges
 from htagraph.compiler.queues import queue_edges
+from htagraph.compiler.recurring_waits import recurring_waits
 from htagraph.compiler.spans import span_edges
 from htagraph.compiler.stream_waits import stream_wait_edges
 from htagraph.compiler.streams import stream_edges
@@ -44,7 +50,12 @@ PASSES = (
 )
 """Passes from structure to edges; `thread_edges` comes last, as it needs to know who waits."""
 
-INFERENCES: tuple[Callable[[Structure, EdgeTable], Inferred], ...] = ()
+INFERENCES: tuple[Callable[[Structure, EdgeTable], Inferred], ...] = (
+    ended_right_before,
+    recurring_waits,
+    device_full,
+    first_device_work,
+)
 """Passes that look for the cause of what is late by all edges so far; each sees those before it."""
 
 
@@ -82,16 +93,25 @@ def _span(events: EventTable, is_work: npt.NDArray[np.bool_]) -> Window:
     return Window(int(events.ts_ns[rows].min()), int(events.end_ns[rows].max()), "trace")
 
 
-def _waits(structure: Structure, *, infer: bool) -> tuple[EdgeTable, tuple[Support, ...]]:
+class _Waits(NamedTuple):
     """All edges but those of threads, and what the inferred ones rest on."""
-    waits = EdgeTable.concat(make(structure) for make in PASSES)
+
+    structure: Structure
+    edges: EdgeTable
+    support: tuple[Support, ...] = ()
+
+
+def _waits(structure: Structure, *, infer: bool) -> _Waits:
+    """Recorded edges, and inferred ones where they are wanted."""
+    edges = EdgeTable.concat(make(structure) for make in PASSES)
     if not infer:
-        return waits.take(~np.isin(waits.rule, Rule.on(Evidence.INFERRED))), ()
+        return _Waits(structure, edges.take(~np.isin(edges.rule, Rule.on(Evidence.INFERRED))))
+    structure = with_late_ends(structure, edges)
     support: tuple[Support, ...] = ()
     for look in INFERENCES:
-        found = look(structure, waits)
-        waits, support = EdgeTable.concat([waits, found.edges]), support + found.support
-    return waits, support
+        found = look(structure, edges)
+        edges, support = EdgeTable.concat([edges, found.edges]), support + found.support
+    return _Waits(structure, edges, support)
 
 
 def compile_events(
@@ -115,9 +135,8 @@ def compile_events(
     -----
     ``O(n log n)`` in events and edges; the sorts dominate.
     """
-    structure = on_host_clock(examine(events))
+    structure, found, support = _waits(on_host_clock(examine(events)), infer=infer)
     events = structure.events
-    found, support = _waits(structure, infer=infer)
     waits, backward = _split_backward(structure, found)
     edges = _canonical(EdgeTable.concat([waits, thread_edges(structure, waits)]))
     times = events.node_ts_ns

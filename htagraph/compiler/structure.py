@@ -10,7 +10,7 @@ exceeds it is called unexplained, for a dependency that was not recorded may be 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -110,6 +110,21 @@ class Structure:
         out[self.host] = gather(self.host, self.nesting.parent)
         return out
 
+    def calibrated(self, calibration: Calibration) -> Structure:
+        """The same structure with other scales; what was derived from its events is kept."""
+        other = replace(self, calibration=calibration)
+        own = {item.name for item in fields(self)}
+        vars(other).update({name: made for name, made in vars(self).items() if name not in own})
+        return other
+
+    @cached_property
+    def replays(self) -> Bool:
+        """Whether each call enqueued several pieces of device work: a graph launch."""
+        launch = self.launch[self.queue]
+        counts = np.bincount(launch[launch >= 0], minlength=len(self.events))
+        is_replay: Bool = counts > 1
+        return is_replay
+
     @cached_property
     def is_launch(self) -> Bool:
         """Whether an event is an API call that launched device work; by correlation id alone."""
@@ -185,6 +200,11 @@ class Structure:
         """Where each stream begins in `enqueued`, and the end; shape (n_streams + 1,)."""
         n_streams = int(self.queue_starts.sum())
         return np.searchsorted(self.queue_id[self.enqueued], np.arange(n_streams + 1))
+
+    @cached_property
+    def by_end(self) -> I64:
+        """Device events by stream, then by their end."""
+        return self.queue[np.lexsort((self.events.end_ns[self.queue], self.queue_id[self.queue]))]
 
     def covered_on(self, stream: int, before_ns: I64) -> I64:
         """`covered` for many times on one stream, by its dense number."""

@@ -304,8 +304,7 @@ def _describe(dag: Dag, piece: pd.DataFrame) -> pd.DataFrame:
     lag = np.clip(piece["lag_end_ns"].to_numpy(np.int64), start, end) - start
     kind = gather(dag.edges.kind, edge, EdgeKind.SOURCE)
     rule = gather(dag.edges.rule, edge, Rule.WINDOW_START)
-    before = (bound == Bound.LAUNCHED_BEFORE_CAPTURE) & (edge < 0)
-    rule[before] = Rule.LAUNCHED_BEFORE_CAPTURE
+    rule[(bound == Bound.LAUNCHED_BEFORE_CAPTURE) & (edge < 0)] = Rule.LAUNCHED_BEFORE_CAPTURE
     name = np.array([NO_EVENT_NAMES.get(member, "(host gap)") for member in Bound], dtype=object)[
         bound
     ]

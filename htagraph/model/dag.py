@@ -46,6 +46,8 @@ class Calibration:
         where no device works.
     clock_overlap_ns : int, unit=ns
         By how much waits still end before what they waited for, where no one shift fits both.
+    late_end_ns : int, unit=ns
+        By how much recorded ends of device work may lie after the start of what waited for it.
     n_idle_launches : int
         Launches onto an idle device, on which the launch floor was measured.
     """
@@ -57,6 +59,7 @@ class Calibration:
     clock_shift_ns: int = 0
     clock_steps: tuple[tuple[int, int], ...] = ()
     clock_overlap_ns: int = 0
+    late_end_ns: int = 0
     n_idle_launches: int = 0
 
     def __post_init__(self) -> None:

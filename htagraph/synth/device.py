@@ -1,8 +1,10 @@
 """Simulated devices: streams in order, events between them, and collectives across ranks.
 
 Work starts when its launch has arrived, the stream is free and what the stream waits for has ended,
-whichever is last. It ends after its duration; a collective, after those it waits for have started.
-What is not known yet (a rank is still to come) is left open, and settled when it is.
+whichever is last; on a device that a kernel of another stream fills, when that one drains. It ends
+after its duration; a collective, after those it waits for have started. What is not known yet (a
+rank is still to come) is left open, and settled when it is. A device that can be full settles work
+in the order of time, for whatever starts first takes the room.
 """
 
 from __future__ import annotations
@@ -12,12 +14,14 @@ import random
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from htagraph.errors import QueryError
 from htagraph.model.kinds import Bound, EventKind
-from htagraph.synth.program import Collective, Machine, Work
-from htagraph.synth.truth import Mark
+from htagraph.synth.program import Machine
+from htagraph.synth.truth import Mark, Release
+from htagraph.synth.work import Collective, Work
 
 __all__ = ["Device", "Engine", "Item"]
 
@@ -34,6 +38,8 @@ class Item:
     ordinal: int = -1
     previous: Item | None = None
     waits: tuple[Item, ...] = ()
+    in_graph: bool = False
+    delay_ns: int = 0
     start: Mark | None = None
     end: Mark | None = None
     n_open: int = 0
@@ -57,10 +63,12 @@ class Device:
     random: random.Random
     last: dict[int, Item] = field(default_factory=dict)
     holds: dict[int, tuple[Item, ...]] = field(default_factory=dict)
+    delays_ns: dict[int, int] = field(default_factory=dict)
     recorded: dict[str, tuple[Item, ...]] = field(default_factory=dict)
     ordinals: dict[str, int] = field(default_factory=dict)
     items: list[Item] = field(default_factory=list)
     starts: list[tuple[int, int, Mark]] = field(default_factory=list)
+    filling: list[tuple[int, Item]] = field(default_factory=list)
     n_unsettled: int = 0
 
     def covered(self, stream: int | None = None) -> tuple[Item, ...]:
@@ -77,12 +85,21 @@ class Device:
         """Make an event stand for all work of a stream so far."""
         self.recorded[event] = self.covered(stream)
 
-    def hold(self, event: str, stream: int) -> None:
-        """Let later work of a stream wait for an event."""
+    def hold(self, event: str, stream: int, delay_ns: int = 0) -> None:
+        """Let later work of a stream wait for an event, and a little longer."""
+        self.delays_ns[stream] = max(delay_ns, self.delays_ns.get(stream, 0))
         self.holds[stream] = (*self.holds.get(stream, ()), *self.recorded.get(event, ()))
 
-    def enqueue(self, work: Work | Collective, stream: int, launch: Mark, event: int) -> Item:
-        """Put work at the end of a stream."""
+    def enqueue(
+        self,
+        work: Work | Collective,
+        stream: int,
+        launch: Mark,
+        event: int,
+        after: tuple[Item, ...] = (),
+    ) -> Item:
+        """Put work at the end of a stream, and after some work of other streams."""
+        held = self.holds.pop(stream, ())
         item = Item(
             work,
             self,
@@ -90,7 +107,8 @@ class Device:
             launch,
             event,
             previous=self.last.get(stream),
-            waits=self.holds.pop(stream, ()),
+            waits=(*held, *(w for w in after if w.stream != stream and w not in held)),
+            delay_ns=self.delays_ns.pop(stream, 0),
         )
         if isinstance(work, Collective):
             item.ordinal = self.ordinals.get(work.group.name, 0)
@@ -104,6 +122,23 @@ class Device:
         """Note when an item starts."""
         self.n_unsettled -= 1
         heapq.heappush(self.starts, (mark.ts_ns, item.event, mark))
+
+    def fill(self, item: Item) -> None:
+        """Note until when a kernel that has started leaves no room for those of other streams."""
+        assert item.start is not None
+        n_waves = self.machine.n_waves(item.work)
+        if n_waves > 1:
+            share = 1.0 - self.random.uniform(0.0, self.machine.drain_spread)
+            drain_ns = int(item.work.dur_ns * share) // n_waves
+            self.filling.append((item.start.ts_ns + item.work.dur_ns - drain_ns, item))
+
+    def filled(self, item: Item, now_ns: int) -> tuple[int, Item] | None:
+        """When there is room for a kernel that is ready, and what fills the device until then."""
+        self.filling = [found for found in self.filling if found[0] > now_ns]
+        others = [found for found in self.filling if found[1].stream != item.stream]
+        if item.work.kind != EventKind.KERNEL or not others:
+            return None
+        return max(others, key=lambda found: found[0])
 
     def excess(self, now_ns: int) -> int:
         """How many items must start before one more launch fits into the queue; 0 if it fits."""
@@ -132,6 +167,13 @@ class Engine:
     n_ties: int = 0
     woken: list[tuple[Any, int]] = field(default_factory=list)
     collectives: dict[tuple[str, int], dict[int, Item]] = field(default_factory=dict)
+    ready: list[tuple[int, int, Item, Mark]] = field(default_factory=list)
+    tickets: Iterator[int] = field(default_factory=count)
+
+    @property
+    def next_ns(self) -> int | None:
+        """When the next work is ready on a device that may be full, None if there is none."""
+        return self.ready[0][0] if self.ready else None
 
     def admit(self, item: Item) -> None:
         """Settle new work, and whatever it settles in turn, as far as is known."""
@@ -140,19 +182,48 @@ class Engine:
             if other.end is None:
                 other.followers.append(item)
                 item.n_open += 1
-        queue = deque([item] if not item.n_open else [])
-        while queue:
-            current = queue.popleft()
-            self._begin(current)
-            for ended in self._ending(current):
-                for follower in ended.followers:
-                    follower.n_open -= 1
-                    if not follower.n_open:
-                        queue.append(follower)
-                ended.followers.clear()
+        self._settle([item] if not item.n_open else [])
 
-    def _begin(self, item: Item) -> None:
-        """Start work at the latest of what it waits for."""
+    def settle_next(self) -> None:
+        """Start the work that is ready first, or put it off until the device has room for it."""
+        now_ns, _, item, start = heapq.heappop(self.ready)
+        full = item.device.filled(item, now_ns)
+        if full is None:
+            item.device.fill(self._begin(item, start))
+            self._settle(self._followers(item))
+            return
+        room_ns, by = full
+        assert by.start is not None
+        waited_ns = start.late_ns if start.release is Release.DEVICE_FULL else 0
+        late_ns = room_ns - start.ts_ns + waited_ns
+        put_off = Mark(
+            room_ns, by.start, Bound.DEVICE_FULL, by.work.name,
+            rank=item.device.rank, event=by.event, release=Release.DEVICE_FULL, late_ns=late_ns,
+        )  # fmt: skip
+        heapq.heappush(self.ready, (room_ns, next(self.tickets), item, put_off))
+
+    def _settle(self, items: Iterable[Item]) -> None:
+        """Start work for which nothing is open any more, and what waited for it."""
+        queue = deque(items)
+        while queue:
+            item = queue.popleft()
+            start = self._start(item)
+            if item.device.machine.n_sms:
+                heapq.heappush(self.ready, (start.ts_ns, next(self.tickets), item, start))
+            else:
+                queue.extend(self._followers(self._begin(item, start)))
+
+    def _followers(self, item: Item) -> Iterator[Item]:
+        """The work for which nothing is open any more, now that an item has started."""
+        for ended in self._ending(item):
+            for follower in ended.followers:
+                follower.n_open -= 1
+                if not follower.n_open:
+                    yield follower
+            ended.followers.clear()
+
+    def _start(self, item: Item) -> Mark:
+        """The latest of what an item waits for: when it starts if the device has room."""
         machine = item.device.machine
         jitter_ns = item.device.random.randint(0, machine.jitter_ns) if machine.jitter_ns else 0
         causes = [
@@ -161,6 +232,7 @@ class Engine:
                 0,
                 item.launch,
                 Bound.LAUNCH,
+                Release.LAUNCH,
             )
         ]
         if item.previous is not None and item.previous.end is not None:
@@ -170,21 +242,37 @@ class Engine:
                     0,
                     item.previous.end,
                     Bound.KERNEL_GAP,
+                    Release.STREAM,
                 )
             )
         causes += [
-            (w.end.ts_ns, machine.stream_wait_ns, w.end, Bound.SYNC)
+            (
+                w.end.ts_ns + item.delay_ns,
+                machine.stream_wait_ns,
+                w.end,
+                Bound.SYNC,
+                Release.GRAPH if w.in_graph and item.in_graph else Release.STREAM_WAIT,
+            )
             for w in item.waits
             if w.end is not None
         ]
-        ready_ns, extra_ns, cause, bound = max(causes, key=lambda found: found[0])
+        latest = max(causes, key=lambda found: found[0])
+        ready_ns, extra_ns, cause, bound, release = latest
+        others_ns = [found[0] + found[1] for found in causes if found is not latest]
         self.n_ties += sum(found[0] == ready_ns for found in causes) - 1
         rank = item.device.rank
-        item.start = Mark(
-            ready_ns + extra_ns, cause, bound, item.work.name, rank=rank, event=item.event
-        )
-        item.device.started(item, item.start)
-        self._wake(item, item.start.ts_ns)
+        start_ns = ready_ns + extra_ns
+        return Mark(
+            start_ns, cause, bound, item.work.name, rank=rank, event=item.event,
+            release=release, late_ns=max(start_ns - max(others_ns, default=start_ns), 0),
+        )  # fmt: skip
+
+    def _begin(self, item: Item, start: Mark) -> Item:
+        """Start work."""
+        item.start = start
+        item.device.started(item, start)
+        self._wake(item, start.ts_ns)
+        return item
 
     def _ending(self, item: Item) -> Iterator[Item]:
         """The work whose end is known now that this one has started."""

@@ -23,6 +23,8 @@ _ARGS = {
     "graph_id": "graph id",
     "graph_node": "graph node id",
     "occupancy": "est. achieved occupancy %",
+    "blocks_per_sm": "blocks per SM",
+    "warps_per_sm": "warps per SM",
     "collective": "Collective name",
     "msg_in": "In msg nelems",
     "msg_out": "Out msg nelems",
@@ -85,7 +87,8 @@ def _header(program: Program) -> dict[str, Any]:
         "id": program.device, "name": "Simulated GPU", "totalGlobalMem": 84_942_979_072,
         "computeMajor": 9, "computeMinor": 0, "maxThreadsPerBlock": 1024,
         "maxThreadsPerMultiprocessor": 2048, "regsPerBlock": 65536, "warpSize": 32,
-        "sharedMemPerBlock": 49152, "numSms": 132, "regsPerMultiprocessor": 65536,
+        "sharedMemPerBlock": 49152, "numSms": program.machine.n_sms or 132,
+        "regsPerMultiprocessor": 65536,
     }  # fmt: skip
     groups = [
         {"pg_name": g.name, "pg_desc": g.description, "backend_config": "cuda:nccl",

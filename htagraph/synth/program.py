@@ -1,4 +1,4 @@
-"""Programs of simulated ranks: host actions, the device work they enqueue, and the machine.
+"""Programs of simulated ranks: what their threads do, on which machine, and what is recorded.
 
 A program says what happens and how long each piece takes by itself; when it happens is for the
 simulator to find. Times are integer nanoseconds throughout.
@@ -9,7 +9,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from htagraph.model.kinds import EventKind
+from htagraph.synth.actions import (
+    Action,
+    Annotation,
+    Call,
+    Delegate,
+    HandOver,
+    Launch,
+    Op,
+    Poll,
+    Record,
+    Replay,
+    Spend,
+    StreamWait,
+    Synchronize,
+)
+from htagraph.synth.work import Collective, Graph, GraphNode, Group, Work
 
 __all__ = [
     "Action",
@@ -17,14 +32,19 @@ __all__ = [
     "Call",
     "Clock",
     "Collective",
+    "Delegate",
+    "Graph",
+    "GraphNode",
     "Group",
     "HandOver",
     "JobProgram",
     "Launch",
     "Machine",
     "Op",
+    "Poll",
     "Program",
     "Record",
+    "Replay",
     "Spend",
     "StreamWait",
     "Synchronize",
@@ -33,270 +53,6 @@ __all__ = [
 
 _EPOCH_NS = 1_767_225_600_000_000_000
 """2026-01-01, the base time that a profiler writes in the first quarter of 2026."""
-
-
-@dataclass(frozen=True)
-class Work:
-    """Work on a stream: a kernel, copy or fill.
-
-    Parameters
-    ----------
-    name : str
-        A copy if it begins with ``Memcpy``, a fill if with ``Memset``, else a kernel.
-    dur_ns : int, unit=ns
-    n_bytes : int
-        That a copy or fill moves; 0 for none.
-    n_blocks, n_threads : int
-        Launch geometry of a kernel, in one dimension; 0 for none.
-    """
-
-    name: str
-    dur_ns: int
-    n_bytes: int = 0
-    n_blocks: int = 0
-    n_threads: int = 0
-
-    @property
-    def kind(self) -> EventKind:
-        """Kind of the device event."""
-        return {"Memcpy": EventKind.MEMCPY, "Memset": EventKind.MEMSET}.get(
-            self.name[:6], EventKind.KERNEL
-        )
-
-
-@dataclass(frozen=True)
-class Group:
-    """Ranks that communicate: a process group.
-
-    Parameters
-    ----------
-    name : str
-        As in ``Process Group Name``; names one communicator, whose collectives are counted.
-    ranks : tuple of int
-    description : str
-        As in ``Process Group Description``.
-    """
-
-    name: str = "0"
-    ranks: tuple[int, ...] = (0,)
-    description: str = "default_pg"
-
-
-@dataclass(frozen=True)
-class Collective:
-    """A communication kernel, which ends `dur_ns` after those it waits for have started.
-
-    Parameters
-    ----------
-    name : str
-        Of the kernel.
-    dur_ns : int, unit=ns
-        Transfer time once everybody is there.
-    group : Group
-    operation : str
-        ``allreduce``, ``_allgather_base``, ``_reduce_scatter_base``, ``all_to_all``, ``broadcast``,
-        ``reduce``, ``send``, ``recv``. All ranks wait for all, but for the last four: leaves wait
-        for the root of a broadcast, the root of a reduce for the leaves, and the receiver for the
-        sender.
-    n_elements : int
-    dtype : str
-    root : int
-        Rank of root or sender.
-    alone_ns : int, unit=ns
-        What the kernel waits for other ranks when it is simulated without them.
-    """
-
-    name: str
-    dur_ns: int
-    group: Group = Group()
-    operation: str = "allreduce"
-    n_elements: int = 1_048_576
-    dtype: str = "Float"
-    root: int = 0
-    alone_ns: int = 0
-
-    @property
-    def kind(self) -> EventKind:
-        """Kind of the device event."""
-        return EventKind.KERNEL
-
-    def waits_for(self, rank: int) -> frozenset[int]:
-        """The ranks whose kernels must have started before that of `rank` can transfer."""
-        others = frozenset(self.group.ranks) - {rank}
-        if self.operation in ("broadcast", "send", "recv"):
-            return others & {self.root}
-        if self.operation == "reduce":
-            return others if rank == self.root else frozenset()
-        return others
-
-
-@dataclass(frozen=True)
-class Spend:
-    """Host time that the profiler does not record by itself.
-
-    Parameters
-    ----------
-    dur_ns : int, unit=ns
-    """
-
-    dur_ns: int
-
-
-@dataclass(frozen=True)
-class Op:
-    """A host operator, as long as what is in it.
-
-    Parameters
-    ----------
-    name : str
-    body : tuple of Action
-    sequence : int
-        Number that a forward operator and its backward operator share, -1 for none; a flow joins
-        them.
-    is_backward : bool
-    """
-
-    name: str
-    body: tuple[Action, ...] = ()
-    sequence: int = -1
-    is_backward: bool = False
-
-
-@dataclass(frozen=True)
-class Annotation:
-    """A host range named by the user or the framework, as long as what is in it.
-
-    Parameters
-    ----------
-    name : str
-        ``ProfilerStep#3`` makes a step.
-    body : tuple of Action
-    """
-
-    name: str
-    body: tuple[Action, ...] = ()
-
-
-@dataclass(frozen=True)
-class Call:
-    """A call of the device runtime that neither launches nor waits.
-
-    Parameters
-    ----------
-    name : str
-        ``cudaMalloc``, for one.
-    cost_ns : int, unit=ns
-    """
-
-    name: str
-    cost_ns: int
-
-
-@dataclass(frozen=True)
-class Launch:
-    """A call that enqueues device work.
-
-    Parameters
-    ----------
-    work : Work, Collective, or tuple of Work
-        A tuple is a graph: one call, several pieces that run in order.
-    stream : int
-    cost_ns : int, unit=ns
-        Duration of the call, unless it blocks.
-    is_blocking : bool
-        The call returns after the work has ended.
-    call : str
-        Name of the call; by the kind of work if empty.
-    """
-
-    work: Work | Collective | tuple[Work, ...]
-    stream: int = 7
-    cost_ns: int = 4_500
-    is_blocking: bool = False
-    call: str = ""
-
-    @property
-    def call_name(self) -> str:
-        """Name of the API call, by what it launches."""
-        if self.call:
-            return self.call
-        if isinstance(self.work, tuple):
-            return "cudaGraphLaunch"
-        kinds = {EventKind.MEMCPY: "cudaMemcpyAsync", EventKind.MEMSET: "cudaMemsetAsync"}
-        return kinds.get(self.work.kind, "cudaLaunchKernel")
-
-
-@dataclass(frozen=True)
-class Record:
-    """``cudaEventRecord``: the event happens when all work enqueued on the stream so far has ended.
-
-    Parameters
-    ----------
-    event : str
-        Recorded again, it stands for the later record.
-    stream : int
-    cost_ns : int, unit=ns
-    """
-
-    event: str
-    stream: int = 7
-    cost_ns: int = 900
-
-
-@dataclass(frozen=True)
-class StreamWait:
-    """``cudaStreamWaitEvent``: work enqueued on the stream later starts after the event.
-
-    Parameters
-    ----------
-    event : str
-        One that was never recorded holds nothing up.
-    stream : int
-    cost_ns : int, unit=ns
-    """
-
-    event: str
-    stream: int
-    cost_ns: int = 800
-
-
-@dataclass(frozen=True)
-class Synchronize:
-    """The host waits for an event, for a stream, or for the device if neither is given.
-
-    Parameters
-    ----------
-    stream : int, optional
-    event : str, optional
-        Goes before `stream`.
-    """
-
-    stream: int | None = None
-    event: str | None = None
-
-
-@dataclass(frozen=True)
-class HandOver:
-    """The host thread blocks while another thread works for it, as in ``loss.backward()``.
-
-    It does so outside of any operator.
-
-    Parameters
-    ----------
-    body : tuple of Action
-        What the other thread runs.
-    thread : int
-        Number of the other thread; the main thread is 1.
-    wake_ns : int, unit=ns
-        Until the other thread begins.
-    """
-
-    body: tuple[Action, ...]
-    thread: int = 2
-    wake_ns: int = 21_300
-
-
-Action = Spend | Op | Annotation | Call | Launch | Record | StreamWait | Synchronize | HandOver
 
 
 @dataclass(frozen=True)
@@ -317,6 +73,18 @@ class Machine:
         Launches that may be outstanding on the device; one more blocks.
     jitter_ns : int, unit=ns
         Up to this much is added at random to each launch latency.
+    late_end_ns : int, unit=ns
+        Up to this much, at random, recorded ends of device work lie after the true ones. What
+        waited for the work may then start before its recorded end.
+    late_across_streams : bool
+        Recorded ends are no later than the next start on their own stream.
+    n_sms : int
+        Multiprocessors of the device; 0 for a device that is never full.
+    threads_per_sm, blocks_per_sm : int
+        That run at once on a multiprocessor. A kernel of more blocks than fit runs in waves, and no
+        kernel of another stream starts before its last wave begins to drain.
+    drain_spread : float
+        The last wave drains for its whole length, less up to this share of it at random.
     """
 
     launch_latency_ns: int = 4_713
@@ -325,6 +93,22 @@ class Machine:
     sync_return_ns: int = 2_137
     queue_limit: int = 1_022
     jitter_ns: int = 0
+    late_end_ns: int = 0
+    late_across_streams: bool = False
+    n_sms: int = 0
+    threads_per_sm: int = 2_048
+    blocks_per_sm: int = 32
+    drain_spread: float = 0.0
+
+    def n_waves(self, work: Work | Collective) -> int:
+        """How many waves a kernel runs in; 1 if all its blocks fit at once."""
+        if not self.n_sms or isinstance(work, Collective) or not work.n_blocks:
+            return 1
+        return -(-work.n_blocks // (self.n_sms * self.resident_blocks(work)))
+
+    def resident_blocks(self, work: Work) -> int:
+        """How many blocks of a kernel run at once on a multiprocessor."""
+        return max(min(self.blocks_per_sm, self.threads_per_sm // max(work.n_threads, 1)), 1)
 
 
 @dataclass(frozen=True)
@@ -350,7 +134,15 @@ class Program:
         How much the file says of collectives: ``none``, on the operator (``op``), also on the
         ``kernel``, also their sequence number (``seq``).
     seed : int
-        Of the jitter.
+        Of all that is random.
+    before : tuple of Action
+        What the main thread does before the capture begins. It is not recorded, nor is the device
+        work that it launches, however long that runs.
+    sync_calls : bool
+        Whether ``cudaEventRecord`` and ``cudaStreamWaitEvent`` are recorded.
+    geometry : bool
+        Whether grids and blocks are recorded and, of a device with known multiprocessors, how it is
+        occupied.
     """
 
     body: tuple[Action, ...]
@@ -364,6 +156,9 @@ class Program:
     sync_records: bool = True
     metadata: Literal["none", "op", "kernel", "seq"] = "seq"
     seed: int = 0
+    before: tuple[Action, ...] = ()
+    sync_calls: bool = True
+    geometry: bool = True
 
 
 @dataclass(frozen=True)

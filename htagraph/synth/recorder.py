@@ -2,26 +2,48 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import groupby
 
-from htagraph.model.kinds import EventKind
+from htagraph.model.kinds import Bound, EventKind
+from htagraph.synth.actions import Annotation, Op
 from htagraph.synth.device import Item
-from htagraph.synth.program import Annotation, Collective, Op, Program
+from htagraph.synth.program import Machine, Program
 from htagraph.synth.rows import FlowPoint, Lane, LaneName, Row
+from htagraph.synth.truth import Mark, Release
+from htagraph.synth.work import Collective, Work
 
 __all__ = ["Recorder"]
 
 _SPAN_LANE: Lane = ("Spans", "PyTorch Profiler")
 _GEOMETRY = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
+_WARP = 32
 _LEVELS = ("none", "op", "kernel", "seq")
 
 
 @dataclass(eq=False, repr=False)
 class Recorder:
-    """The growing trace of one rank."""
+    """The growing trace of one rank.
+
+    Parameters
+    ----------
+    program : Program
+    first_row : int
+        Rows before it were not captured.
+    nodes : dict of int to Mark
+        When each row starts (twice its number) and ends (one more).
+    launched_by : dict of int to int
+        Row of the call that launched each row of device work.
+    """
 
     program: Program
     rows: list[Row] = field(default_factory=list)
+    first_row: int = 0
+    nodes: dict[int, Mark] = field(default_factory=dict)
+    launched_by: dict[int, int] = field(default_factory=dict)
+    thread_names: dict[int, str] = field(default_factory=dict)
     flows: list[FlowPoint] = field(default_factory=list)
     forward: dict[int, Row] = field(default_factory=dict)
     device_ranges: dict[tuple[int, int], list[Item]] = field(default_factory=dict)
@@ -33,6 +55,22 @@ class Recorder:
     def pid(self) -> int:
         """Process id of the rank."""
         return 4_200 + self.program.rank
+
+    @property
+    def captured(self) -> list[Row]:
+        """The rows of the trace."""
+        return self.rows[self.first_row :] if self.first_row else self.rows
+
+    def begin_capture(self) -> None:
+        """Forget what was recorded so far."""
+        self.first_row = len(self.rows)
+        for seen in (self.flows, self.forward, self.device_ranges, self.nodes):
+            seen.clear()
+
+    def name_thread(self, thread: int, name: str) -> None:
+        """Give a thread a name, if it gets one."""
+        if name:
+            self.thread_names[thread] = name
 
     def _add(self, row: Row) -> int:
         """Keep a row; return its number."""
@@ -86,6 +124,7 @@ class Recorder:
             work_name, kind, categories.get(kind, "kernel"), (device, stream), 0, 0, device, stream
         )
         row.correlation, row.external_id = self.rows[call].correlation, self.rows[call].external_id
+        self.launched_by[len(self.rows)] = call
         return self._add(row)
 
     def describe(self, item: Item, op: int, graph: tuple[int, int] | None) -> None:
@@ -94,9 +133,8 @@ class Recorder:
         if graph is not None:
             values["graph_id"], values["graph_node"] = graph
         if not isinstance(item.work, Collective):
-            if item.work.n_blocks:
-                geometry = (item.work.n_blocks, 1, 1, item.work.n_threads, 1, 1)
-                values.update(zip(_GEOMETRY, geometry, strict=True))
+            if item.work.n_blocks and self.program.geometry:
+                values.update(_geometry(item.work, self.program.machine))
             if item.work.n_bytes:
                 values["bytes"] = item.work.n_bytes
                 values["memory_bandwidth"] = item.work.n_bytes / max(item.work.dur_ns, 1)
@@ -142,11 +180,15 @@ class Recorder:
 
     def settle(self, items: list[Item]) -> None:
         """Fill in the times of device work and project annotations onto streams; then close."""
+        _record_late(items, self.program)
         for item in items:
             assert item.start is not None
             assert item.end is not None
             row = self.rows[item.event]
-            row.ts_ns, row.dur_ns = item.start.ts_ns, item.end.ts_ns - item.start.ts_ns
+            row.ts_ns, row.dur_ns = item.start.ts_ns, item.end.seen_ns - item.start.ts_ns
+            if item.event >= self.first_row:
+                self.nodes[2 * item.event], self.nodes[2 * item.event + 1] = item.start, item.end
+            self._hide(item.start, item.end)
         for (annotation, stream), inside in self.device_ranges.items():
             source = self.rows[annotation]
             begin = min(self.rows[item.event].ts_ns for item in inside)
@@ -155,23 +197,33 @@ class Recorder:
             row = Row(source.name, kind, "gpu_user_annotation", lane, begin, end - begin, *lane)
             row.external_id = source.external_id
             self._add(row)
-        if self.rows:
-            begin, end = min(row.ts_ns for row in self.rows), max(row.end_ns for row in self.rows)
+        if rows := self.captured:
+            begin, end = min(row.ts_ns for row in rows), max(row.end_ns for row in rows)
             self._add(
                 Row("PyTorch Profiler (0)", EventKind.SPAN, "Trace", _SPAN_LANE, begin, end - begin)
             )
         self.device_ranges.clear()
         self.forward.clear()
 
+    def _hide(self, start: Mark, end: Mark) -> None:
+        """Let time of device work belong to what was not captured, as far as it does."""
+        if end.event < self.first_row:
+            for mark in (start, end):
+                mark.bound, mark.name = Bound.LAUNCHED_BEFORE_CAPTURE, ""
+        elif start.release is not Release.LAUNCH and start.source < self.first_row:
+            start.bound, start.name = Bound.LAUNCHED_BEFORE_CAPTURE, ""
+            start.release = Release.BEFORE_CAPTURE
+
     def lane_names(self) -> dict[Lane, LaneName]:
         """Names of the lanes, as the metadata events of the file give them."""
         names: dict[Lane, LaneName] = {}
-        for row in self.rows:
+        for row in self.captured:
             pid, tid = row.lane
             if row.lane == _SPAN_LANE:
                 names[row.lane] = LaneName("python", "PyTorch Profiler", "", 536_870_912, 0)
             elif row.device < 0:
-                names[row.lane] = LaneName("python", f"thread {tid} (python)", "CPU", self.pid, 0)
+                name = self.thread_names.get(int(tid) - self.pid + 1, "python")
+                names[row.lane] = LaneName("python", f"thread {tid} ({name})", "CPU", self.pid, 0)
             else:
                 thread = f"stream {tid}" if row.stream >= 0 else f"Device {pid}"
                 names[row.lane] = LaneName(
@@ -182,6 +234,40 @@ class Recorder:
     def _thread(self, tid: int) -> Lane:
         """The lane of a thread; the first one has the process id, as on Linux."""
         return (self.pid, self.pid + tid - 1)
+
+
+def _record_late(items: Iterable[Item], program: Program) -> None:
+    """Let recorded ends of device work lie after the true ones, as the machine does."""
+    machine = program.machine
+    if not machine.late_end_ns:
+        return
+    late = random.Random(f"late ends {program.seed}")  # noqa: S311 - no secret
+    by_stream = groupby(sorted(items, key=lambda item: item.stream), key=lambda item: item.stream)
+    for _, group in by_stream:
+        found = list(group)
+        for item, following in zip(found, [*found[1:], None], strict=True):
+            assert item.end is not None
+            seen_ns = item.end.ts_ns + late.randint(0, machine.late_end_ns)
+            if machine.late_across_streams and following is not None:
+                assert following.start is not None
+                seen_ns = min(seen_ns, following.start.ts_ns)
+            item.end.seen_ns = max(seen_ns, item.end.ts_ns)
+
+
+def _geometry(work: Work, machine: Machine) -> dict[str, int | float | str]:
+    """What is recorded of a kernel's grid and, of a known device, how it is occupied."""
+    values: dict[str, int | float | str] = dict(
+        zip(_GEOMETRY, (work.n_blocks, 1, 1, work.n_threads, 1, 1), strict=True)
+    )
+    if machine.n_sms:
+        warps = -(-work.n_threads // _WARP)
+        blocks = work.n_blocks / machine.n_sms
+        resident = min(blocks, machine.resident_blocks(work))
+        values["blocks_per_sm"], values["warps_per_sm"] = blocks, blocks * warps
+        values["occupancy"] = float(
+            round(min(100 * resident * warps * _WARP / machine.threads_per_sm, 100))
+        )
+    return values
 
 
 def _metadata(collective: Collective, ordinal: int) -> dict[str, int | float | str]:

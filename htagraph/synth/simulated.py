@@ -15,6 +15,7 @@ from htagraph.errors import OutputError, WindowNotFoundError
 from htagraph.model.events import EventTable
 from htagraph.model.schema import Column, Schema
 from htagraph.model.units import human_count, human_duration
+from htagraph.synth.causes import causes_frame
 from htagraph.synth.device import Item
 from htagraph.synth.kineto_json import kineto_json
 from htagraph.synth.program import Clock
@@ -93,7 +94,7 @@ class SimulatedRank:
     @property
     def rows(self) -> list[Row]:
         """The events in the order of the file; new objects at each call if the clock is off."""
-        rows = self.recorder.rows
+        rows = self.recorder.captured
         return rows if self.clock == Clock() else [self._local_row(row) for row in rows]
 
     @cached_property
@@ -153,13 +154,21 @@ class SimulatedRank:
             If there is no such annotation.
         """
         for event, mark in self.ends.items():
-            if event != _WHOLE and self.recorder.rows[event].name == name:
-                return truth_frame(self._path(mark, self.recorder.rows[event].ts_ns))
+            if event != _WHOLE and self.recorder.captured[event].name == name:
+                return truth_frame(self._path(mark, self.recorder.captured[event].ts_ns))
         raise WindowNotFoundError(name, self.steps["name"], where=f"simulated rank {self.rank}")
+
+    @property
+    def causes(self) -> pd.DataFrame:
+        """What each start and end of a host event, and each start of device work, waited for.
+
+        One row per node of the graph but for ends of device work (schema `CAUSES`).
+        """
+        return causes_frame(self.recorder)
 
     def __repr__(self) -> str:
         """Say how large it is."""
-        events = human_count(len(self.recorder.rows), "event")
+        events = human_count(len(self.recorder.captured), "event")
         steps = human_count(len(self.steps), "step")
         length = human_duration(int(self.truth["dur_ns"].sum()))
         return f"SimulatedRank(rank={self.rank}, {events}, {steps}, {length})"
@@ -168,7 +177,9 @@ class SimulatedRank:
         """Tiles of the path in the rank's own time."""
         return [
             tile._replace(
-                start_ns=self._local_ns(tile.start_ns), end_ns=self._local_ns(tile.end_ns)
+                start_ns=self._local_ns(tile.start_ns),
+                end_ns=self._local_ns(tile.end_ns),
+                event=max(tile.event - self.recorder.first_row, -1),
             )
             for tile in tiles(last, start_ns)
         ]
@@ -221,7 +232,7 @@ class SimulatedJob:
 
     def __repr__(self) -> str:
         """Say how large it is."""
-        n_events = sum(len(rank.recorder.rows) for rank in self.ranks)
+        n_events = sum(len(rank.recorder.captured) for rank in self.ranks)
         size = f"{human_count(len(self.ranks), 'rank')}, {human_count(n_events, 'event')}"
         collectives = human_count(len(self.members), "collective")
         return f"SimulatedJob({size}, {collectives}, culprit={self.culprit})"

@@ -8,6 +8,7 @@ gives tiles that cover the window exactly. Nothing here looks at a trace.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ import pandas as pd
 from htagraph.model.kinds import Bound
 from htagraph.model.schema import Column, Schema
 
-__all__ = ["TRUTH", "Mark", "Tile", "tiles", "truth_frame"]
+__all__ = ["TRUTH", "Mark", "Release", "Tile", "tiles", "truth_frame"]
 
 TRUTH = Schema(
     "TRUTH",
@@ -35,6 +36,23 @@ TRUTH = Schema(
 )
 
 
+class Release(StrEnum):
+    """What an instant waited for."""
+
+    OWN = "own work"  #: its own thread got there, or its own work had run
+    LAUNCH = "launch"  #: the call that launched it
+    STREAM = "stream"  #: the work before it on its stream
+    STREAM_WAIT = "stream wait"  #: work of another stream, by an event
+    GRAPH = "graph"  #: work of another stream, by an edge of a replayed graph
+    DEVICE_FULL = "device full"  #: room on the device
+    BEFORE_CAPTURE = "before the capture"  #: device work that is not recorded
+    SYNC = "sync"  #: a recorded call waited for device work
+    POLL = "poll"  #: a thread polled device work
+    QUEUE = "queue"  #: a launch met a full queue
+    HAND_OVER = "hand-over"  #: another thread, which worked for it or for which it works
+    CALL = "call"  #: another thread, which gave it something to do
+
+
 class Mark:
     """An instant, and its cause.
 
@@ -51,9 +69,29 @@ class Mark:
         What the time belongs to.
     local_cause : Mark, optional
         What released it as far as this rank alone can tell; `cause` if not given.
+    release : Release
+        What it waited for.
+    late_ns : int, unit=ns
+        How much sooner it would have come without that.
+
+    Attributes
+    ----------
+    seen_ns : int, unit=ns
+        The time that is recorded; later than the true one at late ends of device work.
     """
 
-    __slots__ = ("bound", "cause", "event", "local_cause", "name", "rank", "ts_ns")
+    __slots__ = (
+        "bound",
+        "cause",
+        "event",
+        "late_ns",
+        "local_cause",
+        "name",
+        "rank",
+        "release",
+        "seen_ns",
+        "ts_ns",
+    )
 
     def __init__(
         self,
@@ -65,14 +103,25 @@ class Mark:
         rank: int = 0,
         event: int = -1,
         local_cause: Mark | None = None,
+        release: Release = Release.OWN,
+        late_ns: int = 0,
     ) -> None:
-        self.ts_ns = ts_ns
+        self.ts_ns = self.seen_ns = ts_ns
+        self.release = release
+        self.late_ns = late_ns
         self.cause = cause
         self.bound = bound
         self.name = name
         self.rank = rank
         self.event = event
         self.local_cause = cause if local_cause is None else local_cause
+
+    @property
+    def source(self) -> int:
+        """The event that released this instant, -1 for none."""
+        if self.release is Release.DEVICE_FULL:
+            return self.event
+        return self.cause.event if self.cause is not None else -1
 
 
 class Tile(NamedTuple):
@@ -87,17 +136,20 @@ class Tile(NamedTuple):
 
 
 def _walk(last: Mark, start_ns: int, *, is_local: bool) -> Iterator[Tile]:
-    """The tiles from a mark back to a time, latest first."""
-    mark: Mark = last
-    while mark.ts_ns > start_ns:
+    """The tiles from a mark back to a time, latest first, in recorded times.
+
+    What is recorded to end after that which waited for it has started is cut there.
+    """
+    mark, until_ns = last, last.seen_ns
+    while until_ns > start_ns:
         cause = mark.local_cause if is_local else mark.cause
         if cause is None:
-            yield Tile(start_ns, mark.ts_ns, Bound.UNEXPLAINED, "", mark.rank, -1)
+            yield Tile(start_ns, until_ns, Bound.UNEXPLAINED, "", mark.rank, -1)
             return
-        begin_ns = max(cause.ts_ns, start_ns)
-        if begin_ns < mark.ts_ns:
-            yield Tile(begin_ns, mark.ts_ns, mark.bound, mark.name, mark.rank, mark.event)
-        mark = cause
+        begin_ns = max(min(cause.seen_ns, until_ns), start_ns)
+        if begin_ns < until_ns:
+            yield Tile(begin_ns, until_ns, mark.bound, mark.name, mark.rank, mark.event)
+        mark, until_ns = cause, begin_ns
 
 
 def tiles(last: Mark, start_ns: int, *, is_local: bool = True) -> list[Tile]:

@@ -1,0 +1,44 @@
+"""Chance: how likely it is that so many of so many match by accident."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["log_chance"]
+
+Floats = npt.NDArray[np.float64]
+
+
+def log_chance(n_matched: npt.ArrayLike, n_all: npt.ArrayLike, share: npt.ArrayLike) -> Floats:
+    """Upper bound of the logarithm of the chance that at least `n_matched` of `n_all` match.
+
+    Parameters
+    ----------
+    n_matched, n_all : array_like of int
+        ``0 <= n_matched <= n_all``.
+    share : array_like of float
+        Chance of each by itself.
+
+    Returns
+    -------
+    ndarray of float
+        0 where no more match than is to be expected.
+
+    Notes
+    -----
+    Chernoff's bound, ``n * KL(n_matched / n || share)`` (Hoeffding 1963, theorem 1).
+
+    Examples
+    --------
+    >>> log_chance([3, 1], [3, 10], [0.1, 0.1]).round(2).tolist()
+    [-6.91, 0.0]
+    """
+    matched, count = np.asarray(n_matched, dtype=float), np.asarray(n_all, dtype=float)
+    chance = np.clip(np.asarray(share, dtype=float), 1e-12, 1.0)
+    found = matched / np.maximum(count, 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        hits = np.where(found > 0, found * np.log(found / chance), 0.0)
+        misses = np.where(found < 1, (1 - found) * np.log((1 - found) / (1 - chance)), 0.0)
+    out: Floats = np.where(found > chance, -count * (hits + misses), 0.0)
+    return out

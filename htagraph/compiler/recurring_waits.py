@@ -1,0 +1,340 @@
+"""SYNC, learnt: late work that begins where the same work of another stream ended, every time.
+
+In a replayed graph the launch is long past, so what another stream had been given before it says
+nothing. But a dependency comes round: whenever this kernel is late, it starts the same time after
+the end of that kernel.
+
+::
+
+    stream 7    [A  ][B  ]      [A    ][B ]        [A ][B   ]
+    stream 20       |---->[C]        |--->[C]          |----->[C]    C after B: 3 of 3
+
+With kernels back to back on the other stream some end is always near. So the chance level is
+counted: the share of random instants of a wait at which the same source had ended the same time
+before. A pair is taken if nearly all occurrences match, and if that many would hardly ever match by
+chance, over all pairs that were looked at. Beyond the usual gap the distance must be constant where
+the wait is not: kernels of fixed length are always the same time apart.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.chance import log_chance
+from htagraph.algorithms.matching import group_starts, last_before
+from htagraph.compiler.late_ends import most_overlap, resolution_ns, stream_wait_edges_from
+from htagraph.compiler.late_starts import LateStarts, late_starts, nearest_ends
+from htagraph.compiler.places import Places, work_label
+from htagraph.compiler.structure import Structure
+from htagraph.model.edges import EdgeTable
+from htagraph.model.inference import Inferred, Support
+from htagraph.model.rules import Rule
+
+__all__ = ["recurring_waits"]
+
+I64 = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+_FEWEST = 3
+_ALL_BUT = 0.8
+_FALSE_PAIRS = 1e-4
+"""Pairs that chance would yield in a trace, as an expectation."""
+_STEADIER = 4
+
+_LEVELS = (
+    ("position", "position"),
+    ("neighbour", "neighbour"),
+    ("name", "name"),
+    ("name", "stream"),
+)
+"""Places of what waits and of its source, the finest first; what one explains, the next keeps."""
+
+
+class _Candidates(NamedTuple):
+    """Late work, and work of another stream that ended nearest to its start.
+
+    Parameters
+    ----------
+    late : ndarray of shape (n,), dtype=int64
+        Position among the late starts.
+    source : ndarray of shape (n,), dtype=int64
+    distance_ns : ndarray of shape (n,), dtype=int64, unit=ns
+        From the source's end to the late start; negative where the end comes late.
+    """
+
+    late: I64
+    source: I64
+    distance_ns: I64
+
+    def take(self, rows: I64 | Bools) -> _Candidates:
+        """Some of them, by positions or a mask."""
+        return _Candidates(self.late[rows], self.source[rows], self.distance_ns[rows])
+
+
+class _Pairs(NamedTuple):
+    """Pairs of places, and the tightest range of distances that holds enough occurrences.
+
+    Parameters
+    ----------
+    source : ndarray of shape (n,), dtype=int64
+        Place of the source.
+    n_all : ndarray of shape (n,), dtype=int64
+        How often the target is late.
+    low_ns, high_ns : ndarray of shape (n,), dtype=int64, unit=ns
+        The range of distances.
+    starts : ndarray of shape (n,), dtype=int64
+        Where the occurrences of each pair begin in `row`.
+    row, pair : ndarray of shape (k,), dtype=int64
+        Candidates that match, by pair, and the pair of each.
+    """
+
+    source: I64
+    n_all: I64
+    low_ns: I64
+    high_ns: I64
+    starts: I64
+    row: I64
+    pair: I64
+
+    @property
+    def n_matched(self) -> I64:
+        """How often the distance is in the range."""
+        n_matched: I64 = np.minimum(np.bincount(self.pair, minlength=len(self.source)), self.n_all)
+        return n_matched
+
+
+def _candidates(structure: Structure, late: LateStarts) -> _Candidates:
+    """For each late start and each other stream: what ended last before it, or right after it.
+
+    A stream can only be made to wait for what was launched before its own work.
+    """
+    events, launched_ns = structure.events, structure.launch_time_ns
+    start_ns, most = events.ts_ns[late.event], most_overlap(structure)
+    since_ns = launched_ns[late.event]
+    is_known = structure.launch[late.event] >= 0
+    device = events.device[structure.queue[structure.queue_starts]]
+    rows, sources = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+    for queue in range(len(device)):
+        other = structure.queue_id[late.event] != queue
+        other &= events.device[late.event] == device[queue]
+        ended = nearest_ends(structure, queue, start_ns)
+        ending = nearest_ends(structure, queue, start_ns + most)
+        given = structure.covered_on(queue, since_ns + 1)
+        in_time = ~is_known | (launched_ns[ended] <= since_ns)
+        before = np.where(in_time, ended, np.where(events.end_ns[given] <= start_ns, given, -1))
+        before[ended < 0] = -1
+        overlaps = (ending != ended) & (~is_known | (launched_ns[ending] <= since_ns))
+        for found, wanted in ((before, before >= 0), (ending, overlaps)):
+            chosen = np.flatnonzero(other & wanted & (events.ts_ns[found] < start_ns))
+            rows.append(chosen)
+            sources.append(found[chosen])
+    row, source = np.concatenate(rows), np.concatenate(sources)
+    return _Candidates(row, source, start_ns[row] - events.end_ns[source])
+
+
+def _tightest(target: I64, source: I64, distance_ns: I64, n_all: I64, resolution_ns: int) -> _Pairs:
+    """Of each pair of places, the narrowest range of distances that nearly all targets have."""
+    rows = np.lexsort((distance_ns, source, target))
+    starts = group_starts(target[rows], source[rows])
+    group = np.cumsum(starts) - 1
+    ends = np.append(np.flatnonzero(starts)[1:], len(rows))
+    n_pair = np.diff(np.append(np.flatnonzero(starts), len(rows)))[group]
+    wanted = np.maximum(np.ceil(_ALL_BUT * n_pair).astype(np.int64), _FEWEST)
+    last = np.arange(len(rows)) + wanted - 1
+    fits = np.flatnonzero(last < ends[group])
+    low, high = distance_ns[rows[fits]], distance_ns[rows[last[fits]]]
+    # Of ranges of one width the one nearest to the end of the source.
+    order = np.lexsort((np.abs(low), high - low, group[fits]))
+    best = fits[order[group_starts(group[fits[order]])]]
+    # Others may lie as far beyond it as it is wide.
+    low, high = distance_ns[rows[best]], distance_ns[rows[last[best]]]
+    width = np.maximum(high - low, resolution_ns)
+    where = group[best]
+    first = last_before(group, distance_ns[rows], where, low - width) + 1
+    first = np.maximum(first, np.searchsorted(group, where))
+    until = last_before(group, distance_ns[rows], where, high + width + 1)
+    counts = until - first + 1
+    begins = np.cumsum(counts) - counts
+    pair = np.repeat(np.arange(len(best)), counts)
+    row = rows[first[pair] + np.arange(len(pair)) - begins[pair]]
+    return _Pairs(
+        source[rows[best]],
+        n_all[target[rows[best]]],
+        distance_ns[rows[first]],
+        distance_ns[rows[until]],
+        begins,
+        row,
+        pair,
+    )
+
+
+def _n_ends(structure: Structure, place: I64, of: I64, before_ns: I64) -> I64:
+    """How many events at each place ended before each time."""
+    events, device = structure.events, structure.queue
+    device = device[np.isin(place[device], of)]
+    rows = device[np.lexsort((events.end_ns[device], place[device]))]
+    first = np.searchsorted(place[rows], of)
+    last = last_before(place[rows], events.end_ns[rows], of, before_ns)
+    return np.where(last >= 0, last - first + 1, 0)
+
+
+def _chances(structure: Structure, wait: LateStarts, place: I64, pairs: _Pairs) -> Floats:
+    """Share of random instants of its waits at which the source of each pair ended as far back.
+
+    `wait` has a row for each of ``pairs.row``.
+    """
+    low, high, source = (
+        column[pairs.pair] for column in (pairs.low_ns, pairs.high_ns, pairs.source)
+    )
+    until_ns = wait.ready_ns + wait.wait_ns - low + 1
+    n_ends = _n_ends(structure, place, source, until_ns)
+    n_ends -= _n_ends(structure, place, source, wait.ready_ns - high)
+    width = np.maximum(high - low, resolution_ns(structure))
+    share = np.minimum(n_ends * width / np.maximum(wait.wait_ns, 1), 1)
+    return np.bincount(pairs.pair, share) / np.bincount(pairs.pair)
+
+
+def _is_right_after(structure: Structure, pairs: _Pairs) -> Bools:
+    """Whether the targets of each pair start within what is usual after their sources ended."""
+    return pairs.high_ns <= structure.calibration.launch_usual_ns
+
+
+def _accepted(structure: Structure, wait: LateStarts, chance: Floats, pairs: _Pairs) -> Bools:
+    """Whether each pair is a dependency: far above chance, and right after or at a distance."""
+    width = np.maximum(pairs.high_ns - pairs.low_ns, resolution_ns(structure))
+    by_length = wait.wait_ns[np.lexsort((wait.wait_ns, pairs.pair))]
+    ends = np.append(pairs.starts[1:], len(pairs.pair)) - 1
+    varied = by_length[ends] - by_length[pairs.starts]
+    median = by_length[(pairs.starts + ends) // 2]
+    is_steady = _STEADIER * width <= np.minimum(varied, pairs.high_ns)
+    # As many ranges as narrow as this one could have been found.
+    n_looks = len(width) * np.maximum(median / width, 1)
+    unlikely = log_chance(pairs.n_matched, pairs.n_all, chance) < np.log(_FALSE_PAIRS / n_looks)
+    accepted: Bools = unlikely & (_is_right_after(structure, pairs) | is_steady)
+    return accepted
+
+
+class _Found(NamedTuple):
+    """Candidates that are dependencies, each with its rule, its lag, and the number of its pair."""
+
+    candidates: _Candidates
+    rule: npt.NDArray[np.int8]
+    lag_ns: I64
+    pair: I64
+    support: tuple[Support, ...]
+
+    def only(self, left: Bools) -> _Found:
+        """Those of some late starts, with the support of the pairs that still explain one."""
+        rows = left[self.candidates.late]
+        used, pair = np.unique(self.pair[rows], return_inverse=True)
+        return _Found(
+            self.candidates.take(rows),
+            self.rule[rows],
+            self.lag_ns[rows],
+            pair,
+            tuple(self.support[one] for one in used.tolist()),
+        )
+
+
+def _learn(
+    structure: Structure, late: LateStarts, candidates: _Candidates, places: tuple[I64, I64]
+) -> _Found:
+    """Candidates that are dependencies by one sort of places."""
+    target_at, source_at = places
+    _, target = np.unique(target_at[late.event], return_inverse=True)
+    n_all, source = np.bincount(target, minlength=1), source_at[candidates.source]
+    resolution = resolution_ns(structure)
+    targets = target[candidates.late]
+    pairs = _tightest(targets, source, candidates.distance_ns, n_all, resolution)
+    if not len(pairs.row):
+        none = np.empty(0, dtype=np.int64)
+        return _Found(candidates.take(none), none.astype(np.int8), none, none, ())
+    wait = late.take(candidates.late[pairs.row])
+    chance = _chances(structure, wait, source_at, pairs)
+    taken = _accepted(structure, wait, chance, pairs)[pairs.pair]
+    row, pair = pairs.row[taken], pairs.pair[taken]
+    is_after = _is_right_after(structure, pairs)
+    # The nearest of several sources, right before the start if there is one.
+    nearness = np.abs(candidates.distance_ns[row])
+    order = np.lexsort((nearness, ~is_after[pair], candidates.late[row]))
+    order = order[group_starts(candidates.late[row[order]])]
+    row, pair = row[order], pair[order]
+    rules = np.where(is_after, Rule.RECURRING_IN_REPLAYS, Rule.RECURRING_AT_A_DISTANCE)
+    used, first, number = np.unique(pair, return_index=True, return_inverse=True)
+    labels = [
+        (work_label(structure, source), work_label(structure, waiter))
+        for source, waiter in zip(
+            candidates.source[row[first]].tolist(),
+            late.event[candidates.late[row[first]]].tolist(),
+            strict=True,
+        )
+    ]
+    members = list(Rule)
+    support = tuple(
+        Support(members[rule], *label, *numbers)
+        for rule, label, *numbers in zip(
+            rules[used].tolist(),
+            labels,
+            pairs.n_matched[used].tolist(),
+            pairs.n_all[used].tolist(),
+            ((pairs.low_ns + pairs.high_ns) // 2)[used].tolist(),
+            (pairs.high_ns - pairs.low_ns)[used].tolist(),
+            chance[used].tolist(),
+            strict=True,
+        )
+    )
+    return _Found(
+        candidates.take(row),
+        rules[pair].astype(np.int8),
+        np.where(is_after, 0, pairs.low_ns)[pair],
+        number,
+        support,
+    )
+
+
+def _learnt(structure: Structure, late: LateStarts, places: Places) -> Inferred:
+    """Edges to late starts, by the finest sort of places that tells what they wait for."""
+    candidates = _candidates(structure, late)
+    left = np.ones(len(late.event), dtype=bool)
+    support: tuple[Support, ...] = ()
+    parts = []
+    for target, source in _LEVELS:
+        level = getattr(places, target), getattr(places, source)
+        found = _learn(structure, late, candidates, level).only(left)
+        waiter = late.event[found.candidates.late]
+        parts.append(
+            stream_wait_edges_from(
+                structure, found.rule, found.candidates.source, waiter, lag_ns=found.lag_ns
+            )
+        )
+        support += found.support
+        left[found.candidates.late] = False
+    return Inferred(EdgeTable.concat(parts), support)
+
+
+def recurring_waits(structure: Structure, known: EdgeTable) -> Inferred:
+    """Edges from work of one stream to late work of another that always starts as long after it.
+
+    What started right after all that was given before is looked at as well, for it is one more
+    occurrence; then once more without, for it may be one of another sort.
+    """
+    by_itself = known.rule == Rule.ENDED_RIGHT_BEFORE
+    edges, places = EdgeTable(), Places(structure)
+    support: tuple[Support, ...] = ()
+    for before in (known.take(~by_itself), known):
+        late = late_starts(structure, EdgeTable.concat([before, edges]))
+        if len(late.event) < _FEWEST:
+            continue
+        found = _learnt(structure, late, places)
+        edges, support = EdgeTable.concat([edges, found.edges]), support + found.support
+    return Inferred(edges.take(~_is_among(edges, known.take(by_itself))), support)
+
+
+def _is_among(edges: EdgeTable, others: EdgeTable) -> Bools:
+    """Whether each edge joins two nodes that another one joins."""
+    mine, theirs = (table.tail.astype(np.int64) << 32 | table.head for table in (edges, others))
+    return np.isin(mine, theirs)

@@ -1,0 +1,74 @@
+"""Ready work that waits until the last blocks of a long kernel of another stream drain."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from htagraph.compiler.passes import compile_events
+from htagraph.explain.critical_path import critical_path
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import EdgeKind
+from htagraph.synth import Launch, Machine, Program, Spend, Synchronize, Work, simulate
+
+N_STEPS = 8
+MACHINE = Machine(launch_latency_ns=5_000, stream_gap_ns=800, n_sms=10)
+
+
+def stepped(machine: Machine = MACHINE, *, geometry: bool = False, seed: int = 0) -> Dag:
+    """Steps in which a kernel of 1,000 blocks runs, and a small one is launched beside it."""
+    draw = random.Random(seed)  # noqa: S311  no secret
+    body = tuple(
+        action
+        for _ in range(N_STEPS)
+        for action in (
+            Launch(Work("fills", draw.randint(500_000, 900_000), n_blocks=1_000, n_threads=1_024)),
+            Spend(draw.randint(20_000, 80_000)),
+            Launch(Work("ready", 20_000, n_blocks=4, n_threads=128), 20),
+            Synchronize(),
+        )
+    )
+    program = Program(body, machine, sync_records=False, geometry=geometry, seed=seed)
+    return compile_events(simulate(program).events)
+
+
+def test_work_that_starts_as_a_kernel_drains_waited_for_the_device(arrows):
+    """It hangs on the start of the kernel that fills the device, eight of eight times."""
+    dag = stepped()
+    (support,) = dag.support
+
+    assert [(tail, head) for tail, head, _ in arrows(dag, "contention")] == [
+        ("fills<", "ready<")
+    ] * N_STEPS
+    assert (support.n_matched, support.n_all) == (N_STEPS, N_STEPS)
+
+
+def test_the_time_until_there_is_room_is_bound_by_the_full_device():
+    """The path says which kernel fills it."""
+    dag = stepped()
+    path = critical_path(dag, dag.span)
+    full = path[path["bound"] == "device_full"]
+
+    assert set(full["name"]) == {"fills"}
+    assert set(full["rule"].astype(str)) == {"device full"}
+
+
+def test_work_that_finds_room_anywhere_in_a_run_waited_for_something_else():
+    """A device that is never full: what starts at random beside the kernel is not held by it."""
+    for seed in range(20):
+        draw = random.Random(seed)  # noqa: S311  no secret
+        machine = replace(MACHINE, n_sms=0, launch_latency_ns=5_000, jitter_ns=600_000)
+        dag = stepped(machine, seed=draw.randint(0, 99))
+
+        assert not (dag.edges.kind == EdgeKind.CONTENTION).any()
+
+
+def test_a_kernel_of_fewer_blocks_than_multiprocessors_fills_nothing():
+    """Where the launch geometry says so, starts near its end are no evidence."""
+    dag = stepped(geometry=True)
+    blocks = dag.events.columns["blocks_per_sm"]
+    small = replace(blocks, value=blocks.value / 1_000)
+    events = replace(dag.events, columns={**dag.events.columns, "blocks_per_sm": small})
+
+    assert (stepped(geometry=True).edges.kind == EdgeKind.CONTENTION).sum() == N_STEPS
+    assert not (compile_events(events).edges.kind == EdgeKind.CONTENTION).any()

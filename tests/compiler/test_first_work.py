@@ -1,0 +1,79 @@
+"""The first work recorded on a device, which waits for what was launched before the capture."""
+
+from __future__ import annotations
+
+from htagraph.compiler.passes import compile_events
+from htagraph.explain.critical_path import critical_path
+from htagraph.model.dag import Dag
+from htagraph.synth import timeline
+
+FAR = " " * 1_500
+
+
+def compiled(drawing: str) -> Dag:
+    return compile_events(timeline(drawing))
+
+
+def bounds(dag: Dag) -> dict[str, int]:
+    path = critical_path(dag, dag.span)
+    return (path.groupby("bound", observed=True)["dur_ns"].sum() // 1_000).to_dict()
+
+
+def test_first_work_long_after_its_launch_waits_for_what_the_capture_did_not_see(arrows):
+    """Until k1 starts, the path is what was launched before; the tiny copy changes nothing."""
+    dag = compiled(
+        f"""
+        cpu 1    |[cudaMemcpyAsync >c][launch >a][launch >b]
+        stream 2 |                  [Memcpy <c]
+        stream 7 |{FAR}[k1 <a    ][k2 <b]
+        """
+    )
+
+    assert arrows(dag, "source") == [("cudaMemcpyAsync<", "k1<", 1_500)]
+    assert bounds(dag) == {"compute": 18, "launched_before_capture": 1_500}
+
+
+def test_its_segment_says_by_which_rule():
+    """An inferred one, unlike that of work whose launch was not recorded."""
+    dag = compiled(f"cpu 1    |[launch >a]\nstream 7 |{FAR}[k1 <a    ]")
+    path = critical_path(dag, dag.span)
+
+    assert path["rule"].astype(str).tolist() == ["first device work", "duration"]
+
+
+def test_a_wait_for_the_device_that_returned_says_that_it_was_idle(arrows):
+    """Then something else holds k1 up, and nothing says what."""
+    dag = compiled(
+        f"""
+        cpu 1    |[launch >a][cudaDeviceSynchronize]
+        stream 7 |{FAR}[k1 <a    ]
+        """
+    )
+
+    assert arrows(dag, "source") == []
+    assert "unexplained" in bounds(dag)
+
+
+def test_work_that_was_launched_late_is_late_by_its_launch(arrows):
+    """The host worked for most of the time before k1; that it then took 300 us is another thing."""
+    dag = compiled(
+        f"""
+        cpu 1    |[aten::load{FAR}][launch >a]
+        stream 7 |{FAR}{" " * 300}[k1 <a    ]
+        """
+    )
+
+    assert arrows(dag, "source") == []
+
+
+def test_a_device_that_was_busy_with_recorded_work_was_not_busy_with_other(arrows):
+    """Half of the wait is explained by k0: what the rest is, is not known."""
+    dag = compiled(
+        f"""
+        cpu 1    |[launch >z][launch >a]
+        stream 9 |         [k0 <z{FAR}]
+        stream 7 |{FAR}{FAR}[k1 <a    ]
+        """
+    )
+
+    assert arrows(dag, "source") == []
