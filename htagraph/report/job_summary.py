@@ -134,6 +134,7 @@ class JobSummary:
         """What one has to know to read the verdict."""
         job = self.job
         said = [job.capture_note] if job.capture_note else []
+        said += job.timeline.unmatched
         if not job.missing_ranks:
             return said
         n_missing = len(job.missing_ranks)
