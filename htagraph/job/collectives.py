@@ -136,13 +136,17 @@ def _roles(matched: pd.DataFrame) -> tuple[Bools, Bools]:
     return waits.to_numpy(dtype=bool), awaited.to_numpy(dtype=bool)
 
 
-def match_collectives(tables: Mapping[int, pd.DataFrame]) -> Matching:
+def match_collectives(
+    tables: Mapping[int, pd.DataFrame], hosts: Mapping[int, str] | None = None
+) -> Matching:
     """Match the collectives of all ranks: number those that are parts of the same one.
 
     Parameters
     ----------
     tables : mapping of int to DataFrame
         Schema `answers.COLLECTIVES`, by rank.
+    hosts : mapping of int to str, optional
+        The host of each rank, empty where not recorded.
     """
     table = _stacked(tables)
     certain: list[pd.DataFrame] = []
@@ -169,13 +173,10 @@ def match_collectives(tables: Mapping[int, pd.DataFrame]) -> Matching:
         next_match += len(number)
     none = table.iloc[:0].assign(match=np.int64(-1), matched_by="", is_partial=False)
     known = pd.concat(certain or [none])
-    fails = [contradicted(part, known) for part in inferred]
-    unmatched += [
-        _not_matched(part, "no clock allows that they are the same in order")
-        for part, fail in zip(inferred, fails, strict=True)
-        if fail
-    ]
-    matched = certain + [part for part, fail in zip(inferred, fails, strict=True) if not fail]
+    whys = [contradicted(part, known, hosts) for part in inferred]
+    judged = list(zip(inferred, whys, strict=True))
+    unmatched += [_not_matched(part, why) for part, why in judged if why]
+    matched = certain + [part for part, why in judged if not why]
     joined = pd.concat(matched or [none], ignore_index=True)
     joined = joined.sort_values(["match", "rank"], ignore_index=True)
     waits, is_awaited = _roles(joined)

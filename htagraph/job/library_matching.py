@@ -3,20 +3,22 @@
 The n-th kernel of an operation on one rank is the n-th on the others, if all ranks ran the same
 operations in the same order. If some recorded fewer, their order has to fit into that of the others
 at one place only, also where they overlap by half: layers repeat, and what fits at several places
-says nothing. What matches so is inferred, and is dropped where no clock allows it.
+says nothing. What matches so is inferred. It is dropped where no clock allows it, and where devices
+of one host would be further apart than half of the time from one to the next: some began later.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.clocks import fit_clock
+from htagraph.algorithms.clocks import ClockFit, fit_clock
 from htagraph.model.collective_operations import ONE_SIDED
-from htagraph.model.units import human_count
+from htagraph.model.units import human_count, human_duration
 from htagraph.queries.collectives import LIBRARY_KERNEL
 
 __all__ = [
@@ -86,7 +88,7 @@ def in_kernel_order(table: pd.DataFrame) -> tuple[I64, str]:
     )
     if all(text == longest for text in texts):
         return place, INFERRED_RULES[0]
-    if min(places) < 0 or any(map(_fits_again, texts, places, [longest] * len(texts))):
+    if min(places) < 0 or any(_fits_again(text, longest) for text in set(texts)):
         few, many = int(counts.min()), int(counts.max())
         ran = f"ranks ran {few:,} to {many:,} of them" if few < many else "ranks ran them"
         how = "in different orders" if min(places) < 0 else "and their order fits at several places"
@@ -94,20 +96,20 @@ def in_kernel_order(table: pd.DataFrame) -> tuple[I64, str]:
     return place, INFERRED_RULES[1]
 
 
-def _fits_again(text: str, place: int, longest: str) -> bool:
-    """Whether an order fits to the longest at another place, where at least half of it overlaps."""
+def _fits_again(text: str, longest: str) -> bool:
+    """Whether an order fits into the longest at several places, half of it at least."""
     half = (len(text) + 1) // 2
-    if len(text) == len(longest):
-        return False
-    return any(
+    fits = (
         longest[max(at, 0) : at + len(text)] == text[max(-at, 0) : len(longest) - at]
         for at in range(half - len(text), len(longest) - half + 1)
-        if at != place
     )
+    return len(text) < len(longest) and sum(fits) > 1
 
 
-def contradicted(inferred: pd.DataFrame, certain: pd.DataFrame) -> bool:
-    """Whether no clock of some rank allows what was matched by the order of kernels.
+def contradicted(
+    inferred: pd.DataFrame, certain: pd.DataFrame, hosts: Mapping[int, str] | None = None
+) -> str:
+    """Why what was matched by the order of kernels cannot be, in words; empty if it can.
 
     Parameters
     ----------
@@ -115,13 +117,29 @@ def contradicted(inferred: pd.DataFrame, certain: pd.DataFrame) -> bool:
         Members of the matched collectives of one group.
     certain : DataFrame
         Members of those that metadata match, of all groups.
+    hosts : mapping of int to str, optional
+        The host of each rank, empty where not recorded.
     """
-    lowest = inferred["rank"].min()
-    return any(
-        not _has_clock(_pairs(inferred, lowest, rank), _pairs(certain, lowest, rank))
-        for rank in inferred["rank"].unique()
-        if rank != lowest
-    )
+    first, *others = (int(rank) for rank in np.unique(inferred["rank"]))
+    limit_ns = _usual_distance_ns(inferred[inferred["rank"] == first]) // 2
+    for rank in others:
+        pairs = _pairs(inferred, first, rank)
+        if not _has_clock(pairs, _pairs(certain, first, rank)):
+            return "no clock allows that they are the same in order"
+        one_host = bool(hosts and hosts.get(rank) and hosts.get(rank) == hosts.get(first))
+        apart_ns = _least_offset_ns(pairs)
+        if one_host and apart_ns > limit_ns:
+            apart = human_duration(apart_ns)
+            return f"in order, devices of one host would be {apart} apart, so some began later"
+    return ""
+
+
+def _usual_distance_ns(members: pd.DataFrame) -> int:
+    """The usual time of one rank from a collective to the next one of the same operation."""
+    ordered = members.sort_values("arrived_ns", kind="stable")
+    distances = ordered.groupby("operation")["arrived_ns"].diff().groupby(ordered["operation"])
+    usual = distances.median().dropna()
+    return int(usual.min()) if len(usual) else np.iinfo(np.int64).max
 
 
 def _pairs(matched: pd.DataFrame, first: int, second: int) -> pd.DataFrame:
@@ -135,12 +153,18 @@ def _pairs(matched: pd.DataFrame, first: int, second: int) -> pd.DataFrame:
 
 def _has_clock(inferred: pd.DataFrame, certain: pd.DataFrame) -> bool:
     """Whether one clock allows all meetings of two ranks, or the certain ones have none either."""
-    if _width_ns(pd.concat([inferred, certain])) >= 0:
+    if _fit(pd.concat([inferred, certain])).width_ns >= 0:
         return True
-    return len(certain) > 0 and _width_ns(certain) < 0 <= _width_ns(inferred)
+    return len(certain) > 0 and _fit(certain).width_ns < 0 <= _fit(inferred).width_ns
 
 
-def _width_ns(pairs: pd.DataFrame) -> int:
-    """Width of the clocks that meetings of two ranks allow, negative for none."""
+def _least_offset_ns(pairs: pd.DataFrame) -> int:
+    """How far apart clocks are at least, as meetings of two ranks allow."""
+    fit = _fit(pairs)
+    return max(fit.low_ns, -fit.high_ns, 0)
+
+
+def _fit(pairs: pd.DataFrame) -> ClockFit:
+    """The clock of the second of two ranks against the first, by their meetings."""
     columns = [pairs[name + side].to_numpy(np.int64) for side in ("_other", "") for name in _TIMES]
-    return fit_clock(*columns, ends_together=pairs["together"].to_numpy(dtype=bool)).width_ns
+    return fit_clock(*columns, ends_together=pairs["together"].to_numpy(dtype=bool))

@@ -39,7 +39,8 @@ class Timeline:
     @cached_property
     def _matching(self) -> Matching:
         summaries = self.graphs.summaries
-        found = match_collectives({rank: one.collectives for rank, one in summaries.items()})
+        tables = {rank: one.collectives for rank, one in summaries.items()}
+        found = match_collectives(tables, self._hosts)
         for why in found.unmatched:
             warnings.warn(why, IncompleteTraceWarning, stacklevel=4)
         return found
@@ -56,9 +57,11 @@ class Timeline:
     @cached_property
     def fitted(self) -> Clocks:
         """The clocks of all ranks against the first one's."""
-        summaries = self.graphs.summaries
-        hosts = {rank: one.host for rank, one in summaries.items()}
-        return fit_clocks(self._matched, list(summaries), hosts)
+        return fit_clocks(self._matched, list(self.graphs.summaries), self._hosts)
+
+    @property
+    def _hosts(self) -> dict[int, str]:
+        return {rank: one.host for rank, one in self.graphs.summaries.items()}
 
     @cached_property
     def aligned(self) -> tuple[int, ...]:

@@ -25,7 +25,6 @@ from htagraph.model.collective_names import (
     library_operation,
     ranks_in_name,
 )
-from htagraph.model.collective_operations import RENDEZVOUS
 from htagraph.model.dag import Dag
 
 __all__ = ["LibraryCollectives", "library_collectives"]
@@ -69,12 +68,13 @@ def _halves(code: I64, position: I64) -> tuple[I64, Bools]:
     length = np.diff(begins, append=len(code))
     if (length == 1).all():
         return position, np.ones(len(code), dtype=bool)
-    arrival, meets = np.full(len(code), -1, dtype=np.int64), np.zeros(len(code), dtype=bool)
-    # A capture may begin or end between two halves.
-    if (length[1:-1] == 2).all() and length.max() == 2:
-        first = begins[length == 2]
-        arrival[first] = arrival[first + 1] = position[first]
-        meets[first + 1] = True
+    meets = np.zeros(len(code), dtype=bool)
+    # A capture may begin or end between two halves; the other one is then met by nobody.
+    if (length[1:-1] != 2).any() or length.max() > 2:
+        return np.full(len(code), -1, dtype=np.int64), meets
+    arrival, first = position.copy(), begins[length == 2]
+    arrival[first + 1] = position[first]
+    meets[first + 1] = True
     return arrival, meets
 
 
@@ -88,43 +88,46 @@ def library_collectives(dag: Dag, kernels: I64) -> LibraryCollectives:
         Events, in the order of their launches.
     """
     events, n = dag.events, len(kernels)
-    none = np.full(n, "", dtype=object)
+    operation, group = np.full(n, "", dtype=object), np.full(n, "", dtype=object)
+    arrival = np.arange(n)
+    if not n:
+        return LibraryCollectives(operation, group, arrival, np.zeros(n, dtype=bool))
     codes, at = np.unique(events.name[kernels], return_inverse=True)
     names = [events.symbols.texts[code] for code in codes.tolist()]
-    library_of = [_library(name) for name in names]
-    if not any(library_of):
-        return LibraryCollectives(none, none, np.arange(n), np.zeros(n, dtype=bool))
-    operation_of = [
-        library_operation(name) if library else ""
-        for name, library in zip(names, library_of, strict=True)
-    ]
-    columns = {
-        "library": library_of,
-        "operation": operation_of,
-        "n_ranks": [ranks_in_name(name) for name in names],
-        "may_be_half": [MAY_BE_HALVES.search(name) is not None for name in names],
+    labels = [_library(name) for name in names]
+    known = {
+        "label": labels,
+        "operation": [
+            library_operation(name) if label else ""
+            for name, label in zip(names, labels, strict=True)
+        ],
+        "is_half": [_may_be_half(name) for name in names],
     }
-    table = pd.DataFrame(columns).iloc[at].reset_index(drop=True)
-    table["stream"] = events.stream[kernels]
-    table["device"] = events.device[kernels]
-    table = table[table["operation"].isin(RENDEZVOUS)]
-    by_stream = table.groupby(["device", "stream", "library", "n_ranks"], sort=False)["operation"]
-    role = by_stream.transform(lambda operations: ", ".join(sorted(set(operations))))
-    ranks = np.where(table["n_ranks"] > 0, " of " + table["n_ranks"].astype(str) + " ranks", "")
-    operation, group = none.copy(), none.copy()
-    rows = table.index.to_numpy(np.int64)
-    operation[rows] = table["operation"]
-    group[rows] = table["library"] + ranks + " (" + role + ")"
-    arrival, meets = np.arange(n), operation != ""
-    halves = table["may_be_half"] & table["operation"].isin(("dispatch", "combine"))
-    for _, part in table[halves].groupby(group[rows[halves]], sort=False):
+    table = pd.DataFrame(known).iloc[at].reset_index(drop=True)
+    table = table.assign(device=events.device[kernels], stream=events.stream[kernels])
+    table = table[table["operation"] != ""]
+    operation[table.index] = table["operation"]
+    meets = operation != ""
+    for (label, _, _), part in table.groupby(["label", "device", "stream"], sort=False):
+        role = ", ".join(sorted(set(part["operation"])))
+        group[part.index] = f"{label} ({role})"
+    halves = table[table["is_half"]]
+    for _, part in halves.groupby(group[halves.index], sort=False):
         own = part.index.to_numpy(np.int64)
         arrival[own], meets[own] = _halves(pd.factorize(part["operation"])[0], own)
     return LibraryCollectives(operation, group, arrival, meets)
 
 
 def _library(name: str) -> str:
-    """The library that a kernel is of, or ""."""
+    """The library that a kernel is of, with the number of ranks that its name says, or ""."""
     if NCCL_KERNEL.search(name):
         return ""
-    return next((label for label, regex in LIBRARIES.items() if regex.search(name)), "")
+    label = next((label for label, regex in LIBRARIES.items() if regex.search(name)), "")
+    n_ranks = ranks_in_name(name) if label else 0
+    return f"{label} of {n_ranks} ranks" if n_ranks else label
+
+
+def _may_be_half(name: str) -> bool:
+    """Whether a kernel may be one half of a dispatch or combine."""
+    is_exchange = library_operation(name) in ("dispatch", "combine")
+    return is_exchange and MAY_BE_HALVES.search(name) is not None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import warnings
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from hypothesis import assume, given
 
 from htagraph.errors import IncompleteTraceWarning
 from htagraph.job.job import Job
+from htagraph.job.loading import load_job
 from htagraph.report.job_summary import JobSummary
 from htagraph.synth import (
     Action,
@@ -69,7 +73,9 @@ def test_what_is_matched_by_the_order_of_kernels_says_so() -> None:
     job = loaded(three(*[(*send("dispatch", 9_000), *send("combine", 9_000))] * 3))
     assert job[0].collectives()["found_by"].tolist() == ["library kernel"] * 2
     assert job.collectives()["matched_by"].tolist() == ["inferred order"] * 6
-    assert job.collectives()["group"].unique().tolist() == ["expert parallel (combine, dispatch)"]
+    assert job.collectives()["group"].unique().tolist() == [
+        "expert parallel (combine, dispatch) [0, 1, 2]"
+    ]
 
 
 def test_a_half_that_receives_waits_until_all_have_begun_to_send() -> None:
@@ -83,7 +89,6 @@ def test_a_half_that_receives_waits_until_all_have_begun_to_send() -> None:
 
     simulated = three(body(0), body(90_000), body(0))
     job = loaded(simulated)
-    on_true_clocks(job, simulated)
     known = replace(job, timeline=on_true_clocks(job, simulated).timeline)
     true = simulated.collectives.query("operation == 'dispatch'")
     assert job[0].collectives()["is_rendezvous"].tolist() == [False, True] * 2
@@ -91,18 +96,27 @@ def test_a_half_that_receives_waits_until_all_have_begun_to_send() -> None:
     assert true["wait_ns"].tolist()[1] == 0 < true["wait_ns"].tolist()[0]
 
 
+def halves(*operations: str) -> SimulatedJob:
+    """A job of three ranks that run these operations, each in two halves."""
+    body = tuple(Op("low_latency", exchange(name, WORLD, 3_000, 9_000)) for name in operations)
+    return three(body, body, body)
+
+
 def test_a_capture_may_begin_between_two_halves() -> None:
-    """Rank 0 has not recorded its first send: one dispatch less, which fits at one place only."""
-    body = tuple(
-        Op("low_latency", exchange(name, WORLD, 3_000, 9_000))
-        for name in ("dispatch", "combine", "combine", "dispatch", "combine")
-    )
-    simulated = three(body, body, body)
-    rows = simulated.ranks[0].recorder.rows
-    first = next(row for row in rows if "dispatch<" in row.name)
-    rows[:] = [row for row in rows if row.correlation != first.correlation]
+    """No rank has recorded its first send: what receives is then no collective."""
+    simulated = halves("dispatch", "combine", "dispatch", "combine")
+    for rank in range(3):
+        without(simulated, rank, nth=0)
+    job = loaded(simulated)
+    assert job[0].collectives()["arrival"].tolist() == [0, 1, 1, 3, 3, 5, 5]
+    assert job.collectives().groupby("match").size().tolist() == [3] * 3
+
+
+def test_kernels_that_may_be_either_half_match_nothing_and_say_so() -> None:
+    """Four dispatches in a row: two of both halves, or four of one kernel each."""
+    job = loaded(halves("dispatch", "dispatch", "combine"))
     with pytest.warns(IncompleteTraceWarning, match="whether they send, receive or do both"):
-        loaded(simulated).collectives()
+        assert len(job.collectives()) == 0
 
 
 def layers(n: int, *, notify: bool = False) -> tuple[Action, ...]:
@@ -185,6 +199,27 @@ def test_order_that_the_clocks_of_other_collectives_forbid_is_not_matched() -> N
     with pytest.warns(IncompleteTraceWarning, match="no clock allows"):
         found = job.collectives()
     assert found["operation"].unique().tolist() == ["all_reduce"]
+
+
+def on_one_host(simulated: SimulatedJob, folder: Path) -> Job:
+    """The job as files that all name one host."""
+    for file in simulated.write(folder):
+        document = json.loads(gzip.decompress(file.read_bytes()))
+        document["host_name"] = "node-1"
+        file.write_bytes(gzip.compress(json.dumps(document).encode()))
+    return load_job(folder)
+
+
+def test_order_that_sets_devices_of_one_host_apart_is_not_matched(tmp_path: Path) -> None:
+    """Rank 1 was recorded from the second layer on, and for a layer longer than the others."""
+    body = tuple(action for _ in range(6) for action in (*layers(1), Spend(1_000_000)))
+    simulated = three(body, body, body)
+    for rank, nth in ((0, -1), (0, -1), (1, 0), (1, 0), (2, -1), (2, -1)):
+        without(simulated, rank, nth)
+    job = on_one_host(simulated, tmp_path)
+    why = r"devices of one host would be 1\.0\d* ms apart, so some began later"
+    with pytest.warns(IncompleteTraceWarning, match=why):
+        assert len(job.collectives()) == 0
 
 
 def test_ranks_of_several_groups_are_not_matched_unless_the_header_knows_the_groups() -> None:
