@@ -3,6 +3,7 @@
 Members of a collective end together, up to a small jitter, and nobody ends before everybody has
 started. The first gives an estimate, the second a bound: of two members ``r`` and ``q``, what has
 to be added to the clock of ``r`` lies in ``[max(start_q - end_r), min(end_q - start_r)]``.
+Some members end each on its own, as those of a one-sided all-to-all: they give the bound only.
 
 The bound is the clock condition of message passing, for collectives: Rabenseifner, "The controlled
 logical clock", 1997; Becker et al., "Scalable timestamp synchronization for event traces", 2009.
@@ -143,11 +144,14 @@ def fit_clock(
     *,
     waits: Bools | None = None,
     is_awaited: Bools | None = None,
+    ends_together: Bools | None = None,
 ) -> ClockFit:
     """Clock of a member against a reference, from the collectives that both took part in.
 
     The offset is the median difference of the ends, moved into the feasible interval. Drift is
     fitted only where it halves the spread of the differences: without drift, fitting it does harm.
+    Both are taken from collectives that end together. Where there are none, the ends still give a
+    first guess of the offset, but no drift.
 
     Parameters
     ----------
@@ -158,6 +162,8 @@ def fit_clock(
     waits, is_awaited : ndarray of shape (n,), dtype=bool, optional
         Whether the member waits for the reference, and the reference for the member; both always,
         by default.
+    ends_together : ndarray of shape (n,), dtype=bool, optional
+        Whether members leave the collective together; always, by default.
 
     Returns
     -------
@@ -175,20 +181,22 @@ def fit_clock(
     order = np.argsort(end_ns, kind="stable")
     columns = (start_ns, end_ns, reference_start_ns, reference_end_ns)
     start, end, reference_start, reference_end = (column[order] for column in columns)
-    difference = reference_end - end
+    together = np.ones(len(end), dtype=bool) if ends_together is None else ends_together[order]
     origin = int(end[0])
     drift = 0
-    if len(end) >= _FEWEST_FOR_DRIFT:
-        slope = _slope_ppb(end, difference)
-        rest = difference - Clock(0, slope, origin).to_common(end) + end
+    if together.sum() >= _FEWEST_FOR_DRIFT:
+        left, difference = end[together], (reference_end - end)[together]
+        slope = _slope_ppb(left, difference)
+        rest = difference - Clock(0, slope, origin).to_common(left) + left
         if abs(slope) <= _LARGEST_DRIFT_PPB and _robust_spread(
             rest
         ) < _DRIFT_MUST_HELP * _robust_spread(difference):
             drift = slope
     turned = Clock(0, drift, origin)
     start, end = turned.to_common(start), turned.to_common(end)
-    offset = int(np.median(reference_end - end))
-    spread = int(np.median(np.abs(reference_end - end - offset)))
+    apart = (reference_end - end)[together if together.any() else slice(None)]
+    offset = int(np.median(apart))
+    spread = int(np.median(np.abs(apart - offset)))
     unnoticed = (
         int(end[-1] - end[0]) * _UNNOTICED_DRIFT_PPB // _PPB
         if not drift

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.clocks import Clock, ClockFit, fit_clock, shared_clock, to_common
+from htagraph.job.library_matching import ends_together
 from htagraph.model.job_answers import CLOCKS
 
 __all__ = ["Clocks", "fit_clocks"]
@@ -29,7 +30,7 @@ _RENDEZVOUS_WEIGHT = 1 << 20
 """A rendezvous bounds a clock from both sides: one outweighs any number of other collectives."""
 
 
-_FITTED = ("start_ns", "end_ns", "waits", "is_awaited")
+_FITTED = ("arrived_ns", "end_ns", "waits", "is_awaited")
 
 
 class _Error(NamedTuple):
@@ -243,4 +244,4 @@ def _fit_pair(
         shared = shared_clock(*columns, **roles, clock=parent_clock)
         if shared is not None:
             return shared
-    return fit_clock(*columns, **roles)
+    return fit_clock(*columns, **roles, ends_together=ends_together(member)[own])

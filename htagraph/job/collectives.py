@@ -3,12 +3,14 @@
 The ladder of matching, per communicator: by sequence number; else by operation, size and type in
 their order; where counts differ, by common runs of that sequence. Sends and receives are matched
 per sender and receiver. Matched collectives in which a rank of the communicator has no part are
-flagged; nobody is blamed in them.
+flagged; nobody is blamed in them. Kernels of libraries that record nothing are matched by their
+order (`library_matching`), or not at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -16,23 +18,55 @@ import pandas as pd
 
 from htagraph.algorithms.sequence_matching import align
 from htagraph.job.clocks import Clocks
+from htagraph.job.library_matching import (
+    INFERRED_RULES,
+    contradicted,
+    in_kernel_order,
+    is_inferred,
+)
 from htagraph.model.collective_operations import FROM_ROOT, POINT_TO_POINT, TO_ROOT
 from htagraph.model.job_answers import MATCHED_COLLECTIVES
 from htagraph.model.schema import labelled
 from htagraph.queries.collectives import HOST_RANGE
 
-__all__ = ["match_collectives", "measure_waits"]
+__all__ = ["Matching", "match_collectives", "measure_waits"]
 
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-_RULES = ("sequence number", "order", "common runs")
+_RULES = ("sequence number", "order", "common runs", *INFERRED_RULES)
 _NEVER = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True)
+class Matching:
+    """The collectives of a job, matched.
+
+    Parameters
+    ----------
+    members : DataFrame
+        Columns of `answers.COLLECTIVES`, and ``rank``, ``arrived_ns`` (when others stopped waiting
+        for it, on the rank's clock), ``is_on_host``, ``match``, ``matched_by``, ``is_partial``,
+        ``waits`` (for others), ``is_awaited`` (by others). Only rendezvous, rooted and
+        point-to-point operations are matched. A matched collective has at least two members.
+    unmatched : tuple of str
+        Sentences on kernels of libraries that could not be matched: which, and why.
+    """
+
+    members: pd.DataFrame
+    unmatched: tuple[str, ...] = ()
+
+
+def _with_arrivals(table: pd.DataFrame, rank: int) -> pd.DataFrame:
+    """The collectives of a rank with their rank and when they arrived."""
+    start, arrival = (table[name].to_numpy(np.int64) for name in ("start_ns", "arrival"))
+    arrived_ns = np.where(arrival >= 0, start[arrival], start) if len(table) else start
+    return table.assign(rank=np.int64(rank), arrived_ns=arrived_ns)
 
 
 def _stacked(tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
     """The collectives in which somebody waits, of all ranks, with their rank and communicator."""
-    parts = [table.assign(rank=np.int64(rank)) for rank, table in sorted(tables.items())]
+    parts = [_with_arrivals(table, rank) for rank, table in sorted(tables.items())]
     table = pd.concat(parts, ignore_index=True)
     paired = table["operation"].isin(POINT_TO_POINT)
     rooted = table["operation"].isin((*FROM_ROOT, *TO_ROOT))
@@ -102,30 +136,32 @@ def _roles(matched: pd.DataFrame) -> tuple[Bools, Bools]:
     return waits.to_numpy(dtype=bool), awaited.to_numpy(dtype=bool)
 
 
-def match_collectives(tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
+def match_collectives(
+    tables: Mapping[int, pd.DataFrame], hosts: Mapping[int, str] | None = None
+) -> Matching:
     """Match the collectives of all ranks: number those that are parts of the same one.
 
     Parameters
     ----------
     tables : mapping of int to DataFrame
         Schema `answers.COLLECTIVES`, by rank.
-
-    Returns
-    -------
-    DataFrame
-        Columns of `answers.COLLECTIVES`, and ``rank``, ``is_on_host``, ``match``, ``matched_by``,
-        ``is_partial``,
-        ``waits`` (for others), ``is_awaited`` (by others). Only rendezvous, rooted and
-        point-to-point operations are matched. A matched collective has at least two members.
+    hosts : mapping of int to str, optional
+        The host of each rank, empty where not recorded.
     """
     table = _stacked(tables)
-    matched = []
+    certain: list[pd.DataFrame] = []
+    inferred: list[pd.DataFrame] = []
+    unmatched = [*_unclear_halves(tables)]
     next_match = 0
     for _, part in table.groupby("communicator", sort=True):
         n_ranks = part["rank"].nunique()
         if n_ranks < 2:
             continue
-        instance, rule = _instances(part)
+        by_kernels = bool(is_inferred(part)[0])
+        instance, rule = in_kernel_order(part) if by_kernels else _instances(part)
+        if by_kernels and rule not in INFERRED_RULES:
+            unmatched.append(_not_matched(part, rule))
+            continue
         number, match = np.unique(instance, return_inverse=True)
         n_members = np.bincount(match)[match]
         found = part.assign(
@@ -133,15 +169,30 @@ def match_collectives(tables: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
             matched_by=rule,
             is_partial=n_members < n_ranks,
         )
-        matched.append(found[(instance >= 0) & (n_members >= 2)])
+        (inferred if by_kernels else certain).append(found[(instance >= 0) & (n_members >= 2)])
         next_match += len(number)
-    if not matched:
-        return table.iloc[:0].assign(
-            match=np.int64(-1), matched_by="", is_partial=False, waits=False, is_awaited=False
-        )
-    joined = pd.concat(matched, ignore_index=True).sort_values(["match", "rank"], ignore_index=True)
+    none = table.iloc[:0].assign(match=np.int64(-1), matched_by="", is_partial=False)
+    known = pd.concat(certain or [none])
+    whys = [contradicted(part, known, hosts) for part in inferred]
+    judged = list(zip(inferred, whys, strict=True))
+    unmatched += [_not_matched(part, why) for part, why in judged if why]
+    matched = certain + [part for part, why in judged if not why]
+    joined = pd.concat(matched or [none], ignore_index=True)
+    joined = joined.sort_values(["match", "rank"], ignore_index=True)
     waits, is_awaited = _roles(joined)
-    return joined.assign(waits=waits, is_awaited=is_awaited)
+    return Matching(joined.assign(waits=waits, is_awaited=is_awaited), tuple(unmatched))
+
+
+def _not_matched(part: pd.DataFrame, why: str) -> str:
+    """A sentence on kernels of libraries that could not be matched."""
+    return f"{part['group'].iloc[0]} kernels are not matched across ranks: {why}."
+
+
+def _unclear_halves(tables: Mapping[int, pd.DataFrame]) -> Iterator[str]:
+    """Yield a sentence on kernels of which nothing says whether they send or receive or both."""
+    unclear = pd.concat([table[table["arrival"] < 0] for table in tables.values()])
+    for _, part in unclear.groupby("group", sort=True):
+        yield _not_matched(part, "whether they send, receive or do both is not recorded")
 
 
 def measure_waits(matched: pd.DataFrame, clocks: Clocks) -> pd.DataFrame:
@@ -170,11 +221,12 @@ def measure_waits(matched: pd.DataFrame, clocks: Clocks) -> pd.DataFrame:
     rank, match = matched["rank"].to_numpy(np.int64), matched["match"].to_numpy(np.int64)
     start = clocks.to_common(rank, matched["start_ns"].to_numpy(np.int64))
     end = clocks.to_common(rank, matched["end_ns"].to_numpy(np.int64))
+    arrived = clocks.to_common(rank, matched["arrived_ns"].to_numpy(np.int64))
     waits, awaited = (
         matched["waits"].to_numpy(dtype=bool),
         matched["is_awaited"].to_numpy(dtype=bool),
     )
-    arrival = pd.Series(np.where(awaited, start, _NEVER)).groupby(match)
+    arrival = pd.Series(np.where(awaited, arrived, _NEVER)).groupby(match)
     last_row = arrival.idxmax().reindex(match).to_numpy()
     latest = np.where(waits, np.maximum(arrival.transform("max").to_numpy(), start), start)
     met = np.clip(latest, start, end)
@@ -184,12 +236,12 @@ def measure_waits(matched: pd.DataFrame, clocks: Clocks) -> pd.DataFrame:
     error_ns = np.where(met > start, high_ns - low_ns[last_row], 0)
     is_other = awaited & (np.arange(len(rank)) != last_row)
     runner_up = (
-        pd.Series(np.where(is_other, start + high_ns, _NEVER))
+        pd.Series(np.where(is_other, arrived + high_ns, _NEVER))
         .groupby(match)
         .transform("max")
         .to_numpy()
     )
-    is_last = (start + low_ns)[last_row] > runner_up
+    is_last = (arrived + low_ns)[last_row] > runner_up
     is_partial = matched["is_partial"].to_numpy(dtype=bool)
     return MATCHED_COLLECTIVES.frame(
         {
@@ -200,6 +252,7 @@ def measure_waits(matched: pd.DataFrame, clocks: Clocks) -> pd.DataFrame:
             "operation": matched["operation"].to_numpy(),
             "group": matched["group"].to_numpy(),
             "start_ns": start,
+            "arrived_ns": arrived,
             "end_ns": end,
             "wait_ns": met - start,
             "transfer_ns": end - met,

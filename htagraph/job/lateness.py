@@ -96,13 +96,13 @@ def late_arrivals(collectives: pd.DataFrame) -> pd.DataFrame:
         wait_ns=("once_ns", "sum"),
         is_certain=("is_certain", "any"),
     )
-    last = collectives[["match", "rank", "collective", "operation", "start_ns"]]
+    last = collectives[["match", "rank", "collective", "operation", "arrived_ns"]]
     found = (
         late.rename(columns={"last_rank": "rank"})
         .merge(last, on=["match", "rank"])
         .join(lead, on="match")
     )
-    found = found.rename(columns={"start_ns": "came_ns"}).sort_values(
+    found = found.rename(columns={"arrived_ns": "came_ns"}).sort_values(
         ["rank", "came_ns"], ignore_index=True
     )
     found["is_blamed"] = found["is_certain"] & ~found["operation"].isin(POINT_TO_POINT)
@@ -160,7 +160,10 @@ def compared_rank_segments(
     clocks : mapping of int to Clock
     """
     columns = {
-        rank: {name: table[name].to_numpy(np.int64) for name in ("start_ns", "end_ns", "event")}
+        rank: {
+            name: table[name].to_numpy(np.int64)
+            for name in ("start_ns", "end_ns", "event", "arrival")
+        }
         for rank, table in tables.items()
     }
     pairs = late[["rank", "runner_up"]].to_numpy(np.int64)
@@ -174,14 +177,15 @@ def compared_rank_segments(
         *(column.tolist() for column in (ranks, here, before, recorded_ns)), strict=True
     ):
         own = columns[rank]
-        start_ns = int(own["start_ns"][at])
+        came = int(own["arrival"][at])
+        start_ns = int(own["start_ns"][came])
         since_ns = (
             int(own["end_ns"][left])
             if left >= 0
             else ends[rank].start_ns + both_ns - begun_ns[rank]
         )
         rank_segments.append(
-            RankSegment(rank, 0, 0, min(since_ns, start_ns), start_ns, 2 * int(own["event"][at]))
+            RankSegment(rank, 0, 0, min(since_ns, start_ns), start_ns, 2 * int(own["event"][came]))
         )
     return rank_segments
 

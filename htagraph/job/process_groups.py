@@ -1,4 +1,4 @@
-"""Process groups of collectives on the host, which only the header of a trace tells."""
+"""Process groups of collectives on the host and of libraries: only the header of a trace tells."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from htagraph.job.library_matching import is_inferred, stated_ranks
 from htagraph.model.collective_operations import POINT_TO_POINT
 from htagraph.queries.collectives import HOST_RANGE, short_group
 
@@ -28,14 +29,24 @@ def _groups_of(metadata: Mapping[str, Any], rank: int) -> set[tuple[int, ...]]:
     return {group for group in groups if rank in group and len(group) > 1}
 
 
+def _of_ranks(label: str, groups: set[tuple[int, ...]]) -> str:
+    """The label of a library's kernels with the ranks of the one group that they can be of."""
+    stated = stated_ranks(label)
+    fits = [group for group in groups if not stated or len(group) == stated]
+    return f"{label} {short_group(str(list(fits[0])))}" if len(fits) == 1 else label
+
+
 def in_process_groups(
     collectives: pd.DataFrame, metadata: Mapping[str, Any], rank: int
 ) -> pd.DataFrame:
-    """Collectives of a rank with the groups of those on the host.
+    """Collectives of a rank with the groups of those on the host and of libraries.
 
     No range says which group it is of. If all groups of the rank have the same members, it is
     theirs, and of two members each sends to the other. If not, it may be of any of them, and nobody
     is said to wait in it. Without groups in the header, all collectives are taken as of one group.
+
+    No kernel of a library does. It is of the one group with as many ranks as its name says; if that
+    says nothing, of the ranks that all groups have.
 
     Parameters
     ----------
@@ -45,8 +56,13 @@ def in_process_groups(
     rank : int
     """
     on_host = (collectives["found_by"] == HOST_RANGE).to_numpy(dtype=bool)
-    groups = _groups_of(metadata, rank) if on_host.any() else set()
-    if not groups:
+    by_library = is_inferred(collectives)
+    groups = _groups_of(metadata, rank) if (on_host | by_library).any() else set()
+    if groups and by_library.any():
+        labels = {label: _of_ranks(label, groups) for label in collectives["group"][by_library]}
+        own = collectives["group"].map(labels)
+        collectives = collectives.assign(group=collectives["group"].mask(by_library, own))
+    if not groups or not on_host.any():
         return collectives
     if len(groups) > 1:
         return collectives.assign(is_rendezvous=collectives["is_rendezvous"] & ~on_host)

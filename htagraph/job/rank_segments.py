@@ -3,8 +3,9 @@
 The graph of all ranks together would not fit into one process. A rank is reduced to its skeleton:
 its collectives and, of each, the collective that its start goes back to along binding edges. Back
 from the end of the job, a rank segment runs on one rank to the end of a collective. If the rank
-waited in it, the path hops to the rank that came last, at the instant at which it came. A law says
-that this path is that of the whole graph (`tests/job/merged.py`). Only ranks on it are opened.
+waited in it, the path hops to the rank that came last, at the instant at which it came: when its
+kernel started, or the one that sends, where another receives. A law says that this path is that of
+the whole graph (`tests/job/merged.py`). Only ranks on it are opened.
 
 ::
 
@@ -143,7 +144,7 @@ def find_rank_segments(
     columns = {
         rank: {
             name: table[name].to_numpy(np.int64)
-            for name in ("start_ns", "end_ns", "after", "event")
+            for name in ("start_ns", "end_ns", "after", "event", "arrival")
         }
         for rank, table in tables.items()
     }
@@ -161,6 +162,7 @@ def find_rank_segments(
         start_ns, event = int(own["start_ns"][anchor]), int(own["event"][anchor])
         transfer = _rank_segment(rank, clock, start_ns, since_ns, 2 * event + 1, collective=anchor)
         if late := hops.late(rank, anchor):
+            late = late[0], int(columns[late[0]]["arrival"][late[1]])
             met_ns = int(clocks[late[0]].to_common(columns[late[0]]["start_ns"][late[1]]))
             transfer = replace(transfer, start_ns=met_ns, hops=True)
             rank, anchor = late

@@ -13,10 +13,10 @@ from functools import cached_property
 import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
-from htagraph.errors import ClockSkewWarning
+from htagraph.errors import ClockSkewWarning, IncompleteTraceWarning
 from htagraph.job.alignment import aligned_ranks
 from htagraph.job.clocks import Clocks, fit_clocks
-from htagraph.job.collectives import match_collectives, measure_waits
+from htagraph.job.collectives import Matching, match_collectives, measure_waits
 from htagraph.job.lateness import compared_rank_segments, excess_times, late_arrivals
 from htagraph.job.rank_segments import RankSegment
 from htagraph.job.rank_work import TimesByNameIn, on_rank_segments
@@ -37,16 +37,31 @@ class Timeline:
     graphs: RankGraphs
 
     @cached_property
-    def _matched(self) -> pd.DataFrame:
+    def _matching(self) -> Matching:
         summaries = self.graphs.summaries
-        return match_collectives({rank: one.collectives for rank, one in summaries.items()})
+        tables = {rank: one.collectives for rank, one in summaries.items()}
+        found = match_collectives(tables, self._hosts)
+        for why in found.unmatched:
+            warnings.warn(why, IncompleteTraceWarning, stacklevel=4)
+        return found
+
+    @property
+    def _matched(self) -> pd.DataFrame:
+        return self._matching.members
+
+    @property
+    def unmatched(self) -> tuple[str, ...]:
+        """Sentences on kernels of libraries that could not be matched: which, and why."""
+        return self._matching.unmatched
 
     @cached_property
     def fitted(self) -> Clocks:
         """The clocks of all ranks against the first one's."""
-        summaries = self.graphs.summaries
-        hosts = {rank: one.host for rank, one in summaries.items()}
-        return fit_clocks(self._matched, list(summaries), hosts)
+        return fit_clocks(self._matched, list(self.graphs.summaries), self._hosts)
+
+    @property
+    def _hosts(self) -> dict[int, str]:
+        return {rank: one.host for rank, one in self.graphs.summaries.items()}
 
     @cached_property
     def aligned(self) -> tuple[int, ...]:

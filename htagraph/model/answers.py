@@ -397,6 +397,10 @@ COLLECTIVES = Schema(
         "end_ns": nanoseconds("end of the kernel, on the rank's clock"),
         "is_rendezvous": flag("nobody ends before everybody has started"),
         "found_by": Column("category", "name", "what says which operation it is"),
+        "arrival": count(
+            "collective whose start is the rank's arrival: this one, or the half of it that sends; "
+            "-1 where it is unclear which half this one is"
+        ),
         "after": count("collective whose end the start of this one goes back to, -1 for none"),
     },
 )

@@ -1,6 +1,7 @@
 """Names of collectives: kernels of communication libraries, and the operations that names say.
 
-A new communication library is one line in `COMMUNICATION_KERNELS`, tried in order.
+A new communication library is one line in `COMMUNICATION_KERNELS`, tried in order. Libraries that
+record nothing of their collectives but the names of kernels are in `LIBRARIES`.
 """
 
 from __future__ import annotations
@@ -13,9 +14,13 @@ __all__ = [
     "HOST_CALLER",
     "HOST_COLLECTIVE",
     "HOST_WAIT",
+    "LIBRARIES",
+    "MAY_BE_HALVES",
     "NCCL_ANNOTATION",
     "NCCL_KERNEL",
+    "library_operation",
     "operation_of",
+    "ranks_in_name",
 ]
 
 NCCL_KERNEL = re.compile(r"^(void )?nccl|^(void )?rccl|ncclDevKernel|ncclKernel")
@@ -61,15 +66,45 @@ _SAYS_COLLECTIVE = "|".join(
 
 COMMUNICATION_KERNELS = {
     "nccl or rccl kernel": NCCL_KERNEL.pattern,
-    "expert parallel kernel": r"\bdeep_ep::|\bdpsk::ep::|::ep::(intra|inter)node",
+    "expert parallel kernel": (
+        r"\bdeep_ep::|\bdpsk::ep::|::ep::(intra|inter)node|\bEp(Dispatch|Combine)\w*Kernel"
+    ),
     "nvshmem kernel": r"nvshmem|roc_?shmem",
     "custom all-reduce kernel": (
-        r"cross_device_reduce|quick_?reduce|(one|two)_?shot_?all_?reduce|multimem_|lamport|msccl"
-        r"|userbuffers"
+        r"cross_device_reduce|quick_?reduce|(?i:(one|two)_?shot_?all_?reduce)|multimem_|lamport"
+        r"|msccl|userbuffers"
     ),
     "collective in the name": rf"(?i){_SAYS_COLLECTIVE}|\bsend_?recv|oneccl|\bhccl",
 }
 """Pattern of the kernels that communicate, by the rule's name."""
+
+LIBRARIES = {
+    library: re.compile(COMMUNICATION_KERNELS[f"{library} kernel"])
+    for library in ("expert parallel", "nvshmem", "custom all-reduce")
+}
+"""Pattern of the kernels of libraries that record nothing of their collectives, tried in order."""
+
+MAY_BE_HALVES = re.compile(r"internode_ll::|low_latency")
+"""Kernels that send and receive in one, or in two launches of one name."""
+
+_LIBRARY_OPERATIONS = {
+    "": r"layout|transfer_rma|signal",
+    "notify": r"notify",
+    "barrier": r"barrier|sync_?all|clean_low_latency",
+    "dispatch": r"dispatch",
+    "combine": r"combine",
+    "all_to_all": _OPERATIONS["all_to_all"],
+    "all_gather": rf"{_OPERATIONS['all_gather']}|fcollect",
+    "reduce_scatter": _OPERATIONS["reduce_scatter"],
+    "all_reduce": (
+        rf"{_OPERATIONS['all_reduce']}|cross_device_reduce|quick_?reduce|multimem_one_shot"
+    ),
+}
+"""Pattern of each operation in lower-case names of library kernels; the first that fits counts."""
+
+_RANKS_IN_NAME = re.compile(
+    r"(?:::intranode::\w+|cross_device_reduce_\w+)<(?:[A-Za-z_][\w:]*, *)?(?:\(int\))?(\d+)[,>]"
+)
 
 
 def operation_of(name: str) -> str:
@@ -82,3 +117,34 @@ def operation_of(name: str) -> str:
     """
     lowered = name.lower()
     return next((op for op, pattern in _OPERATIONS.items() if re.search(pattern, lowered)), "")
+
+
+def library_operation(name: str) -> str:
+    """The operation that the name of a kernel of one of the `LIBRARIES` says, or "".
+
+    Only the name of the function counts: what is in its angle brackets and parentheses does not.
+
+    Examples
+    --------
+    >>> library_operation("void deep_ep::intranode::cached_notify_combine<8>(void**)")
+    'notify'
+    >>> library_operation("void vllm::cross_device_reduce_2stage<__nv_bfloat16, 8>(int)")
+    'all_reduce'
+    """
+    function = re.split(r"[<(]", name.replace("(anonymous namespace)", ""), maxsplit=1)[0].lower()
+    fits = (op for op, pattern in _LIBRARY_OPERATIONS.items() if re.search(pattern, function))
+    return next(fits, "")
+
+
+def ranks_in_name(name: str) -> int:
+    """How many ranks the name of a library kernel says that it is for, or 0.
+
+    Examples
+    --------
+    >>> ranks_in_name("void deep_ep::intranode::combine<__nv_bfloat16, 8, 768>(int)")
+    8
+    >>> ranks_in_name("void deep_ep::internode_ll::dispatch<true, 7168>(int)")
+    0
+    """
+    found = _RANKS_IN_NAME.search(name)
+    return int(found[1]) if found else 0

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-__all__ = ["FROM_ROOT", "POINT_TO_POINT", "RENDEZVOUS", "TO_ROOT"]
+__all__ = ["FROM_ROOT", "ONE_SIDED", "POINT_TO_POINT", "RENDEZVOUS", "TO_ROOT"]
 
-RENDEZVOUS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
+RENDEZVOUS = (
+    *("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"),
+    *("notify", "dispatch", "combine"),
+)
 """Operations in which every rank waits for every other."""
+
+ONE_SIDED = ("dispatch", "combine", "all_to_all", "all_gather")
+"""Operations whose members, in a kernel of a library, end each on its own.
+
+Each waits until all others have started, and ends when its own part has come.
+"""
 
 FROM_ROOT = ("broadcast", "scatter")
 """Operations in which the others wait for one rank, the root."""

@@ -27,6 +27,7 @@ MATCHED_COLLECTIVES = Schema(
         "operation": name("all_reduce, all_to_all …"),
         "group": name("communicator, empty where not recorded"),
         "start_ns": nanoseconds("start of the member's kernel, in common time"),
+        "arrived_ns": nanoseconds("when it came: its start, or that of the half that sends"),
         "end_ns": nanoseconds("end of the member's kernel, in common time"),
         "wait_ns": nanoseconds("from its start until the last rank that it needs had started"),
         "transfer_ns": nanoseconds("from then to its end"),

@@ -3,7 +3,8 @@
 Kernels whose launch was not captured are left out: they were enqueued before the capture began, and
 not every rank has them. Which operation a kernel is: its metadata, else that of the operator above
 its launch, else the annotation ``nccl:…`` above its launch, else its name. A ``SendRecv`` kernel is
-an all-to-all or a send by its annotation only.
+an all-to-all or a send by its annotation only. Libraries that record nothing (DeepEP, NVSHMEM,
+custom all-reduces) are in `lookup.library_collectives`.
 
 A backend of the host (gloo) has no kernels: there a collective is the range of its work, and what
 launches it is the operator that gave it to a worker.
@@ -21,6 +22,7 @@ import pandas as pd
 from htagraph.algorithms.gather import gather
 from htagraph.lookup.anchors import first_anchor
 from htagraph.lookup.host_collectives import given_ranges, host_collectives
+from htagraph.lookup.library_collectives import library_collectives
 from htagraph.lookup.naming import names_or_empty
 from htagraph.model.answers import COLLECTIVES
 from htagraph.model.collective_names import (
@@ -35,7 +37,7 @@ from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 
-__all__ = ["HOST_RANGE", "collectives", "short_group"]
+__all__ = ["HOST_RANGE", "LIBRARY_KERNEL", "collectives", "short_group"]
 
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -43,8 +45,14 @@ Bools = npt.NDArray[np.bool_]
 HOST_RANGE = "host range"
 """What says which operation a collective is that the host runs."""
 
-_FOUND_BY = ("kernel metadata", "operator metadata", "annotation", "kernel name", HOST_RANGE)
-_KERNEL_NAME, _HOST_RANGE = 3, 4
+LIBRARY_KERNEL = "library kernel"
+"""What says which operation a collective is of a library that records nothing: all is inferred."""
+
+_FOUND_BY = (
+    *("kernel metadata", "operator metadata", "annotation", "kernel name"),
+    *(HOST_RANGE, LIBRARY_KERNEL),
+)
+_KERNEL_NAME, _HOST_RANGE, _LIBRARY_KERNEL = 3, 4, 5
 _LONG_GROUP = 64
 _POINT_TO_POINT = re.compile(r"(\d+)\s*(->|<-)\s*(\d+)")
 
@@ -171,7 +179,7 @@ def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
     -------
     DataFrame, schema `answers.COLLECTIVES`
         Communication kernels whose launch was captured, and ranges of collectives on the host.
-        Kernels of one-sided libraries (DeepEP, NVSHMEM) are there, but no rendezvous.
+        Kernels of libraries that record nothing are of a group that is named after their library.
     """
     events, ranges = dag.events, host_collectives(dag)
     dag = _with_callers(dag, ranges) if len(ranges) else dag
@@ -182,12 +190,17 @@ def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
     kernels = kernels[np.lexsort((events.ts_ns[kernels], events.ts_ns[dag.launch[kernels]]))]
     is_range = np.isin(kernels, ranges)
     operation, found_by = _operations(dag, kernels, is_range)
+    libraries = library_collectives(dag, kernels)
+    is_library = (libraries.operation != "") & (found_by >= _KERNEL_NAME)
+    operation = np.where(is_library, libraries.operation, operation)
+    found_by[is_library] = _LIBRARY_KERNEL
     group = gather(events.symbols.array, _column_above(dag, kernels, "group_ranks"), "")
     group_name = gather(events.symbols.array, _column_above(dag, kernels, "group_name"), "")
     is_nccl = events.named(events.symbols.searched(NCCL_KERNEL))[kernels]
     label = np.where(np.isin(group, ("", "[]")), group_name, group)
     codes, distinct = pd.factorize(label)
     label = np.array([short_group(str(text)) for text in distinct] + [""], dtype=object)[codes]
+    label = np.where(is_library, libraries.group, label)
     anchor = first_anchor(dag, kernels)[2 * kernels]
     place = np.full(len(events), -1, dtype=np.int64)
     place[kernels] = np.arange(len(kernels))
@@ -203,8 +216,13 @@ def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
             "peer": _peers(dag, kernels, operation, group),
             "start_ns": events.ts_ns[kernels],
             "end_ns": events.end_ns[kernels],
-            "is_rendezvous": np.isin(operation, RENDEZVOUS) & (is_nccl | is_range | (found_by < 2)),
+            "is_rendezvous": np.where(
+                is_library,
+                libraries.meets,
+                np.isin(operation, RENDEZVOUS) & (is_nccl | is_range | (found_by < 2)),
+            ),
             "found_by": categorical(found_by, _FOUND_BY),
+            "arrival": np.where(is_library, libraries.arrival, np.arange(len(kernels))),
             "after": gather(place, anchor >> 1),
         }
     )

@@ -143,6 +143,7 @@ class JobSummary:
         said = [job.capture_note] if job.capture_note else []
         if not job.graphs.reading.infer:
             said.append(NOT_INFERRED)
+        said += job.timeline.unmatched
         if not job.missing_ranks:
             return said
         n_missing = len(job.missing_ranks)

@@ -28,7 +28,11 @@ __all__ = ["Device", "Engine", "Item"]
 
 @dataclass(eq=False, repr=False, slots=True)
 class Item:
-    """One piece of device work; `start` and `end` are None until they are known."""
+    """One piece of device work; `start` and `end` are None until they are known.
+
+    With the start of its `arrival` the rank arrives at a collective: itself, or the half that
+    sends.
+    """
 
     work: Work | Collective
     device: Device
@@ -36,6 +40,7 @@ class Item:
     launch: Mark
     event: int
     ordinal: int = -1
+    arrival: Item | None = None
     previous: Item | None = None
     waits: tuple[Item, ...] = ()
     in_graph: bool = False
@@ -66,6 +71,7 @@ class Device:
     delays_ns: dict[int, int] = field(default_factory=dict)
     recorded: dict[str, tuple[Item, ...]] = field(default_factory=dict)
     ordinals: dict[str, int] = field(default_factory=dict)
+    sent: dict[tuple[str, str], deque[Item]] = field(default_factory=dict)
     items: list[Item] = field(default_factory=list)
     starts: list[tuple[int, int, Mark]] = field(default_factory=list)
     filling: list[tuple[int, Item]] = field(default_factory=list)
@@ -79,7 +85,7 @@ class Device:
         found = (
             item for s in sorted(streams) for item in (self.last.get(s), *self.holds.get(s, ()))
         )
-        return tuple(item for item in found if item is not None)
+        return tuple(dict.fromkeys(item for item in found if item is not None))
 
     def record(self, event: str, stream: int) -> None:
         """Make an event stand for all work of a stream so far."""
@@ -111,12 +117,27 @@ class Device:
             delay_ns=self.delays_ns.pop(stream, 0),
         )
         if isinstance(work, Collective):
-            item.ordinal = self.ordinals.get(work.group.name, 0)
-            self.ordinals[work.group.name] = item.ordinal + 1
+            self._number(item, work)
         self.last[stream] = item
         self.items.append(item)
         self.n_unsettled += 1
         return item
+
+    def _number(self, item: Item, work: Collective) -> None:
+        """Number a collective in its group; halves have one number."""
+        sent = self.sent.setdefault((work.group.name, work.operation), deque())
+        if work.half == "receive":
+            if not sent:
+                raise QueryError(
+                    f"{work.name!r} receives before it sends.", hint="launch the other half first."
+                )
+            item.arrival = sent.popleft()
+            item.ordinal = item.arrival.ordinal
+            return
+        item.ordinal, item.arrival = self.ordinals.get(work.group.name, 0), item
+        self.ordinals[work.group.name] = item.ordinal + 1
+        if work.half == "send":
+            sent.append(item)
 
     def started(self, item: Item, mark: Mark) -> None:
         """Note when an item starts."""
@@ -160,7 +181,10 @@ class Engine:
     woken : list
         Waiters whose item started or ended, with the time.
     collectives : dict
-        Items of each collective by group and position, then by rank.
+        Items of each collective by group and position, then by rank; of halves the one that
+        receives.
+    arrivals : dict
+        The same, of halves the one that sends.
     ready : list
         Work of devices that may be full, a heap by the time at which it is ready.
     tickets : iterator of int
@@ -171,6 +195,7 @@ class Engine:
     n_ties: int = 0
     woken: list[tuple[Any, int]] = field(default_factory=list)
     collectives: dict[tuple[str, int], dict[int, Item]] = field(default_factory=dict)
+    arrivals: dict[tuple[str, int], dict[int, Item]] = field(default_factory=dict)
     ready: list[tuple[int, int, Item, Mark]] = field(default_factory=list)
     tickets: Iterator[int] = field(default_factory=count)
 
@@ -287,15 +312,18 @@ class Engine:
             yield item
         if not isinstance(item.work, Collective):
             return
-        arrived = self.collectives.setdefault((item.work.group.name, item.ordinal), {})
-        arrived[item.device.rank] = item
-        for rank, member in sorted(arrived.items()):
+        key = item.work.group.name, item.ordinal
+        members, arrived = self.collectives.setdefault(key, {}), self.arrivals.setdefault(key, {})
+        if item.work.half != "send":
+            members[item.device.rank] = item
+        if item.work.half != "receive":
+            arrived[item.device.rank] = item
+        for _, member in sorted(members.items()):
             needed = self._needed(member)
             if member.end is None and needed <= arrived.keys():
-                late = max((member, *(arrived[other] for other in sorted(needed))), key=_start_ns)
-                self.n_ties += (
-                    sum(_start_ns(arrived[r]) == _start_ns(late) for r in needed | {rank}) - 1
-                )
+                awaited = [member, *(arrived[other] for other in sorted(needed))]
+                late = max(awaited, key=_start_ns)
+                self.n_ties += sum(_start_ns(one) == _start_ns(late) for one in awaited) - 1
                 self._end(member, late, 0)
                 yield member
 

@@ -150,6 +150,8 @@ class Recorder:
                 values["bytes"] = item.work.n_bytes
                 values["memory_bandwidth"] = item.work.n_bytes / max(item.work.dur_ns, 1)
             return
+        if not item.work.is_recorded:
+            return
         level = _LEVELS.index(self.program.metadata)
         metadata = _metadata(item.work, item.ordinal if level == _LEVELS.index("seq") else -1)
         if level >= _LEVELS.index("kernel"):

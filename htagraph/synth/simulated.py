@@ -253,7 +253,8 @@ def _member(
     assert item.start is not None
     assert item.end is not None
     needed = item.work.waits_for(rank)  # type: ignore[union-attr]
-    starts = {other: members[other].start for other in (rank, *sorted(needed))}
+    came = {other: members[other].arrival for other in sorted(needed)}
+    starts = {rank: item.start} | {other: one.start for other, one in came.items() if one}
     arrivals = {other: mark.ts_ns for other, mark in starts.items() if mark is not None}
     last = max(arrivals, key=lambda other: arrivals[other])
     wait_ns = arrivals[last] - item.start.ts_ns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from htagraph.model.kinds import EventKind
 
@@ -69,15 +70,18 @@ class Collective:
     group : Group
     operation : str
         ``allreduce``, ``_allgather_base``, ``_reduce_scatter_base``, ``all_to_all``, ``broadcast``,
-        ``reduce``, ``send``, ``recv``. All ranks wait for all, but for the last four: leaves wait
-        for the root of a broadcast, the root of a reduce for the leaves, and the receiver for the
-        sender.
+        ``reduce``, ``send``, ``recv``; ``notify``, ``dispatch`` and ``combine`` of a library that
+        records nothing. All ranks wait for all, but for some: leaves wait for the root of a
+        broadcast, the root of a reduce for the leaves, and the receiver for the sender.
     n_elements : int
     dtype : str
     root : int
         Rank of root or sender.
     alone_ns : int, unit=ns
         What the kernel waits for other ranks when it is simulated without them.
+    half : {"", "send", "receive"}
+        The kernel is the half of a collective that sends, and waits for nobody; or the one that
+        receives, which comes later and waits until all others have begun to send.
     """
 
     name: str
@@ -88,15 +92,23 @@ class Collective:
     dtype: str = "Float"
     root: int = 0
     alone_ns: int = 0
+    half: Literal["", "send", "receive"] = ""
 
     @property
     def kind(self) -> EventKind:
         """Kind of the device event."""
         return EventKind.KERNEL
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the profiler writes metadata of it."""
+        return self.operation not in ("notify", "dispatch", "combine")
+
     def waits_for(self, rank: int) -> frozenset[int]:
         """The ranks whose kernels must have started before that of `rank` can transfer."""
         others = frozenset(self.group.ranks) - {rank}
+        if self.half == "send":
+            return frozenset()
         if self.operation in ("broadcast", "send", "recv"):
             return others & {self.root}
         if self.operation == "reduce":

@@ -32,6 +32,19 @@ def test_one_that_only_waits_is_bounded_from_below() -> None:
     assert (fit.low_ns, fit.high_ns > 10**15) == (-10_020, True)
 
 
+def test_ends_of_members_that_end_on_their_own_give_bounds_only() -> None:
+    """All-to-alls end 1 to 5 us apart, as if clocks drifted; barriers say that both are equal."""
+    start = np.arange(16) * MS
+    end, other_end = start + 10_000, start + 10_000 + np.linspace(0, 5_000, 16).astype(np.int64)
+    barrier = np.arange(16) % 4 == 0
+    other_end[barrier] = end[barrier]
+    alone = fit_clock(start, end, start, other_end, ends_together=np.zeros(16, dtype=bool))
+    both = fit_clock(start, end, start, other_end, ends_together=barrier)
+    assert (alone.clock.drift_ppb, both.clock.offset_ns) == (0, 0)
+    assert alone.low_ns <= alone.clock.offset_ns <= alone.high_ns
+    assert (alone.low_ns, alone.high_ns) == (both.low_ns, both.high_ns)
+
+
 def test_clocks_that_cannot_be_brought_together_have_a_negative_width() -> None:
     """One matched collective asks for an offset of about 0, the next for one of about 80 ms."""
     start = np.array([0, MS])

@@ -36,6 +36,10 @@ def _classified(
         "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*)",
         "void (anonymous namespace)::two_shot_all_reduce_kernel<c10::BFloat16>(void**)",
         "void nvshmemi_transfer_rma<0>(int)",
+        "void tensorrt_llm::kernels::oneShotAllReduceKernel<__half, 8>(int)",
+        "void quickreduce::allreduce_prototype_twoshot<quickreduce::AllReduceTwoshot<2>>(int)",
+        "void flashinfer::allreduce_fusion_kernel_oneshot_lamport<__half, 4>(int)",
+        "mori::moe::EpDispatchIntraNodeKernel<float>(int)",
     ],
 )
 def test_known_communication_kernels_are_communication(name):

@@ -4,7 +4,8 @@
 
     start of member i  --0-->  R  --transfer-->  end of member i      replaces the SPAN of member i
 
-R is the instant at which the last member came. Memory grows with the events of all ranks together.
+R is the instant at which the last member came. Where sending is a kernel of its own, it is the
+start of that one which leads to R. Memory grows with the events of all ranks together.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from htagraph.job.rank_segments import RankEnds
 from htagraph.model.collective_operations import RENDEZVOUS
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind
+from htagraph.queries.collectives import collectives as collectives_of
 
 __all__ = ["merged_path"]
 
@@ -73,13 +75,25 @@ def _ranks(
     )
 
 
+def _arrivals(dags: Mapping[int, Dag], collectives: pd.DataFrame) -> I64:
+    """The event with whose start each member of a matched collective came."""
+    out = np.empty(len(collectives), dtype=np.int64)
+    for rank, dag in dags.items():
+        own = np.flatnonzero(collectives["rank"] == rank)
+        table, number = collectives_of(dag), collectives["collective"].to_numpy(np.int64)[own]
+        out[own] = table["event"].to_numpy(np.int64)[table["arrival"].to_numpy(np.int64)[number]]
+    return out
+
+
 def _matched(graph: _Graph, collectives: pd.DataFrame, first: Mapping[int, int]) -> _Graph:
     """The graph with a node for each matched collective, which replaces the spans of waits."""
     sound = collectives[(collectives["overrun_ns"] == 0) & ~collectives["is_partial"]]
-    names = ("match", "rank", "event", "start_ns", "wait_ns", "transfer_ns")
-    match, rank, event, start, wait, transfer = (sound[name].to_numpy(np.int64) for name in names)
+    names = ("match", "rank", "event", "came", "arrived_ns", "wait_ns", "transfer_ns")
+    match, rank, event, came, arrived, wait, transfer = (
+        sound[name].to_numpy(np.int64) for name in names
+    )
     base = np.array([first[number] for number in rank.tolist()], dtype=np.int64)
-    begin, end = base + 2 * event, base + 2 * event + 1
+    begin, end = base + 2 * came, base + 2 * event + 1
     arrives = sound["operation"].isin(RENDEZVOUS).to_numpy(dtype=bool) | np.isin(
         match * len(first) + rank,
         (match * len(first) + sound["last_rank"].to_numpy(np.int64))[wait > 0],
@@ -87,7 +101,7 @@ def _matched(graph: _Graph, collectives: pd.DataFrame, first: Mapping[int, int])
     numbers, number = np.unique(match, return_inverse=True)
     node = len(graph.node_ts_ns) + number
     node_ts = np.full(len(numbers), -1, dtype=np.int64)
-    np.maximum.at(node_ts, number[arrives], start[arrives])
+    np.maximum.at(node_ts, number[arrives], arrived[arrives])
     waited = wait > 0
     is_span = graph.kind == EdgeKind.SPAN
     replaced = is_span & np.isin(graph.head, end[waited])
@@ -137,7 +151,8 @@ def merged_path(
     """
     sizes = [2 * len(dag.events) for dag in dags.values()]
     first = dict(zip(dags, np.cumsum([0, *sizes[:-1]]).tolist(), strict=True))
-    graph = _matched(_ranks(dags, clocks, first), collectives, first)
+    members = collectives.assign(came=_arrivals(dags, collectives))
+    graph = _matched(_ranks(dags, clocks, first), members, first)
     tail, head = graph.tail.astype(np.int32), graph.head.astype(np.int32)
     times = graph.node_ts_ns
     binding, _ = bind(

@@ -6,7 +6,7 @@ Each rank spends some time, then 1 us in an operator, launches (5 us), and the t
 from __future__ import annotations
 
 from htagraph.job.job import Job
-from htagraph.synth import Action, Collective, Group, Launch, Op, Program, Spend, Work, simulate_job
+from htagraph.synth import Action, Collective, Group, Launch, Op, Program, Spend, simulate_job
 from htagraph.synth.program import JobProgram
 from tests.job.simulated import MACHINE, WORLD, loaded, meet, three
 
@@ -76,19 +76,6 @@ def test_both_directions_of_a_pair_are_matched_apart() -> None:
         ["send", "recv"],
         ["recv", "send"],
     ]
-
-
-def test_one_sided_kernels_are_no_rendezvous_and_anchor_no_clock() -> None:
-    """DeepEP kernels do not end together."""
-
-    def body(late_ns: int) -> tuple[Action, ...]:
-        name = "void deep_ep::internode_ll::dispatch<true, false, 7168>(void*, void*)"
-        return (Spend(late_ns), Op("dispatch", (Launch(Work(name, 10_000)),)))
-
-    job = loaded(three(body(0), body(30_000), body(0)))
-    assert [job[rank].collectives()["is_rendezvous"].tolist() for rank in job] == [[False]] * 3
-    assert len(job.collectives()) == 0
-    assert job.clocks["n_collectives"].tolist() == [0, 0, 0]
 
 
 def test_kernels_enqueued_before_the_capture_are_not_counted() -> None:

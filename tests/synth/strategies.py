@@ -25,7 +25,7 @@ from htagraph.synth.program import (
 )
 from tests.synth.mechanisms import KINDS, inference_program
 
-__all__ = ["inference_programs", "jobs", "programs", "warm_up"]
+__all__ = ["expert_jobs", "inference_programs", "jobs", "programs", "warm_up"]
 
 _STREAMS = (7, 13, 20)
 _EVENTS = ("event0", "event1", "event2")
@@ -223,5 +223,107 @@ def jobs(
         offset, drift = st.integers(-max_offset_ns, max_offset_ns), st.integers(-5_000, 5_000)
         clocks = (Clock(), *(Clock(draw(offset), draw(drift)) for _ in everybody[1:]))
         return JobProgram(ranks, clocks)
+
+    return job()
+
+
+_NOTIFY = "void deep_ep::internode::notify_dispatch<false, 2>(int const*, int*, int)"
+_EXPERTS = {
+    "dispatch": "void deep_ep::internode_ll::dispatch<true, false, 7168>(void*, void*, int)",
+    "combine": "void deep_ep::internode_ll::combine<false, 7168, 9>(void*, void*, int)",
+}
+
+
+def exchange(
+    operation: str, group: Group, *dur_ns: int, stream: int = 20, between_ns: int = 0
+) -> tuple[Action, ...]:
+    """The launches of an exchange of experts, one kernel or two; it follows the compute stream.
+
+    Parameters
+    ----------
+    operation : str
+        ``dispatch`` or ``combine``.
+    group : Group
+    *dur_ns : int, unit=ns
+        One duration, or those of the two halves.
+    stream : int, default=20
+    between_ns : int, unit=ns
+        Of the kernel that computes between the halves.
+    """
+    parts = ("",) if len(dur_ns) == 1 else ("send", "receive")
+    launches: list[Action] = []
+    for half, length_ns in zip(parts, dur_ns, strict=True):
+        kernel = Collective(_EXPERTS[operation], length_ns, group, operation, half=half)
+        launches += [Record("ready"), StreamWait("ready", stream), Launch(kernel, stream)]
+        if half == "send" and between_ns:
+            launches.append(Launch(Work("ampere_sgemm_128x64_nn", between_ns)))
+    done = (Record("done", stream), StreamWait("done", 7))
+    return (*launches, *done)
+
+
+def expert_layer(
+    draw_ns: list[int], group: Group, *, is_split: bool, notifies: bool
+) -> tuple[Action, ...]:
+    """The actions of a layer of experts: compute, dispatch, compute, combine."""
+    host_ns, first_ns, second_ns, between_ns, *transfers_ns = draw_ns
+    compute = Launch(Work("ampere_sgemm_128x64_nn", first_ns))
+    experts = Launch(Work("grouped_gemm_kernel", second_ns))
+    notify = (
+        Record("ready"),
+        StreamWait("ready", 20),
+        Launch(Collective(_NOTIFY, 4_007, group, "notify"), 20),
+    )
+    halves = 2 if is_split else 1
+    return (
+        Spend(host_ns),
+        Op("aten::linear", (Spend(997), compute)),
+        *(notify if notifies else ()),
+        *exchange("dispatch", group, *transfers_ns[:halves], between_ns=between_ns),
+        Op("aten::experts", (Spend(991), experts)),
+        *exchange("combine", group, *transfers_ns[2 : 2 + halves], between_ns=between_ns),
+    )
+
+
+def expert_jobs(
+    *,
+    max_ranks: int = 4,
+    max_layers: int = 4,
+    max_offset_ns: int = 20_000_000,
+    max_drift_ppb: int = 0,
+) -> st.SearchStrategy[JobProgram]:
+    """Random jobs of expert-parallel ranks, of which nothing is recorded but kernels.
+
+    Every rank takes its own time in each dispatch and combine, which are one kernel each, or two in
+    all; a barrier may come before each dispatch.
+
+    Parameters
+    ----------
+    max_ranks, max_layers : int
+    max_offset_ns : int, unit=ns, default=20_000_000
+        Rank 0 has the true clock; the others are off by up to this.
+    max_drift_ppb : int, default=0
+    """
+
+    @st.composite
+    def job(draw: st.DrawFn) -> JobProgram:
+        n_ranks, n_layers = draw(st.integers(2, max_ranks)), draw(st.integers(1, max_layers))
+        is_split, notifies = draw(st.booleans()), draw(st.booleans())
+        group = Group("0", tuple(range(n_ranks)))
+        numbers = st.lists(st.integers(1_000, 300_000), min_size=8, max_size=8)
+        ranks = []
+        for rank in group.ranks:
+            layers = (
+                action
+                for _ in range(n_layers)
+                for action in expert_layer(
+                    draw(numbers), group, is_split=is_split, notifies=notifies
+                )
+            )
+            body = (Annotation("ProfilerStep#0", (*warm_up(), *layers, Synchronize())),)
+            ranks.append(Program(body, rank=rank, world_size=n_ranks, device=rank))
+        offset = st.integers(-max_offset_ns, max_offset_ns)
+        drift = st.integers(-max_drift_ppb, max_drift_ppb)
+        clocks = (Clock(), *(Clock(draw(offset), draw(drift)) for _ in group.ranks[1:]))
+        return JobProgram(tuple(ranks), clocks)
 
     return job()

@@ -21,7 +21,7 @@ from htagraph.synth import (
     Synchronize,
     simulate_job,
 )
-from tests.synth.strategies import jobs
+from tests.synth.strategies import expert_jobs, jobs
 
 MACHINE = Machine(launch_latency_ns=5_000, stream_gap_ns=1_000, sync_return_ns=2_000)
 PAIR = Group("0", (0, 1))
@@ -114,6 +114,40 @@ def test_a_receiver_waits_for_its_sender() -> None:
     assert kernels(job) == [(36_000, 46_000), (6_000, 46_000)]
 
 
+def test_members_of_a_dispatch_end_each_on_its_own() -> None:
+    """Rank 1 comes at 36 us; rank 0 takes 10 us from there, rank 1 takes 25 us."""
+    job = run((collective("dispatch"),), (Spend(30_000), collective("dispatch", dur_ns=25_000)))
+
+    assert kernels(job) == [(6_000, 46_000), (36_000, 61_000)]
+
+
+def test_a_half_that_sends_waits_for_nobody_and_is_waited_for() -> None:
+    """Both receive once they have sent, but not before rank 1 has begun to send at 36 us."""
+    halves = tuple(
+        Launch(Collective("dispatch", ns, PAIR, "dispatch", half=half), 20, cost_ns=4_000)
+        for half, ns in (("send", 3_000), ("receive", 10_000))
+    )  # fmt: skip
+    job = run(halves, (Spend(30_000), *halves))
+
+    assert kernels(job) == [(10_000, 46_000), (40_000, 50_000)]
+    assert job.collectives["wait_ns"].tolist() == [26_000, 0]
+    assert job.collectives["last_rank"].tolist() == [1, 1]
+
+
+def test_a_half_that_receives_before_it_sends_is_an_error() -> None:
+    """Nothing would have been asked for."""
+    receive = Launch(Collective("dispatch", 1_000, PAIR, "dispatch", half="receive"), 20)
+    with pytest.raises(QueryError, match="receives before it sends"):
+        run((receive,), (receive,))
+
+
+def test_libraries_that_record_nothing_have_no_metadata() -> None:
+    """Whatever the file says of others."""
+    job = run((collective("combine"),), (collective("combine"),))
+
+    assert "collective" not in job.ranks[0].events.columns
+
+
 def test_a_clock_that_is_off_moves_a_whole_rank() -> None:
     """The truth is in true time; the trace of rank 1 in its own, 5 ms early, slow by 10 ppm."""
     late = (Spend(100_000_000), collective())
@@ -199,6 +233,19 @@ def test_a_job_says_what_it_is() -> None:
 
     assert repr(job) == "SimulatedJob(2 ranks, 8 events, 1 collective, culprit=-1)"
     assert repr(job.ranks[0]) == "SimulatedRank(rank=0, 4 events, 0 steps, 16.0 us)"
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(program=expert_jobs())
+def test_no_member_of_a_dispatch_ends_before_all_have_come(program: JobProgram) -> None:
+    """Each ends its own duration after the last came, or after its own start."""
+    job = simulate_job(program)
+    met = job.collectives["start_ns"] + job.collectives["wait_ns"]
+    last = met.groupby([job.collectives["group"], job.collectives["seq"]])
+
+    assert (job.collectives["end_ns"] > met).all()
+    assert job.collectives["wait_ns"].min() >= 0
+    assert (job.collectives["end_ns"] >= last.transform("min")).all()
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
