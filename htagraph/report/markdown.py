@@ -70,8 +70,9 @@ def _texts(name: str, column: pd.Series, origin_ns: int, width: int) -> list[str
         return [f"+{human_duration(value - origin_ns)}" for value in values]
     if name.endswith("_ns"):
         return ["" if pd.isna(value) else human_duration(value) for value in values]
-    if name == "share" or name.endswith("_share"):
-        return ["" if pd.isna(value) else f"{value:.1%}" for value in values]
+    if name in ("share", "chance") or name.endswith("_share"):
+        digits = 2 if name == "chance" else 1
+        return ["" if pd.isna(value) else f"{value:.{digits}%}" for value in values]
     if name.endswith("bound"):
         return [in_words(value) for value in values]
     if holds_names(name, column):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 import htagraph as hg
 from htagraph.cli.options import windowed
 from htagraph.report.json_document import json_document
@@ -84,6 +88,17 @@ def test_who_asks_for_a_window_gets_it() -> None:
         "-w 30000:62000 reports on what follows."
     )
     assert part.caveats == []
+
+
+@pytest.mark.real
+def test_a_real_capture_that_began_while_the_device_was_busy(real_traces: Path) -> None:
+    """Of 474 ms of a decode step, 463 ms are work from before; the rest is one replay."""
+    trace = hg.load(real_traces / "tracelens/sglang_Qwen3-8B_decode.json.gz")
+    summary = Summary.by_default(trace, trace.compile())
+
+    assert "launched before the capture for 463 ms" in summary.caveats[0]
+    assert summary.verdict.withheld == ""
+    assert summary.verdict.replays.startswith("Graph-bound")
 
 
 def test_programs_are_told_what_was_left_out() -> None:
