@@ -129,9 +129,11 @@ def _path_time(dag: Dag, truth: pd.DataFrame) -> dict[str, int]:
     end_ns = min(int((truth["start_ns"] + truth["dur_ns"]).iloc[-1]), dag.span.end_ns)
     cuts = np.unique(np.concatenate([truth["start_ns"], found["start_ns"], [start_ns, end_ns]]))
     cuts = cuts[(cuts >= start_ns) & (cuts <= end_ns)]
+    # By its name a kernel of a program may communicate; to the simulator it is work like any other.
     bounds = [
         frame["bound"]
         .astype(str)
+        .replace(Bound.COMMUNICATION.label, Bound.COMPUTE.label)
         .to_numpy()[np.searchsorted(frame["start_ns"], cuts[:-1], side="right") - 1]
         for frame in (truth, found)
     ]

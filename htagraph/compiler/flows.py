@@ -26,7 +26,7 @@ from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
 from htagraph.model.step_markers import PROFILER_STEP
 
-__all__ = ["flow_edges", "hand_over_edges"]
+__all__ = ["flow_edges", "hand_over_edges", "last_boundaries", "worker_lanes"]
 
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -104,7 +104,7 @@ def _autograd_lanes(structure: Structure) -> npt.NDArray[np.integer]:
     return np.flatnonzero((mostly | begins) & ~np.isin(np.arange(n_lanes), events.lane[steps]))
 
 
-def _worker_lanes(structure: Structure) -> dict[int, int]:
+def worker_lanes(structure: Structure) -> dict[int, int]:
     """Lanes that run autograd functions, each with the lane that waits for it."""
     events = structure.events
     forward, backward = _forward_backward_pairs(structure)
@@ -171,7 +171,7 @@ def _bursts(
     return gaps, top[np.minimum(first, len(top) - 1)[gaps]], goes_on[gaps]
 
 
-def _last_boundaries(structure: Structure, lane: int, until_ns: I64) -> I64:
+def last_boundaries(structure: Structure, lane: int, until_ns: I64) -> I64:
     """Last node of a lane at or before each time."""
     nesting, host, events = structure.nesting, structure.host, structure.events
     owner = host[nesting.boundary >> 1]
@@ -195,11 +195,11 @@ def hand_over_edges(structure: Structure) -> EdgeTable:
     if not len(structure.host):
         return EdgeTable()
     parts = [EdgeTable()]
-    for worker, caller in _worker_lanes(structure).items():
+    for worker, caller in worker_lanes(structure).items():
         gap_start, gap_end = _gaps(structure, caller)
         gaps, first, goes_on = _bursts(structure, worker, gap_start, gap_end)
         begun, start = gap_start[gaps][~goes_on], first[~goes_on]
-        last = _last_boundaries(structure, worker, structure.events.node_ts_ns[gap_end[gaps]])
+        last = last_boundaries(structure, worker, structure.events.node_ts_ns[gap_end[gaps]])
         parts.append(EdgeTable.of(Rule.HAND_OVER, begun, start_node(start), event=start))
         parts.append(EdgeTable.of(Rule.HAND_OVER, last, gap_end[gaps]))
     return EdgeTable.concat(parts)

@@ -17,6 +17,7 @@ from htagraph.compiler.first_work import first_device_work
 from htagraph.compiler.flows import flow_edges, hand_over_edges
 from htagraph.compiler.hidden_syncs import hidden_sync_edges
 from htagraph.compiler.host_collectives import host_collective_edges
+from htagraph.compiler.host_polls import host_poll_edges
 from htagraph.compiler.late_ends import with_late_ends
 from htagraph.compiler.launches import launch_edges
 from htagraph.compiler.queues import queue_edges
@@ -27,6 +28,7 @@ from htagraph.compiler.streams import stream_edges
 from htagraph.compiler.structure import Structure, examine
 from htagraph.compiler.syncs import sync_edges
 from htagraph.compiler.threads import thread_edges
+from htagraph.compiler.worker_calls import worker_call_edges
 from htagraph.model.dag import Dag, RejectedEdges
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable
@@ -55,6 +57,8 @@ INFERENCES: tuple[Callable[[Structure, EdgeTable], Inferred], ...] = (
     recurring_waits,
     device_full,
     first_device_work,
+    worker_call_edges,
+    host_poll_edges,
 )
 """Passes that look for the cause of what is late by all edges so far; each sees those before it."""
 
@@ -167,6 +171,9 @@ def compile_events(
         rejected=backward,
         is_work=structure.is_work,
         span=_span(events, structure.is_work),
-        notes={"n_ambiguous_correlations": structure.n_ambiguous_correlations},
+        notes={
+            "n_ambiguous_correlations": structure.n_ambiguous_correlations,
+            "is_inferred": int(infer),
+        },
         support=support,
     )

@@ -20,6 +20,7 @@ from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts, last_before, match_keys, running_latest
 from htagraph.algorithms.nesting import Nesting, nest
 from htagraph.errors import TraceLimitError
+from htagraph.model.collective_names import HOST_COLLECTIVE
 from htagraph.model.dag import Calibration
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
@@ -138,24 +139,20 @@ class Structure:
 
         Where the profiler's steps are marked, that is the thread that takes them: of a side thread
         that runs on behind it (a collective's worker, a background thread) nothing says that the
-        run waits for it. Elsewhere, a thread that does more than poll.
+        run waits for it. Elsewhere, threads that launch device work. Where none does, those that do
+        more than poll, or than run collectives for others.
         """
         events = self.events
-        stepping = events.named(events.symbols.searched(PROFILER_STEP)) & (
+        marked = events.named(events.symbols.searched(PROFILER_STEP)) & (
             events.kind == EventKind.ANNOTATION
         )
-        if stepping.any():
-            return events.is_device | (
-                events.is_host & np.isin(events.lane, np.unique(events.lane[stepping]))
-            )
-        works = (
-            events.is_device
-            | self.is_launch
-            | np.isin(events.kind, (EventKind.OP, EventKind.ANNOTATION))
-        )
-        working_lanes = np.unique(events.lane[works])
-        is_work = works | (events.is_host & np.isin(events.lane, working_lanes))
-        return is_work if is_work.any() else events.is_host
+        works = np.isin(events.kind, (EventKind.OP, EventKind.ANNOTATION))
+        serves = events.named(events.symbols.searched(HOST_COLLECTIVE))
+        for bounds in (marked, self.is_launch, works & ~serves, works):
+            if bounds.any():
+                lanes = np.unique(events.lane[bounds])
+                return events.is_device | (events.is_host & np.isin(events.lane, lanes))
+        return events.is_device if events.is_device.any() else events.is_host
 
     @cached_property
     def queue_starts(self) -> Bool:

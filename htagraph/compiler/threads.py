@@ -72,5 +72,5 @@ def _waiting(structure: Structure, waits: EdgeTable) -> tuple[np.ndarray, np.nda
     )
     blocked[into_end[structure.events.is_host[into_end]]] = True
     in_gap[waits.head[waits.kind == EdgeKind.HIDDEN_SYNC]] = True
-    handed_over[waits.head[waits.rule == Rule.HAND_OVER]] = True
+    handed_over[waits.head[np.isin(waits.rule, (Rule.HAND_OVER, Rule.WORKER_CALLED))]] = True
     return blocked, in_gap, handed_over

@@ -365,13 +365,18 @@ def _without_device(dag: Dag, pieces: _Pieces, cause: I8) -> I8:
 
 
 def _causes_of_waits(dag: Dag, call: I64) -> I8:
-    """Code of the cause to which the time behind each waiting call is charged."""
+    """Code of the cause to which the time behind each waiting call is charged.
+
+    Of a call that only ends a gap in which its thread waited, nothing is known but that.
+    """
     copies = (call_meanings(dag.events)[call] == CallMeaning.COPY) & ~under_pattern(
         dag, call, _READS
     )
     cause = np.where(copies, _CODE[Cause.BLOCKING_COPY], _CODE[Cause.HOST_WAIT]).astype(np.int8)
     cause[_named(dag, call, _ALLOCATION)] = _CODE[Cause.ALLOCATION]
     cause[_met_full_queue(dag, call)] = _CODE[Cause.FULL_QUEUE]
+    waited = (_ends(dag, EdgeKind.HIDDEN_SYNC) & ~_ends(dag, EdgeKind.SYNC))[call]
+    cause[waited & ~_ends(dag, EdgeKind.QUEUE)[call]] = _CODE[Cause.HOST_WAIT]
     return cause
 
 

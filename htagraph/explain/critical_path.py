@@ -28,7 +28,7 @@ from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.dag import Dag
 from htagraph.model.frames import SEGMENTS
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
-from htagraph.model.rules import Rule
+from htagraph.model.rules import Evidence, Rule
 from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 
@@ -191,17 +191,35 @@ def explained_until(dag: Dag, rows: I32) -> I64:
     return np.where(until - known > usual, known, until)
 
 
-def _opening(dag: Dag, window: Window, walk: _Walk) -> tuple[int, int, int]:
-    """End, bound and event of the segment before the first edge of the path.
+def _host_opens_ns(dag: Dag) -> int:
+    """Time of the first host event, if device work was recorded before it, which it did not launch.
 
-    What released the first node is not recorded.
+    Until then the capture saw only the device, at work on what had been launched before.
+    """
+    events = dag.events
+    if not events.is_host.any():
+        return np.iinfo(np.int64).min
+    begins = int(events.ts_ns[events.is_host].min())
+    unseen = events.is_device & (dag.launch < 0) & (events.ts_ns < begins)
+    return begins if unseen.any() else np.iinfo(np.int64).min
+
+
+def _opening(dag: Dag, window: Window, walk: _Walk) -> tuple[int, int, int, int]:
+    """Two segments before the first edge of the path: end of the first, end, bound and event.
+
+    What released the first node is not recorded. The first segment, often empty, is what lies
+    before the capture saw the host.
     """
     if walk.first_node < 0:
-        return window.end_ns, Bound.UNEXPLAINED, -1
+        return window.start_ns, window.end_ns, Bound.UNEXPLAINED, -1
     event = walk.first_node >> 1
     end = min(max(int(dag.events.node_ts_ns[walk.first_node]), window.start_ns), window.end_ns)
-    launched_before = bool(dag.events.is_device[event]) and dag.launch[event] < 0
-    return end, Bound.LAUNCHED_BEFORE_CAPTURE if launched_before else Bound.UNEXPLAINED, event
+    if not dag.events.is_device[event]:
+        opens = min(max(_host_opens_ns(dag), window.start_ns), end)
+        return opens, end, Bound.UNEXPLAINED, event
+    before = dag.launch[event] < 0
+    bound = Bound.LAUNCHED_BEFORE_CAPTURE if before else Bound.UNEXPLAINED
+    return window.start_ns, end, bound, event
 
 
 def critical_path(dag: Dag, window: Window) -> pd.DataFrame:
@@ -258,9 +276,9 @@ def critical_paths(dag: Dag, windows: Sequence[Window]) -> pd.DataFrame:
     openings = np.array(
         [_opening(dag, window, walk) for window, walk in zip(windows, walks, strict=True)],
         dtype=np.int64,
-    ).reshape(-1, 3)
+    ).reshape(-1, 4)
     last = np.cumsum(counts) - 1
-    closing = openings[:, 0].copy()
+    opens, closing = openings[:, 0], openings[:, 1].copy()
     walked = np.array(counts, dtype=np.int64) > 0
     closing[walked] = end[last[walked]]
     every, none = np.arange(len(windows)), np.full(len(windows), -1)
@@ -268,21 +286,24 @@ def critical_paths(dag: Dag, windows: Sequence[Window]) -> pd.DataFrame:
     unexplained = Bound.UNEXPLAINED
     piece = pd.DataFrame(
         {
-            "window": np.concatenate([every, number, number, every]),
-            "place": np.concatenate([none, place, place, np.full(len(windows), len(rows))]),
-            "start_ns": np.concatenate([bounds_ns[:, 0], begin, known_end, closing]),
-            "end_ns": np.concatenate([openings[:, 0], known_end, end, bounds_ns[:, 1]]),
-            "lag_end_ns": np.concatenate([bounds_ns[:, 0], lag_end, known_end, closing]),
+            "window": np.concatenate([every, every, number, number, every]),
+            "place": np.concatenate([none, none, place, place, np.full(len(windows), len(rows))]),
+            "start_ns": np.concatenate([bounds_ns[:, 0], opens, begin, known_end, closing]),
+            "end_ns": np.concatenate([opens, openings[:, 1], known_end, end, bounds_ns[:, 1]]),
+            "lag_end_ns": np.concatenate([bounds_ns[:, 0], opens, lag_end, known_end, closing]),
             "bound": np.concatenate(
                 [
-                    openings[:, 1],
+                    np.full(len(every), Bound.LAUNCHED_BEFORE_CAPTURE),
+                    openings[:, 2],
                     edge_bounds(dag, rows),
                     np.full(len(rows), unexplained),
                     np.full(len(every), unexplained),
                 ]
             ),
-            "event": np.concatenate([openings[:, 2], edges.event[rows], edges.event[rows], none]),
-            "edge": np.concatenate([none, rows, rows, none]),
+            "event": np.concatenate(
+                [none, openings[:, 3], edges.event[rows], edges.event[rows], none]
+            ),
+            "edge": np.concatenate([none, none, rows, rows, none]),
         }
     )
     piece = piece[piece["end_ns"] > piece["start_ns"]].sort_values(
@@ -324,5 +345,6 @@ def _describe(dag: Dag, piece: pd.DataFrame) -> pd.DataFrame:
             "track": track_labels(dag, where.astype(np.int64)),
             "edge": edge,
             "rule": categorical(rule, Rule.labels()),
+            "is_inferred": np.isin(rule, Rule.on(Evidence.INFERRED)),
         }
     ).reset_index(drop=True)

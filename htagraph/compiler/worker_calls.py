@@ -1,0 +1,208 @@
+"""FLOW: a worker thread does nothing until another thread calls it.
+
+Autograd threads, and those of a pool (stages of a server), record bursts. Between two of them a
+worker waits to be called, so its gap is no Python time of its own: it is its caller's, or that of
+what the caller waited for.
+
+::
+
+    thread 1   [aten::mm]    [aten::item]                 the caller: what it did until it called
+                                        |-.
+    thread 2   [MmBackward0]              '->[MmBackward0]
+
+Who calls an autograd thread is known. Elsewhere it is learnt: a burst begins, again and again, at
+one distance from the same boundary of another thread (see `htagraph.compiler.host_recurrences`). So
+is what a thread waits for that stands still inside a range until a worker answers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.gather import gather
+from htagraph.algorithms.matching import group_starts
+from htagraph.compiler.flows import last_boundaries, worker_lanes
+from htagraph.compiler.host_recurrences import (
+    Pairs,
+    Sources,
+    Stretches,
+    between_boundaries,
+    plain_names,
+    recurring,
+    usual_wait_ns,
+)
+from htagraph.compiler.structure import Structure, end_node, start_node
+from htagraph.model.edges import EdgeTable
+from htagraph.model.inference import Inferred
+from htagraph.model.kinds import EdgeKind, EventKind
+from htagraph.model.rules import Rule
+from htagraph.model.step_markers import PROFILER_STEP
+
+__all__ = ["worker_call_edges"]
+
+I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+_NEAREST_BOUNDARIES = 4
+_BOUNDARIES_OF_PLACE = 4
+_BURST_FACTOR = 10
+
+
+def _is_idle(structure: Structure, inside: I64) -> Bools:
+    """Whether nothing but ranges is around."""
+    kind = gather(structure.events.kind, inside, EventKind.ANNOTATION)
+    idle: Bools = kind == EventKind.ANNOTATION
+    return idle
+
+
+def _row_after(structure: Structure, steps: Stretches) -> I64:
+    """Row of the step that begins at each node, -1 for none; shape (2 * n_events,)."""
+    row = np.full(2 * len(structure.events), -1, dtype=np.int64)
+    row[steps.since] = np.arange(len(steps.since))
+    return row
+
+
+def _called_by_known(
+    structure: Structure, steps: Stretches, quiet: Stretches, callers: dict[int, int]
+) -> EdgeTable:
+    """Edges into the bursts of autograd threads, from what their caller did last.
+
+    The caller has done something since the worker was idle, and is idle itself when the burst
+    begins. Else it goes on with something else, or still waits for the burst before.
+    """
+    events = structure.events
+    times = events.node_ts_ns
+    shortest = _inside_burst_ns(structure, steps)
+    idle = _is_idle(structure, quiet.inside) & (quiet.until & 1 == 0)
+    idle &= times[quiet.until] - times[quiet.since] > shortest
+    parts, row_after = [EdgeTable()], _row_after(structure, steps)
+    for worker, caller in callers.items():
+        mine = quiet.take(idle & (events.lane[quiet.until >> 1] == worker))
+        last = last_boundaries(structure, caller, times[mine.until])
+        inside = gather(steps.inside, gather(row_after, last))
+        calls = (last >= 0) & (events.lane[last >> 1] == caller) & _is_idle(structure, inside)
+        calls &= times[last] >= times[mine.since]
+        parts.append(EdgeTable.of(Rule.WORKER_CALLED, last[calls], mine.until[calls]))
+    return EdgeTable.concat(parts)
+
+
+def _openings(structure: Structure) -> Stretches:
+    """From the first host event of the trace to the first of each thread."""
+    events, host = structure.events, structure.host
+    order = host[np.lexsort((-events.dur_ns[host], events.ts_ns[host], events.lane[host]))]
+    first = start_node(order[group_starts(events.lane[order])])
+    begin = first[np.argmin(events.node_ts_ns[first])]
+    return Stretches(np.full(len(first), begin), first, np.full(len(first), -1))
+
+
+def _side_stretches(structure: Structure, quiet: Stretches, callers: dict[int, int]) -> Stretches:
+    """Those of threads whose caller is not known and that do not step, and of no operator."""
+    events = structure.events
+    steps = events.named(events.symbols.searched(PROFILER_STEP)) & events.is_host
+    others = np.union1d(events.lane[steps], list(callers))
+    side = ~np.isin(events.lane[quiet.until >> 1], others)
+    return quiet.take(side & _is_idle(structure, quiet.inside))
+
+
+def _places(structure: Structure, steps: Stretches, targets: Stretches) -> I64:
+    """Number of the place of each stretch: the range around, and the next boundaries.
+
+    Where the thread's record ends before, the commonest place that begins alike.
+    """
+    names = plain_names(structure.events)
+    columns, node = [gather(names, targets.inside)], targets.until
+    row_after = _row_after(structure, steps)
+    for _ in range(_BOUNDARIES_OF_PLACE):
+        columns.append(np.where(node >= 0, 2 * gather(names, node >> 1) + (node & 1), -1))
+        node = gather(steps.until, gather(row_after, node))
+    found, place, counts = np.unique(
+        np.stack(columns), axis=1, return_inverse=True, return_counts=True
+    )
+    same = np.arange(found.shape[1])
+    for cut in np.flatnonzero(found[-1] < 0).tolist():
+        n_known = 1 + int((found[1:, cut] >= 0).sum())
+        alike = np.flatnonzero((found[:n_known] == found[:n_known, [cut]]).all(axis=0))
+        same[cut] = alike[np.lexsort((alike, counts[alike]))[-1]]
+    places: I64 = same[place.reshape(-1)]
+    return places
+
+
+def _elsewhere(structure: Structure, targets: Stretches) -> Pairs:
+    """Stretches, each with the last boundaries of every other thread before its end."""
+    events = structure.events
+    times = events.node_ts_ns
+    nesting, host = structure.nesting, structure.host
+    owner = host[nesting.boundary >> 1]
+    node = 2 * owner + (nesting.boundary & 1)
+    lane = events.lane[owner]
+    until_ns, own = times[targets.until], events.lane[targets.until >> 1]
+    since_ns = times[targets.since]
+    starts = np.flatnonzero(group_starts(lane))
+    parts = []
+    for begin, end in zip(starts.tolist(), [*starts[1:].tolist(), len(node)], strict=True):
+        last = np.searchsorted(times[node[begin:end]], until_ns, side="right") - 1
+        for back in range(_NEAREST_BOUNDARIES):
+            source = gather(node[begin:end], last - back)
+            fits = (source >= 0) & (own != lane[begin]) & (gather(times, source) > since_ns)
+            rows = np.flatnonzero(fits)
+            parts.append((rows, source[rows]))
+    none = np.empty(0, dtype=np.int64)
+    stretch = np.concatenate([none, *(rows for rows, _ in parts)])
+    source = np.concatenate([none, *(found for _, found in parts)])
+    return Pairs(stretch, source, until_ns[stretch] - times[source])
+
+
+def _learnt_calls(structure: Structure, steps: Stretches, targets: Stretches) -> Inferred:
+    """Edges into the ends of stretches, from the boundary of another thread that recurs beside."""
+    if not len(targets.until):
+        return Inferred()
+    boundaries = 2 * np.repeat(plain_names(structure.events), 2)
+    boundaries[1::2] += 1
+    found = recurring(
+        structure,
+        Rule.WORKER_CALLED,
+        (targets, _places(structure, steps, targets)),
+        _elsewhere(structure, targets),
+        Sources(np.concatenate([start_node(structure.host), end_node(structure.host)]), boundaries),
+    )
+    until = targets.until[found.pairs.stretch]
+    return Inferred(EdgeTable.of(Rule.WORKER_CALLED, found.pairs.source, until), found.support)
+
+
+def _inside_burst_ns(structure: Structure, steps: Stretches) -> int:
+    """Time that a worker may take between two events of one burst."""
+    times = structure.events.node_ts_ns
+    length = times[steps.until] - times[steps.since]
+    idle = length[_is_idle(structure, steps.inside) & (length > 0)]
+    usual = int(np.median(idle)) if len(idle) else 0
+    return max(_BURST_FACTOR * usual, usual_wait_ns(structure))
+
+
+def worker_call_edges(structure: Structure, known: EdgeTable) -> Inferred:
+    """Edges from what another thread did to where a worker goes on.
+
+    Parameters
+    ----------
+    structure : Structure
+    known : EdgeTable
+        What ends with a SYNC, HIDDEN_SYNC or hand-over edge is explained.
+
+    Returns
+    -------
+    Inferred
+    """
+    events, host = structure.events, structure.host
+    if not len(host) or (events.lane[host] == events.lane[host[0]]).all():
+        return Inferred()
+    times = events.node_ts_ns
+    waits = np.isin(known.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC))
+    explained = known.head[waits | (known.rule == Rule.HAND_OVER)]
+    steps, openings = between_boundaries(structure), _openings(structure)
+    every = Stretches(*(np.concatenate(columns) for columns in zip(steps, openings, strict=True)))
+    length = times[every.until] - times[every.since]
+    quiet = every.take((length > usual_wait_ns(structure)) & ~np.isin(every.until, explained))
+    callers = worker_lanes(structure)
+    called = _called_by_known(structure, steps, quiet, callers)
+    learnt = _learnt_calls(structure, steps, _side_stretches(structure, quiet, callers))
+    return Inferred(EdgeTable.concat([called, learnt.edges]), learnt.support)

@@ -1,0 +1,223 @@
+"""FLOW edges into workers: what a thread waits for that does nothing until it is called."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from htagraph.compiler.passes import compile_events
+from htagraph.explain.critical_path import critical_path
+from htagraph.model.dag import Dag
+from htagraph.model.events import EventTable
+from htagraph.model.kinds import EventKind
+from htagraph.model.rules import Rule
+from htagraph.synth.rows import Row, event_table
+
+_US = 1_000
+_MS = 1_000_000
+
+
+def _calls(dag: Dag) -> list[tuple[str, str]]:
+    """Each inferred call: the event whose start or end it hangs on, and what begins or ends."""
+    rows = dag.edges.take(dag.edges.rule == Rule.WORKER_CALLED)
+    names = dag.events.names
+    return sorted(zip(names(rows.tail >> 1).tolist(), names(rows.head >> 1).tolist(), strict=True))
+
+
+def test_a_burst_of_autograd_hangs_on_what_its_caller_did_last(compiled, arrows):
+    """The capture ends before the caller gets back, so no gap of the caller holds the burst."""
+    dag = compiled("""
+        cpu 1    |[aten::mm ~>f]                   [a] [b] [c] [d] [aten::item]
+        cpu 2    |               [MmBackward0 ~<f]                               [AccumulateGrad]
+    """)
+
+    assert _calls(dag) == [("aten::item", "AccumulateGrad")]
+    assert ("MmBackward0>", "AccumulateGrad<", 0) in arrows(dag, "thread")
+
+
+def test_a_worker_whose_caller_did_nothing_meanwhile_was_not_called_again(compiled):
+    """Its gap is its own: the caller waits for both bursts."""
+    dag = compiled("""
+        cpu 1    |[aten::mm ~>f]
+        cpu 2    |               [MmBackward0 ~<f]                        [AccumulateGrad][Add]
+    """)
+
+    assert _calls(dag) == []
+
+
+def test_a_caller_that_is_in_an_operator_calls_nobody(compiled):
+    """It computes while the burst begins, and goes on computing."""
+    dag = compiled("""
+        cpu 1    |[aten::mm ~>f]                   [aten::conv2d                                  ]
+        cpu 2    |               [MmBackward0 ~<f]                        [AccumulateGrad][Add]
+    """)
+
+    assert _calls(dag) == []
+
+
+def test_gaps_inside_a_burst_are_the_worker_s_own(compiled):
+    """Some microseconds between two functions are no wait for a call."""
+    dag = compiled("""
+        cpu 1    |[aten::mm ~>f]         [a] [b] [c] [d] [e]
+        cpu 2    |               [MmBackward0 ~<f]     [AccumulateGrad] [Add] [Mul] [Sub]
+    """)
+
+    assert _calls(dag) == [("aten::mm", "MmBackward0")]
+
+
+def _server(seed: int, n_requests: int) -> EventTable:
+    """A server: a thread takes requests, one of a pool runs the stage, a third one computes.
+
+    The stage begins soon after its request was taken, the computation soon after the stage
+    began, and the stage goes on soon after the computation ended. Requests come when they come.
+    """
+    source = random.Random(seed)  # noqa: S311 - no secret
+    rows: list[Row] = []
+
+    def run(name: str, thread: int, begin: int, end: int) -> None:
+        rows.append(
+            Row(name, EventKind.ANNOTATION, "user_annotation", (1, thread), begin, end - begin)
+        )
+
+    def soon() -> int:
+        return source.randint(15, 90) * _US
+
+    now = 0
+    for number in range(n_requests):
+        now += source.randint(2, 60) * _MS
+        taken = now + source.randint(100, 200) * _US
+        run("Stage::take", 1, now, taken)
+        begin = taken + soon()
+        compute = begin + 30 * _US + soon()
+        computed = compute + source.randint(1, 30) * _MS
+        answer = computed + soon()
+        run("Stage::run", 10 + number % 3, begin, answer + 300 * _US)
+        run("Stage::answer", 10 + number % 3, answer, answer + 250 * _US)
+        rows.append(
+            Row("executor::run", EventKind.OP, "cpu_op", (1, 20), compute, computed - compute)
+        )
+        now = answer + 300 * _US
+    return event_table(rows)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_who_calls_a_pool_is_learnt_from_what_recurs(seed):
+    """No call is missed and none is wrong, in 20 random servers; nobody calls for requests."""
+    calls = _calls(compile_events(_server(seed, 20)))
+
+    assert len(calls) >= 59
+    assert {head for _, head in calls} == {"Stage::run", "executor::run", "Stage::answer"}
+    assert {tail for tail, head in calls if head == "Stage::run"} == {"Stage::take"}
+    assert {tail for tail, head in calls if head == "executor::run"} <= {
+        "Stage::run",
+        "Stage::take",
+    }
+    assert {tail for tail, head in calls if head == "Stage::answer"} == {"executor::run"}
+
+
+def test_the_path_of_a_server_goes_through_the_threads_that_work_for_a_request():
+    """The stage stands still while the executor computes: no Python time of the stage."""
+    dag = compile_events(_server(1, 20))
+    segments = critical_path(dag, dag.span)
+    by_name = segments.groupby("name")["dur_ns"].sum()
+
+    assert by_name["executor::run"] > 10 * _MS
+    assert by_name.get("Stage::run", 0) < _MS
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_threads_that_do_their_own_work_side_by_side_call_nobody(seed):
+    """Two to five threads with operators and pauses of their own: 0 false calls of 40."""
+    source = random.Random(seed)  # noqa: S311 - no secret
+    rows = []
+    for thread in range(source.randint(2, 5)):
+        now = 0
+        for _ in range(source.randint(5, 80)):
+            now += source.choice((source.randint(1, 20) * _US, source.randint(1, 9) * _MS))
+            dur = source.randint(5, 900) * _US
+            name = source.choice(("decode", "resize", "augment"))
+            rows.append(Row(name, EventKind.OP, "cpu_op", (1, thread), now, dur))
+            now += dur
+    dag = compile_events(event_table(rows))
+
+    assert _calls(dag) == []
+
+
+def test_a_trace_without_steps_ends_on_a_thread_that_launches(compiled):
+    """A range of gloo, a watchdog and a thread that only computes outlive the work."""
+    dag = compiled("""
+        cpu 1    |[aten::mm [launch >a]]
+        stream 7 |              [kernel <a ]
+        cpu 7    |       {gloo:all_reduce             }
+        cpu 8    |[aten::tanh        ][aten::tanh            ]
+        cpu 9    |    [cudaEventQuery]         [cudaEventQuery]
+    """)
+
+    assert dag.span.dur_ns == 26_000
+
+
+def test_a_trace_on_the_host_without_steps_ends_on_what_computes(compiled):
+    """A worker that runs collectives for others bounds nothing."""
+    dag = compiled("""
+        cpu 1    |[aten::mm          ][aten::tanh]
+        cpu 7    |       {gloo:all_reduce             }
+    """)
+
+    assert dag.span.dur_ns == 32_000
+
+
+def test_what_lies_before_the_first_host_event_lies_before_the_capture(compiled):
+    """Until then only the device was recorded, at work on what had been launched before."""
+    dag = compiled("""
+        cpu 1    |                    [aten::mm [launch >a]      ]
+        stream 7 |[old     ][old  ]
+        stream 9 |                                         [kernel <a]
+    """)
+    by_bound = critical_path(dag, dag.span).groupby("bound", observed=True)["dur_ns"].sum()
+
+    assert by_bound["launched_before_capture"] == 20_000
+    assert "unexplained" not in by_bound
+
+
+@pytest.mark.parametrize("factor", [3, 1_000])
+def test_calls_are_the_same_at_another_scale(factor):
+    """Nothing is an absolute time."""
+    events = _server(4, 20)
+    scaled = event_table(
+        [
+            Row(name, EventKind(kind), "", (1, lane), factor * ts, factor * dur)
+            for name, kind, lane, ts, dur in zip(
+                events.names().tolist(),
+                events.kind.tolist(),
+                events.lane.tolist(),
+                events.ts_ns.tolist(),
+                events.dur_ns.tolist(),
+                strict=True,
+            )
+        ]
+    )
+
+    assert _calls(compile_events(scaled)) == _calls(compile_events(events))
+
+
+def test_calls_are_the_same_in_another_order():
+    """Neither the order of the file nor the numbers of threads matter."""
+    events = _server(4, 20)
+    order = np.random.default_rng(0).permutation(len(events))
+    shuffled = event_table(
+        [
+            Row(
+                events.names([row])[0],
+                EventKind(int(events.kind[row])),
+                "",
+                (1, 99 - int(events.lane[row])),
+                int(events.ts_ns[row]),
+                int(events.dur_ns[row]),
+            )
+            for row in order.tolist()
+        ]
+    )
+
+    assert _calls(compile_events(shuffled)) == _calls(compile_events(events))
