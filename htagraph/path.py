@@ -104,6 +104,12 @@ class CriticalPath:
         ].sum()
         return float(unexplained) / self.dur_ns if self.dur_ns else 0.0
 
+    @property
+    def inferred_share(self) -> float:
+        """Share of the path on edges that rest on order and times of events, not on a record."""
+        inferred = self.segments.loc[self.segments["is_inferred"], "dur_ns"].sum()
+        return float(inferred) / self.dur_ns if self.dur_ns else 0.0
+
     def breakdown(self, *, by: BreakdownKey = "bound") -> pd.DataFrame:
         """Time of the path by group; it adds up to the window.
 

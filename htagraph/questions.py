@@ -21,9 +21,11 @@ from htagraph.queries.cupti_counters import cupti_counters
 from htagraph.queries.cupti_rates import cupti_rates
 from htagraph.queries.device_annotation_breakdown import device_annotation_breakdown
 from htagraph.queries.exposed_communication import exposed_communication
+from htagraph.queries.graph_nodes import graph_nodes
 from htagraph.queries.idle_categories import idle_categories
 from htagraph.queries.idle_intervals import idle_intervals
 from htagraph.queries.idle_time import idle_time
+from htagraph.queries.inferences import inferences
 from htagraph.queries.kernel_annotations import kernel_annotations
 from htagraph.queries.kernel_breakdown import kernel_breakdown
 from htagraph.queries.kernel_durations import kernel_durations
@@ -56,6 +58,7 @@ QUESTIONS: dict[str, Question] = {
         overlap,
         exposed_communication,
         launch_stats,
+        graph_nodes,
         counters,
         queue_blocked,
         kernel_patterns,
@@ -68,6 +71,7 @@ QUESTIONS: dict[str, Question] = {
         step_times,
         collectives,
         quality,
+        inferences,
         cupti_counters,
         cupti_rates,
     )
@@ -196,6 +200,10 @@ class Questions(ABC):
             launch_stats, launch_cutoff_ns=launch_cutoff_ns, delay_cutoff_ns=delay_cutoff_ns
         )
 
+    def graph_nodes(self) -> pd.DataFrame:
+        """Nodes of CUDA and HIP graphs: how long each takes and when it starts, over replays."""
+        return self._ask(graph_nodes)
+
     def counters(
         self, *, name: Literal["queue_length", "memory_bandwidth"] = "queue_length"
     ) -> pd.DataFrame:
@@ -260,6 +268,14 @@ class Questions(ABC):
     def quality(self) -> pd.DataFrame:
         """Checks of what is linked, classified and recorded, and which answers are weaker."""
         return self._ask(quality)
+
+    def inferences(self, *, by: Literal["rule", "pair"] = "rule") -> pd.DataFrame:
+        """Inferred edges by rule, with their time on the critical path, or what each pair rests on.
+
+        Waits that no record names are inferred from the order and times of events;
+        ``compile(infer=False)`` leaves them out.
+        """
+        return self._ask(inferences, by=by)
 
     def cupti_counters(self) -> pd.DataFrame:
         """Hardware counters of CUPTI ranges per kernel, with the operators above.

@@ -17,6 +17,7 @@ from htagraph.cli.options import (
     ColumnsOption,
     DaskOption,
     FormatOption,
+    InferOption,
     JobArgument,
     QuietOption,
     StacksOption,
@@ -69,6 +70,7 @@ def ask(
     workers: WorkersOption = 0,
     dask: DaskOption = "",
     stacks: StacksOption = False,
+    infer: InferOption = True,
     quiet: QuietOption = False,
 ) -> None:
     """Answer a question; of a folder, for every rank. `htagraph ask list` names them all."""
@@ -84,7 +86,7 @@ def ask(
     _check(question, options, of_job=path.is_dir())
     with Waiting(quiet=quiet).shown() as waiting, executor_of(workers, dask) as executor:
         for number in asked_captures(path, capture):
-            asked = _asked(waiting, path, executor, stacks=stacks, capture=number)
+            asked = _asked(waiting, path, executor, stacks=stacks, infer=infer, capture=number)
             waiting.stage("Asking")
             answers[number] = _answer(asked, question, window, options)
     frame = next(iter(answers.values()))
@@ -113,12 +115,13 @@ def _asked(
     executor: Executor | None,
     *,
     stacks: bool,
+    infer: bool,
     capture: CaptureName,
 ) -> Job | TraceGraph:
     """What is asked: the ranks of a folder, or the graph of a trace."""
     if path.is_dir():
-        return loaded_job(waiting, path, executor, stacks=stacks, capture=capture)
-    return waiting.load(path, stacks=stacks).compile()
+        return loaded_job(waiting, path, executor, stacks=stacks, infer=infer, capture=capture)
+    return waiting.load(path, stacks=stacks).compile(infer=infer)
 
 
 def _check(question: str, options: dict[str, Any], *, of_job: bool) -> None:

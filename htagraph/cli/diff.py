@@ -9,7 +9,14 @@ from typing import Annotated
 import typer
 
 from htagraph.cli.console import Waiting, notices, output
-from htagraph.cli.options import ColumnsOption, FormatOption, QuietOption, WindowOption, windowed
+from htagraph.cli.options import (
+    ColumnsOption,
+    FormatOption,
+    InferOption,
+    QuietOption,
+    WindowOption,
+    windowed,
+)
 from htagraph.cli.tables import Format, print_frame
 from htagraph.comparison import diff as compare
 from htagraph.model.units import human_duration
@@ -45,11 +52,14 @@ def diff(
     ] = 0.0,
     columns: ColumnsOption = "",
     form: FormatOption = Format.TABLE,
+    infer: InferOption = True,
     quiet: QuietOption = False,
 ) -> None:
     """Compare two traces, or one window of both. The largest change comes first."""
     with Waiting(quiet=quiet).shown() as waiting:
-        graphs = [windowed(waiting.load(path).compile(), window) for path in (before, after)]
+        graphs = [
+            windowed(waiting.load(path).compile(infer=infer), window) for path in (before, after)
+        ]
         waiting.stage("Comparing")
         found = compare(*graphs)
         match what:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from htagraph.cli.console import Waiting, notices
-from htagraph.cli.options import QuietOption, TraceArgument, WindowOption, windowed
+from htagraph.cli.options import InferOption, QuietOption, TraceArgument, WindowOption, windowed
 
 __all__ = ["dot"]
 
@@ -22,13 +22,14 @@ def dot(
         bool, typer.Option("--graph", help="Draw all events of the window, not only the path.")
     ] = False,
     max_nodes: Annotated[int, typer.Option(help="Largest number of boxes.", min=2)] = 200,
+    infer: InferOption = True,
     quiet: QuietOption = False,
 ) -> None:
     """Write the critical path as DOT for Graphviz. htagraph dot TRACE | dot -Tsvg > path.svg."""
     with Waiting(quiet=quiet).shown() as waiting:
         loaded = waiting.load(trace)
         waiting.stage("Drawing")
-        graph = windowed(loaded.compile(), window)
+        graph = windowed(loaded.compile(infer=infer), window)
         file = None if out == "-" else Path(out)
         asked = graph if whole else graph.critical_path()
         text = asked.to_dot(file, max_nodes=max_nodes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from htagraph.cli.console import Waiting, output
-from htagraph.cli.options import FormatOption, QuietOption, TraceArgument
+from htagraph.cli.options import FormatOption, InferOption, QuietOption, TraceArgument
 from htagraph.cli.tables import Format, print_frame, print_titled
 from htagraph.graph import TraceGraph
 from htagraph.model.kinds import EventKind
@@ -17,13 +17,17 @@ __all__ = ["info"]
 
 
 def info(
-    trace: TraceArgument, *, form: FormatOption = Format.TABLE, quiet: QuietOption = False
+    trace: TraceArgument,
+    *,
+    form: FormatOption = Format.TABLE,
+    infer: InferOption = True,
+    quiet: QuietOption = False,
 ) -> None:
     """Say what is in a trace, what is missing, what follows from it, and how to record it."""
     with Waiting(quiet=quiet).shown() as waiting:
         loaded = waiting.load(trace)
         waiting.stage("Checking")
-        summary = Summary(loaded, loaded.compile())
+        summary = Summary(loaded, loaded.compile(infer=infer))
         quality = summary.quality
     console = output()
     if form is not Format.TABLE:

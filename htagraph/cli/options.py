@@ -12,13 +12,14 @@ import typer
 from htagraph.cli.tables import Format
 from htagraph.errors import QueryError
 from htagraph.graph import TraceGraph
-from htagraph.lookup.find_window import named_ranges
+from htagraph.lookup.find_window import WHOLE, named_ranges
 
 __all__ = [
     "CaptureOption",
     "ColumnsOption",
     "DaskOption",
     "FormatOption",
+    "InferOption",
     "JobArgument",
     "QuietOption",
     "ReportArgument",
@@ -40,8 +41,8 @@ WindowOption = Annotated[
         "--window",
         "-w",
         metavar="NAME",
-        help="Step or other host range, as a name, glob or regex; or START:END in ns from the "
-        "start of the trace.",
+        help="Step or other host range, as a name, glob or regex; START:END in ns from the start "
+        f"of the trace; or {WHOLE!r}, which is all of it.",
     ),
 ]
 JobArgument = Annotated[
@@ -72,6 +73,13 @@ StacksOption = Annotated[
     bool,
     typer.Option(
         "--stacks", help="Also read Python stacks, which name the code of host gaps (slower)."
+    ),
+]
+InferOption = Annotated[
+    bool,
+    typer.Option(
+        "--infer/--no-infer",
+        help="Whether waits that no record names are inferred from order and times.",
     ),
 ]
 FormatOption = Annotated[Format, typer.Option("--format", "-f", help="How to print the table.")]
@@ -109,11 +117,11 @@ def times_of(window: str) -> tuple[int, int] | None:
 
 
 def windowed(graph: TraceGraph, window: str) -> TraceGraph:
-    """Part of a graph that `--window` names; all of it for an empty name.
+    """Part of a graph that `--window` names; all of it for an empty name, and for `WHOLE`.
 
     Of several ranges that match, it is the first, and a notice says so.
     """
-    if not window:
+    if window in ("", WHOLE):
         return graph
     times = times_of(window)
     if times is not None:

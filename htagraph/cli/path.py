@@ -13,6 +13,7 @@ from htagraph.cli.console import Waiting, notices, output
 from htagraph.cli.options import (
     ColumnsOption,
     FormatOption,
+    InferOption,
     QuietOption,
     TraceArgument,
     WindowOption,
@@ -25,7 +26,18 @@ from htagraph.path import BreakdownKey, CriticalPath
 __all__ = ["By", "path"]
 
 _MAX_ROWS = 40
-_SEGMENT = ("start_ns", "dur_ns", "bound", "name", "track", "op", "kind", "rule", "step")
+_SEGMENT = (
+    "start_ns",
+    "dur_ns",
+    "bound",
+    "name",
+    "track",
+    "op",
+    "kind",
+    "rule",
+    "is_inferred",
+    "step",
+)
 """Columns of a segment that a table shows by default."""
 
 
@@ -63,13 +75,14 @@ def path(
     ] = None,
     columns: ColumnsOption = "",
     form: FormatOption = Format.TABLE,
+    infer: InferOption = True,
     quiet: QuietOption = False,
 ) -> None:
     """Print the critical path of a trace by its parts. They add up to the window."""
     with Waiting(quiet=quiet).shown() as waiting:
         loaded = waiting.load(trace)
         waiting.stage("Finding the critical path")
-        found = windowed(loaded.compile(), window).critical_path()
+        found = windowed(loaded.compile(infer=infer), window).critical_path()
         frame = found.segments if by is By.SEGMENT else found.breakdown(by=by.key).reset_index()
         if out is not None:
             waiting.stage(f"Writing {out}")

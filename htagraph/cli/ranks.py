@@ -14,6 +14,7 @@ from htagraph.cli.tables import Format, print_frame
 from htagraph.errors import MissingEventsError, QueryError
 from htagraph.job.job import Job
 from htagraph.job.loading import load_job
+from htagraph.lookup.find_window import WHOLE
 from htagraph.model.symbols import compile_pattern
 from htagraph.readers.captures import CaptureName, discover, files_in_words
 
@@ -48,7 +49,7 @@ def windowed_job(job: Job, window: str) -> Job:
             "every rank has its own clock: times of one are not those of another.",
             hint="name a step, or report on one rank.",
         )
-    if not window:
+    if window in ("", WHOLE):
         return job
     fits = compile_pattern(window)
     for rank, summary in job.summaries.items():
@@ -96,6 +97,7 @@ def loaded_job(
     executor: Executor | None = None,
     *,
     stacks: bool = False,
+    infer: bool = True,
     capture: CaptureName = "latest",
 ) -> Job:
     """Job in a folder; ranks that cannot be used are left out and reported."""
@@ -109,5 +111,6 @@ def loaded_job(
         executor=executor,
         on_error="skip",
         stacks=stacks,
+        infer=infer,
         progress=advance,
     )

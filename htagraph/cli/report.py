@@ -18,6 +18,7 @@ from htagraph.cli.job_report import page_work, print_job, write_job_files
 from htagraph.cli.options import (
     CaptureOption,
     DaskOption,
+    InferOption,
     QuietOption,
     ReportArgument,
     StacksOption,
@@ -75,6 +76,7 @@ def report(
     workers: WorkersOption = 0,
     dask: DaskOption = "",
     stacks: StacksOption = False,
+    infer: InferOption = True,
     quiet: QuietOption = False,
 ) -> None:
     """Say what bounds a run and what to try first. A folder holds the ranks of a job."""
@@ -97,6 +99,7 @@ def report(
                 workers=workers,
                 dask=dask,
                 stacks=stacks,
+                infer=infer,
                 quiet=quiet,
             )
         return
@@ -106,7 +109,12 @@ def report(
     with Waiting(quiet=quiet).shown() as waiting:
         loaded = waiting.load(trace, stacks=stacks)
         waiting.stage("Compiling the graph")
-        summary = Summary(loaded, windowed(loaded.compile(), window))
+        graph = loaded.compile(infer=infer)
+        summary = (
+            Summary(loaded, windowed(graph, window))
+            if window
+            else Summary.by_default(loaded, graph)
+        )
         waiting.stage("Finding the critical path")
         into = out or origin.folder(summary.name)
         files = write_files(summary, into, waiting, record=origin.record)
@@ -127,6 +135,7 @@ def report_job(
     workers: int,
     dask: str,
     stacks: bool,
+    infer: bool,
     quiet: bool,
 ) -> None:
     """Say what bounds a job and which ranks are late; write its trace with the path on top."""
@@ -134,7 +143,7 @@ def report_job(
     if out is not None:
         origin.check(out)
     with Waiting(quiet=quiet).shown() as waiting, executor_of(workers, dask) as executor:
-        job = loaded_job(waiting, folder, executor, stacks=stacks, capture=capture)
+        job = loaded_job(waiting, folder, executor, stacks=stacks, infer=infer, capture=capture)
         waiting.stage("Finding the path across ranks")
         also = page_work(len(job))
         summary = JobSummary(windowed_job(job, window), folder.resolve().name, also)
@@ -210,6 +219,8 @@ def print_summary(console: Console, summary: Summary) -> None:
     segments = human_count(len(summary.path.segments), "segment")
     title = f"Critical path: {human_duration(summary.path.dur_ns)} in {segments}"
     print_titled(console, title, _bound_table(summary, console.width))
+    if summary.inferred:
+        console.print(summary.inferred, style="dim", markup=False)
     for title, frame in (
         ("Operators on the path", summary.by_op),
         ("What ran on the path", summary.by_name),

@@ -100,6 +100,8 @@ def print_head(console: Console, summary: Summary | JobSummary) -> None:
         console.print(
             Padding(Text(f"try: {finding.to_try}", style="italic"), (0, 0, 0, 5), expand=False)
         )
+    if verdict.replays:
+        console.print(Padding(Text(verdict.replays), (0, 0, 0, 2), expand=False))
     if verdict.ranking:
         console.print(Padding(Text(verdict.ranking, style="dim"), (0, 0, 0, 2), expand=False))
 

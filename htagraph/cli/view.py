@@ -13,7 +13,14 @@ from typing import Annotated
 import typer
 
 from htagraph.cli.console import Waiting, notices
-from htagraph.cli.options import CaptureOption, QuietOption, WindowOption, times_of, windowed
+from htagraph.cli.options import (
+    CaptureOption,
+    InferOption,
+    QuietOption,
+    WindowOption,
+    times_of,
+    windowed,
+)
 from htagraph.cli.ranks import asked_captures, loaded_job, print_captures, windowed_job
 from htagraph.cli.serving import PORT, TraceServer, View, offline_ui
 from htagraph.errors import QueryError
@@ -63,6 +70,7 @@ def view(
         typer.Option("--browser/--no-browser", help="Open a browser, or only print the address."),
     ] = True,
     capture: CaptureOption = "",
+    infer: InferOption = True,
     quiet: QuietOption = False,
 ) -> None:
     """Open a trace in the Perfetto UI. It is served to the UI alone, on loopback.
@@ -80,9 +88,9 @@ def view(
     with suppress(KeyboardInterrupt), tempfile.TemporaryDirectory(prefix="htagraph-") as folder:
         with Waiting(quiet=quiet).shown() as waiting:
             if trace.is_dir():
-                shown = _job(trace, window, waiting, Path(folder), captures[0])
+                shown = _job(trace, window, waiting, Path(folder), captures[0], infer=infer)
             else:
-                shown = _shown(trace, window, waiting, Path(folder), plain=plain)
+                shown = _shown(trace, window, waiting, Path(folder), plain=plain, infer=infer)
         ui = offline_ui() if offline else None
         with TraceServer(shown.path, port=port, ui=ui, view=shown.view) as server:
             typer.echo(server.url)
@@ -92,7 +100,9 @@ def view(
             server.serve(once=once)
 
 
-def _shown(trace: Path, window: str, waiting: Waiting, folder: Path, *, plain: bool) -> _Shown:
+def _shown(
+    trace: Path, window: str, waiting: Waiting, folder: Path, *, plain: bool, infer: bool
+) -> _Shown:
     """What to serve: a Perfetto trace as it is, another with its critical path on top."""
     if plain or trace.name.endswith(_PERFETTO):
         times = times_of(window)
@@ -104,7 +114,7 @@ def _shown(trace: Path, window: str, waiting: Waiting, folder: Path, *, plain: b
         return _Shown(trace, View(*times) if times else View())
     loaded = waiting.load(trace)
     waiting.stage("Finding the critical path")
-    graph = windowed(loaded.compile(), window)
+    graph = windowed(loaded.compile(infer=infer), window)
     path = graph.critical_path()
     waiting.stage("Writing the trace with its critical path")
     out = path.to_perfetto(folder / f"{trace.name.split('.')[0]}.pftrace")
@@ -114,9 +124,17 @@ def _shown(trace: Path, window: str, waiting: Waiting, folder: Path, *, plain: b
     )
 
 
-def _job(traces: Path, window: str, waiting: Waiting, folder: Path, capture: CaptureName) -> _Shown:
+def _job(
+    traces: Path,
+    window: str,
+    waiting: Waiting,
+    folder: Path,
+    capture: CaptureName,
+    *,
+    infer: bool,
+) -> _Shown:
     """The ranks of a job on one clock, with the job's path on top."""
-    job = loaded_job(waiting, traces, capture=capture)
+    job = loaded_job(waiting, traces, infer=infer, capture=capture)
     waiting.stage("Finding the path across ranks")
     path = windowed_job(job, window).critical_path()
     waiting.stage("Writing the trace with its critical path")

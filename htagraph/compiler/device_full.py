@@ -18,6 +18,7 @@ fewer blocks than multiprocessors fills nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ import numpy.typing as npt
 from htagraph.algorithms.chance import log_chance
 from htagraph.algorithms.matching import group_starts
 from htagraph.compiler.classes import classify
+from htagraph.compiler.late_ends import resolution_ns
 from htagraph.compiler.late_starts import LateStarts, late_starts, running_at
 from htagraph.compiler.places import Places, work_label
 from htagraph.compiler.structure import Structure, start_node
@@ -44,6 +46,11 @@ _DRAINS = (0.01, 0.03, 0.1)
 _ALL_BUT = 0.9
 _FALSE_KERNELS = 1e-4
 """Kernels that chance would take for ones that fill the device, as an expectation."""
+_BY_TIME = (
+    Rule.ENDED_RIGHT_BEFORE,
+    Rule.RECURRING_IN_REPLAYS,
+    Rule.RECURRING_AT_A_DISTANCE,
+)
 _COVERS = 0.5
 """Part of the wait in which the kernel that fills the device runs, at least."""
 
@@ -53,21 +60,21 @@ class _Meetings(NamedTuple):
 
     Parameters
     ----------
-    late : ndarray of shape (n,), dtype=int64
-        Position among the late starts.
+    work : ndarray of shape (n,), dtype=int64
+        What starts late.
     filler : ndarray of shape (n,), dtype=int64
         The kernel; of several, the one that ends first.
-    left : ndarray of shape (n,), dtype=float64
-        Part of the kernel's run that is left at the late start.
+    left_ns : ndarray of shape (n,), dtype=int64, unit=ns
+        What is left of the kernel's run at the late start.
     """
 
-    late: I64
+    work: I64
     filler: I64
-    left: npt.NDArray[np.float64]
+    left_ns: I64
 
     def take(self, rows: I64 | Bools) -> _Meetings:
         """Some of them, by positions or a mask."""
-        return _Meetings(self.late[rows], self.filler[rows], self.left[rows])
+        return _Meetings(self.work[rows], self.filler[rows], self.left_ns[rows])
 
 
 def _may_fill(structure: Structure) -> Bools:
@@ -95,12 +102,11 @@ def _meetings(structure: Structure, late: LateStarts) -> _Meetings:
     """
     events, may_fill = structure.events, _may_fill(structure)
     start_ns, launched_ns = events.ts_ns[late.event], structure.launch_time_ns
-    late_end_ns = structure.calibration.late_end_ns
     device = events.device[structure.queue[structure.queue_starts]]
     best = np.full(len(start_ns), -1, dtype=np.int64)
     ends = np.full(len(start_ns), np.iinfo(np.int64).max)
     for queue in range(len(device)):
-        running = running_at(structure, queue, start_ns - late_end_ns)
+        running = running_at(structure, queue, start_ns - resolution_ns(structure) + 1)
         other = (running >= 0) & (structure.queue_id[late.event] != queue)
         other &= (events.device[late.event] == device[queue]) & may_fill[running]
         covers_ns = start_ns - np.maximum(events.ts_ns[running], late.ready_ns)
@@ -110,69 +116,67 @@ def _meetings(structure: Structure, late: LateStarts) -> _Meetings:
         )
         best[fits], ends[fits] = running[fits], events.end_ns[running[fits]]
     found = np.flatnonzero((best >= 0) & _needs_room(structure)[late.event])
-    filler = best[found]
-    left = np.maximum(events.end_ns[filler] - start_ns[found], 0)
-    return _Meetings(found, filler, left / np.maximum(events.dur_ns[filler], 1))
+    left_ns = np.maximum(ends[found] - start_ns[found], 0)
+    return _Meetings(late.event[found], best[found], left_ns)
 
 
 def _fillers(
-    structure: Structure, late: LateStarts, met: _Meetings, place: I64
-) -> tuple[Bools, list[Support]]:
-    """Which late starts waited for room, by how often they meet a kernel as it drains."""
-    order = np.lexsort((met.left, place[met.filler]))
+    structure: Structure, met: _Meetings, place: I64
+) -> Iterator[tuple[_Meetings, Support]]:
+    """Late starts that waited for room, by the kernel that they meet as it drains.
+
+    A start is chance if it falls into the last part of a run no more often than that part is long.
+    """
+    resolution = resolution_ns(structure)
+    order = np.argsort(place[met.filler], kind="stable")
     starts = np.flatnonzero(group_starts(place[met.filler][order]))
-    waited = np.zeros(len(met.late), dtype=bool)
-    support = []
-    for rows in np.split(order, starts[1:]):
-        n_matched = np.array([(met.left[rows] <= part).sum() for part in _DRAINS])
-        chances = log_chance(n_matched, len(rows), _DRAINS)
+    limit = np.log(_FALSE_KERNELS / max(len(starts) * len(_DRAINS), 1))
+    for rows in np.split(order, starts)[1:]:
+        dur_ns = structure.events.dur_ns[met.filler[rows]]
+        drain_ns = np.multiply.outer(_DRAINS, dur_ns)
+        drains = met.left_ns[rows] <= drain_ns
+        n_matched = drains.sum(axis=1)
+        shares = np.minimum((drain_ns + resolution) / np.maximum(dur_ns, 1), 1).mean(axis=1)
+        chances = log_chance(n_matched, len(rows), shares)
         chances[n_matched < _ALL_BUT * len(rows)] = 0
         best = int(np.argmin(chances))
-        if chances[best] >= np.log(_FALSE_KERNELS / (len(starts) * len(_DRAINS))):
-            continue
-        inside = rows[met.left[rows] <= _DRAINS[best]]
-        waited[inside] = True
-        events = structure.events
-        drain_ns = events.end_ns[met.filler[inside]] - events.ts_ns[late.event[met.late[inside]]]
-        support.append(
-            Support(
+        if chances[best] < limit:
+            found = met.take(rows[drains[best]])
+            support = Support(
                 Rule.DEVICE_FULL,
-                work_label(structure, int(met.filler[inside[0]])),
-                work_label(structure, int(late.event[met.late[inside[0]]])),
-                len(inside),
+                work_label(structure, int(found.filler[0])),
+                work_label(structure, int(found.work[0])),
+                len(found.work),
                 len(rows),
-                -int(np.median(drain_ns)),
-                int(np.ptp(drain_ns)),
-                _DRAINS[best],
+                -int(np.median(found.left_ns)),
+                int(np.ptp(found.left_ns)),
+                float(shares[best]),
             )
-        )
-    return waited, support
+            yield found, support
 
 
 def device_full(structure: Structure, known: EdgeTable) -> Inferred:
     """Edges from the start of a kernel that fills the device to work that then has no room.
 
-    Their lag is the time until the work starts, and the time is the kernel's.
+    Their lag is the time until the work starts, and the time is the kernel's. What other rules of
+    inference explain counts as well, where a kernel is judged: it met the kernel, too.
     """
-    late = late_starts(structure, known)
-    if not len(late.event):
-        return Inferred()
-    met = _meetings(structure, late)
-    parts, support, places = [EdgeTable()], [], Places(structure)
-    for place in (places.name, places.stream):
-        if not len(met.late):
-            break
-        waited, learnt = _fillers(structure, late, met, place)
-        filler, work = met.filler[waited], late.event[met.late[waited]]
-        parts.append(
-            EdgeTable.of(
-                Rule.DEVICE_FULL,
-                start_node(filler),
-                start_node(work),
-                lag_ns=structure.events.ts_ns[work] - structure.events.ts_ns[filler],
-                event=filler,
-            )
-        )
-        support += learnt
-        met = met.take(~waited)
+    times, places = structure.events.ts_ns, Places(structure)
+    is_late = np.zeros(len(structure.events), dtype=bool)
+    is_late[late_starts(structure, known).event] = True
+    parts: list[EdgeTable] = []
+    support: list[Support] = []
+    by_time = np.isin(known.rule, _BY_TIME)
+    for before in (known.take(~by_time), known):
+        met = _meetings(structure, late_starts(structure, before))
+        for place in (places.name, places.stream) if is_late.any() else ():
+            for found, learnt in _fillers(structure, met, place):
+                new = found.take(is_late[found.work])
+                is_late[new.work] = False
+                lag_ns = times[new.work] - times[new.filler]
+                tail, head = start_node(new.filler), start_node(new.work)
+                parts.append(
+                    EdgeTable.of(Rule.DEVICE_FULL, tail, head, lag_ns=lag_ns, event=new.filler)
+                )
+                support += [learnt] if len(new.work) else []
     return Inferred(EdgeTable.concat(parts), tuple(support))

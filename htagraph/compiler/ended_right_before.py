@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.gather import gather
 from htagraph.compiler.late_ends import stream_wait_edges_from
 from htagraph.compiler.late_starts import late_starts, nearest_ends
 from htagraph.compiler.structure import Structure
@@ -39,12 +40,26 @@ def _covering(structure: Structure, queue: int, late: I64, ready_ns: I64) -> I64
     return np.where(covers, other, -1)
 
 
+def _inside_replay(structure: Structure, late: I64) -> npt.NDArray[np.bool_]:
+    """Whether other work of the same replayed graph began before each late work.
+
+    Then its graph says what it waits for, not what the streams had been given before.
+    """
+    events, launch = structure.events, structure.launch
+    device = structure.queue[launch[structure.queue] >= 0]
+    first_ns = np.full(len(events), np.iinfo(np.int64).max)
+    np.minimum.at(first_ns, launch[device], events.ts_ns[device])
+    in_replay: npt.NDArray[np.bool_] = gather(structure.replays, launch[late], default=False)
+    in_replay &= events.ts_ns[late] > gather(first_ns, launch[late], np.iinfo(np.int64).max)
+    return in_replay
+
+
 def ended_right_before(structure: Structure, known: EdgeTable) -> Inferred:
     """Edges to late work from what ended right before, on the stream where that ended last."""
     events, calibration = structure.events, structure.calibration
     usual = max(calibration.launch_usual_ns, 2 * calibration.stream_usual_ns)
     late = late_starts(structure, known)
-    late = late.take(late.wait_ns > usual)
+    late = late.take((late.wait_ns > usual) & ~_inside_replay(structure, late.event))
     start_ns = events.ts_ns[late.event]
     is_launched = structure.launch[late.event] >= 0
     found = np.full(len(late.event), -1, dtype=np.int64)

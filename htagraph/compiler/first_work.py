@@ -30,7 +30,7 @@ __all__ = ["first_device_work"]
 
 I64 = npt.NDArray[np.int64]
 
-_TINY = 0.01
+_TINY = 0.1
 """Part of the wait for which the device may have been busy with what was recorded before."""
 _DRAINS = (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC)
 

@@ -171,6 +171,9 @@ def compile_events(
         rejected=backward,
         is_work=structure.is_work,
         span=_span(events, structure.is_work),
-        notes={"n_ambiguous_correlations": structure.n_ambiguous_correlations},
+        notes={
+            "n_ambiguous_correlations": structure.n_ambiguous_correlations,
+            "is_inferred": int(infer),
+        },
         support=support,
     )

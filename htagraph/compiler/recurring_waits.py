@@ -44,7 +44,6 @@ _ALL_BUT = 0.8
 _FALSE_PAIRS = 1e-4
 """Pairs that chance would yield in a trace, as an expectation."""
 _STEADIER = 4
-_PART_OF_WAIT = 4
 
 _LEVELS = (
     ("position", "position"),
@@ -52,7 +51,7 @@ _LEVELS = (
     ("name", "name"),
     ("name", "stream"),
 )
-"""Places of what waits and of its source, the finest first; what one explains, the next leaves."""
+"""Places of what waits and of its source, the finest first; what one explains, the next keeps."""
 
 
 class _Candidates(NamedTuple):
@@ -137,13 +136,18 @@ def _candidates(structure: Structure, late: LateStarts) -> _Candidates:
     return _Candidates(row, source, start_ns[row] - events.end_ns[source])
 
 
-def _tightest(target: I64, source: I64, distance_ns: I64, n_all: I64, resolution_ns: int) -> _Pairs:
+def _tightest(
+    candidates: _Candidates, target: I64, source: I64, n_all: I64, resolution_ns: int
+) -> _Pairs:
     """Of each pair of places, the narrowest range of distances that nearly all targets have."""
+    late, _, distance_ns = candidates
     rows = np.lexsort((distance_ns, source, target))
     starts = group_starts(target[rows], source[rows])
     group = np.cumsum(starts) - 1
     ends = np.append(np.flatnonzero(starts)[1:], len(rows))
-    n_pair = np.diff(np.append(np.flatnonzero(starts), len(rows)))[group]
+    # A late start may have two candidates of one place; it is one occurrence.
+    once = np.unique(group * (int(late.max(initial=0)) + 1) + late[rows], return_index=True)[1]
+    n_pair = np.bincount(group[once])[group]
     wanted = np.maximum(np.ceil(_ALL_BUT * n_pair).astype(np.int64), _FEWEST)
     last = np.arange(len(rows)) + wanted - 1
     fits = np.flatnonzero(last < ends[group])
@@ -201,7 +205,10 @@ def _chances(structure: Structure, wait: LateStarts, place: I64, pairs: _Pairs) 
 
 def _is_right_after(structure: Structure, pairs: _Pairs) -> Bools:
     """Whether the targets of each pair start within what is usual after their sources ended."""
-    return pairs.high_ns <= structure.calibration.launch_usual_ns
+    calibration = structure.calibration
+    is_tight = pairs.high_ns - pairs.low_ns <= calibration.launch_floor_ns
+    is_after: Bools = is_tight & (pairs.high_ns <= calibration.stream_usual_ns)
+    return is_after
 
 
 def _accepted(structure: Structure, wait: LateStarts, chance: Floats, pairs: _Pairs) -> Bools:
@@ -212,7 +219,6 @@ def _accepted(structure: Structure, wait: LateStarts, chance: Floats, pairs: _Pa
     varied = by_length[ends] - by_length[pairs.starts]
     median = by_length[(pairs.starts + ends) // 2]
     is_steady = _STEADIER * width <= np.minimum(varied, pairs.high_ns)
-    is_steady &= _PART_OF_WAIT * pairs.high_ns <= median
     # As many ranges as narrow as this one could have been found.
     n_looks = len(width) * np.maximum(median / width, 1)
     unlikely = log_chance(pairs.n_matched, pairs.n_all, chance) < np.log(_FALSE_PAIRS / n_looks)
@@ -221,12 +227,25 @@ def _accepted(structure: Structure, wait: LateStarts, chance: Floats, pairs: _Pa
 
 
 class _Found(NamedTuple):
-    """Candidates that are dependencies, each with its rule and the lag of its edge."""
+    """Candidates that are dependencies, each with its rule, its lag, and the number of its pair."""
 
     candidates: _Candidates
     rule: npt.NDArray[np.int8]
     lag_ns: I64
+    pair: I64
     support: tuple[Support, ...]
+
+    def only(self, left: Bools) -> _Found:
+        """Those of some late starts, with the support of the pairs that still explain one."""
+        rows = left[self.candidates.late]
+        used, pair = np.unique(self.pair[rows], return_inverse=True)
+        return _Found(
+            self.candidates.take(rows),
+            self.rule[rows],
+            self.lag_ns[rows],
+            pair,
+            tuple(self.support[one] for one in used.tolist()),
+        )
 
 
 def _learn(
@@ -238,10 +257,10 @@ def _learn(
     n_all, source = np.bincount(target, minlength=1), source_at[candidates.source]
     resolution = resolution_ns(structure)
     targets = target[candidates.late]
-    pairs = _tightest(targets, source, candidates.distance_ns, n_all, resolution)
+    pairs = _tightest(candidates, targets, source, n_all, resolution)
     if not len(pairs.row):
         none = np.empty(0, dtype=np.int64)
-        return _Found(candidates.take(none), none.astype(np.int8), none, ())
+        return _Found(candidates.take(none), none.astype(np.int8), none, none, ())
     wait = late.take(candidates.late[pairs.row])
     chance = _chances(structure, wait, source_at, pairs)
     taken = _accepted(structure, wait, chance, pairs)[pairs.pair]
@@ -253,7 +272,7 @@ def _learn(
     order = order[group_starts(candidates.late[row[order]])]
     row, pair = row[order], pair[order]
     rules = np.where(is_after, Rule.RECURRING_IN_REPLAYS, Rule.RECURRING_AT_A_DISTANCE)
-    used, first = np.unique(pair, return_index=True)
+    used, first, number = np.unique(pair, return_index=True, return_inverse=True)
     labels = [
         (work_label(structure, source), work_label(structure, waiter))
         for source, waiter in zip(
@@ -280,6 +299,7 @@ def _learn(
         candidates.take(row),
         rules[pair].astype(np.int8),
         np.where(is_after, 0, pairs.low_ns)[pair],
+        number,
         support,
     )
 
@@ -287,23 +307,21 @@ def _learn(
 def _learnt(structure: Structure, late: LateStarts, places: Places) -> Inferred:
     """Edges to late starts, by the finest sort of places that tells what they wait for."""
     candidates = _candidates(structure, late)
-    support: list[Support] = []
+    left = np.ones(len(late.event), dtype=bool)
+    support: tuple[Support, ...] = ()
     parts = []
-    for target_place, source_place in _LEVELS:
-        level = getattr(places, target_place), getattr(places, source_place)
-        found = _learn(structure, late, candidates, level)
-        waiter, source = late.event[found.candidates.late], found.candidates.source
+    for target, source in _LEVELS:
+        level = getattr(places, target), getattr(places, source)
+        found = _learn(structure, late, candidates, level).only(left)
+        waiter = late.event[found.candidates.late]
         parts.append(
-            stream_wait_edges_from(structure, found.rule, source, waiter, lag_ns=found.lag_ns)
+            stream_wait_edges_from(
+                structure, found.rule, found.candidates.source, waiter, lag_ns=found.lag_ns
+            )
         )
         support += found.support
-        left = np.ones(len(late.event), dtype=bool)
         left[found.candidates.late] = False
-        number = np.cumsum(left) - 1
-        candidates = candidates.take(left[candidates.late])
-        candidates = candidates._replace(late=number[candidates.late])
-        late = late.take(left)
-    return Inferred(EdgeTable.concat(parts), tuple(support))
+    return Inferred(EdgeTable.concat(parts), support)
 
 
 def recurring_waits(structure: Structure, known: EdgeTable) -> Inferred:
@@ -320,6 +338,11 @@ def recurring_waits(structure: Structure, known: EdgeTable) -> Inferred:
         if len(late.event) < _FEWEST:
             continue
         found = _learnt(structure, late, places)
-        new = found.edges.take(~np.isin(found.edges.head, known.head[by_itself]))
-        edges, support = EdgeTable.concat([edges, new]), support + found.support
-    return Inferred(edges, support)
+        edges, support = EdgeTable.concat([edges, found.edges]), support + found.support
+    return Inferred(edges.take(~_is_among(edges, known.take(by_itself))), support)
+
+
+def _is_among(edges: EdgeTable, others: EdgeTable) -> Bools:
+    """Whether each edge joins two nodes that another one joins."""
+    mine, theirs = (table.tail.astype(np.int64) << 32 | table.head for table in (edges, others))
+    return np.isin(mine, theirs)

@@ -28,7 +28,7 @@ from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.dag import Dag
 from htagraph.model.frames import SEGMENTS
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
-from htagraph.model.rules import Rule
+from htagraph.model.rules import Evidence, Rule
 from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 
@@ -345,5 +345,6 @@ def _describe(dag: Dag, piece: pd.DataFrame) -> pd.DataFrame:
             "track": track_labels(dag, where.astype(np.int64)),
             "edge": edge,
             "rule": categorical(rule, Rule.labels()),
+            "is_inferred": np.isin(rule, Rule.on(Evidence.INFERRED)),
         }
     ).reset_index(drop=True)

@@ -67,6 +67,7 @@ def load_job(
     on_error: OnError = "raise",
     class_rules: Iterable[ClassRule] = (),
     stacks: bool = False,
+    infer: bool = True,
     cache: str | Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Job:
@@ -91,6 +92,8 @@ def load_job(
     class_rules : iterable of ClassRule, optional
     stacks : bool, default=False
         Read Python stacks, too: they name the code of host gaps, and can be most of a file.
+    infer : bool, default=True
+        Whether waits that no record names are inferred, as in `Trace.compile`.
     cache : str or Path, optional
         Folder for compiled graphs; a temporary one by default. Workers on other machines use it if
         they see it, and compile again if not.
@@ -115,7 +118,7 @@ def load_job(
         If there is no folder for compiled graphs.
     """
     paths, note = _chosen(where, capture)
-    reading = Reading(tuple(class_rules), stacks)
+    reading = Reading(tuple(class_rules), stacks, infer)
     keeper = _Folder() if cache is None else None
     folder = keeper.path if keeper is not None else _made(Path(str(cache)))
     tasks = {

@@ -32,7 +32,7 @@ from htagraph.job.process_groups import in_process_groups
 from htagraph.job.rank_segments import RankEnds
 from htagraph.lookup.anchors import first_anchor
 from htagraph.lookup.compiled_work import is_compiled, is_replayed
-from htagraph.trace import load
+from htagraph.trace import Trace, load
 
 __all__ = [
     "OnError",
@@ -70,10 +70,18 @@ class Reading:
     class_rules : tuple of ClassRule
     stacks : bool
         Python stacks are read, too.
+    infer : bool
+        Waits that no record names are inferred.
     """
 
     class_rules: tuple[ClassRule, ...] = ()
     stacks: bool = False
+    infer: bool = True
+
+    def graph(self, path: Path) -> tuple[Trace, TraceGraph]:
+        """The trace in a file, and its graph."""
+        trace = load(path, stacks=self.stacks)
+        return trace, trace.compile(class_rules=self.class_rules, infer=self.infer)
 
 
 @dataclass(frozen=True)
@@ -143,8 +151,7 @@ def cached_graph(path: Path, folder: Path, reading: Reading) -> Path:
 
 def prepare_rank(path: Path, graph_file: Path, reading: Reading) -> RankSummary:
     """Load, compile and save one rank; return what is to be known of it."""
-    trace = load(path, stacks=reading.stacks)
-    graph = trace.compile(class_rules=reading.class_rules)
+    trace, graph = reading.graph(path)
     graph.save(graph_file)
     return RankSummary(
         rank=trace.rank,
@@ -175,7 +182,7 @@ def _opened(summary: RankSummary, reading: Reading) -> TraceGraph:
     """The graph of a rank: from the cache, else compiled again where that is not seen."""
     if summary.graph.exists():
         return TraceGraph.open(summary.graph)
-    return load(summary.path, stacks=reading.stacks).compile(class_rules=reading.class_rules)
+    return reading.graph(summary.path)[1]
 
 
 def _in_window(graph: TraceGraph, window: WindowName) -> TraceGraph:

@@ -17,7 +17,10 @@ from htagraph.model.kinds import EventKind
 from htagraph.model.symbols import compile_pattern
 from htagraph.model.window import Window, WindowClock
 
-__all__ = ["find_window", "named_ranges"]
+__all__ = ["WHOLE", "find_window", "named_ranges"]
+
+WHOLE = "trace"
+"""What the command line calls the window that is the whole trace."""
 
 _HINT = "give the name of a step or range, a regex, or (start_ns, end_ns) in nanoseconds."
 _PAIR = 2

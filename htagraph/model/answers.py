@@ -16,9 +16,11 @@ __all__ = [
     "CUPTI_RATES",
     "DEVICE_ANNOTATION_BREAKDOWN",
     "EXPOSED_COMMUNICATION",
+    "GRAPH_NODES",
     "IDLE_CATEGORIES",
     "IDLE_INTERVALS",
     "IDLE_TIME",
+    "INFERENCES",
     "KERNEL_ANNOTATIONS",
     "KERNEL_BREAKDOWN",
     "KERNEL_DURATIONS",
@@ -109,6 +111,31 @@ IDLE_INTERVALS = Schema(
         "name": name("name of the event, or what the gap is"),
         "frame": name("innermost Python frame, empty where none was recorded"),
         "ended_by": Column("int64", "event", "device event that ends the interval, -1 for none"),
+    },
+)
+
+GRAPH_NODES = Schema(
+    "GRAPH_NODES",
+    {
+        "graph": count("number of the graph, in order of first replays"),
+        "node": count("number of the node in its graph, in order of first starts"),
+        "name": name("kernel, copy or fill"),
+        "device": _DEVICE,
+        "stream": _STREAM,
+        "n_replays": count("replays of the node that overlap the window"),
+        "sum_ns": nanoseconds("sum of its durations, not clipped to the window"),
+        "mean_ns": Column("float64", "ns", "mean duration"),
+        "median_ns": nanoseconds("median duration"),
+        "min_ns": nanoseconds("shortest"),
+        "max_ns": nanoseconds("longest"),
+        "offset_ns": nanoseconds("median time from the start of the replay to that of the node"),
+        "offset_spread_ns": nanoseconds("range of that time"),
+        "gap_ns": nanoseconds(
+            "median time before it in which no earlier node of its replay ran, on any stream"
+        ),
+        "found_by": Column(
+            "category", "name", "what says which node it is: its id, or its position in its stream"
+        ),
     },
 )
 
@@ -386,6 +413,27 @@ QUALITY = Schema(
             "object",
             "text",
             "which answers are weaker, and what to do about it; of a good check, what was taken",
+        ),
+    },
+)
+
+INFERENCES = Schema(
+    "INFERENCES",
+    {
+        "rule": Column("category", "name", "rule that made the edges"),
+        "kind": Column("category", "EdgeKind", "kind of edge that it makes"),
+        "source": name("of a pair, the place that was waited for; else empty"),
+        "target": name("of a pair, the place that waited; else empty"),
+        "n_edges": count("edges of the rule that overlap the window; 0 of a pair"),
+        "path_ns": nanoseconds("time of the window's critical path on these edges; 0 of a pair"),
+        "path_share": share("path_ns / window; NaN of a pair"),
+        "n_pairs": count("pairs of places that were learnt; 0 where each event is judged alone"),
+        "n_matched": count("how often the target waited and the source ended as the rule wants it"),
+        "n_all": count("how often the target waited; as n_matched, in the whole trace"),
+        "distance_ns": nanoseconds("of a pair, median time from the source's end; else 0"),
+        "spread_ns": nanoseconds("of a pair, range of that time where it matched; else 0"),
+        "chance": share(
+            "largest share of random instants that match a pair as well; NaN without pairs"
         ),
     },
 )

@@ -94,6 +94,7 @@ SEGMENTS = Schema(
         "track": _TRACK,
         "edge": Column("int64", "edge", "row of the edge table, -1 for the window's own ends"),
         "rule": Column("category", "name", "rule that made the edge"),
+        "is_inferred": flag("the rule rests on order and times of events, not on a record"),
     },
 )
 

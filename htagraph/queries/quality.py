@@ -16,8 +16,9 @@ from htagraph.model.answers import QUALITY
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, EdgeKind, EventKind
 from htagraph.model.rules import Evidence, Rule
-from htagraph.model.units import human_duration
+from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
+from htagraph.queries.inferences import inferences_of
 
 __all__ = ["UNEXPLAINED_LIMIT", "quality"]
 
@@ -148,6 +149,27 @@ def _recorded_values(dag: Dag) -> _Check:
     )
 
 
+def _inferences(dag: Dag, window: Window, path: pd.DataFrame) -> list[_Check]:
+    """What each rule inferred; a learnt pair of places counts by how often it matched."""
+    found = inferences_of(dag, window, path)
+    names = ("n_edges", "path_ns", "path_share", "n_pairs", "n_matched", "n_all", "chance")
+    columns = (found[name].tolist() for name in ("rule", *names))
+    checks = []
+    for rule, n_edges, path_ns, share, n_pairs, n_matched, n_all, chance in zip(
+        *columns, strict=True
+    ):
+        on_path = f"{human_duration(path_ns)} ({share:.1%}) of the path"
+        rests = (
+            f"learnt from {human_count(n_pairs, 'pair')} of places, chance at most {chance:.1%}"
+            if n_pairs
+            else "each judged by itself"
+        )
+        said = f"{human_count(n_edges, 'edge')}, {on_path}; {rests}."
+        good, of = (n_matched, n_all) if n_pairs else (n_edges, n_edges)
+        checks.append(_Check(f"inferred: {rule}", good, of, said, limit=0.0, note=said))
+    return checks
+
+
 def quality(dag: Dag, window: Window) -> pd.DataFrame:
     """Checks of what is linked, classified and recorded, and what follows where something is not.
 
@@ -167,6 +189,7 @@ def quality(dag: Dag, window: Window) -> pd.DataFrame:
     checks = [
         *_links(dag),
         *_waits(dag),
+        *_inferences(dag, window, path),
         _Check(
             "kernels named by a rule (the others count as compute)",
             len(kernels) - int(by_default.sum()),

@@ -15,8 +15,10 @@ import numpy as np
 import pandas as pd
 
 from htagraph.explain.busy_time import BusyTime, busy_time
+from htagraph.explain.replay_time import replay_time
 from htagraph.job.path import JobPath
 from htagraph.lookup.compiled_work import is_compiled, is_replayed
+from htagraph.lookup.find_window import WHOLE
 from htagraph.lookup.steps import without_numbers
 from htagraph.model.kinds import Bound, Cause
 from htagraph.model.units import human_count, human_duration
@@ -37,6 +39,7 @@ from htagraph.report.advice import (
     UNRECORDED,
 )
 from htagraph.report.judged_part import judged_part
+from htagraph.report.replays import replays_in_words
 from htagraph.report.slow_ranks import slow_device
 from htagraph.report.verdict import Evidence, Finding, Verdict
 from htagraph.writers.labels import distinct_names, name_label
@@ -86,16 +89,18 @@ def find_bounds(path: CriticalPath, *, unread_stacks: bool = False) -> Verdict:
     >>> find_bounds(path).findings[0].cause
     'data loading'
     """
+    replayed = is_replayed(path.dag, path.window)
     told = _Told(
         has_device=bool(path.dag.events.is_device.any()),
         unread_stacks=unread_stacks,
         busy_time=busy_time(path.dag, path.window),
-        instead=_instead(
-            compiled=is_compiled(path.dag, path.window), replayed=is_replayed(path.dag, path.window)
-        ),
+        instead=_instead(compiled=is_compiled(path.dag, path.window), replayed=replayed),
     )
     verdict = _verdict(path.attributed_time, path.dur_ns, told)
-    if not verdict.withheld or not path.dur_ns:
+    if replayed:
+        said = replays_in_words(replay_time(path.dag, path.window))
+        verdict = replace(verdict, replays=said)
+    if not verdict.withheld:
         return verdict
     return replace(verdict, withheld=f"{verdict.withheld} {_next_command(path)}")
 
@@ -104,6 +109,10 @@ def _next_command(path: CriticalPath) -> str:
     """What to run where a window cannot be judged: the report on a part of it that can."""
     file = path.origin.path if path.origin is not None else None
     name = quote(str(file)) if file is not None else "FILE"
+    if not path.dur_ns:
+        if path.dag.span.dur_ns:
+            return f"All of the trace: htagraph report {name} -w {WHOLE}"
+        return f"What was recorded: htagraph info {name}"
     part = judged_part(path, UNEXPLAINED_LIMIT)
     if part is None:
         return f"No part of it can be judged; all checks: htagraph info {name}"
@@ -133,7 +142,7 @@ def find_job_bounds(path: JobPath, stragglers: pd.DataFrame, kernels: pd.DataFra
     """
     ranks = path.timeline.graphs.summaries.values()
     if len(ranks) > 1 and path.timeline.collectives.empty:
-        return Verdict((), NOTHING_MATCHED)
+        return Verdict((), f"{NOTHING_MATCHED} {_next_job_command(path)}")
     told = _Told(
         has_device=path.busy_time.device_ns > 0
         or any((rank.collectives["found_by"] != HOST_RANGE).any() for rank in ranks),
@@ -146,6 +155,8 @@ def find_job_bounds(path: JobPath, stragglers: pd.DataFrame, kernels: pd.DataFra
     )
     kernels = kernels[kernels["rank"].isin(path.timeline.aligned)]
     verdict = _verdict(path.attributed_time, path.dur_ns, told)
+    if verdict.withheld:
+        return replace(verdict, withheld=f"{verdict.withheld} {_next_job_command(path)}")
     columns = (stragglers[name].tolist() for name in ("rank", "n_last", "n_collectives"))
     how_often = {
         rank: f"last at {n_last:,} of {human_count(n_collectives, 'collective')}"
@@ -161,6 +172,16 @@ def find_job_bounds(path: JobPath, stragglers: pd.DataFrame, kernels: pd.DataFra
         for finding in verdict.findings
     )
     return replace(verdict, findings=found)
+
+
+def _next_job_command(path: JobPath) -> str:
+    """What to run where a job cannot be judged: the report on the rank that hides most."""
+    summaries = path.timeline.graphs.summaries
+    hidden = path.segments[path.segments["bound"] == Bound.UNEXPLAINED.label]
+    by_rank = hidden.groupby("rank")["dur_ns"].sum().sort_values(kind="stable")
+    rank = by_rank.index.tolist()[-1] if len(by_rank) else next(iter(summaries))
+    what = f"Rank {rank}, which has most of that" if len(by_rank) else f"Rank {rank} by itself"
+    return f"{what}: htagraph report {quote(str(summaries[rank].path))}"
 
 
 def _slow_device(kernels: pd.DataFrame, verdict: Verdict) -> str:

@@ -14,6 +14,8 @@ from htagraph.job.ranks import Work
 from htagraph.model.frames import FAILURES
 from htagraph.model.units import human_count, human_duration
 from htagraph.report.findings import find_job_bounds
+from htagraph.report.inferred_time import inferred_in_words
+from htagraph.report.summary import NOT_INFERRED
 from htagraph.report.verdict import Verdict
 
 __all__ = ["JobSummary"]
@@ -69,6 +71,11 @@ class JobSummary:
     def path(self) -> JobPath:
         """The job's critical path."""
         return self._visited.critical_path()
+
+    @cached_property
+    def inferred(self) -> str:
+        """How much of the path rests on inferred dependencies, in one sentence; empty for none."""
+        return inferred_in_words(self.path.segments)
 
     @cached_property
     def by_rank(self) -> pd.DataFrame:
@@ -134,6 +141,8 @@ class JobSummary:
         """What one has to know to read the verdict."""
         job = self.job
         said = [job.capture_note] if job.capture_note else []
+        if not job.graphs.reading.infer:
+            said.append(NOT_INFERRED)
         if not job.missing_ranks:
             return said
         n_missing = len(job.missing_ranks)

@@ -7,13 +7,19 @@ That of a trace has these keys; later documents of the same version only add som
     trace           file, rank, rank_source, world_size, n_events, n_kernels, n_steps,
                     start_ns, dur_ns
     window          name, start_ns, end_ns, dur_ns
+    caveats         [sentence]: what one has to know to read the findings
+    opening         null, or the work from before the capture that the trace opens with: dur_ns,
+                    start_ns of what follows, is_left_out of the window
+    replays         null, or where most device time is replayed from captured graphs: n_replays,
+                    window_ns, inside_ns, gap_ns, idle_ns, late_ns, bound (launch, graph, kernels
+                    or ""), sentence
     findings        withheld: "", or why there are none
                     items: cause, title, dur_ns, share, n_segments, potential_saving_ns,
                     longest_ns, longest_start_ns, n_steps, first_step, last_step,
                     parts {bound: ns}, to_try, limited_by,
                     evidence [name, op, frame, event, label, dur_ns, bound, n_segments]
-    critical_path   dur_ns, unexplained_share,
-                    by_bound, by_op, by_name: [group, dur_ns, share, n_segments]
+    critical_path   dur_ns, unexplained_share, inferred_share,
+                    by_rule, by_bound, by_op, by_name: [group, dur_ns, share, n_segments]
     steps           step, dur_ns, bound, bound_share, next_bound, next_share
     quality         check, n_good, n_all, share, verdict, consequence
     repairs         kind, n, first_offset, detail
@@ -51,7 +57,9 @@ from typing import Any
 
 import pandas as pd
 
+from htagraph.explain.replay_time import replay_time
 from htagraph.report.job_summary import JobSummary
+from htagraph.report.replays import replay_bound
 from htagraph.report.summary import Summary
 from htagraph.report.verdict import Finding, Verdict
 
@@ -112,6 +120,28 @@ def _findings(verdict: Verdict) -> dict[str, Any]:
     }
 
 
+def _opening(summary: Summary) -> dict[str, Any] | None:
+    """Work from before the capture as plain values."""
+    opening = summary.opening
+    return opening and {
+        "dur_ns": opening.dur_ns,
+        "start_ns": opening.rest.start_ns,
+        "is_left_out": summary.left_out is not None,
+    }
+
+
+def _replays(summary: Summary) -> dict[str, Any] | None:
+    """Time inside and between replays as plain values."""
+    if not summary.verdict.replays:
+        return None
+    found = replay_time(summary.graph.dag, summary.graph.interval)
+    return {
+        **found._asdict(),
+        "bound": replay_bound(found),
+        "sentence": summary.verdict.replays,
+    }
+
+
 def json_document(summary: Summary, files: Mapping[str, Path] | None = None) -> dict[str, Any]:
     """Summary as a dict that `json.dumps` accepts.
 
@@ -148,10 +178,15 @@ def json_document(summary: Summary, files: Mapping[str, Path] | None = None) -> 
             "end_ns": window.end_ns,
             "dur_ns": window.dur_ns,
         },
+        "caveats": summary.caveats,
+        "opening": _opening(summary),
+        "replays": _replays(summary),
         "findings": _findings(summary.verdict),
         "critical_path": {
             "dur_ns": path.dur_ns,
             "unexplained_share": path.unexplained_share,
+            "inferred_share": path.inferred_share,
+            "by_rule": _groups(path.breakdown(by="rule")),
             "by_bound": _groups(summary.by_bound),
             "by_op": _groups(summary.by_op, _TOP),
             "by_name": _groups(summary.by_name, _TOP),

@@ -131,15 +131,16 @@ def _head(summary: Summary | JobSummary) -> list[str]:
         *map(_escaped, summary.caveats),
         f"## What bounds {_escaped(summary.window_name)}",
     ]
+    more = [verdict.replays] if verdict.replays else []
     if verdict.withheld:
-        return [*head, f"No verdict: {_escaped(verdict.withheld)}"]
+        return [*head, f"No verdict: {_escaped(verdict.withheld)}", *map(_escaped, more)]
     findings = (
         f"{number}. **{_escaped(finding.sentence)}.** Largest: "
         f"{_escaped(finding.evidence_sentence)}."
         + (f" *To try:* {_escaped(finding.to_try)}" if finding.to_try else "")
         for number, finding in enumerate(verdict.findings, start=1)
     )
-    return [*head, *findings, *filter(None, [verdict.ranking])]
+    return [*head, *findings, *map(_escaped, more), *filter(None, [verdict.ranking])]
 
 
 def _groups(frame: pd.DataFrame, name: str) -> str:
@@ -166,7 +167,8 @@ def markdown_summary(summary: Summary) -> str:
     segments = human_count(len(summary.path.segments), "segment")
     parts += [
         "## Critical path",
-        f"{human_duration(summary.path.dur_ns)} in {segments} that tile the window.",
+        f"{human_duration(summary.path.dur_ns)} in {segments} that tile the window. "
+        f"{_escaped(summary.inferred)}".strip(),
         _groups(summary.by_bound, "bound"),
         "## Operators on the path",
         _groups(summary.by_op, "op"),
@@ -208,6 +210,8 @@ def markdown_job_summary(summary: JobSummary) -> str:
     str
     """
     parts = _head(summary)
+    if summary.inferred:
+        parts.append(_escaped(summary.inferred))
     for title, frame in job_tables(summary):
         parts += [f"## {title}", markdown_table(human_frame(frame.head(_MAX_ROWS)))]
         if len(frame) > _MAX_ROWS:

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import pandas as pd
 
 from htagraph.graph import TraceGraph
+from htagraph.lookup.find_window import WHOLE
 from htagraph.model.kinds import Cause, EventKind
 from htagraph.model.units import human_count, human_duration
 from htagraph.path import CriticalPath
 from htagraph.report.findings import find_bounds
+from htagraph.report.inferred_time import inferred_in_words
+from htagraph.report.opening import Opening, find_opening
 from htagraph.report.step_shares import step_shares
 from htagraph.report.verdict import Verdict
 from htagraph.trace import Trace
 
-__all__ = ["Summary"]
+__all__ = ["NOT_INFERRED", "Summary"]
 
+NOT_INFERRED = (
+    "Nothing was inferred (--no-infer): waits that no record names stay unexplained, or count as "
+    "host time."
+)
+"""What is said of a report on graphs without inferred edges."""
 
 _ONE_OF_MANY = (
     "waiting for a late rank counts as communication here; give the folder with the traces of all "
@@ -35,6 +43,8 @@ class Summary:
     trace : Trace
     graph : TraceGraph
         The window that is reported on.
+    left_out : Opening, optional
+        What `by_default` left out at its start.
 
     Examples
     --------
@@ -47,6 +57,31 @@ class Summary:
 
     trace: Trace
     graph: TraceGraph
+    left_out: Opening | None = None
+
+    @classmethod
+    def by_default(cls, trace: Trace, graph: TraceGraph) -> Summary:
+        """Summary of a graph; of what follows, where it opens with work from before the capture.
+
+        Parameters
+        ----------
+        trace : Trace
+        graph : TraceGraph
+
+        Returns
+        -------
+        Summary
+        """
+        whole = cls(trace, graph)
+        opening = find_opening(whole.path)
+        if opening is None:
+            return whole
+        return cls(trace, replace(graph, interval=opening.rest), opening)
+
+    @cached_property
+    def opening(self) -> Opening | None:
+        """Work from before the capture at the start of the window, or left out before it."""
+        return self.left_out or find_opening(self.path)
 
     @property
     def name(self) -> str:
@@ -85,10 +120,26 @@ class Summary:
     @property
     def caveats(self) -> list[str]:
         """What one has to know to read the verdict."""
+        said = [self._opening_sentence] if self.opening else []
+        if not self.graph.dag.notes.get("is_inferred", 1):
+            said.append(NOT_INFERRED)
         waits = any(finding.cause == Cause.COMMUNICATION for finding in self.verdict.top_findings)
-        if not waits or (self.world_size or 1) == 1:
-            return []
-        return [f"One rank of {self.world_size}: {_ONE_OF_MANY}"]
+        if waits and (self.world_size or 1) > 1:
+            said.append(f"One rank of {self.world_size}: {_ONE_OF_MANY}")
+        return said
+
+    @property
+    def _opening_sentence(self) -> str:
+        """What the window opens with, which part is reported on, and how to see the other."""
+        if self.opening is None:
+            return ""
+        first = self.opening.sentence[0].upper() + self.opening.sentence[1:]
+        if self.left_out is None:
+            return f"{first}; {self.opening.option} reports on what follows."
+        return (
+            f"{first}; this report is on what follows ({self.opening.option}), and -w {WHOLE} "
+            "reports on all."
+        )
 
     @property
     def facts(self) -> str:
@@ -108,6 +159,11 @@ class Summary:
     def verdict(self) -> Verdict:
         """What bounds the window."""
         return find_bounds(self.path, unread_stacks=self.trace.has_unread_stacks)
+
+    @cached_property
+    def inferred(self) -> str:
+        """How much of the path rests on inferred dependencies, in one sentence; empty for none."""
+        return inferred_in_words(self.path.segments)
 
     @cached_property
     def by_bound(self) -> pd.DataFrame:

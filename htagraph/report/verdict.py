@@ -169,10 +169,13 @@ class Verdict:
         Largest potential saving first; empty if the verdict is withheld.
     withheld : str
         Why there is no verdict; empty if there is one.
+    replays : str
+        Where most device time is replayed: whether launches or the graphs are what costs.
     """
 
     findings: tuple[Finding, ...]
     withheld: str = ""
+    replays: str = ""
 
     @property
     def ranking(self) -> str:

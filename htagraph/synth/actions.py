@@ -169,11 +169,14 @@ class StreamWait:
         One that was never recorded holds nothing up.
     stream : int
     cost_ns : int, unit=ns
+    delay_ns : int, unit=ns
+        What the later work needs after the event, besides what the machine takes.
     """
 
     event: str
     stream: int
     cost_ns: int = 800
+    delay_ns: int = 0
 
 
 @dataclass(frozen=True)

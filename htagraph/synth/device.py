@@ -39,6 +39,7 @@ class Item:
     previous: Item | None = None
     waits: tuple[Item, ...] = ()
     in_graph: bool = False
+    delay_ns: int = 0
     start: Mark | None = None
     end: Mark | None = None
     n_open: int = 0
@@ -62,6 +63,7 @@ class Device:
     random: random.Random
     last: dict[int, Item] = field(default_factory=dict)
     holds: dict[int, tuple[Item, ...]] = field(default_factory=dict)
+    delays_ns: dict[int, int] = field(default_factory=dict)
     recorded: dict[str, tuple[Item, ...]] = field(default_factory=dict)
     ordinals: dict[str, int] = field(default_factory=dict)
     items: list[Item] = field(default_factory=list)
@@ -83,8 +85,9 @@ class Device:
         """Make an event stand for all work of a stream so far."""
         self.recorded[event] = self.covered(stream)
 
-    def hold(self, event: str, stream: int) -> None:
-        """Let later work of a stream wait for an event."""
+    def hold(self, event: str, stream: int, delay_ns: int = 0) -> None:
+        """Let later work of a stream wait for an event, and a little longer."""
+        self.delays_ns[stream] = max(delay_ns, self.delays_ns.get(stream, 0))
         self.holds[stream] = (*self.holds.get(stream, ()), *self.recorded.get(event, ()))
 
     def enqueue(
@@ -105,6 +108,7 @@ class Device:
             event,
             previous=self.last.get(stream),
             waits=(*held, *(w for w in after if w.stream != stream and w not in held)),
+            delay_ns=self.delays_ns.pop(stream, 0),
         )
         if isinstance(work, Collective):
             item.ordinal = self.ordinals.get(work.group.name, 0)
@@ -157,6 +161,10 @@ class Engine:
         Waiters whose item started or ended, with the time.
     collectives : dict
         Items of each collective by group and position, then by rank.
+    ready : list
+        Work of devices that may be full, a heap by the time at which it is ready.
+    tickets : iterator of int
+        Tell apart what is ready at one time.
     """
 
     ranks: frozenset[int] = frozenset()
@@ -243,7 +251,7 @@ class Engine:
             )
         causes += [
             (
-                w.end.ts_ns,
+                w.end.ts_ns + item.delay_ns,
                 machine.stream_wait_ns,
                 w.end,
                 Bound.SYNC,

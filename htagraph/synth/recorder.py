@@ -30,21 +30,32 @@ class Recorder:
     Parameters
     ----------
     program : Program
+    rows : list of Row
+    flows : list of FlowPoint
     first_row : int
         Rows before it were not captured.
     nodes : dict of int to Mark
         When each row starts (twice its number) and ends (one more).
     launched_by : dict of int to int
         Row of the call that launched each row of device work.
+    thread_names : dict of int to str
+    forward : dict of int to Row
+        Forward operators by sequence number.
+    device_ranges : dict
+        Device work under each annotation, by stream.
+    records : dict of str to (int, int)
+        Row of the latest record of each event, and its stream.
+    n_correlations, n_external_ids : int
+        Ids given so far.
     """
 
     program: Program
     rows: list[Row] = field(default_factory=list)
+    flows: list[FlowPoint] = field(default_factory=list)
     first_row: int = 0
     nodes: dict[int, Mark] = field(default_factory=dict)
     launched_by: dict[int, int] = field(default_factory=dict)
     thread_names: dict[int, str] = field(default_factory=dict)
-    flows: list[FlowPoint] = field(default_factory=list)
     forward: dict[int, Row] = field(default_factory=dict)
     device_ranges: dict[tuple[int, int], list[Item]] = field(default_factory=dict)
     records: dict[str, tuple[int, int]] = field(default_factory=dict)

@@ -75,6 +75,8 @@ class Thread:
         What it still has to do, if it works for others.
     workers : dict of int to Thread
         Threads that work for any thread of the rank.
+    is_busy : bool
+        Whether it is doing what it was given.
     """
 
     recorder: Recorder
@@ -298,7 +300,7 @@ class Thread:
         ops = [event for event in self.open if recorder.rows[event].kind == EventKind.OP]
         event = recorder.add_device(work.name, work.kind, stream, call)
         item = self.device.enqueue(work, stream, launch, event, after)
-        item.in_graph = in_graph
+        item.in_graph, item.delay_ns = in_graph, max(item.delay_ns, node.delay_ns)
         recorder.describe(item, ops[-1] if ops else -1, named)
         for outer in self.open:
             if recorder.rows[outer].kind == EventKind.ANNOTATION:
@@ -337,20 +339,19 @@ class Thread:
         """Record an event, or let a stream wait for one."""
         yield self.now
         is_record = isinstance(action, Record)
-        if not self.recorder.program.sync_calls:
-            order = self.device.record if is_record else self.device.hold
-            order(action.event, action.stream)
-            self.now += action.cost_ns
-            return
-        call = self._enter_call("cudaEventRecord" if is_record else "cudaStreamWaitEvent")
-        if is_record:
+        name = "cudaEventRecord" if is_record else "cudaStreamWaitEvent"
+        call = self._enter_call(name) if self.recorder.program.sync_calls else -1
+        if isinstance(action, StreamWait):
+            self.device.hold(action.event, action.stream, action.delay_ns)
+        else:
             self.device.record(action.event, action.stream)
+        self.now += action.cost_ns
+        if call < 0:
+            return
+        self._leave(call)
+        if is_record:
             self.recorder.records[action.event] = (call, action.stream)
         else:
-            self.device.hold(action.event, action.stream)
-        self.now += action.cost_ns
-        self._leave(call)
-        if not is_record:
             self.recorder.add_sync("Stream Wait Event", call, action.stream, action.event)
 
     def _synchronize(self, action: Synchronize) -> Steps:

@@ -96,6 +96,7 @@ def path_slices(
         return []
     dur_ns = segments["dur_ns"].to_numpy(np.int64)
     texts = {name: segments[name].astype(object) for name in _TEXTS}
+    texts["evidence"] = segments["is_inferred"].map({True: "inferred", False: ""})
     category, color = strings.add(["critical_path"]), strings.add(texts["bound"])
     root = tracks.root("Critical path", description)
     path = Slices.disjoint(
@@ -105,7 +106,7 @@ def path_slices(
         name=strings.add(segments["name"].astype(object)),
         category=category,
         color=color,
-        args=[_text_arg(name, texts[name], strings) for name in _TEXTS]
+        args=[_text_arg(name, values, strings) for name, values in texts.items()]
         + [
             _number_arg(name, segments[name].to_numpy(np.int64))
             for name in _NUMBERS

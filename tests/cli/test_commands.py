@@ -237,3 +237,45 @@ def test_piped_output_has_no_colors(trace, tmp_path):
 
     assert b"\x1b" not in piped.stdout
     assert b"\x1b" not in piped.stderr
+
+
+def test_inference_can_be_switched_off(run, trace):
+    """No verb then has an inferred edge: here that the step waits for the autograd thread."""
+    _, inferred, _ = run("path", trace, "--by", "rule", "--format", "json")
+    _, recorded, _ = run("path", trace, "--by", "rule", "--format", "json", "--no-infer")
+    _, none, _ = run("ask", "inferences", trace, "--no-infer", "--format", "json")
+    codes = [
+        run(*args, "--no-infer", "-q")[0]
+        for args in (("dot", trace), ("info", trace), ("diff", trace, trace))
+    ]
+
+    assert "hand-over" in {row["rule"] for row in json.loads(inferred)}
+    assert "hand-over" not in {row["rule"] for row in json.loads(recorded)}
+    assert json.loads(none) == []
+    assert codes == [0, 0, 0]
+
+
+def test_a_report_without_inference_says_so_in_one_line(run, trace):
+    """Below the facts; with inference, it says how much of the path is inferred instead."""
+    _, off, _ = run("report", trace, "--no-infer", "-q")
+    _, on, _ = run("report", trace, "-q")
+
+    assert off.splitlines()[2].startswith("Nothing was inferred (--no-infer):")
+    assert "of the path is inferred" not in off
+    assert "Nothing was inferred" not in on
+    assert "0.6% of the path is inferred: hand-over 0.6%." in on
+
+
+def test_segments_are_marked_where_they_are_inferred(run, trace):
+    """A column of the path itself."""
+    _, out, _ = run("path", trace, "--by", "segment", "--format", "json")
+
+    assert {row["rule"] for row in json.loads(out) if row["is_inferred"]} == {"hand-over"}
+
+
+def test_the_whole_trace_can_be_asked_for(run, trace):
+    """`-w trace` is all of it, also where a report would leave out its opening."""
+    _, whole, _ = run("path", trace, "-w", "trace", "--format", "csv")
+    _, default, _ = run("path", trace, "--format", "csv")
+
+    assert whole == default

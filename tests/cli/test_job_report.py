@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from htagraph import load_job
 from htagraph.cli.main import main
+from htagraph.cli.ranks import windowed_job
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.json_document import JOB_VERSION, job_document
 from htagraph.synth import simulate_job, training_job
@@ -87,6 +89,7 @@ def test_no_verdict_on_ranks_that_cannot_have_met(real_traces):
 
     assert verdict.findings == ()
     assert "report on each rank by itself" in verdict.withheld
+    assert re.search(r"Rank 0 by itself: htagraph report \S+$", verdict.withheld)
 
 
 def test_a_corrupt_rank_is_left_out_and_named(capsys, folder, tmp_path):
@@ -214,3 +217,20 @@ def test_unrelated_traces_are_refused_with_a_table(capsys, two_captures, tmp_pat
     assert code == 1
     assert [line.split()[0] for line in lines] == ["capture", "1", "2", "error:"]
     assert "holds traces of unrelated runs" in lines[-1]
+
+
+def test_a_job_without_inference_says_so(capsys, folder, tmp_path):
+    """In one line below its facts; no rank then has an inferred edge."""
+    with pytest.raises(SystemExit):
+        main(["report", str(folder), "--no-infer", "--out", str(tmp_path), "--quiet"])
+    assert "Nothing was inferred (--no-infer):" in " ".join(capsys.readouterr().out.split())
+    with pytest.raises(SystemExit):
+        main(["ask", "inferences", str(folder), "--no-infer", "--format", "json", "--quiet"])
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_all_of_a_job_can_be_asked_for(folder):
+    """`-w trace` is the whole job."""
+    job = load_job(folder)
+
+    assert windowed_job(job, "trace") is job

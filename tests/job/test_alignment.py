@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,7 @@ def test_a_late_rank_whose_time_is_unexplained_is_no_verdict(tmp_path: Path) -> 
     """500 of 900 us before the collective are unexplained, whoever is charged with them."""
     withheld = half_unexplained(tmp_path, 500_000).verdict.withheld
     assert "of the critical path is unexplained (limit 20%)" in withheld
+    assert re.search(r"Rank \d, which has most of that: htagraph report \S+$", withheld)
 
 
 def test_evidence_says_that_a_wait_is_unexplained(tmp_path: Path) -> None:

@@ -329,3 +329,13 @@ def test_jobs_that_share_a_cache_keep_apart(folder: Path, tmp_path: Path) -> Non
     load_job(other, cache=tmp_path / "cache")
     assert first.map(n_events) == load_job(folder).map(n_events)
     assert len(list((tmp_path / "cache").iterdir())) == 6
+
+
+def test_a_job_can_be_loaded_without_inference(folder: Path, tmp_path: Path) -> None:
+    """No rank has an inferred edge, and a cache keeps both ways of compiling apart."""
+    inferred = load_job(folder, cache=tmp_path / "cache")
+    recorded = load_job(folder, cache=tmp_path / "cache", infer=False)
+
+    assert set(inferred.inferences()["rank"]) == set(inferred.ranks)
+    assert recorded.inferences().empty
+    assert len(list((tmp_path / "cache").iterdir())) == 2 * len(inferred)

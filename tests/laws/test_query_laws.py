@@ -28,9 +28,11 @@ from htagraph.queries.cupti_counters import cupti_counters
 from htagraph.queries.cupti_rates import cupti_rates
 from htagraph.queries.device_annotation_breakdown import device_annotation_breakdown
 from htagraph.queries.exposed_communication import exposed_communication
+from htagraph.queries.graph_nodes import graph_nodes
 from htagraph.queries.idle_categories import idle_categories
 from htagraph.queries.idle_intervals import idle_intervals
 from htagraph.queries.idle_time import idle_time
+from htagraph.queries.inferences import inferences
 from htagraph.queries.kernel_annotations import kernel_annotations
 from htagraph.queries.kernel_breakdown import kernel_breakdown
 from htagraph.queries.kernel_durations import kernel_durations
@@ -102,6 +104,7 @@ QUESTIONS = {
     "launch_stats": Question(
         launch_stats, answers.LAUNCH_STATS, ("launch_cutoff_ns", "delay_cutoff_ns")
     ),
+    "graph_nodes": Question(graph_nodes, answers.GRAPH_NODES),
     "counters": Question(counters, answers.COUNTERS),
     "counters of memory_bandwidth": Question(
         lambda d, w: counters(d, w, name="memory_bandwidth"), answers.COUNTERS, scales=False
@@ -131,6 +134,8 @@ QUESTIONS = {
     "memory_timeline": Question(memory_timeline, answers.MEMORY_TIMELINE),
     "step_times": Question(step_times, answers.STEP_TIMES),
     "collectives": Question(collectives, answers.COLLECTIVES),
+    "inferences": Question(inferences, answers.INFERENCES),
+    "inferences by pair": Question(lambda d, w: inferences(d, w, by="pair"), answers.INFERENCES),
     "quality": Question(quality, answers.QUALITY, scales=False, always_answers=True),
 }
 """What is asked, by the name of the question; a variant adds its options after a space."""
@@ -246,13 +251,17 @@ def test_asking_twice_gives_one_answer(question, events):
     pd.testing.assert_frame_equal(question.ask(dag, span), question.ask(dag, span))
 
 
+def _shifted(events: EventTable, shift: int) -> EventTable:
+    flows = replace(events.flows, ts_ns=events.flows.ts_ns + shift)
+    return replace(events, ts_ns=events.ts_ns + shift, flows=flows)
+
+
 @every_question
 @settings(max_examples=8, deadline=None)
 @given(events=simulated, shift=st.integers(-(10**12), 10**12))
 def test_shifting_all_times_shifts_only_instants(question, events, shift):
     """When the trace was taken does not matter."""
-    flows = replace(events.flows, ts_ns=events.flows.ts_ns + shift)
-    later = question.ask(*_compiled(replace(events, ts_ns=events.ts_ns + shift, flows=flows)))
+    later = question.ask(*_compiled(_shifted(events, shift)))
     for name in set(_ABSOLUTE) & set(later.columns):
         later[name] -= shift
 
@@ -269,6 +278,8 @@ def test_scaling_all_times_scales_times_and_nothing_else(question, events, facto
     if not question.scales:
         pytest.skip("answers in operations or bytes per second, or in counts of nanoseconds")
     cutoffs = dict.fromkeys(question.cutoffs, 20_000)
+    # Times since the epoch, several times as long, would not fit 62 bits.
+    events = _shifted(events, -int(events.ts_ns.min()))
     slow = replace(
         events,
         ts_ns=events.ts_ns * factor,

@@ -235,4 +235,16 @@ def test_no_verdict_on_an_empty_trace():
     """There is nothing to be bound by."""
     verdict = find_bounds(Trace.from_events(timeline("")).compile().critical_path())
 
-    assert verdict.withheld == "nothing was recorded in this window."
+    assert verdict.withheld == (
+        "nothing was recorded in this window. What was recorded: htagraph info FILE"
+    )
+
+
+def test_no_verdict_on_an_empty_window_names_the_whole():
+    """The whole trace is what can be judged."""
+    graph = Trace.from_events(timeline("cpu 1 |[aten::mm]")).compile()
+    start_ns = graph.interval.start_ns
+
+    withheld = find_bounds(graph.window((start_ns, start_ns)).critical_path()).withheld
+
+    assert withheld.endswith("htagraph report FILE -w trace")

@@ -329,3 +329,33 @@ def test_what_a_figure_cannot_draw_is_a_wrong_question(name: str, given: object)
     """The error says which answer it takes."""
     with pytest.raises(QueryError, match=rf"plots.{name} cannot draw a .* Hint: give the "):
         getattr(plots, name)(given)
+
+
+def test_inferred_segments_are_hatched() -> None:
+    """Of a wait that no record names; the bar says the rule, and the note what hatching means."""
+    names = {"L": "cudaLaunchKernel", "R": "cudaEventRecord", "E": "cudaEventElapsedTime"}
+    drawing = """
+        cpu 1    |[L >a][R         ]                                     [E         ][op           ]
+        stream 7 |    [k1 <a                                          ]
+    """
+    path = hg.Trace.from_events(hg.synth.timeline(drawing, names=names)).compile().critical_path()
+    figure = plots.critical_path_timeline(path)
+    hatched = {
+        row.name: [text for text in row.customdata if "inferred" in text]
+        for row in figure.data
+        if row.marker.pattern.shape
+    }
+
+    assert list(hatched) == ["sync"]
+    assert hatched["sync"][0].endswith("<br>inferred: host waits for kernel")
+    assert figure.layout.meta["note"].startswith("Hatched segments are inferred")
+
+
+def test_a_path_of_records_has_no_hatching() -> None:
+    """Nor a note on it."""
+    drawing = "cpu 1 |[launch >a][sync @*  ]\nstream 7 |   [k <a]"
+    path = hg.Trace.from_events(hg.synth.timeline(drawing)).compile().critical_path()
+    figure = plots.critical_path_timeline(path)
+
+    assert not any(row.marker.pattern.shape for row in figure.data)
+    assert figure.layout.meta["note"] == ""

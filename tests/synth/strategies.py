@@ -23,8 +23,9 @@ from htagraph.synth.program import (
     Synchronize,
     Work,
 )
+from tests.synth.mechanisms import KINDS, inference_program
 
-__all__ = ["jobs", "programs", "warm_up"]
+__all__ = ["inference_programs", "jobs", "programs", "warm_up"]
 
 _STREAMS = (7, 13, 20)
 _EVENTS = ("event0", "event1", "event2")
@@ -144,6 +145,18 @@ def programs(*, max_blocks: int = 6) -> st.SearchStrategy[Program]:
         body,
         machine,
     )
+
+
+def inference_programs(*, kind: str | None = None) -> st.SearchStrategy[Program]:
+    """Random realistic programs with waits that no record names (see `tests.synth.mechanisms`).
+
+    Parameters
+    ----------
+    kind : str, optional
+        One of `KINDS`; any by default.
+    """
+    kinds = st.sampled_from(KINDS) if kind is None else st.just(kind)
+    return st.builds(inference_program, kinds, st.integers(0, 2**32 - 1))
 
 
 def _member_body(

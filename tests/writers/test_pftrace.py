@@ -140,3 +140,34 @@ def test_a_stream_that_is_called_stream_in_the_file_is_not_called_so_twice(tmp_p
     ]
     assert "stream 7" in names
     assert not [name for name in names if "stream stream" in name]
+
+
+def test_inferred_segments_of_the_path_say_so(tmp_path: Path) -> None:
+    """Profilers leave cudaEventSynchronize out: that the host waits for k1 is inferred."""
+    names = {"L": "cudaLaunchKernel", "R": "cudaEventRecord", "E": "cudaEventElapsedTime"}
+    drawing = """
+        cpu 1    |[L >a][R         ]                                     [E         ][op           ]
+        stream 7 |    [k1 <a                                          ]
+    """
+    path = hg.Trace.from_events(hg.synth.timeline(drawing, names=names)).compile().critical_path()
+    found = list(packets(path.to_perfetto(tmp_path / "x.pftrace")))
+    names_of = {
+        entry.iid: entry.name
+        for packet in found
+        for entry in packet.interned_data.debug_annotation_names
+    }
+    values = {
+        entry.iid: entry.str.decode()
+        for packet in found
+        for entry in packet.interned_data.debug_annotation_string_values
+    }
+    said = [
+        {names_of[arg.name_iid]: values.get(arg.string_value_iid) for arg in annotations}
+        for packet in found
+        if (annotations := packet.track_event.debug_annotations)
+    ]
+    inferred = [args for args in said if "evidence" in args]
+
+    assert [(args["rule"], args["evidence"]) for args in inferred] == [
+        ("host waits for kernel", "inferred")
+    ]

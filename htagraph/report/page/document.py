@@ -109,6 +109,7 @@ def _figure(figure: Any) -> dict[str, Any]:  # noqa: ANN401  plotly is not typed
 def _verdict(summary: Summary | JobSummary) -> str:
     """Verdict: a sentence and the first findings as cards, or why there is none."""
     verdict, where = summary.verdict, escape(summary.window_name)
+    replays = f"<p>{escape(verdict.replays)}</p>" if verdict.replays else ""
     if verdict.withheld:
         checks = summary.weak_checks.drop_duplicates("check")
         rows = zip(checks["check"].tolist(), checks["consequence"].tolist(), strict=True)
@@ -117,7 +118,7 @@ def _verdict(summary: Summary | JobSummary) -> str:
         )
         return (
             f'<p class="lead">It is not known what bounds {where}.</p>\n'
-            f"<p>{escape(verdict.withheld)}</p><ul>{missing}</ul>"
+            f"<p>{escape(verdict.withheld)}</p>{replays}<ul>{missing}</ul>"
         )
     if not verdict.top_findings:
         return '<p class="lead">Nothing stands out.</p>'
@@ -131,7 +132,7 @@ def _verdict(summary: Summary | JobSummary) -> str:
         _card(number, finding) for number, finding in enumerate(verdict.top_findings, start=1)
     )
     ranking = f'<p class="note">{escape(verdict.ranking)}</p>' if verdict.ranking else ""
-    return f'{lead}\n<ol class="findings">{cards}</ol>{ranking}'
+    return f'{lead}\n<ol class="findings">{cards}</ol>{replays}{ranking}'
 
 
 def _card(number: int, finding: Finding) -> str:

@@ -117,7 +117,7 @@ def _path(summary: JobSummary) -> Section:
     """Section on the critical path across ranks."""
     path = summary.path
     longest = path.segments.sort_values("dur_ns", ascending=False, kind="stable").head(LONGEST)
-    columns = ["rank", "start_ns", "dur_ns", "bound", "name", "op", "track", "rule"]
+    columns = ["rank", "start_ns", "dur_ns", "bound", "name", "op", "track", "rule", "is_inferred"]
     named = {by: path.breakdown(by=by).rename_axis(by).reset_index() for by in ("name", "op")}
     named["op"] = named["op"].replace({"op": {"": "(no operator)"}})
     bounds = summary.by_bound.rename_axis("bound").reset_index()

@@ -39,7 +39,9 @@ def _path(summary: Summary) -> Section:
         Panel(
             "critical-path-timeline",
             plots.critical_path_timeline(path),
-            path.segments[["start_ns", "dur_ns", "bound", "name", "op", "track", "rule"]]
+            path.segments[
+                ["start_ns", "dur_ns", "bound", "name", "op", "track", "rule", "is_inferred"]
+            ]
             .sort_values("dur_ns", ascending=False, kind="stable")
             .head(LONGEST),
             frames.SEGMENTS,
@@ -60,7 +62,7 @@ def _path(summary: Summary) -> Section:
     return Section(
         "path",
         "Critical path",
-        PATH_INTRO,
+        f"{PATH_INTRO} {summary.inferred}".strip(),
         panels if path.dur_ns else (),
         "Nothing was recorded in this window.",
     )

@@ -134,7 +134,7 @@ def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE)
         shapes=_step_lines(path, unit),
         dragmode="zoom",
     )
-    figure.layout.meta = {"note": _joined_note(blocks, path.dur_ns)}
+    figure.layout.meta = {"note": _note(segments, blocks, path.dur_ns)}
     return figure
 
 
@@ -196,7 +196,7 @@ def job_path_timeline(path: JobPath, *, max_single: int = _MAX_SINGLE) -> Figure
         xaxis=x_axis,
         dragmode="zoom",
     )
-    figure.layout.meta = {"note": _joined_note(blocks, path.dur_ns)}
+    figure.layout.meta = {"note": _note(segments, blocks, path.dur_ns)}
     return figure
 
 
@@ -216,12 +216,16 @@ def _row(
     at = np.flatnonzero(mine)
     height = _BAR * blocks.dur_ns[at] / np.maximum(blocks.span_ns[at], 1)
     names, ops = segments["name"].to_numpy(), segments["op"].to_numpy()
+    # A joined block is no segment, so none is marked for it.
+    is_inferred = np.append(segments["is_inferred"].to_numpy(bool), False)
+    rules = segments["rule"].astype(object).to_numpy()
     columns = (
         column[at].tolist()
         for column in (blocks.segment, blocks.n_segments, blocks.dur_ns, blocks.span_ns)
     )
     hover = [
         f"{label(names[one])}{f' in {label(ops[one])}' if ops[one] else ''}, {human_duration(dur)}"
+        f"{f'<br>inferred: {label(rules[one])}' if is_inferred[one] else ''}"
         if one >= 0
         else f"{human_count(n, 'short segment')}, {human_duration(dur)} of {human_duration(span)}"
         for one, n, dur, span in zip(*columns, strict=True)
@@ -239,8 +243,22 @@ def _row(
         "customdata": hover,
         "hovertemplate": f"<b>{in_words(bound)}</b> %{{customdata}}<br>at %{{base:.4~f}} "
         f"{unit.name}<extra></extra>",
-        "marker": {"color": color_of(BOUND_COLORS, bound), "line": {"width": 0}},
+        "marker": {
+            "color": color_of(BOUND_COLORS, bound),
+            "line": {"width": 0},
+            **_hatched(is_inferred[blocks.segment[at]]),
+        },
     }
+
+
+def _hatched(mine: npt.NDArray[np.bool_]) -> dict[str, Any]:
+    """Pattern of the bars that are inferred; nothing where none is."""
+    if not mine.any():
+        return {}
+    shapes = np.where(mine, "/", "").tolist()
+    # Overlaid, the lines leave the bar its color.
+    pattern = {"shape": shapes, "fillmode": "overlay", "size": 7, "solidity": 0.3}
+    return {"pattern": pattern | {"fgcolor": "#ffffff"}}
 
 
 def _longest(segments: pd.DataFrame, origin: int) -> str:
@@ -253,6 +271,20 @@ def _longest(segments: pd.DataFrame, origin: int) -> str:
         f"The longest segment is {human_duration(longest['dur_ns'])} of {bound}, "
         f"{label(longest['name'])}, at {human_duration(longest['start_ns'] - origin)}"
     )
+
+
+def _note(segments: pd.DataFrame, blocks: Blocks, window_ns: int) -> str:
+    """Sentences on the segments that were joined, and on those that are hatched."""
+    drawn = blocks.segment[blocks.segment >= 0]
+    is_hatched = bool(segments["is_inferred"].to_numpy()[drawn].any())
+    said = (
+        _joined_note(blocks, window_ns),
+        "Hatched segments are inferred: no record names what they waited for, only order and times "
+        "of events do."
+        if is_hatched
+        else "",
+    )
+    return " ".join(filter(None, said))
 
 
 def _joined_note(blocks: Blocks, window_ns: int) -> str:

@@ -1,0 +1,145 @@
+"""Inference judged by the truth of simulated ranks: edges that bind, waits found, time of paths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.compiler.passes import compile_events
+from htagraph.explain.critical_path import critical_path, path_edges
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import Bound
+from htagraph.model.rules import Evidence, Rule
+from htagraph.synth import SimulatedRank
+from htagraph.synth.truth import Release
+
+__all__ = ["INFERRED", "UNNAMED", "Judgement", "judge"]
+
+INFERRED = tuple(rule for rule in Rule if rule.evidence is Evidence.INFERRED)
+
+_WAIT = (Rule.RECORD_AND_WAIT_ORDER, Rule.ENDED_RIGHT_BEFORE)
+_LEARNT = (Rule.RECURRING_IN_REPLAYS, Rule.RECURRING_AT_A_DISTANCE)
+UNNAMED: dict[Release, tuple[Rule, ...]] = {
+    Release.STREAM_WAIT: (*_WAIT, *_LEARNT),
+    Release.GRAPH: (*_WAIT, *_LEARNT),
+    Release.DEVICE_FULL: (Rule.DEVICE_FULL,),
+    Release.BEFORE_CAPTURE: (Rule.FIRST_DEVICE_WORK,),
+    Release.POLL: (Rule.HOST_WAITS_FOR_KERNEL, Rule.HOST_POLLS),
+    Release.QUEUE: (Rule.QUEUE_FULL,),
+    Release.HAND_OVER: (Rule.HAND_OVER, Rule.WORKER_CALLED),
+    Release.CALL: (Rule.HAND_OVER, Rule.WORKER_CALLED),
+}
+"""Waits that a trace may not name, and the rules that may find them."""
+
+_OF_THREADS = (Release.HAND_OVER.value, Release.CALL.value)
+_NO_RULE = -1
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What inference made of one rank.
+
+    Parameters
+    ----------
+    edges : DataFrame
+        One row per inferred edge that binds: ``rule``, ``tail``, ``head``, true ``release`` and
+        ``source`` of the head, ``is_right``, ``is_on_path``.
+    waits : DataFrame
+        One row per wait that no record names: ``release``, ``rule`` of the edge that found it, -1
+        if none did. Waits for device work count if they are longer than a usual launch delay.
+    time : DataFrame
+        One row per ``infer`` (on, off): ``total_ns`` of the window, ``right_ns`` of which the bound
+        of the path is the true one, ``unexplained_ns``.
+    """
+
+    edges: pd.DataFrame
+    waits: pd.DataFrame
+    time: pd.DataFrame
+
+
+def judge(rank: SimulatedRank) -> Judgement:
+    """Inference on the trace of a rank, beside the truth about it."""
+    causes = rank.causes.set_index("node")
+    plain, dag = (compile_events(rank.events, infer=infer) for infer in (False, True))
+    is_right = _is_right(dag, causes)
+    bound = dag.binding[dag.binding >= 0]
+    inferred = bound[np.isin(dag.edges.rule[bound], np.array(INFERRED, dtype=np.int8))]
+    edges = pd.DataFrame(
+        {
+            "rule": dag.edges.rule[inferred],
+            "tail": dag.edges.tail[inferred],
+            "head": dag.edges.head[inferred],
+            "release": causes["release"].reindex(dag.edges.head[inferred]).to_numpy(),
+            "source": causes["source"].reindex(dag.edges.head[inferred]).to_numpy(),
+            "is_right": is_right[inferred],
+            "is_on_path": np.isin(inferred, path_edges(dag, dag.span)),
+        }
+    )
+    time = pd.DataFrame(
+        [
+            {"infer": infer, **_path_time(of, rank.truth)}
+            for infer, of in ((False, plain), (True, dag))
+        ]
+    )
+    return Judgement(edges, _waits(plain, dag, causes, is_right), time)
+
+
+def _is_right(dag: Dag, causes: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    """Whether each edge comes from the work, or the thread, that its head truly waited for."""
+    edges = dag.edges
+    true = causes.reindex(edges.head)
+    release = true["release"].to_numpy()
+    source = true["source"].fillna(-1).to_numpy(np.int64)
+    lane = dag.events.lane
+    same_thread = (source >= 0) & (lane[source] == lane[edges.tail >> 1])
+    right = (source >= 0) & (source == edges.tail >> 1)
+    right |= np.isin(release, _OF_THREADS) & same_thread
+    first = edges.rule == Rule.FIRST_DEVICE_WORK
+    right[first] = release[first] == Release.BEFORE_CAPTURE.value
+    # To wait for room and to wait for the end of the same work are two things.
+    right &= (release == Release.DEVICE_FULL.value) == (edges.rule == Rule.DEVICE_FULL)
+    return right
+
+
+def _waits(
+    plain: Dag, dag: Dag, causes: pd.DataFrame, is_right: npt.NDArray[np.bool_]
+) -> pd.DataFrame:
+    """The waits that no record names, each with the rule that found it."""
+    unnamed = causes[causes["release"].isin([release.value for release in UNNAMED])]
+    counts = unnamed["release"].isin((*_OF_THREADS, Release.QUEUE.value))
+    usual_ns = max(dag.calibration.launch_usual_ns, 2 * dag.calibration.stream_usual_ns)
+    unnamed = unnamed[counts | (unnamed["late_ns"] > usual_ns)]
+    nodes = unnamed.index.to_numpy(np.int64)
+    recorded = plain.binding[nodes]
+    named = (recorded >= 0) & _is_right(plain, causes)[np.maximum(recorded, 0)]
+    nodes, unnamed = nodes[~named], unnamed[~named]
+    binding = dag.binding[nodes]
+    found = (binding >= 0) & is_right[np.maximum(binding, 0)]
+    rule = np.where(found, dag.edges.rule[np.maximum(binding, 0)], _NO_RULE)
+    return pd.DataFrame({"release": unnamed["release"].to_numpy(), "rule": rule})
+
+
+def _path_time(dag: Dag, truth: pd.DataFrame) -> dict[str, int]:
+    """Time of the whole path, of that with the true bound, and of that without explanation."""
+    found = critical_path(dag, dag.span)
+    start_ns = max(int(truth["start_ns"].iloc[0]), dag.span.start_ns)
+    end_ns = min(int((truth["start_ns"] + truth["dur_ns"]).iloc[-1]), dag.span.end_ns)
+    cuts = np.unique(np.concatenate([truth["start_ns"], found["start_ns"], [start_ns, end_ns]]))
+    cuts = cuts[(cuts >= start_ns) & (cuts <= end_ns)]
+    # By its name a kernel of a program may communicate; to the simulator it is work like any other.
+    bounds = [
+        frame["bound"]
+        .astype(str)
+        .replace(Bound.COMMUNICATION.label, Bound.COMPUTE.label)
+        .to_numpy()[np.searchsorted(frame["start_ns"], cuts[:-1], side="right") - 1]
+        for frame in (truth, found)
+    ]
+    length_ns = np.diff(cuts)
+    return {
+        "total_ns": end_ns - start_ns,
+        "right_ns": int(length_ns[bounds[0] == bounds[1]].sum()),
+        "unexplained_ns": int(length_ns[bounds[1] == Bound.UNEXPLAINED.label].sum()),
+    }
