@@ -143,12 +143,12 @@ def between_boundaries(structure: Structure) -> Stretches:
 
 
 def plain_names(events: EventTable) -> I64:
-    """Code of each event's name without numbers: steps and threads are numbered."""
-    codes: dict[str, int] = {}
-    of_symbol = [
-        codes.setdefault(_NUMBER.sub("#", text), len(codes)) for text in events.symbols.texts
-    ]
-    return gather(np.array(of_symbol, dtype=np.int64), events.name)
+    """Code of each host event's name without numbers, which steps and threads have; else -1."""
+    texts, codes = events.symbols.texts, dict[str, int]()
+    of_symbol = np.full(len(texts), -1, dtype=np.int64)
+    for symbol in np.unique(events.name[events.is_host]).tolist():
+        of_symbol[symbol] = codes.setdefault(_NUMBER.sub("#", texts[symbol]), len(codes))
+    return gather(of_symbol, events.name)
 
 
 def _nearest(pairs: Pairs, place: I64, source_place: I64) -> tuple[Pairs, I64]:

@@ -89,9 +89,9 @@ def _called_by_known(
 
 def _openings(structure: Structure) -> Stretches:
     """From the first host event of the trace to the first of each thread."""
-    events, host = structure.events, structure.host
-    order = host[np.lexsort((-events.dur_ns[host], events.ts_ns[host], events.lane[host]))]
-    first = start_node(order[group_starts(events.lane[order])])
+    events, nesting = structure.events, structure.nesting
+    opens = group_starts(events.lane[structure.host[nesting.boundary >> 1]])
+    first = start_node(structure.host[nesting.boundary[opens] >> 1])
     begin = first[np.argmin(events.node_ts_ns[first])]
     return Stretches(np.full(len(first), begin), first, np.full(len(first), -1))
 
