@@ -13,7 +13,8 @@ before the kernel ends.
 One start near the end of another kernel may be chance. So starts are counted by the kernel that ran
 meanwhile: where nearly all late starts fall into the last part of its runs, and that many would
 hardly do so by chance, it fills the device. Where the launch geometry is recorded, a kernel of
-fewer blocks than multiprocessors fills nothing.
+fewer blocks than multiprocessors fills nothing, and one of more threads than the device runs at
+once needs fewer such starts.
 """
 
 from __future__ import annotations
@@ -46,6 +47,10 @@ _DRAINS = (0.01, 0.03, 0.1)
 _ALL_BUT = 0.9
 _FALSE_KERNELS = 1e-4
 """Kernels that chance would take for ones that fill the device, as an expectation."""
+_FALSE_LARGE_KERNELS = 1e-2
+"""The same, of kernels that are known to have more threads than a device runs at once."""
+_THREADS_PER_SM = 2_048
+"""Threads that a multiprocessor runs at once, the most of any so far."""
 _BY_TIME = (
     Rule.ENDED_RIGHT_BEFORE,
     Rule.RECURRING_IN_REPLAYS,
@@ -85,6 +90,21 @@ def _may_fill(structure: Structure) -> Bools:
     if blocks is not None:
         computes[blocks.event[(blocks.value < 1) & (blocks.value > 0)]] = False
     return computes
+
+
+def _fills(structure: Structure) -> Bools:
+    """Whether each event is a kernel of more threads than the device runs at once, as recorded."""
+    columns = structure.events.columns
+    out = np.zeros(len(structure.events), dtype=bool)
+    if "blocks_per_sm" not in columns or "block_x" not in columns:
+        return out
+    threads = np.ones(len(out))
+    for axis in ("block_x", "block_y", "block_z"):
+        if axis in columns:
+            threads[columns[axis].event] *= np.maximum(columns[axis].value, 1)
+    blocks = columns["blocks_per_sm"]
+    out[blocks.event] = blocks.value * threads[blocks.event] > _THREADS_PER_SM
+    return out
 
 
 def _needs_room(structure: Structure) -> Bools:
@@ -130,7 +150,7 @@ def _fillers(
     resolution = resolution_ns(structure)
     order = np.argsort(place[met.filler], kind="stable")
     starts = np.flatnonzero(group_starts(place[met.filler][order]))
-    limit = np.log(_FALSE_KERNELS / max(len(starts) * len(_DRAINS), 1))
+    n_looks, fills = max(len(starts) * len(_DRAINS), 1), _fills(structure)
     for rows in np.split(order, starts)[1:]:
         dur_ns = structure.events.dur_ns[met.filler[rows]]
         drain_ns = np.multiply.outer(_DRAINS, dur_ns)
@@ -140,7 +160,9 @@ def _fillers(
         chances = log_chance(n_matched, len(rows), shares)
         chances[n_matched < _ALL_BUT * len(rows)] = 0
         best = int(np.argmin(chances))
-        if chances[best] < limit:
+        is_large = bool(fills[met.filler[rows]].all())
+        false_kernels = _FALSE_LARGE_KERNELS if is_large else _FALSE_KERNELS
+        if chances[best] < np.log(false_kernels / n_looks):
             found = met.take(rows[drains[best]])
             support = Support(
                 Rule.DEVICE_FULL,
