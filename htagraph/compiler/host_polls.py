@@ -130,6 +130,13 @@ def _beside(structure: Structure, stretches: Stretches) -> Pairs:
     return Pairs(stretch, end_node(work), until_ns[stretch] - events.end_ns[work])
 
 
+def _most_telling(structure: Structure, pairs: Pairs) -> Pairs:
+    """Where a kernel that is known to be polled is beside a stretch, only that."""
+    events = structure.events
+    polled = events.named(events.symbols.searched(_POLLED_KERNEL))[pairs.source >> 1]
+    return pairs.take(polled | ~np.isin(pairs.stretch, pairs.stretch[polled]))
+
+
 def _places(structure: Structure, stretches: Stretches) -> I64:
     """Number of the place of each stretch: the operator around, and what begins or ends after."""
     events = structure.events
@@ -171,6 +178,7 @@ def _pollers(structure: Structure, known: EdgeTable, stretches: Stretches, pairs
     reads &= (pairs.distance_ns >= 0) & (pairs.distance_ns <= usual_wait_ns(structure))
     spins = events.named(events.symbols.searched(_POLLED_KERNEL))[pairs.source >> 1]
     spins &= _NEAR_POLLER_FACTOR * np.abs(pairs.distance_ns) <= length
+    spins &= pairs.distance_ns <= usual_wait_ns(structure)
     polls: Bools = reads | spins
     return polls
 
@@ -224,15 +232,17 @@ def host_poll_edges(structure: Structure, known: EdgeTable) -> Inferred:
     explained = known.head[waits | (known.rule == Rule.HAND_OVER)]
     steps = between_boundaries(structure)
     quiet = _quiet(structure, steps, explained)
-    pairs = _beside(structure, quiet)
+    pairs = _most_telling(structure, _beside(structure, quiet))
+    place = _places(structure, quiet)
     learnt = recurring(
         structure,
         Rule.HOST_POLLS,
-        (quiet, _places(structure, quiet)),
+        (quiet, place),
         pairs,
         Sources(end_node(structure.queue), np.repeat(structure.events.name, 2).astype(np.int64)),
     )
     certain = pairs.take(_pollers(structure, known, quiet, pairs))
+    certain = certain.take(~np.isin(place[certain.stretch], place[learnt.pairs.stretch]))
     loops, since_ns = _query_loops(structure, steps)
     found = [
         _edges(structure, quiet, certain, learnt.pairs),
