@@ -16,12 +16,6 @@ from tests.synth.mechanisms import KINDS, inference_program
 LEAST_PRECISION = 0.99
 SEEDS = range(1_000, 1_008)
 
-NOT_YET = {
-    Rule.ENDED_RIGHT_BEFORE: "takes what the launch stream had before a replay for what a node of "
-    "the replay waited for, and the nearest end within a wide tolerance",
-}
-"""Rules that are known to be less precise, and why."""
-
 _judged: dict[str, list[Judgement]] = {}
 
 
@@ -34,10 +28,8 @@ def judged(kind: str) -> list[Judgement]:
 
 
 @pytest.mark.parametrize("rule", INFERRED, ids=lambda rule: rule.label)
-def test_what_a_rule_infers_is_true(rule: Rule, request: pytest.FixtureRequest) -> None:
+def test_what_a_rule_infers_is_true(rule: Rule) -> None:
     """Of the edges that bind, on all kinds of programs; a rule may make none."""
-    if rule in NOT_YET:
-        request.applymarker(pytest.mark.xfail(reason=NOT_YET[rule], strict=False))
     edges = pd.concat([found.edges for kind in KINDS for found in judged(kind)])
     own = edges[edges["rule"] == rule]
 
