@@ -9,8 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from htagraph.errors import IncompleteTraceWarning
 from htagraph.job.job import Job
@@ -290,6 +292,37 @@ def test_who_is_blamed_was_last(program: JobProgram) -> None:
     blamed, waited = found[found["is_certain"]], found[found["wait_ns"] > 0]
     assert blamed["last_rank"].tolist() == blamed["last_rank_true"].tolist()
     assert (waited["wait_ns_true"] >= waited["wait_ns"] - waited["error_ns"]).all()
+
+
+@FEW
+@given(
+    program=expert_jobs(max_ranks=5, max_layers=6),
+    victim=st.integers(0, 4),
+    gone=st.lists(st.integers(0, 50), min_size=1, max_size=3),
+)
+@pytest.mark.filterwarnings("ignore::htagraph.errors.HTAGraphWarning")
+def test_kernels_that_are_missing_match_rightly_or_not_at_all(
+    program: JobProgram, victim: int, gone: list[int]
+) -> None:
+    """Law: whatever a rank lacks, members of one collective are of one; the job has a path."""
+    simulated = simulate_job(program)
+    places = simulated.collectives[["rank", "start_ns", "seq"]]
+    offsets_ns = {rank: clock.offset_ns for rank, clock in enumerate(program.clocks)}
+    true = places.assign(local_ns=places["start_ns"] + places["rank"].map(offsets_ns))
+    rows = simulated.ranks[victim % len(simulated.ranks)].recorder.rows
+    ids = [row.correlation for row in rows if "deep_ep" in row.name]
+    lost = {ids[nth % len(ids)] for nth in gone}
+    rows[:] = [row for row in rows if row.correlation not in lost]
+    job = loaded(simulated)
+    found = job.collectives()[["match", "rank", "collective"]]
+    tables = pd.concat(
+        [one.collectives.assign(rank=rank) for rank, one in job.summaries.items()]
+    ).rename(columns={"start_ns": "local_ns"})
+    met = found.merge(tables[["rank", "collective", "local_ns"]], on=["rank", "collective"])
+    seq = met.merge(true, on=["rank", "local_ns"], validate="one_to_one").groupby("match")["seq"]
+    assert (seq.min() == seq.max()).all()
+    assert int(seq.size().sum()) == len(found)
+    assert job.critical_path().dur_ns > 0
 
 
 def decode(rank: int, n_ranks: int, late_ns: int, *halves_ns: int) -> Program:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import Phase, find, settings
 
 from htagraph.synth import simulate, simulate_job
-from tests.synth.strategies import jobs, programs
+from tests.synth.strategies import expert_jobs, jobs, programs
 
 QUICK = settings(max_examples=500, phases=(Phase.generate,), deadline=None, database=None)
 BOUNDS = (
@@ -38,6 +38,21 @@ def test_some_job_waits_across_ranks() -> None:
     """The path of the job is on more than one rank."""
     found = find(
         jobs(), lambda program: simulate_job(program).truth["rank"].nunique() > 2, settings=QUICK
+    )
+
+    assert simulate_job(found).collectives["wait_ns"].max() > 0
+
+
+@pytest.mark.parametrize("half", ["", "receive"])
+def test_some_expert_parallel_job_waits_across_ranks(half: str) -> None:
+    """In dispatches of one kernel, and in those of two halves."""
+    found = find(
+        expert_jobs(max_ranks=2, max_layers=2),
+        lambda program: (
+            simulate_job(program).truth["rank"].nunique() > 1
+            and f"half={half!r}" in repr(program.ranks[0].body)
+        ),
+        settings=QUICK,
     )
 
     assert simulate_job(found).collectives["wait_ns"].max() > 0
