@@ -44,6 +44,8 @@ Bools = npt.NDArray[np.bool_]
 
 _DRAINS = (0.01, 0.03, 0.1)
 """Last parts of a kernel's run in which its blocks may drain: the narrowest that fits is taken."""
+_DRAINS_OF_LARGE = 2
+"""Those from here on are for kernels that are known to be larger than the device."""
 _ALL_BUT = 0.9
 _FALSE_KERNELS = 1e-4
 """Kernels that chance would take for ones that fill the device, as an expectation."""
@@ -51,11 +53,7 @@ _FALSE_LARGE_KERNELS = 1e-2
 """The same, of kernels that are known to have more threads than a device runs at once."""
 _THREADS_PER_SM = 2_048
 """Threads that a multiprocessor runs at once, the most of any so far."""
-_BY_TIME = (
-    Rule.ENDED_RIGHT_BEFORE,
-    Rule.RECURRING_IN_REPLAYS,
-    Rule.RECURRING_AT_A_DISTANCE,
-)
+_BY_TIME = (Rule.ENDED_RIGHT_BEFORE, Rule.RECURRING_IN_REPLAYS)
 _COVERS = 0.5
 """Part of the wait in which the kernel that fills the device runs, at least."""
 
@@ -157,10 +155,11 @@ def _fillers(
         drains = met.left_ns[rows] <= drain_ns
         n_matched = drains.sum(axis=1)
         shares = np.minimum((drain_ns + resolution) / np.maximum(dur_ns, 1), 1).mean(axis=1)
+        is_large = bool(fills[met.filler[rows]].all())
         chances = log_chance(n_matched, len(rows), shares)
+        chances[_DRAINS_OF_LARGE:] *= is_large
         chances[n_matched < _ALL_BUT * len(rows)] = 0
         best = int(np.argmin(chances))
-        is_large = bool(fills[met.filler[rows]].all())
         false_kernels = _FALSE_LARGE_KERNELS if is_large else _FALSE_KERNELS
         if chances[best] < np.log(false_kernels / n_looks):
             found = met.take(rows[drains[best]])

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.compiler.late_ends import stream_wait_edges_from
-from htagraph.compiler.late_starts import late_starts, nearest_ends
+from htagraph.compiler.late_starts import ends_before, late_starts
 from htagraph.compiler.structure import Structure
 from htagraph.model.edges import EdgeTable
 from htagraph.model.inference import Inferred
@@ -34,7 +34,7 @@ def _covering(structure: Structure, queue: int, late: I64, ready_ns: I64) -> I64
     known either.
     """
     events, late_end_ns = structure.events, structure.calibration.late_end_ns
-    other = nearest_ends(structure, queue, events.ts_ns[late] + late_end_ns)
+    other = ends_before(structure, queue, events.ts_ns[late] + late_end_ns, 1)[0]
     alone_ns = np.maximum(events.ts_ns[other] - ready_ns, 0)
     covers = (other >= 0) & (alone_ns <= (events.ts_ns[late] - ready_ns) // 2)
     return np.where(covers, other, -1)

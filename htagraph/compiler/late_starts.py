@@ -15,7 +15,7 @@ from htagraph.compiler.structure import Structure, start_node
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind
 
-__all__ = ["LateStarts", "late_starts", "nearest_ends", "running_at"]
+__all__ = ["LateStarts", "ends_before", "late_starts", "running_at"]
 
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -75,11 +75,17 @@ def late_starts(structure: Structure, known: EdgeTable) -> LateStarts:
     return LateStarts(late, latest[late], events.ts_ns[late] - latest[late])
 
 
-def nearest_ends(structure: Structure, queue: int, until_ns: I64) -> I64:
-    """Work of a stream that ends last at or before each time, -1 for none."""
-    events = structure.events
+def ends_before(structure: Structure, queue: int, until_ns: I64, count: int) -> I64:
+    """Work of a stream that ended last at or before each time, and what ended before that.
+
+    Returns
+    -------
+    ndarray of shape (count, n), dtype=int64
+        The latest first, -1 for none.
+    """
     rows = structure.by_end[slice(*structure.enqueued_bounds[queue : queue + 2])]
-    position = np.searchsorted(events.end_ns[rows], until_ns, side="right") - 1
+    last = np.searchsorted(structure.events.end_ns[rows], until_ns, side="right") - 1
+    position = last - np.arange(count)[:, None]
     found: I64 = np.where(position >= 0, rows[np.maximum(position, 0)], -1)
     return found
 

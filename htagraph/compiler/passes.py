@@ -21,7 +21,7 @@ from htagraph.compiler.host_polls import host_poll_edges
 from htagraph.compiler.late_ends import with_late_ends
 from htagraph.compiler.launches import launch_edges
 from htagraph.compiler.queues import queue_edges
-from htagraph.compiler.recurring_waits import recurring_waits
+from htagraph.compiler.recurring_waits import distant_waits, recurring_waits
 from htagraph.compiler.spans import span_edges
 from htagraph.compiler.stream_waits import stream_wait_edges
 from htagraph.compiler.streams import stream_edges
@@ -56,6 +56,7 @@ INFERENCES: tuple[Callable[[Structure, EdgeTable], Inferred], ...] = (
     ended_right_before,
     recurring_waits,
     device_full,
+    distant_waits,
     first_device_work,
     worker_call_edges,
     host_poll_edges,

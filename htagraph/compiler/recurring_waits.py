@@ -24,16 +24,17 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.chance import log_chance
+from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts, last_before
 from htagraph.compiler.late_ends import most_overlap, resolution_ns, stream_wait_edges_from
-from htagraph.compiler.late_starts import LateStarts, late_starts, nearest_ends
+from htagraph.compiler.late_starts import LateStarts, ends_before, late_starts
 from htagraph.compiler.places import Places, work_label
 from htagraph.compiler.structure import Structure
 from htagraph.model.edges import EdgeTable
 from htagraph.model.inference import Inferred, Support
 from htagraph.model.rules import Rule
 
-__all__ = ["recurring_waits"]
+__all__ = ["distant_waits", "recurring_waits"]
 
 I64 = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -44,18 +45,22 @@ _ALL_BUT = 0.8
 _FALSE_PAIRS = 1e-4
 """Pairs that chance would yield in a trace, as an expectation."""
 _STEADIER = 4
+_TIGHTER = 10
+_CLEARER = 2
+_LONGEST_FACTOR = 32
+_N_NEAREST = 4
+_USUAL_PERCENTILE = 90
 
-_LEVELS = (
-    ("position", "position"),
-    ("neighbour", "neighbour"),
-    ("name", "name"),
-    ("name", "stream"),
-)
+_SAME = (("position", "position"), ("neighbour", "neighbour"), ("name", "name"))
+_LEVELS = {
+    Rule.RECURRING_IN_REPLAYS: (*_SAME, ("name", "stream")),
+    Rule.RECURRING_AT_A_DISTANCE: _SAME,
+}
 """Places of what waits and of its source, the finest first; what one explains, the next keeps."""
 
 
 class _Candidates(NamedTuple):
-    """Late work, and work of another stream that ended nearest to its start.
+    """Late work, and work of another stream that ended before its start, or ends a little later.
 
     Parameters
     ----------
@@ -64,15 +69,20 @@ class _Candidates(NamedTuple):
     source : ndarray of shape (n,), dtype=int64
     distance_ns : ndarray of shape (n,), dtype=int64, unit=ns
         From the source's end to the late start; negative where the end comes late.
+    is_nearest : ndarray of shape (n,), dtype=bool
+        Nothing of the source's stream ended later before the start.
     """
 
     late: I64
     source: I64
     distance_ns: I64
+    is_nearest: Bools
 
     def take(self, rows: I64 | Bools) -> _Candidates:
         """Some of them, by positions or a mask."""
-        return _Candidates(self.late[rows], self.source[rows], self.distance_ns[rows])
+        return _Candidates(
+            self.late[rows], self.source[rows], self.distance_ns[rows], self.is_nearest[rows]
+        )
 
 
 class _Pairs(NamedTuple):
@@ -80,8 +90,8 @@ class _Pairs(NamedTuple):
 
     Parameters
     ----------
-    source : ndarray of shape (n,), dtype=int64
-        Place of the source.
+    target, source : ndarray of shape (n,), dtype=int64
+        Places.
     n_all : ndarray of shape (n,), dtype=int64
         How often the target is late.
     low_ns, high_ns : ndarray of shape (n,), dtype=int64, unit=ns
@@ -92,6 +102,7 @@ class _Pairs(NamedTuple):
         Candidates that match, by pair, and the pair of each.
     """
 
+    target: I64
     source: I64
     n_all: I64
     low_ns: I64
@@ -114,33 +125,31 @@ def _candidates(structure: Structure, late: LateStarts) -> _Candidates:
     """
     events, launched_ns = structure.events, structure.launch_time_ns
     start_ns, most = events.ts_ns[late.event], most_overlap(structure)
-    since_ns = launched_ns[late.event]
-    is_known = structure.launch[late.event] >= 0
+    since_ns = gather(events.ts_ns, structure.launch[late.event], np.iinfo(np.int64).max - 1)
     device = events.device[structure.queue[structure.queue_starts]]
-    rows, sources = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+    parts = []
     for queue in range(len(device)):
         other = structure.queue_id[late.event] != queue
         other &= events.device[late.event] == device[queue]
-        ended = nearest_ends(structure, queue, start_ns)
-        ending = nearest_ends(structure, queue, start_ns + most)
         given = structure.covered_on(queue, since_ns + 1)
-        in_time = ~is_known | (launched_ns[ended] <= since_ns)
-        before = np.where(in_time, ended, np.where(events.end_ns[given] <= start_ns, given, -1))
-        before[ended < 0] = -1
-        overlaps = (ending != ended) & (~is_known | (launched_ns[ending] <= since_ns))
-        for found, wanted in ((before, before >= 0), (ending, overlaps)):
-            chosen = np.flatnonzero(other & wanted & (events.ts_ns[found] < start_ns))
-            rows.append(chosen)
-            sources.append(found[chosen])
-    row, source = np.concatenate(rows), np.concatenate(sources)
-    return _Candidates(row, source, start_ns[row] - events.end_ns[source])
+        until_ns = np.minimum(start_ns, gather(events.end_ns, given, np.iinfo(np.int64).min))
+        found = ends_before(structure, queue, until_ns, _N_NEAREST)
+        ending = ends_before(structure, queue, start_ns + most, 1)
+        late_end = (ending[0] != found[0]) & (gather(launched_ns, ending[0], 0) <= since_ns)
+        found = np.concatenate([np.where(late_end, ending, -1), found])
+        begun = gather(events.ts_ns, found.ravel(), np.iinfo(np.int64).max).reshape(found.shape)
+        order, row = np.nonzero((found >= 0) & (begun < start_ns) & other)
+        source = found[order, row]
+        distance_ns = start_ns[row] - events.end_ns[source]
+        parts.append(_Candidates(row, source, distance_ns, order <= 1))
+    return _Candidates(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def _tightest(
     candidates: _Candidates, target: I64, source: I64, n_all: I64, resolution_ns: int
 ) -> _Pairs:
     """Of each pair of places, the narrowest range of distances that nearly all targets have."""
-    late, _, distance_ns = candidates
+    late, distance_ns = candidates.late, candidates.distance_ns
     rows = np.lexsort((distance_ns, source, target))
     starts = group_starts(target[rows], source[rows])
     group = np.cumsum(starts) - 1
@@ -167,6 +176,7 @@ def _tightest(
     pair = np.repeat(np.arange(len(best)), counts)
     row = rows[first[pair] + np.arange(len(pair)) - begins[pair]]
     return _Pairs(
+        target[rows[best]],
         source[rows[best]],
         n_all[target[rows[best]]],
         distance_ns[rows[first]],
@@ -203,34 +213,61 @@ def _chances(structure: Structure, wait: LateStarts, place: I64, pairs: _Pairs) 
     return np.bincount(pairs.pair, share) / np.bincount(pairs.pair)
 
 
-def _is_right_after(structure: Structure, pairs: _Pairs) -> Bools:
+def _is_right_after(structure: Structure, pairs: _Pairs, usual_ns: int) -> Bools:
     """Whether the targets of each pair start within what is usual after their sources ended."""
-    calibration = structure.calibration
-    is_tight = pairs.high_ns - pairs.low_ns <= calibration.launch_floor_ns
-    is_after: Bools = is_tight & (pairs.high_ns <= calibration.stream_usual_ns)
+    is_tight = pairs.high_ns - pairs.low_ns <= structure.calibration.launch_floor_ns
+    is_after: Bools = is_tight & (pairs.high_ns <= usual_ns)
     return is_after
 
 
-def _accepted(structure: Structure, wait: LateStarts, chance: Floats, pairs: _Pairs) -> Bools:
-    """Whether each pair is a dependency: far above chance, and right after or at a distance."""
-    width = np.maximum(pairs.high_ns - pairs.low_ns, resolution_ns(structure))
+def _is_steady(structure: Structure, wait: LateStarts, pairs: _Pairs, width_ns: I64) -> Bools:
+    """Whether the distance of each pair varies less than the wait, and than any other distance.
+
+    Of works that follow each other the source has the steadiest end; those after it add their own.
+    So a source that is not the last to end before the target is taken only where that is clear.
+    """
     by_length = wait.wait_ns[np.lexsort((wait.wait_ns, pairs.pair))]
     ends = np.append(pairs.starts[1:], len(pairs.pair)) - 1
     varied = by_length[ends] - by_length[pairs.starts]
-    median = by_length[(pairs.starts + ends) // 2]
-    is_steady = _STEADIER * width <= np.minimum(varied, pairs.high_ns)
+    order = np.lexsort((width_ns, pairs.target))
+    first = group_starts(pairs.target[order])
+    width, low = width_ns[order], pairs.low_ns[order]
+    nearest_ns = np.minimum.reduceat(low, np.flatnonzero(first))[np.cumsum(first) - 1]
+    is_clear = np.append(first[1:] | (_CLEARER * width[:-1] <= width[1:]), True)
+    steadiest = np.zeros(len(order), dtype=bool)
+    steadiest[order] = first & (is_clear | (low == nearest_ns))
+    most = _LONGEST_FACTOR * structure.calibration.launch_floor_ns
+    steady: Bools = steadiest & (_STEADIER * width_ns <= varied)
+    return steady & (_TIGHTER * width_ns <= pairs.high_ns) & (pairs.high_ns <= most)
+
+
+def _accepted(  # noqa: PLR0917  a pair and all that judges it
+    structure: Structure,
+    wait: LateStarts,
+    chance: Floats,
+    pairs: _Pairs,
+    rule: Rule,
+    usual_ns: int,
+) -> Bools:
+    """Whether each pair is a dependency by a rule: as it wants it, and far above chance."""
+    width = np.maximum(pairs.high_ns - pairs.low_ns, resolution_ns(structure))
+    mean = np.bincount(pairs.pair, wait.wait_ns) / np.bincount(pairs.pair)
     # As many ranges as narrow as this one could have been found.
-    n_looks = len(width) * np.maximum(median / width, 1)
+    n_looks = len(width) * np.maximum(mean / width, 1)
     unlikely = log_chance(pairs.n_matched, pairs.n_all, chance) < np.log(_FALSE_PAIRS / n_looks)
-    accepted: Bools = unlikely & (_is_right_after(structure, pairs) | is_steady)
+    fits = (
+        _is_right_after(structure, pairs, usual_ns)
+        if rule is Rule.RECURRING_IN_REPLAYS
+        else _is_steady(structure, wait, pairs, width)
+    )
+    accepted: Bools = np.logical_and(fits, unlikely)
     return accepted
 
 
 class _Found(NamedTuple):
-    """Candidates that are dependencies, each with its rule, its lag, and the number of its pair."""
+    """Candidates that are dependencies, each with its lag, and the number of its pair."""
 
     candidates: _Candidates
-    rule: npt.NDArray[np.int8]
     lag_ns: I64
     pair: I64
     support: tuple[Support, ...]
@@ -241,52 +278,43 @@ class _Found(NamedTuple):
         used, pair = np.unique(self.pair[rows], return_inverse=True)
         return _Found(
             self.candidates.take(rows),
-            self.rule[rows],
             self.lag_ns[rows],
             pair,
             tuple(self.support[one] for one in used.tolist()),
         )
 
 
-def _learn(
-    structure: Structure, late: LateStarts, candidates: _Candidates, places: tuple[I64, I64]
+def _learn(  # noqa: PLR0917  a rule and all that it is asked of
+    structure: Structure,
+    late: LateStarts,
+    candidates: _Candidates,
+    places: tuple[I64, I64],
+    rule: Rule,
+    usual_ns: int,
 ) -> _Found:
-    """Candidates that are dependencies by one sort of places."""
+    """Candidates that are dependencies by one rule and one sort of places."""
     target_at, source_at = places
     _, target = np.unique(target_at[late.event], return_inverse=True)
     n_all, source = np.bincount(target, minlength=1), source_at[candidates.source]
     resolution = resolution_ns(structure)
-    targets = target[candidates.late]
-    pairs = _tightest(candidates, targets, source, n_all, resolution)
+    pairs = _tightest(candidates, target[candidates.late], source, n_all, resolution)
     if not len(pairs.row):
         none = np.empty(0, dtype=np.int64)
-        return _Found(candidates.take(none), none.astype(np.int8), none, none, ())
+        return _Found(candidates.take(none), none, none, ())
     wait = late.take(candidates.late[pairs.row])
     chance = _chances(structure, wait, source_at, pairs)
-    taken = _accepted(structure, wait, chance, pairs)[pairs.pair]
+    taken = _accepted(structure, wait, chance, pairs, rule, usual_ns)[pairs.pair]
     row, pair = pairs.row[taken], pairs.pair[taken]
-    is_after = _is_right_after(structure, pairs)
-    # The nearest of several sources, right before the start if there is one.
-    nearness = np.abs(candidates.distance_ns[row])
-    order = np.lexsort((nearness, ~is_after[pair], candidates.late[row]))
+    # The nearest of several sources.
+    order = np.lexsort((np.abs(candidates.distance_ns[row]), candidates.late[row]))
     order = order[group_starts(candidates.late[row[order]])]
     row, pair = row[order], pair[order]
-    rules = np.where(is_after, Rule.RECURRING_IN_REPLAYS, Rule.RECURRING_AT_A_DISTANCE)
     used, first, number = np.unique(pair, return_index=True, return_inverse=True)
-    labels = [
-        (work_label(structure, source), work_label(structure, waiter))
-        for source, waiter in zip(
+    support = tuple(
+        Support(rule, work_label(structure, source), work_label(structure, waiter), *numbers)
+        for source, waiter, *numbers in zip(
             candidates.source[row[first]].tolist(),
             late.event[candidates.late[row[first]]].tolist(),
-            strict=True,
-        )
-    ]
-    members = list(Rule)
-    support = tuple(
-        Support(members[rule], *label, *numbers)
-        for rule, label, *numbers in zip(
-            rules[used].tolist(),
-            labels,
             pairs.n_matched[used].tolist(),
             pairs.n_all[used].tolist(),
             ((pairs.low_ns + pairs.high_ns) // 2)[used].tolist(),
@@ -295,51 +323,70 @@ def _learn(
             strict=True,
         )
     )
-    return _Found(
-        candidates.take(row),
-        rules[pair].astype(np.int8),
-        np.where(is_after, 0, pairs.low_ns)[pair],
-        number,
-        support,
-    )
+    lag_ns = pairs.low_ns[pair] if rule is Rule.RECURRING_AT_A_DISTANCE else np.zeros_like(pair)
+    return _Found(candidates.take(row), lag_ns, number, support)
 
 
-def _learnt(structure: Structure, late: LateStarts, places: Places) -> Inferred:
-    """Edges to late starts, by the finest sort of places that tells what they wait for."""
+def _learnt(
+    structure: Structure, late: LateStarts, rule: Rule, places: Places, usual_ns: int
+) -> Inferred:
+    """Edges to late starts by one rule, by the finest sort of places that tells."""
     candidates = _candidates(structure, late)
+    if rule is Rule.RECURRING_IN_REPLAYS:
+        candidates = candidates.take(candidates.is_nearest)
     left = np.ones(len(late.event), dtype=bool)
     support: tuple[Support, ...] = ()
     parts = []
-    for target, source in _LEVELS:
+    for target, source in _LEVELS[rule]:
         level = getattr(places, target), getattr(places, source)
-        found = _learn(structure, late, candidates, level).only(left)
-        waiter = late.event[found.candidates.late]
-        parts.append(
-            stream_wait_edges_from(
-                structure, found.rule, found.candidates.source, waiter, lag_ns=found.lag_ns
-            )
-        )
+        found = _learn(structure, late, candidates, level, rule, usual_ns).only(left)
+        waiter, waited = late.event[found.candidates.late], found.candidates.source
+        parts.append(stream_wait_edges_from(structure, rule, waited, waiter, lag_ns=found.lag_ns))
         support += found.support
         left[found.candidates.late] = False
     return Inferred(EdgeTable.concat(parts), support)
 
 
-def recurring_waits(structure: Structure, known: EdgeTable) -> Inferred:
-    """Edges from work of one stream to late work of another that always starts as long after it.
+def _usual_gap(structure: Structure, by_itself: EdgeTable) -> int:
+    """Time within which work starts after what it waits for: twice the launch floor, or as seen."""
+    times, usual = structure.events.node_ts_ns, structure.calibration.stream_usual_ns
+    if len(by_itself) < _FEWEST:
+        return usual
+    gap_ns = times[by_itself.head] - structure.events.end_ns[by_itself.tail >> 1]
+    return max(usual, int(np.percentile(gap_ns, _USUAL_PERCENTILE, method="lower")))
+
+
+def _recurring(structure: Structure, known: EdgeTable, rule: Rule) -> Inferred:
+    """Edges by one rule to what is late by all edges so far.
 
     What started right after all that was given before is looked at as well, for it is one more
     occurrence; then once more without, for it may be one of another sort.
     """
-    by_itself = known.rule == Rule.ENDED_RIGHT_BEFORE
+    by_itself = known.take(known.rule == Rule.ENDED_RIGHT_BEFORE)
+    usual_ns = _usual_gap(structure, by_itself)
     edges, places = EdgeTable(), Places(structure)
     support: tuple[Support, ...] = ()
-    for before in (known.take(~by_itself), known):
+    for before in (known.take(known.rule != Rule.ENDED_RIGHT_BEFORE), known):
         late = late_starts(structure, EdgeTable.concat([before, edges]))
         if len(late.event) < _FEWEST:
             continue
-        found = _learnt(structure, late, places)
+        found = _learnt(structure, late, rule, places, usual_ns)
         edges, support = EdgeTable.concat([edges, found.edges]), support + found.support
-    return Inferred(edges.take(~_is_among(edges, known.take(by_itself))), support)
+    return Inferred(edges.take(~_is_among(edges, by_itself)), support)
+
+
+def recurring_waits(structure: Structure, known: EdgeTable) -> Inferred:
+    """Edges from work of one stream to late work of another that always starts right after it."""
+    return _recurring(structure, known, Rule.RECURRING_IN_REPLAYS)
+
+
+def distant_waits(structure: Structure, known: EdgeTable) -> Inferred:
+    """Edges from work of one stream to late work of another that starts a constant time after it.
+
+    The last resort among streams: such a distance says less than an end right before, or room on
+    the device.
+    """
+    return _recurring(structure, known, Rule.RECURRING_AT_A_DISTANCE)
 
 
 def _is_among(edges: EdgeTable, others: EdgeTable) -> Bools:
