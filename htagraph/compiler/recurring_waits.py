@@ -334,6 +334,10 @@ def _learnt(
     candidates = _candidates(structure, late)
     if rule is Rule.RECURRING_IN_REPLAYS:
         candidates = candidates.take(candidates.is_nearest)
+    else:  # where something ended right before, something far says nothing
+        close = np.zeros(len(late.event), dtype=bool)
+        close[candidates.late[candidates.distance_ns <= usual_ns]] = True
+        candidates = candidates.take(~close[candidates.late])
     left = np.ones(len(late.event), dtype=bool)
     support: tuple[Support, ...] = ()
     parts = []
