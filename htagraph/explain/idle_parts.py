@@ -45,6 +45,7 @@ class IdleCause(Vocabulary):
     LAUNCHED_BEFORE_CAPTURE = 8  #: the launch of the work that ends the interval was not recorded
     WINDOW_EDGE = 9  #: nothing more runs on the device in this trace
     UNEXPLAINED = 10  #: no recorded dependency explains the wait
+    DEVICE_FULL = 11  #: work of another stream fills the device, which has no room for this
 
 
 NO_EVENT_NAMES = np.full(len(IdleCause), "(host gap)", dtype=object)
@@ -61,6 +62,7 @@ _CAUSE_OF_BOUND[Bound.DATA_LOADING] = IdleCause.DATA_LOADING
 _CAUSE_OF_BOUND[Bound.PYTHON_GAP] = IdleCause.PYTHON_GAP
 _CAUSE_OF_BOUND[Bound.SYNC] = IdleCause.SYNC
 _CAUSE_OF_BOUND[Bound.LAUNCHED_BEFORE_CAPTURE] = IdleCause.LAUNCHED_BEFORE_CAPTURE
+_CAUSE_OF_BOUND[Bound.DEVICE_FULL] = IdleCause.DEVICE_FULL
 _CAUSE_OF_BOUND[Bound.UNEXPLAINED] = IdleCause.UNEXPLAINED
 
 
@@ -139,7 +141,7 @@ def _edge_causes(
     kind, head = edges.kind[rows], edges.head[rows] >> 1
     cause = _CAUSE_OF_BOUND[edge_bounds(dag, rows)]
     into_device = dag.events.is_device[head]
-    cause[(kind == EdgeKind.SYNC) & into_device] = IdleCause.EVENT_WAIT
+    cause[(kind == EdgeKind.SYNC) & into_device & ~edges.ran_until[rows]] = IdleCause.EVENT_WAIT
     rest = np.full(len(rows), IdleCause.UNEXPLAINED, dtype=np.int8)
     rest[(kind == EdgeKind.STREAM) & (dag.launch[head] < 0)] = IdleCause.LAUNCHED_BEFORE_CAPTURE
     return cause, rest

@@ -17,6 +17,7 @@ import pandas as pd
 from htagraph.explain.busy_time import BusyTime, busy_time
 from htagraph.explain.replay_time import replay_time
 from htagraph.job.path import JobPath
+from htagraph.job.ranks import RankSummary
 from htagraph.lookup.compiled_work import is_compiled, is_replayed
 from htagraph.lookup.find_window import WHOLE
 from htagraph.lookup.steps import without_numbers
@@ -142,7 +143,11 @@ def find_job_bounds(path: JobPath, stragglers: pd.DataFrame, kernels: pd.DataFra
     """
     ranks = path.timeline.graphs.summaries.values()
     if len(ranks) > 1 and path.timeline.collectives.empty:
-        return Verdict((), f"{NOTHING_MATCHED} {_next_job_command(path)}")
+        first = next(iter(ranks))
+        return Verdict(
+            (),
+            f"{NOTHING_MATCHED} Rank {first.rank} by itself: {_report_on(first)}",
+        )
     told = _Told(
         has_device=path.busy_time.device_ns > 0
         or any((rank.collectives["found_by"] != HOST_RANGE).any() for rank in ranks),
@@ -175,13 +180,23 @@ def find_job_bounds(path: JobPath, stragglers: pd.DataFrame, kernels: pd.DataFra
 
 
 def _next_job_command(path: JobPath) -> str:
-    """What to run where a job cannot be judged: the report on the rank that hides most."""
+    """What to run where too much of a job is unexplained: the report on the rank that hides most.
+
+    A window in which nothing was recorded hides nothing; then it is the first rank.
+    """
     summaries = path.timeline.graphs.summaries
     hidden = path.segments[path.segments["bound"] == Bound.UNEXPLAINED.label]
     by_rank = hidden.groupby("rank")["dur_ns"].sum().sort_values(kind="stable")
-    rank = by_rank.index.tolist()[-1] if len(by_rank) else next(iter(summaries))
-    what = f"Rank {rank}, which has most of that" if len(by_rank) else f"Rank {rank} by itself"
-    return f"{what}: htagraph report {quote(str(summaries[rank].path))}"
+    if by_rank.empty:
+        first = next(iter(summaries.values()))
+        return f"Rank {first.rank} by itself: {_report_on(first)}"
+    rank = by_rank.index.tolist()[-1]
+    return f"Rank {rank}, which has most of that: {_report_on(summaries[rank])}"
+
+
+def _report_on(summary: RankSummary) -> str:
+    """The command that reports on one rank."""
+    return f"htagraph report {quote(str(summary.path))}"
 
 
 def _slow_device(kernels: pd.DataFrame, verdict: Verdict) -> str:

@@ -37,8 +37,9 @@ def test_the_command_reports_on_the_part_before_an_unexplained_wait() -> None:
 
 
 def test_where_no_part_can_be_judged_the_checks_come_next() -> None:
-    """The wait is nearly all there is."""
-    graph = graph_of(LATE.format(first="", gap="", rest="").replace(" [k2", " " * 300 + "[k2"))
+    """The wait is nearly all there is. Inferred, it would be that for work before the capture."""
+    drawing = LATE.format(first="", gap="", rest="").replace(" [k2", " " * 300 + "[k2")
+    graph = hg.Trace.from_events(timeline(drawing)).compile(infer=False)
 
     withheld = find_bounds(graph.critical_path()).withheld
 
