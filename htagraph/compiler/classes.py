@@ -8,7 +8,7 @@ rule here, or passing one to `Trace.compile`, changes every answer at once.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -71,10 +71,15 @@ _METADATA, _DEVICE_KIND, _DEFAULT = (
 )
 
 
-@lru_cache(maxsize=1 << 16)
-def _first_match(name: str, rules: tuple[ClassRule, ...]) -> int:
-    """Position of the first rule that a name matches, -1 for none."""
-    return next((i for i, rule in enumerate(rules) if rule.matches(name)), -1)
+@lru_cache(maxsize=8)
+def _first_matching(rules: tuple[ClassRule, ...]) -> Callable[[str], int]:
+    """Position of the first of some rules that a name matches, -1 for none; names come again."""
+
+    @lru_cache(maxsize=1 << 16)
+    def position(name: str) -> int:
+        return next((i for i, rule in enumerate(rules) if rule.matches(name)), -1)
+
+    return position
 
 
 def classify(structure: Structure, user_rules: Sequence[ClassRule] = ()) -> Classification:
@@ -105,8 +110,9 @@ def classify(structure: Structure, user_rules: Sequence[ClassRule] = ()) -> Clas
     kernels = np.flatnonzero(events.kind == EventKind.KERNEL)
     class_by_name = np.full(len(events.symbols), KernelClass.COMPUTE, dtype=np.int8)
     rule_by_name = np.full(len(events.symbols), default, dtype=np.int8)
+    position_of = _first_matching(named_rules)
     for code in np.unique(events.name[kernels]).tolist():
-        position = _first_match(events.symbols.texts[code], named_rules)
+        position = position_of(events.symbols.texts[code])
         if position >= 0:
             class_by_name[code] = named_rules[position].kernel_class
             # Metadata stands between the user's rules and ours.

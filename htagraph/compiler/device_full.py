@@ -28,7 +28,6 @@ import numpy.typing as npt
 from htagraph.algorithms.chance import log_chance
 from htagraph.algorithms.matching import group_starts
 from htagraph.compiler.classes import classify
-from htagraph.compiler.late_ends import resolution_ns
 from htagraph.compiler.late_starts import LateStarts, late_starts, running_at
 from htagraph.compiler.places import Places, work_label
 from htagraph.compiler.structure import Structure, start_node
@@ -124,7 +123,7 @@ def _meetings(structure: Structure, late: LateStarts) -> _Meetings:
     best = np.full(len(start_ns), -1, dtype=np.int64)
     ends = np.full(len(start_ns), np.iinfo(np.int64).max)
     for queue in range(len(device)):
-        running = running_at(structure, queue, start_ns - resolution_ns(structure) + 1)
+        running = running_at(structure, queue, start_ns - structure.resolution_ns + 1)
         other = (running >= 0) & (structure.queue_id[late.event] != queue)
         other &= (events.device[late.event] == device[queue]) & may_fill[running]
         covers_ns = start_ns - np.maximum(events.ts_ns[running], late.ready_ns)
@@ -145,7 +144,7 @@ def _fillers(
 
     A start is chance if it falls into the last part of a run no more often than that part is long.
     """
-    resolution = resolution_ns(structure)
+    resolution = structure.resolution_ns
     order = np.argsort(place[met.filler], kind="stable")
     starts = np.flatnonzero(group_starts(place[met.filler][order]))
     n_looks, fills = max(len(starts) * len(_DRAINS), 1), _fills(structure)

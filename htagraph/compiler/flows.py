@@ -40,8 +40,7 @@ _OVERHANG_FACTOR = 10
 def _open_at(structure: Structure, lane: I64, ts_ns: I64) -> I64:
     """Host event that is innermost on a lane right after a time, -1 for none."""
     nesting, host, events = structure.nesting, structure.host, structure.events
-    owner = host[nesting.boundary >> 1]
-    time = events.node_ts_ns[2 * owner + (nesting.boundary & 1)]
+    owner, time = structure.boundaries >> 1, events.node_ts_ns[structure.boundaries]
     position = last_before(events.lane[owner].astype(np.int64), time, lane, ts_ns + 1)
     return gather(host, gather(nesting.innermost, position))
 
@@ -126,8 +125,8 @@ def worker_lanes(structure: Structure) -> dict[int, int]:
 def _gaps(structure: Structure, lane: int) -> tuple[I64, I64]:
     """Boundary nodes between which a lane records no operator and no call."""
     nesting, host, events = structure.nesting, structure.host, structure.events
-    owner = host[nesting.boundary >> 1]
-    node = 2 * owner + (nesting.boundary & 1)
+    node = structure.boundaries
+    owner = node >> 1
     kind = gather(events.kind, gather(host, nesting.innermost), EventKind.ANNOTATION)
     idle = kind == EventKind.ANNOTATION
     rows = np.flatnonzero(
@@ -173,9 +172,8 @@ def _bursts(
 
 def last_boundaries(structure: Structure, lane: int, until_ns: I64) -> I64:
     """Last node of a lane at or before each time."""
-    nesting, host, events = structure.nesting, structure.host, structure.events
-    owner = host[nesting.boundary >> 1]
-    node = 2 * owner + (nesting.boundary & 1)
+    events, node = structure.events, structure.boundaries
+    owner = node >> 1
     lanes = np.full(len(until_ns), lane, dtype=np.int64)
     last: I64 = node[
         last_before(

@@ -34,8 +34,8 @@ _USUAL_FACTOR = 2
 def _gaps_before(structure: Structure, calls: I64) -> tuple[I64, I64]:
     """Calls with nothing recorded right before them on their thread, and since when."""
     nesting, host, events = structure.nesting, structure.host, structure.events
-    owner = host[nesting.boundary >> 1]
-    node = 2 * owner + (nesting.boundary & 1)
+    node = structure.boundaries
+    owner = node >> 1
     place = np.full(2 * len(events), -1, dtype=np.int64)
     place[node] = np.arange(len(node))
     position = place[start_node(calls)] - 1

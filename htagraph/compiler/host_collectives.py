@@ -111,8 +111,8 @@ def _waits(structure: Structure, calls: I64, ranges: I64) -> tuple[I64, I64]:
     right after, or what it does next needs the result. Else the time may be its own.
     """
     nesting, host, events = structure.nesting, structure.host, structure.events
-    owner = host[nesting.boundary >> 1]
-    node = 2 * owner + (nesting.boundary & 1)
+    node = structure.boundaries
+    owner = node >> 1
     times, lanes = events.node_ts_ns[node], events.lane[owner].astype(np.int64)
     ended = events.end_ns[ranges]
     at = last_before(lanes, times, events.lane[calls].astype(np.int64), ended)

@@ -136,8 +136,8 @@ def usual_wait_ns(structure: Structure) -> int:
 def between_boundaries(structure: Structure) -> Stretches:
     """From each boundary of a host thread to the next, by thread, then in order."""
     nesting, host, events = structure.nesting, structure.host, structure.events
-    owner = host[nesting.boundary >> 1]
-    node = 2 * owner + (nesting.boundary & 1)
+    node = structure.boundaries
+    owner = node >> 1
     same = np.flatnonzero(events.lane[owner[:-1]] == events.lane[owner[1:]])
     return Stretches(node[same], node[same + 1], gather(host, nesting.innermost[same]))
 
@@ -266,7 +266,9 @@ def recurring(
     is_long = length_ns > np.repeat(shortest, np.diff(starts))
     n_long = np.add.reduceat(is_long, starts[:-1]) if len(is_long) else n_all
     often = np.flatnonzero((n_all >= _FEWEST) & (n_long >= _NEARLY_ALL * n_all))
-    known = sources.node[np.lexsort((times[sources.node], sources.place[sources.node]))]
+    at = np.unique(sources.place[pairs.source[starts[often]]])
+    known = sources.node[np.isin(sources.place[sources.node], at)]
+    known = known[np.lexsort((times[known], sources.place[known]))]
     bounds = np.searchsorted(
         sources.place[known], sources.place[pairs.source[starts[often]]] + np.array([[0], [1]])
     )

@@ -23,7 +23,7 @@ from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind
 from htagraph.model.rules import Rule
 
-__all__ = ["most_overlap", "resolution_ns", "stream_wait_edges_from", "with_late_ends"]
+__all__ = ["most_overlap", "stream_wait_edges_from", "with_late_ends"]
 
 I64 = npt.NDArray[np.int64]
 
@@ -36,15 +36,6 @@ _PERCENTILE = 90
 def most_overlap(structure: Structure) -> int:
     """Most by which an end can be late: a part of the launch floor; longer overlaps are real."""
     return structure.calibration.launch_floor_ns // _MOST_FACTOR
-
-
-def resolution_ns(structure: Structure) -> int:
-    """Unit in which device times are recorded, 1 ns or more."""
-    events, device = structure.events, structure.queue
-    if not len(device):
-        return 1
-    times = events.ts_ns[device]
-    return int(np.gcd.reduce(np.concatenate([times - times.min(), events.dur_ns[device]]))) or 1
 
 
 def _overlaps_in_order(structure: Structure) -> I64:
@@ -85,7 +76,7 @@ def with_late_ends(structure: Structure, known: EdgeTable) -> Structure:
     learnt = int(np.percentile(overlaps, _PERCENTILE, method="lower")) if len(overlaps) else 0
     if not enough:
         learnt = max(learnt, structure.calibration.launch_floor_ns // _GUESS_FACTOR)
-    resolution = resolution_ns(structure)
+    resolution = structure.resolution_ns
     late_end = max(learnt, resolution if resolution <= most else 0)
     calibration = replace(structure.calibration, late_end_ns=late_end)
     return structure.calibrated(calibration)

@@ -52,7 +52,7 @@ def late_starts(structure: Structure, known: EdgeTable) -> LateStarts:
     ----------
     structure : Structure
     known : EdgeTable
-        All edges so far; those that run backward count for nothing.
+        All edges into starts of device work so far; those that run backward count for nothing.
 
     Returns
     -------
@@ -60,8 +60,7 @@ def late_starts(structure: Structure, known: EdgeTable) -> LateStarts:
     """
     events, calibration = structure.events, structure.calibration
     times, device = events.node_ts_ns, structure.queue
-    into = np.flatnonzero((known.head & 1 == 0) & events.is_device[known.head >> 1])
-    into = into[times[known.tail[into]] <= times[known.head[into]]]
+    into = np.flatnonzero(times[known.tail] <= times[known.head])
     is_queued = known.kind[into] == EdgeKind.STREAM
     ready = np.full((2, len(events)), _NEVER)
     for row, chosen in enumerate((into[~is_queued], into[is_queued])):

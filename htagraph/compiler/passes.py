@@ -36,7 +36,7 @@ from htagraph.model.inference import Inferred, Support
 from htagraph.model.rules import Evidence, Rule
 from htagraph.model.window import Window
 
-__all__ = ["INFERENCES", "PASSES", "compile_events"]
+__all__ = ["OF_DEVICES", "OF_HOSTS", "PASSES", "compile_events"]
 
 PASSES = (
     span_edges,
@@ -52,16 +52,22 @@ PASSES = (
 )
 """Passes from structure to edges; `thread_edges` comes last, as it needs to know who waits."""
 
-INFERENCES: tuple[Callable[[Structure, EdgeTable], Inferred], ...] = (
+Inference = Callable[[Structure, EdgeTable], Inferred]
+
+OF_DEVICES: tuple[Inference, ...] = (
     ended_right_before,
     recurring_waits,
     device_full,
     distant_waits,
     first_device_work,
+)
+"""Passes that look for the cause of late device work by all edges into its start so far."""
+
+OF_HOSTS: tuple[Inference, ...] = (
     worker_call_edges,
     host_poll_edges,
 )
-"""Passes that look for the cause of what is late by all edges so far; each sees those before it."""
+"""Passes that look for what threads wait for, by all edges so far."""
 
 
 def _reject(
@@ -112,11 +118,24 @@ def _waits(structure: Structure, *, infer: bool) -> _Waits:
     if not infer:
         return _Waits(structure, edges.take(~np.isin(edges.rule, Rule.on(Evidence.INFERRED))))
     structure = with_late_ends(structure, edges)
+    into_starts = (edges.head & 1 == 0) & structure.events.is_device[edges.head >> 1]
+    starts, support = _inferred(structure, edges.take(into_starts), OF_DEVICES)
+    edges, more = _inferred(
+        structure, EdgeTable.concat([edges.take(~into_starts), starts]), OF_HOSTS
+    )
+    return _Waits(structure, edges, support + more)
+
+
+def _inferred(
+    structure: Structure, known: EdgeTable, looks: tuple[Inference, ...]
+) -> tuple[EdgeTable, tuple[Support, ...]]:
+    """Known edges with those that some passes infer, each from those before it."""
     support: tuple[Support, ...] = ()
-    for look in INFERENCES:
-        found = look(structure, edges)
-        edges, support = EdgeTable.concat([edges, found.edges]), support + found.support
-    return _Waits(structure, edges, support)
+    for look in looks:
+        found = look(structure, known)
+        if len(found.edges):
+            known, support = EdgeTable.concat([known, found.edges]), support + found.support
+    return known, support
 
 
 def compile_events(

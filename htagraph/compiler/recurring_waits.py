@@ -26,7 +26,7 @@ import numpy.typing as npt
 from htagraph.algorithms.chance import log_chance
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts, last_before
-from htagraph.compiler.late_ends import most_overlap, resolution_ns, stream_wait_edges_from
+from htagraph.compiler.late_ends import most_overlap, stream_wait_edges_from
 from htagraph.compiler.late_starts import LateStarts, ends_before, late_starts
 from htagraph.compiler.places import Places, work_label
 from htagraph.compiler.structure import Structure
@@ -111,6 +111,21 @@ class _Pairs(NamedTuple):
     row: I64
     pair: I64
 
+    def only(self, wanted: Bools) -> _Pairs:
+        """Some of the pairs."""
+        rows = wanted[self.pair]
+        pair = (np.cumsum(wanted) - 1)[self.pair[rows]]
+        return _Pairs(
+            self.target[wanted],
+            self.source[wanted],
+            self.n_all[wanted],
+            self.low_ns[wanted],
+            self.high_ns[wanted],
+            np.flatnonzero(group_starts(pair)),
+            self.row[rows],
+            pair,
+        )
+
     @property
     def n_matched(self) -> I64:
         """How often the distance is in the range."""
@@ -152,6 +167,9 @@ def _tightest(
     late, distance_ns = candidates.late, candidates.distance_ns
     rows = np.lexsort((distance_ns, source, target))
     starts = group_starts(target[rows], source[rows])
+    counts = np.diff(np.append(np.flatnonzero(starts), len(rows)))
+    often = np.repeat(counts >= _FEWEST, counts)
+    rows, starts = rows[often], starts[often]
     group = np.cumsum(starts) - 1
     ends = np.append(np.flatnonzero(starts)[1:], len(rows))
     # A late start may have two candidates of one place; it is one occurrence.
@@ -208,7 +226,7 @@ def _chances(structure: Structure, wait: LateStarts, place: I64, pairs: _Pairs) 
     until_ns = wait.ready_ns + wait.wait_ns - low + 1
     n_ends = _n_ends(structure, place, source, until_ns)
     n_ends -= _n_ends(structure, place, source, wait.ready_ns - high)
-    width = np.maximum(high - low, resolution_ns(structure))
+    width = np.maximum(high - low, structure.resolution_ns)
     share = np.minimum(n_ends * width / np.maximum(wait.wait_ns, 1), 1)
     return np.bincount(pairs.pair, share) / np.bincount(pairs.pair)
 
@@ -241,27 +259,27 @@ def _is_steady(structure: Structure, wait: LateStarts, pairs: _Pairs, width_ns: 
     return steady & (_TIGHTER * width_ns <= pairs.high_ns) & (pairs.high_ns <= most)
 
 
-def _accepted(  # noqa: PLR0917  a pair and all that judges it
-    structure: Structure,
-    wait: LateStarts,
-    chance: Floats,
-    pairs: _Pairs,
-    rule: Rule,
-    usual_ns: int,
+def _fits(
+    structure: Structure, wait: LateStarts, pairs: _Pairs, rule: Rule, usual_ns: int
 ) -> Bools:
-    """Whether each pair is a dependency by a rule: as it wants it, and far above chance."""
-    width = np.maximum(pairs.high_ns - pairs.low_ns, resolution_ns(structure))
+    """Whether each pair is as a rule wants it: right after, or at a steady distance."""
+    if rule is Rule.RECURRING_IN_REPLAYS:
+        return _is_right_after(structure, pairs, usual_ns)
+    width = np.maximum(pairs.high_ns - pairs.low_ns, structure.resolution_ns)
+    return _is_steady(structure, wait, pairs, width)
+
+
+def _is_unlikely(
+    structure: Structure, wait: LateStarts, chance: Floats, pairs: _Pairs, n_tried: int
+) -> Bools:
+    """Whether each of some pairs, out of all that were tried, is far above chance."""
+    width = np.maximum(pairs.high_ns - pairs.low_ns, structure.resolution_ns)
     mean = np.bincount(pairs.pair, wait.wait_ns) / np.bincount(pairs.pair)
     # As many ranges as narrow as this one could have been found.
-    n_looks = len(width) * np.maximum(mean / width, 1)
-    unlikely = log_chance(pairs.n_matched, pairs.n_all, chance) < np.log(_FALSE_PAIRS / n_looks)
-    fits = (
-        _is_right_after(structure, pairs, usual_ns)
-        if rule is Rule.RECURRING_IN_REPLAYS
-        else _is_steady(structure, wait, pairs, width)
-    )
-    accepted: Bools = np.logical_and(fits, unlikely)
-    return accepted
+    n_looks = n_tried * np.maximum(mean / width, 1)
+    log_chances = log_chance(pairs.n_matched, pairs.n_all, chance)
+    unlikely: Bools = log_chances < np.log(_FALSE_PAIRS / n_looks)
+    return unlikely
 
 
 class _Found(NamedTuple):
@@ -296,14 +314,18 @@ def _learn(  # noqa: PLR0917  a rule and all that it is asked of
     target_at, source_at = places
     _, target = np.unique(target_at[late.event], return_inverse=True)
     n_all, source = np.bincount(target, minlength=1), source_at[candidates.source]
-    resolution = resolution_ns(structure)
+    resolution = structure.resolution_ns
     pairs = _tightest(candidates, target[candidates.late], source, n_all, resolution)
+    n_tried = len(pairs.source)
+    if n_tried:
+        wait = late.take(candidates.late[pairs.row])
+        pairs = pairs.only(_fits(structure, wait, pairs, rule, usual_ns))
     if not len(pairs.row):
         none = np.empty(0, dtype=np.int64)
         return _Found(candidates.take(none), none, none, ())
     wait = late.take(candidates.late[pairs.row])
     chance = _chances(structure, wait, source_at, pairs)
-    taken = _accepted(structure, wait, chance, pairs, rule, usual_ns)[pairs.pair]
+    taken = _is_unlikely(structure, wait, chance, pairs, n_tried)[pairs.pair]
     row, pair = pairs.row[taken], pairs.pair[taken]
     # The nearest of several sources.
     order = np.lexsort((np.abs(candidates.distance_ns[row]), candidates.late[row]))
@@ -337,7 +359,9 @@ def _learnt(
     else:  # where something ended right before, something far says nothing
         close = np.zeros(len(late.event), dtype=bool)
         close[candidates.late[candidates.distance_ns <= usual_ns]] = True
-        candidates = candidates.take(~close[candidates.late])
+        longest = 2 * _LONGEST_FACTOR * structure.calibration.launch_floor_ns
+        far = ~close[candidates.late] & (candidates.distance_ns <= longest)
+        candidates = candidates.take(far)
     left = np.ones(len(late.event), dtype=bool)
     support: tuple[Support, ...] = ()
     parts = []
@@ -370,7 +394,8 @@ def _recurring(structure: Structure, known: EdgeTable, rule: Rule) -> Inferred:
     usual_ns = _usual_gap(structure, by_itself)
     edges, places = EdgeTable(), Places(structure)
     support: tuple[Support, ...] = ()
-    for before in (known.take(known.rule != Rule.ENDED_RIGHT_BEFORE), known):
+    others = known.take(known.rule != Rule.ENDED_RIGHT_BEFORE)
+    for before in (others, known) if len(by_itself) else (known,):
         late = late_starts(structure, EdgeTable.concat([before, edges]))
         if len(late.event) < _FEWEST:
             continue

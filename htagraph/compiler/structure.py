@@ -127,6 +127,22 @@ class Structure:
         return is_replay
 
     @cached_property
+    def boundaries(self) -> I64:
+        """Starts and ends of host events as nodes, by thread, then in the order of the thread."""
+        node: I64 = 2 * self.host[self.nesting.boundary >> 1] + (self.nesting.boundary & 1)
+        return node
+
+    @cached_property
+    def resolution_ns(self) -> int:
+        """Unit in which the times of device work are recorded, 1 ns or more."""
+        events, device = self.events, self.queue
+        if not len(device):
+            return 1
+        times = events.ts_ns[device]
+        parts = np.concatenate([times - times.min(), events.dur_ns[device]])
+        return int(np.gcd.reduce(parts)) or 1
+
+    @cached_property
     def is_launch(self) -> Bool:
         """Whether an event is an API call that launched device work; by correlation id alone."""
         out = np.zeros(len(self.events), dtype=bool)

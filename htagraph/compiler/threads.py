@@ -37,9 +37,8 @@ def thread_edges(structure: Structure, waits: EdgeTable) -> EdgeTable:
     EdgeTable
     """
     events, nesting, host = structure.events, structure.nesting, structure.host
-    interval = nesting.boundary >> 1
-    node = 2 * host[interval] + (nesting.boundary & 1)
-    lane = events.lane[host[interval]]
+    node = structure.boundaries
+    lane = events.lane[node >> 1]
     same = np.flatnonzero(lane[:-1] == lane[1:]) if len(lane) else np.empty(0, dtype=np.int64)
     tail, head, inner = node[same], node[same + 1], nesting.innermost[same]
     owner = gather(host, inner)

@@ -89,9 +89,8 @@ def _called_by_known(
 
 def _openings(structure: Structure) -> Stretches:
     """From the first host event of the trace to the first of each thread."""
-    events, nesting = structure.events, structure.nesting
-    opens = group_starts(events.lane[structure.host[nesting.boundary >> 1]])
-    first = start_node(structure.host[nesting.boundary[opens] >> 1])
+    events, node = structure.events, structure.boundaries
+    first = start_node(node[group_starts(events.lane[node >> 1])] >> 1)
     begin = first[np.argmin(events.node_ts_ns[first])]
     return Stretches(np.full(len(first), begin), first, np.full(len(first), -1))
 
@@ -132,9 +131,8 @@ def _elsewhere(structure: Structure, targets: Stretches) -> Pairs:
     """Stretches, each with the last boundaries of every other thread before its end."""
     events = structure.events
     times = events.node_ts_ns
-    nesting, host = structure.nesting, structure.host
-    owner = host[nesting.boundary >> 1]
-    node = 2 * owner + (nesting.boundary & 1)
+    node = structure.boundaries
+    owner = node >> 1
     lane = events.lane[owner]
     until_ns, own = times[targets.until], events.lane[targets.until >> 1]
     since_ns = times[targets.since]

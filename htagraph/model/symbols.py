@@ -86,6 +86,11 @@ class SymbolTable:
     def _codes(self) -> dict[str, int]:
         return {text: code for code, text in enumerate(self.texts)}
 
+    @cached_property
+    def _searched(self) -> dict[re.Pattern[str], npt.NDArray[np.bool_]]:
+        """Answers of `searched`: the same names are looked for again and again."""
+        return {}
+
     def code(self, text: str) -> int:
         """Code of a string, -1 if it is not in the table."""
         return self._codes.get(text, -1)
@@ -95,9 +100,13 @@ class SymbolTable:
         return np.fromiter((test(text) for text in self.texts), dtype=bool, count=len(self.texts))
 
     def searched(self, regex: str | re.Pattern[str]) -> npt.NDArray[np.bool_]:
-        """Whether a regular expression is found in each string, by code."""
-        search = re.compile(regex).search
-        return self.mask(lambda text: search(text) is not None)
+        """Whether a regular expression is found in each string, by code; read-only."""
+        pattern = re.compile(regex)
+        if pattern not in self._searched:
+            found = self.mask(lambda text: pattern.search(text) is not None)
+            found.setflags(write=False)
+            self._searched[pattern] = found
+        return self._searched[pattern]
 
     def matching(self, pattern: str | re.Pattern[str]) -> npt.NDArray[np.int32]:
         """Codes of the strings that match a glob or regex, ascending."""
