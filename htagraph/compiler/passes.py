@@ -162,7 +162,7 @@ def compile_events(
     structure, found, support = _waits(on_host_clock(examine(events)), infer=infer)
     events = structure.events
     waits, backward = _split_backward(structure, found)
-    edges = _canonical(EdgeTable.concat([waits, thread_edges(structure, waits)]))
+    edges = _canonical(EdgeTable.concat([waits, thread_edges(structure, waits, infer=infer)]))
     times = events.node_ts_ns
     graph_events = np.flatnonzero(events.is_host | events.is_device)
     nodes = np.sort(np.concatenate([2 * graph_events, 2 * graph_events + 1])).astype(np.int32)

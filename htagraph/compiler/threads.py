@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from htagraph.algorithms.gather import gather
+from htagraph.compiler.idle_workers import waits_for_work
 from htagraph.compiler.structure import Structure
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind
@@ -13,7 +14,7 @@ from htagraph.model.rules import Rule
 __all__ = ["thread_edges"]
 
 
-def thread_edges(structure: Structure, waits: EdgeTable) -> EdgeTable:
+def thread_edges(structure: Structure, waits: EdgeTable, *, infer: bool = True) -> EdgeTable:
     """Edges from each boundary of a host thread to the next; their lag is the time between.
 
     The time belongs to the event that is innermost there, or to none in a gap. A thread that waits
@@ -31,6 +32,8 @@ def thread_edges(structure: Structure, waits: EdgeTable) -> EdgeTable:
     structure : Structure
     waits : EdgeTable
         SYNC, QUEUE, HIDDEN_SYNC and FLOW edges; those into host nodes say who waits.
+    infer : bool, default=True
+        Whether gaps of threads of a pool are told from time of their own.
 
     Returns
     -------
@@ -51,6 +54,9 @@ def thread_edges(structure: Structure, waits: EdgeTable) -> EdgeTable:
     rule = np.full(len(tail), Rule.PROGRAM_ORDER, dtype=np.int8)
     rule[is_handed_over] = Rule.HANDED_OVER
     rule[is_blocked] = Rule.BLOCKING_CALL
+    if infer:
+        gaps = np.flatnonzero((owner < 0) & (rule == Rule.PROGRAM_ORDER))
+        rule[gaps[waits_for_work(structure, tail[gaps], head[gaps])]] = Rule.WAITS_FOR_WORK
     return EdgeTable.of(rule, tail, head, lag_ns=lag, event=owner)
 
 

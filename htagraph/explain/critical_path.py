@@ -50,6 +50,7 @@ NO_EVENT_NAMES = {
     Bound.PYTHON_GAP: "(host gap)",
     Bound.LAUNCHED_BEFORE_CAPTURE: "(before the capture)",
     Bound.UNEXPLAINED: "(unexplained)",
+    Bound.WAITING_FOR_WORK: "(waits for work)",
 }
 """Name of a segment that belongs to no event."""
 
@@ -163,6 +164,7 @@ def edge_bounds(dag: Dag, rows: I32) -> I8:
     bound[host] = Bound.HOST
     bound[host & is_sync_call] = Bound.SYNC
     bound[gap] = Bound.PYTHON_GAP
+    bound[edges.rule[rows] == Rule.WAITS_FOR_WORK] = Bound.WAITING_FOR_WORK
     bound[meets] = Bound.COMMUNICATION
     bound[loads & ~meets] = Bound.DATA_LOADING
     return bound
@@ -204,6 +206,13 @@ def _host_opens_ns(dag: Dag) -> int:
     return begins if unseen.any() else np.iinfo(np.int64).min
 
 
+def _is_of_pool(dag: Dag, event: int) -> bool:
+    """Whether the thread of an event waits for work anywhere."""
+    edges, lane = dag.edges, dag.events.lane
+    heads = edges.head[edges.rule == Rule.WAITS_FOR_WORK] >> 1
+    return bool((lane[heads] == lane[event]).any())
+
+
 def _opening(dag: Dag, window: Window, walk: _Walk) -> tuple[int, int, int, int]:
     """Two segments before the first edge of the path: end of the first, end, bound and event.
 
@@ -216,6 +225,8 @@ def _opening(dag: Dag, window: Window, walk: _Walk) -> tuple[int, int, int, int]
     end = min(max(int(dag.events.node_ts_ns[walk.first_node]), window.start_ns), window.end_ns)
     if not dag.events.is_device[event]:
         opens = min(max(_host_opens_ns(dag), window.start_ns), end)
+        if _is_of_pool(dag, event):
+            return opens, end, Bound.WAITING_FOR_WORK, -1
         return opens, end, Bound.UNEXPLAINED, event
     before = dag.launch[event] < 0
     bound = Bound.LAUNCHED_BEFORE_CAPTURE if before else Bound.UNEXPLAINED
@@ -326,6 +337,7 @@ def _describe(dag: Dag, piece: pd.DataFrame) -> pd.DataFrame:
     kind = gather(dag.edges.kind, edge, EdgeKind.SOURCE)
     rule = gather(dag.edges.rule, edge, Rule.WINDOW_START)
     rule[(bound == Bound.LAUNCHED_BEFORE_CAPTURE) & (edge < 0)] = Rule.LAUNCHED_BEFORE_CAPTURE
+    rule[(bound == Bound.WAITING_FOR_WORK) & (edge < 0)] = Rule.WAITS_FOR_WORK
     name = np.array([NO_EVENT_NAMES.get(member, "(host gap)") for member in Bound], dtype=object)[
         bound
     ]

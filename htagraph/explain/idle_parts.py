@@ -46,11 +46,13 @@ class IdleCause(Vocabulary):
     WINDOW_EDGE = 9  #: nothing more runs on the device in this trace
     UNEXPLAINED = 10  #: no recorded dependency explains the wait
     DEVICE_FULL = 11  #: work of another stream fills the device, which has no room for this
+    WAITING_FOR_WORK = 12  #: a thread of a pool is idle until it is given work
 
 
 NO_EVENT_NAMES = np.full(len(IdleCause), "(host gap)", dtype=object)
 """What a part of an idle interval is called that belongs to no event, by cause."""
 NO_EVENT_NAMES[IdleCause.LAUNCHED_BEFORE_CAPTURE] = "(launch not recorded)"
+NO_EVENT_NAMES[IdleCause.WAITING_FOR_WORK] = "(waits for work)"
 NO_EVENT_NAMES[IdleCause.WINDOW_EDGE] = "(no more work)"
 NO_EVENT_NAMES[IdleCause.UNEXPLAINED] = "(unexplained)"
 
@@ -62,6 +64,7 @@ _CAUSE_OF_BOUND[Bound.DATA_LOADING] = IdleCause.DATA_LOADING
 _CAUSE_OF_BOUND[Bound.PYTHON_GAP] = IdleCause.PYTHON_GAP
 _CAUSE_OF_BOUND[Bound.SYNC] = IdleCause.SYNC
 _CAUSE_OF_BOUND[Bound.LAUNCHED_BEFORE_CAPTURE] = IdleCause.LAUNCHED_BEFORE_CAPTURE
+_CAUSE_OF_BOUND[Bound.WAITING_FOR_WORK] = IdleCause.WAITING_FOR_WORK
 _CAUSE_OF_BOUND[Bound.DEVICE_FULL] = IdleCause.DEVICE_FULL
 _CAUSE_OF_BOUND[Bound.UNEXPLAINED] = IdleCause.UNEXPLAINED
 

@@ -151,6 +151,7 @@ class Bound(Vocabulary):
     )
     UNEXPLAINED = 10  #: no recorded dependency explains the wait
     DEVICE_FULL = 11  #: work of another stream fills the device, until it has room for ready work
+    WAITING_FOR_WORK = 12  #: a thread of a pool is idle until it is given work
 
 
 class Cause(StrEnum):
@@ -170,6 +171,7 @@ class Cause(StrEnum):
     HOST = "host"
     DEVICE_GAPS = "device gaps"
     DEVICE_FULL = "device full"
+    WAITING_FOR_WORK = "waiting for work"
     LAUNCHED_BEFORE_CAPTURE = "launched before the capture"
     UNEXPLAINED = "unexplained"
     OPTIMIZER = "optimizer"

@@ -103,6 +103,9 @@ class Rule(Vocabulary):
     WORKER_CALLED = 25, EdgeKind.FLOW, _INFERRED
     """A worker thread does nothing until another thread gives it something to do."""
 
+    WAITS_FOR_WORK = 26, EdgeKind.THREAD, _INFERRED
+    """A thread of a pool runs nothing until something that was not recorded gives it work."""
+
     @property
     def label(self) -> str:
         """The rule as it stands in tables: ``program order``."""

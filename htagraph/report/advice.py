@@ -34,6 +34,7 @@ TITLES = {
     Cause.HOST: "The host sets the pace",
     Cause.DEVICE_GAPS: "Gaps between queued device work",
     Cause.DEVICE_FULL: "Ready work waits until the device has room",
+    Cause.WAITING_FOR_WORK: "Threads wait for work that nothing recorded sends",
     Cause.LAUNCHED_BEFORE_CAPTURE: "Work launched before the capture",
     Cause.OPTIMIZER: "The optimizer",
     Cause.COMPILATION: "Compilation",
@@ -71,6 +72,8 @@ TO_TRY = {
     Cause.DEVICE_FULL: "a kernel of another stream fills the device: give the waiting work a "
     "stream of higher priority (torch.cuda.Stream(priority=-1)), launch it earlier, or make the "
     "kernel that fills the device shorter.",
+    Cause.WAITING_FOR_WORK: "on a server this is the time between requests: raise the load, or "
+    "report on the time from one request to its answer (-w START:END).",
     Cause.LAUNCHED_BEFORE_CAPTURE: "start the capture at the beginning of a step, after "
     "torch.cuda.synchronize().",
     Cause.OPTIMIZER: "one call for all parameters (foreach=True, fused=True), fewer and larger "
