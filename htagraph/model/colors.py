@@ -39,7 +39,7 @@ COLORS = {
     Bound.SYNC: Color("#a78a63", "#d9c8b4", "red"),
     Bound.LAUNCHED_BEFORE_CAPTURE: Color("#b3b9c1", "#eeeeee", "bright_black"),
     Bound.UNEXPLAINED: Color("#d4749b", "#f2c4d8", "bright_black"),
-    Bound.WAITING_FOR_WORK: Color("#9aa58a", "#dfe5d6", "bright_black"),
     Bound.DEVICE_FULL: Color("#7a9c3f", "#d3e2ae", "green"),
+    Bound.WAITING_FOR_WORK: Color("#9aa58a", "#dfe5d6", "bright_black"),
 }
 """Color of each bound, wherever it is drawn."""
