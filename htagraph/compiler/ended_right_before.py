@@ -6,7 +6,7 @@
     stream 20                 '->[C    ]     ready since its launch, which came after that of B
 
 That is what an event recorded on the other stream and waited for does. The work must start within
-what is usual after that end.
+what is usual after that end, and within a small part of its wait: that is the chance level.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ from htagraph.model.rules import Rule
 __all__ = ["ended_right_before"]
 
 I64 = npt.NDArray[np.int64]
+
+_PART_OF_WAIT = 8
+"""The end must lie in as small a part of the wait: at any other instant it would say nothing."""
 
 
 def _covering(structure: Structure, queue: int, late: I64, ready_ns: I64) -> I64:
@@ -60,7 +63,7 @@ def ended_right_before(structure: Structure, known: EdgeTable) -> Inferred:
     usual = max(calibration.launch_usual_ns, 2 * calibration.stream_usual_ns)
     late = late_starts(structure, known)
     late = late.take((late.wait_ns > usual) & ~_inside_replay(structure, late.event))
-    start_ns = events.ts_ns[late.event]
+    start_ns, most = events.ts_ns[late.event], np.minimum(usual, late.wait_ns // _PART_OF_WAIT)
     is_launched = structure.launch[late.event] >= 0
     found = np.full(len(late.event), -1, dtype=np.int64)
     latest = np.full(len(late.event), np.iinfo(np.int64).min)
@@ -72,7 +75,7 @@ def ended_right_before(structure: Structure, known: EdgeTable) -> Inferred:
         gap = start_ns - events.end_ns[other]
         fits = (other >= 0) & (structure.queue_id[late.event] != queue)
         fits &= events.device[late.event] == queue_device[queue]
-        fits &= (gap >= -calibration.late_end_ns) & (gap <= usual)
+        fits &= (gap >= -calibration.late_end_ns) & (gap <= most)
         fits &= (events.end_ns[other] > latest) & (events.ts_ns[other] < start_ns)
         found[fits], latest[fits] = other[fits], events.end_ns[other[fits]]
     rows = found >= 0
