@@ -28,7 +28,7 @@ import numpy.typing as npt
 from htagraph.algorithms.chance import log_chance
 from htagraph.algorithms.matching import group_starts
 from htagraph.compiler.classes import classify
-from htagraph.compiler.late_starts import LateStarts, late_starts, running_at
+from htagraph.compiler.late_starts import LateStarts, late_starts, most_used_streams, running_at
 from htagraph.compiler.places import Places, work_label
 from htagraph.compiler.structure import Structure, start_node
 from htagraph.model.edges import EdgeTable
@@ -122,7 +122,7 @@ def _meetings(structure: Structure, late: LateStarts) -> _Meetings:
     device = events.device[structure.queue[structure.queue_starts]]
     best = np.full(len(start_ns), -1, dtype=np.int64)
     ends = np.full(len(start_ns), np.iinfo(np.int64).max)
-    for queue in range(len(device)):
+    for queue in most_used_streams(structure).tolist():
         running = running_at(structure, queue, start_ns - structure.resolution_ns + 1)
         other = (running >= 0) & (structure.queue_id[late.event] != queue)
         other &= (events.device[late.event] == device[queue]) & may_fill[running]

@@ -15,12 +15,13 @@ from htagraph.compiler.structure import Structure, start_node
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind
 
-__all__ = ["LateStarts", "ends_before", "late_starts", "running_at"]
+__all__ = ["LateStarts", "ends_before", "late_starts", "most_used_streams", "running_at"]
 
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 _NEVER = np.iinfo(np.int64).min // 4
+_MOST_STREAMS = 64
 
 
 class LateStarts(NamedTuple):
@@ -72,6 +73,12 @@ def late_starts(structure: Structure, known: EdgeTable) -> LateStarts:
     late = device[(latest[device] > _NEVER) & (wait > usual[device])]
     late = late[np.lexsort((late, events.ts_ns[late]))]
     return LateStarts(late, latest[late], events.ts_ns[late] - latest[late])
+
+
+def most_used_streams(structure: Structure) -> I64:
+    """Streams that others may wait for; of very many, those with most work."""
+    n_work = np.diff(structure.enqueued_bounds)
+    return np.sort(np.argsort(-n_work, kind="stable")[:_MOST_STREAMS])
 
 
 def ends_before(structure: Structure, queue: int, until_ns: I64, count: int) -> I64:

@@ -16,14 +16,14 @@ from htagraph.algorithms.matching import group_starts
 from htagraph.compiler.structure import Structure
 from htagraph.model.kinds import EventKind
 
-__all__ = ["Places", "work_label"]
+__all__ = ["Places", "mixed", "work_label"]
 
 I64 = npt.NDArray[np.int64]
 
 _MIX = np.int64(-7046029254386353131)  # 2**64 / golden ratio, odd: spreads bits over the word
 
 
-def _mixed(key: I64, column: npt.NDArray[np.integer]) -> I64:
+def mixed(key: I64, column: npt.NDArray[np.integer]) -> I64:
     """Hash of rows of columns, one column after the other."""
     with np.errstate(over="ignore"):
         mixed: I64 = (key ^ (key >> np.int64(29))) * _MIX + column.astype(np.int64)
@@ -58,7 +58,7 @@ class Places:
     @cached_property
     def name(self) -> I64:
         """By stream and name."""
-        return _mixed(self.structure.queue_id, self.structure.events.name)
+        return mixed(self.structure.queue_id, self.structure.events.name)
 
     @cached_property
     def neighbour(self) -> I64:
@@ -66,14 +66,14 @@ class Places:
         device = self.structure.queue
         name = self.structure.events.name[device].astype(np.int64)
         before = np.where(self.structure.queue_starts, -1, np.roll(name, 1))
-        return self._of_device(_mixed(self.name[device], before))
+        return self._of_device(mixed(self.name[device], before))
 
     @cached_property
     def position(self) -> I64:
         """The same, and by the operator that launched it and its position in a replayed graph."""
         device = self.structure.queue
-        key = _mixed(self.neighbour[device], _operators(self.structure))
-        return self._of_device(_mixed(key, _ordinals(self.structure)))
+        key = mixed(self.neighbour[device], _operators(self.structure))
+        return self._of_device(mixed(key, _ordinals(self.structure)))
 
 
 def _operators(structure: Structure) -> I64:

@@ -27,8 +27,8 @@ from htagraph.algorithms.chance import log_chance
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts, last_before
 from htagraph.compiler.late_ends import most_overlap, stream_wait_edges_from
-from htagraph.compiler.late_starts import LateStarts, ends_before, late_starts
-from htagraph.compiler.places import Places, work_label
+from htagraph.compiler.late_starts import LateStarts, ends_before, late_starts, most_used_streams
+from htagraph.compiler.places import Places, mixed, work_label
 from htagraph.compiler.structure import Structure
 from htagraph.model.edges import EdgeTable
 from htagraph.model.inference import Inferred, Support
@@ -69,20 +69,15 @@ class _Candidates(NamedTuple):
     source : ndarray of shape (n,), dtype=int64
     distance_ns : ndarray of shape (n,), dtype=int64, unit=ns
         From the source's end to the late start; negative where the end comes late.
-    is_nearest : ndarray of shape (n,), dtype=bool
-        Nothing of the source's stream ended later before the start.
     """
 
     late: I64
     source: I64
     distance_ns: I64
-    is_nearest: Bools
 
     def take(self, rows: I64 | Bools) -> _Candidates:
         """Some of them, by positions or a mask."""
-        return _Candidates(
-            self.late[rows], self.source[rows], self.distance_ns[rows], self.is_nearest[rows]
-        )
+        return _Candidates(self.late[rows], self.source[rows], self.distance_ns[rows])
 
 
 class _Pairs(NamedTuple):
@@ -133,31 +128,49 @@ class _Pairs(NamedTuple):
         return n_matched
 
 
-def _candidates(structure: Structure, late: LateStarts) -> _Candidates:
+def _candidates(structure: Structure, late: LateStarts, n_nearest: int) -> _Candidates:
     """For each late start and each other stream: what ended last before it, or right after it.
 
-    A stream can only be made to wait for what was launched before its own work.
+    A stream can only be made to wait for what was launched before its own work, and what ended
+    before that was ready did not make it wait.
     """
     events, launched_ns = structure.events, structure.launch_time_ns
     start_ns, most = events.ts_ns[late.event], most_overlap(structure)
     since_ns = gather(events.ts_ns, structure.launch[late.event], np.iinfo(np.int64).max - 1)
     device = events.device[structure.queue[structure.queue_starts]]
     parts = []
-    for queue in range(len(device)):
+    for queue in most_used_streams(structure).tolist():
         other = structure.queue_id[late.event] != queue
         other &= events.device[late.event] == device[queue]
         given = structure.covered_on(queue, since_ns + 1)
         until_ns = np.minimum(start_ns, gather(events.end_ns, given, np.iinfo(np.int64).min))
-        found = ends_before(structure, queue, until_ns, _N_NEAREST)
+        found = ends_before(structure, queue, until_ns, n_nearest)
         ending = ends_before(structure, queue, start_ns + most, 1)
         late_end = (ending[0] != found[0]) & (gather(launched_ns, ending[0], 0) <= since_ns)
         found = np.concatenate([np.where(late_end, ending, -1), found])
-        begun = gather(events.ts_ns, found.ravel(), np.iinfo(np.int64).max).reshape(found.shape)
-        order, row = np.nonzero((found >= 0) & (begun < start_ns) & other)
+        order, row = np.nonzero((found >= 0) & other)
         source = found[order, row]
         distance_ns = start_ns[row] - events.end_ns[source]
-        parts.append(_Candidates(row, source, distance_ns, order <= 1))
+        fits = (events.ts_ns[source] < start_ns[row]) & (distance_ns <= late.wait_ns[row])
+        parts.append(_Candidates(row[fits], source[fits], distance_ns[fits]))
     return _Candidates(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _worth_a_look(
+    candidates: _Candidates, target: I64, source: I64, usual_ns: int | None
+) -> tuple[Bools, int]:
+    """Candidates of pairs that come often enough, and how many such pairs there are.
+
+    Where targets are to start within a time after their sources, nearly all must.
+    """
+    _, group, counts = np.unique(mixed(source, target), return_inverse=True, return_counts=True)
+    often = counts >= _FEWEST
+    n_tried = int(often.sum())
+    if usual_ns is not None:
+        near = np.bincount(group[candidates.distance_ns <= usual_ns], minlength=len(counts))
+        # A late start may have two candidates of one place.
+        often &= 2 * near >= _ALL_BUT * counts
+    return often[group], n_tried
 
 
 def _tightest(
@@ -167,9 +180,6 @@ def _tightest(
     late, distance_ns = candidates.late, candidates.distance_ns
     rows = np.lexsort((distance_ns, source, target))
     starts = group_starts(target[rows], source[rows])
-    counts = np.diff(np.append(np.flatnonzero(starts), len(rows)))
-    often = np.repeat(counts >= _FEWEST, counts)
-    rows, starts = rows[often], starts[often]
     group = np.cumsum(starts) - 1
     ends = np.append(np.flatnonzero(starts)[1:], len(rows))
     # A late start may have two candidates of one place; it is one occurrence.
@@ -313,11 +323,17 @@ def _learn(  # noqa: PLR0917  a rule and all that it is asked of
     """Candidates that are dependencies by one rule and one sort of places."""
     target_at, source_at = places
     _, target = np.unique(target_at[late.event], return_inverse=True)
-    n_all, source = np.bincount(target, minlength=1), source_at[candidates.source]
-    resolution = structure.resolution_ns
-    pairs = _tightest(candidates, target[candidates.late], source, n_all, resolution)
-    n_tried = len(pairs.source)
-    if n_tried:
+    n_all = np.bincount(target, minlength=1)
+    wanted, n_tried = _worth_a_look(
+        candidates,
+        target[candidates.late],
+        source_at[candidates.source],
+        usual_ns if rule is Rule.RECURRING_IN_REPLAYS else None,
+    )
+    candidates = candidates.take(wanted)
+    targets, source = target[candidates.late], source_at[candidates.source]
+    pairs = _tightest(candidates, targets, source, n_all, structure.resolution_ns)
+    if len(pairs.row):
         wait = late.take(candidates.late[pairs.row])
         pairs = pairs.only(_fits(structure, wait, pairs, rule, usual_ns))
     if not len(pairs.row):
@@ -353,25 +369,26 @@ def _learnt(
     structure: Structure, late: LateStarts, rule: Rule, places: Places, usual_ns: int
 ) -> Inferred:
     """Edges to late starts by one rule, by the finest sort of places that tells."""
-    candidates = _candidates(structure, late)
-    if rule is Rule.RECURRING_IN_REPLAYS:
-        candidates = candidates.take(candidates.is_nearest)
-    else:  # where something ended right before, something far says nothing
-        close = np.zeros(len(late.event), dtype=bool)
-        close[candidates.late[candidates.distance_ns <= usual_ns]] = True
+    candidates = _candidates(structure, late, 1)
+    if rule is Rule.RECURRING_AT_A_DISTANCE:
+        # Where something ended right before, something far says nothing.
+        is_far = np.ones(len(late.event), dtype=bool)
+        is_far[candidates.late[candidates.distance_ns <= usual_ns]] = False
+        far = np.flatnonzero(is_far)
+        found = _candidates(structure, late.take(far), _N_NEAREST)
         longest = 2 * _LONGEST_FACTOR * structure.calibration.launch_floor_ns
-        far = ~close[candidates.late] & (candidates.distance_ns <= longest)
-        candidates = candidates.take(far)
+        found = found.take(found.distance_ns <= longest)
+        candidates = found._replace(late=far[found.late])
     left = np.ones(len(late.event), dtype=bool)
     support: tuple[Support, ...] = ()
     parts = []
     for target, source in _LEVELS[rule]:
         level = getattr(places, target), getattr(places, source)
-        found = _learn(structure, late, candidates, level, rule, usual_ns).only(left)
-        waiter, waited = late.event[found.candidates.late], found.candidates.source
-        parts.append(stream_wait_edges_from(structure, rule, waited, waiter, lag_ns=found.lag_ns))
-        support += found.support
-        left[found.candidates.late] = False
+        learnt = _learn(structure, late, candidates, level, rule, usual_ns).only(left)
+        waiter, waited = late.event[learnt.candidates.late], learnt.candidates.source
+        parts.append(stream_wait_edges_from(structure, rule, waited, waiter, lag_ns=learnt.lag_ns))
+        support += learnt.support
+        left[learnt.candidates.late] = False
     return Inferred(EdgeTable.concat(parts), support)
 
 
