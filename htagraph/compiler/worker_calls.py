@@ -10,12 +10,16 @@ what the caller waited for.
                                         |-.
     thread 2   [MmBackward0]              '->[MmBackward0]
 
-Who calls an autograd thread is known. Elsewhere it is learnt: a burst begins, again and again, at
-one distance from the same boundary of another thread (see `htagraph.compiler.host_recurrences`). So
-is what a thread waits for that stands still inside a range until a worker answers.
+Who calls an autograd thread is known, and so is who calls a thread that is named as a worker of
+PyTorch (``pt_data_pin``): the thread that steps. Elsewhere it is learnt: a burst begins, again and
+again, at one distance from the same boundary of another thread (see
+`htagraph.compiler.host_recurrences`). So is what a thread waits for that stands still inside a
+range until a worker answers.
 """
 
 from __future__ import annotations
+
+import re
 
 import numpy as np
 import numpy.typing as npt
@@ -44,6 +48,7 @@ __all__ = ["worker_call_edges"]
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
+_WORKER_NAME = re.compile(r"pt_data_(pin|worker)|pin_?memory", re.IGNORECASE)
 _NEAREST_BOUNDARIES = 4
 _BOUNDARIES_OF_PLACE = 4
 _BURST_FACTOR = 10
@@ -82,6 +87,36 @@ def _called_by_known(
         last = last_boundaries(structure, caller, times[mine.until])
         inside = gather(steps.inside, gather(row_after, last))
         calls = (last >= 0) & (events.lane[last >> 1] == caller) & _is_idle(structure, inside)
+        calls &= times[last] >= times[mine.since]
+        parts.append(EdgeTable.of(Rule.WORKER_CALLED, last[calls], mine.until[calls]))
+    return EdgeTable.concat(parts)
+
+
+def _named_workers(structure: Structure, callers: dict[int, int]) -> dict[int, int]:
+    """Lanes that are named as workers, each with the thread that steps, or that launches most."""
+    events = structure.events
+    lanes = np.unique(events.lane[structure.host]).tolist()
+    named = [lane for lane in lanes if _WORKER_NAME.search(events.lanes.thread[lane])]
+    steps = events.named(events.symbols.searched(PROFILER_STEP)) & events.is_host
+    acting = events.lane[steps] if steps.any() else events.lane[structure.launch]
+    acting = acting[~np.isin(acting, [*named, *callers])]
+    if not named or not len(acting):
+        return {}
+    return dict.fromkeys(set(named) - set(callers), int(np.bincount(acting).argmax()))
+
+
+def _called_by_name(structure: Structure, quiet: Stretches, callers: dict[int, int]) -> EdgeTable:
+    """Edges into the bursts of named workers, from what their caller did last.
+
+    A caller that has done nothing since the worker was idle did not call it.
+    """
+    events, times = structure.events, structure.events.node_ts_ns
+    begins = _is_idle(structure, quiet.inside) & (quiet.until & 1 == 0)
+    parts = [EdgeTable()]
+    for worker, caller in callers.items():
+        mine = quiet.take(begins & (events.lane[quiet.until >> 1] == worker))
+        last = last_boundaries(structure, caller, times[mine.until])
+        calls = (last >= 0) & (events.lane[last >> 1] == caller)
         calls &= times[last] >= times[mine.since]
         parts.append(EdgeTable.of(Rule.WORKER_CALLED, last[calls], mine.until[calls]))
     return EdgeTable.concat(parts)
@@ -202,5 +237,8 @@ def worker_call_edges(structure: Structure, known: EdgeTable) -> Inferred:
     quiet = every.take((length > usual_wait_ns(structure)) & ~np.isin(every.until, explained))
     callers = worker_lanes(structure)
     called = _called_by_known(structure, steps, quiet, callers)
-    learnt = _learnt_calls(structure, steps, _side_stretches(structure, quiet, callers))
-    return Inferred(EdgeTable.concat([called, learnt.edges]), learnt.support)
+    named = _named_workers(structure, callers)
+    by_name = _called_by_name(structure, quiet, named)
+    side = _side_stretches(structure, quiet, callers | named)
+    learnt = _learnt_calls(structure, steps, side)
+    return Inferred(EdgeTable.concat([called, by_name, learnt.edges]), learnt.support)

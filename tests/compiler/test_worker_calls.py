@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
+from htagraph.synth import timeline
 from htagraph.synth.rows import Row, event_table
 
 _US = 1_000
@@ -35,6 +37,20 @@ def test_a_burst_of_autograd_hangs_on_what_its_caller_did_last(compiled, arrows)
 
     assert _calls(dag) == [("aten::item", "AccumulateGrad")]
     assert ("MmBackward0>", "AccumulateGrad<", 0) in arrows(dag, "thread")
+
+
+def test_a_thread_that_is_named_as_a_worker_is_called_by_the_thread_that_steps():
+    """Its caller goes on meanwhile: nothing waits for a thread that pins memory."""
+    events = timeline("""
+        cpu 1    |{ProfilerStep#1 [aten::mm ][aten::add                                     ]}
+        cpu 2    |[pin ]                               [pin ]
+        stream 7 |
+    """)
+    names = tuple("pt_data_pin" if tid == 2 else "" for tid in events.lanes.tid)
+    named = replace(events, lanes=replace(events.lanes, thread=names))
+
+    assert _calls(compile_events(events)) == []
+    assert _calls(compile_events(named)) == [("aten::add", "pin")]
 
 
 def test_a_worker_whose_caller_did_nothing_meanwhile_was_not_called_again(compiled):
