@@ -16,7 +16,7 @@ from htagraph.model.rules import Evidence, Rule
 from htagraph.synth import SimulatedRank
 from htagraph.synth.truth import Release
 
-__all__ = ["INFERRED", "UNNAMED", "Judgement", "judge"]
+__all__ = ["INFERRED", "UNNAMED", "Judgement", "judge", "path_time"]
 
 INFERRED = tuple(rule for rule in Rule if rule.evidence is Evidence.INFERRED)
 
@@ -80,7 +80,7 @@ def judge(rank: SimulatedRank) -> Judgement:
     )
     time = pd.DataFrame(
         [
-            {"infer": infer, **_path_time(of, rank.truth)}
+            {"infer": infer, **path_time(of, rank.truth)}
             for infer, of in ((False, plain), (True, dag))
         ]
     )
@@ -122,7 +122,7 @@ def _waits(
     return pd.DataFrame({"release": unnamed["release"].to_numpy(), "rule": rule})
 
 
-def _path_time(dag: Dag, truth: pd.DataFrame) -> dict[str, int]:
+def path_time(dag: Dag, truth: pd.DataFrame) -> dict[str, int]:
     """Time of the whole path, of that with the true bound, and of that without explanation."""
     found = critical_path(dag, dag.span)
     start_ns = max(int(truth["start_ns"].iloc[0]), dag.span.start_ns)

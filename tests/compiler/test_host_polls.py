@@ -14,7 +14,7 @@ from htagraph.explain.attributed_time import attributed_time
 from htagraph.explain.critical_path import critical_path
 from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable
-from htagraph.model.kinds import Cause, EventKind
+from htagraph.model.kinds import Cause, EdgeKind, EventKind
 from htagraph.model.rules import Rule
 from htagraph.synth import simulate
 from htagraph.synth.program import Action, Annotation, Launch, Op, Program, Spend, Work
@@ -297,10 +297,10 @@ def _innocent(host: str, device: str, seed: int) -> Program:
 @pytest.mark.parametrize("host", _HOSTS)
 @pytest.mark.parametrize("device", _DEVICES)
 def test_a_host_that_stands_still_for_another_reason_polls_nothing(host, device):
-    """0 false positives in 35 kinds of 8 random programs: 280 in all."""
+    """0 false positives in 35 kinds of 8 random programs: 280 in all, whatever rule looks."""
     for seed in range(8):
         dag = compile_events(simulate(_innocent(host, device, seed)).events)
-        assert _polls(dag) == [], (host, device, seed)
+        assert not (dag.edges.kind == EdgeKind.HIDDEN_SYNC).any(), (host, device, seed)
         assert dag.support == ()
 
 

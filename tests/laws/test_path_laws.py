@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import rustworkx
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,8 +15,10 @@ from htagraph.algorithms.retime import latest_times, retime
 from htagraph.compiler.passes import compile_events
 from htagraph.explain.critical_path import critical_path
 from htagraph.model.dag import Dag
+from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable, LaneTable
-from htagraph.model.kinds import EventKind
+from htagraph.model.kinds import EdgeKind, EventKind
+from htagraph.model.rules import Evidence, Rule
 from htagraph.model.symbols import SymbolTable
 from htagraph.model.window import Window
 from htagraph.synth import simulate
@@ -89,6 +92,9 @@ def _simulated() -> st.SearchStrategy[EventTable]:
 
 any_events = st.one_of(nonsense(), _simulated())
 windows = st.tuples(st.integers(-10, 100), st.integers(0, 60))
+with_and_without_inference = pytest.mark.parametrize(
+    "infer", [True, False], ids=["inferred", "recorded"]
+)
 
 
 def _times(dag: Dag, *, lag_ns=None) -> np.ndarray:
@@ -98,11 +104,12 @@ def _times(dag: Dag, *, lag_ns=None) -> np.ndarray:
     )
 
 
+@with_and_without_inference
 @settings(max_examples=150, deadline=None)
 @given(events=any_events)
-def test_edges_run_forward_and_lags_fit(events):
+def test_edges_run_forward_and_lags_fit(events, infer):
     """No edge may demand what did not happen."""
-    dag = compile_events(events)
+    dag = compile_events(events, infer=infer)
     times = dag.events.node_ts_ns
 
     assert (dag.edges.lag_ns >= 0).all()
@@ -111,31 +118,34 @@ def test_edges_run_forward_and_lags_fit(events):
     assert (dag.slack_ns >= 0).all()
 
 
+@with_and_without_inference
 @settings(max_examples=150, deadline=None)
 @given(events=any_events)
-def test_the_order_of_nodes_is_topological(events):
+def test_the_order_of_nodes_is_topological(events, infer):
     """In the order of nodes every tail comes before its heads."""
-    dag = compile_events(events)
+    dag = compile_events(events, infer=infer)
     place = np.full(2 * len(events), -1)
     place[dag.order] = np.arange(len(dag.order))
 
     assert (place[dag.edges.tail] < place[dag.edges.head]).all()
 
 
+@with_and_without_inference
 @settings(max_examples=150, deadline=None)
 @given(events=any_events)
-def test_retiming_with_unchanged_lags_gives_back_every_time(events):
+def test_retiming_with_unchanged_lags_gives_back_every_time(events, infer):
     """The graph explains the trace: latest arrival plus residual is when it happened."""
-    dag = compile_events(events)
+    dag = compile_events(events, infer=infer)
 
     assert dag.events.node_ts_ns.tolist() == _times(dag).tolist()
 
 
+@with_and_without_inference
 @settings(max_examples=150, deadline=None)
 @given(events=any_events, window=windows)
-def test_segments_tile_any_window(events, window):
+def test_segments_tile_any_window(events, window, infer):
     """Exactly one segment covers each instant; also in windows that begin or end anywhere."""
-    dag = compile_events(events)
+    dag = compile_events(events, infer=infer)
     for at in (dag.span, Window(window[0], window[0] + window[1], "any")):
         segments = critical_path(dag, at)
         ends = segments["start_ns"] + segments["dur_ns"]
@@ -148,11 +158,12 @@ def test_segments_tile_any_window(events, window):
         assert (segments["residual_ns"] >= 0).all()
 
 
+@with_and_without_inference
 @settings(max_examples=150, deadline=None)
 @given(events=any_events, window=windows)
-def test_the_longest_path_of_rustworkx_is_as_long_as_the_window(events, window):
+def test_the_longest_path_of_rustworkx_is_as_long_as_the_window(events, window, infer):
     """An independent solver over lag and residual finds the same length."""
-    graph = Trace.from_events(events).compile()
+    graph = Trace.from_events(events).compile(infer=infer)
     for at in (graph, graph.window((window[0], window[0] + window[1]))):
         longest = rustworkx.dag_longest_path_length(
             at.to_rustworkx(), lambda _tail, _head, edge: edge["lag_ns"] + edge["residual_ns"]
@@ -161,11 +172,12 @@ def test_the_longest_path_of_rustworkx_is_as_long_as_the_window(events, window):
         assert at.dur_ns == longest
 
 
+@with_and_without_inference
 @settings(max_examples=100, deadline=None)
 @given(events=any_events)
-def test_no_node_is_late_for_the_end(events):
+def test_no_node_is_late_for_the_end(events, infer):
     """Latest times lie at or after the times that happened: total float is never negative."""
-    dag = compile_events(events)
+    dag = compile_events(events, infer=infer)
     # A thread for which nothing waits may run on behind the span.
     end_ns = max(dag.span.end_ns, int(events.end_ns.max(initial=0)))
     deadline = np.full(2 * len(events), end_ns + 10**6)
@@ -176,24 +188,27 @@ def test_no_node_is_late_for_the_end(events):
     assert (latest >= dag.events.node_ts_ns).all()
 
 
-def _bounds(dag: Dag) -> dict[str, int]:
+def _bounds(events: EventTable, *, infer: bool) -> dict[str, int]:
+    dag = compile_events(events, infer=infer)
     segments = critical_path(dag, dag.span)
     return segments.groupby("bound", observed=True)["dur_ns"].sum().to_dict()
 
 
+@with_and_without_inference
 @settings(max_examples=60, deadline=None)
-@given(events=_simulated(), shift=st.integers(-(10**12), 10**12))
-def test_shifting_all_times_changes_nothing(events, shift):
+@given(events=any_events, shift=st.integers(-(10**12), 10**12))
+def test_shifting_all_times_changes_nothing(events, shift, infer):
     """When the trace was taken does not matter."""
     flows = replace(events.flows, ts_ns=events.flows.ts_ns + shift)
     shifted = replace(events, ts_ns=events.ts_ns + shift, flows=flows)
 
-    assert _bounds(compile_events(events)) == _bounds(compile_events(shifted))
+    assert _bounds(events, infer=infer) == _bounds(shifted, infer=infer)
 
 
+@with_and_without_inference
 @settings(max_examples=60, deadline=None)
-@given(events=_simulated(), factor=st.integers(2, 7))
-def test_scaling_all_times_scales_the_path(events, factor):
+@given(events=any_events, factor=st.integers(2, 7))
+def test_scaling_all_times_scales_the_path(events, factor, infer):
     """Nothing in the graph depends on a unit of time."""
     # From the first event on: seven times the time since 1970 does not fit into 64 bits.
     first_ns = events.ts_ns.min(initial=np.iinfo(np.int64).max)
@@ -204,24 +219,26 @@ def test_scaling_all_times_scales_the_path(events, factor):
         dur_ns=events.dur_ns * factor,
         flows=flows,
     )
-    expected = {bound: factor * dur_ns for bound, dur_ns in _bounds(compile_events(events)).items()}
+    expected = {bound: factor * dur_ns for bound, dur_ns in _bounds(events, infer=infer).items()}
 
-    assert expected == _bounds(compile_events(slower))
+    assert expected == _bounds(slower, infer=infer)
 
 
+@with_and_without_inference
 @settings(max_examples=60, deadline=None)
 @given(events=_simulated(), seed=st.integers(0, 2**32 - 1))
-def test_the_order_of_events_in_the_file_does_not_matter(events, seed):
+def test_the_order_of_events_in_the_file_does_not_matter(events, seed, infer):
     """Profilers write events in whatever order they arrive."""
     order = np.random.default_rng(seed).permutation(len(events))
     shuffled = taken(events, order)
 
-    assert _bounds(compile_events(events)) == _bounds(compile_events(shuffled))
+    assert _bounds(events, infer=infer) == _bounds(shuffled, infer=infer)
 
 
+@with_and_without_inference
 @settings(max_examples=60, deadline=None)
-@given(events=_simulated(), stream=st.integers(1, 1000), tid=st.integers(1, 1000))
-def test_names_of_threads_and_streams_do_not_matter(events, stream, tid):
+@given(events=any_events, stream=st.integers(1, 1000), tid=st.integers(1, 1000))
+def test_names_of_threads_and_streams_do_not_matter(events, stream, tid, infer):
     """Ids are names, not quantities."""
     lanes = replace(
         events.lanes, tid=tuple(t + tid if isinstance(t, int) else t for t in events.lanes.tid)
@@ -239,7 +256,44 @@ def test_names_of_threads_and_streams_do_not_matter(events, stream, tid):
         stream=np.where(events.stream >= 0, events.stream + stream, events.stream),
     )
 
-    assert _bounds(compile_events(events)) == _bounds(compile_events(renamed))
+    assert _bounds(events, infer=infer) == _bounds(renamed, infer=infer)
+
+
+def _waits(edges: EdgeTable) -> set[tuple[int, ...]]:
+    """All but the edges of threads, each as a tuple."""
+    own = edges.take(edges.kind != EdgeKind.THREAD)
+    columns = (own.tail, own.head, own.rule, own.lag_ns, own.event)
+    return set(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def _threads(edges: EdgeTable) -> dict[tuple[int, int], int]:
+    """The lag of each edge of a thread."""
+    own = edges.take(edges.kind == EdgeKind.THREAD)
+    nodes = zip(own.tail.tolist(), own.head.tolist(), strict=True)
+    return dict(zip(nodes, own.lag_ns.tolist(), strict=True))
+
+
+@settings(max_examples=100, deadline=None)
+@given(events=any_events)
+def test_without_inference_nothing_is_inferred(events):
+    """What is left is recorded, or holds by definition, and rests on no support."""
+    dag = compile_events(events, infer=False)
+
+    assert not np.isin(dag.edges.rule, Rule.on(Evidence.INFERRED)).any()
+    assert not np.isin(dag.rejected.edges.rule, Rule.on(Evidence.INFERRED)).any()
+    assert dag.support == ()
+
+
+@settings(max_examples=100, deadline=None)
+@given(events=any_events)
+def test_inference_only_adds(events):
+    """Every other edge stays; a thread that is found to wait needs no time of its own there."""
+    plain, dag = (compile_events(events, infer=infer) for infer in (False, True))
+    kept = EdgeTable.concat([dag.edges, dag.rejected.edges])
+    lags = _threads(kept)
+
+    assert _waits(plain.edges) <= _waits(kept)
+    assert all(lags[at] in (0, lag_ns) for at, lag_ns in _threads(plain.edges).items())
 
 
 @settings(max_examples=60, deadline=None)
