@@ -52,7 +52,13 @@ _ADVISED_SHARE = 0.0005
 """Less reads as 0.0%: nobody is to try anything about it."""
 _WAITS = (Cause.HOST_WAIT, Cause.UNRECORDED_WAIT, Cause.BLOCKING_COPY, Cause.FULL_QUEUE)
 _LINE_WIDTH = 80
-_ON_DEVICE = (Cause.COMMUNICATION, Cause.COPIES, Cause.BLOCKING_COPY, Cause.DEVICE_GAPS)
+_ON_DEVICE = (
+    Cause.COMMUNICATION,
+    Cause.COPIES,
+    Cause.BLOCKING_COPY,
+    Cause.DEVICE_GAPS,
+    Cause.DEVICE_FULL,
+)
 _ON_HOST = (
     Cause.HOST,
     Cause.HOST_WAIT,
@@ -325,7 +331,7 @@ def _to_try(cause: Cause, most: Evidence, bound: str, told: _Told) -> str:
 
 
 def _evidence(cause: Cause, part: pd.DataFrame) -> tuple[Evidence, ...]:
-    """Names with most of the attributed time; waits also by the operator they are in."""
+    """Names with most of the attributed time; waits also by where they are, or by what waits."""
     part = part[["name", "frame", "place", "op", "event", "bound", "dur_ns", "segment"]].assign(
         name=without_numbers(part["name"])
     )
@@ -381,14 +387,22 @@ def _label(cause: Cause, names: tuple[str, str], op: str, code: _Code) -> str:
         return f"unexplained wait{'' if name.startswith('(') else f' before {short}'}"
     if cause in _WAITS:
         return short + (f" in {name_label(op)}" if op not in ("", name) else "")
+    if cause is Cause.DEVICE_FULL:
+        waiting = code.place.partition(" ")[2]
+        return f"{name_label(waiting)} waits for {short}" if waiting else short
+    if cause is Cause.SHORT_OPERATORS and not code.frame:
+        return f"{short} and the code before it"
+    if code.frame or cause is Cause.HOST_CODE or code.bound == Bound.PYTHON_GAP.label:
+        return _code_label(name, short, code)
+    return short
+
+
+def _code_label(name: str, short: str, code: _Code) -> str:
+    """Code that ran on the host: its line, or where it is if that was not recorded."""
     if code.frame:
         return f"Python at {name_label(code.frame, width=_LINE_WIDTH)}"
-    if cause is Cause.SHORT_OPERATORS:
-        return f"{short} and the code before it"
-    if cause is Cause.HOST_CODE or code.bound == Bound.PYTHON_GAP.label:
-        where, _, neighbour = code.place.partition(" ")
-        # A step says little where the neighbour is known.
-        is_named = not name.startswith("(") and not (neighbour and name == "ProfilerStep")
-        parts = (f"in {short}" if is_named else "", f"{where} {name_label(neighbour)}".strip())
-        return " ".join(["unrecorded code", ", ".join(filter(None, parts))]).strip()
-    return short
+    where, _, neighbour = code.place.partition(" ")
+    # A step says little where the neighbour is known.
+    is_named = not name.startswith("(") and not (neighbour and name == "ProfilerStep")
+    parts = (f"in {short}" if is_named else "", f"{where} {name_label(neighbour)}".strip())
+    return " ".join(["unrecorded code", ", ".join(filter(None, parts))]).strip()
