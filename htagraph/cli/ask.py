@@ -98,15 +98,18 @@ def ask(
         _write(frame, out)
         notices(quiet=quiet).print(f"Wrote {out}", markup=False)
     shown = frame if form is not Format.TABLE else frame.head(_MAX_ROWS)
-    first = (
-        tuple(dict.fromkeys(("rank", *DEFAULT_COLUMNS[question])))
-        if question in DEFAULT_COLUMNS
-        else ()
-    )
+    first = _default_columns(question, options)
     beside = notices(quiet=quiet)
     print_frame(console, shown, form, columns=columns, first=first, beside=beside)
     if len(shown) < len(frame):
         beside.print(f"{len(shown):,} of {len(frame):,} rows; --format csv or --out gives all.")
+
+
+def _default_columns(question: str, options: dict[str, Any]) -> tuple[str, ...]:
+    """Columns of an answer that a table shows by default; empty for all."""
+    by = f"{question} by={options.get('by')}"
+    columns = DEFAULT_COLUMNS.get(by, DEFAULT_COLUMNS.get(question, ()))
+    return tuple(dict.fromkeys(("rank", *columns))) if columns else ()
 
 
 def _asked(

@@ -125,8 +125,14 @@ DEFAULT_COLUMNS: dict[str, tuple[str, ...]] = {
         "n_matched",
         "n_all",
         "chance",
+    ),
+    "inferences by=pair": (
+        "rule",
         "source",
         "target",
+        "n_matched",
+        "n_all",
+        "chance",
         "distance_ns",
         "spread_ns",
     ),
@@ -154,5 +160,8 @@ DEFAULT_COLUMNS: dict[str, tuple[str, ...]] = {
         "is_feasible",
     ),
 }
-"""Other questions show all their columns. Of a job, the rank comes first."""
+"""Other questions show all their columns. Of a job, the rank comes first.
+
+Where an answer by something else has other columns, it has a line of its own.
+"""
 DEFAULT_COLUMNS["device_annotation_breakdown"] = DEFAULT_COLUMNS["annotation_breakdown"]

@@ -37,7 +37,8 @@ def info(
     console.print(summary.facts, markup=False)
     print_titled(console, "Recorded with", _metadata(loaded), header=False)
     print_titled(console, "Events", _categories(loaded))
-    print_titled(console, "Checks", quality)
+    shown = ["check", "share", "verdict", "consequence"]
+    print_titled(console, "Checks", quality[shown])
     recorded = _recorded(loaded, summary.graph)
     print_titled(console, "Recorded", recorded.drop(columns="advice"))
     missing = recorded.loc[recorded["advice"] != "", ["check", "advice"]].rename(

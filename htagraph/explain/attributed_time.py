@@ -394,8 +394,12 @@ def _called_next(dag: Dag, pieces: _Pieces, rows: I64) -> I64:
 
 
 def _places(dag: Dag, pieces: _Pieces, cause: I8) -> Text:
-    """Between which operators code ran that none covers."""
+    """Between which operators code ran that none covers, and which work found no room."""
     places = np.full(len(cause), "", dtype=object)
+    full = np.flatnonzero(cause == _CODE[Cause.DEVICE_FULL])
+    waiting = _called_next(dag, pieces, full)
+    found = np.flatnonzero(waiting >= 0)
+    places[full[found]] = "before " + dag.events.names(waiting[found])
     rows = np.flatnonzero(
         (cause == _CODE[Cause.HOST_CODE])
         & (pieces.bound == Bound.PYTHON_GAP)

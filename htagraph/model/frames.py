@@ -108,7 +108,10 @@ ATTRIBUTED_TIME = Schema(
             "line or frame of the Python code that ran, of user code where there is some; empty "
             "where an operator ran, and where none was recorded"
         ),
-        "place": name("between which operators code ran that none covers, empty elsewhere"),
+        "place": name(
+            "between which operators code ran that none covers; before which work a device was "
+            "full; empty elsewhere"
+        ),
         "event": _EVENT,
         "step": name("step in which the time begins, empty outside of steps"),
         "bound": Column("category", "Bound", "what the time went to"),

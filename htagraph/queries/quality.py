@@ -160,7 +160,8 @@ def _inferences(dag: Dag, window: Window, path: pd.DataFrame) -> list[_Check]:
     ):
         on_path = f"{human_duration(path_ns)} ({share:.1%}) of the path"
         rests = (
-            f"learnt from {human_count(n_pairs, 'pair')} of places, chance at most {chance:.2%}"
+            f"learnt from {human_count(n_pairs, 'pair')} of places, which random times would "
+            f"match in {chance:.2%} of cases at most"
             if n_pairs
             else "each judged by itself"
         )

@@ -17,6 +17,7 @@ __all__ = [
     "TO_TRY_REPLAYED",
     "UNREAD",
     "UNRECORDED",
+    "WITHIN_DEVICE",
 ]
 
 TITLES = {
@@ -92,6 +93,11 @@ TO_TRY = {
     Cause.HOST_CODE: "make it cheaper, do it less often, or beside the steps (another thread or "
     "process).",
 }
+WITHIN_DEVICE = (
+    "these copies and fills stay on the device: make fewer (torch.cat, .contiguous(), .clone(), "
+    "changes of type or layout, zeros that are overwritten), or let torch.compile fuse them."
+)
+"""What to try instead where most copies do not cross to the host."""
 TO_TRY_COMPILED = {
     Cause.COMPUTE: "the device is busy, as it should be, and most of it is compiled: speed up its "
     'kernels, largest first (lower precision, better shapes, mode="max-autotune").',
@@ -131,6 +137,8 @@ LATE_BY = {
     "device (clocks, heat).",
     Bound.COMMUNICATION.label: "look first at the group it waits in: the cause may be on a rank "
     "without a trace.",
+    Bound.DEVICE_FULL.label: "find out which kernels fill this rank's device, and how long they "
+    "take on the other ranks.",
     Bound.SYNC.label: "find out what this rank waits for on its own device.",
     Bound.UNEXPLAINED.label: "what it does there is not recorded: this rank's quality checks say "
     "how to record it.",

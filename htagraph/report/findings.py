@@ -6,6 +6,7 @@ resources leaves of the window. Computation counts half.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from shlex import quote
@@ -38,6 +39,7 @@ from htagraph.report.advice import (
     TO_TRY_REPLAYED,
     UNREAD,
     UNRECORDED,
+    WITHIN_DEVICE,
 )
 from htagraph.report.judged_part import judged_part
 from htagraph.report.replays import replays_in_words
@@ -50,9 +52,23 @@ __all__ = ["find_bounds", "find_job_bounds"]
 _N_EVIDENCE = 3
 _ADVISED_SHARE = 0.0005
 """Less reads as 0.0%: nobody is to try anything about it."""
-_WAITS = (Cause.HOST_WAIT, Cause.UNRECORDED_WAIT, Cause.BLOCKING_COPY, Cause.FULL_QUEUE)
+_BY_OP = (
+    Cause.HOST_WAIT,
+    Cause.UNRECORDED_WAIT,
+    Cause.BLOCKING_COPY,
+    Cause.FULL_QUEUE,
+    Cause.COPIES,
+)
+"""Causes whose calls and copies have few names: the operator says which they are."""
+_WITHIN_DEVICE = re.compile(r"DtoD|DeviceToDevice|Device -> Device|(?i:memset|fillbuffer)")
 _LINE_WIDTH = 80
-_ON_DEVICE = (Cause.COMMUNICATION, Cause.COPIES, Cause.BLOCKING_COPY, Cause.DEVICE_GAPS)
+_ON_DEVICE = (
+    Cause.COMMUNICATION,
+    Cause.COPIES,
+    Cause.BLOCKING_COPY,
+    Cause.DEVICE_GAPS,
+    Cause.DEVICE_FULL,
+)
 _ON_HOST = (
     Cause.HOST,
     Cause.HOST_WAIT,
@@ -312,6 +328,8 @@ def _to_try(cause: Cause, most: Evidence, bound: str, told: _Told) -> str:
     """Advice for a cause; where code was not recorded, first how to find out which it is."""
     if cause is Cause.HOST and not told.has_device:
         return HOST_ONLY
+    if cause is Cause.COPIES and _WITHIN_DEVICE.search(most.name):
+        return WITHIN_DEVICE
     is_code = cause is Cause.HOST_CODE or (
         cause in {Cause.HOST, Cause.LATE_RANK} and most.bound == Bound.PYTHON_GAP.label
     )
@@ -325,7 +343,7 @@ def _to_try(cause: Cause, most: Evidence, bound: str, told: _Told) -> str:
 
 
 def _evidence(cause: Cause, part: pd.DataFrame) -> tuple[Evidence, ...]:
-    """Names with most of the attributed time; waits also by the operator they are in."""
+    """Names with most of the attributed time; some also by operator, or by what waits."""
     part = part[["name", "frame", "place", "op", "event", "bound", "dur_ns", "segment"]].assign(
         name=without_numbers(part["name"])
     )
@@ -335,7 +353,7 @@ def _evidence(cause: Cause, part: pd.DataFrame) -> tuple[Evidence, ...]:
         "dur_ns", ascending=False, kind="stable"
     )
     names = longest_first.groupby(
-        ["name", "op"] if cause in _WAITS else ["within_name", "frame", "place"], sort=False
+        ["name", "op"] if cause in _BY_OP else ["within_name", "frame", "place"], sort=False
     ).agg(
         name=("name", "first"),
         dur_ns=("dur_ns", "sum"),
@@ -379,16 +397,24 @@ def _label(cause: Cause, names: tuple[str, str], op: str, code: _Code) -> str:
     name, short = names
     if code.bound == Bound.UNEXPLAINED.label:
         return f"unexplained wait{'' if name.startswith('(') else f' before {short}'}"
-    if cause in _WAITS:
+    if cause in _BY_OP:
         return short + (f" in {name_label(op)}" if op not in ("", name) else "")
+    if cause is Cause.DEVICE_FULL:
+        waiting = code.place.partition(" ")[2]
+        return f"{name_label(waiting)} waits for {short}" if waiting else short
+    if cause is Cause.SHORT_OPERATORS and not code.frame:
+        return f"{short} and the code before it"
+    if code.frame or cause is Cause.HOST_CODE or code.bound == Bound.PYTHON_GAP.label:
+        return _code_label(name, short, code)
+    return short
+
+
+def _code_label(name: str, short: str, code: _Code) -> str:
+    """Code that ran on the host: its line, or where it is if that was not recorded."""
     if code.frame:
         return f"Python at {name_label(code.frame, width=_LINE_WIDTH)}"
-    if cause is Cause.SHORT_OPERATORS:
-        return f"{short} and the code before it"
-    if cause is Cause.HOST_CODE or code.bound == Bound.PYTHON_GAP.label:
-        where, _, neighbour = code.place.partition(" ")
-        # A step says little where the neighbour is known.
-        is_named = not name.startswith("(") and not (neighbour and name == "ProfilerStep")
-        parts = (f"in {short}" if is_named else "", f"{where} {name_label(neighbour)}".strip())
-        return " ".join(["unrecorded code", ", ".join(filter(None, parts))]).strip()
-    return short
+    where, _, neighbour = code.place.partition(" ")
+    # A step says little where the neighbour is known.
+    is_named = not name.startswith("(") and not (neighbour and name == "ProfilerStep")
+    parts = (f"in {short}" if is_named else "", f"{where} {name_label(neighbour)}".strip())
+    return " ".join(["unrecorded code", ", ".join(filter(None, parts))]).strip()

@@ -61,10 +61,10 @@ def step_shares(path: CriticalPath) -> pd.DataFrame:
     Returns
     -------
     DataFrame, schema `STEP_SHARES`
-        Empty where the trace has no steps.
+        Empty where the window touches no step.
     """
     steps, table = time_by_step(path)
-    if not len(steps) or not table.any():
+    if not table[:-1].any():
         return STEP_SHARES.empty()
     total = table.sum(axis=1)
     rows = np.flatnonzero(total)

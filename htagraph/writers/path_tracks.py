@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.model.kinds import in_words
+from htagraph.model.kinds import Bound, in_words
 from htagraph.writers.slices import Arg, Flows, Slices, Strings
 from htagraph.writers.tracks import Tracks
 
@@ -97,6 +97,9 @@ def path_slices(
     dur_ns = segments["dur_ns"].to_numpy(np.int64)
     texts = {name: segments[name].astype(object) for name in _TEXTS}
     texts["evidence"] = segments["is_inferred"].map({True: "inferred", False: ""})
+    # The slice of a full device is about the kernel that fills it; what waits comes next.
+    waiting = segments["name"].astype(object).shift(-1, fill_value="")
+    texts["waiting"] = waiting.where(segments["bound"] == Bound.DEVICE_FULL.label, "")
     category, color = strings.add(["critical_path"]), strings.add(texts["bound"])
     root = tracks.root("Critical path", description)
     path = Slices.disjoint(

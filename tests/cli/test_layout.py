@@ -97,7 +97,8 @@ def test_a_column_that_does_not_exist_is_a_wrong_question() -> None:
 
 def test_default_columns_are_columns_of_their_questions() -> None:
     """The table of defaults follows the schemas."""
-    for question, columns in DEFAULT_COLUMNS.items():
+    for shown, columns in DEFAULT_COLUMNS.items():
+        question = shown.split()[0]
         schemas = [
             getattr(room, question.upper())
             for room in (answers, job_answers)

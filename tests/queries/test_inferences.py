@@ -98,7 +98,8 @@ def test_quality_has_a_line_for_each_rule_that_made_edges():
 
     assert (row["n_good"], row["n_all"], row["verdict"]) == (63, 64, "good")
     assert row["consequence"] == (
-        "1 edge, 2.00 us (2.3%) of the path; learnt from 2 pairs of places, chance at most 5.00%."
+        "1 edge, 2.00 us (2.3%) of the path; learnt from 2 pairs of places, which random times "
+        "would match in 5.00% of cases at most."
     )
     assert [name for name in checks.index if name.startswith("inferred")] == [row.name]
 

@@ -80,6 +80,33 @@ def test_a_job_of_compiled_ranks_is_not_told_to_compile(
     assert ("torch.compile" in host.to_try) is says_compile
 
 
+def copies_of(name: str) -> tuple[str, str]:
+    """Evidence and advice of a copy of some name."""
+    drawing = """
+    cpu 1    |[copy [launch >a]]
+    stream 7 |                  [memory <a            ]
+    """
+    events = timeline(drawing, names={"copy": "aten::copy_", "memory": name})
+    path = hg.Trace.from_events(events).compile().critical_path()
+    (found,) = (found for found in find_bounds(path).findings if found.cause == "copies")
+    return found.evidence[0].label, found.to_try
+
+
+def test_copies_within_a_device_are_not_told_to_pin_host_memory() -> None:
+    """A copy that crosses to the host is; the operator says which copy it is."""
+    inside, fewer = copies_of("Memcpy DtoD (Device -> Device)")
+    across, pin = copies_of("Memcpy HtoD (Pinned -> Device)")
+
+    assert (inside, "pinned memory" in fewer) == (
+        "Memcpy DtoD (Device -> Device) in aten::copy_",
+        False,
+    )
+    assert (across, "pinned memory" in pin) == (
+        "Memcpy HtoD (Pinned -> Device) in aten::copy_",
+        True,
+    )
+
+
 def test_sums_over_ranks_say_so() -> None:
     """The wait that a late rank causes is that of all others together."""
     assert heading("caused_wait_ns") == "caused wait, all ranks"

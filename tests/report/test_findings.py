@@ -9,7 +9,17 @@ import numpy as np
 from htagraph import Trace
 from htagraph.model.kinds import EventKind
 from htagraph.report.findings import find_bounds
-from htagraph.synth import simulate, timeline, training_rank
+from htagraph.synth import (
+    Launch,
+    Machine,
+    Program,
+    Spend,
+    Synchronize,
+    Work,
+    simulate,
+    timeline,
+    training_rank,
+)
 
 
 def test_findings_are_ranked_by_potential_saving_and_share_the_window():
@@ -91,6 +101,46 @@ def test_evidence_says_what_and_how_long():
         ("gemm", 26_000, 2),
         ("relu", 9_000, 1),
     ]
+
+
+def full_device(n_steps=8):
+    """Steps in which ready work finds no room beside a kernel that fills the device."""
+    body = tuple(
+        action
+        for step in range(n_steps)
+        for action in (
+            Launch(Work("fills", 500_000 + 40_000 * step, n_blocks=1_000, n_threads=1_024)),
+            Spend(20_000 + 7_000 * step),
+            Launch(Work("ready", 20_000, n_blocks=4, n_threads=128), 20),
+            Synchronize(),
+        )
+    )
+    machine = Machine(launch_latency_ns=5_000, stream_gap_ns=800, n_sms=10)
+    program = Program(body, machine, sync_records=False)
+    return Trace.from_events(simulate(program).events).compile().critical_path()
+
+
+def test_a_full_device_is_evidence_by_what_waits_and_what_fills_it():
+    """Either name alone does not say which two kernels are in each other's way."""
+    path = full_device()
+
+    (full,) = (found for found in find_bounds(path).findings if found.cause == "device full")
+
+    assert [(item.label, item.n_segments) for item in full.evidence] == [
+        ("ready waits for fills", 8)
+    ]
+    assert full.title == "Ready work waits until the device has room"
+
+
+def test_a_full_device_saves_no_more_than_its_kernels_leave():
+    """Work that goes first delays the kernel that it waited for: the device computes as long."""
+    path = full_device()
+
+    (full,) = (found for found in find_bounds(path).findings if found.cause == "device full")
+
+    computed_ns = sum(500_000 + 40_000 * step for step in range(8))
+    assert full.potential_saving_ns <= path.dur_ns - computed_ns < full.dur_ns
+    assert "devices compute for" in full.limit
 
 
 def test_code_that_was_not_recorded_is_called_so():

@@ -103,6 +103,17 @@ def test_a_trace_of_the_host_alone_has_a_path_and_no_devices(tmp_path: Path) -> 
     assert text.count("No device work in this window. If the whole trace has none, profile") == 2
 
 
+def test_a_window_that_touches_no_step_says_so(tmp_path: Path) -> None:
+    """The trace has one: who reads the page is not told to mark it."""
+    trace = hg.Trace.from_events(hg.synth.timeline("cpu 1 |{ProfilerStep#1    }  [aten::add   ]"))
+    graph = trace.compile()
+    start_ns = graph.interval.end_ns - 5_000
+    page = page_of(Summary(trace, graph.window((start_ns, start_ns + 5_000))), tmp_path)
+
+    assert "The window touches no step of the trace." in page
+    assert "call profiler.step()" not in page
+
+
 def test_a_very_long_path_stays_under_the_limit(training: Summary, tmp_path: Path) -> None:
     """200,000 segments: the page is thinned, says so, and is less than 8 MB."""
     path = training.path

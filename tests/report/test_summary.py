@@ -54,6 +54,16 @@ def test_a_trace_without_steps_has_no_step_table():
     assert (list(found.columns), len(found)) == (list(STEP_SHARES.columns), 0)
 
 
+def test_a_window_that_touches_no_step_has_no_step_table():
+    """One row, all outside of steps, would say what the path by bound says."""
+    summary = summary_of(STEPS)
+    start_ns = summary.graph.interval.start_ns + 20_000
+
+    found = step_shares(summary.graph.window((start_ns, start_ns + 2_000)).critical_path())
+
+    assert len(found) == 0
+
+
 def test_the_name_of_a_trace_is_its_file_without_the_usual_endings(stalled):
     """``rank0.pt.trace.json.gz`` is rank0."""
     assert stalled.name == "rank0"

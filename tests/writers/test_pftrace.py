@@ -12,6 +12,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TracePacket
 import htagraph as hg
 from htagraph.errors import GraphError, OutputError
 from htagraph.model.events import EventTable
+from htagraph.synth import Launch, Machine, Program, Synchronize, Work
 from htagraph.writers.pftrace import CounterTrack, write_pftrace
 
 DRAWING = """
@@ -142,16 +143,10 @@ def test_a_stream_that_is_called_stream_in_the_file_is_not_called_so_twice(tmp_p
     assert not [name for name in names if "stream stream" in name]
 
 
-def test_inferred_segments_of_the_path_say_so(tmp_path: Path) -> None:
-    """Profilers leave cudaEventSynchronize out: that the host waits for k1 is inferred."""
-    names = {"L": "cudaLaunchKernel", "R": "cudaEventRecord", "E": "cudaEventElapsedTime"}
-    drawing = """
-        cpu 1    |[L >a][R         ]                                     [E         ][op           ]
-        stream 7 |    [k1 <a                                          ]
-    """
-    path = hg.Trace.from_events(hg.synth.timeline(drawing, names=names)).compile().critical_path()
-    found = list(packets(path.to_perfetto(tmp_path / "x.pftrace")))
-    names_of = {
+def said_of_slices(path: Path) -> list[dict[str, str | None]]:
+    """The text annotations of each slice of a file."""
+    found = list(packets(path))
+    names = {
         entry.iid: entry.name
         for packet in found
         for entry in packet.interned_data.debug_annotation_names
@@ -161,13 +156,44 @@ def test_inferred_segments_of_the_path_say_so(tmp_path: Path) -> None:
         for packet in found
         for entry in packet.interned_data.debug_annotation_string_values
     }
-    said = [
-        {names_of[arg.name_iid]: values.get(arg.string_value_iid) for arg in annotations}
+    return [
+        {names[arg.name_iid]: values.get(arg.string_value_iid) for arg in annotations}
         for packet in found
         if (annotations := packet.track_event.debug_annotations)
     ]
+
+
+def test_inferred_segments_of_the_path_say_so(tmp_path: Path) -> None:
+    """Profilers leave cudaEventSynchronize out: that the host waits for k1 is inferred."""
+    names = {"L": "cudaLaunchKernel", "R": "cudaEventRecord", "E": "cudaEventElapsedTime"}
+    drawing = """
+        cpu 1    |[L >a][R         ]                                     [E         ][op           ]
+        stream 7 |    [k1 <a                                          ]
+    """
+    path = hg.Trace.from_events(hg.synth.timeline(drawing, names=names)).compile().critical_path()
+    said = said_of_slices(path.to_perfetto(tmp_path / "x.pftrace"))
     inferred = [args for args in said if "evidence" in args]
 
     assert [(args["rule"], args["evidence"]) for args in inferred] == [
         ("host waits for kernel", "inferred")
     ]
+
+
+def test_a_full_device_says_what_waits(tmp_path: Path) -> None:
+    """The slice is about the kernel that fills the device; what had no room comes next."""
+    body = tuple(
+        action
+        for step in range(8)
+        for action in (
+            Launch(Work("fills", 500_000 + 40_000 * step, n_blocks=1_000, n_threads=1_024)),
+            Launch(Work("ready", 20_000, n_blocks=4, n_threads=128), 20),
+            Synchronize(),
+        )
+    )
+    machine = Machine(launch_latency_ns=5_000, stream_gap_ns=800, n_sms=10)
+    simulated = hg.synth.simulate(Program(body, machine, sync_records=False))
+    path = hg.Trace.from_events(simulated.events).compile().critical_path()
+    said = said_of_slices(path.to_perfetto(tmp_path / "x.pftrace"))
+    waiting = [(args["rule"], args["waiting"]) for args in said if "waiting" in args]
+
+    assert waiting == [("device full", "ready")] * 8

@@ -84,7 +84,9 @@ def _steps(summary: Summary) -> Section:
         ),
     )
     absent = (
-        "The trace has no steps: call profiler.step() after each step, or name steps with "
+        "The window touches no step of the trace."
+        if len(summary.trace.steps)
+        else "The trace has no steps: call profiler.step() after each step, or name steps with "
         "record_function."
     )
     return Section(
