@@ -97,6 +97,8 @@ def _is_right(dag: Dag, causes: pd.DataFrame) -> npt.NDArray[np.bool_]:
     same_thread = (source >= 0) & (lane[source] == lane[edges.tail >> 1])
     right = (source >= 0) & (source == edges.tail >> 1)
     right |= np.isin(release, _OF_THREADS) & same_thread
+    # What fills the device is the cause, wherever the edge comes from.
+    right |= (edges.rule == Rule.DEVICE_FULL) & (source >= 0) & (source == edges.event)
     first = edges.rule == Rule.FIRST_DEVICE_WORK
     right[first] = release[first] == Release.BEFORE_CAPTURE.value
     # To wait for room and to wait for the end of the same work are two things.

@@ -26,11 +26,12 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.chance import log_chance
+from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts
 from htagraph.compiler.classes import classify
 from htagraph.compiler.late_starts import LateStarts, late_starts, most_used_streams, running_at
 from htagraph.compiler.places import Places, work_label
-from htagraph.compiler.structure import Structure, start_node
+from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.edges import EdgeTable
 from htagraph.model.inference import Inferred, Support
 from htagraph.model.kinds import EventKind, KernelClass
@@ -175,13 +176,35 @@ def _fillers(
             yield found, support
 
 
-def device_full(structure: Structure, known: EdgeTable) -> Inferred:
-    """Edges from the start of a kernel that fills the device to work that then has no room.
+def _edges(structure: Structure, met: _Meetings) -> EdgeTable:
+    """Edges to the starts of works; their time is that of the kernels that fill the device.
 
-    Their lag is the time until the work starts, and the time is the kernel's. What other rules of
-    inference explain counts as well, where a kernel is judged: it met the kernel, too.
+    They come from the start of the kernel, or from the end of what ran on the work's own stream, if
+    that was later: until then the work had to wait anyway.
     """
-    times, places = structure.events.ts_ns, Places(structure)
+    events, queue = structure.events, structure.queue
+    before = np.full(len(events), -1, dtype=np.int64)
+    before[queue] = np.where(structure.queue_starts, -1, np.roll(queue, 1))
+    own = before[met.work]
+    ended_ns = gather(events.end_ns, own, np.iinfo(np.int64).min)
+    is_own = (ended_ns > events.ts_ns[met.filler]) & (ended_ns <= events.ts_ns[met.work])
+    tail = np.where(is_own, end_node(own), start_node(met.filler))
+    return EdgeTable.of(
+        Rule.DEVICE_FULL,
+        tail,
+        start_node(met.work),
+        lag_ns=events.ts_ns[met.work] - events.node_ts_ns[tail],
+        event=met.filler,
+    )
+
+
+def device_full(structure: Structure, known: EdgeTable) -> Inferred:
+    """Edges to work that has no room, because a kernel fills the device.
+
+    What other rules of inference explain counts as well, where a kernel is judged: it met the
+    kernel, too.
+    """
+    places = Places(structure)
     is_late = np.zeros(len(structure.events), dtype=bool)
     is_late[late_starts(structure, known).event] = True
     parts: list[EdgeTable] = []
@@ -193,10 +216,6 @@ def device_full(structure: Structure, known: EdgeTable) -> Inferred:
             for found, learnt in _fillers(structure, met, place):
                 new = found.take(is_late[found.work])
                 is_late[new.work] = False
-                lag_ns = times[new.work] - times[new.filler]
-                tail, head = start_node(new.filler), start_node(new.work)
-                parts.append(
-                    EdgeTable.of(Rule.DEVICE_FULL, tail, head, lag_ns=lag_ns, event=new.filler)
-                )
+                parts.append(_edges(structure, new))
                 support += [learnt] if len(new.work) else []
     return Inferred(EdgeTable.concat(parts), tuple(support))

@@ -41,6 +41,7 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 _FEWEST = 3
+_FEW = 6
 _ALL_BUT = 0.8
 _FALSE_PAIRS = 1e-4
 """Pairs that chance would yield in a trace, as an expectation."""
@@ -252,18 +253,18 @@ def _is_steady(structure: Structure, wait: LateStarts, pairs: _Pairs, width_ns: 
     """Whether the distance of each pair varies less than the wait, and than any other distance.
 
     Of works that follow each other the source has the steadiest end; those after it add their own.
-    So a source that is not the last to end before the target is taken only where that is clear.
+    So a source is taken only where that is clear, and of few occurrences only where all match.
     """
     by_length = wait.wait_ns[np.lexsort((wait.wait_ns, pairs.pair))]
     ends = np.append(pairs.starts[1:], len(pairs.pair)) - 1
     varied = by_length[ends] - by_length[pairs.starts]
     order = np.lexsort((width_ns, pairs.target))
     first = group_starts(pairs.target[order])
-    width, low = width_ns[order], pairs.low_ns[order]
-    nearest_ns = np.minimum.reduceat(low, np.flatnonzero(first))[np.cumsum(first) - 1]
+    width = width_ns[order]
     is_clear = np.append(first[1:] | (_CLEARER * width[:-1] <= width[1:]), True)
     steadiest = np.zeros(len(order), dtype=bool)
-    steadiest[order] = first & (is_clear | (low == nearest_ns))
+    steadiest[order] = first & is_clear
+    steadiest &= (pairs.n_matched == pairs.n_all) | (pairs.n_matched >= _FEW)
     most = _LONGEST_FACTOR * structure.calibration.launch_floor_ns
     steady: Bools = steadiest & (_STEADIER * width_ns <= varied)
     return steady & (_TIGHTER * width_ns <= pairs.high_ns) & (pairs.high_ns <= most)

@@ -72,3 +72,24 @@ def test_a_kernel_of_fewer_blocks_than_multiprocessors_fills_nothing():
 
     assert (stepped(geometry=True).edges.kind == EdgeKind.CONTENTION).sum() == N_STEPS
     assert not (compile_events(events).edges.kind == EdgeKind.CONTENTION).any()
+
+
+def test_work_whose_own_stream_was_busy_waits_from_there_on(arrows):
+    """The kernel that fills the device began before; the path stays on the busy stream."""
+    draw = random.Random(3)  # noqa: S311  no secret
+    body = tuple(
+        action
+        for _ in range(N_STEPS)
+        for action in (
+            Launch(Work("own", 300_000, n_blocks=4, n_threads=128), 20),
+            Launch(Work("fills", draw.randint(500_000, 900_000), n_blocks=1_000, n_threads=1_024)),
+            Launch(Work("ready", 20_000, n_blocks=4, n_threads=128), 20),
+            Synchronize(),
+        )
+    )
+    program = Program(body, MACHINE, sync_records=False, geometry=False)
+    dag = compile_events(simulate(program).events)
+    edges = dag.edges.take(dag.edges.kind == EdgeKind.CONTENTION)
+
+    assert {(tail, head) for tail, head, _ in arrows(dag, "contention")} == {("own>", "ready<")}
+    assert set(dag.events.names(edges.event)) == {"fills"}
