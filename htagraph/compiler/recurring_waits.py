@@ -47,7 +47,7 @@ _FALSE_PAIRS = 1e-4
 """Pairs that chance would yield in a trace, as an expectation."""
 _STEADIER = 4
 _TIGHTER = 10
-_CLEARER = 2
+_CLEARER = 3
 _LONGEST_FACTOR = 32
 _N_NEAREST = 4
 _USUAL_PERCENTILE = 90
