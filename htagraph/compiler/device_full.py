@@ -80,6 +80,19 @@ class _Meetings(NamedTuple):
         return _Meetings(self.work[rows], self.filler[rows], self.left_ns[rows])
 
 
+class _Traits(NamedTuple):
+    """What each event is where room on the device is concerned; shape (n_events,), dtype=bool."""
+
+    may_fill: Bools
+    fills: Bools
+    needs_room: Bools
+
+    @classmethod
+    def of(cls, structure: Structure) -> _Traits:
+        """Traits of the events of a trace."""
+        return cls(_may_fill(structure), _fills(structure), _needs_room(structure))
+
+
 def _may_fill(structure: Structure) -> Bools:
     """Whether each event is a kernel that computes and is not known to leave room."""
     events = structure.events
@@ -108,17 +121,17 @@ def _fills(structure: Structure) -> Bools:
 def _needs_room(structure: Structure) -> Bools:
     """Whether each event runs on multiprocessors, and not on a copy engine."""
     events = structure.events
-    on_device = events.symbols.mask(lambda name: "DtoD" in name or "DeviceToDevice" in name)
+    on_device = events.symbols.searched(r"DtoD|DeviceToDevice")
     needs: Bools = (events.kind != EventKind.MEMCPY) | on_device[events.name]
     return needs
 
 
-def _meetings(structure: Structure, late: LateStarts) -> _Meetings:
+def _meetings(structure: Structure, late: LateStarts, traits: _Traits) -> _Meetings:
     """Late starts, each with the kernel that runs meanwhile and ends first.
 
     It runs for half of the wait at least, or was launched before the work that waits.
     """
-    events, may_fill = structure.events, _may_fill(structure)
+    events = structure.events
     start_ns, launched_ns = events.ts_ns[late.event], structure.launch_time_ns
     device = events.device[structure.queue[structure.queue_starts]]
     best = np.full(len(start_ns), -1, dtype=np.int64)
@@ -126,20 +139,20 @@ def _meetings(structure: Structure, late: LateStarts) -> _Meetings:
     for queue in most_used_streams(structure).tolist():
         running = running_at(structure, queue, start_ns - structure.resolution_ns + 1)
         other = (running >= 0) & (structure.queue_id[late.event] != queue)
-        other &= (events.device[late.event] == device[queue]) & may_fill[running]
+        other &= (events.device[late.event] == device[queue]) & traits.may_fill[running]
         covers_ns = start_ns - np.maximum(events.ts_ns[running], late.ready_ns)
         fits = other & (covers_ns > 0) & (events.end_ns[running] < ends)
         fits &= (covers_ns >= _COVERS * late.wait_ns) | (
             launched_ns[running] <= launched_ns[late.event]
         )
         best[fits], ends[fits] = running[fits], events.end_ns[running[fits]]
-    found = np.flatnonzero((best >= 0) & _needs_room(structure)[late.event])
+    found = np.flatnonzero((best >= 0) & traits.needs_room[late.event])
     left_ns = np.maximum(ends[found] - start_ns[found], 0)
     return _Meetings(late.event[found], best[found], left_ns)
 
 
 def _fillers(
-    structure: Structure, met: _Meetings, place: I64
+    structure: Structure, met: _Meetings, place: I64, traits: _Traits
 ) -> Iterator[tuple[_Meetings, Support]]:
     """Late starts that waited for room, by the kernel that they meet as it drains.
 
@@ -148,14 +161,14 @@ def _fillers(
     resolution = structure.resolution_ns
     order = np.argsort(place[met.filler], kind="stable")
     starts = np.flatnonzero(group_starts(place[met.filler][order]))
-    n_looks, fills = max(len(starts) * len(_DRAINS), 1), _fills(structure)
+    n_looks = max(len(starts) * len(_DRAINS), 1)
     for rows in np.split(order, starts)[1:]:
         dur_ns = structure.events.dur_ns[met.filler[rows]]
         drain_ns = np.multiply.outer(_DRAINS, dur_ns)
         drains = met.left_ns[rows] <= drain_ns
         n_matched = drains.sum(axis=1)
         shares = np.minimum((drain_ns + resolution) / np.maximum(dur_ns, 1), 1).mean(axis=1)
-        is_large = bool(fills[met.filler[rows]].all())
+        is_large = bool(traits.fills[met.filler[rows]].all())
         chances = log_chance(n_matched, len(rows), shares)
         chances[_DRAINS_OF_LARGE:] *= is_large
         chances[n_matched < _ALL_BUT * len(rows)] = 0
@@ -204,16 +217,19 @@ def device_full(structure: Structure, known: EdgeTable) -> Inferred:
     What other rules of inference explain counts as well, where a kernel is judged: it met the
     kernel, too.
     """
-    places = Places(structure)
+    left = late_starts(structure, known)
+    if not len(left.event):
+        return Inferred()
+    places, traits = Places(structure), _Traits.of(structure)
     is_late = np.zeros(len(structure.events), dtype=bool)
-    is_late[late_starts(structure, known).event] = True
+    is_late[left.event] = True
     parts: list[EdgeTable] = []
     support: list[Support] = []
-    by_time = np.isin(known.rule, _BY_TIME)
-    for before in (known.take(~by_time), known):
-        met = _meetings(structure, late_starts(structure, before))
-        for place in (places.name, places.stream) if is_late.any() else ():
-            for found, learnt in _fillers(structure, met, place):
+    others = late_starts(structure, known.take(~np.isin(known.rule, _BY_TIME)))
+    for late in (others, left):
+        met = _meetings(structure, late, traits)
+        for place in (places.name, places.stream):
+            for found, learnt in _fillers(structure, met, place, traits):
                 new = found.take(is_late[found.work])
                 is_late[new.work] = False
                 parts.append(_edges(structure, new))

@@ -29,6 +29,7 @@ from htagraph.compiler.host_recurrences import (
     Sources,
     Stretches,
     between_boundaries,
+    explained_ends,
     plain_names,
     recurring,
     usual_wait_ns,
@@ -228,10 +229,8 @@ def host_poll_edges(structure: Structure, known: EdgeTable) -> Inferred:
     """
     if not len(structure.host) or not len(structure.queue):
         return Inferred()
-    waits = np.isin(known.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC))
-    explained = known.head[waits | (known.rule == Rule.HAND_OVER)]
     steps = between_boundaries(structure)
-    quiet = _quiet(structure, steps, explained)
+    quiet = _quiet(structure, steps, explained_ends(known))
     pairs = _most_telling(structure, _beside(structure, quiet))
     place = _places(structure, quiet)
     learnt = recurring(

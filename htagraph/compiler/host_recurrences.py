@@ -21,8 +21,10 @@ from htagraph.algorithms.chance import log_chance
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts, last_before
 from htagraph.compiler.structure import Structure
+from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable
 from htagraph.model.inference import Support
+from htagraph.model.kinds import EdgeKind
 from htagraph.model.rules import Rule
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "Sources",
     "Stretches",
     "between_boundaries",
+    "explained_ends",
     "plain_names",
     "recurring",
     "usual_wait_ns",
@@ -131,6 +134,13 @@ def usual_wait_ns(structure: Structure) -> int:
     """Time below which a stretch is no wait, and a return from one is prompt."""
     calibration = structure.calibration
     return _USUAL_FACTOR * max(calibration.launch_usual_ns, calibration.stream_usual_ns)
+
+
+def explained_ends(known: EdgeTable) -> I64:
+    """Nodes at which a wait ends that is explained: by the device, or by a hand-over."""
+    waits = np.isin(known.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC))
+    ends: I64 = known.head[waits | (known.rule == Rule.HAND_OVER)].astype(np.int64)
+    return ends
 
 
 def between_boundaries(structure: Structure) -> Stretches:

@@ -32,6 +32,7 @@ from htagraph.compiler.host_recurrences import (
     Sources,
     Stretches,
     between_boundaries,
+    explained_ends,
     plain_names,
     recurring,
     usual_wait_ns,
@@ -39,7 +40,7 @@ from htagraph.compiler.host_recurrences import (
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.edges import EdgeTable
 from htagraph.model.inference import Inferred
-from htagraph.model.kinds import EdgeKind, EventKind
+from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
 from htagraph.model.step_markers import PROFILER_STEP
 
@@ -229,12 +230,12 @@ def worker_call_edges(structure: Structure, known: EdgeTable) -> Inferred:
     if not len(host) or (events.lane[host] == events.lane[host[0]]).all():
         return Inferred()
     times = events.node_ts_ns
-    waits = np.isin(known.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC))
-    explained = known.head[waits | (known.rule == Rule.HAND_OVER)]
     steps, openings = between_boundaries(structure), _openings(structure)
     every = Stretches(*(np.concatenate(columns) for columns in zip(steps, openings, strict=True)))
     length = times[every.until] - times[every.since]
-    quiet = every.take((length > usual_wait_ns(structure)) & ~np.isin(every.until, explained))
+    quiet = every.take(
+        (length > usual_wait_ns(structure)) & ~np.isin(every.until, explained_ends(known))
+    )
     callers = worker_lanes(structure)
     called = _called_by_known(structure, steps, quiet, callers)
     named = _named_workers(structure, callers)

@@ -80,7 +80,7 @@ def test_a_learnt_pair_has_its_support_its_distance_and_its_chance_level():
 
 
 def test_a_constant_distance_is_learnt_where_the_wait_is_not_constant():
-    """Work that always starts 90 us after an end is beyond the usual, but never elsewhere."""
+    """Work that always starts 31 us after an end is beyond the usual, but never elsewhere."""
     dag = replayed(waits=True, machine=replace(MACHINE, stream_wait_ns=31_000))
     (pair,) = dag.support
 
