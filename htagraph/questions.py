@@ -34,6 +34,7 @@ from htagraph.queries.launch_stats import launch_stats
 from htagraph.queries.memory_timeline import memory_timeline
 from htagraph.queries.operator_breakdown import operator_breakdown
 from htagraph.queries.operator_tree import operator_tree
+from htagraph.queries.opportunities import opportunities
 from htagraph.queries.overlap import overlap
 from htagraph.queries.quality import quality
 from htagraph.queries.queue_blocked import queue_blocked
@@ -67,6 +68,7 @@ QUESTIONS: dict[str, Question] = {
         device_annotation_breakdown,
         operator_breakdown,
         operator_tree,
+        opportunities,
         memory_timeline,
         step_times,
         collectives,
@@ -252,6 +254,13 @@ class Questions(ABC):
     def operator_tree(self, *, max_depth: int = 100) -> pd.DataFrame:
         """Call tree of operators with inclusive and exclusive time."""
         return self._ask(operator_tree, max_depth=max_depth)
+
+    def opportunities(self) -> pd.DataFrame:
+        """Changes that would make the window shorter, each with what it saves: predictions.
+
+        The graph is replayed with each change; see `what_if` for one's own.
+        """
+        return self._ask(opportunities)
 
     def memory_timeline(self) -> pd.DataFrame:
         """Allocations and releases over time, where they were recorded."""

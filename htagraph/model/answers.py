@@ -29,6 +29,7 @@ __all__ = [
     "MEMORY_TIMELINE",
     "OPERATOR_BREAKDOWN",
     "OPERATOR_TREE",
+    "OPPORTUNITIES",
     "OVERLAP",
     "QUALITY",
     "QUEUE_BLOCKED",
@@ -469,6 +470,31 @@ CUPTI_RATES = Schema(
         "bytes_per_s": Column("float64", "byte/s", "achieved rate over the ranges"),
         "flop_per_byte": Column(
             "float64", "FLOP/byte", "arithmetic intensity: the x of a roofline"
+        ),
+    },
+)
+
+OPPORTUNITIES = Schema(
+    "OPPORTUNITIES",
+    {
+        "kind": name("sort of change: the repair of a cause, a kernel, an operator, a wait …"),
+        "target": name("what is changed"),
+        "change": name("the change, as `what_if` takes it"),
+        "left_share": share("part of its time that the target is left with"),
+        "cause": name("cause of a finding that is repaired; empty where it is another change"),
+        "saves_ns": nanoseconds("how much shorter the window is expected to be"),
+        "low_ns": nanoseconds("what is saved at least, by what the trace leaves open"),
+        "high_ns": nanoseconds("what is saved at most"),
+        "saves_share": share("saves_ns / the window"),
+        "alone_ns": nanoseconds(
+            "what is saved if the other ranks do not change; saves_ns where there are none"
+        ),
+        "then_bound": name("what bounds the run afterwards, most of it; empty below the first ten"),
+        "together_ns": nanoseconds(
+            "what is saved together with all rows above that are not the same target"
+        ),
+        "shares_with": Column(
+            "int64", "row", "first row above with which it is not additive, -1 for none"
         ),
     },
 )

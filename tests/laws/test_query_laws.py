@@ -41,6 +41,7 @@ from htagraph.queries.launch_stats import launch_stats
 from htagraph.queries.memory_timeline import memory_timeline
 from htagraph.queries.operator_breakdown import operator_breakdown
 from htagraph.queries.operator_tree import operator_tree
+from htagraph.queries.opportunities import opportunities
 from htagraph.queries.overlap import overlap
 from htagraph.queries.quality import quality
 from htagraph.queries.queue_blocked import queue_blocked
@@ -134,6 +135,7 @@ QUESTIONS = {
     "memory_timeline": Question(memory_timeline, answers.MEMORY_TIMELINE),
     "step_times": Question(step_times, answers.STEP_TIMES),
     "collectives": Question(collectives, answers.COLLECTIVES),
+    "opportunities": Question(opportunities, answers.OPPORTUNITIES, scales=False),
     "inferences": Question(inferences, answers.INFERENCES),
     "inferences by pair": Question(lambda d, w: inferences(d, w, by="pair"), answers.INFERENCES),
     "quality": Question(quality, answers.QUALITY, scales=False, always_answers=True),
