@@ -63,14 +63,14 @@ def predicted(opportunities: pd.DataFrame) -> Callable[[Cause, int, int], Worth]
     ----------
     opportunities : DataFrame, schema `answers.OPPORTUNITIES`
     """
-    repairs = opportunities[opportunities["cause"] != ""].set_index("cause")
+    repairs = {row["cause"]: row for row in opportunities.to_dict("records") if row["cause"]}
 
     def worth(cause: Cause, rank: int, dur_ns: int) -> Worth:
         """What the repair of a cause saves, of the time attributed to it."""
         del rank
-        if cause not in repairs.index:
+        row = repairs.get(str(cause))
+        if row is None:
             return Worth(0, 0, 0)
-        row = repairs.loc[str(cause)]
         saved = [min(max(int(row[name]), 0), dur_ns) for name in ("saves_ns", "low_ns", "high_ns")]
         return Worth(saved[0], saved[1], saved[2], str(row["change"]), str(row["then_bound"]))
 
