@@ -37,6 +37,7 @@ from htagraph.queries.operator_tree import operator_tree
 from htagraph.queries.overlap import overlap
 from htagraph.queries.quality import quality
 from htagraph.queries.queue_blocked import queue_blocked
+from htagraph.queries.steady_state import steady_state
 from htagraph.queries.step_times import step_times
 from htagraph.queries.temporal_breakdown import temporal_breakdown
 
@@ -69,6 +70,7 @@ QUESTIONS: dict[str, Question] = {
         operator_tree,
         memory_timeline,
         step_times,
+        steady_state,
         collectives,
         quality,
         inferences,
@@ -260,6 +262,10 @@ class Questions(ABC):
     def step_times(self) -> pd.DataFrame:
         """Length and device use of each step."""
         return self._ask(step_times)
+
+    def steady_state(self) -> pd.DataFrame:
+        """Which steps are alike, which one represents them, and what sets the others apart."""
+        return self._ask(steady_state)
 
     def collectives(self) -> pd.DataFrame:
         """Collectives of the rank in the order of their launches."""

@@ -104,6 +104,14 @@ DEFAULT_COLUMNS: dict[str, tuple[str, ...]] = {
         "n_launches",
         "launched_ns",
     ),
+    "steady_state": (
+        "name",
+        "period_ns",
+        "delta_ns",
+        "is_steady",
+        "is_representative",
+        "reason",
+    ),
     "collectives": (
         "collective",
         "operation",

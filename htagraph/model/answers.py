@@ -32,6 +32,7 @@ __all__ = [
     "OVERLAP",
     "QUALITY",
     "QUEUE_BLOCKED",
+    "STEADY_STATE",
     "STEP_TIMES",
     "TEMPORAL_BREAKDOWN",
 ]
@@ -375,6 +376,30 @@ STEP_TIMES = Schema(
         "compute_ns": nanoseconds("a compute kernel ran"),
         "communication_ns": nanoseconds("exposed communication"),
         "memory_ns": nanoseconds("only copies and fills ran"),
+    },
+)
+
+STEADY_STATE = Schema(
+    "STEADY_STATE",
+    {
+        "step": count("position in time"),
+        "name": name("name of the step"),
+        "start_ns": nanoseconds("start of the host range"),
+        "dur_ns": nanoseconds("length of the host range"),
+        "period_ns": nanoseconds("from its start to that of the next step; of the last, dur_ns"),
+        "delta_ns": nanoseconds(
+            "how much longer than the representative step, else than the median one of those that "
+            "do the same work; of the last, with the usual time between two steps"
+        ),
+        "n_events": count(
+            "events on the thread of the steps and work launched, from its start to that of the "
+            "next; without polls"
+        ),
+        "n_different": count("events more or fewer than in a typical step, name by name"),
+        "device_ns": nanoseconds("device time of the work launched, whenever it ran"),
+        "is_steady": flag("one of at least three that do the same work and take about as long"),
+        "is_representative": flag("the steady step of median length"),
+        "reason": Column("object", "text", "why it is not steady; empty if it is"),
     },
 )
 

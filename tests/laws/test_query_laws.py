@@ -44,6 +44,7 @@ from htagraph.queries.operator_tree import operator_tree
 from htagraph.queries.overlap import overlap
 from htagraph.queries.quality import quality
 from htagraph.queries.queue_blocked import queue_blocked
+from htagraph.queries.steady_state import steady_state
 from htagraph.queries.step_times import step_times
 from htagraph.queries.temporal_breakdown import temporal_breakdown
 from htagraph.synth import simulate, timeline
@@ -133,6 +134,8 @@ QUESTIONS = {
     "kernel_diff": Question(_against_itself(kernel_diff), frames.DIFF),
     "memory_timeline": Question(memory_timeline, answers.MEMORY_TIMELINE),
     "step_times": Question(step_times, answers.STEP_TIMES),
+    # What sets a step apart is said in words, with durations in them.
+    "steady_state": Question(steady_state, answers.STEADY_STATE, scales=False),
     "collectives": Question(collectives, answers.COLLECTIVES),
     "inferences": Question(inferences, answers.INFERENCES),
     "inferences by pair": Question(lambda d, w: inferences(d, w, by="pair"), answers.INFERENCES),
