@@ -14,6 +14,7 @@ import pandas as pd
 
 from htagraph.errors import QueryError
 from htagraph.queries.annotation_breakdown import annotation_breakdown
+from htagraph.queries.choke_points import choke_points
 from htagraph.queries.class_overlap import class_overlap
 from htagraph.queries.collectives import collectives
 from htagraph.queries.counters import counters
@@ -71,6 +72,7 @@ QUESTIONS: dict[str, Question] = {
         memory_timeline,
         step_times,
         steady_state,
+        choke_points,
         collectives,
         quality,
         inferences,
@@ -266,6 +268,10 @@ class Questions(ABC):
     def steady_state(self) -> pd.DataFrame:
         """Which steps are alike, which one represents them, and what sets the others apart."""
         return self._ask(steady_state)
+
+    def choke_points(self) -> pd.DataFrame:
+        """What every chain of dependencies through the window passes, and what lies between."""
+        return self._ask(choke_points)
 
     def collectives(self) -> pd.DataFrame:
         """Collectives of the rank in the order of their launches."""

@@ -112,6 +112,16 @@ DEFAULT_COLUMNS: dict[str, tuple[str, ...]] = {
         "is_representative",
         "reason",
     ),
+    "choke_points": (
+        "name",
+        "side",
+        "dur_ns",
+        "is_serial",
+        "bound",
+        "bound_share",
+        "until",
+        "op",
+    ),
     "collectives": (
         "collective",
         "operation",

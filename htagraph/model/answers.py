@@ -9,6 +9,7 @@ from htagraph.model.schema import Column, Schema, count, flag, name, nanoseconds
 
 __all__ = [
     "ANNOTATION_BREAKDOWN",
+    "CHOKE_POINTS",
     "CLASS_OVERLAP",
     "COLLECTIVES",
     "COUNTERS",
@@ -400,6 +401,24 @@ STEADY_STATE = Schema(
         "is_steady": flag("one of at least three that do the same work and take about as long"),
         "is_representative": flag("the steady step of median length"),
         "reason": Column("object", "text", "why it is not steady; empty if it is"),
+    },
+)
+
+CHOKE_POINTS = Schema(
+    "CHOKE_POINTS",
+    {
+        "event": _EVENT,
+        "name": name("event that every chain passes; `(window start)` before the first"),
+        "kind": Column("category", "EventKind", "its kind"),
+        "op": _OP,
+        "side": Column("category", "name", "whether chains pass its start or its end"),
+        "ts_ns": nanoseconds("when"),
+        "dur_ns": nanoseconds("time of the stretch, which adds up to the window"),
+        "is_serial": flag("one thing at a time; else several chains run side by side"),
+        "n_points": count("choke points in it, each at an instant of its own: 1 if not serial"),
+        "until": name("what ends the stretch, and so begins the next"),
+        "bound": Column("category", "Bound", "bound of most of the critical path in it"),
+        "bound_share": share("its share of the stretch"),
     },
 )
 

@@ -21,6 +21,7 @@ from htagraph.model.schema import Schema
 from htagraph.model.symbols import SymbolTable
 from htagraph.model.window import Window
 from htagraph.queries.annotation_breakdown import annotation_breakdown
+from htagraph.queries.choke_points import choke_points
 from htagraph.queries.class_overlap import class_overlap
 from htagraph.queries.collectives import collectives
 from htagraph.queries.counters import counters
@@ -136,6 +137,7 @@ QUESTIONS = {
     "step_times": Question(step_times, answers.STEP_TIMES),
     # What sets a step apart is said in words, with durations in them.
     "steady_state": Question(steady_state, answers.STEADY_STATE, scales=False),
+    "choke_points": Question(choke_points, answers.CHOKE_POINTS),
     "collectives": Question(collectives, answers.COLLECTIVES),
     "inferences": Question(inferences, answers.INFERENCES),
     "inferences by pair": Question(lambda d, w: inferences(d, w, by="pair"), answers.INFERENCES),
