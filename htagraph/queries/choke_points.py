@@ -14,7 +14,7 @@ from htagraph.algorithms.intervals import sum_by_code
 from htagraph.algorithms.matching import group_starts
 from htagraph.algorithms.spread import ancestors
 from htagraph.algorithms.tiling import check_tiling
-from htagraph.explain.critical_path import critical_path, last_node, path_edges
+from htagraph.explain.critical_path import critical_path, end_node
 from htagraph.lookup.naming import names_or_empty, op_names, spelling
 from htagraph.model.answers import CHOKE_POINTS
 from htagraph.model.dag import Dag
@@ -55,21 +55,12 @@ class _Points(NamedTuple):
     is_serial: npt.NDArray[np.bool_]
 
 
-def _last(dag: Dag, window: Window) -> int:
-    """Node in the window that its end waits for last: where the critical path ends; -1 for none."""
-    path = path_edges(dag, window)
-    if not len(path):
-        return window.anchor if window.anchor >= 0 else last_node(dag, window.end_ns)
-    tail, head = int(dag.edges.tail[path[-1]]), int(dag.edges.head[path[-1]])
-    return head if dag.events.node_ts_ns[head] <= window.end_ns else tail
-
-
 def _points(dag: Dag, window: Window) -> _Points:
     """The start and the choke points of a window."""
     edges, times = dag.edges, dag.events.node_ts_ns
     inside = (times >= window.start_ns) & (times <= window.end_ns)
     seeds = np.zeros(len(times), dtype=bool)
-    seeds[[node for node in (_last(dag, window),) if node >= 0]] = True
+    seeds[[node for node in (end_node(dag, window),) if node >= 0]] = True
     within = inside[edges.tail] & inside[edges.head]
     needed = ancestors(dag.order, dag.in_offsets, edges.tail, within, seeds & inside)
     nodes = dag.order[needed[dag.order]].astype(np.int64)
