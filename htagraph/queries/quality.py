@@ -154,10 +154,11 @@ def _joined(dag: Dag, window: Window) -> _Check:
         most = n.argmax()
         thread = "" if events.is_device[apart[first[most]]] else "thread "
         device_ns = int(events.dur_ns[apart[events.is_device[apart]]].sum())
+        on_device = f"{human_duration(device_ns)} of device time; " if device_ns else ""
         said = (
-            f"no edge joins {human_count(len(apart), 'event')} ({human_duration(device_ns)} of "
-            f"device time; {n[most]:,} on {thread}{tracks[most]}) to the rest: they are of another "
-            "task, or what gave them their work was not recorded; no path leads there."
+            f"no edge joins {human_count(len(apart), 'event')} ({on_device}{n[most]:,} on "
+            f"{thread}{tracks[most]}) to the rest: they are of another task, or what gave them "
+            "their work was not recorded; no path leads there."
         )
     return _Check(
         "operators and device work joined by edges",
