@@ -14,6 +14,7 @@ import pandas as pd
 
 from htagraph.errors import QueryError
 from htagraph.queries.annotation_breakdown import annotation_breakdown
+from htagraph.queries.choke_points import choke_points
 from htagraph.queries.class_overlap import class_overlap
 from htagraph.queries.collectives import collectives
 from htagraph.queries.counters import counters
@@ -38,6 +39,7 @@ from htagraph.queries.opportunities import opportunities
 from htagraph.queries.overlap import overlap
 from htagraph.queries.quality import quality
 from htagraph.queries.queue_blocked import queue_blocked
+from htagraph.queries.steady_state import steady_state
 from htagraph.queries.step_times import step_times
 from htagraph.queries.temporal_breakdown import temporal_breakdown
 
@@ -71,6 +73,8 @@ QUESTIONS: dict[str, Question] = {
         opportunities,
         memory_timeline,
         step_times,
+        steady_state,
+        choke_points,
         collectives,
         quality,
         inferences,
@@ -269,6 +273,14 @@ class Questions(ABC):
     def step_times(self) -> pd.DataFrame:
         """Length and device use of each step."""
         return self._ask(step_times)
+
+    def steady_state(self) -> pd.DataFrame:
+        """Which steps are alike, which one represents them, and what sets the others apart."""
+        return self._ask(steady_state)
+
+    def choke_points(self) -> pd.DataFrame:
+        """What every chain of dependencies through the window passes, and what lies between."""
+        return self._ask(choke_points)
 
     def collectives(self) -> pd.DataFrame:
         """Collectives of the rank in the order of their launches."""

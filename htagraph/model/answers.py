@@ -9,6 +9,7 @@ from htagraph.model.schema import Column, Schema, count, flag, name, nanoseconds
 
 __all__ = [
     "ANNOTATION_BREAKDOWN",
+    "CHOKE_POINTS",
     "CLASS_OVERLAP",
     "COLLECTIVES",
     "COUNTERS",
@@ -33,6 +34,7 @@ __all__ = [
     "OVERLAP",
     "QUALITY",
     "QUEUE_BLOCKED",
+    "STEADY_STATE",
     "STEP_TIMES",
     "TEMPORAL_BREAKDOWN",
 ]
@@ -376,6 +378,48 @@ STEP_TIMES = Schema(
         "compute_ns": nanoseconds("a compute kernel ran"),
         "communication_ns": nanoseconds("exposed communication"),
         "memory_ns": nanoseconds("only copies and fills ran"),
+    },
+)
+
+STEADY_STATE = Schema(
+    "STEADY_STATE",
+    {
+        "step": count("position in time"),
+        "name": name("name of the step"),
+        "start_ns": nanoseconds("start of the host range"),
+        "dur_ns": nanoseconds("length of the host range"),
+        "period_ns": nanoseconds("from its start to that of the next step; of the last, dur_ns"),
+        "delta_ns": nanoseconds(
+            "how much longer than the representative step, else than the median one of those that "
+            "do the same work; of the last, with the usual time between two steps"
+        ),
+        "n_events": count(
+            "events on the thread of the steps and work launched, from its start to that of the "
+            "next; without polls"
+        ),
+        "n_different": count("events more or fewer than in a typical step, name by name"),
+        "device_ns": nanoseconds("device time of the work launched, whenever it ran"),
+        "is_steady": flag("one of at least three that do the same work and take about as long"),
+        "is_representative": flag("the steady step of median length"),
+        "reason": Column("object", "text", "why it is not steady; empty if it is"),
+    },
+)
+
+CHOKE_POINTS = Schema(
+    "CHOKE_POINTS",
+    {
+        "event": _EVENT,
+        "name": name("event that every chain passes; `(window start)` before the first"),
+        "kind": Column("category", "EventKind", "its kind"),
+        "op": _OP,
+        "side": Column("category", "name", "whether chains pass its start or its end"),
+        "ts_ns": nanoseconds("when"),
+        "dur_ns": nanoseconds("time of the stretch, which adds up to the window"),
+        "is_serial": flag("one thing at a time; else several chains run side by side"),
+        "n_points": count("choke points in it, each at an instant of its own: 1 if not serial"),
+        "until": name("what ends the stretch, and so begins the next"),
+        "bound": Column("category", "Bound", "bound of most of the critical path in it"),
+        "bound_share": share("its share of the stretch"),
     },
 )
 
