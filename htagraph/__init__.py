@@ -16,10 +16,22 @@ if TYPE_CHECKING:
     from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
     from htagraph.path import CriticalPath
     from htagraph.readers.captures import discover
+    from htagraph.replay.changes import (
+        bandwidth,
+        equalise,
+        fuse,
+        graphed,
+        insert,
+        overlap,
+        prefetch,
+        remove,
+        scale,
+    )
     from htagraph.report import plots
     from htagraph.report.job_summary import JobSummary
     from htagraph.report.page import write_page
     from htagraph.report.summary import Summary
+    from htagraph.scenario import Scenario, what_if
     from htagraph.selection import Selection, collective, hop, kernel, launch, op
     from htagraph.trace import Trace, load
 
@@ -34,22 +46,33 @@ __all__ = [
     "JobPath",
     "JobSummary",
     "KernelClass",
+    "Scenario",
     "Selection",
     "Summary",
     "Trace",
     "TraceGraph",
+    "bandwidth",
     "collective",
     "diff",
     "discover",
+    "equalise",
     "errors",
+    "fuse",
+    "graphed",
     "hop",
+    "insert",
     "kernel",
     "launch",
     "load",
     "load_job",
     "op",
+    "overlap",
     "plots",
+    "prefetch",
+    "remove",
+    "scale",
     "synth",
+    "what_if",
     "write_page",
 ]
 
@@ -65,19 +88,30 @@ _HOMES = {
     "JobPath": "job.path",
     "JobSummary": "report.job_summary",
     "KernelClass": "model.kinds",
+    "Scenario": "scenario",
     "Selection": "selection",
     "Summary": "report.summary",
     "Trace": "trace",
     "TraceGraph": "graph",
+    "bandwidth": "replay.changes",
     "collective": "selection",
     "diff": "comparison",
     "discover": "readers.captures",
+    "equalise": "replay.changes",
+    "fuse": "replay.changes",
+    "graphed": "replay.changes",
     "hop": "selection",
+    "insert": "replay.changes",
     "kernel": "selection",
     "launch": "selection",
     "load": "trace",
     "load_job": "job.loading",
     "op": "selection",
+    "overlap": "replay.changes",
+    "prefetch": "replay.changes",
+    "remove": "replay.changes",
+    "scale": "replay.changes",
+    "what_if": "scenario",
     "write_page": "report.page",
 }
 _ROOMS = {"errors": "errors", "plots": "report.plots", "synth": "synth"}

@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from htagraph import Trace
-from htagraph.algorithms.retime import latest_times, retime
 from htagraph.compiler.passes import compile_events
 from htagraph.explain.critical_path import critical_path
-from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable, LaneTable
 from htagraph.model.kinds import EdgeKind, EventKind
 from htagraph.model.rules import Evidence, Rule
 from htagraph.model.symbols import SymbolTable
 from htagraph.model.window import Window
+from htagraph.replay.rehearsal import Rehearsal
+from htagraph.replay.replay import replay_of
 from htagraph.synth import simulate
 from tests.event_rows import taken
 from tests.synth.mechanisms import KINDS
@@ -97,13 +97,6 @@ with_and_without_inference = pytest.mark.parametrize(
 )
 
 
-def _times(dag: Dag, *, lag_ns=None) -> np.ndarray:
-    lag = dag.edges.lag_ns if lag_ns is None else lag_ns
-    return retime(
-        dag.order, dag.in_offsets, dag.edges.tail, lag, dag.residual_ns, dag.events.node_ts_ns
-    )
-
-
 @with_and_without_inference
 @settings(max_examples=80, deadline=None)
 @given(events=any_events)
@@ -133,11 +126,11 @@ def test_the_order_of_nodes_is_topological(events, infer):
 @with_and_without_inference
 @settings(max_examples=80, deadline=None)
 @given(events=any_events)
-def test_retiming_with_unchanged_lags_gives_back_every_time(events, infer):
-    """The graph explains the trace: latest arrival plus residual is when it happened."""
+def test_a_replay_without_changes_gives_back_every_time(events, infer):
+    """The graph explains the trace, by every reading of what it leaves open."""
     dag = compile_events(events, infer=infer)
-
-    assert dag.events.node_ts_ns.tolist() == _times(dag).tolist()
+    for reading in Rehearsal(dag, dag.span).readings:
+        assert reading.replay.ts_ns.tolist() == reading.replay.times().tolist()
 
 
 @with_and_without_inference
@@ -178,14 +171,9 @@ def test_the_longest_path_of_rustworkx_is_as_long_as_the_window(events, window, 
 def test_no_node_is_late_for_the_end(events, infer):
     """Latest times lie at or after the times that happened: total float is never negative."""
     dag = compile_events(events, infer=infer)
-    # A thread for which nothing waits may run on behind the span.
-    end_ns = max(dag.span.end_ns, int(events.end_ns.max(initial=0)))
-    deadline = np.full(2 * len(events), end_ns + 10**6)
-    latest = latest_times(
-        dag.order, dag.in_offsets, dag.edges.tail, dag.edges.lag_ns, dag.residual_ns, deadline
-    )
+    float_ns = replay_of(dag).float_ns(dag.span)
 
-    assert (latest >= dag.events.node_ts_ns).all()
+    assert (float_ns >= 0).all()
 
 
 def _bounds(events: EventTable, *, infer: bool) -> dict[str, int]:

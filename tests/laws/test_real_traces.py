@@ -7,8 +7,8 @@ import pytest
 import rustworkx
 
 import htagraph as hg
-from htagraph.algorithms.retime import retime
 from htagraph.model.kinds import Cause
+from htagraph.replay.rehearsal import Rehearsal
 from htagraph.report.findings import find_bounds
 from tests.real_traces import FOLDER, TRACES
 
@@ -69,16 +69,10 @@ def test_longest_path_of_rustworkx_is_the_window(graph: hg.TraceGraph) -> None:
     assert length == window.dur_ns
 
 
-def test_retiming_without_changes_gives_back_every_timestamp(graph: hg.TraceGraph) -> None:
-    """Lags and residuals hold all of the trace's timing."""
-    dag = graph.dag
-    times = dag.events.node_ts_ns
-
-    again = retime(
-        dag.order, dag.in_offsets, dag.edges.tail, dag.edges.lag_ns, dag.residual_ns, times
-    )
-
-    assert np.array_equal(again, times)
+def test_a_replay_without_changes_gives_back_every_timestamp(graph: hg.TraceGraph) -> None:
+    """By every reading of what the trace leaves open."""
+    for reading in Rehearsal(graph.dag, graph.interval).readings:
+        assert np.array_equal(reading.replay.times(), graph.dag.events.node_ts_ns[graph.dag.order])
 
 
 def test_groups_add_up_to_the_window(graph: hg.TraceGraph) -> None:

@@ -1,0 +1,503 @@
+"""Changes to a run: what would be done about it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.gather import gather
+from htagraph.errors import QueryError
+from htagraph.lookup.attribution import DATA_LOADING
+from htagraph.lookup.compiled_work import graph_launches
+from htagraph.lookup.selecting import under_mask
+from htagraph.lookup.steps import find_steps, step_at
+from htagraph.model.api_calls import CallMeaning, call_meanings
+from htagraph.model.dag import Dag
+from htagraph.model.edges import EdgeTable
+from htagraph.model.kinds import EdgeKind, EventKind, KernelClass
+from htagraph.model.rules import Rule
+from htagraph.replay.assumptions import Assumption
+from htagraph.replay.draft import Draft, Events
+from htagraph.replay.fusion import later_members, only_launching
+
+__all__ = [
+    "Bandwidth",
+    "Change",
+    "Equalise",
+    "Fuse",
+    "Graphed",
+    "Insert",
+    "Overlap",
+    "Prefetch",
+    "Remove",
+    "Scale",
+    "bandwidth",
+    "equalise",
+    "fuse",
+    "graphed",
+    "insert",
+    "overlap",
+    "prefetch",
+    "remove",
+    "scale",
+]
+
+Bools = npt.NDArray[np.bool_]
+I64 = npt.NDArray[np.int64]
+
+_REPLAY_NS = 10_000
+"""What a graph launch costs where none was recorded (measured on H100: 6 to 15 us)."""
+
+
+def _said(chosen: object) -> str:
+    """Events as they are written."""
+    return repr(getattr(chosen, "pattern", chosen))
+
+
+class Change(ABC):
+    """Something that would be done about a run. ``str`` gives how it is written."""
+
+    @abstractmethod
+    def apply(self, draft: Draft) -> None:
+        """Make the change to a draft."""
+
+
+@dataclass(frozen=True)
+class Scale(Change):
+    """Events take some times as long: host events with all nested in them, work by itself."""
+
+    chosen: Events
+    by: float
+
+    def apply(self, draft: Draft) -> None:
+        """Scale the time that the chosen events themselves take."""
+        draft.scale(draft.own_time(draft.nested(draft.events(self.chosen))), self.by)
+
+    def __str__(self) -> str:
+        """Write it."""
+        return f"scale({_said(self.chosen)}, by={self.by:g})"
+
+
+def scale(chosen: Events, *, by: float) -> Scale:
+    """Change: events take some times as long.
+
+    Parameters
+    ----------
+    chosen : str, re.Pattern or Selection
+        Host events take their time with all that is nested in them; device work its own.
+    by : float
+        0.5 is twice as fast.
+
+    Returns
+    -------
+    Scale
+
+    Raises
+    ------
+    QueryError
+        If the factor is negative.
+
+    Examples
+    --------
+    >>> print(scale("*gemm*", by=0.5))
+    scale('*gemm*', by=0.5)
+    """
+    if not by >= 0:
+        raise QueryError(f"nothing takes {by} times as long.", hint="by=0.5 is twice as fast.")
+    return Scale(chosen, by)
+
+
+@dataclass(frozen=True)
+class Remove(Change):
+    """Events with all under them are not there, or edges of a kind or rule are not."""
+
+    chosen: Events
+
+    def apply(self, draft: Draft) -> None:
+        """Take out events, or edges."""
+        if isinstance(self.chosen, str):
+            edges = draft.is_labelled(self.chosen)
+            if edges is not None:
+                draft.no_waits(edges)
+                return
+        draft.take_out(draft.launched(draft.events(self.chosen)))
+
+    def __str__(self) -> str:
+        """Write it."""
+        return f"remove({_said(self.chosen)})"
+
+
+def remove(chosen: Events) -> Remove:
+    """Change: events are not there, nor what is nested in them or launched from there.
+
+    Parameters
+    ----------
+    chosen : str, re.Pattern or Selection
+        Also the label of an `EdgeKind` or a rule: ``"sync"`` (no call waits for the device),
+        ``"queue"``, ``"blocking copy"``.
+
+    Returns
+    -------
+    Remove
+
+    Examples
+    --------
+    >>> print(remove("aten::item"))
+    remove('aten::item')
+    """
+    return Remove(chosen)
+
+
+@dataclass(frozen=True)
+class Insert(Change):
+    """Events are followed by as much more time."""
+
+    after: Events
+    dur_ns: int
+
+    def apply(self, draft: Draft) -> None:
+        """Lengthen what follows host events on their thread, and device work itself."""
+        chosen, replay = draft.events(self.after), draft.replay
+        tail = replay.node[replay.tail]
+        follows = (replay.kind == EdgeKind.THREAD) & (tail & 1 == 1)
+        follows &= chosen[tail >> 1] & draft.dag.events.is_host[tail >> 1]
+        runs = (replay.kind == EdgeKind.SPAN) & gather(chosen, replay.event, default=False)
+        draft.lag_ns[follows | runs] += self.dur_ns
+
+    def __str__(self) -> str:
+        """Write it."""
+        return f"insert(after={_said(self.after)}, dur_ns={self.dur_ns})"
+
+
+def insert(*, after: Events, dur_ns: int) -> Insert:
+    """Change: after each of some events, its thread or stream does something more.
+
+    Parameters
+    ----------
+    after : str, re.Pattern or Selection
+    dur_ns : int, unit=ns
+
+    Returns
+    -------
+    Insert
+
+    Raises
+    ------
+    QueryError
+        If the time is negative.
+    """
+    if dur_ns < 0:
+        raise QueryError(f"nothing takes {dur_ns} ns.", hint="dur_ns >= 0.")
+    return Insert(after, dur_ns)
+
+
+@dataclass(frozen=True)
+class Overlap(Change):
+    """Device work runs beside the rest of its stream, and no other stream waits for it."""
+
+    chosen: Events
+
+    def apply(self, draft: Draft) -> None:
+        """Drop the order of streams around the chosen work, and join what lies around it."""
+        dag, replay = draft.dag, draft.replay
+        events = dag.events
+        chosen = draft.events(self.chosen) & events.is_device
+        head, tail = (replay.node[end] >> 1 for end in (replay.head, replay.tail))
+        on_device = events.is_device[head] & events.is_device[tail] & (head != tail)
+        order = on_device & (replay.kind == EdgeKind.STREAM) & (chosen[head] | chosen[tail])
+        awaited = on_device & (replay.kind == EdgeKind.SYNC) & chosen[tail] & ~chosen[head]
+        rest = np.flatnonzero(events.is_device & ~chosen)
+        rest = rest[np.lexsort((events.ts_ns[rest], events.stream[rest], events.device[rest]))]
+        same = (events.stream[rest][1:] == events.stream[rest][:-1]) & (
+            events.device[rest][1:] == events.device[rest][:-1]
+        )
+        before, after = rest[:-1][same], rest[1:][same]
+        apart = np.isin(after, head[order])
+        before, after = before[apart], after[apart]
+        draft.drop(order | awaited)
+        gap = np.minimum(
+            events.ts_ns[after] - events.end_ns[before], dag.calibration.stream_floor_ns
+        )
+        kept = gap >= 0
+        draft.add(
+            EdgeTable.of(
+                Rule.STREAM_ORDER,
+                2 * before[kept] + 1,
+                2 * after[kept],
+                lag_ns=gap[kept],
+                event=after[kept],
+            )
+        )
+
+    def __str__(self) -> str:
+        """Write it."""
+        return f"overlap({_said(self.chosen)})"
+
+
+def overlap(chosen: Events) -> Overlap:
+    """Change: device work runs on a stream of its own, and nothing on the device waits for it.
+
+    Host calls still wait for it, and so does the end of the run.
+
+    Parameters
+    ----------
+    chosen : str, re.Pattern or Selection
+
+    Returns
+    -------
+    Overlap
+    """
+    return Overlap(chosen)
+
+
+@dataclass(frozen=True)
+class Fuse(Change):
+    """Runs of kernels become one each: gaps and launches but the first go."""
+
+    chosen: tuple[Events, ...]
+
+    def apply(self, draft: Draft) -> None:
+        """Join later members to the first, and take out their launches."""
+        dag, replay = draft.dag, draft.replay
+        if len(self.chosen) == 1 and not isinstance(self.chosen[0], str):
+            later = later_members(dag, draft.events(self.chosen[0]))
+        else:
+            later = later_members(dag, *(draft.events(one) for one in self.chosen))
+        into = draft.into(later) & replay.into_start_of(later)
+        draft.drop(into & (replay.kind == EdgeKind.LAUNCH))
+        draft.clear(into & (replay.kind == EdgeKind.STREAM))
+        draft.release(later)
+        calls = np.zeros(len(dag.events), dtype=bool)
+        launch = dag.launch[later]
+        calls[launch[launch >= 0]] = True
+        if draft.assumption is not Assumption.RIGID:
+            calls |= only_launching(dag, later)
+        gone = draft.nested(calls)
+        draft.clear(draft.own_time(gone))
+        draft.drop(draft.into(gone) & (replay.kind == EdgeKind.QUEUE))
+
+    def __str__(self) -> str:
+        """Write it."""
+        return f"fuse({', '.join(_said(one) for one in self.chosen)})"
+
+
+def fuse(*chosen: Events) -> Fuse:
+    """Change: kernels that follow each other on a stream become one.
+
+    The parts take as long as before; gaps between them and launches but the first go. Whether the
+    operators go that only launched the others, is a part of the interval.
+
+    Parameters
+    ----------
+    *chosen : str, re.Pattern or Selection
+        Names of the kernels in their order; or one set of kernels, whose runs are fused.
+
+    Returns
+    -------
+    Fuse
+    """
+    if not chosen:
+        raise QueryError("nothing was given to be fused.", hint="fuse('add', 'mul').")
+    return Fuse(chosen)
+
+
+@dataclass(frozen=True)
+class Graphed(Change):
+    """The host replays graphs in place of launching work by work."""
+
+    def apply(self, draft: Draft) -> None:
+        """Take host time of operators and launches out; the first launch of each step stays."""
+        dag, replay = draft.dag, draft.replay
+        events = dag.events
+        meanings = call_meanings(events)
+        loads = events.is_host & events.named(events.symbols.searched(DATA_LOADING))
+        waits = np.isin(
+            meanings,
+            (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SYNC),
+        )
+        kept = draft.nested(loads) | waits | (events.kind == EventKind.ANNOTATION)
+        gone = events.is_host & ~kept
+        rows = draft.own_time(gone) & (replay.rule == Rule.PROGRAM_ORDER)
+        if draft.assumption is not Assumption.RIGID:
+            kept &= events.kind != EventKind.ANNOTATION
+            between = (replay.rule == Rule.PROGRAM_ORDER) & ~draft.own_time(kept)
+            rows |= between & draft.dag.is_work[replay.node[replay.head] >> 1]
+        draft.clear(rows)
+        usual = draft.extra_ns <= dag.calibration.stream_usual_ns
+        draft.extra_ns[usual & (replay.kind == EdgeKind.STREAM)] = 0
+        draft.drop(replay.kind == EdgeKind.QUEUE)
+        first = _first_launches(dag)
+        cost = np.flatnonzero(graph_launches(dag))
+        cost_ns = int(np.median(events.dur_ns[cost])) if len(cost) else _REPLAY_NS
+        at_end = (replay.kind == EdgeKind.THREAD) & first[replay.node[replay.head] >> 1]
+        at_end &= replay.node[replay.head] & 1 == 1
+        draft.lag_ns[at_end] += cost_ns
+
+    def __str__(self) -> str:
+        """Write it."""
+        return "graphed()"
+
+
+def _first_launches(dag: Dag) -> Bools:
+    """Whether each event is the first launch of a step."""
+    events = dag.events
+    calls = np.unique(dag.launch[dag.launch >= 0]).astype(np.int64)
+    calls = calls[np.argsort(events.ts_ns[calls], kind="stable")]
+    step = step_at(find_steps(events), events.ts_ns[calls]) if len(calls) else calls
+    _, at = np.unique(step, return_index=True)
+    first = np.zeros(len(events), dtype=bool)
+    first[calls[at]] = True
+    return first
+
+
+def graphed() -> Graphed:
+    """Change: each step is one replay of a graph, as far as it does not wait or load data.
+
+    Operators and launches take no host time, and the launch queue is never full. Whether code
+    between operators goes, too, is a part of the interval.
+
+    Returns
+    -------
+    Graphed
+    """
+    return Graphed()
+
+
+@dataclass(frozen=True)
+class Bandwidth(Change):
+    """Collectives move their data some times as fast."""
+
+    by: float
+
+    def apply(self, draft: Draft) -> None:
+        """Shorten what of each collective is transfer: all but the latency of its operation.
+
+        One rank does not know how long a collective waited: at least, the fastest of its name is
+        all transfer.
+        """
+        dag, replay = draft.dag, draft.replay
+        meets = dag.classification.kernel_class == KernelClass.COMMUNICATION
+        rows = np.flatnonzero(
+            (replay.kind == EdgeKind.SPAN) & gather(meets, replay.event, default=False)
+        )
+        if not len(rows):
+            raise QueryError("no collective was recorded.", hint="see graph.collectives().")
+        name = dag.events.name[replay.event[rows]]
+        least = np.full(len(dag.events.symbols), np.iinfo(np.int64).max)
+        np.minimum.at(least, name, draft.lag_ns[rows])
+        lag = draft.lag_ns[rows]
+        moves = np.minimum(lag, least[name]) if draft.assumption is Assumption.RIGID else lag
+        latency = min(int(least[name].min()), _LATENCY_NS)
+        transfer = np.maximum(moves - latency, 0)
+        draft.lag_ns[rows] = lag - transfer + np.rint(transfer / self.by).astype(np.int64)
+
+    def __str__(self) -> str:
+        """Write it."""
+        return f"bandwidth({self.by:g})"
+
+
+_LATENCY_NS = 10_000
+"""Latency of a collective at most (NCCL on one host: 5 to 20 us)."""
+
+
+def bandwidth(by: float) -> Bandwidth:
+    """Change: collectives move their data some times as fast; their latency stays.
+
+    The alpha-beta model: latency plus size over bandwidth (Hockney 1994).
+
+    Parameters
+    ----------
+    by : float
+        2 is twice the bandwidth.
+
+    Returns
+    -------
+    Bandwidth
+
+    Raises
+    ------
+    QueryError
+        If it is not above 0.
+    """
+    if not by > 0:
+        raise QueryError(f"there is no bandwidth of {by} times.", hint="2 is twice as much.")
+    return Bandwidth(by)
+
+
+@dataclass(frozen=True)
+class Prefetch(Change):
+    """Data is loaded beside the step: while one batch is used, the next is loaded."""
+
+    def apply(self, draft: Draft) -> None:
+        """Take loading off its thread; a batch is there as long after the one before as it took."""
+        dag = draft.dag
+        events = dag.events
+        loads = events.is_host & events.named(events.symbols.searched(DATA_LOADING))
+        if not loads.any():
+            raise QueryError(
+                "no host range that loads data was recorded.",
+                hint="torch's DataLoader makes them; or name yours data_loading.",
+            )
+        outer = np.flatnonzero(loads & ~under_mask(dag, loads))
+        outer = outer[np.lexsort((events.ts_ns[outer], events.lane[outer]))]
+        draft.clear(draft.own_time(draft.nested(loads)))
+        same = events.lane[outer][1:] == events.lane[outer][:-1]
+        before, after = outer[:-1][same], outer[1:][same]
+        draft.add(
+            EdgeTable.of(
+                Rule.PROGRAM_ORDER,
+                2 * before + 1,
+                2 * after + 1,
+                lag_ns=events.dur_ns[after],
+                event=after,
+            )
+        )
+        first = np.setdiff1d(outer, after)
+        rows = np.flatnonzero(
+            (draft.replay.kind == EdgeKind.THREAD)
+            & np.isin(draft.replay.node[draft.replay.head], 2 * first + 1)
+        )
+        event = draft.replay.node[draft.replay.head[rows]] >> 1
+        draft.lag_ns[rows] = events.dur_ns[event]
+
+    def __str__(self) -> str:
+        """Write it."""
+        return "prefetch()"
+
+
+def prefetch() -> Prefetch:
+    """Change: data is loaded beside the step, one batch ahead.
+
+    The first batch of each thread that loads is still waited for.
+
+    Returns
+    -------
+    Prefetch
+    """
+    return Prefetch()
+
+
+@dataclass(frozen=True)
+class Equalise(Change):
+    """No rank comes later to a collective than the median of its ranks; of a job only."""
+
+    def apply(self, draft: Draft) -> None:  # noqa: ARG002
+        """Refuse: one rank by itself is never late."""
+        raise QueryError("one rank is never late.", hint="hg.what_if(job, hg.equalise()).")
+
+    def __str__(self) -> str:
+        """Write it."""
+        return "equalise()"
+
+
+def equalise() -> Equalise:
+    """Change of a job: no rank comes later to a collective than the median rank.
+
+    Returns
+    -------
+    Equalise
+    """
+    return Equalise()

@@ -1,0 +1,173 @@
+"""Draft: a replay that changes are made to."""
+
+from __future__ import annotations
+
+import re
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.gather import gather
+from htagraph.algorithms.retime import DROPPED
+from htagraph.errors import QueryError
+from htagraph.lookup.selecting import name_mask, under_mask
+from htagraph.model.dag import Dag
+from htagraph.model.edges import EdgeTable
+from htagraph.model.kinds import EdgeKind
+from htagraph.model.rules import Rule
+from htagraph.replay.assumptions import Assumption, Reading
+
+__all__ = ["Draft", "EventSet", "Events"]
+
+Bools = npt.NDArray[np.bool_]
+I64 = npt.NDArray[np.int64]
+
+_INTO_WORK = (EdgeKind.LAUNCH, EdgeKind.STREAM, EdgeKind.SYNC, EdgeKind.CONTENTION, EdgeKind.SOURCE)
+
+
+class EventSet(Protocol):
+    """A set of events of one graph, such as a `Selection`."""
+
+    @property
+    def rows(self) -> I64:
+        """Rows of the event table."""
+
+
+Events = str | re.Pattern[str] | EventSet
+"""Events by a name (a glob or regex), or a set of them."""
+
+
+class Draft:
+    """A replay under one assumption, to be changed in place.
+
+    Parameters
+    ----------
+    dag : Dag
+    reading : Reading
+    """
+
+    def __init__(self, dag: Dag, reading: Reading) -> None:
+        self.dag = dag
+        self.assumption: Assumption = reading.assumption
+        self.replay = reading.replay
+        self.lag_ns = reading.replay.lag_ns.copy()
+        self.extra_ns = reading.replay.extra_ns.copy()
+        self.release_ns = reading.replay.release_ns.copy()
+
+    @property
+    def weight_ns(self) -> I64:
+        """Weights of the edges as they are by now."""
+        return np.where(self.lag_ns == DROPPED, DROPPED, self.lag_ns + self.extra_ns)
+
+    def events(self, chosen: Events) -> Bools:
+        """Whether each event of the graph is chosen: host events, device work.
+
+        Raises
+        ------
+        QueryError
+            If there is none.
+        """
+        table = self.dag.events
+        if isinstance(chosen, str | re.Pattern):
+            mask = name_mask(self.dag, chosen)
+        else:
+            mask = np.zeros(len(table), dtype=bool)
+            mask[chosen.rows] = True
+        mask &= table.is_host | table.is_device
+        if not mask.any():
+            what = getattr(chosen, "pattern", chosen)
+            hint = "names are those of graph.events, or a glob such as '*gemm*'."
+            raise QueryError(f"no event of the graph is {what!r}.", hint=hint)
+        return mask
+
+    def nested(self, chosen: Bools) -> Bools:
+        """Chosen events, and host events within those of the host."""
+        return chosen | (under_mask(self.dag, chosen & self.dag.events.is_host) & self._is_host)
+
+    def launched(self, chosen: Bools) -> Bools:
+        """Chosen events with all under them: nested in them, or launched from there."""
+        return chosen | under_mask(self.dag, chosen & self.dag.events.is_host)
+
+    @property
+    def _is_host(self) -> Bools:
+        return self.dag.events.is_host
+
+    def own_time(self, chosen: Bools) -> Bools:
+        """Whether each edge is time of the chosen events themselves."""
+        own: Bools = gather(chosen, self.replay.owner, default=False)
+        return own
+
+    def into(self, chosen: Bools) -> Bools:
+        """Whether each edge leads to the start or the end of a chosen event, from another one."""
+        head = self.replay.node[self.replay.head] >> 1
+        enters: Bools = chosen[head] & (self.replay.node[self.replay.tail] >> 1 != head)
+        return enters
+
+    def scale(self, rows: Bools, by: float) -> None:
+        """Make edges take some times as long."""
+        there = rows & (self.lag_ns != DROPPED)
+        self.lag_ns[there] = np.rint(self.lag_ns[there] * by).astype(np.int64)
+
+    def clear(self, rows: Bools) -> None:
+        """Make edges take no time."""
+        self.lag_ns[rows & (self.lag_ns != DROPPED)] = 0
+        self.extra_ns[rows] = 0
+
+    def drop(self, rows: Bools) -> None:
+        """Take edges away."""
+        self.lag_ns[rows] = DROPPED
+        self.extra_ns[rows] = 0
+
+    def release(self, chosen: Bools) -> None:
+        """Let chosen device work start whenever its stream allows."""
+        starts = 2 * np.flatnonzero(chosen)
+        first_ns = int(self.replay.ts_ns.min(initial=0))
+        self.release_ns[self.replay.places[starts]] = first_ns
+
+    def take_out(self, chosen: Bools) -> None:
+        """Make chosen events take no time, and neither wait nor need a launch."""
+        kind, into = self.replay.kind, self.into(chosen)
+        self.clear(self.own_time(chosen))
+        is_contention = kind == EdgeKind.CONTENTION
+        self.drop(is_contention & gather(chosen, self.replay.event, default=False))
+        on_device = chosen & self.dag.events.is_device
+        starts = into & self.replay.into_start_of(on_device)
+        self.drop(starts & np.isin(kind, (EdgeKind.LAUNCH, EdgeKind.CONTENTION, EdgeKind.SOURCE)))
+        self.clear(starts)
+        waits = (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC, EdgeKind.QUEUE)
+        self.drop(into & ~starts & np.isin(kind, waits))
+        self.release(on_device)
+        ended = chosen[self.replay.node[self.replay.head] >> 1]
+        self.extra_ns[ended & (self.replay.kind == EdgeKind.THREAD)] = 0
+
+    def no_waits(self, rows: Bools) -> None:
+        """Take away edges that make the host wait; its calls take what they usually take."""
+        self.drop(rows)
+        freed = np.zeros(len(self.replay.node), dtype=bool)
+        freed[self.replay.head[rows]] = True
+        self.extra_ns[freed[self.replay.head] & (self.replay.kind == EdgeKind.THREAD)] = 0
+
+    def add(self, more: EdgeTable) -> None:
+        """Add edges; those against the order of time are left out."""
+        extra, lag = self.extra_ns, self.lag_ns
+        release = self.release_ns
+        self.replay, self.lag_ns, self.extra_ns = self.replay.with_edges(more, lag, extra)
+        self.release_ns = release
+
+    def is_labelled(self, label: str) -> Bools | None:
+        """Whether each edge is of a kind or rule of this name; None if there is no such name.
+
+        ``sync`` are the waits of the host; a stream that waits for another needs what it waits for.
+        """
+        replay = self.replay
+        head = replay.node[replay.head] >> 1
+        text = label.lower()
+        found: Bools | None = None
+        if text in EdgeKind.labels():
+            found = replay.kind == EdgeKind.parse(text)
+        elif rules := [rule for rule in Rule if rule.label == text]:
+            found = replay.rule == rules[0]
+        if found is not None and text == EdgeKind.SYNC.label:
+            found &= self._is_host[head]
+        return found

@@ -1,0 +1,127 @@
+"""Waits that held, but cost no time in the run: in another run they may.
+
+A call that waits for the device returns at once where the device is idle already, and a launch
+where its queue has room. Where the host is made faster, it waits there. Edges for that arrive
+before their heads happen, so that they change no path of the run as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.matching import group_starts
+from htagraph.model.api_calls import CallMeaning, call_meanings
+from htagraph.model.dag import Dag
+from htagraph.model.edges import EdgeTable
+from htagraph.model.kinds import EdgeKind
+from htagraph.model.rules import Rule
+
+__all__ = ["latent_waits"]
+
+I64 = npt.NDArray[np.int64]
+
+_QUEUE_HOLDS = 1_022
+"""Launches that a device holds, where none of a trace met a full queue (measured: about 1,022)."""
+_OF_DEVICE = (CallMeaning.DEVICE_SYNC, CallMeaning.FREE)
+
+
+def latent_waits(dag: Dag) -> EdgeTable:
+    """Edges of waits that cost no time: of calls for what was enqueued before, and for the queue.
+
+    Parameters
+    ----------
+    dag : Dag
+
+    Returns
+    -------
+    EdgeTable
+        Rows that the graph has already are left out; all run forward in time.
+    """
+    found = EdgeTable.concat([*_of_calls(dag), *_of_queues(dag)])
+    times = dag.events.node_ts_ns
+    return found.take(times[found.tail] <= times[found.head])
+
+
+def _launched(dag: Dag) -> tuple[I64, I64]:
+    """Device work with a recorded launch, and when its call began; by that time."""
+    events = dag.events
+    work = np.flatnonzero(events.is_device & (dag.launch >= 0))
+    called_ns = events.ts_ns[dag.launch[work]]
+    order = np.lexsort((work, called_ns))
+    return work[order], called_ns[order]
+
+
+def _of_calls(dag: Dag) -> Iterator[EdgeTable]:
+    """Yield edges from the last work enqueued before a call that waits to its end, by stream.
+
+    A wait for one stream whose work is not known is for the stream on which its thread enqueued
+    last.
+    """
+    events, meanings = dag.events, call_meanings(dag.events)
+    known = np.zeros(len(events), dtype=bool)
+    known[dag.edges.head[dag.edges.kind == EdgeKind.SYNC] >> 1] = True
+    every = np.flatnonzero(np.isin(meanings, _OF_DEVICE))
+    one = np.flatnonzero((meanings == CallMeaning.STREAM_SYNC) & ~known)
+    work, called_ns = _launched(dag)
+    if not len(work) or not (len(every) or len(one)):
+        return
+    _, stream = np.unique(
+        np.stack([events.device[work], events.stream[work]]), axis=1, return_inverse=True
+    )
+    stream = stream.reshape(-1)
+    wanted = _stream_of_thread(dag, work, called_ns, stream, one)
+    for number in range(int(stream.max()) + 1):
+        mine = np.flatnonzero(stream == number)
+        calls = np.concatenate([every, one[wanted == number]])
+        last = np.searchsorted(called_ns[mine], events.ts_ns[calls], side="left") - 1
+        calls, last = calls[last >= 0], last[last >= 0]
+        yield EdgeTable.of(
+            Rule.CALL_SEMANTICS, 2 * work[mine[last]] + 1, 2 * calls + 1, event=calls
+        )
+
+
+def _stream_of_thread(dag: Dag, work: I64, called_ns: I64, stream: I64, calls: I64) -> I64:
+    """Stream on which the thread of each call enqueued last before it, -1 for none."""
+    events = dag.events
+    lane = events.lane[dag.launch[work]].astype(np.int64)
+    order = np.lexsort((called_ns, lane))
+    wanted = events.lane[calls].astype(np.int64)
+    found = np.full(len(calls), -1, dtype=np.int64)
+    for one in np.unique(wanted).tolist():
+        mine, asked = order[lane[order] == one], wanted == one
+        if len(mine):
+            last = np.searchsorted(called_ns[mine], events.ts_ns[calls[asked]]) - 1
+            found[asked] = np.where(last >= 0, stream[mine[np.maximum(last, 0)]], -1)
+    return found
+
+
+def _of_queues(dag: Dag) -> Iterator[EdgeTable]:
+    """Yield edges from the start of work to the launch that takes its place in a full queue.
+
+    The queue holds as many as were ever outstanding where a launch met it full.
+    """
+    events, edges = dag.events, dag.edges
+    work, _ = _launched(dag)
+    if not len(work):
+        return
+    was_full = bool((edges.rule == Rule.QUEUE_FULL).any())
+    by_device = work[np.argsort(events.device[work], kind="stable")]
+    bounds = np.flatnonzero(group_starts(events.device[by_device]))
+    for mine in np.split(by_device, bounds)[1:]:
+        calls, n_work = np.unique(dag.launch[mine], return_counts=True)
+        calls = calls[n_work == 1]  # a graph takes one place, whatever it enqueues
+        single = mine[np.isin(dag.launch[mine], calls)]
+        calls = calls[np.lexsort((calls, events.ts_ns[calls]))]
+        started = single[np.lexsort((single, events.ts_ns[single]))]
+        outstanding = np.arange(len(calls)) - np.searchsorted(
+            events.ts_ns[started], events.end_ns[calls], side="right"
+        )
+        most = int(outstanding.max(initial=0)) + 1
+        holds = most if was_full and most <= 2 * _QUEUE_HOLDS else max(most, _QUEUE_HOLDS)
+        if len(calls) > holds:
+            head = calls[holds:]
+            tail = started[: len(head)]
+            yield EdgeTable.of(Rule.QUEUE_FULL, 2 * tail, 2 * head + 1, event=head)

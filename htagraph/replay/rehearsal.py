@@ -1,0 +1,127 @@
+"""Rehearsal: runs of one window under changes, by every reading of its trace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.retime import retime
+from htagraph.model.dag import Dag
+from htagraph.model.units import human_duration
+from htagraph.model.window import Window
+from htagraph.replay.assumptions import Assumption, Reading, readings
+from htagraph.replay.changes import Change
+from htagraph.replay.draft import Draft
+from htagraph.replay.replay import Bounds, Replay, replay_of
+
+__all__ = ["Rehearsal", "Run", "Saving"]
+
+I64 = npt.NDArray[np.int64]
+
+
+class Saving(NamedTuple):
+    """Time that a change saves; negative where it costs.
+
+    Parameters
+    ----------
+    low_ns, high_ns : int, unit=ns
+        The least and the most by any reading of the trace.
+    expected_ns : int, unit=ns
+        By the first reading, `Assumption.AS_BOUND`; within the others.
+    """
+
+    low_ns: int
+    expected_ns: int
+    high_ns: int
+
+    @property
+    def width_ns(self) -> int:
+        """How much the trace leaves open."""
+        return self.high_ns - self.low_ns
+
+    def __str__(self) -> str:
+        """Say it as people do."""
+        ends = [human_duration(end_ns) for end_ns in (self.low_ns, self.high_ns)]
+        return ends[0] if ends[0] == ends[1] else " to ".join(ends)
+
+
+class Run(NamedTuple):
+    """One replayed run.
+
+    Parameters
+    ----------
+    replay : Replay
+        With the edges that the changes added.
+    lag_ns : ndarray of shape (m,), dtype=int64, unit=ns
+    times_ns : ndarray of shape (n,), dtype=int64, unit=ns
+    """
+
+    replay: Replay
+    lag_ns: I64
+    times_ns: I64
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What replays of a window under changes share.
+
+    Parameters
+    ----------
+    dag : Dag
+    window : Window
+    """
+
+    dag: Dag
+    window: Window
+
+    @cached_property
+    def replay(self) -> Replay:
+        """The run as it was, by the first reading."""
+        return replay_of(self.dag)
+
+    @cached_property
+    def readings(self) -> tuple[Reading, ...]:
+        """The readings that apply, `Assumption.AS_BOUND` first."""
+        return tuple(readings(self.dag, self.replay))
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        """What is done when the window begins, and when it ends."""
+        return self.replay.bounds(self.window)
+
+    def run(self, changes: Sequence[Change], reading: Reading | None = None) -> Run:
+        """Replay the whole trace under changes.
+
+        Raises
+        ------
+        QueryError
+            If a change names nothing that is there.
+        """
+        draft = Draft(self.dag, reading or Reading(Assumption.AS_BOUND, self.replay))
+        for change in changes:
+            change.apply(draft)
+        replay = draft.replay
+        times_ns = retime(replay.offsets, replay.tail, draft.weight_ns, draft.release_ns)
+        return Run(replay, draft.lag_ns, times_ns)
+
+    def dur_ns(self, times_ns: I64) -> int:
+        """Length of the window in other times."""
+        before, until, lead_ns, tail_ns = self.bounds
+        if not len(until):
+            return self.window.dur_ns
+        end_ns = int(times_ns[until].max()) + tail_ns
+        start_ns = int(times_ns[before].max()) + lead_ns if len(before) else self.window.start_ns
+        return max(end_ns - start_ns, 0)
+
+    def saving(self, changes: Sequence[Change]) -> Saving:
+        """What changes save in the window, by every reading."""
+        saved = [
+            self.window.dur_ns - self.dur_ns(self.run(changes, reading).times_ns)
+            for reading in self.readings
+        ]
+        return Saving(min(saved), saved[0], max(saved))

@@ -1,0 +1,119 @@
+"""The graph of a run that did not happen: the same events at other times."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.binding import bind, topological_order
+from htagraph.algorithms.retime import DROPPED
+from htagraph.model.dag import Dag, RejectedEdges
+from htagraph.model.edges import EdgeTable
+from htagraph.model.events import EventTable
+from htagraph.model.window import Window
+from htagraph.replay.replay import Replay
+
+__all__ = ["retimed"]
+
+I64 = npt.NDArray[np.int64]
+
+
+def retimed(dag: Dag, replay: Replay, lag_ns: I64, times_ns: I64) -> Dag:
+    """Graph of a replayed run: every question can be asked of it.
+
+    Parameters
+    ----------
+    dag : Dag
+        The graph that was replayed.
+    replay : Replay
+    lag_ns : ndarray of shape (m,), dtype=int64, unit=ns
+        Lag of each edge of the replay in the other run, `DROPPED` where it is not there.
+    times_ns : ndarray of shape (n,), dtype=int64, unit=ns
+        When each position happened there.
+
+    Returns
+    -------
+    Dag
+        Events keep their rows. What is no node of the graph (Python frames, records of the
+        profiler) moves with what lies around it on its thread.
+    """
+    events = _moved(dag, replay, times_ns)
+    there = lag_ns != DROPPED
+    edges = EdgeTable(
+        tail=replay.node[replay.tail[there]].astype(np.int32),
+        head=replay.node[replay.head[there]].astype(np.int32),
+        kind=replay.kind[there],
+        lag_ns=lag_ns[there],
+        event=replay.event[there],
+        rule=replay.rule[there],
+    )
+    edges = edges.take(np.lexsort((edges.tail, edges.kind, edges.head)))
+    times = events.node_ts_ns
+    order, cyclic = topological_order(edges.tail, edges.head, times, np.sort(dag.order))
+    edges = edges.take(~cyclic)
+    binding, residual = bind(
+        edges.tail, edges.head, edges.kind, edges.lag_ns, times, np.repeat(_tiebreak(events), 2)
+    )
+    work = np.flatnonzero(dag.is_work)
+    span = (
+        Window(int(events.ts_ns[work].min()), int(events.end_ns[work].max()), dag.span.name)
+        if len(work)
+        else dag.span
+    )
+    return replace(
+        dag,
+        events=events,
+        edges=edges,
+        order=order,
+        binding=binding,
+        residual_ns=residual,
+        rejected=RejectedEdges(EdgeTable(), np.empty(0, dtype=np.int64)),
+        span=span,
+    )
+
+
+def _tiebreak(events: EventTable) -> I64:
+    """Order among equals that depends on durations and names, as in a compiled trace."""
+    return events.dur_ns * max(len(events.symbols), 1) + events.name
+
+
+def _moved(dag: Dag, replay: Replay, times_ns: I64) -> EventTable:
+    """Events at their other times."""
+    events = dag.events
+    node_ts = events.node_ts_ns.copy()
+    node_ts[replay.node] = times_ns
+    known = np.zeros(len(events), dtype=bool)
+    known[replay.node >> 1] = True
+    rest = np.flatnonzero(~known)
+    if len(rest) and len(replay.node):
+        whole = _steps(replay.ts_ns, times_ns)
+        lane = events.lane[replay.node >> 1]
+        for number in np.unique(events.lane[rest]).tolist():
+            mine, on_lane = rest[events.lane[rest] == number], lane == number
+            track = _steps(replay.ts_ns[on_lane], times_ns[on_lane]) if on_lane.any() else whole
+            for end in (0, 1):
+                node_ts[2 * mine + end] = _at(events.node_ts_ns[2 * mine + end], *track)
+    start_ns, end_ns = node_ts[0::2], node_ts[1::2]
+    return replace(events, ts_ns=start_ns.copy(), dur_ns=np.maximum(end_ns - start_ns, 0))
+
+
+def _steps(before_ns: I64, after_ns: I64) -> tuple[I64, I64]:
+    """Times before and after, both ascending, one of each instant."""
+    order = np.argsort(before_ns, kind="stable")
+    before, after = before_ns[order], np.maximum.accumulate(after_ns[order])
+    last = np.append(before[1:] != before[:-1], True)
+    return before[last], after[last]
+
+
+def _at(ts_ns: I64, before_ns: I64, after_ns: I64) -> I64:
+    """Where times go of which those before and after lie so; beyond the ends as far as before."""
+    place = np.clip(np.searchsorted(before_ns, ts_ns, side="right") - 1, 0, len(before_ns) - 1)
+    following = np.minimum(place + 1, len(before_ns) - 1)
+    length = before_ns[following] - before_ns[place]
+    into = ts_ns - before_ns[place]
+    inside = (into >= 0) & (length > 0)
+    share = np.where(inside, into / np.maximum(length, 1), 0.0)
+    moved = np.rint(share * (after_ns[following] - after_ns[place])).astype(np.int64)
+    return after_ns[place] + np.where(inside, moved, into)
