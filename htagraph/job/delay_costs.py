@@ -38,7 +38,7 @@ _WHICH = ["late", "came", "ready"]
 
 def _times(compared: WaitComparisons, times: Mapping[int, pd.DataFrame]) -> pd.DataFrame:
     """What rank segments are made of, and how much of it was waiting, with the row of the wait."""
-    columns = ["rank_segment", *CAUSE_KEY, "dur_ns", "waited_ns", "to"]
+    columns = ["rank_segment", *CAUSE_KEY, "dur_ns", "waited_ns", "to", "for_rank"]
     parts = [part.assign(rank=np.int64(rank)) for rank, part in times.items() if len(part)]
     if not parts:
         return pd.DataFrame(columns=columns)
@@ -50,17 +50,21 @@ def _times(compared: WaitComparisons, times: Mapping[int, pd.DataFrame]) -> pd.D
     until_ns += gather(compared.waits["wait_ns"].to_numpy(np.int64), to, 0)
     start_ns, dur_ns = (table[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns"))
     waited_ns = np.where(to >= 0, np.clip(until_ns - start_ns, 0, dur_ns), 0)
-    return table.assign(to=to, waited_ns=waited_ns)[columns]
+    for_rank = gather(compared.waits["last_rank"].to_numpy(np.int64), to)
+    return table.assign(to=to, waited_ns=waited_ns, for_rank=for_rank)[columns]
 
 
 def _looked_up(waits: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     """What the rank segments of each wait are made of: one row per wait, segment and thing."""
-    asked = waits[_WHICH].rename_axis("wait").reset_index()
-    asked = asked.melt("wait", var_name="which", value_name="rank_segment")
+    asked = waits[[*_WHICH, "last_rank"]].rename_axis("wait").reset_index()
+    asked = asked.melt(["wait", "last_rank"], var_name="which", value_name="rank_segment")
     found = asked.merge(table, on="rank_segment")
     # A wait that is not over when another one is has not led to it.
     waited_ns = found["waited_ns"].where(found["to"] < found["wait"], 0)
-    return found.assign(waited_ns=waited_ns, did_ns=found["dur_ns"] - waited_ns)
+    did_ns = found["dur_ns"] - waited_ns
+    # Who waited for the late rank was not kept up by anything of its own.
+    for_late = (found["which"] != "late") & (found["for_rank"] == found["last_rank"])
+    return found.assign(waited_ns=waited_ns.mask(for_late, 0), did_ns=did_ns)
 
 
 def _excess(found: pd.DataFrame, by: list[str], column: str) -> pd.DataFrame:

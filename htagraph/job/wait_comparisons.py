@@ -89,8 +89,8 @@ class _Members:
     """
 
     def __init__(self, places: pd.DataFrame) -> None:
-        columns = ("rank", "match", "after", "left_ns")
-        rank, self.match, self._after, self._left_ns = (
+        columns = ("rank", "match", "left_ns")
+        rank, self.match, self._left_ns = (
             places[name].to_numpy(np.int64) for name in columns
         )
         self._n_ranks = int(rank.max(initial=0)) + 1
@@ -105,13 +105,17 @@ class _Members:
         at = np.minimum(np.searchsorted(self._key, key), len(self._key) - 1)
         return np.where(self._key[at] == key, self._place[at], -1)
 
-    def left_together(self, place: I64, other: I64, until_ns: I64) -> tuple[I64, I64]:
+    def left_together(
+        self, place: I64, after: I64, other: I64, until_ns: I64
+    ) -> tuple[I64, I64]:
         """The first collective on the way back that another rank had left, too, by some time.
 
         Parameters
         ----------
         place : ndarray of shape (n,), dtype=int64
-            Where the way begins, -1 for none.
+            Where the way begins.
+        after : ndarray of shape (n_places,), dtype=int64
+            Where it goes on from each place, -1 for nowhere.
         other : ndarray of shape (n,), dtype=int64
         until_ns : ndarray of shape (n,), dtype=int64, unit=ns
 
@@ -121,7 +125,7 @@ class _Members:
             The collective, -1 for none, and when both had left it.
         """
         found, both_ns = np.full(len(place), -1), np.full(len(place), -_NEVER)
-        place = place.copy()
+        place = after[place]
         while (rows := np.flatnonzero(place >= 0)).size:
             here = place[rows]
             there = self.places(self.match[here], other[rows])
@@ -129,7 +133,7 @@ class _Members:
             is_found = left_ns <= until_ns[rows]
             found[rows[is_found]] = self.match[here[is_found]]
             both_ns[rows[is_found]] = left_ns[is_found]
-            place[rows] = np.where(is_found, -1, self._after[here])
+            place[rows] = np.where(is_found, -1, after[here])
         return found, both_ns
 
 
@@ -176,8 +180,8 @@ def compare_waits(
     waiting = members.places(match, rank)
     came = column["arrival"][members.places(match, late)]
     until_ns = waits["start_ns"].to_numpy(np.int64)
-    on_late, late_ns = members.left_together(column["after"][came], rank, until_ns)
-    on_other, other_ns = members.left_together(column["ready_after"][waiting], late, until_ns)
+    on_late, late_ns = members.left_together(came, column["after"], rank, until_ns)
+    on_other, other_ns = members.left_together(waiting, column["ready_after"], late, until_ns)
     since = np.where(late_ns >= other_ns, on_late, on_other)
     since_late, since_other = (
         np.where(

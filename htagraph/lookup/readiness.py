@@ -1,4 +1,4 @@
-"""When a collective could have started, had its stream not been busy with another one."""
+"""When a collective could have started, had it not been for other collectives."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ __all__ = ["Readiness", "readiness"]
 
 I64 = npt.NDArray[np.int64]
 
+_EVER = np.iinfo(np.int64).min
+
 
 class Readiness(NamedTuple):
     """Since when each of some collectives was ready, and what it waited for until then.
@@ -24,8 +26,8 @@ class Readiness(NamedTuple):
     ready_ns : ndarray of shape (n,), dtype=int64, unit=ns
         On the rank's clock.
     ready_node : ndarray of shape (n,), dtype=int64
-        Node whose time it is: the end of what the collective needs, or its launch; its own start
-        where nothing but another collective comes before it.
+        Node whose time it is: the end of what the collective or one before it needs, or a launch;
+        its own start where nothing else is recorded.
     ready_after : ndarray of shape (n,), dtype=int64
         Position of the collective that the walk back from that node meets first, -1 for none.
     """
@@ -51,15 +53,23 @@ def readiness(dag: Dag, kernels: I64) -> Readiness:
     -------
     Readiness
     """
-    start = 2 * kernels
-    is_start, is_end = np.zeros((2, 2 * len(dag.events)), dtype=bool)
-    is_start[start], is_end[start + 1] = True, True
-    edges = np.flatnonzero(is_start[dag.edges.head] & ~is_end[dag.edges.tail])
-    edges = edges[np.argsort(dag.arrival_ns[edges], kind="stable")]
-    released_by = np.arange(2 * len(dag.events))
-    released_by[dag.edges.head[edges]] = dag.edges.tail[edges]  # of several, the last one stays
-    node = released_by[start]
     place = np.full(len(dag.events), -1, dtype=np.int64)
     place[kernels] = np.arange(len(kernels))
+    edges = dag.edges
+    into = np.flatnonzero((edges.head % 2 == 0) & (place[edges.head >> 1] >= 0))
+    into = into[np.argsort(dag.arrival_ns[into], kind="stable")]
+    behind = (edges.tail[into] % 2 == 1) & (place[edges.tail[into] >> 1] >= 0)
+    held_up, needed = into[behind], into[~behind]
+    before = np.full(len(kernels), -1, dtype=np.int64)
+    before[place[edges.head[held_up] >> 1]] = place[edges.tail[held_up] >> 1]
+    node = np.full(len(kernels), -1, dtype=np.int64)
+    node[place[edges.head[needed] >> 1]] = edges.tail[needed]  # of several, the latest one stays
+    times = dag.events.node_ts_ns
+    while (rows := np.flatnonzero(before >= 0)).size:  # twice as far each time
+        ahead = node[before[rows]]
+        is_later = gather(times, ahead, _EVER) > gather(times, node[rows], _EVER)
+        node[rows] = np.where(is_later, ahead, node[rows])
+        before[rows] = before[before[rows]]
+    node = np.where(node >= 0, node, 2 * kernels)
     after = gather(place, first_anchor(dag, kernels)[node] >> 1)
-    return Readiness(dag.events.node_ts_ns[node], node, after)
+    return Readiness(times[node], node, after)
