@@ -31,8 +31,8 @@ __all__ = ["delay_costs"]
 
 I64 = npt.NDArray[np.int64]
 
-_NOTHING_LONGER = "nothing took longer"
-_UNREAD = "a rank could not be read"
+_NOTHING_LONGER = "(nothing took longer)"
+_UNREAD = "(rank not read)"
 _WHICH = ["late", "came", "ready"]
 
 

@@ -90,9 +90,7 @@ class _Members:
 
     def __init__(self, places: pd.DataFrame) -> None:
         columns = ("rank", "match", "left_ns")
-        rank, self.match, self._left_ns = (
-            places[name].to_numpy(np.int64) for name in columns
-        )
+        rank, self.match, self._left_ns = (places[name].to_numpy(np.int64) for name in columns)
         self._n_ranks = int(rank.max(initial=0)) + 1
         matched = np.flatnonzero(self.match >= 0)
         key = self.match[matched] * self._n_ranks + rank[matched]
@@ -105,9 +103,7 @@ class _Members:
         at = np.minimum(np.searchsorted(self._key, key), len(self._key) - 1)
         return np.where(self._key[at] == key, self._place[at], -1)
 
-    def left_together(
-        self, place: I64, after: I64, other: I64, until_ns: I64
-    ) -> tuple[I64, I64]:
+    def left_together(self, place: I64, after: I64, other: I64, until_ns: I64) -> tuple[I64, I64]:
         """The first collective on the way back that another rank had left, too, by some time.
 
         Parameters
@@ -143,7 +139,7 @@ def _waits(collectives: pd.DataFrame) -> pd.DataFrame:
     waited = waited[waited["wait_ns"] > 0]
     why = np.select(
         [waited["overrun_ns"] > 0, waited["is_partial"], waited["wait_ns"] <= waited["error_ns"]],
-        ["clocks contradict it", "ranks are missing in it", "no longer than clocks are uncertain"],
+        ["(clocks contradict)", "(ranks missing)", "(within clock uncertainty)"],
         default="",
     )
     waited = waited.assign(met_ns=waited["start_ns"] + waited["wait_ns"], why_not=why)
@@ -208,7 +204,7 @@ def compare_waits(
     number[can] = of.reshape(-1)
     late_at, came_at, ready_at = np.split(number, 3)
     begun = (waits["why_not"] == "") & ((late_at < 0) | (came_at < 0)) & (since < 0)
-    waits["why_not"] = waits["why_not"].mask(begun, "began before both were recorded")
+    waits["why_not"] = waits["why_not"].mask(begun, "(before both were recorded)")
     place_of = np.full(len(places), -1, dtype=np.int64)
     place_of[waiting] = np.arange(len(waits))
     return WaitComparisons(
@@ -225,7 +221,8 @@ def _both_recorded(
     rank: I64, other: I64, ends: Mapping[int, RankEnds], clocks: Mapping[int, Clock]
 ) -> I64:
     """Since when each rank and another one are both recorded, on the clock of the first."""
-    begun_ns = pd.Series({one: clocks[one].to_common(end.start_ns) for one, end in ends.items()})
     local_ns = pd.Series({one: end.start_ns for one, end in ends.items()})
-    one_ns, other_ns = begun_ns.reindex(rank).to_numpy(), begun_ns.reindex(other).to_numpy()
-    return local_ns.reindex(rank).to_numpy() + np.maximum(other_ns - one_ns, 0)
+    begun_ns = pd.Series({one: clocks[one].to_common(end.start_ns) for one, end in ends.items()})
+    ahead = begun_ns.reindex(other).to_numpy(np.int64) - begun_ns.reindex(rank).to_numpy(np.int64)
+    since: I64 = local_ns.reindex(rank).to_numpy(np.int64) + np.maximum(ahead, 0)
+    return since
