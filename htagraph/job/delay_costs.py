@@ -42,11 +42,12 @@ def _times(compared: WaitComparisons, times: Mapping[int, pd.DataFrame]) -> pd.D
     parts = [part.assign(rank=np.int64(rank)) for rank, part in times.items() if len(part)]
     if not parts:
         return pd.DataFrame(columns=columns)
-    places = compared.places[compared.places["wait"] >= 0]
-    places = places.rename(columns={"start_ns": "began_ns", "wait": "to"})
-    table = pd.concat(parts, ignore_index=True).merge(places, on=["rank", "event"], how="left")
-    to = table["to"].fillna(-1).to_numpy(np.int64)
-    until_ns = table["began_ns"].fillna(0).to_numpy(np.int64)
+    places = compared.places
+    waiting = places.loc[places["wait"] >= 0, ["rank", "event"]].rename_axis("place").reset_index()
+    table = pd.concat(parts, ignore_index=True).merge(waiting, on=["rank", "event"], how="left")
+    place = table["place"].fillna(-1).to_numpy(np.int64)
+    to = gather(places["wait"].to_numpy(np.int64), place)
+    until_ns = gather(places["start_ns"].to_numpy(np.int64), place, 0)
     until_ns += gather(compared.waits["wait_ns"].to_numpy(np.int64), to, 0)
     start_ns, dur_ns = (table[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns"))
     waited_ns = np.where(to >= 0, np.clip(until_ns - start_ns, 0, dur_ns), 0)
@@ -152,10 +153,5 @@ def delay_costs(
             f"ranks waited for {waited_ns:,} ns, and {charged_ns:,} ns are charged to causes."
         )
     costs["share"] = costs["delay_ns"] / max(waited_ns, 1)
-    costs["is_nobody"] = costs["rank"] < 0
-    costs = costs.sort_values(
-        ["is_nobody", "delay_ns", "rank", *CAUSE_KEY],
-        ascending=[True, False, True, True, True, True],
-        ignore_index=True,
-    )
+    costs = costs.sort_values("delay_ns", ascending=False, kind="stable", ignore_index=True)
     return DELAY_COSTS.frame({name: costs[name] for name in DELAY_COSTS.columns})

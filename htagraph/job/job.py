@@ -178,9 +178,11 @@ class Job(Questions):
         *works : callable
             Functions of a `TraceGraph`, as for `map`.
         """
-        timeline, compared = self.timeline, self.timeline.compared
+        timeline = self.timeline
         asked: list[Mapping[int, Request]] = [self._requests(work) for work in works]
-        asked += [*self._route.requests(timeline), on_rank_segments(TimesByNameIn, compared)]
+        asked += self._route.requests(timeline)
+        for compared in (timeline.compared, timeline.compared_waits.rank_segments):
+            asked.append(on_rank_segments(TimesByNameIn, compared))
         self.graphs.visit({rank: _of_rank(asked, rank) for rank in self.summaries})
 
     def _ask(self, question: Question, **options: object) -> pd.DataFrame:
@@ -279,9 +281,10 @@ class Job(Questions):
         Returns
         -------
         DataFrame, schema `job_answers.DELAY_COSTS`
-            The costliest first; what nobody can be charged with last. ``delay_ns`` adds up to
-            ``own_wait_ns`` of `stragglers`: a rank that waits in several collectives at once waits
-            once.
+            The costliest first. ``delay_ns`` adds up to ``own_wait_ns`` of `stragglers`: a rank
+            that waits in several collectives at once waits once. Rank -1 has what nobody can be
+            charged with, and ``name`` says why. Where several came last, as far as the clocks are
+            known, it is the last by estimate that is charged.
         """
         return self.timeline.delay_costs
 

@@ -65,22 +65,22 @@ def _places(
     ready: Mapping[int, Readiness],
 ) -> pd.DataFrame:
     """The collectives of all ranks, one after the other; links are rows of this table."""
-    parts, before = [], 0
+    parts, first, before = [], {}, 0
     for rank, table in tables.items():
-        names = ["collective", "event", "start_ns", "end_ns", "after", "arrival"]
-        part = table[names].assign(rank=np.int64(rank), **ready[rank]._asdict())
+        part = table[["event", "start_ns", "end_ns", "after", "arrival"]]
+        part = part.assign(rank=np.int64(rank), **ready[rank]._asdict())
         part[_LINKS] = part[_LINKS].where(part[_LINKS] < 0, part[_LINKS] + before)
         parts.append(part)
+        first[rank] = before
         before += len(table)
-    member = collectives[["rank", "collective", "match", "arrived_ns", "end_ns"]]
-    placed = pd.concat(parts, ignore_index=True).merge(
-        member.rename(columns={"end_ns": "left_ns"}), on=["rank", "collective"], how="left"
-    )
-    return placed.fillna({"match": -1, "arrived_ns": 0, "left_ns": 0}).astype(np.int64)
+    match, left_ns = np.full((2, before), -1, dtype=np.int64)
+    at = collectives["rank"].map(first).to_numpy(np.int64) + collectives["collective"].to_numpy()
+    match[at], left_ns[at] = collectives["match"], collectives["end_ns"]
+    return pd.concat(parts, ignore_index=True).assign(match=match, left_ns=left_ns)
 
 
 class _Members:
-    """The collectives of all ranks: where a rank's part in a matched one is, and what lies before.
+    """Where the parts of ranks in matched collectives are, and when they left them.
 
     Parameters
     ----------
@@ -90,10 +90,10 @@ class _Members:
 
     def __init__(self, places: pd.DataFrame) -> None:
         columns = ("rank", "match", "left_ns")
-        rank, self.match, self._left_ns = (places[name].to_numpy(np.int64) for name in columns)
+        rank, self._match, self._left_ns = (places[name].to_numpy(np.int64) for name in columns)
         self._n_ranks = int(rank.max(initial=0)) + 1
-        matched = np.flatnonzero(self.match >= 0)
-        key = self.match[matched] * self._n_ranks + rank[matched]
+        matched = np.flatnonzero(self._match >= 0)
+        key = self._match[matched] * self._n_ranks + rank[matched]
         order = np.argsort(key, kind="stable")
         self._key, self._place = key[order], matched[order]
 
@@ -124,10 +124,10 @@ class _Members:
         place = after[place]
         while (rows := np.flatnonzero(place >= 0)).size:
             here = place[rows]
-            there = self.places(self.match[here], other[rows])
+            there = self.places(self._match[here], other[rows])
             left_ns = np.maximum(self._left_ns[here], gather(self._left_ns, there, _NEVER))
             is_found = left_ns <= until_ns[rows]
-            found[rows[is_found]] = self.match[here[is_found]]
+            found[rows[is_found]] = self._match[here[is_found]]
             both_ns[rows[is_found]] = left_ns[is_found]
             place[rows] = np.where(is_found, -1, after[here])
         return found, both_ns
@@ -188,23 +188,20 @@ def compare_waits(
         for one, other in ((late, rank), (rank, late))
     )
     start_ns, event = column["start_ns"], column["event"]
-    stretches = np.concatenate(
-        [
-            np.column_stack([late, since_late, start_ns[came], 2 * event[came]]),
-            np.column_stack([rank, since_other, start_ns[waiting], 2 * event[waiting]]),
-            np.column_stack(
-                [rank, since_other, column["ready_ns"][waiting], column["ready_node"][waiting]]
-            ),
-        ]
+    ways = (
+        (late, since_late, start_ns[came], 2 * event[came]),
+        (rank, since_other, start_ns[waiting], 2 * event[waiting]),
+        (rank, since_other, column["ready_ns"][waiting], column["ready_node"][waiting]),
     )
-    begins, ends_at = stretches[:, 1], stretches[:, 2]
-    can = np.tile((waits["why_not"] == "").to_numpy(dtype=bool), 3) & (begins < ends_at)
+    stretches = np.concatenate([np.column_stack(way) for way in ways])
+    chargeable = np.tile((waits["why_not"] == "").to_numpy(dtype=bool), len(ways))
+    can = chargeable & (stretches[:, 1] < stretches[:, 2])
     distinct, of = np.unique(stretches[can], axis=0, return_inverse=True)
     number = np.full(len(stretches), -1, dtype=np.int64)
     number[can] = of.reshape(-1)
-    late_at, came_at, ready_at = np.split(number, 3)
-    begun = (waits["why_not"] == "") & ((late_at < 0) | (came_at < 0)) & (since < 0)
-    waits["why_not"] = waits["why_not"].mask(begun, "(before both were recorded)")
+    late_at, came_at, ready_at = np.split(number, len(ways))
+    no_common = (waits["why_not"] == "") & ((late_at < 0) | (came_at < 0)) & (since < 0)
+    waits["why_not"] = waits["why_not"].mask(no_common, "(before both were recorded)")
     place_of = np.full(len(places), -1, dtype=np.int64)
     place_of[waiting] = np.arange(len(waits))
     return WaitComparisons(

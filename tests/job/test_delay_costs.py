@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import get_args
 
 import pandas as pd
 import pytest
 from hypothesis import given
 
+from htagraph.errors import IncompleteTraceWarning
 from htagraph.job.job import Job
+from htagraph.job.loading import load_job
 from htagraph.synth import (
     Action,
     Clock,
@@ -62,8 +65,7 @@ def chain(*first: Action) -> SimulatedJob:
     return simulate_job(
         JobProgram(
             tuple(
-                Program(body, MACHINE, rank, 3, start_ns=0, base_time_ns=0, groups=groups)
-                for rank, body in enumerate(bodies)
+                Program(body, MACHINE, rank, 3, groups=groups) for rank, body in enumerate(bodies)
             )
         )
     )
@@ -112,8 +114,8 @@ def test_waits_before_both_ranks_are_recorded_are_charged_to_nobody() -> None:
     )
 
     assert costs(loaded(simulate_job(JobProgram(ranks)))) == [
-        (0, "load", 10 * MS, 0),
         (-1, "(before both were recorded)", 20 * MS, 0),
+        (0, "load", 10 * MS, 0),
     ]
 
 
@@ -167,3 +169,16 @@ def test_costs_add_up_to_the_waits_of_every_job(program: JobProgram) -> None:
     for rank, direct_ns in found[found["rank"] >= 0].groupby("rank")["direct_ns"].sum().items():
         others = waits[(waits["last_rank"] == rank) & (waits["rank"] != rank)]
         assert direct_ns <= others["wait_ns"].sum()
+
+
+def test_waits_of_a_rank_that_cannot_be_read_any_more_are_charged_to_nobody(tmp_path: Path) -> None:
+    """Rank 2 is gone after loading: rank 0 still says that it waited for the load of rank 1."""
+    bodies = ((*TOGETHER, meet()), (*TOGETHER, LOAD, meet()), (*TOGETHER, meet()))
+    three(*bodies).write(tmp_path)
+    job = load_job(tmp_path, on_error="skip")
+    for path in (job.summaries[2].path, job.summaries[2].graph):
+        path.unlink()
+    with pytest.warns(IncompleteTraceWarning, match="rank 2 is left out"):
+        found = costs(job)
+
+    assert found == [(-1, "(rank not read)", 10 * MS, 0), (1, "load", 10 * MS, 0)]
