@@ -78,8 +78,14 @@ def _of_calls(dag: Dag) -> Iterator[EdgeTable]:
         calls = np.concatenate([every, one[wanted == number]])
         last = np.searchsorted(called_ns[mine], events.ts_ns[calls], side="left") - 1
         calls, last = calls[last >= 0], last[last >= 0]
+        # A call that need not wait takes as long as it takes to return.
+        left_ns = np.maximum(events.end_ns[calls] - events.end_ns[work[mine[last]]], 0)
         yield EdgeTable.of(
-            Rule.CALL_SEMANTICS, 2 * work[mine[last]] + 1, 2 * calls + 1, event=calls
+            Rule.CALL_SEMANTICS,
+            2 * work[mine[last]] + 1,
+            2 * calls + 1,
+            lag_ns=np.where(known[calls], 0, np.minimum(events.dur_ns[calls], left_ns)),
+            event=calls,
         )
 
 
