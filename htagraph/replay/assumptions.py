@@ -22,6 +22,7 @@ from htagraph.model.kinds import EdgeKind, EventKind, KernelClass, codes
 from htagraph.model.rules import Rule
 from htagraph.replay.own_times import held_calls, own_times
 from htagraph.replay.replay import Replay, residuals
+from htagraph.replay.typical_lags import with_typical_lags
 
 __all__ = ["Assumption", "Reading", "readings"]
 
@@ -75,14 +76,15 @@ def readings(dag: Dag, replay: Replay, *, is_alone: bool = True) -> Iterator[Rea
     is_alone : bool, default=True
         Whether the graph is all that is known: collectives may wait for ranks that are not there.
     """
-    yield Reading(Assumption.AS_BOUND, replay)
-    rigid = replay.with_lags(_own_lags(dag, replay, "max"))
-    yield Reading(Assumption.RIGID, replace(rigid, extra_ns=residuals(rigid)))
+    usual = with_typical_lags(dag, replay, 50)
+    yield Reading(Assumption.AS_BOUND, usual)
+    slow = with_typical_lags(dag, replay.with_lags(_own_lags(dag, replay, "max")), 90)
+    yield Reading(Assumption.RIGID, replace(slow, extra_ns=residuals(slow)))
     for assumption, made in (
         (Assumption.LOOSE, replay.with_lags(_own_lags(dag, replay, None))),
-        (Assumption.GAPS_WAIT, _gaps_wait(dag, replay)),
+        (Assumption.GAPS_WAIT, _gaps_wait(dag, usual)),
         (Assumption.OWN_TIME, _own_time(replay)),
-        (Assumption.OTHERS_LATE, _others_late(dag, replay) if is_alone else None),
+        (Assumption.OTHERS_LATE, _others_late(dag, usual) if is_alone else None),
     ):
         if made is not None:
             yield Reading(assumption, made)
