@@ -52,10 +52,13 @@ def opportunities(dag: Dag, window: Window) -> pd.DataFrame:
     Returns
     -------
     DataFrame, schema `answers.OPPORTUNITIES`
-        Largest expected saving first.
+        Largest expected saving first. Empty where replays of steps miss by so much that nothing
+        should be predicted (`htagraph.replay.hold_out`).
     """
-    segments = critical_path(dag, window)
     rehearsal = Rehearsal(dag, window)
+    if rehearsal.hold_out.is_too_large:
+        return OPPORTUNITIES.empty()
+    segments = critical_path(dag, window)
     found = [
         _ask(rehearsal, candidate)
         for candidate in candidates(

@@ -17,6 +17,7 @@ from htagraph.model.window import Window
 from htagraph.replay.assumptions import Assumption, Reading, readings
 from htagraph.replay.changes import Change
 from htagraph.replay.draft import Draft
+from htagraph.replay.hold_out import HoldOut, hold_out
 from htagraph.replay.replay import Bounds, Replay, replay_of
 
 __all__ = ["Rehearsal", "Run", "Saving"]
@@ -103,6 +104,11 @@ class Rehearsal:
     def readings(self) -> tuple[Reading, ...]:
         """The readings that apply, `Assumption.AS_BOUND` first."""
         return tuple(readings(self.dag, self.replay))
+
+    @cached_property
+    def hold_out(self) -> HoldOut:
+        """How well steps are predicted from each other."""
+        return hold_out(self.dag, self.expected.replay)
 
     @cached_property
     def bounds(self) -> Bounds:
