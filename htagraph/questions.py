@@ -37,6 +37,7 @@ from htagraph.queries.operator_tree import operator_tree
 from htagraph.queries.overlap import overlap
 from htagraph.queries.quality import quality
 from htagraph.queries.queue_blocked import queue_blocked
+from htagraph.queries.slack import slack
 from htagraph.queries.step_times import step_times
 from htagraph.queries.temporal_breakdown import temporal_breakdown
 
@@ -70,6 +71,7 @@ QUESTIONS: dict[str, Question] = {
         memory_timeline,
         step_times,
         collectives,
+        slack,
         quality,
         inferences,
         cupti_counters,
@@ -264,6 +266,10 @@ class Questions(ABC):
     def collectives(self) -> pd.DataFrame:
         """Collectives of the rank in the order of their launches."""
         return self._ask(collectives)
+
+    def slack(self) -> pd.DataFrame:
+        """Events with total float and free float: how much later each may end, harming nothing."""
+        return self._ask(slack)
 
     def quality(self) -> pd.DataFrame:
         """Checks of what is linked, classified and recorded, and which answers are weaker."""

@@ -115,6 +115,16 @@ DEFAULT_COLUMNS: dict[str, tuple[str, ...]] = {
         "peer",
         "seq",
     ),
+    "slack": (
+        "name",
+        "dur_ns",
+        "total_float_ns",
+        "free_float_ns",
+        "track",
+        "ts_ns",
+        "kind",
+        "op",
+    ),
     "quality": ("check", "share", "verdict", "n_good", "n_all", "consequence"),
     "inferences": (
         "rule",

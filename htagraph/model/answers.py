@@ -32,6 +32,7 @@ __all__ = [
     "OVERLAP",
     "QUALITY",
     "QUEUE_BLOCKED",
+    "SLACK",
     "STEP_TIMES",
     "TEMPORAL_BREAKDOWN",
 ]
@@ -41,6 +42,7 @@ _DEVICE = Column("int64", "id", "device")
 _STREAM = Column("int64", "id", "stream of the device")
 _CLASS = Column("category", "KernelClass", "what the work does: compute, communication or memory")
 _OP = name("innermost operator or annotation it happened in, or was launched from; empty for none")
+_TRACK = Column("object", "id", "thread id of host work, `stream n` of device work")
 _SPREAD = {
     "sum_ns": nanoseconds("sum of durations in the window"),
     "mean_ns": Column("float64", "ns", "mean duration"),
@@ -470,5 +472,21 @@ CUPTI_RATES = Schema(
         "flop_per_byte": Column(
             "float64", "FLOP/byte", "arithmetic intensity: the x of a roofline"
         ),
+    },
+)
+
+SLACK = Schema(
+    "SLACK",
+    {
+        "event": _EVENT,
+        "name": name("host event, kernel, copy or fill"),
+        "op": _OP,
+        "kind": Column("category", "EventKind", "what the event is"),
+        "track": _TRACK,
+        "ts_ns": nanoseconds("start of the event"),
+        "dur_ns": nanoseconds("length of the event, not clipped to the window"),
+        "total_float_ns": nanoseconds("how much later it may end without the window ending later"),
+        "free_float_ns": nanoseconds("how much later it may end without delaying anything else"),
+        "is_critical": flag("the window ends later if it does: its total float is 0"),
     },
 )

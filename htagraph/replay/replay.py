@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.retime import latest_times, retime
+from htagraph.algorithms.retime import NO_DEADLINE, latest_times, retime
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind, EventKind
@@ -93,6 +93,14 @@ class Replay:
         """Time from the tail of each edge to its head."""
         return self.lag_ns + self.extra_ns
 
+    @cached_property
+    def edges(self) -> EdgeTable:
+        """The edges as rows of an edge table, in their order."""
+        node = self.node.astype(np.int32)
+        return EdgeTable(
+            node[self.tail], node[self.head], self.kind, self.lag_ns, self.event, self.rule
+        )
+
     def with_lags(self, lag_ns: I64) -> Self:
         """The same run by other lags: each residual belongs to the edges that arrive last."""
         other = replace(self, lag_ns=lag_ns, extra_ns=np.zeros(len(lag_ns), dtype=np.int64))
@@ -148,14 +156,33 @@ class Replay:
         weight_ns = self.weight_ns if weight_ns is None else weight_ns
         return retime(self.offsets, self.tail, weight_ns, self.release_ns)
 
-    def float_ns(self, window: Window) -> I64:
-        """By how much each position may be later without the window ending later.
+    def latest_ns(self, done: I64) -> I64:
+        """Latest time of each position that lets some positions be done when they were.
 
-        What happens after the window's end has the float that it has there, too.
+        Beyond every time (more than half of `NO_DEADLINE`) for what these do not depend on.
         """
-        end_ns = window.end_ns
-        deadline = np.maximum(np.full(len(self.ts_ns), end_ns), self.ts_ns)
-        return latest_times(self.offsets, self.tail, self.weight_ns, deadline) - self.ts_ns
+        deadline = np.full(len(self.ts_ns), NO_DEADLINE)
+        if len(done):
+            deadline[done] = self.ts_ns[done].max()
+        return latest_times(self.offsets, self.tail, self.weight_ns, deadline)
+
+    def float_ns(self, window: Window) -> I64:
+        """Total float: by how much each position may be later without the window ending later.
+
+        The window ends when all work is done that was done by its end. More than half of
+        `NO_DEADLINE` for what that does not depend on.
+        """
+        return self.latest_ns(self.bounds(window).until) - self.ts_ns
+
+    def free_float_ns(self) -> I64:
+        """Free float: by how much each position may be later without any other being later.
+
+        `NO_DEADLINE` for what nothing follows.
+        """
+        found = np.full(len(self.ts_ns), NO_DEADLINE)
+        left_ns = self.ts_ns[self.head] - self.ts_ns[self.tail] - self.weight_ns
+        np.minimum.at(found, self.tail, left_ns)
+        return found
 
     def with_edges(self, more: EdgeTable, lag_ns: I64, extra_ns: I64) -> tuple[Self, I64, I64]:
         """The replay with more edges, and weights in their order.
@@ -268,12 +295,15 @@ def _own_lags(dag: Dag, edges: EdgeTable) -> I64:
     is_free = events.kind == EventKind.RUNTIME
     is_free[call[(edges.rule == Rule.BLOCKING_CALL) & (call >= 0)]] = False
     free = np.flatnonzero(is_free & np.isin(events.name, events.name[call[rows]]))
-    usual = pd.Series(events.dur_ns[free]).groupby(events.name[free]).median()
+    by_name = pd.Series(events.dur_ns[free]).groupby(events.name[free])
+    usual = by_name.quantile(0.5, interpolation="lower")
     launches = np.unique(dag.launch[dag.launch >= 0])
     launches = launches[is_free[launches]]
     enqueues = np.zeros(len(events), dtype=bool)
     enqueues[dag.launch[dag.launch >= 0]] = True
-    of_launches = float(np.median(events.dur_ns[launches])) if len(launches) else 0.0
+    of_launches = (
+        float(np.quantile(events.dur_ns[launches], 0.5, method="lower")) if len(launches) else 0.0
+    )
     own = usual.reindex(events.name[call[rows]]).to_numpy(np.float64)
     own = np.where(np.isnan(own), np.where(enqueues[call[rows]], of_launches, 0.0), own)
     lag[rows] = np.minimum(own.astype(np.int64), events.dur_ns[call[rows]])

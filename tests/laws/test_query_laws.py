@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -44,6 +45,7 @@ from htagraph.queries.operator_tree import operator_tree
 from htagraph.queries.overlap import overlap
 from htagraph.queries.quality import quality
 from htagraph.queries.queue_blocked import queue_blocked
+from htagraph.queries.slack import slack
 from htagraph.queries.step_times import step_times
 from htagraph.queries.temporal_breakdown import temporal_breakdown
 from htagraph.synth import simulate, timeline
@@ -136,6 +138,7 @@ QUESTIONS = {
     "collectives": Question(collectives, answers.COLLECTIVES),
     "inferences": Question(inferences, answers.INFERENCES),
     "inferences by pair": Question(lambda d, w: inferences(d, w, by="pair"), answers.INFERENCES),
+    "slack": Question(slack, answers.SLACK),
     "quality": Question(quality, answers.QUALITY, scales=False, always_answers=True),
 }
 """What is asked, by the name of the question; a variant adds its options after a space."""
@@ -353,6 +356,11 @@ def test_names_of_threads_and_streams_are_only_names(question, events):
     )
     if "stream" in other:
         other["stream"] = renamed(other["stream"].to_numpy())
+    if "track" in other:
+        other["track"] = [
+            re.sub(r"-?\d+$", lambda number: str(last - int(number[0])), track)
+            for track in other["track"]
+        ]
 
     assert _comparable(
         question.ask(*_compiled(events)), question.schema, as_set=True
