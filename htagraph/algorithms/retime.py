@@ -127,7 +127,7 @@ def retime_without(
         out = np.repeat(release_ns[:, None], n_columns, axis=1)
         _retime_without(offsets, tail, weight_ns, without_ns, group, first, out)
         for place, nodes in enumerate(ends):
-            last = out[nodes].max(axis=0) if len(nodes) else release_ns.min(initial=0)
+            last = out[nodes].max(axis=0) if len(nodes) else release_ns.min()
             found[first : first + n_columns, place] = last
     return found
 

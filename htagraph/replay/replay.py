@@ -93,6 +93,11 @@ class Replay:
         """Time from the tail of each edge to its head."""
         return self.lag_ns + self.extra_ns
 
+    @property
+    def first_ns(self) -> int:
+        """When the first node happened: nothing can happen before."""
+        return int(self.ts_ns[0]) if len(self.ts_ns) else 0
+
     @cached_property
     def edges(self) -> EdgeTable:
         """The edges as rows of an edge table, in their order."""
@@ -246,7 +251,7 @@ def replay_of(dag: Dag) -> Replay:
     node = dag.order.astype(np.int64)
     ts_ns = dag.events.node_ts_ns[node]
     offsets = _offsets(head[order], len(node))
-    release = np.full(len(node), int(ts_ns.min(initial=0)), dtype=np.int64)
+    release = np.full(len(node), ts_ns[0] if len(ts_ns) else 0, dtype=np.int64)
     rooted = offsets[1:] == offsets[:-1]
     release[rooted] = ts_ns[rooted]
     columns = edges.take(order)
