@@ -20,6 +20,7 @@ from htagraph.queries.counters import counters
 from htagraph.queries.cupti_counters import cupti_counters
 from htagraph.queries.cupti_rates import cupti_rates
 from htagraph.queries.device_annotation_breakdown import device_annotation_breakdown
+from htagraph.queries.drag import drag
 from htagraph.queries.exposed_communication import exposed_communication
 from htagraph.queries.graph_nodes import graph_nodes
 from htagraph.queries.idle_categories import idle_categories
@@ -72,6 +73,7 @@ QUESTIONS: dict[str, Question] = {
         step_times,
         collectives,
         slack,
+        drag,
         quality,
         inferences,
         cupti_counters,
@@ -270,6 +272,18 @@ class Questions(ABC):
     def slack(self) -> pd.DataFrame:
         """Events with total float and free float: how much later each may end, harming nothing."""
         return self._ask(slack)
+
+    def drag(
+        self, *, by: Literal["name", "op", "module", "stream", "bound", "rule"] = "name"
+    ) -> pd.DataFrame:
+        """Wall time lost to each group: the window would be so much shorter if it took no time.
+
+        Raises
+        ------
+        MissingEventsError
+            If modules are asked for, and no Python stack was recorded.
+        """
+        return self._ask(drag, by=by)
 
     def quality(self) -> pd.DataFrame:
         """Checks of what is linked, classified and recorded, and which answers are weaker."""

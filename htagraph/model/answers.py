@@ -15,6 +15,7 @@ __all__ = [
     "CUPTI_COUNTERS",
     "CUPTI_RATES",
     "DEVICE_ANNOTATION_BREAKDOWN",
+    "DRAG",
     "EXPOSED_COMMUNICATION",
     "GRAPH_NODES",
     "IDLE_CATEGORIES",
@@ -488,5 +489,17 @@ SLACK = Schema(
         "total_float_ns": nanoseconds("how much later it may end without the window ending later"),
         "free_float_ns": nanoseconds("how much later it may end without delaying anything else"),
         "is_critical": flag("the window ends later if it does: its total float is 0"),
+    },
+)
+
+DRAG = Schema(
+    "DRAG",
+    {
+        "group": name("name, operator, module, stream, bound or rule"),
+        "n_events": count("its events in the window; by bound or rule, its edges that take time"),
+        "time_ns": nanoseconds("their own time in the window, added up"),
+        "path_ns": nanoseconds("their time on the critical path"),
+        "drag_ns": nanoseconds("so much shorter would the window be without; negative: longer"),
+        "drag_share": share("drag_ns / window; shares do not add up"),
     },
 )

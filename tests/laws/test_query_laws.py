@@ -28,6 +28,7 @@ from htagraph.queries.counters import counters
 from htagraph.queries.cupti_counters import cupti_counters
 from htagraph.queries.cupti_rates import cupti_rates
 from htagraph.queries.device_annotation_breakdown import device_annotation_breakdown
+from htagraph.queries.drag import drag
 from htagraph.queries.exposed_communication import exposed_communication
 from htagraph.queries.graph_nodes import graph_nodes
 from htagraph.queries.idle_categories import idle_categories
@@ -139,6 +140,9 @@ QUESTIONS = {
     "inferences": Question(inferences, answers.INFERENCES),
     "inferences by pair": Question(lambda d, w: inferences(d, w, by="pair"), answers.INFERENCES),
     "slack": Question(slack, answers.SLACK),
+    "drag": Question(drag, answers.DRAG),
+    "drag by op": Question(lambda d, w: drag(d, w, by="op"), answers.DRAG),
+    "drag by bound": Question(lambda d, w: drag(d, w, by="bound"), answers.DRAG),
     "quality": Question(quality, answers.QUALITY, scales=False, always_answers=True),
 }
 """What is asked, by the name of the question; a variant adds its options after a space."""
