@@ -33,6 +33,7 @@ from htagraph.queries.kernel_durations import kernel_durations
 from htagraph.queries.kernel_patterns import kernel_patterns
 from htagraph.queries.launch_stats import launch_stats
 from htagraph.queries.memory_timeline import memory_timeline
+from htagraph.queries.near_critical import near_critical
 from htagraph.queries.operator_breakdown import operator_breakdown
 from htagraph.queries.operator_tree import operator_tree
 from htagraph.queries.overlap import overlap
@@ -74,6 +75,7 @@ QUESTIONS: dict[str, Question] = {
         collectives,
         slack,
         drag,
+        near_critical,
         quality,
         inferences,
         cupti_counters,
@@ -284,6 +286,13 @@ class Questions(ABC):
             If modules are asked for, and no Python stack was recorded.
         """
         return self._ask(drag, by=by)
+
+    def near_critical(self, *, within_ns: int = 0, top: int = 20) -> pd.DataFrame:
+        """Chains that could be little later before they, too, decide when the window ends.
+
+        ``within_ns`` is the most that they may be behind, by default a twentieth of the window.
+        """
+        return self._ask(near_critical, within_ns=within_ns, top=top)
 
     def quality(self) -> pd.DataFrame:
         """Checks of what is linked, classified and recorded, and which answers are weaker."""

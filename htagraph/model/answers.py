@@ -28,6 +28,7 @@ __all__ = [
     "KERNEL_PATTERNS",
     "LAUNCH_STATS",
     "MEMORY_TIMELINE",
+    "NEAR_CRITICAL",
     "OPERATOR_BREAKDOWN",
     "OPERATOR_TREE",
     "OVERLAP",
@@ -501,5 +502,26 @@ DRAG = Schema(
         "path_ns": nanoseconds("their time on the critical path"),
         "drag_ns": nanoseconds("so much shorter would the window be without; negative: longer"),
         "drag_share": share("drag_ns / window; shares do not add up"),
+    },
+)
+
+NEAR_CRITICAL = Schema(
+    "NEAR_CRITICAL",
+    {
+        "said": name("the row in one sentence"),
+        "float_ns": nanoseconds("how much longer the chain may take before the window ends later"),
+        "dur_ns": nanoseconds("length of the chain in the window"),
+        "start_ns": nanoseconds("when it leaves what is more critical"),
+        "end_ns": nanoseconds("when it could join it again"),
+        "track": Column("object", "id", "thread or stream with most of its time"),
+        "n_tracks": count("threads and streams that it runs on"),
+        "bound": Column("category", "Bound", "what most of its time goes to"),
+        "bound_share": share("that time / dur_ns"),
+        "bounds": name("all bounds with their shares, from one percent on"),
+        "name": name("event, or kind of gap, with most of its time"),
+        "op": name("innermost operator or annotation with most of its time; empty for none"),
+        "n_events": count("events that its time belongs to"),
+        "leaves": name("event that it comes from, which is critical or nearer to it"),
+        "joins": name("event that it leads to, which is critical or nearer to it"),
     },
 )

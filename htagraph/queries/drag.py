@@ -229,4 +229,4 @@ def _of_edges(dag: Dag, window: Window, replay: Replay, by: str) -> _Groups:
 def _clipped_ns(begin_ns: I64, end_ns: I64, window: Window) -> I64:
     """Time of stretches inside of a window."""
     inside = np.minimum(end_ns, window.end_ns) - np.maximum(begin_ns, window.start_ns)
-    return np.maximum(inside, 0)
+    return np.asarray(np.maximum(inside, 0), dtype=np.int64)

@@ -41,6 +41,7 @@ from htagraph.queries.kernel_durations import kernel_durations
 from htagraph.queries.kernel_patterns import kernel_patterns
 from htagraph.queries.launch_stats import launch_stats
 from htagraph.queries.memory_timeline import memory_timeline
+from htagraph.queries.near_critical import near_critical
 from htagraph.queries.operator_breakdown import operator_breakdown
 from htagraph.queries.operator_tree import operator_tree
 from htagraph.queries.overlap import overlap
@@ -85,6 +86,12 @@ def _against_itself(diff: Callable[..., pd.DataFrame]) -> Callable[..., pd.DataF
         return diff(dag, dag, before_window=window, after_window=until_last)
 
     return ask
+
+
+def _near_critical(dag: Dag, window: Window, **options: int) -> pd.DataFrame:
+    """The answer without its sentences: they have times and names of threads in them."""
+    found = near_critical(dag, window, **options)
+    return found.assign(said=pd.Series("", index=found.index, dtype=object))
 
 
 QUESTIONS = {
@@ -143,6 +150,7 @@ QUESTIONS = {
     "drag": Question(drag, answers.DRAG),
     "drag by op": Question(lambda d, w: drag(d, w, by="op"), answers.DRAG),
     "drag by bound": Question(lambda d, w: drag(d, w, by="bound"), answers.DRAG),
+    "near_critical": Question(_near_critical, answers.NEAR_CRITICAL, ("within_ns",)),
     "quality": Question(quality, answers.QUALITY, scales=False, always_answers=True),
 }
 """What is asked, by the name of the question; a variant adds its options after a space."""
