@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -78,7 +77,7 @@ def readings(dag: Dag, replay: Replay, *, is_alone: bool = True) -> Iterator[Rea
     """
     usual = with_typical_lags(dag, replay, 50)
     yield Reading(Assumption.AS_BOUND, usual)
-    slow = with_typical_lags(dag, replay.with_lags(_own_lags(dag, replay, "max")), 90)
+    slow = with_typical_lags(dag, replay.with_lags(_own_lags(dag, replay, 1.0)), 90)
     yield Reading(Assumption.RIGID, replace(slow, extra_ns=residuals(slow)))
     for assumption, made in (
         (Assumption.LOOSE, replay.with_lags(_own_lags(dag, replay, None))),
@@ -90,10 +89,10 @@ def readings(dag: Dag, replay: Replay, *, is_alone: bool = True) -> Iterator[Rea
             yield Reading(assumption, made)
 
 
-def _own_lags(dag: Dag, replay: Replay, how: Literal["max"] | None) -> I64:
-    """Lags by which calls that waited take the most of their name by themselves, or nothing."""
+def _own_lags(dag: Dag, replay: Replay, share: float | None) -> I64:
+    """Lags by which calls that waited take by themselves what others do, or nothing."""
     lag, rows = replay.lag_ns.copy(), np.flatnonzero(held_calls(dag, replay))
-    lag[rows] = own_times(dag, replay.event[rows], how) if how else 0
+    lag[rows] = 0 if share is None else own_times(dag, replay.event[rows], share)
     return lag
 
 

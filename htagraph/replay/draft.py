@@ -144,8 +144,7 @@ class Draft:
     def release(self, chosen: Bools) -> None:
         """Let chosen device work start whenever its stream allows."""
         starts = 2 * np.flatnonzero(chosen)
-        first_ns = int(self.replay.ts_ns.min(initial=0))
-        self.release_ns[self.replay.places[starts]] = first_ns
+        self.release_ns[self.replay.places[starts]] = self.replay.first_ns
 
     def take_out(self, chosen: Bools) -> None:
         """Make chosen events take no time, and neither wait nor need a launch."""
