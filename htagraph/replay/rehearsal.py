@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -32,12 +32,22 @@ class Saving(NamedTuple):
     low_ns, high_ns : int, unit=ns
         The least and the most by any reading of the trace.
     expected_ns : int, unit=ns
-        By the first reading, `Assumption.AS_BOUND`; within the others.
+        By the first reading, `Assumption.AS_BOUND`.
+    readings : tuple of (Assumption, int)
+        What it saves by each.
     """
 
     low_ns: int
     expected_ns: int
     high_ns: int
+    readings: tuple[tuple[Assumption, int], ...] = ()
+
+    @classmethod
+    def of(cls, found: Iterable[tuple[Assumption, int]]) -> Self:
+        """Saving by some readings, the expected one first."""
+        readings = tuple(found)
+        saved = [saved_ns for _, saved_ns in readings]
+        return cls(min(saved), saved[0], max(saved), readings)
 
     @property
     def width_ns(self) -> int:
@@ -120,8 +130,10 @@ class Rehearsal:
 
     def saving(self, changes: Sequence[Change]) -> Saving:
         """What changes save in the window, by every reading."""
-        saved = [
-            self.window.dur_ns - self.dur_ns(self.run(changes, reading).times_ns)
+        return Saving.of(
+            (
+                reading.assumption,
+                self.window.dur_ns - self.dur_ns(self.run(changes, reading).times_ns),
+            )
             for reading in self.readings
-        ]
-        return Saving(min(saved), saved[0], max(saved))
+        )

@@ -73,6 +73,8 @@ class Replay:
     kind, rule : ndarray of shape (m,), dtype=int8
     event : ndarray of shape (m,), dtype=int32
         As in the edge table.
+    row : ndarray of shape (m,), dtype=int64
+        Row of the edge table, -1 for what is not in it.
     """
 
     node: I64
@@ -87,6 +89,7 @@ class Replay:
     kind: I8
     rule: I8
     event: I32
+    row: I64
 
     @property
     def weight_ns(self) -> I64:
@@ -179,6 +182,7 @@ class Replay:
             kind=np.concatenate([self.kind, more.kind])[order],
             rule=np.concatenate([self.rule, more.rule])[order],
             event=np.concatenate([self.event, more.event])[order],
+            row=np.concatenate([self.row, np.full(len(more), -1, dtype=np.int64)])[order],
         )
         return wider, lag, extra
 
@@ -236,6 +240,7 @@ def replay_of(dag: Dag) -> Replay:
         kind=columns.kind,
         rule=columns.rule,
         event=columns.event,
+        row=np.where(order < len(dag.edges), order, -1),
     )
     return found.with_lags(found.lag_ns)
 
