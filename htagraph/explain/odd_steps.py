@@ -81,6 +81,8 @@ def _other_work(names: Text, more: I64) -> str:
     more : ndarray of shape (k,), dtype=int64
         How many more events of each name the step has.
     """
+    if not more.any():
+        return "other events between the steps"
     n_more, n_fewer = int(more[more > 0].sum()), -int(more[more < 0].sum())
     said = [
         f"{human_count(n, 'event')} {word}"
@@ -109,8 +111,9 @@ def _other_length(dur_ns: int, usual_ns: int) -> str:
 
 def _largest(names: Text, delta_ns: I64, *, at_least: float) -> list[str]:
     """Up to two names with the largest differences of time, and these."""
-    order = sorted(range(len(names)), key=lambda k: (-abs(int(delta_ns[k])), names[k]))
-    return [_said(names[k], delta_ns[k]) for k in order[:2] if abs(int(delta_ns[k])) >= at_least]
+    large = np.flatnonzero(np.abs(delta_ns) >= max(at_least, 1)).tolist()
+    order = sorted(large, key=lambda k: (-abs(int(delta_ns[k])), names[k]))
+    return [_said(names[k], delta_ns[k]) for k in order[:2]]
 
 
 def _said(name: str, delta_ns: int) -> str:
@@ -140,6 +143,17 @@ def _where_longer(names: Text, step: _Named, usual: _Named, delta_ns: int) -> li
     return said + [f"{text} on the device" for text in on_device]
 
 
+def _reference(steady: SteadySteps) -> int:
+    """Step with which others are compared: the usual one, if a step follows it."""
+    n = len(steady.is_steady)
+    among = np.flatnonzero(steady.is_steady if steady.is_steady.any() else steady.is_same_work)
+    among = among[among < n - 1]
+    if steady.usual < n - 1 or not len(among):
+        return steady.usual
+    away = np.abs(steady.compared_ns[among] - steady.compared_ns[steady.usual])
+    return int(among[away.argmin()])
+
+
 def odd_step_reasons(dag: Dag, steady: SteadySteps) -> list[str]:
     """Why each step is not steady, in words; empty for the steady ones.
 
@@ -151,7 +165,8 @@ def odd_step_reasons(dag: Dag, steady: SteadySteps) -> list[str]:
     Returns
     -------
     list of str
-        The last step, which no step follows, is compared by its range alone.
+        Steps are compared with the usual one; the last, which no step follows, by its range alone.
+        Where the last is the usual one, that of most nearly its length stands for it.
     """
     parts, n = steady.parts, len(steady.parts.step)
     if n < FEWEST_ALIKE:
@@ -161,17 +176,20 @@ def odd_step_reasons(dag: Dag, steady: SteadySteps) -> list[str]:
         return [""] * n
     names, tables = _named(dag, parts)
     n_alike = int((steady.is_same_work & steady.is_same_length).sum())
+    reference = _reference(steady)
     reasons = [""] * n
     for number in odd:
-        last = n - 1 in (number, steady.usual)
-        step, usual = (tables.of(which, 1 if last else 2) for which in (number, steady.usual))
+        last = n - 1 in (number, reference)
+        step, usual = (tables.of(which, 1 if last else 2) for which in (number, reference))
         until = (parts.end_ns if last else parts.next_ns) - parts.start_ns
-        dur_ns, usual_ns = int(until[number]), int(until[steady.usual])
+        dur_ns, usual_ns = int(until[number]), int(until[reference])
         said = []
         if not steady.is_same_work[number]:
             said.append(_other_work(names, step.n_events - usual.n_events))
         if not steady.is_same_length[number]:
             where = _where_longer(names, step, usual, dur_ns - usual_ns)
-            said.append(f"{_other_length(dur_ns, usual_ns)} ({', '.join(where)})")
+            said.append(
+                _other_length(dur_ns, usual_ns) + (f" ({', '.join(where)})" if where else "")
+            )
         reasons[number] = "; ".join(said) or f"too few steps are alike: {n_alike}"
     return reasons

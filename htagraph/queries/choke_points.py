@@ -59,10 +59,9 @@ def _points(dag: Dag, window: Window) -> _Points:
     """The start and the choke points of a window."""
     edges, times = dag.edges, dag.events.node_ts_ns
     inside = (times >= window.start_ns) & (times <= window.end_ns)
-    seeds = np.zeros(len(times), dtype=bool)
-    seeds[[node for node in (end_node(dag, window),) if node >= 0]] = True
+    last = inside & (np.arange(len(times)) == end_node(dag, window))
     within = inside[edges.tail] & inside[edges.head]
-    needed = ancestors(dag.order, dag.in_offsets, edges.tail, within, seeds & inside)
+    needed = ancestors(dag.order, dag.in_offsets, edges.tail, within, last)
     nodes = dag.order[needed[dag.order]].astype(np.int64)
     place = np.zeros(len(times), dtype=np.int64)
     place[nodes] = np.arange(len(nodes))
@@ -104,7 +103,8 @@ def choke_points(dag: Dag, window: Window) -> pd.DataFrame:
     At a choke point, all that the window's end waits for is done or has yet to begin: whatever else
     that is comes before it or after it, by edges of any kind. So what ends there is waited for by
     all that follows, and nothing beside it makes up for its delay. What the end does not wait for
-    (of another thread, say) counts for nothing; the end waits for what the critical path ends with.
+    counts for nothing: another thread, or kernels that were done when a call asked for them. What
+    the critical path ends with is what the end waits for.
 
     A stretch is serial where choke point follows choke point, one thing at a time; neighbors that
     are serial are one. In any other, chains run side by side and join at its end, as host and

@@ -15,7 +15,7 @@ from htagraph.lookup.attribution import DATA_LOADING
 from htagraph.lookup.compiled_work import graph_launches
 from htagraph.lookup.selecting import under_mask
 from htagraph.lookup.steps import find_steps, step_at
-from htagraph.model.api_calls import CallMeaning, call_meanings
+from htagraph.model.api_calls import WAITING_CALLS, CallMeaning, call_meanings
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind, EventKind, KernelClass
@@ -78,8 +78,15 @@ class Scale(Change):
     by: float
 
     def apply(self, draft: Draft) -> None:
-        """Scale the time that the chosen events themselves take."""
-        draft.scale(draft.own_time(draft.nested(draft.events(self.chosen))), self.by)
+        """Scale the time that the chosen events themselves take.
+
+        Calls within them that wait for the device may take as long as before.
+        """
+        chosen = draft.events(self.chosen)
+        scaled = draft.nested(chosen)
+        if draft.assumption is Assumption.RIGID:
+            scaled &= chosen | ~np.isin(call_meanings(draft.dag.events), WAITING_CALLS)
+        draft.scale(draft.own_time(scaled), self.by)
 
     def __str__(self) -> str:
         """Write it."""
@@ -251,7 +258,8 @@ class Insert(Change):
         """Lengthen what follows host events on their thread, and device work itself."""
         chosen, replay = draft.events(self.after), draft.replay
         tail = replay.node[replay.tail]
-        follows = (replay.kind == EdgeKind.THREAD) & (tail & 1 == 1)
+        hands_over = np.isin(replay.rule, (Rule.HAND_OVER, Rule.WORKER_CALLED))
+        follows = ((replay.kind == EdgeKind.THREAD) | hands_over) & (tail & 1 == 1)
         follows &= chosen[tail >> 1] & draft.dag.events.is_host[tail >> 1]
         runs = (replay.kind == EdgeKind.SPAN) & gather(chosen, replay.event, default=False)
         draft.lag_ns[follows | runs] += self.dur_ns
@@ -304,13 +312,12 @@ class Overlap(Change):
             events.device[rest][1:] == events.device[rest][:-1]
         )
         before, after = rest[:-1][same], rest[1:][same]
-        apart = np.isin(after, head[awaited])
-        before, after = before[apart], after[apart]
+        gap_ns = np.full(len(events), -1, dtype=np.int64)
+        order = awaited & (replay.kind == EdgeKind.STREAM)
+        gap_ns[head[order]] = (draft.lag_ns + draft.extra_ns)[order]
+        gap, kept = gap_ns[after], gap_ns[after] >= 0
+        kept &= events.end_ns[before] <= events.ts_ns[after]
         draft.drop(awaited)
-        gap = np.minimum(
-            events.ts_ns[after] - events.end_ns[before], dag.calibration.stream_floor_ns
-        )
-        kept = gap >= 0
         draft.add(
             EdgeTable.of(
                 Rule.STREAM_ORDER,
@@ -478,7 +485,9 @@ class Bandwidth(Change):
         np.minimum.at(least, name, draft.lag_ns[rows])
         lag = draft.lag_ns[rows]
         moves = np.minimum(lag, least[name]) if draft.assumption is Assumption.RIGID else lag
-        latency = min(int(least[name].min()), _LATENCY_NS)
+        latency = {Assumption.RIGID: _LATENCY_NS, Assumption.LOOSE: 0}.get(
+            draft.assumption, _LATENCY_NS // 2
+        )
         transfer = np.maximum(moves - latency, 0)
         draft.lag_ns[rows] = lag - transfer + np.rint(transfer / self.by).astype(np.int64)
 

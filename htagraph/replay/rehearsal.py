@@ -91,8 +91,13 @@ class Rehearsal:
 
     @cached_property
     def replay(self) -> Replay:
-        """The run as it was, by the first reading."""
+        """The run as it was: nodes, edges and lags."""
         return replay_of(self.dag)
+
+    @cached_property
+    def expected(self) -> Reading:
+        """The first reading, by which a run is expected."""
+        return next(readings(self.dag, self.replay))
 
     @cached_property
     def readings(self) -> tuple[Reading, ...]:
@@ -112,7 +117,7 @@ class Rehearsal:
         QueryError
             If a change names nothing that is there.
         """
-        draft = Draft(self.dag, reading or Reading(Assumption.AS_BOUND, self.replay))
+        draft = Draft(self.dag, reading or self.expected)
         for change in changes:
             change.apply(draft)
         replay = draft.replay

@@ -182,6 +182,20 @@ def test_time_between_markers_counts():
     assert frame["reason"][2] == "67% longer (+10.0 us host code that no event covers)"
 
 
+def test_what_happens_between_steps_is_part_of_the_reason_also_if_the_last_step_is_the_usual():
+    """The first step is followed by an evaluation, and the last has no such part."""
+    dag = compile_events(
+        timeline("""
+        us    |0         10        20        30        40        50        60        70
+        cpu 1 |{execute_a    }[eval     ]{execute_a    }{execute_a  }{execute_a     }{execute_a   }
+        """)
+    )
+    frame = _steps(dag)
+
+    assert frame["is_representative"].tolist() == [False, False, False, False, True]
+    assert frame["reason"][0] == "1 event more than usual (+1 eval); 73% longer (+11.0 us eval)"
+
+
 def test_only_steps_of_the_window_are_shown_but_all_are_compared():
     """A window of one step says how usual it is."""
     dag = _trained(5, {})
