@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         remove,
         scale,
     )
+    from htagraph.replay.host_code import code
     from htagraph.report import plots
     from htagraph.report.job_summary import JobSummary
     from htagraph.report.page import write_page
@@ -53,6 +54,7 @@ __all__ = [
     "Trace",
     "TraceGraph",
     "bandwidth",
+    "code",
     "collective",
     "diff",
     "discover",
@@ -96,6 +98,7 @@ _HOMES = {
     "Trace": "trace",
     "TraceGraph": "graph",
     "bandwidth": "replay.changes",
+    "code": "replay.host_code",
     "collective": "selection",
     "diff": "comparison",
     "discover": "readers.captures",
