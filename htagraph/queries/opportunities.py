@@ -18,12 +18,13 @@ from htagraph.replay.assumptions import Assumption
 from htagraph.replay.candidates import Candidate, candidates
 from htagraph.replay.changes import Change
 from htagraph.replay.rehearsal import Rehearsal, Saving
-from htagraph.replay.retimed import retimed
 
 __all__ = ["opportunities"]
 
 _N_LOOKED_AT = 10
 """Rows of which it is said what bounds the run then, and what they save together."""
+_N_PAIRED = 6
+"""Rows that are replayed in pairs, to see which share what they save."""
 _LONGEST = 8
 _NOT_ADDITIVE = 0.9
 """Two changes that together save less than this share of their sum are not additive."""
@@ -122,12 +123,8 @@ def _alone_ns(saving: Saving) -> int:
 
 def _then_bound(rehearsal: Rehearsal, one: _Asked) -> str:
     """What most of the critical path is bound by afterwards."""
-    run = rehearsal.run(one.candidate.changes)
-    dag = retimed(rehearsal.dag, run.replay, run.lag_ns, run.times_ns)
-    window = rehearsal.replay.window_in(run.times_ns, rehearsal.window)
-    segments = critical_path(dag, window)
-    bounds = segments.groupby("bound", observed=True)["dur_ns"].sum()
-    return str(bounds.idxmax()) if len(bounds) else ""
+    bounds = rehearsal.bounds_of(rehearsal.run(one.candidate.changes))
+    return next(iter(bounds)).label if bounds else ""
 
 
 def _together(rehearsal: Rehearsal, found: Sequence[_Asked]) -> tuple[list[int], list[int]]:
@@ -144,7 +141,7 @@ def _together(rehearsal: Rehearsal, found: Sequence[_Asked]) -> tuple[list[int],
                 rehearsal, [change for each in made for change in each.candidate.changes]
             )
         together.append(saved_ns)
-        shared.append(_shares_with(rehearsal, found, row) if row < _N_LOOKED_AT else -1)
+        shared.append(_shares_with(rehearsal, found, row) if row < _N_PAIRED else -1)
     return together, shared
 
 

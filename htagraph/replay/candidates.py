@@ -33,6 +33,8 @@ SPEEDS = (0.9, 0.75, 0.5, 0.0)
 """Shares of its time that a kernel is left with: 10, 25, 50 and 100% less."""
 
 _N_NAMES = 10
+_LARGE, _N_NAMES_OF_LARGE = 1_000_000, 4
+"""Edges from which on fewer names are asked about: each costs a replay, about 20 ns an edge."""
 _N_SITES = 8
 _N_FUSIONS = 5
 _MIN_SHARE = 0.001
@@ -77,7 +79,7 @@ def candidates(
         Names of kernels that recur one after the other.
     """
     yield from _of_causes(dag, segments, attributed)
-    yield from _of_names(segments)
+    yield from _of_names(segments, _N_NAMES if len(dag.edges) < _LARGE else _N_NAMES_OF_LARGE)
     yield from _of_host_code(segments, attributed)
     yield from _of_waits(dag, segments)
     yield from _of_the_whole(dag)
@@ -103,14 +105,14 @@ def _largest(segments: pd.DataFrame, by: str, n: int) -> list[str]:
     return [str(name) for name in times.sort_values(ascending=False, kind="stable").index[:n]]
 
 
-def _of_names(segments: pd.DataFrame) -> Iterator[Candidate]:
+def _of_names(segments: pd.DataFrame, n_names: int) -> Iterator[Candidate]:
     """Yield kernels by name at several speeds, and operators."""
     on_device = segments["bound"].isin([bound.label for bound in _ON_DEVICE])
-    for name in _largest(segments[on_device], "name", _N_NAMES):
+    for name in _largest(segments[on_device], "name", n_names):
         for left in SPEEDS:
             yield Candidate("kernel", name, (Scale(name, left),), left)
     host = segments[(segments["bound"] == Bound.HOST.label) & (segments["event"] >= 0)]
-    for name in _largest(host, "name", _N_NAMES):
+    for name in _largest(host, "name", n_names):
         yield Candidate("operator", name, (Scale(name, 0.5),), 0.5)
 
 
