@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from htagraph.errors import QueryError
 from htagraph.explain.attributed_time import attributed_time
 from htagraph.explain.critical_path import critical_path
 from htagraph.model.answers import OPPORTUNITIES
@@ -60,13 +61,9 @@ def opportunities(dag: Dag, window: Window) -> pd.DataFrame:
     if rehearsal.hold_out.is_too_large:
         return OPPORTUNITIES.empty()
     segments = critical_path(dag, window)
-    found = [
-        _ask(rehearsal, candidate)
-        for candidate in candidates(
-            dag, segments, attributed_time(dag, segments), _sequences(dag, window)
-        )
-    ]
-    found = _best_of_each(found)
+    attributed, sequences = attributed_time(dag, segments), _sequences(dag, window)
+    asked = candidates(segments, attributed, sequences, n_edges=len(dag.edges))
+    found = _best_of_each([one for each in asked if (one := _ask(rehearsal, each)) is not None])
     found.sort(key=lambda one: (-one.saving.expected_ns, one.candidate.kind != "repair"))
     then = [_then_bound(rehearsal, one) for one in found[:_N_LOOKED_AT]]
     together, shared = _together(rehearsal, found)
@@ -97,10 +94,13 @@ def _sequences(dag: Dag, window: Window) -> list[tuple[str, ...]]:
     return [tuple(names) for names in found.loc[found["gap_ns"] > 0, "pattern"]]
 
 
-def _ask(rehearsal: Rehearsal, candidate: Candidate) -> _Asked:
-    """What a candidate saves; by all readings only where it is worth it."""
+def _ask(rehearsal: Rehearsal, candidate: Candidate) -> _Asked | None:
+    """What a candidate saves; by all readings only where it is worth it. None if it is not there."""
     window_ns = rehearsal.window.dur_ns
-    saved = window_ns - rehearsal.dur_ns(rehearsal.run(candidate.changes).times_ns)
+    try:
+        saved = window_ns - rehearsal.dur_ns(rehearsal.run(candidate.changes).times_ns)
+    except QueryError:
+        return None
     if saved < _WORTH * window_ns and not candidate.cause:
         return _Asked(candidate, Saving.of([(Assumption.AS_BOUND, saved)]))
     return _Asked(candidate, rehearsal.saving(candidate.changes))
