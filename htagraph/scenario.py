@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import overload
 
 import pandas as pd
 
 from htagraph.comparison import GraphDiff, diff
 from htagraph.graph import TraceGraph
+from htagraph.job.job import Job
+from htagraph.job.scenario import JobScenario
 from htagraph.model.units import human_duration
 from htagraph.path import BreakdownKey, CriticalPath
 from htagraph.replay.changes import Change
@@ -74,20 +77,34 @@ class Scenario:
         )
 
 
-def what_if(graph: TraceGraph, *changes: Change) -> Scenario:
+@overload
+def what_if(run: TraceGraph, *changes: Change) -> Scenario: ...
+
+
+@overload
+def what_if(run: Job, *changes: Change) -> JobScenario: ...
+
+
+def what_if(run: TraceGraph | Job, *changes: Change) -> Scenario | JobScenario:
     """The run as it would have been under changes, predicted from its graph.
 
     Parameters
     ----------
-    graph : TraceGraph
-        Of the whole trace, or of a window of it.
+    run : TraceGraph or Job
+        The whole of it, or a window.
     *changes : Change
-        `scale`, `remove`, `insert`, `overlap`, `fuse`, `graphed`, `bandwidth`, `prefetch`; made one
-        after the other, throughout the trace.
+        `scale`, `remove`, `insert`, `overlap`, `fuse`, `graphed`, `bandwidth`, `prefetch`, and of a
+        job `equalise`; made one after the other, throughout the trace. In a job they are made on
+        every rank that has what they name; ``change.on_rank(3)`` on one.
 
     Returns
     -------
-    Scenario
+    Scenario or JobScenario
+
+    Raises
+    ------
+    QueryError
+        When it is asked: if a change names nothing that is there.
 
     Examples
     --------
@@ -97,4 +114,6 @@ def what_if(graph: TraceGraph, *changes: Change) -> Scenario:
     >>> what_if(graph, hg.scale("enumerate(DataLoader)*", by=0.5))
     Scenario(scale('enumerate(DataLoader)*', by=0.5): ...)
     """
-    return Scenario(graph, changes, Rehearsal(graph.dag, graph.interval))
+    if isinstance(run, Job):
+        return JobScenario(run, changes)
+    return Scenario(run, changes, Rehearsal(run.dag, run.interval))
