@@ -95,7 +95,7 @@ def _sequences(dag: Dag, window: Window) -> list[tuple[str, ...]]:
 
 
 def _ask(rehearsal: Rehearsal, candidate: Candidate) -> _Asked | None:
-    """What a candidate saves; by all readings only where it is worth it. None if it is not there."""
+    """What a candidate saves, by all readings where it is worth it; None if it is not there."""
     window_ns = rehearsal.window.dur_ns
     try:
         saved = window_ns - rehearsal.dur_ns(rehearsal.run(candidate.changes).times_ns)

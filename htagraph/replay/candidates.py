@@ -10,7 +10,6 @@ import pandas as pd
 
 from htagraph.model.kinds import Bound, Cause, KernelClass
 from htagraph.replay.changes import (
-    Bandwidth,
     Change,
     Fuse,
     Graphed,
@@ -20,6 +19,7 @@ from htagraph.replay.changes import (
     Remove,
     Scale,
 )
+from htagraph.replay.collective_changes import Bandwidth
 from htagraph.replay.event_groups import ALLOCATIONS, of_class, waits_at
 from htagraph.replay.repairs import repairs, spared
 
@@ -54,6 +54,8 @@ class Candidate(NamedTuple):
         Cause that is repaired; empty where the change is about something else.
     rank : int
         Rank whose lateness is repaired, else -1.
+    is_last_resort : bool
+        Asked only where no other repair of the cause can be made.
     """
 
     kind: str
@@ -62,6 +64,7 @@ class Candidate(NamedTuple):
     left: float = 0.0
     cause: str = ""
     rank: int = -1
+    is_last_resort: bool = False
 
 
 def candidates(
@@ -95,13 +98,17 @@ def _of_causes(segments: pd.DataFrame, attributed: pd.DataFrame) -> Iterator[Can
     """Yield the repairs of each cause, and of each late rank."""
     late = attributed["rank"] if "rank" in attributed else pd.Series(-1, index=attributed.index)
     late = late.where(attributed["cause"] == Cause.LATE_RANK, -1)
-    for (cause, rank), part in attributed.groupby(["cause", late], sort=False):
+    keys = pd.MultiIndex.from_arrays([attributed["cause"], late])
+    for cause, rank in keys.drop_duplicates().tolist():
         if cause == Cause.UNEXPLAINED:
             continue
+        part = attributed[(attributed["cause"] == cause) & (late == rank)]
         left = 0.5 if cause == Cause.COMPUTE else 0.0
         target = str(cause) if rank < 0 else f"{cause} {rank}"
-        for changes in repairs(segments, part):
-            yield Candidate("repair", target, changes, left, str(cause), int(rank))
+        *tried, rest = repairs(segments, part)
+        for changes in tried:
+            yield Candidate("repair", target, changes, left, str(cause), rank)
+        yield Candidate("repair", target, rest, 0.0, str(cause), rank, is_last_resort=True)
 
 
 def _largest(segments: pd.DataFrame, by: str, n: int) -> list[str]:

@@ -74,7 +74,8 @@ def _waiting(dag: Dag, *, copies: bool) -> Bools:
     waits &= (edges.rule == Rule.BLOCKING_COPY) == copies
     found = np.zeros(len(events), dtype=bool)
     found[edges.head[waits] >> 1] = True
-    return found & events.is_host
+    found &= events.is_host
+    return found
 
 
 LOADERS = EventGroup("data loading", _loads)
