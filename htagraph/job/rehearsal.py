@@ -121,7 +121,10 @@ class JobRehearsal:
         for change in changes:
             _make(change, drafts)
         times = self.merged.times_ns(drafts)
-        return {rank: Run(one.replay, one.lag_ns, one.weight_ns, times[rank]) for rank, one in drafts.items()}
+        return {
+            rank: Run(one.replay, one.lag_ns, one.weight_ns, times[rank])
+            for rank, one in drafts.items()
+        }
 
     def _draft(self, rank: int, assumption: Assumption) -> Draft:
         one = self.ranks[rank]
@@ -140,6 +143,14 @@ class JobRehearsal:
         windows = self.windows(run).values()
         start_ns = max(window.start_ns for window in windows)
         return max(max(window.end_ns for window in windows) - start_ns, 0)
+
+    def saved_ns(self, changes: Sequence[Change]) -> int:
+        """What changes are expected to save in the window."""
+        return self.window.dur_ns - self.dur_ns(self.run(changes))
+
+    def then_bound(self, changes: Sequence[Change]) -> str:  # noqa: ARG002
+        """Nothing: what bounds a job then is asked of its scenario, which costs a path."""
+        return ""
 
     def saving(self, changes: Sequence[Change]) -> Saving:
         """What changes save in the window, by every reading."""
