@@ -50,6 +50,9 @@ __all__ = [
 Bools = npt.NDArray[np.bool_]
 I64 = npt.NDArray[np.int64]
 
+_CODE_OF_A_LAUNCH_NS, _LAUNCHING_NS = 100_000, 1_000_000
+"""What code between two operators, and a stretch within one, take at most where they only launch
+(PyTorch: 5 to 50 us)."""
 _REPLAY_NS = 10_000
 """What a graph launch costs where none was recorded (measured on H100: 6 to 15 us)."""
 
@@ -442,9 +445,15 @@ class Graphed(Change):
     """The host replays graphs in place of launching work by work."""
 
     def apply(self, draft: Draft) -> None:
-        """Take host time of operators and launches out; the first launch of each step stays."""
+        """Take host time of operators and launches out; the first launch of each step stays.
+
+        What takes long by itself is no work of launching: it stays, but in the loosest reading. So
+        does all code between operators, in the tightest.
+        """
         dag, replay = draft.dag, draft.replay
         events = dag.events
+        if not (dag.launch >= 0).any():
+            raise QueryError("nothing was launched.", hint="record with ProfilerActivity.CUDA.")
         meanings = call_meanings(events)
         loads = events.is_host & events.named(events.symbols.searched(DATA_LOADING))
         waits = np.isin(
@@ -458,6 +467,9 @@ class Graphed(Change):
         else:
             rows &= (replay.owner < 0) | draft.own_time(gone)
             rows &= dag.is_work[replay.node[replay.head] >> 1]
+        if draft.assumption is not Assumption.LOOSE:
+            is_gap = (replay.owner < 0) | ~draft.own_time(events.kind != EventKind.ANNOTATION)
+            rows &= draft.lag_ns <= np.where(is_gap, _CODE_OF_A_LAUNCH_NS, _LAUNCHING_NS)
         draft.clear(rows)
         usual = draft.extra_ns <= dag.calibration.stream_usual_ns
         draft.extra_ns[usual & (replay.kind == EdgeKind.STREAM)] = 0
