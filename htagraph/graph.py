@@ -327,7 +327,9 @@ class TraceGraph(Questions):
         )
         return to_rustworkx(closed.tail, closed.head, [*nodes, ("source",), ("sink",)], payload)
 
-    def to_dot(self, out: str | Path | None = None, *, max_nodes: int = 300) -> str:
+    def to_dot(
+        self, out: str | Path | None = None, *, max_nodes: int = 300, reduce: bool = False
+    ) -> str:
         """The window's graph as DOT, the critical path marked; write it if a file is given.
 
         What crosses the bounds of the window is left out.
@@ -336,6 +338,9 @@ class TraceGraph(Questions):
         ----------
         out : str or Path, optional
         max_nodes : int, default=300
+        reduce : bool, default=False
+            Whether arrows that others imply are left out (the transitive reduction), as those from
+            the launch of a CUDA graph to all but its first kernels; never those of the path.
 
         Returns
         -------
@@ -358,6 +363,7 @@ class TraceGraph(Questions):
             self.dag,
             np.flatnonzero(inside),
             critical=path.edges["edge"].to_numpy(),
+            reduce=reduce,
             out=out,
             max_nodes=max_nodes,
             title=self.interval.name,

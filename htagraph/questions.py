@@ -14,6 +14,7 @@ import pandas as pd
 
 from htagraph.errors import QueryError
 from htagraph.queries.annotation_breakdown import annotation_breakdown
+from htagraph.queries.choke_points import choke_points
 from htagraph.queries.class_overlap import class_overlap
 from htagraph.queries.collectives import collectives
 from htagraph.queries.counters import counters
@@ -36,10 +37,12 @@ from htagraph.queries.memory_timeline import memory_timeline
 from htagraph.queries.near_critical import near_critical
 from htagraph.queries.operator_breakdown import operator_breakdown
 from htagraph.queries.operator_tree import operator_tree
+from htagraph.queries.opportunities import opportunities
 from htagraph.queries.overlap import overlap
 from htagraph.queries.quality import quality
 from htagraph.queries.queue_blocked import queue_blocked
 from htagraph.queries.slack import slack
+from htagraph.queries.steady_state import steady_state
 from htagraph.queries.step_times import step_times
 from htagraph.queries.temporal_breakdown import temporal_breakdown
 
@@ -70,8 +73,11 @@ QUESTIONS: dict[str, Question] = {
         device_annotation_breakdown,
         operator_breakdown,
         operator_tree,
+        opportunities,
         memory_timeline,
         step_times,
+        steady_state,
+        choke_points,
         collectives,
         slack,
         drag,
@@ -259,6 +265,13 @@ class Questions(ABC):
         """Call tree of operators with inclusive and exclusive time."""
         return self._ask(operator_tree, max_depth=max_depth)
 
+    def opportunities(self) -> pd.DataFrame:
+        """Changes that would make the window shorter, each with what it saves: predictions.
+
+        The graph is replayed with each change; see `what_if` for one's own.
+        """
+        return self._ask(opportunities)
+
     def memory_timeline(self) -> pd.DataFrame:
         """Allocations and releases over time, where they were recorded."""
         return self._ask(memory_timeline)
@@ -266,6 +279,14 @@ class Questions(ABC):
     def step_times(self) -> pd.DataFrame:
         """Length and device use of each step."""
         return self._ask(step_times)
+
+    def steady_state(self) -> pd.DataFrame:
+        """Which steps are alike, which one represents them, and what sets the others apart."""
+        return self._ask(steady_state)
+
+    def choke_points(self) -> pd.DataFrame:
+        """What every chain of dependencies through the window passes, and what lies between."""
+        return self._ask(choke_points)
 
     def collectives(self) -> pd.DataFrame:
         """Collectives of the rank in the order of their launches."""

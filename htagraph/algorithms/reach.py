@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from rustworkx import PyDiGraph
+from rustworkx import PyDiGraph, transitive_reduction
 
-__all__ = ["PyDiGraph", "to_rustworkx"]
+__all__ = ["PyDiGraph", "is_implied", "to_rustworkx"]
 
 
 def to_rustworkx(
@@ -48,3 +48,38 @@ def to_rustworkx(
     graph.add_nodes_from(list(nodes))
     graph.add_edges_from(list(zip(tail.tolist(), head.tolist(), payload, strict=True)))
     return graph
+
+
+def is_implied(
+    tail: npt.NDArray[np.integer], head: npt.NDArray[np.integer], n_nodes: int
+) -> npt.NDArray[np.bool_]:
+    """Whether other edges of a graph without cycles say what each edge says.
+
+    The others are its transitive reduction. Edges that join the same nodes stay or go together.
+
+    Parameters
+    ----------
+    tail, head : ndarray of shape (n_edges,)
+    n_nodes : int
+
+    Returns
+    -------
+    ndarray of shape (n_edges,), dtype=bool
+
+    Notes
+    -----
+    Takes time and memory by the number of nodes and of edges, multiplied: for drawings.
+
+    Examples
+    --------
+    >>> is_implied(np.array([0, 1, 0]), np.array([1, 2, 2]), 3).tolist()
+    [False, False, True]
+    """
+    graph = PyDiGraph(multigraph=False)
+    graph.add_nodes_from(range(n_nodes))
+    graph.add_edges_from_no_data(list(zip(tail.tolist(), head.tolist(), strict=True)))
+    reduced, number = transitive_reduction(graph)
+    place = np.array([number[node] for node in range(n_nodes)], dtype=np.int64)
+    kept = np.array(reduced.edge_list(), dtype=np.int64).reshape(-1, 2)
+    needed = np.isin(place[tail] * n_nodes + place[head], kept[:, 0] * n_nodes + kept[:, 1])
+    return ~needed

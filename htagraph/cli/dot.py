@@ -21,6 +21,9 @@ def dot(
     whole: Annotated[
         bool, typer.Option("--graph", help="Draw all events of the window, not only the path.")
     ] = False,
+    reduce: Annotated[
+        bool, typer.Option("--reduce", help="With --graph, leave out arrows that others imply.")
+    ] = False,
     max_nodes: Annotated[int, typer.Option(help="Largest number of boxes.", min=2)] = 200,
     infer: InferOption = True,
     quiet: QuietOption = False,
@@ -31,8 +34,10 @@ def dot(
         waiting.stage("Drawing")
         graph = windowed(loaded.compile(infer=infer), window)
         file = None if out == "-" else Path(out)
-        asked = graph if whole else graph.critical_path()
-        text = asked.to_dot(file, max_nodes=max_nodes)
+        if whole:
+            text = graph.to_dot(file, max_nodes=max_nodes, reduce=reduce)
+        else:
+            text = graph.critical_path().to_dot(file, max_nodes=max_nodes)
     if file is None:
         typer.echo(text)
     else:

@@ -35,6 +35,7 @@ from htagraph.compiler.host_recurrences import (
     usual_wait_ns,
 )
 from htagraph.compiler.structure import Structure, end_node, start_node
+from htagraph.model.api_calls import POLLS
 from htagraph.model.edges import EdgeTable
 from htagraph.model.inference import Inferred
 from htagraph.model.kinds import EdgeKind, EventKind
@@ -54,8 +55,6 @@ _POLLING_OPERATOR = re.compile(
 _POLLED_KERNEL = re.compile(r"(?<!cached_)notify_dispatch")
 """Kernels that write what their host spins on."""
 
-_QUERY = re.compile(r"^(cuda|hip|cu)(Event|Stream)Query")
-
 _NEAR_POLLER_FACTOR = 20
 _FEWEST_QUERIES = 3
 
@@ -66,7 +65,7 @@ def _quiet(structure: Structure, steps: Stretches, explained: I64) -> Stretches:
     launching = np.unique(events.lane[structure.launch[structure.launch >= 0]])
     times = events.node_ts_ns
     in_call = gather(events.kind, steps.inside, EventKind.OP) == EventKind.RUNTIME
-    queries = events.named(events.symbols.searched(_QUERY))
+    queries = events.named(events.symbols.searched(POLLS))
     between = queries[steps.since >> 1] & queries[steps.until >> 1]
     keep = (
         ~in_call & ~between & (times[steps.until] - times[steps.since] > usual_wait_ns(structure))
@@ -82,7 +81,7 @@ def _query_loops(structure: Structure, steps: Stretches) -> tuple[Stretches, I64
     """
     events = structure.events
     times = events.node_ts_ns
-    queries = events.named(events.symbols.searched(_QUERY)) & (events.kind == EventKind.RUNTIME)
+    queries = events.named(events.symbols.searched(POLLS)) & (events.kind == EventKind.RUNTIME)
     joins = queries[steps.since >> 1] & queries[steps.until >> 1]
     opens = joins & ~np.concatenate([[False], joins[:-1] & (steps.since[1:] == steps.until[:-1])])
     rows = np.flatnonzero(joins)

@@ -27,7 +27,7 @@ from htagraph.lookup.host_waits import is_matched, long_waits
 from htagraph.lookup.naming import op_names
 from htagraph.lookup.python_code import Stretches, code_pieces
 from htagraph.lookup.steps import find_steps, step_at
-from htagraph.model.api_calls import WAITING_CALLS, CallMeaning, call_meanings
+from htagraph.model.api_calls import ALLOCATION, WAITING_CALLS, CallMeaning, call_meanings
 from htagraph.model.dag import Dag
 from htagraph.model.frames import ATTRIBUTED_TIME
 from htagraph.model.kinds import Bound, Cause, EdgeKind, EventKind
@@ -41,10 +41,6 @@ I64 = npt.NDArray[np.int64]
 Text = npt.NDArray[np.object_]
 Mask = npt.NDArray[np.bool_]
 
-_ALLOCATION = re.compile(
-    r"^(cuda|hip|cu)_?(Malloc|Free|HostAlloc|HostFree|HostRegister|HostUnregister"
-    r"|Mem(Alloc|Free|Create|Map|Unmap))"
-)
 _READS = re.compile(r"^aten::(item|_local_scalar_dense|is_nonzero|nonzero|masked_select|equal)$")
 """Operators that bring a value of the device to the host; with a call that waits below, they wait.
 
@@ -322,7 +318,7 @@ def _own_causes(dag: Dag, pieces: _Pieces, is_host: Mask) -> I8:
     cause[runs_call & long.is_first_use[event]] = _CODE[Cause.FIRST_USE]
     cause[runs_call & long.is_full_queue[event]] = _CODE[Cause.FULL_QUEUE]
     cause[runs_call & long.is_wait[event]] = _CODE[Cause.HOST_WAIT]
-    cause[is_host & _named(dag, event, _ALLOCATION)] = _CODE[Cause.ALLOCATION]
+    cause[is_host & _named(dag, event, ALLOCATION)] = _CODE[Cause.ALLOCATION]
     blocking = is_matched(dag)
     unrecorded = (long_waits(dag) & ~blocking)[event]
     cause[runs_call & unrecorded & (pieces.bound == Bound.SYNC)] = _CODE[Cause.UNRECORDED_WAIT]
@@ -374,7 +370,7 @@ def _causes_of_waits(dag: Dag, call: I64) -> I8:
         dag, call, _READS
     )
     cause = np.where(copies, _CODE[Cause.BLOCKING_COPY], _CODE[Cause.HOST_WAIT]).astype(np.int8)
-    cause[_named(dag, call, _ALLOCATION)] = _CODE[Cause.ALLOCATION]
+    cause[_named(dag, call, ALLOCATION)] = _CODE[Cause.ALLOCATION]
     cause[_met_full_queue(dag, call)] = _CODE[Cause.FULL_QUEUE]
     waited = (_ends(dag, EdgeKind.HIDDEN_SYNC) & ~_ends(dag, EdgeKind.SYNC))[call]
     cause[waited & ~_ends(dag, EdgeKind.QUEUE)[call]] = _CODE[Cause.HOST_WAIT]

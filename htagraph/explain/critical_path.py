@@ -38,6 +38,7 @@ __all__ = [
     "critical_path",
     "critical_paths",
     "edge_bounds",
+    "end_node",
     "explained_until",
     "last_node",
     "path_edges",
@@ -132,6 +133,15 @@ def _walk(dag: Dag, window: Window) -> _Walk:
 def path_edges(dag: Dag, window: Window) -> I32:
     """Rows of the edge table on the critical path of a window, earliest first."""
     return _walk(dag, window).edges
+
+
+def end_node(dag: Dag, window: Window) -> int:
+    """Node by the end of a window that the end waits for: where its path ends; -1 for none."""
+    path = path_edges(dag, window)
+    if not len(path):
+        return window.anchor if window.anchor >= 0 else last_node(dag, window.end_ns)
+    tail, head = int(dag.edges.tail[path[-1]]), int(dag.edges.head[path[-1]])
+    return head if dag.events.node_ts_ns[head] <= window.end_ns else tail
 
 
 def edge_bounds(dag: Dag, edges: EdgeTable) -> I8:

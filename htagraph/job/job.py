@@ -34,7 +34,7 @@ from htagraph.questions import Question, Questions, check_options
 
 __all__ = ["JOB_QUESTIONS", "Job"]
 
-JOB_QUESTIONS = ("clocks", "collectives", "pipeline_bubbles", "stragglers")
+JOB_QUESTIONS = ("clocks", "collectives", "delay_costs", "pipeline_bubbles", "stragglers")
 """Questions that are about a job as a whole: members of `Job`, schemas in `model.job_answers`.
 
 To add one: a file in ``job/``, its schema, a member of `Job`, this table.
@@ -178,9 +178,11 @@ class Job(Questions):
         *works : callable
             Functions of a `TraceGraph`, as for `map`.
         """
-        timeline, compared = self.timeline, self.timeline.compared
+        timeline = self.timeline
         asked: list[Mapping[int, Request]] = [self._requests(work) for work in works]
-        asked += [*self._route.requests(timeline), on_rank_segments(TimesByNameIn, compared)]
+        asked += self._route.requests(timeline)
+        for compared in (timeline.compared, timeline.compared_waits.rank_segments):
+            asked.append(on_rank_segments(TimesByNameIn, compared))
         self.graphs.visit({rank: _of_rank(asked, rank) for rank in self.summaries})
 
     def _ask(self, question: Question, **options: object) -> pd.DataFrame:
@@ -268,6 +270,23 @@ class Job(Questions):
         return summarize_stragglers(
             line.collectives, line.late_arrivals, line.excess_times, list(self.summaries)
         )
+
+    def delay_costs(self) -> pd.DataFrame:
+        """All waits of all ranks, charged to what made ranks late, however far down the line.
+
+        A rank that was late as it had itself waited is not charged with that: whoever it waited for
+        is. In a pipeline, a receive waits for the sender by design; what the sender did until then
+        is its cost.
+
+        Returns
+        -------
+        DataFrame, schema `job_answers.DELAY_COSTS`
+            The costliest first. ``delay_ns`` adds up to ``own_wait_ns`` of `stragglers`: a rank
+            that waits in several collectives at once waits once. Rank -1 has what nobody can be
+            charged with, and ``name`` says why. Where several came last, as far as the clocks are
+            known, it is the last by estimate that is charged.
+        """
+        return self.timeline.delay_costs
 
     def pipeline_bubbles(self) -> pd.DataFrame:
         """How long each rank waited in receives for the sender, by group.

@@ -17,6 +17,7 @@ from htagraph.job.lateness import CAUSE_KEY
 from htagraph.job.rank_segments import RankSegment
 from htagraph.job.ranks import Request
 from htagraph.lookup.steps import without_numbers
+from htagraph.model.kinds import Bound
 from htagraph.model.window import Window
 
 __all__ = [
@@ -113,7 +114,11 @@ class AttributedTimeIn:
 
 @dataclass(frozen=True)
 class TimesByNameIn:
-    """How long each thing took in some rank segments of one rank, with ``rank_segment``."""
+    """How long each thing took in some rank segments of one rank, with ``rank_segment``.
+
+    Communication is told apart by ``event``, which is -1 for all else, and ``start_ns`` is when it
+    began there.
+    """
 
     numbered: Numbered
 
@@ -124,10 +129,13 @@ class TimesByNameIn:
             bound=segments["bound"].astype(object),
             name=without_numbers(segments["name"]),
             op=without_numbers(segments["op"]),
+            event=segments["event"].where(segments["bound"] == Bound.COMMUNICATION.label, -1),
         )
-        by = ["rank_segment", *CAUSE_KEY]
+        by = ["rank_segment", *CAUSE_KEY, "event"]
         return pd.DataFrame(
-            named.groupby(by, as_index=False, sort=False).agg(dur_ns=("dur_ns", "sum"))
+            named.groupby(by, as_index=False, sort=False).agg(
+                start_ns=("start_ns", "min"), dur_ns=("dur_ns", "sum")
+            )
         )
 
 

@@ -32,6 +32,7 @@ from htagraph.job.process_groups import in_process_groups
 from htagraph.job.rank_segments import RankEnds
 from htagraph.lookup.anchors import first_anchor
 from htagraph.lookup.compiled_work import is_compiled, is_replayed
+from htagraph.lookup.readiness import Readiness, readiness
 from htagraph.trace import Trace, load
 
 __all__ = [
@@ -108,6 +109,8 @@ class RankSummary:
     first_ns : int, unit=ns
         First time in the trace, also of what is no work.
     collectives : DataFrame, schema `answers.COLLECTIVES`
+    ready : Readiness
+        Since when each of these was ready.
     ends : RankEnds
         Of the whole trace.
     steps : tuple of str
@@ -125,6 +128,7 @@ class RankSummary:
     is_replayed: bool
     first_ns: int
     collectives: pd.DataFrame
+    ready: Readiness
     ends: RankEnds
     steps: tuple[str, ...]
 
@@ -153,6 +157,7 @@ def prepare_rank(path: Path, graph_file: Path, reading: Reading) -> RankSummary:
     """Load, compile and save one rank; return what is to be known of it."""
     trace, graph = reading.graph(path)
     graph.save(graph_file)
+    collectives = graph.collectives()
     return RankSummary(
         rank=trace.rank,
         rank_source=trace.rank_source,
@@ -165,7 +170,8 @@ def prepare_rank(path: Path, graph_file: Path, reading: Reading) -> RankSummary:
         is_compiled=is_compiled(graph.dag, graph.dag.span),
         is_replayed=is_replayed(graph.dag, graph.dag.span),
         first_ns=int(graph.dag.events.ts_ns.min(initial=graph.dag.span.start_ns)),
-        collectives=in_process_groups(graph.collectives(), trace.metadata, trace.rank),
+        collectives=in_process_groups(collectives, trace.metadata, trace.rank),
+        ready=readiness(graph.dag, collectives["event"].to_numpy(np.int64)),
         ends=rank_ends(graph),
         steps=tuple(graph.steps["name"]),
     )

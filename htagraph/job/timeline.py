@@ -17,10 +17,12 @@ from htagraph.errors import ClockSkewWarning, IncompleteTraceWarning
 from htagraph.job.alignment import aligned_ranks
 from htagraph.job.clocks import Clocks, fit_clocks
 from htagraph.job.collectives import Matching, match_collectives, measure_waits
+from htagraph.job.delay_costs import delay_costs
 from htagraph.job.lateness import compared_rank_segments, excess_times, late_arrivals
 from htagraph.job.rank_segments import RankSegment
 from htagraph.job.rank_work import TimesByNameIn, on_rank_segments
 from htagraph.job.ranks import RankGraphs
+from htagraph.job.wait_comparisons import WaitComparisons, compare_waits
 
 __all__ = ["Timeline"]
 
@@ -116,3 +118,22 @@ class Timeline:
         """What late ranks did for longer than the runner-up; see `lateness.excess_times`."""
         times = self.graphs.ask(on_rank_segments(TimesByNameIn, self.compared))
         return excess_times(self.late_arrivals, times)
+
+    @cached_property
+    def compared_waits(self) -> WaitComparisons:
+        """The rank segments whose comparison says what waits are due to."""
+        summaries = self.graphs.summaries
+        return compare_waits(
+            self.collectives,
+            {rank: one.collectives for rank, one in summaries.items()},
+            {rank: one.ready for rank, one in summaries.items()},
+            {rank: one.ends for rank, one in summaries.items()},
+            self.clocks,
+        )
+
+    @cached_property
+    def delay_costs(self) -> pd.DataFrame:
+        """What all waits are due to, schema `job_answers.DELAY_COSTS`."""
+        compared = self.compared_waits
+        times = self.graphs.ask(on_rank_segments(TimesByNameIn, compared.rank_segments))
+        return delay_costs(compared, times, self.collectives)

@@ -17,7 +17,7 @@ from htagraph.model.kinds import EventKind
 from htagraph.model.symbols import compile_pattern
 from htagraph.model.window import Window, WindowClock
 
-__all__ = ["WHOLE", "find_window", "named_ranges"]
+__all__ = ["WHOLE", "find_window", "named_ranges", "range_window"]
 
 WHOLE = "trace"
 """What the command line calls the window that is the whole trace."""
@@ -80,6 +80,13 @@ def _device_window(dag: Dag, event: int, name: str) -> Window:
     )
 
 
+def range_window(dag: Dag, event: int) -> Window:
+    """Window of a host range: from its start to its end, which is the window's anchor."""
+    events = dag.events
+    name = events.symbols.texts[events.name[event]]
+    return Window(int(events.ts_ns[event]), int(events.end_ns[event]), name, anchor=2 * event + 1)
+
+
 def find_window(
     dag: Dag,
     window: str | re.Pattern[str] | tuple[int, int],
@@ -126,9 +133,6 @@ def find_window(
         wanted = text if not len(rows) else f"{text}, instance {instance} of {len(rows)}"
         raise WindowNotFoundError(wanted, find_steps(dag.events)["name"].tolist())
     event = int(rows[instance])
-    name = dag.events.symbols.texts[dag.events.name[event]]
     if on == "device":
-        return _device_window(dag, event, name)
-    return Window(
-        int(dag.events.ts_ns[event]), int(dag.events.end_ns[event]), name, anchor=2 * event + 1
-    )
+        return _device_window(dag, event, dag.events.symbols.texts[dag.events.name[event]])
+    return range_window(dag, event)

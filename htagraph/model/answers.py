@@ -9,6 +9,7 @@ from htagraph.model.schema import Column, Schema, count, flag, name, nanoseconds
 
 __all__ = [
     "ANNOTATION_BREAKDOWN",
+    "CHOKE_POINTS",
     "CLASS_OVERLAP",
     "COLLECTIVES",
     "COUNTERS",
@@ -31,10 +32,12 @@ __all__ = [
     "NEAR_CRITICAL",
     "OPERATOR_BREAKDOWN",
     "OPERATOR_TREE",
+    "OPPORTUNITIES",
     "OVERLAP",
     "QUALITY",
     "QUEUE_BLOCKED",
     "SLACK",
+    "STEADY_STATE",
     "STEP_TIMES",
     "TEMPORAL_BREAKDOWN",
 ]
@@ -382,6 +385,48 @@ STEP_TIMES = Schema(
     },
 )
 
+STEADY_STATE = Schema(
+    "STEADY_STATE",
+    {
+        "step": count("position in time"),
+        "name": name("name of the step"),
+        "start_ns": nanoseconds("start of the host range"),
+        "dur_ns": nanoseconds("length of the host range"),
+        "period_ns": nanoseconds("from its start to that of the next step; of the last, dur_ns"),
+        "delta_ns": nanoseconds(
+            "how much longer than the representative step, else than the median one of those that "
+            "do the same work; of the last, with the usual time between two steps"
+        ),
+        "n_events": count(
+            "events on the thread of the steps and work launched, from its start to that of the "
+            "next; without polls"
+        ),
+        "n_different": count("events more or fewer than in a typical step, name by name"),
+        "device_ns": nanoseconds("device time of the work launched, whenever it ran"),
+        "is_steady": flag("one of at least three that do the same work and take about as long"),
+        "is_representative": flag("the steady step of median length"),
+        "reason": Column("object", "text", "why it is not steady; empty if it is"),
+    },
+)
+
+CHOKE_POINTS = Schema(
+    "CHOKE_POINTS",
+    {
+        "event": _EVENT,
+        "name": name("event that every chain passes; `(window start)` before the first"),
+        "kind": Column("category", "EventKind", "its kind"),
+        "op": _OP,
+        "side": Column("category", "name", "whether chains pass its start or its end"),
+        "ts_ns": nanoseconds("when"),
+        "dur_ns": nanoseconds("time of the stretch, which adds up to the window"),
+        "is_serial": flag("one thing at a time; else several chains run side by side"),
+        "n_points": count("choke points in it, each at an instant of its own: 1 if not serial"),
+        "until": name("what ends the stretch, and so begins the next"),
+        "bound": Column("category", "Bound", "bound of most of the critical path in it"),
+        "bound_share": share("its share of the stretch"),
+    },
+)
+
 COLLECTIVES = Schema(
     "COLLECTIVES",
     {
@@ -523,5 +568,30 @@ NEAR_CRITICAL = Schema(
         "n_events": count("events that its time belongs to"),
         "leaves": name("event that it comes from, which is critical or nearer to it"),
         "joins": name("event that it leads to, which is critical or nearer to it"),
+    },
+)
+
+OPPORTUNITIES = Schema(
+    "OPPORTUNITIES",
+    {
+        "kind": name("sort of change: the repair of a cause, a kernel, an operator, a wait …"),
+        "target": name("what is changed"),
+        "change": name("the change, as `what_if` takes it"),
+        "left_share": share("part of its time that the target is left with"),
+        "cause": name("cause of a finding that is repaired; empty where it is another change"),
+        "saves_ns": nanoseconds("how much shorter the window is expected to be"),
+        "low_ns": nanoseconds("what is saved at least, by what the trace leaves open"),
+        "high_ns": nanoseconds("what is saved at most"),
+        "saves_share": share("saves_ns / the window"),
+        "alone_ns": nanoseconds(
+            "what is saved if the other ranks do not change; saves_ns where there are none"
+        ),
+        "then_bound": name("what bounds the run afterwards, most of it; empty below the first ten"),
+        "together_ns": nanoseconds(
+            "what is saved together with all rows above that are not the same target"
+        ),
+        "shares_with": Column(
+            "int64", "row", "first row above with which it is not additive, -1 for none"
+        ),
     },
 )

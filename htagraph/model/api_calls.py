@@ -5,6 +5,7 @@ That a call is a launch is never decided here but by correlation ids.
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 
 import numpy as np
@@ -13,7 +14,13 @@ import numpy.typing as npt
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
 
-__all__ = ["WAITING_CALLS", "CallMeaning", "call_meanings"]
+__all__ = ["ALLOCATION", "POLLS", "WAITING_CALLS", "CallMeaning", "call_meanings"]
+
+ALLOCATION = re.compile(
+    r"^(cuda|hip|cu)_?(Malloc|Free|HostAlloc|HostFree|HostRegister|HostUnregister"
+    r"|Mem(Alloc|Free|Create|Map|Unmap))"
+)
+"""Calls that allocate memory, or give it back."""
 
 
 class CallMeaning(IntEnum):
@@ -37,6 +44,9 @@ WAITING_CALLS = (
     CallMeaning.COPY,
 )
 """Meanings of calls whose caller waits for device work."""
+
+POLLS = re.compile(r"^(cuda|hip|cu)(Event|Stream)Query")
+"""Calls that ask whether work is done; how often a host asks depends on its own speed."""
 
 _MEANINGS = (
     (CallMeaning.STREAM_WAIT, r"^(cuda|hip|cu)StreamWait(Event|Value)"),

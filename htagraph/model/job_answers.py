@@ -6,10 +6,11 @@
 
 from __future__ import annotations
 
-from htagraph.model.schema import Column, Schema, count, flag, name, nanoseconds
+from htagraph.model.schema import Column, Schema, count, flag, name, nanoseconds, share
 
 __all__ = [
     "CLOCKS",
+    "DELAY_COSTS",
     "MATCHED_COLLECTIVES",
     "PIPELINE_BUBBLES",
     "STRAGGLERS",
@@ -66,6 +67,24 @@ STRAGGLERS = Schema(
         "cause_ns": nanoseconds("by how much longer it took than on those that came before"),
         "n_cause": count("late arrivals with this cause"),
         "is_recurring": flag("the cause made it late more than once"),
+    },
+)
+
+DELAY_COSTS = Schema(
+    "DELAY_COSTS",
+    {
+        "rank": Column("int64", "rank", "whose delay it was, -1 where nobody can be charged"),
+        "bound": Column("object", "Bound", "what took it longer; empty for nobody"),
+        "name": name("event of that; for nobody, why"),
+        "op": name("operator or annotation of that"),
+        "direct_ns": nanoseconds("waits for this rank, in which it was late by that"),
+        "propagated_ns": nanoseconds(
+            "waits further down: for ranks that were late as they had waited for this one"
+        ),
+        "delay_ns": nanoseconds("both; adds up to all waits of all ranks"),
+        "n_collectives": count("collectives to which that made it late"),
+        "n_ranks": count("ranks that waited for it there"),
+        "share": share("of all waits"),
     },
 )
 

@@ -7,10 +7,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from htagraph.algorithms.components import components
 from htagraph.compiler.structure import FEWEST_IDLE_LAUNCHES
-from htagraph.explain.critical_path import critical_path
+from htagraph.explain.critical_path import critical_path, end_node
+from htagraph.lookup.attribution import track_labels
 from htagraph.lookup.bandwidths import bandwidths
 from htagraph.lookup.host_waits import is_matched, long_waits
+from htagraph.lookup.selecting import events_in
 from htagraph.lookup.steps import find_steps
 from htagraph.model.answers import QUALITY
 from htagraph.model.dag import Dag
@@ -132,6 +135,40 @@ def _waits(dag: Dag) -> list[_Check]:
     ]
 
 
+def _joined(dag: Dag, window: Window) -> _Check:
+    """Check of whether edges join all work, whichever way they point, to what the end waits for.
+
+    API calls do not count: threads that only poll need not be joined to anything.
+    """
+    events, edges, end = dag.events, dag.edges, end_node(dag, window)
+    counted = events.is_device | np.isin(events.kind, (EventKind.OP, EventKind.ANNOTATION))
+    rows = events_in(dag, window)
+    rows = rows[counted[rows]] if end >= 0 else rows[:0]
+    component = components(edges.tail >> 1, edges.head >> 1, len(events))
+    apart = rows[component[rows] != component[end >> 1]] if len(rows) else rows
+    said = ""
+    if len(apart):
+        tracks, first, n = np.unique(
+            track_labels(dag, apart).astype(str), return_index=True, return_counts=True
+        )
+        most = n.argmax()
+        thread = "" if events.is_device[apart[first[most]]] else "thread "
+        device_ns = int(events.dur_ns[apart[events.is_device[apart]]].sum())
+        on_device = f"{human_duration(device_ns)} of device time; " if device_ns else ""
+        said = (
+            f"no edge joins {human_count(len(apart), 'event')} ({on_device}{n[most]:,} on "
+            f"{thread}{tracks[most]}) to the rest: they are of another task, or what gave them "
+            "their work was not recorded; no path leads there."
+        )
+    return _Check(
+        "operators and device work joined by edges",
+        len(rows) - len(apart),
+        len(rows),
+        said,
+        note=said,
+    )
+
+
 def _recorded_values(dag: Dag) -> _Check:
     """Check of whether recorded bandwidths are those of their copies."""
     found = bandwidths(dag)
@@ -189,6 +226,7 @@ def quality(dag: Dag, window: Window) -> pd.DataFrame:
     unexplained = int(path.loc[path["bound"] == Bound.UNEXPLAINED.label, "dur_ns"].sum())
     checks = [
         *_links(dag),
+        _joined(dag, window),
         *_waits(dag),
         *_inferences(dag, window, path),
         _Check(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,9 @@ from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind, EventKind, KernelClass, codes
 from htagraph.model.rules import Rule
+from htagraph.replay.own_times import held_calls, own_times
 from htagraph.replay.replay import Replay, residuals
+from htagraph.replay.typical_lags import with_typical_lags
 
 __all__ = ["Assumption", "Reading", "readings"]
 
@@ -41,7 +44,8 @@ class Assumption(StrEnum):
     """A reading of what a trace leaves open; the value says it in words."""
 
     AS_BOUND = "what no edge explains goes with the edge that bound"
-    RIGID = "what no edge explains stays, whatever binds"
+    RIGID = "what no edge explains stays, whatever binds, and changes do as little as they may"
+    LOOSE = "calls that waited cost nothing by themselves, and changes do as much as they may"
     GAPS_WAIT = "host gaps that end as device work does wait for it"
     OWN_TIME = "waits that are inferred less surely are time of their own"
     OTHERS_LATE = "collectives end when they did: other ranks do not change"
@@ -72,15 +76,25 @@ def readings(dag: Dag, replay: Replay, *, is_alone: bool = True) -> Iterator[Rea
     is_alone : bool, default=True
         Whether the graph is all that is known: collectives may wait for ranks that are not there.
     """
-    yield Reading(Assumption.AS_BOUND, replay)
-    yield Reading(Assumption.RIGID, replace(replay, extra_ns=residuals(replay)))
+    usual = with_typical_lags(dag, replay, 50)
+    yield Reading(Assumption.AS_BOUND, usual)
+    slow = with_typical_lags(dag, replay.with_lags(_own_lags(dag, replay, "max")), 90)
+    yield Reading(Assumption.RIGID, replace(slow, extra_ns=residuals(slow)))
     for assumption, made in (
-        (Assumption.GAPS_WAIT, _gaps_wait(dag, replay)),
+        (Assumption.LOOSE, replay.with_lags(_own_lags(dag, replay, None))),
+        (Assumption.GAPS_WAIT, _gaps_wait(dag, usual)),
         (Assumption.OWN_TIME, _own_time(replay)),
-        (Assumption.OTHERS_LATE, _others_late(dag, replay) if is_alone else None),
+        (Assumption.OTHERS_LATE, _others_late(dag, usual) if is_alone else None),
     ):
         if made is not None:
             yield Reading(assumption, made)
+
+
+def _own_lags(dag: Dag, replay: Replay, how: Literal["max"] | None) -> I64:
+    """Lags by which calls that waited take the most of their name by themselves, or nothing."""
+    lag, rows = replay.lag_ns.copy(), np.flatnonzero(held_calls(dag, replay))
+    lag[rows] = own_times(dag, replay.event[rows], how) if how else 0
+    return lag
 
 
 def _gaps_wait(dag: Dag, replay: Replay) -> Replay | None:

@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
+from htagraph.algorithms.retime import DROPPED
 from htagraph.errors import QueryError
 from htagraph.lookup.attribution import DATA_LOADING
 from htagraph.lookup.compiled_work import graph_launches
 from htagraph.lookup.selecting import under_mask
 from htagraph.lookup.steps import find_steps, step_at
-from htagraph.model.api_calls import CallMeaning, call_meanings
+from htagraph.model.api_calls import WAITING_CALLS, CallMeaning, call_meanings
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind, EventKind, KernelClass
@@ -30,15 +31,19 @@ __all__ = [
     "Fuse",
     "Graphed",
     "Insert",
+    "NoGaps",
+    "NoWait",
     "Overlap",
     "Prefetch",
     "Remove",
     "Scale",
+    "Spare",
     "bandwidth",
     "equalise",
     "fuse",
     "graphed",
     "insert",
+    "no_wait",
     "overlap",
     "prefetch",
     "remove",
@@ -73,8 +78,15 @@ class Scale(Change):
     by: float
 
     def apply(self, draft: Draft) -> None:
-        """Scale the time that the chosen events themselves take."""
-        draft.scale(draft.own_time(draft.nested(draft.events(self.chosen))), self.by)
+        """Scale the time that the chosen events themselves take.
+
+        Calls within them that wait for the device may take as long as before.
+        """
+        chosen = draft.events(self.chosen)
+        scaled = draft.nested(chosen)
+        if draft.assumption is Assumption.RIGID:
+            scaled &= chosen | ~np.isin(call_meanings(draft.dag.events), WAITING_CALLS)
+        draft.scale(draft.own_time(scaled), self.by)
 
     def __str__(self) -> str:
         """Write it."""
@@ -152,6 +164,90 @@ def remove(chosen: Events) -> Remove:
 
 
 @dataclass(frozen=True)
+class NoWait(Change):
+    """Calls do not wait for the device; nor do gaps before them."""
+
+    chosen: Events
+
+    def apply(self, draft: Draft) -> None:
+        """Take away what the chosen calls, and those within them, wait for."""
+        chosen, replay = draft.nested(draft.events(self.chosen)), draft.replay
+        head = replay.node[replay.head] >> 1
+        waits = np.isin(replay.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC))
+        draft.no_waits(waits & chosen[head] & draft.dag.events.is_host[head])
+
+    def __str__(self) -> str:
+        """Write it."""
+        return f"no_wait({_said(self.chosen)})"
+
+
+def no_wait(chosen: Events) -> NoWait:
+    """Change: calls do not wait for the device, and take as long as those that need not.
+
+    Parameters
+    ----------
+    chosen : str, re.Pattern or Selection
+        The calls, or operators around them.
+
+    Returns
+    -------
+    NoWait
+
+    Examples
+    --------
+    >>> print(no_wait("aten::item"))
+    no_wait('aten::item')
+    """
+    return NoWait(chosen)
+
+
+@dataclass(frozen=True, eq=False)
+class Spare(Change):
+    """Parts of edges take no time: what of a path is charged to some cause.
+
+    Parameters
+    ----------
+    row, dur_ns : ndarray of shape (n,), dtype=int64
+        Rows of the edge table, and how much of each goes.
+    name : str
+        What takes that time.
+    """
+
+    row: I64
+    dur_ns: I64
+    name: str
+
+    def apply(self, draft: Draft) -> None:
+        """Shorten the edges, the residual first."""
+        spared = np.zeros(len(draft.dag.edges) + 1, dtype=np.int64)
+        np.add.at(spared, self.row, self.dur_ns)
+        spared[-1] = 0
+        less, there = spared[draft.replay.row], draft.lag_ns != DROPPED
+        residual = np.minimum(less, draft.extra_ns)
+        draft.extra_ns -= residual
+        draft.lag_ns[there] = np.maximum(draft.lag_ns - (less - residual), 0)[there]
+
+    def __str__(self) -> str:
+        """Write it."""
+        return f"without {self.name}"
+
+
+@dataclass(frozen=True)
+class NoGaps(Change):
+    """Queued device work follows the work before it at once."""
+
+    def apply(self, draft: Draft) -> None:
+        """Clear the gaps of streams as far as they are usual."""
+        stream = (draft.replay.kind == EdgeKind.STREAM) & (draft.replay.rule == Rule.STREAM_ORDER)
+        usual = draft.extra_ns <= draft.dag.calibration.stream_usual_ns
+        draft.clear(stream & usual)
+
+    def __str__(self) -> str:
+        """Write it."""
+        return "without gaps between queued work"
+
+
+@dataclass(frozen=True)
 class Insert(Change):
     """Events are followed by as much more time."""
 
@@ -162,7 +258,8 @@ class Insert(Change):
         """Lengthen what follows host events on their thread, and device work itself."""
         chosen, replay = draft.events(self.after), draft.replay
         tail = replay.node[replay.tail]
-        follows = (replay.kind == EdgeKind.THREAD) & (tail & 1 == 1)
+        hands_over = np.isin(replay.rule, (Rule.HAND_OVER, Rule.WORKER_CALLED))
+        follows = ((replay.kind == EdgeKind.THREAD) | hands_over) & (tail & 1 == 1)
         follows &= chosen[tail >> 1] & draft.dag.events.is_host[tail >> 1]
         runs = (replay.kind == EdgeKind.SPAN) & gather(chosen, replay.event, default=False)
         draft.lag_ns[follows | runs] += self.dur_ns
@@ -201,27 +298,26 @@ class Overlap(Change):
     chosen: Events
 
     def apply(self, draft: Draft) -> None:
-        """Drop the order of streams around the chosen work, and join what lies around it."""
+        """Let nothing on the device wait for the chosen work, and join what lies around it."""
         dag, replay = draft.dag, draft.replay
         events = dag.events
         chosen = draft.events(self.chosen) & events.is_device
         head, tail = (replay.node[end] >> 1 for end in (replay.head, replay.tail))
         on_device = events.is_device[head] & events.is_device[tail] & (head != tail)
-        order = on_device & (replay.kind == EdgeKind.STREAM) & (chosen[head] | chosen[tail])
-        awaited = on_device & (replay.kind == EdgeKind.SYNC) & chosen[tail] & ~chosen[head]
+        awaited = on_device & np.isin(replay.kind, (EdgeKind.STREAM, EdgeKind.SYNC))
+        awaited &= chosen[tail] & ~chosen[head]
         rest = np.flatnonzero(events.is_device & ~chosen)
         rest = rest[np.lexsort((events.ts_ns[rest], events.stream[rest], events.device[rest]))]
         same = (events.stream[rest][1:] == events.stream[rest][:-1]) & (
             events.device[rest][1:] == events.device[rest][:-1]
         )
         before, after = rest[:-1][same], rest[1:][same]
-        apart = np.isin(after, head[order])
-        before, after = before[apart], after[apart]
-        draft.drop(order | awaited)
-        gap = np.minimum(
-            events.ts_ns[after] - events.end_ns[before], dag.calibration.stream_floor_ns
-        )
-        kept = gap >= 0
+        gap_ns = np.full(len(events), -1, dtype=np.int64)
+        order = awaited & (replay.kind == EdgeKind.STREAM)
+        gap_ns[head[order]] = (draft.lag_ns + draft.extra_ns)[order]
+        gap, kept = gap_ns[after], gap_ns[after] >= 0
+        kept &= events.end_ns[before] <= events.ts_ns[after]
+        draft.drop(awaited)
         draft.add(
             EdgeTable.of(
                 Rule.STREAM_ORDER,
@@ -240,7 +336,7 @@ class Overlap(Change):
 def overlap(chosen: Events) -> Overlap:
     """Change: device work runs on a stream of its own, and nothing on the device waits for it.
 
-    Host calls still wait for it, and so does the end of the run.
+    It still waits for what it waited for; calls of the host, and the end of the run, for it.
 
     Parameters
     ----------
@@ -318,17 +414,16 @@ class Graphed(Change):
             meanings,
             (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SYNC),
         )
-        kept = draft.nested(loads) | waits | (events.kind == EventKind.ANNOTATION)
-        gone = events.is_host & ~kept
-        rows = draft.own_time(gone) & (replay.rule == Rule.PROGRAM_ORDER)
-        if draft.assumption is not Assumption.RIGID:
-            kept &= events.kind != EventKind.ANNOTATION
-            between = (replay.rule == Rule.PROGRAM_ORDER) & ~draft.own_time(kept)
-            rows |= between & draft.dag.is_work[replay.node[replay.head] >> 1]
+        gone = events.is_host & ~draft.nested(loads) & ~waits
+        rows = replay.rule == Rule.PROGRAM_ORDER
+        if draft.assumption is Assumption.RIGID:
+            rows &= draft.own_time(gone & (events.kind != EventKind.ANNOTATION))
+        else:
+            rows &= (replay.owner < 0) | draft.own_time(gone)
+            rows &= dag.is_work[replay.node[replay.head] >> 1]
         draft.clear(rows)
         usual = draft.extra_ns <= dag.calibration.stream_usual_ns
         draft.extra_ns[usual & (replay.kind == EdgeKind.STREAM)] = 0
-        draft.drop(replay.kind == EdgeKind.QUEUE)
         first = _first_launches(dag)
         cost = np.flatnonzero(graph_launches(dag))
         cost_ns = int(np.median(events.dur_ns[cost])) if len(cost) else _REPLAY_NS
@@ -356,8 +451,8 @@ def _first_launches(dag: Dag) -> Bools:
 def graphed() -> Graphed:
     """Change: each step is one replay of a graph, as far as it does not wait or load data.
 
-    Operators and launches take no host time, and the launch queue is never full. Whether code
-    between operators goes, too, is a part of the interval.
+    Operators and launches take no host time. Whether code between operators goes, too, is a part of
+    the interval.
 
     Returns
     -------
@@ -390,7 +485,9 @@ class Bandwidth(Change):
         np.minimum.at(least, name, draft.lag_ns[rows])
         lag = draft.lag_ns[rows]
         moves = np.minimum(lag, least[name]) if draft.assumption is Assumption.RIGID else lag
-        latency = min(int(least[name].min()), _LATENCY_NS)
+        latency = {Assumption.RIGID: _LATENCY_NS, Assumption.LOOSE: 0}.get(
+            draft.assumption, _LATENCY_NS // 2
+        )
         transfer = np.maximum(moves - latency, 0)
         draft.lag_ns[rows] = lag - transfer + np.rint(transfer / self.by).astype(np.int64)
 

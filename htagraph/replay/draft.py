@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -18,7 +19,7 @@ from htagraph.model.kinds import EdgeKind
 from htagraph.model.rules import Rule
 from htagraph.replay.assumptions import Assumption, Reading
 
-__all__ = ["Draft", "EventSet", "Events"]
+__all__ = ["Draft", "EventGroup", "EventSet", "Events"]
 
 Bools = npt.NDArray[np.bool_]
 I64 = npt.NDArray[np.int64]
@@ -32,6 +33,24 @@ class EventSet(Protocol):
     @property
     def rows(self) -> I64:
         """Rows of the event table."""
+
+
+@dataclass(frozen=True, eq=False)
+class EventGroup:
+    """Events with what they are called.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n,), dtype=int64
+    name : str
+    """
+
+    rows: I64
+    name: str
+
+    def __repr__(self) -> str:
+        """Name them."""
+        return self.name
 
 
 Events = str | re.Pattern[str] | EventSet
@@ -69,7 +88,10 @@ class Draft:
             If there is none.
         """
         table = self.dag.events
-        if isinstance(chosen, str | re.Pattern):
+        code = table.symbols.code(chosen) if isinstance(chosen, str) else -1
+        if code >= 0:
+            mask = np.equal(table.name, code)
+        elif isinstance(chosen, str | re.Pattern):
             mask = name_mask(self.dag, chosen)
         else:
             mask = np.zeros(len(table), dtype=bool)
@@ -95,7 +117,7 @@ class Draft:
 
     def own_time(self, chosen: Bools) -> Bools:
         """Whether each edge is time of the chosen events themselves."""
-        own: Bools = gather(chosen, self.replay.owner, default=False)
+        own: Bools = np.append(chosen, False)[self.replay.owner]
         return own
 
     def into(self, chosen: Bools) -> Bools:

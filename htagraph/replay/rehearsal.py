@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from htagraph.model.window import Window
 from htagraph.replay.assumptions import Assumption, Reading, readings
 from htagraph.replay.changes import Change
 from htagraph.replay.draft import Draft
+from htagraph.replay.hold_out import HoldOut, hold_out
 from htagraph.replay.replay import Bounds, Replay, replay_of
 
 __all__ = ["Rehearsal", "Run", "Saving"]
@@ -32,12 +33,22 @@ class Saving(NamedTuple):
     low_ns, high_ns : int, unit=ns
         The least and the most by any reading of the trace.
     expected_ns : int, unit=ns
-        By the first reading, `Assumption.AS_BOUND`; within the others.
+        By the first reading, `Assumption.AS_BOUND`.
+    readings : tuple of (Assumption, int)
+        What it saves by each.
     """
 
     low_ns: int
     expected_ns: int
     high_ns: int
+    readings: tuple[tuple[Assumption, int], ...] = ()
+
+    @classmethod
+    def of(cls, found: Iterable[tuple[Assumption, int]]) -> Self:
+        """Saving by some readings, the expected one first."""
+        readings = tuple(found)
+        saved = [saved_ns for _, saved_ns in readings]
+        return cls(min(saved), saved[0], max(saved), readings)
 
     @property
     def width_ns(self) -> int:
@@ -81,13 +92,23 @@ class Rehearsal:
 
     @cached_property
     def replay(self) -> Replay:
-        """The run as it was, by the first reading."""
+        """The run as it was: nodes, edges and lags."""
         return replay_of(self.dag)
+
+    @cached_property
+    def expected(self) -> Reading:
+        """The first reading, by which a run is expected."""
+        return next(readings(self.dag, self.replay))
 
     @cached_property
     def readings(self) -> tuple[Reading, ...]:
         """The readings that apply, `Assumption.AS_BOUND` first."""
         return tuple(readings(self.dag, self.replay))
+
+    @cached_property
+    def hold_out(self) -> HoldOut:
+        """How well steps are predicted from each other."""
+        return hold_out(self.dag, self.expected.replay)
 
     @cached_property
     def bounds(self) -> Bounds:
@@ -102,7 +123,7 @@ class Rehearsal:
         QueryError
             If a change names nothing that is there.
         """
-        draft = Draft(self.dag, reading or Reading(Assumption.AS_BOUND, self.replay))
+        draft = Draft(self.dag, reading or self.expected)
         for change in changes:
             change.apply(draft)
         replay = draft.replay
@@ -120,8 +141,10 @@ class Rehearsal:
 
     def saving(self, changes: Sequence[Change]) -> Saving:
         """What changes save in the window, by every reading."""
-        saved = [
-            self.window.dur_ns - self.dur_ns(self.run(changes, reading).times_ns)
+        return Saving.of(
+            (
+                reading.assumption,
+                self.window.dur_ns - self.dur_ns(self.run(changes, reading).times_ns),
+            )
             for reading in self.readings
-        ]
-        return Saving(min(saved), saved[0], max(saved))
+        )

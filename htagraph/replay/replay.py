@@ -16,15 +16,15 @@ from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from htagraph.algorithms.retime import NO_DEADLINE, latest_times, retime
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
-from htagraph.model.kinds import EdgeKind, EventKind
+from htagraph.model.kinds import EdgeKind
 from htagraph.model.rules import Rule
 from htagraph.model.window import Window
 from htagraph.replay.latent_waits import latent_waits
+from htagraph.replay.own_times import held_calls, own_times
 
 __all__ = ["Bounds", "Replay", "replay_of", "residuals"]
 
@@ -73,6 +73,8 @@ class Replay:
     kind, rule : ndarray of shape (m,), dtype=int8
     event : ndarray of shape (m,), dtype=int32
         As in the edge table.
+    row : ndarray of shape (m,), dtype=int64
+        Row of the edge table, -1 for what is not in it.
     """
 
     node: I64
@@ -87,6 +89,7 @@ class Replay:
     kind: I8
     rule: I8
     event: I32
+    row: I64
 
     @property
     def weight_ns(self) -> I64:
@@ -211,6 +214,7 @@ class Replay:
             kind=np.concatenate([self.kind, more.kind])[order],
             rule=np.concatenate([self.rule, more.rule])[order],
             event=np.concatenate([self.event, more.event])[order],
+            row=np.concatenate([self.row, np.full(len(more), -1, dtype=np.int64)])[order],
         )
         return wider, lag, extra
 
@@ -263,13 +267,16 @@ def replay_of(dag: Dag) -> Replay:
         offsets=offsets,
         tail=tail[order].astype(np.int32),
         head=head[order].astype(np.int32),
-        lag_ns=_own_lags(dag, columns),
+        lag_ns=columns.lag_ns,
         extra_ns=np.zeros(len(order), dtype=np.int64),
         kind=columns.kind,
         rule=columns.rule,
         event=columns.event,
+        row=np.where(order < len(dag.edges), order, -1),
     )
-    return found.with_lags(found.lag_ns)
+    held, lag = held_calls(dag, found), found.lag_ns.copy()
+    lag[held] = own_times(dag, found.event[held], "median")
+    return found.with_lags(lag)
 
 
 def residuals(replay: Replay) -> I64:
@@ -282,34 +289,3 @@ def residuals(replay: Replay) -> I64:
         latest[entered] = np.maximum(at, latest[entered])
     left: I64 = (replay.ts_ns - latest)[replay.head]
     return left
-
-
-def _own_lags(dag: Dag, edges: EdgeTable) -> I64:
-    """Lags of edges; a call that waited takes as long as one of its name that did not.
-
-    So it does in a run in which it need not wait.
-    """
-    lag = edges.lag_ns.copy()
-    events, call = dag.events, edges.event.astype(np.int64)
-    held = (edges.rule == Rule.BLOCKING_CALL) & (call >= 0)
-    held &= (edges.tail == 2 * call) & (edges.head == 2 * call + 1)
-    held &= (lag == 0) & (events.kind[call] == EventKind.RUNTIME)
-    rows = np.flatnonzero(held)
-    if not len(rows):
-        return lag
-    is_free = events.kind == EventKind.RUNTIME
-    is_free[call[(edges.rule == Rule.BLOCKING_CALL) & (call >= 0)]] = False
-    free = np.flatnonzero(is_free & np.isin(events.name, events.name[call[rows]]))
-    by_name = pd.Series(events.dur_ns[free]).groupby(events.name[free])
-    usual = by_name.quantile(0.5, interpolation="lower")
-    launches = np.unique(dag.launch[dag.launch >= 0])
-    launches = launches[is_free[launches]]
-    enqueues = np.zeros(len(events), dtype=bool)
-    enqueues[dag.launch[dag.launch >= 0]] = True
-    of_launches = (
-        float(np.quantile(events.dur_ns[launches], 0.5, method="lower")) if len(launches) else 0.0
-    )
-    own = usual.reindex(events.name[call[rows]]).to_numpy(np.float64)
-    own = np.where(np.isnan(own), np.where(enqueues[call[rows]], of_launches, 0.0), own)
-    lag[rows] = np.minimum(own.astype(np.int64), events.dur_ns[call[rows]])
-    return lag

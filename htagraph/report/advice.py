@@ -151,6 +151,6 @@ NOTHING_MATCHED = (
 )
 COMPARE = "compare what this rank does there with the other ranks."
 RANKING = (
-    "Ranked by potential saving, which ends where other resources are busy anyway; computation "
-    "counts half: kernels get faster, they do not go away."
+    "Ranked by what a repair is predicted to save: the run is replayed without the cause, or with "
+    "computation twice as fast, and ends where something else bounds it."
 )

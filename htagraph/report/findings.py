@@ -1,13 +1,14 @@
 """Findings: the causes that a critical path is charged to, ranked, with evidence and advice.
 
-Ranked by potential saving: the time attributed to a cause, limited to what the busy time of other
-resources leaves of the window. Computation counts half.
+Ranked by what a repair is expected to save: the run is replayed without the cause, or with
+computation twice as fast (`htagraph.replay.repairs`). A repair counts for the time attributed to
+its cause at most.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from shlex import quote
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.explain.busy_time import BusyTime, busy_time
+from htagraph.explain.busy_time import busy_time
 from htagraph.explain.replay_time import replay_time
 from htagraph.job.path import JobPath
 from htagraph.job.ranks import RankSummary
@@ -26,6 +27,7 @@ from htagraph.model.kinds import Bound, Cause
 from htagraph.model.units import human_count, human_duration
 from htagraph.path import CriticalPath
 from htagraph.queries.collectives import HOST_RANGE
+from htagraph.queries.opportunities import opportunities as find_opportunities
 from htagraph.queries.quality import UNEXPLAINED_LIMIT
 from htagraph.report.advice import (
     COMPARE,
@@ -45,6 +47,7 @@ from htagraph.report.judged_part import judged_part
 from htagraph.report.replays import replays_in_words
 from htagraph.report.slow_ranks import slow_device
 from htagraph.report.verdict import Evidence, Finding, Verdict
+from htagraph.report.worth import Worth, bounded, predicted
 from htagraph.writers.labels import distinct_names, name_label
 
 __all__ = ["find_bounds", "find_job_bounds"]
@@ -62,29 +65,14 @@ _BY_OP = (
 """Causes whose calls and copies have few names: the operator says which they are."""
 _WITHIN_DEVICE = re.compile(r"DtoD|DeviceToDevice|Device -> Device|(?i:memset|fillbuffer)")
 _LINE_WIDTH = 80
-_ON_DEVICE = (
-    Cause.COMMUNICATION,
-    Cause.COPIES,
-    Cause.BLOCKING_COPY,
-    Cause.DEVICE_GAPS,
-    Cause.DEVICE_FULL,
-)
-_ON_HOST = (
-    Cause.HOST,
-    Cause.HOST_WAIT,
-    Cause.UNRECORDED_WAIT,
-    Cause.FULL_QUEUE,
-    Cause.DATA_LOADING,
-    Cause.ALLOCATION,
-    Cause.FIRST_USE,
-    Cause.OPTIMIZER,
-    Cause.COMPILATION,
-    Cause.CHECKPOINTING,
-    Cause.GARBAGE_COLLECTION,
-)
 
 
-def find_bounds(path: CriticalPath, *, unread_stacks: bool = False) -> Verdict:
+def find_bounds(
+    path: CriticalPath,
+    *,
+    unread_stacks: bool = False,
+    opportunities: pd.DataFrame | None = None,
+) -> Verdict:
     """Verdict on a window: what its critical path is charged to, largest potential saving first.
 
     Parameters
@@ -92,6 +80,8 @@ def find_bounds(path: CriticalPath, *, unread_stacks: bool = False) -> Verdict:
     path : CriticalPath
     unread_stacks : bool, default=False
         The file has Python stacks that were not read; they would name the code of host gaps.
+    opportunities : DataFrame, schema `answers.OPPORTUNITIES`, optional
+        Of the window, where they are at hand.
 
     Returns
     -------
@@ -107,10 +97,13 @@ def find_bounds(path: CriticalPath, *, unread_stacks: bool = False) -> Verdict:
     'data loading'
     """
     replayed = is_replayed(path.dag, path.window)
+    found = find_opportunities(path.dag, path.window) if opportunities is None else opportunities
     told = _Told(
         has_device=bool(path.dag.events.is_device.any()),
         unread_stacks=unread_stacks,
-        busy_time=busy_time(path.dag, path.window),
+        worth=predicted(found)
+        if len(found)
+        else bounded(busy_time(path.dag, path.window), path.dur_ns),
         instead=_instead(compiled=is_compiled(path.dag, path.window), replayed=replayed),
     )
     verdict = _verdict(path.attributed_time, path.dur_ns, told)
@@ -168,7 +161,7 @@ def find_job_bounds(path: JobPath, stragglers: pd.DataFrame, kernels: pd.DataFra
         has_device=path.busy_time.device_ns > 0
         or any((rank.collectives["found_by"] != HOST_RANGE).any() for rank in ranks),
         unread_stacks=any(rank.has_unread_stacks for rank in ranks),
-        busy_time=path.busy_time,
+        worth=bounded(path.busy_time, path.dur_ns),
         instead=_instead(
             compiled=all(rank.is_compiled for rank in ranks),
             replayed=all(rank.is_replayed for rank in ranks),
@@ -227,7 +220,8 @@ class _Told:
 
     has_device: bool
     unread_stacks: bool
-    busy_time: BusyTime
+    worth: Callable[[Cause, int, int], Worth]
+    """What the repair of a cause saves, by its rank and attributed time."""
     instead: Mapping[Cause, str] = field(default_factory=dict)
     """Advice that fits what is compiled already."""
 
@@ -264,7 +258,7 @@ def _verdict(attributed_time: pd.DataFrame, window_ns: int, told: _Told) -> Verd
     else:
         parts = [(Cause(str(cause)), part) for cause, part in known.groupby("cause", sort=False)]
     found = (_finding(cause, part, window_ns, told) for cause, part in parts)
-    return Verdict(tuple(sorted(found, key=lambda finding: -finding.ranked_saving_ns)))
+    return Verdict(tuple(sorted(found, key=lambda finding: -finding.potential_saving_ns)))
 
 
 def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: _Told) -> Finding:
@@ -280,7 +274,8 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: _Told) -> F
         else None
     )
     dur_ns = int(part["dur_ns"].sum())
-    limit_ns, limited_by = _limit(cause, window_ns, told.busy_time)
+    late = int(ranks.index[0]) if cause is Cause.LATE_RANK and ranks is not None else -1
+    worth = told.worth(cause, late, dur_ns)
     steps = part.loc[part["step"] != "", "step"].drop_duplicates().tolist()
     title, evidence = TITLES[cause], _evidence(cause, part)
     if cause is Cause.LATE_RANK and ranks is not None:
@@ -293,7 +288,7 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: _Told) -> F
         dur_ns=dur_ns,
         share=dur_ns / window_ns,
         n_segments=part["segment"].nunique(),
-        potential_saving_ns=min(dur_ns, limit_ns),
+        potential_saving_ns=worth.saves_ns,
         longest_ns=int(part["dur_ns"].max()),
         longest_start_ns=int(part["start_ns"].to_numpy()[part["dur_ns"].to_numpy().argmax()]),
         n_steps=len(steps),
@@ -307,21 +302,12 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: _Told) -> F
         ranks=tuple(zip(ranks.index.tolist(), ranks.tolist(), strict=True))
         if ranks is not None
         else (),
-        limited_by=limited_by if limit_ns < dur_ns else "",
+        saving_low_ns=worth.low_ns,
+        saving_high_ns=worth.high_ns,
+        repaired_by=worth.repaired_by,
+        then_bound=worth.then_bound,
+        limited_by=worth.limited_by,
     )
-
-
-def _limit(cause: Cause, window_ns: int, busy: BusyTime) -> tuple[int, str]:
-    """Part of the window in which no other resource is busy, and what the busiest other does."""
-    others = []
-    if cause in _ON_HOST:
-        others = [(busy.device_ns, "devices compute and copy")]
-    elif cause in _ON_DEVICE:
-        others = [(busy.host_ns, "the host works"), (busy.compute_ns, "devices compute")]
-    elif cause is Cause.COMPUTE:
-        others = [(busy.host_ns, "the host works")]
-    busy_ns, what = max(others, default=(0, ""))
-    return window_ns - min(busy_ns, window_ns), f"{what} for {human_duration(busy_ns)}"
 
 
 def _to_try(cause: Cause, most: Evidence, bound: str, told: _Told) -> str:

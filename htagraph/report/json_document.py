@@ -16,7 +16,8 @@ That of a trace has these keys; later documents of the same version only add som
     findings        withheld: "", or why there are none
                     items: cause, title, dur_ns, share, n_segments, potential_saving_ns,
                     longest_ns, longest_start_ns, n_steps, first_step, last_step,
-                    parts {bound: ns}, to_try, limited_by,
+                    parts {bound: ns}, to_try, saving_low_ns, saving_high_ns, repaired_by,
+                    then_bound, limited_by,
                     evidence [name, op, frame, event, label, dur_ns, bound, n_segments]
     critical_path   dur_ns, unexplained_share, inferred_share,
                     by_rule, by_bound, by_op, by_name: [group, dur_ns, share, n_segments]

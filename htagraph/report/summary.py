@@ -158,7 +158,16 @@ class Summary:
     @cached_property
     def verdict(self) -> Verdict:
         """What bounds the window."""
-        return find_bounds(self.path, unread_stacks=self.trace.has_unread_stacks)
+        return find_bounds(
+            self.path,
+            unread_stacks=self.trace.has_unread_stacks,
+            opportunities=self.opportunities,
+        )
+
+    @cached_property
+    def opportunities(self) -> pd.DataFrame:
+        """What would help, and by how much; schema `answers.OPPORTUNITIES`."""
+        return self.graph.opportunities()
 
     @cached_property
     def inferred(self) -> str:

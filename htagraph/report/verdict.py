@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from htagraph.model.kinds import Cause
+from htagraph.model.kinds import Cause, in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.report.advice import RANKING
 
@@ -13,8 +13,6 @@ __all__ = ["Evidence", "Finding", "Verdict"]
 _N_FIRST = 3
 _MIN_SHARE = 0.005
 _N_RANKS = 3
-_RANKED_SHARE = {Cause.COMPUTE: 0.5}
-"""Part of a potential saving that counts in the ranking, where not all of it does."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +64,8 @@ class Finding:
         Share of the window.
     n_segments : int
     potential_saving_ns : int, unit=ns
-        How much shorter the window could be without the cause, at most: the attributed time,
-        limited to what the busy time of other resources leaves of the window.
+        How much shorter the window is expected to be once the cause is repaired, by replaying the
+        run without it; at most the attributed time, as nothing else is repaired.
     longest_ns, longest_start_ns : int, unit=ns
         Length and start of the longest segment: where to look.
     n_steps : int
@@ -84,8 +82,14 @@ class Finding:
         Of a job: ranks of the attributed time, with their part in ns; largest first.
     detail : str
         What else is known: how often a late rank was last, how much longer a rank's kernels take.
+    saving_low_ns, saving_high_ns : int, unit=ns
+        The same by the other readings of what a trace leaves open.
+    repaired_by : str
+        The change that was replayed, as `what_if` takes it.
+    then_bound : str
+        What bounds most of the run afterwards, empty where that was not asked.
     limited_by : str
-        What else is busy, where the potential saving is less than the attributed time.
+        What else is busy, where nothing was replayed and that limits the saving.
     """
 
     cause: str
@@ -104,20 +108,28 @@ class Finding:
     to_try: str
     ranks: tuple[tuple[int, int], ...] = ()
     detail: str = ""
+    saving_low_ns: int = 0
+    saving_high_ns: int = 0
+    repaired_by: str = ""
+    then_bound: str = ""
     limited_by: str = ""
 
     @property
-    def ranked_saving_ns(self) -> float:
-        """Potential saving as it counts in the ranking."""
-        return self.potential_saving_ns * _RANKED_SHARE.get(Cause(self.cause), 1.0)
-
-    @property
-    def limit(self) -> str:
-        """Limit of the saving, and why; empty where all of the attributed time could be saved."""
-        if not self.limited_by:
+    def prediction(self) -> str:
+        """What the repair is expected to save, or at most saves where nothing was replayed."""
+        if not self.dur_ns or not (self.repaired_by or self.limited_by):
             return ""
-        saving = self.potential_saving_ns / self.dur_ns * self.share
-        return f"saves at most {saving:.0%}: {self.limited_by}"
+        window_ns = self.dur_ns / self.share
+        if self.limited_by:
+            return f"saves at most {self.potential_saving_ns / window_ns:.0%}: {self.limited_by}"
+        share = f"{self.potential_saving_ns / window_ns:.0%}"
+        low, high = (
+            f"{end_ns / window_ns:.0%}" for end_ns in (self.saving_low_ns, self.saving_high_ns)
+        )
+        spread = "" if low == high == share else f" ({low} to {high})"
+        faster = "twice as fast, it saves" if self.cause == Cause.COMPUTE else "repaired, it saves"
+        then = f"; {in_words(self.then_bound)} bounds the run then" if self.then_bound else ""
+        return f"{faster} {share}{spread}{then}"
 
     @property
     def where(self) -> str:
@@ -154,7 +166,7 @@ class Finding:
             self.detail or f"{human_count(self.n_segments, 'segment')} in all",
             self.when,
             self.where,
-            self.limit,
+            self.prediction,
         )
         return "; ".join(filter(None, facts))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -120,6 +121,13 @@ def _us(ns: int) -> str:
     return f"{'-' if ns < 0 else ''}{whole}.{digits:03d}"
 
 
+@functools.lru_cache(maxsize=4_096)
+def _text(text: str) -> str:
+    """A text as JSON; few texts recur very often."""
+    return json.dumps(text)
+
+
+@functools.lru_cache(maxsize=4_096)
 def _place(lane: Lane) -> str:
     """The JSON members that name the lane of an event."""
     return f'"pid": {json.dumps(lane[0])}, "tid": {json.dumps(lane[1])}'
@@ -129,7 +137,7 @@ def _slices(rows: Sequence[Row], base_time_ns: int) -> Iterator[str]:
     """One complete event per row."""
     for row in rows:
         yield (
-            f'{{"ph": "X", "cat": {json.dumps(row.category)}, "name": {json.dumps(row.name)}, '
+            f'{{"ph": "X", "cat": {_text(row.category)}, "name": {_text(row.name)}, '
             f'{_place(row.lane)}, "ts": {_us(row.ts_ns - base_time_ns)}, "dur": {_us(row.dur_ns)}, '
             f'"args": {json.dumps(_args(row))}}}'
         )

@@ -9,6 +9,9 @@ from htagraph.model.kinds import EventKind
 
 __all__ = ["Collective", "Graph", "GraphNode", "Group", "Work"]
 
+_KINDS = {"Memcpy": EventKind.MEMCPY, "Memset": EventKind.MEMSET}
+"""Kinds of device work by how its name begins; all else is kernels."""
+
 
 @dataclass(frozen=True)
 class Work:
@@ -34,9 +37,7 @@ class Work:
     @property
     def kind(self) -> EventKind:
         """Kind of the device event."""
-        return {"Memcpy": EventKind.MEMCPY, "Memset": EventKind.MEMSET}.get(
-            self.name[:6], EventKind.KERNEL
-        )
+        return _KINDS.get(self.name[:6], EventKind.KERNEL)
 
 
 @dataclass(frozen=True)

@@ -226,11 +226,22 @@ def _edge_label(dag: Dag, row: int) -> str:
     return f"{kind} {human_duration(int(edges.lag_ns[row]))}{slack}"
 
 
+def _is_implied(dag: Dag, rows: I64) -> npt.NDArray[np.bool_]:
+    """Whether other edges to be drawn say what each says."""
+    from htagraph.algorithms.reach import is_implied  # noqa: PLC0415  deferred: few need it
+
+    ends = np.stack([dag.edges.tail[rows], dag.edges.head[rows]])
+    nodes, place = np.unique(ends, return_inverse=True)
+    tail, head = place.reshape(2, -1)
+    return is_implied(tail, head, len(nodes))
+
+
 def graph_dot(
     dag: Dag,
     edge_rows: npt.NDArray[np.integer[Any]] | None = None,
     *,
     critical: npt.ArrayLike = (),
+    reduce: bool = False,
     out: str | Path | None = None,
     max_nodes: int = 300,
     title: str = "",
@@ -246,6 +257,8 @@ def graph_dot(
         Edges to draw, with the events they join; all by default.
     critical : array_like of int
         Edges to draw strongly: those of the critical path.
+    reduce : bool, default=False
+        Whether edges that others imply are left out; never those of the critical path.
     out : str or Path, optional
         File to write to.
     max_nodes : int, default=300
@@ -277,6 +290,8 @@ def graph_dot(
         color = _EVENT_COLORS.get(EventKind(int(dag.events.kind[node // 2])), _PLAIN)
         tooltip = _quoted(dag.events.symbols.texts[dag.events.name[node // 2]])
         _add_node(graph, node, _event_label(dag, node, is_whole=is_whole), color, tooltip=tooltip)
+    if reduce:
+        rows = rows[~_is_implied(dag, rows) | np.isin(rows, [*strong])]
     for row in rows.tolist():
         tail, head = boxes[int(dag.edges.tail[row])], boxes[int(dag.edges.head[row])]
         style = {"color": _quoted(_ON_PATH), "penwidth": "2.2"} if row in strong else {}

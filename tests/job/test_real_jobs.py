@@ -47,6 +47,30 @@ def test_the_others_wait_and_do_not_transfer(real_traces: Path) -> None:
     assert transferred_ms.tolist() == [36, 36, 36, 36]
 
 
+@pytest.mark.parametrize(
+    ("name", "rank", "slept", "share"),
+    [
+        ("torchrec/sleep_on_rank2", 2, "# running sparse arch", 0.97),
+        ("torch-cpu/jobs/async_2", 1, "ProfilerStep", 0.84),
+        ("torch-cpu/jobs/ddp_sleep_2", 1, "ProfilerStep", 0.98),
+        ("torch-cpu/jobs/ddp_sleep_4", 3, "ProfilerStep", 0.83),
+        ("torch-cpu/jobs/fsdp2_2", 1, "ProfilerStep", 0.88),
+        ("torch-cpu/jobs/pipeline_2", 0, "ProfilerStep", 0.96),
+        ("torch-cpu/jobs/zoo_2", 1, "ProfilerStep", 0.91),
+    ],
+)
+def test_a_sleep_is_charged_with_the_waits_of_all(
+    real_traces: Path, name: str, rank: int, slept: str, share: float
+) -> None:
+    """One rank sleeps 30 ms to 1 s in each step: most of what all ranks wait is due to that."""
+    job = load_job(real_traces / name)
+    costs = job.delay_costs()
+
+    assert (costs["rank"].iloc[0], costs["name"].iloc[0]) == (rank, slept)
+    assert costs["share"].iloc[0] > share
+    assert costs["delay_ns"].sum() == job.stragglers()["own_wait_ns"].sum()
+
+
 def test_the_path_of_the_job_goes_through_the_sleep(real_traces: Path) -> None:
     """Three host gaps of 1.001 s, all on rank 2, in the path."""
     path = load_job(real_traces / "torchrec" / "sleep_on_rank2").critical_path()

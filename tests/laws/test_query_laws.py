@@ -22,6 +22,7 @@ from htagraph.model.schema import Schema
 from htagraph.model.symbols import SymbolTable
 from htagraph.model.window import Window
 from htagraph.queries.annotation_breakdown import annotation_breakdown
+from htagraph.queries.choke_points import choke_points
 from htagraph.queries.class_overlap import class_overlap
 from htagraph.queries.collectives import collectives
 from htagraph.queries.counters import counters
@@ -44,10 +45,12 @@ from htagraph.queries.memory_timeline import memory_timeline
 from htagraph.queries.near_critical import near_critical
 from htagraph.queries.operator_breakdown import operator_breakdown
 from htagraph.queries.operator_tree import operator_tree
+from htagraph.queries.opportunities import opportunities
 from htagraph.queries.overlap import overlap
 from htagraph.queries.quality import quality
 from htagraph.queries.queue_blocked import queue_blocked
 from htagraph.queries.slack import slack
+from htagraph.queries.steady_state import steady_state
 from htagraph.queries.step_times import step_times
 from htagraph.queries.temporal_breakdown import temporal_breakdown
 from htagraph.synth import simulate, timeline
@@ -143,7 +146,11 @@ QUESTIONS = {
     "kernel_diff": Question(_against_itself(kernel_diff), frames.DIFF),
     "memory_timeline": Question(memory_timeline, answers.MEMORY_TIMELINE),
     "step_times": Question(step_times, answers.STEP_TIMES),
+    # What sets a step apart is said in words, with durations in them.
+    "steady_state": Question(steady_state, answers.STEADY_STATE, scales=False),
+    "choke_points": Question(choke_points, answers.CHOKE_POINTS),
     "collectives": Question(collectives, answers.COLLECTIVES),
+    "opportunities": Question(opportunities, answers.OPPORTUNITIES, scales=False),
     "inferences": Question(inferences, answers.INFERENCES),
     "inferences by pair": Question(lambda d, w: inferences(d, w, by="pair"), answers.INFERENCES),
     "slack": Question(slack, answers.SLACK),

@@ -59,3 +59,30 @@ def test_clocks_that_no_shift_makes_agree_are_reported():
 
     assert _counts(events, "device clock agrees with host clock") == (1, 1, "good")
     assert _counts(events, "waits end after what they waited for") == (0, 1, "missing")
+
+
+def test_work_that_no_edge_joins_to_the_rest_is_reported():
+    """A thread of its own: two operators of four events."""
+    check = "operators and device work joined by edges"
+    joined = """
+        cpu 1    |[op    ][launch >a][op    ]
+        stream 7 |            [gemm <a ]
+    """
+    apart = timeline(joined + "    cpu 2    |[other ]    [other ]\n")
+
+    assert _counts(timeline(joined), check) == (3, 3, "good")
+    assert _counts(apart, check) == (3, 5, "weak")
+    dag = compile_events(apart)
+    (said,) = quality(dag, dag.span).query("check == @check")["consequence"]
+    assert said.startswith("no edge joins 2 events (2 on thread 2) to the rest")
+
+
+def test_threads_that_only_poll_need_not_be_joined():
+    """A watchdog asks whether work is done; it has no operators."""
+    events = timeline("""
+        cpu 1    |[op    ][launch >a][op    ]
+        cpu 2    |[cudaEventQuery] [cudaEventQuery]
+        stream 7 |            [gemm <a ]
+    """)
+
+    assert _counts(events, "operators and device work joined by edges") == (3, 3, "good")

@@ -25,6 +25,9 @@ CAUSES = {
 }
 """What names each planted fault; without one, a job is bound by compute."""
 
+_RANKS = {"straggler": [2, 4], "full_queue": [1, 2]}
+"""Of jobs with some faults: a straggler needs others; a queue is full on each rank by itself."""
+
 _LAYER_NS = 850_000
 """A layer's part of a step, forward and backward, about."""
 
@@ -56,7 +59,7 @@ def drawn_options(fault: str, seed: int) -> dict[str, Any]:
     A straggler is late by 1.5 to 4 times the length of a step, for whatever reason.
     """
     source = random.Random(f"{fault} {seed}")  # noqa: S311  no secret
-    ranks = source.choice([2, 4] if fault == "straggler" else [1, 2, 4])
+    ranks = source.choice(_RANKS.get(fault, [1, 2, 4]))
     layers = source.randint(2, 6)
     options: dict[str, Any] = {
         "ranks": ranks,

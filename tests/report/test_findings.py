@@ -40,8 +40,11 @@ def test_findings_are_ranked_by_potential_saving_and_share_the_window():
     assert all(sum(dur_ns for _, dur_ns in finding.parts) == finding.dur_ns for finding in found)
 
 
-def test_a_host_on_the_path_saves_no_more_than_the_busy_device_leaves():
-    """The host launches all the time, the device runs right behind: 52 of 73 us are computed."""
+def test_a_host_on_the_path_saves_what_a_replay_of_the_run_saves():
+    """The host launches all the time, the device runs right behind: 52 of 73 us are computed.
+
+    A graph launch is taken to cost 10 us, and its first kernel starts as long after as before.
+    """
     path = (
         Trace.from_events(
             timeline("""
@@ -56,9 +59,12 @@ def test_a_host_on_the_path_saves_no_more_than_the_busy_device_leaves():
     host = by_cause["host"]
 
     assert path.dur_ns == 73_000
-    assert host.potential_saving_ns == 73_000 - 4 * 13_000
-    assert host.limit == "saves at most 29%: devices compute and copy for 52.0 us"
-    assert by_cause["compute"].limit == ""
+    assert host.potential_saving_ns == 73_000 - 15_000 - 4 * 13_000
+    assert host.prediction == "repaired, it saves 8%; compute bounds the run then"
+    assert by_cause["compute"].potential_saving_ns == 13_000 // 2
+    assert by_cause["compute"].prediction == (
+        "twice as fast, it saves 9%; host bounds the run then"
+    )
 
 
 def test_a_smaller_share_that_stands_first_is_explained():
@@ -78,7 +84,7 @@ def test_a_smaller_share_that_stands_first_is_explained():
         "full launch queue",
         "compute",
     ]
-    assert find_bounds(flooded).ranking.startswith("Ranked by potential saving")
+    assert find_bounds(flooded).ranking.startswith("Ranked by what a repair is predicted to save")
     assert find_bounds(loading).ranking == ""
 
 
@@ -140,7 +146,7 @@ def test_a_full_device_saves_no_more_than_its_kernels_leave():
 
     computed_ns = sum(500_000 + 40_000 * step for step in range(8))
     assert full.potential_saving_ns <= path.dur_ns - computed_ns < full.dur_ns
-    assert "devices compute for" in full.limit
+    assert full.prediction.endswith("compute bounds the run then")
 
 
 def test_code_that_was_not_recorded_is_called_so():

@@ -117,6 +117,10 @@ def test_json_document_has_the_keys_that_it_documents(stalled):
         "parts",
         "evidence",
         "to_try",
+        "saving_low_ns",
+        "saving_high_ns",
+        "repaired_by",
+        "then_bound",
         "limited_by",
     ]
 

@@ -5,9 +5,8 @@ A program is some sections, each drawn once, that every step goes through with o
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from htagraph.synth.program import (
     Action,
@@ -18,7 +17,6 @@ from htagraph.synth.program import (
     Graph,
     GraphNode,
     HandOver,
-    Launch,
     Machine,
     Op,
     Poll,
@@ -28,8 +26,8 @@ from htagraph.synth.program import (
     Spend,
     StreamWait,
     Synchronize,
-    Work,
 )
+from tests.synth.draw import Draw
 
 __all__ = ["KINDS", "inference_program"]
 
@@ -48,10 +46,6 @@ KINDS = (
 )
 """What a program plants; ``nothing`` has no wait that no record names."""
 
-_US = 1_000
-_FITS = 600
-"""Blocks of 256 threads that fit at once on the smallest device."""
-
 _GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
 _POINTWISE = "void at::native::vectorized_elementwise_kernel<4, AddFunctor>"
 _GATHER = "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
@@ -62,55 +56,10 @@ _EMBEDDING = "split_embedding_backward_codegen_rowwise_adagrad_unweighted_kernel
 Section = Callable[[], tuple[Action, ...]]
 
 
-@dataclass(frozen=True)
-class _Draw:
-    """Random numbers of one program, with a spread of durations of its own."""
-
-    random: random.Random
-    spread: float
-
-    @classmethod
-    def of(cls, text: str) -> _Draw:
-        """The numbers that belong to a text."""
-        numbers = random.Random(text)  # noqa: S311 - no secret
-        return cls(numbers, numbers.uniform(0.01, 0.1))
-
-    def ns(self, low_us: float, high_us: float) -> int:
-        """A time between two, by its magnitude."""
-        return int(low_us * _US * (high_us / low_us) ** self.random.random())
-
-    def about(self, ns: int) -> int:
-        """A time about as long as another: usual jitter."""
-        return int(ns * (1 + self.random.uniform(-self.spread, self.spread)))
-
-    def chance(self, share: float) -> bool:
-        """Whether something happens."""
-        return self.random.random() < share
-
-    def work(self, name: str, dur_ns: int, n_blocks: int = 0) -> Work:
-        """Work about as long; a kernel of few blocks unless told, which fill no device."""
-        n_blocks = n_blocks or self.random.randint(20, _FITS)
-        if name.startswith("Mem"):
-            return Work(name, self.about(dur_ns), n_bytes=1 << 20)
-        return Work(name, self.about(dur_ns), n_blocks=n_blocks, n_threads=256)
-
-    def launch(self, name: str, dur_ns: int, stream: int = 7, n_blocks: int = 0) -> Launch:
-        """A launch of such work."""
-        return Launch(self.work(name, dur_ns, n_blocks), stream, cost_ns=self.about(4_500))
-
-    def meeting(self, name: str, dur_ns: int, stream: int) -> Launch:
-        """A launch of a collective about as long."""
-        return Launch(Collective(name, self.about(dur_ns)), stream, cost_ns=self.about(5_500))
-
-    def spend(self, ns: int) -> Spend:
-        """About as much host time."""
-        return Spend(self.about(ns))
-
-
 # Sections
 
 
-def _eager(draw: _Draw) -> Section:
+def _eager(draw: Draw) -> Section:
     """Small operators that the host hardly keeps up with: what shows a reader its scales."""
     sizes = [(draw.ns(4, 20), draw.ns(8, 60)) for _ in range(draw.random.randint(4, 8))]
 
@@ -123,7 +72,7 @@ def _eager(draw: _Draw) -> Section:
     return section
 
 
-def _replays(draw: _Draw, *, delay_ns: int = 0) -> Section:
+def _replays(draw: Draw, *, delay_ns: int = 0) -> Section:
     """A graph of layers, of which each forks to another stream and joins it; one stream is free."""
     layers = [
         (draw.ns(3, 12), draw.ns(10, 120), draw.ns(15, 160), draw.ns(8, 60))
@@ -154,7 +103,7 @@ def _replays(draw: _Draw, *, delay_ns: int = 0) -> Section:
     return section
 
 
-def _stream_waits(draw: _Draw, *, delay_ns: int = 0) -> Section:
+def _stream_waits(draw: Draw, *, delay_ns: int = 0) -> Section:
     """Layers whose weights are gathered, and gradients reduced, on streams of their own."""
     layers = [
         (draw.ns(30, 300), draw.ns(20, 250), draw.ns(20, 250), draw.ns(20, 200))
@@ -179,7 +128,7 @@ def _stream_waits(draw: _Draw, *, delay_ns: int = 0) -> Section:
     return section
 
 
-def _full_device(draw: _Draw) -> Section:
+def _full_device(draw: Draw) -> Section:
     """A long kernel of very many blocks, and work of another stream that is ready, and needed."""
     long_ns, n_blocks = draw.ns(200, 3_000), draw.random.randint(5_000, 60_000)
     small = [draw.ns(3, 120) for _ in range(draw.random.randint(2, 5))]
@@ -202,7 +151,7 @@ def _full_device(draw: _Draw) -> Section:
     return section
 
 
-def _polls(draw: _Draw) -> Section:
+def _polls(draw: Draw) -> Section:
     """Layers in which the host spins until a kernel tells it how much will come."""
     layers = [(draw.ns(20, 200), draw.ns(40, 400)) for _ in range(draw.random.randint(2, 5))]
     before_ns = draw.ns(5, 40) if draw.chance(0.5) else 0
@@ -224,7 +173,7 @@ def _polls(draw: _Draw) -> Section:
     return section
 
 
-def _workers(draw: _Draw) -> Section:
+def _workers(draw: Draw) -> Section:
     """Batches pinned and copied by a worker thread, and backward passes by another."""
     pin_ns, copy_ns, layers = draw.ns(30, 300), draw.ns(20, 200), draw.random.randint(2, 4)
     wake_ns, kernel_ns = draw.ns(5, 40), draw.ns(8, 40)
@@ -255,7 +204,7 @@ def _workers(draw: _Draw) -> Section:
     return section
 
 
-def _own_time(draw: _Draw) -> Section:
+def _own_time(draw: Draw) -> Section:
     """Time of the host itself beside a busy device: what looks like a wait, and is none."""
     names = ("json.loads", "gc.collect", "aten::copy_", "")
     gaps = [(draw.ns(40, 2_000), draw.random.choice(names)) for _ in range(3)]
@@ -279,7 +228,7 @@ def _own_time(draw: _Draw) -> Section:
     return section
 
 
-def _free_streams(draw: _Draw) -> Section:
+def _free_streams(draw: Draw) -> Section:
     """Kernels back to back on two streams that do not wait for each other."""
     kernels = [(draw.ns(5, 60), draw.random.choice((7, 20))) for _ in range(12)]
 
@@ -292,7 +241,7 @@ def _free_streams(draw: _Draw) -> Section:
     return section
 
 
-def _free_thread(draw: _Draw) -> tuple[Action, ...]:
+def _free_thread(draw: Draw) -> tuple[Action, ...]:
     """A thread that works and sleeps at its own pace, all the time."""
     return tuple(
         action
@@ -301,7 +250,7 @@ def _free_thread(draw: _Draw) -> tuple[Action, ...]:
     )
 
 
-def _many_launches(draw: _Draw) -> tuple[Action, ...]:
+def _many_launches(draw: Draw) -> tuple[Action, ...]:
     """More launches than fit into the queue."""
     return tuple(draw.launch(_POINTWISE, 12_000) for _ in range(draw.random.randint(1_450, 1_700)))
 
@@ -309,7 +258,7 @@ def _many_launches(draw: _Draw) -> tuple[Action, ...]:
 # Programs
 
 
-def _sections(kind: str, draw: _Draw) -> Sequence[Section]:
+def _sections(kind: str, draw: Draw) -> Sequence[Section]:
     """What each step of a program goes through."""
     distance_ns = draw.ns(40, 200)
     made: dict[str, Callable[[], Section]] = {
@@ -334,7 +283,7 @@ def _sections(kind: str, draw: _Draw) -> Sequence[Section]:
     return [_eager(draw), *(made[name]() for name in kinds)]
 
 
-def _machine(kind: str, draw: _Draw) -> Machine:
+def _machine(kind: str, draw: Draw) -> Machine:
     """A machine with latencies of its own."""
     machine = Machine(
         launch_latency_ns=draw.ns(4, 10),
@@ -351,7 +300,7 @@ def _machine(kind: str, draw: _Draw) -> Machine:
     return machine
 
 
-def _before(kind: str, draw: _Draw) -> tuple[tuple[Action, ...], tuple[Action, ...]]:
+def _before(kind: str, draw: Draw) -> tuple[tuple[Action, ...], tuple[Action, ...]]:
     """What runs before the capture, and what the capture begins with."""
     if kind != "before the capture" and not (kind == "mixture" and draw.chance(0.3)):
         return (), ()
@@ -376,7 +325,7 @@ def inference_program(kind: str, seed: int) -> Program:
     -------
     Program
     """
-    draw = _Draw.of(f"{kind} {seed}")
+    draw = Draw.of(f"{kind} {seed}")
     machine, sections = _machine(kind, draw), _sections(kind, draw)
     before, body = _before(kind, draw)
     is_waited = draw.chance(0.7)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pydot
 import pytest
 
 import htagraph as hg
 from htagraph.errors import QueryError
 from htagraph.graph import TraceGraph
-from htagraph.writers.dot import path_dot
+from htagraph.writers.dot import graph_dot, path_dot
 from htagraph.writers.labels import name_label
 
 pytestmark = pytest.mark.filterwarnings(
@@ -78,6 +79,30 @@ def test_a_graph_has_a_box_per_event_and_marks_the_path(graph: TraceGraph) -> No
     assert sorted(boxes(text)).count("aten::linear") == 2
     (drawing,) = pydot.graph_from_dot_data(text)
     assert any(edge.get_penwidth() for edge in drawing.get_edges())
+
+
+REPLAY = """
+  cpu 1    |[graph >g ][sync                 ]
+  stream 7 |   [first <g ][second <g][third <g]
+"""
+
+
+def test_a_reduced_graph_has_no_arrow_that_others_imply() -> None:
+    """A replay launches three kernels; that the second comes after the first says their stream."""
+    graph = hg.Trace.from_events(hg.synth.timeline(REPLAY)).compile()
+    whole, reduced = graph.to_dot(), graph.to_dot(reduce=True)
+
+    assert set(arrows(whole)) - set(arrows(reduced)) == {("n0", "n6"), ("n0", "n8")}
+    assert {("n0", "n4"), ("n4", "n6"), ("n6", "n8")} < set(arrows(reduced))
+    assert boxes(reduced) == boxes(whole)
+
+
+def test_a_reduced_graph_keeps_the_path() -> None:
+    """Also an arrow that others imply."""
+    dag = hg.Trace.from_events(hg.synth.timeline(REPLAY)).compile().dag
+    (to_third,) = np.flatnonzero((dag.edges.tail == 0) & (dag.edges.head == 8))
+
+    assert ("n0", "n8") in arrows(graph_dot(dag, critical=[to_third], reduce=True))
 
 
 def test_a_graph_that_nobody_could_read_is_refused(graph: TraceGraph) -> None:

@@ -147,7 +147,9 @@ def _card(number: int, finding: Finding) -> str:
         f"<li><b>{human_duration(item.dur_ns)}</b> {escape(item.label)}</li>"
         for item in finding.evidence
     )
-    facts = "; ".join(filter(None, [finding.limit, finding.detail, finding.when, finding.where]))
+    facts = "; ".join(
+        filter(None, [finding.prediction, finding.detail, finding.when, finding.where])
+    )
     more = f'<p class="note">{escape(facts)}</p>' if facts else ""
     tried = f'<p class="try"><b>Try</b> {escape(finding.to_try)}</p>' if finding.to_try else ""
     return (

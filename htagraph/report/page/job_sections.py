@@ -174,7 +174,7 @@ def _late(summary: JobSummary) -> Section:
     """Section on late ranks."""
     job, collectives = summary.job, summary.job.collectives()
     waits = useful(collectives.sort_values("wait_ns", ascending=False, kind="stable").head(LONGEST))
-    bubbles = job.pipeline_bubbles()
+    bubbles, costs = job.pipeline_bubbles(), job.delay_costs()
     panels = [
         Panel(
             "collective-waits",
@@ -191,6 +191,14 @@ def _late(summary: JobSummary) -> Section:
             heading="Late ranks, and why they are late",
             is_wide=True,
             is_open=True,
+        ),
+        Panel(
+            "delay-costs",
+            None,
+            costs.head(LONGEST),
+            job_answers.DELAY_COSTS,
+            heading="What all waits are due to, through ranks that waited in between",
+            is_wide=True,
         ),
     ]
     if len(bubbles):

@@ -1,0 +1,195 @@
+"""Why steps are not steady: which names account for what sets them apart from the usual step."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.ancestors import sums_under
+from htagraph.algorithms.intervals import sum_by_code
+from htagraph.lookup.steady_steps import FEWEST_ALIKE, SteadySteps, StepParts
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import EdgeKind
+from htagraph.model.units import human_count, human_duration
+from htagraph.writers.labels import name_label
+
+__all__ = ["odd_step_reasons"]
+
+I64 = npt.NDArray[np.int64]
+Text = npt.NDArray[np.object_]
+
+_MOST, _HALF, _A_FIFTH = 0.8, 0.5, 0.2
+_TIMES = 2
+_NAMES = 3
+_UNRECORDED = "host code that no event covers"
+
+
+class _Named(NamedTuple):
+    """What happens in steps, by name.
+
+    Parameters
+    ----------
+    n_events : ndarray of shape (..., n_names), dtype=int64
+    host_ns, own_ns : ndarray of shape (..., n_names), dtype=int64, unit=ns
+        On the thread of the steps: in events of the name, and in nothing that they call.
+    device_ns : ndarray of shape (..., n_names), dtype=int64, unit=ns
+        Of device work launched in the step.
+    """
+
+    n_events: I64
+    host_ns: I64
+    own_ns: I64
+    device_ns: I64
+
+    def of(self, step: int, n_parts: int) -> _Named:
+        """One step: its range alone, or with what follows it."""
+        return _Named(*(table[step, :n_parts].sum(axis=0) for table in self))
+
+
+def _named(dag: Dag, parts: StepParts) -> tuple[Text, _Named]:
+    """Names, and counts and times of all steps; axes are step, part of the step, and name."""
+    events, edges = dag.events, dag.edges
+    codes, column = np.unique(events.name[parts.event], return_inverse=True)
+    shape = (len(parts.step), 2, len(codes))
+    size = int(np.prod(shape))
+    place = parts.part * len(codes) + column
+    is_device = events.is_device[parts.event]
+    host, device = parts.event[~is_device], parts.event[is_device]
+    rows = np.flatnonzero((edges.kind == EdgeKind.THREAD) & (edges.event >= 0))
+    elapsed = events.node_ts_ns[edges.head[rows]] - events.node_ts_ns[edges.tail[rows]]
+    own = np.zeros(len(events), dtype=np.int64)
+    own[host] = sum_by_code(edges.event[rows], elapsed, len(events))[host]
+    code = np.full(len(events), -1, dtype=np.int64)
+    code[host] = place[~is_device]
+    tables = _Named(
+        n_events=np.bincount(place, minlength=size),
+        host_ns=sums_under(dag.parent, code, own, size),
+        own_ns=sum_by_code(place[~is_device], own[host], size),
+        device_ns=sum_by_code(place[is_device], events.dur_ns[device], size),
+    )
+    return events.symbols.array[codes], _Named(*(table.reshape(shape) for table in tables))
+
+
+def _other_work(names: Text, more: I64) -> str:
+    """What a step does that the usual one does not, in words.
+
+    Parameters
+    ----------
+    names : ndarray of shape (k,), dtype=object
+    more : ndarray of shape (k,), dtype=int64
+        How many more events of each name the step has.
+    """
+    if not more.any():
+        return "other events between the steps"
+    n_more, n_fewer = int(more[more > 0].sum()), -int(more[more < 0].sum())
+    said = [
+        f"{human_count(n, 'event')} {word}"
+        for n, word in ((n_more, "more"), (n_fewer, "fewer"))
+        if n
+    ]
+    order = sorted(np.flatnonzero(more).tolist(), key=lambda k: (-abs(int(more[k])), names[k]))
+    most = [f"{int(more[k]):+,} {name_label(names[k])}" for k in order[:_NAMES]]
+    rest = [] if len(order) <= _NAMES else ["…"]
+    return f"{' and '.join(said)} than usual ({', '.join(most + rest)})"
+
+
+def _other_length(dur_ns: int, usual_ns: int) -> str:
+    """How much longer or shorter a step is than the usual one.
+
+    Examples
+    --------
+    >>> _other_length(30, 12), _other_length(14, 12), _other_length(6, 12)
+    ('2.5x as long', '17% longer', '50% shorter')
+    """
+    ratio = dur_ns / max(usual_ns, 1)
+    if ratio >= _TIMES:
+        return f"{ratio:.3g}x as long"
+    return f"{abs(ratio - 1):.0%} {'longer' if ratio > 1 else 'shorter'}"
+
+
+def _largest(names: Text, delta_ns: I64, *, at_least: float) -> list[str]:
+    """Up to two names with the largest differences of time, and these."""
+    large = np.flatnonzero(np.abs(delta_ns) >= max(at_least, 1)).tolist()
+    order = sorted(large, key=lambda k: (-abs(int(delta_ns[k])), names[k]))
+    return [_said(names[k], delta_ns[k]) for k in order[:2]]
+
+
+def _said(name: str, delta_ns: int) -> str:
+    """A name and its difference of time."""
+    return f"{'+' if delta_ns > 0 else ''}{human_duration(int(delta_ns))} {name_label(name)}"
+
+
+def _where_longer(names: Text, step: _Named, usual: _Named, delta_ns: int) -> list[str]:
+    """Names that take most of the time by which a step is longer, or shorter, than the usual one.
+
+    The innermost name that accounts for most of it; else those with the most time of their own.
+    """
+    total, sign = abs(delta_ns), 1 if delta_ns > 0 else -1
+    host, own, device = (
+        np.where(sign * (here - there) > 0, here - there, 0)
+        for here, there in zip(step[1:], usual[1:], strict=True)
+    )
+    unrecorded = delta_ns - int((step.own_ns - usual.own_ns).sum())
+    mostly = np.flatnonzero(np.abs(host) >= _MOST * total).tolist()
+    if mostly and sign * unrecorded < _MOST * total:
+        inner = min(mostly, key=lambda k: (abs(host[k]), step.host_ns[k], names[k]))
+        said = [_said(names[inner], host[inner])]
+    else:
+        own_or_not = np.append(own, unrecorded if sign * unrecorded > 0 else 0)
+        said = _largest(np.append(names, _UNRECORDED), own_or_not, at_least=_A_FIFTH * total)
+    on_device = _largest(names, device, at_least=_HALF * total)[:1]
+    return said + [f"{text} on the device" for text in on_device]
+
+
+def _reference(steady: SteadySteps) -> int:
+    """Step with which others are compared: the usual one, if a step follows it."""
+    n = len(steady.is_steady)
+    among = np.flatnonzero(steady.is_steady if steady.is_steady.any() else steady.is_same_work)
+    among = among[among < n - 1]
+    if steady.usual < n - 1 or not len(among):
+        return steady.usual
+    away = np.abs(steady.compared_ns[among] - steady.compared_ns[steady.usual])
+    return int(among[away.argmin()])
+
+
+def odd_step_reasons(dag: Dag, steady: SteadySteps) -> list[str]:
+    """Why each step is not steady, in words; empty for the steady ones.
+
+    Parameters
+    ----------
+    dag : Dag
+    steady : SteadySteps
+
+    Returns
+    -------
+    list of str
+        Steps are compared with the usual one; the last, which no step follows, by its range alone.
+        Where the last is the usual one, that of most nearly its length stands for it.
+    """
+    parts, n = steady.parts, len(steady.parts.step)
+    if n < FEWEST_ALIKE:
+        return [f"too few steps to compare: {n}"] * n
+    odd = np.flatnonzero(~steady.is_steady).tolist()
+    if not odd:
+        return [""] * n
+    names, tables = _named(dag, parts)
+    n_alike = int((steady.is_same_work & steady.is_same_length).sum())
+    reference = _reference(steady)
+    reasons = [""] * n
+    for number in odd:
+        last = n - 1 in (number, reference)
+        step, usual = (tables.of(which, 1 if last else 2) for which in (number, reference))
+        until = (parts.end_ns if last else parts.next_ns) - parts.start_ns
+        dur_ns, usual_ns = int(until[number]), int(until[reference])
+        said = []
+        if not steady.is_same_work[number]:
+            said.append(_other_work(names, step.n_events - usual.n_events))
+        if not steady.is_same_length[number]:
+            where = _where_longer(names, step, usual, dur_ns - usual_ns)
+            said.append(
+                _other_length(dur_ns, usual_ns) + (f" ({', '.join(where)})" if where else "")
+            )
+        reasons[number] = "; ".join(said) or f"too few steps are alike: {n_alike}"
+    return reasons

@@ -1,0 +1,75 @@
+"""When a collective could have started, had it not been for other collectives."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.gather import gather
+from htagraph.lookup.anchors import first_anchor
+from htagraph.model.dag import Dag
+
+__all__ = ["Readiness", "readiness"]
+
+I64 = npt.NDArray[np.int64]
+
+_EVER = np.iinfo(np.int64).min
+
+
+class Readiness(NamedTuple):
+    """Since when each of some collectives was ready, and what it waited for until then.
+
+    Parameters
+    ----------
+    ready_ns : ndarray of shape (n,), dtype=int64, unit=ns
+        On the rank's clock.
+    ready_node : ndarray of shape (n,), dtype=int64
+        Node whose time it is: the end of what the collective or one before it needs, or a launch;
+        its own start where nothing else is recorded.
+    ready_after : ndarray of shape (n,), dtype=int64
+        Position of the collective that the walk back from that node meets first, -1 for none.
+    """
+
+    ready_ns: I64
+    ready_node: I64
+    ready_after: I64
+
+
+def readiness(dag: Dag, kernels: I64) -> Readiness:
+    """Since when each collective of a rank was ready, whatever other collectives did.
+
+    Collectives queue up on a stream of their own. One that waits for a late rank holds up the next,
+    while computation goes on: when the next one starts says little of what its rank did until then.
+
+    Parameters
+    ----------
+    dag : Dag
+    kernels : ndarray of shape (n,), dtype=int64
+        Kernels of collectives, or their ranges on the host.
+
+    Returns
+    -------
+    Readiness
+    """
+    place = np.full(len(dag.events), -1, dtype=np.int64)
+    place[kernels] = np.arange(len(kernels))
+    edges = dag.edges
+    into = np.flatnonzero((edges.head % 2 == 0) & (place[edges.head >> 1] >= 0))
+    into = into[np.argsort(dag.arrival_ns[into], kind="stable")]
+    behind = (edges.tail[into] % 2 == 1) & (place[edges.tail[into] >> 1] >= 0)
+    held_up, needed = into[behind], into[~behind]
+    before = np.full(len(kernels), -1, dtype=np.int64)
+    before[place[edges.head[held_up] >> 1]] = place[edges.tail[held_up] >> 1]
+    node = np.full(len(kernels), -1, dtype=np.int64)
+    node[place[edges.head[needed] >> 1]] = edges.tail[needed]  # of several, the latest one stays
+    times = dag.events.node_ts_ns
+    while (rows := np.flatnonzero(before >= 0)).size:  # twice as far each time
+        ahead = node[before[rows]]
+        is_later = gather(times, ahead, _EVER) > gather(times, node[rows], _EVER)
+        node[rows] = np.where(is_later, ahead, node[rows])
+        before[rows] = before[before[rows]]
+    node = np.where(node >= 0, node, 2 * kernels)
+    after = gather(place, first_anchor(dag, kernels)[node] >> 1)
+    return Readiness(times[node], node, after)

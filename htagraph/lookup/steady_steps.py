@@ -1,0 +1,205 @@
+"""Steady steps: those that are alike in what they do and how long they take, and the usual one.
+
+Alike in what they do: what the thread of the steps runs and what is launched meanwhile differs by
+at most a hundredth of the events, name by name, from a typical step. Alike in length: no more than
+a tenth from the median, or within three deviations (1.4826 times the median absolute deviation),
+but never more than a quarter. First and last steps are judged like all others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.gather import gather
+from htagraph.lookup.find_window import range_window
+from htagraph.lookup.steps import find_steps, step_at
+from htagraph.model.api_calls import POLLS
+from htagraph.model.dag import Dag
+from htagraph.model.window import Window
+
+__all__ = ["FEWEST_ALIKE", "SteadySteps", "StepParts", "representative_window", "steady_steps"]
+
+I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+FEWEST_ALIKE = 3
+"""Steps that must be alike before any is called steady."""
+
+_OTHER_EVENTS = 0.01
+_NEAR, _FAR = 0.1, 0.25
+_DEVIATIONS = 3 * 1.4826
+
+
+@dataclass(frozen=True)
+class StepParts:
+    """The steps, each with what happens in its range and from there to the next step.
+
+    Parameters
+    ----------
+    step : ndarray of shape (n,), dtype=int64
+        Event of each step, in order of time.
+    start_ns, end_ns, next_ns : ndarray of shape (n,), dtype=int64, unit=ns
+        Bounds of the two parts; the second part of the last step is empty.
+    event : ndarray of shape (k,), dtype=int64
+        Events on the thread of their step, and device work by where it was launched; without the
+        steps themselves and without polls.
+    part : ndarray of shape (k,), dtype=int64
+        Part that each begins in: ``2 * step`` or ``2 * step + 1``.
+    """
+
+    step: I64
+    start_ns: I64
+    end_ns: I64
+    next_ns: I64
+    event: I64
+    part: I64
+
+
+@dataclass(frozen=True)
+class SteadySteps:
+    """Which steps are alike.
+
+    Parameters
+    ----------
+    parts : StepParts
+    compared_ns : ndarray of shape (n,), dtype=int64, unit=ns
+        Length by which steps are compared: to the start of the next. The last, which no step
+        follows, is taken to be followed by as much time as is usual.
+    n_different : ndarray of shape (n,), dtype=int64
+        Events more or fewer than in the typical step, name by name.
+    is_same_work, is_same_length : ndarray of shape (n,), dtype=bool
+        These are few; the length is near the median of the steps that do the same work.
+    is_steady : ndarray of shape (n,), dtype=bool
+        The step is alike; no step is where fewer than `FEWEST_ALIKE` are.
+    usual : int
+        The steady step of median length, of two the shorter; not the first of the trace, where
+        others are left, as nothing was prepared for it. Without steady steps, the same of those
+        that do the same work; -1 without steps.
+    """
+
+    parts: StepParts
+    compared_ns: I64
+    n_different: I64
+    is_same_work: Bools
+    is_same_length: Bools
+    is_steady: Bools
+    usual: int
+
+    @property
+    def is_representative(self) -> Bools:
+        """Whether each step is the usual one of at least `FEWEST_ALIKE`."""
+        usual: Bools = np.arange(len(self.is_steady)) == self.usual
+        return self.is_steady & usual
+
+
+def _step_parts(dag: Dag) -> StepParts:
+    """Steps of a trace and their events."""
+    events, steps = dag.events, find_steps(dag.events)
+    step, start = steps["event"].to_numpy(np.int64), steps["start_ns"].to_numpy(np.int64)
+    end = events.end_ns[step]
+    following = np.append(start[1:], end[-1:])
+    whole = steps.assign(dur_ns=following - start)
+    end = np.minimum(end, following)
+    caller = np.where(events.is_device, dag.launch, np.arange(len(events)))
+    number = step_at(whole, gather(events.ts_ns, caller, default=np.iinfo(np.int64).min))
+    lane = gather(events.lane[step], number)
+    counted = (number >= 0) & (
+        (events.is_device & (dag.launch >= 0)) | (events.is_host & (events.lane == lane))
+    )
+    counted &= ~events.named(events.symbols.searched(POLLS))
+    counted[step] = False
+    event = np.flatnonzero(counted)
+    number = number[event]
+    is_after = events.ts_ns[caller[event]] >= end[number]
+    return StepParts(step, start, end, following, event, 2 * number + is_after)
+
+
+def _lower_median(values: I64) -> I64:
+    """Median along the first axis; of an even number, the lower of the two in the middle."""
+    middle = (len(values) - 1) // 2
+    median: I64 = np.partition(values, middle, axis=0)[middle]
+    return median
+
+
+def _n_different(dag: Dag, parts: StepParts) -> tuple[I64, I64]:
+    """Events that each step has more or less than the typical one, and events of that one.
+
+    Typical is the step that is nearest to the median of each name.
+    """
+    n = len(parts.step)
+    names, column = np.unique(dag.events.name[parts.event], return_inverse=True)
+    counts = np.bincount(parts.part * len(names) + column, minlength=2 * n * len(names))
+    counts = counts.reshape(n, 2, len(names))
+    if n > 1:
+        counts[-1, 1] = _lower_median(counts[:-1, 1])
+    whole = counts.sum(axis=1)
+    typical = int(np.abs(whole - _lower_median(whole)).sum(axis=1).argmin())
+    return np.abs(whole - whole[typical]).sum(axis=1), whole[typical].sum()
+
+
+def steady_steps(dag: Dag) -> SteadySteps:
+    """Which steps of a trace are alike.
+
+    Parameters
+    ----------
+    dag : Dag
+
+    Returns
+    -------
+    SteadySteps
+
+    Examples
+    --------
+    >>> from htagraph.compiler.passes import compile_events
+    >>> from htagraph.synth import timeline
+    >>> dag = compile_events(timeline('''
+    ...     us    |0         10        20        30        40        50        60
+    ...     cpu 1 |{ProfilerStep#0  }{ProfilerStep#1}{ProfilerStep#2           }{ProfilerStep#3 }
+    ... '''))
+    >>> found = steady_steps(dag)
+    >>> found.is_steady.tolist(), found.usual
+    ([True, True, False, True], 3)
+    """
+    parts = _step_parts(dag)
+    n = len(parts.step)
+    none = np.zeros(n, dtype=bool)
+    if not n:
+        return SteadySteps(parts, parts.start_ns, parts.start_ns, none, none, none, -1)
+    n_different, n_typical = _n_different(dag, parts)
+    is_same_work = n_different <= _OTHER_EVENTS * n_typical
+    compared = parts.next_ns - parts.start_ns
+    if n > 1:
+        compared[-1] += _lower_median((parts.next_ns - parts.end_ns)[:-1])
+    median = _lower_median(compared[is_same_work])
+    away = np.abs(compared - median)
+    near = _DEVIATIONS * _lower_median(away[is_same_work])
+    is_same_length = away <= np.clip(near, _NEAR * median, _FAR * median)
+    is_alike = is_same_work & is_same_length
+    is_steady = is_alike if is_alike.sum() >= FEWEST_ALIKE else none
+    among = np.flatnonzero(is_steady if is_steady.any() else is_same_work)
+    if is_steady.sum() > FEWEST_ALIKE:
+        among = among[among > 0]
+    usual = among[np.lexsort((among, compared[among]))[(len(among) - 1) // 2]]
+    return SteadySteps(
+        parts, compared, n_different, is_same_work, is_same_length, is_steady, int(usual)
+    )
+
+
+def representative_window(dag: Dag) -> Window | None:
+    """Window of the representative step: its host range; None without steady steps.
+
+    Parameters
+    ----------
+    dag : Dag
+
+    Returns
+    -------
+    Window or None
+    """
+    found = steady_steps(dag)
+    if not found.is_steady.any():
+        return None
+    return range_window(dag, int(found.parts.step[found.usual]))

@@ -1,0 +1,94 @@
+"""What calls that waited take by themselves: as long as those of their name that did not."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import EventKind
+from htagraph.model.rules import Rule
+
+__all__ = ["held_calls", "own_times"]
+
+Bools = npt.NDArray[np.bool_]
+I8 = npt.NDArray[np.int8]
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+
+
+class Edges(Protocol):
+    """Edges of a replay."""
+
+    @property
+    def node(self) -> I64:
+        """Node at each position."""
+
+    @property
+    def tail(self) -> I32:
+        """Position."""
+
+    @property
+    def head(self) -> I32:
+        """Position."""
+
+    @property
+    def rule(self) -> I8:
+        """Code of the rule."""
+
+    @property
+    def event(self) -> I32:
+        """As in the edge table."""
+
+
+def held_calls(dag: Dag, edges: Edges) -> Bools:
+    """Whether each edge is a whole call of the runtime that waited.
+
+    Parameters
+    ----------
+    dag : Dag
+    edges : Edges
+    """
+    call = edges.event.astype(np.int64)
+    held = (edges.rule == Rule.BLOCKING_CALL) & (call >= 0)
+    held &= (edges.node[edges.tail] == 2 * call) & (edges.node[edges.head] == 2 * call + 1)
+    runtime: Bools = held & (dag.events.kind[call] == EventKind.RUNTIME)
+    return runtime
+
+
+def own_times(dag: Dag, calls: I32, how: Literal["median", "max"]) -> I64:
+    """Time of calls by themselves, by those of the same name that did not wait.
+
+    Of a name of which all waited: that of launches for calls that enqueue work, else none. Never
+    longer than the call took.
+
+    Parameters
+    ----------
+    dag : Dag
+    calls : ndarray of shape (n,), dtype=int32
+    how : {"median", "max"}
+
+    Returns
+    -------
+    ndarray of shape (n,), dtype=int64, unit=ns
+    """
+    events, edges = dag.events, dag.edges
+    if not len(calls):
+        return np.empty(0, dtype=np.int64)
+    is_free = events.kind == EventKind.RUNTIME
+    waited = edges.event[edges.rule == Rule.BLOCKING_CALL]
+    is_free[waited[waited >= 0]] = False
+    free = np.flatnonzero(is_free & np.isin(events.name, events.name[calls]))
+    by_name = pd.Series(events.dur_ns[free]).groupby(events.name[free])
+    # A median that was recorded: one between two would not scale with times.
+    usual = by_name.quantile(0.5, interpolation="lower") if how == "median" else by_name.max()
+    enqueues = np.zeros(len(events), dtype=bool)
+    enqueues[dag.launch[dag.launch >= 0]] = True
+    launches = events.dur_ns[enqueues & is_free]
+    of_launches = float(np.quantile(launches, 0.5, method="lower")) if len(launches) else 0.0
+    own = usual.reindex(events.name[calls]).to_numpy(np.float64)
+    own = np.where(np.isnan(own), np.where(enqueues[calls], of_launches, 0.0), own)
+    return np.minimum(own.astype(np.int64), events.dur_ns[calls])

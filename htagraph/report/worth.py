@@ -1,0 +1,105 @@
+"""What the repair of a finding is worth: predicted by a replay, or bounded by busy time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pandas as pd
+
+from htagraph.explain.busy_time import BusyTime
+from htagraph.model.kinds import Cause
+from htagraph.model.units import human_duration
+
+__all__ = ["Worth", "bounded", "predicted"]
+
+_ON_DEVICE = (
+    Cause.COMMUNICATION,
+    Cause.COPIES,
+    Cause.BLOCKING_COPY,
+    Cause.DEVICE_GAPS,
+    Cause.DEVICE_FULL,
+)
+_ON_HOST = (
+    Cause.HOST,
+    Cause.HOST_WAIT,
+    Cause.UNRECORDED_WAIT,
+    Cause.FULL_QUEUE,
+    Cause.DATA_LOADING,
+    Cause.ALLOCATION,
+    Cause.FIRST_USE,
+    Cause.OPTIMIZER,
+    Cause.COMPILATION,
+    Cause.CHECKPOINTING,
+    Cause.GARBAGE_COLLECTION,
+)
+
+
+class Worth(NamedTuple):
+    """What the repair of a cause saves.
+
+    Parameters
+    ----------
+    saves_ns, low_ns, high_ns : int, unit=ns
+        Expected, at least, and at most; never more than what is attributed to the cause.
+    repaired_by, then_bound : str
+        The change that was replayed, and what bounds the run afterwards; empty without a replay.
+    limited_by : str
+        What else is busy, where nothing was replayed and that limits the saving.
+    """
+
+    saves_ns: int
+    low_ns: int
+    high_ns: int
+    repaired_by: str = ""
+    then_bound: str = ""
+    limited_by: str = ""
+
+
+def predicted(opportunities: pd.DataFrame) -> Callable[[Cause, int, int], Worth]:
+    """What replays say of each cause.
+
+    Parameters
+    ----------
+    opportunities : DataFrame, schema `answers.OPPORTUNITIES`
+    """
+    repairs = {row["cause"]: row for row in opportunities.to_dict("records") if row["cause"]}
+
+    def worth(cause: Cause, rank: int, dur_ns: int) -> Worth:
+        """What the repair of a cause saves, of the time attributed to it."""
+        del rank
+        row = repairs.get(str(cause))
+        if row is None:
+            return Worth(0, 0, 0)
+        saved = [min(max(int(row[name]), 0), dur_ns) for name in ("saves_ns", "low_ns", "high_ns")]
+        return Worth(saved[0], saved[1], saved[2], str(row["change"]), str(row["then_bound"]))
+
+    return worth
+
+
+def bounded(busy: BusyTime, window_ns: int) -> Callable[[Cause, int, int], Worth]:
+    """What the busy time of other resources leaves of each cause; computation counts half.
+
+    Parameters
+    ----------
+    busy : BusyTime
+    window_ns : int, unit=ns
+    """
+
+    def worth(cause: Cause, rank: int, dur_ns: int) -> Worth:
+        """The attributed time, limited to that in which no other resource is busy."""
+        del rank
+        others = []
+        if cause in _ON_HOST:
+            others = [(busy.device_ns, "devices compute and copy")]
+        elif cause in _ON_DEVICE:
+            others = [(busy.host_ns, "the host works"), (busy.compute_ns, "devices compute")]
+        elif cause is Cause.COMPUTE:
+            others = [(busy.host_ns, "the host works")]
+        busy_ns, what = max(others, default=(0, ""))
+        limit_ns = window_ns - min(busy_ns, window_ns)
+        saves_ns = min(dur_ns, limit_ns) // (2 if cause is Cause.COMPUTE else 1)
+        limited_by = f"{what} for {human_duration(busy_ns)}" if limit_ns < dur_ns else ""
+        return Worth(saves_ns, 0, saves_ns, limited_by=limited_by)
+
+    return worth

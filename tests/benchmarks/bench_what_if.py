@@ -1,0 +1,117 @@
+"""Predicted savings against true ones: programs whose repair is simulated for real.
+
+``python -m tests.benchmarks.bench_what_if [PAIRS] [KIND]``: PAIRS is the number of pairs of each
+kind of change in `tests.synth.repairs.KINDS`, 30 by default. Prints one row per kind: how many true
+savings lie inside the predicted interval, how wide it is, and how wrong the rigid prediction is,
+which keeps what no edge explains. Widths and errors are shares of the wall time. Then each pair
+whose true saving lies outside.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from typing import NamedTuple
+
+import htagraph as hg
+from htagraph.errors import HTAGraphError
+from htagraph.replay.assumptions import Assumption
+from htagraph.synth import Program, simulate
+from tests.synth.repairs import KINDS, ask, repair
+
+_N_PAIRS = 30
+_ROUNDING_NS = 100
+"""Jobs have durations off the grid of repairs: each scaled one is rounded."""
+
+
+class Judged(NamedTuple):
+    """One pair: its true saving, and what was predicted."""
+
+    kind: str
+    seed: int
+    said: str
+    wall_ns: int
+    true_ns: int
+    low_ns: int
+    high_ns: int
+    rigid_ns: int
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the interval holds the truth."""
+        return self.low_ns - _ROUNDING_NS <= self.true_ns <= self.high_ns + _ROUNDING_NS
+
+    @property
+    def width(self) -> float:
+        """Width of the interval, as a share of the wall time."""
+        return (self.high_ns - self.low_ns) / self.wall_ns
+
+    @property
+    def error(self) -> float:
+        """Error of the rigid prediction, as a share of the wall time."""
+        return abs(self.rigid_ns - self.true_ns) / self.wall_ns
+
+
+def judge(kind: str, seed: int) -> Judged | None:
+    """Predict one pair; None where no prediction is made."""
+    pair = repair(kind, seed)
+    if not isinstance(pair.before, Program):
+        return None
+    graph = hg.Trace.from_events(simulate(pair.before).events).compile()
+    change = ask(pair.change)
+    scenario = hg.what_if(graph, change, on="window")
+    try:
+        saves = scenario.saves_ns
+    except HTAGraphError as error:
+        print(f"refused: {kind} {seed}: {error}")
+        return None
+    rehearsal = scenario.rehearsal
+    rigid = next(one for one in rehearsal.readings if one.assumption is Assumption.RIGID)
+    rigid_ns = graph.dur_ns - rehearsal.dur_ns(rehearsal.run((change,), rigid).times_ns)
+    return Judged(
+        kind,
+        seed,
+        f"{pair.shape}: {change}",
+        graph.dur_ns,
+        pair.saving_ns,
+        saves.low_ns,
+        saves.high_ns,
+        rigid_ns,
+    )
+
+
+def row(kind: str, found: list[Judged]) -> str:
+    """One row of the table."""
+    if not found:
+        return f"| {kind} | 0 | - | - | - | - |"
+    inside = sum(one.is_inside for one in found) / len(found)
+    widths, errors = [one.width for one in found], [one.error for one in found]
+    return (
+        f"| {kind} | {len(found)} | {inside:.0%} | {statistics.median(widths):.2%} "
+        f"| {statistics.median(errors):.2%} | {max(errors):.1%} |"
+    )
+
+
+def main() -> None:
+    """Judge the pairs and print the table."""
+    n_pairs = int(sys.argv[1]) if len(sys.argv) > 1 else _N_PAIRS
+    kinds = sys.argv[2:] or KINDS
+    every: list[Judged] = []
+    print("| change | pairs | inside | median width | rigid, median error | worst |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for kind in kinds:
+        found = [one for seed in range(n_pairs) if (one := judge(kind, seed)) is not None]
+        every += found
+        print(row(kind, found), flush=True)
+    print(row("all", every))
+    for one in every:
+        if not one.is_inside:
+            print(
+                f"outside: {one.kind} {one.seed}, {one.said}: of {one.wall_ns / 1e3:.1f} us, "
+                f"{one.low_ns / 1e3:.1f} to {one.high_ns / 1e3:.1f} us predicted, "
+                f"{one.true_ns / 1e3:.1f} us saved"
+            )
+
+
+if __name__ == "__main__":
+    main()

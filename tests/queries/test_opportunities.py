@@ -1,0 +1,70 @@
+"""What would help, and by how much: predictions on drawn and simulated runs."""
+
+from __future__ import annotations
+
+import pytest
+
+import htagraph as hg
+from htagraph.queries.opportunities import opportunities
+from htagraph.synth import simulate, timeline, training_rank
+
+
+def graph_of(drawing: str) -> hg.TraceGraph:
+    return hg.Trace.from_events(timeline(drawing)).compile()
+
+
+def simulated(fault: str) -> hg.TraceGraph:
+    return hg.Trace.from_events(simulate(training_rank(fault=fault)).events).compile()
+
+
+@pytest.fixture(scope="module")
+def loading() -> hg.TraceGraph:
+    return simulated("dataloader")
+
+
+def test_a_kernel_is_asked_about_at_four_speeds():
+    """One kernel of 21 us, waited for; without it, the call that launched it still takes 13 us."""
+    graph = graph_of("""
+        cpu 1    |[launch >a]   [sync @*    ]
+        stream 7 |      [gemm <a            ]
+    """)
+
+    found = graph.opportunities().query("kind == 'kernel'").set_index("left_share")["saves_ns"]
+
+    assert found.to_dict() == {0.0: 13_000, 0.5: 10_500, 0.75: 5_250, 0.9: 2_100}
+
+
+def test_the_repair_of_what_was_planted_saves_most(loading):
+    """Of all repairs of causes."""
+    found = loading.opportunities()
+
+    repairs = found[found["kind"] == "repair"]
+    assert repairs.iloc[0]["cause"] == "data loading"
+    assert repairs.iloc[0]["change"] == "scale(data loading, by=0)"
+
+
+def test_an_expected_saving_lies_in_its_interval(loading):
+    found = loading.opportunities()
+
+    assert (found["low_ns"] <= found["saves_ns"]).all()
+    assert (found["saves_ns"] <= found["high_ns"]).all()
+    assert (found["saves_ns"] <= loading.dur_ns).all()
+
+
+def test_a_kernel_saves_no_more_than_another_leaves():
+    """Two kernels on two streams, both waited for, one 2 us longer."""
+    graph = graph_of("""
+        cpu 1    |[launch >a][launch >b]  [sync @*     ]
+        stream 7 |              [gemm <a               ]
+        stream 9 |              [conv <b             ]
+    """)
+
+    found = graph.opportunities().query("left_share == 0 and kind == 'kernel'")
+
+    assert found["saves_ns"].tolist() == [2_000]
+
+
+def test_nothing_recorded_has_no_opportunities():
+    graph = graph_of("cpu 1 |[aten::mm]")
+
+    assert opportunities(graph.dag, hg.Trace.from_events(timeline("")).compile().interval).empty
