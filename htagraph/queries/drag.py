@@ -82,9 +82,9 @@ def drag(
     -----
     Each drag (Devaux, 1999) is a replay of the whole trace without the group, throughout: host
     events take no time of their own; kernels and copies take none, start when their stream is free,
-    and nothing waits for a launch. In a window amid a trace, what the group costs before it counts
-    as well: its start moves, and a drag may be negative. Time of a bound or a rule is taken from
-    its edges, which stay.
+    and wait for no launch. What was launched before the capture still holds up what it held up. In
+    a window amid a trace, what the group costs before it counts as well: its start moves, and a
+    drag may be negative. Time of a bound or a rule is taken from its edges, which stay.
 
     Examples
     --------
@@ -143,6 +143,7 @@ def _of_events(dag: Dag, window: Window, replay: Replay, by: str) -> _Groups:
     there = there[group[there] >= 0]
     segments = critical_path(dag, window)
     on_path = gather(group, segments["event"].to_numpy(np.int64))
+    on_path[segments["bound"] == Bound.LAUNCHED_BEFORE_CAPTURE.label] = -1
     path_ns = segments["dur_ns"].to_numpy(np.int64)[on_path >= 0]
     return _Groups(
         names,
