@@ -21,8 +21,9 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, EventKind
 from htagraph.model.rules import Rule
 from htagraph.model.window import Window
+from htagraph.replay.rehearsal import Rehearsal
 from htagraph.replay.removal import Removal
-from htagraph.replay.replay import Replay, replay_of
+from htagraph.replay.replay import Replay
 
 __all__ = ["drag"]
 
@@ -102,7 +103,7 @@ def drag(
     2       cudaLaunchKernel         2    22000        0        0
     3                      b         1     9000        0        0
     """
-    replay = replay_of(dag)
+    replay = Rehearsal(dag, window).expected.replay
     if by in _OF_EVENTS:
         found = _of_events(dag, window, replay, by)
     elif by in _OF_EDGES:

@@ -18,7 +18,8 @@ from htagraph.model.schema import labelled
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 from htagraph.replay.near_chains import NearChains, near_chains
-from htagraph.replay.replay import Replay, replay_of
+from htagraph.replay.rehearsal import Rehearsal
+from htagraph.replay.replay import Replay
 from htagraph.writers.labels import name_label
 
 __all__ = ["near_critical"]
@@ -74,7 +75,7 @@ def near_critical(dag: Dag, window: Window, *, within_ns: int = 0, top: int = 20
     host chain on thread 1, 30.0 us, is 9.00 us behind: mostly cudaLaunchKernel
     device chain on stream 9, 15.0 us, is 13.0 us behind: mostly b
     """
-    replay = replay_of(dag)
+    replay = Rehearsal(dag, window).expected.replay
     found = near_chains(
         dag,
         replay,

@@ -54,7 +54,7 @@ def with_typical_lags(dag: Dag, replay: Replay, percentile: int) -> Replay:
         took = elapsed[mine & binds]
         took = took[took <= usual.get(rule.kind, dag.calibration.launch_usual_ns)]
         if len(took) >= _ENOUGH:
-            typical = int(np.percentile(took, percentile))
+            typical = int(np.percentile(took, percentile, method="lower"))
         elif rule is Rule.STREAM_ORDER and not dag.calibration.stream_floor_ns:
             typical = _UNMEASURED_GAP_NS[percentile]
         else:
