@@ -154,7 +154,10 @@ class Draft:
         self.release_ns[self.replay.places[starts]] = self.replay.first_ns
 
     def take_out(self, chosen: Bools) -> None:
-        """Make chosen events take no time, and neither wait nor need a launch."""
+        """Make chosen events take no time, and neither wait nor need a launch.
+
+        What was launched before the capture is not among them: work that it holds up still is.
+        """
         kind, into = self.replay.kind, self.into(chosen)
         self.is_out |= chosen
         self.clear(self.own_time(chosen))
@@ -162,11 +165,10 @@ class Draft:
         self.drop(is_contention & gather(chosen, self.replay.event, default=False))
         on_device = chosen & self.dag.events.is_device
         starts = into & self.replay.into_start_of(on_device)
-        self.drop(starts & np.isin(kind, (EdgeKind.LAUNCH, EdgeKind.CONTENTION, EdgeKind.SOURCE)))
-        self.clear(starts)
+        self.drop(starts & np.isin(kind, (EdgeKind.LAUNCH, EdgeKind.CONTENTION)))
+        self.clear(starts & (kind != EdgeKind.SOURCE))
         waits = (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC, EdgeKind.QUEUE)
         self.drop(into & ~starts & np.isin(kind, waits))
-        self.release(on_device)
         ended = chosen[self.replay.node[self.replay.head] >> 1]
         self.extra_ns[ended & (self.replay.kind == EdgeKind.THREAD)] = 0
 
