@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
-import numpy as np
 import pandas as pd
 
 from htagraph.explain.attributed_time import attributed_time
@@ -14,28 +10,13 @@ from htagraph.model.answers import OPPORTUNITIES
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 from htagraph.queries.kernel_patterns import kernel_patterns
-from htagraph.replay.assumptions import Assumption
-from htagraph.replay.candidates import Candidate, candidates
-from htagraph.replay.changes import Change
-from htagraph.replay.rehearsal import Rehearsal, Saving
-from htagraph.replay.retimed import retimed
+from htagraph.replay.candidates import candidates
+from htagraph.replay.predictions import predictions
+from htagraph.replay.rehearsal import Rehearsal
 
 __all__ = ["opportunities"]
 
-_N_LOOKED_AT = 10
-"""Rows of which it is said what bounds the run then, and what they save together."""
 _LONGEST = 8
-_NOT_ADDITIVE = 0.9
-"""Two changes that together save less than this share of their sum are not additive."""
-_WORTH = 0.002
-"""Share of the window below which only what is expected is replayed."""
-
-
-class _Asked(NamedTuple):
-    """A candidate with what it saves."""
-
-    candidate: Candidate
-    saving: Saving
 
 
 def opportunities(dag: Dag, window: Window) -> pd.DataFrame:
@@ -59,106 +40,12 @@ def opportunities(dag: Dag, window: Window) -> pd.DataFrame:
     if rehearsal.hold_out.is_too_large:
         return OPPORTUNITIES.empty()
     segments = critical_path(dag, window)
-    found = [
-        _ask(rehearsal, candidate)
-        for candidate in candidates(
-            dag, segments, attributed_time(dag, segments), _sequences(dag, window)
-        )
-    ]
-    found = _best_of_each(found)
-    found.sort(key=lambda one: (-one.saving.expected_ns, one.candidate.kind != "repair"))
-    then = [_then_bound(rehearsal, one) for one in found[:_N_LOOKED_AT]]
-    together, shared = _together(rehearsal, found)
-    savings = [one.saving for one in found]
-    expected = np.array([saving.expected_ns for saving in savings], dtype=np.int64)
-    return OPPORTUNITIES.frame(
-        {
-            "kind": [one.candidate.kind for one in found],
-            "target": [one.candidate.target for one in found],
-            "change": [" + ".join(map(str, one.candidate.changes)) for one in found],
-            "left_share": [one.candidate.left for one in found],
-            "cause": [one.candidate.cause for one in found],
-            "saves_ns": expected,
-            "low_ns": [saving.low_ns for saving in savings],
-            "high_ns": [saving.high_ns for saving in savings],
-            "saves_share": expected / max(window.dur_ns, 1),
-            "alone_ns": [_alone_ns(saving) for saving in savings],
-            "then_bound": then + [""] * (len(found) - len(then)),
-            "together_ns": together,
-            "shares_with": shared,
-        }
-    )
+    attributed, sequences = attributed_time(dag, segments), _sequences(dag, window)
+    asked = candidates(segments, attributed, sequences, n_edges=len(dag.edges))
+    return predictions(rehearsal, asked)
 
 
 def _sequences(dag: Dag, window: Window) -> list[tuple[str, ...]]:
     """Sequences of kernels that recur on a stream, those with most idle time between first."""
     found = kernel_patterns(dag, window, max_length=_LONGEST, rank_by="gap_ns", top=8)
     return [tuple(names) for names in found.loc[found["gap_ns"] > 0, "pattern"]]
-
-
-def _ask(rehearsal: Rehearsal, candidate: Candidate) -> _Asked:
-    """What a candidate saves; by all readings only where it is worth it."""
-    window_ns = rehearsal.window.dur_ns
-    saved = window_ns - rehearsal.dur_ns(rehearsal.run(candidate.changes).times_ns)
-    if saved < _WORTH * window_ns and not candidate.cause:
-        return _Asked(candidate, Saving.of([(Assumption.AS_BOUND, saved)]))
-    return _Asked(candidate, rehearsal.saving(candidate.changes))
-
-
-def _best_of_each(found: Sequence[_Asked]) -> list[_Asked]:
-    """Of alternative repairs of a cause the best; of other changes those that save anything."""
-    best: dict[tuple[str, str, float], _Asked] = {}
-    for one in found:
-        key = (one.candidate.kind, one.candidate.target, one.candidate.left)
-        if key not in best or one.saving.expected_ns > best[key].saving.expected_ns:
-            best[key] = one
-    return [one for one in best.values() if one.candidate.cause or one.saving.expected_ns > 0]
-
-
-def _alone_ns(saving: Saving) -> int:
-    """What is saved if other ranks do not change."""
-    return dict(saving.readings).get(Assumption.OTHERS_LATE, saving.expected_ns)
-
-
-def _then_bound(rehearsal: Rehearsal, one: _Asked) -> str:
-    """What most of the critical path is bound by afterwards."""
-    run = rehearsal.run(one.candidate.changes)
-    dag = retimed(rehearsal.dag, run.replay, run.lag_ns, run.times_ns)
-    window = rehearsal.replay.window_in(run.times_ns, rehearsal.window)
-    segments = critical_path(dag, window)
-    bounds = segments.groupby("bound", observed=True)["dur_ns"].sum()
-    return str(bounds.idxmax()) if len(bounds) else ""
-
-
-def _together(rehearsal: Rehearsal, found: Sequence[_Asked]) -> tuple[list[int], list[int]]:
-    """What each row saves with those above it, and the first of those that it shares with."""
-    together, shared = [], []
-    made: list[_Asked] = []
-    saved_ns = 0
-    for row, one in enumerate(found):
-        target = one.candidate.target
-        is_new = all(other.candidate.target != target for other in made)
-        if row < _N_LOOKED_AT and is_new:
-            made.append(one)
-            saved_ns = _saved(
-                rehearsal, [change for each in made for change in each.candidate.changes]
-            )
-        together.append(saved_ns)
-        shared.append(_shares_with(rehearsal, found, row) if row < _N_LOOKED_AT else -1)
-    return together, shared
-
-
-def _saved(rehearsal: Rehearsal, changes: Sequence[Change]) -> int:
-    """What changes save by the first reading."""
-    return rehearsal.window.dur_ns - rehearsal.dur_ns(rehearsal.run(changes).times_ns)
-
-
-def _shares_with(rehearsal: Rehearsal, found: Sequence[_Asked], row: int) -> int:
-    """First row above with which one is not additive, -1 for none."""
-    own = found[row]
-    for other in range(row):
-        both = [*found[other].candidate.changes, *own.candidate.changes]
-        apart_ns = found[other].saving.expected_ns + own.saving.expected_ns
-        if apart_ns > 0 and _saved(rehearsal, both) < _NOT_ADDITIVE * apart_ns:
-            return other
-    return -1

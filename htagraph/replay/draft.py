@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -18,9 +17,11 @@ from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind, EventKind
 from htagraph.model.rules import Rule
 from htagraph.replay.assumptions import Assumption, Reading
+from htagraph.replay.event_groups import EventGroup
 from htagraph.replay.host_code import Frames
+from htagraph.replay.members import Members, Transfers, transfers
 
-__all__ = ["Draft", "EventGroup", "EventSet", "Events"]
+__all__ = ["Draft", "EventSet", "Events"]
 
 Bools = npt.NDArray[np.bool_]
 F64 = npt.NDArray[np.float64]
@@ -33,30 +34,16 @@ class EventSet(Protocol):
     """A set of events of one graph, such as a `Selection`."""
 
     @property
+    def dag(self) -> Dag:
+        """The graph."""
+
+    @property
     def rows(self) -> I64:
         """Rows of the event table."""
 
 
-@dataclass(frozen=True, eq=False)
-class EventGroup:
-    """Events with what they are called.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n,), dtype=int64
-    name : str
-    """
-
-    rows: I64
-    name: str
-
-    def __repr__(self) -> str:
-        """Name them."""
-        return self.name
-
-
-Events = str | re.Pattern[str] | EventSet
-"""Events by a name (a glob or regex), or a set of them; also Python frames."""
+Events = str | re.Pattern[str] | EventSet | EventGroup
+"""Events by a name (a glob or regex), a set of them, or what holds for them."""
 
 
 class Draft:
@@ -66,20 +53,34 @@ class Draft:
     ----------
     dag : Dag
     reading : Reading
+    members : Members, optional
+        Of a rank of a job: where it meets the others. The edges of their own time are transfers
+        there, without the wait.
     """
 
-    def __init__(self, dag: Dag, reading: Reading) -> None:
+    def __init__(self, dag: Dag, reading: Reading, members: Members | None = None) -> None:
         self.dag = dag
+        self.members = members
+        self.rank = -1 if members is None else members.rank
         self.assumption: Assumption = reading.assumption
         self.replay = reading.replay
         self.lag_ns = reading.replay.lag_ns.copy()
         self.extra_ns = reading.replay.extra_ns.copy()
         self.release_ns = reading.replay.release_ns.copy()
+        self.is_out = np.zeros(len(dag.events), dtype=bool)
+        """Whether each event was taken out."""
 
     @property
     def weight_ns(self) -> I64:
         """Weights of the edges as they are by now."""
         return np.where(self.lag_ns == DROPPED, DROPPED, self.lag_ns + self.extra_ns)
+
+    @property
+    def transfers(self) -> Transfers:
+        """Edges that are transfers of collectives matched across ranks; none for a rank alone."""
+        if self.members is None:
+            return Transfers(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+        return transfers(self.replay, self.members)
 
     def events(self, chosen: Events) -> Bools:
         """Whether each event is chosen: host events and device work of the graph, Python frames.
@@ -87,7 +88,7 @@ class Draft:
         Raises
         ------
         QueryError
-            If there is none.
+            If there is none, or a set is of another graph.
         """
         table = self.dag.events
         code = table.symbols.code(chosen) if isinstance(chosen, str) else -1
@@ -95,18 +96,24 @@ class Draft:
             mask = np.equal(table.name, code)
         elif isinstance(chosen, str | re.Pattern):
             mask = name_mask(self.dag, chosen)
+        elif isinstance(chosen, EventGroup):
+            mask = chosen.find(self.dag)
+        elif not _same_events(chosen.dag, self.dag):
+            raise QueryError(
+                "the selection is of another graph.", hint="select from the graph that is changed."
+            )
         else:
             mask = np.zeros(len(table), dtype=bool)
             mask[chosen.rows] = True
         is_frame = table.kind == EventKind.PYTHON
-        mask &= table.is_host | table.is_device | is_frame
-        if not mask.any():
+        found: Bools = mask & (table.is_host | table.is_device | is_frame)
+        if not found.any():
             what = getattr(chosen, "pattern", chosen)
             hint = "names are those of graph.events, or a glob such as '*gemm*'."
             if not is_frame.any():
                 hint += " Python frames are read with stacks=True."
             raise QueryError(f"no event of the graph is {what!r}.", hint=hint)
-        return mask
+        return found
 
     def frames(self, chosen: Bools) -> Frames | None:
         """The time of the Python frames among chosen events; None where there are none."""
@@ -179,8 +186,12 @@ class Draft:
         self.release_ns[self.replay.places[starts]] = self.replay.first_ns
 
     def take_out(self, chosen: Bools) -> None:
-        """Make chosen events take no time, and neither wait nor need a launch."""
+        """Make chosen events take no time, and neither wait nor need a launch.
+
+        What was launched before the capture is not among them: work that it holds up still is.
+        """
         kind, into = self.replay.kind, self.into(chosen)
+        self.is_out |= chosen
         self.spare(self.share(chosen))
         if (frames := self.frames(chosen)) is not None:
             self.drop(frames.waited_in(self.replay))
@@ -188,11 +199,10 @@ class Draft:
         self.drop(is_contention & gather(chosen, self.replay.event, default=False))
         on_device = chosen & self.dag.events.is_device
         starts = into & self.replay.into_start_of(on_device)
-        self.drop(starts & np.isin(kind, (EdgeKind.LAUNCH, EdgeKind.CONTENTION, EdgeKind.SOURCE)))
-        self.clear(starts)
+        self.drop(starts & np.isin(kind, (EdgeKind.LAUNCH, EdgeKind.CONTENTION)))
+        self.clear(starts & (kind != EdgeKind.SOURCE))
         waits = (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC, EdgeKind.QUEUE)
         self.drop(into & ~starts & np.isin(kind, waits))
-        self.release(on_device)
         ended = chosen[self.replay.node[self.replay.head] >> 1]
         self.extra_ns[ended & (self.replay.kind == EdgeKind.THREAD)] = 0
 
@@ -226,3 +236,12 @@ class Draft:
         if found is not None and text == EdgeKind.SYNC.label:
             found &= self._is_host[head]
         return found
+
+
+def _same_events(one: Dag, other: Dag) -> bool:
+    """Whether two graphs are of one trace: a graph that is opened again is another object."""
+    return one is other or (
+        len(one.events) == len(other.events)
+        and np.array_equal(one.events.ts_ns, other.events.ts_ns)
+        and np.array_equal(one.events.name, other.events.name)
+    )

@@ -10,8 +10,11 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.binding import bind, walk_back
 from htagraph.algorithms.retime import retime
+from htagraph.explain.critical_path import edge_bounds
 from htagraph.model.dag import Dag
+from htagraph.model.kinds import Bound
 from htagraph.model.units import human_duration
 from htagraph.model.window import Window
 from htagraph.replay.assumptions import Assumption, Reading, readings
@@ -68,12 +71,14 @@ class Run(NamedTuple):
     ----------
     replay : Replay
         With the edges that the changes added.
-    lag_ns : ndarray of shape (m,), dtype=int64, unit=ns
+    lag_ns, weight_ns : ndarray of shape (m,), dtype=int64, unit=ns
+        Of each edge: its lag alone, and with what of a residual belongs to it.
     times_ns : ndarray of shape (n,), dtype=int64, unit=ns
     """
 
     replay: Replay
     lag_ns: I64
+    weight_ns: I64
     times_ns: I64
 
 
@@ -127,8 +132,34 @@ class Rehearsal:
         for change in changes:
             change.apply(draft)
         replay = draft.replay
-        times_ns = retime(replay.offsets, replay.tail, draft.weight_ns, draft.release_ns)
-        return Run(replay, draft.lag_ns, times_ns)
+        weight_ns = draft.weight_ns
+        times_ns = retime(replay.offsets, replay.tail, weight_ns, draft.release_ns)
+        return Run(replay, draft.lag_ns, weight_ns, times_ns)
+
+    def bounds_of(self, run: Run) -> dict[Bound, int]:
+        """Time of the window's critical path in a run, by what bounds it; most first.
+
+        Without the graph of the run: what is longer than usual is not told apart.
+        """
+        replay, times_ns = run.replay, run.times_ns
+        window = replay.window_in(times_ns, self.window)
+        if window.anchor < 0:
+            return {}
+        binding, _ = bind(
+            replay.tail,
+            replay.head,
+            replay.kind,
+            run.weight_ns,
+            times_ns,
+            np.zeros(len(times_ns), dtype=np.int64),
+        )
+        last = int(replay.places[window.anchor])
+        walked = walk_back(last, binding, replay.tail, times_ns, until_ns=window.start_ns)
+        bound = edge_bounds(self.dag, replay.edges.take(walked))
+        since = np.maximum(times_ns[replay.tail[walked]], window.start_ns)
+        sums = np.bincount(bound, times_ns[replay.head[walked]] - since, minlength=len(Bound))
+        found = {member: int(sums[member]) for member in Bound if sums[member]}
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     def dur_ns(self, times_ns: I64) -> int:
         """Length of the window in other times."""
@@ -138,6 +169,15 @@ class Rehearsal:
         end_ns = int(times_ns[until].max()) + tail_ns
         start_ns = int(times_ns[before].max()) + lead_ns if len(before) else self.window.start_ns
         return max(end_ns - start_ns, 0)
+
+    def saved_ns(self, changes: Sequence[Change]) -> int:
+        """What changes are expected to save in the window."""
+        return self.window.dur_ns - self.dur_ns(self.run(changes).times_ns)
+
+    def then_bound(self, changes: Sequence[Change]) -> str:
+        """What most of the window's critical path is bound by under changes."""
+        bounds = self.bounds_of(self.run(changes))
+        return next(iter(bounds)).label if bounds else ""
 
     def saving(self, changes: Sequence[Change]) -> Saving:
         """What changes save in the window, by every reading."""

@@ -8,7 +8,9 @@ from htagraph.model.kinds import in_words
 
 __all__ = ["SENTENCES", "TIMES", "heading", "holds_names"]
 
-SENTENCES = frozenset({"check", "consequence", "detail", "advice", "meaning", "options", "error"})
+SENTENCES = frozenset(
+    {"check", "consequence", "detail", "advice", "meaning", "options", "error", "said", "bounds"}
+)
 """Columns of prose, which may go on in the next line."""
 TIMES = frozenset({"start_ns", "end_ns", "ts_ns"})
 """Columns of points in time; others that end in ``_ns`` are durations."""
