@@ -15,7 +15,7 @@ from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 from htagraph.queries.kernel_patterns import kernel_patterns
 from htagraph.replay.assumptions import Assumption
-from htagraph.replay.candidates import Candidate, candidates
+from htagraph.replay.candidates import TWICE_AS_FAST, Candidate, candidates
 from htagraph.replay.changes import Change
 from htagraph.replay.rehearsal import Rehearsal, Saving
 from htagraph.replay.retimed import retimed
@@ -23,7 +23,10 @@ from htagraph.replay.retimed import retimed
 __all__ = ["opportunities"]
 
 _N_LOOKED_AT = 10
-"""Rows of which it is said what bounds the run then, and what they save together."""
+"""Changes of which it is said what bounds the run then, and what they save together.
+
+Of a kernel, that is twice as fast; its other speeds are points of a curve.
+"""
 _LONGEST = 8
 _NOT_ADDITIVE = 0.9
 """Two changes that together save less than this share of their sum are not additive."""
@@ -36,6 +39,11 @@ class _Asked(NamedTuple):
 
     candidate: Candidate
     saving: Saving
+
+    @property
+    def change(self) -> str:
+        """What is changed, as it is written."""
+        return " + ".join(map(str, self.candidate.changes))
 
 
 def opportunities(dag: Dag, window: Window) -> pd.DataFrame:
@@ -64,15 +72,16 @@ def opportunities(dag: Dag, window: Window) -> pd.DataFrame:
     ]
     found = _best_of_each(found)
     found.sort(key=lambda one: (-one.saving.expected_ns, one.candidate.kind != "repair"))
-    then = [_then_bound(rehearsal, one) for one in found[:_N_LOOKED_AT]]
-    together, shared = _together(rehearsal, found)
+    looked_at = _looked_at(found)
+    then = {found[row].change: _then_bound(rehearsal, found[row]) for row in looked_at}
+    shared = _shared(rehearsal, found, looked_at)
     savings = [one.saving for one in found]
     expected = np.array([saving.expected_ns for saving in savings], dtype=np.int64)
     return OPPORTUNITIES.frame(
         {
             "kind": [one.candidate.kind for one in found],
             "target": [one.candidate.target for one in found],
-            "change": [" + ".join(map(str, one.candidate.changes)) for one in found],
+            "change": [one.change for one in found],
             "left_share": [one.candidate.left for one in found],
             "cause": [one.candidate.cause for one in found],
             "saves_ns": expected,
@@ -80,9 +89,9 @@ def opportunities(dag: Dag, window: Window) -> pd.DataFrame:
             "high_ns": [saving.high_ns for saving in savings],
             "saves_share": expected / max(window.dur_ns, 1),
             "alone_ns": [_alone_ns(saving) for saving in savings],
-            "then_bound": then + [""] * (len(found) - len(then)),
-            "together_ns": together,
-            "shares_with": shared,
+            "then_bound": [then.get(one.change, "") for one in found],
+            "together_ns": _together(rehearsal, found, looked_at),
+            "shares_with": [shared.get(one.change, -1) for one in found],
         }
     )
 
@@ -127,22 +136,28 @@ def _then_bound(rehearsal: Rehearsal, one: _Asked) -> str:
     return str(bounds.idxmax()) if len(bounds) else ""
 
 
-def _together(rehearsal: Rehearsal, found: Sequence[_Asked]) -> tuple[list[int], list[int]]:
-    """What each row saves with those above it, and the first of those that it shares with."""
-    together, shared = [], []
-    made: list[_Asked] = []
+def _looked_at(found: Sequence[_Asked]) -> list[int]:
+    """Rows of the first changes, each once."""
+    rows: dict[str, int] = {}
+    for row, one in enumerate(found):
+        if one.candidate.kind != "kernel" or one.candidate.left == TWICE_AS_FAST:
+            rows.setdefault(one.change, row)
+    return list(rows.values())[:_N_LOOKED_AT]
+
+
+def _together(rehearsal: Rehearsal, found: Sequence[_Asked], looked_at: Sequence[int]) -> list[int]:
+    """What each row saves with those above it."""
+    together: list[int] = []
+    made: dict[str, Candidate] = {}
     saved_ns = 0
     for row, one in enumerate(found):
-        target = one.candidate.target
-        is_new = all(other.candidate.target != target for other in made)
-        if row < _N_LOOKED_AT and is_new:
-            made.append(one)
+        if row in looked_at and one.candidate.target not in made:
+            made[one.candidate.target] = one.candidate
             saved_ns = _saved(
-                rehearsal, [change for each in made for change in each.candidate.changes]
+                rehearsal, [change for each in made.values() for change in each.changes]
             )
         together.append(saved_ns)
-        shared.append(_shares_with(rehearsal, found, row) if row < _N_LOOKED_AT else -1)
-    return together, shared
+    return together
 
 
 def _saved(rehearsal: Rehearsal, changes: Sequence[Change]) -> int:
@@ -150,12 +165,17 @@ def _saved(rehearsal: Rehearsal, changes: Sequence[Change]) -> int:
     return rehearsal.window.dur_ns - rehearsal.dur_ns(rehearsal.run(changes).times_ns)
 
 
-def _shares_with(rehearsal: Rehearsal, found: Sequence[_Asked], row: int) -> int:
-    """First row above with which one is not additive, -1 for none."""
-    own = found[row]
-    for other in range(row):
-        both = [*found[other].candidate.changes, *own.candidate.changes]
-        apart_ns = found[other].saving.expected_ns + own.saving.expected_ns
-        if apart_ns > 0 and _saved(rehearsal, both) < _NOT_ADDITIVE * apart_ns:
-            return other
-    return -1
+def _shared(
+    rehearsal: Rehearsal, found: Sequence[_Asked], looked_at: Sequence[int]
+) -> dict[str, int]:
+    """By change: the first row above with which it is not additive."""
+    shared: dict[str, int] = {}
+    for place, row in enumerate(looked_at):
+        own = found[row]
+        for other in looked_at[:place]:
+            both = [*found[other].candidate.changes, *own.candidate.changes]
+            apart_ns = found[other].saving.expected_ns + own.saving.expected_ns
+            if apart_ns > 0 and _saved(rehearsal, both) < _NOT_ADDITIVE * apart_ns:
+                shared[own.change] = other
+                break
+    return shared

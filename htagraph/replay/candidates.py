@@ -27,9 +27,10 @@ from htagraph.replay.changes import (
 from htagraph.replay.draft import EventGroup
 from htagraph.replay.repairs import is_data_loading, repairs, spared
 
-__all__ = ["SPEEDS", "Candidate", "candidates"]
+__all__ = ["TWICE_AS_FAST", "Candidate", "candidates"]
 
-SPEEDS = (0.9, 0.75, 0.5, 0.0)
+TWICE_AS_FAST = 0.5
+_SPEEDS = (0.9, 0.75, TWICE_AS_FAST, 0.0)
 """Shares of its time that a kernel is left with: 10, 25, 50 and 100% less."""
 
 _N_NAMES = 10
@@ -90,7 +91,7 @@ def _of_causes(dag: Dag, segments: pd.DataFrame, attributed: pd.DataFrame) -> It
     for cause, part in attributed.groupby("cause", sort=False):
         if cause == Cause.UNEXPLAINED:
             continue
-        left = 0.5 if cause == Cause.COMPUTE else 0.0
+        left = TWICE_AS_FAST if cause == Cause.COMPUTE else 0.0
         for changes in repairs(dag, segments, part):
             yield Candidate("repair", str(cause), changes, left, str(cause))
 
@@ -107,11 +108,11 @@ def _of_names(segments: pd.DataFrame) -> Iterator[Candidate]:
     """Yield kernels by name at several speeds, and operators."""
     on_device = segments["bound"].isin([bound.label for bound in _ON_DEVICE])
     for name in _largest(segments[on_device], "name", _N_NAMES):
-        for left in SPEEDS:
+        for left in _SPEEDS:
             yield Candidate("kernel", name, (Scale(name, left),), left)
     host = segments[(segments["bound"] == Bound.HOST.label) & (segments["event"] >= 0)]
     for name in _largest(host, "name", _N_NAMES):
-        yield Candidate("operator", name, (Scale(name, 0.5),), 0.5)
+        yield Candidate("operator", name, (Scale(name, TWICE_AS_FAST),), TWICE_AS_FAST)
 
 
 def _of_host_code(segments: pd.DataFrame, attributed: pd.DataFrame) -> Iterator[Candidate]:

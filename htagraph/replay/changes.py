@@ -53,6 +53,8 @@ __all__ = [
 Bools = npt.NDArray[np.bool_]
 I64 = npt.NDArray[np.int64]
 
+_MOST = 1e6
+"""Largest factor, and seconds, of a change: times stay far below what int64 holds."""
 _REPLAY_NS = 10_000
 """What a graph launch costs where none was recorded (measured on H100: 6 to 15 us)."""
 
@@ -110,14 +112,14 @@ def scale(chosen: Events, *, by: float) -> Scale:
     Raises
     ------
     QueryError
-        If the factor is negative.
+        If the factor is negative, or above a million.
 
     Examples
     --------
     >>> print(scale("*gemm*", by=0.5))
     scale('*gemm*', by=0.5)
     """
-    if not by >= 0:
+    if not 0 <= by <= _MOST:
         raise QueryError(f"nothing takes {by} times as long.", hint="by=0.5 is twice as fast.")
     return Scale(chosen, by)
 
@@ -284,10 +286,10 @@ def insert(*, after: Events, dur_ns: int) -> Insert:
     Raises
     ------
     QueryError
-        If the time is negative.
+        If the time is negative, or above a million seconds.
     """
-    if dur_ns < 0:
-        raise QueryError(f"nothing takes {dur_ns} ns.", hint="dur_ns >= 0.")
+    if not 0 <= dur_ns <= _MOST * 1e9:
+        raise QueryError(f"nothing takes {dur_ns} ns.", hint="0 <= dur_ns <= 1e15.")
     return Insert(after, dur_ns)
 
 

@@ -8,7 +8,9 @@ from htagraph.model.kinds import in_words
 
 __all__ = ["SENTENCES", "TIMES", "heading", "holds_names"]
 
-SENTENCES = frozenset({"check", "consequence", "detail", "advice", "meaning", "options", "error"})
+SENTENCES = frozenset(
+    {"check", "consequence", "detail", "advice", "meaning", "options", "error", "reading"}
+)
 """Columns of prose, which may go on in the next line."""
 TIMES = frozenset({"start_ns", "end_ns", "ts_ns"})
 """Columns of points in time; others that end in ``_ns`` are durations."""
@@ -20,6 +22,10 @@ _HEADINGS = {
     "cause_ns": "cause dur",
     "n_cause": "times",
     "caused_wait_ns": "caused wait, all ranks",
+    "saves_share": "share",
+    "low_ns": "at least",
+    "high_ns": "at most",
+    "alone_ns": "alone",
 }
 """Headings of columns whose name says too little without its unit."""
 

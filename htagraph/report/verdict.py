@@ -183,17 +183,21 @@ class Verdict:
         Why there is no verdict; empty if there is one.
     replays : str
         Where most device time is replayed: whether launches or the graphs are what costs.
+    low_ends : str
+        What the low ends of savings are, where that is not only what the trace leaves open.
     """
 
     findings: tuple[Finding, ...]
     withheld: str = ""
     replays: str = ""
+    low_ends: str = ""
 
     @property
     def ranking(self) -> str:
-        """Why a smaller share stands before a larger one; empty where none does."""
+        """Why a smaller share stands before a larger one, if one does, and what low ends are."""
         shares = [finding.share for finding in self.top_findings]
-        return "" if shares == sorted(shares, reverse=True) else RANKING
+        is_sorted = shares == sorted(shares, reverse=True)
+        return " ".join(filter(None, ["" if is_sorted else RANKING, self.low_ends]))
 
     @property
     def top_findings(self) -> tuple[Finding, ...]:
