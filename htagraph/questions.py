@@ -21,6 +21,7 @@ from htagraph.queries.counters import counters
 from htagraph.queries.cupti_counters import cupti_counters
 from htagraph.queries.cupti_rates import cupti_rates
 from htagraph.queries.device_annotation_breakdown import device_annotation_breakdown
+from htagraph.queries.drag import drag
 from htagraph.queries.exposed_communication import exposed_communication
 from htagraph.queries.graph_nodes import graph_nodes
 from htagraph.queries.idle_categories import idle_categories
@@ -33,12 +34,14 @@ from htagraph.queries.kernel_durations import kernel_durations
 from htagraph.queries.kernel_patterns import kernel_patterns
 from htagraph.queries.launch_stats import launch_stats
 from htagraph.queries.memory_timeline import memory_timeline
+from htagraph.queries.near_critical import near_critical
 from htagraph.queries.operator_breakdown import operator_breakdown
 from htagraph.queries.operator_tree import operator_tree
 from htagraph.queries.opportunities import opportunities
 from htagraph.queries.overlap import overlap
 from htagraph.queries.quality import quality
 from htagraph.queries.queue_blocked import queue_blocked
+from htagraph.queries.slack import slack
 from htagraph.queries.steady_state import steady_state
 from htagraph.queries.step_times import step_times
 from htagraph.queries.temporal_breakdown import temporal_breakdown
@@ -76,6 +79,9 @@ QUESTIONS: dict[str, Question] = {
         steady_state,
         choke_points,
         collectives,
+        slack,
+        drag,
+        near_critical,
         quality,
         inferences,
         cupti_counters,
@@ -285,6 +291,29 @@ class Questions(ABC):
     def collectives(self) -> pd.DataFrame:
         """Collectives of the rank in the order of their launches."""
         return self._ask(collectives)
+
+    def slack(self) -> pd.DataFrame:
+        """Events with total float and free float: how much later each may end, harming nothing."""
+        return self._ask(slack)
+
+    def drag(
+        self, *, by: Literal["name", "op", "module", "stream", "bound", "rule"] = "name"
+    ) -> pd.DataFrame:
+        """Wall time lost to each group: the window would be so much shorter if it took no time.
+
+        Raises
+        ------
+        MissingEventsError
+            If modules are asked for, and no Python stack was recorded.
+        """
+        return self._ask(drag, by=by)
+
+    def near_critical(self, *, within_ns: int = 0, top: int = 20) -> pd.DataFrame:
+        """Chains that could be little later before they, too, decide when the window ends.
+
+        ``within_ns`` is the most that they may be behind, by default a twentieth of the window.
+        """
+        return self._ask(near_critical, within_ns=within_ns, top=top)
 
     def quality(self) -> pd.DataFrame:
         """Checks of what is linked, classified and recorded, and which answers are weaker."""

@@ -5,14 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
 
 from htagraph.comparison import GraphDiff, diff
 from htagraph.graph import TraceGraph
+from htagraph.lookup.steady_steps import representative_window
 from htagraph.model.units import human_duration
 from htagraph.path import BreakdownKey, CriticalPath, write_path_trace
+from htagraph.queries.quality import UNEXPLAINED_LIMIT
 from htagraph.replay.changes import Change
+from htagraph.replay.hold_out import HOLD_OUT_LIMIT, HoldOut
 from htagraph.replay.rehearsal import Rehearsal, Saving
 from htagraph.replay.retimed import retimed
 from htagraph.writers.joined import write_joined
@@ -43,9 +47,30 @@ class Scenario:
         return self.graph.dur_ns
 
     @cached_property
-    def saves_ns(self) -> Saving:
-        """Time that the changes save: an interval; its ends are what the trace cannot tell."""
-        return self.rehearsal.saving(self.changes)
+    def saves_ns(self) -> Saving | None:
+        """Time that the changes save: an interval; its ends are what the trace cannot tell.
+
+        None where the prediction is withheld.
+        """
+        return None if self.withheld else self.rehearsal.saving(self.changes)
+
+    @property
+    def hold_out(self) -> HoldOut:
+        """How well steps of the trace are predicted from each other."""
+        return self.rehearsal.hold_out
+
+    @cached_property
+    def withheld(self) -> str:
+        """Why nothing is predicted; empty where something is."""
+        if self.hold_out.is_too_large:
+            return f"{self.hold_out}: above {HOLD_OUT_LIMIT:.0%}, nothing is predicted"
+        unexplained = self.before.critical_path().unexplained_share
+        if unexplained > UNEXPLAINED_LIMIT:
+            return (
+                f"{unexplained:.0%} of the critical path is unexplained (limit "
+                f"{UNEXPLAINED_LIMIT:.0%}), so it is not known what it would do"
+            )
+        return ""
 
     @cached_property
     def graph(self) -> TraceGraph:
@@ -105,15 +130,22 @@ class Scenario:
         return write_joined(out, parts)
 
     def __repr__(self) -> str:
-        """Say what is changed and what it saves."""
+        """Say what is changed, in which window, and what it saves."""
         said = ", ".join(map(str, self.changes)) or "as it was"
+        where = f"{self.before.interval.name}, {said}"
+        if self.saves_ns is None:
+            return f"Scenario({where}: withheld, as {self.withheld})"
         return (
-            f"Scenario({said}: {human_duration(self.before.dur_ns)} -> "
+            f"Scenario({where}: {human_duration(self.before.dur_ns)} -> "
             f"{human_duration(self.dur_ns)}, saves {self.saves_ns})"
         )
 
 
-def what_if(graph: TraceGraph, *changes: Change) -> Scenario:
+def what_if(
+    graph: TraceGraph,
+    *changes: Change,
+    on: Literal["representative", "window"] = "representative",
+) -> Scenario:
     """The run as it would have been under changes, predicted from its graph.
 
     Parameters
@@ -121,8 +153,11 @@ def what_if(graph: TraceGraph, *changes: Change) -> Scenario:
     graph : TraceGraph
         Of the whole trace, or of a window of it.
     *changes : Change
-        `scale`, `remove`, `insert`, `overlap`, `fuse`, `graphed`, `bandwidth`, `prefetch`; made one
-        after the other, throughout the trace.
+        `scale`, `remove`, `no_wait`, `insert`, `overlap`, `fuse`, `graphed`, `bandwidth`,
+        `prefetch`; made one after the other, throughout the trace.
+    on : {"representative", "window"}
+        Of a whole trace with at least three steps that are alike, the representative one of these
+        is asked about (see `TraceGraph.steady_state`); or the window of the graph, whatever it is.
 
     Returns
     -------
@@ -131,9 +166,11 @@ def what_if(graph: TraceGraph, *changes: Change) -> Scenario:
     Examples
     --------
     >>> import htagraph as hg
-    >>> rank = hg.synth.simulate(hg.synth.training_rank(fault="dataloader"))
+    >>> rank = hg.synth.simulate(hg.synth.training_rank(fault="dataloader", steps=4))
     >>> graph = hg.Trace.from_events(rank.events).compile()
     >>> what_if(graph, hg.scale("enumerate(DataLoader)*", by=0.5))
-    Scenario(scale('enumerate(DataLoader)*', by=0.5): ...)
+    Scenario(ProfilerStep#..., scale('enumerate(DataLoader)*', by=0.5): ...)
     """
+    if on == "representative" and graph.interval == graph.dag.span:
+        graph = replace(graph, interval=representative_window(graph.dag) or graph.interval)
     return Scenario(graph, changes, Rehearsal(graph.dag, graph.interval))

@@ -15,13 +15,15 @@ import numpy.typing as npt
 
 from htagraph.algorithms.jit import compiled
 
-__all__ = ["DROPPED", "latest_times", "retime", "retime_without"]
+__all__ = ["DROPPED", "NO_DEADLINE", "latest_times", "retime", "retime_without"]
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 DROPPED = -(2**61)
 """Weight of an edge that is not there."""
+NO_DEADLINE = 2**62
+"""Deadline of what may happen whenever it likes."""
 
 _BLOCK = 16
 
@@ -73,12 +75,16 @@ def _retime_without(
     for node in range(len(out)):
         for edge in range(offsets[node], offsets[node + 1]):
             before, by = tail[edge], weight[edge]
-            own = group[edge] - first
-            kept = out[node, own] if 0 <= own < n_columns else 0
+            one, two = group[edge, 0] - first, group[edge, 1] - first
+            with_one, with_two = 0 <= one < n_columns, 0 <= two < n_columns
+            kept_one = out[node, one] if with_one else 0
+            kept_two = out[node, two] if with_two else 0
             for column in range(n_columns):
                 out[node, column] = max(out[node, column], out[before, column] + by)
-            if 0 <= own < n_columns:
-                out[node, own] = max(kept, out[before, own] + without[edge])
+            if with_one:
+                out[node, one] = max(kept_one, out[before, one] + without[edge, 0])
+            if with_two:
+                out[node, two] = max(kept_two, out[before, two] + without[edge, 1])
 
 
 def retime_without(
@@ -90,10 +96,10 @@ def retime_without(
     ----------
     graph : tuple
         ``offsets, tail, weight_ns, release_ns``, as for `retime`.
-    without_ns : ndarray of shape (m,), dtype=int64, unit=ns
-        Weight of each edge where its group is left out.
-    group : ndarray of shape (m,), dtype=int32
-        -1 for edges of no group.
+    without_ns : ndarray of shape (m, 2), dtype=int64, unit=ns
+        Weight of each edge where the one or the other of its groups is left out.
+    group : ndarray of shape (m, 2), dtype=int32
+        Groups of each edge, which differ; -1 for none.
     n_groups : int
     ends : list of ndarray, dtype=int64
         Positions of each set; an empty one is at the first release.
@@ -110,10 +116,9 @@ def retime_without(
     --------
     >>> offsets, tail = np.array([0, 0, 1, 2]), np.array([0, 1], np.int32)
     >>> graph = (offsets, tail, np.array([7, 5]), np.array([100, 0, 0]))
-    >>> retime_without(
-    ...     graph, np.array([0, 0]), np.array([0, 1], np.int32), 2, [np.array([2])]
-    ... ).tolist()
-    [[105], [107]]
+    >>> without, group = np.array([[0, 3], [0, 0]]), np.array([[0, 2], [1, -1]], np.int32)
+    >>> retime_without(graph, without, group, 3, [np.array([2])]).tolist()
+    [[105], [107], [108]]
     """
     offsets, tail, weight_ns, release_ns = graph
     found = np.empty((n_groups, len(ends)), dtype=np.int64)
@@ -122,7 +127,7 @@ def retime_without(
         out = np.repeat(release_ns[:, None], n_columns, axis=1)
         _retime_without(offsets, tail, weight_ns, without_ns, group, first, out)
         for place, nodes in enumerate(ends):
-            last = out[nodes].max(axis=0) if len(nodes) else release_ns.min(initial=0)
+            last = out[nodes].max(axis=0) if len(nodes) else release_ns.min()
             found[first : first + n_columns, place] = last
     return found
 
@@ -145,7 +150,12 @@ def latest_times(offsets: I64, tail: I32, weight_ns: I64, deadline_ns: I64) -> I
     offsets, tail, weight_ns
         As for `retime`.
     deadline_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Usually the end of the window for every node.
+        Usually the end of the window for what has to be done by then, else `NO_DEADLINE`.
+
+    Returns
+    -------
+    ndarray of shape (n,), dtype=int64, unit=ns
+        Beyond every time (more than half of `NO_DEADLINE`) for what no deadline depends on.
 
     Examples
     --------

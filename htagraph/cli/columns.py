@@ -133,6 +133,17 @@ DEFAULT_COLUMNS: dict[str, tuple[str, ...]] = {
         "peer",
         "seq",
     ),
+    "slack": (
+        "name",
+        "dur_ns",
+        "total_float_ns",
+        "free_float_ns",
+        "track",
+        "ts_ns",
+        "kind",
+        "op",
+    ),
+    "near_critical": ("said", "bounds", "start_ns", "leaves", "joins"),
     "quality": ("check", "share", "verdict", "n_good", "n_all", "consequence"),
     "inferences": (
         "rule",

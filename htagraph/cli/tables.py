@@ -116,8 +116,8 @@ def print_head(console: Console, summary: Summary | JobSummary) -> None:
         )
     if verdict.replays:
         console.print(Padding(Text(verdict.replays), (0, 0, 0, 2), expand=False))
-    if verdict.ranking:
-        console.print(Padding(Text(verdict.ranking, style="dim"), (0, 0, 0, 2), expand=False))
+    if verdict.notes:
+        console.print(Padding(Text(verdict.notes, style="dim"), (0, 0, 0, 2), expand=False))
 
 
 def print_frame(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any
@@ -25,6 +27,8 @@ from htagraph.cli.options import (
 )
 from htagraph.cli.tables import Format, print_facts, print_frame, print_titled
 from htagraph.errors import OutputError, QueryError
+from htagraph.lookup.find_window import WHOLE
+from htagraph.lookup.steady_steps import representative_window
 from htagraph.model.units import human_duration
 from htagraph.report.json_document import opportunities_document
 from htagraph.report.prediction import (
@@ -32,7 +36,6 @@ from htagraph.report.prediction import (
     prediction_document,
     prediction_in_words,
     readings_of,
-    why_doubtful,
 )
 from htagraph.report.summary import Summary
 from htagraph.report.what_helps import UNCHANGED, notes_on
@@ -41,6 +44,7 @@ from htagraph.scenario import what_if as replayed
 
 __all__ = ["what_if"]
 
+_OF_A_STEP = f"Asked of the representative one of the steps that are alike; -w {WHOLE}: of all."
 _MAX_ROWS = 20
 _PERFETTO = (".pftrace", ".pftrace.gz")
 
@@ -113,13 +117,16 @@ def what_if(
         loaded = waiting.load(trace, stacks=stacks)
         waiting.stage("Compiling the graph")
         graph = loaded.compile(infer=infer)
+        step = None if window else representative_window(graph.dag)
         summary = (
             Summary(loaded, windowed(graph, window))
             if window
+            else Summary(loaded, replace(graph, interval=step))
+            if step is not None
             else Summary.by_default(loaded, graph)
         )
         waiting.stage("Replaying")
-        scenario = replayed(summary.graph, *changes)
+        scenario = replayed(summary.graph, *changes, on="window")
         if out is not None:
             waiting.stage(f"Writing {out}")
             scenario.to_perfetto(out)
@@ -132,10 +139,9 @@ def what_if(
         else:
             write_text(Path(json_file), text)
     if json_file != "-":
-        if changes:
-            _print_prediction(scenario, summary, form, columns, beside)
-        else:
-            _print_opportunities(summary, form, columns, beside)
+        caveats = [_OF_A_STEP] if step is not None else summary.window_caveats
+        show = _print_prediction if changes else _print_opportunities
+        show(scenario, summary, caveats, (form, columns), beside)
     for file in filter(None, [out, None if json_file in ("", "-") else json_file]):
         beside.print(f"Wrote {file}", markup=False)
     if form is Format.TABLE and json_file != "-":
@@ -154,46 +160,64 @@ def _check_out(out: Path | None, *, has_changes: bool) -> None:
         raise QueryError("--out writes the run under changes, and there are none.", hint=hint)
 
 
-def _print_opportunities(summary: Summary, form: Format, columns: str, beside: Console) -> None:
+def _print_opportunities(
+    scenario: Scenario,
+    summary: Summary,
+    caveats: Sequence[str],
+    asked: tuple[Format, str],
+    beside: Console,
+) -> None:
     """Print the changes that would help, largest saving first."""
-    console = output()
+    console, (form, columns) = output(), asked
     if columns or form is not Format.TABLE:
         print_frame(console, summary.opportunities, form, columns=columns, beside=beside)
         return
-    print_facts(console, summary, summary.window_caveats)
+    print_facts(console, summary, caveats)
     length = human_duration(summary.path.dur_ns)
     console.print(f"What would help {summary.window_name} ({length})", style="bold", markup=False)
-    if summary.verdict.withheld:
-        console.print(f"No answer: {summary.verdict.withheld}", style="yellow", markup=False)
+    if scenario.withheld:
+        console.print(prediction_in_words(scenario), style="yellow", markup=False)
         return
     helpful = summary.what_helps
     if helpful.empty:
         console.print(UNCHANGED, markup=False)
         return
     print_frame(console, helpful.head(_MAX_ROWS), form)
-    console.print(notes_on(helpful), style="dim", markup=False)
+    notes = f"{notes_on(helpful)} {_sentence(scenario.hold_out)}"
+    console.print(notes, style="dim", markup=False)
     n_more = len(helpful) - _MAX_ROWS
     if n_more > 0:
         beside.print(f"… and {n_more:,} more: --format csv prints all.", style="dim")
 
 
 def _print_prediction(
-    scenario: Scenario, summary: Summary, form: Format, columns: str, beside: Console
+    scenario: Scenario,
+    summary: Summary,
+    caveats: Sequence[str],
+    asked: tuple[Format, str],
+    beside: Console,
 ) -> None:
     """Print what the changes would do: the saving, each reading, and what bounds the run then."""
-    console = output()
+    console, (form, columns) = output(), asked
     found = readings_of(scenario)
     if columns or form is not Format.TABLE:
         print_frame(console, found, form, columns=columns, beside=beside)
         return
-    print_facts(console, summary, summary.window_caveats)
+    print_facts(console, summary, caveats)
     said = ", ".join(map(str, scenario.changes))
     console.print(f"What if: {said}; {summary.window_name}", style="bold", markup=False)
     console.print(prediction_in_words(scenario), markup=False)
-    if doubtful := why_doubtful(scenario):
-        console.print(doubtful, style="yellow", markup=False)
+    if scenario.withheld:
+        return
+    console.print(_sentence(scenario.hold_out), style="dim", markup=False)
     print_titled(console, "What it saves, by what the trace leaves open", found)
     print_titled(console, "What bounds it", bounds_of(scenario))
+
+
+def _sentence(said: object) -> str:
+    """What is said, as a sentence."""
+    text = str(said)
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _print_next(trace: Path, *, changed: bool, out: Path | None, beside: Console) -> None:

@@ -26,6 +26,7 @@ from htagraph.lookup.host_collectives import given_ranges, host_collectives, hos
 from htagraph.lookup.naming import op_names
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.dag import Dag
+from htagraph.model.edges import EdgeTable
 from htagraph.model.frames import SEGMENTS
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
 from htagraph.model.rules import Evidence, Rule
@@ -143,14 +144,13 @@ def end_node(dag: Dag, window: Window) -> int:
     return head if dag.events.node_ts_ns[head] <= window.end_ns else tail
 
 
-def edge_bounds(dag: Dag, rows: I32) -> I8:
+def edge_bounds(dag: Dag, edges: EdgeTable) -> I8:
     """Bound of the time of each edge, before anything is called unexplained."""
-    edges = dag.edges
-    kind, event = edges.kind[rows], edges.event[rows].astype(np.int64)
+    kind, event = edges.kind, edges.event.astype(np.int64)
     owner = np.maximum(event, 0)
     event_kind = gather(dag.events.kind, event)
-    bound = np.full(len(rows), Bound.UNEXPLAINED, dtype=np.int8)
-    ran = (kind == EdgeKind.SPAN) | edges.ran_until[rows]
+    bound = np.full(len(edges), Bound.UNEXPLAINED, dtype=np.int8)
+    ran = (kind == EdgeKind.SPAN) | edges.ran_until
     work = _CLASS_BOUND[dag.classification.kernel_class[owner]]
     host = kind == EdgeKind.THREAD
     gap = host & ((event < 0) | (event_kind == EventKind.ANNOTATION))
@@ -160,7 +160,7 @@ def edge_bounds(dag: Dag, rows: I32) -> I8:
     ranges = np.union1d(host_ranges(dag), host_collectives(dag))
     on_worker, _ = given_ranges(dag, ranges)
     # Between a receive and its wait, the caller's own thread may do other work.
-    meets = host & (np.isin(event, on_worker) | (edges.head[rows] == 2 * event + 1))
+    meets = host & (np.isin(event, on_worker) | (edges.head == 2 * event + 1))
     meets &= np.isin(event, ranges)
     loads = host & under_pattern(dag, np.where(host, event, -1), DATA_LOADING)
     bound[kind == EdgeKind.LAUNCH] = Bound.LAUNCH
@@ -174,27 +174,27 @@ def edge_bounds(dag: Dag, rows: I32) -> I8:
     bound[host] = Bound.HOST
     bound[host & is_sync_call] = Bound.SYNC
     bound[gap] = Bound.PYTHON_GAP
-    bound[edges.rule[rows] == Rule.WAITS_FOR_WORK] = Bound.WAITING_FOR_WORK
+    bound[edges.rule == Rule.WAITS_FOR_WORK] = Bound.WAITING_FOR_WORK
     bound[meets] = Bound.COMMUNICATION
     bound[loads & ~meets] = Bound.DATA_LOADING
     return bound
 
 
-def explained_until(dag: Dag, rows: I32) -> I64:
+def explained_until(dag: Dag, edges: EdgeTable) -> I64:
     """Time until which each edge's own mechanism explains the wait; later is unexplained.
 
     A launch is explained while its call still runs; beyond that, and for gaps between work that was
     already enqueued, up to the usual size of such a delay in this trace.
     """
-    edges, times, calibration = dag.edges, dag.events.node_ts_ns, dag.calibration
-    tail, head, kind = edges.tail[rows], edges.head[rows], edges.kind[rows]
+    times, calibration = dag.events.node_ts_ns, dag.calibration
+    tail, head, kind = edges.tail, edges.head, edges.kind
     until = times[head].copy()
-    after_lag = times[tail] + edges.lag_ns[rows]
+    after_lag = times[tail] + edges.lag_ns
     launch = kind == EdgeKind.LAUNCH
     call_end = np.where(launch, dag.events.end_ns[tail >> 1], after_lag)
     known = np.minimum(np.maximum(after_lag, call_end), until)
     device_wait = (kind == EdgeKind.SYNC) & dag.events.is_device[head >> 1]
-    queued = (kind == EdgeKind.STREAM) & (edges.rule[rows] == Rule.STREAM_ORDER)
+    queued = (kind == EdgeKind.STREAM) & (edges.rule == Rule.STREAM_ORDER)
     usual = np.select(
         [launch, device_wait, queued],
         [calibration.launch_usual_ns, calibration.launch_usual_ns, calibration.stream_usual_ns],
@@ -293,7 +293,8 @@ def critical_paths(dag: Dag, windows: Sequence[Window]) -> pd.DataFrame:
     ).reshape(-1, 2)
     begin, end = np.maximum(tail, bounds_ns[number, 0]), np.minimum(head, bounds_ns[number, 1])
     lag_end = np.clip(tail + edges.lag_ns[rows], begin, end)
-    known_end = np.clip(explained_until(dag, rows), begin, end)
+    walked_edges = edges.take(rows)
+    known_end = np.clip(explained_until(dag, walked_edges), begin, end)
     openings = np.array(
         [_opening(dag, window, walk) for window, walk in zip(windows, walks, strict=True)],
         dtype=np.int64,
@@ -316,7 +317,7 @@ def critical_paths(dag: Dag, windows: Sequence[Window]) -> pd.DataFrame:
                 [
                     np.full(len(every), Bound.LAUNCHED_BEFORE_CAPTURE),
                     openings[:, 2],
-                    edge_bounds(dag, rows),
+                    edge_bounds(dag, walked_edges),
                     np.full(len(rows), unexplained),
                     np.full(len(every), unexplained),
                 ]

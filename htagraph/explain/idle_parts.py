@@ -20,6 +20,7 @@ from htagraph.lookup.attribution import innermost
 from htagraph.lookup.clipping import device_work
 from htagraph.lookup.queues import Queues
 from htagraph.model.dag import Dag
+from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, Vocabulary
 from htagraph.model.window import Window
 
@@ -107,19 +108,17 @@ def idle_gaps(dag: Dag, window: Window, by: Queues) -> Intervals:
 def _walked(dag: Dag, gap: Intervals, ended_by: I64) -> IdleParts:
     """Parts on the binding edges that lead to the work that ends each interval."""
     ends = np.flatnonzero(ended_by >= 0)
-    times, edges = dag.events.node_ts_ns, dag.edges
-    found = walks_back(2 * ended_by[ends], gap.start[ends], dag.binding, edges.tail, times)
-    rows, interval = found.edge.astype(np.int32), ends[found.walk]
-    tail, head = edges.tail[rows], edges.head[rows]
+    times = dag.events.node_ts_ns
+    found = walks_back(2 * ended_by[ends], gap.start[ends], dag.binding, dag.edges.tail, times)
+    edges, interval = dag.edges.take(found.edge), ends[found.walk]
+    tail, head = edges.tail, edges.head
     begin = np.clip(times[tail], gap.start[interval], gap.end[interval])
     end = np.clip(times[head], gap.start[interval], gap.end[interval])
-    known = np.clip(explained_until(dag, rows), begin, end)
-    cause, rest = _edge_causes(dag, rows)
-    event = edges.event[rows].astype(np.int64)
-    lane = np.where(edges.kind[rows] == EdgeKind.THREAD, dag.events.lane[head >> 1], -1).astype(
-        np.int64
-    )
-    none = np.full(len(rows), -1, dtype=np.int64)
+    known = np.clip(explained_until(dag, edges), begin, end)
+    cause, rest = _edge_causes(dag, edges)
+    event = edges.event.astype(np.int64)
+    lane = np.where(edges.kind == EdgeKind.THREAD, dag.events.lane[head >> 1], -1).astype(np.int64)
+    none = np.full(len(edges), -1, dtype=np.int64)
     opening = np.clip(times[found.last], gap.start[ends], gap.end[ends])
     first = found.last >> 1
     launched_before = dag.events.is_device[first] & (dag.launch[first] < 0)
@@ -136,16 +135,13 @@ def _walked(dag: Dag, gap: Intervals, ended_by: I64) -> IdleParts:
     )
 
 
-def _edge_causes(
-    dag: Dag, rows: npt.NDArray[np.int32]
-) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]:
+def _edge_causes(dag: Dag, edges: EdgeTable) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]:
     """Causes of the explained and of the unexplained part of each edge's time."""
-    edges = dag.edges
-    kind, head = edges.kind[rows], edges.head[rows] >> 1
-    cause = _CAUSE_OF_BOUND[edge_bounds(dag, rows)]
+    kind, head = edges.kind, edges.head >> 1
+    cause = _CAUSE_OF_BOUND[edge_bounds(dag, edges)]
     into_device = dag.events.is_device[head]
-    cause[(kind == EdgeKind.SYNC) & into_device & ~edges.ran_until[rows]] = IdleCause.EVENT_WAIT
-    rest = np.full(len(rows), IdleCause.UNEXPLAINED, dtype=np.int8)
+    cause[(kind == EdgeKind.SYNC) & into_device & ~edges.ran_until] = IdleCause.EVENT_WAIT
+    rest = np.full(len(edges), IdleCause.UNEXPLAINED, dtype=np.int8)
     rest[(kind == EdgeKind.STREAM) & (dag.launch[head] < 0)] = IdleCause.LAUNCHED_BEFORE_CAPTURE
     return cause, rest
 

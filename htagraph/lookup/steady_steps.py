@@ -75,8 +75,9 @@ class SteadySteps:
     is_steady : ndarray of shape (n,), dtype=bool
         The step is alike; no step is where fewer than `FEWEST_ALIKE` are.
     usual : int
-        The steady step of median length, of two the shorter; without steady steps, the same of
-        those that do the same work; -1 without steps.
+        The steady step of median length, of two the shorter; not the first of the trace, where
+        others are left, as nothing was prepared for it. Without steady steps, the same of those
+        that do the same work; -1 without steps.
     """
 
     parts: StepParts
@@ -179,6 +180,8 @@ def steady_steps(dag: Dag) -> SteadySteps:
     is_alike = is_same_work & is_same_length
     is_steady = is_alike if is_alike.sum() >= FEWEST_ALIKE else none
     among = np.flatnonzero(is_steady if is_steady.any() else is_same_work)
+    if is_steady.sum() > FEWEST_ALIKE:
+        among = among[among > 0]
     usual = among[np.lexsort((among, compared[among]))[(len(among) - 1) // 2]]
     return SteadySteps(
         parts, compared, n_different, is_same_work, is_same_length, is_steady, int(usual)

@@ -16,6 +16,7 @@ __all__ = [
     "CUPTI_COUNTERS",
     "CUPTI_RATES",
     "DEVICE_ANNOTATION_BREAKDOWN",
+    "DRAG",
     "EXPOSED_COMMUNICATION",
     "GRAPH_NODES",
     "IDLE_CATEGORIES",
@@ -28,12 +29,14 @@ __all__ = [
     "KERNEL_PATTERNS",
     "LAUNCH_STATS",
     "MEMORY_TIMELINE",
+    "NEAR_CRITICAL",
     "OPERATOR_BREAKDOWN",
     "OPERATOR_TREE",
     "OPPORTUNITIES",
     "OVERLAP",
     "QUALITY",
     "QUEUE_BLOCKED",
+    "SLACK",
     "STEADY_STATE",
     "STEP_TIMES",
     "TEMPORAL_BREAKDOWN",
@@ -44,6 +47,7 @@ _DEVICE = Column("int64", "id", "device")
 _STREAM = Column("int64", "id", "stream of the device")
 _CLASS = Column("category", "KernelClass", "what the work does: compute, communication or memory")
 _OP = name("innermost operator or annotation it happened in, or was launched from; empty for none")
+_TRACK = Column("object", "id", "thread id of host work, `stream n` of device work")
 _SPREAD = {
     "sum_ns": nanoseconds("sum of durations in the window"),
     "mean_ns": Column("float64", "ns", "mean duration"),
@@ -540,5 +544,54 @@ OPPORTUNITIES = Schema(
         "shares_with": Column(
             "int64", "row", "first row above with which it is not additive, -1 for none"
         ),
+    },
+)
+
+SLACK = Schema(
+    "SLACK",
+    {
+        "event": _EVENT,
+        "name": name("host event, kernel, copy or fill"),
+        "op": _OP,
+        "kind": Column("category", "EventKind", "what the event is"),
+        "track": _TRACK,
+        "ts_ns": nanoseconds("start of the event"),
+        "dur_ns": nanoseconds("length of the event, not clipped to the window"),
+        "total_float_ns": nanoseconds("how much later it may end without the window ending later"),
+        "free_float_ns": nanoseconds("how much later it may end without delaying anything else"),
+        "is_critical": flag("the window ends later if it does: its total float is 0"),
+    },
+)
+
+DRAG = Schema(
+    "DRAG",
+    {
+        "group": name("name, operator, module, stream, bound or rule"),
+        "n_events": count("its events in the window; by bound or rule, its edges that take time"),
+        "time_ns": nanoseconds("their own time in the window, added up"),
+        "path_ns": nanoseconds("their time on the critical path"),
+        "drag_ns": nanoseconds("so much shorter would the window be without; negative: longer"),
+        "drag_share": share("drag_ns / window; shares do not add up"),
+    },
+)
+
+NEAR_CRITICAL = Schema(
+    "NEAR_CRITICAL",
+    {
+        "said": name("the row in one sentence"),
+        "float_ns": nanoseconds("how much longer the chain may take before the window ends later"),
+        "dur_ns": nanoseconds("length of the chain in the window"),
+        "start_ns": nanoseconds("when it leaves what is more critical"),
+        "end_ns": nanoseconds("when it could join it again"),
+        "track": Column("object", "id", "thread or stream with most of its time"),
+        "n_tracks": count("threads and streams that it runs on"),
+        "bound": Column("category", "Bound", "what most of its time goes to"),
+        "bound_share": share("that time / dur_ns"),
+        "bounds": name("all bounds with their shares, from one percent on"),
+        "name": name("event, or kind of gap, with most of its time"),
+        "op": name("innermost operator or annotation with most of its time; empty for none"),
+        "n_events": count("events that its time belongs to"),
+        "leaves": name("event that it comes from, which is critical or nearer to it"),
+        "joins": name("event that it leads to, which is critical or nearer to it"),
     },
 )

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from htagraph.errors import QueryError
 from htagraph.explain.attributed_time import attributed_time
 from htagraph.explain.critical_path import critical_path
 from htagraph.model.answers import OPPORTUNITIES
@@ -18,7 +19,6 @@ from htagraph.replay.assumptions import Assumption
 from htagraph.replay.candidates import TWICE_AS_FAST, Candidate, candidates
 from htagraph.replay.changes import Change
 from htagraph.replay.rehearsal import Rehearsal, Saving
-from htagraph.replay.retimed import retimed
 
 __all__ = ["opportunities"]
 
@@ -27,6 +27,8 @@ _N_LOOKED_AT = 10
 
 Of a kernel, that is twice as fast; its other speeds are points of a curve.
 """
+_N_PAIRED = 6
+"""Those of them that are replayed in pairs, to see which share what they save."""
 _LONGEST = 8
 _NOT_ADDITIVE = 0.9
 """Two changes that together save less than this share of their sum are not additive."""
@@ -60,21 +62,20 @@ def opportunities(dag: Dag, window: Window) -> pd.DataFrame:
     Returns
     -------
     DataFrame, schema `answers.OPPORTUNITIES`
-        Largest expected saving first.
+        Largest expected saving first. Empty where replays of steps miss by so much that nothing
+        should be predicted (`htagraph.replay.hold_out`).
     """
-    segments = critical_path(dag, window)
     rehearsal = Rehearsal(dag, window)
-    found = [
-        _ask(rehearsal, candidate)
-        for candidate in candidates(
-            dag, segments, attributed_time(dag, segments), _sequences(dag, window)
-        )
-    ]
-    found = _best_of_each(found)
+    if rehearsal.hold_out.is_too_large:
+        return OPPORTUNITIES.empty()
+    segments = critical_path(dag, window)
+    attributed, sequences = attributed_time(dag, segments), _sequences(dag, window)
+    asked = candidates(segments, attributed, sequences, n_edges=len(dag.edges))
+    found = _best_of_each([one for each in asked if (one := _ask(rehearsal, each)) is not None])
     found.sort(key=lambda one: (-one.saving.expected_ns, one.candidate.kind != "repair"))
     looked_at = _looked_at(found)
     then = {found[row].change: _then_bound(rehearsal, found[row]) for row in looked_at}
-    shared = _shared(rehearsal, found, looked_at)
+    shared = _shared(rehearsal, found, looked_at[:_N_PAIRED])
     savings = [one.saving for one in found]
     expected = np.array([saving.expected_ns for saving in savings], dtype=np.int64)
     return OPPORTUNITIES.frame(
@@ -102,10 +103,13 @@ def _sequences(dag: Dag, window: Window) -> list[tuple[str, ...]]:
     return [tuple(names) for names in found.loc[found["gap_ns"] > 0, "pattern"]]
 
 
-def _ask(rehearsal: Rehearsal, candidate: Candidate) -> _Asked:
-    """What a candidate saves; by all readings only where it is worth it."""
+def _ask(rehearsal: Rehearsal, candidate: Candidate) -> _Asked | None:
+    """What a candidate saves, by all readings where it is worth it; None if it is not there."""
     window_ns = rehearsal.window.dur_ns
-    saved = window_ns - rehearsal.dur_ns(rehearsal.run(candidate.changes).times_ns)
+    try:
+        saved = window_ns - rehearsal.dur_ns(rehearsal.run(candidate.changes).times_ns)
+    except QueryError:
+        return None
     if saved < _WORTH * window_ns and not candidate.cause:
         return _Asked(candidate, Saving.of([(Assumption.AS_BOUND, saved)]))
     return _Asked(candidate, rehearsal.saving(candidate.changes))
@@ -114,7 +118,14 @@ def _ask(rehearsal: Rehearsal, candidate: Candidate) -> _Asked:
 def _best_of_each(found: Sequence[_Asked]) -> list[_Asked]:
     """Of alternative repairs of a cause the best; of other changes those that save anything."""
     best: dict[tuple[str, str, float], _Asked] = {}
+    repaired = {
+        one.candidate.target
+        for one in found
+        if one.candidate.cause and not one.candidate.is_last_resort
+    }
     for one in found:
+        if one.candidate.is_last_resort and one.candidate.target in repaired:
+            continue
         key = (one.candidate.kind, one.candidate.target, one.candidate.left)
         if key not in best or one.saving.expected_ns > best[key].saving.expected_ns:
             best[key] = one
@@ -128,12 +139,8 @@ def _alone_ns(saving: Saving) -> int:
 
 def _then_bound(rehearsal: Rehearsal, one: _Asked) -> str:
     """What most of the critical path is bound by afterwards."""
-    run = rehearsal.run(one.candidate.changes)
-    dag = retimed(rehearsal.dag, run.replay, run.lag_ns, run.times_ns)
-    window = rehearsal.replay.window_in(run.times_ns, rehearsal.window)
-    segments = critical_path(dag, window)
-    bounds = segments.groupby("bound", observed=True)["dur_ns"].sum()
-    return str(bounds.idxmax()) if len(bounds) else ""
+    bounds = rehearsal.bounds_of(rehearsal.run(one.candidate.changes))
+    return next(iter(bounds)).label if bounds else ""
 
 
 def _looked_at(found: Sequence[_Asked]) -> list[int]:
@@ -165,14 +172,12 @@ def _saved(rehearsal: Rehearsal, changes: Sequence[Change]) -> int:
     return rehearsal.window.dur_ns - rehearsal.dur_ns(rehearsal.run(changes).times_ns)
 
 
-def _shared(
-    rehearsal: Rehearsal, found: Sequence[_Asked], looked_at: Sequence[int]
-) -> dict[str, int]:
+def _shared(rehearsal: Rehearsal, found: Sequence[_Asked], rows: Sequence[int]) -> dict[str, int]:
     """By change: the first row above with which it is not additive."""
     shared: dict[str, int] = {}
-    for place, row in enumerate(looked_at):
+    for place, row in enumerate(rows):
         own = found[row]
-        for other in looked_at[:place]:
+        for other in rows[:place]:
             both = [*found[other].candidate.changes, *own.candidate.changes]
             apart_ns = found[other].saving.expected_ns + own.saving.expected_ns
             if apart_ns > 0 and _saved(rehearsal, both) < _NOT_ADDITIVE * apart_ns:

@@ -49,7 +49,7 @@ def steady_state(dag: Dag, window: Window) -> pd.DataFrame:
     2      27000      False              False
     3      17000       True               True
     >>> found["reason"][2]
-    '1 event more than usual (+1 save); 59% longer (+10.0 us save)'
+    '1 event more than usual (+1 save); 50% longer (+10.0 us save)'
     """
     steady = steady_steps(dag)
     parts, n = steady.parts, len(steady.parts.step)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +21,7 @@ from htagraph.model.kinds import EdgeKind, EventKind, KernelClass, codes
 from htagraph.model.rules import Rule
 from htagraph.replay.own_times import held_calls, own_times
 from htagraph.replay.replay import Replay, residuals
+from htagraph.replay.typical_lags import with_typical_lags
 
 __all__ = ["Assumption", "Reading", "readings"]
 
@@ -75,23 +75,24 @@ def readings(dag: Dag, replay: Replay, *, is_alone: bool = True) -> Iterator[Rea
     is_alone : bool, default=True
         Whether the graph is all that is known: collectives may wait for ranks that are not there.
     """
-    yield Reading(Assumption.AS_BOUND, replay)
-    rigid = replay.with_lags(_own_lags(dag, replay, "max"))
-    yield Reading(Assumption.RIGID, replace(rigid, extra_ns=residuals(rigid)))
+    usual = with_typical_lags(dag, replay, 50)
+    yield Reading(Assumption.AS_BOUND, usual)
+    slow = with_typical_lags(dag, replay.with_lags(_own_lags(dag, replay, 1.0)), 90)
+    yield Reading(Assumption.RIGID, replace(slow, extra_ns=residuals(slow)))
     for assumption, made in (
         (Assumption.LOOSE, replay.with_lags(_own_lags(dag, replay, None))),
-        (Assumption.GAPS_WAIT, _gaps_wait(dag, replay)),
+        (Assumption.GAPS_WAIT, _gaps_wait(dag, usual)),
         (Assumption.OWN_TIME, _own_time(replay)),
-        (Assumption.OTHERS_LATE, _others_late(dag, replay) if is_alone else None),
+        (Assumption.OTHERS_LATE, _others_late(dag, usual) if is_alone else None),
     ):
         if made is not None:
             yield Reading(assumption, made)
 
 
-def _own_lags(dag: Dag, replay: Replay, how: Literal["max"] | None) -> I64:
-    """Lags by which calls that waited take the most of their name by themselves, or nothing."""
+def _own_lags(dag: Dag, replay: Replay, share: float | None) -> I64:
+    """Lags by which calls that waited take by themselves what others do, or nothing."""
     lag, rows = replay.lag_ns.copy(), np.flatnonzero(held_calls(dag, replay))
-    lag[rows] = own_times(dag, replay.event[rows], how) if how else 0
+    lag[rows] = 0 if share is None else own_times(dag, replay.event[rows], share)
     return lag
 
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from htagraph.lookup.naming import op_names
-from htagraph.model.api_calls import ALLOCATION
-from htagraph.model.dag import Dag
-from htagraph.model.kinds import Bound, Cause, EdgeKind, EventKind, KernelClass
-from htagraph.model.rules import Rule
+from htagraph.model.kinds import Bound, Cause, KernelClass
 from htagraph.replay.changes import (
     Bandwidth,
     Change,
@@ -24,16 +20,18 @@ from htagraph.replay.changes import (
     Remove,
     Scale,
 )
-from htagraph.replay.draft import EventGroup
-from htagraph.replay.repairs import is_data_loading, repairs, spared
+from htagraph.replay.event_groups import ALLOCATIONS, of_class, waits_at
+from htagraph.replay.repairs import repairs, spared
 
-__all__ = ["TWICE_AS_FAST", "Candidate", "candidates"]
+__all__ = ["SPEEDS", "TWICE_AS_FAST", "Candidate", "candidates"]
 
 TWICE_AS_FAST = 0.5
-_SPEEDS = (0.9, 0.75, TWICE_AS_FAST, 0.0)
+SPEEDS = (0.9, 0.75, TWICE_AS_FAST, 0.0)
 """Shares of its time that a kernel is left with: 10, 25, 50 and 100% less."""
 
 _N_NAMES = 10
+_LARGE, _N_NAMES_OF_LARGE = 1_000_000, 4
+"""Edges from which on fewer names are asked about: each costs a replay, about 20 ns an edge."""
 _N_SITES = 8
 _N_FUSIONS = 5
 _MIN_SHARE = 0.001
@@ -55,6 +53,10 @@ class Candidate(NamedTuple):
         Share of its time that the target is left with.
     cause : str
         Cause that is repaired; empty where the change is about something else.
+    rank : int
+        Rank whose lateness is repaired, else -1.
+    is_last_resort : bool
+        Only to be asked about where no other repair of the cause can be made.
     """
 
     kind: str
@@ -62,38 +64,51 @@ class Candidate(NamedTuple):
     changes: tuple[Change, ...]
     left: float = 0.0
     cause: str = ""
+    rank: int = -1
+    is_last_resort: bool = False
 
 
 def candidates(
-    dag: Dag, segments: pd.DataFrame, attributed: pd.DataFrame, sequences: list[tuple[str, ...]]
+    segments: pd.DataFrame,
+    attributed: pd.DataFrame,
+    sequences: Sequence[tuple[str, ...]] = (),
+    *,
+    n_edges: int = 0,
 ) -> Iterator[Candidate]:
-    """Yield what is worth asking about a path.
+    """Yield what is worth asking about a path; some of it may turn out not to be there.
 
     Parameters
     ----------
-    dag : Dag
-    segments : DataFrame, schema `frames.SEGMENTS`
-    attributed : DataFrame, schema `frames.ATTRIBUTED_TIME`
-    sequences : list of tuple of str
+    segments : DataFrame, schema `frames.SEGMENTS` or `frames.JOB_SEGMENTS`
+    attributed : DataFrame, schema `frames.ATTRIBUTED_TIME` or `frames.JOB_ATTRIBUTED_TIME`
+    sequences : sequence of tuple of str
         Names of kernels that recur one after the other.
+    n_edges : int
+        Size of what is to be replayed.
     """
-    yield from _of_causes(dag, segments, attributed)
-    yield from _of_names(segments)
+    yield from _of_causes(segments, attributed)
+    yield from _of_names(segments, _N_NAMES if n_edges < _LARGE else _N_NAMES_OF_LARGE)
     yield from _of_host_code(segments, attributed)
-    yield from _of_waits(dag, segments)
-    yield from _of_the_whole(dag)
+    yield from _of_waits(attributed)
+    yield from _OF_THE_WHOLE
     for names in sequences[:_N_FUSIONS]:
         yield Candidate("fusion", " + ".join(names), (Fuse(names),))
 
 
-def _of_causes(dag: Dag, segments: pd.DataFrame, attributed: pd.DataFrame) -> Iterator[Candidate]:
-    """Yield the repair of each cause."""
-    for cause, part in attributed.groupby("cause", sort=False):
+def _of_causes(segments: pd.DataFrame, attributed: pd.DataFrame) -> Iterator[Candidate]:
+    """Yield the repairs of each cause, and of each late rank."""
+    late = attributed["rank"] if "rank" in attributed else pd.Series(-1, index=attributed.index)
+    late = late.where(attributed["cause"] == Cause.LATE_RANK, -1)
+    for (cause, rank), part in attributed.groupby(["cause", late], sort=False):
         if cause == Cause.UNEXPLAINED:
             continue
-        left = TWICE_AS_FAST if cause == Cause.COMPUTE else 0.0
-        for changes in repairs(dag, segments, part):
-            yield Candidate("repair", str(cause), changes, left, str(cause))
+        target = str(cause) if rank < 0 else f"{cause} {rank}"
+        *first, last = repairs(segments, part)
+        for changes in first:
+            left = TWICE_AS_FAST if cause == Cause.COMPUTE else 0.0
+            yield Candidate("repair", target, changes, left, str(cause), int(rank))
+        spare = Candidate("repair", target, last, 0.0, str(cause), int(rank))
+        yield spare._replace(is_last_resort=bool(first))
 
 
 def _largest(segments: pd.DataFrame, by: str, n: int) -> list[str]:
@@ -104,14 +119,14 @@ def _largest(segments: pd.DataFrame, by: str, n: int) -> list[str]:
     return [str(name) for name in times.sort_values(ascending=False, kind="stable").index[:n]]
 
 
-def _of_names(segments: pd.DataFrame) -> Iterator[Candidate]:
+def _of_names(segments: pd.DataFrame, n_names: int) -> Iterator[Candidate]:
     """Yield kernels by name at several speeds, and operators."""
     on_device = segments["bound"].isin([bound.label for bound in _ON_DEVICE])
-    for name in _largest(segments[on_device], "name", _N_NAMES):
-        for left in _SPEEDS:
+    for name in _largest(segments[on_device], "name", n_names):
+        for left in SPEEDS:
             yield Candidate("kernel", name, (Scale(name, left),), left)
     host = segments[(segments["bound"] == Bound.HOST.label) & (segments["event"] >= 0)]
-    for name in _largest(host, "name", _N_NAMES):
+    for name in _largest(host, "name", n_names):
         yield Candidate("operator", name, (Scale(name, TWICE_AS_FAST),), TWICE_AS_FAST)
 
 
@@ -129,51 +144,26 @@ def _of_host_code(segments: pd.DataFrame, attributed: pd.DataFrame) -> Iterator[
         yield Candidate("host code", place, (spared(segments, part, f"code {place}"),))
 
 
-def _of_waits(dag: Dag, segments: pd.DataFrame) -> Iterator[Candidate]:
+def _of_waits(attributed: pd.DataFrame) -> Iterator[Candidate]:
     """Yield each site at which the host waits: a call within an operator."""
-    edges, events = dag.edges, dag.events
-    waits = np.isin(edges.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC))
-    waits &= events.is_host[edges.head >> 1]
-    waits &= dag.slack_ns == 0
-    rows = np.flatnonzero(waits)
-    if not len(rows) or not len(segments):
-        return
-    calls = (edges.head[rows] >> 1).astype(np.int64)
-    copies = edges.rule[rows] == Rule.BLOCKING_COPY
-    sites = pd.DataFrame(
-        {
-            "name": events.names(calls),
-            "op": op_names(dag, calls),
-            "is_copy": copies,
-            "call": calls,
-            "dur_ns": events.dur_ns[calls],
-        }
-    )
-    by_site = sites.groupby(["name", "op", "is_copy"], sort=False)
-    longest = by_site["dur_ns"].sum().sort_values(ascending=False, kind="stable").head(_N_SITES)
-    for name, op, is_copy in longest.index:
-        own = by_site.get_group((name, op, is_copy))
-        said = f"{name} in {op}" if op not in ("", name) else str(name)
-        group = EventGroup(np.unique(own["call"].to_numpy(np.int64)), repr(said))
-        yield Candidate("blocking copy" if is_copy else "wait", said, (NoWait(group),))
+    waits = attributed[attributed["cause"].isin([str(cause) for cause in _WAITS])]
+    sites = waits.groupby(["cause", "name", "op"], sort=False)["dur_ns"].sum()
+    for cause, name, op in sites.sort_values(ascending=False, kind="stable").index[:_N_SITES]:
+        group = waits_at(str(name), str(op))
+        kind = "blocking copy" if cause == Cause.BLOCKING_COPY else "wait"
+        yield Candidate(kind, group.name, (NoWait(group),))
 
 
-def _of_the_whole(dag: Dag) -> Iterator[Candidate]:
-    """Yield what is done about all of a kind of time."""
-    classes = dag.classification.kernel_class
-    meets = np.flatnonzero(
-        (classes == KernelClass.COMMUNICATION) & (dag.events.kind == EventKind.KERNEL)
-    )
-    if len(meets):
-        yield Candidate("communication", "twice the bandwidth", (Bandwidth(2.0),), 0.5)
-        group = EventGroup(meets, "communication")
-        yield Candidate("overlap", "all communication beside other work", (Overlap(group),))
-    if is_data_loading(dag).any():
-        yield Candidate("data loading", "one batch ahead, beside the step", (Prefetch(),))
-    if (dag.launch >= 0).any():
-        yield Candidate("launches", "each step replayed as a graph", (Graphed(),))
-    allocates = dag.events.named(dag.events.symbols.searched(ALLOCATION))
-    allocates &= dag.events.kind == EventKind.RUNTIME
-    if allocates.any():
-        group = EventGroup(np.flatnonzero(allocates), "memory allocation")
-        yield Candidate("allocation", "no allocation in the run", (Remove(group),))
+_WAITS = (Cause.HOST_WAIT, Cause.UNRECORDED_WAIT, Cause.BLOCKING_COPY)
+_OF_THE_WHOLE = (
+    Candidate("communication", "twice the bandwidth", (Bandwidth(2.0),), 0.5),
+    Candidate(
+        "overlap",
+        "all communication beside other work",
+        (Overlap(of_class(KernelClass.COMMUNICATION)),),
+    ),
+    Candidate("data loading", "one batch ahead, beside the step", (Prefetch(),)),
+    Candidate("launches", "each step replayed as a graph", (Graphed(),)),
+    Candidate("allocation", "no allocation in the run", (Remove(ALLOCATIONS),)),
+)
+"""What is done about all of a kind of time."""

@@ -213,16 +213,20 @@ class Spare(Change):
         Rows of the edge table, and how much of each goes.
     name : str
         What takes that time.
+    rank : ndarray of shape (n,), dtype=int64
+        Of a job, whose edge table; -1 of one trace.
     """
 
     row: I64
     dur_ns: I64
     name: str
+    rank: I64
 
     def apply(self, draft: Draft) -> None:
         """Shorten the edges, the residual first."""
         spared = np.zeros(len(draft.dag.edges) + 1, dtype=np.int64)
-        np.add.at(spared, self.row, self.dur_ns)
+        mine = self.rank == draft.rank
+        np.add.at(spared, self.row[mine], self.dur_ns[mine])
         spared[-1] = 0
         less, there = spared[draft.replay.row], draft.lag_ns != DROPPED
         residual = np.minimum(less, draft.extra_ns)
@@ -409,6 +413,11 @@ class Graphed(Change):
     def apply(self, draft: Draft) -> None:
         """Take host time of operators and launches out; the first launch of each step stays."""
         dag, replay = draft.dag, draft.replay
+        if not (dag.launch >= 0).any():
+            raise QueryError(
+                "nothing was launched, so there is nothing to replay as a graph.",
+                hint="record device work: ProfilerActivity.CUDA.",
+            )
         events = dag.events
         meanings = call_meanings(events)
         loads = events.is_host & events.named(events.symbols.searched(DATA_LOADING))
@@ -459,6 +468,11 @@ def graphed() -> Graphed:
     Returns
     -------
     Graphed
+
+    Raises
+    ------
+    QueryError
+        When it is made, if nothing was launched.
     """
     return Graphed()
 

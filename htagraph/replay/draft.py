@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -18,8 +17,9 @@ from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind
 from htagraph.model.rules import Rule
 from htagraph.replay.assumptions import Assumption, Reading
+from htagraph.replay.event_groups import EventGroup
 
-__all__ = ["Draft", "EventGroup", "EventSet", "Events"]
+__all__ = ["Draft", "EventSet", "Events"]
 
 Bools = npt.NDArray[np.bool_]
 I64 = npt.NDArray[np.int64]
@@ -35,26 +35,8 @@ class EventSet(Protocol):
         """Rows of the event table."""
 
 
-@dataclass(frozen=True, eq=False)
-class EventGroup:
-    """Events with what they are called.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n,), dtype=int64
-    name : str
-    """
-
-    rows: I64
-    name: str
-
-    def __repr__(self) -> str:
-        """Name them."""
-        return self.name
-
-
-Events = str | re.Pattern[str] | EventSet
-"""Events by a name (a glob or regex), or a set of them."""
+Events = str | re.Pattern[str] | EventSet | EventGroup
+"""Events by a name (a glob or regex), a set of them, or what holds for them."""
 
 
 class Draft:
@@ -64,10 +46,12 @@ class Draft:
     ----------
     dag : Dag
     reading : Reading
+    rank : int, default=-1
+        Of a job, which rank it is.
     """
 
-    def __init__(self, dag: Dag, reading: Reading) -> None:
-        self.dag = dag
+    def __init__(self, dag: Dag, reading: Reading, rank: int = -1) -> None:
+        self.dag, self.rank = dag, rank
         self.assumption: Assumption = reading.assumption
         self.replay = reading.replay
         self.lag_ns = reading.replay.lag_ns.copy()
@@ -93,10 +77,12 @@ class Draft:
             mask = np.equal(table.name, code)
         elif isinstance(chosen, str | re.Pattern):
             mask = name_mask(self.dag, chosen)
+        elif isinstance(chosen, EventGroup):
+            mask = chosen.find(self.dag)
         else:
             mask = np.zeros(len(table), dtype=bool)
             mask[chosen.rows] = True
-        mask &= table.is_host | table.is_device
+        mask = mask & (table.is_host | table.is_device)
         if not mask.any():
             what = getattr(chosen, "pattern", chosen)
             hint = "names are those of graph.events, or a glob such as '*gemm*'."
@@ -144,8 +130,7 @@ class Draft:
     def release(self, chosen: Bools) -> None:
         """Let chosen device work start whenever its stream allows."""
         starts = 2 * np.flatnonzero(chosen)
-        first_ns = int(self.replay.ts_ns.min(initial=0))
-        self.release_ns[self.replay.places[starts]] = first_ns
+        self.release_ns[self.replay.places[starts]] = self.replay.first_ns
 
     def take_out(self, chosen: Bools) -> None:
         """Make chosen events take no time, and neither wait nor need a launch."""

@@ -25,11 +25,17 @@ I64 = npt.NDArray[np.int64]
 
 _QUEUE_HOLDS = 1_022
 """Launches that a device holds, where none of a trace met a full queue (measured: about 1,022)."""
+_INFERRED_WAITS = (
+    Rule.ENDED_RIGHT_BEFORE,
+    Rule.RECURRING_IN_REPLAYS,
+    Rule.RECORD_AND_WAIT_ORDER,
+)
+_MOSTLY = 0.5
 _OF_DEVICE = (CallMeaning.DEVICE_SYNC, CallMeaning.FREE)
 
 
 def latent_waits(dag: Dag) -> EdgeTable:
-    """Edges of waits that cost no time: of calls for what was enqueued before, and for the queue.
+    """Edges of waits that cost no time: of calls, of launches for the queue, of streams.
 
     Parameters
     ----------
@@ -40,7 +46,7 @@ def latent_waits(dag: Dag) -> EdgeTable:
     EdgeTable
         Rows that the graph has already are left out; all run forward in time.
     """
-    found = EdgeTable.concat([*_of_calls(dag), *_of_queues(dag)])
+    found = EdgeTable.concat([*_of_calls(dag), *_of_queues(dag), *_of_streams(dag)])
     times = dag.events.node_ts_ns
     return found.take(times[found.tail] <= times[found.head])
 
@@ -131,3 +137,45 @@ def _of_queues(dag: Dag) -> Iterator[EdgeTable]:
             head = calls[holds:]
             tail = started[: len(head)]
             yield EdgeTable.of(Rule.QUEUE_FULL, 2 * tail, 2 * head + 1, event=head)
+
+
+def _of_streams(dag: Dag) -> Iterator[EdgeTable]:
+    """Yield edges between streams where the same work waits elsewhere, by an inferred edge.
+
+    Inference finds only waits that cost time. Where most instances of a kernel wait for one of
+    another stream, the others do, too: for the last of that name which was enqueued before.
+    """
+    events, edges = dag.events, dag.edges
+    found = np.isin(edges.rule, _INFERRED_WAITS) & (edges.tail & 1 == 1)
+    rows = np.flatnonzero(found & events.is_device[edges.head >> 1])
+    if not len(rows):
+        return
+    source, target = (
+        (edges.tail[rows] >> 1).astype(np.int64),
+        (edges.head[rows] >> 1).astype(np.int64),
+    )
+    keys = ("name", "device", "stream")
+    pairs = np.stack([getattr(events, key)[side] for side in (source, target) for key in keys])
+    pairs, n_found = np.unique(pairs, axis=1, return_counts=True)
+    waits = np.zeros(len(events), dtype=bool)
+    waits[edges.head[(edges.kind == EdgeKind.SYNC) & (edges.head & 1 == 0)] >> 1] = True
+    launched_ns = np.where(dag.launch >= 0, events.ts_ns[dag.launch], events.ts_ns)
+    is_work = np.flatnonzero(events.is_device & (dag.launch >= 0))
+
+    def instances(key: I64) -> I64:
+        mine = (events.name[is_work] == key[0]) & (events.device[is_work] == key[1])
+        rows = is_work[mine & (events.stream[is_work] == key[2])]
+        found: I64 = rows[np.argsort(launched_ns[rows], kind="stable")]
+        return found
+
+    for pair, n_waits in zip(pairs.T, n_found.tolist(), strict=True):  # a step per pair of names
+        sources, targets = instances(pair[:3]), instances(pair[3:])
+        others = targets[~waits[targets]]
+        if n_waits < _MOSTLY * len(targets) or not len(others) or not len(sources):
+            continue
+        last = np.searchsorted(launched_ns[sources], launched_ns[others], side="left") - 1
+        others, last = others[last >= 0], last[last >= 0]
+        work = sources[last]
+        ended = events.end_ns[work] <= events.ts_ns[others]
+        work, others = work[ended], others[ended]
+        yield EdgeTable.of(Rule.RECURRING_IN_REPLAYS, 2 * work + 1, 2 * others, event=others)

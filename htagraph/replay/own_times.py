@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -59,7 +59,7 @@ def held_calls(dag: Dag, edges: Edges) -> Bools:
     return runtime
 
 
-def own_times(dag: Dag, calls: I32, how: Literal["median", "max"]) -> I64:
+def own_times(dag: Dag, calls: I32, share: float) -> I64:
     """Time of calls by themselves, by those of the same name that did not wait.
 
     Of a name of which all waited: that of launches for calls that enqueue work, else none. Never
@@ -69,7 +69,8 @@ def own_times(dag: Dag, calls: I32, how: Literal["median", "max"]) -> I64:
     ----------
     dag : Dag
     calls : ndarray of shape (n,), dtype=int32
-    how : {"median", "max"}
+    share : float
+        Quantile of the times of calls of that name: 0.5 the (lower) median, 1 the longest.
 
     Returns
     -------
@@ -82,11 +83,12 @@ def own_times(dag: Dag, calls: I32, how: Literal["median", "max"]) -> I64:
     waited = edges.event[edges.rule == Rule.BLOCKING_CALL]
     is_free[waited[waited >= 0]] = False
     free = np.flatnonzero(is_free & np.isin(events.name, events.name[calls]))
-    usual = pd.Series(events.dur_ns[free]).groupby(events.name[free]).agg(how)
+    by_name = pd.Series(events.dur_ns[free]).groupby(events.name[free])
+    usual = by_name.quantile(share, interpolation="lower")
     enqueues = np.zeros(len(events), dtype=bool)
     enqueues[dag.launch[dag.launch >= 0]] = True
     launches = events.dur_ns[enqueues & is_free]
-    of_launches = float(np.median(launches)) if len(launches) else 0.0
+    of_launches = float(np.quantile(launches, 0.5, method="lower")) if len(launches) else 0.0
     own = usual.reindex(events.name[calls]).to_numpy(np.float64)
     own = np.where(np.isnan(own), np.where(enqueues[calls], of_launches, 0.0), own)
     return np.minimum(own.astype(np.int64), events.dur_ns[calls])

@@ -10,13 +10,17 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.binding import bind, walk_back
 from htagraph.algorithms.retime import retime
+from htagraph.explain.critical_path import edge_bounds
 from htagraph.model.dag import Dag
+from htagraph.model.kinds import Bound
 from htagraph.model.units import human_duration
 from htagraph.model.window import Window
 from htagraph.replay.assumptions import Assumption, Reading, readings
 from htagraph.replay.changes import Change
 from htagraph.replay.draft import Draft
+from htagraph.replay.hold_out import HoldOut, hold_out
 from htagraph.replay.replay import Bounds, Replay, replay_of
 
 __all__ = ["Rehearsal", "Run", "Saving"]
@@ -67,12 +71,14 @@ class Run(NamedTuple):
     ----------
     replay : Replay
         With the edges that the changes added.
-    lag_ns : ndarray of shape (m,), dtype=int64, unit=ns
+    lag_ns, weight_ns : ndarray of shape (m,), dtype=int64, unit=ns
+        Of each edge: its lag alone, and with what of a residual belongs to it.
     times_ns : ndarray of shape (n,), dtype=int64, unit=ns
     """
 
     replay: Replay
     lag_ns: I64
+    weight_ns: I64
     times_ns: I64
 
 
@@ -91,13 +97,23 @@ class Rehearsal:
 
     @cached_property
     def replay(self) -> Replay:
-        """The run as it was, by the first reading."""
+        """The run as it was: nodes, edges and lags."""
         return replay_of(self.dag)
+
+    @cached_property
+    def expected(self) -> Reading:
+        """The first reading, by which a run is expected."""
+        return next(readings(self.dag, self.replay))
 
     @cached_property
     def readings(self) -> tuple[Reading, ...]:
         """The readings that apply, `Assumption.AS_BOUND` first."""
         return tuple(readings(self.dag, self.replay))
+
+    @cached_property
+    def hold_out(self) -> HoldOut:
+        """How well steps are predicted from each other."""
+        return hold_out(self.dag, self.expected.replay)
 
     @cached_property
     def bounds(self) -> Bounds:
@@ -112,12 +128,38 @@ class Rehearsal:
         QueryError
             If a change names nothing that is there.
         """
-        draft = Draft(self.dag, reading or Reading(Assumption.AS_BOUND, self.replay))
+        draft = Draft(self.dag, reading or self.expected)
         for change in changes:
             change.apply(draft)
         replay = draft.replay
-        times_ns = retime(replay.offsets, replay.tail, draft.weight_ns, draft.release_ns)
-        return Run(replay, draft.lag_ns, times_ns)
+        weight_ns = draft.weight_ns
+        times_ns = retime(replay.offsets, replay.tail, weight_ns, draft.release_ns)
+        return Run(replay, draft.lag_ns, weight_ns, times_ns)
+
+    def bounds_of(self, run: Run) -> dict[Bound, int]:
+        """Time of the window's critical path in a run, by what bounds it; most first.
+
+        Without the graph of the run: what is longer than usual is not told apart.
+        """
+        replay, times_ns = run.replay, run.times_ns
+        window = replay.window_in(times_ns, self.window)
+        if window.anchor < 0:
+            return {}
+        binding, _ = bind(
+            replay.tail,
+            replay.head,
+            replay.kind,
+            run.weight_ns,
+            times_ns,
+            np.zeros(len(times_ns), dtype=np.int64),
+        )
+        last = int(replay.places[window.anchor])
+        walked = walk_back(last, binding, replay.tail, times_ns, until_ns=window.start_ns)
+        bound = edge_bounds(self.dag, replay.edges.take(walked))
+        since = np.maximum(times_ns[replay.tail[walked]], window.start_ns)
+        sums = np.bincount(bound, times_ns[replay.head[walked]] - since, minlength=len(Bound))
+        found = {member: int(sums[member]) for member in Bound if sums[member]}
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     def dur_ns(self, times_ns: I64) -> int:
         """Length of the window in other times."""

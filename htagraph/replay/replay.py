@@ -17,7 +17,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.retime import latest_times, retime
+from htagraph.algorithms.retime import NO_DEADLINE, latest_times, retime
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind
@@ -96,6 +96,19 @@ class Replay:
         """Time from the tail of each edge to its head."""
         return self.lag_ns + self.extra_ns
 
+    @property
+    def first_ns(self) -> int:
+        """When the first node happened: nothing can happen before."""
+        return int(self.ts_ns[0]) if len(self.ts_ns) else 0
+
+    @cached_property
+    def edges(self) -> EdgeTable:
+        """The edges as rows of an edge table, in their order."""
+        node = self.node.astype(np.int32)
+        return EdgeTable(
+            node[self.tail], node[self.head], self.kind, self.lag_ns, self.event, self.rule
+        )
+
     def with_lags(self, lag_ns: I64) -> Self:
         """The same run by other lags: each residual belongs to the edges that arrive last."""
         other = replace(self, lag_ns=lag_ns, extra_ns=np.zeros(len(lag_ns), dtype=np.int64))
@@ -151,14 +164,33 @@ class Replay:
         weight_ns = self.weight_ns if weight_ns is None else weight_ns
         return retime(self.offsets, self.tail, weight_ns, self.release_ns)
 
-    def float_ns(self, window: Window) -> I64:
-        """By how much each position may be later without the window ending later.
+    def latest_ns(self, done: I64) -> I64:
+        """Latest time of each position that lets some positions be done when they were.
 
-        What happens after the window's end has the float that it has there, too.
+        Beyond every time (more than half of `NO_DEADLINE`) for what these do not depend on.
         """
-        end_ns = window.end_ns
-        deadline = np.maximum(np.full(len(self.ts_ns), end_ns), self.ts_ns)
-        return latest_times(self.offsets, self.tail, self.weight_ns, deadline) - self.ts_ns
+        deadline = np.full(len(self.ts_ns), NO_DEADLINE)
+        if len(done):
+            deadline[done] = self.ts_ns[done].max()
+        return latest_times(self.offsets, self.tail, self.weight_ns, deadline)
+
+    def float_ns(self, window: Window) -> I64:
+        """Total float: by how much each position may be later without the window ending later.
+
+        The window ends when all work is done that was done by its end. More than half of
+        `NO_DEADLINE` for what that does not depend on.
+        """
+        return self.latest_ns(self.bounds(window).until) - self.ts_ns
+
+    def free_float_ns(self) -> I64:
+        """Free float: by how much each position may be later without any other being later.
+
+        `NO_DEADLINE` for what nothing follows.
+        """
+        found = np.full(len(self.ts_ns), NO_DEADLINE)
+        left_ns = self.ts_ns[self.head] - self.ts_ns[self.tail] - self.weight_ns
+        np.minimum.at(found, self.tail, left_ns)
+        return found
 
     def with_edges(self, more: EdgeTable, lag_ns: I64, extra_ns: I64) -> tuple[Self, I64, I64]:
         """The replay with more edges, and weights in their order.
@@ -223,7 +255,7 @@ def replay_of(dag: Dag) -> Replay:
     node = dag.order.astype(np.int64)
     ts_ns = dag.events.node_ts_ns[node]
     offsets = _offsets(head[order], len(node))
-    release = np.full(len(node), int(ts_ns.min(initial=0)), dtype=np.int64)
+    release = np.full(len(node), ts_ns[0] if len(ts_ns) else 0, dtype=np.int64)
     rooted = offsets[1:] == offsets[:-1]
     release[rooted] = ts_ns[rooted]
     columns = edges.take(order)
@@ -243,7 +275,7 @@ def replay_of(dag: Dag) -> Replay:
         row=np.where(order < len(dag.edges), order, -1),
     )
     held, lag = held_calls(dag, found), found.lag_ns.copy()
-    lag[held] = own_times(dag, found.event[held], "median")
+    lag[held] = own_times(dag, found.event[held], 0.5)
     return found.with_lags(lag)
 
 

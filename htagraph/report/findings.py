@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from htagraph.explain.busy_time import busy_time
 from htagraph.explain.replay_time import replay_time
 from htagraph.job.path import JobPath
 from htagraph.job.ranks import RankSummary
@@ -101,7 +102,9 @@ def find_bounds(
     told = _Told(
         has_device=bool(path.dag.events.is_device.any()),
         unread_stacks=unread_stacks,
-        worth=predicted(found),
+        worth=predicted(found)
+        if len(found)
+        else bounded(busy_time(path.dag, path.window), path.dur_ns),
         instead=_instead(compiled=is_compiled(path.dag, path.window), replayed=replayed),
     )
     verdict = _verdict(path.attributed_time, path.dur_ns, told)

@@ -142,7 +142,7 @@ def _head(summary: Summary | JobSummary) -> list[str]:
         + (f" *To try:* {_escaped(finding.to_try)}" if finding.to_try else "")
         for number, finding in enumerate(verdict.findings, start=1)
     )
-    return [*head, *findings, *map(_escaped, more), *filter(None, [verdict.ranking])]
+    return [*head, *findings, *map(_escaped, more), *filter(None, [verdict.notes])]
 
 
 def _groups(frame: pd.DataFrame, name: str) -> str:

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from htagraph.model.units import human_duration
-from htagraph.queries.quality import UNEXPLAINED_LIMIT
 from htagraph.report.json_document import records
 from htagraph.scenario import Scenario
 
@@ -19,7 +18,6 @@ __all__ = [
     "prediction_document",
     "prediction_in_words",
     "readings_of",
-    "why_doubtful",
 ]
 
 PREDICTION_SCHEMA = "htagraph.what_if"
@@ -36,13 +34,15 @@ def readings_of(scenario: Scenario) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Columns ``reading``, ``saves_ns``, ``after_ns``, ``saves_share``.
+        Columns ``reading``, ``saves_ns``, ``after_ns``, ``saves_share``; empty where the
+        prediction is withheld.
     """
     before_ns = scenario.before.dur_ns
-    saves = np.array([saved_ns for _, saved_ns in scenario.saves_ns.readings], dtype=np.int64)
+    found = scenario.saves_ns.readings if scenario.saves_ns is not None else ()
+    saves = np.array([saved_ns for _, saved_ns in found], dtype=np.int64)
     return pd.DataFrame(
         {
-            "reading": [str(assumption) for assumption, _ in scenario.saves_ns.readings],
+            "reading": [str(assumption) for assumption, _ in found],
             "saves_ns": saves,
             "after_ns": before_ns - saves,
             "saves_share": saves / max(before_ns, 1),
@@ -66,7 +66,7 @@ def bounds_of(scenario: Scenario) -> pd.DataFrame:
 
 
 def prediction_in_words(scenario: Scenario) -> str:
-    """What the changes save, in one sentence.
+    """What the changes save, in one sentence; or why nothing is predicted.
 
     Parameters
     ----------
@@ -81,6 +81,8 @@ def prediction_in_words(scenario: Scenario) -> str:
     24.0 ms -> 22.2 ms: saves 1.77 ms, 7.4% (saves at least 0 ns, at most 1.77 ms)
     """
     before_ns, saves = scenario.before.dur_ns, scenario.saves_ns
+    if saves is None:
+        return f"No prediction: {scenario.withheld}."
     share = abs(saves.expected_ns) / max(before_ns, 1)
     does = "saves" if saves.expected_ns >= 0 else "costs"
     said = (
@@ -91,17 +93,6 @@ def prediction_in_words(scenario: Scenario) -> str:
         return said
     low, high = human_duration(saves.low_ns), human_duration(saves.high_ns)
     return f"{said} (saves at least {low}, at most {high})"
-
-
-def why_doubtful(scenario: Scenario) -> str:
-    """Why a prediction says little: too much of the path is unexplained; empty where it is not."""
-    share = scenario.before.critical_path().unexplained_share
-    if share <= UNEXPLAINED_LIMIT:
-        return ""
-    return (
-        f"{share:.0%} of the critical path is unexplained (limit {UNEXPLAINED_LIMIT:.0%}): what "
-        "it waited for would wait in the changed run, too, as long as it did."
-    )
 
 
 def prediction_document(scenario: Scenario) -> dict[str, Any]:
@@ -115,21 +106,24 @@ def prediction_document(scenario: Scenario) -> dict[str, Any]:
     -------
     dict
         ``schema``, ``version``, ``window`` (its name), ``changes`` as `what_if` takes them,
-        ``before_ns``, ``after_ns``, ``saves_ns``, ``low_ns``, ``high_ns``, ``doubtful`` ("", or why
-        it says little), ``readings`` and ``bounds`` as rows.
+        ``before_ns``, ``withheld`` ("", or why nothing is predicted), ``hold_out`` (how well steps
+        predict each other, in a sentence), ``after_ns``, ``saves_ns``, ``low_ns``, ``high_ns``
+        (null where it is withheld), ``readings`` and ``bounds`` as rows.
     """
     saves = scenario.saves_ns
+    told = saves is not None
     return {
         "schema": PREDICTION_SCHEMA,
         "version": PREDICTION_VERSION,
         "window": scenario.before.interval.name,
         "changes": [str(change) for change in scenario.changes],
         "before_ns": scenario.before.dur_ns,
-        "after_ns": scenario.dur_ns,
-        "saves_ns": saves.expected_ns,
-        "low_ns": saves.low_ns,
-        "high_ns": saves.high_ns,
-        "doubtful": why_doubtful(scenario),
+        "withheld": scenario.withheld,
+        "hold_out": str(scenario.hold_out),
+        "after_ns": scenario.dur_ns if told else None,
+        "saves_ns": saves.expected_ns if saves else None,
+        "low_ns": saves.low_ns if saves else None,
+        "high_ns": saves.high_ns if saves else None,
         "readings": records(readings_of(scenario)),
-        "bounds": records(bounds_of(scenario)),
+        "bounds": records(bounds_of(scenario)) if told else [],
     }

@@ -194,10 +194,14 @@ class Verdict:
 
     @property
     def ranking(self) -> str:
-        """Why a smaller share stands before a larger one, if one does, and what low ends are."""
+        """Why a smaller share stands before a larger one; empty where none does."""
         shares = [finding.share for finding in self.top_findings]
-        is_sorted = shares == sorted(shares, reverse=True)
-        return " ".join(filter(None, ["" if is_sorted else RANKING, self.low_ends]))
+        return "" if shares == sorted(shares, reverse=True) else RANKING
+
+    @property
+    def notes(self) -> str:
+        """How to read the findings: their ranking, and the low ends of their savings."""
+        return " ".join(filter(None, [self.ranking, self.low_ends]))
 
     @property
     def top_findings(self) -> tuple[Finding, ...]:

@@ -36,7 +36,7 @@ _KINDS = {
 """What is done about a target, by the kind of change."""
 _TARGETS = {
     Cause.COMPUTE: "all compute kernels",
-    Cause.HOST: "each step replayed as a graph",
+    Cause.HOST: "host operators, and the code between them",
     Cause.COMMUNICATION: "all communication",
 }
 """What the repair of a cause is about, where its name does not say it."""

@@ -59,7 +59,7 @@ def judge(kind: str, seed: int) -> Judged | None:
         return None
     graph = hg.Trace.from_events(simulate(pair.before).events).compile()
     change = ask(pair.change)
-    scenario = hg.what_if(graph, change)
+    scenario = hg.what_if(graph, change, on="window")
     try:
         saves = scenario.saves_ns
     except HTAGraphError as error:

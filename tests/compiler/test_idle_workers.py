@@ -52,7 +52,7 @@ def test_a_gap_of_a_thread_of_a_pool_is_a_wait_for_work():
     rows = np.flatnonzero(dag.edges.rule == Rule.WAITS_FOR_WORK).astype(np.int32)
 
     assert waits(dag) == [200]
-    assert edge_bounds(dag, rows).tolist() == [Bound.WAITING_FOR_WORK]
+    assert edge_bounds(dag, dag.edges.take(rows)).tolist() == [Bound.WAITING_FOR_WORK]
 
 
 def test_two_threads_are_no_pool():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -28,6 +29,7 @@ from htagraph.queries.counters import counters
 from htagraph.queries.cupti_counters import cupti_counters
 from htagraph.queries.cupti_rates import cupti_rates
 from htagraph.queries.device_annotation_breakdown import device_annotation_breakdown
+from htagraph.queries.drag import drag
 from htagraph.queries.exposed_communication import exposed_communication
 from htagraph.queries.graph_nodes import graph_nodes
 from htagraph.queries.idle_categories import idle_categories
@@ -40,12 +42,14 @@ from htagraph.queries.kernel_durations import kernel_durations
 from htagraph.queries.kernel_patterns import kernel_patterns
 from htagraph.queries.launch_stats import launch_stats
 from htagraph.queries.memory_timeline import memory_timeline
+from htagraph.queries.near_critical import near_critical
 from htagraph.queries.operator_breakdown import operator_breakdown
 from htagraph.queries.operator_tree import operator_tree
 from htagraph.queries.opportunities import opportunities
 from htagraph.queries.overlap import overlap
 from htagraph.queries.quality import quality
 from htagraph.queries.queue_blocked import queue_blocked
+from htagraph.queries.slack import slack
 from htagraph.queries.steady_state import steady_state
 from htagraph.queries.step_times import step_times
 from htagraph.queries.temporal_breakdown import temporal_breakdown
@@ -85,6 +89,12 @@ def _against_itself(diff: Callable[..., pd.DataFrame]) -> Callable[..., pd.DataF
         return diff(dag, dag, before_window=window, after_window=until_last)
 
     return ask
+
+
+def _near_critical(dag: Dag, window: Window, **options: int) -> pd.DataFrame:
+    """The answer without its sentences: they have times and names of threads in them."""
+    found = near_critical(dag, window, **options)
+    return found.assign(said=pd.Series("", index=found.index, dtype=object))
 
 
 QUESTIONS = {
@@ -143,6 +153,11 @@ QUESTIONS = {
     "opportunities": Question(opportunities, answers.OPPORTUNITIES, scales=False),
     "inferences": Question(inferences, answers.INFERENCES),
     "inferences by pair": Question(lambda d, w: inferences(d, w, by="pair"), answers.INFERENCES),
+    "slack": Question(slack, answers.SLACK),
+    "drag": Question(drag, answers.DRAG),
+    "drag by op": Question(lambda d, w: drag(d, w, by="op"), answers.DRAG),
+    "drag by bound": Question(lambda d, w: drag(d, w, by="bound"), answers.DRAG),
+    "near_critical": Question(_near_critical, answers.NEAR_CRITICAL, ("within_ns",)),
     "quality": Question(quality, answers.QUALITY, scales=False, always_answers=True),
 }
 """What is asked, by the name of the question; a variant adds its options after a space."""
@@ -360,6 +375,11 @@ def test_names_of_threads_and_streams_are_only_names(question, events):
     )
     if "stream" in other:
         other["stream"] = renamed(other["stream"].to_numpy())
+    if "track" in other:
+        other["track"] = [
+            re.sub(r"-?\d+$", lambda number: str(last - int(number[0])), track)
+            for track in other["track"]
+        ]
 
     assert _comparable(
         question.ask(*_compiled(events)), question.schema, as_set=True

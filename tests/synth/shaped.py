@@ -69,7 +69,7 @@ class Shaped:
         One of `SHAPES`.
     planted : str
         What is there to be repaired: ``loader``, ``items``, ``waits``, ``chain``,
-        ``blocking copy``, ``collectives``; ``graph`` leaves out other threads.
+        ``blocking copy``, ``collectives``; for ``graph`` no other thread launches.
     """
 
     def __init__(self, draw: Draw, shape: str, planted: str) -> None:
@@ -102,7 +102,7 @@ class Shaped:
         )
         reads = draw.random.randint(1, 3) if self.shape == "waits in a loop" else 0
         if self.planted == "items" and not reads:
-            reads = int(draw.chance(0.5)) or 1
+            reads = 1
         transfer_ns = draw.ns(_OP_US * self.pace, 6 * _OP_US * self.pace)
         return _Layer(ops, self.latency_ns + transfer_ns, reads)
 

@@ -1,0 +1,232 @@
+"""What the window would be shorter by if a group of events took no time."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.gather import gather
+from htagraph.algorithms.intervals import sum_by_code
+from htagraph.errors import MissingEventsError, QueryError
+from htagraph.explain.critical_path import critical_path, edge_bounds, explained_until
+from htagraph.explain.self_time import self_time
+from htagraph.lookup.attribution import host_of, innermost, track_labels
+from htagraph.lookup.clipping import device_work, host_work
+from htagraph.lookup.naming import MODULE, frames_at
+from htagraph.model.answers import DRAG
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import Bound, EventKind
+from htagraph.model.rules import Rule
+from htagraph.model.window import Window
+from htagraph.replay.removal import Removal
+from htagraph.replay.replay import Replay, replay_of
+
+__all__ = ["drag"]
+
+I64 = npt.NDArray[np.int64]
+Text = npt.NDArray[np.object_]
+
+_OF_EVENTS = ("name", "op", "module", "stream")
+_OF_EDGES = ("bound", "rule")
+
+
+class _Groups(NamedTuple):
+    """Groups with their names, what is in each in the window, and what they can be removed by."""
+
+    names: Text
+    n_events: I64
+    time_ns: I64
+    path_ns: I64
+    removal: Removal
+
+
+def drag(
+    dag: Dag,
+    window: Window,
+    *,
+    by: Literal["name", "op", "module", "stream", "bound", "rule"] = "name",
+) -> pd.DataFrame:
+    """Wall time that the window loses to each group: it would be so much shorter without.
+
+    ::
+
+        cpu 1    |[launch >a][launch >b]        [sync @*]    without a, the wait for b ends 9 us
+        stream 7 |      [a <a                       ]        earlier: a takes 29 us, its drag is 9
+        stream 9 |                 [b <b   ]
+
+    Parameters
+    ----------
+    dag : Dag
+    window : Window
+    by : {"name", "op", "module", "stream", "bound", "rule"}
+        Events by their name, the innermost operator or annotation, the innermost ``nn.Module``, or
+        device work by its stream; or time of edges by its bound, or by the rule of the edge.
+
+    Returns
+    -------
+    DataFrame, schema `answers.DRAG`
+        Groups with anything in the window, most drag first. Drags do not add up: what two groups
+        hide behind each other, neither loses alone.
+
+    Raises
+    ------
+    MissingEventsError
+        If modules are asked for, and no Python stack was recorded.
+    QueryError
+        If there is no such group.
+
+    Notes
+    -----
+    Each drag (Devaux, 1999) is a replay of the whole trace without the group, throughout: host
+    events take no time of their own; kernels and copies take none, start when their stream is free,
+    and nothing waits for a launch. In a window amid a trace, what the group costs before it counts
+    as well: its start moves, and a drag may be negative. Time of a bound or a rule is taken from
+    its edges, which stay.
+
+    Examples
+    --------
+    >>> from htagraph.compiler.passes import compile_events
+    >>> from htagraph.synth import timeline
+    >>> dag = compile_events(timeline('''
+    ...     cpu 1    |[launch >a][launch >b]        [sync @*]
+    ...     stream 7 |      [a <a                       ]
+    ...     stream 9 |                 [b <b   ]
+    ... '''))
+    >>> drag(dag, dag.span)[["group", "n_events", "time_ns", "path_ns", "drag_ns"]]
+                       group  n_events  time_ns  path_ns  drag_ns
+    0                      a         1    29000    35000     9000
+    1  cudaDeviceSynchronize         1     9000     4000     4000
+    2       cudaLaunchKernel         2    22000        0        0
+    3                      b         1     9000        0        0
+    """
+    replay = replay_of(dag)
+    if by in _OF_EVENTS:
+        found = _of_events(dag, window, replay, by)
+    elif by in _OF_EDGES:
+        found = _of_edges(dag, window, replay, by)
+    else:
+        raise QueryError(
+            f"drag cannot be asked by {by!r}.", hint=f"by {', '.join(_OF_EVENTS + _OF_EDGES)}."
+        )
+    drag_ns = found.removal.drags_ns(window)
+    kept = np.flatnonzero((found.n_events > 0) | (found.path_ns > 0))
+    frame = DRAG.frame(
+        {
+            "group": found.names[kept],
+            "n_events": found.n_events[kept],
+            "time_ns": found.time_ns[kept],
+            "path_ns": found.path_ns[kept],
+            "drag_ns": drag_ns[kept],
+            "drag_share": drag_ns[kept] / max(window.dur_ns, 1),
+        }
+    )
+    return frame.sort_values(
+        ["drag_ns", "path_ns", "time_ns", "group"],
+        ascending=[False, False, False, True],
+        ignore_index=True,
+    )
+
+
+def _of_events(dag: Dag, window: Window, replay: Replay, by: str) -> _Groups:
+    """Groups of host events and device work."""
+    rows, code, names = _coded(dag, by)
+    n = len(names)
+    group = np.full(len(dag.events), -1, dtype=np.int64)
+    group[rows] = code
+    host, work = host_work(dag, window), device_work(dag, window)
+    own_ns = self_time(dag, window, host)
+    own_ns[work.event] = work.dur_ns
+    there = np.concatenate([host.event, work.event])
+    there = there[group[there] >= 0]
+    segments = critical_path(dag, window)
+    on_path = gather(group, segments["event"].to_numpy(np.int64))
+    path_ns = segments["dur_ns"].to_numpy(np.int64)[on_path >= 0]
+    return _Groups(
+        names,
+        np.bincount(group[there], minlength=n),
+        sum_by_code(group[there], own_ns[there], n),
+        sum_by_code(on_path[on_path >= 0], path_ns, n),
+        Removal.of_events(dag, replay, group, n),
+    )
+
+
+def _coded(dag: Dag, by: str) -> tuple[I64, I64, Text]:
+    """Events that are in a group, the code of the group of each, and what groups are called."""
+    events = dag.events
+    if by == "stream":
+        work = np.flatnonzero(events.is_device)
+        labels, code = np.unique(track_labels(dag, work).astype(str), return_inverse=True)
+        return work, code.astype(np.int64), labels.astype(object)
+    rows = np.flatnonzero(events.is_host | events.is_device)
+    if by == "op":
+        named = innermost(dag, rows, (EventKind.OP, EventKind.ANNOTATION))
+    else:
+        named = _modules(dag, rows) if by == "module" else rows
+    rows, named = rows[named >= 0], named[named >= 0]
+    symbols, code = np.unique(events.name[named], return_inverse=True)
+    return rows, code.astype(np.int64), events.symbols.array[symbols]
+
+
+def _modules(dag: Dag, rows: I64) -> I64:
+    """Frame of the innermost module in which each event began, or was launched; -1 for none.
+
+    Raises
+    ------
+    MissingEventsError
+        If there is none anywhere.
+    """
+    host = host_of(dag, rows)
+    lane = gather(dag.events.lane.astype(np.int64), host)
+    frames = frames_at(dag, lane, gather(dag.events.ts_ns, host, 0), MODULE)
+    if len(rows) and not (frames >= 0).any():
+        raise MissingEventsError(
+            "the trace says nothing of modules.",
+            missing="python stacks",
+            hint="record with_stack=True and with_modules=True, and load with stacks=True.",
+        )
+    return frames
+
+
+def _of_edges(dag: Dag, window: Window, replay: Replay, by: str) -> _Groups:
+    """Groups of time on edges: explained by a bound or not, or by a rule."""
+    edges, weight = replay.edges, replay.weight_ns
+    times = dag.events.node_ts_ns
+    if by == "bound":
+        labels = Bound.labels()
+        bound = times[edges.tail] + weight == times[edges.head]
+        rest = np.where(bound, times[edges.head] - explained_until(dag, edges), 0)
+        rest = np.clip(rest, 0, weight)
+        code = edge_bounds(dag, edges).astype(np.int64)
+        rest[code == Bound.UNEXPLAINED] = 0
+        other = np.where(rest > 0, np.int64(Bound.UNEXPLAINED), -1)
+    else:
+        labels = Rule.labels()
+        code, other = edges.rule.astype(np.int64), np.full(len(edges), -1)
+        rest = np.zeros(len(edges), dtype=np.int64)
+    n = len(labels)
+    begin, end = times[edges.tail], times[edges.tail] + weight
+    parts_ns = np.concatenate(
+        [_clipped_ns(begin, end - rest, window), _clipped_ns(end - rest, end, window)]
+    )
+    parts = np.concatenate([code, other])
+    parts, parts_ns = parts[parts_ns > 0], parts_ns[parts_ns > 0]
+    segments = critical_path(dag, window)
+    on_path = segments[by].cat.codes.to_numpy(np.int64)
+    return _Groups(
+        np.array(labels, dtype=object),
+        np.bincount(parts, minlength=n),
+        sum_by_code(parts, parts_ns, n),
+        sum_by_code(on_path, segments["dur_ns"].to_numpy(np.int64), n),
+        Removal.of_edges(
+            replay, np.stack([code, other], axis=1), np.stack([rest, weight - rest], axis=1), n
+        ),
+    )
+
+
+def _clipped_ns(begin_ns: I64, end_ns: I64, window: Window) -> I64:
+    """Time of stretches inside of a window."""
+    inside = np.minimum(end_ns, window.end_ns) - np.maximum(begin_ns, window.start_ns)
+    return np.asarray(np.maximum(inside, 0), dtype=np.int64)

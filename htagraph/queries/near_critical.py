@@ -1,0 +1,166 @@
+"""What would be critical next: chains that are nearly as long as the critical path beside them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.explain.critical_path import NO_EVENT_NAMES, edge_bounds
+from htagraph.lookup.attribution import track_labels
+from htagraph.lookup.naming import names_or_empty, op_names
+from htagraph.model.answers import NEAR_CRITICAL
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import Bound, in_words
+from htagraph.model.schema import labelled
+from htagraph.model.units import human_count, human_duration
+from htagraph.model.window import Window
+from htagraph.replay.near_chains import NearChains, near_chains
+from htagraph.replay.replay import Replay, replay_of
+
+__all__ = ["near_critical"]
+
+I64 = npt.NDArray[np.int64]
+
+_WITHIN = 20
+"""By default, float is at most the window divided by this."""
+_LEAST = 1_000
+"""Chains shorter than the window divided by this are no matter."""
+_MOSTLY = 0.5
+_WORTH_SAYING = 0.01
+_KEYS = ("bound", "name", "op", "track")
+_NOTHING_BEFORE = "(start of the trace)"
+_NOTHING_AFTER = "(end of the window)"
+
+
+def near_critical(dag: Dag, window: Window, *, within_ns: int = 0, top: int = 20) -> pd.DataFrame:
+    """Chains of events that could be little later before they, too, decide when the window ends.
+
+    ::
+
+        cpu 1    |[launch >a][launch >b]        [sync @*]    9 us behind: the host, until it waits
+        stream 7 |      [a <a                       ]        the path
+        stream 9 |                 [b <b   ]                 13 us behind
+
+    Parameters
+    ----------
+    dag : Dag
+    window : Window
+    within_ns : int, default=0, unit=ns
+        Most float of a chain; 0 for a twentieth of the window.
+    top : int, default=20
+        As many chains at most.
+
+    Returns
+    -------
+    DataFrame, schema `answers.NEAR_CRITICAL`
+        Least float first, then the longest. Chains shorter than a thousandth of the window are left
+        out. A chain that leaves or joins another one that has less float ends there.
+
+    Examples
+    --------
+    >>> from htagraph.compiler.passes import compile_events
+    >>> from htagraph.synth import timeline
+    >>> dag = compile_events(timeline('''
+    ...     cpu 1    |[launch >a][launch >b]        [sync @*]
+    ...     stream 7 |      [a <a                       ]
+    ...     stream 9 |                 [b <b   ]
+    ... '''))
+    >>> for said in near_critical(dag, dag.span, within_ns=20_000)["said"]:
+    ...     print(said)
+    host chain on thread 1, 30.0 us, is 9.00 us behind: mostly cudaLaunchKernel
+    device chain on stream 9, 15.0 us, is 13.0 us behind: mostly b
+    """
+    replay = replay_of(dag)
+    found = near_chains(
+        dag,
+        replay,
+        window,
+        within_ns=within_ns or window.dur_ns // _WITHIN,
+        least_ns=-(-window.dur_ns // _LEAST),
+        top=top,
+    )
+    dur_ns = found.end_ns - found.start_ns
+    parts = _parts(dag, replay, found)
+    bounds = np.searchsorted(found.chain, np.arange(len(dur_ns) + 1))
+    made_of = [parts.iloc[begin:end] for begin, end in pairwise(bounds.tolist())]
+    most = {key: [_sums(part, key).index[0] for part in made_of] for key in _KEYS}
+    bounds_ns = [_sums(part, "bound") for part in made_of]
+    return NEAR_CRITICAL.frame(
+        {
+            "said": [
+                _said(part, int(dur), int(left))
+                for part, dur, left in zip(made_of, dur_ns, found.float_ns, strict=True)
+            ],
+            "float_ns": found.float_ns,
+            "dur_ns": dur_ns,
+            "start_ns": found.start_ns,
+            "end_ns": found.end_ns,
+            "track": most["track"],
+            "n_tracks": [part["track"].nunique() for part in made_of],
+            "bound": labelled(most["bound"], Bound.labels()),
+            "bound_share": np.array([sums.iloc[0] for sums in bounds_ns], dtype=np.float64)
+            / dur_ns,
+            "bounds": [_shares(sums) for sums in bounds_ns],
+            "name": most["name"],
+            "op": most["op"],
+            "n_events": [part.loc[part["event"] >= 0, "event"].nunique() for part in made_of],
+            "leaves": _names_at(dag, found.leaves, _NOTHING_BEFORE),
+            "joins": _names_at(dag, found.joins, _NOTHING_AFTER),
+        }
+    )
+
+
+def _parts(dag: Dag, replay: Replay, found: NearChains) -> pd.DataFrame:
+    """Parts of the chains, in order, with what they are the time of."""
+    edges = replay.edges.take(found.edge)
+    event = edges.event.astype(np.int64)
+    where = np.where(event >= 0, event, edges.head >> 1)
+    bound = edge_bounds(dag, edges)
+    nameless = np.array([NO_EVENT_NAMES.get(one, "(host gap)") for one in Bound], dtype=object)
+    return pd.DataFrame(
+        {
+            "dur_ns": found.until_ns - found.begin_ns,
+            "event": event,
+            "bound": np.array(Bound.labels(), dtype=object)[bound],
+            "name": np.where(event >= 0, names_or_empty(dag, event), nameless[bound]),
+            "op": op_names(dag, event),
+            "track": track_labels(dag, where),
+            "is_device": dag.events.is_device[where],
+        }
+    )
+
+
+def _sums(part: pd.DataFrame, key: str) -> pd.Series[int]:
+    """Time by group, most first; of equals, the one that comes first."""
+    sums = part.groupby(key, sort=False)["dur_ns"].sum()
+    return sums.sort_values(ascending=False, kind="stable")
+
+
+def _shares(sums: pd.Series[int]) -> str:
+    """Groups with their shares, but for the smallest: ``host 62%, launch 38%``."""
+    shares = sums / sums.sum()
+    worth = shares[shares >= _WORTH_SAYING]
+    return ", ".join(f"{in_words(name)} {share:.0%}" for name, share in worth.items())
+
+
+def _said(part: pd.DataFrame, dur_ns: int, float_ns: int) -> str:
+    """What a chain is, in one sentence."""
+    tracks = _sums(part, "track")
+    track = tracks.index[0]
+    on_device = bool(part.loc[part["track"] == track, "is_device"].iloc[0])
+    where = f"device chain on {track}" if on_device else f"host chain on thread {track}"
+    if len(tracks) > 1:
+        where += f" and {human_count(len(tracks) - 1, 'other track')}"
+    doing = _sums(part.assign(doing=part["op"].where(part["op"] != "", part["name"])), "doing")
+    share = doing.iloc[0] / dur_ns
+    what = f"mostly {doing.index[0]}" if share > _MOSTLY else f"{share:.0%} {doing.index[0]}"
+    return f"{where}, {human_duration(dur_ns)}, is {human_duration(float_ns)} behind: {what}"
+
+
+def _names_at(dag: Dag, nodes: I64, none: str) -> list[str]:
+    """Names of the events of nodes, and another one for -1."""
+    names = names_or_empty(dag, np.where(nodes >= 0, nodes >> 1, -1))
+    return [name if node >= 0 else none for name, node in zip(names, nodes, strict=True)]

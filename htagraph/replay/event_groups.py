@@ -1,0 +1,102 @@
+"""Groups of events that changes are about, whatever trace they are looked for in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.lookup.attribution import DATA_LOADING
+from htagraph.lookup.naming import op_names
+from htagraph.model.api_calls import ALLOCATION
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import EdgeKind, EventKind, KernelClass
+from htagraph.model.rules import Rule
+
+__all__ = [
+    "ALLOCATIONS",
+    "COPIES_THAT_BLOCK",
+    "HOST_WAITS",
+    "LOADERS",
+    "EventGroup",
+    "of_class",
+    "waits_at",
+]
+
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class EventGroup:
+    """Events of any graph that something holds for, and what they are called.
+
+    Parameters
+    ----------
+    name : str
+    find : callable
+        From a graph to a mask over its events.
+    """
+
+    name: str
+    find: Callable[[Dag], Bools]
+
+    def __repr__(self) -> str:
+        """Name them."""
+        return self.name
+
+
+def of_class(member: KernelClass) -> EventGroup:
+    """Device work of a class."""
+    return EventGroup(
+        {KernelClass.COMPUTE: "computation", KernelClass.MEMORY: "copies"}.get(
+            member, member.label
+        ),
+        lambda dag: dag.classification.kernel_class == member,
+    )
+
+
+def _loads(dag: Dag) -> Bools:
+    found: Bools = dag.events.named(dag.events.symbols.searched(DATA_LOADING))
+    return found & dag.events.is_host
+
+
+def _allocates(dag: Dag) -> Bools:
+    found: Bools = dag.events.named(dag.events.symbols.searched(ALLOCATION))
+    return found & (dag.events.kind == EventKind.RUNTIME)
+
+
+def _waiting(dag: Dag, *, copies: bool) -> Bools:
+    """Whether each event is a call of the host, or ends a gap, that waits for the device."""
+    edges, events = dag.edges, dag.events
+    waits = np.isin(edges.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC))
+    waits &= (edges.rule == Rule.BLOCKING_COPY) == copies
+    found = np.zeros(len(events), dtype=bool)
+    found[edges.head[waits] >> 1] = True
+    return found & events.is_host
+
+
+LOADERS = EventGroup("data loading", _loads)
+"""Host ranges that say they load data."""
+ALLOCATIONS = EventGroup("memory allocation", _allocates)
+"""Calls that allocate device memory, or give it back."""
+COPIES_THAT_BLOCK = EventGroup("blocking copies", lambda dag: _waiting(dag, copies=True))
+"""Calls that wait for the copy that they enqueue."""
+HOST_WAITS = EventGroup("host waits", lambda dag: _waiting(dag, copies=False))
+"""All others that wait for the device."""
+
+
+def waits_at(name: str, op: str) -> EventGroup:
+    """Calls of a name within an operator that wait for the device."""
+
+    def find(dag: Dag) -> Bools:
+        """Look at the calls of that name."""
+        code = dag.events.symbols.code(name)
+        waits = _waiting(dag, copies=True) | _waiting(dag, copies=False)
+        rows = np.flatnonzero(waits & np.equal(dag.events.name, code))
+        found = np.zeros(len(dag.events), dtype=bool)
+        found[rows[op_names(dag, rows) == op]] = True
+        return found
+
+    return EventGroup(f"{name} in {op}" if op not in ("", name) else name, find)

@@ -1,0 +1,148 @@
+"""Many removals at once: how long a window would be if one group after the other took no time.
+
+Each group is a column of one pass over the graph (`retime_without`). That is what `Remove` does to
+the events of one group, without the rest of what it can do: what is nested in them or launched from
+there belongs to its own group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.gather import gather
+from htagraph.algorithms.retime import DROPPED, retime_without
+from htagraph.model.dag import Dag
+from htagraph.model.edges import EdgeTable
+from htagraph.model.kinds import EdgeKind
+from htagraph.model.rules import Rule
+from htagraph.model.window import Window
+from htagraph.replay.replay import Replay
+
+__all__ = ["Removal"]
+
+Bools = npt.NDArray[np.bool_]
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+
+_BEFORE_WORK = (EdgeKind.LAUNCH, EdgeKind.CONTENTION, EdgeKind.SOURCE)
+_WAITS = (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC, EdgeKind.QUEUE)
+
+
+class Removal(NamedTuple):
+    """Groups of edges, and what each edge weighs without its group.
+
+    Parameters
+    ----------
+    replay : Replay
+    group : ndarray of shape (m, 2), dtype=int32
+        Up to two groups of each edge, which differ; -1 for none.
+    without_ns : ndarray of shape (m, 2), dtype=int64, unit=ns
+        At most the weight of the edge.
+    n_groups : int
+    """
+
+    replay: Replay
+    group: I32
+    without_ns: I64
+    n_groups: int
+
+    @classmethod
+    def of_events(cls, dag: Dag, replay: Replay, group: I64, n_groups: int) -> Self:
+        """Removal of groups of events: they take no time, and neither wait nor need a launch.
+
+        Parameters
+        ----------
+        dag : Dag
+        replay : Replay
+        group : ndarray of shape (n_events,), dtype=int64
+            -1 for none.
+        n_groups : int
+        """
+        replay = _hung(dag, replay)
+        weight, kind, edges = replay.weight_ns, replay.kind, replay.edges
+        head = edges.head >> 1
+        owner = gather(group, replay.owner)
+        owned = np.where(kind == EdgeKind.CONTENTION, DROPPED, 0)
+        enters = edges.tail >> 1 != head
+        starts = enters & (edges.head & 1 == 0) & dag.events.is_device[head]
+        entered = np.where(kind == EdgeKind.THREAD, replay.lag_ns, weight)
+        entered[starts] = 0
+        entered[starts & np.isin(kind, _BEFORE_WORK)] = DROPPED
+        entered[enters & ~starts & np.isin(kind, _WAITS)] = DROPPED
+        groups = np.stack([owner, group[head]], axis=1)
+        without = np.stack([owned, entered], axis=1)
+        both = groups[:, 0] == groups[:, 1]
+        without[both, 0] = without[both].min(axis=1)
+        groups[both, 1] = -1
+        return cls.of_edges(replay, groups, without, n_groups)
+
+    @classmethod
+    def of_edges(cls, replay: Replay, group: I64, without_ns: I64, n_groups: int) -> Self:
+        """Removal of up to two groups of each edge; what would not change it is no group of it."""
+        idle = without_ns >= replay.weight_ns[:, None]
+        return cls(replay, np.where(idle, -1, group).astype(np.int32), without_ns, n_groups)
+
+    def drags_ns(self, window: Window) -> I64:
+        """By how much shorter a window would be without each group; negative where longer.
+
+        As `Rehearsal.dur_ns` measures it: the window begins and ends when all work is done that was
+        done by then, and both move.
+        """
+        replay, found = self.replay, np.zeros(self.n_groups, dtype=np.int64)
+        bounds = replay.bounds(window)
+        if not len(bounds.until):
+            return found
+        # Weights only become less, so that nothing happens later. One chain of edges without float
+        # leads to the last node of each bound, and is as long as it takes that to happen: a group
+        # with no edge without float leaves the chain as it is, and the bound where it is.
+        matters = np.zeros(self.n_groups, dtype=bool)
+        for done in (bounds.before, bounds.until):
+            latest = replay.latest_ns(done)
+            tight = replay.ts_ns[replay.tail] + replay.weight_ns == latest[replay.head]
+            some = self.group[tight]
+            matters[some[some >= 0]] = True
+        asked = np.flatnonzero(matters)
+        number = np.full(self.n_groups, -1, dtype=np.int32)
+        number[asked] = np.arange(len(asked))
+        n_nodes = int(bounds.until.max()) + 1
+        m = int(replay.offsets[n_nodes])
+        graph = (
+            replay.offsets[: n_nodes + 1],
+            replay.tail[:m],
+            replay.weight_ns[:m],
+            replay.release_ns[:n_nodes],
+        )
+        group = gather(number, self.group[:m].reshape(-1)).reshape(-1, 2)
+        ends = [bounds.before, bounds.until]
+        last = retime_without(graph, self.without_ns[:m], group, len(asked), ends)
+        start_ns = last[:, 0] + bounds.lead_ns if len(bounds.before) else window.start_ns
+        dur_ns = np.maximum(last[:, 1] + bounds.tail_ns - start_ns, 0)
+        found[asked] = window.dur_ns - dur_ns
+        return found
+
+
+def _hung(dag: Dag, replay: Replay) -> Replay:
+    """The replay with work that nothing led to hung on the first node: an edge can be taken away.
+
+    It happens when it did, and in a run without it whenever its stream allows.
+    """
+    rooted = replay.offsets[1:] == replay.offsets[:-1]
+    rooted &= (replay.node & 1 == 0) & dag.events.is_device[replay.node >> 1]
+    rooted[:1] = False
+    places = np.flatnonzero(rooted)
+    if not len(places):
+        return replay
+    more = EdgeTable.of(
+        Rule.LAUNCHED_BEFORE_CAPTURE,
+        np.full(len(places), replay.node[0]),
+        replay.node[places],
+        lag_ns=replay.ts_ns[places] - replay.first_ns,
+    )
+    release = replay.release_ns.copy()
+    release[places] = replay.first_ns
+    hung, _, _ = replay.with_edges(more, replay.lag_ns, replay.extra_ns)
+    return replace(hung, release_ns=release)
