@@ -13,12 +13,11 @@ if TYPE_CHECKING:
     from htagraph.job.job import Job
     from htagraph.job.loading import load_job
     from htagraph.job.path import JobPath
+    from htagraph.job.scenario import JobScenario
     from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
     from htagraph.path import CriticalPath
     from htagraph.readers.captures import discover
     from htagraph.replay.changes import (
-        bandwidth,
-        equalise,
         fuse,
         graphed,
         insert,
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
         remove,
         scale,
     )
+    from htagraph.replay.collective_changes import bandwidth, equalise
     from htagraph.report import plots
     from htagraph.report.job_summary import JobSummary
     from htagraph.report.page import write_page
@@ -45,6 +45,7 @@ __all__ = [
     "GraphDiff",
     "Job",
     "JobPath",
+    "JobScenario",
     "JobSummary",
     "KernelClass",
     "Scenario",
@@ -88,6 +89,7 @@ _HOMES = {
     "GraphDiff": "comparison",
     "Job": "job.job",
     "JobPath": "job.path",
+    "JobScenario": "job.scenario",
     "JobSummary": "report.job_summary",
     "KernelClass": "model.kinds",
     "Scenario": "scenario",
@@ -95,11 +97,11 @@ _HOMES = {
     "Summary": "report.summary",
     "Trace": "trace",
     "TraceGraph": "graph",
-    "bandwidth": "replay.changes",
+    "bandwidth": "replay.collective_changes",
     "collective": "selection",
     "diff": "comparison",
     "discover": "readers.captures",
-    "equalise": "replay.changes",
+    "equalise": "replay.collective_changes",
     "fuse": "replay.changes",
     "graphed": "replay.changes",
     "hop": "selection",

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, overload
 
 import pandas as pd
 
 from htagraph.comparison import GraphDiff, diff
 from htagraph.graph import TraceGraph
+from htagraph.job.job import Job
+from htagraph.job.scenario import JobScenario
 from htagraph.lookup.steady_steps import representative_window
 from htagraph.model.units import human_duration
 from htagraph.path import BreakdownKey, CriticalPath, write_path_trace
@@ -141,27 +143,46 @@ class Scenario:
         )
 
 
+@overload
 def what_if(
-    graph: TraceGraph,
+    run: TraceGraph, *changes: Change, on: Literal["representative", "window"] = ...
+) -> Scenario: ...
+
+
+@overload
+def what_if(
+    run: Job, *changes: Change, on: Literal["representative", "window"] = ...
+) -> JobScenario: ...
+
+
+def what_if(
+    run: TraceGraph | Job,
     *changes: Change,
     on: Literal["representative", "window"] = "representative",
-) -> Scenario:
+) -> Scenario | JobScenario:
     """The run as it would have been under changes, predicted from its graph.
 
     Parameters
     ----------
-    graph : TraceGraph
-        Of the whole trace, or of a window of it.
+    run : TraceGraph or Job
+        The whole of it, or a window.
     *changes : Change
         `scale`, `remove`, `no_wait`, `insert`, `overlap`, `fuse`, `graphed`, `bandwidth`,
-        `prefetch`; made one after the other, throughout the trace.
+        `prefetch`, and of a job `equalise`; made one after the other, throughout the trace. In a
+        job they are made on every rank that has what they name; ``change.on_rank(3)`` on one.
     on : {"representative", "window"}
         Of a whole trace with at least three steps that are alike, the representative one of these
-        is asked about (see `TraceGraph.steady_state`); or the window of the graph, whatever it is.
+        is asked about (see `TraceGraph.steady_state`); or the window, whatever it is. Of a job it
+        is always the window.
 
     Returns
     -------
-    Scenario
+    Scenario or JobScenario
+
+    Raises
+    ------
+    QueryError
+        When it is asked: if a change names nothing that is there.
 
     Examples
     --------
@@ -171,6 +192,8 @@ def what_if(
     >>> what_if(graph, hg.scale("enumerate(DataLoader)*", by=0.5))
     Scenario(ProfilerStep#..., scale('enumerate(DataLoader)*', by=0.5): ...)
     """
-    if on == "representative" and graph.interval == graph.dag.span:
-        graph = replace(graph, interval=representative_window(graph.dag) or graph.interval)
-    return Scenario(graph, changes, Rehearsal(graph.dag, graph.interval))
+    if isinstance(run, Job):
+        return JobScenario(run, changes)
+    if on == "representative" and run.interval == run.dag.span:
+        run = replace(run, interval=representative_window(run.dag) or run.interval)
+    return Scenario(run, changes, Rehearsal(run.dag, run.interval))

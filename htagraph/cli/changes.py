@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from htagraph.errors import QueryError
 from htagraph.replay.changes import (
     Change,
-    bandwidth,
     fuse,
     graphed,
     insert,
@@ -19,6 +18,7 @@ from htagraph.replay.changes import (
     remove,
     scale,
 )
+from htagraph.replay.collective_changes import bandwidth
 
 __all__ = ["Asked"]
 

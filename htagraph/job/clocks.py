@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -62,6 +62,11 @@ class Clocks:
     def clock(self, rank: int) -> Clock:
         """The clock of a rank."""
         return self.fits[rank].clock
+
+    def moved(self) -> Clocks:
+        """The clocks once all times are moved to common time: as sure as before."""
+        fits = {rank: replace(fit, clock=Clock()) for rank, fit in self.fits.items()}
+        return replace(self, fits=fits)
 
     def component(self, rank: int) -> int:
         """The first rank of those that a clock brings together with a rank: one for all of them."""

@@ -25,6 +25,7 @@ from htagraph.job.ranks import (
     Work,
     rank_ends,
 )
+from htagraph.job.rehearsal import JobRehearsal
 from htagraph.job.stragglers import pipeline_bubbles, summarize_stragglers
 from htagraph.job.timeline import Timeline
 from htagraph.model.deprecated import renamed
@@ -257,6 +258,11 @@ class Job(Questions):
             If a rank that the path visits cannot be read any more.
         """
         return JobPath.along(self._route, self.timeline)
+
+    @cached_property
+    def rehearsal(self) -> JobRehearsal:
+        """The replays of all ranks, joined: what `what_if` changes. They are kept with the job."""
+        return JobRehearsal.of(self.timeline, self.asked_window)
 
     def stragglers(self) -> pd.DataFrame:
         """How often each rank came last, what that cost the others, and what made it late.

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import warnings
-import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -14,6 +11,7 @@ from pathlib import Path
 from htagraph.compiler.classes import ClassRule
 from htagraph.errors import IncompleteTraceWarning, OutputError, QueryError, RankFailedError
 from htagraph.job.executors import Workers
+from htagraph.job.graph_folder import GraphFolder
 from htagraph.job.job import Job
 from htagraph.job.ranks import (
     OnError,
@@ -29,21 +27,6 @@ from htagraph.readers.captures import CaptureName, choose_capture, discover
 from htagraph.readers.discover import find_traces, rank_in_name
 
 __all__ = ["load_job"]
-
-
-class _Folder:
-    """A temporary folder that is removed with the last job that needs it."""
-
-    def __init__(self) -> None:
-        try:
-            self.path = Path(tempfile.mkdtemp(prefix="htagraph-"))
-        except OSError as exc:
-            raise OutputError(
-                f"no temporary folder can be made: {exc.strerror}.",
-                path=Path(exc.filename or "."),
-                hint="set TMPDIR to a folder that can be written.",
-            ) from exc
-        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
 def _made(folder: Path) -> Path:
@@ -119,7 +102,7 @@ def load_job(
     """
     paths, note = _chosen(where, capture)
     reading = Reading(tuple(class_rules), stacks, infer)
-    keeper = _Folder() if cache is None else None
+    keeper = GraphFolder() if cache is None else None
     folder = keeper.path if keeper is not None else _made(Path(str(cache)))
     tasks = {
         path: (prepare_rank, (path, cached_graph(path, folder, reading), reading)) for path in paths

@@ -34,9 +34,12 @@ class Timeline:
     Parameters
     ----------
     graphs : RankGraphs
+    known : Clocks, optional
+        The clocks of the ranks, where they need not be fitted.
     """
 
     graphs: RankGraphs
+    known: Clocks | None = None
 
     @cached_property
     def _matching(self) -> Matching:
@@ -59,6 +62,8 @@ class Timeline:
     @cached_property
     def fitted(self) -> Clocks:
         """The clocks of all ranks against the first one's."""
+        if self.known is not None:
+            return self.known
         return fit_clocks(self._matched, list(self.graphs.summaries), self._hosts)
 
     @property
@@ -90,14 +95,20 @@ class Timeline:
         return {rank: self.fitted.clock(rank) for rank in self.graphs.summaries}
 
     @cached_property
+    def members(self) -> pd.DataFrame:
+        """The members of matched collectives on aligned ranks: `Matching.members`."""
+        usable = self._matched[self._matched["rank"].isin(self.aligned)]
+        size = usable.groupby("match")["rank"].transform("size")
+        return usable[size >= 2].reset_index(drop=True)
+
+    @cached_property
     def collectives(self) -> pd.DataFrame:
         """The collectives matched across ranks, schema `job_answers.MATCHED_COLLECTIVES`.
 
-        Ranks that no clock brings together with the others are left out.
+        Ranks that no clock brings together with the others are left out. Rows are those of
+        `members`.
         """
-        usable = self._matched[self._matched["rank"].isin(self.aligned)]
-        size = usable.groupby("match")["rank"].transform("size")
-        return measure_waits(usable[size >= 2].reset_index(drop=True), self.fitted)
+        return measure_waits(self.members, self.fitted)
 
     @cached_property
     def late_arrivals(self) -> pd.DataFrame:

@@ -530,6 +530,7 @@ OPPORTUNITIES = Schema(
         "change": name("the change, as `what_if` takes it"),
         "left_share": share("part of its time that the target is left with"),
         "cause": name("cause of a finding that is repaired; empty where it is another change"),
+        "late_rank": Column("int64", "rank", "rank whose lateness is repaired, else -1"),
         "saves_ns": nanoseconds("how much shorter the window is expected to be"),
         "low_ns": nanoseconds("what is saved at least, by what the trace leaves open"),
         "high_ns": nanoseconds("what is saved at most"),

@@ -18,6 +18,7 @@ __all__ = [
     "JOB_ATTRIBUTED_TIME",
     "JOB_SEGMENTS",
     "PATH_DIFF",
+    "RANK_LENGTHS",
     "RANK_SEGMENTS",
     "REPAIRS",
     "SEGMENTS",
@@ -163,6 +164,15 @@ REPAIRS = Schema(
             "int64", "byte", "where first, in the decompressed file; -1 where that has no meaning"
         ),
         "detail": Column("object", "text", "what was done about it"),
+    },
+)
+
+RANK_LENGTHS = Schema(
+    "RANK_LENGTHS",
+    {
+        "rank": Column("int64", "rank", "whose window"),
+        "before_ns": nanoseconds("length of its window as it was"),
+        "dur_ns": nanoseconds("length under the changes"),
     },
 )
 

@@ -10,7 +10,6 @@ import pandas as pd
 
 from htagraph.model.kinds import Bound, Cause, KernelClass
 from htagraph.replay.changes import (
-    Bandwidth,
     Change,
     Fuse,
     Graphed,
@@ -20,6 +19,7 @@ from htagraph.replay.changes import (
     Remove,
     Scale,
 )
+from htagraph.replay.collective_changes import Bandwidth
 from htagraph.replay.event_groups import ALLOCATIONS, of_class, waits_at
 from htagraph.replay.repairs import repairs, spared
 
@@ -56,7 +56,7 @@ class Candidate(NamedTuple):
     rank : int
         Rank whose lateness is repaired, else -1.
     is_last_resort : bool
-        Only to be asked about where no other repair of the cause can be made.
+        Asked only where no other repair of the cause can be made.
     """
 
     kind: str
@@ -99,16 +99,17 @@ def _of_causes(segments: pd.DataFrame, attributed: pd.DataFrame) -> Iterator[Can
     """Yield the repairs of each cause, and of each late rank."""
     late = attributed["rank"] if "rank" in attributed else pd.Series(-1, index=attributed.index)
     late = late.where(attributed["cause"] == Cause.LATE_RANK, -1)
-    for (cause, rank), part in attributed.groupby(["cause", late], sort=False):
+    keys = pd.MultiIndex.from_arrays([attributed["cause"], late])
+    for cause, rank in keys.drop_duplicates().tolist():
         if cause == Cause.UNEXPLAINED:
             continue
+        part = attributed[(attributed["cause"] == cause) & (late == rank)]
+        left = TWICE_AS_FAST if cause == Cause.COMPUTE else 0.0
         target = str(cause) if rank < 0 else f"{cause} {rank}"
-        *first, last = repairs(segments, part)
-        for changes in first:
-            left = TWICE_AS_FAST if cause == Cause.COMPUTE else 0.0
-            yield Candidate("repair", target, changes, left, str(cause), int(rank))
-        spare = Candidate("repair", target, last, 0.0, str(cause), int(rank))
-        yield spare._replace(is_last_resort=bool(first))
+        *tried, rest = repairs(segments, part)
+        for changes in tried:
+            yield Candidate("repair", target, changes, left, str(cause), rank)
+        yield Candidate("repair", target, rest, 0.0, str(cause), rank, is_last_resort=True)
 
 
 def _largest(segments: pd.DataFrame, by: str, n: int) -> list[str]:

@@ -18,28 +18,25 @@ from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.api_calls import WAITING_CALLS, CallMeaning, call_meanings
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
-from htagraph.model.kinds import EdgeKind, EventKind, KernelClass
+from htagraph.model.kinds import EdgeKind, EventKind
 from htagraph.model.rules import Rule
 from htagraph.replay.assumptions import Assumption
 from htagraph.replay.draft import Draft, Events
 from htagraph.replay.fusion import later_members, only_launching
 
 __all__ = [
-    "Bandwidth",
     "Change",
-    "Equalise",
     "Fuse",
     "Graphed",
     "Insert",
     "NoGaps",
     "NoWait",
+    "OnRank",
     "Overlap",
     "Prefetch",
     "Remove",
     "Scale",
     "Spare",
-    "bandwidth",
-    "equalise",
     "fuse",
     "graphed",
     "insert",
@@ -69,7 +66,43 @@ class Change(ABC):
 
     @abstractmethod
     def apply(self, draft: Draft) -> None:
-        """Make the change to a draft."""
+        """Make the change to a draft.
+
+        Raises
+        ------
+        QueryError
+            Before anything is changed: if the graph has nothing of what the change names. In a job
+            it is enough that one rank has it.
+        """
+
+    def on_rank(self, rank: int) -> OnRank:
+        """The change, made on one rank of a job only.
+
+        Examples
+        --------
+        >>> print(scale("aten::unique", by=0.5).on_rank(3))
+        scale('aten::unique', by=0.5).on_rank(3)
+        """
+        return OnRank(self, rank)
+
+
+@dataclass(frozen=True)
+class OnRank(Change):
+    """A change of one rank of a job."""
+
+    change: Change
+    rank: int
+
+    def apply(self, draft: Draft) -> None:
+        """Make it, if the draft is of that rank."""
+        if draft.members is None or draft.members.rank != self.rank:
+            hint = "hg.what_if(job, …) has the ranks of the job."
+            raise QueryError(f"there is no rank {self.rank} to change.", hint=hint)
+        self.change.apply(draft)
+
+    def __str__(self) -> str:
+        """Write it."""
+        return f"{self.change}.on_rank({self.rank})"
 
 
 @dataclass(frozen=True)
@@ -478,69 +511,6 @@ def graphed() -> Graphed:
 
 
 @dataclass(frozen=True)
-class Bandwidth(Change):
-    """Collectives move their data some times as fast."""
-
-    by: float
-
-    def apply(self, draft: Draft) -> None:
-        """Shorten what of each collective is transfer: all but the latency of its operation.
-
-        One rank does not know how long a collective waited: at least, the fastest of its name is
-        all transfer.
-        """
-        dag, replay = draft.dag, draft.replay
-        meets = dag.classification.kernel_class == KernelClass.COMMUNICATION
-        rows = np.flatnonzero(
-            (replay.kind == EdgeKind.SPAN) & gather(meets, replay.event, default=False)
-        )
-        if not len(rows):
-            raise QueryError("no collective was recorded.", hint="see graph.collectives().")
-        name = dag.events.name[replay.event[rows]]
-        least = np.full(len(dag.events.symbols), np.iinfo(np.int64).max)
-        np.minimum.at(least, name, draft.lag_ns[rows])
-        lag = draft.lag_ns[rows]
-        moves = np.minimum(lag, least[name]) if draft.assumption is Assumption.RIGID else lag
-        latency = {Assumption.RIGID: _LATENCY_NS, Assumption.LOOSE: 0}.get(
-            draft.assumption, _LATENCY_NS // 2
-        )
-        transfer = np.maximum(moves - latency, 0)
-        draft.lag_ns[rows] = lag - transfer + np.rint(transfer / self.by).astype(np.int64)
-
-    def __str__(self) -> str:
-        """Write it."""
-        return f"bandwidth({self.by:g})"
-
-
-_LATENCY_NS = 10_000
-"""Latency of a collective at most (NCCL on one host: 5 to 20 us)."""
-
-
-def bandwidth(by: float) -> Bandwidth:
-    """Change: collectives move their data some times as fast; their latency stays.
-
-    The alpha-beta model: latency plus size over bandwidth (Hockney 1994).
-
-    Parameters
-    ----------
-    by : float
-        2 is twice the bandwidth.
-
-    Returns
-    -------
-    Bandwidth
-
-    Raises
-    ------
-    QueryError
-        If it is not above 0.
-    """
-    if not by > 0:
-        raise QueryError(f"there is no bandwidth of {by} times.", hint="2 is twice as much.")
-    return Bandwidth(by)
-
-
-@dataclass(frozen=True)
 class Prefetch(Change):
     """Data is loaded beside the step: while one batch is used, the next is loaded."""
 
@@ -591,26 +561,3 @@ def prefetch() -> Prefetch:
     Prefetch
     """
     return Prefetch()
-
-
-@dataclass(frozen=True)
-class Equalise(Change):
-    """No rank comes later to a collective than the median of its ranks; of a job only."""
-
-    def apply(self, draft: Draft) -> None:  # noqa: ARG002
-        """Refuse: one rank by itself is never late."""
-        raise QueryError("one rank is never late.", hint="hg.what_if(job, hg.equalise()).")
-
-    def __str__(self) -> str:
-        """Write it."""
-        return "equalise()"
-
-
-def equalise() -> Equalise:
-    """Change of a job: no rank comes later to a collective than the median rank.
-
-    Returns
-    -------
-    Equalise
-    """
-    return Equalise()

@@ -18,6 +18,7 @@ from htagraph.model.kinds import EdgeKind
 from htagraph.model.rules import Rule
 from htagraph.replay.assumptions import Assumption, Reading
 from htagraph.replay.event_groups import EventGroup
+from htagraph.replay.members import Members, Transfers, transfers
 
 __all__ = ["Draft", "EventSet", "Events"]
 
@@ -29,6 +30,10 @@ _INTO_WORK = (EdgeKind.LAUNCH, EdgeKind.STREAM, EdgeKind.SYNC, EdgeKind.CONTENTI
 
 class EventSet(Protocol):
     """A set of events of one graph, such as a `Selection`."""
+
+    @property
+    def dag(self) -> Dag:
+        """The graph."""
 
     @property
     def rows(self) -> I64:
@@ -46,22 +51,34 @@ class Draft:
     ----------
     dag : Dag
     reading : Reading
-    rank : int, default=-1
-        Of a job, which rank it is.
+    members : Members, optional
+        Of a rank of a job: where it meets the others. The edges of their own time are transfers
+        there, without the wait.
     """
 
-    def __init__(self, dag: Dag, reading: Reading, rank: int = -1) -> None:
-        self.dag, self.rank = dag, rank
+    def __init__(self, dag: Dag, reading: Reading, members: Members | None = None) -> None:
+        self.dag = dag
+        self.members = members
+        self.rank = -1 if members is None else members.rank
         self.assumption: Assumption = reading.assumption
         self.replay = reading.replay
         self.lag_ns = reading.replay.lag_ns.copy()
         self.extra_ns = reading.replay.extra_ns.copy()
         self.release_ns = reading.replay.release_ns.copy()
+        self.is_out = np.zeros(len(dag.events), dtype=bool)
+        """Whether each event was taken out."""
 
     @property
     def weight_ns(self) -> I64:
         """Weights of the edges as they are by now."""
         return np.where(self.lag_ns == DROPPED, DROPPED, self.lag_ns + self.extra_ns)
+
+    @property
+    def transfers(self) -> Transfers:
+        """Edges that are transfers of collectives matched across ranks; none for a rank alone."""
+        if self.members is None:
+            return Transfers(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+        return transfers(self.replay, self.members)
 
     def events(self, chosen: Events) -> Bools:
         """Whether each event of the graph is chosen: host events, device work.
@@ -69,7 +86,7 @@ class Draft:
         Raises
         ------
         QueryError
-            If there is none.
+            If there is none, or a set is of another graph.
         """
         table = self.dag.events
         code = table.symbols.code(chosen) if isinstance(chosen, str) else -1
@@ -79,6 +96,10 @@ class Draft:
             mask = name_mask(self.dag, chosen)
         elif isinstance(chosen, EventGroup):
             mask = chosen.find(self.dag)
+        elif not _same_events(chosen.dag, self.dag):
+            raise QueryError(
+                "the selection is of another graph.", hint="select from the graph that is changed."
+            )
         else:
             mask = np.zeros(len(table), dtype=bool)
             mask[chosen.rows] = True
@@ -135,6 +156,7 @@ class Draft:
     def take_out(self, chosen: Bools) -> None:
         """Make chosen events take no time, and neither wait nor need a launch."""
         kind, into = self.replay.kind, self.into(chosen)
+        self.is_out |= chosen
         self.clear(self.own_time(chosen))
         is_contention = kind == EdgeKind.CONTENTION
         self.drop(is_contention & gather(chosen, self.replay.event, default=False))
@@ -178,3 +200,12 @@ class Draft:
         if found is not None and text == EdgeKind.SYNC.label:
             found &= self._is_host[head]
         return found
+
+
+def _same_events(one: Dag, other: Dag) -> bool:
+    """Whether two graphs are of one trace: a graph that is opened again is another object."""
+    return one is other or (
+        len(one.events) == len(other.events)
+        and np.array_equal(one.events.ts_ns, other.events.ts_ns)
+        and np.array_equal(one.events.name, other.events.name)
+    )

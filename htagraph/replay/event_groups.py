@@ -49,22 +49,25 @@ class EventGroup:
 
 def of_class(member: KernelClass) -> EventGroup:
     """Device work of a class."""
-    return EventGroup(
-        {KernelClass.COMPUTE: "computation", KernelClass.MEMORY: "copies"}.get(
-            member, member.label
-        ),
-        lambda dag: dag.classification.kernel_class == member,
-    )
+    names = {KernelClass.COMPUTE: "computation", KernelClass.MEMORY: "copies"}
+
+    def find(dag: Dag) -> Bools:
+        """Look at the classes."""
+        return np.equal(dag.classification.kernel_class, member)
+
+    return EventGroup(names.get(member, member.label), find)
 
 
 def _loads(dag: Dag) -> Bools:
     found: Bools = dag.events.named(dag.events.symbols.searched(DATA_LOADING))
-    return found & dag.events.is_host
+    found &= dag.events.is_host
+    return found
 
 
 def _allocates(dag: Dag) -> Bools:
     found: Bools = dag.events.named(dag.events.symbols.searched(ALLOCATION))
-    return found & (dag.events.kind == EventKind.RUNTIME)
+    found &= dag.events.kind == EventKind.RUNTIME
+    return found
 
 
 def _waiting(dag: Dag, *, copies: bool) -> Bools:
@@ -74,7 +77,8 @@ def _waiting(dag: Dag, *, copies: bool) -> Bools:
     waits &= (edges.rule == Rule.BLOCKING_COPY) == copies
     found = np.zeros(len(events), dtype=bool)
     found[edges.head[waits] >> 1] = True
-    return found & events.is_host
+    on_host: Bools = found & events.is_host
+    return on_host
 
 
 LOADERS = EventGroup("data loading", _loads)

@@ -170,6 +170,15 @@ class Rehearsal:
         start_ns = int(times_ns[before].max()) + lead_ns if len(before) else self.window.start_ns
         return max(end_ns - start_ns, 0)
 
+    def saved_ns(self, changes: Sequence[Change]) -> int:
+        """What changes are expected to save in the window."""
+        return self.window.dur_ns - self.dur_ns(self.run(changes).times_ns)
+
+    def then_bound(self, changes: Sequence[Change]) -> str:
+        """What most of the window's critical path is bound by under changes."""
+        bounds = self.bounds_of(self.run(changes))
+        return next(iter(bounds)).label if bounds else ""
+
     def saving(self, changes: Sequence[Change]) -> Saving:
         """What changes save in the window, by every reading."""
         return Saving.of(

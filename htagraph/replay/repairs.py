@@ -11,9 +11,7 @@ import pandas as pd
 
 from htagraph.model.kinds import Cause, EdgeKind, KernelClass
 from htagraph.replay.changes import (
-    Bandwidth,
     Change,
-    Equalise,
     Graphed,
     NoGaps,
     NoWait,
@@ -22,6 +20,7 @@ from htagraph.replay.changes import (
     Scale,
     Spare,
 )
+from htagraph.replay.collective_changes import Bandwidth, Equalise
 from htagraph.replay.event_groups import COPIES_THAT_BLOCK, HOST_WAITS, LOADERS, of_class
 
 __all__ = ["repairs", "spared"]
@@ -63,7 +62,7 @@ def repairs(segments: pd.DataFrame, part: pd.DataFrame) -> list[tuple[Change, ..
     cause = Cause(str(part["cause"].iloc[0]))
     rest = spared(segments, part, str(cause))
     if cause is Cause.LATE_RANK:
-        return [(Equalise(),), (rest,)]
+        return [(Equalise().on_rank(int(part["rank"].iloc[0])),), (rest,)]
     if cause in _OF_WAITS:
         return [(_OF_WAITS[cause], rest), (rest,)]
     return [*((change,) for change in _OF_CAUSE.get(cause, ())), (rest,)]

@@ -1,0 +1,159 @@
+"""JobScenario: a job as it would have been, predicted from its ranks, with its error bar."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from htagraph.algorithms.gather import gather
+from htagraph.graph import TraceGraph
+from htagraph.job.executors import Workers
+from htagraph.job.graph_folder import GraphFolder
+from htagraph.job.job import Job
+from htagraph.job.path import JobBreakdownKey, JobPath
+from htagraph.job.rank_replay import RankReplay
+from htagraph.job.ranks import RankGraphs, RankSummary, rank_ends
+from htagraph.job.rehearsal import JobRehearsal, JobRun
+from htagraph.job.timeline import Timeline
+from htagraph.lookup.anchors import first_anchor
+from htagraph.model.dag import Dag
+from htagraph.model.frames import RANK_LENGTHS
+from htagraph.model.units import human_duration
+from htagraph.model.window import Window
+from htagraph.replay.changes import Change
+from htagraph.replay.members import Members, transfers
+from htagraph.replay.rehearsal import Run, Saving
+from htagraph.replay.retimed import retimed
+
+__all__ = ["JobScenario"]
+
+
+@dataclass(frozen=True, repr=False)
+class JobScenario:
+    """A window of a job under changes; made by `what_if`.
+
+    Parameters
+    ----------
+    before : Job
+        The window as it was.
+    changes : tuple of Change
+        Made one after the other, throughout the traces, on every rank that has what they name.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import htagraph as hg
+    >>> slow = hg.synth.simulate_job(hg.synth.training_job(ranks=2, steps=2, straggler=1))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = slow.write(folder)
+    ...     job = hg.load_job(folder)
+    >>> hg.what_if(job, hg.equalise())
+    JobScenario(equalise(): ... ms -> ... ms, saves 2... ms)
+    """
+
+    before: Job
+    changes: tuple[Change, ...]
+
+    @property
+    def rehearsal(self) -> JobRehearsal:
+        """The replays of all ranks, which are kept with the job."""
+        return self.before.rehearsal
+
+    @cached_property
+    def _run(self) -> JobRun:
+        return self.rehearsal.run(self.changes)
+
+    @property
+    def dur_ns(self) -> int:
+        """Length that the window would have had."""
+        return self.rehearsal.dur_ns(self._run)
+
+    @cached_property
+    def saves_ns(self) -> Saving:
+        """Time that the changes save: an interval; its ends are what the traces cannot tell."""
+        return self.rehearsal.saving(self.changes)
+
+    @property
+    def ranks(self) -> pd.DataFrame:
+        """How long each rank's own window would have been, schema `frames.RANK_LENGTHS`."""
+        before = {rank: one.window.dur_ns for rank, one in self.rehearsal.ranks.items()}
+        after = [window.dur_ns for window in self.rehearsal.windows(self._run).values()]
+        return RANK_LENGTHS.frame(
+            {"rank": list(before), "before_ns": list(before.values()), "dur_ns": after}
+        )
+
+    @cached_property
+    def job(self) -> Job:
+        """The changed run as a job, in common time: every question can be asked of it.
+
+        Its window is that of `before`, on each rank. Its graphs lie in files of a temporary folder.
+        """
+        rehearsal, graphs = self.rehearsal, self.before.graphs
+        folder = GraphFolder()
+        windows = rehearsal.windows(self._run)
+        summaries = {
+            rank: _summary(
+                graphs.summaries[rank],
+                _graph(one, self._run[rank], rehearsal.merged.members[rank], windows[rank], rank),
+                folder.path / f"{rank}.npz",
+            )
+            for rank, one in rehearsal.ranks.items()
+        }
+        n_bytes = sum(one.graph.stat().st_size for one in summaries.values())
+        workers = Workers(n_tasks=len(summaries), n_bytes=n_bytes)  # others may not see the folder
+        changed = RankGraphs(summaries, workers, graphs.reading, graphs.on_error, folder)
+        timeline = Timeline(changed, self.before.timeline.fitted.moved())
+        return replace(self.before, timeline=timeline, asked_window=None)
+
+    def critical_path(self) -> JobPath:
+        """The critical path of the changed run; it tiles its window."""
+        return self.job.critical_path()
+
+    def breakdown(self, *, by: JobBreakdownKey = "rank") -> pd.DataFrame:
+        """The time of that path by group; as `JobPath.breakdown`."""
+        return self.critical_path().breakdown(by=by)
+
+    def __repr__(self) -> str:
+        """Say what is changed and what it saves."""
+        said = ", ".join(map(str, self.changes)) or "as it was"
+        return (
+            f"JobScenario({said}: {human_duration(self.rehearsal.window.dur_ns)} -> "
+            f"{human_duration(self.dur_ns)}, saves {self.saves_ns})"
+        )
+
+
+def _graph(one: RankReplay, run: Run, members: Members, window: Window, rank: int) -> TraceGraph:
+    """The graph of a rank in a run; collectives take what they took there, with the wait."""
+    row, _ = transfers(run.replay, members)
+    lag = run.lag_ns.copy()
+    lag[row] = run.times_ns[run.replay.head[row]] - run.times_ns[run.replay.tail[row]]
+    dag = retimed(one.dag, run.replay, lag, run.times_ns)
+    return TraceGraph(dag, window, rank)
+
+
+def _summary(before: RankSummary, graph: TraceGraph, file: Path) -> RankSummary:
+    """What is known of a rank of the changed run, which is kept in a file."""
+    graph.save(file)
+    return replace(
+        before,
+        graph=file,
+        first_ns=int(graph.dag.events.ts_ns.min(initial=graph.interval.start_ns)),
+        collectives=_collectives(before.collectives, graph.dag),
+        ends=rank_ends(graph),
+    )
+
+
+def _collectives(before: pd.DataFrame, dag: Dag) -> pd.DataFrame:
+    """The collectives of a rank at the times of a graph."""
+    event = before["event"].to_numpy(np.int64)
+    place = np.full(len(dag.events), -1, dtype=np.int64)
+    place[event] = np.arange(len(event))
+    return before.assign(
+        start_ns=dag.events.ts_ns[event],
+        end_ns=dag.events.end_ns[event],
+        after=gather(place, first_anchor(dag, event)[2 * event] >> 1),
+    )

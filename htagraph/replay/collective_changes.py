@@ -1,0 +1,120 @@
+"""Changes to collectives: what moves faster, and who comes in time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from htagraph.algorithms.gather import gather
+from htagraph.algorithms.retime import DROPPED
+from htagraph.errors import QueryError
+from htagraph.model.kinds import EdgeKind, KernelClass
+from htagraph.replay.assumptions import Assumption
+from htagraph.replay.changes import Change
+from htagraph.replay.draft import Draft
+
+__all__ = ["Bandwidth", "Equalise", "bandwidth", "equalise"]
+
+_LATENCY_NS = 10_000
+"""Latency of a collective at most (NCCL on one host: 5 to 20 us)."""
+
+
+@dataclass(frozen=True)
+class Bandwidth(Change):
+    """Collectives move their data some times as fast."""
+
+    by: float
+
+    def apply(self, draft: Draft) -> None:
+        """Shorten what of each collective is transfer: all but the latency of its operation.
+
+        Where ranks are matched, their transfers are known. One rank alone does not know how long a
+        collective waited: at least, the fastest of its name is all transfer.
+        """
+        dag, replay = draft.dag, draft.replay
+        met = draft.transfers.row
+        communicates = dag.classification.kernel_class == KernelClass.COMMUNICATION
+        runs = (replay.kind == EdgeKind.SPAN) & gather(communicates, replay.event, default=False)
+        rows = np.union1d(np.flatnonzero(runs), met)
+        rows = rows[draft.lag_ns[rows] != DROPPED]
+        if not len(rows):
+            raise QueryError("no collective was recorded.", hint="see graph.collectives().")
+        name = dag.events.name[replay.node[replay.head[rows]] >> 1]
+        lag = draft.lag_ns[rows]
+        least = np.full(len(dag.events.symbols), np.iinfo(np.int64).max)
+        np.minimum.at(least, name, lag)
+        waits = np.isin(rows, met, invert=True) & (draft.assumption is Assumption.RIGID)
+        moves = np.where(waits, np.minimum(lag, least[name]), lag)
+        latency = {Assumption.RIGID: _LATENCY_NS, Assumption.LOOSE: 0}.get(
+            draft.assumption, _LATENCY_NS // 2
+        )
+        transfer = np.maximum(moves - latency, 0)
+        draft.lag_ns[rows] = lag - transfer + np.rint(transfer / self.by).astype(np.int64)
+
+    def __str__(self) -> str:
+        """Write it."""
+        return f"bandwidth({self.by:g})"
+
+
+def bandwidth(by: float) -> Bandwidth:
+    """Change: collectives move their data some times as fast; their latency stays.
+
+    The alpha-beta model: latency plus size over bandwidth (Hockney 1994).
+
+    Parameters
+    ----------
+    by : float
+        2 is twice the bandwidth.
+
+    Returns
+    -------
+    Bandwidth
+
+    Raises
+    ------
+    QueryError
+        If it is not above 0.
+    """
+    if not by > 0:
+        raise QueryError(f"there is no bandwidth of {by} times.", hint="2 is twice as much.")
+    return Bandwidth(by)
+
+
+@dataclass(frozen=True)
+class Equalise(Change):
+    """No rank comes later to a collective than the median of its ranks; of a job only."""
+
+    def apply(self, draft: Draft) -> None:
+        """Shorten, where the rank became late, all its edges by one factor: by what it was late.
+
+        Transfers stay: they are not its own doing.
+        """
+        members, replay = draft.members, draft.replay
+        if members is None:
+            raise QueryError("one rank is never late.", hint="hg.what_if(job, hg.equalise()).")
+        earlier_ns = members.earlier_ns(replay.ts_ns)
+        spared = earlier_ns[replay.head] - earlier_ns[replay.tail]
+        spared[draft.transfers.row] = 0
+        rows = np.flatnonzero((spared > 0) & (draft.lag_ns != DROPPED))
+        elapsed = replay.ts_ns[replay.head[rows]] - replay.ts_ns[replay.tail[rows]]
+        left = 1 - spared[rows] / elapsed
+        for part in (draft.lag_ns, draft.extra_ns):
+            part[rows] = np.rint(part[rows] * left).astype(np.int64)
+
+    def __str__(self) -> str:
+        """Write it."""
+        return "equalise()"
+
+
+def equalise() -> Equalise:
+    """Change of a job: no rank comes later to a collective than the median rank.
+
+    What a late rank did since it left the collective before takes so much less time, all of it by
+    one factor. Of an even number of ranks, the median is the earlier one of the two in the middle.
+
+    Returns
+    -------
+    Equalise
+    """
+    return Equalise()
