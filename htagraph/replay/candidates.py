@@ -116,7 +116,7 @@ def _largest(segments: pd.DataFrame, by: str, n: int) -> list[str]:
     """Groups with most of the path, those with little of it left out."""
     times = segments.groupby(by, observed=True, sort=False)["dur_ns"].sum()
     total_ns = max(int(segments["dur_ns"].sum()), 1)
-    times = times[(times >= _MIN_SHARE * total_ns) & (times.index != "")]
+    times = times[times >= _MIN_SHARE * total_ns]
     return [str(name) for name in times.sort_values(ascending=False, kind="stable").index[:n]]
 
 
