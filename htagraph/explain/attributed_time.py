@@ -24,7 +24,7 @@ from htagraph.explain.breakdown import step_names
 from htagraph.explain.long_calls import long_calls
 from htagraph.lookup.attribution import around, innermost, under, under_pattern
 from htagraph.lookup.host_waits import READS, is_matched, long_waits
-from htagraph.lookup.naming import op_names
+from htagraph.lookup.naming import gap_places, op_names
 from htagraph.lookup.python_code import Stretches, code_pieces
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.api_calls import ALLOCATION, WAITING_CALLS, CallMeaning, call_meanings
@@ -396,10 +396,8 @@ def _places(dag: Dag, pieces: _Pieces, cause: I8) -> Text:
         & (pieces.edge >= 0)
         & (pieces.line == "")
     )
-    tail = dag.edges.tail[pieces.edge[rows]]
-    ended, begun = tail & 1 == 1, _called_next(dag, pieces, rows)
-    after, before = dag.events.names(tail >> 1), dag.events.names(np.maximum(begun, 0))
-    places[rows] = np.where(ended, "after " + after, np.where(begun >= 0, "before " + before, ""))
+    tail, head = (side[pieces.edge[rows]] for side in (dag.edges.tail, dag.edges.head))
+    places[rows] = gap_places(dag, tail, head)
     return places
 
 

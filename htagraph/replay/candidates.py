@@ -21,6 +21,7 @@ from htagraph.replay.changes import (
 )
 from htagraph.replay.collective_changes import Bandwidth
 from htagraph.replay.event_groups import ALLOCATIONS, of_class, waits_at
+from htagraph.replay.host_code import Code
 from htagraph.replay.repairs import repairs, spared
 
 __all__ = ["SPEEDS", "TWICE_AS_FAST", "Candidate", "candidates"]
@@ -142,7 +143,9 @@ def _of_host_code(segments: pd.DataFrame, attributed: pd.DataFrame) -> Iterator[
     named = code.assign(where=where)
     for place in _largest(named, "where", _N_SITES):
         part = named[named["where"] == place]
-        yield Candidate("host code", place, (spared(segments, part, f"code {place}"),))
+        is_named = part[["frame", "place"]].ne("").any(axis=None)
+        change = Remove(Code(place)) if is_named else spared(segments, part, f"code {place}")
+        yield Candidate("host code", place, (change,))
 
 
 def _of_waits(attributed: pd.DataFrame) -> Iterator[Candidate]:
