@@ -29,7 +29,7 @@ from htagraph.writers.chrome_json import write_chrome_json
 from htagraph.writers.dot import path_dot
 from htagraph.writers.pftrace import CounterTrack, write_pftrace
 
-__all__ = ["BreakdownKey", "CriticalPath"]
+__all__ = ["BreakdownKey", "CriticalPath", "write_path_trace"]
 
 BreakdownKey = Literal["bound", "kind", "name", "op", "track", "rule", "step"]
 """Groups for the time of a path."""
@@ -164,32 +164,7 @@ class CriticalPath:
         OutputError
             If the file cannot be written.
         """
-        moved_by = self.dag.calibration.moved_by
-        moved = (
-            f" Device times were moved by {moved_by} to agree with the host's." if moved_by else ""
-        )
-        events = self.segments["event"].to_numpy()
-        return write_pftrace(
-            out,
-            self.dag.events,
-            rank=self.rank,
-            segments=self.segments,
-            links=work_links(self.dag),
-            critical_events=np.unique(events[events >= 0]),
-            counters=self._counter_tracks(),
-            description=f"Critical path of {self.window.name}. {_ABOUT}{moved}",
-        )
-
-    def _counter_tracks(self) -> list[CounterTrack]:
-        """Launch queue length and memory bandwidth over the whole trace, as tracks."""
-        tracks = []
-        for name, unit in (("queue_length", "launches"), ("memory_bandwidth", "GB/s")):
-            frame = counters(self.dag, self.dag.span, name=name)
-            for _, part in frame.groupby(["device", "stream"], sort=True):
-                device, stream = int(part["device"].iloc[0]), int(part["stream"].iloc[0])
-                ts_ns, value = part["ts_ns"].to_numpy(np.int64), part["value"].to_numpy()
-                tracks.append(CounterTrack(in_words(name), unit, ts_ns, value, device, stream))
-        return tracks
+        return write_path_trace(self, out)
 
     def to_chrome_json(self, out: str | Path) -> Path:
         """Write the original trace, byte for byte, with the critical path added as events.
@@ -261,3 +236,56 @@ class CriticalPath:
             f"CriticalPath({self.window.name}, {human_duration(self.dur_ns)}, "
             f"{human_count(len(self.segments), 'segment')}: {bounds or 'nothing'})"
         )
+
+
+def write_path_trace(
+    path: CriticalPath,
+    out: str | Path,
+    *,
+    run: str = "",
+    place: int | None = None,
+    origin_ns: int | None = None,
+) -> Path:
+    """Write a trace with its critical path on top; one of several runs, where it is named.
+
+    Parameters
+    ----------
+    path : CriticalPath
+    out : str or Path
+    run, place, origin_ns
+        As `write_pftrace` takes them: files of several runs can be concatenated.
+
+    Returns
+    -------
+    Path
+        The file.
+    """
+    dag = path.dag
+    moved_by = dag.calibration.moved_by
+    moved = f" Device times were moved by {moved_by} to agree with the host's." if moved_by else ""
+    events = path.segments["event"].to_numpy()
+    return write_pftrace(
+        out,
+        dag.events,
+        rank=None if run else path.rank,
+        segments=path.segments,
+        links=work_links(dag),
+        critical_events=np.unique(events[events >= 0]),
+        counters=_counter_tracks(dag),
+        description=f"Critical path of {path.window.name}. {_ABOUT}{moved}",
+        run=run,
+        place=place,
+        origin_ns=origin_ns,
+    )
+
+
+def _counter_tracks(dag: Dag) -> list[CounterTrack]:
+    """Launch queue length and memory bandwidth over the whole trace, as tracks."""
+    tracks = []
+    for name, unit in (("queue_length", "launches"), ("memory_bandwidth", "GB/s")):
+        frame = counters(dag, dag.span, name=name)
+        for _, part in frame.groupby(["device", "stream"], sort=True):
+            device, stream = int(part["device"].iloc[0]), int(part["stream"].iloc[0])
+            ts_ns, value = part["ts_ns"].to_numpy(np.int64), part["value"].to_numpy()
+            tracks.append(CounterTrack(in_words(name), unit, ts_ns, value, device, stream))
+    return tracks

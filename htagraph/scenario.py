@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Literal, overload
 
 import pandas as pd
@@ -14,12 +15,13 @@ from htagraph.job.job import Job
 from htagraph.job.scenario import JobScenario
 from htagraph.lookup.steady_steps import representative_window
 from htagraph.model.units import human_duration
-from htagraph.path import BreakdownKey, CriticalPath
+from htagraph.path import BreakdownKey, CriticalPath, write_path_trace
 from htagraph.queries.quality import UNEXPLAINED_LIMIT
 from htagraph.replay.changes import Change
 from htagraph.replay.hold_out import HOLD_OUT_LIMIT, HoldOut
 from htagraph.replay.rehearsal import Rehearsal, Saving
 from htagraph.replay.retimed import retimed
+from htagraph.writers.joined import write_joined
 
 __all__ = ["Scenario", "what_if"]
 
@@ -91,6 +93,43 @@ class Scenario:
     def diff(self) -> GraphDiff:
         """The run as it was against the changed one."""
         return diff(self.before, self.graph)
+
+    def to_perfetto(self, out: str | Path) -> Path:
+        """Write the run as it was, and as it would have been below it, for the Perfetto UI.
+
+        Both begin at one time and have a critical path of their own; tracks name their run.
+
+        Parameters
+        ----------
+        out : str or Path
+            ``.pftrace``, or ``.pftrace.gz`` to compress.
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        OutputError
+            If the file cannot be written.
+        QueryError
+            If a change names nothing that is there.
+        """
+        said = ", ".join(map(str, self.changes))
+        runs = {"as it was": self.before, f"what if: {said}": self.graph}
+        firsts = [int(run.dag.events.ts_ns.min()) for run in runs.values() if len(run.dag.events)]
+        parts = [
+            partial(
+                write_path_trace,
+                graph.critical_path(),
+                run=run,
+                place=place,
+                origin_ns=min(firsts, default=None),
+            )
+            for place, (run, graph) in enumerate(runs.items(), start=1)
+        ]
+        return write_joined(out, parts)
 
     def __repr__(self) -> str:
         """Say what is changed, in which window, and what it saves."""

@@ -20,6 +20,7 @@ from htagraph.cli.path import path
 from htagraph.cli.repair import repair
 from htagraph.cli.report import report
 from htagraph.cli.view import view
+from htagraph.cli.what_if import what_if
 from htagraph.errors import HTAGraphError
 
 __all__ = ["app", "main"]
@@ -32,7 +33,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (report, path, ask, diff, info, view, dot, repair, demo):
+for verb in (report, path, what_if, ask, diff, info, view, dot, repair, demo):
     app.command()(verb)
 
 

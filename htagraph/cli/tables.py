@@ -23,7 +23,16 @@ from htagraph.report.markdown import human_frame, markdown_table
 from htagraph.report.summary import Summary
 from htagraph.writers.labels import printable
 
-__all__ = ["BAR_WIDTH", "Format", "bar", "csv_text", "print_frame", "print_head", "print_titled"]
+__all__ = [
+    "BAR_WIDTH",
+    "Format",
+    "bar",
+    "csv_text",
+    "print_facts",
+    "print_frame",
+    "print_head",
+    "print_titled",
+]
 
 BAR_WIDTH = 24
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
@@ -74,14 +83,19 @@ def print_titled(
         console.print(shown)
 
 
+def print_facts(console: Console, summary: Summary | JobSummary, caveats: Sequence[str]) -> None:
+    """Print what the trace is, and what one has to know to read what follows."""
+    console.print(summary.name, style="bold", markup=False)
+    console.print(summary.facts, markup=False)
+    for caveat in caveats:
+        console.print(caveat, style="yellow", markup=False)
+    console.print()
+
+
 def print_head(console: Console, summary: Summary | JobSummary) -> None:
     """Print the head of a report: facts, caveats, first findings with evidence and advice."""
     verdict = summary.verdict
-    console.print(summary.name, style="bold", markup=False)
-    console.print(summary.facts, markup=False)
-    for caveat in summary.caveats:
-        console.print(caveat, style="yellow", markup=False)
-    console.print()
+    print_facts(console, summary, summary.caveats)
     console.print(
         f"[bold]What bounds {escape(summary.window_name)}[/] "
         f"({human_duration(summary.path.dur_ns)})"
@@ -102,8 +116,8 @@ def print_head(console: Console, summary: Summary | JobSummary) -> None:
         )
     if verdict.replays:
         console.print(Padding(Text(verdict.replays), (0, 0, 0, 2), expand=False))
-    if verdict.ranking:
-        console.print(Padding(Text(verdict.ranking, style="dim"), (0, 0, 0, 2), expand=False))
+    if verdict.notes:
+        console.print(Padding(Text(verdict.notes, style="dim"), (0, 0, 0, 2), expand=False))
 
 
 def print_frame(

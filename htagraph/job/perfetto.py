@@ -7,11 +7,9 @@ parts.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +20,7 @@ from htagraph.job.timeline import Timeline
 from htagraph.lookup.links import work_links
 from htagraph.model.events import EventTable, LaneTable
 from htagraph.model.symbols import SymbolTable
-from htagraph.writers.atomic import output_file
+from htagraph.writers.joined import write_joined
 from htagraph.writers.pftrace import write_pftrace
 
 __all__ = ["write_job_trace"]
@@ -101,12 +99,6 @@ def _write_rank(
     )
 
 
-def _append(part: Path, file: BinaryIO) -> None:
-    """Copy a part to the end of a file."""
-    with part.open("rb") as source:
-        shutil.copyfileobj(source, file)
-
-
 def write_job_trace(
     out: str | Path, segments: pd.DataFrame, timeline: Timeline, *, start_ns: int
 ) -> Path:
@@ -136,19 +128,21 @@ def write_job_trace(
     -----
     One rank is in memory at a time; the parts lie beside the file until it is whole.
     """
-    target, summaries = Path(out), timeline.graphs.summaries
+    summaries = timeline.graphs.summaries
     firsts = [
         int(timeline.clocks[rank].to_common(summaries[rank].first_ns)) for rank in timeline.aligned
     ]
     origin_ns = min([start_ns, *firsts])
-    with (
-        output_file(target) as file,
-        tempfile.TemporaryDirectory(dir=target.parent, prefix=".htagraph-") as folder,
-    ):
-        part = Path(folder) / "part.pftrace"
-        whole = segments.assign(event=np.int64(-1))
-        write_pftrace(part, _no_events(), segments=whole, description=_ABOUT, origin_ns=origin_ns)
-        _append(part, file)
-        for rank in timeline.aligned:
-            _append(_write_rank(part, segments, timeline, rank, origin_ns), file)
-    return target
+    whole = segments.assign(event=np.int64(-1))
+
+    def write_path(part: Path) -> Path:
+        """Write the path of the job."""
+        return write_pftrace(
+            part, _no_events(), segments=whole, description=_ABOUT, origin_ns=origin_ns
+        )
+
+    ranks = [
+        partial(_write_rank, segments=segments, timeline=timeline, rank=rank, origin_ns=origin_ns)
+        for rank in timeline.aligned
+    ]
+    return write_joined(out, [write_path, *ranks])

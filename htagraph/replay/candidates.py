@@ -24,9 +24,10 @@ from htagraph.replay.event_groups import ALLOCATIONS, of_class, waits_at
 from htagraph.replay.host_code import Code
 from htagraph.replay.repairs import repairs, spared
 
-__all__ = ["SPEEDS", "Candidate", "candidates"]
+__all__ = ["SPEEDS", "TWICE_AS_FAST", "Candidate", "candidates"]
 
-SPEEDS = (0.9, 0.75, 0.5, 0.0)
+TWICE_AS_FAST = 0.5
+SPEEDS = (0.9, 0.75, TWICE_AS_FAST, 0.0)
 """Shares of its time that a kernel is left with: 10, 25, 50 and 100% less."""
 
 _N_NAMES = 10
@@ -104,7 +105,7 @@ def _of_causes(segments: pd.DataFrame, attributed: pd.DataFrame) -> Iterator[Can
         if cause == Cause.UNEXPLAINED:
             continue
         part = attributed[(attributed["cause"] == cause) & (late == rank)]
-        left = 0.5 if cause == Cause.COMPUTE else 0.0
+        left = TWICE_AS_FAST if cause == Cause.COMPUTE else 0.0
         target = str(cause) if rank < 0 else f"{cause} {rank}"
         *tried, rest = repairs(segments, part)
         for changes in tried:
@@ -116,7 +117,7 @@ def _largest(segments: pd.DataFrame, by: str, n: int) -> list[str]:
     """Groups with most of the path, those with little of it left out."""
     times = segments.groupby(by, observed=True, sort=False)["dur_ns"].sum()
     total_ns = max(int(segments["dur_ns"].sum()), 1)
-    times = times[(times >= _MIN_SHARE * total_ns) & (times.index != "")]
+    times = times[times >= _MIN_SHARE * total_ns]
     return [str(name) for name in times.sort_values(ascending=False, kind="stable").index[:n]]
 
 
@@ -128,7 +129,7 @@ def _of_names(segments: pd.DataFrame, n_names: int) -> Iterator[Candidate]:
             yield Candidate("kernel", name, (Scale(name, left),), left)
     host = segments[(segments["bound"] == Bound.HOST.label) & (segments["event"] >= 0)]
     for name in _largest(host, "name", n_names):
-        yield Candidate("operator", name, (Scale(name, 0.5),), 0.5)
+        yield Candidate("operator", name, (Scale(name, TWICE_AS_FAST),), TWICE_AS_FAST)
 
 
 def _of_host_code(segments: pd.DataFrame, attributed: pd.DataFrame) -> Iterator[Candidate]:

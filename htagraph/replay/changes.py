@@ -51,6 +51,8 @@ __all__ = [
 Bools = npt.NDArray[np.bool_]
 I64 = npt.NDArray[np.int64]
 
+_MOST = 1e6
+"""Largest factor, and seconds, of a change: times stay far below what int64 holds."""
 _CODE_OF_A_LAUNCH_NS, _LAUNCHING_NS = 100_000, 1_000_000
 """What code between two operators, and a stretch within one, take at most where they only launch
 (PyTorch: 5 to 50 us)."""
@@ -152,14 +154,14 @@ def scale(chosen: Events | Code, *, by: float) -> Scale:
     Raises
     ------
     QueryError
-        If the factor is negative.
+        If the factor is negative, or above a million.
 
     Examples
     --------
     >>> print(scale("*gemm*", by=0.5))
     scale('*gemm*', by=0.5)
     """
-    if not by >= 0:
+    if not 0 <= by <= _MOST:
         raise QueryError(f"nothing takes {by} times as long.", hint="by=0.5 is twice as fast.")
     return Scale(chosen, by)
 
@@ -335,10 +337,10 @@ def insert(*, after: Events, dur_ns: int) -> Insert:
     Raises
     ------
     QueryError
-        If the time is negative.
+        If the time is negative, or above a million seconds.
     """
-    if dur_ns < 0:
-        raise QueryError(f"nothing takes {dur_ns} ns.", hint="dur_ns >= 0.")
+    if not 0 <= dur_ns <= _MOST * 1e9:
+        raise QueryError(f"nothing takes {dur_ns} ns.", hint="0 <= dur_ns <= 1e15.")
     return Insert(after, dur_ns)
 
 
@@ -462,9 +464,12 @@ class Graphed(Change):
         does all code between operators, in the tightest.
         """
         dag, replay = draft.dag, draft.replay
-        events = dag.events
         if not (dag.launch >= 0).any():
-            raise QueryError("nothing was launched.", hint="record with ProfilerActivity.CUDA.")
+            raise QueryError(
+                "nothing was launched, so there is nothing to replay as a graph.",
+                hint="record device work: ProfilerActivity.CUDA.",
+            )
+        events = dag.events
         meanings = call_meanings(events)
         loads = events.is_host & events.named(events.symbols.searched(DATA_LOADING))
         waits = np.isin(
@@ -517,6 +522,11 @@ def graphed() -> Graphed:
     Returns
     -------
     Graphed
+
+    Raises
+    ------
+    QueryError
+        When it is made, if nothing was launched.
     """
     return Graphed()
 

@@ -12,16 +12,19 @@ from htagraph.errors import QueryError
 from htagraph.model.answers import OPPORTUNITIES
 from htagraph.model.window import Window
 from htagraph.replay.assumptions import Assumption
-from htagraph.replay.candidates import Candidate
+from htagraph.replay.candidates import TWICE_AS_FAST, Candidate
 from htagraph.replay.changes import Change
 from htagraph.replay.rehearsal import Saving
 
 __all__ = ["Rehearsed", "predictions"]
 
 _N_LOOKED_AT = 10
-"""Rows of which it is said what bounds the run then, and what they save together."""
+"""Changes of which it is said what bounds the run then, and what they save together.
+
+Of a kernel, that is twice as fast; its other speeds are points of a curve.
+"""
 _N_PAIRED = 6
-"""Rows that are replayed in pairs, to see which share what they save."""
+"""Those of them that are replayed in pairs, to see which share what they save."""
 _NOT_ADDITIVE = 0.9
 """Two changes that together save less than this share of their sum are not additive."""
 _WORTH = 0.002
@@ -51,6 +54,11 @@ class _Asked(NamedTuple):
     candidate: Candidate
     saving: Saving
 
+    @property
+    def change(self) -> str:
+        """What is changed, as it is written."""
+        return " + ".join(map(str, self.candidate.changes))
+
 
 def predictions(rehearsal: Rehearsed, asked: Iterable[Candidate]) -> pd.DataFrame:
     """Candidate changes with what each saves, largest expected saving first.
@@ -67,15 +75,16 @@ def predictions(rehearsal: Rehearsed, asked: Iterable[Candidate]) -> pd.DataFram
     """
     found = _best_of_each([one for each in asked if (one := _ask(rehearsal, each)) is not None])
     found.sort(key=lambda one: (-one.saving.expected_ns, one.candidate.kind != "repair"))
-    then = [rehearsal.then_bound(one.candidate.changes) for one in found[:_N_LOOKED_AT]]
-    together, shared = _together(rehearsal, found)
+    rows = _looked_at(found)
+    then = {found[row].change: rehearsal.then_bound(found[row].candidate.changes) for row in rows}
+    shared = _shared(rehearsal, found, rows[:_N_PAIRED])
     savings = [one.saving for one in found]
     expected = np.array([saving.expected_ns for saving in savings], dtype=np.int64)
     return OPPORTUNITIES.frame(
         {
             "kind": [one.candidate.kind for one in found],
             "target": [one.candidate.target for one in found],
-            "change": [" + ".join(map(str, one.candidate.changes)) for one in found],
+            "change": [one.change for one in found],
             "left_share": [one.candidate.left for one in found],
             "cause": [one.candidate.cause for one in found],
             "late_rank": [one.candidate.rank for one in found],
@@ -84,9 +93,9 @@ def predictions(rehearsal: Rehearsed, asked: Iterable[Candidate]) -> pd.DataFram
             "high_ns": [saving.high_ns for saving in savings],
             "saves_share": expected / max(rehearsal.window.dur_ns, 1),
             "alone_ns": [_alone_ns(saving) for saving in savings],
-            "then_bound": then + [""] * (len(found) - len(then)),
-            "together_ns": together,
-            "shares_with": shared,
+            "then_bound": [then.get(one.change, "") for one in found],
+            "together_ns": _together(rehearsal, found, rows),
+            "shares_with": [shared.get(one.change, -1) for one in found],
         }
     )
 
@@ -120,30 +129,39 @@ def _alone_ns(saving: Saving) -> int:
     return dict(saving.readings).get(Assumption.OTHERS_LATE, saving.expected_ns)
 
 
-def _together(rehearsal: Rehearsed, found: Sequence[_Asked]) -> tuple[list[int], list[int]]:
-    """What each row saves with those above it, and the first of those that it shares with."""
-    together, shared = [], []
-    made: list[_Asked] = []
+def _looked_at(found: Sequence[_Asked]) -> list[int]:
+    """Rows of the first changes, each once."""
+    rows: dict[str, int] = {}
+    for row, one in enumerate(found):
+        if one.candidate.kind != "kernel" or one.candidate.left == TWICE_AS_FAST:
+            rows.setdefault(one.change, row)
+    return list(rows.values())[:_N_LOOKED_AT]
+
+
+def _together(rehearsal: Rehearsed, found: Sequence[_Asked], rows: Sequence[int]) -> list[int]:
+    """What each row saves with those above it."""
+    together: list[int] = []
+    made: dict[str, Candidate] = {}
     saved_ns = 0
     for row, one in enumerate(found):
-        target = one.candidate.target
-        is_new = all(other.candidate.target != target for other in made)
-        if row < _N_LOOKED_AT and is_new:
-            made.append(one)
+        if row in rows and one.candidate.target not in made:
+            made[one.candidate.target] = one.candidate
             saved_ns = rehearsal.saved_ns(
-                [change for each in made for change in each.candidate.changes]
+                [change for each in made.values() for change in each.changes]
             )
         together.append(saved_ns)
-        shared.append(_shares_with(rehearsal, found, row) if row < _N_PAIRED else -1)
-    return together, shared
+    return together
 
 
-def _shares_with(rehearsal: Rehearsed, found: Sequence[_Asked], row: int) -> int:
-    """First row above with which one is not additive, -1 for none."""
-    own = found[row]
-    for other in range(row):
-        both = [*found[other].candidate.changes, *own.candidate.changes]
-        apart_ns = found[other].saving.expected_ns + own.saving.expected_ns
-        if apart_ns > 0 and rehearsal.saved_ns(both) < _NOT_ADDITIVE * apart_ns:
-            return other
-    return -1
+def _shared(rehearsal: Rehearsed, found: Sequence[_Asked], rows: Sequence[int]) -> dict[str, int]:
+    """By change: the first row above with which it is not additive."""
+    shared: dict[str, int] = {}
+    for place, row in enumerate(rows):
+        own = found[row]
+        for other in rows[:place]:
+            both = [*found[other].candidate.changes, *own.candidate.changes]
+            apart_ns = found[other].saving.expected_ns + own.saving.expected_ns
+            if apart_ns > 0 and rehearsal.saved_ns(both) < _NOT_ADDITIVE * apart_ns:
+                shared[own.change] = other
+                break
+    return shared

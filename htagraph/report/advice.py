@@ -9,6 +9,7 @@ __all__ = [
     "HOST_ONLY",
     "LATE_BY",
     "NOTHING_MATCHED",
+    "OTHER_RANKS",
     "RANKING",
     "TITLES",
     "TITLE_HOST_ONLY",
@@ -153,4 +154,8 @@ COMPARE = "compare what this rank does there with the other ranks."
 RANKING = (
     "Ranked by what a repair is predicted to save: the run is replayed without the cause, or with "
     "computation twice as fast, and ends where something else bounds it."
+)
+OTHER_RANKS = (
+    "The low end of a saving is what this rank gains alone: if the other ranks do not change, "
+    "collectives end when they did, however early they begin."
 )

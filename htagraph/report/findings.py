@@ -34,6 +34,7 @@ from htagraph.report.advice import (
     HOST_ONLY,
     LATE_BY,
     NOTHING_MATCHED,
+    OTHER_RANKS,
     TITLE_HOST_ONLY,
     TITLES,
     TO_TRY,
@@ -107,6 +108,10 @@ def find_bounds(
         instead=_instead(compiled=is_compiled(path.dag, path.window), replayed=replayed),
     )
     verdict = _verdict(path.attributed_time, path.dur_ns, told)
+    causes = {finding.cause for finding in verdict.top_findings}
+    waits = found["cause"].isin(causes) & (found["alone_ns"] < found["saves_ns"])
+    if waits.any():
+        verdict = replace(verdict, low_ends=OTHER_RANKS)
     if replayed:
         said = replays_in_words(replay_time(path.dag, path.window))
         verdict = replace(verdict, replays=said)

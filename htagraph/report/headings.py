@@ -9,7 +9,18 @@ from htagraph.model.kinds import in_words
 __all__ = ["SENTENCES", "TIMES", "heading", "holds_names"]
 
 SENTENCES = frozenset(
-    {"check", "consequence", "detail", "advice", "meaning", "options", "error", "said", "bounds"}
+    {
+        "check",
+        "consequence",
+        "detail",
+        "advice",
+        "meaning",
+        "options",
+        "error",
+        "said",
+        "bounds",
+        "reading",
+    }
 )
 """Columns of prose, which may go on in the next line."""
 TIMES = frozenset({"start_ns", "end_ns", "ts_ns"})
@@ -22,6 +33,10 @@ _HEADINGS = {
     "cause_ns": "cause dur",
     "n_cause": "times",
     "caused_wait_ns": "caused wait, all ranks",
+    "saves_share": "share",
+    "low_ns": "at least",
+    "high_ns": "at most",
+    "alone_ns": "alone",
 }
 """Headings of columns whose name says too little without its unit."""
 

@@ -19,6 +19,9 @@ That of a trace has these keys; later documents of the same version only add som
                     parts {bound: ns}, to_try, saving_low_ns, saving_high_ns, repaired_by,
                     then_bound, limited_by,
                     evidence [name, op, frame, event, label, dur_ns, bound, n_segments]
+    opportunities   the first 30 changes that would help, as `opportunities` answers: kind, target,
+                    change, left_share, cause, saves_ns, low_ns, high_ns, saves_share, alone_ns,
+                    then_bound, together_ns, shares_with (a row); empty if findings are withheld
     critical_path   dur_ns, unexplained_share, inferred_share,
                     by_rule, by_bound, by_op, by_name: [group, dur_ns, share, n_segments]
     steps           step, dur_ns, bound, bound_share, next_bound, next_share
@@ -67,10 +70,13 @@ from htagraph.report.verdict import Finding, Verdict
 __all__ = [
     "JOB_SCHEMA",
     "JOB_VERSION",
+    "OPPORTUNITIES_SCHEMA",
+    "OPPORTUNITIES_VERSION",
     "SCHEMA",
     "VERSION",
     "job_document",
     "json_document",
+    "opportunities_document",
     "records",
 ]
 
@@ -78,7 +84,10 @@ SCHEMA = "htagraph.report"
 VERSION = 2
 JOB_SCHEMA = "htagraph.job_report"
 JOB_VERSION = 3
+OPPORTUNITIES_SCHEMA = "htagraph.opportunities"
+OPPORTUNITIES_VERSION = 1
 _TOP = 20
+_N_OPPORTUNITIES = 30
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -118,6 +127,37 @@ def _findings(verdict: Verdict) -> dict[str, Any]:
     return {
         "withheld": verdict.withheld,
         "items": [_finding(finding) for finding in verdict.findings],
+    }
+
+
+def _opportunities(summary: Summary) -> list[dict[str, Any]]:
+    """What would help, as plain values; nothing where the path is not known well enough."""
+    if summary.verdict.withheld:
+        return []
+    return records(summary.opportunities.head(_N_OPPORTUNITIES))
+
+
+def opportunities_document(summary: Summary) -> dict[str, Any]:
+    """What would help, as a dict that `json.dumps` accepts.
+
+    Parameters
+    ----------
+    summary : Summary
+
+    Returns
+    -------
+    dict
+        ``schema``, ``version``, ``window`` (its name), ``before_ns``, ``caveats``, ``withheld``
+        ("", or why there is no answer) and ``opportunities``, as in the document of a report.
+    """
+    return {
+        "schema": OPPORTUNITIES_SCHEMA,
+        "version": OPPORTUNITIES_VERSION,
+        "window": summary.graph.interval.name,
+        "before_ns": summary.graph.dur_ns,
+        "caveats": summary.caveats,
+        "withheld": summary.verdict.withheld,
+        "opportunities": _opportunities(summary),
     }
 
 
@@ -183,6 +223,7 @@ def json_document(summary: Summary, files: Mapping[str, Path] | None = None) -> 
         "opening": _opening(summary),
         "replays": _replays(summary),
         "findings": _findings(summary.verdict),
+        "opportunities": _opportunities(summary),
         "critical_path": {
             "dur_ns": path.dur_ns,
             "unexplained_share": path.unexplained_share,

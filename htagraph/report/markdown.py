@@ -11,6 +11,7 @@ from htagraph.model.units import human_count, human_duration
 from htagraph.report.headings import TIMES, heading, holds_names
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.summary import Summary
+from htagraph.report.what_helps import notes_on
 from htagraph.writers.labels import name_label, printable
 
 __all__ = [
@@ -141,7 +142,7 @@ def _head(summary: Summary | JobSummary) -> list[str]:
         + (f" *To try:* {_escaped(finding.to_try)}" if finding.to_try else "")
         for number, finding in enumerate(verdict.findings, start=1)
     )
-    return [*head, *findings, *map(_escaped, more), *filter(None, [verdict.ranking])]
+    return [*head, *findings, *map(_escaped, more), *filter(None, [verdict.notes])]
 
 
 def _groups(frame: pd.DataFrame, name: str) -> str:
@@ -161,6 +162,12 @@ def markdown_summary(summary: Summary) -> str:
     str
     """
     parts = _head(summary)
+    if len(summary.what_helps):
+        parts += [
+            "## What would help",
+            _escaped(notes_on(summary.what_helps)),
+            markdown_table(human_frame(summary.what_helps.head(_TOP))),
+        ]
     if len(summary.by_step):
         parts += ["## By step", markdown_table(human_frame(summary.by_step.head(_MAX_STEPS)))]
         if len(summary.by_step) > _MAX_STEPS:

@@ -18,6 +18,7 @@ from htagraph.report.inferred_time import inferred_in_words
 from htagraph.report.opening import Opening, find_opening
 from htagraph.report.step_shares import step_shares
 from htagraph.report.verdict import Verdict
+from htagraph.report.what_helps import what_helps
 from htagraph.trace import Trace
 
 __all__ = ["NOT_INFERRED", "Summary"]
@@ -118,11 +119,15 @@ class Summary:
         return self.trace.world_size
 
     @property
+    def window_caveats(self) -> list[str]:
+        """What one has to know of the window and its graph."""
+        said = [self._opening_sentence] if self.opening else []
+        return said if self.graph.dag.notes.get("is_inferred", 1) else [*said, NOT_INFERRED]
+
+    @property
     def caveats(self) -> list[str]:
         """What one has to know to read the verdict."""
-        said = [self._opening_sentence] if self.opening else []
-        if not self.graph.dag.notes.get("is_inferred", 1):
-            said.append(NOT_INFERRED)
+        said = self.window_caveats
         waits = any(finding.cause == Cause.COMMUNICATION for finding in self.verdict.top_findings)
         if waits and (self.world_size or 1) > 1:
             said.append(f"One rank of {self.world_size}: {_ONE_OF_MANY}")
@@ -168,6 +173,12 @@ class Summary:
     def opportunities(self) -> pd.DataFrame:
         """What would help, and by how much; schema `answers.OPPORTUNITIES`."""
         return self.graph.opportunities()
+
+    @cached_property
+    def what_helps(self) -> pd.DataFrame:
+        """The same for people (`what_helps`); empty where there is no verdict."""
+        found = self.opportunities
+        return what_helps(found.head(0) if self.verdict.withheld else found)
 
     @cached_property
     def inferred(self) -> str:

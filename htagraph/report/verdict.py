@@ -183,17 +183,25 @@ class Verdict:
         Why there is no verdict; empty if there is one.
     replays : str
         Where most device time is replayed: whether launches or the graphs are what costs.
+    low_ends : str
+        What the low ends of savings are, where that is not only what the trace leaves open.
     """
 
     findings: tuple[Finding, ...]
     withheld: str = ""
     replays: str = ""
+    low_ends: str = ""
 
     @property
     def ranking(self) -> str:
         """Why a smaller share stands before a larger one; empty where none does."""
         shares = [finding.share for finding in self.top_findings]
         return "" if shares == sorted(shares, reverse=True) else RANKING
+
+    @property
+    def notes(self) -> str:
+        """How to read the findings: their ranking, and the low ends of their savings."""
+        return " ".join(filter(None, [self.ranking, self.low_ends]))
 
     @property
     def top_findings(self) -> tuple[Finding, ...]:

@@ -198,6 +198,7 @@ def write_pftrace(
     origin_ns: int | None = None,
     place: int | None = None,
     hops: tuple[I64, I64] | None = None,
+    run: str = "",
 ) -> Path:
     """Write events, and what was found out about them, as a Perfetto trace.
 
@@ -233,6 +234,8 @@ def write_pftrace(
     hops : tuple of two ndarrays of shape (n,), dtype=int64, optional
         Segments, and ids below 2**40: an arrow joins two segments of one id, also of different
         files.
+    run : str, default=""
+        Which of several runs it is, named in the tracks.
 
     Returns
     -------
@@ -254,7 +257,7 @@ def write_pftrace(
         hint = f"give origin_ns <= {first_ns}."
         raise OutputError("the trace begins before the origin that was given.", path=out, hint=hint)
     tracks, strings = (
-        Tracks(rank, place=place, moved_by=moved_by),
+        Tracks(rank, place=place, moved_by=moved_by, run=run),
         Strings(events.symbols.texts),
     )
     path = frames.SEGMENTS.empty() if segments is None else segments

@@ -45,6 +45,8 @@ class Tracks:
         From 1 on; by default the rank's.
     moved_by : str, default=""
         By how much device times were moved to fit the clock of the host, in words.
+    run : str, default=""
+        Which of several runs it is, named in the tracks.
 
     Attributes
     ----------
@@ -52,12 +54,15 @@ class Tracks:
         From 1 on: the range of ids, and the packet sequence, of the rank.
     """
 
-    def __init__(self, rank: int | None, *, place: int | None = None, moved_by: str = "") -> None:
+    def __init__(
+        self, rank: int | None, *, place: int | None = None, moved_by: str = "", run: str = ""
+    ) -> None:
         from perfetto.protos.perfetto.trace import perfetto_trace_pb2  # noqa: PLC0415
 
         self._trace = perfetto_trace_pb2.Trace()
         self.place = place if place is not None else 1 if rank is None else rank + 1
-        self._suffix = "" if rank is None else f", rank {rank}"
+        of_rank = "" if rank is None else f"rank {rank}"
+        self._suffix = "".join(f", {part}" for part in (of_rank, run) if part)
         self._uuid = self.place * _UUIDS_PER_RANK
         self._id = self.place * _IDS_PER_RANK
         self._n_roots = 0

@@ -95,6 +95,7 @@ def test_json_document_has_the_keys_that_it_documents(stalled):
         "opening",
         "replays",
         "findings",
+        "opportunities",
         "critical_path",
         "steps",
         "quality",

@@ -131,7 +131,7 @@ def _verdict(summary: Summary | JobSummary) -> str:
     cards = "\n".join(
         _card(number, finding) for number, finding in enumerate(verdict.top_findings, start=1)
     )
-    ranking = f'<p class="note">{escape(verdict.ranking)}</p>' if verdict.ranking else ""
+    ranking = f'<p class="note">{escape(verdict.notes)}</p>' if verdict.notes else ""
     return f'{lead}\n<ol class="findings">{cards}</ol>{replays}{ranking}'
 
 

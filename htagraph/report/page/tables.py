@@ -18,9 +18,9 @@ __all__ = ["html_table"]
 
 _NAME_WIDTH = 64
 _PATTERN_WIDTH = 36
-_NAMES = {"name", "op", "group", "next_name", "call", "frame", "cause_name"}
+_NAMES = {"name", "op", "group", "next_name", "call", "frame", "cause_name", "target"}
 _TIMES = {"start_ns", "end_ns", "ts_ns"}
-_VOCABULARIES = {"bound", "next_bound", "cause", "cause_bound", "kind", "why"}
+_VOCABULARIES = {"bound", "next_bound", "then_bound", "cause", "cause_bound", "kind", "why"}
 
 
 class _Cell(NamedTuple):

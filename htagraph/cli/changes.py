@@ -1,0 +1,108 @@
+"""Changes as options of the command line say them: ``--scale 'gemm*=0.5'``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from htagraph.errors import QueryError
+from htagraph.replay.changes import (
+    Change,
+    fuse,
+    graphed,
+    insert,
+    no_wait,
+    overlap,
+    prefetch,
+    remove,
+    scale,
+)
+from htagraph.replay.collective_changes import bandwidth
+
+__all__ = ["Asked"]
+
+_UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?) ?(ns|us|ms|s)")
+_COMMA = re.compile(r",(?![^<(]*[>)])")
+"""A comma between names, not one within the brackets of a template."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Options that name changes, as they were typed.
+
+    Parameters
+    ----------
+    scale, remove, no_wait, insert, overlap, fuse : sequence of str, optional
+    prefetch, graphed : bool
+    bandwidth : float, optional
+    """
+
+    scale: Sequence[str] | None
+    remove: Sequence[str] | None
+    no_wait: Sequence[str] | None
+    insert: Sequence[str] | None
+    overlap: Sequence[str] | None
+    fuse: Sequence[str] | None
+    prefetch: bool
+    graphed: bool
+    bandwidth: float | None
+
+    def changes(self) -> tuple[Change, ...]:
+        """Changes in the order of the options above; those of one option as they were typed.
+
+        Raises
+        ------
+        QueryError
+            If one of them is no change.
+        """
+        return (
+            *(_scaled(text) for text in self.scale or ()),
+            *(remove(name) for name in self.remove or ()),
+            *(no_wait(name) for name in self.no_wait or ()),
+            *(_inserted(text) for text in self.insert or ()),
+            *(overlap(name) for name in self.overlap or ()),
+            *(_fused(text) for text in self.fuse or ()),
+            *([prefetch()] if self.prefetch else []),
+            *([graphed()] if self.graphed else []),
+            *([bandwidth(self.bandwidth)] if self.bandwidth is not None else []),
+        )
+
+
+def _scaled(text: str) -> Change:
+    """Change that ``NAME=FACTOR`` says."""
+    name, factor = _parts(text, "--scale 'gemm*=0.5' is twice as fast.")
+    try:
+        return scale(name, by=float(factor))
+    except ValueError as exc:
+        if isinstance(exc, QueryError):
+            raise
+        hint = "--scale 'gemm*=0.5' is twice as fast."
+        raise QueryError(f"{factor!r} is no factor.", hint=hint) from None
+
+
+def _inserted(text: str) -> Change:
+    """Change that ``NAME=50us`` says."""
+    hint = "--insert 'aten::mm=50us', in ns, us, ms or s."
+    name, time = _parts(text, hint)
+    found = _DURATION.fullmatch(time)
+    if found is None:
+        raise QueryError(f"{time!r} is no time.", hint=hint)
+    return insert(after=name, dur_ns=round(float(found[1]) * _UNITS[found[2]]))
+
+
+def _fused(text: str) -> Change:
+    """Change that ``NAME,NAME`` says."""
+    names = [name.strip() for name in _COMMA.split(text)]
+    if len(names) == 1 or not all(names):
+        raise QueryError(f"{text!r} is not two names or more.", hint="--fuse 'add*,mul*'.")
+    return fuse(*names)
+
+
+def _parts(text: str, hint: str) -> tuple[str, str]:
+    """Both sides of the last ``=``."""
+    name, separator, value = text.rpartition("=")
+    if not separator or not name:
+        raise QueryError(f"{text!r} is no NAME=VALUE.", hint=hint)
+    return name, value.strip()
