@@ -1,8 +1,9 @@
 """Predicted steps against measured ones: real captures with a planted cause, and without it.
 
 ``python -m tests.benchmarks.bench_real_pairs [FOLDER]``: FOLDER is ``../shared/traces/torch-cpu``
-by default, whose captures of one process are compared with its ``baseline``; a folder of
-``NAME.before`` and ``NAME.after`` captures is compared pair by pair.
+by default, whose captures of one process are compared with its ``baseline``; in a folder of
+``NAME.before`` and ``NAME.after`` captures (with ``.0``, ``.1`` … of several runs) each one of the
+first is compared with the steps of all of the second.
 
 Each capture is asked three times. *Named*: without what was planted, by its name. *Blind, cause*:
 with the repair of the first finding. *Blind, place*: without the first place of its evidence. A row
@@ -13,6 +14,9 @@ the step less that time: what a prediction can know of its own run.
 Runs of one program differ, and no prediction from one run knows by how much: a row is inside where
 the prediction lies in the range of the measured steps. On traces of the host alone all readings
 agree, and intervals have no width.
+
+Then the jobs: the sleep of one rank is taken away, by its place and by ``equalise``. A step is as
+long as its longest rank.
 """
 
 from __future__ import annotations
@@ -134,9 +138,10 @@ class Case(NamedTuple):
 def cases(folder: Path) -> Iterator[Case]:
     """Yield the captures of a folder that have a counterpart."""
     for name, named in _OF_PAIRS.items():
-        before, after = (folder / f"{name}.{side}.pt.trace.json.gz" for side in ("before", "after"))
-        if before.exists() and after.exists():
-            yield Case(name, before, Planted(named), _steps(_graph(after)))
+        before, after = (sorted(folder.glob(f"{name}.{side}*.gz")) for side in ("before", "after"))
+        measured = [ms for file in after for ms in _steps(_graph(file))]
+        for file in before:
+            yield Case(name, file, Planted(named), measured)
     if not (baseline := folder / "single" / "baseline.pt.trace.json.gz").exists():
         return
     measured = _steps(_graph(baseline))
@@ -239,10 +244,37 @@ _COLUMNS = (
     "capture", "asked", "change", "step", "predicted", "measured", "inside",
     "error, of the step", "of the saving", "own", "error", "spread",
 )  # fmt: skip
+_SLEEPERS = {
+    "ddp_sleep_2": 1, "ddp_sleep_4": 3, "allreduce_2": 1, "async_2": 1, "fsdp2_2": 1,
+    "pipeline_2": 0, "zoo_2": 1,
+}  # fmt: skip
+_SLEEPS = "after enumerate(DataLoader)*"
+
+
+def job_rows(folder: Path) -> Iterator[str]:
+    """Yield the rows of jobs in which one rank sleeps."""
+    for name, rank in _SLEEPERS.items():
+        job = hg.load_job(folder / name)
+        truth = json.loads((folder / name / "truth_of_the_job.txt").read_text())
+        mean = truth["mean_per_rank"][rank]
+        own_ms = mean["step_ms"] - mean["planted_ms"]
+        before_ms = statistics.mean(_steps_of(job))
+        for change in (hg.remove(hg.code(_SLEEPS)).on_rank(rank), hg.equalise()):
+            scenario = hg.what_if(job, change)
+            expected_ms = _steps_of(scenario.job)
+            mean_ms = statistics.mean(expected_ms)
+            steps = ", ".join(f"{ms:.1f}" for ms in expected_ms)
+            error = f"{(mean_ms - own_ms) / own_ms:+.0%}"
+            yield f"| {name} | {change} | {before_ms:.1f} | {steps} | {own_ms:.1f} | {error} |"
+
+
+def _steps_of(job: hg.Job) -> list[float]:
+    """Length of each step on its longest rank, in ms."""
+    return [ns / 1e6 for ns in job.step_times().groupby("step")["dur_ns"].max().tolist()]
 
 
 def main() -> None:
-    """Predict every capture and print the table."""
+    """Predict every capture and print the tables."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER / "torch-cpu"
     print(f"| {' | '.join(_COLUMNS)} |")
     print(f"|{' --- |' * len(_COLUMNS)}")
@@ -250,6 +282,11 @@ def main() -> None:
         graph = _graph(case.file)
         for how, changes in asked(graph, case.planted.named):
             print(row(case, how, changes, graph), flush=True)
+    if (jobs := folder / "jobs").exists():
+        print("\n| job | change | step | predicted steps | own, mean | error |")
+        print("| --- | --- | --- | --- | --- | --- |")
+        for line in job_rows(jobs):
+            print(line, flush=True)
 
 
 if __name__ == "__main__":
