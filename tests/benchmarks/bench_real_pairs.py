@@ -171,11 +171,12 @@ def asked(graph: hg.TraceGraph, named: Named) -> Iterator[tuple[str, Sequence[Ch
     every = list(candidates(path.segments, path.attributed_time))
     repairs = [one for one in every if one.cause == first.cause]
     yield f"blind, cause: {first.cause}", _best(rehearsal, repairs).changes
-    code = [one for one in every if one.kind == "host code"]
+    code, place = [one for one in every if one.kind == "host code"], first.evidence[0]
     if first.cause == Cause.HOST_CODE and code:
         yield "blind, place", _best(rehearsal, code).changes
     else:
-        yield "blind, place", [hg.remove(first.evidence[0].name)]
+        named_place = hg.code(place.frame) if place.frame else place.name
+        yield "blind, place", [hg.remove(named_place)]
 
 
 def _best(rehearsal: Rehearsal, of: Sequence[Candidate]) -> Candidate:
@@ -210,34 +211,103 @@ def predicted(graph: hg.TraceGraph, changes: Sequence[Change], *, longest: bool)
     return found
 
 
-def row(case: Case, how: str, changes: Sequence[Change], graph: hg.TraceGraph) -> str:
-    """One row of the table."""
-    steps = predicted(graph, changes, longest=case.planted.against == "self")
-    before, low, expected, high = (statistics.median(times) for times in steps)
-    ends = f"{low:.1f}" if high - low < 0.05 else f"{low:.1f} to {high:.1f}"
-    measured = case.measured_ms
-    if case.planted.against == "self":
-        measured = sorted(_steps(graph))[:-1]
-    said = " + ".join(map(str, changes)) or "as it was"
-    cells = [case.name, how, said, f"{before:.1f}", f"{expected:.1f} ({ends})"]
-    if measured:
-        middle = statistics.median(measured)
-        inside = min(measured) <= high and low <= max(measured)
-        cells += [
-            f"{middle:.1f} ({min(measured):.1f} to {max(measured):.1f})",
-            "yes" if inside else "no",
-            f"{(expected - middle) / middle:+.0%}",
-            f"{(expected - middle) / (before - middle):+.1%}" if before > 1.2 * middle else "-",
-        ]
-    else:
-        cells += ["-"] * 4
-    if case.own_ms:
-        mean = statistics.mean(steps.expected_ms)
-        cells += [f"{case.own_ms:.1f}", f"{(mean - case.own_ms) / case.own_ms:+.0%}"]
-    else:
-        cells += ["-"] * 2
-    cells.append(f"{hg.what_if(graph).hold_out.spread:.0%}")
-    return f"| {' | '.join(cells)} |"
+class Judged(NamedTuple):
+    """A prediction beside what was measured; all in ms.
+
+    Parameters
+    ----------
+    case : Case
+    asked, change : str
+    steps : Predicted
+    measured_ms : list of float
+    spread : float
+        How much alike steps of the capture differ.
+    """
+
+    case: Case
+    asked: str
+    change: str
+    steps: Predicted
+    measured_ms: list[float]
+    spread: float
+
+    @property
+    def before(self) -> float:
+        """The step as it was."""
+        return statistics.median(self.steps.before_ms)
+
+    @property
+    def expected(self) -> float:
+        """The step as it is predicted."""
+        return statistics.median(self.steps.expected_ms)
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the predicted interval and the measured range have something in common."""
+        low, high = (statistics.median(ends) for ends in (self.steps.low_ms, self.steps.high_ms))
+        return min(self.measured_ms) <= high and low <= max(self.measured_ms)
+
+    @property
+    def off_ms(self) -> float:
+        """By how much the step is predicted too long."""
+        return self.expected - statistics.median(self.measured_ms)
+
+    @property
+    def of_saving(self) -> float | None:
+        """The same, as a share of what was saved; None where that is too little to tell."""
+        measured = statistics.median(self.measured_ms)
+        return self.off_ms / (self.before - measured) if self.before > 1.2 * measured else None
+
+    def row(self) -> str:
+        """One row of the table."""
+        low, high = (statistics.median(ends) for ends in (self.steps.low_ms, self.steps.high_ms))
+        ends = f"{low:.1f}" if high - low < 0.05 else f"{low:.1f} to {high:.1f}"
+        cells = [self.case.name, self.asked, self.change, f"{self.before:.1f}"]
+        cells.append(f"{self.expected:.1f} ({ends})")
+        if self.measured_ms:
+            middle, least, most = (of(self.measured_ms) for of in (statistics.median, min, max))
+            cells += [
+                f"{middle:.1f} ({least:.1f} to {most:.1f})",
+                "yes" if self.is_inside else "no",
+                f"{self.off_ms / middle:+.0%}",
+                "-" if self.of_saving is None else f"{self.of_saving:+.1%}",
+            ]
+        else:
+            cells += ["-"] * 4
+        if own_ms := self.case.own_ms:
+            mean = statistics.mean(self.steps.expected_ms)
+            cells += [f"{own_ms:.1f}", f"{(mean - own_ms) / own_ms:+.0%}"]
+        else:
+            cells += ["-"] * 2
+        return f"| {' | '.join([*cells, f'{self.spread:.0%}'])} |"
+
+
+def judge(case: Case, how: str, changes: Sequence[Change], graph: hg.TraceGraph) -> Judged:
+    """Predict a capture without its cause."""
+    alone = case.planted.against == "self"
+    return Judged(
+        case,
+        how,
+        " + ".join(map(str, changes)) or "as it was",
+        predicted(graph, changes, longest=alone),
+        sorted(_steps(graph))[:-1] if alone else case.measured_ms,
+        hg.what_if(graph).hold_out.spread,
+    )
+
+
+def summary(found: Sequence[Judged]) -> Iterator[str]:
+    """Yield a line for each way to ask, and for each cause that was asked for by name."""
+    by: dict[str, list[Judged]] = {}
+    for one in found:
+        if one.measured_ms:
+            by.setdefault(one.asked.partition(":")[0], []).append(one)
+            if one.asked == "named":
+                by.setdefault(f"named, {one.case.name}", []).append(one)
+    for group, these in by.items():
+        shares = [abs(one.of_saving) for one in these if one.of_saving is not None]
+        middle = f"{statistics.median(shares):.0%}" if shares else "-"
+        inside = sum(one.is_inside for one in these)
+        yield f"{group}: {inside} of {len(these)} inside, {middle} of the saving off at the median"
 
 
 _COLUMNS = (
@@ -278,10 +348,13 @@ def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER / "torch-cpu"
     print(f"| {' | '.join(_COLUMNS)} |")
     print(f"|{' --- |' * len(_COLUMNS)}")
+    found = []
     for case in cases(folder):
         graph = _graph(case.file)
         for how, changes in asked(graph, case.planted.named):
-            print(row(case, how, changes, graph), flush=True)
+            found.append(judge(case, how, changes, graph))
+            print(found[-1].row(), flush=True)
+    print("\n" + "\n".join(summary(found)))
     if (jobs := folder / "jobs").exists():
         print("\n| job | change | step | predicted steps | own, mean | error |")
         print("| --- | --- | --- | --- | --- | --- |")

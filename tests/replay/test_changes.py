@@ -71,13 +71,17 @@ def test_overlapped_work_lets_the_rest_of_its_stream_go_on():
 
 
 def test_a_batch_that_is_prefetched_is_there_as_long_after_the_one_before_as_it_took():
-    """The first is waited for. Steps of 8 us hide all but 2 us of the other two."""
+    """The first is waited for. Steps of 8 us hide that much of the other two.
+
+    Or nothing, where it costs as much to take a batch over from another process.
+    """
     graph = drawn("""
         cpu 1 |{data_loading}[work  ]{data_loading}[work  ]{data_loading}[work  ]
     """)
 
     assert graph.dur_ns == 66_000
     assert saved_us(graph, hg.prefetch()) == 16
+    assert hg.what_if(graph, hg.prefetch(), on="window").saves_ns[:3] == (0, 16_000, 16_000)
 
 
 def test_a_graphed_step_costs_one_launch():
