@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         scale,
     )
     from htagraph.replay.collective_changes import bandwidth, equalise
+    from htagraph.replay.host_code import code
     from htagraph.report import plots
     from htagraph.report.job_summary import JobSummary
     from htagraph.report.page import write_page
@@ -54,6 +55,7 @@ __all__ = [
     "Trace",
     "TraceGraph",
     "bandwidth",
+    "code",
     "collective",
     "diff",
     "discover",
@@ -98,6 +100,7 @@ _HOMES = {
     "Trace": "trace",
     "TraceGraph": "graph",
     "bandwidth": "replay.collective_changes",
+    "code": "replay.host_code",
     "collective": "selection",
     "diff": "comparison",
     "discover": "readers.captures",

@@ -143,7 +143,7 @@ DEFAULT_COLUMNS: dict[str, tuple[str, ...]] = {
         "kind",
         "op",
     ),
-    "near_critical": ("said", "bounds", "start_ns", "leaves", "joins"),
+    "near_critical": ("said", "start_ns", "bounds", "joins"),
     "quality": ("check", "share", "verdict", "n_good", "n_all", "consequence"),
     "inferences": (
         "rule",

@@ -23,8 +23,8 @@ from htagraph.algorithms.gather import gather
 from htagraph.explain.breakdown import step_names
 from htagraph.explain.long_calls import long_calls
 from htagraph.lookup.attribution import around, innermost, under, under_pattern
-from htagraph.lookup.host_waits import is_matched, long_waits
-from htagraph.lookup.naming import op_names
+from htagraph.lookup.host_waits import READS, is_matched, long_waits
+from htagraph.lookup.naming import gap_places, op_names
 from htagraph.lookup.python_code import Stretches, code_pieces
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.api_calls import ALLOCATION, WAITING_CALLS, CallMeaning, call_meanings
@@ -40,12 +40,6 @@ I8 = npt.NDArray[np.int8]
 I64 = npt.NDArray[np.int64]
 Text = npt.NDArray[np.object_]
 Mask = npt.NDArray[np.bool_]
-
-_READS = re.compile(r"^aten::(item|_local_scalar_dense|is_nonzero|nonzero|masked_select|equal)$")
-"""Operators that bring a value of the device to the host; with a call that waits below, they wait.
-
-Those of tensors on the host have none: they compute.
-"""
 
 _TOPICS = (
     (
@@ -344,7 +338,7 @@ def _reads(dag: Dag, event: I64) -> Mask:
     """Whether each event is in an operator that reads a value off the device, and waits for it."""
     events = dag.events
     waits = np.flatnonzero(np.isin(call_meanings(events), WAITING_CALLS))
-    reads = events.named(events.symbols.searched(_READS)) & around(dag, waits)
+    reads = events.named(events.symbols.searched(READS)) & around(dag, waits)
     return under(dag, event, reads)
 
 
@@ -367,7 +361,7 @@ def _causes_of_waits(dag: Dag, call: I64) -> I8:
     Of a call that only ends a gap in which its thread waited, nothing is known but that.
     """
     copies = (call_meanings(dag.events)[call] == CallMeaning.COPY) & ~under_pattern(
-        dag, call, _READS
+        dag, call, READS
     )
     cause = np.where(copies, _CODE[Cause.BLOCKING_COPY], _CODE[Cause.HOST_WAIT]).astype(np.int8)
     cause[_named(dag, call, ALLOCATION)] = _CODE[Cause.ALLOCATION]
@@ -402,10 +396,8 @@ def _places(dag: Dag, pieces: _Pieces, cause: I8) -> Text:
         & (pieces.edge >= 0)
         & (pieces.line == "")
     )
-    tail = dag.edges.tail[pieces.edge[rows]]
-    ended, begun = tail & 1 == 1, _called_next(dag, pieces, rows)
-    after, before = dag.events.names(tail >> 1), dag.events.names(np.maximum(begun, 0))
-    places[rows] = np.where(ended, "after " + after, np.where(begun >= 0, "before " + before, ""))
+    tail, head = (side[pieces.edge[rows]] for side in (dag.edges.tail, dag.edges.head))
+    places[rows] = gap_places(dag, tail, head)
     return places
 
 

@@ -25,22 +25,35 @@ from htagraph.job.ranks import (
     Work,
     rank_ends,
 )
-from htagraph.job.rehearsal import JobRehearsal
+from htagraph.job.rehearsal import JobRehearsal, replay_requests
 from htagraph.job.stragglers import pipeline_bubbles, summarize_stragglers
 from htagraph.job.timeline import Timeline
 from htagraph.model.deprecated import renamed
 from htagraph.model.frames import FAILURES
 from htagraph.model.units import human_count, human_duration
 from htagraph.questions import Question, Questions, check_options
+from htagraph.replay.candidates import candidates
+from htagraph.replay.predictions import predictions
 
 __all__ = ["JOB_QUESTIONS", "Job"]
 
-JOB_QUESTIONS = ("clocks", "collectives", "delay_costs", "pipeline_bubbles", "stragglers")
+JOB_QUESTIONS = (
+    "clocks",
+    "collectives",
+    "delay_costs",
+    "opportunities",
+    "pipeline_bubbles",
+    "stragglers",
+)
 """Questions that are about a job as a whole: members of `Job`, schemas in `model.job_answers`.
 
 To add one: a file in ``job/``, its schema, a member of `Job`, this table.
 ``tests/api/test_questions.py`` says what is missing.
 """
+
+
+_REPLAYED_EVENTS = 4_000_000
+"""Events of all ranks up to which a report replays them: about 2 GB, and 1 s a change."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -184,6 +197,8 @@ class Job(Questions):
         asked += self._route.requests(timeline)
         for compared in (timeline.compared, timeline.compared_waits.rank_segments):
             asked.append(on_rank_segments(TimesByNameIn, compared))
+        if self.is_replayed:
+            asked.append(replay_requests(timeline, self.asked_window))
         self.graphs.visit({rank: _of_rank(asked, rank) for rank in self.summaries})
 
     def _ask(self, question: Question, **options: object) -> pd.DataFrame:
@@ -259,6 +274,12 @@ class Job(Questions):
         """
         return JobPath.along(self._route, self.timeline)
 
+    @property
+    def is_replayed(self) -> bool:
+        """Whether the job is small enough for a report to replay all of it."""
+        n_events = sum(self.summaries[rank].n_events for rank in self.timeline.aligned)
+        return n_events <= _REPLAYED_EVENTS
+
     @cached_property
     def rehearsal(self) -> JobRehearsal:
         """The replays of all ranks, joined: what `what_if` changes. They are kept with the job."""
@@ -293,6 +314,25 @@ class Job(Questions):
             known, it is the last by estimate that is charged.
         """
         return self.timeline.delay_costs
+
+    def opportunities(self) -> pd.DataFrame:
+        """Changes that would make the job shorter, each with what it saves: predictions.
+
+        All ranks are replayed together with each change; ``job[rank].opportunities()`` is about one
+        rank by itself.
+
+        Returns
+        -------
+        DataFrame, schema `answers.OPPORTUNITIES`
+            Largest expected saving first.
+
+        Raises
+        ------
+        TraceLimitError
+            If the ranks have too many events together.
+        """
+        path = self.critical_path()
+        return predictions(self.rehearsal, candidates(path.segments, path.attributed_time))
 
     def pipeline_bubbles(self) -> pd.DataFrame:
         """How long each rank waited in receives for the sender, by group.

@@ -19,7 +19,7 @@ from htagraph.replay.draft import Draft
 from htagraph.replay.members import without_waits
 from htagraph.replay.rehearsal import Run, Saving
 
-__all__ = ["JobRehearsal", "JobRun"]
+__all__ = ["JobRehearsal", "JobRun", "replay_requests"]
 
 _MOST_EVENTS = 30_000_000
 
@@ -72,7 +72,7 @@ class JobRehearsal:
                 "together.",
                 hint="load fewer of the ranks, or ask about one: hg.what_if(job[0], …).",
             )
-        asked = {r: Request(window, ReplayIn(timeline.clocks[r])) for r in timeline.aligned}
+        asked = replay_requests(timeline, window)
         ranks: dict[int, RankReplay] = dict(timeline.graphs.ask(asked))
         if not ranks:
             raise QueryError("no rank of the job has this window.", hint="see job.failures.")
@@ -158,6 +158,11 @@ class JobRehearsal:
             (assumption, self.window.dur_ns - self.dur_ns(self.run(changes, assumption)))
             for assumption in self.assumptions
         )
+
+
+def replay_requests(timeline: Timeline, window: WindowName) -> dict[int, Request]:
+    """What all ranks are asked for, so that they can be replayed."""
+    return {rank: Request(window, ReplayIn(timeline.clocks[rank])) for rank in timeline.aligned}
 
 
 def _make(change: Change, drafts: Mapping[int, Draft]) -> None:

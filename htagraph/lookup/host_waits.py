@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import numpy.typing as npt
 
@@ -9,7 +11,13 @@ from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind
 
-__all__ = ["is_matched", "long_waits"]
+__all__ = ["READS", "is_matched", "long_waits"]
+
+READS = re.compile(r"^aten::(item|_local_scalar_dense|is_nonzero|nonzero|masked_select|equal)$")
+"""Operators that bring a value of the device to the host; with a call that waits below, they wait.
+
+Those of tensors on the host have none: they compute.
+"""
 
 _SYNCS = (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SYNC)
 _LONG_FACTOR = 2

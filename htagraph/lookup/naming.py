@@ -14,9 +14,18 @@ from htagraph.lookup.attribution import innermost
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 
-__all__ = ["MODULE", "frames_at", "innermost_at", "names_or_empty", "op_names", "spelling"]
+__all__ = [
+    "MODULE",
+    "frames_at",
+    "gap_places",
+    "innermost_at",
+    "names_or_empty",
+    "op_names",
+    "spelling",
+]
 
 I64 = npt.NDArray[np.int64]
+Nodes = npt.NDArray[np.signedinteger]
 Text = npt.NDArray[np.object_]
 
 MODULE = re.compile(r"^nn\.Module: ")
@@ -44,6 +53,22 @@ def op_names(dag: Dag, events: I64) -> Text:
     ``""`` for none.
     """
     return names_or_empty(dag, innermost(dag, events, (EventKind.OP, EventKind.ANNOTATION)))
+
+
+def gap_places(dag: Dag, tail: Nodes, head: Nodes) -> Text:
+    """Place of host code between two nodes of a thread: ``after aten::mm``, or before what begins.
+
+    ``""`` where neither an event has just ended, nor one begins.
+
+    Parameters
+    ----------
+    dag : Dag
+    tail, head : ndarray of shape (n,), dtype=int
+    """
+    ended, begins = tail & 1 == 1, head & 1 == 0
+    after, before = (dag.events.names(node >> 1) for node in (tail, head))
+    places: Text = np.where(ended, "after " + after, np.where(begins, "before " + before, ""))
+    return places
 
 
 def frames_at(dag: Dag, lane: I64, ts_ns: I64, pattern: re.Pattern[str] | None = None) -> I64:

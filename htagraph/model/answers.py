@@ -588,7 +588,7 @@ NEAR_CRITICAL = Schema(
         "n_tracks": count("threads and streams that it runs on"),
         "bound": Column("category", "Bound", "what most of its time goes to"),
         "bound_share": share("that time / dur_ns"),
-        "bounds": name("all bounds with their shares, from one percent on"),
+        "bounds": name("all bounds with their shares, from five percent on"),
         "name": name("event, or kind of gap, with most of its time"),
         "op": name("innermost operator or annotation with most of its time; empty for none"),
         "n_events": count("events that its time belongs to"),

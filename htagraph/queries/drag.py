@@ -21,8 +21,9 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, EventKind
 from htagraph.model.rules import Rule
 from htagraph.model.window import Window
+from htagraph.replay.rehearsal import Rehearsal
 from htagraph.replay.removal import Removal
-from htagraph.replay.replay import Replay, replay_of
+from htagraph.replay.replay import Replay
 
 __all__ = ["drag"]
 
@@ -82,9 +83,9 @@ def drag(
     -----
     Each drag (Devaux, 1999) is a replay of the whole trace without the group, throughout: host
     events take no time of their own; kernels and copies take none, start when their stream is free,
-    and nothing waits for a launch. In a window amid a trace, what the group costs before it counts
-    as well: its start moves, and a drag may be negative. Time of a bound or a rule is taken from
-    its edges, which stay.
+    and wait for no launch. What was launched before the capture still holds up what it held up. In
+    a window amid a trace, what the group costs before it counts as well: its start moves, and a
+    drag may be negative. Time of a bound or a rule is taken from its edges, which stay.
 
     Examples
     --------
@@ -102,7 +103,7 @@ def drag(
     2       cudaLaunchKernel         2    22000        0        0
     3                      b         1     9000        0        0
     """
-    replay = replay_of(dag)
+    replay = Rehearsal(dag, window).expected.replay
     if by in _OF_EVENTS:
         found = _of_events(dag, window, replay, by)
     elif by in _OF_EDGES:
@@ -143,6 +144,7 @@ def _of_events(dag: Dag, window: Window, replay: Replay, by: str) -> _Groups:
     there = there[group[there] >= 0]
     segments = critical_path(dag, window)
     on_path = gather(group, segments["event"].to_numpy(np.int64))
+    on_path[segments["bound"] == Bound.LAUNCHED_BEFORE_CAPTURE.label] = -1
     path_ns = segments["dur_ns"].to_numpy(np.int64)[on_path >= 0]
     return _Groups(
         names,

@@ -18,7 +18,9 @@ from htagraph.model.schema import labelled
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 from htagraph.replay.near_chains import NearChains, near_chains
-from htagraph.replay.replay import Replay, replay_of
+from htagraph.replay.rehearsal import Rehearsal
+from htagraph.replay.replay import Replay
+from htagraph.writers.labels import name_label
 
 __all__ = ["near_critical"]
 
@@ -29,7 +31,7 @@ _WITHIN = 20
 _LEAST = 1_000
 """Chains shorter than the window divided by this are no matter."""
 _MOSTLY = 0.5
-_WORTH_SAYING = 0.01
+_WORTH_SAYING = 0.05
 _KEYS = ("bound", "name", "op", "track")
 _NOTHING_BEFORE = "(start of the trace)"
 _NOTHING_AFTER = "(end of the window)"
@@ -73,7 +75,7 @@ def near_critical(dag: Dag, window: Window, *, within_ns: int = 0, top: int = 20
     host chain on thread 1, 30.0 us, is 9.00 us behind: mostly cudaLaunchKernel
     device chain on stream 9, 15.0 us, is 13.0 us behind: mostly b
     """
-    replay = replay_of(dag)
+    replay = Rehearsal(dag, window).expected.replay
     found = near_chains(
         dag,
         replay,
@@ -156,7 +158,8 @@ def _said(part: pd.DataFrame, dur_ns: int, float_ns: int) -> str:
         where += f" and {human_count(len(tracks) - 1, 'other track')}"
     doing = _sums(part.assign(doing=part["op"].where(part["op"] != "", part["name"])), "doing")
     share = doing.iloc[0] / dur_ns
-    what = f"mostly {doing.index[0]}" if share > _MOSTLY else f"{share:.0%} {doing.index[0]}"
+    most = name_label(doing.index[0])
+    what = f"mostly {most}" if share > _MOSTLY else f"{share:.0%} {most}"
     return f"{where}, {human_duration(dur_ns)}, is {human_duration(float_ns)} behind: {what}"
 
 

@@ -12,7 +12,7 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.schema import categorical
 from htagraph.model.window import Window
-from htagraph.replay.replay import replay_of
+from htagraph.replay.rehearsal import Rehearsal
 
 __all__ = ["slack"]
 
@@ -41,8 +41,8 @@ def slack(dag: Dag, window: Window) -> pd.DataFrame:
 
     Notes
     -----
-    Total float and free float of the critical path method (Kelley and Walker, 1959), of a replay in
-    which what no edge explains goes with the edge that bound. An event that ends later by ``d``
+    Total float and free float of the critical path method (Kelley and Walker, 1959), in the
+    replay by which scenarios are expected (`Rehearsal.expected`). An event that ends later by ``d``
     makes the window longer by ``max(d - total_float_ns, 0)``, exactly.
 
     Examples
@@ -62,7 +62,7 @@ def slack(dag: Dag, window: Window) -> pd.DataFrame:
     3       cudaLaunchKernel   11000            9000              0
     4                      b    9000           13000          13000
     """
-    events, replay = dag.events, replay_of(dag)
+    events, replay = dag.events, Rehearsal(dag, window).expected.replay
     rows = np.flatnonzero(
         (events.is_host | events.is_device)
         & (events.end_ns > window.start_ns)

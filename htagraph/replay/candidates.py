@@ -21,6 +21,7 @@ from htagraph.replay.changes import (
 )
 from htagraph.replay.collective_changes import Bandwidth
 from htagraph.replay.event_groups import ALLOCATIONS, of_class, waits_at
+from htagraph.replay.host_code import Code
 from htagraph.replay.repairs import repairs, spared
 
 __all__ = ["SPEEDS", "TWICE_AS_FAST", "Candidate", "candidates"]
@@ -116,7 +117,7 @@ def _largest(segments: pd.DataFrame, by: str, n: int) -> list[str]:
     """Groups with most of the path, those with little of it left out."""
     times = segments.groupby(by, observed=True, sort=False)["dur_ns"].sum()
     total_ns = max(int(segments["dur_ns"].sum()), 1)
-    times = times[(times >= _MIN_SHARE * total_ns) & (times.index != "")]
+    times = times[times >= _MIN_SHARE * total_ns]
     return [str(name) for name in times.sort_values(ascending=False, kind="stable").index[:n]]
 
 
@@ -142,7 +143,9 @@ def _of_host_code(segments: pd.DataFrame, attributed: pd.DataFrame) -> Iterator[
     named = code.assign(where=where)
     for place in _largest(named, "where", _N_SITES):
         part = named[named["where"] == place]
-        yield Candidate("host code", place, (spared(segments, part, f"code {place}"),))
+        is_named = part[["frame", "place"]].ne("").any(axis=None)
+        change = Remove(Code(place)) if is_named else spared(segments, part, f"code {place}")
+        yield Candidate("host code", place, (change,))
 
 
 def _of_waits(attributed: pd.DataFrame) -> Iterator[Candidate]:

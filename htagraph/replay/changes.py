@@ -23,6 +23,7 @@ from htagraph.model.rules import Rule
 from htagraph.replay.assumptions import Assumption
 from htagraph.replay.draft import Draft, Events
 from htagraph.replay.fusion import later_members, only_launching
+from htagraph.replay.host_code import Code, share_of_code
 
 __all__ = [
     "Change",
@@ -52,6 +53,9 @@ I64 = npt.NDArray[np.int64]
 
 _MOST = 1e6
 """Largest factor, and seconds, of a change: times stay far below what int64 holds."""
+_CODE_OF_A_LAUNCH_NS, _LAUNCHING_NS = 100_000, 1_000_000
+"""What code between two operators, and a stretch within one, take at most where they only launch
+(PyTorch: 5 to 50 us)."""
 _REPLAY_NS = 10_000
 """What a graph launch costs where none was recorded (measured on H100: 6 to 15 us)."""
 
@@ -109,7 +113,7 @@ class OnRank(Change):
 class Scale(Change):
     """Events take some times as long: host events with all nested in them, work by itself."""
 
-    chosen: Events
+    chosen: Events | Code
     by: float
 
     def apply(self, draft: Draft) -> None:
@@ -117,24 +121,29 @@ class Scale(Change):
 
         Calls within them that wait for the device may take as long as before.
         """
+        if isinstance(self.chosen, Code):
+            draft.scale(share_of_code(draft.dag, draft.replay, self.chosen), self.by)
+            return
         chosen = draft.events(self.chosen)
-        scaled = draft.nested(chosen)
+        share = draft.share(draft.nested(chosen))
         if draft.assumption is Assumption.RIGID:
-            scaled &= chosen | ~np.isin(call_meanings(draft.dag.events), WAITING_CALLS)
-        draft.scale(draft.own_time(scaled), self.by)
+            waits = np.isin(call_meanings(draft.dag.events), WAITING_CALLS)
+            share[draft.own_time(waits & ~chosen)] = 0
+        draft.scale(share, self.by)
 
     def __str__(self) -> str:
         """Write it."""
         return f"scale({_said(self.chosen)}, by={self.by:g})"
 
 
-def scale(chosen: Events, *, by: float) -> Scale:
+def scale(chosen: Events | Code, *, by: float) -> Scale:
     """Change: events take some times as long.
 
     Parameters
     ----------
-    chosen : str, re.Pattern or Selection
-        Host events take their time with all that is nested in them; device work its own.
+    chosen : str, re.Pattern, Selection or Code
+        Host events and Python frames take their time with all that is nested in them; device work
+        its own. `code` names what no operator covers.
     by : float
         0.5 is twice as fast.
 
@@ -161,10 +170,13 @@ def scale(chosen: Events, *, by: float) -> Scale:
 class Remove(Change):
     """Events with all under them are not there, or edges of a kind or rule are not."""
 
-    chosen: Events
+    chosen: Events | Code
 
     def apply(self, draft: Draft) -> None:
         """Take out events, or edges."""
+        if isinstance(self.chosen, Code):
+            draft.spare(share_of_code(draft.dag, draft.replay, self.chosen))
+            return
         if isinstance(self.chosen, str):
             edges = draft.is_labelled(self.chosen)
             if edges is not None:
@@ -177,14 +189,14 @@ class Remove(Change):
         return f"remove({_said(self.chosen)})"
 
 
-def remove(chosen: Events) -> Remove:
+def remove(chosen: Events | Code) -> Remove:
     """Change: events are not there, nor what is nested in them or launched from there.
 
     Parameters
     ----------
-    chosen : str, re.Pattern or Selection
-        Also the label of an `EdgeKind` or a rule: ``"sync"`` (no call waits for the device),
-        ``"queue"``, ``"blocking copy"``.
+    chosen : str, re.Pattern, Selection or Code
+        Host events, Python frames, device work, or `code`. Also the label of an `EdgeKind` or a
+        rule: ``"sync"`` (no call waits for the device), ``"queue"``, ``"blocking copy"``.
 
     Returns
     -------
@@ -302,6 +314,8 @@ class Insert(Change):
         follows &= chosen[tail >> 1] & draft.dag.events.is_host[tail >> 1]
         runs = (replay.kind == EdgeKind.SPAN) & gather(chosen, replay.event, default=False)
         draft.lag_ns[follows | runs] += self.dur_ns
+        if (frames := draft.frames(chosen)) is not None:
+            draft.lag_ns += self.dur_ns * frames.ends_in(replay)
 
     def __str__(self) -> str:
         """Write it."""
@@ -444,7 +458,11 @@ class Graphed(Change):
     """The host replays graphs in place of launching work by work."""
 
     def apply(self, draft: Draft) -> None:
-        """Take host time of operators and launches out; the first launch of each step stays."""
+        """Take host time of operators and launches out; the first launch of each step stays.
+
+        What takes long by itself is no work of launching: it stays, but in the loosest reading. So
+        does all code between operators, in the tightest.
+        """
         dag, replay = draft.dag, draft.replay
         if not (dag.launch >= 0).any():
             raise QueryError(
@@ -465,6 +483,9 @@ class Graphed(Change):
         else:
             rows &= (replay.owner < 0) | draft.own_time(gone)
             rows &= dag.is_work[replay.node[replay.head] >> 1]
+        if draft.assumption is not Assumption.LOOSE:
+            is_gap = (replay.owner < 0) | ~draft.own_time(events.kind != EventKind.ANNOTATION)
+            rows &= draft.lag_ns <= np.where(is_gap, _CODE_OF_A_LAUNCH_NS, _LAUNCHING_NS)
         draft.clear(rows)
         usual = draft.extra_ns <= dag.calibration.stream_usual_ns
         draft.extra_ns[usual & (replay.kind == EdgeKind.STREAM)] = 0

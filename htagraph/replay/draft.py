@@ -14,15 +14,17 @@ from htagraph.errors import QueryError
 from htagraph.lookup.selecting import name_mask, under_mask
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
-from htagraph.model.kinds import EdgeKind
+from htagraph.model.kinds import EdgeKind, EventKind
 from htagraph.model.rules import Rule
 from htagraph.replay.assumptions import Assumption, Reading
 from htagraph.replay.event_groups import EventGroup
+from htagraph.replay.host_code import Frames
 from htagraph.replay.members import Members, Transfers, transfers
 
 __all__ = ["Draft", "EventSet", "Events"]
 
 Bools = npt.NDArray[np.bool_]
+F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 
 _INTO_WORK = (EdgeKind.LAUNCH, EdgeKind.STREAM, EdgeKind.SYNC, EdgeKind.CONTENTION, EdgeKind.SOURCE)
@@ -81,7 +83,7 @@ class Draft:
         return transfers(self.replay, self.members)
 
     def events(self, chosen: Events) -> Bools:
-        """Whether each event of the graph is chosen: host events, device work.
+        """Whether each event is chosen: host events and device work of the graph, Python frames.
 
         Raises
         ------
@@ -103,20 +105,35 @@ class Draft:
         else:
             mask = np.zeros(len(table), dtype=bool)
             mask[chosen.rows] = True
-        mask = mask & (table.is_host | table.is_device)
-        if not mask.any():
+        is_frame = table.kind == EventKind.PYTHON
+        found: Bools = mask & (table.is_host | table.is_device | is_frame)
+        if not found.any():
             what = getattr(chosen, "pattern", chosen)
             hint = "names are those of graph.events, or a glob such as '*gemm*'."
+            if not is_frame.any():
+                hint += " Python frames are read with stacks=True."
             raise QueryError(f"no event of the graph is {what!r}.", hint=hint)
-        return mask
+        return found
+
+    def frames(self, chosen: Bools) -> Frames | None:
+        """The time of the Python frames among chosen events; None where there are none."""
+        rows = np.flatnonzero(chosen & (self.dag.events.kind == EventKind.PYTHON))
+        return Frames(self.dag, rows) if len(rows) else None
 
     def nested(self, chosen: Bools) -> Bools:
         """Chosen events, and host events within those of the host."""
-        return chosen | (under_mask(self.dag, chosen & self.dag.events.is_host) & self._is_host)
+        chosen = self._with_framed(chosen)
+        return chosen | (under_mask(self.dag, chosen & self._is_host) & self._is_host)
 
     def launched(self, chosen: Bools) -> Bools:
         """Chosen events with all under them: nested in them, or launched from there."""
-        return chosen | under_mask(self.dag, chosen & self.dag.events.is_host)
+        chosen = self._with_framed(chosen)
+        return chosen | under_mask(self.dag, chosen & self._is_host)
+
+    def _with_framed(self, chosen: Bools) -> Bools:
+        """Chosen events, and host events within their Python frames."""
+        frames = self.frames(chosen)
+        return chosen if frames is None else chosen | frames.within()
 
     @property
     def _is_host(self) -> Bools:
@@ -127,16 +144,31 @@ class Draft:
         own: Bools = np.append(chosen, False)[self.replay.owner]
         return own
 
+    def share(self, chosen: Bools) -> F64:
+        """Share of each edge that is time of the chosen events themselves, frames included."""
+        frames, own = self.frames(chosen), self.own_time(chosen)
+        found = np.zeros(len(own)) if frames is None else frames.share(self.replay)
+        return np.where(own, 1.0, found)
+
     def into(self, chosen: Bools) -> Bools:
         """Whether each edge leads to the start or the end of a chosen event, from another one."""
         head = self.replay.node[self.replay.head] >> 1
         enters: Bools = chosen[head] & (self.replay.node[self.replay.tail] >> 1 != head)
         return enters
 
-    def scale(self, rows: Bools, by: float) -> None:
-        """Make edges take some times as long."""
-        there = rows & (self.lag_ns != DROPPED)
-        self.lag_ns[there] = np.rint(self.lag_ns[there] * by).astype(np.int64)
+    def scale(self, share: F64, by: float) -> None:
+        """Make shares of edges take some times as long; several shares of one edge add up."""
+        there = np.flatnonzero((share > 0) & (self.lag_ns != DROPPED))
+        lag_ns, part, times = self.lag_ns[there], share[there], self.replay.ts_ns
+        elapsed = times[self.replay.head[there]] - times[self.replay.tail[there]]
+        cut = np.maximum(lag_ns - part * elapsed * (1 - by), 0)
+        scaled = np.rint(np.where(part < 1, cut, lag_ns * by))
+        self.lag_ns[there] = scaled.astype(np.int64)
+
+    def spare(self, share: F64) -> None:
+        """Make shares of edges take no time, nor what no edge explains of them."""
+        self.scale(share, 0.0)
+        self.extra_ns = np.rint(self.extra_ns * (1 - share)).astype(np.int64)
 
     def clear(self, rows: Bools) -> None:
         """Make edges take no time."""
@@ -154,19 +186,23 @@ class Draft:
         self.release_ns[self.replay.places[starts]] = self.replay.first_ns
 
     def take_out(self, chosen: Bools) -> None:
-        """Make chosen events take no time, and neither wait nor need a launch."""
+        """Make chosen events take no time, and neither wait nor need a launch.
+
+        What was launched before the capture is not among them: work that it holds up still is.
+        """
         kind, into = self.replay.kind, self.into(chosen)
         self.is_out |= chosen
-        self.clear(self.own_time(chosen))
+        self.spare(self.share(chosen))
+        if (frames := self.frames(chosen)) is not None:
+            self.drop(frames.waited_in(self.replay))
         is_contention = kind == EdgeKind.CONTENTION
         self.drop(is_contention & gather(chosen, self.replay.event, default=False))
         on_device = chosen & self.dag.events.is_device
         starts = into & self.replay.into_start_of(on_device)
-        self.drop(starts & np.isin(kind, (EdgeKind.LAUNCH, EdgeKind.CONTENTION, EdgeKind.SOURCE)))
-        self.clear(starts)
+        self.drop(starts & np.isin(kind, (EdgeKind.LAUNCH, EdgeKind.CONTENTION)))
+        self.clear(starts & (kind != EdgeKind.SOURCE))
         waits = (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC, EdgeKind.QUEUE)
         self.drop(into & ~starts & np.isin(kind, waits))
-        self.release(on_device)
         ended = chosen[self.replay.node[self.replay.head] >> 1]
         self.extra_ns[ended & (self.replay.kind == EdgeKind.THREAD)] = 0
 

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.lookup.attribution import DATA_LOADING
+from htagraph.lookup.attribution import DATA_LOADING, around
+from htagraph.lookup.host_waits import READS
 from htagraph.lookup.naming import op_names
+from htagraph.lookup.selecting import under_mask
 from htagraph.model.api_calls import ALLOCATION
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EdgeKind, EventKind, KernelClass
@@ -81,14 +83,31 @@ def _waiting(dag: Dag, *, copies: bool) -> Bools:
     return on_host
 
 
+def _reading(dag: Dag) -> Bools:
+    """Whether each event is, or lies in, an operator that reads a value off the device."""
+    reads = dag.events.named(dag.events.symbols.searched(READS)) & dag.events.is_host
+    found: Bools = reads | under_mask(dag, reads)
+    return found
+
+
+def _waits(dag: Dag) -> Bools:
+    """Whether each event waits for the device, other than for its own copy."""
+    calls = _waiting(dag, copies=False) | (_waiting(dag, copies=True) & _reading(dag))
+    reads = _reading(dag) & around(dag, np.flatnonzero(calls)) & dag.events.is_host
+    found: Bools = calls | reads
+    return found
+
+
 LOADERS = EventGroup("data loading", _loads)
 """Host ranges that say they load data."""
 ALLOCATIONS = EventGroup("memory allocation", _allocates)
 """Calls that allocate device memory, or give it back."""
-COPIES_THAT_BLOCK = EventGroup("blocking copies", lambda dag: _waiting(dag, copies=True))
-"""Calls that wait for the copy that they enqueue."""
-HOST_WAITS = EventGroup("host waits", lambda dag: _waiting(dag, copies=False))
-"""All others that wait for the device."""
+COPIES_THAT_BLOCK = EventGroup(
+    "blocking copies", lambda dag: _waiting(dag, copies=True) & ~_reading(dag)
+)
+"""Calls that wait for the copy that they enqueue, but to read a value."""
+HOST_WAITS = EventGroup("host waits", _waits)
+"""All others that wait for the device; operators that read a value, in place of their calls."""
 
 
 def waits_at(name: str, op: str) -> EventGroup:

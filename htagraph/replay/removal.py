@@ -7,7 +7,6 @@ there belongs to its own group.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -16,9 +15,7 @@ import numpy.typing as npt
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.retime import DROPPED, retime_without
 from htagraph.model.dag import Dag
-from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind
-from htagraph.model.rules import Rule
 from htagraph.model.window import Window
 from htagraph.replay.replay import Replay
 
@@ -28,7 +25,6 @@ Bools = npt.NDArray[np.bool_]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
-_BEFORE_WORK = (EdgeKind.LAUNCH, EdgeKind.CONTENTION, EdgeKind.SOURCE)
 _WAITS = (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC, EdgeKind.QUEUE)
 
 
@@ -54,6 +50,8 @@ class Removal(NamedTuple):
     def of_events(cls, dag: Dag, replay: Replay, group: I64, n_groups: int) -> Self:
         """Removal of groups of events: they take no time, and neither wait nor need a launch.
 
+        As `Draft.take_out` does it.
+
         Parameters
         ----------
         dag : Dag
@@ -62,7 +60,6 @@ class Removal(NamedTuple):
             -1 for none.
         n_groups : int
         """
-        replay = _hung(dag, replay)
         weight, kind, edges = replay.weight_ns, replay.kind, replay.edges
         head = edges.head >> 1
         owner = gather(group, replay.owner)
@@ -70,8 +67,8 @@ class Removal(NamedTuple):
         enters = edges.tail >> 1 != head
         starts = enters & (edges.head & 1 == 0) & dag.events.is_device[head]
         entered = np.where(kind == EdgeKind.THREAD, replay.lag_ns, weight)
-        entered[starts] = 0
-        entered[starts & np.isin(kind, _BEFORE_WORK)] = DROPPED
+        entered[starts & (kind != EdgeKind.SOURCE)] = 0
+        entered[starts & np.isin(kind, (EdgeKind.LAUNCH, EdgeKind.CONTENTION))] = DROPPED
         entered[enters & ~starts & np.isin(kind, _WAITS)] = DROPPED
         groups = np.stack([owner, group[head]], axis=1)
         without = np.stack([owned, entered], axis=1)
@@ -123,26 +120,3 @@ class Removal(NamedTuple):
         dur_ns = np.maximum(last[:, 1] + bounds.tail_ns - start_ns, 0)
         found[asked] = window.dur_ns - dur_ns
         return found
-
-
-def _hung(dag: Dag, replay: Replay) -> Replay:
-    """The replay with work that nothing led to hung on the first node: an edge can be taken away.
-
-    It happens when it did, and in a run without it whenever its stream allows.
-    """
-    rooted = replay.offsets[1:] == replay.offsets[:-1]
-    rooted &= (replay.node & 1 == 0) & dag.events.is_device[replay.node >> 1]
-    rooted[:1] = False
-    places = np.flatnonzero(rooted)
-    if not len(places):
-        return replay
-    more = EdgeTable.of(
-        Rule.LAUNCHED_BEFORE_CAPTURE,
-        np.full(len(places), replay.node[0]),
-        replay.node[places],
-        lag_ns=replay.ts_ns[places] - replay.first_ns,
-    )
-    release = replay.release_ns.copy()
-    release[places] = replay.first_ns
-    hung, _, _ = replay.with_edges(more, replay.lag_ns, replay.extra_ns)
-    return replace(hung, release_ns=release)

@@ -14,7 +14,6 @@ from htagraph.replay.changes import (
     Change,
     Graphed,
     NoGaps,
-    NoWait,
     Overlap,
     Remove,
     Scale,
@@ -34,14 +33,10 @@ _OF_CAUSE: dict[Cause, tuple[Change, ...]] = {
     Cause.DEVICE_FULL: (Remove(EdgeKind.CONTENTION.label),),
     Cause.DEVICE_GAPS: (NoGaps(),),
     Cause.HOST: (Graphed(),),
+    Cause.HOST_WAIT: (Remove(HOST_WAITS),),
+    Cause.BLOCKING_COPY: (Remove(COPIES_THAT_BLOCK),),
 }
 """Alternatives for causes whose advice is about events."""
-_OF_WAITS = {
-    Cause.HOST_WAIT: NoWait(HOST_WAITS),
-    Cause.UNRECORDED_WAIT: NoWait(HOST_WAITS),
-    Cause.BLOCKING_COPY: NoWait(COPIES_THAT_BLOCK),
-}
-"""Causes that delay what follows: the waits go, and the delays that are charged to them."""
 
 
 def repairs(segments: pd.DataFrame, part: pd.DataFrame) -> list[tuple[Change, ...]]:
@@ -63,8 +58,6 @@ def repairs(segments: pd.DataFrame, part: pd.DataFrame) -> list[tuple[Change, ..
     rest = spared(segments, part, str(cause))
     if cause is Cause.LATE_RANK:
         return [(Equalise().on_rank(int(part["rank"].iloc[0])),), (rest,)]
-    if cause in _OF_WAITS:
-        return [(_OF_WAITS[cause], rest), (rest,)]
     return [*((change,) for change in _OF_CAUSE.get(cause, ())), (rest,)]
 
 

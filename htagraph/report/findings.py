@@ -137,7 +137,12 @@ def _next_command(path: CriticalPath) -> str:
     return f"{share} of it can be judged: htagraph report {name} -w {times}"
 
 
-def find_job_bounds(path: JobPath, stragglers: pd.DataFrame, kernels: pd.DataFrame) -> Verdict:
+def find_job_bounds(
+    path: JobPath,
+    stragglers: pd.DataFrame,
+    kernels: pd.DataFrame,
+    opportunities: pd.DataFrame,
+) -> Verdict:
     """Verdict on a job: what its path across ranks is charged to, largest potential saving first.
 
     Each late rank is a cause of its own.
@@ -148,6 +153,8 @@ def find_job_bounds(path: JobPath, stragglers: pd.DataFrame, kernels: pd.DataFra
     stragglers : DataFrame, schema `job_answers.STRAGGLERS`
     kernels : DataFrame, schema `answers.KERNEL_BREAKDOWN` and ``rank``
         By name.
+    opportunities : DataFrame, schema `answers.OPPORTUNITIES`
+        Of the job; empty where nothing was replayed.
 
     Returns
     -------
@@ -166,7 +173,9 @@ def find_job_bounds(path: JobPath, stragglers: pd.DataFrame, kernels: pd.DataFra
         has_device=path.busy_time.device_ns > 0
         or any((rank.collectives["found_by"] != HOST_RANGE).any() for rank in ranks),
         unread_stacks=any(rank.has_unread_stacks for rank in ranks),
-        worth=bounded(path.busy_time, path.dur_ns),
+        worth=predicted(opportunities)
+        if len(opportunities)
+        else bounded(path.busy_time, path.dur_ns),
         instead=_instead(
             compiled=all(rank.is_compiled for rank in ranks),
             replayed=all(rank.is_replayed for rank in ranks),

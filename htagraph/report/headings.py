@@ -9,7 +9,18 @@ from htagraph.model.kinds import in_words
 __all__ = ["SENTENCES", "TIMES", "heading", "holds_names"]
 
 SENTENCES = frozenset(
-    {"check", "consequence", "detail", "advice", "meaning", "options", "error", "reading"}
+    {
+        "check",
+        "consequence",
+        "detail",
+        "advice",
+        "meaning",
+        "options",
+        "error",
+        "said",
+        "bounds",
+        "reading",
+    }
 )
 """Columns of prose, which may go on in the next line."""
 TIMES = frozenset({"start_ns", "end_ns", "ts_ns"})

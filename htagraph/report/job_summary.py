@@ -11,6 +11,7 @@ from htagraph.job.job import Job
 from htagraph.job.path import JobPath
 from htagraph.job.rank_work import Asked
 from htagraph.job.ranks import Work
+from htagraph.model.answers import OPPORTUNITIES
 from htagraph.model.frames import FAILURES
 from htagraph.model.units import human_count, human_duration
 from htagraph.report.findings import find_job_bounds
@@ -126,7 +127,13 @@ class JobSummary:
     def verdict(self) -> Verdict:
         """What bounds the job."""
         kernels = self._visited.kernel_breakdown(by="name")
-        return find_job_bounds(self.path, self.stragglers, kernels)
+        return find_job_bounds(self.path, self.stragglers, kernels, self.opportunities)
+
+    @cached_property
+    def opportunities(self) -> pd.DataFrame:
+        """What would help, and by how much; empty for a job that is too large to be replayed."""
+        job = self._visited
+        return job.opportunities() if job.is_replayed else OPPORTUNITIES.empty()
 
     @property
     def failures(self) -> pd.DataFrame:

@@ -63,15 +63,21 @@ def predicted(opportunities: pd.DataFrame) -> Callable[[Cause, int, int], Worth]
     ----------
     opportunities : DataFrame, schema `answers.OPPORTUNITIES`
     """
-    repairs = {row["cause"]: row for row in opportunities.to_dict("records") if row["cause"]}
+    repairs = {
+        (row["cause"], row["late_rank"]): row
+        for row in opportunities.to_dict("records")
+        if row["cause"]
+    }
 
     def worth(cause: Cause, rank: int, dur_ns: int) -> Worth:
         """What the repair of a cause saves, of the time attributed to it."""
-        del rank
-        row = repairs.get(str(cause))
+        row = repairs.get((str(cause), rank))
         if row is None:
             return Worth(0, 0, 0)
-        saved = [min(max(int(row[name]), 0), dur_ns) for name in ("saves_ns", "low_ns", "high_ns")]
+        # A cause that is left with a part of its time keeps that part of what is attributed to it.
+        most_ns = round(dur_ns * (1 - row["left_share"]))
+        ends = ("saves_ns", "low_ns", "high_ns")
+        saved = [min(max(int(row[name]), 0), most_ns) for name in ends]
         return Worth(saved[0], saved[1], saved[2], str(row["change"]), str(row["then_bound"]))
 
     return worth

@@ -117,7 +117,7 @@ def test_a_drag_is_the_replay_without_the_event(events, cut) -> None:
     start_ns = span.start_ns + span.dur_ns * cut[0] // 200
     for part in (graph, graph.window((start_ns, start_ns + span.dur_ns * cut[1] // 200))):
         rehearsal = Rehearsal(dag, part.interval)
-        removal = Removal.of_events(dag, rehearsal.replay, group, len(leaves))
+        removal = Removal.of_events(dag, rehearsal.expected.replay, group, len(leaves))
         one_by_one = [
             part.dur_ns - rehearsal.dur_ns(rehearsal.run([Remove(chosen)]).times_ns)
             for chosen in (graph.select(where=f"event == {event}") for event in leaves)

@@ -84,7 +84,7 @@ def test_a_chain_that_takes_longer_than_its_float_is_critical(program, data) -> 
     """Whatever part of it takes longer: the window, by exactly what is beyond its float."""
     graph = hg.Trace.from_events(simulate(program).events).compile()
     rehearsal = Rehearsal(graph.dag, graph.interval)
-    replay, span_ns = rehearsal.replay, graph.dur_ns
+    replay, span_ns = rehearsal.expected.replay, graph.dur_ns
     found = near_chains(graph.dag, replay, graph.interval, within_ns=span_ns, least_ns=0, top=1_000)
     part = data.draw(st.integers(0, len(found.chain) - 1))
     float_ns = int(found.float_ns[found.chain[part]])
@@ -101,7 +101,7 @@ def test_a_chain_that_takes_longer_than_its_float_is_critical(program, data) -> 
 def test_every_node_that_has_little_float_is_in_one_chain(program) -> None:
     """None is missed, and none is in two; what takes no time is no part."""
     dag = compile_events(simulate(program).events)
-    replay = Rehearsal(dag, dag.span).replay
+    replay = Rehearsal(dag, dag.span).expected.replay
     float_ns = replay.float_ns(dag.span)
     found = near_chains(dag, replay, dag.span, within_ns=FAR, least_ns=0, top=10_000)
     heads = replay.head[found.edge]

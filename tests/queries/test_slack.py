@@ -78,10 +78,10 @@ def test_an_event_that_ends_later_than_its_float_delays_the_end_by_the_rest(prog
     dag = compile_events(simulate(program).events)
     found, rehearsal = slack(dag, dag.span), Rehearsal(dag, dag.span)
     row = found.iloc[data.draw(st.integers(0, len(found) - 1))]
-    end = rehearsal.replay.places[2 * row["event"] + 1]
+    end = rehearsal.expected.replay.places[2 * row["event"] + 1]
 
     def later(by_ns: int) -> np.ndarray:
-        replay = rehearsal.replay
+        replay = rehearsal.expected.replay
         release = replay.release_ns.copy()
         release[end] = replay.ts_ns[end] + by_ns
         return retime(replay.offsets, replay.tail, replay.weight_ns, release)
@@ -89,7 +89,7 @@ def test_an_event_that_ends_later_than_its_float_delays_the_end_by_the_rest(prog
     for more_ns in (0, 1, 70_000):
         times = later(int(row["total_float_ns"]) + more_ns)
         assert rehearsal.dur_ns(times) == dag.span.dur_ns + more_ns
-    moved = later(int(row["free_float_ns"])) > rehearsal.replay.ts_ns
+    moved = later(int(row["free_float_ns"])) > rehearsal.expected.replay.ts_ns
     moved[end] = False
     assert not moved.any()
 

@@ -1,0 +1,184 @@
+"""Host code: what of each edge is time of Python frames, or of code at a place.
+
+Frames are no nodes of a graph: they lie across the edges of their thread, and an edge is theirs as
+far as it overlaps them. So is code that no operator covers; its place is the line that runs, where
+stacks were recorded, or the operators around it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.gather import gather
+from htagraph.algorithms.intervals import Cover, union
+from htagraph.errors import QueryError
+from htagraph.lookup.attribution import innermost
+from htagraph.lookup.naming import gap_places
+from htagraph.lookup.python_code import Stretches, code_pieces
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import EdgeKind, EventKind
+from htagraph.model.rules import Rule
+from htagraph.model.symbols import compile_pattern
+from htagraph.replay.replay import Replay
+
+__all__ = ["Code", "Frames", "code", "share_of_code"]
+
+Bools = npt.NDArray[np.bool_]
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Code:
+    """Host code that no operator covers, by its place."""
+
+    place: str | re.Pattern[str]
+
+    def __repr__(self) -> str:
+        """Write it."""
+        return f"code({getattr(self.place, 'pattern', self.place)!r})"
+
+
+def code(place: str | re.Pattern[str]) -> Code:
+    """Host code that no operator covers, by the place that reports give it; to scale or remove.
+
+    Parameters
+    ----------
+    place : str or re.Pattern
+        A glob or regex: the line that runs (``"train.py:163 in hook"``) where stacks were recorded
+        and read, else the operators around it (``"after Optimizer.step#*"``).
+
+    Returns
+    -------
+    Code
+
+    Examples
+    --------
+    >>> import htagraph as hg
+    >>> print(hg.remove(code("after Optimizer.step#*")))
+    remove(code('after Optimizer.step#*'))
+    """
+    return Code(place)
+
+
+class Frames:
+    """The time in which some Python frames run on their threads.
+
+    Parameters
+    ----------
+    dag : Dag
+    rows : ndarray of shape (n,), dtype=int64
+        Events of kind `EventKind.PYTHON`.
+    """
+
+    def __init__(self, dag: Dag, rows: I64) -> None:
+        events = dag.events
+        self._dag, self._rows = dag, rows
+        runs = union(events.lane[rows].astype(np.int64), events.ts_ns[rows], events.end_ns[rows])
+        self._covers = {
+            lane: Cover(runs.start[runs.group == lane], runs.end[runs.group == lane])
+            for lane in np.unique(runs.group).tolist()
+        }
+
+    def within(self) -> Bools:
+        """Whether each host event lies in the frames of its thread; shape (n_events,)."""
+        events = self._dag.events
+        inside = np.zeros(len(events), dtype=bool)
+        for lane, cover in self._covers.items():
+            mine = np.flatnonzero((events.lane == lane) & events.is_host)
+            start, end = events.ts_ns[mine], events.end_ns[mine]
+            # An instant is inside where the next one is.
+            until = np.maximum(end, start + 1)
+            inside[mine] = cover.within(start, until) == until - start
+        return inside
+
+    def share(self, replay: Replay) -> F64:
+        """Share of each edge of a thread that lies in the frames, 0 for other edges."""
+        found = np.zeros(len(replay.head), dtype=np.float64)
+        for rows, cover in self._of_threads(replay):
+            start, end = replay.ts_ns[replay.tail[rows]], replay.ts_ns[replay.head[rows]]
+            found[rows] = cover.within(start, end) / np.maximum(end - start, 1)
+        return found
+
+    def waited_in(self, replay: Replay) -> Bools:
+        """Whether each edge makes a gap wait, and what it waits for ended while the frames ran."""
+        found = np.zeros(len(replay.head), dtype=bool)
+        hidden = np.flatnonzero((replay.kind == EdgeKind.HIDDEN_SYNC) & (replay.row >= 0))
+        lane = self._dag.events.lane[replay.node[replay.head[hidden]] >> 1]
+        for number, cover in self._covers.items():
+            rows = hidden[lane == number]
+            ended = replay.ts_ns[replay.tail[rows]]
+            found[rows] = cover.free_from(ended) > ended
+        return found
+
+    def ends_in(self, replay: Replay) -> I64:
+        """How many of the frames end in each edge of a thread."""
+        found, events = np.zeros(len(replay.head), dtype=np.int64), self._dag.events
+        for rows, lane in self._edges(replay):
+            ends = np.sort(events.end_ns[self._rows[events.lane[self._rows] == lane]])
+            until, since = (replay.ts_ns[side[rows]] for side in (replay.head, replay.tail))
+            found[rows] = np.searchsorted(ends, until) - np.searchsorted(ends, since)
+        return found
+
+    def _edges(self, replay: Replay) -> list[tuple[I64, int]]:
+        """Edges of each thread that has frames, with its lane."""
+        threads = np.flatnonzero(replay.kind == EdgeKind.THREAD)
+        lane = self._dag.events.lane[replay.node[replay.head[threads]] >> 1]
+        return [(threads[lane == number], number) for number in self._covers]
+
+    def _of_threads(self, replay: Replay) -> list[tuple[I64, Cover]]:
+        """Edges of each thread that has frames, with their cover."""
+        return [(rows, self._covers[lane]) for rows, lane in self._edges(replay)]
+
+
+def share_of_code(dag: Dag, replay: Replay, chosen: Code) -> F64:
+    """Share of each edge that is time of the chosen code.
+
+    Raises
+    ------
+    QueryError
+        If there is none; the hint names the longest there is.
+    """
+    edge, dur_ns, place = _places(dag, replay)
+    number, places = pd.factorize(place)
+    test = compile_pattern(chosen.place)
+    fits = np.array([bool(text) and test(text) for text in places.tolist()], dtype=bool)
+    if not fits.any():
+        times = np.bincount(number, weights=dur_ns, minlength=len(places))
+        longest = [repr(places[at]) for at in np.argsort(-times, kind="stable")[:4] if places[at]]
+        hint = f"such as {', '.join(longest)}." if longest else "no code lies between operators."
+        raise QueryError(f"no host code is at {chosen!r}.", hint=hint)
+    mine = fits[number]
+    taken = np.bincount(edge[mine], weights=dur_ns[mine], minlength=len(replay.head))
+    elapsed = replay.ts_ns[replay.head] - replay.ts_ns[replay.tail]
+    share: F64 = taken / np.maximum(elapsed, 1)
+    return share
+
+
+def _places(dag: Dag, replay: Replay) -> tuple[I64, I64, npt.NDArray[np.object_]]:
+    """Edge, length and place of each piece of host code."""
+    events = dag.events
+    until, since = (replay.ts_ns[side] for side in (replay.head, replay.tail))
+    edges = np.flatnonzero((replay.rule == Rule.PROGRAM_ORDER) & (until > since))
+    in_op = innermost(dag, replay.event[edges].astype(np.int64), (EventKind.OP, EventKind.RUNTIME))
+    if (events.kind == EventKind.PYTHON).any():
+        lane = events.lane[replay.node[replay.head[edges]] >> 1].astype(np.int64)
+        pieces = code_pieces(dag, Stretches(lane, since[edges], until[edges], in_op), {})
+        edge, dur_ns, place = edges[pieces.stretch], pieces.end_ns - pieces.start_ns, pieces.line
+        in_op = in_op[pieces.stretch]
+    else:
+        edge, dur_ns = edges, (until - since)[edges]
+        place = np.full(len(edges), "", dtype=object)
+    between = np.flatnonzero((place == "") & (in_op < 0))
+    between = between[
+        gather(events.kind, replay.event[edge[between]], EventKind.ANNOTATION)
+        == EventKind.ANNOTATION
+    ]
+    tail, head = (replay.node[side[edge[between]]] for side in (replay.tail, replay.head))
+    place[between] = gap_places(dag, tail, head)
+    return edge, dur_ns, place
