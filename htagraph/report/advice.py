@@ -184,5 +184,6 @@ REPAIRED = {
     "bandwidth(": "at twice the bandwidth",
     "scale(": "taking no time",
     "without ": "taking no time",
+    "equalise(": "as early as the others",
 }
 """What was done about a cause, by how the change begins that was replayed; else, repaired."""

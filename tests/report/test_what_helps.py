@@ -84,7 +84,7 @@ def test_the_summary_says_what_would_help():
 
     assert summary.what_helps.loc[0, "target"] == "data loading"
     assert "| 1 | without | data loading |" in markdown_summary(summary)
-    assert summary.speed_ups["target"].iloc[0] == "ampere_sgemm_128x64_nn"
+    assert summary.speed_ups["target"].iloc[0].startswith("enumerate(DataLoader)")
 
 
 def test_nothing_is_predicted_where_nothing_is_judged():
