@@ -145,9 +145,9 @@ def _of_host_code(segments: pd.DataFrame, attributed: pd.DataFrame) -> Iterator[
     named = code.assign(where=where)
     for place in _largest(named, "where", _N_SITES):
         part = named[named["where"] == place]
-        is_named = part[["frame", "place"]].ne("").any(axis=None)
-        change = Remove(Code(place)) if is_named else spared(segments, part, f"code {place}")
-        yield Candidate("host code", place, (change,))
+        is_named = bool(((part["frame"] != "") | (part["place"] != "")).any())
+        whole: Change = spared(segments, part, f"code {place}")
+        yield Candidate("host code", place, (Remove(Code(place)) if is_named else whole,))
 
 
 def _of_waits(attributed: pd.DataFrame) -> Iterator[Candidate]:

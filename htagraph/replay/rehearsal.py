@@ -47,11 +47,11 @@ class Saving(NamedTuple):
     readings: tuple[tuple[Assumption, int], ...] = ()
 
     @classmethod
-    def of(cls, found: Iterable[tuple[Assumption, int]]) -> Self:
-        """Saving by some readings, the expected one first."""
+    def of(cls, found: Iterable[tuple[Assumption, int]], *, error_ns: int = 0) -> Self:
+        """Saving by some readings, the expected one first, give or take an error."""
         readings = tuple(found)
         saved = [saved_ns for _, saved_ns in readings]
-        return cls(min(saved), saved[0], max(saved), readings)
+        return cls(min(saved) - error_ns, saved[0], max(saved) + error_ns, readings)
 
     @property
     def width_ns(self) -> int:

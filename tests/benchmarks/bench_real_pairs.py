@@ -1,0 +1,293 @@
+"""Predicted steps against measured ones: real captures with a planted cause, and without it.
+
+``python -m tests.benchmarks.bench_real_pairs [FOLDER]``: FOLDER is ``../shared/traces/torch-cpu``
+by default, whose captures of one process are compared with its ``baseline``; in a folder of
+``NAME.before`` and ``NAME.after`` captures (with ``.0``, ``.1`` … of several runs) each one of the
+first is compared with the steps of all of the second.
+
+Each capture is asked three times. *Named*: without what was planted, by its name. *Blind, cause*:
+with the repair of the first finding. *Blind, place*: without the first place of its evidence. A row
+has the step as it was, as it is predicted and as it was measured without the cause (medians, and
+the range of the measured steps), all in ms. Where the script measured the cause itself, ``own`` is
+the step less that time: what a prediction can know of its own run.
+
+Runs of one program differ, and no prediction from one run knows by how much: a row is inside where
+the prediction lies in the range of the measured steps. On traces of the host alone all readings
+agree, and intervals have no width.
+
+Then the jobs: the sleep of one rank is taken away, by its place and by ``equalise``. A step is as
+long as its longest rank.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import htagraph as hg
+from htagraph.model.kinds import Cause
+from htagraph.replay.candidates import Candidate, candidates
+from htagraph.replay.changes import Change
+from htagraph.replay.rehearsal import Rehearsal
+from htagraph.report.findings import find_bounds
+from tests.real_traces import FOLDER
+
+Named = Callable[[hg.TraceGraph], list[Change]]
+_LOADERS = "enumerate(DataLoader)*"
+
+
+class Planted(NamedTuple):
+    """A planted cause: what is asked about it, the key of its time, and what it is compared with.
+
+    Parameters
+    ----------
+    named : callable
+        From a graph to the changes that take the cause away, by its name.
+    key : str
+        Of the time that the script measured of the cause itself; empty for none.
+    against : str
+        ``pair``, another capture; ``self``, the steps of the same capture that do not have the
+        cause, which the longest one does; ``none``, as no capture does the same without it.
+    """
+
+    named: Named
+    key: str = ""
+    against: str = "pair"
+
+
+def _remove(*names: str) -> Named:
+    """Without events, or Python frames, of some names."""
+    return lambda _: [hg.remove(name) for name in names]
+
+
+def _code(place: str) -> Named:
+    """Without host code of a place."""
+    return lambda _: [hg.remove(hg.code(place))]
+
+
+def _saved(graph: hg.TraceGraph) -> list[Change]:
+    """Without the large tensor that is made to be saved, nor the code behind it."""
+    large = graph.select(name="aten::randn", where="dur_ns > 10_000_000")
+    return [hg.remove(large), hg.remove(hg.code("after aten::randn"))]
+
+
+def _tiny(graph: hg.TraceGraph) -> list[Change]:
+    """Without additions that nothing encloses, nor the code behind each."""
+    return [hg.remove("aten::add"), hg.remove(hg.code("after aten::add"))]
+
+
+_ZERO_GRAD = "after Optimizer.zero_grad*"
+_OF_SHARED = {
+    "backwardhook_stack": Planted(_remove("*hook"), "hook_ms"),
+    "bgbusy_allthreads": Planted(lambda _: []),
+    "checkpoint": Planted(_saved, against="self"),
+    "customfn": Planted(_remove("SlowBackBackward"), "customback_ms"),
+    "gc": Planted(_code(_ZERO_GRAD), "gc_ms"),
+    "gcauto_gcinfo": Planted(_code(_ZERO_GRAD), "alloc+gc_ms"),
+    "generator": Planted(_code("before aten::randn"), "generator_ms"),
+    "json_stack": Planted(_remove("*parse_features"), "json_ms"),
+    "loader0": Planted(_remove(_LOADERS), "next_ms"),
+    "loader2": Planted(_remove(_LOADERS), "next_ms"),
+    "lock_stack": Planted(_code("*after line 184"), "lock_ms"),
+    "maskindex2": Planted(_remove("aten::nonzero", "aten::rand", "aten::gt"), "nonzero_ms"),
+    "optimizer": Planted(_remove("Optimizer.*"), "optimizer_ms", against="none"),
+    "recompile": Planted(_remove("*dynamo_timed*"), against="self"),
+    "sleep": Planted(_code(_ZERO_GRAD), "sleep_ms"),
+    "sleep_stack": Planted(_remove("<built-in function sleep>"), "sleep_ms"),
+    "smallops": Planted(_tiny, "smallops_ms"),
+}
+_OF_PAIRS: dict[str, Named] = {
+    "cheaper_batch": lambda _: [hg.scale(_LOADERS, by=0.5)],
+    "forwardsleep": _remove("*busy"),
+    "hook": _remove("*busy"),
+    "items": _remove("aten::arange", "aten::unbind", "aten::item"),
+    "mask": _remove("aten::rand", "aten::gt", "aten::nonzero"),
+    "save": _remove("*serialization*: save"),
+    "sleep": _code(_ZERO_GRAD),
+    "smallops": _remove("small ops"),
+    "workers_long": lambda _: [hg.prefetch()],
+    "workers_short": lambda _: [hg.prefetch()],
+}
+
+
+class Case(NamedTuple):
+    """A capture, and what was measured without its cause.
+
+    Parameters
+    ----------
+    name : str
+    file : Path
+    planted : Planted
+    measured_ms : list of float
+        Steps of a capture without the cause; empty where there is none.
+    own_ms : float
+        Step less the planted time, as the script measured both; 0 where it did not.
+    """
+
+    name: str
+    file: Path
+    planted: Planted
+    measured_ms: list[float]
+    own_ms: float = 0.0
+
+
+def cases(folder: Path) -> Iterator[Case]:
+    """Yield the captures of a folder that have a counterpart."""
+    for name, named in _OF_PAIRS.items():
+        before, after = (sorted(folder.glob(f"{name}.{side}*.gz")) for side in ("before", "after"))
+        measured = [ms for file in after for ms in _steps(_graph(file))]
+        for file in before:
+            yield Case(name, file, Planted(named), measured)
+    if not (baseline := folder / "single" / "baseline.pt.trace.json.gz").exists():
+        return
+    measured = _steps(_graph(baseline))
+    for name, planted in _OF_SHARED.items():
+        file = folder / "single" / f"{name}.pt.trace.json.gz"
+        truth = json.loads((folder / "single" / f"{name}.truth.json").read_text())
+        mean = truth["mean_per_recorded_step"]
+        own_ms = mean["step_ms"] - mean[planted.key] if planted.key else 0.0
+        yield Case(name, file, planted, measured if planted.against == "pair" else [], own_ms)
+
+
+def _graph(file: Path) -> hg.TraceGraph:
+    return hg.load(file, stacks=True).compile()
+
+
+def _steps(graph: hg.TraceGraph) -> list[float]:
+    """Lengths of the steps, in ms."""
+    return [ns / 1e6 for ns in graph.step_times()["dur_ns"].tolist()]
+
+
+def asked(graph: hg.TraceGraph, named: Named) -> Iterator[tuple[str, Sequence[Change]]]:
+    """Yield the ways to ask, with the changes of each."""
+    yield "named", named(graph)
+    path = graph.critical_path()
+    first = find_bounds(path).findings[0]
+    rehearsal = Rehearsal(graph.dag, graph.interval)
+    every = list(candidates(path.segments, path.attributed_time))
+    repairs = [one for one in every if one.cause == first.cause]
+    yield f"blind, cause: {first.cause}", _best(rehearsal, repairs).changes
+    code = [one for one in every if one.kind == "host code"]
+    if first.cause == Cause.HOST_CODE and code:
+        yield "blind, place", _best(rehearsal, code).changes
+    else:
+        yield "blind, place", [hg.remove(first.evidence[0].name)]
+
+
+def _best(rehearsal: Rehearsal, of: Sequence[Candidate]) -> Candidate:
+    """What saves most; what is a last resort only where there is nothing else."""
+    tried = [one for one in of if not one.is_last_resort] or of
+    return max(tried, key=lambda one: rehearsal.saved_ns(one.changes))
+
+
+class Predicted(NamedTuple):
+    """Steps as they were and as they are predicted, in ms: the expected, and the ends."""
+
+    before_ms: list[float]
+    low_ms: list[float]
+    expected_ms: list[float]
+    high_ms: list[float]
+
+
+def predicted(graph: hg.TraceGraph, changes: Sequence[Change], *, longest: bool) -> Predicted:
+    """Predict each step, or the longest one."""
+    steps = graph.step_times().sort_values("dur_ns", kind="stable")["name"].tolist()
+    found = Predicted([], [], [], [])
+    for name in steps[-1:] if longest else steps:
+        step = graph.window(name)
+        saving = Rehearsal(step.dag, step.interval).saving(changes)
+        found.before_ms.append(step.dur_ns / 1e6)
+        for times, saved_ns in (
+            (found.low_ms, saving.high_ns),
+            (found.expected_ms, saving.expected_ns),
+            (found.high_ms, saving.low_ns),
+        ):
+            times.append((step.dur_ns - saved_ns) / 1e6)
+    return found
+
+
+def row(case: Case, how: str, changes: Sequence[Change], graph: hg.TraceGraph) -> str:
+    """One row of the table."""
+    steps = predicted(graph, changes, longest=case.planted.against == "self")
+    before, low, expected, high = (statistics.median(times) for times in steps)
+    ends = f"{low:.1f}" if high - low < 0.05 else f"{low:.1f} to {high:.1f}"
+    measured = case.measured_ms
+    if case.planted.against == "self":
+        measured = sorted(_steps(graph))[:-1]
+    said = " + ".join(map(str, changes)) or "as it was"
+    cells = [case.name, how, said, f"{before:.1f}", f"{expected:.1f} ({ends})"]
+    if measured:
+        middle = statistics.median(measured)
+        inside = min(measured) <= high and low <= max(measured)
+        cells += [
+            f"{middle:.1f} ({min(measured):.1f} to {max(measured):.1f})",
+            "yes" if inside else "no",
+            f"{(expected - middle) / middle:+.0%}",
+            f"{(expected - middle) / (before - middle):+.1%}" if before > 1.2 * middle else "-",
+        ]
+    else:
+        cells += ["-"] * 4
+    if case.own_ms:
+        mean = statistics.mean(steps.expected_ms)
+        cells += [f"{case.own_ms:.1f}", f"{(mean - case.own_ms) / case.own_ms:+.0%}"]
+    else:
+        cells += ["-"] * 2
+    cells.append(f"{hg.what_if(graph).hold_out.spread:.0%}")
+    return f"| {' | '.join(cells)} |"
+
+
+_COLUMNS = (
+    "capture", "asked", "change", "step", "predicted", "measured", "inside",
+    "error, of the step", "of the saving", "own", "error", "spread",
+)  # fmt: skip
+_SLEEPERS = {
+    "ddp_sleep_2": 1, "ddp_sleep_4": 3, "allreduce_2": 1, "async_2": 1, "fsdp2_2": 1,
+    "pipeline_2": 0, "zoo_2": 1,
+}  # fmt: skip
+_SLEEPS = "after enumerate(DataLoader)*"
+
+
+def job_rows(folder: Path) -> Iterator[str]:
+    """Yield the rows of jobs in which one rank sleeps."""
+    for name, rank in _SLEEPERS.items():
+        job = hg.load_job(folder / name)
+        truth = json.loads((folder / name / "truth_of_the_job.txt").read_text())
+        mean = truth["mean_per_rank"][rank]
+        own_ms = mean["step_ms"] - mean["planted_ms"]
+        before_ms = statistics.mean(_steps_of(job))
+        for change in (hg.remove(hg.code(_SLEEPS)).on_rank(rank), hg.equalise()):
+            scenario = hg.what_if(job, change)
+            expected_ms = _steps_of(scenario.job)
+            mean_ms = statistics.mean(expected_ms)
+            steps = ", ".join(f"{ms:.1f}" for ms in expected_ms)
+            error = f"{(mean_ms - own_ms) / own_ms:+.0%}"
+            yield f"| {name} | {change} | {before_ms:.1f} | {steps} | {own_ms:.1f} | {error} |"
+
+
+def _steps_of(job: hg.Job) -> list[float]:
+    """Length of each step on its longest rank, in ms."""
+    return [ns / 1e6 for ns in job.step_times().groupby("step")["dur_ns"].max().tolist()]
+
+
+def main() -> None:
+    """Predict every capture and print the tables."""
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER / "torch-cpu"
+    print(f"| {' | '.join(_COLUMNS)} |")
+    print(f"|{' --- |' * len(_COLUMNS)}")
+    for case in cases(folder):
+        graph = _graph(case.file)
+        for how, changes in asked(graph, case.planted.named):
+            print(row(case, how, changes, graph), flush=True)
+    if (jobs := folder / "jobs").exists():
+        print("\n| job | change | step | predicted steps | own, mean | error |")
+        print("| --- | --- | --- | --- | --- | --- |")
+        for line in job_rows(jobs):
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
