@@ -169,7 +169,6 @@ class Finding:
             self.detail or f"{human_count(self.n_segments, 'segment')} in all",
             self.when,
             self.where,
-            self.prediction,
         )
         return "; ".join(filter(None, facts))
 
