@@ -227,8 +227,8 @@ def _quality(summary: Summary) -> Section:
 def rank_sections(summary: Summary) -> Iterator[Section]:
     """Sections of the page of one rank, in order."""
     graph = summary.graph
-    yield _help(summary)
     yield _path(summary)
+    yield _help(summary)
     yield _steps(summary)
     yield devices_section(graph.temporal_breakdown(), graph.idle_time())
     yield communication_section(graph.overlap(), graph.exposed_communication())
