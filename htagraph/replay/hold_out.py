@@ -21,6 +21,7 @@ from htagraph.replay.replay import Replay
 
 __all__ = ["HOLD_OUT_LIMIT", "HoldOut", "hold_out"]
 
+Bools = npt.NDArray[np.bool_]
 I64 = npt.NDArray[np.int64]
 
 HOLD_OUT_LIMIT = 0.2
@@ -78,12 +79,12 @@ def hold_out(dag: Dag, replay: Replay) -> HoldOut:
     Returns
     -------
     HoldOut
+        Of steps that do the same, however long they take: only those of a length would be too kind.
         Without errors where no two neighbouring steps run the same events in the same order.
     """
     steps = steady_steps(dag)
-    pairs = np.flatnonzero(steps.is_steady[:-1] & steps.is_steady[1:])[-_MOST_PAIRS:]
     found = []
-    for first in pairs.tolist():
+    for first in range(len(steps.is_steady) - 1)[-_MOST_PAIRS:]:
         rows = [steps.parts.event[steps.parts.part >> 1 == first + place] for place in (0, 1)]
         mapped = _same(dag, rows[0], rows[1])
         if mapped is not None:
@@ -118,20 +119,12 @@ def _error(replay: Replay, first: I64, second: I64) -> float:
     )
     order = np.argsort(mine)
     mine, other = mine[order], other[order]
-    local = np.full(len(replay.node), -1, dtype=np.int64)
-    local[mine] = np.arange(len(mine))
-    edges = np.flatnonzero(local[replay.head] >= 0)
-    inside = local[replay.tail[edges]] >= 0
     ts_ns = replay.ts_ns[other]
-    # What the step finds when it begins is its own.
-    release = np.full(len(mine), int(ts_ns.min()), dtype=np.int64)
-    carried = local[replay.head[edges[~inside]]]
-    release[carried] = ts_ns[carried]
-    entered = np.zeros(len(mine), dtype=bool)
-    entered[local[replay.head[edges]]] = True
-    release[~entered] = ts_ns[~entered]
-    edges = edges[inside]
-    tail, head = local[replay.tail[edges]], local[replay.head[edges]]
+    edges, tail, head = _inside(replay, mine)
+    release, is_carried = _carried(replay, other, int(ts_ns.min()))
+    is_entered = is_carried.copy()
+    is_entered[head] = True
+    release[~is_entered] = ts_ns[~is_entered]
     own = np.isin(replay.kind[edges], (EdgeKind.SPAN,)) | (replay.rule[edges] == Rule.PROGRAM_ORDER)
     elapsed = ts_ns[head] - ts_ns[tail]
     weight = np.where(own, elapsed, replay.weight_ns[edges])
@@ -139,3 +132,29 @@ def _error(replay: Replay, first: I64, second: I64) -> float:
     times = retime(offsets.astype(np.int64), tail.astype(np.int32), weight, release)
     length = int(ts_ns.max() - ts_ns.min())
     return float(times.max() - ts_ns.max()) / max(length, 1)
+
+
+def _local(replay: Replay, nodes: I64) -> I64:
+    """Number of each position among those of a step, -1 for others."""
+    found = np.full(len(replay.node), -1, dtype=np.int64)
+    found[nodes] = np.arange(len(nodes))
+    return found
+
+
+def _inside(replay: Replay, nodes: I64) -> tuple[I64, I64, I64]:
+    """Edges within a step, with the numbers of their tails and heads."""
+    local = _local(replay, nodes)
+    edges = np.flatnonzero((local[replay.head] >= 0) & (local[replay.tail] >= 0))
+    return edges, local[replay.tail[edges]], local[replay.head[edges]]
+
+
+def _carried(replay: Replay, nodes: I64, first_ns: int) -> tuple[I64, Bools]:
+    """When what a step finds as it begins lets each of its nodes happen, and which it leads to."""
+    local = _local(replay, nodes)
+    edges = np.flatnonzero((local[replay.head] >= 0) & (local[replay.tail] < 0))
+    release = np.full(len(nodes), first_ns, dtype=np.int64)
+    arrival = replay.ts_ns[replay.tail[edges]] + replay.weight_ns[edges]
+    np.maximum.at(release, local[replay.head[edges]], arrival)
+    is_carried = np.zeros(len(nodes), dtype=bool)
+    is_carried[local[replay.head[edges]]] = True
+    return release, is_carried

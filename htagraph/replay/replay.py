@@ -145,7 +145,7 @@ class Replay:
     def window_in(self, times_ns: I64, window: Window) -> Window:
         """A window of the run in other times: until all is done that was done by its end.
 
-        Windows that touch still touch.
+        Windows that touch where work begins or ends, as steps do, still touch.
         """
         bounds = self.bounds(window)
         start_ns, end_ns, anchor = window.start_ns, window.end_ns, -1

@@ -1,0 +1,149 @@
+"""Laws of replays under changes, on any events: sound traces, simulated ones, and nonsense."""
+
+from __future__ import annotations
+
+from itertools import pairwise, permutations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import htagraph as hg
+from htagraph.compiler.passes import compile_events
+from htagraph.explain.critical_path import critical_path
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import EventKind
+from htagraph.model.window import Window
+from htagraph.questions import QUESTIONS
+from htagraph.replay.changes import Change, Remove, Scale
+from htagraph.replay.event_groups import EventGroup
+from htagraph.replay.rehearsal import Rehearsal
+from htagraph.replay.retimed import retimed
+from htagraph.synth import simulate, training_rank
+from tests.laws.test_path_laws import any_events
+
+IN_GRAPH = EventGroup("all", lambda dag: dag.events.is_host | dag.events.is_device)
+ON_DEVICE = EventGroup("device work", lambda dag: dag.events.is_device.copy())
+ON_HOST = EventGroup("host events", lambda dag: dag.events.is_host.copy())
+FRAMES = EventGroup("frames", lambda dag: dag.events.kind == EventKind.PYTHON)
+GROUPS = (IN_GRAPH, ON_DEVICE, ON_HOST, FRAMES)
+
+
+def one_of(number: int) -> EventGroup:
+    """One event of a graph, whichever."""
+
+    def find(dag: Dag) -> np.ndarray:
+        """Count around."""
+        chosen = np.zeros(len(dag.events), dtype=bool)
+        rows = np.flatnonzero(IN_GRAPH.find(dag) | FRAMES.find(dag))
+        chosen[rows[number % len(rows)]] = True
+        return chosen
+
+    return EventGroup(f"event {number}", find)
+
+
+groups = st.one_of(st.sampled_from(GROUPS), st.integers(0, 50).map(one_of))
+
+
+def rehearsal_of(events, *asked: EventGroup) -> Rehearsal:
+    """A rehearsal of the whole trace in which there is something of all that is asked."""
+    dag = compile_events(events)
+    assume((IN_GRAPH.find(dag)).any())
+    assume(all(group.find(dag).any() for group in asked))
+    return Rehearsal(dag, dag.span)
+
+
+@settings(max_examples=40, deadline=None)
+@given(events=any_events, group=groups)
+def test_what_takes_as_long_as_it_took_changes_nothing(events, group):
+    """By every reading of the trace."""
+    rehearsal = rehearsal_of(events, group)
+    for reading in rehearsal.readings:
+        run = rehearsal.run([Scale(group, 1.0)], reading)
+
+        assert run.times_ns.tolist() == reading.replay.ts_ns.tolist()
+
+
+@settings(max_examples=40, deadline=None)
+@given(events=any_events, group=groups)
+def test_without_an_event_nothing_happens_later_than_if_it_took_no_time(events, group):
+    """What is removed neither waits nor is waited for, and takes along what is under it."""
+    rehearsal = rehearsal_of(events, group)
+    for reading in rehearsal.readings:
+        removed = rehearsal.run([Remove(group)], reading).times_ns
+        instant = rehearsal.run([Scale(group, 0.0)], reading).times_ns
+
+        assert (removed <= instant).all()
+        assert (instant <= rehearsal.replay.ts_ns).all()
+
+
+@settings(max_examples=30, deadline=None)
+@given(events=any_events, by=st.sampled_from([0.0, 0.5, 2.0]))
+def test_changes_of_different_events_can_be_made_in_any_order(events, by):
+    """Of device work, of the host, and of what it waits for."""
+    rehearsal = rehearsal_of(events, ON_DEVICE, ON_HOST)
+    changes: list[Change] = [Scale(ON_DEVICE, 0.5), Scale(ON_HOST, by), hg.remove("sync")]
+    found = {tuple(rehearsal.run(order).times_ns.tolist()) for order in permutations(changes)}
+
+    assert len(found) == 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    events=any_events,
+    group=groups,
+    by=st.sampled_from([0.0, 0.3, 3.0]),
+    parts=st.lists(st.floats(0, 1), max_size=4),
+)
+def test_windows_that_touch_where_work_is_done_still_touch(events, group, by, parts):
+    """The steps of a changed run add up to it."""
+    rehearsal = rehearsal_of(events, group)
+    span, replay = rehearsal.window, rehearsal.replay
+    times_ns = rehearsal.run([Scale(group, by)]).times_ns
+    done_ns = replay.ts_ns[replay.is_work]
+    inside = sorted(int(done_ns[int(part * (len(done_ns) - 1))]) for part in parts)
+    windows = [
+        replay.window_in(times_ns, Window(since, until, "part"))
+        for since, until in pairwise([span.start_ns, *inside, span.end_ns])
+    ]
+
+    assert all(one.end_ns == other.start_ns for one, other in pairwise(windows))
+    assert sum(one.dur_ns for one in windows) == replay.window_in(times_ns, span).dur_ns
+
+
+@settings(max_examples=40, deadline=None)
+@given(events=any_events, group=groups, removes=st.booleans())
+def test_the_graph_of_a_changed_run_is_sound_and_its_path_tiles(events, group, removes):
+    """Edges run forward, lags fit, and segments add up to the predicted window."""
+    rehearsal = rehearsal_of(events, group)
+    change = Remove(group) if removes else Scale(group, 0.5)
+    run = rehearsal.run([change])
+    dag = retimed(rehearsal.dag, run.replay, run.lag_ns, run.times_ns)
+    window = rehearsal.replay.window_in(run.times_ns, rehearsal.window)
+    times, edges = dag.events.node_ts_ns, dag.edges
+    segments = critical_path(dag, window)
+
+    assert (times[edges.tail] + edges.lag_ns <= times[edges.head]).all()
+    assert (dag.residual_ns >= 0).all()
+    assert segments["dur_ns"].sum() == window.dur_ns
+    assert window.dur_ns == rehearsal.dur_ns(run.times_ns)
+
+
+@pytest.fixture(scope="module")
+def changed() -> hg.TraceGraph:
+    """A step of a run whose loader is twice as fast."""
+    rank = simulate(training_rank(steps=2, layers=2, fault="dataloader"))
+    graph = hg.Trace.from_events(rank.events).compile()
+    return hg.what_if(graph, hg.scale("enumerate(DataLoader)*", by=0.5)).graph
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_every_question_can_be_asked_of_a_changed_run(changed, question):
+    """It is a graph as any other; what was never recorded is missing there as well."""
+    try:
+        answer = getattr(changed, question)()
+    except hg.errors.MissingEventsError:
+        return
+
+    assert list(answer.columns)

@@ -1,0 +1,69 @@
+"""How well steps are predicted from each other, and what is said where they are not."""
+
+from __future__ import annotations
+
+import pytest
+
+import htagraph as hg
+from htagraph.synth import simulate
+from htagraph.synth.program import (
+    Annotation,
+    Launch,
+    Machine,
+    Op,
+    Program,
+    Spend,
+    Synchronize,
+    Work,
+)
+
+
+def stepping(*host_us: int, kernel_us: int = 20, jitter_us: int = 0) -> hg.TraceGraph:
+    """Steps that launch a kernel and wait for it, of so much host time each."""
+    body = tuple(
+        Annotation(
+            f"ProfilerStep#{number}",
+            (
+                Op("aten::mm", (Spend(host * 1_000), Launch(Work("gemm", kernel_us * 1_000)))),
+                Synchronize(),
+            ),
+        )
+        for number, host in enumerate(host_us)
+    )
+    machine = Machine(jitter_ns=jitter_us * 1_000)
+    return hg.Trace.from_events(simulate(Program(body, machine=machine)).events).compile()
+
+
+def test_steps_that_are_the_same_predict_each_other():
+    found = hg.what_if(stepping(30, 30, 30, 30)).hold_out
+
+    assert found.error == 0
+    assert found.spread == 0
+    assert "0.0% off" in str(found)
+
+
+def test_host_time_of_a_step_is_its_own():
+    """A step is predicted with its own durations: what it takes longer is no error."""
+    found = hg.what_if(stepping(30, 32, 30, 33)).hold_out
+
+    assert found.error == pytest.approx(0, abs=0.001)
+    assert found.spread > 0
+
+
+def test_one_step_predicts_nothing_and_says_so():
+    found = hg.what_if(stepping(30)).hold_out
+
+    assert found.error is None
+    assert not found.is_too_large
+    assert str(found) == "no two steps do the same, so that no step was predicted from another"
+
+
+def test_of_steps_that_do_not_predict_each_other_nothing_is_predicted():
+    """Kernels start when they like: up to 200 us after their launch, in steps of about as much."""
+    graph = stepping(*[5] * 12, kernel_us=5, jitter_us=200)
+    scenario = hg.what_if(graph, hg.scale("gemm", by=0.5), on="window")
+
+    assert scenario.hold_out.is_too_large
+    assert scenario.saves_ns is None
+    assert "nothing is predicted" in scenario.withheld
+    assert graph.opportunities().empty

@@ -1,0 +1,61 @@
+"""Waits that cost nothing in the run, and do in a faster one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import htagraph as hg
+from htagraph.model.kinds import EventKind
+from htagraph.synth import simulate
+from htagraph.synth.program import Launch, Machine, Op, Program, Spend, Work
+from tests.replay.drawn import drawn, saved_us
+
+LIMIT = 1_022
+
+
+def test_a_call_that_found_its_work_done_waits_in_a_faster_run():
+    """Without the operator it comes at 11, and the kernel ends at 30: 7 us later it returns."""
+    graph = drawn("""
+        us       |0         10        20        30        40        50
+        cpu 1    |[launch >a][aten::unique               ][sync ]
+        stream 7 |      [gemm <a               ]
+    """)
+
+    assert graph.dur_ns == 47_000
+    assert saved_us(graph, hg.remove("aten::unique")) == 10
+
+
+def test_a_stream_is_waited_for_by_who_enqueued_on_it():
+    """The call of 12 us is for stream 7, where its thread launched last: not for that on 9."""
+    graph = drawn("""
+        us       |0         10        20        30        40        50        60
+        cpu 2    |[launch >b]
+        cpu 1    |[launch >a][aten::unique               ][streamsync]
+        stream 7 |      [gemm <a               ]
+        stream 9 |      [conv <b                                             ]
+    """)
+    changed = hg.what_if(graph, hg.remove("aten::unique"), on="window").graph
+    events = changed.dag.events
+    ends = dict(zip(events.names().tolist(), events.end_ns.tolist(), strict=True))
+
+    assert ends["gemm"] == 30_000
+    assert ends["conv"] == 60_000
+    assert ends["cudaStreamSynchronize"] == 42_000
+
+
+def test_no_more_is_outstanding_in_a_faster_run_than_the_queue_holds():
+    """The host is slow and the device slower; without host time, launches wait for room."""
+    body = tuple(
+        Op("aten::add", (Spend(4_000), Launch(Work("add", 6_000)))) for _ in range(LIMIT + 400)
+    )
+    rank = simulate(Program(body, machine=Machine(queue_limit=LIMIT)))
+    graph = hg.Trace.from_events(rank.events).compile()
+    changed = hg.what_if(graph, hg.scale("aten::add", by=0), on="window").graph
+    dag = changed.dag
+    work = np.flatnonzero(dag.events.kind == EventKind.KERNEL)
+    returned = np.sort(dag.events.end_ns[dag.launch[work]])
+    started = np.sort(dag.events.ts_ns[work])
+    outstanding = np.arange(len(work)) + 1 - np.searchsorted(started, returned, side="right")
+
+    assert changed.dur_ns < graph.dur_ns
+    assert outstanding.max() <= LIMIT
