@@ -9,18 +9,11 @@ import numpy as np
 import pandas as pd
 
 from htagraph.model.kinds import Bound, Cause, KernelClass
-from htagraph.replay.changes import (
-    Change,
-    Fuse,
-    Graphed,
-    NoWait,
-    Overlap,
-    Prefetch,
-    Remove,
-    Scale,
-)
+from htagraph.replay.changes import Change, NoWait, Remove, Scale
 from htagraph.replay.collective_changes import Bandwidth
+from htagraph.replay.device_changes import Fuse, Overlap
 from htagraph.replay.event_groups import ALLOCATIONS, of_class, waits_at
+from htagraph.replay.host_changes import Graphed, Prefetch
 from htagraph.replay.host_code import Code
 from htagraph.replay.repairs import repairs, spared
 
