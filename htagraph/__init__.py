@@ -17,17 +17,10 @@ if TYPE_CHECKING:
     from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
     from htagraph.path import CriticalPath
     from htagraph.readers.captures import discover
-    from htagraph.replay.changes import (
-        fuse,
-        graphed,
-        insert,
-        no_wait,
-        overlap,
-        prefetch,
-        remove,
-        scale,
-    )
+    from htagraph.replay.changes import insert, no_wait, remove, scale
     from htagraph.replay.collective_changes import bandwidth, equalise
+    from htagraph.replay.device_changes import fuse, overlap
+    from htagraph.replay.host_changes import graphed, prefetch
     from htagraph.replay.host_code import code
     from htagraph.report import plots
     from htagraph.report.job_summary import JobSummary
@@ -105,8 +98,8 @@ _HOMES = {
     "diff": "comparison",
     "discover": "readers.captures",
     "equalise": "replay.collective_changes",
-    "fuse": "replay.changes",
-    "graphed": "replay.changes",
+    "fuse": "replay.device_changes",
+    "graphed": "replay.host_changes",
     "hop": "selection",
     "insert": "replay.changes",
     "kernel": "selection",
@@ -115,8 +108,8 @@ _HOMES = {
     "load_job": "job.loading",
     "no_wait": "replay.changes",
     "op": "selection",
-    "overlap": "replay.changes",
-    "prefetch": "replay.changes",
+    "overlap": "replay.device_changes",
+    "prefetch": "replay.host_changes",
     "remove": "replay.changes",
     "scale": "replay.changes",
     "what_if": "scenario",

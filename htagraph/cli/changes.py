@@ -7,18 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from htagraph.errors import QueryError
-from htagraph.replay.changes import (
-    Change,
-    fuse,
-    graphed,
-    insert,
-    no_wait,
-    overlap,
-    prefetch,
-    remove,
-    scale,
-)
+from htagraph.replay.changes import Change, insert, no_wait, remove, scale
 from htagraph.replay.collective_changes import bandwidth
+from htagraph.replay.device_changes import fuse, overlap
+from htagraph.replay.host_changes import graphed, prefetch
 
 __all__ = ["Asked"]
 

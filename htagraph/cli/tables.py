@@ -111,6 +111,9 @@ def print_head(console: Console, summary: Summary | JobSummary) -> None:
         console.print(
             Padding(Text(f"largest: {finding.evidence_sentence}"), (0, 0, 0, 5), expand=False)
         )
+        if finding.prediction:
+            said = Text(f"predicted: {finding.prediction}")
+            console.print(Padding(said, (0, 0, 0, 5), expand=False))
         console.print(
             Padding(Text(f"try: {finding.to_try}", style="italic"), (0, 0, 0, 5), expand=False)
         )

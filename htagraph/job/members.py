@@ -55,12 +55,15 @@ def members_of(timeline: Timeline, begun_ns: Mapping[int, int]) -> dict[int, Mem
     at_first = arrived - begun - (arrived - begun)[_median_of(match, arrived - begun)]
     late = np.where(left[median] > _NEVER, late, np.minimum(late, at_first))
     late = np.where(roles["is_rendezvous"], np.maximum(late, 0), 0)
+    least = np.minimum(late, np.maximum(arrived - _latest_other(match, arrived), 0))
     found = {}
     for number in begun_ns:
         rows = np.flatnonzero(rank == number)
         rows = rows[np.argsort(arrived[rows], kind="stable")]
         seen = arrived[rows]
-        begin, own = new_delays(seen, np.minimum(since[rows], seen), late[rows])
+        earliest = np.minimum(since[rows], seen)
+        begin, own = new_delays(seen, earliest, late[rows])
+        least_begin, least_own = new_delays(seen, earliest, least[rows])
         found[number] = Members(
             rank=number,
             match=match[rows],
@@ -72,6 +75,8 @@ def members_of(timeline: Timeline, begun_ns: Mapping[int, int]) -> dict[int, Mem
             met_ns=met[rows],
             since_ns=begin,
             late_ns=own,
+            least_since_ns=least_begin,
+            least_late_ns=least_own,
         )
     return found
 
@@ -88,6 +93,18 @@ def _came(timeline: Timeline, rank: int, collective: pd.Series[int]) -> tuple[I6
     ends = timeline.clocks[rank].to_common(table["end_ns"])
     after = table["after"].to_numpy(np.int64)[row]
     return table["event"].to_numpy(np.int64)[row], gather(ends, after, _NEVER)
+
+
+def _latest_other(match: I64, arrived: I64) -> I64:
+    """When the last of the others came to the collective of each row; itself of one alone."""
+    order = np.lexsort((arrived, match))
+    ends = np.flatnonzero(np.diff(match[order], append=-1))
+    sizes = np.diff(ends, prepend=-1)
+    last, runner_up = order[ends], order[np.where(sizes > 1, ends - 1, ends)]
+    row = np.empty(len(match), dtype=np.int64)
+    row[order] = np.repeat(last, sizes)
+    row[last] = runner_up
+    return arrived[row]
 
 
 def _median_of(match: I64, values: I64) -> I64:

@@ -22,6 +22,7 @@ from htagraph.replay.rehearsal import Run, Saving
 __all__ = ["JobRehearsal", "JobRun", "replay_requests"]
 
 _MOST_EVENTS = 30_000_000
+_SPREADS = 3
 
 
 JobRun = Mapping[int, Run]
@@ -37,10 +38,13 @@ class JobRehearsal:
     ranks : mapping of int to RankReplay
         Their transfers begin when all are there.
     merged : MergedReplay
+    clock_error_ns : int, unit=ns
+        How far the clock of any rank may be off: three times the spread of its collectives.
     """
 
     ranks: Mapping[int, RankReplay]
     merged: MergedReplay
+    clock_error_ns: int = 0
 
     @classmethod
     def of(cls, timeline: Timeline, window: WindowName) -> JobRehearsal:
@@ -88,7 +92,8 @@ class JobRehearsal:
                 for said in one.readings
             )
             ranks[rank] = replace(one, readings=met)
-        return cls(ranks, merged)
+        spread_ns = max((fit.spread_ns for fit in timeline.fitted.fits.values()), default=0)
+        return cls(ranks, merged, int(_SPREADS * spread_ns))
 
     @cached_property
     def window(self) -> Window:
@@ -153,11 +158,12 @@ class JobRehearsal:
         return ""
 
     def saving(self, changes: Sequence[Change]) -> Saving:
-        """What changes save in the window, by every reading."""
-        return Saving.of(
+        """What changes save in the window: by every reading, and as well as clocks are known."""
+        found = (
             (assumption, self.window.dur_ns - self.dur_ns(self.run(changes, assumption)))
             for assumption in self.assumptions
         )
+        return Saving.of(found, error_ns=self.clock_error_ns if changes else 0)
 
 
 def replay_requests(timeline: Timeline, window: WindowName) -> dict[int, Request]:

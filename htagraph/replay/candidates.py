@@ -9,18 +9,11 @@ import numpy as np
 import pandas as pd
 
 from htagraph.model.kinds import Bound, Cause, KernelClass
-from htagraph.replay.changes import (
-    Change,
-    Fuse,
-    Graphed,
-    NoWait,
-    Overlap,
-    Prefetch,
-    Remove,
-    Scale,
-)
+from htagraph.replay.changes import Change, NoWait, Remove, Scale
 from htagraph.replay.collective_changes import Bandwidth
+from htagraph.replay.device_changes import Fuse, Overlap
 from htagraph.replay.event_groups import ALLOCATIONS, of_class, waits_at
+from htagraph.replay.host_changes import Graphed, Prefetch
 from htagraph.replay.host_code import Code
 from htagraph.replay.repairs import repairs, spared
 
@@ -38,6 +31,7 @@ _N_FUSIONS = 5
 _MIN_SHARE = 0.001
 """Parts of a path below this share are not asked about."""
 _ON_DEVICE = (Bound.COMPUTE, Bound.COMMUNICATION, Bound.MEMORY)
+_ON_HOST = (Bound.HOST, Bound.DATA_LOADING)
 
 
 class Candidate(NamedTuple):
@@ -127,7 +121,8 @@ def _of_names(segments: pd.DataFrame, n_names: int) -> Iterator[Candidate]:
     for name in _largest(segments[on_device], "name", n_names):
         for left in SPEEDS:
             yield Candidate("kernel", name, (Scale(name, left),), left)
-    host = segments[(segments["bound"] == Bound.HOST.label) & (segments["event"] >= 0)]
+    on_host = segments["bound"].isin([bound.label for bound in _ON_HOST])
+    host = segments[on_host & (segments["event"] >= 0)]
     for name in _largest(host, "name", n_names):
         yield Candidate("operator", name, (Scale(name, TWICE_AS_FAST),), TWICE_AS_FAST)
 

@@ -88,12 +88,14 @@ class Equalise(Change):
     def apply(self, draft: Draft) -> None:
         """Shorten, where the rank became late, all its edges by one factor: by what it was late.
 
-        Transfers stay: they are not its own doing.
+        At least, it still comes with the last of the others. Transfers stay: they are not its own
+        doing.
         """
         members, replay = draft.members, draft.replay
         if members is None:
             raise QueryError("one rank is never late.", hint="hg.what_if(job, hg.equalise()).")
-        earlier_ns = members.earlier_ns(replay.ts_ns)
+        rigid = draft.assumption is Assumption.RIGID
+        earlier_ns = members.earlier_ns(replay.ts_ns, at_least=rigid)
         spared = earlier_ns[replay.head] - earlier_ns[replay.tail]
         spared[draft.transfers.row] = 0
         rows = np.flatnonzero((spared > 0) & (draft.lag_ns != DROPPED))

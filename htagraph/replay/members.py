@@ -48,6 +48,8 @@ class Members:
     since_ns, late_ns : ndarray of shape (n,), dtype=int64, unit=ns
         How much later than the median rank it came, beyond what it was late at its last arrival
         already, and since when it may have spent that.
+    least_since_ns, least_late_ns : ndarray of shape (n,), dtype=int64, unit=ns
+        The same beyond the last of the others.
     """
 
     rank: int
@@ -60,20 +62,28 @@ class Members:
     met_ns: I64
     since_ns: I64
     late_ns: I64
+    least_since_ns: I64
+    least_late_ns: I64
 
     def without(self, matches: npt.NDArray[np.integer]) -> Members:
         """The members, of which nobody waits in some of the collectives."""
         sound = ~np.isin(self.match, matches)
         return replace(self, waits=self.waits & sound, is_awaited=self.is_awaited & sound)
 
-    def earlier_ns(self, ts_ns: I64) -> npt.NDArray[np.float64]:
-        """By how much each time would be earlier, had the rank never been late by then."""
-        late = np.flatnonzero(self.late_ns > 0)
+    def earlier_ns(self, ts_ns: I64, *, at_least: bool = False) -> npt.NDArray[np.float64]:
+        """By how much each time would be earlier, had the rank never been late by then.
+
+        At least: later than all others, in place of the median.
+        """
+        since_ns, late_ns = (
+            (self.least_since_ns, self.least_late_ns) if at_least else (self.since_ns, self.late_ns)
+        )
+        late = np.flatnonzero(late_ns > 0)
         if not len(late):
             return np.zeros(ts_ns.shape)
-        first = self.since_ns[late[0]]  # floats have no nanoseconds at times since 1970
-        times = np.column_stack([self.since_ns[late], self.arrived_ns[late]]).ravel() - first
-        spared = np.cumsum(np.column_stack([np.zeros(len(late)), self.late_ns[late]]).ravel())
+        first = since_ns[late[0]]  # floats have no nanoseconds at times since 1970
+        times = np.column_stack([since_ns[late], self.arrived_ns[late]]).ravel() - first
+        spared = np.cumsum(np.column_stack([np.zeros(len(late)), late_ns[late]]).ravel())
         earlier: npt.NDArray[np.float64] = np.interp(ts_ns - first, times, spared)
         return earlier
 

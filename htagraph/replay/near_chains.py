@@ -118,8 +118,9 @@ def near_chains(
     until = ts_ns[replay.tail[edge]] + weight[edge]
     order = np.lexsort((until, begin, chain))
     order = order[(until > begin)[order]]
-    parts_ns = np.bincount(chain[order], (until - begin)[order], minlength=len(row))
-    if parts_ns.astype(np.int64).tolist() != dur_ns[row].tolist():
+    parts_ns = np.zeros(len(row), dtype=np.int64)
+    np.add.at(parts_ns, chain[order], (until - begin)[order])
+    if parts_ns.tolist() != dur_ns[row].tolist():
         raise GraphError("the parts of a chain do not add up to its length.")
     return NearChains(
         start_ns=start_ns[row],

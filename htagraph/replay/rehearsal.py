@@ -47,11 +47,11 @@ class Saving(NamedTuple):
     readings: tuple[tuple[Assumption, int], ...] = ()
 
     @classmethod
-    def of(cls, found: Iterable[tuple[Assumption, int]]) -> Self:
-        """Saving by some readings, the expected one first."""
+    def of(cls, found: Iterable[tuple[Assumption, int]], *, error_ns: int = 0) -> Self:
+        """Saving by some readings, the expected one first, give or take an error."""
         readings = tuple(found)
         saved = [saved_ns for _, saved_ns in readings]
-        return cls(min(saved), saved[0], max(saved), readings)
+        return cls(min(saved) - error_ns, saved[0], max(saved) + error_ns, readings)
 
     @property
     def width_ns(self) -> int:
@@ -157,7 +157,8 @@ class Rehearsal:
         walked = walk_back(last, binding, replay.tail, times_ns, until_ns=window.start_ns)
         bound = edge_bounds(self.dag, replay.edges.take(walked))
         since = np.maximum(times_ns[replay.tail[walked]], window.start_ns)
-        sums = np.bincount(bound, times_ns[replay.head[walked]] - since, minlength=len(Bound))
+        sums = np.zeros(len(Bound), dtype=np.int64)
+        np.add.at(sums, bound, times_ns[replay.head[walked]] - since)
         found = {member: int(sums[member]) for member in Bound if sums[member]}
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 

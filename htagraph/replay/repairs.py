@@ -10,17 +10,11 @@ import numpy as np
 import pandas as pd
 
 from htagraph.model.kinds import Cause, EdgeKind, KernelClass
-from htagraph.replay.changes import (
-    Change,
-    Graphed,
-    NoGaps,
-    Overlap,
-    Remove,
-    Scale,
-    Spare,
-)
+from htagraph.replay.changes import Change, Remove, Scale, Spare
 from htagraph.replay.collective_changes import Bandwidth, Equalise
+from htagraph.replay.device_changes import NoGaps, Overlap
 from htagraph.replay.event_groups import COPIES_THAT_BLOCK, HOST_WAITS, LOADERS, of_class
+from htagraph.replay.host_changes import Graphed
 
 __all__ = ["repairs", "spared"]
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from htagraph.model.kinds import Bound, Cause
 
 __all__ = [
+    "BINDS",
     "COMPARE",
     "HOST_ONLY",
     "LATE_BY",
     "NOTHING_MATCHED",
     "OTHER_RANKS",
     "RANKING",
+    "REPAIRED",
     "TITLES",
     "TITLE_HOST_ONLY",
     "TO_TRY",
@@ -159,3 +161,29 @@ OTHER_RANKS = (
     "The low end of a saving is what this rank gains alone: if the other ranks do not change, "
     "collectives end when they did, however early they begin."
 )
+BINDS = {
+    Bound.COMPUTE.label: "computation",
+    Bound.COMMUNICATION.label: "communication",
+    Bound.MEMORY.label: "copying",
+    Bound.LAUNCH.label: "launching",
+    Bound.KERNEL_GAP.label: "the gap between kernels",
+    Bound.HOST.label: "the host",
+    Bound.DATA_LOADING.label: "data loading",
+    Bound.PYTHON_GAP.label: "unrecorded host code",
+    Bound.SYNC.label: "waiting",
+    Bound.LAUNCHED_BEFORE_CAPTURE.label: "what was launched before the capture",
+    Bound.UNEXPLAINED.label: "an unexplained wait",
+    Bound.DEVICE_FULL.label: "a full device",
+    Bound.WAITING_FOR_WORK.label: "waiting for work",
+}
+"""What bounds a run, as the subject of a sentence."""
+REPAIRED = {
+    "scale(computation": "twice as fast",
+    "graphed(": "replayed as a graph",
+    "overlap(": "beside other work",
+    "bandwidth(": "at twice the bandwidth",
+    "scale(": "taking no time",
+    "without ": "taking no time",
+    "equalise(": "as early as the others",
+}
+"""What was done about a cause, by how the change begins that was replayed; else, repaired."""

@@ -20,8 +20,9 @@ That of a trace has these keys; later documents of the same version only add som
                     then_bound, limited_by,
                     evidence [name, op, frame, event, label, dur_ns, bound, n_segments]
     opportunities   the first 30 changes that would help, as `opportunities` answers: kind, target,
-                    change, left_share, cause, saves_ns, low_ns, high_ns, saves_share, alone_ns,
-                    then_bound, together_ns, shares_with (a row); empty if findings are withheld
+                    change, left_share, cause, late_rank, saves_ns, low_ns, high_ns, saves_share,
+                    alone_ns, then_bound, together_ns, shares_with (a row); empty if findings are
+                    withheld
     critical_path   dur_ns, unexplained_share, inferred_share,
                     by_rule, by_bound, by_op, by_name: [group, dur_ns, share, n_segments]
     steps           step, dur_ns, bound, bound_share, next_bound, next_share

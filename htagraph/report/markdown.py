@@ -139,6 +139,7 @@ def _head(summary: Summary | JobSummary) -> list[str]:
     findings = (
         f"{number}. **{_escaped(finding.sentence)}.** Largest: "
         f"{_escaped(finding.evidence_sentence)}."
+        + (f" *Predicted:* {_escaped(finding.prediction)}." if finding.prediction else "")
         + (f" *To try:* {_escaped(finding.to_try)}" if finding.to_try else "")
         for number, finding in enumerate(verdict.findings, start=1)
     )

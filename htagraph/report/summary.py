@@ -13,6 +13,9 @@ from htagraph.lookup.find_window import WHOLE
 from htagraph.model.kinds import Cause, EventKind
 from htagraph.model.units import human_count, human_duration
 from htagraph.path import CriticalPath
+from htagraph.replay.candidates import TWICE_AS_FAST
+from htagraph.replay.curves import speed_ups
+from htagraph.replay.rehearsal import Rehearsal
 from htagraph.report.findings import find_bounds
 from htagraph.report.inferred_time import inferred_in_words
 from htagraph.report.opening import Opening, find_opening
@@ -29,6 +32,7 @@ NOT_INFERRED = (
 )
 """What is said of a report on graphs without inferred edges."""
 
+_N_CURVES = 10
 _ONE_OF_MANY = (
     "waiting for a late rank counts as communication here; give the folder with the traces of all "
     "ranks to tell them apart."
@@ -179,6 +183,16 @@ class Summary:
         """The same for people (`what_helps`); empty where there is no verdict."""
         found = self.opportunities
         return what_helps(found.head(0) if self.verdict.withheld else found)
+
+    @cached_property
+    def speed_ups(self) -> pd.DataFrame:
+        """Curves of the first kernels and operators that would help, schema `SPEED_UPS`."""
+        found = self.opportunities
+        is_name = found["kind"].isin(("kernel", "operator")) & (
+            found["left_share"] == TWICE_AS_FAST
+        )
+        targets = found.loc[is_name, "target"].head(0 if self.verdict.withheld else _N_CURVES)
+        return speed_ups(Rehearsal(self.graph.dag, self.graph.interval), targets.tolist())
 
     @cached_property
     def inferred(self) -> str:

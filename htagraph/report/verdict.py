@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from htagraph.model.kinds import Cause, in_words
+from htagraph.model.kinds import Cause
 from htagraph.model.units import human_count, human_duration
-from htagraph.report.advice import RANKING
+from htagraph.report.advice import BINDS, RANKING, REPAIRED
 
 __all__ = ["Evidence", "Finding", "Verdict"]
 
 _N_FIRST = 3
 _MIN_SHARE = 0.005
 _N_RANKS = 3
+_LEAST_SHARE = 0.005
 
 
 @dataclass(frozen=True)
@@ -119,17 +120,19 @@ class Finding:
         """What the repair is expected to save, or at most saves where nothing was replayed."""
         if not self.dur_ns or not (self.repaired_by or self.limited_by):
             return ""
-        window_ns = self.dur_ns / self.share
         if self.limited_by:
-            return f"saves at most {self.potential_saving_ns / window_ns:.0%}: {self.limited_by}"
-        share = f"{self.potential_saving_ns / window_ns:.0%}"
-        low, high = (
-            f"{end_ns / window_ns:.0%}" for end_ns in (self.saving_low_ns, self.saving_high_ns)
-        )
-        spread = "" if low == high == share else f" ({low} to {high})"
-        faster = "twice as fast, it saves" if self.cause == Cause.COMPUTE else "repaired, it saves"
-        then = f"; {in_words(self.then_bound)} bounds the run then" if self.then_bound else ""
-        return f"{faster} {share}{spread}{then}"
+            return f"saves at most {self._percent(self.potential_saving_ns)}: {self.limited_by}"
+        saved = self._percent(self.potential_saving_ns)
+        low, high = self._percent(self.saving_low_ns), self._percent(self.saving_high_ns)
+        spread = "" if low == high == saved else f" ({low} to {high})"
+        how = (said for begins, said in REPAIRED.items() if self.repaired_by.startswith(begins))
+        then = f"; {BINDS[self.then_bound]} bounds the run then" if self.then_bound else ""
+        return f"{next(how, 'repaired')}, it saves {saved}{spread}{then}"
+
+    def _percent(self, time_ns: int) -> str:
+        """Time as a share of the window; what is there is never called nothing."""
+        share = time_ns * self.share / self.dur_ns
+        return "<1%" if 0 < share < _LEAST_SHARE else f"{share:.0%}"
 
     @property
     def where(self) -> str:
@@ -166,7 +169,6 @@ class Finding:
             self.detail or f"{human_count(self.n_segments, 'segment')} in all",
             self.when,
             self.where,
-            self.prediction,
         )
         return "; ".join(filter(None, facts))
 

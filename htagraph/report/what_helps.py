@@ -10,13 +10,14 @@ from htagraph.replay.candidates import TWICE_AS_FAST
 from htagraph.report.advice import OTHER_RANKS
 from htagraph.writers.labels import name_label
 
-__all__ = ["UNCHANGED", "notes_on", "what_helps"]
+__all__ = ["UNCHANGED", "UNKNOWN", "notes_on", "what_helps"]
 
 _INTRO = (
     "What the run would save if one thing were changed, predicted by replaying it with that "
     "change. Between at least and at most lies what the trace leaves open. Savings do not add up: "
     "what shares with a row above saves less together with it."
 )
+UNKNOWN = "Too little is known of what bounds this window to predict what would help."
 UNCHANGED = "No change that was tried would make this window shorter."
 
 _KINDS = {

@@ -26,7 +26,7 @@ from htagraph.errors import (
 )
 from htagraph.graph import TraceGraph
 from htagraph.job import executors
-from htagraph.job.job import Job
+from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.job.loading import load_job
 from htagraph.questions import QUESTIONS
 from htagraph.report.job_summary import JobSummary
@@ -139,7 +139,7 @@ def test_the_collectives_of_a_job_are_those_matched_across_ranks(folder: Path) -
     pd.testing.assert_frame_equal(job.ask("collectives"), job.collectives())
 
 
-@pytest.mark.parametrize("question", sorted(set(QUESTIONS) - {"collectives"}))
+@pytest.mark.parametrize("question", sorted(set(QUESTIONS) - set(JOB_QUESTIONS)))
 def test_a_question_to_a_job_is_the_question_to_each_rank(folder: Path, question: str) -> None:
     """With one more column: rank."""
     job = load_job(folder)

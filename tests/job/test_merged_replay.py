@@ -39,6 +39,8 @@ def test_collectives_that_each_wait_for_the_other_keep_nobody_waiting() -> None:
             met_ns=np.array([met_ns, met_ns]),
             since_ns=nothing,
             late_ns=nothing,
+            least_since_ns=nothing,
+            least_late_ns=nothing,
         )
 
     merged = MergedReplay.of({0: replay, 1: replay}, {0: members(0), 1: members(1)})

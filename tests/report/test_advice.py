@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import htagraph as hg
+from htagraph.model.kinds import Bound
+from htagraph.report.advice import BINDS
 from htagraph.report.findings import find_bounds
 from htagraph.report.headings import heading
 from htagraph.report.markdown import markdown_summary
@@ -125,3 +127,8 @@ def test_what_takes_nothing_is_listed_without_advice() -> None:
         line for line in markdown_summary(summary).splitlines() if "0.0% of the time" in line
     ]
     assert "To try" not in line
+
+
+def test_every_bound_is_the_subject_of_a_sentence() -> None:
+    """As a prediction says what bounds the run then."""
+    assert set(BINDS) == set(Bound.labels())

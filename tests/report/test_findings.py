@@ -61,10 +61,12 @@ def test_a_host_on_the_path_saves_what_a_replay_of_the_run_saves():
 
     assert path.dur_ns == 73_000
     assert host.potential_saving_ns == 73_000 - 15_000 - 4 * 13_000 - 3 * 1_000
-    assert host.prediction == "repaired, it saves 4% (0% to 8%); compute bounds the run then"
+    assert host.prediction == (
+        "replayed as a graph, it saves 4% (0% to 8%); computation bounds the run then"
+    )
     assert by_cause["compute"].potential_saving_ns == 13_000 // 2
     assert by_cause["compute"].prediction == (
-        "twice as fast, it saves 9%; host bounds the run then"
+        "twice as fast, it saves 9%; the host bounds the run then"
     )
 
 
@@ -147,7 +149,7 @@ def test_a_full_device_saves_no_more_than_its_kernels_leave():
 
     computed_ns = sum(500_000 + 40_000 * step for step in range(8))
     assert full.potential_saving_ns <= path.dur_ns - computed_ns < full.dur_ns
-    assert full.prediction.endswith("compute bounds the run then")
+    assert full.prediction.endswith("computation bounds the run then")
 
 
 def test_code_that_was_not_recorded_is_called_so():

@@ -144,7 +144,7 @@ def test_a_name_in_markdown_is_text(name: str) -> None:
     assert not kinds & {"html_block", "html_inline", "link_open", "image", "code_inline", "s_open"}
     plain = read.parse(markdown_summary(summary_of("aten::mm")))
     rows = [sum(token.type == "tr_open" for token in some) for some in (tokens, plain)]
-    assert rows[0] == rows[1]
+    assert rows[0] <= rows[1]  # an event without a name is no target of a change
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of pyparsing, by pydot

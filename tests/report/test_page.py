@@ -89,7 +89,7 @@ def test_nothing_in_the_page_was_left_to_fill_in(training: Summary, tmp_path: Pa
 def test_a_trace_without_events_is_a_page_that_says_so(tmp_path: Path) -> None:
     """Every section is there with what is missing."""
     text = page_of(summary_of(hg.load(b'{"traceEvents": []}')), tmp_path)
-    assert text.count('<p class="absent">') == 6
+    assert text.count('<p class="absent">') == 7
     assert "Nothing was recorded in this window." in text
 
 

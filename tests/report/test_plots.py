@@ -29,6 +29,7 @@ from htagraph.model.answers import (
 from htagraph.model.job_answers import MATCHED_COLLECTIVES
 from htagraph.model.kinds import Bound, KernelClass
 from htagraph.model.schema import Schema, categorical
+from htagraph.replay.curves import SPEED_UPS
 from htagraph.report import plots
 from htagraph.report.plots.style import BOUND_COLORS, CAUSE_COLORS
 from htagraph.report.plots.thinning import thin_line, thin_path
@@ -274,6 +275,30 @@ def test_the_spread_of_a_step_is_over_ranks_not_devices() -> None:
     )
 
 
+def test_what_a_speed_up_saves_is_stated() -> None:
+    """A kernel of 10 us that another stream hides from 40% on, in a window of 20 us."""
+    saves, low = np.array([0, 4_000, 4_000]), np.array([0, 2_000, 2_000])
+    frame = SPEED_UPS.frame(
+        {
+            "target": ["void gemm<float>(int)"] * 3,
+            "less_share": [0.0, 0.5, 1.0],
+            "saves_ns": saves,
+            "low_ns": low,
+            "high_ns": saves,
+            "saves_share": saves / 20_000,
+            "low_share": low / 20_000,
+            "high_share": saves / 20_000,
+        }
+    )
+
+    figure = plots.speed_ups(frame)
+    band, curve = figure.data
+
+    assert figure.layout.title.text == "gemm twice as fast saves 20.0% of the window"
+    assert (list(curve.x), list(curve.y)) == ([0, 50, 100], [0, 20, 20])
+    assert list(band.y) == [0, 20, 20, 10, 10, 0]
+
+
 @pytest.mark.parametrize(
     ("plot", "schema"),
     [
@@ -291,6 +316,7 @@ def test_the_spread_of_a_step_is_over_ranks_not_devices() -> None:
         (plots.queue_length, COUNTERS),
         (plots.memory_bandwidth, COUNTERS),
         (plots.collective_waits, MATCHED_COLLECTIVES),
+        (plots.speed_ups, SPEED_UPS),
     ],
 )
 def test_where_there_is_nothing_the_figure_says_so(plot: object, schema: Schema) -> None:

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import htagraph as hg
+from htagraph.model.answers import OPPORTUNITIES
 from htagraph.report.json_document import SCHEMA, VERSION, json_document
 from htagraph.report.markdown import human_frame, markdown_summary, markdown_table
 from htagraph.report.step_shares import STEP_SHARES, step_shares
@@ -103,6 +104,7 @@ def test_json_document_has_the_keys_that_it_documents(stalled):
         "skipped",
         "files",
     ]
+    assert list(document["opportunities"][0]) == list(OPPORTUNITIES.columns)
     assert list(document["findings"]["items"][0]) == [
         "cause",
         "title",

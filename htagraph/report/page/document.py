@@ -150,7 +150,7 @@ def _card(number: int, finding: Finding) -> str:
     facts = "; ".join(
         filter(None, [finding.prediction, finding.detail, finding.when, finding.where])
     )
-    more = f'<p class="note">{escape(facts)}</p>' if facts else ""
+    more = f'<p class="note">{escape(facts[0].upper() + facts[1:])}</p>' if facts else ""
     tried = f'<p class="try"><b>Try</b> {escape(finding.to_try)}</p>' if finding.to_try else ""
     return (
         f'<li class="card" data-cause="{escape(finding.cause)}" data-value="{finding.dur_ns}">'

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from htagraph.graph import TraceGraph
 from htagraph.model import answers, frames
+from htagraph.replay.curves import SPEED_UPS
 from htagraph.report import plots
 from htagraph.report.page.device_sections import communication_section, devices_section
 from htagraph.report.page.panels import (
@@ -19,6 +20,7 @@ from htagraph.report.page.panels import (
     useful,
 )
 from htagraph.report.summary import Summary
+from htagraph.report.what_helps import UNCHANGED, UNKNOWN, notes_on
 
 __all__ = ["rank_sections"]
 
@@ -65,6 +67,31 @@ def _path(summary: Summary) -> Section:
         f"{PATH_INTRO} {summary.inferred}".strip(),
         panels if path.dur_ns else (),
         "Nothing was recorded in this window.",
+    )
+
+
+def _help(summary: Summary) -> Section:
+    """Section on what would help."""
+    curves = summary.speed_ups
+    panels = [
+        Panel(
+            "what-helps",
+            None,
+            summary.what_helps,
+            answers.OPPORTUNITIES,
+            heading="Changes, largest saving first",
+            is_wide=True,
+            is_open=True,
+        ),
+    ]
+    if len(curves):
+        panels.append(Panel("speed-ups", plots.speed_ups(curves), curves, SPEED_UPS, is_wide=True))
+    return Section(
+        "help",
+        "What would help",
+        notes_on(summary.what_helps),
+        tuple(panels) if len(summary.what_helps) else (),
+        UNCHANGED if not summary.verdict.withheld else UNKNOWN,
     )
 
 
@@ -201,6 +228,7 @@ def rank_sections(summary: Summary) -> Iterator[Section]:
     """Sections of the page of one rank, in order."""
     graph = summary.graph
     yield _path(summary)
+    yield _help(summary)
     yield _steps(summary)
     yield devices_section(graph.temporal_breakdown(), graph.idle_time())
     yield communication_section(graph.overlap(), graph.exposed_communication())

@@ -28,6 +28,7 @@ from htagraph.report.plots.path_plots import (
     job_path_timeline,
     steps,
 )
+from htagraph.report.plots.speed_up_plots import speed_ups
 
 __all__ = [
     "collective_waits",
@@ -45,6 +46,7 @@ __all__ = [
     "memory_bandwidth",
     "overlap",
     "queue_length",
+    "speed_ups",
     "step_spread",
     "steps",
     "temporal_breakdown",

@@ -1,0 +1,96 @@
+"""Curves of speed-ups: what a window saves if something takes less and less of its time.
+
+After the virtual speed-ups of Coz (Curtsinger and Berger, 2015), which slow a running program down;
+here, a recorded one is replayed. A curve that bends shows where something else takes over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.retime import DROPPED, retime
+from htagraph.model.schema import Schema, name, nanoseconds, share
+from htagraph.replay.assumptions import Reading
+from htagraph.replay.changes import Scale
+from htagraph.replay.draft import Draft
+from htagraph.replay.rehearsal import Rehearsal
+
+__all__ = ["SPEED_UPS", "speed_ups"]
+
+I64 = npt.NDArray[np.int64]
+
+_LESS = np.array([0.0, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 1.0])
+"""Points of a curve: the part of its time that a target no longer takes."""
+
+SPEED_UPS = Schema(
+    "SPEED_UPS",
+    {
+        "target": name("kernel, operator or call"),
+        "less_share": share("part of its time that it no longer takes; 0.5 is twice as fast"),
+        "saves_ns": nanoseconds("how much shorter the window is expected to be"),
+        "low_ns": nanoseconds("what is saved at least, by what the trace leaves open"),
+        "high_ns": nanoseconds("what is saved at most"),
+        "saves_share": share("saves_ns / the window"),
+        "low_share": share("low_ns / the window"),
+        "high_share": share("high_ns / the window"),
+    },
+)
+
+
+def speed_ups(rehearsal: Rehearsal, targets: Sequence[str]) -> pd.DataFrame:
+    """Curve of each target: what is saved at each speed.
+
+    Parameters
+    ----------
+    rehearsal : Rehearsal
+    targets : sequence of str
+        Names of kernels, operators or calls.
+
+    Returns
+    -------
+    DataFrame, schema `SPEED_UPS`
+        In the order of the targets; each from 0 to 1.
+
+    Raises
+    ------
+    QueryError
+        If a target is not there.
+    """
+    saved = np.array(
+        [
+            [_saved_ns(rehearsal, target, reading) for reading in rehearsal.readings]
+            for target in targets
+        ],
+        dtype=np.int64,
+    ).reshape(len(targets), len(rehearsal.readings), len(_LESS))
+    found = {"saves": saved[:, 0], "low": saved.min(axis=1), "high": saved.max(axis=1)}
+    window_ns = max(rehearsal.window.dur_ns, 1)
+    return SPEED_UPS.frame(
+        {
+            "target": np.repeat(np.array(targets, dtype=object), len(_LESS)),
+            "less_share": np.tile(_LESS, len(targets)),
+            **{f"{which}_ns": times.ravel() for which, times in found.items()},
+            **{f"{which}_share": times.ravel() / window_ns for which, times in found.items()},
+        }
+    )
+
+
+def _saved_ns(rehearsal: Rehearsal, target: str, reading: Reading) -> list[int]:
+    """What is saved at each point, by one reading.
+
+    What takes no time at all is found once; lags in between lie between.
+    """
+    draft = Draft(rehearsal.dag, reading)
+    full = draft.lag_ns.copy()
+    Scale(target, 0.0).apply(draft)
+    scaled = np.flatnonzero((full != draft.lag_ns) & (full != DROPPED))
+    replay, saved = draft.replay, []
+    for left in (1 - _LESS).tolist():
+        draft.lag_ns[scaled] = np.rint(full[scaled] * left).astype(np.int64)
+        times = retime(replay.offsets, replay.tail, draft.weight_ns, draft.release_ns)
+        saved.append(rehearsal.window.dur_ns - rehearsal.dur_ns(times))
+    return saved
