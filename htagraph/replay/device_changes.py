@@ -44,6 +44,11 @@ class Overlap(Change):
         dag, replay = draft.dag, draft.replay
         events = dag.events
         chosen = draft.events(self.chosen) & events.is_device
+        if not chosen.any():
+            raise QueryError(
+                f"no device work is {said(self.chosen)}.",
+                hint="kernels by name, or graph.select(name=…).follow('LAUNCH').",
+            )
         head, tail = (replay.node[end] >> 1 for end in (replay.head, replay.tail))
         on_device = events.is_device[head] & events.is_device[tail] & (head != tail)
         awaited = on_device & np.isin(replay.kind, (EdgeKind.STREAM, EdgeKind.SYNC))
@@ -104,6 +109,11 @@ class Fuse(Change):
             later = later_members(dag, draft.events(self.chosen[0]))
         else:
             later = later_members(dag, *(draft.events(one) for one in self.chosen))
+        if not later.any():
+            raise QueryError(
+                f"no kernels follow each other as {self} wants.",
+                hint="graph.kernel_patterns() has the sequences that recur.",
+            )
         into = draft.into(later) & replay.into_start_of(later)
         draft.drop(into & (replay.kind == EdgeKind.LAUNCH))
         draft.clear(into & (replay.kind == EdgeKind.STREAM))

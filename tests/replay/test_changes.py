@@ -6,7 +6,6 @@ import pytest
 
 import htagraph as hg
 from htagraph.errors import QueryError
-from htagraph.replay.assumptions import Assumption
 from tests.replay.drawn import drawn, saved_us
 
 
@@ -33,20 +32,6 @@ def test_without_an_operator_what_it_launched_is_gone():
     assert saved_us(graph, hg.remove("op")) == 22
 
 
-def test_fused_kernels_follow_each_other_at_once():
-    """The second launch takes no time, nor does the gap: it ends 5 us earlier, and the call."""
-    graph = drawn("""
-        us       |0         10        20        30
-        cpu 1    |[launch >a][launch >b]  [sync @*   ]
-        stream 7 |           [add <a ]     [mul <b ]
-    """)
-
-    assert saved_us(graph, hg.fuse("add", "mul")) == 5
-    assert saved_us(graph, hg.fuse("add", "mul")) == saved_us(
-        graph, hg.fuse(graph.select(kind="kernel"))
-    )
-
-
 def test_a_call_that_need_not_wait_lets_the_host_run_ahead():
     """The second kernel is queued behind the first, 1 us after it in place of 7."""
     graph = drawn("""
@@ -59,42 +44,6 @@ def test_a_call_that_need_not_wait_lets_the_host_run_ahead():
     assert saved_us(graph, hg.remove("sync")) == 6
 
 
-def test_overlapped_work_lets_the_rest_of_its_stream_go_on():
-    """The third kernel is behind the first and its own launch, which began 6 us before at least."""
-    graph = drawn("""
-        us       |0         10        20        30        40        50
-        cpu 1    |[launch >a][launch >b][launch >c]
-        stream 7 |      [gemm <a         ][nccl <b][gemm <c          ]
-    """)
-
-    assert saved_us(graph, hg.overlap("nccl")) == 5
-
-
-def test_a_batch_that_is_prefetched_is_there_as_long_after_the_one_before_as_it_took():
-    """The first is waited for. Steps of 8 us hide that much of the other two.
-
-    Or nothing, where it costs as much to take a batch over from another process.
-    """
-    graph = drawn("""
-        cpu 1 |{data_loading}[work  ]{data_loading}[work  ]{data_loading}[work  ]
-    """)
-
-    assert graph.dur_ns == 66_000
-    assert saved_us(graph, hg.prefetch()) == 16
-    assert hg.what_if(graph, hg.prefetch(), on="window").saves_ns[:3] == (0, 16_000, 16_000)
-
-
-def test_a_graphed_step_costs_one_launch():
-    """All is launched by a call of 10 us: the last of three kernels ends at 30, in place of 48."""
-    graph = drawn("""
-        us       |0         10        20        30        40        50
-        cpu 1    |[op [launch >a]][op [launch >b]][op [launch >c]]
-        stream 7 |         [k1 <a]         [k2 <b]         [k3 <c]
-    """)
-
-    assert saved_us(graph, hg.graphed()) == 18
-
-
 def test_inserted_time_behind_the_last_kernel_lengthens_the_run_by_just_that():
     graph = drawn("""
         us       |0         10        20        30
@@ -104,20 +53,6 @@ def test_inserted_time_behind_the_last_kernel_lengthens_the_run_by_just_that():
 
     assert saved_us(graph, hg.insert(after="last", dur_ns=7_000)) == -7
     assert saved_us(graph, hg.insert(after="cudaLaunchKernel", dur_ns=1_000)) == 0
-
-
-def test_twice_the_bandwidth_halves_all_but_the_latency():
-    """Of 42 us, 5 are; 0 to 10 by other readings. Nothing is saved where others are late."""
-    graph = drawn("""
-        us       |0         10        20        30        40        50
-        cpu 1    |[launch >a]
-        stream 7 |      [ncclAllReduce <a                        ]
-    """)
-    saving = hg.what_if(graph, hg.bandwidth(2), on="window").saves_ns
-
-    assert saving is not None
-    assert dict(saving.readings)[Assumption.RIGID] == 16_000
-    assert (saving.low_ns, saving.expected_ns, saving.high_ns) == (0, 18_500, 21_000)
 
 
 @pytest.mark.parametrize(
