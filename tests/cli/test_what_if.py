@@ -115,7 +115,7 @@ def test_what_is_no_change_is_named_before_anything_is_read(run, options, error)
 
 
 def test_a_name_that_nothing_has_is_named(run, trace):
-    code, _, err = run(trace, "--remove", "no such kernel")
+    code, _, err = run(trace, "--remove", "no such kernel", "--quiet")
 
     assert (code, err.partition(" Hint: ")[0]) == (
         1,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import json
 import tempfile
@@ -45,6 +46,7 @@ NASTY = [
 NAMES = st.one_of(st.sampled_from(NASTY), st.text(max_size=40))
 
 
+@functools.cache
 def summary_of(name: str) -> hg.Summary:
     """Report on a trace in which an operator, a kernel and a step have a name."""
     host = {"ph": "X", "pid": 1, "tid": 1}

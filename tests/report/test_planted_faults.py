@@ -6,7 +6,7 @@ import pytest
 
 from tests.report.planted import CAUSES, diagnose, repair_loader
 
-N_JOBS = 8
+N_JOBS = 5
 """Of each kind; ``python -m tests.benchmarks.bench_findings`` prints the table over more."""
 
 
