@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
-from htagraph.errors import GraphError
-from htagraph.explain.differences import kernel_diff, op_diff
+from htagraph.explain.differences import kernel_diff, op_diff, path_diff
 from htagraph.graph import TraceGraph
-from htagraph.model.frames import PATH_DIFF
 from htagraph.model.kinds import in_words
 from htagraph.model.units import human_duration
 from htagraph.path import BreakdownKey
@@ -73,25 +70,10 @@ class GraphDiff:
         DataFrame, schema `frames.PATH_DIFF`, indexed by group
             The largest change first.
         """
-        parts = [
-            graph.critical_path().breakdown(by=by)["dur_ns"] for graph in (self.before, self.after)
-        ]
-        groups = parts[0].index.union(parts[1].index, sort=False)
-        before, after = (part.reindex(groups, fill_value=0).to_numpy(np.int64) for part in parts)
-        delta = after - before
-        if int(delta.sum()) != self.delta_ns:
-            raise GraphError(
-                "the deltas of the critical paths do not add up to the difference of the windows."
-            )
-        frame = PATH_DIFF.frame(
-            {
-                "before_ns": before,
-                "after_ns": after,
-                "delta_ns": delta,
-                "delta_share": delta / max(self.before.dur_ns, 1),
-            }
-        ).set_index(groups)
-        return frame.iloc[np.lexsort((np.arange(len(frame)), -np.abs(delta)))]
+        before, after = (
+            graph.critical_path().breakdown(by=by) for graph in (self.before, self.after)
+        )
+        return path_diff(before, after, delta_ns=self.delta_ns)
 
     def __repr__(self) -> str:
         """Say how long both are and what changed most."""

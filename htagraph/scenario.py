@@ -16,7 +16,7 @@ from htagraph.job.scenario import JobScenario
 from htagraph.lookup.steady_steps import representative_window
 from htagraph.model.units import human_duration
 from htagraph.path import BreakdownKey, CriticalPath, write_path_trace
-from htagraph.queries.quality import UNEXPLAINED_LIMIT
+from htagraph.queries.quality import unexplained_in_words
 from htagraph.replay.changes import Change
 from htagraph.replay.hold_out import HOLD_OUT_LIMIT, HoldOut
 from htagraph.replay.rehearsal import Rehearsal, Saving
@@ -66,13 +66,7 @@ class Scenario:
         """Why nothing is predicted; empty where something is."""
         if self.hold_out.is_too_large:
             return f"{self.hold_out}: above {HOLD_OUT_LIMIT:.0%}, nothing is predicted"
-        unexplained = self.before.critical_path().unexplained_share
-        if unexplained > UNEXPLAINED_LIMIT:
-            return (
-                f"{unexplained:.0%} of the critical path is unexplained (limit "
-                f"{UNEXPLAINED_LIMIT:.0%}), so it is not known what it would do"
-            )
-        return ""
+        return unexplained_in_words(self.before.critical_path().unexplained_share)
 
     @cached_property
     def graph(self) -> TraceGraph:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from htagraph.errors import QueryError
 from htagraph.replay.changes import Change, insert, no_wait, remove, scale
-from htagraph.replay.collective_changes import bandwidth
+from htagraph.replay.collective_changes import bandwidth, equalise
 from htagraph.replay.device_changes import fuse, overlap
 from htagraph.replay.host_changes import graphed, prefetch
 
@@ -29,6 +29,9 @@ class Asked:
     scale, remove, no_wait, insert, overlap, fuse : sequence of str, optional
     prefetch, graphed : bool
     bandwidth : float, optional
+    equalise : bool
+    rank : int, optional
+        Of a job, the rank on which they are made; None for all.
     """
 
     scale: Sequence[str] | None
@@ -40,6 +43,13 @@ class Asked:
     prefetch: bool
     graphed: bool
     bandwidth: float | None
+    equalise: bool = False
+    rank: int | None = None
+
+    @property
+    def is_of_a_job(self) -> bool:
+        """Whether what is asked makes sense of a job only."""
+        return self.equalise or self.rank is not None
 
     def changes(self) -> tuple[Change, ...]:
         """Changes in the order of the options above; those of one option as they were typed.
@@ -47,8 +57,17 @@ class Asked:
         Raises
         ------
         QueryError
-            If one of them is no change.
+            If one of them is no change, or a rank is named and no change.
         """
+        found = self._on_every_rank()
+        if self.rank is None:
+            return found
+        if not found:
+            hint = "name one, for example --rank 3 --scale 'gemm*=0.5'."
+            raise QueryError("--rank says where changes are made, and there are none.", hint=hint)
+        return tuple(change.on_rank(self.rank) for change in found)
+
+    def _on_every_rank(self) -> tuple[Change, ...]:
         return (
             *(_scaled(text) for text in self.scale or ()),
             *(remove(name) for name in self.remove or ()),
@@ -59,6 +78,7 @@ class Asked:
             *([prefetch()] if self.prefetch else []),
             *([graphed()] if self.graphed else []),
             *([bandwidth(self.bandwidth)] if self.bandwidth is not None else []),
+            *([equalise()] if self.equalise else []),
         )
 
 

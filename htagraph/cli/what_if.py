@@ -3,49 +3,54 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import replace
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
 from pathlib import Path
-from shlex import quote
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from htagraph.cli.changes import Asked
-from htagraph.cli.console import Waiting, notices, output
+from htagraph.cli.console import Waiting, notices
 from htagraph.cli.files import write_text
 from htagraph.cli.options import (
+    CaptureOption,
     ColumnsOption,
+    DaskOption,
     FormatOption,
     InferOption,
     QuietOption,
+    ReportArgument,
     StacksOption,
-    TraceArgument,
     WindowOption,
+    WorkersOption,
     windowed,
 )
-from htagraph.cli.tables import Format, print_facts, print_frame, print_titled
+from htagraph.cli.predictions import print_next, print_opportunities, print_prediction
+from htagraph.cli.ranks import (
+    asked_captures,
+    executor_of,
+    loaded_job,
+    print_captures,
+    windowed_job,
+)
+from htagraph.cli.tables import Format
 from htagraph.errors import OutputError, QueryError
+from htagraph.job.scenario import JobScenario
 from htagraph.lookup.find_window import WHOLE
 from htagraph.lookup.steady_steps import representative_window
-from htagraph.model.units import human_duration
+from htagraph.readers.captures import CaptureName
+from htagraph.replay.changes import Change
+from htagraph.report.job_summary import JobSummary
 from htagraph.report.json_document import opportunities_document
-from htagraph.report.prediction import (
-    bounds_of,
-    prediction_document,
-    prediction_in_words,
-    readings_of,
-)
+from htagraph.report.prediction import prediction_document
 from htagraph.report.summary import Summary
-from htagraph.report.what_helps import UNCHANGED, notes_on
 from htagraph.scenario import Scenario
 from htagraph.scenario import what_if as replayed
 
 __all__ = ["what_if"]
 
 _OF_A_STEP = f"Asked of the representative one of the steps that are alike; -w {WHOLE}: of all."
-_MAX_ROWS = 20
 _PERFETTO = (".pftrace", ".pftrace.gz")
 
 
@@ -55,7 +60,7 @@ def _named(option: str, metavar: str, meaning: str) -> Any:  # noqa: ANN401  typ
 
 
 def what_if(
-    trace: TraceArgument,
+    path: ReportArgument,
     *,
     window: WindowOption = "",
     scale: Annotated[
@@ -89,9 +94,20 @@ def what_if(
         float | None,
         typer.Option(metavar="FACTOR", help="Collectives move data FACTOR times as fast."),
     ] = None,
+    equalise: Annotated[
+        bool,
+        typer.Option("--equalise", help="Of a job: no rank comes later than the median rank."),
+    ] = False,
+    rank: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Of a job: the changes are made on this rank only."),
+    ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Also write the run as it was and as it would be: .pftrace (Perfetto)."),
+        typer.Option(
+            help="Also write the run as it was and as it would be (of a job, as it would be): "
+            ".pftrace (Perfetto)."
+        ),
     ] = None,
     json_file: Annotated[
         str,
@@ -101,51 +117,116 @@ def what_if(
     ] = "",
     columns: ColumnsOption = "",
     form: FormatOption = Format.TABLE,
+    capture: CaptureOption = "",
+    workers: WorkersOption = 0,
+    dask: DaskOption = "",
     stacks: StacksOption = False,
     infer: InferOption = True,
     quiet: QuietOption = False,
 ) -> None:
     """Say what would help, and by how much; with changes, what these would do.
 
-    NAME is a name, glob or regex of kernels, operators or calls. Options combine into one run.
+    NAME is a name, glob or regex of kernels, operators or calls. Options combine into one run. A
+    folder holds the ranks of a job, which are replayed together.
     """
-    changes = Asked(
-        scale, remove, no_wait, insert, overlap, fuse, prefetch, graphed, bandwidth
-    ).changes()
+    if capture == "list":
+        print_captures(path, form)
+        return
+    asked = Asked(
+        scale=scale,
+        remove=remove,
+        no_wait=no_wait,
+        insert=insert,
+        overlap=overlap,
+        fuse=fuse,
+        prefetch=prefetch,
+        graphed=graphed,
+        bandwidth=bandwidth,
+        equalise=equalise,
+        rank=rank,
+    )
+    changes = asked.changes()
     _check_out(out, has_changes=bool(changes))
-    with Waiting(quiet=quiet).shown() as waiting:
-        loaded = waiting.load(trace, stacks=stacks)
-        waiting.stage("Compiling the graph")
-        graph = loaded.compile(infer=infer)
-        step = None if window else representative_window(graph.dag)
-        summary = (
-            Summary(loaded, windowed(graph, window))
-            if window
-            else Summary(loaded, replace(graph, interval=step))
-            if step is not None
-            else Summary.by_default(loaded, graph)
+    if asked.is_of_a_job and not path.is_dir():
+        hint = "give the folder with the traces of its ranks."
+        raise QueryError("--equalise and --rank are about the ranks of a job.", hint=hint)
+    captures = asked_captures(path, capture)
+    if len(captures) > 1:
+        raise QueryError("one capture is asked about at a time.", hint="give --capture N.")
+    with Waiting(quiet=quiet).shown() as waiting, executor_of(workers, dask) as executor:
+        made = _Asking(waiting, path, window, changes, stacks=stacks, infer=infer)
+        scenario, summary, caveats = (
+            made.of_job(captures[0], executor) if path.is_dir() else made.of_trace()
         )
         waiting.stage("Replaying")
-        scenario = replayed(summary.graph, *changes, on="window")
+        document = prediction_document(scenario) if changes else opportunities_document(summary)
         if out is not None:
             waiting.stage(f"Writing {out}")
-            scenario.to_perfetto(out)
+            run = scenario if isinstance(scenario, Scenario) else scenario.critical_path()
+            run.to_perfetto(out)
     beside = notices(quiet=quiet)
     if json_file:
-        document = prediction_document(scenario) if changes else opportunities_document(summary)
-        text = json.dumps({"file": str(trace), **document}, indent=2) + "\n"
+        text = json.dumps({"file": str(path), **document}, indent=2) + "\n"
         if json_file == "-":
             typer.echo(text, nl=False)
         else:
             write_text(Path(json_file), text)
     if json_file != "-":
-        caveats = [_OF_A_STEP] if step is not None else summary.window_caveats
-        show = _print_prediction if changes else _print_opportunities
+        show = print_prediction if changes else print_opportunities
         show(scenario, summary, caveats, (form, columns), beside)
     for file in filter(None, [out, None if json_file in ("", "-") else json_file]):
         beside.print(f"Wrote {file}", markup=False)
     if form is Format.TABLE and json_file != "-":
-        _print_next(trace, changed=bool(changes), out=out, beside=beside)
+        print_next(path, changed=bool(changes), out=out, beside=beside)
+
+
+@dataclass(frozen=True)
+class _Asking:
+    """What is asked of a path: it gives a scenario, a summary, and caveats on the window."""
+
+    waiting: Waiting
+    path: Path
+    window: str
+    changes: tuple[Change, ...]
+    stacks: bool
+    infer: bool
+
+    def of_trace(self) -> tuple[Scenario, Summary, list[str]]:
+        """Read a trace, and ask about its representative step, unless a window is named."""
+        loaded = self.waiting.load(self.path, stacks=self.stacks)
+        self.waiting.stage("Compiling the graph")
+        graph = loaded.compile(infer=self.infer)
+        step = None if self.window else representative_window(graph.dag)
+        summary = (
+            Summary(loaded, windowed(graph, self.window))
+            if self.window
+            else Summary(loaded, replace(graph, interval=step))
+            if step is not None
+            else Summary.by_default(loaded, graph)
+        )
+        scenario = replayed(summary.graph, *self.changes, on="window")
+        return scenario, summary, [_OF_A_STEP] if step is not None else summary.window_caveats
+
+    def of_job(
+        self, capture: CaptureName, executor: Executor | None
+    ) -> tuple[JobScenario, JobSummary, list[str]]:
+        """Read the ranks of a job, and open each once for all that is asked of it."""
+        job = loaded_job(
+            self.waiting,
+            self.path,
+            executor,
+            stacks=self.stacks,
+            infer=self.infer,
+            capture=capture,
+        )
+        asked = windowed_job(job, self.window)
+        scenario = replayed(asked, *self.changes)
+        self.waiting.stage("Finding the path across ranks")
+        if not asked.is_replayed:
+            _ = scenario.rehearsal  # raises where no replay is possible, before ranks are visited
+        summary = JobSummary(asked, self.path.resolve().name, however_large=True)
+        _ = summary.facts  # visits every rank, while there are processes to do it
+        return scenario, summary, summary.caveats
 
 
 def _check_out(out: Path | None, *, has_changes: bool) -> None:
@@ -158,81 +239,3 @@ def _check_out(out: Path | None, *, has_changes: bool) -> None:
     if not has_changes:
         hint = "name one, for example --scale 'gemm*=0.5'."
         raise QueryError("--out writes the run under changes, and there are none.", hint=hint)
-
-
-def _print_opportunities(
-    scenario: Scenario,
-    summary: Summary,
-    caveats: Sequence[str],
-    asked: tuple[Format, str],
-    beside: Console,
-) -> None:
-    """Print the changes that would help, largest saving first."""
-    console, (form, columns) = output(), asked
-    if columns or form is not Format.TABLE:
-        print_frame(console, summary.opportunities, form, columns=columns, beside=beside)
-        return
-    print_facts(console, summary, caveats)
-    length = human_duration(summary.path.dur_ns)
-    console.print(f"What would help {summary.window_name} ({length})", style="bold", markup=False)
-    if scenario.withheld:
-        console.print(prediction_in_words(scenario), style="yellow", markup=False)
-        return
-    helpful = summary.what_helps
-    if helpful.empty:
-        console.print(UNCHANGED, markup=False)
-        return
-    print_frame(console, helpful.head(_MAX_ROWS), form)
-    notes = f"{notes_on(helpful)} {_sentence(scenario.hold_out)}"
-    console.print(notes, style="dim", markup=False)
-    n_more = len(helpful) - _MAX_ROWS
-    if n_more > 0:
-        beside.print(f"… and {n_more:,} more: --format csv prints all.", style="dim")
-
-
-def _print_prediction(
-    scenario: Scenario,
-    summary: Summary,
-    caveats: Sequence[str],
-    asked: tuple[Format, str],
-    beside: Console,
-) -> None:
-    """Print what the changes would do: the saving, each reading, and what bounds the run then."""
-    console, (form, columns) = output(), asked
-    found = readings_of(scenario)
-    if columns or form is not Format.TABLE:
-        print_frame(console, found, form, columns=columns, beside=beside)
-        return
-    print_facts(console, summary, caveats)
-    said = ", ".join(map(str, scenario.changes))
-    console.print(f"What if: {said}; {summary.window_name}", style="bold", markup=False)
-    console.print(prediction_in_words(scenario), markup=False)
-    if scenario.withheld:
-        return
-    console.print(_sentence(scenario.hold_out), style="dim", markup=False)
-    print_titled(console, "What it saves, by what the trace leaves open", found)
-    print_titled(console, "What bounds it", bounds_of(scenario))
-
-
-def _sentence(said: object) -> str:
-    """What is said, as a sentence."""
-    text = str(said)
-    return f"{text[0].upper()}{text[1:]}."
-
-
-def _print_next(trace: Path, *, changed: bool, out: Path | None, beside: Console) -> None:
-    """Print where to go on."""
-    name = quote(str(trace))
-    said = (
-        [
-            f"Both runs in Perfetto: htagraph view {quote(str(out))}"
-            if out
-            else "Both runs in Perfetto, one below the other: --out what-if.pftrace",
-            f"What else would help: htagraph what-if {name}",
-        ]
-        if changed
-        else [f"One change in full: htagraph what-if {name} --scale 'NAME=0.5' (--help: others)"]
-    )
-    beside.print()
-    for line in said:
-        beside.print(line, style="dim", markup=False)

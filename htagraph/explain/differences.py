@@ -12,12 +12,12 @@ from htagraph.algorithms.intervals import sum_by_code
 from htagraph.errors import GraphError
 from htagraph.lookup.clipping import Clipped, clipped, device_work
 from htagraph.model.dag import Dag
-from htagraph.model.frames import DIFF
+from htagraph.model.frames import DIFF, PATH_DIFF
 from htagraph.model.schema import categorical
 from htagraph.model.step_markers import without_step_number
 from htagraph.model.window import Window
 
-__all__ = ["CHANGES", "kernel_diff", "op_diff", "short_name"]
+__all__ = ["CHANGES", "kernel_diff", "op_diff", "path_diff", "short_name"]
 
 I64 = npt.NDArray[np.int64]
 
@@ -176,3 +176,49 @@ def kernel_diff(
         for dag, window in ((before, before_window), (after, after_window))
     ]
     return _diff(sides[0], sides[1], short=short_names)
+
+
+def path_diff(before: pd.DataFrame, after: pd.DataFrame, *, delta_ns: int) -> pd.DataFrame:
+    """Time that a path gained and lost by group, from its breakdowns.
+
+    Parameters
+    ----------
+    before, after : DataFrame, schema `frames.BREAKDOWN`, indexed by group
+    delta_ns : int, unit=ns
+        How much longer the second window is.
+
+    Returns
+    -------
+    DataFrame, schema `frames.PATH_DIFF`, indexed by group
+        The largest change first.
+
+    Raises
+    ------
+    GraphError
+        If the deltas do not add up to that: a defect of this package.
+
+    Examples
+    --------
+    >>> groups = ["compute", "host"]
+    >>> before, after = (pd.DataFrame({"dur_ns": ns}, index=groups) for ns in ([6, 4], [3, 4]))
+    >>> path_diff(before, after, delta_ns=-3)["delta_ns"].to_dict()
+    {'compute': -3, 'host': 0}
+    """
+    groups = before.index.union(after.index, sort=False)
+    before_ns, after_ns = (
+        part["dur_ns"].reindex(groups, fill_value=0).to_numpy(np.int64) for part in (before, after)
+    )
+    delta = after_ns - before_ns
+    if int(delta.sum()) != delta_ns:
+        raise GraphError(
+            "the deltas of the critical paths do not add up to the difference of the windows."
+        )
+    frame = PATH_DIFF.frame(
+        {
+            "before_ns": before_ns,
+            "after_ns": after_ns,
+            "delta_ns": delta,
+            "delta_share": delta / max(int(before_ns.sum()), 1),
+        }
+    ).set_index(groups)
+    return frame.iloc[np.lexsort((np.arange(len(frame)), -np.abs(delta)))]

@@ -156,6 +156,12 @@ class JobPath:
         """Length of the path, which is the length of the job's window."""
         return self.end_ns - self.start_ns
 
+    @property
+    def unexplained_share(self) -> float:
+        """Share of the path for which no recorded dependency says what it waited for."""
+        is_unexplained = self.segments["bound"] == Bound.UNEXPLAINED.label
+        return float(self.segments.loc[is_unexplained, "dur_ns"].sum()) / max(self.dur_ns, 1)
+
     @cached_property
     def rank_segments(self) -> pd.DataFrame:
         """The path by rank: where it stays and where it hops, schema `frames.RANK_SEGMENTS`."""

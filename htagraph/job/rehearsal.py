@@ -74,7 +74,8 @@ class JobRehearsal:
             raise TraceLimitError(
                 f"the ranks have {n_events:,} events, of which {_MOST_EVENTS:,} can be replayed "
                 "together.",
-                hint="load fewer of the ranks, or ask about one: hg.what_if(job[0], …).",
+                hint="load fewer of the ranks, or ask about one: hg.what_if(job[0], …), htagraph "
+                "what-if FILE.",
             )
         asked = replay_requests(timeline, window)
         ranks: dict[int, RankReplay] = dict(timeline.graphs.ask(asked))

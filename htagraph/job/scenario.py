@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
+from htagraph.explain.differences import path_diff
 from htagraph.graph import TraceGraph
 from htagraph.job.executors import Workers
 from htagraph.job.graph_folder import GraphFolder
@@ -24,6 +25,7 @@ from htagraph.model.dag import Dag
 from htagraph.model.frames import RANK_LENGTHS
 from htagraph.model.units import human_duration
 from htagraph.model.window import Window
+from htagraph.queries.quality import unexplained_in_words
 from htagraph.replay.changes import Change
 from htagraph.replay.members import Members, transfers
 from htagraph.replay.rehearsal import Run, Saving
@@ -73,9 +75,19 @@ class JobScenario:
         return self.rehearsal.dur_ns(self._run)
 
     @cached_property
-    def saves_ns(self) -> Saving:
-        """Time that the changes save: an interval; its ends are what the traces cannot tell."""
-        return self.rehearsal.saving(self.changes)
+    def saves_ns(self) -> Saving | None:
+        """Time that the changes save: an interval; its ends are what the traces cannot tell.
+
+        None where the prediction is withheld.
+        """
+        return None if self.withheld else self.rehearsal.saving(self.changes)
+
+    @cached_property
+    def withheld(self) -> str:
+        """Why nothing is predicted; empty where something is."""
+        if len(self.before) > 1 and self.before.collectives().empty:
+            return "no collectives were matched between ranks whose clocks agree"
+        return unexplained_in_words(self.path_before.unexplained_share)
 
     @property
     def ranks(self) -> pd.DataFrame:
@@ -109,17 +121,45 @@ class JobScenario:
         timeline = Timeline(changed, self.before.timeline.fitted.moved())
         return replace(self.before, timeline=timeline, asked_window=None)
 
+    @cached_property
+    def path_before(self) -> JobPath:
+        """The critical path of the window as it was."""
+        return self.before.critical_path()
+
+    @cached_property
+    def _path(self) -> JobPath:
+        return self.job.critical_path()
+
     def critical_path(self) -> JobPath:
         """The critical path of the changed run; it tiles its window."""
-        return self.job.critical_path()
+        return self._path
 
     def breakdown(self, *, by: JobBreakdownKey = "rank") -> pd.DataFrame:
         """The time of that path by group; as `JobPath.breakdown`."""
         return self.critical_path().breakdown(by=by)
 
+    def path_diff(self, *, by: JobBreakdownKey = "rank") -> pd.DataFrame:
+        """Time that the path gains and loses by group; it adds up to the difference.
+
+        Parameters
+        ----------
+        by : {"rank", "bound", "kind", "name", "op", "track", "rule"}
+
+        Returns
+        -------
+        DataFrame, schema `frames.PATH_DIFF`, indexed by group
+            The largest change first.
+        """
+        delta_ns = self.dur_ns - self.rehearsal.window.dur_ns
+        return path_diff(
+            self.path_before.breakdown(by=by), self.breakdown(by=by), delta_ns=delta_ns
+        )
+
     def __repr__(self) -> str:
         """Say what is changed and what it saves."""
         said = ", ".join(map(str, self.changes)) or "as it was"
+        if self.saves_ns is None:
+            return f"JobScenario({said}: withheld, as {self.withheld})"
         return (
             f"JobScenario({said}: {human_duration(self.rehearsal.window.dur_ns)} -> "
             f"{human_duration(self.dur_ns)}, saves {self.saves_ns})"

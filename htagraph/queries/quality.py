@@ -23,7 +23,7 @@ from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 from htagraph.queries.inferences import inferences_of
 
-__all__ = ["UNEXPLAINED_LIMIT", "quality"]
+__all__ = ["UNEXPLAINED_LIMIT", "quality", "unexplained_in_words"]
 
 UNEXPLAINED_LIMIT = 0.2
 """Share of unexplained time on a critical path above which it does not say what bounds the run."""
@@ -206,6 +206,22 @@ def _inferences(dag: Dag, window: Window, path: pd.DataFrame) -> list[_Check]:
         good, of = (n_matched, n_all) if n_pairs else (n_edges, n_edges)
         checks.append(_Check(f"inferred: {rule}", good, of, said, limit=0.0, note=said))
     return checks
+
+
+def unexplained_in_words(share: float) -> str:
+    """Why nothing is predicted of a path with so much unexplained time; empty below the limit.
+
+    Examples
+    --------
+    >>> unexplained_in_words(0.25)
+    '25% of the critical path is unexplained (limit 20%), so it is not known what it would do'
+    """
+    if share <= UNEXPLAINED_LIMIT:
+        return ""
+    return (
+        f"{share:.0%} of the critical path is unexplained (limit {UNEXPLAINED_LIMIT:.0%}), so it "
+        "is not known what it would do"
+    )
 
 
 def quality(dag: Dag, window: Window) -> pd.DataFrame:

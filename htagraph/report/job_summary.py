@@ -18,6 +18,7 @@ from htagraph.report.findings import find_job_bounds
 from htagraph.report.inferred_time import inferred_in_words
 from htagraph.report.summary import NOT_INFERRED
 from htagraph.report.verdict import Verdict
+from htagraph.report.what_helps import what_helps
 
 __all__ = ["JobSummary"]
 
@@ -41,6 +42,8 @@ class JobSummary:
     name : str, default="job"
     also : tuple of callable, default=()
         Other work that the report needs on every rank, done on the same visit.
+    however_large : bool, default=False
+        Also replay a job that is too large for a report, if it can be replayed at all.
 
     Examples
     --------
@@ -56,6 +59,7 @@ class JobSummary:
     job: Job
     name: str = "job"
     also: tuple[Work, ...] = ()
+    however_large: bool = False
 
     @cached_property
     def _visited(self) -> Job:
@@ -129,11 +133,21 @@ class JobSummary:
         kernels = self._visited.kernel_breakdown(by="name")
         return find_job_bounds(self.path, self.stragglers, kernels, self.opportunities)
 
+    @property
+    def is_replayed(self) -> bool:
+        """Whether it is asked what would help."""
+        return self.however_large or self.job.is_replayed
+
     @cached_property
     def opportunities(self) -> pd.DataFrame:
-        """What would help, and by how much; empty for a job that is too large to be replayed."""
-        job = self._visited
-        return job.opportunities() if job.is_replayed else OPPORTUNITIES.empty()
+        """What would help, schema `answers.OPPORTUNITIES`; empty where nothing is replayed."""
+        return self._visited.opportunities() if self.is_replayed else OPPORTUNITIES.empty()
+
+    @cached_property
+    def what_helps(self) -> pd.DataFrame:
+        """The same for people (`what_helps`); empty where there is no verdict."""
+        found = self.opportunities
+        return what_helps(found.head(0) if self.verdict.withheld else found)
 
     @property
     def failures(self) -> pd.DataFrame:

@@ -39,6 +39,8 @@ That of a job::
     failures        path, error
     window          name, start_ns, end_ns, dur_ns, in common time
     findings        as above, and ranks {rank: ns}, detail
+    opportunities   as above; late_rank is the rank whose lateness is repaired, then_bound is "";
+                    empty also for a job that is too large for a report to replay it
     critical_path   dur_ns, by_rank, by_bound: [group, dur_ns, share, n_segments]
     stragglers, clocks, devices    one row per rank, or per device of a rank
     weak_checks     rank, check, n_good, n_all, share, verdict, consequence
@@ -131,19 +133,19 @@ def _findings(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _opportunities(summary: Summary) -> list[dict[str, Any]]:
+def _opportunities(summary: Summary | JobSummary) -> list[dict[str, Any]]:
     """What would help, as plain values; nothing where the path is not known well enough."""
     if summary.verdict.withheld:
         return []
     return records(summary.opportunities.head(_N_OPPORTUNITIES))
 
 
-def opportunities_document(summary: Summary) -> dict[str, Any]:
+def opportunities_document(summary: Summary | JobSummary) -> dict[str, Any]:
     """What would help, as a dict that `json.dumps` accepts.
 
     Parameters
     ----------
-    summary : Summary
+    summary : Summary or JobSummary
 
     Returns
     -------
@@ -154,8 +156,10 @@ def opportunities_document(summary: Summary) -> dict[str, Any]:
     return {
         "schema": OPPORTUNITIES_SCHEMA,
         "version": OPPORTUNITIES_VERSION,
-        "window": summary.graph.interval.name,
-        "before_ns": summary.graph.dur_ns,
+        "window": (
+            summary.path.name if isinstance(summary, JobSummary) else summary.graph.interval.name
+        ),
+        "before_ns": summary.path.dur_ns,
         "caveats": summary.caveats,
         "withheld": summary.verdict.withheld,
         "opportunities": _opportunities(summary),
@@ -276,6 +280,7 @@ def job_document(summary: JobSummary, files: Mapping[str, Path] | None = None) -
             "dur_ns": path.dur_ns,
         },
         "findings": _findings(summary.verdict),
+        "opportunities": _opportunities(summary),
         "critical_path": {
             "dur_ns": path.dur_ns,
             "by_rank": _groups(summary.by_rank),

@@ -146,6 +146,15 @@ def _head(summary: Summary | JobSummary) -> list[str]:
     return [*head, *findings, *map(_escaped, more), *filter(None, [verdict.notes])]
 
 
+def _help(summary: Summary | JobSummary) -> list[str]:
+    """Paragraphs on what would help; none where nothing does, or nothing is known of it."""
+    helpful = summary.what_helps
+    if helpful.empty:
+        return []
+    table = markdown_table(human_frame(helpful.head(_TOP)))
+    return ["## What would help", _escaped(notes_on(helpful)), table]
+
+
 def _groups(frame: pd.DataFrame, name: str) -> str:
     """First groups of a breakdown as a table."""
     return markdown_table(human_frame(frame.head(_TOP).rename_axis(name).reset_index()))
@@ -162,13 +171,7 @@ def markdown_summary(summary: Summary) -> str:
     -------
     str
     """
-    parts = _head(summary)
-    if len(summary.what_helps):
-        parts += [
-            "## What would help",
-            _escaped(notes_on(summary.what_helps)),
-            markdown_table(human_frame(summary.what_helps.head(_TOP))),
-        ]
+    parts = [*_head(summary), *_help(summary)]
     if len(summary.by_step):
         parts += ["## By step", markdown_table(human_frame(summary.by_step.head(_MAX_STEPS)))]
         if len(summary.by_step) > _MAX_STEPS:
@@ -221,6 +224,7 @@ def markdown_job_summary(summary: JobSummary) -> str:
     parts = _head(summary)
     if summary.inferred:
         parts.append(_escaped(summary.inferred))
+    parts += _help(summary)
     for title, frame in job_tables(summary):
         parts += [f"## {title}", markdown_table(human_frame(frame.head(_MAX_ROWS)))]
         if len(frame) > _MAX_ROWS:

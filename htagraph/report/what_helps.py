@@ -10,7 +10,7 @@ from htagraph.replay.candidates import TWICE_AS_FAST
 from htagraph.report.advice import OTHER_RANKS
 from htagraph.writers.labels import name_label
 
-__all__ = ["UNCHANGED", "UNKNOWN", "notes_on", "what_helps"]
+__all__ = ["NOT_REPLAYED", "UNCHANGED", "UNKNOWN", "notes_on", "what_helps"]
 
 _INTRO = (
     "What the run would save if one thing were changed, predicted by replaying it with that "
@@ -18,6 +18,10 @@ _INTRO = (
     "what shares with a row above saves less together with it."
 )
 UNKNOWN = "Too little is known of what bounds this window to predict what would help."
+NOT_REPLAYED = (
+    "The ranks have too many events for a report to replay them all together; htagraph what-if "
+    "takes larger jobs."
+)
 UNCHANGED = "No change that was tried would make this window shorter."
 
 _KINDS = {
@@ -57,7 +61,8 @@ def what_helps(opportunities: pd.DataFrame) -> pd.DataFrame:
     -------
     DataFrame
         Columns of `answers.OPPORTUNITIES`, with a number of the row, by which ``shares_with``
-        names it; ``alone_ns`` only where other ranks make a difference.
+        names it; ``alone_ns`` only where other ranks make a difference, ``then_bound`` only where
+        it is known: not of a job.
 
     Examples
     --------
@@ -104,7 +109,11 @@ def what_helps(opportunities: pd.DataFrame) -> pd.DataFrame:
             "shares_with": shares_with,
         }
     )
-    return out if (out["alone_ns"] != out["saves_ns"]).any() else out.drop(columns="alone_ns")
+    is_told = {
+        "alone_ns": (out["alone_ns"] != out["saves_ns"]).any(),
+        "then_bound": (out["then_bound"] != "").any() or out.empty,
+    }
+    return out.drop(columns=[name for name, told in is_told.items() if not told])
 
 
 def notes_on(helpful: pd.DataFrame) -> str:

@@ -18,6 +18,7 @@ from htagraph.model.units import human_count
 from htagraph.report import plots
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.page.device_sections import communication_section, devices_section
+from htagraph.report.page.help_section import help_section
 from htagraph.report.page.panels import (
     LAUNCH_INTRO,
     LONGEST,
@@ -363,6 +364,7 @@ def job_sections(summary: JobSummary) -> Iterator[Section]:
     main_rank = summary.main_rank
     over_time = summary.job.map({main_rank: _over_time})[main_rank]
     yield _path(summary)
+    yield help_section(summary)
     yield _late(summary)
     idle = found["idle_time"].sort_values(
         "idle_ns", ascending=False, kind="stable", ignore_index=True

@@ -9,6 +9,7 @@ from htagraph.model import answers, frames
 from htagraph.replay.curves import SPEED_UPS
 from htagraph.report import plots
 from htagraph.report.page.device_sections import communication_section, devices_section
+from htagraph.report.page.help_section import help_section
 from htagraph.report.page.panels import (
     LAUNCH_INTRO,
     LONGEST,
@@ -20,7 +21,6 @@ from htagraph.report.page.panels import (
     useful,
 )
 from htagraph.report.summary import Summary
-from htagraph.report.what_helps import UNCHANGED, UNKNOWN, notes_on
 
 __all__ = ["rank_sections"]
 
@@ -71,28 +71,12 @@ def _path(summary: Summary) -> Section:
 
 
 def _help(summary: Summary) -> Section:
-    """Section on what would help."""
+    """Section on what would help, with curves."""
     curves = summary.speed_ups
-    panels = [
-        Panel(
-            "what-helps",
-            None,
-            summary.what_helps,
-            answers.OPPORTUNITIES,
-            heading="Changes, largest saving first",
-            is_wide=True,
-            is_open=True,
-        ),
-    ]
-    if len(curves):
-        panels.append(Panel("speed-ups", plots.speed_ups(curves), curves, SPEED_UPS, is_wide=True))
-    return Section(
-        "help",
-        "What would help",
-        notes_on(summary.what_helps),
-        tuple(panels) if len(summary.what_helps) else (),
-        UNCHANGED if not summary.verdict.withheld else UNKNOWN,
-    )
+    if curves.empty:
+        return help_section(summary)
+    drawn = plots.speed_ups(curves)
+    return help_section(summary, Panel("speed-ups", drawn, curves, SPEED_UPS, is_wide=True))
 
 
 def _steps(summary: Summary) -> Section:

@@ -1,0 +1,106 @@
+"""What the terminal says of predictions: what would help, or what changes would do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from shlex import quote
+
+from rich.console import Console
+
+from htagraph.cli.console import output
+from htagraph.cli.tables import Format, print_facts, print_frame, print_titled
+from htagraph.job.scenario import JobScenario
+from htagraph.model.units import human_duration
+from htagraph.report.job_summary import JobSummary
+from htagraph.report.prediction import (
+    bounds_of,
+    prediction_in_words,
+    ranks_of,
+    readings_of,
+    trust_in_words,
+)
+from htagraph.report.summary import Summary
+from htagraph.report.what_helps import UNCHANGED, notes_on
+from htagraph.scenario import Scenario
+
+__all__ = ["print_next", "print_opportunities", "print_prediction"]
+
+_MAX_ROWS = 20
+
+
+def print_opportunities(
+    scenario: Scenario | JobScenario,
+    summary: Summary | JobSummary,
+    caveats: Sequence[str],
+    asked: tuple[Format, str],
+    beside: Console,
+) -> None:
+    """Print the changes that would help, largest saving first."""
+    console, (form, columns) = output(), asked
+    if columns or form is not Format.TABLE:
+        print_frame(console, summary.opportunities, form, columns=columns, beside=beside)
+        return
+    print_facts(console, summary, caveats)
+    length = human_duration(summary.path.dur_ns)
+    console.print(f"What would help {summary.window_name} ({length})", style="bold", markup=False)
+    if scenario.withheld:
+        console.print(prediction_in_words(scenario), style="yellow", markup=False)
+        return
+    helpful = summary.what_helps
+    if helpful.empty:
+        console.print(UNCHANGED, markup=False)
+        return
+    print_frame(console, helpful.head(_MAX_ROWS), form)
+    notes = f"{notes_on(helpful)} {trust_in_words(scenario)}"
+    console.print(notes, style="dim", markup=False)
+    n_more = len(helpful) - _MAX_ROWS
+    if n_more > 0:
+        beside.print(f"… and {n_more:,} more: --format csv prints all.", style="dim")
+
+
+def print_prediction(
+    scenario: Scenario | JobScenario,
+    summary: Summary | JobSummary,
+    caveats: Sequence[str],
+    asked: tuple[Format, str],
+    beside: Console,
+) -> None:
+    """Print what the changes would do: the saving, each reading, and what bounds the run then."""
+    console, (form, columns) = output(), asked
+    found = readings_of(scenario)
+    if columns or form is not Format.TABLE:
+        print_frame(console, found, form, columns=columns, beside=beside)
+        return
+    print_facts(console, summary, caveats)
+    said = ", ".join(map(str, scenario.changes))
+    console.print(f"What if: {said}; {summary.window_name}", style="bold", markup=False)
+    console.print(prediction_in_words(scenario), markup=False)
+    if scenario.withheld:
+        return
+    console.print(trust_in_words(scenario), style="dim", markup=False)
+    print_titled(console, "What it saves, by what the trace leaves open", found)
+    print_titled(console, "What bounds it", bounds_of(scenario))
+    if isinstance(scenario, JobScenario):
+        print_titled(console, "On which ranks its critical path runs", ranks_of(scenario))
+
+
+def print_next(path: Path, *, changed: bool, out: Path | None, beside: Console) -> None:
+    """Print where to go on."""
+    name, of_job = quote(str(path)), path.is_dir()
+    runs = "The changed run in Perfetto, all ranks" if of_job else "Both runs in Perfetto"
+    place = "on one clock" if of_job else "one below the other"
+    example = "--equalise" if of_job else "--scale 'NAME=0.5'"
+    said = (
+        [
+            f"{runs}: htagraph view {quote(str(out))}"
+            if out
+            else f"{runs}, {place}: --out what-if.pftrace",
+            f"What else would help: htagraph what-if {name}",
+        ]
+        if changed
+        else [f"One change in full: htagraph what-if {name} {example} (--help: others)"]
+    )
+    beside.print()
+    for line in said:
+        beside.print(line, style="dim", markup=False)
