@@ -14,7 +14,7 @@ from htagraph.job.ranks import Request, WindowName
 from htagraph.job.timeline import Timeline
 from htagraph.model.window import Window
 from htagraph.replay.assumptions import Assumption, Reading
-from htagraph.replay.changes import Change
+from htagraph.replay.changes import Change, OnRank
 from htagraph.replay.draft import Draft
 from htagraph.replay.members import without_waits
 from htagraph.replay.rehearsal import Run, Saving
@@ -177,7 +177,13 @@ def replay_requests(timeline: Timeline, window: WindowName) -> dict[int, Request
 
 
 def _make(change: Change, drafts: Mapping[int, Draft]) -> None:
-    """Make a change on every rank that has what it names; raise if none has."""
+    """Make a change on every rank that has what it names, or on its own; raise if none has."""
+    if isinstance(change, OnRank):
+        if change.rank not in drafts:
+            hint = f"the job has {', '.join(map(str, drafts))}."
+            raise QueryError(f"there is no rank {change.rank} to change.", hint=hint)
+        change.apply(drafts[change.rank])
+        return
     missing = []
     for draft in drafts.values():
         try:

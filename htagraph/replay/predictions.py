@@ -38,6 +38,10 @@ class Rehearsed(Protocol):
     def window(self) -> Window:
         """What is asked about."""
 
+    @property
+    def clock_error_ns(self) -> int:
+        """What every saving may be off by, whatever the reading."""
+
     def saved_ns(self, changes: Sequence[Change]) -> int:
         """What changes are expected to save."""
 
@@ -107,7 +111,8 @@ def _ask(rehearsal: Rehearsed, candidate: Candidate) -> _Asked | None:
     except QueryError:
         return None
     if saved < _WORTH * rehearsal.window.dur_ns and not candidate.cause:
-        return _Asked(candidate, Saving.of([(Assumption.AS_BOUND, saved)]))
+        expected = [(Assumption.AS_BOUND, saved)]
+        return _Asked(candidate, Saving.of(expected, error_ns=rehearsal.clock_error_ns))
     return _Asked(candidate, rehearsal.saving(candidate.changes))
 
 

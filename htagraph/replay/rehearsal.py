@@ -95,6 +95,11 @@ class Rehearsal:
     dag: Dag
     window: Window
 
+    @property
+    def clock_error_ns(self) -> int:
+        """What a saving may be off by whatever the reading: nothing, as there is one clock."""
+        return 0
+
     @cached_property
     def replay(self) -> Replay:
         """The run as it was: nodes, edges and lags."""

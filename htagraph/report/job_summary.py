@@ -18,7 +18,7 @@ from htagraph.report.findings import find_job_bounds
 from htagraph.report.inferred_time import inferred_in_words
 from htagraph.report.summary import NOT_INFERRED
 from htagraph.report.verdict import Verdict
-from htagraph.report.what_helps import what_helps
+from htagraph.report.what_helps import clocks_in_words, notes_on, what_helps
 
 __all__ = ["JobSummary"]
 
@@ -148,6 +148,13 @@ class JobSummary:
         """The same for people (`what_helps`); empty where there is no verdict."""
         found = self.opportunities
         return what_helps(found.head(0) if self.verdict.withheld else found)
+
+    @property
+    def help_notes(self) -> str:
+        """How to read it; empty where there is nothing to read."""
+        if self.what_helps.empty:
+            return ""
+        return f"{notes_on(self.what_helps)} {clocks_in_words(self.job.rehearsal.clock_error_ns)}"
 
     @property
     def failures(self) -> pd.DataFrame:

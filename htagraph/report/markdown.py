@@ -11,7 +11,6 @@ from htagraph.model.units import human_count, human_duration
 from htagraph.report.headings import TIMES, heading, holds_names
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.summary import Summary
-from htagraph.report.what_helps import notes_on
 from htagraph.writers.labels import name_label, printable
 
 __all__ = [
@@ -152,7 +151,7 @@ def _help(summary: Summary | JobSummary) -> list[str]:
     if helpful.empty:
         return []
     table = markdown_table(human_frame(helpful.head(_TOP)))
-    return ["## What would help", _escaped(notes_on(helpful)), table]
+    return ["## What would help", _escaped(summary.help_notes), table]
 
 
 def _groups(frame: pd.DataFrame, name: str) -> str:

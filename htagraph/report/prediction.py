@@ -13,6 +13,7 @@ import pandas as pd
 from htagraph.job.scenario import JobScenario
 from htagraph.model.units import human_duration
 from htagraph.report.json_document import records
+from htagraph.report.what_helps import clocks_in_words
 from htagraph.scenario import Scenario
 
 __all__ = [
@@ -111,10 +112,7 @@ def trust_in_words(scenario: Scenario | JobScenario) -> str:
     if isinstance(scenario, Scenario):
         said = str(scenario.hold_out)
         return f"{said[0].upper()}{said[1:]}."
-    error_ns = scenario.rehearsal.clock_error_ns
-    if not error_ns:
-        return "The clocks of the ranks are known to the nanosecond."
-    return f"Clocks of ranks may be off by {human_duration(error_ns)}: both ends allow for it."
+    return clocks_in_words(scenario.rehearsal.clock_error_ns)
 
 
 def prediction_in_words(scenario: Scenario | JobScenario) -> str:

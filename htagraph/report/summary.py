@@ -21,7 +21,7 @@ from htagraph.report.inferred_time import inferred_in_words
 from htagraph.report.opening import Opening, find_opening
 from htagraph.report.step_shares import step_shares
 from htagraph.report.verdict import Verdict
-from htagraph.report.what_helps import what_helps
+from htagraph.report.what_helps import notes_on, what_helps
 from htagraph.trace import Trace
 
 __all__ = ["NOT_INFERRED", "Summary"]
@@ -183,6 +183,11 @@ class Summary:
         """The same for people (`what_helps`); empty where there is no verdict."""
         found = self.opportunities
         return what_helps(found.head(0) if self.verdict.withheld else found)
+
+    @property
+    def help_notes(self) -> str:
+        """How to read it."""
+        return notes_on(self.what_helps)
 
     @cached_property
     def speed_ups(self) -> pd.DataFrame:

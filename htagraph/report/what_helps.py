@@ -6,11 +6,12 @@ import numpy as np
 import pandas as pd
 
 from htagraph.model.kinds import Cause
+from htagraph.model.units import human_duration
 from htagraph.replay.candidates import TWICE_AS_FAST
 from htagraph.report.advice import OTHER_RANKS
 from htagraph.writers.labels import name_label
 
-__all__ = ["NOT_REPLAYED", "UNCHANGED", "UNKNOWN", "notes_on", "what_helps"]
+__all__ = ["NOT_REPLAYED", "UNCHANGED", "UNKNOWN", "clocks_in_words", "notes_on", "what_helps"]
 
 _INTRO = (
     "What the run would save if one thing were changed, predicted by replaying it with that "
@@ -119,6 +120,19 @@ def what_helps(opportunities: pd.DataFrame) -> pd.DataFrame:
 def notes_on(helpful: pd.DataFrame) -> str:
     """How to read what `what_helps` returns."""
     return f"{_INTRO} {OTHER_RANKS}" if "alone_ns" in helpful else _INTRO
+
+
+def clocks_in_words(error_ns: int) -> str:
+    """What the clocks of a job's ranks leave open, in one sentence.
+
+    Examples
+    --------
+    >>> clocks_in_words(3_000)
+    'Clocks of ranks may be off by 3.00 us: both ends allow for it.'
+    """
+    if not error_ns:
+        return "The clocks of the ranks agree to the nanosecond."
+    return f"Clocks of ranks may be off by {human_duration(error_ns)}: both ends allow for it."
 
 
 def _target(kind: str, target: str, cause: str) -> str:

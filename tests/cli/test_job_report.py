@@ -12,8 +12,12 @@ import pytest
 from htagraph import load_job
 from htagraph.cli.main import main
 from htagraph.cli.ranks import windowed_job
+from htagraph.model.answers import OPPORTUNITIES
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.json_document import JOB_VERSION, job_document
+from htagraph.report.markdown import markdown_job_summary
+from htagraph.report.page.help_section import help_section
+from htagraph.report.what_helps import NOT_REPLAYED
 from htagraph.synth import simulate_job, training_job
 
 _LATE = 2
@@ -50,6 +54,7 @@ def test_a_folder_is_reported_as_a_job(capsys, folder, tmp_path):
         "summary.md",
         "report.html",
     }
+    assert 'id="help"' in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def test_json_is_printed_alone(capsys, folder, tmp_path):
@@ -79,6 +84,47 @@ def test_the_document_adds_up(document):
     for by in ("by_rank", "by_bound"):
         assert sum(row["dur_ns"] for row in document["critical_path"][by]) == dur_ns
     assert sum(finding["dur_ns"] for finding in document["findings"]["items"]) <= dur_ns
+
+
+def test_the_document_has_the_keys_that_it_documents(document):
+    """Scripts rely on them; a change of names is a change of version."""
+    assert list(document) == [
+        "schema",
+        "version",
+        "job",
+        "failures",
+        "window",
+        "findings",
+        "opportunities",
+        "critical_path",
+        "stragglers",
+        "clocks",
+        "devices",
+        "weak_checks",
+        "files",
+    ]
+    assert list(document["opportunities"][0]) == list(OPPORTUNITIES.columns)
+
+
+def test_the_report_says_what_would_help(folder, document):
+    """The late rank as early as the others: in JSON, in Markdown and on the page."""
+    summary = JobSummary(load_job(folder), "job")
+    late = [row for row in document["opportunities"] if row["late_rank"] == _LATE]
+
+    assert [row["target"] for row in late] == [f"late rank {_LATE}"]
+    assert f"| without | late rank {_LATE} |" in markdown_job_summary(summary)
+    assert f"late rank {_LATE}" in set(help_section(summary).panels[0].frame["target"])
+
+
+def test_a_job_that_was_not_replayed_names_no_change(folder, monkeypatch):
+    """The page says why."""
+    monkeypatch.setattr("htagraph.job.job._REPLAYED_EVENTS", 10)
+    summary = JobSummary(load_job(folder), "job")
+    section = help_section(summary)
+
+    assert job_document(summary)["opportunities"] == []
+    assert "What would help" not in markdown_job_summary(summary)
+    assert (section.panels, section.absent) == ((), NOT_REPLAYED)
 
 
 @pytest.mark.real

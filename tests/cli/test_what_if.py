@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from htagraph.cli.main import main
-from htagraph.synth import simulate, training_rank
+from htagraph.job import rehearsal
+from htagraph.synth import simulate, simulate_job, training_job, training_rank
 
 
 @pytest.fixture(scope="module")
@@ -17,6 +19,15 @@ def trace(tmp_path_factory) -> Path:
     return simulate(training_rank(steps=2, layers=1, fault="dataloader")).write(
         tmp_path_factory.mktemp("run") / "rank0.pt.trace.json.gz"
     )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Write a job of two ranks, of which the second is 5 ms late in each of two steps."""
+    into = tmp_path_factory.mktemp("late")
+    job = training_job(ranks=2, steps=2, layers=1, straggler=1, delay_ns=5_000_000)
+    simulate_job(job).write(into)
+    return into
 
 
 @pytest.fixture
@@ -93,7 +104,97 @@ def test_the_changed_run_is_written_beside_the_other(run, trace, tmp_path):
     assert "htagraph view both.pftrace" in err
 
 
+def test_without_changes_a_folder_says_what_would_help_the_job(run, folder):
+    """The late rank by its number, and how well its clock is known."""
+    code, out, _ = run(folder)
+    lines = out.splitlines()
+    table = next(n for n, line in enumerate(lines) if line.startswith("row"))
+    named = [line for line in lines[table:] if "without        late rank 1 " in line]
+
+    assert code == 0
+    assert lines[table - 1].startswith("What would help the job (")
+    assert len(named) == 1
+    assert "Clocks of ranks may be off by" in " ".join(lines)
+
+
+def test_the_opportunities_of_a_job_name_the_late_rank(run, folder):
+    """In the document of a trace."""
+    _, out, _ = run(folder, "--json", "-")
+    found = json.loads(out)
+    late = [row for row in found["opportunities"] if row["late_rank"] >= 0]
+
+    assert (found["schema"], found["window"]) == ("htagraph.opportunities", "job")
+    assert [(row["late_rank"], row["change"]) for row in late] == [(1, "equalise().on_rank(1)")]
+    assert late[0]["saves_ns"] > 8_000_000
+
+
+def test_an_equalised_job_has_paths_by_bound_and_by_rank_that_add_up(run, folder):
+    """Rank 1 keeps nobody waiting: 5 ms in each of two steps."""
+    _, out, _ = run(folder, "--equalise", "--json", "-")
+    found = json.loads(out)
+
+    assert found["changes"] == ["equalise()"]
+    assert found["low_ns"] <= found["saves_ns"] <= found["high_ns"]
+    assert found["saves_ns"] == pytest.approx(10_000_000, rel=0.1)
+    for groups in (found["bounds"], found["ranks"]):
+        assert sum(group["before_ns"] for group in groups) == found["before_ns"]
+        assert sum(group["after_ns"] for group in groups) == found["after_ns"]
+
+
+def test_a_change_is_made_on_one_rank_only(run, folder, tmp_path):
+    """Rank 0 is never late, so nothing changes; the changed run is written."""
+    code, out, err = run(folder, "--equalise", "--rank", 0, "--out", "changed.pftrace")
+
+    assert code == 0
+    assert "What if: equalise().on_rank(0); the job" in out
+    assert "saves 0 ns, 0.0%" in out
+    assert (tmp_path / "changed.pftrace").stat().st_size > 0
+    assert "The changed run in Perfetto, all ranks: htagraph view changed.pftrace" in err
+
+
+def test_a_step_of_a_job_is_asked_about_by_its_name(run, folder):
+    _, out, _ = run(folder, "-w", "ProfilerStep#1", "--equalise", "--json", "-")
+
+    assert json.loads(out)["window"] == "ProfilerStep#1"
+
+
+def test_a_rank_that_the_job_has_not_is_named_with_those_it_has(run, folder):
+    code, _, err = run(folder, "--rank", 7, "--equalise")
+
+    assert (code, err) == (1, "error: there is no rank 7 to change. Hint: the job has 0, 1.")
+
+
+def test_a_name_that_the_rank_has_not_is_named(run, folder):
+    """Not the rank, which is there."""
+    code, _, err = run(folder, "--rank", 1, "--remove", "no such kernel")
+
+    assert (code, err.partition(" Hint: ")[0]) == (
+        1,
+        "error: no event of the graph is 'no such kernel'.",
+    )
+
+
+def test_a_job_that_is_too_large_is_refused_in_one_line(run, folder, monkeypatch):
+    """Larger than a report replays, and than can be replayed at all."""
+    monkeypatch.setattr(rehearsal, "_MOST_EVENTS", 10)
+    monkeypatch.setattr("htagraph.job.job._REPLAYED_EVENTS", 10)
+    code, out, err = run(folder)
+
+    assert (code, out) == (1, "")
+    assert re.fullmatch(r"error: the ranks have .* 10 can be replayed together\. Hint: .*", err)
+
+
+def test_a_job_that_is_too_large_for_a_report_is_still_replayed(run, folder, monkeypatch):
+    monkeypatch.setattr("htagraph.job.job._REPLAYED_EVENTS", 10)
+    _, out, _ = run(folder, "--json", "-")
+
+    assert any(row["late_rank"] == 1 for row in json.loads(out)["opportunities"])
+
+
 WRONG = [
+    (("--rank", "3"), "--rank says where changes are made, and there are none."),
+    (("--equalise",), "--equalise and --rank are about the ranks of a job."),
+    (("--rank", "3", "--prefetch"), "--equalise and --rank are about the ranks of a job."),
     (("--scale", "gemm*"), "'gemm*' is no NAME=VALUE."),
     (("--scale", "gemm*=fast"), "'fast' is no factor."),
     (("--scale", "gemm*=-1"), "nothing takes -1.0 times as long."),

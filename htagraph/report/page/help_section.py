@@ -6,7 +6,7 @@ from htagraph.model import answers
 from htagraph.report.job_summary import JobSummary
 from htagraph.report.page.panels import Panel, Section
 from htagraph.report.summary import Summary
-from htagraph.report.what_helps import NOT_REPLAYED, UNCHANGED, UNKNOWN, notes_on
+from htagraph.report.what_helps import NOT_REPLAYED, UNCHANGED, UNKNOWN
 
 __all__ = ["help_section"]
 
@@ -37,7 +37,7 @@ def help_section(summary: Summary | JobSummary, *more: Panel) -> Section:
     return Section(
         "help",
         "What would help",
-        notes_on(helpful),
+        summary.help_notes,
         () if helpful.empty else (changes, *more),
         _why_none(summary),
     )
