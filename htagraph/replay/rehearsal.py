@@ -48,9 +48,14 @@ class Saving(NamedTuple):
 
     @classmethod
     def of(cls, found: Iterable[tuple[Assumption, int]], *, error_ns: int = 0) -> Self:
-        """Saving by some readings, the expected one first, give or take an error."""
+        """Saving by some readings, the expected one first, give or take an error.
+
+        What is off in both runs does not make a saving of none, nor turn one into a cost: at most,
+        half of what is saved is in doubt.
+        """
         readings = tuple(found)
         saved = [saved_ns for _, saved_ns in readings]
+        error_ns = min(error_ns, max(map(abs, saved)) // 2)
         return cls(min(saved) - error_ns, saved[0], max(saved) + error_ns, readings)
 
     @property
