@@ -70,10 +70,11 @@ def what_helps(opportunities: pd.DataFrame) -> pd.DataFrame:
     >>> import htagraph as hg
     >>> rank = hg.synth.simulate(hg.synth.training_rank(fault="dataloader"))
     >>> graph = hg.Trace.from_events(rank.events).compile()
-    >>> what_helps(graph.opportunities())[["row", "kind", "target", "saves_ns"]].head(2)
-       row        kind                           target  saves_ns
-    0    1     without                     data loading  17094049
-    1    2  prefetched  one batch ahead, beside the step   1770124
+    >>> what_helps(graph.opportunities())[["row", "kind", "saves_ns"]].head(3)
+       row           kind  saves_ns
+    0    1        without  17094049
+    1    2  twice as fast   9872145
+    2    3     prefetched   1770124
     """
     kind, left = opportunities["kind"], opportunities["left_share"]
     is_repair = kind == "repair"
