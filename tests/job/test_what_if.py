@@ -163,6 +163,18 @@ def test_one_rank_is_not_equalised() -> None:
         _ = hg.what_if(late_on_rank_one()[0], hg.equalise()).saves_ns
 
 
+def test_every_opportunity_allows_for_the_clocks() -> None:
+    """Small ones as well, of which only what is expected is replayed; up to half of a saving."""
+    job = loaded(simulate_job(training_job(**TRAINING, ranks=2, straggler=1)))
+    found, error_ns = job.opportunities(), job.rehearsal.clock_error_ns
+    allowed = np.minimum(error_ns, found["saves_ns"].abs() // 2)
+
+    assert error_ns > 0
+    assert (found["saves_ns"] - found["low_ns"] >= allowed).all()
+    assert (found["high_ns"] - found["saves_ns"] >= allowed).all()
+    assert found["saves_share"].min() < 0.002
+
+
 def test_too_many_events_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before any rank is opened."""
     monkeypatch.setattr(rehearsal, "_MOST_EVENTS", 10)
