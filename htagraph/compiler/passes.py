@@ -88,14 +88,6 @@ def _canonical(edges: EdgeTable) -> EdgeTable:
     return edges.take(np.lexsort((edges.tail, edges.kind, edges.head)))
 
 
-def _tiebreak(events: EventTable) -> npt.NDArray[np.int64]:
-    """Number of each event that depends on its duration and name, not on its place in the file."""
-    n_names = len(events.symbols)
-    rank = np.empty(n_names, dtype=np.int64)
-    rank[np.argsort(events.symbols.array, kind="stable")] = np.arange(n_names)
-    return events.dur_ns * max(n_names, 1) + (rank[events.name] if n_names else 0)
-
-
 def _span(events: EventTable, is_work: npt.NDArray[np.bool_]) -> Window:
     """Window from the first start to the last end of work; empty at 0 without any."""
     rows = np.flatnonzero(is_work)
@@ -176,7 +168,7 @@ def compile_events(
         edges = edges.take(~cyclic)
         order, _ = topological_order(edges.tail, edges.head, times, nodes)
     binding, residual = bind(
-        edges.tail, edges.head, edges.kind, edges.lag_ns, times, np.repeat(_tiebreak(events), 2)
+        edges.tail, edges.head, edges.kind, edges.lag_ns, times, np.repeat(events.tiebreak, 2)
     )
     return Dag(
         events=events,

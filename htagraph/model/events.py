@@ -215,6 +215,14 @@ class EventTable:
         """Whether an event is a graph node on a host thread (op, runtime call, annotation)."""
         return np.isin(self.kind, codes(HOST_KINDS))
 
+    @property
+    def tiebreak(self) -> I64:
+        """Number of each event by its duration and name, whatever its place in the file."""
+        n_names = len(self.symbols)
+        rank = np.empty(n_names, dtype=np.int64)
+        rank[np.argsort(self.symbols.array, kind="stable")] = np.arange(n_names)
+        return self.dur_ns * max(n_names, 1) + (rank[self.name] if n_names else 0)
+
     def names(self, events: npt.ArrayLike | None = None) -> npt.NDArray[np.object_]:
         """Names of all events, or of some."""
         picked = self.name if events is None else self.name[np.asarray(events, dtype=np.int64)]

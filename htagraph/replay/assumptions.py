@@ -91,7 +91,7 @@ def readings(dag: Dag, replay: Replay, *, is_alone: bool = True) -> Iterator[Rea
 
 def _own_lags(dag: Dag, replay: Replay, share: float | None) -> I64:
     """Lags by which calls that waited take by themselves what others do, or nothing."""
-    lag, rows = replay.lag_ns.copy(), np.flatnonzero(held_calls(dag, replay))
+    lag, rows = replay.lag_ns.copy(), np.flatnonzero(held_calls(dag, replay.edges))
     lag[rows] = 0 if share is None else own_times(dag, replay.event[rows], share)
     return lag
 

@@ -105,10 +105,7 @@ class Fuse(Change):
     def apply(self, draft: Draft) -> None:
         """Join later members to the first, and take out their launches."""
         dag, replay = draft.dag, draft.replay
-        if len(self.chosen) == 1 and not isinstance(self.chosen[0], str):
-            later = later_members(dag, draft.events(self.chosen[0]))
-        else:
-            later = later_members(dag, *(draft.events(one) for one in self.chosen))
+        later = later_members(dag, *(draft.events(one) for one in self.chosen))
         if not later.any():
             raise QueryError(
                 f"no kernels follow each other as {self} wants.",

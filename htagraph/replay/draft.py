@@ -27,8 +27,6 @@ Bools = npt.NDArray[np.bool_]
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 
-_INTO_WORK = (EdgeKind.LAUNCH, EdgeKind.STREAM, EdgeKind.SYNC, EdgeKind.CONTENTION, EdgeKind.SOURCE)
-
 
 class EventSet(Protocol):
     """A set of events of one graph, such as a `Selection`."""
@@ -215,10 +213,9 @@ class Draft:
 
     def add(self, more: EdgeTable) -> None:
         """Add edges; those against the order of time are left out."""
-        extra, lag = self.extra_ns, self.lag_ns
-        release = self.release_ns
-        self.replay, self.lag_ns, self.extra_ns = self.replay.with_edges(more, lag, extra)
-        self.release_ns = release
+        self.replay, self.lag_ns, self.extra_ns = self.replay.with_edges(
+            more, self.lag_ns, self.extra_ns
+        )
 
     def is_labelled(self, label: str) -> Bools | None:
         """Whether each edge is of a kind or rule of this name; None if there is no such name.

@@ -148,7 +148,8 @@ def _of_streams(dag: Dag) -> Iterator[EdgeTable]:
     events, edges = dag.events, dag.edges
     found = np.isin(edges.rule, _INFERRED_WAITS) & (edges.tail & 1 == 1)
     rows = np.flatnonzero(found & events.is_device[edges.head >> 1])
-    if not len(rows):
+    work, _ = _launched(dag)
+    if not len(rows) or not len(work):
         return
     source, target = (
         (edges.tail[rows] >> 1).astype(np.int64),
@@ -160,22 +161,25 @@ def _of_streams(dag: Dag) -> Iterator[EdgeTable]:
     waits = np.zeros(len(events), dtype=bool)
     waits[edges.head[(edges.kind == EdgeKind.SYNC) & (edges.head & 1 == 0)] >> 1] = True
     launched_ns = np.where(dag.launch >= 0, events.ts_ns[dag.launch], events.ts_ns)
-    is_work = np.flatnonzero(events.is_device & (dag.launch >= 0))
-
-    def instances(key: I64) -> I64:
-        mine = (events.name[is_work] == key[0]) & (events.device[is_work] == key[1])
-        rows = is_work[mine & (events.stream[is_work] == key[2])]
-        found: I64 = rows[np.argsort(launched_ns[rows], kind="stable")]
-        return found
-
-    for pair, n_waits in zip(pairs.T, n_found.tolist(), strict=True):  # a step per pair of names
-        sources, targets = instances(pair[:3]), instances(pair[3:])
+    instances = {
+        tuple(int(getattr(events, key)[rows[0]]) for key in keys): rows
+        for rows in _alike(np.stack([getattr(events, key)[work] for key in keys]), work)
+    }
+    for pair, n_waits in zip(pairs.T.tolist(), n_found.tolist(), strict=True):
+        sources, targets = (instances.get(tuple(key), work[:0]) for key in (pair[:3], pair[3:]))
         others = targets[~waits[targets]]
         if n_waits < _MOSTLY * len(targets) or not len(others) or not len(sources):
             continue
         last = np.searchsorted(launched_ns[sources], launched_ns[others], side="left") - 1
         others, last = others[last >= 0], last[last >= 0]
-        work = sources[last]
-        ended = events.end_ns[work] <= events.ts_ns[others]
-        work, others = work[ended], others[ended]
-        yield EdgeTable.of(Rule.RECURRING_IN_REPLAYS, 2 * work + 1, 2 * others, event=others)
+        before = sources[last]
+        ended = events.end_ns[before] <= events.ts_ns[others]
+        before, others = before[ended], others[ended]
+        yield EdgeTable.of(Rule.RECURRING_IN_REPLAYS, 2 * before + 1, 2 * others, event=others)
+
+
+def _alike(keys: npt.NDArray[np.integer], rows: I64) -> list[I64]:
+    """Rows by their keys, shape (n_keys, n); within each group in their order."""
+    order = np.lexsort(keys[::-1])
+    differs = (keys[:, order[1:]] != keys[:, order[:-1]]).any(axis=0)
+    return np.split(rows[order], np.flatnonzero(differs) + 1)

@@ -20,7 +20,6 @@ from htagraph.algorithms.binding import bind
 from htagraph.algorithms.chains import chains
 from htagraph.algorithms.gather import gather
 from htagraph.errors import GraphError
-from htagraph.lookup.naming import spelling
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 from htagraph.replay.replay import Replay
@@ -87,8 +86,7 @@ def near_chains(
     ts_ns, weight = replay.ts_ns, replay.weight_ns
     latest_ns = replay.latest_ns(replay.bounds(window).until)
     float_ns = latest_ns - ts_ns
-    by = np.maximum(dag.events.dur_ns, 0) * max(len(dag.events.symbols), 1)
-    tiebreak = (by + spelling(dag)[dag.events.name])[replay.node >> 1]
+    tiebreak = dag.events.tiebreak[replay.node >> 1]
     binding, _ = bind(replay.tail, replay.head, replay.kind, weight, ts_ns, tiebreak)
     onward, left_ns = bind(replay.head, replay.tail, replay.kind, weight, -latest_ns, tiebreak)
     onward = np.where(left_ns == 0, onward, -1)

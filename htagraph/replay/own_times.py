@@ -2,59 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from htagraph.model.dag import Dag
+from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
 
 __all__ = ["held_calls", "own_times"]
 
 Bools = npt.NDArray[np.bool_]
-I8 = npt.NDArray[np.int8]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 
-class Edges(Protocol):
-    """Edges of a replay."""
-
-    @property
-    def node(self) -> I64:
-        """Node at each position."""
-
-    @property
-    def tail(self) -> I32:
-        """Position."""
-
-    @property
-    def head(self) -> I32:
-        """Position."""
-
-    @property
-    def rule(self) -> I8:
-        """Code of the rule."""
-
-    @property
-    def event(self) -> I32:
-        """As in the edge table."""
-
-
-def held_calls(dag: Dag, edges: Edges) -> Bools:
+def held_calls(dag: Dag, edges: EdgeTable) -> Bools:
     """Whether each edge is a whole call of the runtime that waited.
 
     Parameters
     ----------
     dag : Dag
-    edges : Edges
+    edges : EdgeTable
     """
     call = edges.event.astype(np.int64)
     held = (edges.rule == Rule.BLOCKING_CALL) & (call >= 0)
-    held &= (edges.node[edges.tail] == 2 * call) & (edges.node[edges.head] == 2 * call + 1)
+    held &= (edges.tail == 2 * call) & (edges.head == 2 * call + 1)
     runtime: Bools = held & (dag.events.kind[call] == EventKind.RUNTIME)
     return runtime
 

@@ -274,7 +274,7 @@ def replay_of(dag: Dag) -> Replay:
         event=columns.event,
         row=np.where(order < len(dag.edges), order, -1),
     )
-    held, lag = held_calls(dag, found), found.lag_ns.copy()
+    held, lag = held_calls(dag, columns), found.lag_ns.copy()
     lag[held] = own_times(dag, found.event[held], 0.5)
     return found.with_lags(lag)
 

@@ -54,7 +54,7 @@ def retimed(dag: Dag, replay: Replay, lag_ns: I64, times_ns: I64) -> Dag:
     order, cyclic = topological_order(edges.tail, edges.head, times, np.sort(dag.order))
     edges = edges.take(~cyclic)
     binding, residual = bind(
-        edges.tail, edges.head, edges.kind, edges.lag_ns, times, np.repeat(_tiebreak(events), 2)
+        edges.tail, edges.head, edges.kind, edges.lag_ns, times, np.repeat(events.tiebreak, 2)
     )
     work = np.flatnonzero(dag.is_work)
     span = (
@@ -72,11 +72,6 @@ def retimed(dag: Dag, replay: Replay, lag_ns: I64, times_ns: I64) -> Dag:
         rejected=RejectedEdges(EdgeTable(), np.empty(0, dtype=np.int64)),
         span=span,
     )
-
-
-def _tiebreak(events: EventTable) -> I64:
-    """Order among equals that depends on durations and names, as in a compiled trace."""
-    return events.dur_ns * max(len(events.symbols), 1) + events.name
 
 
 def _moved(dag: Dag, replay: Replay, times_ns: I64) -> EventTable:
