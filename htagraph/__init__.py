@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from htagraph.replay.device_changes import fuse, overlap
     from htagraph.replay.host_changes import graphed, prefetch
     from htagraph.replay.host_code import code
-    from htagraph.report import plots
-    from htagraph.report.job_summary import JobSummary
-    from htagraph.report.page import write_page
-    from htagraph.report.summary import Summary
+    from htagraph.reports import plots
+    from htagraph.reports.job_summary import JobSummary
+    from htagraph.reports.page import write_page
+    from htagraph.reports.summary import Summary
     from htagraph.scenario import Scenario, what_if
     from htagraph.selection import Selection, collective, hop, kernel, launch, op
     from htagraph.trace import Trace, load
@@ -85,11 +85,11 @@ _HOMES = {
     "Job": "job.job",
     "JobPath": "job.path",
     "JobScenario": "job.scenario",
-    "JobSummary": "report.job_summary",
+    "JobSummary": "reports.job_summary",
     "KernelClass": "model.kinds",
     "Scenario": "scenario",
     "Selection": "selection",
-    "Summary": "report.summary",
+    "Summary": "reports.summary",
     "Trace": "trace",
     "TraceGraph": "graph",
     "bandwidth": "replay.collective_changes",
@@ -113,9 +113,9 @@ _HOMES = {
     "remove": "replay.changes",
     "scale": "replay.changes",
     "what_if": "scenario",
-    "write_page": "report.page",
+    "write_page": "reports.page",
 }
-_ROOMS = {"errors": "errors", "plots": "report.plots", "synth": "synth"}
+_ROOMS = {"errors": "errors", "plots": "reports.plots", "synth": "synth"}
 
 
 def __getattr__(name: str) -> object:

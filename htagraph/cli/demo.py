@@ -15,8 +15,8 @@ from htagraph.cli.options import QuietOption
 from htagraph.cli.ranks import loaded_job
 from htagraph.cli.report import print_summary, write_files
 from htagraph.cli.tables import print_titled
-from htagraph.report.job_summary import JobSummary
-from htagraph.report.summary import Summary
+from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.summary import Summary
 
 __all__ = ["PLANTED", "demo"]
 

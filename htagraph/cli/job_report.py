@@ -11,8 +11,8 @@ from htagraph.cli.console import Waiting
 from htagraph.cli.files import new_folder, write_text
 from htagraph.cli.tables import print_head, print_titled
 from htagraph.job.ranks import Work
-from htagraph.report.job_summary import JobSummary
-from htagraph.report.markdown import job_tables, markdown_job_summary
+from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.markdown import job_tables, markdown_job_summary
 
 __all__ = ["page_work", "print_job", "write_job_files"]
 
@@ -34,7 +34,7 @@ def page_work(n_ranks: int) -> tuple[Work, ...]:
     if find_spec("plotly") is None:
         return ()
     # Deferred: plotly is an extra.
-    from htagraph.report.page.job_sections import job_page_work  # noqa: PLC0415
+    from htagraph.reports.page.job_sections import job_page_work  # noqa: PLC0415
 
     return job_page_work(n_ranks)
 
@@ -53,7 +53,7 @@ def write_job_files(
     waiting.stage(f"Writing {files['summary']}")
     write_text(files["summary"], markdown_job_summary(summary) + record)
     if find_spec("plotly") is not None:
-        from htagraph.report.page import write_page  # noqa: PLC0415  deferred: plotly is an extra
+        from htagraph.reports.page import write_page  # noqa: PLC0415  deferred: plotly is an extra
 
         files["page"] = folder / "report.html"
         waiting.stage(f"Writing {files['page']}")

@@ -40,10 +40,10 @@ from htagraph.model.colors import COLORS
 from htagraph.model.kinds import in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.readers.captures import CaptureName
-from htagraph.report.job_summary import JobSummary
-from htagraph.report.json_document import job_document, json_document
-from htagraph.report.markdown import markdown_summary
-from htagraph.report.summary import Summary
+from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.json_document import job_document, json_document
+from htagraph.reports.markdown import markdown_summary
+from htagraph.reports.summary import Summary
 
 __all__ = ["print_summary", "report", "report_job", "write_files"]
 
@@ -201,7 +201,7 @@ def write_files(
     waiting.stage(f"Writing {files['summary']}")
     write_text(files["summary"], markdown_summary(summary) + record)
     if page and find_spec("plotly") is not None:
-        from htagraph.report.page import write_page  # noqa: PLC0415  deferred: plotly is an extra
+        from htagraph.reports.page import write_page  # noqa: PLC0415  deferred: plotly is an extra
 
         files["page"] = folder / "report.html"
         waiting.stage(f"Writing {files['page']}")

@@ -16,11 +16,11 @@ from rich.text import Text
 from htagraph.cli.layout import fitted
 from htagraph.errors import QueryError
 from htagraph.model.units import human_duration
-from htagraph.report.headings import heading
-from htagraph.report.job_summary import JobSummary
-from htagraph.report.json_document import records
-from htagraph.report.markdown import human_frame, markdown_table
-from htagraph.report.summary import Summary
+from htagraph.reports.headings import heading
+from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.json_document import records
+from htagraph.reports.markdown import human_frame, markdown_table
+from htagraph.reports.summary import Summary
 from htagraph.writers.labels import printable
 
 __all__ = [

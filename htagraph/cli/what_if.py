@@ -41,10 +41,10 @@ from htagraph.lookup.find_window import WHOLE
 from htagraph.lookup.steady_steps import representative_window
 from htagraph.readers.captures import CaptureName
 from htagraph.replay.changes import Change
-from htagraph.report.job_summary import JobSummary
-from htagraph.report.json_document import opportunities_document
-from htagraph.report.prediction import prediction_document
-from htagraph.report.summary import Summary
+from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.json_document import opportunities_document
+from htagraph.reports.prediction import prediction_document
+from htagraph.reports.summary import Summary
 from htagraph.scenario import Scenario
 from htagraph.scenario import what_if as replayed
 
