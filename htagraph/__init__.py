@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from htagraph import errors, synth
-    from htagraph.comparison import GraphDiff, diff
+    from htagraph.comparison.diff import diff, run_profile
+    from htagraph.comparison.graph_diff import GraphDiff
+    from htagraph.comparison.run_diff import RunDiff
+    from htagraph.comparison.run_profile import RunProfile
     from htagraph.compiler.classes import ClassRule
     from htagraph.graph import TraceGraph
     from htagraph.job.job import Job
@@ -42,6 +45,8 @@ __all__ = [
     "JobScenario",
     "JobSummary",
     "KernelClass",
+    "RunDiff",
+    "RunProfile",
     "Scenario",
     "Selection",
     "Summary",
@@ -68,6 +73,7 @@ __all__ = [
     "plots",
     "prefetch",
     "remove",
+    "run_profile",
     "scale",
     "synth",
     "what_if",
@@ -81,12 +87,14 @@ _HOMES = {
     "CriticalPath": "path",
     "EdgeKind": "model.kinds",
     "EventKind": "model.kinds",
-    "GraphDiff": "comparison",
+    "GraphDiff": "comparison.graph_diff",
     "Job": "job.job",
     "JobPath": "job.path",
     "JobScenario": "job.scenario",
     "JobSummary": "reports.job_summary",
     "KernelClass": "model.kinds",
+    "RunDiff": "comparison.run_diff",
+    "RunProfile": "comparison.run_profile",
     "Scenario": "scenario",
     "Selection": "selection",
     "Summary": "reports.summary",
@@ -95,7 +103,7 @@ _HOMES = {
     "bandwidth": "replay.collective_changes",
     "code": "replay.host_code",
     "collective": "selection",
-    "diff": "comparison",
+    "diff": "comparison.diff",
     "discover": "readers.captures",
     "equalise": "replay.collective_changes",
     "fuse": "replay.device_changes",
@@ -111,6 +119,7 @@ _HOMES = {
     "overlap": "replay.device_changes",
     "prefetch": "replay.host_changes",
     "remove": "replay.changes",
+    "run_profile": "comparison.diff",
     "scale": "replay.changes",
     "what_if": "scenario",
     "write_page": "reports.page",

@@ -1,18 +1,22 @@
-"""GraphDiff: what changed between two traces, and what of it made the difference."""
+"""GraphDiff: two graphs, or two windows, and what changed between them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
+from htagraph.comparison.profiling import graph_profile
+from htagraph.comparison.run_diff import RunDiff
 from htagraph.explain.differences import kernel_diff, op_diff, path_diff
 from htagraph.graph import TraceGraph
-from htagraph.model.kinds import in_words
-from htagraph.model.units import human_duration
-from htagraph.path import BreakdownKey
+from htagraph.path import BreakdownKey, write_path_trace
+from htagraph.writers.joined import write_joined
 
-__all__ = ["GraphDiff", "diff"]
+__all__ = ["GraphDiff"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,39 +79,53 @@ class GraphDiff:
         )
         return path_diff(before, after, delta_ns=self.delta_ns)
 
+    @cached_property
+    def runs(self) -> RunDiff:
+        """The comparison of their steps, with noise: where windows have steps, per step."""
+        return RunDiff(graph_profile(self.before), graph_profile(self.after))
+
+    def verdict(self) -> str:
+        """What changed, by how much, and where that comes from, in a sentence or two.
+
+        Returns
+        -------
+        str
+        """
+        return self.runs.verdict()
+
+    def to_perfetto(self, out: str | Path) -> Path:
+        """Write both runs below each other, for the Perfetto UI, each with its critical path.
+
+        Both begin at one time; tracks name their run.
+
+        Parameters
+        ----------
+        out : str or Path
+            ``.pftrace``, or ``.pftrace.gz`` to compress.
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        OutputError
+            If the file cannot be written.
+        """
+        runs = {"before": self.before, "after": self.after}
+        parts = [
+            partial(
+                write_path_trace,
+                graph.critical_path(),
+                run=run,
+                place=place,
+                origin_ns=int(graph.dag.events.ts_ns.min(initial=np.iinfo(np.int64).max)),
+            )
+            for place, (run, graph) in enumerate(runs.items(), start=1)
+        ]
+        return write_joined(out, parts)
+
     def __repr__(self) -> str:
-        """Say how long both are and what changed most."""
-        top = self.critical_path()["delta_ns"].head(2)
-        changes = ", ".join(
-            f"{in_words(name)} {'+' if delta_ns >= 0 else ''}{human_duration(delta_ns)}"
-            for name, delta_ns in top.items()
-        )
-        return (
-            f"GraphDiff({human_duration(self.before.dur_ns)} -> "
-            f"{human_duration(self.after.dur_ns)}: "
-            f"{changes or 'nothing'})"
-        )
-
-
-def diff(before: TraceGraph, after: TraceGraph) -> GraphDiff:
-    """Comparison of two graphs, or of two windows.
-
-    Parameters
-    ----------
-    before, after : TraceGraph
-
-    Returns
-    -------
-    GraphDiff
-
-    Examples
-    --------
-    >>> from htagraph import Trace, synth
-    >>> slow, fast = (
-    ...     Trace.from_events(synth.timeline(drawing)).compile()
-    ...     for drawing in ("cpu 1 |[aten::mm      ][aten::relu]", "cpu 1 |[aten::mm][aten::relu]")
-    ... )
-    >>> diff(slow, fast).critical_path(by="name")["delta_ns"].to_dict()
-    {'aten::mm': -6000, 'aten::relu': 0}
-    """
-    return GraphDiff(before, after)
+        """Say what changed."""
+        return f"GraphDiff({self.verdict()})"

@@ -1,0 +1,92 @@
+"""Parts of a run: the time of each group over its steps, and how it varies from step to step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+__all__ = ["OTHER", "Part", "reduced"]
+
+OTHER = "(other)"
+"""Group of all that is too short to have a row of its own."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Time of one group, over all steps that are compared.
+
+    Parameters
+    ----------
+    part : str
+        ``step``, the whole; ``bound``, ``op`` and ``name``, of the critical path; ``kernel``,
+        ``operator``; ``device``: what devices did, ``idle``, ``compute``, and what that does not
+        hide of ``communication`` and ``memory``.
+    bound : str
+        Bound of the path, empty elsewhere.
+    name : str
+    calls : float
+        Events per step; of a path, segments.
+    total_ns : int, unit=ns
+        Of all steps together; of a job, the mean over its ranks where it is no path.
+    std_ns : float, unit=ns
+        Standard deviation from step to step; 0 for one step.
+    """
+
+    part: str
+    bound: str
+    name: str
+    calls: float
+    total_ns: int
+    std_ns: float
+
+
+def reduced(pieces: pd.DataFrame, part: str, n: int, *, top: int, over: int = 1) -> list[Part]:
+    """Groups of a part, summed over the steps; those beyond the first are one, `OTHER`.
+
+    Parameters
+    ----------
+    pieces : DataFrame
+        ``row``, the step; ``bound``, ``name``, ``calls``, ``dur_ns``.
+    part : str
+    n : int
+        Number of steps.
+    top : int
+        Groups that are kept.
+    over : int, default=1
+        What is summed over so many devices is divided by it.
+
+    Returns
+    -------
+    list of Part
+        The longest first.
+    """
+    groups = pieces.groupby(["bound", "name"], sort=False)["dur_ns"].sum()
+    kept = groups.sort_values(ascending=False, kind="stable").index[:top]
+    if len(kept) < len(groups):
+        is_kept = pd.MultiIndex.from_frame(pieces[["bound", "name"]]).isin(kept)
+        pieces = pieces.assign(
+            bound=pieces["bound"].where(is_kept, ""), name=pieces["name"].where(is_kept, OTHER)
+        )
+    by_step = pieces.groupby(["bound", "name", "row"], sort=False)[["calls", "dur_ns"]].sum()
+    found = by_step.groupby(["bound", "name"], sort=False)
+    total, n_with = found.sum(), found.size().to_numpy()
+    mean_ns = total["dur_ns"] / n
+    away = by_step["dur_ns"].to_numpy() - mean_ns.reindex(by_step.index.droplevel("row")).to_numpy()
+    squares = pd.Series(np.square(away), index=by_step.index.droplevel("row"))
+    spread = squares.groupby(level=["bound", "name"], sort=False).sum().to_numpy()
+    spread = spread + (n - n_with) * np.square(mean_ns.to_numpy())
+    std_ns = np.sqrt(spread / max(n - 1, 1)) * (n > 1)
+    rows = zip(
+        total.index,
+        (total["calls"] / n).tolist(),
+        total["dur_ns"].tolist(),
+        std_ns.tolist(),
+        strict=True,
+    )
+    parts = [
+        Part(part, bound, name, calls / over, round(total_ns / over), std / over)
+        for (bound, name), calls, total_ns, std in rows
+    ]
+    return sorted(parts, key=lambda row: (row.name == OTHER, -row.total_ns, row.bound, row.name))

@@ -1,0 +1,213 @@
+"""Profiling a graph for comparisons: what each of its steps took, by bound, kernel and operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.gather import gather
+from htagraph.comparison.parts import Part, reduced
+from htagraph.comparison.run_profile import RunProfile
+from htagraph.comparison.samples import Samples, graph_samples
+from htagraph.explain.breakdown import split_by_steps
+from htagraph.graph import TraceGraph
+from htagraph.lookup.device_states import device_states, devices_of, time_by_class
+from htagraph.lookup.steps import find_steps, step_at
+from htagraph.model.dag import Dag
+from htagraph.model.step_markers import without_step_number
+from htagraph.model.window import Window
+from htagraph.readers.kineto.header import world_size_of
+
+__all__ = ["graph_profile", "path_parts", "profile_of", "work_parts"]
+
+I64 = npt.NDArray[np.int64]
+
+_TOP = {"bound": 99, "op": 100, "name": 100, "kernel": 150, "operator": 150}
+NO_OPERATOR = "(no operator)"
+_LONGEST_NAME = 240
+_N_STEPS = 200
+
+
+def _named(names: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
+    """Names that runs have in common, and that are not too long to keep."""
+    codes, known = pd.factorize(names)
+    shared = [without_step_number(str(name))[:_LONGEST_NAME] or NO_OPERATOR for name in known]
+    return gather(np.array(shared, dtype=object), codes, default=NO_OPERATOR)
+
+
+def path_parts(segments: pd.DataFrame, samples: Samples) -> list[Part]:
+    """The critical path of each sample, by bound, operator and name.
+
+    It is the path of the whole window, cut where steps begin: of a step alone, the path would end
+    with its host range, whatever the device still does.
+
+    Parameters
+    ----------
+    segments : DataFrame, schema `frames.SEGMENTS`
+        They tile a window with all samples in it.
+    samples : Samples
+
+    Returns
+    -------
+    list of Part
+    """
+    pieces = split_by_steps(segments, samples.frame)
+    pieces = pieces[pieces["row"] >= 0]
+    at = pieces["segment"].to_numpy()
+    bound = segments["bound"].astype(object).to_numpy()[at]
+    parts = []
+    for part in ("bound", "op", "name"):
+        names = segments[part].astype(object).to_numpy()[at]
+        named = pieces.assign(bound=bound, name=_named(names), calls=1)
+        parts += reduced(named, part, len(samples.frame), top=_TOP[part])
+    return parts
+
+
+def _events_by_step(dag: Dag, events: I64, time_ns: I64, steps: pd.DataFrame) -> pd.DataFrame:
+    """Events by the step that their time lies in, and by name."""
+    row = step_at(steps, time_ns)
+    inside = row >= 0
+    rows = pd.DataFrame(
+        {
+            "row": row[inside],
+            "code": dag.events.name[events[inside]],
+            "calls": 1,
+            "dur_ns": dag.events.dur_ns[events[inside]],
+        }
+    )
+    sums = rows.groupby(["row", "code"], as_index=False)[["calls", "dur_ns"]].sum()
+    names = dag.events.symbols.array[sums.pop("code").to_numpy(np.int64)]
+    return sums.assign(bound="", name=_named(names))
+
+
+def _device_parts(dag: Dag, steps: pd.DataFrame) -> list[Part]:
+    """What devices did in each step, on average over devices."""
+    devices = devices_of(dag)
+    start_ns, dur_ns = (steps[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns"))
+    if not len(devices):
+        return []
+    last_ns = int((start_ns + dur_ns).max())
+    whole = Window(
+        min(int(start_ns[0]), dag.span.start_ns), max(last_ns, dag.span.end_ns), "steps"
+    )
+    found = device_states(dag, whole)
+    times = [
+        pd.DataFrame(
+            {"row": np.arange(len(steps)), "bound": "", "name": name, "calls": 0, "dur_ns": time_ns}
+        )
+        for device in devices.tolist()
+        for name, time_ns in time_by_class(found, device, start_ns, start_ns + dur_ns).items()
+    ]
+    pieces = pd.concat(times, ignore_index=True)
+    return reduced(pieces, "device", len(steps), top=len(times), over=len(devices))
+
+
+def work_parts(dag: Dag, steps: pd.DataFrame) -> list[Part]:
+    """Kernels, host operators and states of devices in each sample of a rank.
+
+    Device work counts where it was launched; what has no launch, where it began. Times of host
+    operators include what they call.
+
+    Parameters
+    ----------
+    dag : Dag
+    steps : DataFrame
+        Of samples: ``name``, ``start_ns``, ``dur_ns``.
+
+    Returns
+    -------
+    list of Part
+    """
+    events = dag.events
+    device, host = np.flatnonzero(events.is_device), np.flatnonzero(events.is_host)
+    host = np.setdiff1d(host, find_steps(events)["event"].to_numpy(np.int64))
+    launched_ns = gather(events.ts_ns, dag.launch[device], default=-1)
+    began_ns = np.where(dag.launch[device] >= 0, launched_ns, events.ts_ns[device])
+    kernels = _events_by_step(dag, device, began_ns, steps)
+    operators = _events_by_step(dag, host, events.ts_ns[host], steps)
+    n = len(steps)
+    return [
+        *reduced(kernels, "kernel", n, top=_TOP["kernel"]),
+        *reduced(operators, "operator", n, top=_TOP["operator"]),
+        *_device_parts(dag, steps),
+    ]
+
+
+def profile_of(
+    name: str, samples: Samples, parts: list[Part], *, devices: str, world_size: int, n_ranks: int
+) -> RunProfile:
+    """The profile of a run from its samples and their parts.
+
+    Parameters
+    ----------
+    name : str
+    samples : Samples
+    parts : list of Part
+        Of these samples, but for the whole.
+    devices : str
+    world_size, n_ranks : int
+
+    Returns
+    -------
+    RunProfile
+    """
+    steps_ns = samples.frame["dur_ns"].to_numpy(np.int64)
+    std_ns = float(steps_ns.std(ddof=1)) if len(steps_ns) > 1 else 0.0
+    whole = Part("step", "", samples.unit, 1.0, int(steps_ns.sum()), std_ns)
+    return RunProfile(
+        name=name,
+        unit=samples.unit,
+        devices=devices,
+        world_size=world_size,
+        n_ranks=n_ranks,
+        n_steps=samples.n_steps,
+        n_compared=len(steps_ns),
+        steps_ns=tuple(steps_ns[:_N_STEPS].tolist()),
+        odd=samples.odd,
+        parts=(whole, *parts),
+    )
+
+
+def graph_profile(graph: TraceGraph, *, name: str = "", world_size: int | None = None) -> RunProfile:
+    """The profile of a graph, or of a window of it.
+
+    Parameters
+    ----------
+    graph : TraceGraph
+    name : str
+        By default that of its file.
+    world_size : int, optional
+        Ranks of its job; by default as the file says.
+
+    Returns
+    -------
+    RunProfile
+
+    Examples
+    --------
+    >>> from htagraph import Trace, synth
+    >>> rank = synth.simulate(synth.training_rank(steps=4))
+    >>> graph_profile(Trace.from_events(rank.events).compile(), name="rank 0")
+    RunProfile(rank 0, 4 alike of 4 steps, 6.34 ms each)
+    """
+    samples = graph_samples(graph)
+    origin = graph.origin
+    if world_size is None:
+        world_size = world_size_of(origin.metadata) if origin else None
+    parts = [
+        *path_parts(graph.critical_path().segments, samples),
+        *work_parts(graph.dag, samples.frame),
+    ]
+    return profile_of(
+        name or (origin.path.name if origin and origin.path else graph.interval.name),
+        samples,
+        parts,
+        devices=", ".join(origin.device_names) if origin else "",
+        world_size=world_size or 0,
+        n_ranks=1,
+    )
