@@ -11,6 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from htagraph.cli.ask import ask
+from htagraph.cli.check import check
 from htagraph.cli.console import complain, sentences
 from htagraph.cli.demo import demo
 from htagraph.cli.diff import diff
@@ -33,7 +34,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (report, path, what_if, ask, diff, info, view, dot, repair, demo):
+for verb in (report, path, what_if, ask, diff, check, info, view, dot, repair, demo):
     app.command()(verb)
 
 

@@ -119,7 +119,7 @@ def report(
         into = out or origin.folder(summary.name)
         files = write_files(summary, into, waiting, record=origin.record)
         origin.remove_stale(into, files.values())
-    if _written_alone(json_document(summary, files), json_file, files):
+    if json_file and _written_alone(json_document(summary, files), json_file, files):
         return
     print_summary(output(), summary)
     _print_files(files, quiet=quiet)
@@ -150,22 +150,21 @@ def report_job(
         into = out or origin.folder(summary.name)
         files = write_job_files(summary, into, waiting, record=origin.record)
         origin.remove_stale(into, files.values())
-        document = job_document(summary, files)
-    if _written_alone(document, json_file, files):
+        document = job_document(summary, files) if json_file else {}
+    if json_file and _written_alone(document, json_file, files):
         return
     print_job(output(), summary)
     _print_files(files, quiet=quiet)
 
 
 def _written_alone(document: dict[str, Any], json_file: str, files: dict[str, Path]) -> bool:
-    """Write the report as JSON if asked for; the result tells whether nothing else is printed."""
+    """Write the report as JSON; the result tells whether nothing else is printed."""
     text = json.dumps(document, indent=2, default=str) + "\n"
     if json_file == "-":
         typer.echo(text, nl=False)
         return True
-    if json_file:
-        files["json"] = Path(json_file)
-        write_text(files["json"], text)
+    files["json"] = Path(json_file)
+    write_text(files["json"], text)
     return False
 
 

@@ -50,9 +50,7 @@ def _common_share(before: RunProfile, after: RunProfile) -> float:
 
     Names of kernels are compared without templates, which change with types and shapes.
     """
-    shares = [
-        _common(_times(before, part), _times(after, part)) for part in ("kernel", "operator")
-    ]
+    shares = [_common(_times(before, part), _times(after, part)) for part in ("kernel", "operator")]
     known = [share for share in shares if share is not None]
     return max(known, default=1.0)
 

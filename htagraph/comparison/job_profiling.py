@@ -1,9 +1,9 @@
 """Profiling a job for comparisons: its steps on the common clock, and what each took.
 
-A step of a job runs from when the last rank begins it to when the last rank begins the next. Any
-rank's beginning would give the same lengths on average, as ranks that wait for each other cannot
-drift apart; the last one's never comes before that of an earlier step, so the steps tile the job's
-time, and the path across ranks can be cut at them.
+A step of a job is done when the last rank has done it, on the common clock, and lasts from when the
+one before was done. Any one rank would give the same lengths on average, as ranks that wait for
+each other cannot drift apart; the last to be done is what the job waits for, and never comes before
+that of an earlier step. So steps follow each other, and the path across ranks can be cut at them.
 """
 
 from __future__ import annotations
@@ -19,107 +19,100 @@ import pandas as pd
 from htagraph.comparison.parts import Part
 from htagraph.comparison.profiling import path_parts, profile_of, work_parts
 from htagraph.comparison.run_profile import RunProfile
-from htagraph.comparison.samples import Samples, one_sample, sample_frame
+from htagraph.comparison.samples import (
+    DoneSteps,
+    Samples,
+    alike,
+    done_steps,
+    left_out,
+    one_sample,
+    sample_frame,
+)
 from htagraph.graph import TraceGraph
 from htagraph.job.job import Job
 from htagraph.job.path import JobPath
-from htagraph.lookup.steady_steps import FEWEST_ALIKE, are_near, steady_steps
 
 __all__ = ["job_profile"]
 
 I64 = npt.NDArray[np.int64]
 
-_N_ODD = 6
 
-
-class _RankSteps(NamedTuple):
-    """Steps of one rank, on its own clock."""
-
-    names: tuple[str, ...]
-    start_ns: I64
-    end_ns: I64
-    is_same_work: npt.NDArray[np.bool_]
-
-
-def _rank_steps(graph: TraceGraph) -> _RankSteps:
-    """The steps of a rank that begin in its window: what travels of them."""
-    found, window = steady_steps(graph.dag), graph.interval
-    parts = found.parts
-    inside = (parts.start_ns >= window.start_ns) & (parts.start_ns < window.end_ns)
-    return _RankSteps(
-        tuple(graph.dag.events.names(parts.step[inside])),
-        parts.start_ns[inside],
-        parts.end_ns[inside],
-        found.is_same_work[inside],
-    )
+def _rank_steps(graph: TraceGraph) -> DoneSteps:
+    """The steps of a rank that are done in its window: what travels of them."""
+    steps, window = done_steps(graph.dag), graph.interval
+    outside = (steps.start_ns < window.start_ns) | (steps.end_ns > window.end_ns)
+    names = np.where(outside, "", steps.names)  # keeps the numbers of the others
+    return steps._replace(names=names.astype(object))
 
 
 @dataclass(frozen=True)
 class _WorkIn:
-    """Kernels, operators and states of devices of a rank in some of its steps."""
+    """Kernels, operators and states of devices of a rank in some of its steps, or in a window."""
 
     steps: tuple[tuple[str, int, int], ...]
+    rows: tuple[int, ...]
 
     def __call__(self, graph: TraceGraph) -> list[Part]:
         """Do it on the graph of a rank."""
-        return work_parts(
-            graph.dag, pd.DataFrame(list(self.steps), columns=["name", "start_ns", "dur_ns"])
-        )
+        frame = pd.DataFrame(list(self.steps), columns=["name", "start_ns", "dur_ns"])
+        return work_parts(graph.dag, frame, np.array(self.rows, dtype=np.int64))
 
 
 class _JobSteps(NamedTuple):
-    """Steps that all ranks have, one row each, and those of each rank."""
+    """Steps that all ranks have, on the common clock, and their rows on each rank."""
 
-    names: list[str]
-    start_ns: I64
-    end_ns: I64
-    is_same_work: npt.NDArray[np.bool_]
-    of_rank: dict[int, I64]
+    done: DoneSteps
+    rows: dict[int, I64]
 
 
-def _in_common(job: Job, by_rank: dict[int, _RankSteps]) -> _JobSteps:
+def _in_common(job: Job, by_rank: dict[int, DoneSteps]) -> _JobSteps:
     """Steps that all ranks have, on the common clock."""
+    listed = {rank: steps.names.tolist() for rank, steps in by_rank.items()}
     common = [
         name
-        for name in next(iter(by_rank.values())).names
-        if all(steps.names.count(name) == 1 for steps in by_rank.values())
+        for name in next(iter(listed.values()))
+        if name and all(names.count(name) == 1 for names in listed.values())
     ]
-    at = {
-        rank: np.array([steps.names.index(name) for name in common], dtype=np.int64)
-        for rank, steps in by_rank.items()
+    rows = {
+        rank: np.array([names.index(name) for name in common], dtype=np.int64)
+        for rank, names in listed.items()
     }
-    starts, ends, same = [], [], []
-    for rank, steps in by_rank.items():
-        clock = job.clock(rank)
-        starts.append(clock.to_common(steps.start_ns[at[rank]]))
-        ends.append(clock.to_common(steps.end_ns[at[rank]]))
-        same.append(steps.is_same_work[at[rank]])
-    return _JobSteps(
-        common, np.max(starts, axis=0), np.max(ends, axis=0), np.all(same, axis=0), at
+    parts = [
+        (
+            job.clock(rank).to_common(steps.start_ns[rows[rank]]),
+            job.clock(rank).to_common(steps.end_ns[rows[rank]]),
+            steps.is_same_work[rows[rank]],
+        )
+        for rank, steps in by_rank.items()
+    ]
+    start_ns, end_ns = (np.max([part[side] for part in parts], axis=0) for side in (0, 1))
+    start_ns[1:] = np.maximum(start_ns[1:], end_ns[:-1])
+    same = np.all([part[2] for part in parts], axis=0)
+    wide = any(steps.has_wide_gap for steps in by_rank.values())
+    return _JobSteps(DoneSteps(np.array(common, dtype=object), start_ns, end_ns, same, wide), rows)
+
+
+def _job_samples(steps: DoneSteps, path: JobPath) -> Samples:
+    """What is compared of a job: its steps that are alike, else the window of the path."""
+    inside = (steps.start_ns >= path.start_ns) & (steps.end_ns <= path.end_ns)
+    inside &= steps.end_ns > steps.start_ns
+    if not inside.any():
+        return one_sample(path.name, path.start_ns, path.dur_ns)
+    kept = alike(steps, inside)
+    odd = np.flatnonzero(~kept)
+    reasons = [_why(steps, inside, row) for row in range(len(kept))]
+    frame = sample_frame(
+        steps.names[kept], steps.start_ns[kept], (steps.end_ns - steps.start_ns)[kept]
     )
+    said = left_out(steps, odd, kept, reasons)
+    return Samples(frame, "step", len(kept), np.flatnonzero(kept), said)
 
 
-def _job_samples(steps: _JobSteps, path: JobPath) -> tuple[Samples, I64]:
-    """Steps of a job that are compared, and their rows."""
-    until = np.append(steps.start_ns[1:], steps.end_ns[-1:])
-    dur_ns = until - steps.start_ns
-    inside = (steps.start_ns >= path.start_ns) & (until <= path.end_ns) & (dur_ns > 0)
-    same = inside & steps.is_same_work if (inside & steps.is_same_work).any() else inside
-    alike = same & are_near(dur_ns, same) if same.any() else same
-    kept = alike if alike.sum() >= FEWEST_ALIKE else same
-    rows = np.flatnonzero(kept)
-    odd = np.flatnonzero(~kept).tolist()
-    said = [f"{steps.names[row]}: {_why(steps, inside, row)}" for row in odd[:_N_ODD]]
-    more = [f"… and {len(odd) - _N_ODD:,} more"] if len(odd) > _N_ODD else []
-    frame = sample_frame([steps.names[row] for row in rows], steps.start_ns[rows], dur_ns[rows])
-    return Samples(frame, "step", len(dur_ns), (*said, *more)), rows
-
-
-def _why(steps: _JobSteps, inside: npt.NDArray[np.bool_], row: int) -> str:
-    """Why a step is left out."""
+def _why(steps: DoneSteps, inside: npt.NDArray[np.bool_], row: int) -> str:
+    """Why a step is left out, beside its length."""
     if not inside[row]:
         return "not recorded on all ranks throughout"
-    return "of another length" if steps.is_same_work[row] else "other work on some rank"
+    return "" if steps.is_same_work[row] else "other work on some rank"
 
 
 def _mean_over_ranks(parts: Iterable[list[Part]], n_ranks: int) -> list[Part]:
@@ -155,24 +148,19 @@ def job_profile(job: Job, *, name: str = "job") -> RunProfile:
     RunProfile
     """
     path, aligned = job.critical_path(), set(job.timeline.aligned)
-    of_rank: dict[int, _RankSteps] = job.map(_rank_steps)
+    of_rank: dict[int, DoneSteps] = job.map(_rank_steps)
     by_rank = {rank: steps for rank, steps in of_rank.items() if rank in aligned}
     steps = _in_common(job, by_rank)
-    samples, rows = one_sample(path.name, path.start_ns, path.dur_ns), None
-    if len(steps.names):
-        found, rows = _job_samples(steps, path)
-        samples = found if len(rows) else samples
+    samples = _job_samples(steps.done, path)
     works = {}
     for rank, own in by_rank.items():
-        if rows is not None and len(rows):
-            at = steps.of_rank[rank][rows]
-            following = np.append(own.start_ns[1:], own.end_ns[-1:])
-            lengths = (np.maximum(following, own.start_ns + 1) - own.start_ns)[at]
-            times = zip(samples.frame["name"], own.start_ns[at].tolist(), lengths.tolist())
-            works[rank] = _WorkIn(tuple(times))
-        else:
-            ends = job[rank].interval
-            works[rank] = _WorkIn(((ends.name, ends.start_ns, ends.dur_ns),))
+        at = steps.rows[rank][samples.rows]
+        lengths_ns = (own.end_ns - own.start_ns)[at].tolist()
+        times = zip(samples.frame["name"], own.start_ns[at].tolist(), lengths_ns, strict=False)
+        if not len(at):
+            window = job[rank].interval
+            times = zip([window.name], [window.start_ns], [window.dur_ns], strict=True)
+        works[rank] = _WorkIn(tuple(times), tuple(at.tolist()))
     whole = replace(job, asked_window=None)
     parts = _mean_over_ranks(whole.map(works).values(), len(works))
     sizes = [summary.world_size or 0 for summary in job.summaries.values()]

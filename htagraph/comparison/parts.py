@@ -73,9 +73,8 @@ def reduced(pieces: pd.DataFrame, part: str, n: int, *, top: int, over: int = 1)
     found = by_step.groupby(["bound", "name"], sort=False)
     total, n_with = found.sum(), found.size().to_numpy()
     mean_ns = total["dur_ns"] / n
-    away = by_step["dur_ns"].to_numpy() - mean_ns.reindex(by_step.index.droplevel("row")).to_numpy()
-    squares = pd.Series(np.square(away), index=by_step.index.droplevel("row"))
-    spread = squares.groupby(level=["bound", "name"], sort=False).sum().to_numpy()
+    away = by_step["dur_ns"] - found["dur_ns"].transform("sum") / n
+    spread = away.pow(2).groupby(["bound", "name"], sort=False).sum().to_numpy()
     spread = spread + (n - n_with) * np.square(mean_ns.to_numpy())
     std_ns = np.sqrt(spread / max(n - 1, 1)) * (n > 1)
     rows = zip(

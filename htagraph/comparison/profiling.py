@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -13,7 +9,7 @@ import pandas as pd
 from htagraph.algorithms.gather import gather
 from htagraph.comparison.parts import Part, reduced
 from htagraph.comparison.run_profile import RunProfile
-from htagraph.comparison.samples import Samples, graph_samples
+from htagraph.comparison.samples import Samples, device_work_began, graph_samples
 from htagraph.explain.breakdown import split_by_steps
 from htagraph.graph import TraceGraph
 from htagraph.lookup.device_states import device_states, devices_of, time_by_class
@@ -43,8 +39,7 @@ def _named(names: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
 def path_parts(segments: pd.DataFrame, samples: Samples) -> list[Part]:
     """The critical path of each sample, by bound, operator and name.
 
-    It is the path of the whole window, cut where steps begin: of a step alone, the path would end
-    with its host range, whatever the device still does.
+    It is the path of the whole window, cut where steps are done.
 
     Parameters
     ----------
@@ -68,11 +63,22 @@ def path_parts(segments: pd.DataFrame, samples: Samples) -> list[Part]:
     return parts
 
 
-def _events_by_step(dag: Dag, events: I64, time_ns: I64, steps: pd.DataFrame) -> pd.DataFrame:
-    """Events by the step that their time lies in, and by name."""
-    row = step_at(steps, time_ns)
+def _sample_at(dag: Dag, steps: pd.DataFrame, rows: I64, time_ns: I64) -> I64:
+    """Sample in whose host range each time lies, until the next step begins; -1 for none."""
+    if not len(rows):
+        return step_at(steps, time_ns)
+    marks = find_steps(dag.events)
+    start_ns, dur_ns = (marks[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns"))
+    place = np.full(len(marks), -1, dtype=np.int64)
+    place[rows] = np.arange(len(rows))
+    periods = marks.assign(dur_ns=np.append(np.diff(start_ns), dur_ns[-1:]))
+    return gather(place, step_at(periods, time_ns), default=-1)
+
+
+def _by_name(dag: Dag, events: I64, row: I64) -> pd.DataFrame:
+    """Events by sample and by name."""
     inside = row >= 0
-    rows = pd.DataFrame(
+    found = pd.DataFrame(
         {
             "row": row[inside],
             "code": dag.events.name[events[inside]],
@@ -80,7 +86,7 @@ def _events_by_step(dag: Dag, events: I64, time_ns: I64, steps: pd.DataFrame) ->
             "dur_ns": dag.events.dur_ns[events[inside]],
         }
     )
-    sums = rows.groupby(["row", "code"], as_index=False)[["calls", "dur_ns"]].sum()
+    sums = found.groupby(["row", "code"], as_index=False)[["calls", "dur_ns"]].sum()
     names = dag.events.symbols.array[sums.pop("code").to_numpy(np.int64)]
     return sums.assign(bound="", name=_named(names))
 
@@ -92,9 +98,7 @@ def _device_parts(dag: Dag, steps: pd.DataFrame) -> list[Part]:
     if not len(devices):
         return []
     last_ns = int((start_ns + dur_ns).max())
-    whole = Window(
-        min(int(start_ns[0]), dag.span.start_ns), max(last_ns, dag.span.end_ns), "steps"
-    )
+    whole = Window(min(int(start_ns[0]), dag.span.start_ns), max(last_ns, dag.span.end_ns), "steps")
     found = device_states(dag, whole)
     times = [
         pd.DataFrame(
@@ -107,10 +111,10 @@ def _device_parts(dag: Dag, steps: pd.DataFrame) -> list[Part]:
     return reduced(pieces, "device", len(steps), top=len(times), over=len(devices))
 
 
-def work_parts(dag: Dag, steps: pd.DataFrame) -> list[Part]:
+def work_parts(dag: Dag, steps: pd.DataFrame, rows: I64) -> list[Part]:
     """Kernels, host operators and states of devices in each sample of a rank.
 
-    Device work counts where it was launched; what has no launch, where it began. Times of host
+    Work counts in the step that launched it; what has no launch, where it began. Times of host
     operators include what they call.
 
     Parameters
@@ -118,18 +122,18 @@ def work_parts(dag: Dag, steps: pd.DataFrame) -> list[Part]:
     dag : Dag
     steps : DataFrame
         Of samples: ``name``, ``start_ns``, ``dur_ns``.
+    rows : ndarray of int64
+        The steps of the trace that they are; empty for a window.
 
     Returns
     -------
     list of Part
     """
-    events = dag.events
-    device, host = np.flatnonzero(events.is_device), np.flatnonzero(events.is_host)
-    host = np.setdiff1d(host, find_steps(events)["event"].to_numpy(np.int64))
-    launched_ns = gather(events.ts_ns, dag.launch[device], default=-1)
-    began_ns = np.where(dag.launch[device] >= 0, launched_ns, events.ts_ns[device])
-    kernels = _events_by_step(dag, device, began_ns, steps)
-    operators = _events_by_step(dag, host, events.ts_ns[host], steps)
+    work, began_ns = device_work_began(dag)
+    marks = find_steps(dag.events)["event"].to_numpy(np.int64)
+    host = np.setdiff1d(np.flatnonzero(dag.events.is_host), marks)
+    kernels = _by_name(dag, work, _sample_at(dag, steps, rows, began_ns))
+    operators = _by_name(dag, host, _sample_at(dag, steps, rows, dag.events.ts_ns[host]))
     n = len(steps)
     return [
         *reduced(kernels, "kernel", n, top=_TOP["kernel"]),
@@ -173,7 +177,9 @@ def profile_of(
     )
 
 
-def graph_profile(graph: TraceGraph, *, name: str = "", world_size: int | None = None) -> RunProfile:
+def graph_profile(
+    graph: TraceGraph, *, name: str = "", world_size: int | None = None
+) -> RunProfile:
     """The profile of a graph, or of a window of it.
 
     Parameters
@@ -201,7 +207,7 @@ def graph_profile(graph: TraceGraph, *, name: str = "", world_size: int | None =
         world_size = world_size_of(origin.metadata) if origin else None
     parts = [
         *path_parts(graph.critical_path().segments, samples),
-        *work_parts(graph.dag, samples.frame),
+        *work_parts(graph.dag, samples.frame, samples.rows),
     ]
     return profile_of(
         name or (origin.path.name if origin and origin.path else graph.interval.name),

@@ -141,14 +141,14 @@ class RunDiff:
         before, after = (human_duration(run.step_ns) for run in (self.before, self.after))
         share, noise = self.delta_share, self.noise_share
         if self.steps["change"] == "noise":
-            seen = "" if noise <= _LARGE else ": smaller changes cannot be seen"
-            return f"No change: {subject.lower()} {after} ({share:+.1%}, noise {noise:.1%}{seen})."
-        causes = causes_in_words(
-            Tables(
-                *(self.critical_path(by=by) for by in ("bound", "op", "name")),  # type: ignore[arg-type]
-                self.kernels(),
-            )
-        )
+            if noise > _LARGE:
+                return (
+                    f"{subject} {after}, {before} before ({share:+.1%}): within noise, which is "
+                    f"{noise:.1%} and hides smaller changes."
+                )
+            return f"No change: {subject.lower()} {after} ({share:+.1%}, noise {noise:.1%})."
+        by_bound, by_op, by_name = (self._table(part) for part in PATH_PARTS)
+        causes = causes_in_words(Tables(by_bound, by_op, by_name, self.kernels()))
         because = f": {causes}" if causes else ""
         if self.is_change:
             how = "slower" if share > 0 else "faster"
@@ -172,10 +172,8 @@ class RunDiff:
         n_before, n_after = (run.n_steps - run.n_compared for run in (self.before, self.after))
         if max(n_after, 0) * self.before.n_steps <= max(n_before, 0) * self.after.n_steps:
             return []
-        return [
-            f"{n_after} of {self.after.n_steps} steps after, {n_before} of {self.before.n_steps} "
-            "before, are not like the others, and not compared."
-        ]
+        several = f"{n_after} of {self.after.n_steps} steps after, {n_before} of "
+        return [f"{several}{self.before.n_steps} before, are odd, and not compared."]
 
     @property
     def notes(self) -> list[str]:
@@ -255,8 +253,6 @@ def _folded(side: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     keys = list(zip(side["bound"], side["name"], strict=True))
     joins = np.array([key not in known for key in keys], dtype=bool)
     joins &= (side["total_ns"] <= least_ns).to_numpy() | (side["name"] == OTHER).to_numpy()
-    named = side.assign(
-        bound=side["bound"].mask(joins, ""), name=side["name"].mask(joins, OTHER)
-    )
+    named = side.assign(bound=side["bound"].mask(joins, ""), name=side["name"].mask(joins, OTHER))
     joined: pd.DataFrame = named.groupby(_KEY, as_index=False, sort=False)[_VALUES].sum()
     return joined

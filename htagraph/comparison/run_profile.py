@@ -113,7 +113,9 @@ class RunProfile:
         """
         rows = [row for row in self.parts if row.part == part]
         total_ns = sum(row.total_ns for row in rows)
-        return sum(row.total_ns for row in rows if row.name == name) / total_ns if total_ns else None
+        return (
+            sum(row.total_ns for row in rows if row.name == name) / total_ns if total_ns else None
+        )
 
     @property
     def facts(self) -> str:
