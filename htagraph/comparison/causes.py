@@ -54,9 +54,11 @@ def calls_in_words(row: pd.Series) -> str:
     by_rate = abs(each) * after_ns
     said = []
     if abs(calls) >= _LEAST and by_calls >= (1 - _MOSTLY) * (by_calls + by_rate):
-        said.append(f"{abs(calls):.0%} {'more' if calls > 0 else 'fewer'} calls")
+        more = f"{calls:.0%} more" if calls < 1 else f"{calls + 1:.3g}x as many"
+        said.append(f"{more if calls > 0 else f'{-calls:.0%} fewer'} calls")
     if abs(each) >= _LEAST and by_rate >= (1 - _MOSTLY) * (by_calls + by_rate):
-        said.append(f"each {abs(each):.0%} {'slower' if each > 0 else 'faster'}")
+        slower = f"{each:.0%} slower" if each < 1 else f"{each + 1:.3g}x as long"
+        said.append(f"each {slower if each > 0 else f'{-each:.0%} faster'}")
     return ", ".join(said)
 
 

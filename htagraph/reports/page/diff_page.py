@@ -103,11 +103,11 @@ def _whole(label: str, low_ns: int, span_ns: int, dur_ns: int) -> str:
     return _row(label, bar, human_duration(dur_ns))
 
 
-def _row(label: str, bars: str, value: str, *, tip: str = "") -> str:
+def _row(label: str, bars: str, value: str) -> str:
     """A row of bars: its name, the bars, and what they come to."""
     return (
-        f'<b>{escape(label)}</b><div class="track" title="{escape(tip)}">{bars}</div>'
-        f"<span>{escape(value)}</span>"
+        f'<div class="row"><b>{escape(label)}</b><div class="track">{bars}</div>'
+        f"<span>{escape(value)}</span></div>"
     )
 
 
@@ -132,7 +132,7 @@ def _levels(found: RunDiff) -> list[tuple[str, int, int, str]]:
     )
     shown, rest = rows[:_N_BOUNDS], rows[_N_BOUNDS:]
     if rest:
-        shown.append((f"{len(rest)} others", sum(delta_ns for _, delta_ns, _ in rest), "noise"))
+        shown.append((f"{len(rest)} others", sum(delta_ns for _, delta_ns, _ in rest), ""))
     levels, at_ns = [], int(found.steps["before_ns"])
     for name, delta_ns, change in shown:
         levels.append((name, at_ns, at_ns + delta_ns, change))
