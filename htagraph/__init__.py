@@ -28,10 +28,13 @@ if TYPE_CHECKING:
     from htagraph.reports import plots
     from htagraph.reports.job_summary import JobSummary
     from htagraph.reports.page import write_page
+    from htagraph.reports.report import Report, report
     from htagraph.reports.summary import Summary
     from htagraph.scenario import Scenario, what_if
     from htagraph.selection import Selection, collective, hop, kernel, launch, op
     from htagraph.trace import Trace, load
+
+__version__ = "0.1.0.dev0"
 
 __all__ = [
     "Bound",
@@ -45,6 +48,7 @@ __all__ = [
     "JobScenario",
     "JobSummary",
     "KernelClass",
+    "Report",
     "RunDiff",
     "RunProfile",
     "Scenario",
@@ -73,6 +77,7 @@ __all__ = [
     "plots",
     "prefetch",
     "remove",
+    "report",
     "run_profile",
     "scale",
     "synth",
@@ -93,6 +98,7 @@ _HOMES = {
     "JobScenario": "job.scenario",
     "JobSummary": "reports.job_summary",
     "KernelClass": "model.kinds",
+    "Report": "reports.report",
     "RunDiff": "comparison.run_diff",
     "RunProfile": "comparison.run_profile",
     "Scenario": "scenario",
@@ -119,6 +125,7 @@ _HOMES = {
     "overlap": "replay.device_changes",
     "prefetch": "replay.host_changes",
     "remove": "replay.changes",
+    "report": "reports.report",
     "run_profile": "comparison.diff",
     "scale": "replay.changes",
     "what_if": "scenario",

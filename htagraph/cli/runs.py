@@ -11,7 +11,7 @@ from htagraph.cli.ranks import loaded_job, windowed_job
 from htagraph.comparison.job_profiling import job_profile
 from htagraph.comparison.profiling import graph_profile
 from htagraph.comparison.run_profile import RunProfile, is_baseline
-from htagraph.errors import QueryError, TraceError
+from htagraph.errors import QueryError
 
 __all__ = ["loaded_run"]
 
@@ -40,8 +40,6 @@ def loaded_run(
     -------
     RunProfile
     """
-    if not path.exists():
-        raise TraceError("no such file or folder.", path=path, hint="check the path.")
     if is_baseline(path):
         if window:
             raise QueryError(
