@@ -11,7 +11,7 @@ from htagraph.explain.differences import short_name
 __all__ = ["why_not_comparable"]
 
 _FEWEST_COMMON = 0.5
-_FEWEST_ALIKE = 0.5
+_MOST_ODD = 0.5
 
 
 def why_not_comparable(before: RunProfile, after: RunProfile) -> tuple[str, ...]:
@@ -37,8 +37,8 @@ def why_not_comparable(before: RunProfile, after: RunProfile) -> tuple[str, ...]
     elif before.n_ranks != after.n_ranks:
         said.append(f"traces of {before.n_ranks:,} ranks before, of {after.n_ranks:,} after")
     for side, run in (("before", before), ("after", after)):
-        if run.n_compared < _FEWEST_ALIKE * run.n_steps:
-            said.append(f"{side}, only {run.n_compared} of {run.n_steps} steps are alike")
+        if run.n_odd > _MOST_ODD * run.n_steps:
+            said.append(f"{side}, {run.n_odd} of {run.n_steps} steps are not like the others")
     common = _common_share(before, after)
     if common < _FEWEST_COMMON:
         said.append(f"names that both have are {common:.0%} of the time: other work")

@@ -34,7 +34,7 @@ def run_profile(run: Trace | TraceGraph | Job | RunProfile, *, name: str = "") -
     >>> from htagraph import Trace, synth
     >>> rank = synth.simulate(synth.training_rank(steps=4))
     >>> run_profile(Trace.from_events(rank.events), name="rank 0")
-    RunProfile(rank 0, 4 alike of 4 steps, 6.34 ms each)
+    RunProfile(rank 0, 3 compared of 4 steps, 4.38 ms each)
     """
     match run:
         case RunProfile():

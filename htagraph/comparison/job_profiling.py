@@ -22,11 +22,9 @@ from htagraph.comparison.run_profile import RunProfile
 from htagraph.comparison.samples import (
     DoneSteps,
     Samples,
-    alike,
+    compared,
     done_steps,
-    left_out,
     one_sample,
-    sample_frame,
 )
 from htagraph.graph import TraceGraph
 from htagraph.job.job import Job
@@ -88,8 +86,7 @@ def _in_common(job: Job, by_rank: dict[int, DoneSteps]) -> _JobSteps:
     start_ns, end_ns = (np.max([part[side] for part in parts], axis=0) for side in (0, 1))
     start_ns[1:] = np.maximum(start_ns[1:], end_ns[:-1])
     same = np.all([part[2] for part in parts], axis=0)
-    wide = any(steps.has_wide_gap for steps in by_rank.values())
-    return _JobSteps(DoneSteps(np.array(common, dtype=object), start_ns, end_ns, same, wide), rows)
+    return _JobSteps(DoneSteps(np.array(common, dtype=object), start_ns, end_ns, same), rows)
 
 
 def _job_samples(steps: DoneSteps, path: JobPath) -> Samples:
@@ -98,14 +95,10 @@ def _job_samples(steps: DoneSteps, path: JobPath) -> Samples:
     inside &= steps.end_ns > steps.start_ns
     if not inside.any():
         return one_sample(path.name, path.start_ns, path.dur_ns)
-    kept = alike(steps, inside)
-    odd = np.flatnonzero(~kept)
-    reasons = [_why(steps, inside, row) for row in range(len(kept))]
-    frame = sample_frame(
-        steps.names[kept], steps.start_ns[kept], (steps.end_ns - steps.start_ns)[kept]
+    every = np.ones(len(inside), dtype=bool)
+    return compared(
+        steps, inside, every, lambda: [_why(steps, inside, row) for row in range(len(every))]
     )
-    said = left_out(steps, odd, kept, reasons)
-    return Samples(frame, "step", len(kept), np.flatnonzero(kept), said)
 
 
 def _why(steps: DoneSteps, inside: npt.NDArray[np.bool_], row: int) -> str:

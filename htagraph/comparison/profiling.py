@@ -172,7 +172,8 @@ def profile_of(
         n_steps=samples.n_steps,
         n_compared=len(steps_ns),
         steps_ns=tuple(steps_ns[:_N_STEPS].tolist()),
-        odd=samples.odd,
+        n_odd=samples.n_odd,
+        left_out=samples.left_out,
         parts=(whole, *parts),
     )
 
@@ -199,7 +200,7 @@ def graph_profile(
     >>> from htagraph import Trace, synth
     >>> rank = synth.simulate(synth.training_rank(steps=4))
     >>> graph_profile(Trace.from_events(rank.events).compile(), name="rank 0")
-    RunProfile(rank 0, 4 alike of 4 steps, 6.34 ms each)
+    RunProfile(rank 0, 3 compared of 4 steps, 4.38 ms each)
     """
     samples = graph_samples(graph)
     origin = graph.origin

@@ -48,7 +48,9 @@ class RunProfile:
         Steps that are compared: those that are alike; 1 for a window.
     steps_ns : tuple of int, unit=ns
         Their lengths, the first 200.
-    odd : tuple of str
+    n_odd : int
+        Steps that are left out as they are not like the others.
+    left_out : tuple of str
         Steps that are left out, and why.
     parts : tuple of Part
 
@@ -66,7 +68,8 @@ class RunProfile:
     n_steps: int
     n_compared: int
     steps_ns: tuple[int, ...]
-    odd: tuple[str, ...]
+    n_odd: int
+    left_out: tuple[str, ...]
     parts: tuple[Part, ...]
 
     def __post_init__(self) -> None:
@@ -125,13 +128,16 @@ class RunProfile:
             said.append(human_count(self.n_ranks, "rank"))
         if self.unit == "step":
             steps = human_count(self.n_steps, "step")
-            said.append(f"{self.n_compared:,} alike of {steps}")
+            said.append(f"{self.n_compared:,} compared of {steps}")
         each = " each" if self.n_compared > 1 else ""
         return ", ".join([*said, f"{human_duration(self.step_ns)}{each}"])
 
     def document(self) -> dict[str, Any]:
         """The profile as plain values, for JSON."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
+        plain["parts"], plain["steps_ns"], plain["left_out"] = (
+            list(plain[name]) for name in ("parts", "steps_ns", "left_out")
+        )
         return plain
 
     def save(self, out: str | Path) -> Path:

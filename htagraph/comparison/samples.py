@@ -9,6 +9,7 @@ is the time per step of the run, and its critical path can be cut at them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -18,18 +19,17 @@ import pandas as pd
 from htagraph.algorithms.gather import gather
 from htagraph.explain.odd_steps import odd_step_reasons
 from htagraph.graph import TraceGraph
-from htagraph.lookup.steady_steps import FEWEST_ALIKE, StepParts, are_near, steady_steps
+from htagraph.lookup.steady_steps import FEWEST_ALIKE, are_near, steady_steps
 from htagraph.lookup.steps import step_at
 from htagraph.model.dag import Dag
 
 __all__ = [
     "DoneSteps",
     "Samples",
-    "alike",
+    "compared",
     "device_work_began",
     "done_steps",
     "graph_samples",
-    "left_out",
     "one_sample",
     "sample_frame",
 ]
@@ -38,8 +38,8 @@ I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 _N_ODD = 6
-_WIDE_GAP = 0.02
-"""Share of a step that may lie between steps for the first, which none precedes, to count."""
+_BEFORE = np.iinfo(np.int64).min
+"""When work was launched that was launched before the capture."""
 
 
 class Samples(NamedTuple):
@@ -55,7 +55,9 @@ class Samples(NamedTuple):
         Steps in the window, alike or not.
     rows : ndarray of int64
         Steps of the trace that are compared; empty for a window.
-    odd : tuple of str
+    n_odd : int
+        Steps that are left out as they are not like the others.
+    left_out : tuple of str
         Steps that are left out, and why.
     """
 
@@ -63,7 +65,8 @@ class Samples(NamedTuple):
     unit: str
     n_steps: int
     rows: I64
-    odd: tuple[str, ...] = ()
+    n_odd: int = 0
+    left_out: tuple[str, ...] = ()
 
 
 class DoneSteps(NamedTuple):
@@ -75,15 +78,12 @@ class DoneSteps(NamedTuple):
     start_ns, end_ns : ndarray of int64, unit=ns
     is_same_work : ndarray of bool
         The step does what most do.
-    has_wide_gap : bool
-        Time between steps is long, and the first step has none before it.
     """
 
     names: npt.NDArray[np.object_]
     start_ns: I64
     end_ns: I64
     is_same_work: Bools
-    has_wide_gap: bool
 
 
 def sample_frame(names: object, start_ns: I64, dur_ns: I64) -> pd.DataFrame:
@@ -98,11 +98,17 @@ def one_sample(name: str, start_ns: int, dur_ns: int, n_steps: int = 0) -> Sampl
 
 
 def device_work_began(dag: Dag) -> tuple[I64, I64]:
-    """Device work, and when it was launched; or began, where its launch was not recorded."""
+    """Device work, and when it was launched; or began, where its launch was not recorded.
+
+    What has no launch and began before all that has one was launched before the capture, whenever
+    that was.
+    """
     work = np.flatnonzero(dag.events.is_device)
-    launch = dag.launch[work]
-    launched_ns = gather(dag.events.ts_ns, launch, default=-1)
-    return work, np.where(launch >= 0, launched_ns, dag.events.ts_ns[work])
+    is_launched, began_ns = dag.launch[work] >= 0, dag.events.ts_ns[work]
+    first_ns = began_ns[is_launched].min(initial=np.iinfo(np.int64).max)
+    if is_launched.any():
+        began_ns = np.where(began_ns < first_ns, _BEFORE, began_ns)
+    return work, np.where(is_launched, gather(dag.events.ts_ns, dag.launch[work], -1), began_ns)
 
 
 def done_steps(dag: Dag) -> DoneSteps:
@@ -128,13 +134,13 @@ def done_steps(dag: Dag) -> DoneSteps:
     ... '''))
     >>> found = done_steps(dag)
     >>> found.start_ns.tolist(), found.end_ns.tolist()
-    ([0, 30000], [30000, 50000])
+    ([0, 29000], [29000, 48000])
     """
     found = steady_steps(dag)
     parts = found.parts
     names = dag.events.names(parts.step)
     if not len(parts.step):
-        return DoneSteps(names, parts.start_ns, parts.end_ns, found.is_same_work, False)
+        return DoneSteps(names, parts.start_ns, parts.end_ns, found.is_same_work)
     work, began_ns = device_work_began(dag)
     ends_ns = dag.events.end_ns[work]
     whole = sample_frame(names, parts.start_ns, parts.next_ns - parts.start_ns)
@@ -145,17 +151,29 @@ def done_steps(dag: Dag) -> DoneSteps:
     earlier = ends_ns[began_ns < parts.start_ns[0]]
     first_ns = min(int(max(parts.start_ns[0], earlier.max(initial=0))), int(done_ns[0]))
     start_ns = np.append(np.array([first_ns], dtype=np.int64), done_ns[:-1])
-    return DoneSteps(names, start_ns, done_ns, found.is_same_work, _has_wide_gap(parts))
+    return DoneSteps(names, start_ns, done_ns, found.is_same_work)
 
 
-def _has_wide_gap(parts: StepParts) -> bool:
-    """Whether much of the time is between steps."""
-    gap_ns, period_ns = parts.next_ns - parts.end_ns, parts.next_ns - parts.start_ns
-    return bool(len(gap_ns) > 1 and np.median(gap_ns[:-1]) > _WIDE_GAP * np.median(period_ns[:-1]))
+class _Alike(NamedTuple):
+    """Which steps are alike.
+
+    Parameters
+    ----------
+    kept : ndarray of bool
+        Those that are compared.
+    is_first_left_out : bool
+        The first of the trace is like the others, and left out all the same.
+    """
+
+    kept: Bools
+    is_first_left_out: bool = False
 
 
-def alike(steps: DoneSteps, inside: Bools) -> Bools:
+def _alike(steps: DoneSteps, inside: Bools) -> _Alike:
     """Steps that are compared: of the same work and length; where few are, of the same work.
+
+    The first of a trace is not, where enough others are: the device waits for its first work, and
+    no time between steps lies before it.
 
     Parameters
     ----------
@@ -165,44 +183,52 @@ def alike(steps: DoneSteps, inside: Bools) -> Bools:
 
     Returns
     -------
-    ndarray of bool
+    _Alike
     """
-    counted = inside.copy()
-    if steps.has_wide_gap and counted[0] and counted.sum() > FEWEST_ALIKE:
-        counted[0] = False
-    same = counted & steps.is_same_work
+    same = inside & steps.is_same_work
     if not same.any():
-        return counted
+        return _Alike(inside)
     near = same & are_near(steps.end_ns - steps.start_ns, same)
-    return near if near.sum() >= FEWEST_ALIKE else same
+    kept = near if near.sum() >= FEWEST_ALIKE else same
+    is_first_left_out = bool(kept[0]) and int(kept.sum()) > FEWEST_ALIKE
+    kept[0] &= not is_first_left_out
+    return _Alike(kept, is_first_left_out)
 
 
-def left_out(steps: DoneSteps, odd: I64, kept: Bools, reasons: list[str]) -> tuple[str, ...]:
-    """Steps that are left out, and why, in words.
+def compared(
+    steps: DoneSteps, inside: Bools, counted: Bools, reasons: Callable[[], list[str]]
+) -> Samples:
+    """The steps that are compared, and why others are not.
 
     Parameters
     ----------
     steps : DoneSteps
-    odd : ndarray of int64
-        Those that are left out.
-    kept : ndarray of bool
-        Those that are not.
-    reasons : list of str
-        What is known of each step otherwise; empty for nothing.
+    inside : ndarray of bool
+        Steps that lie in the window; at least one.
+    counted : ndarray of bool
+        Steps of which it is said where they are not compared.
+    reasons : callable
+        What is known of each step beside its length; empty texts for nothing.
 
     Returns
     -------
-    tuple of str
+    Samples
     """
+    kept, is_first_left_out = _alike(steps, inside)
     lengths_ns = steps.end_ns - steps.start_ns
+    odd = np.flatnonzero(counted & ~kept)
+    odd = odd[is_first_left_out:]
+    known = reasons() if len(odd) else []
     usual_ns = max(float(np.median(lengths_ns[kept])), 1.0)
-    said = []
+    said = [f"{steps.names[0]}: the first of the trace"] if is_first_left_out else []
     for step in odd[:_N_ODD].tolist():
         more = lengths_ns[step] / usual_ns - 1
         length = f"{abs(more):.0%} {'longer' if more > 0 else 'shorter'} than usual"
-        said.append(f"{steps.names[step]}: {reasons[step] or length}")
-    n_more = len(odd) - len(said)
-    return (*said, *([f"… and {n_more:,} more"] if n_more else []))
+        said.append(f"{steps.names[step]}: {known[step] or length}")
+    if len(odd) > _N_ODD:
+        said.append(f"… and {len(odd) - _N_ODD:,} more")
+    frame = sample_frame(steps.names[kept], steps.start_ns[kept], lengths_ns[kept])
+    return Samples(frame, "step", int(counted.sum()), np.flatnonzero(kept), len(odd), tuple(said))
 
 
 def graph_samples(graph: TraceGraph) -> Samples:
@@ -226,7 +252,7 @@ def graph_samples(graph: TraceGraph) -> Samples:
     ...     cpu 1 |{ProfilerStep#0 }{ProfilerStep#1 }{ProfilerStep#2 [save ]}{ProfilerStep#3 }
     ... ''')).compile()
     >>> graph_samples(graph).frame[["name", "dur_ns"]].to_numpy().tolist()
-    [['ProfilerStep#0', 17000], ['ProfilerStep#1', 17000], ['ProfilerStep#3', 18000]]
+    [['ProfilerStep#0', 17000], ['ProfilerStep#1', 17000], ['ProfilerStep#3', 17000]]
     """
     steps, window = done_steps(graph.dag), graph.interval
     inside = (steps.start_ns >= window.start_ns) & (steps.end_ns <= window.end_ns)
@@ -234,11 +260,6 @@ def graph_samples(graph: TraceGraph) -> Samples:
     n_inside = int(inside.sum())
     if n_inside < 1 or (n_inside < 2 and window != graph.dag.span):
         return one_sample(window.name, window.start_ns, window.dur_ns, n_inside)
-    kept = alike(steps, inside)
-    odd = np.flatnonzero(inside & ~kept)
-    reasons = odd_step_reasons(graph.dag, steady_steps(graph.dag)) if len(odd) else []
-    frame = sample_frame(
-        steps.names[kept], steps.start_ns[kept], (steps.end_ns - steps.start_ns)[kept]
+    return compared(
+        steps, inside, inside, lambda: odd_step_reasons(graph.dag, steady_steps(graph.dag))
     )
-    said = left_out(steps, odd, kept, reasons)
-    return Samples(frame, "step", n_inside, np.flatnonzero(kept), said)

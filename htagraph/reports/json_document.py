@@ -33,7 +33,8 @@ That of a trace has these keys; later documents of the same version only add som
     profile         what a later comparison needs (`htagraph diff`, `htagraph check --baseline`):
                     name, unit ("step" or "window"), devices (names, "" for unknown), world_size (0
                     for unknown), n_ranks, n_steps, n_compared (steps that are alike), steps_ns
-                    (their lengths, the first 200), odd [sentence]: steps that are left out,
+                    (their lengths, the first 200), n_odd and left_out [sentence]: steps that are
+                    not compared, and why,
                     parts [part, bound, name, calls, total_ns, std_ns]: sums over the steps that are
                     compared, and the standard deviation from step to step. `part` is "step" (the
                     whole), "bound", "op" or "name" (of the critical path; each adds up to the

@@ -62,7 +62,7 @@ def write_diff_page(out: str | Path, found: RunDiff) -> Path:
         caveats="\n".join(
             f'<p class="caveat">{escape(side)}, left out: {escape(step)}</p>'
             for side, run in _sides(found)
-            for step in run.odd
+            for step in run.left_out
         ),
         verdict=escape(found.verdict()),
         links="\n".join(
