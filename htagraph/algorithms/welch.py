@@ -1,18 +1,23 @@
-"""How far two means may lie apart by chance: Welch's interval for samples of unequal spread.
+"""How far two means may lie apart by chance: Student's intervals for two samples.
 
 Of two samples with means and standard deviations s, their difference has the standard error
 ``sqrt(s1**2 / n1 + s2**2 / n2)``. Divided by that, it follows Student's distribution with the
 degrees of freedom of Welch and Satterthwaite, whatever the spread of either side is (B. L. Welch,
 Biometrika 34, 1947). Two samples of one distribution lie farther apart than `half_width` in one of
 a hundred cases; ``tests/benchmarks/bench_noise.py`` measures that, also where steps are not normal.
+
+Where the first or the last value is apart from the others for a reason that both samples share, it
+says nothing of their spread: `half_width_ends_apart` leaves that out.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FEWEST", "half_width"]
+__all__ = ["FEWEST", "Sample", "half_width", "half_width_ends_apart"]
 
 F64 = npt.NDArray[np.float64]
 
@@ -41,17 +46,39 @@ def _quantile(freedom: F64) -> F64:
     return np.asarray(np.exp(at), dtype=np.float64)
 
 
-def half_width(std_1: npt.ArrayLike, n_1: int, std_2: npt.ArrayLike, n_2: int) -> F64:
+class Sample(NamedTuple):
+    """What is known of samples, one for each of several quantities.
+
+    Parameters
+    ----------
+    n : int
+        Values of each sample.
+    mean, std : ndarray of float
+        Mean and standard deviation (of n - 1).
+    first, last : ndarray of float
+        First and last value.
+    """
+
+    n: int
+    mean: F64
+    std: F64
+    first: F64
+    last: F64
+
+    @classmethod
+    def of(cls, values: npt.ArrayLike) -> Sample:
+        """What is to be known of the values of one quantity."""
+        known = np.asarray(values, dtype=np.float64)
+        std = known.std(ddof=1, keepdims=True) if len(known) > 1 else np.zeros(1)
+        return cls(len(known), known.mean(keepdims=True), std, known[:1], known[-1:])
+
+
+def half_width(before: Sample, after: Sample) -> F64:
     """How far the means of two samples of one distribution lie apart in 99 of 100 cases, at most.
 
     Parameters
     ----------
-    std_1 : array_like
-        Standard deviation of the first sample (of n - 1); several for several quantities.
-    n_1 : int
-        Its size.
-    std_2, n_2
-        The same of the second.
+    before, after : Sample
 
     Returns
     -------
@@ -60,16 +87,65 @@ def half_width(std_1: npt.ArrayLike, n_1: int, std_2: npt.ArrayLike, n_2: int) -
 
     Examples
     --------
-    >>> half_width([1.0, 0.0], 5, [1.0, 0.0], 5).round(2).tolist()
-    [2.12, 0.0]
-    >>> half_width(1.0, 2, 1.0, 5).tolist()
-    inf
+    >>> before, after = Sample.of([99, 100, 101, 102]), Sample.of([104, 105, 106, 107])
+    >>> half_width(before, after).round(2).tolist()
+    [3.38]
+    >>> half_width(Sample.of([99, 100]), after).tolist()
+    [inf]
     """
-    first = np.square(np.asarray(std_1, dtype=np.float64)) / n_1
-    second = np.square(np.asarray(std_2, dtype=np.float64)) / n_2
-    if min(n_1, n_2) < FEWEST:
-        return np.full(np.broadcast(first, second).shape, np.inf)
+    if min(before.n, after.n) < FEWEST:
+        return np.full(before.mean.shape, np.inf)
+    first, second = (np.square(sample.std) / sample.n for sample in (before, after))
     error = first + second
-    weight = np.square(first) / (n_1 - 1) + np.square(second) / (n_2 - 1)
+    weight = np.square(first) / (before.n - 1) + np.square(second) / (after.n - 1)
     freedom = np.divide(np.square(error), weight, out=np.full_like(error, np.inf), where=weight > 0)
-    return np.asarray(_quantile(np.maximum(freedom, min(n_1, n_2) - 1)) * np.sqrt(error))
+    freedom = np.maximum(freedom, min(before.n, after.n) - 1)
+    return np.asarray(_quantile(freedom) * np.sqrt(error))
+
+
+def half_width_ends_apart(
+    before: Sample, after: Sample, *, first: bool = False, last: bool = False
+) -> F64:
+    """The same for samples of one size, whose first or last values are apart by as much in both.
+
+    It is the analysis of variance of ``mean of the sample + effect of the end + error`` with one
+    spread for both: 2 n - 2 degrees of freedom, less one for each end.
+
+    Parameters
+    ----------
+    before, after : Sample
+    first, last : bool
+        Which ends are apart.
+
+    Returns
+    -------
+    ndarray of float
+        Infinite for fewer than `FEWEST` values.
+
+    Examples
+    --------
+    >>> runs = Sample.of([150, 100, 102]), Sample.of([155, 105, 107])
+    >>> half_width_ends_apart(*runs, first=True).round(1).tolist()
+    [5.5]
+    >>> half_width(*runs).round().tolist()
+    [106.0]
+    """
+    n = before.n
+    if n < FEWEST:
+        return np.full(before.mean.shape, np.inf)
+    wanted = [name for name, is_apart in (("first", first), ("last", last)) if is_apart]
+    m = n - len(wanted)
+    rest, squares = [], np.zeros_like(before.mean)
+    for sample in (before, after):
+        ends = [getattr(sample, name) - sample.mean for name in wanted]
+        of_rest = -sum(ends, np.zeros_like(sample.mean)) / m
+        within = (n - 1) * np.square(sample.std) - sum(map(np.square, ends)) - m * of_rest**2
+        squares += np.maximum(within, 0)
+        rest.append(sample.mean + of_rest)
+    differ = after.mean - before.mean
+    squares += m * np.square(rest[1] - rest[0] - differ) / 2
+    for name in wanted:
+        squares += np.square(getattr(after, name) - getattr(before, name) - differ) / 2
+    freedom = float(2 * n - 2 - len(wanted))
+    error = np.sqrt(squares / freedom * 2 / n)
+    return np.asarray(_quantile(np.array(freedom)) * error)

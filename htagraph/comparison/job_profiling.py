@@ -34,6 +34,8 @@ __all__ = ["job_profile"]
 
 I64 = npt.NDArray[np.int64]
 
+_VALUES = ("calls", "total_ns", "std_ns", "first_ns", "last_ns")
+
 
 def _rank_steps(graph: TraceGraph) -> DoneSteps:
     """The steps of a rank that are done in its window: what travels of them."""
@@ -116,12 +118,12 @@ def _mean_over_ranks(parts: Iterable[list[Part]], n_ranks: int) -> list[Part]:
     """
     sums: dict[tuple[str, str, str], list[float]] = {}
     for part in (part for several in parts for part in several):
-        total = sums.setdefault((part.part, part.bound, part.name), [0.0, 0.0, 0.0])
-        for place, value in enumerate((part.calls, part.total_ns, part.std_ns)):
+        total = sums.setdefault((part.part, part.bound, part.name), [0.0] * len(_VALUES))
+        for place, value in enumerate(getattr(part, name) for name in _VALUES):
             total[place] += value / n_ranks
     return [
-        Part(*key, calls, round(total_ns), std_ns)
-        for key, (calls, total_ns, std_ns) in sums.items()
+        Part(*key, calls, round(total_ns), std_ns, *map(round, ends))
+        for key, (calls, total_ns, std_ns, *ends) in sums.items()
     ]
 
 

@@ -7,6 +7,11 @@ the mean of a sum is the sum of the means, so the differences of all bounds add 
 steps, to the nanosecond. One slow step cannot carry the mean far off, as steps far from the median
 are not alike (`htagraph.lookup.steady_steps`), and are named instead.
 
+The first step of a trace begins with an idle device, and is left out where three others remain. Of
+three steps it is one. The path of the last step ends with what the device still does, that of the
+others with what the host already does. Where both runs have as many steps, what sets these two
+apart is taken to be the same in both, and no noise (`half_width_ends_apart`).
+
 What the rule cannot see is how runs differ from each other as a whole: another node, another clock
 of the device. See ``docs/gate.md`` for measured false alarms, and for what to do about that.
 """
@@ -16,32 +21,25 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.welch import half_width
+from htagraph.algorithms.welch import Sample, half_width, half_width_ends_apart
 
 __all__ = ["LEAST_CHANGE", "noise_ns"]
-
-F64 = npt.NDArray[np.float64]
 
 LEAST_CHANGE = 0.01
 """Share of what it was by which something must differ to have changed."""
 
 
 def noise_ns(
-    mean_ns: npt.ArrayLike, std_before_ns: npt.ArrayLike, n_before: int,
-    std_after_ns: npt.ArrayLike, n_after: int,
-) -> F64:  # fmt: skip
+    before: Sample, after: Sample, *, first: bool = False, last: bool = False
+) -> npt.NDArray[np.float64]:
     """How large a difference of means is without any change, at most.
 
     Parameters
     ----------
-    mean_ns : array_like, unit=ns
-        Means before.
-    std_before_ns : array_like, unit=ns
-        Standard deviations from step to step before.
-    n_before : int
-        Number of steps.
-    std_after_ns, n_after
-        The same after.
+    before, after : Sample
+        Times of one or several groups, unit=ns.
+    first, last : bool, default=False
+        The first or last step of both is apart from the others.
 
     Returns
     -------
@@ -50,9 +48,13 @@ def noise_ns(
 
     Examples
     --------
-    >>> noise_ns([100.0, 100.0], [1.0, 0.0], 4, [1.0, 0.0], 4).round(1).tolist()
-    [2.6, 1.0]
+    >>> runs = Sample.of([99, 101, 99, 101]), Sample.of([109, 111, 109, 111])
+    >>> noise_ns(*runs).round(1).tolist()
+    [3.0]
     """
-    least = LEAST_CHANGE * np.asarray(mean_ns, dtype=np.float64)
-    width: F64 = np.maximum(half_width(std_before_ns, n_before, std_after_ns, n_after), least)
-    return width
+    width = (
+        half_width_ends_apart(before, after, first=first, last=last)
+        if (first or last) and before.n == after.n
+        else half_width(before, after)
+    )
+    return np.maximum(width, LEAST_CHANGE * before.mean)

@@ -32,6 +32,8 @@ class Part:
         Of all steps together; of a job, the mean over its ranks where it is no path.
     std_ns : float, unit=ns
         Standard deviation from step to step; 0 for one step.
+    first_ns, last_ns : int, unit=ns
+        Of the first and the last step.
     """
 
     part: str
@@ -40,6 +42,8 @@ class Part:
     calls: float
     total_ns: int
     std_ns: float
+    first_ns: int
+    last_ns: int
 
 
 def reduced(pieces: pd.DataFrame, part: str, n: int, *, top: int, over: int = 1) -> list[Part]:
@@ -77,15 +81,17 @@ def reduced(pieces: pd.DataFrame, part: str, n: int, *, top: int, over: int = 1)
     spread = away.pow(2).groupby(["bound", "name"], sort=False).sum().to_numpy()
     spread = spread + (n - n_with) * np.square(mean_ns.to_numpy())
     std_ns = np.sqrt(spread / max(n - 1, 1)) * (n > 1)
-    rows = zip(
-        total.index,
-        (total["calls"] / n).tolist(),
-        total["dur_ns"].tolist(),
-        std_ns.tolist(),
-        strict=True,
-    )
+    row = by_step.index.get_level_values("row")
+    ends = [
+        by_step["dur_ns"].where(row == end, 0).groupby(["bound", "name"], sort=False).sum()
+        for end in (0, n - 1)
+    ]
+    keys = total.index.tolist()
+    values = np.column_stack([total["calls"] / n, total["dur_ns"], std_ns, *ends]) / over
     parts = [
-        Part(part, bound, name, calls / over, round(total_ns / over), std / over)
-        for (bound, name), calls, total_ns, std in rows
+        Part(part, bound, name, calls, round(total_ns), std, round(first_ns), round(last_ns))
+        for (bound, name), (calls, total_ns, std, first_ns, last_ns) in zip(
+            keys, values.tolist(), strict=True
+        )
     ]
     return sorted(parts, key=lambda row: (row.name == OTHER, -row.total_ns, row.bound, row.name))

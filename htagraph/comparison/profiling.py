@@ -162,7 +162,9 @@ def profile_of(
     """
     steps_ns = samples.frame["dur_ns"].to_numpy(np.int64)
     std_ns = float(steps_ns.std(ddof=1)) if len(steps_ns) > 1 else 0.0
-    whole = Part("step", "", samples.unit, 1.0, int(steps_ns.sum()), std_ns)
+    whole = Part(
+        "step", "", samples.unit, 1.0, int(steps_ns.sum()), std_ns, *map(int, steps_ns[[0, -1]])
+    )
     return RunProfile(
         name=name,
         unit=samples.unit,
@@ -171,6 +173,8 @@ def profile_of(
         n_ranks=n_ranks,
         n_steps=samples.n_steps,
         n_compared=len(steps_ns),
+        has_first=bool(len(samples.rows)) and int(samples.rows[0]) == 0,
+        has_last=samples.has_last,
         steps_ns=tuple(steps_ns[:_N_STEPS].tolist()),
         n_odd=samples.n_odd,
         left_out=samples.left_out,

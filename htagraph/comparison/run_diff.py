@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.algorithms.welch import Sample
 from htagraph.comparison.causes import Tables, causes_in_words
 from htagraph.comparison.comparability import why_not_comparable
 from htagraph.comparison.noise import noise_ns
@@ -28,7 +29,7 @@ CHANGES = ("added", "removed", "grown", "shrunk", "noise", "unknown")
 """What became of a group: changed beyond noise, not so, or too few steps to tell."""
 
 _NOISE, _UNKNOWN = 4, 5
-_KEY, _VALUES = ["bound", "name"], ["calls", "total_ns", "std_ns"]
+_KEY, _VALUES = ["bound", "name"], ["calls", "total_ns", "std_ns", "first_ns", "last_ns"]
 _LARGE = 0.05
 """Noise that hides what people look for."""
 
@@ -149,7 +150,7 @@ class RunDiff:
             return f"No change: {subject.lower()} {after} ({share:+.1%}, noise {noise:.1%})."
         by_bound, by_op, by_name = (self._table(part) for part in PATH_PARTS)
         causes = causes_in_words(Tables(by_bound, by_op, by_name, self.kernels()))
-        because = f": {causes}" if causes else ""
+        because = f": {causes}" if causes and (self.is_change or not several) else ""
         if self.is_change:
             how = "slower" if share > 0 else "faster"
             return (
@@ -193,14 +194,15 @@ class RunDiff:
         ]
         keys = frames[0].index.union(frames[1].index, sort=False)
         before, after = (frame.reindex(keys, fill_value=0) for frame in frames)
-        n_before, n_after = self.before.n_compared, self.after.n_compared
-        before_ns, after_ns = _means(before, n_before), _means(after, n_after)
+        before_ns = _means(before, self.before.n_compared)
+        after_ns = _means(after, self.after.n_compared)
         delta_ns = after_ns - before_ns
         noise = noise_ns(
-            before_ns,
-            before["std_ns"].to_numpy(float), n_before,
-            after["std_ns"].to_numpy(float), n_after,
-        )  # fmt: skip
+            _sample(before, self.before.n_compared),
+            _sample(after, self.after.n_compared),
+            first=self.before.has_first and self.after.has_first,
+            last=part in PATH_PARTS and self.before.has_last and self.after.has_last,
+        )
         change = np.select(
             [
                 np.isinf(noise),
@@ -237,6 +239,12 @@ def _means(side: pd.DataFrame, n: int) -> I64:
     """Means per step as whole nanoseconds that add up to the rounded mean of all."""
     until = np.rint(np.cumsum(side["total_ns"].to_numpy(np.int64)) / n).astype(np.int64)
     return np.diff(until, prepend=np.int64(0))
+
+
+def _sample(side: pd.DataFrame, n: int) -> Sample:
+    """What is known of each group over the steps of a side."""
+    total, *others = (side[name].to_numpy(float) for name in _VALUES[1:])
+    return Sample(n, total / n, *others)
 
 
 def _folded(side: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:

@@ -46,6 +46,8 @@ class RunProfile:
         Steps in the window, alike or not.
     n_compared : int
         Steps that are compared: those that are alike; 1 for a window.
+    has_first, has_last : bool
+        The first or the last step of a trace is among them.
     steps_ns : tuple of int, unit=ns
         Their lengths, the first 200.
     n_odd : int
@@ -67,6 +69,8 @@ class RunProfile:
     n_ranks: int
     n_steps: int
     n_compared: int
+    has_first: bool
+    has_last: bool
     steps_ns: tuple[int, ...]
     n_odd: int
     left_out: tuple[str, ...]
@@ -83,7 +87,7 @@ class RunProfile:
     @cached_property
     def frame(self) -> pd.DataFrame:
         """All parts, one row each."""
-        columns = ("part", "bound", "name", "calls", "total_ns", "std_ns")
+        columns = ("part", "bound", "name", "calls", "total_ns", "std_ns", "first_ns", "last_ns")
         rows = [tuple(getattr(part, column) for column in columns) for part in self.parts]
         texts = dict.fromkeys(("part", "bound", "name"), object)
         return pd.DataFrame(rows, columns=list(columns)).astype(texts)

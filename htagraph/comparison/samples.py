@@ -57,6 +57,8 @@ class Samples(NamedTuple):
         Steps of the trace that are compared; empty for a window.
     n_odd : int
         Steps that are left out as they are not like the others.
+    has_last : bool
+        The last step of the trace is among them.
     left_out : tuple of str
         Steps that are left out, and why.
     """
@@ -66,6 +68,7 @@ class Samples(NamedTuple):
     n_steps: int
     rows: I64
     n_odd: int = 0
+    has_last: bool = False
     left_out: tuple[str, ...] = ()
 
 
@@ -228,7 +231,15 @@ def compared(
     if len(odd) > _N_ODD:
         said.append(f"… and {len(odd) - _N_ODD:,} more")
     frame = sample_frame(steps.names[kept], steps.start_ns[kept], lengths_ns[kept])
-    return Samples(frame, "step", int(counted.sum()), np.flatnonzero(kept), len(odd), tuple(said))
+    return Samples(
+        frame,
+        "step",
+        int(counted.sum()),
+        np.flatnonzero(kept),
+        len(odd),
+        bool(kept[-1]),
+        tuple(said),
+    )
 
 
 def graph_samples(graph: TraceGraph) -> Samples:
