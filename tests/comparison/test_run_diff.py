@@ -28,7 +28,7 @@ def _times(n: int):
     return st.lists(st.integers(0, 10**9), min_size=n, max_size=n)
 
 
-@settings(max_examples=40)
+@settings(max_examples=8)
 @given(
     before=st.dictionaries(st.sampled_from("abcdef"), _times(3), min_size=1),
     after=st.dictionaries(st.sampled_from("abcdef"), _times(5), min_size=1),
