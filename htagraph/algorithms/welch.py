@@ -106,10 +106,11 @@ def half_width(before: Sample, after: Sample) -> F64:
 def half_width_ends_apart(
     before: Sample, after: Sample, *, first: bool = False, last: bool = False
 ) -> F64:
-    """The same for samples of one size, whose first or last values are apart by as much in both.
+    """The same for samples of one size, whose ends are apart from the others for a reason.
 
-    It is the analysis of variance of ``mean of the sample + effect of the end + error`` with one
-    spread for both: 2 n - 2 degrees of freedom, less one for each end.
+    It is the analysis of variance with one spread for both. The first is apart by as much in both
+    samples, so that one degree of freedom is left of the two. The last may be apart by another
+    amount in each; only where fewer than two others are left, by as much.
 
     Parameters
     ----------
@@ -133,19 +134,23 @@ def half_width_ends_apart(
     n = before.n
     if n < FEWEST:
         return np.full(before.mean.shape, np.inf)
-    wanted = [name for name, is_apart in (("first", first), ("last", last)) if is_apart]
-    m = n - len(wanted)
+    apart = [name for name, is_apart in (("first", first), ("last", last)) if is_apart]
+    m = n - len(apart)
+    as_much = [name for name in apart if name == "first" or m < 2]
     rest, squares = [], np.zeros_like(before.mean)
     for sample in (before, after):
-        ends = [getattr(sample, name) - sample.mean for name in wanted]
+        ends = [getattr(sample, name) - sample.mean for name in apart]
         of_rest = -sum(ends, np.zeros_like(sample.mean)) / m
         within = (n - 1) * np.square(sample.std) - sum(map(np.square, ends)) - m * of_rest**2
         squares += np.maximum(within, 0)
         rest.append(sample.mean + of_rest)
-    differ = after.mean - before.mean
-    squares += m * np.square(rest[1] - rest[0] - differ) / 2
-    for name in wanted:
-        squares += np.square(getattr(after, name) - getattr(before, name) - differ) / 2
-    freedom = float(2 * n - 2 - len(wanted))
-    error = np.sqrt(squares / freedom * 2 / n)
-    return np.asarray(_quantile(np.array(freedom)) * error)
+    differ = [
+        rest[1] - rest[0],
+        *(getattr(after, name) - getattr(before, name) for name in as_much),
+    ]
+    weights = [m] + [1] * len(as_much)
+    mean = np.average(differ, axis=0, weights=weights)
+    for weight, one in zip(weights, differ, strict=True):
+        squares += weight * np.square(one - mean) / 2
+    freedom = float(2 * (m - 1) + len(as_much))
+    return np.asarray(_quantile(np.array(freedom)) * np.sqrt(squares / freedom * 2 / n))

@@ -8,9 +8,10 @@ steps, to the nanosecond. One slow step cannot carry the mean far off, as steps 
 are not alike (`htagraph.lookup.steady_steps`), and are named instead.
 
 The first step of a trace begins with an idle device, and is left out where three others remain. Of
-three steps it is one. The path of the last step ends with what the device still does, that of the
-others with what the host already does. Where both runs have as many steps, what sets these two
-apart is taken to be the same in both, and no noise (`half_width_ends_apart`).
+three steps it is one: what sets it apart is taken to be the same in both runs. The path of the last
+step ends with what the device still does, that of the others with what the host already does: its
+parts say nothing of the spread of theirs. Both hold where runs have as many steps
+(`half_width_ends_apart`); elsewhere, either counts as spread.
 
 What the rule cannot see is how runs differ from each other as a whole: another node, another clock
 of the device. See ``docs/gate.md`` for measured false alarms, and for what to do about that.

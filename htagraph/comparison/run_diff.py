@@ -13,7 +13,7 @@ import pandas as pd
 from htagraph.algorithms.welch import Sample
 from htagraph.comparison.causes import Tables, causes_in_words
 from htagraph.comparison.comparability import why_not_comparable
-from htagraph.comparison.noise import noise_ns
+from htagraph.comparison.noise import LEAST_CHANGE, noise_ns
 from htagraph.comparison.parts import OTHER
 from htagraph.comparison.run_profile import PATH_PARTS, RunProfile
 from htagraph.errors import GraphError, QueryError
@@ -142,12 +142,15 @@ class RunDiff:
         before, after = (human_duration(run.step_ns) for run in (self.before, self.after))
         share, noise = self.delta_share, self.noise_share
         if self.steps["change"] == "noise":
-            if noise > _LARGE:
+            if noise > _LARGE and abs(share) > LEAST_CHANGE:
                 return (
                     f"{subject} {after}, {before} before ({share:+.1%}): within noise, which is "
                     f"{noise:.1%} and hides smaller changes."
                 )
-            return f"No change: {subject.lower()} {after} ({share:+.1%}, noise {noise:.1%})."
+            hidden = ", which hides smaller changes" if noise > _LARGE else ""
+            return (
+                f"No change: {subject.lower()} {after} ({share:+.1%}, noise {noise:.1%}{hidden})."
+            )
         by_bound, by_op, by_name = (self._table(part) for part in PATH_PARTS)
         causes = causes_in_words(Tables(by_bound, by_op, by_name, self.kernels()))
         because = f": {causes}" if causes and (self.is_change or not several) else ""

@@ -192,3 +192,14 @@ def test_two_runs_in_one_perfetto_file(tmp_path):
     graphs = [hg.Trace.from_events(hg.synth.timeline(one)).compile() for one in drawings]
 
     assert hg.diff(*graphs).to_perfetto(tmp_path / "both.pftrace").stat().st_size > 500
+
+
+@pytest.mark.real
+def test_real_traces_do_not_differ_from_themselves(real_traces):
+    """Nor three of their odd steps from three even ones."""
+    graph = hg.load(real_traces / "hta/trace_diff/control/control.json.gz").compile()
+    found = hg.diff(graph, graph).runs
+
+    assert found.verdict().startswith("No change: steps take 77.9 ms (+0.0%")
+    assert (found.kernels()["delta_ns"] == 0).all()
+    assert found.not_comparable == ()
