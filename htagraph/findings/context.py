@@ -16,15 +16,14 @@ import numpy.typing as npt
 from htagraph.lookup.attribution import under_pattern
 from htagraph.lookup.clipping import device_work
 from htagraph.lookup.compiled_work import compiled_share, is_replayed
+from htagraph.lookup.data_loaders import Loading, find_loading
 from htagraph.lookup.host_waits import READS, is_matched
-from htagraph.lookup.selecting import under_mask
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.window import Window
 
 __all__ = ["Context", "find_context"]
 
-Loading = Literal["", "in process", "by workers", "after workers", "pinned by a thread"]
 Optimizer = Literal["", "single", "foreach", "fused"]
 Precision = Literal["", "full", "low"]
 Api = Literal["", "cuda", "hip"]
@@ -42,10 +41,6 @@ _DATA_PARALLEL = re.compile(r"^DistributedDataParallel\.forward|ddp\.reducer|^_D
 _SHARDED = re.compile(r"^FSDP::|^fsdp::|^FullyShardedDataParallel\.")
 _EMBEDS = re.compile(r"split_embedding|embedding_bag|EmbeddingBagCollection|sparse_data_dist")
 _API = {"cuda": re.compile(r"^cu(da)?[A-Z]"), "hip": re.compile(r"^hip[A-Z]")}
-
-_LOADER = re.compile(r"_(Single|Multi)Process(ing)?DataLoaderIter")
-_WORKERS = re.compile(r"_MultiProcessingDataLoaderIter")
-_PINS = re.compile(r"^aten::pin_memory$")
 
 _LOW = re.compile(
     r"(?i:bf16|bfloat|fp16|fp8|fp4|e4m3|e5m2|e2m1|f16f16|(?<![a-z0-9])f16|::half\b|__half|\bhalf\b"
@@ -80,8 +75,7 @@ class Context:
     precision : {"", "full", "low"}
         Of most computation, by the names of kernels; empty if they do not say.
     loading : str
-        Where a DataLoader spends its time: "in process"; "by workers", for which it waits; "after
-        workers", in operators of its own; "pinned by a thread". Empty for another loader, or none.
+        Where a DataLoader spends its time, see `find_loading`.
     is_data_parallel, is_sharded, embeds : bool
         DDP, FSDP, or tables of embeddings were seen.
     blocking_copy : str
@@ -118,9 +112,14 @@ class Context:
         return self.compiled_share > _MOST
 
     @property
+    def is_partly_compiled(self) -> bool:
+        """Whether a part of the work is compiled, and not most of it."""
+        return _HARDLY_ANY < self.compiled_share <= _MOST
+
+    @property
     def is_eager(self) -> bool:
-        """Whether none of the work is known to be compiled, or may be: what a graph replays may."""
-        return not self.compiled_share and not self.is_replayed
+        """Whether hardly any of the work is compiled, or may be: what a graph replays may."""
+        return self.compiled_share <= _HARDLY_ANY and not self.is_replayed
 
     @classmethod
     def of_job(cls, ranks: Sequence[Context], *, is_whole: bool) -> Context:
@@ -180,7 +179,7 @@ def find_context(dag: Dag, window: Window) -> Context:
         trains=_on_host(dag, _TRAINS).any().item(),
         optimizer=_optimizer(dag),
         precision=_precision(dag, window),
-        loading=_loading(dag),
+        loading=find_loading(dag),
         is_data_parallel=_on_host(dag, _DATA_PARALLEL).any().item(),
         is_sharded=_on_host(dag, _SHARDED).any().item(),
         embeds=_named(dag, _EMBEDS).any().item(),
@@ -229,23 +228,6 @@ def _precision(dag: Dag, window: Window) -> Precision:
     if low_ns > max(full_ns, _HARDLY_ANY * all_ns):
         return "low"
     return "full" if full_ns > _MOST * all_ns and low_ns < _HARDLY_ANY * all_ns else ""
-
-
-def _loading(dag: Dag) -> Loading:
-    """Where a DataLoader spends its time."""
-    events = dag.events
-    loads = _on_host(dag, _LOADER)
-    loads &= ~under_mask(dag, loads)
-    by_workers = loads & _on_host(dag, _WORKERS)
-    all_ns, workers_ns = (int(events.dur_ns[rows].sum()) for rows in (loads, by_workers))
-    if workers_ns <= _MOST * all_ns:
-        return "in process" if all_ns else ""
-    inside = (events.kind == EventKind.OP) & (dag.parent >= 0)
-    inside[inside] = by_workers[dag.parent[inside]]
-    if events.dur_ns[inside].sum() > _MOST * workers_ns:
-        return "after workers"
-    pins = _on_host(dag, _PINS) & ~np.isin(events.lane, events.lane[by_workers])
-    return "pinned by a thread" if events.dur_ns[pins].sum() > _MOST * workers_ns else "by workers"
 
 
 def _blocking_copies(dag: Dag, window: Window) -> tuple[str, int]:

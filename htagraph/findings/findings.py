@@ -117,7 +117,14 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
         parts=tuple(zip(bounds.index.astype(str), bounds.tolist(), strict=True)),
         evidence=evidence,
         to_try=advice_on(
-            Seen(cause, told.context, evidence[0], str(bounds.index[0]), told.unread_stacks)
+            Seen(
+                cause,
+                told.context,
+                evidence[0],
+                str(bounds.index[0]),
+                _around(part),
+                told.unread_stacks,
+            )
         )
         if dur_ns >= _ADVISED_SHARE * window_ns
         else "",
@@ -130,6 +137,12 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
         then_bound=worth.then_bound,
         limited_by=worth.limited_by,
     )
+
+
+def _around(part: pd.DataFrame) -> str:
+    """Operator or annotation around most of some time, as far as there is one."""
+    ops = part.loc[part["op"] != "", ["op", "dur_ns"]]
+    return str(ops.groupby("op", sort=False)["dur_ns"].sum().idxmax()) if len(ops) else ""
 
 
 def _evidence(cause: Cause, part: pd.DataFrame) -> tuple[Evidence, ...]:

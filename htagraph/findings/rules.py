@@ -46,6 +46,8 @@ class Seen:
         Its largest contributor.
     bound : str
         Bound of most of it.
+    around : str
+        Operator or annotation around most of it, where there is one.
     unread_stacks : bool
         The file has Python stacks that were not read.
     """
@@ -54,6 +56,7 @@ class Seen:
     run: Context
     most: Evidence
     bound: str
+    around: str = ""
     unread_stacks: bool = False
 
     @property
@@ -71,9 +74,8 @@ class Seen:
     @property
     def operation(self) -> str:
         """What most communication does: a kernel that only sends and receives may do several."""
-        name, op = self.most.name, self.most.op
-        around = operation_of(op) if _TELLS_OPERATION.search(op) else ""
-        alone = operation_of(name)
+        around = operation_of(self.around) if _TELLS_OPERATION.search(self.around) else ""
+        alone = operation_of(self.most.name)
         return around or (alone if alone != "send_recv" else "")
 
     def reads(self, pattern: re.Pattern[str]) -> bool:
@@ -167,7 +169,12 @@ ADVICE: Mapping[Cause, tuple[Rule, ...]] = {
         ),
         Rule(
             "these copies stay on the device: make fewer (torch.cat, .contiguous(), .clone(), "
-            "changes of type or layout){tips}.",
+            "changes of type or layout), or let torch.compile fuse them.",
+            lambda it: it.calls(_WITHIN.pattern) and it.run.is_eager,
+        ),
+        Rule(
+            "these copies stay on the device: make fewer (torch.cat, .contiguous(), .clone(), "
+            "changes of type or layout).",
             lambda it: it.calls(_WITHIN.pattern),
         ),
         Rule(
@@ -275,9 +282,9 @@ ADVICE: Mapping[Cause, tuple[Rule, ...]] = {
             "the main process waits for its workers: cheaper decoding, more of them while cores "
             "are free, a larger prefetch_factor where batches differ; else handing over takes "
             "long (fewer and larger tensors in a batch).",
-            lambda it: it.run.loading == "by workers",
+            lambda it: it.run.loading == "by workers" and it.calls("DataLoaderIter"),
         ),
-        Rule("load the next batch while the step runs (another process or thread), or cheaper."),
+        Rule("prepare the next batch while the step runs (another process or thread), and cheaper."),
     ),
     Cause.ALLOCATION: (
         Rule(
@@ -318,15 +325,15 @@ ADVICE: Mapping[Cause, tuple[Rule, ...]] = {
             lambda it: it.run.is_replayed,
         ),
         Rule(
-            "most of the work is compiled: look for graph breaks and recompilations "
-            '(TORCH_LOGS="graph_breaks,recompiles"){tips}, and less Python between the compiled '
-            "parts.",
+            "most of the work is compiled: find graph breaks and recompilations with "
+            'TORCH_LOGS="graph_breaks,recompiles"; then fewer, larger compiled parts{tips}, and '
+            "less Python between them.",
             lambda it: it.run.is_compiled,
         ),
         Rule(
-            "torch.compile covers only a part of the work: look for graph breaks "
-            '(TORCH_LOGS="graph_breaks"), compile the rest{tips}.',
-            lambda it: bool(it.run.compiled_share),
+            "torch.compile covers only a part of the work: find graph breaks with "
+            'TORCH_LOGS="graph_breaks", and compile the rest; else fewer, larger operators{tips}.',
+            lambda it: it.run.is_partly_compiled,
         ),
         Rule("fewer, larger operators{tips}, and less Python between them."),
     ),
@@ -368,8 +375,8 @@ ADVICE: Mapping[Cause, tuple[Rule, ...]] = {
             lambda it: it.run.optimizer == "fused",
         ),
         Rule(
-            "one call for each operation is made already (foreach): one for all of them "
-            "(fused=True), fewer and larger parameters{tips}.",
+            "the update is one call for each operation (foreach): make it one in all (fused=True), "
+            "fewer and larger parameters{tips}.",
             lambda it: it.run.optimizer == "foreach",
         ),
         Rule("one call for all parameters (fused=True), fewer and larger parameters{tips}."),
@@ -461,11 +468,11 @@ _HIP_GRAPHS = Rule("HIP graphs", lambda it: it.run.api == "hip" and not it.run.i
 TIPS: Mapping[Cause, tuple[Rule, ...]] = {
     Cause.COMPUTE: (
         Rule("lower precision", lambda it: it.run.precision == "full"),
-        Rule("fused operators (torch.compile)", lambda it: it.run.is_eager),
+        Rule("fused operators as by torch.compile", lambda it: it.run.is_eager),
+        Rule("compiling the rest", lambda it: it.run.is_partly_compiled),
         Rule('mode="max-autotune"', lambda it: it.run.is_compiled and not it.run.is_replayed),
         Rule("better shapes"),
     ),
-    Cause.COPIES: (Rule("torch.compile fuses them", lambda it: it.run.is_eager),),
     Cause.FULL_QUEUE: (Rule("fewer and larger kernels"), _GRAPHS, _HIP_GRAPHS),
     Cause.ALLOCATION: (
         Rule("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", lambda it: it.run.api == "cuda"),
@@ -480,10 +487,9 @@ TIPS: Mapping[Cause, tuple[Rule, ...]] = {
     Cause.DEVICE_GAPS: (_COMPILE, _GRAPHS, _HIP_GRAPHS),
     Cause.OPTIMIZER: (Rule("a compiled step", lambda it: it.run.is_eager),),
     Cause.CPU_OPERATORS: (
-        Rule("shapes"),
         _COMPILE,
-        Rule("more threads (torch.set_num_threads)", lambda it: not it.run.shares_cores),
-        Rule("cores and threads of its own for each rank", lambda it: it.run.shares_cores),
+        Rule("torch.set_num_threads", lambda it: not it.run.shares_cores),
+        Rule("cores of its own for each rank", lambda it: it.run.shares_cores),
     ),
     Cause.SHORT_OPERATORS: (
         _COMPILE,

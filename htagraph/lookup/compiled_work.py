@@ -59,16 +59,18 @@ def compiled_share(dag: Dag, window: Window) -> float:
             within |= replayed
         dur_ns = work.dur_ns
         return float(dur_ns[(within | wrote)[work.event]].sum() / max(dur_ns.sum(), 1))
-    # Operators that call no other; those that run while something is compiled make nothing.
-    calls = np.zeros(len(dag.events), dtype=bool)
-    operators = dag.events.kind == EventKind.OP
-    calls[dag.parent[operators & (dag.parent >= 0)]] = True
+    # The own time of operators; those that run while something is compiled make nothing.
     compiles = _named(dag, _COMPILES)
-    computes = operators & ~calls & ~compiles & ~under_mask(dag, compiles)
+    computes = dag.events.kind == EventKind.OP
+    computes &= ~compiles & ~under_mask(dag, compiles)
     found = host_work(dag, window)
     found = found.take(computes[found.event])
-    within = tops | under_mask(dag, tops)
-    return float(found.dur_ns[within[found.event]].sum() / max(found.dur_ns.sum(), 1))
+    own_ns = np.zeros(len(dag.events), dtype=np.int64)
+    own_ns[found.event] = found.dur_ns
+    parent = dag.parent[found.event]
+    np.subtract.at(own_ns, parent[parent >= 0], found.dur_ns[parent >= 0])
+    own_ns = np.where(computes, np.maximum(own_ns, 0), 0)
+    return float(own_ns[tops | under_mask(dag, tops)].sum() / max(own_ns.sum(), 1))
 
 
 def is_replayed(dag: Dag, window: Window) -> bool:

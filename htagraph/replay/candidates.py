@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -69,6 +69,7 @@ def candidates(
     sequences: Sequence[tuple[str, ...]] = (),
     *,
     n_edges: int = 0,
+    done: Collection[str] = (),
 ) -> Iterator[Candidate]:
     """Yield what is worth asking about a path; some of it may turn out not to be there.
 
@@ -80,12 +81,14 @@ def candidates(
         Names of kernels that recur one after the other.
     n_edges : int
         Size of what is to be replayed.
+    done : collection of str
+        Kinds of change to the whole run that it has had already.
     """
     yield from _of_causes(segments, attributed)
     yield from _of_names(segments, _N_NAMES if n_edges < _LARGE else _N_NAMES_OF_LARGE)
     yield from _of_host_code(segments, attributed)
     yield from _of_waits(attributed)
-    yield from _OF_THE_WHOLE
+    yield from (one for one in _OF_THE_WHOLE if one.kind not in done)
     for names in sequences[:_N_FUSIONS]:
         yield Candidate("fusion", " + ".join(names), (Fuse(names),))
 
