@@ -122,7 +122,7 @@ class Context:
         return self.compiled_share <= _HARDLY_ANY and not self.is_replayed
 
     @classmethod
-    def of_job(cls, ranks: Sequence[Context], *, is_whole: bool) -> Context:
+    def of_job(cls, ranks: Sequence[Context], *, is_whole: bool = False) -> Context:
         """What is known of all ranks: a fact in which they differ is unknown, or does not hold."""
         first = ranks[0]
         shared = {

@@ -284,7 +284,9 @@ ADVICE: Mapping[Cause, tuple[Rule, ...]] = {
             "long (fewer and larger tensors in a batch).",
             lambda it: it.run.loading == "by workers" and it.calls("DataLoaderIter"),
         ),
-        Rule("prepare the next batch while the step runs (another process or thread), and cheaper."),
+        Rule(
+            "prepare the next batch while the step runs (another process or thread), and cheaper."
+        ),
     ),
     Cause.ALLOCATION: (
         Rule(
