@@ -21,7 +21,7 @@ from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Cause, EventKind
 
-__all__ = ["NAMES", "TOPICS", "find_topics"]
+__all__ = ["NAMES", "TOPICS", "about", "find_topics"]
 
 I8 = npt.NDArray[np.int8]
 I64 = npt.NDArray[np.int64]
@@ -101,6 +101,29 @@ def find_topics(dag: Dag, event: I64, start_ns: I64, of_frame: I8) -> I8:
         again = compiled[_is_again(dag, host[compiled], start_ns[compiled])]
         found[again] = _NUMBER[Cause.RECOMPILATION]
     return found
+
+
+def about(dag: Dag, topic: Cause) -> Mask:
+    """Whether each event is a host range, or a Python frame, whose name says the topic.
+
+    Parameters
+    ----------
+    dag : Dag
+    topic : Cause
+        One of `TOPICS`.
+    """
+    events = dag.events
+    says = Cause.COMPILATION if topic is Cause.RECOMPILATION else topic
+    named: Mask = events.named(events.symbols.searched(NAMES[says]))
+    named &= events.is_host | (events.kind == EventKind.PYTHON)
+    if topic is Cause.AUTOTUNING:
+        return named | _times_itself(dag)
+    if says is Cause.COMPILATION:
+        rows = np.flatnonzero(named)
+        host = np.where(events.is_host[rows], rows, -1)
+        again = _is_again(dag, host, events.ts_ns[rows])
+        named[rows] = again == (topic is Cause.RECOMPILATION)
+    return named
 
 
 def _named(dag: Dag, topic: Cause) -> Mask:

@@ -16,7 +16,8 @@ import pandas as pd
 
 from htagraph.findings.advice import TITLE_HOST_ONLY, TITLES
 from htagraph.findings.context import Context
-from htagraph.findings.rules import Seen, advice_on
+from htagraph.findings.rules import advice_on
+from htagraph.findings.seen import Seen
 from htagraph.findings.verdict import Evidence, Finding, Verdict
 from htagraph.findings.worth import Worth
 from htagraph.lookup.steps import without_numbers

@@ -10,7 +10,7 @@ import pandas as pd
 from htagraph.findings.advice import NOTHING_MATCHED
 from htagraph.findings.context import Context
 from htagraph.findings.findings import Told, charged
-from htagraph.findings.rules import SLOW_DEVICE
+from htagraph.findings.host_rules import SLOW_DEVICE
 from htagraph.findings.verdict import Verdict
 from htagraph.findings.worth import bounded, predicted
 from htagraph.job.path import JobPath
