@@ -72,6 +72,11 @@ DEVICE_RULES: Mapping[Cause, tuple[Rule, ...]] = {
             lambda it: it.calls(_FILL),
         ),
         Rule(
+            "these copies go from device to device: put them on a stream of their own while "
+            "the devices compute, or make fewer and larger ones.",
+            lambda it: it.calls(_BETWEEN),
+        ),
+        Rule(
             "these copies stay on the device: make fewer (torch.cat, .contiguous(), .clone(), "
             "changes of type or layout), or let torch.compile fuse them.",
             lambda it: it.calls(_WITHIN) and it.run.is_eager,
@@ -85,11 +90,6 @@ DEVICE_RULES: Mapping[Cause, tuple[Rule, ...]] = {
             "each takes a microsecond or two, so that their number is what costs: copy many at "
             "once, or create the values where they are used.",
             lambda it: it.mean_ns < _SHORT_NS,
-        ),
-        Rule(
-            "these copies go from device to device: put them on a stream of their own while "
-            "the devices compute, or make fewer and larger ones.",
-            lambda it: it.calls(_BETWEEN),
         ),
         Rule(
             "the host memory is pinned already: copy on a separate stream while the device "

@@ -16,6 +16,8 @@ _LONG_OP_NS = 5_000_000
 """A call or operator that takes longer is not about launching."""
 _LESS_CODE = "make it cheaper, do it less often, or beside the steps (another thread or process)."
 
+_LOADS = re.compile(r"(?i)(^|[^a-z])load(ing)?([^a-z]|$)")
+
 SLOW_DEVICE = (
     "compare this kernel across ranks: more work on this rank, or a slower device (clocks, heat)."
 )
@@ -83,10 +85,6 @@ HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
     ),
     Cause.WAITING_FOR_WORK: (
         Rule(
-            "find out what gives these threads work: nothing that was recorded does.",
-            lambda it: it.run.trains,
-        ),
-        Rule(
             "on a server this is the time between requests: raise the load, or report on the time "
             "from one request to its answer (-w START:END)."
         ),
@@ -127,7 +125,7 @@ HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
     Cause.CHECKPOINTING: (
         Rule(
             "load it before the steps, onto the device that uses it, with mmap=True.",
-            lambda it: re.search(r"(?i)\bload(ing)?\b", it.most.frame or it.most.name) is not None,
+            lambda it: it.calls(_LOADS),
         ),
         Rule(
             "save less often, smaller, or beside the steps "
