@@ -9,7 +9,7 @@ A page runs from top to bottom in one folder, its Python in one namespace:
 A block that does not run says why after its language: ``bash no-run: installs``. One marked
 ``torch`` runs where torch is installed.
 
-``python docs/blocks.py PAGE ...`` runs pages as a test does, and writes what is printed into them.
+``python -m docs.blocks PAGE ...`` runs pages as a test does, and writes what they print into them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ _FENCE = re.compile(
     r"^```(?P<language>\w+)(?: (?P<note>[^\n]+))?\n(?P<body>.*?)^```$(?:\n+```text\n(?P<shown>.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
 )
-_COMMAND = re.compile(r"(?P<call>.*?)(?: \| head -n? ?(?P<lines>\d+))?(?P<code>; echo \$\?)?")
+_COMMAND = re.compile(
+    r"(?P<call>.*?)"
+    r"(?: \| head -(?P<lines>\d+)| \| sed -n (?P<first>\d+),(?P<last>\d+)p|(?P<code>; echo \$\?))?"
+)
 _LANGUAGES = ("bash", "console", "python")
 _WIDTH = "100"
 
@@ -150,7 +153,8 @@ def _run(command: str) -> str:
         lines.append(str(code))
     elif code:
         raise ValueError(f"{command!r} ends with {code}: {notices.getvalue()}")
-    return "\n".join(lines[: int(parts["lines"])] if parts["lines"] else lines) + "\n"
+    first, last = int(parts["first"] or 1), parts["last"] or parts["lines"]
+    return "\n".join(lines[first - 1 : int(last) if last else None]) + "\n"
 
 
 def write_captures(folder: Path) -> None:
