@@ -204,9 +204,15 @@ def _taken(name: str, kind: Any, info: ParameterInfo) -> str:  # noqa: ANN401  a
 
 def _spelled(name: str, kind: Any, info: OptionInfo) -> str:  # noqa: ANN401  an annotation
     """An option as it is typed, with what it takes."""
-    names = info.param_decls or (f"--{name.replace('_', '-')}",)
+    names = _names(info) or [f"--{name.replace('_', '-')}"]
     takes = "" if kind is bool else f" `{_taken(name, kind, info)}`"
     return ", ".join(f"`{one}`" for one in names).replace("|", "\\|") + takes.replace("|", "\\|")
+
+
+def _names(info: OptionInfo) -> list[str]:
+    """Names of an option, as declared; in an annotation, typer takes the first for a default."""
+    declared = (info.default, *(info.param_decls or ()))
+    return [one for one in declared if isinstance(one, str) and one.startswith("-")]
 
 
 def _default(info: OptionInfo, default: object) -> str:
@@ -216,7 +222,7 @@ def _default(info: OptionInfo, default: object) -> str:
     if default is None or default is False or default in ("", 0, 0.0, [], ()):
         return ""
     if default is True:
-        return f"`{(info.param_decls or ('yes',))[0].partition('/')[0]}`"
+        return f"`{_names(info)[0].partition('/')[0]}`"
     return f"`{default.value if isinstance(default, Enum) else default}`"
 
 
