@@ -6,8 +6,9 @@ A page runs from top to bottom in one folder, its Python in one namespace:
 - ``console``: the same after ``$ ``, each with its output below, which is compared;
 - ``python``: code; a ``text`` block right below has what it prints, and the value of its last line.
 
-A block that does not run says why after its language: ``bash no-run: installs``. One marked
-``torch`` runs where torch is installed.
+A block that does not run says why, after its language (``bash no-run: installs``) or in a comment
+in the line before (``<!-- no-run: installs -->``). One marked ``torch`` in the same way runs where
+torch is installed.
 
 ``python -m docs.blocks PAGE ...`` runs pages as a test does, and writes what they print into them.
 """
@@ -32,10 +33,12 @@ from htagraph import synth
 from htagraph.cli.demo import PLANTED
 from htagraph.cli.main import main
 
-__all__ = ["Block", "blocks", "printed", "write_captures"]
+__all__ = ["WIDTH", "Block", "blocks", "printed", "write_captures"]
 
 _FENCE = re.compile(
-    r"^```(?P<language>\w+)(?: (?P<note>[^\n]+))?\n(?P<body>.*?)^```$(?:\n+```text\n(?P<shown>.*?)^```$)?",
+    r"(?:^<!-- (?P<said>no-run: [^\n]+|torch) -->\n)?"
+    r"^```(?P<language>\w+)(?: (?P<note>[^\n]+))?\n(?P<body>.*?)^```$"
+    r"(?:\n+```text\n(?P<shown>.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
 )
 _COMMAND = re.compile(
@@ -43,7 +46,8 @@ _COMMAND = re.compile(
     r"(?: \| head -(?P<lines>\d+)| \| sed -n (?P<first>\d+),(?P<last>\d+)p|(?P<code>; echo \$\?))?"
 )
 _LANGUAGES = ("bash", "console", "python")
-_WIDTH = "100"
+WIDTH = "100"
+"""Columns of the terminal of documents."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ def blocks(text: str) -> list[Block]:
     for fence in _FENCE.finditer(text):
         if fence["language"] not in _LANGUAGES:
             continue
-        note = fence["note"] or ""
+        note = fence["said"] or fence["note"] or ""
         why = note.removeprefix("no-run:").strip() if note.startswith("no-run:") else ""
         if note == "torch" and find_spec("torch") is None:
             why = "needs torch"
@@ -162,12 +166,10 @@ def write_captures(folder: Path) -> None:
     runs = folder / "htagraph-demo"
     for fault in PLANTED:
         synth.simulate(synth.training_rank(fault=fault)).write(runs / f"{fault}.pt.trace.json.gz")
-    job = synth.training_job(
-        ranks=4, straggler=2, delay_ns=10_000_000, max_offset_ns=5_000_000
-    )
+    job = synth.training_job(ranks=4, straggler=2, delay_ns=10_000_000, max_offset_ns=5_000_000)
     synth.simulate_job(job).write(runs / "job")
     shutil.copytree(runs / "job", folder / "traces")
-    shutil.copy(runs / "dataloader.pt.trace.json.gz", folder / "rank0.pt.trace.json.gz")
+    synth.simulate(synth.training_rank(steps=7)).write(folder / "rank0.pt.trace.json.gz")
 
 
 def _rewrite(page: Path, captures: Path) -> None:
@@ -187,7 +189,7 @@ def _rewrite(page: Path, captures: Path) -> None:
 
 
 if __name__ == "__main__":
-    os.environ["COLUMNS"] = _WIDTH
+    os.environ["COLUMNS"] = WIDTH
     with tempfile.TemporaryDirectory() as made:
         write_captures(Path(made))
         for name in sys.argv[1:]:

@@ -1,4 +1,4 @@
-"""How the site is built: ``sphinx-build -W -c docs . site`` in the root of the repository.
+"""How the site is built: ``sphinx-build -W -c docs . build/site`` in the root of the repository.
 
 The root is the source, so that a link in a document leads to the same place in the repository and
 in the site. The lists of links in ``docs/README.md`` are its navigation; the pages of the reference
@@ -28,7 +28,7 @@ include_patterns = [
     "docs/**",
     "notebooks/*",
 ]
-exclude_patterns = [".*", "**/.*", "build", "dist", "htagraph", "site", "tests"]
+exclude_patterns = [".*", "**/.*", "build", "dist", "htagraph", "tests"]
 extensions = ["myst_nb", "numpydoc", "sphinx.ext.autodoc"]
 
 myst_heading_anchors = 4

@@ -17,14 +17,16 @@ __all__ = ["DRAWINGS", "Box", "Drawing"]
 
 FOLDER = Path(__file__).parent / "drawings"
 _LABEL, _LANE, _BOX, _EDGE = 144, 40, 26, 14
+_SVG = "http://www.w3.org/2000/svg"
 _STYLE = """
-.ground{fill:#f6f8fa}.text{fill:#1f2328}.dim{fill:#59636e}.lane{stroke:#d1d9e0}
-.plain{fill:#dfe5ec}.plain+text{fill:#1f2328}.arrow{stroke:#59636e;fill:none}.tip{fill:#59636e}
-.binds{stroke:#c4351c}.binds-tip{fill:#c4351c}.none{fill:#f6f8fa;stroke:#59636e;stroke-dasharray:4 3}
-text{font:12px system-ui,sans-serif}.dark{fill:#1f2328}
-@media (prefers-color-scheme:dark){.ground{fill:#1c2128}.text,.plain+text,.none+text{fill:#e6edf3}
-.dim{fill:#9198a1}.lane{stroke:#3d444d}.plain{fill:#3d444d}.none{fill:#1c2128}.arrow{stroke:#9198a1}.tip{fill:#9198a1}
-.binds{stroke:#ff8a73}.binds-tip{fill:#ff8a73}}
+text{font:12px system-ui,sans-serif}
+.ground{fill:#f6f8fa}.text,.plain+text,.dark{fill:#1f2328}.dim{fill:#59636e}
+.lane{stroke:#d1d9e0}.plain{fill:#dfe5ec}.none{fill:#f6f8fa;stroke:#59636e;stroke-dasharray:4 3}
+.arrow{stroke:#59636e;fill:none}.tip{fill:#59636e}.binds{stroke:#c4351c}.binds-tip{fill:#c4351c}
+@media (prefers-color-scheme:dark){
+.ground,.none{fill:#1c2128}.text,.plain+text,.none+text{fill:#e6edf3}.dim{fill:#9198a1}
+.lane{stroke:#3d444d}.plain{fill:#3d444d}
+.arrow{stroke:#9198a1}.tip{fill:#9198a1}.binds{stroke:#ff8a73}.binds-tip{fill:#ff8a73}}
 """
 
 
@@ -74,8 +76,7 @@ class Drawing:
         """The drawing as a file."""
         height = len(self.lanes) * _LANE + 2 * _EDGE
         parts = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {height}" '
-            f'width="{self.width}" role="img" aria-label="{escape(self.title)}">',
+            f'<svg xmlns="{_SVG}" role="img" viewBox="0 0 {self.width} {height}">',
             f"<title>{escape(self.title)}</title><style>{_STYLE}</style>",
             f'<rect class="ground" width="{self.width}" height="{height}" rx="8"/>',
         ]
@@ -116,7 +117,7 @@ def _box(lane: int, box: Box) -> str:
     )
 
 
-def _arrow(tail: int, start: int, head: int, end: int, binds: bool) -> str:  # noqa: FBT001
+def _arrow(tail: int, start: int, head: int, end: int, binds: bool) -> str:
     """An arrow between two lanes."""
     down = head > tail
     x1, x2 = _LABEL + start, _LABEL + end

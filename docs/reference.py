@@ -60,8 +60,6 @@ def _answers() -> str:
         _question(name, Questions, getattr(answers, name.upper()), "graph", "FILE")
         for name in QUESTIONS
     )
-    others = [f"`{name}`" for name in answers.__all__ if name.lower() not in QUESTIONS]
-    assert not others, others
     return (
         "# Answers of a trace\n\n"
         "What `graph = hg.load(FILE).compile()` can be asked. Every answer is a DataFrame with "
@@ -121,10 +119,8 @@ def _question(name: str, owner: type, schema: Schema, noun: str, file: str) -> s
     if options:
         told = ", ".join(f"`{one.name}={one.default!r}`" for one in options)
         first = options[0]
-        value = first.default if first.default is not None else "NAME"
-        lines += [
-            f"Options, with their defaults: {told}; on the command line `-o {first.name}={value}`.\n"
-        ]
+        typed = f"-o {first.name}={'NAME' if first.default is None else first.default}"
+        lines += [f"Options, with their defaults: {told}; on the command line `{typed}`.\n"]
     if QUESTIONS.get(name) in ARGS_READERS:
         lines += ["It needs the file that the graph was made from.\n"]
     return "\n".join([*lines, _columns(schema)])
@@ -142,7 +138,9 @@ def _columns(schema: Schema) -> str:
         f"| `{name}` | {column.dtype} | {column.unit} | {_cell(column.meaning)} |"
         for name, column in schema.columns.items()
     )
-    return "\n".join(["| column | dtype | unit | meaning |", "| --- | --- | --- | --- |", *rows, ""])
+    return "\n".join(
+        ["| column | dtype | unit | meaning |", "| --- | --- | --- | --- |", *rows, ""]
+    )
 
 
 def _cell(text: str) -> str:
@@ -236,8 +234,13 @@ def _python() -> dict[str, str]:
     classes = {name: value for name, value in public.items() if inspect.isclass(value)}
     functions = {name: public[name] for name in public if name not in {*rooms, *classes}}
     pages = {
-        "python-functions.rst": _page("Functions", (_member("htagraph", *one) for one in functions.items())),
-        **{f"python-{name}.rst": _page(name, [_member("htagraph", name, value)]) for name, value in classes.items()},
+        "python-functions.rst": _page(
+            "Functions", (_member("htagraph", *one) for one in functions.items())
+        ),
+        **{
+            f"python-{name}.rst": _page(name, [_member("htagraph", name, value)])
+            for name, value in classes.items()
+        },
         **{f"python-{name}.rst": _room(name, value) for name, value in rooms.items()},
     }
     listed = "\n".join(
