@@ -76,7 +76,7 @@ class Drawing:
         """The drawing as a file."""
         height = len(self.lanes) * _LANE + 2 * _EDGE
         parts = [
-            f'<svg xmlns="{_SVG}" role="img" viewBox="0 0 {self.width} {height}">',
+            f'<svg xmlns="{_SVG}" width="{self.width}" viewBox="0 0 {self.width} {height}">',
             f"<title>{escape(self.title)}</title><style>{_STYLE}</style>",
             f'<rect class="ground" width="{self.width}" height="{height}" rx="8"/>',
         ]

@@ -175,17 +175,15 @@ def _verb(function: Callable[..., object]) -> str:
     arguments = [one for one in told if isinstance(one[2], ArgumentInfo)]
     options = [one for one in told if isinstance(one[2], OptionInfo) and not one[2].hidden]
     shown = " ".join(_taken(*one[:3]) for one in arguments)
-    rows = [f"| `{_taken(*one[:3])}` | | {_cell(one[2].help or '')} |" for one in arguments]
+    rows = [f"| `{_taken(*one[:3])}` | {_cell(one[2].help or '')} |" for one in arguments]
     rows += [
-        f"| {_spelled(*one[:3])} | {_default(*one[2:])} | {_cell(one[2].help or '')} |"
+        f"| {_spelled(*one[:3])} | {_cell(one[2].help or '')}{_default(*one[2:])} |"
         for one in options
     ]
     return (
         f"## {name}\n\n{_as_markdown(inspect.cleandoc(function.__doc__ or ''))}\n\n"
         f"```text\n{' '.join(filter(None, [name, '[OPTIONS]', shown]))}\n```\n\n"
-        "| argument or option | default | what it does |\n| --- | --- | --- |\n"
-        + "\n".join(rows)
-        + "\n"
+        "| argument or option | what it does |\n| --- | --- |\n" + "\n".join(rows) + "\n"
     )
 
 
@@ -216,12 +214,12 @@ def _names(info: OptionInfo) -> list[str]:
 def _default(info: OptionInfo, default: object) -> str:
     """The default of an option; nothing where it says nothing."""
     if isinstance(info.show_default, str):
-        return f"`{info.show_default}`"
+        return f" Default: `{info.show_default}`."
     if default is None or default is False or default in ("", 0, 0.0, [], ()):
         return ""
     if default is True:
-        return f"`{_names(info)[0].partition('/')[0]}`"
-    return f"`{default.value if isinstance(default, Enum) else default}`"
+        return f" Default: `{_names(info)[0].partition('/')[0]}`."
+    return f" Default: `{default.value if isinstance(default, Enum) else default}`."
 
 
 # Python
