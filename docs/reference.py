@@ -247,7 +247,8 @@ def _python() -> dict[str, str]:
     )
     tree = "\n".join(f"   {page.removesuffix('.rst')}" for page in pages)
     pages["python.rst"] = (
-        ".. py:currentmodule:: htagraph\n\nPython\n======\n\n``import htagraph as hg`` has these names; all else may change without "
+        ".. py:currentmodule:: htagraph\n\nPython\n======\n\n"
+        "``import htagraph as hg`` has these names; all else may change without "
         f"notice.\n\n.. list-table::\n\n{listed}\n\n.. toctree::\n   :hidden:\n\n{tree}\n"
     )
     return pages
