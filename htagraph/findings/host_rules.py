@@ -26,8 +26,8 @@ SLOW_DEVICE = (
 HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
     Cause.DATA_LOADING: (
         Rule(
-            "the batch is loaded in the main process, within the step: num_workers above 0 (with "
-            "persistent_workers=True), cheaper decoding.",
+            "batches are made in the main process, within the step: let workers make them "
+            "(num_workers, persistent_workers=True), or decode cheaper.",
             lambda it: it.run.loading == "in process",
         ),
         Rule(

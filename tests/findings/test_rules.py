@@ -285,7 +285,7 @@ CASES = {
         ),
     ),
     Cause.DATA_LOADING: (
-        ("num_workers above 0", LOADER.named(loader=ALONE), LOADER.named(loader=WORKERS)),
+        ("let workers make them", LOADER.named(loader=ALONE), LOADER.named(loader=WORKERS)),
         (
             "main process works on each batch",
             WORKED.named(loader=WORKERS),
