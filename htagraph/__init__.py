@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from htagraph import errors, synth
+    from htagraph.capture.handler import handler
+    from htagraph.capture.profile import profile
     from htagraph.comparison import GraphDiff, diff
     from htagraph.compiler.classes import ClassRule
     from htagraph.graph import TraceGraph
@@ -56,6 +58,7 @@ __all__ = [
     "errors",
     "fuse",
     "graphed",
+    "handler",
     "hop",
     "insert",
     "kernel",
@@ -67,6 +70,7 @@ __all__ = [
     "overlap",
     "plots",
     "prefetch",
+    "profile",
     "remove",
     "scale",
     "synth",
@@ -100,6 +104,7 @@ _HOMES = {
     "equalise": "replay.collective_changes",
     "fuse": "replay.device_changes",
     "graphed": "replay.host_changes",
+    "handler": "capture.handler",
     "hop": "selection",
     "insert": "replay.changes",
     "kernel": "selection",
@@ -110,6 +115,7 @@ _HOMES = {
     "op": "selection",
     "overlap": "replay.device_changes",
     "prefetch": "replay.host_changes",
+    "profile": "capture.profile",
     "remove": "replay.changes",
     "scale": "replay.changes",
     "what_if": "scenario",
