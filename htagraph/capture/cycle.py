@@ -25,10 +25,13 @@ class Cycle:
         Its first step, None where the profiler counts no steps.
     is_last : bool
         No other will come, as far as the schedule can be asked.
+    n_steps : int, default=-1
+        Steps that it recorded whole, -1 where that is not known.
     """
 
     step: int | None
     is_last: bool
+    n_steps: int = -1
 
     @classmethod
     def ended(cls, profiler: Any, before: int) -> Cycle:  # noqa: ANN401  torch has no door here
@@ -58,7 +61,7 @@ class Cycle:
             last = stopped or not any(action(step + n) in _RECORDING for n in range(_FAR))
         except Exception:  # noqa: BLE001  a schedule is anybody's code
             return cls(step, is_last=False)
-        return cls(first, last)
+        return cls(first, last, step - first)
 
 
 def _was_stopped(

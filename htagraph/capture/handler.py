@@ -106,18 +106,23 @@ class TraceHandler:
         with self._unharmed():
             cycle = Cycle.ended(profiler, self._stopped_at.get(profiler, -1))
             self._stopped_at[profiler] = getattr(profiler, "step_num", 0)
+            if cycle.n_steps == 0 and self._latest is not None:
+                say(f"step {cycle.step} was cut off: there is no trace of it.", self.place)
+                return
             self.finish(self.exported(profiler, cycle.step), is_last=cycle.is_last)
 
     def exported(self, profiler: Any, step: int | None) -> TraceFile | None:  # noqa: ANN401
         """The trace of a cycle that began in a step, not yet compressed; None where that fails."""
         name = TraceName(self.place.rank, step, time.time_ns())
         file = TraceFile(self.folder, name, bool(getattr(profiler, "with_stack", False)))
-        written = None
-        with self._unharmed():
+        try:
             self._say_what_is_missing(profiler)
             file.export(profiler)
-            written = file
-        return written
+        except Exception as error:  # noqa: BLE001  of any torch, any disk
+            file.discard()
+            self._excuse(error)
+            return None
+        return file
 
     def finish(self, file: TraceFile | None, *, is_last: bool) -> None:
         """Compress a trace in the background, and report on it if no other comes."""
@@ -202,7 +207,10 @@ class TraceHandler:
         try:
             yield
         except Exception as error:  # noqa: BLE001  of any torch, any disk, any schedule
-            say(error if isinstance(error, HTAGraphError | OSError) else repr(error), self.place)
+            self._excuse(error)
+
+    def _excuse(self, error: Exception) -> None:
+        say(error if isinstance(error, HTAGraphError | OSError) else repr(error), self.place)
 
 
 def _switch_on_waits() -> bool:
