@@ -24,13 +24,16 @@ if TYPE_CHECKING:
     from htagraph.replay.device_changes import fuse, overlap
     from htagraph.replay.host_changes import graphed, prefetch
     from htagraph.replay.host_code import code
-    from htagraph.report import plots
-    from htagraph.report.job_summary import JobSummary
-    from htagraph.report.page import write_page
-    from htagraph.report.summary import Summary
+    from htagraph.reports import plots
+    from htagraph.reports.job_summary import JobSummary
+    from htagraph.reports.page import write_page
+    from htagraph.reports.report import Report, report
+    from htagraph.reports.summary import Summary
     from htagraph.scenario import Scenario, what_if
     from htagraph.selection import Selection, collective, hop, kernel, launch, op
     from htagraph.trace import Trace, load
+
+__version__ = "0.1.0.dev0"
 
 __all__ = [
     "Bound",
@@ -44,6 +47,7 @@ __all__ = [
     "JobScenario",
     "JobSummary",
     "KernelClass",
+    "Report",
     "Scenario",
     "Selection",
     "Summary",
@@ -72,6 +76,7 @@ __all__ = [
     "prefetch",
     "profile",
     "remove",
+    "report",
     "scale",
     "synth",
     "what_if",
@@ -89,11 +94,12 @@ _HOMES = {
     "Job": "job.job",
     "JobPath": "job.path",
     "JobScenario": "job.scenario",
-    "JobSummary": "report.job_summary",
+    "JobSummary": "reports.job_summary",
     "KernelClass": "model.kinds",
+    "Report": "reports.report",
     "Scenario": "scenario",
     "Selection": "selection",
-    "Summary": "report.summary",
+    "Summary": "reports.summary",
     "Trace": "trace",
     "TraceGraph": "graph",
     "bandwidth": "replay.collective_changes",
@@ -117,11 +123,12 @@ _HOMES = {
     "prefetch": "replay.host_changes",
     "profile": "capture.profile",
     "remove": "replay.changes",
+    "report": "reports.report",
     "scale": "replay.changes",
     "what_if": "scenario",
-    "write_page": "report.page",
+    "write_page": "reports.page",
 }
-_ROOMS = {"errors": "errors", "plots": "report.plots", "synth": "synth"}
+_ROOMS = {"errors": "errors", "plots": "reports.plots", "synth": "synth"}
 
 
 def __getattr__(name: str) -> object:

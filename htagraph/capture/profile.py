@@ -142,8 +142,8 @@ class _Block:
             )
         else:
             said = (
-                f"the block ended after {human_count(n_steps, 'step')}: of the {self._steps} to record, "
-                f"the trace has {n_recorded}."
+                f"the block ended after {human_count(n_steps, 'step')}: of the {self._steps} to "
+                f"record, the trace has {n_recorded}."
             )
         say(said, self._handler.place)
 

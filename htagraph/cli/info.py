@@ -9,8 +9,8 @@ from htagraph.cli.options import FormatOption, InferOption, QuietOption, TraceAr
 from htagraph.cli.tables import Format, print_frame, print_titled
 from htagraph.graph import TraceGraph
 from htagraph.model.kinds import EventKind
-from htagraph.report.doctor import examine
-from htagraph.report.summary import Summary
+from htagraph.reports.doctor import examine
+from htagraph.reports.summary import Summary
 from htagraph.trace import Trace
 
 __all__ = ["info"]

@@ -14,8 +14,8 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from htagraph.report.headings import SENTENCES, holds_names
-from htagraph.report.markdown import human_frame
+from htagraph.reports.headings import SENTENCES, holds_names
+from htagraph.reports.markdown import human_frame
 from htagraph.writers.labels import distinct_names
 
 __all__ = ["LONGEST_NAME", "fitted"]

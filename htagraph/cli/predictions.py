@@ -12,16 +12,16 @@ from htagraph.cli.console import output
 from htagraph.cli.tables import Format, print_facts, print_frame, print_titled
 from htagraph.job.scenario import JobScenario
 from htagraph.model.units import human_duration
-from htagraph.report.job_summary import JobSummary
-from htagraph.report.prediction import (
+from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.prediction import (
     bounds_of,
     prediction_in_words,
     ranks_of,
     readings_of,
     trust_in_words,
 )
-from htagraph.report.summary import Summary
-from htagraph.report.what_helps import UNCHANGED, notes_on
+from htagraph.reports.summary import Summary
+from htagraph.reports.what_helps import UNCHANGED, notes_on
 from htagraph.scenario import Scenario
 
 __all__ = ["print_next", "print_opportunities", "print_prediction"]

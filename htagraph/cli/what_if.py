@@ -12,7 +12,6 @@ import typer
 
 from htagraph.cli.changes import Asked
 from htagraph.cli.console import Waiting, notices
-from htagraph.cli.files import write_text
 from htagraph.cli.options import (
     CaptureOption,
     ColumnsOption,
@@ -41,12 +40,13 @@ from htagraph.lookup.find_window import WHOLE
 from htagraph.lookup.steady_steps import representative_window
 from htagraph.readers.captures import CaptureName
 from htagraph.replay.changes import Change
-from htagraph.report.job_summary import JobSummary
-from htagraph.report.json_document import opportunities_document
-from htagraph.report.prediction import prediction_document
-from htagraph.report.summary import Summary
+from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.json_document import opportunities_document
+from htagraph.reports.prediction import prediction_document
+from htagraph.reports.summary import Summary
 from htagraph.scenario import Scenario
 from htagraph.scenario import what_if as replayed
+from htagraph.writers.text_file import write_text
 
 __all__ = ["what_if"]
 

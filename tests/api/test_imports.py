@@ -43,7 +43,7 @@ def test_importing_loads_nothing_that_few_need(module, allowed):
 def test_importing_loads_neither_simulator_nor_figures():
     """`hg.synth`, `hg.plots` and `hg.write_page` load them."""
     code = "import htagraph, sys; print([name for name in sys.modules if name.startswith({})])"
-    few = "('htagraph.synth', 'htagraph.report.plots', 'htagraph.report.page')"
+    few = "('htagraph.synth', 'htagraph.reports.plots', 'htagraph.reports.page')"
 
     run = subprocess.run([sys.executable, "-c", code.format(few)], capture_output=True, check=True)
     assert run.stdout.strip() == b"[]"

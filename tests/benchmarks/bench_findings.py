@@ -11,7 +11,7 @@ from __future__ import annotations
 import statistics
 import sys
 
-from tests.report.planted import CAUSES, Outcome, diagnose, repair_loader
+from tests.findings.planted import CAUSES, Outcome, diagnose, repair_loader
 
 _N_JOBS = 30
 

@@ -18,9 +18,9 @@ from typing import Any
 from playwright.sync_api import sync_playwright
 
 import htagraph as hg
-from htagraph.report.job_summary import JobSummary
-from htagraph.report.page import write_page
-from htagraph.report.summary import Summary
+from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.page import write_page
+from htagraph.reports.summary import Summary
 
 _MODES = [(scheme, width) for scheme in ("light", "dark") for width in (1280, 1920)]
 

@@ -23,7 +23,7 @@ import pandas as pd
 
 import htagraph as hg
 from htagraph.model.kinds import EventKind
-from htagraph.report.markdown import markdown_table
+from htagraph.reports.markdown import markdown_table
 from tests.real_traces import FOLDER, traces_in
 
 HERE = Path(__file__).resolve().parents[2]

@@ -29,11 +29,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import htagraph as hg
+from htagraph.findings.window_bounds import find_bounds
 from htagraph.model.kinds import Cause
 from htagraph.replay.candidates import Candidate, candidates
 from htagraph.replay.changes import Change
 from htagraph.replay.rehearsal import Rehearsal
-from htagraph.report.findings import find_bounds
 from tests.real_traces import FOLDER
 
 Named = Callable[[hg.TraceGraph], list[Change]]

@@ -14,7 +14,7 @@ import pandas as pd
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from htagraph.compiler.passes import compile_events
-from htagraph.report.markdown import markdown_table
+from htagraph.reports.markdown import markdown_table
 from htagraph.synth import simulate
 from htagraph.synth.program import Program
 from tests.judged_inference import path_time

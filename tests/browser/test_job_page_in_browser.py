@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from htagraph.job.loading import load_job
-from htagraph.report.job_summary import JobSummary
-from htagraph.report.json_document import job_document
-from htagraph.report.page import write_page
+from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.json_document import job_document
+from htagraph.reports.page import write_page
 from htagraph.synth import simulate_job, training_job
 from tests.browser.test_page_in_browser import column, show
 

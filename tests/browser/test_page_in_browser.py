@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import htagraph as hg
-from htagraph.report.json_document import json_document
-from htagraph.report.page import write_page
-from htagraph.report.summary import Summary
+from htagraph.reports.json_document import json_document
+from htagraph.reports.page import write_page
+from htagraph.reports.summary import Summary
 
 pytest.importorskip("plotly")
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

@@ -13,11 +13,11 @@ from htagraph import load_job
 from htagraph.cli.main import main
 from htagraph.cli.ranks import windowed_job
 from htagraph.model.answers import OPPORTUNITIES
-from htagraph.report.job_summary import JobSummary
-from htagraph.report.json_document import JOB_VERSION, job_document
-from htagraph.report.markdown import markdown_job_summary
-from htagraph.report.page.help_section import help_section
-from htagraph.report.what_helps import NOT_REPLAYED
+from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.json_document import JOB_VERSION, job_document
+from htagraph.reports.markdown import markdown_job_summary
+from htagraph.reports.page.help_section import help_section
+from htagraph.reports.what_helps import NOT_REPLAYED
 from htagraph.synth import simulate_job, training_job
 
 _LATE = 2

@@ -18,8 +18,8 @@ from htagraph.errors import QueryError
 from htagraph.job.job import JOB_QUESTIONS
 from htagraph.model import answers, job_answers
 from htagraph.questions import QUESTIONS
-from htagraph.report.headings import SENTENCES, holds_names
-from htagraph.report.markdown import human_frame
+from htagraph.reports.headings import SENTENCES, holds_names
+from htagraph.reports.markdown import human_frame
 
 GEMM = "sm80_xmma_fprop_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16"
 KERNELS = pd.DataFrame(

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from htagraph.errors import IncompleteTraceWarning
 from htagraph.job.job import Job
 from htagraph.job.loading import load_job
-from htagraph.report.job_summary import JobSummary
+from htagraph.reports.job_summary import JobSummary
 from htagraph.synth import (
     Action,
     Annotation,

@@ -29,8 +29,8 @@ from htagraph.job import executors
 from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.job.loading import load_job
 from htagraph.questions import QUESTIONS
-from htagraph.report.job_summary import JobSummary
-from htagraph.report.page.job_sections import job_page_work, job_sections
+from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.page.job_sections import job_page_work, job_sections
 from htagraph.synth import simulate_job, training_job
 
 

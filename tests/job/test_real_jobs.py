@@ -8,7 +8,7 @@ import pytest
 
 from htagraph.errors import ClockSkewWarning
 from htagraph.job.loading import load_job
-from htagraph.report.job_summary import JobSummary
+from htagraph.reports.job_summary import JobSummary
 
 pytestmark = pytest.mark.real
 

@@ -25,8 +25,8 @@ from typing import Any
 from htagraph.errors import GraphError, HTAGraphError
 from htagraph.graph import TraceGraph
 from htagraph.questions import QUESTIONS
-from htagraph.report.json_document import json_document
-from htagraph.report.summary import Summary
+from htagraph.reports.json_document import json_document
+from htagraph.reports.summary import Summary
 from htagraph.synth import simulate, training_rank
 from htagraph.trace import Trace, load
 from tests.real_traces import TRACES

@@ -7,9 +7,9 @@ import pytest
 import rustworkx
 
 import htagraph as hg
+from htagraph.findings.window_bounds import find_bounds
 from htagraph.model.kinds import Cause
 from htagraph.replay.rehearsal import Rehearsal
-from htagraph.report.findings import find_bounds
 from tests.real_traces import FOLDER, TRACES
 
 MAX_EDGES = 60_000

@@ -1,0 +1,248 @@
+"""Findings: the causes that a critical path is charged to, ranked, with evidence and advice.
+
+Ranked by what a repair is expected to save: the run is replayed without the cause, or with
+computation twice as fast (`htagraph.replay.repairs`). A repair counts for the time attributed to
+its cause at most.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from htagraph.findings.advice import (
+    COMPARE,
+    HOST_ONLY,
+    LATE_BY,
+    TITLE_HOST_ONLY,
+    TITLES,
+    TO_TRY,
+    TO_TRY_COMPILED,
+    TO_TRY_REPLAYED,
+    UNREAD,
+    UNRECORDED,
+    WITHIN_DEVICE,
+)
+from htagraph.findings.verdict import Evidence, Finding, Verdict
+from htagraph.findings.worth import Worth
+from htagraph.lookup.steps import without_numbers
+from htagraph.model.kinds import Bound, Cause
+from htagraph.model.units import human_duration
+from htagraph.queries.quality import UNEXPLAINED_LIMIT
+from htagraph.writers.labels import distinct_names, name_label
+
+__all__ = ["Told", "charged", "instead_of_advice"]
+
+_N_EVIDENCE = 3
+_ADVISED_SHARE = 0.0005
+"""Less reads as 0.0%: nobody is to try anything about it."""
+_BY_OP = (
+    Cause.HOST_WAIT,
+    Cause.UNRECORDED_WAIT,
+    Cause.BLOCKING_COPY,
+    Cause.FULL_QUEUE,
+    Cause.COPIES,
+)
+"""Causes whose calls and copies have few names: the operator says which they are."""
+_WITHIN_DEVICE = re.compile(r"DtoD|DeviceToDevice|Device -> Device|(?i:memset|fillbuffer)")
+_LINE_WIDTH = 80
+
+
+@dataclass(frozen=True)
+class Told:
+    """What findings need beside the attributed time."""
+
+    has_device: bool
+    unread_stacks: bool
+    worth: Callable[[Cause, int, int], Worth]
+    """What the repair of a cause saves, by its rank and attributed time."""
+    instead: Mapping[Cause, str] = field(default_factory=dict)
+    """Advice that fits what is compiled already."""
+
+
+def instead_of_advice(*, compiled: bool, replayed: bool) -> dict[Cause, str]:
+    """Advice for work that is compiled, or replayed, already."""
+    return {**(TO_TRY_COMPILED if compiled else {}), **(TO_TRY_REPLAYED if replayed else {})}
+
+
+def charged(attributed_time: pd.DataFrame, window: str, window_ns: int, told: Told) -> Verdict:
+    """Verdict on the attributed time of a window."""
+    if not window_ns:
+        return Verdict((), "nothing was recorded in this window.", window=window)
+    # What a late rank is charged with may be unexplained as well.
+    unknown = attributed_time[attributed_time["bound"] == Bound.UNEXPLAINED.label]
+    unexplained = int(unknown["dur_ns"].sum()) / window_ns
+    if unexplained > UNEXPLAINED_LIMIT:
+        longest = unknown.iloc[int(unknown["dur_ns"].to_numpy().argmax())]
+        return Verdict(
+            (),
+            f"{unexplained:.0%} of the critical path is unexplained (limit "
+            f"{UNEXPLAINED_LIMIT:.0%}), so it is not known what bounds the run. The longest "
+            f"unexplained wait is {human_duration(int(longest['dur_ns']))}, before "
+            f"{name_label(str(longest['name']))}; the checks below say what is missing and how to "
+            "record it.",
+            window=window,
+            dur_ns=window_ns,
+        )
+    known = attributed_time[attributed_time["cause"] != Cause.UNEXPLAINED]
+    if "rank" in known.columns:
+        late = np.where(known["cause"] == Cause.LATE_RANK, known["rank"], -1)
+        parts = [
+            (Cause(str(cause)), part)
+            for (cause, _), part in known.groupby(["cause", late], sort=False)
+        ]
+    else:
+        parts = [(Cause(str(cause)), part) for cause, part in known.groupby("cause", sort=False)]
+    found = (_finding(cause, part, window_ns, told) for cause, part in parts)
+    ranked = tuple(sorted(found, key=lambda finding: -finding.potential_saving_ns))
+    return Verdict(ranked, window=window, dur_ns=window_ns)
+
+
+def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Finding:
+    """Finding of one cause."""
+    bounds = (
+        part.groupby("bound", observed=True)["dur_ns"]
+        .sum()
+        .sort_values(ascending=False, kind="stable")
+    )
+    ranks = (
+        part.groupby("rank")["dur_ns"].sum().sort_values(ascending=False, kind="stable")
+        if "rank" in part
+        else None
+    )
+    dur_ns = int(part["dur_ns"].sum())
+    late = int(ranks.index[0]) if cause is Cause.LATE_RANK and ranks is not None else -1
+    worth = told.worth(cause, late, dur_ns)
+    steps = part.loc[part["step"] != "", "step"].drop_duplicates().tolist()
+    title, evidence = TITLES[cause], _evidence(cause, part)
+    if cause is Cause.LATE_RANK and ranks is not None:
+        title = title.format(rank=ranks.index[0])
+    elif cause is Cause.HOST and not told.has_device:
+        title = TITLE_HOST_ONLY
+    return Finding(
+        cause=cause.value,
+        title=title,
+        dur_ns=dur_ns,
+        share=dur_ns / window_ns,
+        n_segments=part["segment"].nunique(),
+        potential_saving_ns=worth.saves_ns,
+        longest_ns=int(part["dur_ns"].max()),
+        longest_start_ns=int(part["start_ns"].to_numpy()[part["dur_ns"].to_numpy().argmax()]),
+        n_steps=len(steps),
+        first_step=steps[0] if steps else "",
+        last_step=steps[-1] if steps else "",
+        parts=tuple(zip(bounds.index.astype(str), bounds.tolist(), strict=True)),
+        evidence=evidence,
+        to_try=_to_try(cause, evidence[0], str(bounds.index[0]), told)
+        if dur_ns >= _ADVISED_SHARE * window_ns
+        else "",
+        ranks=tuple(zip(ranks.index.tolist(), ranks.tolist(), strict=True))
+        if ranks is not None
+        else (),
+        saving_low_ns=worth.low_ns,
+        saving_high_ns=worth.high_ns,
+        repaired_by=worth.repaired_by,
+        then_bound=worth.then_bound,
+        limited_by=worth.limited_by,
+    )
+
+
+def _to_try(cause: Cause, most: Evidence, bound: str, told: Told) -> str:
+    """Advice for a cause; where code was not recorded, first how to find out which it is."""
+    if cause is Cause.HOST and not told.has_device:
+        return HOST_ONLY
+    if cause is Cause.COPIES and _WITHIN_DEVICE.search(most.name):
+        return WITHIN_DEVICE
+    is_code = cause is Cause.HOST_CODE or (
+        cause in {Cause.HOST, Cause.LATE_RANK} and most.bound == Bound.PYTHON_GAP.label
+    )
+    is_unnamed = is_code and not most.frame
+    which = "" if not is_unnamed else UNREAD if told.unread_stacks else UNRECORDED
+    return which + (
+        LATE_BY.get(bound, COMPARE)
+        if cause is Cause.LATE_RANK
+        else told.instead.get(cause, TO_TRY[cause])
+    )
+
+
+def _evidence(cause: Cause, part: pd.DataFrame) -> tuple[Evidence, ...]:
+    """Names with most of the attributed time; some also by operator, or by what waits."""
+    part = part[["name", "frame", "place", "op", "event", "bound", "dur_ns", "segment"]].assign(
+        name=without_numbers(part["name"])
+    )
+    # A line of code is one contributor, whatever it is called from.
+    within = part["name"].where(part["frame"] == "", "").rename("within_name")
+    longest_first: pd.DataFrame = part.assign(within_name=within).sort_values(
+        "dur_ns", ascending=False, kind="stable"
+    )
+    names = longest_first.groupby(
+        ["name", "op"] if cause in _BY_OP else ["within_name", "frame", "place"], sort=False
+    ).agg(
+        name=("name", "first"),
+        dur_ns=("dur_ns", "sum"),
+        within=("op", "first"),
+        at=("frame", "first"),
+        beside=("place", "first"),
+        event=("event", "first"),
+        bound=("bound", "first"),
+        n=("segment", "nunique"),
+    )
+    top = names.sort_values("dur_ns", ascending=False, kind="stable").head(_N_EVIDENCE)
+    kept = ("within", "at", "beside", "event", "dur_ns", "bound", "n")
+    columns = (top[column].tolist() for column in kept)
+    called = top["name"].tolist()
+    short = distinct_names(called)
+    return tuple(
+        Evidence(
+            name,
+            op,
+            frame,
+            event,
+            _label(cause, (name, short[name]), op, _Code(frame, place, bound)),
+            dur_ns,
+            bound,
+            n,
+        )
+        for name, op, frame, place, event, dur_ns, bound, n in zip(called, *columns, strict=True)
+    )
+
+
+class _Code(NamedTuple):
+    """What is known of code that ran on the host."""
+
+    frame: str
+    place: str
+    bound: str
+
+
+def _label(cause: Cause, names: tuple[str, str], op: str, code: _Code) -> str:
+    """Evidence as a person reads it: a short name, where a wait is, or what is not recorded."""
+    name, short = names
+    if code.bound == Bound.UNEXPLAINED.label:
+        return f"unexplained wait{'' if name.startswith('(') else f' before {short}'}"
+    if cause in _BY_OP:
+        return short + (f" in {name_label(op)}" if op not in ("", name) else "")
+    if cause is Cause.DEVICE_FULL:
+        waiting = code.place.partition(" ")[2]
+        return f"{name_label(waiting)} waits for {short}" if waiting else short
+    if cause is Cause.SHORT_OPERATORS and not code.frame:
+        return f"{short} and the code before it"
+    if code.frame or cause is Cause.HOST_CODE or code.bound == Bound.PYTHON_GAP.label:
+        return _code_label(name, short, code)
+    return short
+
+
+def _code_label(name: str, short: str, code: _Code) -> str:
+    """Code that ran on the host: its line, or where it is if that was not recorded."""
+    if code.frame:
+        return f"Python at {name_label(code.frame, width=_LINE_WIDTH)}"
+    where, _, neighbour = code.place.partition(" ")
+    # A step says little where the neighbour is known.
+    is_named = not name.startswith("(") and not (neighbour and name == "ProfilerStep")
+    parts = (f"in {short}" if is_named else "", f"{where} {name_label(neighbour)}".strip())
+    return " ".join(["unrecorded code", ", ".join(filter(None, parts))]).strip()

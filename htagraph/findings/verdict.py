@@ -1,0 +1,300 @@
+"""A verdict: the findings of a window, each a cause with its time, evidence and what to try."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from htagraph.findings.advice import BINDS, RANKING, REPAIRED
+from htagraph.model.kinds import Cause
+from htagraph.model.units import human_count, human_duration
+from htagraph.writers.labels import printable
+from htagraph.writers.notebook_cell import escaped
+
+__all__ = ["Evidence", "Finding", "Paragraph", "Verdict"]
+
+_N_FIRST = 3
+_MIN_SHARE = 0.005
+_N_RANKS = 3
+_LEAST_SHARE = 0.005
+_WIDTH = 100
+_STYLES = {
+    "title": "font-weight:bold",
+    "finding": "font-weight:bold",
+    "withheld": "color:#a60",
+    "advice": "font-style:italic",
+    "note": "opacity:.7",
+}
+"""How the parts of a verdict look in a notebook."""
+
+Role = Literal["title", "withheld", "finding", "evidence", "prediction", "advice", "note"]
+
+
+class Paragraph(NamedTuple):
+    """One paragraph of a verdict as a person reads it.
+
+    Parameters
+    ----------
+    role : str
+        What it says: ``title``, ``finding``, ``evidence``, ...
+    text : str
+    indent : int
+        Spaces before each of its lines.
+    """
+
+    role: Role
+    text: str
+    indent: int
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One contributor to a finding.
+
+    Parameters
+    ----------
+    name : str
+        What ran, or the call that waited.
+    op : str
+        Innermost operator or annotation around most of it.
+    frame : str
+        Line or frame of Python code that ran, empty where none was recorded.
+    event : int
+        Event of its longest part; -1 for none.
+    label : str
+        What a person reads.
+    dur_ns : int, unit=ns
+        Its part of the attributed time.
+    bound : str
+        Bound of most of it.
+    n_segments : int
+    """
+
+    name: str
+    op: str
+    frame: str
+    event: int
+    label: str
+    dur_ns: int
+    bound: str
+    n_segments: int
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A cause that part of a critical path is charged to.
+
+    Parameters
+    ----------
+    cause : str
+        Label of the `Cause`, for programs.
+    title : str
+        What it is, for people.
+    dur_ns : int, unit=ns
+        Attributed time; that of all findings and the unexplained time add up to the window.
+    share : float
+        Share of the window.
+    n_segments : int
+    potential_saving_ns : int, unit=ns
+        How much shorter the window is expected to be once the cause is repaired, by replaying the
+        run without it; at most the attributed time, as nothing else is repaired.
+    longest_ns, longest_start_ns : int, unit=ns
+        Length and start of the longest segment: where to look.
+    n_steps : int
+        Number of steps with attributed time.
+    first_step, last_step : str
+        The first and the last of these, empty for none.
+    parts : tuple of (str, int)
+        Bounds of the attributed time, with their time in ns; largest first.
+    evidence : tuple of Evidence
+        Largest contributors.
+    to_try : str
+        What may help; empty for 0.0% of the window.
+    ranks : tuple of (int, int), default=()
+        Of a job: ranks of the attributed time, with their part in ns; largest first.
+    detail : str
+        What else is known: how often a late rank was last, how much longer a rank's kernels take.
+    saving_low_ns, saving_high_ns : int, unit=ns
+        The same by the other readings of what a trace leaves open.
+    repaired_by : str
+        The change that was replayed, as `what_if` takes it.
+    then_bound : str
+        What bounds most of the run afterwards, empty where that was not asked.
+    limited_by : str
+        What else is busy, where nothing was replayed and that limits the saving.
+    """
+
+    cause: str
+    title: str
+    dur_ns: int
+    share: float
+    n_segments: int
+    potential_saving_ns: int
+    longest_ns: int
+    longest_start_ns: int
+    n_steps: int
+    first_step: str
+    last_step: str
+    parts: tuple[tuple[str, int], ...]
+    evidence: tuple[Evidence, ...]
+    to_try: str
+    ranks: tuple[tuple[int, int], ...] = ()
+    detail: str = ""
+    saving_low_ns: int = 0
+    saving_high_ns: int = 0
+    repaired_by: str = ""
+    then_bound: str = ""
+    limited_by: str = ""
+
+    @property
+    def prediction(self) -> str:
+        """What the repair is expected to save, or at most saves where nothing was replayed."""
+        if not self.dur_ns or not (self.repaired_by or self.limited_by):
+            return ""
+        if self.limited_by:
+            return f"saves at most {self._percent(self.potential_saving_ns)}: {self.limited_by}"
+        saved = self._percent(self.potential_saving_ns)
+        low, high = self._percent(self.saving_low_ns), self._percent(self.saving_high_ns)
+        spread = "" if low == high == saved else f" ({low} to {high})"
+        how = (said for begins, said in REPAIRED.items() if self.repaired_by.startswith(begins))
+        then = f"; {BINDS[self.then_bound]} bounds the run then" if self.then_bound else ""
+        return f"{next(how, 'repaired')}, it saves {saved}{spread}{then}"
+
+    def _percent(self, time_ns: int) -> str:
+        """Time as a share of the window; what is there is never called nothing."""
+        share = time_ns * self.share / self.dur_ns
+        return "<1%" if 0 < share < _LEAST_SHARE else f"{share:.0%}"
+
+    @property
+    def where(self) -> str:
+        """Ranks of the attributed time; empty on one trace, and for a late rank, which is named."""
+        if self.cause == Cause.LATE_RANK:
+            return ""
+        if len(self.ranks) == 1:
+            return f"all on rank {self.ranks[0][0]}"
+        parts = [
+            f"{dur_ns / self.dur_ns:.0%} on rank {rank}" for rank, dur_ns in self.ranks[:_N_RANKS]
+        ]
+        if len(self.ranks) > _N_RANKS:
+            parts.append(f"the rest on {human_count(len(self.ranks) - _N_RANKS, 'other')}")
+        return ", ".join(parts)
+
+    @property
+    def when(self) -> str:
+        """Steps of the attributed time, empty where the trace has none."""
+        if self.n_steps < 2:
+            return f"in {self.first_step}" if self.n_steps else ""
+        return f"in {self.n_steps:,} steps, {self.first_step} to {self.last_step}"
+
+    @property
+    def sentence(self) -> str:
+        """The finding as one line of a report."""
+        return f"{self.title}: {self.share:.1%} of the time ({human_duration(self.dur_ns)})"
+
+    @property
+    def evidence_sentence(self) -> str:
+        """The largest contributors as one line."""
+        items = (f"{item.label} {human_duration(item.dur_ns)}" for item in self.evidence)
+        facts = (
+            ", ".join(items),
+            self.detail or f"{human_count(self.n_segments, 'segment')} in all",
+            self.when,
+            self.where,
+        )
+        return "; ".join(filter(None, facts))
+
+
+@dataclass(frozen=True, repr=False)
+class Verdict:
+    """What bounds a window, or why that cannot be said.
+
+    Parameters
+    ----------
+    findings : tuple of Finding
+        Largest potential saving first; empty if the verdict is withheld.
+    withheld : str
+        Why there is no verdict; empty if there is one.
+    replays : str
+        Where most device time is replayed: whether launches or the graphs are what costs.
+    low_ends : str
+        What the low ends of savings are, where that is not only what the trace leaves open.
+    window : str
+        Name of the window.
+    dur_ns : int, unit=ns
+        Its length.
+
+    Examples
+    --------
+    >>> import htagraph as hg
+    >>> rank = hg.synth.simulate(hg.synth.training_rank(fault="dataloader"))
+    >>> print(hg.Trace.from_events(rank.events).compile().verdict())
+    What bounds the whole trace (24.0 ms)
+      1. Data loading: 82.4% of the time (19.7 ms)
+    ...
+    """
+
+    findings: tuple[Finding, ...]
+    withheld: str = ""
+    replays: str = ""
+    low_ends: str = ""
+    window: str = "the window"
+    dur_ns: int = 0
+
+    @property
+    def ranking(self) -> str:
+        """Why a smaller share stands before a larger one; empty where none does."""
+        shares = [finding.share for finding in self.top_findings]
+        return "" if shares == sorted(shares, reverse=True) else RANKING
+
+    @property
+    def notes(self) -> str:
+        """How to read the findings: their ranking, and the low ends of their savings."""
+        return " ".join(filter(None, [self.ranking, self.low_ends]))
+
+    @property
+    def top_findings(self) -> tuple[Finding, ...]:
+        """The first three findings, without negligible ones."""
+        return tuple(finding for finding in self.findings if finding.share >= _MIN_SHARE)[:_N_FIRST]
+
+    @property
+    def title(self) -> str:
+        """The question that the verdict answers, in one line."""
+        return f"What bounds {self.window} ({human_duration(self.dur_ns)})"
+
+    @property
+    def paragraphs(self) -> tuple[Paragraph, ...]:
+        """The verdict as a person reads it, wherever that is: terminal, notebook or page."""
+        said = [Paragraph("title", self.title, 0)]
+        if self.withheld:
+            said.append(Paragraph("withheld", f"No verdict: {self.withheld}", 2))
+        for number, finding in enumerate(self.top_findings, start=1):
+            said.append(Paragraph("finding", f"{number}. {finding.sentence}", 2))
+            said.append(Paragraph("evidence", f"largest: {finding.evidence_sentence}", 5))
+            if finding.prediction:
+                said.append(Paragraph("prediction", f"predicted: {finding.prediction}", 5))
+            if finding.to_try:
+                said.append(Paragraph("advice", f"try: {finding.to_try}", 5))
+        said += [Paragraph("note", text, 2) for text in (self.replays, self.notes) if text]
+        return tuple(said)
+
+    def __repr__(self) -> str:
+        """The verdict as the terminal shows it."""
+        return "\n".join(
+            textwrap.fill(
+                printable(text),
+                width=_WIDTH,
+                initial_indent=" " * indent,
+                subsequent_indent=" " * indent,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+            for _, text, indent in self.paragraphs
+        )
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook."""
+        return "".join(
+            f'<div style="margin-left:{indent}ch;{_STYLES.get(role, "")}">{escaped(text)}</div>'
+            for role, text, indent in self.paragraphs
+        )

@@ -1,0 +1,114 @@
+"""What bounds a job: its path across ranks is charged to causes; each late rank is one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from shlex import quote
+
+import pandas as pd
+
+from htagraph.findings.advice import LATE_BY, NOTHING_MATCHED
+from htagraph.findings.findings import Told, charged, instead_of_advice
+from htagraph.findings.verdict import Verdict
+from htagraph.findings.worth import bounded, predicted
+from htagraph.job.path import JobPath
+from htagraph.job.ranks import RankSummary
+from htagraph.job.slow_ranks import slow_device
+from htagraph.model.kinds import Bound, Cause
+from htagraph.model.units import human_count
+from htagraph.queries.collectives import HOST_RANGE
+
+__all__ = ["find_job_bounds"]
+
+
+def find_job_bounds(
+    path: JobPath,
+    stragglers: pd.DataFrame,
+    kernels: pd.DataFrame,
+    opportunities: pd.DataFrame,
+) -> Verdict:
+    """Verdict on a job: what its path across ranks is charged to, largest potential saving first.
+
+    Each late rank is a cause of its own.
+
+    Parameters
+    ----------
+    path : JobPath
+    stragglers : DataFrame, schema `job_answers.STRAGGLERS`
+    kernels : DataFrame, schema `answers.KERNEL_BREAKDOWN` and ``rank``
+        By name.
+    opportunities : DataFrame, schema `answers.OPPORTUNITIES`
+        Of the job; empty where nothing was replayed.
+
+    Returns
+    -------
+    Verdict
+        Withheld where too much of the path is unexplained to tell, or no clocks of two ranks could
+        be aligned.
+    """
+    ranks = path.timeline.graphs.summaries.values()
+    if len(ranks) > 1 and path.timeline.collectives.empty:
+        first = next(iter(ranks))
+        return Verdict(
+            (),
+            f"{NOTHING_MATCHED} Rank {first.rank} by itself: {_report_on(first)}",
+            window=path.window_name,
+            dur_ns=path.dur_ns,
+        )
+    told = Told(
+        has_device=path.busy_time.device_ns > 0
+        or any((rank.collectives["found_by"] != HOST_RANGE).any() for rank in ranks),
+        unread_stacks=any(rank.has_unread_stacks for rank in ranks),
+        worth=predicted(opportunities)
+        if len(opportunities)
+        else bounded(path.busy_time, path.dur_ns),
+        instead=instead_of_advice(
+            compiled=all(rank.is_compiled for rank in ranks),
+            replayed=all(rank.is_replayed for rank in ranks),
+        ),
+    )
+    kernels = kernels[kernels["rank"].isin(path.timeline.aligned)]
+    verdict = charged(path.attributed_time, path.window_name, path.dur_ns, told)
+    if verdict.withheld:
+        return replace(verdict, withheld=f"{verdict.withheld} {_next_job_command(path)}")
+    columns = (stragglers[name].tolist() for name in ("rank", "n_last", "n_collectives"))
+    how_often = {
+        rank: f"last at {n_last:,} of {human_count(n_collectives, 'collective')}"
+        for rank, n_last, n_collectives in zip(*columns, strict=True)
+    }
+    slow = _slow_device(kernels, verdict) if len(ranks) > 1 else ""
+    found = tuple(
+        replace(finding, detail=how_often[finding.ranks[0][0]])
+        if finding.cause == Cause.LATE_RANK
+        else replace(finding, detail=slow, to_try=LATE_BY[Bound.COMPUTE.label])
+        if finding.cause == Cause.COMPUTE and slow
+        else finding
+        for finding in verdict.findings
+    )
+    return replace(verdict, findings=found)
+
+
+def _next_job_command(path: JobPath) -> str:
+    """What to run where too much of a job is unexplained: the report on the rank that hides most.
+
+    A window in which nothing was recorded hides nothing; then it is the first rank.
+    """
+    summaries = path.timeline.graphs.summaries
+    hidden = path.segments[path.segments["bound"] == Bound.UNEXPLAINED.label]
+    by_rank = hidden.groupby("rank")["dur_ns"].sum().sort_values(kind="stable")
+    if by_rank.empty:
+        first = next(iter(summaries.values()))
+        return f"Rank {first.rank} by itself: {_report_on(first)}"
+    rank = by_rank.index.tolist()[-1]
+    return f"Rank {rank}, which has most of that: {_report_on(summaries[rank])}"
+
+
+def _report_on(summary: RankSummary) -> str:
+    """The command that reports on one rank."""
+    return f"htagraph report {quote(str(summary.path))}"
+
+
+def _slow_device(kernels: pd.DataFrame, verdict: Verdict) -> str:
+    """How much slower the rank that computes most on the path is; empty if it is not."""
+    compute = [finding for finding in verdict.top_findings if finding.cause == Cause.COMPUTE]
+    return slow_device(kernels, compute[0].ranks[0][0]) if compute else ""

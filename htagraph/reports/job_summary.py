@@ -1,0 +1,203 @@
+"""JobSummary: everything a report says about a job, as data: its verdict, late ranks, its path."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import pandas as pd
+
+from htagraph.findings.verdict import Verdict
+from htagraph.job.job import Job
+from htagraph.job.path import JobPath
+from htagraph.job.rank_work import Asked
+from htagraph.job.ranks import Work
+from htagraph.job.verdict import find_job_bounds
+from htagraph.model.answers import OPPORTUNITIES
+from htagraph.model.frames import FAILURES
+from htagraph.model.units import human_count, human_duration
+from htagraph.reports.inferred_time import inferred_in_words
+from htagraph.reports.summary import NOT_INFERRED
+from htagraph.reports.what_helps import clocks_in_words, notes_on, what_helps
+
+__all__ = ["JobSummary"]
+
+
+_N_NAMED = 8
+_ASKED = (
+    Asked("temporal_breakdown"),
+    Asked("quality"),
+    Asked.of("kernel_breakdown", by="name"),
+)
+"""Questions that every report asks of each rank."""
+
+
+@dataclass(frozen=True)
+class JobSummary:
+    """Everything a report says about a job.
+
+    Parameters
+    ----------
+    job : Job
+    name : str, default="job"
+    also : tuple of callable, default=()
+        Other work that the report needs on every rank, done on the same visit.
+    however_large : bool, default=False
+        Also replay a job that is too large for a report, if it can be replayed at all.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import htagraph as hg
+    >>> folder = tempfile.mkdtemp()
+    >>> job = hg.synth.training_job(ranks=2, straggler=1, delay_ns=9_000_000)
+    >>> _ = hg.synth.simulate_job(job).write(folder)
+    >>> hg.JobSummary(hg.load_job(folder)).verdict.findings[0].title
+    'The others wait for rank 1, which is late'
+    """
+
+    job: Job
+    name: str = "job"
+    also: tuple[Work, ...] = ()
+    however_large: bool = False
+
+    @cached_property
+    def _visited(self) -> Job:
+        """The job, after one visit of each rank that brought all answers."""
+        self.job.visit(*_ASKED, *self.also)
+        return self.job
+
+    @property
+    def window_name(self) -> str:
+        """Name of the window."""
+        return self.path.window_name
+
+    @cached_property
+    def path(self) -> JobPath:
+        """The job's critical path."""
+        return self._visited.critical_path()
+
+    @cached_property
+    def inferred(self) -> str:
+        """How much of the path rests on inferred dependencies, in one sentence; empty for none."""
+        return inferred_in_words(self.path.segments)
+
+    @cached_property
+    def by_rank(self) -> pd.DataFrame:
+        """The path by rank, schema `frames.BREAKDOWN`."""
+        return self.path.breakdown(by="rank")
+
+    @property
+    def main_rank(self) -> int:
+        """The rank with most of the path."""
+        return int(self.by_rank.index[0])
+
+    @cached_property
+    def by_bound(self) -> pd.DataFrame:
+        """The path by bound, schema `frames.BREAKDOWN`."""
+        return self.path.breakdown(by="bound")
+
+    @cached_property
+    def stragglers(self) -> pd.DataFrame:
+        """Who is late and why, schema `job_answers.STRAGGLERS`."""
+        return self._visited.stragglers()
+
+    @cached_property
+    def devices(self) -> pd.DataFrame:
+        """Device time of each rank, schema `answers.TEMPORAL_BREAKDOWN` and ``rank``."""
+        return self._visited.temporal_breakdown()
+
+    @cached_property
+    def quality(self) -> pd.DataFrame:
+        """Quality checks of each rank, schema `answers.QUALITY` and ``rank``."""
+        return self._visited.quality()
+
+    @property
+    def weak_checks(self) -> pd.DataFrame:
+        """Rows of `quality` that are not good."""
+        return self.quality[self.quality["verdict"] != "good"]
+
+    @property
+    def weak_by_check(self) -> pd.DataFrame:
+        """`weak_checks` by check: n_ranks, and share, verdict and consequence of the worst rank."""
+        worst = self.weak_checks.sort_values(["share", "rank"], kind="stable")
+        columns = {name: (name, "first") for name in ("share", "verdict", "consequence")}
+        joined: pd.DataFrame = worst.groupby("check", as_index=False, sort=False).agg(
+            n_ranks=("rank", "nunique"), **columns
+        )
+        return joined.sort_values("n_ranks", ascending=False, kind="stable", ignore_index=True)
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """What bounds the job."""
+        kernels = self._visited.kernel_breakdown(by="name")
+        return find_job_bounds(self.path, self.stragglers, kernels, self.opportunities)
+
+    @property
+    def is_replayed(self) -> bool:
+        """Whether it is asked what would help."""
+        return self.however_large or self.job.is_replayed
+
+    @cached_property
+    def opportunities(self) -> pd.DataFrame:
+        """What would help, schema `answers.OPPORTUNITIES`; empty where nothing is replayed."""
+        return self._visited.opportunities() if self.is_replayed else OPPORTUNITIES.empty()
+
+    @cached_property
+    def what_helps(self) -> pd.DataFrame:
+        """The same for people (`what_helps`); empty where there is no verdict."""
+        found = self.opportunities
+        return what_helps(found.head(0) if self.verdict.withheld else found)
+
+    @property
+    def help_notes(self) -> str:
+        """How to read it; empty where there is nothing to read."""
+        if self.what_helps.empty:
+            return ""
+        return f"{notes_on(self.what_helps)} {clocks_in_words(self.job.rehearsal.clock_error_ns)}"
+
+    @property
+    def failures(self) -> pd.DataFrame:
+        """Files that could not be loaded, and ranks that could not answer; `frames.FAILURES`."""
+        failed: dict[int, str] = self.quality.attrs["failed"]
+        paths = {str(self.job.summaries[rank].path): error for rank, error in failed.items()}
+        every = {**self.job.failed, **paths}
+        return FAILURES.frame({"path": list(every), "error": list(every.values())})
+
+    @property
+    def caveats(self) -> list[str]:
+        """What one has to know to read the verdict."""
+        job = self.job
+        said = [job.capture_note] if job.capture_note else []
+        if not job.graphs.reading.infer:
+            said.append(NOT_INFERRED)
+        said += job.timeline.unmatched
+        if not job.missing_ranks:
+            return said
+        n_missing = len(job.missing_ranks)
+        named = ", ".join(map(str, job.missing_ranks[:_N_NAMED]))
+        more = ", …" if n_missing > _N_NAMED else ""
+        missing = f"{n_missing:,} of {human_count(len(job) + n_missing, 'rank')}"
+        return [
+            *said,
+            (
+                f"Traces missing: {missing} ({named}{more}). Waiting for one of them counts as "
+                "communication, and no rank is called late for it."
+            ),
+        ]
+
+    @property
+    def facts(self) -> str:
+        """Ranks, size and length of the job, in one line."""
+        parts = [human_count(len(self.job), "rank")]
+        if self.job.missing_ranks:
+            parts.append(f"{human_count(len(self.job.missing_ranks), 'rank')} missing")
+        if len(self.failures):
+            parts.append(f"{human_count(len(self.failures), 'file')} left out")
+        n_collectives = int(self.job.collectives()["match"].nunique())
+        parts += [
+            human_count(sum(rank.n_events for rank in self.job.summaries.values()), "event"),
+            human_count(n_collectives, "matched collective"),
+            human_duration(self.path.dur_ns),
+        ]
+        return " · ".join(parts)

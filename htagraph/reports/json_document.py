@@ -1,0 +1,294 @@
+"""The summary as JSON, for programs: a stable document with a version.
+
+That of a trace has these keys; later documents of the same version only add some::
+
+    schema          "htagraph.report"
+    version         2
+    trace           file, rank, rank_source, world_size, n_events, n_kernels, n_steps,
+                    start_ns, dur_ns
+    window          name, start_ns, end_ns, dur_ns
+    caveats         [sentence]: what one has to know to read the findings
+    opening         null, or the work from before the capture that the trace opens with: dur_ns,
+                    start_ns of what follows, is_left_out of the window
+    replays         null, or where most device time is replayed from captured graphs: n_replays,
+                    window_ns, inside_ns, gap_ns, idle_ns, late_ns, bound (launch, graph, kernels
+                    or ""), sentence
+    findings        withheld: "", or why there are none
+                    items: cause, title, dur_ns, share, n_segments, potential_saving_ns,
+                    longest_ns, longest_start_ns, n_steps, first_step, last_step,
+                    parts {bound: ns}, to_try, saving_low_ns, saving_high_ns, repaired_by,
+                    then_bound, limited_by,
+                    evidence [name, op, frame, event, label, dur_ns, bound, n_segments]
+    opportunities   the first 30 changes that would help, as `opportunities` answers: kind, target,
+                    change, left_share, cause, late_rank, saves_ns, low_ns, high_ns, saves_share,
+                    alone_ns, then_bound, together_ns, shares_with (a row); empty if findings are
+                    withheld
+    critical_path   dur_ns, unexplained_share, inferred_share,
+                    by_rule, by_bound, by_op, by_name: [group, dur_ns, share, n_segments]
+    steps           step, dur_ns, bound, bound_share, next_bound, next_share
+    quality         check, n_good, n_all, share, verdict, consequence
+    repairs         kind, n, first_offset, detail
+    skipped         {category: number of events}
+    files           {what: path} of the files of the report
+
+That of a job::
+
+    schema          "htagraph.job_report"
+    version         3
+    job             name, ranks, missing_ranks, caveats, n_events, n_collectives
+    failures        path, error
+    window          name, start_ns, end_ns, dur_ns, in common time
+    findings        as above, and ranks {rank: ns}, detail
+    opportunities   as above; late_rank is the rank whose lateness is repaired, then_bound is "";
+                    empty also for a job that is too large for a report to replay it
+    critical_path   dur_ns, by_rank, by_bound: [group, dur_ns, share, n_segments]
+    stragglers, clocks, devices    one row per rank, or per device of a rank
+    weak_checks     rank, check, n_good, n_all, share, verdict, consequence
+    files           {what: path} of the files of the report
+
+Times are integer nanoseconds, shares fractions of one. The attributed time of all findings and the
+unexplained time add up to the window; so do the groups of ``by_bound`` and ``by_rank``.
+
+Before these versions, ``potential_saving_ns`` was ``worth_ns``; ``n_collectives`` of stragglers and
+clocks was ``n_meetings``; the bounds ``host`` and ``launched_before_capture`` were ``cpu`` and
+``carry_over``; ``longest_ns``, now the length of the longest segment, was its start, which is
+``longest_start_ns``; the cause ``launched before the capture`` was ``carry-over``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from htagraph.explain.replay_time import replay_time
+from htagraph.findings.replays import replay_bound
+from htagraph.findings.verdict import Finding, Verdict
+from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.summary import Summary
+
+__all__ = [
+    "JOB_SCHEMA",
+    "JOB_VERSION",
+    "OPPORTUNITIES_SCHEMA",
+    "OPPORTUNITIES_VERSION",
+    "SCHEMA",
+    "VERSION",
+    "job_document",
+    "json_document",
+    "opportunities_document",
+    "records",
+]
+
+SCHEMA = "htagraph.report"
+VERSION = 2
+JOB_SCHEMA = "htagraph.job_report"
+JOB_VERSION = 3
+OPPORTUNITIES_SCHEMA = "htagraph.opportunities"
+OPPORTUNITIES_VERSION = 1
+_TOP = 20
+_N_OPPORTUNITIES = 30
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows of a frame as dicts of plain Python values.
+
+    Examples
+    --------
+    >>> records(pd.DataFrame({"n": [1], "share": [0.5]}))
+    [{'n': 1, 'share': 0.5}]
+    """
+    columns = {str(name): frame[name].astype(object).tolist() for name in frame.columns}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _groups(frame: pd.DataFrame, top: int | None = None) -> list[dict[str, Any]]:
+    """Groups of a breakdown, or the first of them."""
+    return records(frame.head(top or len(frame)).rename_axis("group").reset_index())
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    """Finding as plain values."""
+    plain = {
+        **asdict(finding),
+        "parts": dict(finding.parts),
+        "evidence": [asdict(item) for item in finding.evidence],
+        "ranks": {str(rank): dur_ns for rank, dur_ns in finding.ranks},
+    }
+    return (
+        plain
+        if finding.ranks
+        else {key: value for key, value in plain.items() if key not in ("ranks", "detail")}
+    )
+
+
+def _findings(verdict: Verdict) -> dict[str, Any]:
+    """Verdict as plain values."""
+    return {
+        "withheld": verdict.withheld,
+        "items": [_finding(finding) for finding in verdict.findings],
+    }
+
+
+def _opportunities(summary: Summary | JobSummary) -> list[dict[str, Any]]:
+    """What would help, as plain values; nothing where the path is not known well enough."""
+    if summary.verdict.withheld:
+        return []
+    return records(summary.opportunities.head(_N_OPPORTUNITIES))
+
+
+def opportunities_document(summary: Summary | JobSummary) -> dict[str, Any]:
+    """What would help, as a dict that `json.dumps` accepts.
+
+    Parameters
+    ----------
+    summary : Summary or JobSummary
+
+    Returns
+    -------
+    dict
+        ``schema``, ``version``, ``window`` (its name), ``before_ns``, ``caveats``, ``withheld``
+        ("", or why there is no answer) and ``opportunities``, as in the document of a report.
+    """
+    return {
+        "schema": OPPORTUNITIES_SCHEMA,
+        "version": OPPORTUNITIES_VERSION,
+        "window": (
+            summary.path.name if isinstance(summary, JobSummary) else summary.graph.interval.name
+        ),
+        "before_ns": summary.path.dur_ns,
+        "caveats": summary.caveats,
+        "withheld": summary.verdict.withheld,
+        "opportunities": _opportunities(summary),
+    }
+
+
+def _opening(summary: Summary) -> dict[str, Any] | None:
+    """Work from before the capture as plain values."""
+    opening = summary.opening
+    return opening and {
+        "dur_ns": opening.dur_ns,
+        "start_ns": opening.rest.start_ns,
+        "is_left_out": summary.left_out is not None,
+    }
+
+
+def _replays(summary: Summary) -> dict[str, Any] | None:
+    """Time inside and between replays as plain values."""
+    if not summary.verdict.replays:
+        return None
+    found = replay_time(summary.graph.dag, summary.graph.interval)
+    return {
+        **found._asdict(),
+        "bound": replay_bound(found),
+        "sentence": summary.verdict.replays,
+    }
+
+
+def json_document(summary: Summary, files: Mapping[str, Path] | None = None) -> dict[str, Any]:
+    """Summary as a dict that `json.dumps` accepts.
+
+    Parameters
+    ----------
+    summary : Summary
+    files : mapping of str to Path, optional
+        Files of the report.
+
+    Returns
+    -------
+    dict
+        As the docstring of this module says.
+    """
+    trace, path, window = summary.trace, summary.path, summary.graph.interval
+    span = summary.graph.dag.span
+    return {
+        "schema": SCHEMA,
+        "version": VERSION,
+        "trace": {
+            "file": None if trace.path is None else str(trace.path),
+            "rank": trace.rank,
+            "rank_source": trace.rank_source,
+            "world_size": summary.world_size,
+            "n_events": len(trace.recording.events),
+            "n_kernels": summary.n_kernels,
+            "n_steps": len(trace.steps),
+            "start_ns": span.start_ns,
+            "dur_ns": span.dur_ns,
+        },
+        "window": {
+            "name": window.name,
+            "start_ns": window.start_ns,
+            "end_ns": window.end_ns,
+            "dur_ns": window.dur_ns,
+        },
+        "caveats": summary.caveats,
+        "opening": _opening(summary),
+        "replays": _replays(summary),
+        "findings": _findings(summary.verdict),
+        "opportunities": _opportunities(summary),
+        "critical_path": {
+            "dur_ns": path.dur_ns,
+            "unexplained_share": path.unexplained_share,
+            "inferred_share": path.inferred_share,
+            "by_rule": _groups(path.breakdown(by="rule")),
+            "by_bound": _groups(summary.by_bound),
+            "by_op": _groups(summary.by_op, _TOP),
+            "by_name": _groups(summary.by_name, _TOP),
+        },
+        "steps": records(summary.by_step),
+        "quality": records(summary.quality),
+        "repairs": records(trace.repairs),
+        "skipped": dict(trace.skipped),
+        "files": {what: str(file) for what, file in (files or {}).items()},
+    }
+
+
+def job_document(summary: JobSummary, files: Mapping[str, Path] | None = None) -> dict[str, Any]:
+    """Summary of a job as a dict that `json.dumps` accepts.
+
+    Parameters
+    ----------
+    summary : JobSummary
+    files : mapping of str to Path, optional
+        Files of the report.
+
+    Returns
+    -------
+    dict
+        As the docstring of this module says.
+    """
+    job, path = summary.job, summary.path
+    return {
+        "schema": JOB_SCHEMA,
+        "version": JOB_VERSION,
+        "job": {
+            "name": summary.name,
+            "ranks": list(job.ranks),
+            "missing_ranks": list(job.missing_ranks),
+            "caveats": summary.caveats,
+            "n_events": sum(rank.n_events for rank in job.summaries.values()),
+            "n_collectives": int(job.collectives()["match"].nunique()),
+        },
+        "failures": records(summary.failures),
+        "window": {
+            "name": path.name,
+            "start_ns": path.start_ns,
+            "end_ns": path.end_ns,
+            "dur_ns": path.dur_ns,
+        },
+        "findings": _findings(summary.verdict),
+        "opportunities": _opportunities(summary),
+        "critical_path": {
+            "dur_ns": path.dur_ns,
+            "by_rank": _groups(summary.by_rank),
+            "by_bound": _groups(summary.by_bound),
+        },
+        "stragglers": records(summary.stragglers),
+        "clocks": records(job.clocks),
+        "devices": records(summary.devices),
+        "weak_checks": records(summary.weak_checks),
+        "files": {what: str(file) for what, file in (files or {}).items()},
+    }

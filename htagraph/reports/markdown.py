@@ -1,0 +1,231 @@
+"""Tables and the summary as Markdown."""
+
+from __future__ import annotations
+
+import re
+
+import pandas as pd
+
+from htagraph.model.kinds import in_words
+from htagraph.model.units import human_count, human_duration
+from htagraph.reports.headings import TIMES, heading, holds_names
+from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.summary import Summary
+from htagraph.writers.labels import name_label, printable
+
+__all__ = [
+    "human_frame",
+    "job_tables",
+    "markdown_job_summary",
+    "markdown_summary",
+    "markdown_table",
+]
+
+_TOP = 10
+_MAX_STEPS = 20
+_MAX_ROWS = 64
+_LATE = [
+    "rank",
+    "n_last",
+    "caused_wait_ns",
+    "longest_wait_ns",
+    "own_wait_ns",
+    "cause_bound",
+    "cause_op",
+]
+_DEVICE = ["rank", "device", "idle_share", "compute_share", "communication_share", "memory_share"]
+_ESCAPED = re.compile(r"([\\`*\[\]<>|~$&!]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
+"""Characters that Markdown, or HTML in it, would read; ``_`` within a word is only a character."""
+
+
+def human_frame(frame: pd.DataFrame, *, width: int = 60) -> pd.DataFrame:
+    """Frame of texts for people: durations with units, shares in percent, short names.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Columns that end in ``_ns`` are durations, except ``start_ns``, ``end_ns`` and ``ts_ns``,
+        which count from the first time in the frame.
+    width : int
+        Longest name, in characters.
+
+    Examples
+    --------
+    >>> human_frame(pd.DataFrame({"name": ["aten::mm"], "dur_ns": [1500], "share": [0.25]}))
+           name      dur  share
+    0  aten::mm  1.50 us  25.0%
+    """
+    out = pd.DataFrame(index=frame.index)
+    times = [frame[name].min() for name in frame.columns if name in TIMES and len(frame)]
+    origin_ns = int(min(times, default=0))
+    for name in frame.columns:
+        out[name] = _texts(str(name), frame[name], origin_ns, width)
+    return out.rename(columns=heading)
+
+
+def _texts(name: str, column: pd.Series, origin_ns: int, width: int) -> list[str]:
+    """Cells of a column as texts."""
+    values = column.tolist()
+    if name in TIMES:
+        return [f"+{human_duration(value - origin_ns)}" for value in values]
+    if name.endswith("_ns"):
+        return ["" if pd.isna(value) else human_duration(value) for value in values]
+    if name in ("share", "chance") or name.endswith("_share"):
+        digits = 2 if name == "chance" else 1
+        return ["" if pd.isna(value) else f"{value:.{digits}%}" for value in values]
+    if name.endswith("bound"):
+        return [in_words(value) for value in values]
+    if holds_names(name, column):
+        return [name_label(_joined(value), width=width) for value in values]
+    return [_plain(value) for value in values]
+
+
+def _plain(value: object) -> str:
+    """Flag, number, label or sentence as text."""
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    return f"{value:,}" if isinstance(value, int) else printable(str(value))
+
+
+def _joined(name: object) -> str:
+    """Name as one text; a pattern is several."""
+    return " → ".join(map(str, name)) if isinstance(name, tuple) else str(name)
+
+
+def markdown_table(frame: pd.DataFrame) -> str:
+    r"""Frame as a Markdown table; cells are taken as texts.
+
+    Examples
+    --------
+    >>> print(markdown_table(pd.DataFrame({"name": ["a|b"], "dur": ["2 us"]})))
+    | name | dur |
+    | --- | --- |
+    | a\|b | 2 us |
+    """
+    rows = [
+        list(frame.columns),
+        ["---"] * len(frame.columns),
+        *frame.astype(str).to_numpy().tolist(),
+    ]
+    cells = [[_escaped(str(cell)) for cell in row] for row in (rows[0], *rows[2:])]
+    cells.insert(1, rows[1])
+    return "\n".join(f"| {' | '.join(row)} |" for row in cells)
+
+
+def _escaped(text: str) -> str:
+    r"""Text that a Markdown reader shows as it is, on one line.
+
+    Examples
+    --------
+    >>> print(_escaped("aten::add_ <b> __init__"))
+    aten::add\_ \<b\> \_\_init\_\_
+    """
+    return _ESCAPED.sub(r"\\\1", printable(" ".join(text.split("\n"))))
+
+
+def _head(summary: Summary | JobSummary) -> list[str]:
+    """First paragraphs of a report: facts, caveats and the verdict."""
+    verdict = summary.verdict
+    head = [
+        f"# {_escaped(summary.name)}",
+        _escaped(summary.facts),
+        *map(_escaped, summary.caveats),
+        f"## What bounds {_escaped(summary.window_name)}",
+    ]
+    more = [verdict.replays] if verdict.replays else []
+    if verdict.withheld:
+        return [*head, f"No verdict: {_escaped(verdict.withheld)}", *map(_escaped, more)]
+    findings = (
+        f"{number}. **{_escaped(finding.sentence)}.** Largest: "
+        f"{_escaped(finding.evidence_sentence)}."
+        + (f" *Predicted:* {_escaped(finding.prediction)}." if finding.prediction else "")
+        + (f" *To try:* {_escaped(finding.to_try)}" if finding.to_try else "")
+        for number, finding in enumerate(verdict.findings, start=1)
+    )
+    return [*head, *findings, *map(_escaped, more), *filter(None, [verdict.notes])]
+
+
+def _help(summary: Summary | JobSummary) -> list[str]:
+    """Paragraphs on what would help; none where nothing does, or nothing is known of it."""
+    helpful = summary.what_helps
+    if helpful.empty:
+        return []
+    table = markdown_table(human_frame(helpful.head(_TOP)))
+    return ["## What would help", _escaped(summary.help_notes), table]
+
+
+def _groups(frame: pd.DataFrame, name: str) -> str:
+    """First groups of a breakdown as a table."""
+    return markdown_table(human_frame(frame.head(_TOP).rename_axis(name).reset_index()))
+
+
+def markdown_summary(summary: Summary) -> str:
+    """Summary as a Markdown page.
+
+    Parameters
+    ----------
+    summary : Summary
+
+    Returns
+    -------
+    str
+    """
+    parts = [*_head(summary), *_help(summary)]
+    if len(summary.by_step):
+        parts += ["## By step", markdown_table(human_frame(summary.by_step.head(_MAX_STEPS)))]
+        if len(summary.by_step) > _MAX_STEPS:
+            parts.append(f"The first {_MAX_STEPS} of {len(summary.by_step):,}.")
+    segments = human_count(len(summary.path.segments), "segment")
+    parts += [
+        "## Critical path",
+        f"{human_duration(summary.path.dur_ns)} in {segments} that tile the window. "
+        f"{_escaped(summary.inferred)}".strip(),
+        _groups(summary.by_bound, "bound"),
+        "## Operators on the path",
+        _groups(summary.by_op, "op"),
+        "## What ran on the path",
+        _groups(summary.by_name, "name"),
+    ]
+    weak = summary.weak_checks
+    parts += [
+        "## Quality",
+        markdown_table(human_frame(weak)) if len(weak) else "All checks are good.",
+    ]
+    if len(summary.trace.repairs):
+        parts += ["## Repairs of the file", markdown_table(human_frame(summary.trace.repairs))]
+    return "\n\n".join(parts) + "\n"
+
+
+def job_tables(summary: JobSummary) -> list[tuple[str, pd.DataFrame]]:
+    """Tables of a job's report with their titles; empty ones are left out."""
+    tables = [
+        ("Critical path by rank", summary.by_rank.reset_index(names="rank")),
+        ("Critical path by bound", summary.by_bound.reset_index(names="bound")),
+        ("Late ranks", summary.stragglers[_LATE]),
+        ("Devices", summary.devices[_DEVICE]),
+        ("What the traces do not show", summary.weak_by_check),
+        ("Left out", summary.failures),
+    ]
+    return [(title, frame) for title, frame in tables if len(frame)]
+
+
+def markdown_job_summary(summary: JobSummary) -> str:
+    """Summary of a job as a Markdown page.
+
+    Parameters
+    ----------
+    summary : JobSummary
+
+    Returns
+    -------
+    str
+    """
+    parts = _head(summary)
+    if summary.inferred:
+        parts.append(_escaped(summary.inferred))
+    parts += _help(summary)
+    for title, frame in job_tables(summary):
+        parts += [f"## {title}", markdown_table(human_frame(frame.head(_MAX_ROWS)))]
+        if len(frame) > _MAX_ROWS:
+            parts.append(f"The first {_MAX_ROWS} of {len(frame):,}.")
+    return "\n\n".join(parts) + "\n"

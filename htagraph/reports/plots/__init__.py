@@ -1,0 +1,54 @@
+"""Answers as plotly figures: every title states a fact, every axis has a unit.
+
+Each function takes the frame that the question of its name returns
+(``plots.idle_time(graph.idle_time())``), of one rank or of a job, or the critical path itself.
+Where marks are joined to keep a figure small, ``figure.layout.meta["note"]`` says so.
+"""
+
+from __future__ import annotations
+
+from htagraph.reports.plots.counter_plots import launch_stats, memory_bandwidth, queue_length
+from htagraph.reports.plots.device_plots import (
+    exposed_communication,
+    idle_causes,
+    idle_time,
+    overlap,
+    temporal_breakdown,
+)
+from htagraph.reports.plots.job_plots import collective_waits, kernels_across_ranks, step_spread
+from htagraph.reports.plots.kernel_plots import (
+    kernel_classes,
+    kernel_durations,
+    kernel_patterns,
+    top_kernels,
+)
+from htagraph.reports.plots.path_plots import (
+    critical_path,
+    critical_path_timeline,
+    job_path_timeline,
+    steps,
+)
+from htagraph.reports.plots.speed_up_plots import speed_ups
+
+__all__ = [
+    "collective_waits",
+    "critical_path",
+    "critical_path_timeline",
+    "exposed_communication",
+    "idle_causes",
+    "idle_time",
+    "job_path_timeline",
+    "kernel_classes",
+    "kernel_durations",
+    "kernel_patterns",
+    "kernels_across_ranks",
+    "launch_stats",
+    "memory_bandwidth",
+    "overlap",
+    "queue_length",
+    "speed_ups",
+    "step_spread",
+    "steps",
+    "temporal_breakdown",
+    "top_kernels",
+]

@@ -1,0 +1,277 @@
+"""Figures of devices: temporal breakdown, idle time, overlap of communication with compute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.model import answers
+from htagraph.model.kinds import in_words
+from htagraph.model.units import human_duration
+from htagraph.reports.plots.style import (
+    CAUSE_COLORS,
+    CLASS_COLORS,
+    IDLE_COLOR,
+    TimeUnit,
+    color_of,
+    named_rows,
+    new_figure,
+    of_frame,
+    percent,
+    track_labels,
+)
+from htagraph.writers.labels import distinct_names
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+__all__ = ["exposed_communication", "idle_causes", "idle_time", "overlap", "temporal_breakdown"]
+
+_TOP = 12
+_EMPTY_PX = 120
+_PARTS = {
+    "compute": "compute",
+    "communication": "exposed communication",
+    "memory": "exposed copies",
+    "idle": "idle",
+}
+
+
+def _stack(
+    name: str,
+    rows: Sequence[str] | Sequence[int],
+    x: npt.NDArray[np.float64],
+    dur_ns: Sequence[int],
+    color: str,
+) -> dict[str, Any]:
+    """One part of stacked bars, with its durations in words."""
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": name,
+        "x": x,
+        "y": list(rows),
+        "marker": {"color": color},
+        "customdata": [human_duration(value) for value in dur_ns],
+        "hovertemplate": f"{name}: %{{customdata}}<extra></extra>",
+    }
+
+
+@of_frame(answers.TEMPORAL_BREAKDOWN)
+def temporal_breakdown(frame: pd.DataFrame) -> Figure:
+    """Figure of how each device spends the window.
+
+    Parameters
+    ----------
+    frame : DataFrame, schema `answers.TEMPORAL_BREAKDOWN`
+        Of one rank, or of a job with a column ``rank``.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    rows = track_labels(frame)
+    colors = {**CLASS_COLORS, "idle": IDLE_COLOR}
+    bars = [
+        _stack(
+            name,
+            rows,
+            frame[f"{part}_share"].to_numpy() * 100,
+            frame[f"{part}_ns"].tolist(),
+            colors[part],
+        )
+        for part, name in _PARTS.items()
+    ]
+    if frame.empty:
+        title = "No device work was recorded"
+    elif len(frame) == 1:
+        compute, idle = float(frame["compute_share"].iloc[0]), float(frame["idle_share"].iloc[0])
+        title = (
+            f"{rows[0].capitalize()} computes {compute:.0%} of the window and is idle {idle:.0%}"
+        )
+    else:
+        most = rows[int(frame["idle_share"].to_numpy().argmax())]
+        title = (
+            f"Devices compute {frame['compute_share'].mean():.0%} of the window and are idle "
+            f"{frame['idle_share'].mean():.0%} on average; {most} is idle most "
+            f"({frame['idle_share'].max():.0%})"
+        )
+    axis = {"title": {"text": "share of the window, %"}, "range": [0, 100]}
+    return new_figure(bars, title, rows=max(len(rows), 1), barmode="stack", xaxis=axis)
+
+
+@of_frame(answers.IDLE_TIME)
+def idle_causes(frame: pd.DataFrame) -> Figure:
+    """Figure of idle time by cause.
+
+    Parameters
+    ----------
+    frame : DataFrame, schema `answers.IDLE_TIME`
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    by_cause = (
+        frame.groupby("cause", observed=True)["idle_ns"]
+        .sum()
+        .sort_values(ascending=False, kind="stable")
+    )
+    by_cause = by_cause[by_cause > 0]
+    total = int(by_cause.sum())
+    if not total:
+        return new_figure([], "No device is ever idle", height=_EMPTY_PX)
+    unit, causes = (
+        TimeUnit.fitting(float(by_cause.iloc[0])),
+        [str(cause) for cause in by_cause.index],
+    )
+    bars = [
+        _stack(in_words(cause), [row], unit.of([value]), [value], color_of(CAUSE_COLORS, cause))
+        for row, (cause, value) in enumerate(zip(causes, by_cause.tolist(), strict=True))
+    ]
+    names = [
+        f"{in_words(cause)} {percent(value / total)}"
+        for cause, value in zip(causes, by_cause.tolist(), strict=True)
+    ]
+    first = f"{by_cause.iloc[0] / total:.0%} of that is {in_words(causes[0])}"
+    title = f"Devices are idle {human_duration(total)}; {first}"
+    axis = {"title": {"text": f"idle time, {unit.name}"}}
+    return new_figure(
+        bars,
+        title,
+        rows=len(bars),
+        barmode="stack",
+        showlegend=False,
+        xaxis=axis,
+        yaxis=named_rows(names),
+    )
+
+
+@of_frame(answers.IDLE_TIME)
+def idle_time(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
+    """Figure of idle time by the name of what devices wait for, largest first.
+
+    Parameters
+    ----------
+    frame : DataFrame, schema `answers.IDLE_TIME`
+    top : int, default=12
+        Bars; the note says what the others add up to.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    total = int(frame["idle_ns"].sum())
+    if not total:
+        return new_figure([], "No device is ever idle", height=_EMPTY_PX)
+    by_name = frame.groupby(["cause", "name"], observed=True, sort=False)["idle_ns"].sum()
+    by_name = by_name.sort_values(ascending=False, kind="stable")
+    unit, shown = TimeUnit.fitting(float(by_name.iloc[0])), by_name.head(top)
+    cause = shown.index.get_level_values("cause").astype(str)
+    whole = shown.index.get_level_values("name").tolist()
+    short = distinct_names(whole, width=38)
+    names = [escape(short[name]) for name in whole]
+    bars = []
+    for one in dict.fromkeys(cause):
+        at = np.flatnonzero(cause == one)
+        values = shown.to_numpy()[at]
+        bars.append(
+            _stack(
+                in_words(one),
+                at.tolist(),
+                unit.of(values),
+                values.tolist(),
+                color_of(CAUSE_COLORS, one),
+            )
+        )
+    share = shown.iloc[0] / total
+    title = f"The largest single contributor is {names[0]} with {share:.0%} of idle time"
+    axis = {"title": {"text": f"idle time, {unit.name}"}}
+    figure = new_figure(
+        bars, title, rows=len(names), barmode="stack", xaxis=axis, yaxis=named_rows(names)
+    )
+    if len(by_name) > top:
+        rest = human_duration(int(by_name.iloc[top:].sum()))
+        figure.layout.meta = {
+            "note": f"{len(by_name) - top:,} others take {rest} together; the table lists them."
+        }
+    return figure
+
+
+@of_frame(answers.OVERLAP)
+def overlap(frame: pd.DataFrame) -> Figure:
+    """Figure of how much communication overlaps with compute, by device.
+
+    Parameters
+    ----------
+    frame : DataFrame, schema `answers.OVERLAP`
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    rows = track_labels(frame)
+    parts = {
+        "compute alone": (frame["compute_ns"] - frame["overlap_ns"], CLASS_COLORS["compute"]),
+        "both": (frame["overlap_ns"], "#97a85a"),
+        "exposed communication": (frame["exposed_ns"], CLASS_COLORS["communication"]),
+    }
+    unit = TimeUnit.fitting(
+        float((frame["compute_ns"] + frame["exposed_ns"]).max()) if len(frame) else 0
+    )
+    bars = [
+        _stack(name, rows, unit.of(time), time.tolist(), color)
+        for name, (time, color) in parts.items()
+    ]
+    communication, exposed = int(frame["communication_ns"].sum()), int(frame["exposed_ns"].sum())
+    title = (
+        f"{1 - exposed / communication:.0%} of communication is hidden behind compute; "
+        f"{human_duration(exposed)} is exposed"
+        if communication
+        else "Nothing communicates"
+    )
+    axis = {"title": {"text": f"time, {unit.name}"}}
+    return new_figure(bars, title, rows=max(len(rows), 1), barmode="stack", xaxis=axis)
+
+
+@of_frame(answers.EXPOSED_COMMUNICATION)
+def exposed_communication(frame: pd.DataFrame) -> Figure:
+    """Figure of why communication is exposed: what kept the next compute kernel from running.
+
+    Parameters
+    ----------
+    frame : DataFrame, schema `answers.EXPOSED_COMMUNICATION`
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    exposed = frame[frame["exposed_ns"] > 0]
+    why = (
+        exposed.groupby("why", observed=True)["exposed_ns"]
+        .sum()
+        .sort_values(ascending=False, kind="stable")
+    )
+    total = int(why.sum())
+    if not total:
+        return new_figure([], "No communication is exposed", height=_EMPTY_PX)
+    unit = TimeUnit.fitting(float(why.iloc[0]))
+    bars = [
+        _stack(
+            "exposed communication",
+            [str(name) for name in why.index],
+            unit.of(why),
+            why.tolist(),
+            CLASS_COLORS["communication"],
+        )
+    ]
+    title = (
+        f"Communication is exposed mostly because of: {why.index[0]} ({why.iloc[0] / total:.0%})"
+    )
+    axis = {"title": {"text": f"exposed time, {unit.name}"}}
+    return new_figure(bars, title, rows=len(why), showlegend=False, xaxis=axis)

@@ -1,0 +1,200 @@
+"""Figures of a job: late ranks, and what differs between ranks."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from htagraph.job.slow_ranks import against_median_rank
+from htagraph.model import answers, job_answers
+from htagraph.model.units import human_duration
+from htagraph.reports.plots.style import (
+    BOUND_COLORS,
+    TimeUnit,
+    label,
+    named_rows,
+    new_figure,
+    of_frame,
+)
+from htagraph.writers.labels import distinct_names
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+__all__ = ["collective_waits", "kernels_across_ranks", "step_spread"]
+
+_MAX_COLUMNS = 400
+_MAX_ROWS = 24
+_MAX_RANKS = 16
+_TOP = 12
+_SAME = 0.02
+_SCALE = [[0.0, "rgba(134, 148, 168, 0.12)"], [0.5, "#e0a878"], [1.0, "#c0392b"]]
+
+
+@of_frame(job_answers.MATCHED_COLLECTIVES, "rank")
+def collective_waits(collectives: pd.DataFrame, *, max_columns: int = _MAX_COLUMNS) -> Figure:
+    """Figure of how long each rank waits in each collective.
+
+    A straggler is the row that does not wait while all others do.
+
+    Parameters
+    ----------
+    collectives : DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
+    max_columns : int, default=400
+        Where there are more, neighboring collectives are joined and their longest wait is shown.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    if collectives.empty:
+        return new_figure([], "No collectives were matched across ranks", height=120)
+    begin = collectives.groupby("match")["start_ns"].min().sort_values(kind="stable").index
+    ranks = np.unique(collectives["rank"].to_numpy())
+    joined = -(-len(begin) // max_columns)
+    column = pd.Index(begin).get_indexer(pd.Index(collectives["match"])) // joined
+    row = np.searchsorted(ranks, collectives["rank"].to_numpy())
+    wait = np.full((len(ranks), int(column.max()) + 1), np.nan)
+    np.fmax.at(wait, (row, column), collectives["wait_ns"].to_numpy(np.float64))
+    unit = TimeUnit.fitting(float(np.nanmax(wait)))
+    late = (
+        collectives[collectives["last_rank"] != collectives["rank"]]
+        .groupby("last_rank")["wait_ns"]
+        .sum()
+    )
+    total = int(late.sum())
+    title = (
+        f"{late.max() / total:.0%} of all collective wait ({human_duration(total)}) is for rank "
+        f"{late.idxmax()}"
+        if total
+        else "No rank waits for another"
+    )
+    heat = {
+        "type": "heatmap",
+        "z": wait / unit.size_ns,
+        "x": np.arange(wait.shape[1]) * joined,
+        "y": [f"rank {rank}" for rank in ranks.tolist()],
+        "colorscale": _SCALE,
+        "colorbar": {"title": {"text": f"wait, {unit.name}"}, "thickness": 12},
+        "hovertemplate": f"%{{y}}, collective %{{x}}: waits %{{z:.4~g}} {unit.name}<extra></extra>",
+    }
+    axis = {"title": {"text": "collective, in order of time"}, "showgrid": False}
+    figure = new_figure([heat], title, rows=min(max(len(ranks), 3), _MAX_ROWS), xaxis=axis)
+    if joined > 1:
+        figure.layout.meta = {
+            "note": f"Each column is {joined} collectives and shows the longest wait."
+        }
+    return figure
+
+
+@of_frame(answers.KERNEL_BREAKDOWN, "rank")
+def kernels_across_ranks(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
+    """Figure of how long kernels take on each rank, relative to the median rank.
+
+    A slow device is to the right in every row.
+
+    Parameters
+    ----------
+    frame : DataFrame, schema `answers.KERNEL_BREAKDOWN` and ``rank``
+        By name, of a job. Communication is left out: it takes as long as a rank waits.
+    top : int, default=12
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    own = against_median_rank(frame)
+    if own.empty:
+        return new_figure([], "No kernel runs on two ranks: nothing to compare with", height=120)
+    largest = (
+        own.groupby("group")["sum_ns"]
+        .sum()
+        .sort_values(ascending=False, kind="stable")
+        .index[:top]
+        .tolist()
+    )
+    own = own[own["group"].isin(largest)]
+    own = own.assign(row=own["group"].map({name: row for row, name in enumerate(largest)}))
+    slowest = own.iloc[int(own["ratio"].to_numpy().argmax())]
+    short = distinct_names(largest, width=44)
+    title = (
+        f"Rank {slowest['rank']} runs {escape(short[slowest['group']])} {slowest['ratio']:.2f} "
+        "times as long as the median rank"
+        if slowest["ratio"] > 1 + _SAME
+        else "The largest kernels take equally long on all ranks, within "
+        f"{float((own['ratio'] - 1).abs().max()):.1%}"
+    )
+    ranks = own["rank"].unique().tolist()
+    parts = own.groupby("rank", sort=True) if len(ranks) <= _MAX_RANKS else [("ranks", own)]
+    dots = [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": f"rank {rank}" if rank != "ranks" else "ranks",
+            "x": part["ratio"],
+            "y": part["row"],
+            "marker": {"size": 9, "opacity": 0.8},
+            "customdata": [
+                f"rank {one}: {human_duration(mean)} on average"
+                for one, mean in zip(part["rank"].tolist(), part["mean_ns"].tolist(), strict=True)
+            ],
+            "hovertemplate": "%{customdata}, %{x:.3~f} of the median<extra></extra>",
+        }
+        for rank, part in parts
+    ]
+    axis = {"title": {"text": "mean duration on a rank / that on the median rank"}}
+    rows = named_rows([label(short[name]) for name in largest])
+    return new_figure(
+        dots, title, rows=len(largest), xaxis=axis, yaxis=rows | {"showgrid": True}, showlegend=True
+    )
+
+
+@of_frame(answers.STEP_TIMES, "rank")
+def step_spread(frame: pd.DataFrame) -> Figure:
+    """Figure of how long each step takes: the median rank, and from the fastest to the slowest.
+
+    Parameters
+    ----------
+    frame : DataFrame, schema `answers.STEP_TIMES` and ``rank``
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    each = frame.drop_duplicates(["rank", "step"])
+    spread = each.groupby("name", sort=False)["dur_ns"].agg(["min", "median", "max"])
+    if spread.empty:
+        return new_figure([], "No rank has steps", height=120)
+    unit = TimeUnit.fitting(float(spread["max"].max()))
+    middle = unit.of(spread["median"])
+    bars = {
+        "type": "bar",
+        "name": "step on the median rank",
+        "x": [label(name, width=28) for name in spread.index],
+        "y": middle,
+        "marker": {"color": BOUND_COLORS["host"]},
+        "error_y": {
+            "type": "data",
+            "symmetric": False,
+            "array": unit.of(spread["max"]) - middle,
+            "arrayminus": middle - unit.of(spread["min"]),
+            "color": "#8694a8",
+        },
+        "customdata": [
+            f"{human_duration(low)} to {human_duration(high)}"
+            for low, high in zip(spread["min"].tolist(), spread["max"].tolist(), strict=True)
+        ],
+        "hovertemplate": f"%{{y:.4~g}} {unit.name}, from %{{customdata}}<extra></extra>",
+    }
+    differ = (spread["max"] - spread["min"]).to_numpy(np.int64)
+    widest = spread.index[int(differ.argmax())]
+    title = (
+        f"A step takes {human_duration(float(spread['median'].median()))} (median of ranks and "
+        f"steps); ranks differ most in {label(widest, width=28)}, by "
+        f"{human_duration(int(differ.max()))}"
+    )
+    axis = {"title": {"text": f"length of the step, {unit.name}"}, "rangemode": "tozero"}
+    return new_figure([bars], title, yaxis=axis, xaxis={"type": "category"})

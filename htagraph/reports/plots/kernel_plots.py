@@ -1,0 +1,260 @@
+"""Figures of kernels: classes, the longest, their durations, and sequences that repeat."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.model import answers
+from htagraph.model.units import human_count, human_duration
+from htagraph.reports.plots.style import (
+    CLASS_COLORS,
+    TimeUnit,
+    color_of,
+    durations_axis,
+    label,
+    named_rows,
+    new_figure,
+    of_frame,
+)
+from htagraph.writers.labels import distinct_names
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+__all__ = [
+    "duration_line",
+    "kernel_classes",
+    "kernel_durations",
+    "kernel_patterns",
+    "log_bins",
+    "top_kernels",
+]
+
+_BINS_PER_DECADE = 8
+_TOP = 15
+_N_PATTERNS = 10
+_LAST = 2
+_MAX_RANKS = 10
+
+
+@of_frame(answers.KERNEL_BREAKDOWN)
+def kernel_classes(frame: pd.DataFrame) -> Figure:
+    """Figure of device time by class of kernel.
+
+    Parameters
+    ----------
+    frame : DataFrame, schema `answers.KERNEL_BREAKDOWN`
+        By class.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    columns = (frame[name].tolist() for name in ("group", "class", "sum_ns", "n_kernels", "share"))
+    bars = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": group,
+            "x": [share * 100],
+            "y": [""],
+            "marker": {"color": color_of(CLASS_COLORS, kernel_class)},
+            "text": [f"{share:.0%}"],
+            "textposition": "inside",
+            "insidetextanchor": "middle",
+            "textangle": 0,
+            "insidetextfont": {"color": "white"},
+            "hovertemplate": f"{group}: {human_duration(total)}, {human_count(n, 'kernel')}"
+            "<extra></extra>",
+        }
+        for group, kernel_class, total, n, share in zip(*columns, strict=True)
+    ]
+    first = (
+        f"{str(frame['group'].iloc[0]).capitalize()} takes {frame['share'].iloc[0]:.0%} of"
+        if len(frame)
+        else "No"
+    )
+    axis = {"title": {"text": "share of device time, %"}, "range": [0, 100]}
+    return new_figure(bars, f"{first} device time", rows=1, barmode="stack", xaxis=axis, bargap=0.1)
+
+
+@of_frame(answers.KERNEL_BREAKDOWN)
+def top_kernels(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
+    """Figure of the kernels with most device time.
+
+    Parameters
+    ----------
+    frame : DataFrame, schema `answers.KERNEL_BREAKDOWN`
+        By name.
+    top : int, default=15
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    shown = frame.head(top)
+    if shown.empty:
+        return new_figure([], "No kernels ran", height=120)
+    short = distinct_names(shown["group"].tolist(), width=44)
+    names = [escape(short[name]) for name in shown["group"]]
+    unit = TimeUnit.fitting(float(shown["sum_ns"].max()))
+    columns = (shown[column].tolist() for column in ("group", "sum_ns", "n_kernels"))
+    hover = [
+        f"{label(name, width=90)}<br>{human_duration(total)}, {human_count(n, 'kernel')} of "
+        f"{human_duration(total / n)} on average"
+        for name, total, n in zip(*columns, strict=True)
+    ]
+    bars = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": name,
+            "x": unit.of(shown["sum_ns"])[mine],
+            "y": np.flatnonzero(mine),
+            "marker": {"color": color_of(CLASS_COLORS, name)},
+            "customdata": [hover[row] for row in np.flatnonzero(mine)],
+            "hovertemplate": "%{customdata}<extra></extra>",
+        }
+        for name in dict.fromkeys(shown["class"].astype(str))
+        for mine in [(shown["class"].astype(str) == name).to_numpy()]
+    ]
+    share = frame["share"]
+    title = f"{names[0]} takes {share.iloc[0]:.0%} of device time"
+    if len(frame) > 1:
+        title += f", the first {len(shown)} of {len(frame):,} kernels {shown['share'].sum():.0%}"
+    x_axis = {"title": {"text": f"device time, {unit.name}"}}
+    return new_figure(
+        bars, title, rows=len(shown), barmode="stack", yaxis=named_rows(names), xaxis=x_axis
+    )
+
+
+def log_bins(longest_ns: int) -> npt.NDArray[np.float64]:
+    """Edges of bins of equal ratio, from 1 ns on."""
+    decades = np.ceil(np.log10(max(longest_ns, 10)) * _BINS_PER_DECADE).astype(int)
+    return np.asarray(10.0 ** (np.arange(decades + _LAST) / _BINS_PER_DECADE), dtype=np.float64)
+
+
+def duration_line(
+    name: str,
+    dur_ns: npt.NDArray[np.int64],
+    edges: npt.NDArray[np.float64],
+    color: str | None = None,
+) -> dict[str, Any]:
+    """Line of steps: how many durations lie in each bin."""
+    count, _ = np.histogram(np.maximum(dur_ns, 1), bins=edges)
+    used = np.flatnonzero(count)
+    first, last = (used[0], used[-1] + 1) if len(used) else (0, 0)
+    # An empty bin on both sides: the line begins and ends at zero.
+    inside = slice(max(first - 1, 0), min(last + 1, len(count)))
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": edges[:-1][inside],
+        "y": count[inside],
+        "line": {"shape": "hv", "width": 2, "color": color},
+        "hovertemplate": f"{name}: %{{y:,}}<extra></extra>",
+    }
+
+
+@of_frame(answers.KERNEL_DURATIONS)
+def kernel_durations(frame: pd.DataFrame) -> Figure:
+    """Figure of the distribution of kernel durations, by rank where there are a few, or by class.
+
+    Parameters
+    ----------
+    frame : DataFrame, schema `answers.KERNEL_DURATIONS`
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    if frame.empty:
+        return new_figure([], "No kernels ran", height=120)
+    dur = frame["dur_ns"].to_numpy(np.int64)
+    edges = log_bins(int(dur.max()))
+    ranks = np.unique(frame["rank"].to_numpy()).tolist() if "rank" in frame.columns else []
+    if 1 < len(ranks) <= _MAX_RANKS:
+        groups = frame["rank"].to_numpy()
+        lines = [duration_line(f"rank {rank}", dur[groups == rank], edges) for rank in ranks]
+    else:
+        groups = frame["class"].astype(str).to_numpy()
+        lines = [
+            duration_line(name, dur[groups == name], edges, color=color) | {"fill": "tozeroy"}
+            for name, color in CLASS_COLORS.items()
+            if (groups == name).any()
+        ]
+    n_longest = max(len(dur) // 100, 1)
+    share = int(np.sort(dur)[-n_longest:].sum()) / max(int(dur.sum()), 1)
+    longest = "the longest takes" if n_longest == 1 else "the longest 1% take"
+    title = (
+        f"Half of {len(dur):,} kernels and copies take less than "
+        f"{human_duration(float(np.median(dur)))}; {longest} {share:.0%} of the time"
+    )
+    y_axis = {"title": {"text": "number"}, "rangemode": "tozero"}
+    return new_figure(
+        lines, title, xaxis=durations_axis("duration"), yaxis=y_axis, hovermode="x unified"
+    )
+
+
+@of_frame(answers.KERNEL_PATTERNS)
+def kernel_patterns(frame: pd.DataFrame, *, top: int = _N_PATTERNS) -> Figure:
+    """Figure of the repeating sequences with most device time: their kernels and the gaps between.
+
+    Parameters
+    ----------
+    frame : DataFrame, schema `answers.KERNEL_PATTERNS`
+    top : int, default=10
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    shown = frame.head(top)
+    if shown.empty:
+        return new_figure([], "No sequence of kernels repeats", height=120)
+    first = shown.iloc[0]
+    rows = [f"{row + 1}. {_pattern(names)}" for row, names in enumerate(shown["pattern"])]
+    unit = TimeUnit.fitting(float((shown["device_ns"] + shown["gap_ns"]).max()))
+    hover = [
+        f"{human_count(n, 'time')}: {'<br>'.join(label(name, width=60) for name in names)}"
+        for n, names in zip(shown["n_occurrences"].tolist(), shown["pattern"], strict=True)
+    ]
+    bars = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": name,
+            "x": unit.of(shown[column]),
+            "y": rows,
+            "marker": {"color": color},
+            "customdata": hover,
+            "hovertemplate": f"{name} %{{x:.3~f}} {unit.name}<br>%{{customdata}}<extra></extra>",
+        }
+        for name, column, color in (
+            ("kernels", "device_ns", CLASS_COLORS["compute"]),
+            ("gaps between", "gap_ns", "#a57fc0"),
+        )
+    ]
+    title = (
+        f"The most expensive repeating sequence has {first['length']} kernels, runs "
+        f"{human_count(first['n_occurrences'], 'time')} and takes {first['share']:.0%} of device "
+        "time"
+    )
+    x_axis = {"title": {"text": f"time of all occurrences, {unit.name}"}}
+    return new_figure(bars, title, rows=len(rows), barmode="stack", xaxis=x_axis)
+
+
+def _pattern(names: tuple[str, ...]) -> str:
+    """Short name of a sequence."""
+    ends = [label(name, width=18) for name in names]
+    return (
+        f"{ends[0]} → {ends[1]}"
+        if len(ends) == _LAST
+        else f"{ends[0]} → … → {ends[-1]} ({len(ends)})"
+    )

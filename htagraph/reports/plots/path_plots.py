@@ -1,0 +1,374 @@
+"""Figures of the critical path of a rank or a job: as one bar, over time, and step by step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.job.path import JobPath
+from htagraph.lookup.steps import find_steps
+from htagraph.model.kinds import in_words
+from htagraph.model.units import human_count, human_duration
+from htagraph.path import CriticalPath
+from htagraph.reports.plots.style import (
+    BOUND_COLORS,
+    TimeUnit,
+    color_of,
+    label,
+    named_rows,
+    new_figure,
+    of_path,
+    percent,
+)
+from htagraph.reports.plots.thinning import Blocks, thin_path
+from htagraph.reports.step_shares import time_by_step
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+__all__ = ["critical_path", "critical_path_timeline", "job_path_timeline", "steps"]
+
+I64 = npt.NDArray[np.int64]
+
+_MAX_SINGLE = 600
+_MAX_STEPS = 60
+_MAX_RANKS = 16
+_MAX_STEP_LINES = 40
+_MIN_SHARE = 0.05
+_BAR = 0.86
+
+
+@of_path("CriticalPath", "JobPath")
+def critical_path(path: CriticalPath | JobPath) -> Figure:
+    """Figure of the critical path as one stacked bar: its time by bound.
+
+    Parameters
+    ----------
+    path : CriticalPath or JobPath
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    frame = path.breakdown(by="bound")
+    frame = frame[frame["dur_ns"] > 0]
+    bars = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": in_words(bound),
+            "x": [share * 100],
+            "y": [""],
+            "marker": {"color": color_of(BOUND_COLORS, bound)},
+            "text": [f"{share:.0%}" if share >= _MIN_SHARE else ""],
+            "textposition": "inside",
+            "insidetextanchor": "middle",
+            "textangle": 0,
+            "insidetextfont": {"color": "white"},
+            "hovertemplate": f"{in_words(bound)}: {human_duration(dur)} ({share:.1%})"
+            "<extra></extra>",
+        }
+        for bound, dur, share in zip(
+            frame.index.astype(str), frame["dur_ns"], frame["share"], strict=True
+        )
+    ]
+    shares = [
+        f"{share:.0%} {in_words(bound)}"
+        for bound, share in zip(frame.index, frame["share"], strict=True)
+        if share >= _MIN_SHARE
+    ]
+    largest = " and ".join(shares[:2]) or "empty"
+    title = f"The critical path of {human_duration(path.dur_ns)} is {largest}"
+    axis = {"title": {"text": "share of the window, %"}, "range": [0, 100]}
+    return new_figure(bars, title, rows=1, barmode="stack", xaxis=axis, bargap=0.1)
+
+
+@of_path("CriticalPath")
+def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE) -> Figure:
+    """Figure of the critical path over time, one row per bound; the area of a block is its time.
+
+    Parameters
+    ----------
+    path : CriticalPath
+    max_single : int
+        Number of the longest segments that are drawn one by one; the others are joined between
+        them, and the note says so (``figure.layout.meta["note"]``).
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    segments, origin = path.segments, path.window.start_ns
+    codes = {str(name): code for code, name in enumerate(segments["bound"].cat.categories)}
+    blocks = thin_path(
+        *_arrays(segments),
+        segments["bound"].cat.codes.to_numpy().astype(np.int64),
+        max_single=max_single,
+    )
+    totals = path.breakdown(by="bound")
+    totals = totals[totals["dur_ns"] > 0]
+    unit = TimeUnit.fitting(path.dur_ns)
+    rows = [
+        _row(segments, blocks, blocks.code == codes[bound], (row, bound, origin, unit))
+        for row, bound in enumerate(totals.index.astype(str))
+    ]
+    marks = [
+        f"{in_words(name)} {percent(share)}"
+        for name, share in zip(totals.index, totals["share"], strict=True)
+    ]
+    x_axis = {
+        "title": {"text": f"time from the start of the window, {unit.name}"},
+        "range": [0, path.dur_ns / unit.size_ns],
+    }
+    figure = new_figure(
+        rows,
+        _longest(segments, origin),
+        rows=len(marks),
+        barmode="overlay",
+        showlegend=False,
+        yaxis=named_rows(marks) | {"fixedrange": True},
+        xaxis=x_axis,
+        shapes=_step_lines(path, unit),
+        dragmode="zoom",
+    )
+    figure.layout.meta = {"note": _note(segments, blocks, path.dur_ns)}
+    return figure
+
+
+@of_path("JobPath")
+def job_path_timeline(path: JobPath, *, max_single: int = _MAX_SINGLE) -> Figure:
+    """Figure of a job's critical path over time, one row per rank, colored by bound.
+
+    Parameters
+    ----------
+    path : JobPath
+    max_single : int
+        As of `critical_path_timeline`.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The ranks with most of the path have rows of their own, the others one together.
+    """
+    segments, unit = path.segments, TimeUnit.fitting(path.dur_ns)
+    shares = path.breakdown(by="rank")["share"]
+    shown = sorted(int(rank) for rank in shares.index[:_MAX_RANKS])
+    names = [f"rank {rank} {percent(float(shares[rank]))}" for rank in shown]
+    if len(shares) > len(shown):
+        names.append(
+            f"{human_count(len(shares) - len(shown), 'other')} "
+            f"{percent(float(shares.iloc[len(shown) :].sum()))}"
+        )
+    rank = segments["rank"].to_numpy(np.int64)
+    at = np.minimum(np.searchsorted(shown, rank), len(shown) - 1)
+    row = np.where(np.array(shown)[at] == rank, at, len(shown)) if shown else at
+    n_bounds = len(segments["bound"].cat.categories)
+    code = row * n_bounds + segments["bound"].cat.codes.to_numpy().astype(np.int64)
+    blocks = thin_path(*_arrays(segments), code, max_single=max_single)
+    bars, named = [], set()
+    for one in np.unique(blocks.code).tolist():
+        bound = str(segments["bound"].cat.categories[one % n_bounds])
+        drawn = _row(
+            segments, blocks, blocks.code == one, (one // n_bounds, bound, path.start_ns, unit)
+        )
+        bars.append(drawn | {"legendgroup": bound, "showlegend": bound not in named})
+        named.add(bound)
+    hops = int((np.diff(rank) != 0).sum())
+    title = (
+        f"The path stays on rank {shown[0]}"
+        if not hops and shown
+        else f"The path hops {'once' if hops == 1 else f'{hops:,} times'} between "
+        f"{human_count(len(shares), 'rank')}"
+    )
+    x_axis = {
+        "title": {"text": f"common time from the start of the window, {unit.name}"},
+        "range": [0, path.dur_ns / unit.size_ns],
+    }
+    figure = new_figure(
+        bars,
+        title,
+        rows=len(names),
+        barmode="overlay",
+        yaxis=named_rows(names) | {"fixedrange": True},
+        xaxis=x_axis,
+        dragmode="zoom",
+    )
+    figure.layout.meta = {"note": _note(segments, blocks, path.dur_ns)}
+    return figure
+
+
+def _arrays(segments: pd.DataFrame) -> tuple[I64, I64]:
+    """Start and length of segments."""
+    return segments["start_ns"].to_numpy(np.int64), segments["dur_ns"].to_numpy(np.int64)
+
+
+def _row(
+    segments: pd.DataFrame,
+    blocks: Blocks,
+    mine: npt.NDArray[np.bool_],
+    about: tuple[int, str, int, TimeUnit],
+) -> dict[str, Any]:
+    """Blocks of one bound as bars of a row; a joined one is as high as its share."""
+    row, bound, origin, unit = about
+    at = np.flatnonzero(mine)
+    height = _BAR * blocks.dur_ns[at] / np.maximum(blocks.span_ns[at], 1)
+    names, ops = segments["name"].to_numpy(), segments["op"].to_numpy()
+    # A joined block is no segment, so none is marked for it.
+    is_inferred = np.append(segments["is_inferred"].to_numpy(bool), False)
+    rules = segments["rule"].astype(object).to_numpy()
+    columns = (
+        column[at].tolist()
+        for column in (blocks.segment, blocks.n_segments, blocks.dur_ns, blocks.span_ns)
+    )
+    hover = [
+        f"{label(names[one])}{f' in {label(ops[one])}' if ops[one] else ''}, {human_duration(dur)}"
+        f"{f'<br>inferred: {label(rules[one])}' if is_inferred[one] else ''}"
+        if one >= 0
+        else f"{human_count(n, 'short segment')}, {human_duration(dur)} of {human_duration(span)}"
+        for one, n, dur, span in zip(*columns, strict=True)
+    ]
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": in_words(bound),
+        "y": np.full(len(at), row),
+        "x": unit.of(blocks.span_ns[at]),
+        "base": unit.of(blocks.start_ns[at] - origin),
+        "width": height,
+        # Bars share a base line; the axis of rows runs downward.
+        "offset": _BAR / 2 - height,
+        "customdata": hover,
+        "hovertemplate": f"<b>{in_words(bound)}</b> %{{customdata}}<br>at %{{base:.4~f}} "
+        f"{unit.name}<extra></extra>",
+        "marker": {
+            "color": color_of(BOUND_COLORS, bound),
+            "line": {"width": 0},
+            **_hatched(is_inferred[blocks.segment[at]]),
+        },
+    }
+
+
+def _hatched(mine: npt.NDArray[np.bool_]) -> dict[str, Any]:
+    """Pattern of the bars that are inferred; nothing where none is."""
+    if not mine.any():
+        return {}
+    shapes = np.where(mine, "/", "").tolist()
+    # Overlaid, the lines leave the bar its color.
+    pattern = {"shape": shapes, "fillmode": "overlay", "size": 7, "solidity": 0.3}
+    return {"pattern": pattern | {"fgcolor": "#ffffff"}}
+
+
+def _longest(segments: pd.DataFrame, origin: int) -> str:
+    """Sentence on the longest segment."""
+    if segments.empty:
+        return "The critical path is empty"
+    longest = segments.iloc[int(segments["dur_ns"].to_numpy().argmax())]
+    bound = in_words(longest["bound"])
+    return (
+        f"The longest segment is {human_duration(longest['dur_ns'])} of {bound}, "
+        f"{label(longest['name'])}, at {human_duration(longest['start_ns'] - origin)}"
+    )
+
+
+def _note(segments: pd.DataFrame, blocks: Blocks, window_ns: int) -> str:
+    """Sentences on the segments that were joined, and on those that are hatched."""
+    drawn = blocks.segment[blocks.segment >= 0]
+    is_hatched = bool(segments["is_inferred"].to_numpy()[drawn].any())
+    said = (
+        _joined_note(blocks, window_ns),
+        "Hatched segments are inferred: no record names what they waited for, only order and times "
+        "of events do."
+        if is_hatched
+        else "",
+    )
+    return " ".join(filter(None, said))
+
+
+def _joined_note(blocks: Blocks, window_ns: int) -> str:
+    """Sentence on the segments that were joined; empty if none were."""
+    single = blocks.segment >= 0
+    if single.all():
+        return ""
+    alone = int(blocks.dur_ns[single].sum())
+    return (
+        f"The {int(single.sum()):,} longest segments ({alone / max(window_ns, 1):.0%} of the time) "
+        f"are drawn one by one; the {int(blocks.n_segments[~single].sum()):,} others are joined "
+        "between them, each block as high as its share. Open the trace in Perfetto to see them all."
+    )
+
+
+def _step_lines(path: CriticalPath, unit: TimeUnit) -> list[dict[str, Any]]:
+    """Thin lines where steps begin; none where there are too many steps."""
+    start = find_steps(path.dag.events)["start_ns"].to_numpy(np.int64)
+    start = start[(start > path.window.start_ns) & (start < path.window.end_ns)]
+    if len(start) > _MAX_STEP_LINES:
+        return []
+    line = {"color": "rgba(134, 148, 168, 0.8)", "width": 1, "dash": "dot"}
+    at = unit.of(start - path.window.start_ns).tolist()
+    return [
+        {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": x, "x1": x, "line": line}
+        for x in at
+    ]
+
+
+@of_path("CriticalPath")
+def steps(path: CriticalPath) -> Figure:
+    """Figure of the critical path step by step: how long each step takes, by bound.
+
+    Parameters
+    ----------
+    path : CriticalPath
+        Steps that do not overlap its window are left out.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    found, table = time_by_step(path)
+    starts_before = found["start_ns"] < path.window.end_ns
+    inside = np.flatnonzero(
+        starts_before & (found["start_ns"] + found["dur_ns"] > path.window.start_ns)
+    )
+    names, table = found["name"].iloc[inside].tolist(), table[inside]
+    total, shown = table.sum(axis=1), table[:_MAX_STEPS]
+    unit = TimeUnit.fitting(float(total.max(initial=0)))
+    labels = path.segments["bound"].cat.categories
+    bars = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": in_words(labels[bound]),
+            "x": unit.of(shown[:, bound]),
+            "y": np.arange(len(shown)),
+            "marker": {"color": color_of(BOUND_COLORS, str(labels[bound]))},
+            "customdata": [human_duration(value) for value in shown[:, bound].tolist()],
+            "hovertemplate": in_words(labels[bound]) + ": %{customdata}<extra></extra>",
+        }
+        for bound in np.argsort(-shown.sum(axis=0), kind="stable").tolist()
+        if shown[:, bound].any()
+    ]
+    rows = named_rows([label(name, width=28) for name in names[:_MAX_STEPS]])
+    axis = {"title": {"text": f"time of the critical path, {unit.name}"}}
+    title = _steps_title(names, total)
+    figure = new_figure(
+        bars, title, rows=max(len(shown), 1), barmode="stack", xaxis=axis, yaxis=rows
+    )
+    if len(table) > _MAX_STEPS:
+        figure.layout.meta = {"note": f"The first {_MAX_STEPS} of {len(table):,} steps."}
+    return figure
+
+
+def _steps_title(names: list[str], total: I64) -> str:
+    """Sentence on how long steps take."""
+    if not names:
+        return "No step overlaps the window"
+    if len(names) == 1:
+        return f"One step, {human_duration(int(total[0]))}"
+    slowest = label(names[int(total.argmax())], width=28)
+    return (
+        f"{len(names):,} steps of {human_duration(float(np.median(total)))} (median); the slowest, "
+        f"{slowest}, takes {human_duration(int(total.max()))}"
+    )

@@ -1,0 +1,100 @@
+"""Figure of what speed-ups save: a curve for each kernel or operator, bent where others bind."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from htagraph.replay.curves import SPEED_UPS
+from htagraph.reports.plots.style import BOUND_COLORS, label, new_figure, of_frame
+from htagraph.writers.labels import distinct_names
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+__all__ = ["speed_ups"]
+
+_N_BANDED = 3
+_HALF = 0.5
+_COLORS = [color for name, color in BOUND_COLORS.items() if name != "launched_before_capture"]
+_NOTE = (
+    "A curve that flattens shows where something else bounds the run. Bands of the first three: "
+    "what the trace leaves open."
+)
+
+
+@of_frame(SPEED_UPS)
+def speed_ups(frame: pd.DataFrame) -> Figure:
+    """Figure of what is saved by how much faster a kernel or operator is.
+
+    Parameters
+    ----------
+    frame : DataFrame, schema `SPEED_UPS`
+        As `Summary.speed_ups`.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    if frame.empty:
+        return new_figure([], "No kernel or operator on the path saves time", height=120)
+    short = distinct_names(frame["target"].drop_duplicates().tolist(), width=36)
+    traces: list[dict[str, Any]] = []
+    curves = list(frame.groupby("target", sort=False))
+    for place, (target, points) in enumerate(curves):
+        color = _COLORS[place % len(_COLORS)]
+        if place < _N_BANDED and (points["low_ns"] < points["high_ns"]).any():
+            traces.append(_band(points, str(target), color))
+        traces.append(_curve(points, escape(short[str(target)]), str(target), color))
+    first, points = curves[0]
+    gain = points.loc[points["less_share"] == _HALF, "saves_share"].iloc[0]
+    title = f"{escape(short[str(first)])} twice as fast saves {gain:.1%} of the window"
+    if len(curves) > 1:
+        title += ", more than any other"
+    return new_figure(
+        traces,
+        title,
+        height=420,
+        xaxis={"title": {"text": "less time for each, %"}, "range": [0, 100]},
+        yaxis={"title": {"text": "saved, % of the window"}},
+        legend={"orientation": "v", "x": 1.02, "y": 1, "yanchor": "top"},
+        meta={"note": _NOTE},
+    )
+
+
+def _curve(points: pd.DataFrame, name: str, target: str, color: str) -> dict[str, Any]:
+    """Line of one target."""
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": name,
+        "legendgroup": target,
+        "x": (100 * points["less_share"]).tolist(),
+        "y": (100 * points["saves_share"]).tolist(),
+        "line": {"color": color, "width": 2},
+        "marker": {"size": 5},
+        "hovertemplate": f"{label(target, width=90)}<br>%{{x}}% less: saves %{{y:.1f}}%"
+        "<extra></extra>",
+    }
+
+
+def _band(points: pd.DataFrame, target: str, color: str) -> dict[str, Any]:
+    """Band between what is saved at least and at most."""
+    columns = ("less_share", "low_share", "high_share")
+    x, low, high = (100 * points[column].to_numpy(np.float64) for column in columns)
+    red, green, blue = (int(color[at : at + 2], 16) for at in (1, 3, 5))
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "showlegend": False,
+        "legendgroup": target,
+        "x": [*x, *x[::-1]],
+        "y": [*high, *low[::-1]],
+        "fill": "toself",
+        "fillcolor": f"rgba({red}, {green}, {blue}, 0.14)",
+        "line": {"width": 0},
+        "hoverinfo": "skip",
+    }

@@ -1,0 +1,227 @@
+"""Summary: everything a report says about one window of one trace, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from htagraph.findings.opening import Opening, find_opening
+from htagraph.findings.verdict import Verdict
+from htagraph.findings.window_bounds import find_bounds
+from htagraph.graph import TraceGraph
+from htagraph.lookup.find_window import WHOLE
+from htagraph.model.kinds import Cause, EventKind
+from htagraph.model.units import human_count, human_duration
+from htagraph.path import CriticalPath
+from htagraph.replay.candidates import TWICE_AS_FAST
+from htagraph.replay.curves import speed_ups
+from htagraph.replay.rehearsal import Rehearsal
+from htagraph.reports.inferred_time import inferred_in_words
+from htagraph.reports.step_shares import step_shares
+from htagraph.reports.what_helps import notes_on, what_helps
+from htagraph.trace import Trace
+
+__all__ = ["NOT_INFERRED", "Summary"]
+
+NOT_INFERRED = (
+    "Nothing was inferred (--no-infer): waits that no record names stay unexplained, or count as "
+    "host time."
+)
+"""What is said of a report on graphs without inferred edges."""
+
+_N_CURVES = 10
+_ONE_OF_MANY = (
+    "waiting for a late rank counts as communication here; give the folder with the traces of all "
+    "ranks to tell them apart."
+)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Everything a report says about a window of a trace.
+
+    Parameters
+    ----------
+    trace : Trace
+    graph : TraceGraph
+        The window that is reported on.
+    left_out : Opening, optional
+        What `by_default` left out at its start.
+
+    Examples
+    --------
+    >>> import htagraph as hg
+    >>> rank = hg.synth.simulate(hg.synth.training_rank(fault="dataloader"))
+    >>> trace = hg.Trace.from_events(rank.events)
+    >>> hg.Summary(trace, trace.compile()).verdict.findings[0].title
+    'Data loading'
+    """
+
+    trace: Trace
+    graph: TraceGraph
+    left_out: Opening | None = None
+
+    @classmethod
+    def by_default(cls, trace: Trace, graph: TraceGraph) -> Summary:
+        """Summary of a graph; of what follows, where it opens with work from before the capture.
+
+        Parameters
+        ----------
+        trace : Trace
+        graph : TraceGraph
+
+        Returns
+        -------
+        Summary
+        """
+        whole = cls(trace, graph)
+        opening = find_opening(whole.path)
+        if opening is None:
+            return whole
+        return cls(trace, replace(graph, interval=opening.rest), opening)
+
+    @cached_property
+    def opening(self) -> Opening | None:
+        """Work from before the capture at the start of the window, or left out before it."""
+        return self.left_out or find_opening(self.path)
+
+    @property
+    def name(self) -> str:
+        """Name of the trace: that of its file, without the usual endings."""
+        if self.trace.path is None:
+            return "trace"
+        name = self.trace.path.name
+        for ending in (".gz", ".json", ".trace", ".pt"):
+            name = name.removesuffix(ending)
+        return name or "trace"
+
+    @property
+    def window_name(self) -> str:
+        """Name of the window."""
+        return self.path.window_name
+
+    @cached_property
+    def path(self) -> CriticalPath:
+        """The critical path of the window."""
+        return self.graph.critical_path()
+
+    @cached_property
+    def n_kernels(self) -> int:
+        """Number of kernels in the whole trace."""
+        return int(np.count_nonzero(self.trace.recording.events.kind == EventKind.KERNEL))
+
+    @cached_property
+    def world_size(self) -> int | None:
+        """Number of ranks of the job, None where the file does not say."""
+        return self.trace.world_size
+
+    @property
+    def window_caveats(self) -> list[str]:
+        """What one has to know of the window and its graph."""
+        said = [self._opening_sentence] if self.opening else []
+        return said if self.graph.dag.notes.get("is_inferred", 1) else [*said, NOT_INFERRED]
+
+    @property
+    def caveats(self) -> list[str]:
+        """What one has to know to read the verdict."""
+        said = self.window_caveats
+        waits = any(finding.cause == Cause.COMMUNICATION for finding in self.verdict.top_findings)
+        if waits and (self.world_size or 1) > 1:
+            said.append(f"One rank of {self.world_size}: {_ONE_OF_MANY}")
+        return said
+
+    @property
+    def _opening_sentence(self) -> str:
+        """What the window opens with, which part is reported on, and how to see the other."""
+        if self.opening is None:
+            return ""
+        first = self.opening.sentence[0].upper() + self.opening.sentence[1:]
+        if self.left_out is None:
+            return f"{first}; {self.opening.option} reports on what follows."
+        return (
+            f"{first}; this report is on what follows ({self.opening.option}), and -w {WHOLE} "
+            "reports on all."
+        )
+
+    @property
+    def facts(self) -> str:
+        """Rank, size and length of the trace, in one line."""
+        of = f" of {self.world_size}" if self.world_size else ""
+        assumed = " (not recorded: assumed)" if self.trace.rank_source == "default" else ""
+        parts = [
+            f"rank {self.trace.rank}{of}{assumed}",
+            human_count(len(self.trace.recording.events), "event"),
+            human_count(self.n_kernels, "kernel"),
+            human_count(len(self.trace.steps), "step"),
+            human_duration(self.graph.dag.span.dur_ns),
+        ]
+        return " · ".join(parts)
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """What bounds the window."""
+        return find_bounds(self.path, opportunities=self.opportunities)
+
+    @cached_property
+    def opportunities(self) -> pd.DataFrame:
+        """What would help, and by how much; schema `answers.OPPORTUNITIES`."""
+        return self.graph.opportunities()
+
+    @cached_property
+    def what_helps(self) -> pd.DataFrame:
+        """The same for people (`what_helps`); empty where there is no verdict."""
+        found = self.opportunities
+        return what_helps(found.head(0) if self.verdict.withheld else found)
+
+    @property
+    def help_notes(self) -> str:
+        """How to read it."""
+        return notes_on(self.what_helps)
+
+    @cached_property
+    def speed_ups(self) -> pd.DataFrame:
+        """Curves of the first kernels and operators that would help, schema `SPEED_UPS`."""
+        found = self.opportunities
+        is_name = found["kind"].isin(("kernel", "operator")) & (
+            found["left_share"] == TWICE_AS_FAST
+        )
+        targets = found.loc[is_name, "target"].head(0 if self.verdict.withheld else _N_CURVES)
+        return speed_ups(Rehearsal(self.graph.dag, self.graph.interval), targets.tolist())
+
+    @cached_property
+    def inferred(self) -> str:
+        """How much of the path rests on inferred dependencies, in one sentence; empty for none."""
+        return inferred_in_words(self.path.segments)
+
+    @cached_property
+    def by_bound(self) -> pd.DataFrame:
+        """The path by bound, schema `frames.BREAKDOWN`."""
+        return self.path.breakdown(by="bound")
+
+    @cached_property
+    def by_op(self) -> pd.DataFrame:
+        """The path by innermost operator, schema `frames.BREAKDOWN`."""
+        return self.path.breakdown(by="op")
+
+    @cached_property
+    def by_name(self) -> pd.DataFrame:
+        """The path by what ran, schema `frames.BREAKDOWN`."""
+        return self.path.breakdown(by="name")
+
+    @cached_property
+    def by_step(self) -> pd.DataFrame:
+        """The path by step, schema `STEP_SHARES`."""
+        return step_shares(self.path)
+
+    @cached_property
+    def quality(self) -> pd.DataFrame:
+        """What is linked, classified and recorded, schema `answers.QUALITY`."""
+        return self.graph.quality()
+
+    @property
+    def weak_checks(self) -> pd.DataFrame:
+        """Rows of `quality` that are not good."""
+        return self.quality[self.quality["verdict"] != "good"]

@@ -1,0 +1,148 @@
+"""What would help, for people: the opportunities with one row for each thing that one could do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from htagraph.findings.advice import OTHER_RANKS
+from htagraph.model.kinds import Cause
+from htagraph.model.units import human_duration
+from htagraph.replay.candidates import TWICE_AS_FAST
+from htagraph.writers.labels import name_label
+
+__all__ = ["NOT_REPLAYED", "UNCHANGED", "UNKNOWN", "clocks_in_words", "notes_on", "what_helps"]
+
+_INTRO = (
+    "What the run would save if one thing were changed, predicted by replaying it with that "
+    "change. Between at least and at most lies what the trace leaves open. Savings do not add up: "
+    "what shares with a row above saves less together with it."
+)
+UNKNOWN = "Too little is known of what bounds this window to predict what would help."
+NOT_REPLAYED = (
+    "The ranks have too many events for a report to replay them all together; htagraph what-if "
+    "takes larger jobs."
+)
+UNCHANGED = "No change that was tried would make this window shorter."
+
+_KINDS = {
+    "kernel": "twice as fast",
+    "operator": "twice as fast",
+    "repair": "without",
+    "host code": "without",
+    "allocation": "without",
+    "wait": "without wait",
+    "blocking copy": "without wait",
+    "fusion": "fused",
+    "overlap": "overlapped",
+    "communication": "faster",
+    "launches": "as a graph",
+    "data loading": "prefetched",
+}
+"""What is done about a target, by the kind of change."""
+_TARGETS = {
+    Cause.COMPUTE: "all compute kernels",
+    Cause.HOST: "host operators, and the code between them",
+    Cause.COMMUNICATION: "all communication",
+}
+"""What the repair of a cause is about, where its name does not say it."""
+_N_FUSED = 2
+_IN_THE_CAPTURE = (Cause.LAUNCHED_BEFORE_CAPTURE,)
+"""Causes of which the capture can be rid, not the run."""
+
+
+def what_helps(opportunities: pd.DataFrame) -> pd.DataFrame:
+    """Changes that would help, those that are the same told once, kernels at twice their speed.
+
+    Parameters
+    ----------
+    opportunities : DataFrame, schema `answers.OPPORTUNITIES`
+
+    Returns
+    -------
+    DataFrame
+        Columns of `answers.OPPORTUNITIES`, with a number of the row, by which ``shares_with``
+        names it; ``alone_ns`` only where other ranks make a difference, ``then_bound`` only where
+        it is known: not of a job.
+
+    Examples
+    --------
+    >>> import htagraph as hg
+    >>> rank = hg.synth.simulate(hg.synth.training_rank(fault="dataloader"))
+    >>> graph = hg.Trace.from_events(rank.events).compile()
+    >>> what_helps(graph.opportunities())[["row", "kind", "target", "saves_ns"]].head(1)
+       row     kind        target  saves_ns
+    0    1  without  data loading  17094049
+    """
+    kind, left = opportunities["kind"], opportunities["left_share"]
+    is_repair = kind == "repair"
+    told_better = set(opportunities.loc[~is_repair, "change"])
+    shown = opportunities[
+        (opportunities["saves_ns"] > 0)
+        & ~(is_repair & opportunities["change"].isin(told_better))
+        & ~((kind == "kernel") & (left != TWICE_AS_FAST))
+        & ~opportunities["cause"].isin(_IN_THE_CAPTURE)
+    ]
+    numbers = dict(zip(shown["change"], range(1, len(shown) + 1), strict=True))
+    row = np.arange(1, len(shown) + 1)
+    others = opportunities["change"].to_numpy()[shown["shares_with"].to_numpy(np.int64)]
+    shares_with = [
+        str(numbers[other]) if at >= 0 and numbers.get(other, own) != own else ""
+        for other, at, own in zip(others, shown["shares_with"], row, strict=True)
+    ]
+    out = pd.DataFrame(
+        {
+            "row": row,
+            "kind": [
+                _KINDS["kernel"] if cause == Cause.COMPUTE else _KINDS[kind]
+                for kind, cause in zip(shown["kind"], shown["cause"], strict=True)
+            ],
+            "target": [
+                _target(*said)
+                for said in zip(shown["kind"], shown["target"], shown["cause"], strict=True)
+            ],
+            "saves_ns": shown["saves_ns"].to_numpy(np.int64),
+            "saves_share": shown["saves_share"].to_numpy(np.float64),
+            "low_ns": shown["low_ns"].to_numpy(np.int64),
+            "high_ns": shown["high_ns"].to_numpy(np.int64),
+            "alone_ns": shown["alone_ns"].to_numpy(np.int64),
+            "then_bound": shown["then_bound"].to_list(),
+            "shares_with": shares_with,
+        }
+    )
+    is_told = {
+        "alone_ns": (out["alone_ns"] != out["saves_ns"]).any(),
+        "then_bound": (out["then_bound"] != "").any() or out.empty,
+    }
+    return out.drop(columns=[name for name, told in is_told.items() if not told])
+
+
+def notes_on(helpful: pd.DataFrame) -> str:
+    """How to read what `what_helps` returns."""
+    return f"{_INTRO} {OTHER_RANKS}" if "alone_ns" in helpful else _INTRO
+
+
+def clocks_in_words(error_ns: int) -> str:
+    """What the clocks of a job's ranks leave open, in one sentence.
+
+    Examples
+    --------
+    >>> clocks_in_words(3_000)
+    'Clocks of ranks may be off by 3.00 us: both ends allow for it.'
+    """
+    if not error_ns:
+        return "The clocks of the ranks agree to the nanosecond."
+    return f"Clocks of ranks may be off by {human_duration(error_ns)}: both ends allow for it."
+
+
+def _target(kind: str, target: str, cause: str) -> str:
+    """What is changed, as a person says it."""
+    if cause:
+        return _TARGETS.get(Cause(cause), target)
+    if kind == "host code":
+        return f"code {target}"
+    if kind != "fusion":
+        return target
+    names = [name_label(name, width=32) for name in target.split(" + ")]
+    more = f" + {len(names) - _N_FUSED} more" if len(names) > _N_FUSED else ""
+    return " + ".join(names[:_N_FUSED]) + more

@@ -1,0 +1,34 @@
+"""Text files, whole or not at all, and the folders for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from htagraph.errors import OutputError
+from htagraph.writers.atomic import output_file
+
+__all__ = ["new_folder", "write_text"]
+
+
+def new_folder(folder: Path) -> None:
+    """Make a folder for files, unless it is there.
+
+    Raises
+    ------
+    OutputError
+        If it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise OutputError(
+            f"no folder can be made here: {exc.strerror}.",
+            path=folder,
+            hint="choose another folder (--out).",
+        ) from exc
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, whole or not at all."""
+    with output_file(path) as file:
+        file.write(text.encode())

@@ -1,0 +1,303 @@
+"""Findings: the planted fault comes first, and no verdict is better than a guess."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from htagraph import Trace
+from htagraph.findings.window_bounds import find_bounds
+from htagraph.model.kinds import EventKind
+from htagraph.model.recording import STACKS, Recording
+from htagraph.synth import (
+    Launch,
+    Machine,
+    Program,
+    Spend,
+    Synchronize,
+    Work,
+    simulate,
+    timeline,
+    training_rank,
+)
+
+
+def test_findings_are_ranked_by_potential_saving_and_share_the_window():
+    """Computation counts half. No time is charged twice, and no saving exceeds attributed time."""
+    path = Trace.from_events(simulate(training_rank()).events).compile().critical_path()
+
+    found = find_bounds(path).findings
+
+    ranked_ns = [
+        finding.potential_saving_ns / 2
+        if finding.cause == "compute"
+        else finding.potential_saving_ns
+        for finding in found
+    ]
+    assert ranked_ns == sorted(ranked_ns, reverse=True)
+    assert sum(finding.dur_ns for finding in found) == path.dur_ns
+    assert all(0 <= finding.potential_saving_ns <= finding.dur_ns for finding in found)
+    assert all(sum(dur_ns for _, dur_ns in finding.parts) == finding.dur_ns for finding in found)
+
+
+def test_a_host_on_the_path_saves_what_a_replay_of_the_run_saves():
+    """The host launches all the time, the device runs right behind: 52 of 73 us are computed.
+
+    A graph launch is taken to cost 10 us, and its first kernel starts as long after as before; no
+    gap between queued kernels was measured, so that one of three is taken to be 1 us.
+    """
+    path = (
+        Trace.from_events(
+            timeline("""
+            cpu 1    |[launch >a    ][launch >b    ][launch >c    ][launch >d    ]
+            stream 7 |               [k <a       ]  [k <b       ]  [k <c       ]  [k <d       ]
+        """)
+        )
+        .compile()
+        .critical_path()
+    )
+    by_cause = {finding.cause: finding for finding in find_bounds(path).findings}
+    host = by_cause["host"]
+
+    assert path.dur_ns == 73_000
+    assert host.potential_saving_ns == 73_000 - 15_000 - 4 * 13_000 - 3 * 1_000
+    assert host.prediction == (
+        "replayed as a graph, it saves 4% (0% to 8%); computation bounds the run then"
+    )
+    assert by_cause["compute"].potential_saving_ns == 13_000 // 2
+    assert by_cause["compute"].prediction == (
+        "twice as fast, it saves 9%; the host bounds the run then"
+    )
+
+
+def test_a_smaller_share_that_stands_first_is_explained():
+    """A full launch queue: the device computes all the while, but that is what it is for."""
+    flooded = (
+        Trace.from_events(simulate(training_rank(fault="full_queue")).events)
+        .compile()
+        .critical_path()
+    )
+    loading = (
+        Trace.from_events(simulate(training_rank(fault="dataloader")).events)
+        .compile()
+        .critical_path()
+    )
+
+    assert [finding.cause for finding in find_bounds(flooded).findings[:2]] == [
+        "full launch queue",
+        "compute",
+    ]
+    assert find_bounds(flooded).ranking.startswith("Ranked by what a repair is predicted to save")
+    assert find_bounds(loading).ranking == ""
+
+
+def test_evidence_says_what_and_how_long():
+    """Two kernels of one name are one line of evidence."""
+    path = (
+        Trace.from_events(
+            timeline("""
+            cpu 1    |[graph >a]
+            stream 7 |     [gemm <a    ][gemm <a    ][relu <a]
+        """)
+        )
+        .compile()
+        .critical_path()
+    )
+
+    (compute,) = (finding for finding in find_bounds(path).findings if finding.cause == "compute")
+
+    assert [(item.label, item.dur_ns, item.n_segments) for item in compute.evidence] == [
+        ("gemm", 26_000, 2),
+        ("relu", 9_000, 1),
+    ]
+
+
+def full_device(n_steps=8):
+    """Steps in which ready work finds no room beside a kernel that fills the device."""
+    body = tuple(
+        action
+        for step in range(n_steps)
+        for action in (
+            Launch(Work("fills", 500_000 + 40_000 * step, n_blocks=1_000, n_threads=1_024)),
+            Spend(20_000 + 7_000 * step),
+            Launch(Work("ready", 20_000, n_blocks=4, n_threads=128), 20),
+            Synchronize(),
+        )
+    )
+    machine = Machine(launch_latency_ns=5_000, stream_gap_ns=800, n_sms=10)
+    program = Program(body, machine, sync_records=False)
+    return Trace.from_events(simulate(program).events).compile().critical_path()
+
+
+def test_a_full_device_is_evidence_by_what_waits_and_what_fills_it():
+    """Either name alone does not say which two kernels are in each other's way."""
+    path = full_device()
+
+    (full,) = (found for found in find_bounds(path).findings if found.cause == "device full")
+
+    assert [(item.label, item.n_segments) for item in full.evidence] == [
+        ("ready waits for fills", 8)
+    ]
+    assert full.title == "Ready work waits until the device has room"
+
+
+def test_a_full_device_saves_no_more_than_its_kernels_leave():
+    """Work that goes first delays the kernel that it waited for: the device computes as long."""
+    path = full_device()
+
+    (full,) = (found for found in find_bounds(path).findings if found.cause == "device full")
+
+    computed_ns = sum(500_000 + 40_000 * step for step in range(8))
+    assert full.potential_saving_ns <= path.dur_ns - computed_ns < full.dur_ns
+    assert full.prediction.endswith("computation bounds the run then")
+
+
+def test_code_that_was_not_recorded_is_called_so():
+    """A gap inside an annotation is not the annotation's own work."""
+    path = (
+        Trace.from_events(
+            timeline("""
+            cpu 1    |{train step                      }
+            cpu 1    |                        [aten::mm]
+        """)
+        )
+        .compile()
+        .critical_path()
+    )
+
+    (code,) = (found for found in find_bounds(path).findings if found.cause == "host code")
+
+    assert code.evidence[0].label == "unrecorded code in train step, before aten::mm"
+
+
+def test_a_python_frame_names_a_host_gap_where_stacks_were_read():
+    """With `load(stacks=True)`, frames name the code of a gap, each for as long as it ran."""
+    events = timeline(
+        """
+            cpu 1    |{train step                            }
+            cpu 1    |[aten::mm] [load_batch     ] [aten::mm]
+        """,
+        us_per_column=10,
+    )
+    is_frame = events.names() == "load_batch"
+    kind = np.where(is_frame, EventKind.PYTHON, events.kind).astype(np.int8)
+    path = Trace.from_events(replace(events, kind=kind)).compile().critical_path()
+    operators, code = find_bounds(path).findings[:2]
+
+    assert [(item.label, item.dur_ns) for item in operators.evidence] == [("aten::mm", 200_000)]
+    assert [(item.label, item.dur_ns) for item in code.evidence] == [
+        ("Python at load_batch", 170_000),
+        ("unrecorded code in train step, after aten::mm", 20_000),
+    ]
+
+
+def test_without_a_device_the_host_is_told_what_it_does_not_to_record_one():
+    """Operators, code, optimizer: each has its own title and advice."""
+    path = (
+        Trace.from_events(
+            timeline(
+                """
+            cpu 1    |[aten::mm       ]          [step          ]
+            cpu 1    |                            [aten::add_ ]
+        """,
+                us_per_column=10,
+                names={"step": "Optimizer.step#Adam.step"},
+            )
+        )
+        .compile()
+        .critical_path()
+    )
+
+    found = find_bounds(path).findings
+
+    assert [(finding.cause, finding.dur_ns // 1000) for finding in found] == [
+        ("cpu operators", 170),
+        ("optimizer", 160),
+        ("host code", 100),
+    ]
+    assert found[2].evidence[0].label == "unrecorded code after aten::mm"
+    assert found[2].to_try.startswith("find out which code this is (with_stack=True")
+    assert not any("CUDA" in finding.to_try for finding in found)
+
+
+def test_a_run_that_used_a_device_without_recording_it_is_told_so():
+    """Collectives of NCCL run on devices: what its operators take says nothing of computation."""
+    path = (
+        Trace.from_events(timeline("cpu 1 |[aten::mm       ][nccl:all_reduce           ]"))
+        .compile()
+        .critical_path()
+    )
+    (host,) = find_bounds(path).findings
+
+    assert (host.cause, host.title) == ("host", "The host")
+    assert "ProfilerActivity.CUDA" in host.to_try
+
+
+def test_stacks_that_were_not_read_are_what_to_try_first():
+    """The file has them: no new capture is needed."""
+    events = timeline("""
+        cpu 1    |[aten::a]                                [launch >a]
+        stream 7 |                                              [k <a]
+    """)
+    recorded = Trace.from_events(events)
+    unread = Trace(Recording(events, rank=0, skipped={STACKS: 3}))
+
+    to_try = recorded.compile().verdict().findings[0].to_try
+    assert to_try.startswith("find out which code this is (with_stack=True")
+    assert "htagraph report --stacks" in unread.compile().verdict().findings[0].to_try
+
+
+def test_a_finding_says_in_which_steps_it_is():
+    """Three steps with a slow data loader."""
+    path = (
+        Trace.from_events(simulate(training_rank(fault="dataloader")).events)
+        .compile()
+        .critical_path()
+    )
+    first = find_bounds(path).findings[0]
+
+    assert (first.n_steps, first.first_step, first.last_step) == (
+        3,
+        "ProfilerStep#0",
+        "ProfilerStep#2",
+    )
+    assert "; in 3 steps, ProfilerStep#0 to ProfilerStep#2" in first.evidence_sentence
+
+
+def test_no_verdict_where_the_path_is_mostly_unexplained():
+    """The second kernel was enqueued long before and nothing says why it waited."""
+    path = (
+        Trace.from_events(
+            timeline("""
+            cpu 1    |[launch >a][launch >b]
+            stream 7 |     [k1 <a]
+            stream 9 |                                                                      [k2 <b]
+        """)
+        )
+        .compile()
+        .critical_path()
+    )
+
+    verdict = find_bounds(path)
+
+    assert (verdict.findings, "unexplained" in verdict.withheld) == ((), True)
+
+
+def test_no_verdict_on_an_empty_trace():
+    """There is nothing to be bound by."""
+    verdict = find_bounds(Trace.from_events(timeline("")).compile().critical_path())
+
+    assert verdict.withheld == (
+        "nothing was recorded in this window. What was recorded: htagraph info FILE"
+    )
+
+
+def test_no_verdict_on_an_empty_window_names_the_whole():
+    """The whole trace is what can be judged."""
+    graph = Trace.from_events(timeline("cpu 1 |[aten::mm]")).compile()
+    start_ns = graph.interval.start_ns
+
+    withheld = find_bounds(graph.window((start_ns, start_ns)).critical_path()).withheld
+
+    assert withheld.endswith("htagraph report FILE -w trace")

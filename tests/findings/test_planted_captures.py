@@ -1,0 +1,80 @@
+"""Real captures of PyTorch 2.15 on a CPU: what was planted is what is said first."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import htagraph as hg
+from htagraph.findings.verdict import Finding
+from htagraph.findings.window_bounds import find_bounds
+
+pytestmark = pytest.mark.real
+
+CAPTURES = [
+    ("backwardhook_stack", False, "host code", "hook_ms", "AccumulateGrad"),
+    ("backwardhook_stack", True, "host code", "hook_ms", "single.py:85 in hook"),
+    ("bgbusy_allthreads", False, "cpu operators", "", "aten::mm"),
+    ("customfn", False, "host code", "customback_ms", "SlowBackBackward"),
+    ("gc", False, "host code", "gc_ms", "after Optimizer.zero_grad"),
+    ("gcauto_gcinfo", False, "host code", "alloc+gc_ms", "after Optimizer.zero_grad"),
+    ("generator", False, "host code", "generator_ms", "before aten::randn"),
+    ("json_stack", False, "host code", "json_ms", "after aten::layer_norm"),
+    ("json_stack", True, "host code", "json_ms", "single.py:44 in parse_features"),
+    ("loader0", False, "data loading", "next_ms", "DataLoader"),
+    ("loader2", False, "data loading", "next_ms", "DataLoader"),
+    ("lock_stack", False, "host code", "lock_ms", "after Optimizer.zero_grad"),
+    ("lock_stack", True, "host code", "lock_ms", "single.py, after line 184"),
+    ("maskindex2", False, "cpu operators", "nonzero_ms", "aten::nonzero"),
+    ("optimizer", False, "optimizer", "optimizer_ms", "Optimizer.step"),
+    ("recompile", False, "compilation", "", "dynamo_timed"),
+    ("sleep", False, "host code", "sleep_ms", "after Optimizer.zero_grad"),
+    ("sleep_stack", True, "host code", "sleep_ms", "single.py:163"),
+    ("smallops", False, "short operators", "smallops_ms", "aten::add"),
+    ("../features/pyexport_stack", True, "data loading", "next_ms", "single.py:29 in __getitem__"),
+]
+"""Capture, whether stacks are read, cause, the truth to compare with ("" for none), evidence."""
+
+
+def capture(
+    folder: Path, name: str, *, stacks: bool
+) -> tuple[tuple[Finding, ...], dict[str, float]]:
+    """Findings of a capture, and what its script measured in ms per step."""
+    path = folder / "torch-cpu" / "single" / name
+    if not (path.parent / f"{path.name}.truth.json").exists():
+        pytest.skip("needs ../shared/traces/torch-cpu")
+    truth = json.loads((path.parent / f"{path.name}.truth.json").read_text())
+    graph = hg.load(path.parent / f"{path.name}.pt.trace.json.gz", stacks=stacks).compile()
+    return find_bounds(graph.critical_path()).findings, truth["mean_per_recorded_step"]
+
+
+@pytest.mark.parametrize("expected", CAPTURES, ids=lambda expected: f"{expected[0]} {expected[1]}")
+def test_what_was_planted_is_said_first(real_traces, expected):
+    """Within 10% or 2 ms per step, of three recorded steps; the line where stacks say it."""
+    name, stacks, cause, planted, evidence = expected
+    findings, truth = capture(real_traces, name, stacks=stacks)
+    first = findings[0]
+
+    assert first.cause == cause
+    assert evidence in first.evidence[0].label
+    if planted:
+        assert first.dur_ns / 3e6 == pytest.approx(truth[planted], rel=0.10, abs=2)
+
+
+def test_a_checkpoint_without_stacks_is_code_in_a_place_of_one_step(real_traces):
+    """Nothing records `torch.save` itself: the report says how long, and after what."""
+    findings, truth = capture(real_traces, "checkpoint", stacks=False)
+    (code,) = (finding for finding in findings if finding.cause == "host code")
+
+    assert code.evidence[0].label == "unrecorded code after aten::randn"
+    assert code.evidence[0].dur_ns / 3e6 == pytest.approx(truth["torch.save_ms"], rel=0.10)
+
+
+def test_computation_on_the_cpu_is_no_wait_for_a_device(real_traces):
+    """Of all captures without a device, none is said to wait for one."""
+    for name in ("maskindex2", "optimizer", "baseline", "../features/et"):
+        findings, _ = capture(real_traces, name, stacks=False)
+        assert "host wait" not in {finding.cause for finding in findings}
+        assert not any("ProfilerActivity.CUDA" in finding.to_try for finding in findings)

@@ -1,0 +1,172 @@
+"""The page as a file: whole, self-contained, of bounded size, for whatever trace there is."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import htagraph as hg
+from htagraph.errors import OutputError
+from htagraph.model.frames import SEGMENTS
+from htagraph.path import CriticalPath
+from htagraph.reports.page import write_page
+from htagraph.reports.page.job_sections import _asked
+from htagraph.reports.page.tables import html_table
+from htagraph.reports.summary import Summary
+
+pytest.importorskip("plotly")
+
+MAX_BYTES = 8_000_000
+VOID = {"meta", "link", "br", "img", "input"}
+
+
+class Outline(HTMLParser):
+    """What a page consists of, and whether its elements are closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.misplaced: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Open an element."""
+        if tag not in VOID:
+            self.open.append(tag)
+        found = dict(attrs)
+        self.ids += [found["id"]] if found.get("id") else []
+        self.links += [value for name, value in attrs if name in ("src", "href") and value]
+
+    def handle_endtag(self, tag: str) -> None:
+        """Close the element that was opened last."""
+        if not self.open or self.open.pop() != tag:
+            self.misplaced.append(tag)
+
+
+def summary_of(trace: hg.Trace) -> Summary:
+    return Summary(trace, trace.compile())
+
+
+def page_of(summary: Summary, folder: Path, **options: object) -> str:
+    page = write_page(folder / "report.html", summary, **options)  # type: ignore[arg-type]
+    return page.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def training() -> Summary:
+    return summary_of(hg.Trace.from_events(hg.synth.simulate(hg.synth.training_rank()).events))
+
+
+def test_the_page_needs_nothing_but_itself(training: Summary, tmp_path: Path) -> None:
+    """Links lead inside the page, and the policy forbids everything else."""
+    text = page_of(training, tmp_path)
+    outline = Outline(text)
+    assert all(link.startswith(("#", "data:")) for link in outline.links)
+    assert "default-src 'none'; script-src 'unsafe-inline'" in text
+
+
+def test_elements_are_closed_and_ids_are_unique(training: Summary, tmp_path: Path) -> None:
+    """The page is well formed, also around the scripts."""
+    outline = Outline(page_of(training, tmp_path))
+    assert (outline.open, outline.misplaced) == ([], [])
+    assert len(outline.ids) == len(set(outline.ids))
+
+
+def test_nothing_in_the_page_was_left_to_fill_in(training: Summary, tmp_path: Path) -> None:
+    """The placeholders of the template are gone."""
+    text = page_of(training, tmp_path)
+    outside = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
+    assert re.findall(r"\$[a-z]+", outside) == []
+
+
+def test_a_trace_without_events_is_a_page_that_says_so(tmp_path: Path) -> None:
+    """Every section is there with what is missing."""
+    text = page_of(summary_of(hg.load(b'{"traceEvents": []}')), tmp_path)
+    assert text.count('<p class="absent">') == 7
+    assert "Nothing was recorded in this window." in text
+
+
+def test_a_trace_of_the_host_alone_has_a_path_and_no_devices(tmp_path: Path) -> None:
+    """The path is on the host; sections of devices say how to record them."""
+    text = page_of(
+        summary_of(hg.Trace.from_events(hg.synth.timeline("cpu 1 |[aten::mm ] [aten::add ]"))),
+        tmp_path,
+    )
+    assert 'data-figure="critical-path"' in text
+    assert text.count("No device work in this window. If the whole trace has none, profile") == 2
+
+
+def test_a_window_that_touches_no_step_says_so(tmp_path: Path) -> None:
+    """The trace has one: who reads the page is not told to mark it."""
+    trace = hg.Trace.from_events(hg.synth.timeline("cpu 1 |{ProfilerStep#1    }  [aten::add   ]"))
+    graph = trace.compile()
+    start_ns = graph.interval.end_ns - 5_000
+    page = page_of(Summary(trace, graph.window((start_ns, start_ns + 5_000))), tmp_path)
+
+    assert "The window touches no step of the trace." in page
+    assert "call profiler.step()" not in page
+
+
+def test_a_very_long_path_stays_under_the_limit(training: Summary, tmp_path: Path) -> None:
+    """200,000 segments: the page is thinned, says so, and is less than 8 MB."""
+    path = training.path
+    n = 200_000
+    whole = path.segments
+    row = {name: whole[name].to_numpy()[np.arange(n) % len(whole)] for name in SEGMENTS.columns}
+    row |= {
+        "bound": whole["bound"].iloc[np.arange(n) % len(whole)].array,
+        "dur_ns": np.full(n, 10),
+        "start_ns": 10 * np.arange(n),
+    }
+    long_path = CriticalPath(path.dag, type(path.window)(0, 10 * n, "long"))
+    long_path.__dict__["segments"] = SEGMENTS.frame(row)
+    long_summary = Summary(training.trace, training.graph)
+    long_summary.__dict__["path"] = long_path
+    file = write_page(tmp_path / "report.html", long_summary)
+    assert file.stat().st_size < MAX_BYTES
+    assert "are drawn one by one; the 199,400 others are joined" in file.read_text(encoding="utf-8")
+
+
+def test_a_folder_that_is_not_there_is_an_error(training: Summary, tmp_path: Path) -> None:
+    """Nothing is written; the hint makes the folder."""
+    with pytest.raises(OutputError, match="the folder does not exist"):
+        write_page(tmp_path / "none" / "report.html", training)
+
+
+def test_long_tables_say_how_long_they_are() -> None:
+    """60 rows are shown, the last line counts."""
+    text = html_table(pd.DataFrame({"name": [f"op{row}" for row in range(61)]}))
+    assert (text.count("<tr>"), "The first 60 of 61 rows." in text) == (61, True)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    "name", ["tracelens/eager_trace.json.gz", "hta/trace_diff/control/control.json.gz"]
+)
+def test_pages_of_real_traces_stay_under_the_limit(
+    real_traces: Path, name: str, tmp_path: Path
+) -> None:
+    """100,000 segments, 10,000 kernels: less than 8 MB."""
+    file = write_page(tmp_path / "report.html", summary_of(hg.load(real_traces / name)))
+    assert file.stat().st_size < MAX_BYTES
+
+
+def test_what_some_ranks_are_asked_is_on_the_clock_of_the_whole_job(tmp_path: Path) -> None:
+    """Also where the ranks shown leave out the first, whose clock is the common one."""
+    program = hg.synth.training_job(ranks=3, steps=1, layers=1, max_offset_ns=5_000_000, seed=3)
+    hg.synth.simulate_job(program).write(tmp_path)
+    job = hg.load_job(tmp_path)
+    found = _asked(job, [1, 2])["kernel_durations"]
+    own_ns = job[1].kernel_durations()["ts_ns"].to_numpy()
+
+    assert (
+        found.loc[found["rank"] == 1, "ts_ns"].tolist() == job.clock(1).to_common(own_ns).tolist()
+    )
+    assert job.clock(1).to_common(own_ns).tolist() != own_ns.tolist()

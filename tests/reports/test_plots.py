@@ -1,0 +1,387 @@
+"""Figures: titles state the fact, axes have units, and what is thinned keeps its time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import htagraph as hg
+from htagraph.errors import QueryError
+from htagraph.explain.idle_parts import IdleCause
+from htagraph.model.answers import (
+    COUNTERS,
+    EXPOSED_COMMUNICATION,
+    IDLE_TIME,
+    KERNEL_BREAKDOWN,
+    KERNEL_DURATIONS,
+    KERNEL_PATTERNS,
+    LAUNCH_STATS,
+    OVERLAP,
+    STEP_TIMES,
+    TEMPORAL_BREAKDOWN,
+)
+from htagraph.model.job_answers import MATCHED_COLLECTIVES
+from htagraph.model.kinds import Bound, KernelClass
+from htagraph.model.schema import Schema, categorical
+from htagraph.replay.curves import SPEED_UPS
+from htagraph.reports import plots
+from htagraph.reports.plots.style import BOUND_COLORS, CAUSE_COLORS
+from htagraph.reports.plots.thinning import thin_line, thin_path
+
+pytest.importorskip("plotly")
+
+STEP = """
+    cpu 1    |{ProfilerStep#0                            }
+    cpu 1    | [aten::mm [launch >a]] [launch >b][sync @*]
+    stream 7 |            [gemm <a ]      [ncclK <b ]
+"""
+
+
+@pytest.fixture(scope="module")
+def step() -> hg.TraceGraph:
+    return hg.Trace.from_events(hg.synth.timeline(STEP)).compile()
+
+
+def bars(figure: object) -> dict[str, list[float]]:
+    """What is drawn, by the name of the trace."""
+    return {trace.name: list(trace.x) for trace in figure.data}  # type: ignore[attr-defined]
+
+
+def test_every_bound_and_every_cause_has_a_color() -> None:
+    """A new member of the vocabulary needs a color of its own."""
+    assert set(BOUND_COLORS) == set(Bound.labels())
+    assert set(CAUSE_COLORS) == set(IdleCause.labels())
+
+
+def test_the_path_as_one_bar_is_the_breakdown(step: hg.TraceGraph) -> None:
+    """Shares in percent, largest first; the title says the two largest."""
+    path = step.critical_path()
+    figure = plots.critical_path(path)
+    shares = path.breakdown()["share"]
+    assert bars(figure) == {
+        name.replace("_", " "): [share * 100] for name, share in shares.items() if share
+    }
+    first, second = (
+        f"{share:.0%} {name.replace('_', ' ')}" for name, share in shares.head(2).items()
+    )
+    assert (
+        figure.layout.title.text
+        == f"The critical path of {path.dur_ns / 1000:.1f} us is {first} and {second}"
+    )
+
+
+def test_the_timeline_of_a_short_path_shows_every_segment(step: hg.TraceGraph) -> None:
+    """Nothing is joined, so there is no note; blocks begin where segments begin."""
+    path = step.critical_path()
+    figure = plots.critical_path_timeline(path)
+    begins = sorted(float(base) for trace in figure.data for base in trace.base)
+    assert begins == [(start - path.window.start_ns) / 1000 for start in path.segments["start_ns"]]
+    assert figure.layout.meta == {"note": ""}
+    assert figure.layout.xaxis.title.text == "time from the start of the window, us"
+
+
+def test_the_timeline_of_a_long_path_says_what_it_joins(step: hg.TraceGraph) -> None:
+    """Two segments alone, the rest between them."""
+    path = step.critical_path()
+    n = len(path.segments)
+    note = plots.critical_path_timeline(path, max_single=2).layout.meta["note"]
+    longest = path.segments["dur_ns"].nlargest(2).sum() / path.dur_ns
+    assert note.startswith(
+        f"The 2 longest segments ({longest:.0%} of the time) are drawn one by one; "
+        f"the {n - 2} others"
+    )
+
+
+@given(
+    dur=st.lists(st.integers(0, 50), min_size=1, max_size=60),
+    bounds=st.lists(st.integers(0, 3), min_size=60, max_size=60),
+    max_single=st.integers(1, 10),
+)
+def test_blocks_keep_the_time_of_every_bound(
+    dur: list[int], bounds: list[int], max_single: int
+) -> None:
+    """Joining loses no nanosecond and no segment that lasts; blocks stay inside their segments."""
+    start, code = np.cumsum([0, *dur[:-1]]), np.array(bounds[: len(dur)])
+    blocks = thin_path(start, np.array(dur), code, max_single=max_single)
+    expected = np.bincount(bounds[: len(dur)], weights=dur, minlength=4)
+    assert (
+        np.bincount(blocks.code, weights=blocks.dur_ns, minlength=4).tolist() == expected.tolist()
+    )
+    assert (blocks.start_ns + blocks.span_ns <= sum(dur)).all()
+    assert (blocks.dur_ns <= blocks.span_ns).all()
+    lasting = sum(value > 0 for value in dur)
+    assert lasting <= int(blocks.n_segments.sum()) <= len(dur)
+
+
+@given(
+    dur=st.lists(st.integers(1, 20), min_size=1, max_size=80),
+    values=st.lists(st.integers(0, 9), min_size=80, max_size=80),
+    max_points=st.integers(1, 30),
+)
+def test_a_thinned_line_keeps_its_highest_level_and_its_ends(
+    dur: list[int], values: list[int], max_points: int
+) -> None:
+    """At no time is the drawn level below the true one: a peak is never lost."""
+    ts, value = np.cumsum([0, *dur[:-1]]), np.array(values[: len(dur)], dtype=float)
+    line = thin_line(ts, np.array(dur), value, max_points=max_points)
+    assert (line.ts_ns[0], line.ts_ns[-1], line.value.max()) == (0, sum(dur), value.max())
+    assert len(line.ts_ns) <= max_points + 1
+    at = np.arange(sum(dur))
+    drawn = line.value[np.searchsorted(line.ts_ns, at, side="right") - 1]
+    true = value[np.searchsorted(ts, at, side="right") - 1]
+    assert (drawn >= true).all()
+
+
+def test_what_a_device_does_adds_up_to_the_window(step: hg.TraceGraph) -> None:
+    """Four parts, 100%."""
+    figure = plots.temporal_breakdown(step.temporal_breakdown())
+    parts = bars(figure)
+    assert list(parts) == ["compute", "exposed communication", "exposed copies", "idle"]
+    assert sum(x[0] for x in parts.values()) == pytest.approx(100)
+    frame = step.temporal_breakdown()
+    compute, idle = frame["compute_share"][0], frame["idle_share"][0]
+    assert (
+        figure.layout.title.text
+        == f"Device 0 computes {compute:.0%} of the window and is idle {idle:.0%}"
+    )
+
+
+def test_ranks_of_a_job_have_a_row_each() -> None:
+    """The title names who is idle most."""
+    row = {name: [0, 0] for name in TEMPORAL_BREAKDOWN.columns}
+    frame = TEMPORAL_BREAKDOWN.frame(
+        row | {"compute_share": [0.75, 0.5], "idle_share": [0.25, 0.5]}
+    )
+    frame.insert(0, "rank", [0, 1])
+    figure = plots.temporal_breakdown(frame)
+    assert list(figure.data[0].y) == ["rank 0, device 0", "rank 1, device 0"]
+    assert figure.layout.title.text == (
+        "Devices compute 62% of the window and are idle 38% on average; "
+        "rank 1, device 0 is idle most (50%)"
+    )
+
+
+def test_idle_causes_add_up_to_the_idle_time(step: hg.TraceGraph) -> None:
+    """Bars in microseconds sum to what the temporal breakdown calls idle."""
+    figure = plots.idle_causes(step.idle_time())
+    assert (
+        sum(x for values in bars(figure).values() for x in values) * 1000
+        == step.temporal_breakdown()["idle_ns"][0]
+    )
+
+
+def test_exposed_communication_is_stated() -> None:
+    """4 of 9 us of communication run beside compute."""
+    graph = hg.Trace.from_events(
+        hg.synth.timeline("stream 7 |[gemm  ]\n stream 9 |    [ncclK  ]")
+    ).compile()
+    figure = plots.overlap(graph.overlap())
+    assert (
+        figure.layout.title.text
+        == "44% of communication is hidden behind compute; 5.00 us is exposed"
+    )
+    assert bars(figure) == {"compute alone": [4.0], "both": [4.0], "exposed communication": [5.0]}
+
+
+def test_kernels_of_one_short_name_are_told_apart() -> None:
+    """Rows are named by the word that only one of them has."""
+    names = {"k1": "void f<AddFunctor>(int)", "k2": "void f<MulFunctor>(int)"}
+    graph = hg.Trace.from_events(hg.synth.timeline("stream 7 |[k1  ][k2]", names=names)).compile()
+    figure = plots.top_kernels(graph.kernel_breakdown(by="name"))
+    assert list(figure.layout.yaxis.ticktext) == ["f · AddFunctor", "f · MulFunctor"]
+    assert (
+        figure.layout.title.text
+        == "f · AddFunctor takes 60% of device time, the first 2 of 2 kernels 100%"
+    )
+
+
+def test_every_kernel_is_in_the_distribution(step: hg.TraceGraph) -> None:
+    """The counts of all bins of all classes add up to the kernels."""
+    frame = step.kernel_durations()
+    figure = plots.kernel_durations(frame)
+    assert sum(sum(line.y) for line in figure.data) == len(frame) == 2
+
+
+def test_the_longest_queue_is_stated() -> None:
+    """Two launches are outstanding before the first kernel starts."""
+    drawing = """
+    cpu 1    |[launch >a][launch >b]
+    stream 7 |                      [k <a][k <b]
+    """
+    graph = hg.Trace.from_events(hg.synth.timeline(drawing)).compile()
+    figure = plots.queue_length(graph.counters(name="queue_length"))
+    assert figure.layout.title.text == "At most 2 launches are outstanding on stream 7, device 0"
+
+
+def test_who_is_waited_for_is_stated() -> None:
+    """Rank 1 comes 30 us late to the first collective, rank 0 comes 10 us late to the second."""
+    row = {name: [0] * 4 for name in MATCHED_COLLECTIVES.columns}
+    frame = MATCHED_COLLECTIVES.frame(
+        row
+        | {"match": [0, 0, 1, 1], "rank": [0, 1, 0, 1], "start_ns": [0, 30_000, 110_000, 100_000]}
+        | {"wait_ns": [30_000, 0, 0, 10_000], "last_rank": [1, 1, 0, 0]}
+        | {"operation": ["all_reduce"] * 4, "group": [""] * 4, "matched_by": ["seq"] * 4}
+    )
+    figure = plots.collective_waits(frame)
+    assert figure.layout.title.text == "75% of all collective wait (40.0 us) is for rank 1"
+    assert figure.data[0].z.tolist() == [[30.0, 0.0], [0.0, 10.0]]
+
+
+def test_a_slow_device_stands_to_the_right_of_the_median_rank() -> None:
+    """Rank 2 runs every gemm in 18 us, the others in 10; collectives wait and are not compared."""
+    row = {name: [0] * 6 for name in KERNEL_BREAKDOWN.columns}
+    row |= {
+        "group": ["gemm", "nccl"] * 3,
+        "class": categorical(
+            [KernelClass.COMPUTE, KernelClass.COMMUNICATION] * 3, KernelClass.labels()
+        ),
+    }
+    row |= {
+        "mean_ns": [10_000.0, 900.0, 10_000.0, 800.0, 18_000.0, 100.0],
+        "sum_ns": [1, 9, 1, 9, 1, 9],
+    }
+    frame = KERNEL_BREAKDOWN.frame(row).assign(rank=[0, 0, 1, 1, 2, 2])
+    figure = plots.kernels_across_ranks(frame)
+    assert figure.layout.title.text == "Rank 2 runs gemm 1.80 times as long as the median rank"
+    assert [(dots.name, dots.x.tolist()) for dots in figure.data] == [
+        ("rank 0", [1.0]),
+        ("rank 1", [1.0]),
+        ("rank 2", [1.8]),
+    ]
+
+
+def test_the_spread_of_a_step_is_over_ranks_not_devices() -> None:
+    """Rank 0 has two devices and one step; steps of 4 and 6 ms: median 5 ms, difference 2."""
+    row = {name: [0] * 3 for name in STEP_TIMES.columns} | {"name": ["ProfilerStep#7"] * 3}
+    frame = STEP_TIMES.frame(row | {"dur_ns": [4_000_000, 4_000_000, 6_000_000]}).assign(
+        rank=[0, 0, 1]
+    )
+    figure = plots.step_spread(frame)
+    assert figure.layout.title.text == (
+        "A step takes 5.00 ms (median of ranks and steps); "
+        "ranks differ most in ProfilerStep#7, by 2.00 ms"
+    )
+    bars = figure.data[0]
+    assert (bars.y.tolist(), bars.error_y.array.tolist(), bars.error_y.arrayminus.tolist()) == (
+        [5.0],
+        [1.0],
+        [1.0],
+    )
+
+
+def test_what_a_speed_up_saves_is_stated() -> None:
+    """A kernel of 10 us that another stream hides from 40% on, in a window of 20 us."""
+    saves, low = np.array([0, 4_000, 4_000]), np.array([0, 2_000, 2_000])
+    frame = SPEED_UPS.frame(
+        {
+            "target": ["void gemm<float>(int)"] * 3,
+            "less_share": [0.0, 0.5, 1.0],
+            "saves_ns": saves,
+            "low_ns": low,
+            "high_ns": saves,
+            "saves_share": saves / 20_000,
+            "low_share": low / 20_000,
+            "high_share": saves / 20_000,
+        }
+    )
+
+    figure = plots.speed_ups(frame)
+    band, curve = figure.data
+
+    assert figure.layout.title.text == "gemm twice as fast saves 20.0% of the window"
+    assert (list(curve.x), list(curve.y)) == ([0, 50, 100], [0, 20, 20])
+    assert list(band.y) == [0, 20, 20, 10, 10, 0]
+
+
+@pytest.mark.parametrize(
+    ("plot", "schema"),
+    [
+        (plots.temporal_breakdown, TEMPORAL_BREAKDOWN),
+        (plots.idle_causes, IDLE_TIME),
+        (plots.idle_time, IDLE_TIME),
+        (plots.overlap, OVERLAP),
+        (plots.exposed_communication, EXPOSED_COMMUNICATION),
+        (plots.kernel_classes, KERNEL_BREAKDOWN),
+        (plots.top_kernels, KERNEL_BREAKDOWN),
+        (plots.kernels_across_ranks, KERNEL_BREAKDOWN),
+        (plots.kernel_durations, KERNEL_DURATIONS),
+        (plots.kernel_patterns, KERNEL_PATTERNS),
+        (plots.launch_stats, LAUNCH_STATS),
+        (plots.queue_length, COUNTERS),
+        (plots.memory_bandwidth, COUNTERS),
+        (plots.collective_waits, MATCHED_COLLECTIVES),
+        (plots.speed_ups, SPEED_UPS),
+    ],
+)
+def test_where_there_is_nothing_the_figure_says_so(plot: object, schema: Schema) -> None:
+    """An empty answer is a figure with a title, not an exception."""
+    title = plot(schema.empty()).layout.title.text  # type: ignore[operator]
+    assert title.startswith(("No", "Device"))
+
+
+def test_without_plotly_one_is_told_what_to_install() -> None:
+    """The extra is optional: the error names it."""
+    code = (
+        "import sys; sys.modules['plotly'] = None\n"
+        "from htagraph.reports import plots; from htagraph.model.answers import OVERLAP\n"
+        "plots.overlap(OVERLAP.empty())"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    ).stderr
+    assert told.splitlines()[-1] == (
+        f"{QueryError.__module__}.QueryError: figures need plotly. "
+        "Hint: pip install 'htagraph[plot]'"
+    )
+
+
+def test_a_frame_is_not_changed_by_drawing_it(step: hg.TraceGraph) -> None:
+    """Figures are functions of answers."""
+    frame = step.idle_time()
+    before = frame.copy()
+    plots.idle_time(frame)
+    pd.testing.assert_frame_equal(frame, before)
+
+
+@pytest.mark.parametrize("name", plots.__all__)
+@pytest.mark.parametrize("given", [5, pd.DataFrame({"a": [1]})], ids=["number", "frame"])
+def test_what_a_figure_cannot_draw_is_a_wrong_question(name: str, given: object) -> None:
+    """The error says which answer it takes."""
+    with pytest.raises(QueryError, match=rf"plots.{name} cannot draw a .* Hint: give the "):
+        getattr(plots, name)(given)
+
+
+def test_inferred_segments_are_hatched() -> None:
+    """Of a wait that no record names; the bar says the rule, and the note what hatching means."""
+    names = {"L": "cudaLaunchKernel", "R": "cudaEventRecord", "E": "cudaEventElapsedTime"}
+    drawing = """
+        cpu 1    |[L >a][R         ]                                     [E         ][op           ]
+        stream 7 |    [k1 <a                                          ]
+    """
+    path = hg.Trace.from_events(hg.synth.timeline(drawing, names=names)).compile().critical_path()
+    figure = plots.critical_path_timeline(path)
+    hatched = {
+        row.name: [text for text in row.customdata if "inferred" in text]
+        for row in figure.data
+        if row.marker.pattern.shape
+    }
+
+    assert list(hatched) == ["sync"]
+    assert hatched["sync"][0].endswith("<br>inferred: host waits for kernel")
+    assert figure.layout.meta["note"].startswith("Hatched segments are inferred")
+
+
+def test_a_path_of_records_has_no_hatching() -> None:
+    """Nor a note on it."""
+    drawing = "cpu 1 |[launch >a][sync @*  ]\nstream 7 |   [k <a]"
+    path = hg.Trace.from_events(hg.synth.timeline(drawing)).compile().critical_path()
+    figure = plots.critical_path_timeline(path)
+
+    assert not any(row.marker.pattern.shape for row in figure.data)
+    assert figure.layout.meta["note"] == ""

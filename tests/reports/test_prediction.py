@@ -1,0 +1,79 @@
+"""A prediction in words and as a document; where too little is known, it is withheld."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import htagraph as hg
+from htagraph.replay.changes import Change
+from htagraph.reports.prediction import prediction_document, prediction_in_words, ranks_of
+from htagraph.synth import Op, Spend, Synchronize, timeline
+from tests.job.simulated import loaded, meet, three
+
+WAITED_FOR = """
+    cpu 1    |[launch >a]   [sync @*           ]
+    stream 7 |      [gemm <a               ]
+"""
+UNEXPLAINED = """
+    cpu 1    |[launch >a][launch >b]
+    stream 7 |           [first <a ]                                        [second <b]
+"""
+
+
+def scenario(drawing: str, *changes: Change) -> hg.Scenario:
+    graph = hg.Trace.from_events(timeline(drawing)).compile()
+    return hg.what_if(graph, *changes)
+
+
+def test_a_saving_that_all_readings_share_has_no_interval():
+    """A kernel of 24 us, a quarter of it less, in a window of 34 us."""
+    said = prediction_in_words(scenario(WAITED_FOR, hg.scale("gemm", by=0.75)))
+
+    assert said == "34.0 us -> 28.0 us: saves 6.00 us, 17.6%"
+
+
+def test_a_change_that_costs_says_so():
+    said = prediction_in_words(scenario(WAITED_FOR, hg.insert(after="gemm", dur_ns=3_400)))
+
+    assert said == "34.0 us -> 37.4 us: costs 3.40 us, 10.0%"
+
+
+def test_nothing_is_predicted_of_what_is_not_explained():
+    """A kernel starts long after all that is known of it."""
+    found = scenario(UNEXPLAINED, hg.scale("first", by=0.5))
+    document = prediction_document(found)
+
+    assert prediction_in_words(found).startswith("No prediction: ")
+    assert (document["saves_ns"], document["readings"], document["bounds"]) == (None, [], [])
+    assert json.loads(json.dumps(document)) == document
+
+
+def test_the_path_of_a_job_moves_to_the_rank_that_is_last_then():
+    """Rank 1 comes at 36 us, rank 2 at 16 us; after that, rank 0 stands for all."""
+    late, less = (
+        (Op(name, (Spend(spent_ns),)), meet(), Synchronize())
+        for name, spent_ns in (("aten::late", 30_000), ("aten::less", 10_000))
+    )
+    job = loaded(three((meet(), Synchronize()), late, less))
+    found = hg.what_if(job, hg.scale("aten::late", by=0))
+
+    assert prediction_in_words(found) == "48.0 us -> 28.0 us: saves 20.0 us, 41.7%"
+    assert ranks_of(found)[["rank", "before_ns", "after_ns"]].to_numpy().tolist() == [
+        [1, 36_000, 0],
+        [2, 0, 16_000],
+        [0, 12_000, 12_000],
+    ]
+
+
+@pytest.mark.filterwarnings("ignore::htagraph.errors.HTAGraphWarning")
+def test_nothing_is_predicted_of_ranks_that_cannot_have_met():
+    """No collective says who would wait for whom."""
+    job = loaded(three(*[(Op("aten::own", (Spend(10_000),)),)] * 3))
+    found = hg.what_if(job, hg.scale("aten::own", by=0))
+    document = prediction_document(found)
+
+    assert prediction_in_words(found).startswith("No prediction: no collectives were matched")
+    assert (document["saves_ns"], document["bounds"], document["ranks"]) == (None, [], [])
+    assert repr(found).startswith("JobScenario(scale('aten::own', by=0): withheld, as no coll")

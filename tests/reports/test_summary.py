@@ -1,0 +1,175 @@
+"""The summary and its forms: steps, JSON, Markdown."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+import htagraph as hg
+from htagraph.model.answers import OPPORTUNITIES
+from htagraph.reports.json_document import SCHEMA, VERSION, json_document
+from htagraph.reports.markdown import human_frame, markdown_summary, markdown_table
+from htagraph.reports.step_shares import STEP_SHARES, step_shares
+from htagraph.reports.summary import Summary
+from htagraph.synth import simulate, timeline, training_rank
+
+STEPS = """
+    us       |0         10        20        30        40
+    cpu 1    |{ProfilerStep#1    }  {ProfilerStep#2    }
+    cpu 1    |  [aten::mm     ]        [aten::add     ]
+"""
+
+
+def summary_of(drawing: str) -> Summary:
+    trace = hg.Trace.from_events(timeline(drawing))
+    return Summary(trace, trace.compile())
+
+
+@pytest.fixture(scope="module")
+def stalled(tmp_path_factory) -> Summary:
+    """Simulate a training run whose data loader stalls, and read it from its file."""
+    file = simulate(training_rank(fault="dataloader")).write(
+        tmp_path_factory.mktemp("run") / "rank0.pt.trace.json.gz"
+    )
+    trace = hg.load(file)
+    return Summary(trace, trace.compile())
+
+
+def test_steps_and_what_lies_between_add_up():
+    """Two steps of 20 us with 2 us between them."""
+    found = step_shares(summary_of(STEPS).path)
+
+    assert list(zip(found["step"], found["dur_ns"], found["bound"], strict=True)) == [
+        ("ProfilerStep#1", 20_000, "host"),
+        ("ProfilerStep#2", 20_000, "host"),
+        ("(outside steps)", 2_000, "python_gap"),
+    ]
+
+
+def test_a_trace_without_steps_has_no_step_table():
+    """The answer has its schema, and no rows."""
+    found = step_shares(summary_of("cpu 1 |[aten::mm]").path)
+
+    assert (list(found.columns), len(found)) == (list(STEP_SHARES.columns), 0)
+
+
+def test_a_window_that_touches_no_step_has_no_step_table():
+    """One row, all outside of steps, would say what the path by bound says."""
+    summary = summary_of(STEPS)
+    start_ns = summary.graph.interval.start_ns + 20_000
+
+    found = step_shares(summary.graph.window((start_ns, start_ns + 2_000)).critical_path())
+
+    assert len(found) == 0
+
+
+def test_the_name_of_a_trace_is_its_file_without_the_usual_endings(stalled):
+    """``rank0.pt.trace.json.gz`` is rank0."""
+    assert stalled.name == "rank0"
+
+
+def test_facts_name_rank_and_size(stalled):
+    """One line says what one looks at."""
+    assert stalled.facts == "rank 0 of 8 · 516 events · 117 kernels · 3 steps · 24.0 ms"
+
+
+def test_json_document_survives_a_round_trip(stalled):
+    """Only plain values: what `json.loads` gives back is the document."""
+    document = json_document(stalled)
+
+    assert json.loads(json.dumps(document)) == document
+    assert (document["schema"], document["version"]) == (SCHEMA, VERSION)
+
+
+def test_json_document_has_the_keys_that_it_documents(stalled):
+    """Scripts rely on them; a change of names is a change of version."""
+    document = json_document(stalled)
+
+    assert list(document) == [
+        "schema",
+        "version",
+        "trace",
+        "window",
+        "caveats",
+        "opening",
+        "replays",
+        "findings",
+        "opportunities",
+        "critical_path",
+        "steps",
+        "quality",
+        "repairs",
+        "skipped",
+        "files",
+    ]
+    assert list(document["opportunities"][0]) == list(OPPORTUNITIES.columns)
+    assert list(document["findings"]["items"][0]) == [
+        "cause",
+        "title",
+        "dur_ns",
+        "share",
+        "n_segments",
+        "potential_saving_ns",
+        "longest_ns",
+        "longest_start_ns",
+        "n_steps",
+        "first_step",
+        "last_step",
+        "parts",
+        "evidence",
+        "to_try",
+        "saving_low_ns",
+        "saving_high_ns",
+        "repaired_by",
+        "then_bound",
+        "limited_by",
+    ]
+
+
+def test_json_bounds_and_findings_add_up_to_the_window(stalled):
+    """Integer nanoseconds, so the sums are exact."""
+    document = json_document(stalled)
+    window_ns = document["window"]["dur_ns"]
+
+    assert sum(group["dur_ns"] for group in document["critical_path"]["by_bound"]) == window_ns
+    assert sum(finding["dur_ns"] for finding in document["findings"]["items"]) == window_ns
+    assert sum(step["dur_ns"] for step in document["steps"]) == window_ns
+
+
+def test_markdown_says_what_bounds_the_run(stalled):
+    """The verdict comes first."""
+    lines = markdown_summary(stalled).splitlines()
+
+    assert lines[0] == "# rank0"
+    assert lines[6].startswith("1. **Data loading: 82.4% of the time (19.7 ms).**")
+
+
+def test_markdown_withholds_the_verdict_of_an_empty_trace():
+    """No finding is made up."""
+    assert "No verdict: nothing was recorded" in markdown_summary(summary_of(""))
+
+
+def test_cells_cannot_break_a_markdown_table():
+    """Kernel names hold bars and newlines."""
+    table = markdown_table(pd.DataFrame({"name": ["a|b\nc"]}))
+
+    assert table.splitlines()[2] == r"| a\|b c |"
+
+
+def test_people_read_units_and_short_names():
+    """Nanoseconds get a unit, starts count from the first, kernels lose their templates."""
+    frame = pd.DataFrame(
+        {
+            "start_ns": [5_000, 7_500],
+            "dur_ns": [2_500, 10],
+            "name": ["void at::native::add<4>(int)", "aten::mm"],
+        }
+    )
+
+    assert human_frame(frame).to_dict("list") == {
+        "start": ["+0 ns", "+2.50 us"],
+        "dur": ["2.50 us", "10 ns"],
+        "name": ["add", "aten::mm"],
+    }
