@@ -98,7 +98,9 @@ class TraceHandler:
     @property
     def place(self) -> Place:
         """Rank and world size, also if torch.distributed is in use only before, or after."""
-        self._place = max(self._place, Place.now())
+        now = Place.now()
+        if now.world_size > self._place.world_size:
+            self._place = now
         return self._place
 
     def __call__(self, profiler: Any) -> None:  # noqa: ANN401  torch is no dependency

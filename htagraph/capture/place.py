@@ -9,9 +9,9 @@ from dataclasses import dataclass
 __all__ = ["Place"]
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Place:
-    """The place of a process in its job; of two answers, the larger one knows more.
+    """The place of a process in its job.
 
     Parameters
     ----------
