@@ -60,9 +60,6 @@ def profile(
     QueryError
         If there is no step to record, or an option is not for this.
     """
-    from torch.profiler import ProfilerAction  # noqa: PLC0415  torch is no dependency
-    from torch.profiler import profile as torch_profile  # noqa: PLC0415
-
     if skip < 0 or steps < 1:
         raise QueryError(f"skip={skip}, steps={steps} records no step.", hint="give steps=1.")
     if ours := sorted(options.keys() & _OURS):
@@ -70,6 +67,9 @@ def profile(
             f"{ours[0]}= is not for hg.profile.",
             hint="use torch.profiler.profile(…, on_trace_ready=hg.handler(folder)).",
         )
+    from torch.profiler import ProfilerAction  # noqa: PLC0415  torch is no dependency
+    from torch.profiler import profile as torch_profile  # noqa: PLC0415
+
     if "experimental_config" not in options:
         options |= _recording_waits()
     block = _Block(TraceHandler(folder, report=report, timeout_s=timeout_s), skip, steps)
@@ -136,8 +136,8 @@ class _Block:
             )
         elif self._asked is None:
             said = (
-                f"the block ended after {human_count(n_steps, 'step')}, and {self._skip} are "
-                "skipped: the trace is of the very first step, with what is done only once. Let it "
+                f"the block ended after {human_count(n_steps, 'step')}, within the {self._skip} to "
+                "skip: the trace is of the very first step, with what is done only once. Let it "
                 "run longer, or give a smaller skip=."
             )
         else:
