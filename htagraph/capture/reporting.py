@@ -14,7 +14,7 @@ from htagraph.errors import HTAGraphError
 __all__ = ["verdict"]
 
 _POLL_S = 1.0
-_NICENESS = 10
+_NICENESS = 19
 
 
 def verdict(
