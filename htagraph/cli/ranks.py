@@ -17,6 +17,7 @@ from htagraph.job.loading import load_job
 from htagraph.lookup.find_window import WHOLE
 from htagraph.model.symbols import compile_pattern
 from htagraph.readers.captures import CaptureName, discover, files_in_words
+from htagraph.readers.discover import TRACE_SUFFIXES
 
 __all__ = ["asked_captures", "executor_of", "loaded_job", "print_captures", "windowed_job"]
 
@@ -82,6 +83,8 @@ def asked_captures(path: Path, capture: str) -> list[CaptureName]:
         )
     if capture == "all":
         return sorted({int(number) for number in discover(path)["capture"] if number})
+    if capture.endswith(TRACE_SUFFIXES):
+        return [_capture_with(path, capture)]
     if not capture or capture == "latest":
         return ["latest"]
     if capture.isascii() and capture.isdigit():
@@ -89,6 +92,16 @@ def asked_captures(path: Path, capture: str) -> list[CaptureName]:
     raise QueryError(
         f"{capture!r} is no capture.", hint="give its number, all, or list, which numbers them."
     )
+
+
+def _capture_with(folder: Path, file: str) -> int:
+    """The number of the capture that a file is of."""
+    found = discover(folder)
+    names = found["path"].map(lambda path: Path(path).name)
+    numbers = found.loc[(names == Path(file).name) & (found["capture"] > 0), "capture"]
+    if numbers.empty:
+        raise QueryError(f"{folder} holds no trace {file}.", hint="--capture list shows them.")
+    return int(numbers.iloc[0])
 
 
 def loaded_job(
