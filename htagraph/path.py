@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +17,13 @@ from htagraph.errors import MissingEventsError
 from htagraph.explain.attributed_time import attributed_time
 from htagraph.explain.breakdown import split_by_steps, sum_by
 from htagraph.explain.critical_path import critical_path, path_edges
+from htagraph.explain.segment_causes import segment_causes
+from htagraph.lookup.counter_levels import (
+    CounterChanges,
+    bandwidth_changes,
+    counter_levels,
+    queue_changes,
+)
 from htagraph.lookup.edges import edge_frame
 from htagraph.lookup.links import work_links
 from htagraph.lookup.steps import find_steps
@@ -24,12 +34,11 @@ from htagraph.model.kinds import Bound, in_words
 from htagraph.model.recording import Origin
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
-from htagraph.queries.counters import counters
 from htagraph.writers.chrome_json import write_chrome_json
 from htagraph.writers.dot import path_dot
 from htagraph.writers.pftrace import CounterTrack, write_pftrace
 
-__all__ = ["BreakdownKey", "CriticalPath", "write_path_trace"]
+__all__ = ["BreakdownKey", "CriticalPath", "counter_tracks", "write_path_trace"]
 
 BreakdownKey = Literal["bound", "kind", "name", "op", "track", "rule", "step"]
 """Groups for the time of a path."""
@@ -143,16 +152,19 @@ class CriticalPath:
         pieces = split_by_steps(self.segments, steps)
         return sum_by(pieces, "step", self.dur_ns, BREAKDOWN, sort=False)
 
-    def to_perfetto(self, out: str | Path) -> Path:
+    def to_perfetto(self, out: str | Path, *, findings: Mapping[str, str] | None = None) -> Path:
         """Write the whole trace with the critical path on top, for https://ui.perfetto.dev.
 
-        Times of device work are those of the graph: moved by ``dag.clock_shift_ns`` where
-        the clocks disagreed.
+        Segments are called by their bound; what ran, cause, rule and evidence are arguments. Times
+        of device work are those of the graph: moved by ``dag.clock_shift_ns`` where the clocks
+        disagreed.
 
         Parameters
         ----------
         out : str or Path
             ``.pftrace``, or ``.pftrace.gz`` to compress.
+        findings : mapping of str to str, optional
+            What to say of each cause beside it, such as `Verdict.by_cause`.
 
         Returns
         -------
@@ -164,7 +176,7 @@ class CriticalPath:
         OutputError
             If the file cannot be written.
         """
-        return write_path_trace(self, out)
+        return write_path_trace(self, out, findings=findings)
 
     def to_chrome_json(self, out: str | Path) -> Path:
         """Write the original trace, byte for byte, with the critical path added as events.
@@ -242,6 +254,7 @@ def write_path_trace(
     path: CriticalPath,
     out: str | Path,
     *,
+    findings: Mapping[str, str] | None = None,
     run: str = "",
     place: int | None = None,
     origin_ns: int | None = None,
@@ -252,6 +265,8 @@ def write_path_trace(
     ----------
     path : CriticalPath
     out : str or Path
+    findings : mapping of str to str, optional
+        What to say of each cause.
     run, place, origin_ns
         As `write_pftrace` takes them: files of several runs can be concatenated.
 
@@ -260,32 +275,57 @@ def write_path_trace(
     Path
         The file.
     """
-    dag = path.dag
+    dag, segments = path.dag, path.segments
     moved_by = dag.calibration.moved_by
     moved = f" Device times were moved by {moved_by} to agree with the host's." if moved_by else ""
-    events = path.segments["event"].to_numpy()
+    events = segments["event"].to_numpy()
+    window = "the whole trace" if path.window == dag.span else path.window.name
+    causes = segment_causes(path.attributed_time, len(segments))
     return write_pftrace(
         out,
         dag.events,
         rank=None if run else path.rank,
-        segments=path.segments,
+        segments=segments.assign(cause=causes),
+        findings=findings or {},
         links=work_links(dag),
         critical_events=np.unique(events[events >= 0]),
-        counters=_counter_tracks(dag),
-        description=f"Critical path of {path.window.name}. {_ABOUT}{moved}",
+        counters=counter_tracks(dag),
+        window=window,
+        description=f"Critical path of {window}. {_ABOUT}{moved}",
         run=run,
         place=place,
         origin_ns=origin_ns,
     )
 
 
-def _counter_tracks(dag: Dag) -> list[CounterTrack]:
-    """Launch queue length and memory bandwidth over the whole trace, as tracks."""
-    tracks = []
-    for name, unit in (("queue_length", "launches"), ("memory_bandwidth", "GB/s")):
-        frame = counters(dag, dag.span, name=name)
-        for _, part in frame.groupby(["device", "stream"], sort=True):
-            device, stream = int(part["device"].iloc[0]), int(part["stream"].iloc[0])
-            ts_ns, value = part["ts_ns"].to_numpy(np.int64), part["value"].to_numpy()
-            tracks.append(CounterTrack(in_words(name), unit, ts_ns, value, device, stream))
-    return tracks
+def counter_tracks(dag: Dag) -> list[CounterTrack]:
+    """Counters over the whole trace: launches outstanding, and the bandwidth of copies and fills.
+
+    They are of streams; where several copy in one direction, also of the device.
+    """
+    copies = _tracks_of(dag, bandwidth_changes(dag, by_stream=True), "bandwidth, ", "GB/s")
+    n_streams = Counter((track.device, track.name) for track in copies)
+    together = _tracks_of(dag, bandwidth_changes(dag), "bandwidth, ", "GB/s")
+    return [
+        *_tracks_of(dag, queue_changes(dag), "", "launches"),
+        *copies,
+        *(track for track in together if n_streams[track.device, track.name] > 1),
+    ]
+
+
+def _tracks_of(dag: Dag, changes: CounterChanges, prefix: str, unit: str) -> list[CounterTrack]:
+    """A track for each counter that has values."""
+    levels = counter_levels(changes, dag.span)
+    ends = np.searchsorted(levels.track, np.arange(len(changes.name) + 1))
+    return [
+        CounterTrack(
+            f"{prefix}{in_words(changes.name[of])}",
+            unit,
+            levels.start_ns[first:last],
+            levels.value[first:last] / changes.unit,
+            int(changes.device[of]),
+            int(changes.stream[of]),
+        )
+        for of, (first, last) in enumerate(pairwise(ends.tolist()))
+        if first < last
+    ]

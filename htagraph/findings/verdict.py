@@ -8,12 +8,23 @@ from htagraph.findings.advice import BINDS, RANKING, REPAIRED
 from htagraph.model.kinds import Cause
 from htagraph.model.units import human_count, human_duration
 
-__all__ = ["Evidence", "Finding", "Verdict"]
+__all__ = ["Evidence", "Finding", "Verdict", "cause_label"]
 
 _N_FIRST = 3
 _MIN_SHARE = 0.005
 _N_RANKS = 3
 _LEAST_SHARE = 0.005
+
+
+def cause_label(cause: str, rank: int) -> str:
+    """A cause, with the rank where that is part of it.
+
+    Examples
+    --------
+    >>> cause_label("late rank", 2), cause_label("host wait", 2)
+    ('late rank 2', 'host wait')
+    """
+    return f"{cause} {rank}" if cause == Cause.LATE_RANK else cause
 
 
 @dataclass(frozen=True)
@@ -193,6 +204,16 @@ class Verdict:
     withheld: str = ""
     replays: str = ""
     low_ends: str = ""
+
+    @property
+    def by_cause(self) -> dict[str, str]:
+        """Title and prediction of the finding of each cause; a late rank is a cause of its own."""
+        return {
+            cause_label(finding.cause, finding.ranks[0][0] if finding.ranks else -1): ": ".join(
+                filter(None, (finding.title, finding.prediction))
+            )
+            for finding in self.findings
+        }
 
     @property
     def ranking(self) -> str:

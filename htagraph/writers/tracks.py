@@ -2,8 +2,11 @@
 
 ::
 
-    Critical path          root track: the path itself, and a child track per bound
-    GPU 0                  root track: a child track per stream
+    Critical path          root track
+    GPU 0                  root track of the device
+      stream 7               its streams, each with its counters below it
+        queue length
+      memory bandwidth       counters of the whole device
     python (pid 1234)      a process, and its threads
 
 Ids are small, positive and made up (viewers cut ids to 32 bits and merge negative ones); the
@@ -13,7 +16,7 @@ several ranks can be concatenated.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +25,7 @@ from htagraph.model.events import EventTable
 from htagraph.model.kinds import DEVICE_KINDS, EventKind, codes
 from htagraph.writers.wire import utf8
 
-__all__ = ["Tracks", "device_of_lane", "lane_tracks"]
+__all__ = ["LaneTracks", "Tracks", "device_of_lane", "lane_tracks"]
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
@@ -32,6 +35,22 @@ _IDS_PER_RANK = 10_000
 _ROOTS_PER_RANK = 1_000
 _EXPLICIT = 3  # TrackDescriptor.ChildTracksOrdering
 _ON_DEVICE = (*DEVICE_KINDS, EventKind.DEVICE_ANNOTATION, EventKind.SYNC)
+
+
+class LaneTracks(NamedTuple):
+    """The tracks of all lanes.
+
+    Parameters
+    ----------
+    of_event : ndarray of shape (n_events,), dtype=int64
+    of_device : dict of int to int
+    of_stream : dict of (int, int) to int
+        By device and stream.
+    """
+
+    of_event: I64
+    of_device: dict[int, int]
+    of_stream: dict[tuple[int, int], int]
 
 
 class Tracks:
@@ -111,6 +130,7 @@ class Tracks:
         """New track within a track; children of one name are drawn as one track with rows."""
         descriptor = self._new(name, parent)
         descriptor.sibling_order_rank = order
+        descriptor.child_ordering = _EXPLICIT
         return int(descriptor.uuid)
 
     def process(self, name: str) -> tuple[int, int]:
@@ -128,8 +148,9 @@ class Tracks:
         return int(descriptor.uuid)
 
     def counter(self, name: str, unit: str, parent: int | None) -> int:
-        """New counter track."""
+        """New counter track, after the slices within its parent."""
         descriptor = self._new(name, parent)
+        descriptor.sibling_order_rank = self._uuid % _UUIDS_PER_RANK
         descriptor.counter.unit_name = unit
         return int(descriptor.uuid)
 
@@ -176,8 +197,16 @@ def _stream_name(events: EventTable, lane: int) -> str:
     return str(tid) if str(tid).startswith("stream") else f"stream {tid}"
 
 
-def lane_tracks(tracks: Tracks, events: EventTable, row: I32) -> tuple[I64, dict[int, int]]:
-    """Make the tracks of all lanes that have events, and return the track of each event.
+def _stream_of_lane(events: EventTable) -> I64:
+    """Stream that each lane is, -1 for none."""
+    out = np.full(len(events.lanes), -1, dtype=np.int64)
+    known = events.stream >= 0
+    out[events.lane[known]] = events.stream[known]
+    return out
+
+
+def lane_tracks(tracks: Tracks, events: EventTable, row: I32) -> LaneTracks:
+    """Make the tracks of all lanes that have events.
 
     Parameters
     ----------
@@ -189,11 +218,9 @@ def lane_tracks(tracks: Tracks, events: EventTable, row: I32) -> tuple[I64, dict
 
     Returns
     -------
-    track : ndarray of shape (n_events,), dtype=int64
-    groups : dict of int to int
-        Track of each device.
+    LaneTracks
     """
-    device, lanes = device_of_lane(events), events.lanes
+    device, stream, lanes = device_of_lane(events), _stream_of_lane(events), events.lanes
     n_rows = np.zeros(len(lanes), dtype=np.int64)
     np.maximum.at(n_rows, events.lane, row.astype(np.int64) + 1)
     used = sorted(
@@ -205,6 +232,7 @@ def lane_tracks(tracks: Tracks, events: EventTable, row: I32) -> tuple[I64, dict
         ),
     )
     groups = {d: tracks.device(d) for d in sorted({int(device[lane]) for lane in used} - {-1})}
+    streams: dict[tuple[int, int], int] = {}
     processes: dict[int | str, tuple[int, int]] = {}
     table = np.zeros((len(lanes), int(n_rows.max(initial=1))), dtype=np.int64)
     for order, lane in enumerate(used):
@@ -213,6 +241,7 @@ def lane_tracks(tracks: Tracks, events: EventTable, row: I32) -> tuple[I64, dict
             uuids = [
                 tracks.child(name, groups[int(device[lane])], order) for _ in range(n_rows[lane])
             ]
+            streams.setdefault((int(device[lane]), int(stream[lane])), uuids[0])
         else:
             pid = lanes.pid[lane]
             if pid not in processes:
@@ -224,4 +253,4 @@ def lane_tracks(tracks: Tracks, events: EventTable, row: I32) -> tuple[I64, dict
                 *(tracks.child(f"{name} (overlapping)", thread) for _ in range(n_rows[lane] - 1)),
             ]
         table[lane, : len(uuids)] = uuids
-    return table[events.lane, row], groups
+    return LaneTracks(table[events.lane, row], groups, streams)

@@ -137,23 +137,26 @@ def test_what_is_known_of_an_event_is_there_to_be_selected(tmp_path: Path, ask) 
     ]
 
 
-def test_a_counter_has_all_its_samples(tmp_path: Path, ask) -> None:
-    """The queue length of a stream stands among the tracks of its device."""
-    events = events_of(("k", 0, 10), kind=EventKind.KERNEL)
-    queue = CounterTrack(
+def test_a_counter_stands_below_what_it_counts(tmp_path: Path, ask) -> None:
+    """That of a stream below the stream, that of a device in the device; with all samples."""
+    events = events_of(("k", 0, 10), ("late", 5, 10), kind=EventKind.KERNEL)
+    stream = CounterTrack(
         "queue length", "launches", np.array([0, 4, 9]), np.array([1, 2, 0]), device=0, stream=7
     )
+    device = CounterTrack("bandwidth", "GB/s", np.array([3]), np.array([1.5]), device=0)
     share = CounterTrack("share", "%", np.array([5]), np.array([0.25]))
     (samples,) = ask(
-        write_pftrace(tmp_path / "x.pftrace", events, counters=[queue, share]),
-        "select t.name, c.ts, c.value from counter c "
-        "join track t on c.track_id = t.id order by 1, 2",
+        write_pftrace(tmp_path / "x.pftrace", events, counters=[stream, device, share]),
+        "select p.name, t.name, c.ts, c.value from counter c "
+        "join track t on c.track_id = t.id left join track p on t.parent_id = p.id "
+        "order by 1 desc, 3",
     )
     assert samples == [
-        ["queue length, stream 7", 0, 1.0],
-        ["queue length, stream 7", 4, 2.0],
-        ["queue length, stream 7", 9, 0.0],
-        ["share", 5, 0.25],
+        ["stream 1", "queue length", 0, 1.0],
+        ["stream 1", "queue length", 4, 2.0],
+        ["stream 1", "queue length", 9, 0.0],
+        ["GPU 0", "bandwidth", 3, 1.5],
+        [None, "share", 5, 0.25],
     ]
 
 

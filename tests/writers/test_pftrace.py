@@ -172,7 +172,7 @@ def test_inferred_segments_of_the_path_say_so(tmp_path: Path) -> None:
     """
     path = hg.Trace.from_events(hg.synth.timeline(drawing, names=names)).compile().critical_path()
     said = said_of_slices(path.to_perfetto(tmp_path / "x.pftrace"))
-    inferred = [args for args in said if "evidence" in args]
+    inferred = [args for args in said if args.get("evidence") == "inferred"]
 
     assert [(args["rule"], args["evidence"]) for args in inferred] == [
         ("host waits for kernel", "inferred")
