@@ -158,6 +158,21 @@ class CriticalPath:
         pieces = split_by_steps(self.segments, steps)
         return sum_by(pieces, "step", self.dur_ns, BREAKDOWN, sort=False)
 
+    @property
+    def start_ns(self) -> int:
+        """Start of the window."""
+        return self.window.start_ns
+
+    @property
+    def end_ns(self) -> int:
+        """End of the window."""
+        return self.window.end_ns
+
+    @property
+    def origin_ns(self) -> int:
+        """The time that is 0 in what `to_perfetto` writes: the first in the trace."""
+        return int(self.dag.events.ts_ns.min(initial=self.window.start_ns))
+
     def to_perfetto(self, out: str | Path, *, findings: Mapping[str, str] | None = None) -> Path:
         """Write the whole trace with the critical path on top, for https://ui.perfetto.dev.
 
@@ -290,7 +305,6 @@ def write_path_trace(
     moved_by = dag.calibration.moved_by
     moved = f" Device times were moved by {moved_by} to agree with the host's." if moved_by else ""
     events = segments["event"].to_numpy()
-    window = "the whole trace" if path.window == dag.span else path.window.name
     causes = segment_causes(path.attributed_time, len(segments))
     return write_pftrace(
         out,
@@ -301,11 +315,11 @@ def write_path_trace(
         links=work_links(dag),
         critical_events=np.unique(events[events >= 0]),
         counters=counter_tracks(dag),
-        window=window,
-        description=f"Critical path of {window}. {_ABOUT}{moved}",
+        window=path.window_name,
+        description=f"Critical path of {path.window_name}. {_ABOUT}{moved}",
         run=run,
         place=place,
-        origin_ns=origin_ns,
+        origin_ns=path.origin_ns if origin_ns is None else origin_ns,
     )
 
 

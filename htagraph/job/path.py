@@ -236,6 +236,15 @@ class JobPath:
         """
         return sum_by(self.segments, by, self.dur_ns, BREAKDOWN)
 
+    @property
+    def origin_ns(self) -> int:
+        """The time that is 0 in what `to_perfetto` writes: the first of all ranks."""
+        clocks, summaries = self.timeline.clocks, self.timeline.graphs.summaries
+        firsts = (
+            int(clocks[rank].to_common(summaries[rank].first_ns)) for rank in self.timeline.aligned
+        )
+        return min(self.start_ns, *firsts)
+
     def to_perfetto(self, out: str | Path, *, findings: Mapping[str, str] | None = None) -> Path:
         """Write all ranks on the common clock with the job's path on top, for the Perfetto UI.
 
@@ -257,8 +266,8 @@ class JobPath:
             out,
             segments,
             self.timeline,
-            window=self.name,
-            start_ns=self.start_ns,
+            window=self.window_name,
+            origin_ns=self.origin_ns,
             findings=findings or {},
         )
 

@@ -101,7 +101,7 @@ def write_job_trace(
     timeline: Timeline,
     *,
     window: str,
-    start_ns: int,
+    origin_ns: int,
     findings: Mapping[str, str],
 ) -> Path:
     """Write all aligned ranks of a job, its critical path on top, as one Perfetto trace.
@@ -115,8 +115,8 @@ def write_job_trace(
     timeline : Timeline
     window : str
         Name of the path's window.
-    start_ns : int, unit=ns
-        Start of the path, in common time.
+    origin_ns : int, unit=ns
+        Time that is 0 in the file, in common time.
     findings : mapping of str to str
         What to say of each cause.
 
@@ -134,11 +134,6 @@ def write_job_trace(
     -----
     One rank is in memory at a time; the parts lie beside the file until it is whole.
     """
-    summaries = timeline.graphs.summaries
-    firsts = [
-        int(timeline.clocks[rank].to_common(summaries[rank].first_ns)) for rank in timeline.aligned
-    ]
-    origin_ns = min([start_ns, *firsts])
     without_events = segments.assign(event=np.int64(-1))
 
     def write_path(part: Path) -> Path:
