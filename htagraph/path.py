@@ -284,6 +284,7 @@ def write_path_trace(
     run: str = "",
     place: int | None = None,
     origin_ns: int | None = None,
+    taken: set[int] | None = None,
 ) -> Path:
     """Write a trace with its critical path on top; one of several runs, where it is named.
 
@@ -293,7 +294,7 @@ def write_path_trace(
     out : str or Path
     findings : mapping of str to str, optional
         What to say of each cause.
-    run, place, origin_ns
+    run, place, origin_ns, taken
         As `write_pftrace` takes them: files of several runs can be concatenated.
 
     Returns
@@ -320,6 +321,7 @@ def write_path_trace(
         run=run,
         place=place,
         origin_ns=path.origin_ns if origin_ns is None else origin_ns,
+        taken=taken,
     )
 
 

@@ -112,6 +112,7 @@ class Scenario:
         """
         said = ", ".join(map(str, self.changes))
         runs = {"as it was": self.before, f"what if: {said}": self.graph}
+        taken: set[int] = set()
         firsts = [int(run.dag.events.ts_ns.min()) for run in runs.values() if len(run.dag.events)]
         parts = [
             partial(
@@ -120,6 +121,7 @@ class Scenario:
                 run=run,
                 place=place,
                 origin_ns=min(firsts, default=None),
+                taken=taken,
             )
             for place, (run, graph) in enumerate(runs.items(), start=1)
         ]

@@ -49,7 +49,7 @@ _QUIET_S = 3.0
 _IDLE_S = 3_600.0
 """The UI keeps what it has fetched: after that long nobody waits for the server."""
 _REQUEST_S = 30.0
-_PINNED, _EXPANDED = "^Critical path", r"^GPU|\bpid \d"
+_PINNED, _EXPANDED = "^Critical path", r"^GPU|, rank \d+ \d+$"
 """Tracks as `htagraph.writers.pftrace` names them; other traces have none of these."""
 
 

@@ -72,7 +72,13 @@ def _arrow_ends(segments: pd.DataFrame, rank: int | None = None) -> tuple[I64, I
 
 
 def _write_rank(
-    part: Path, *, segments: pd.DataFrame, timeline: Timeline, rank: int, origin_ns: int
+    part: Path,
+    *,
+    segments: pd.DataFrame,
+    timeline: Timeline,
+    rank: int,
+    origin_ns: int,
+    taken: set[int],
 ) -> Path:
     """Write one rank, with the ends of the arrows from the path to its events."""
     dag, clock = timeline.graphs.open(rank).dag, timeline.clocks[rank]
@@ -92,6 +98,7 @@ def _write_rank(
         moved_by=dag.calibration.moved_by,
         origin_ns=origin_ns,
         event_ends=(critical, ids),
+        taken=taken,
     )
 
 
@@ -149,8 +156,16 @@ def write_job_trace(
             segment_ends=_arrow_ends(segments),
         )
 
+    taken: set[int] = set()
     ranks = [
-        partial(_write_rank, segments=segments, timeline=timeline, rank=rank, origin_ns=origin_ns)
+        partial(
+            _write_rank,
+            segments=segments,
+            timeline=timeline,
+            rank=rank,
+            origin_ns=origin_ns,
+            taken=taken,
+        )
         for rank in timeline.aligned
     ]
     return write_joined(out, [write_path, *ranks])

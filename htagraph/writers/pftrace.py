@@ -2,7 +2,7 @@
 
 A file is a list of packets: descriptors of tracks and the clock, then one packet with all strings,
 then slices that refer to both by number. All numbers that identify something lie in a range of
-their rank, so that ``cat`` joins files of ranks.
+their rank, or are chosen to differ (`taken`), so that ``cat`` joins files of ranks.
 """
 
 from __future__ import annotations
@@ -207,6 +207,7 @@ def write_pftrace(
     segment_ends: tuple[I64, I64] = _NO_ENDS,
     event_ends: tuple[I64, I64] = _NO_ENDS,
     run: str = "",
+    taken: set[int] | None = None,
 ) -> Path:
     """Write events, and what was found out about them, as a Perfetto trace.
 
@@ -219,8 +220,8 @@ def write_pftrace(
         Compressed where it ends in ``.gz``.
     events : EventTable
     rank : int, optional
-        Named in the tracks; files of different ranks can be concatenated. None: a trace that stands
-        for itself.
+        Named in the tracks; files of different ranks can be concatenated, if `taken` tells them
+        apart. None: a trace that stands for itself.
     segments : DataFrame, optional
         A critical path, as `path_tracks.path_slices` takes it: a track on top, with an arrow from
         each segment to its event.
@@ -248,6 +249,8 @@ def write_pftrace(
         different files.
     run : str, default=""
         Which of several runs it is, named in the tracks.
+    taken : set of int, optional
+        Ids of processes of files that this one is concatenated with; gets its own.
 
     Returns
     -------
@@ -269,7 +272,7 @@ def write_pftrace(
         hint = f"give origin_ns <= {first_ns}."
         raise OutputError("the trace begins before the origin that was given.", path=out, hint=hint)
     tracks, strings = (
-        Tracks(rank, place=place, moved_by=moved_by, run=run),
+        Tracks(rank, place=place, moved_by=moved_by, run=run, taken=taken),
         Strings(events.symbols.texts),
     )
     path = frames.SEGMENTS.empty() if segments is None else segments

@@ -7,15 +7,18 @@
       stream 7               its streams, each with its counters below it
         queue length
       memory bandwidth       counters of the whole device
-    python (pid 1234)      a process, and its threads
+    python 1234            a process, and its threads: viewers show the id after the name
+    Spans                  root track of what is no process, with its threads
 
-Ids are small, positive and made up (viewers cut ids to 32 bits and merge negative ones); the
-original ones stand in the names. All ids of a file are in a range of its rank, so that the files of
-several ranks can be concatenated.
+Viewers cut ids to 32 bits, merge negative ones, and take one id for one process. So what has an id
+that no process can have becomes a track without one, and a process whose id another part of the
+file has gets a new id; the original ones stand in the names then.
 """
 
 from __future__ import annotations
 
+import re
+from itertools import chain, count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +34,7 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 _UUIDS_PER_RANK = 1_000_000
-_IDS_PER_RANK = 10_000
+_MAX_ID = (1 << 31) - 1
 _ROOTS_PER_RANK = 1_000
 _EXPLICIT = 3  # TrackDescriptor.ChildTracksOrdering
 _ON_DEVICE = (*DEVICE_KINDS, EventKind.DEVICE_ANNOTATION, EventKind.SYNC)
@@ -66,6 +69,8 @@ class Tracks:
         By how much device times were moved to fit the clock of the host, in words.
     run : str, default=""
         Which of several runs it is, named in the tracks.
+    taken : set of int, optional
+        Ids of processes of other parts of the file; gets those of this part.
 
     Attributes
     ----------
@@ -74,7 +79,13 @@ class Tracks:
     """
 
     def __init__(
-        self, rank: int | None, *, place: int | None = None, moved_by: str = "", run: str = ""
+        self,
+        rank: int | None,
+        *,
+        place: int | None = None,
+        moved_by: str = "",
+        run: str = "",
+        taken: set[int] | None = None,
     ) -> None:
         from perfetto.protos.perfetto.trace import perfetto_trace_pb2  # noqa: PLC0415
 
@@ -83,7 +94,7 @@ class Tracks:
         of_rank = "" if rank is None else f"rank {rank}"
         self._suffix = "".join(f", {part}" for part in (of_rank, run) if part)
         self._uuid = self.place * _UUIDS_PER_RANK
-        self._id = self.place * _IDS_PER_RANK
+        self._taken = set() if taken is None else taken
         self._n_roots = 0
         self._moved_by = moved_by
         everything = self.add().track_descriptor
@@ -104,10 +115,6 @@ class Tracks:
         if parent is not None:
             descriptor.parent_uuid = parent
         return descriptor
-
-    def _new_id(self) -> int:
-        self._id += 1
-        return self._id
 
     def root(self, name: str, description: str = "") -> int:
         """New track that stands above all processes, after the roots made before."""
@@ -133,18 +140,27 @@ class Tracks:
         descriptor.child_ordering = _EXPLICIT
         return int(descriptor.uuid)
 
-    def process(self, name: str) -> tuple[int, int]:
-        """New process track and its made-up process id."""
-        descriptor, pid = self._new("", None), self._new_id()
-        descriptor.process.pid = pid
-        descriptor.process.process_name = utf8(name + self._suffix)
-        return int(descriptor.uuid), pid
+    def process(self, name: str, pid: int | str) -> tuple[int, int]:
+        """New track of a process, and its id in the file; 0 for none, where it cannot have one."""
+        if not _is_id(pid):
+            return self.root(_named(name, pid)), 0
+        new = next(number for number in chain([int(pid)], count(1)) if number not in self._taken)
+        self._taken.add(new)
+        descriptor = self._new("", None)
+        descriptor.process.pid = new
+        said = name or "process" if new == pid else _named(name, pid)
+        descriptor.process.process_name = utf8(said + self._suffix)
+        return int(descriptor.uuid), new
 
-    def thread(self, name: str, process: tuple[int, int]) -> int:
-        """New thread track of a process."""
+    def thread(self, label: str, tid: int | str, process: tuple[int, int], order: int) -> int:
+        """New track of a thread in the track of its process."""
+        if not _is_id(tid) or not process[1]:
+            named = f"thread {tid}" if isinstance(tid, int) and label == str(tid) else label
+            return self.child(named or "no thread", process[0], order)
         descriptor = self._new("", process[0])
-        descriptor.thread.pid, descriptor.thread.tid = process[1], self._new_id()
-        descriptor.thread.thread_name = utf8(name)
+        descriptor.thread.pid, descriptor.thread.tid = process[1], int(tid)
+        bare = re.sub(rf"\b(thread )?{tid}\b", "", label).strip(" ()")
+        descriptor.thread.thread_name = utf8(bare or "thread")
         return int(descriptor.uuid)
 
     def counter(self, name: str, unit: str, parent: int | None) -> int:
@@ -157,6 +173,17 @@ class Tracks:
     def serialize(self) -> bytes:
         """Descriptors as bytes."""
         return bytes(self._trace.SerializeToString())
+
+
+def _is_id(number: int | str) -> bool:
+    """Whether viewers take a process id, or a thread id, for what it is."""
+    return isinstance(number, int) and 0 < number <= _MAX_ID
+
+
+def _named(process: str, pid: int | str) -> str:
+    """Name of a process with its id."""
+    number = f"pid {pid}" if isinstance(pid, int) else pid
+    return f"{process} ({number})" if process and number else process or number or "no process"
 
 
 def device_of_lane(events: EventTable) -> I32:
@@ -174,17 +201,6 @@ def device_of_lane(events: EventTable) -> I32:
 def _text_order(text: object) -> tuple[bool, object]:
     """Order numbers before text."""
     return isinstance(text, str), text
-
-
-def _process_name(events: EventTable, lane: int) -> str:
-    pid, name = events.lanes.pid[lane], events.lanes.process[lane]
-    number = f"pid {pid}" if isinstance(pid, int) else pid
-    return f"{name} ({number})" if name and name != pid else number or "no process"
-
-
-def _thread_name(events: EventTable, lane: int) -> str:
-    tid, label = events.lanes.tid[lane], events.lanes.label(lane)
-    return f"thread {tid}" if isinstance(tid, int) and label == str(tid) else label or "no thread"
 
 
 def _stream_name(events: EventTable, lane: int) -> str:
@@ -245,12 +261,11 @@ def lane_tracks(tracks: Tracks, events: EventTable, row: I32) -> LaneTracks:
         else:
             pid = lanes.pid[lane]
             if pid not in processes:
-                processes[pid] = tracks.process(_process_name(events, lane))
-            name = _thread_name(events, lane)
-            thread = tracks.thread(name, processes[pid])
-            uuids = [
-                thread,
-                *(tracks.child(f"{name} (overlapping)", thread) for _ in range(n_rows[lane] - 1)),
-            ]
+                named = lanes.process[lane] if lanes.process[lane] != pid else ""
+                processes[pid] = tracks.process(named, pid)
+            label = lanes.label(lane)
+            thread = tracks.thread(label, lanes.tid[lane], processes[pid], order)
+            rest = range(n_rows[lane] - 1)
+            uuids = [thread, *(tracks.child(f"{label} (overlapping)", thread) for _ in rest)]
         table[lane, : len(uuids)] = uuids
     return LaneTracks(table[events.lane, row], groups, streams)

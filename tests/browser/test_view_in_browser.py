@@ -1,4 +1,4 @@
-"""`htagraph view` in use: the Perfetto UI fetches the trace, pins the path, zooms to the window."""
+"""`htagraph view` in use: the Perfetto UI fetches the trace, pins the path, opens where it is told."""
 
 from __future__ import annotations
 

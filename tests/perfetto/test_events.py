@@ -85,18 +85,43 @@ def test_events_without_duration_are_kept_between_their_neighbors(tmp_path: Path
     assert slices == [["a", 0, 5], ["b", 5, 5], ["zero", 5, 0], ["zero", 10, 0], ["zero", 10, 0]]
 
 
-def test_threads_with_odd_ids_stay_apart(tmp_path: Path, ask) -> None:
-    """Viewers cut ids to 32 bits and take negative ones for the main thread; ours are new."""
-    tids = (-1, 1 << 31, (1 << 33) + 1, "PyTorch Profiler", 7)
-    rows = [(f"on {tid}", 0, 10) for tid in tids]
-    events = events_of(*rows, lanes=tuple((1, tid) for tid in tids), on=(0, 1, 2, 3, 4))
-    (threads,) = ask(
-        write_pftrace(tmp_path / "x.pftrace", events),
-        "select s.name, t.name from slice s "
-        "join thread_track k on s.track_id = k.id join thread t using (utid) order by 1",
+def test_threads_and_processes_have_their_own_ids(tmp_path: Path, ask) -> None:
+    """Those that no thread can have would be cut, or merged, by viewers: they get tracks of names.
+
+    So do lanes of what is no process, as Kineto's spans.
+    """
+    lanes = (
+        (7, 7),
+        (7, 8),
+        (9, 8),
+        (7, -1),
+        (7, 1 << 31),
+        (7, (1 << 33) + 1),
+        ("Spans", "PyTorch"),
     )
-    names = ["thread -1", "thread 2147483648", "thread 8589934593", "PyTorch Profiler", "thread 7"]
-    assert threads == sorted([f"on {tid}", name] for tid, name in zip(tids, names, strict=True))
+    rows = [(f"on {tid} of {pid}", 0, 10) for pid, tid in lanes]
+    events = events_of(*rows, lanes=lanes, on=tuple(range(7)))
+    (threads, tracks) = ask(
+        write_pftrace(tmp_path / "x.pftrace", events),
+        "select s.name, p.pid, t.tid, p.name, t.name from slice s "
+        "join thread_track k on s.track_id = k.id join thread t using (utid) "
+        "join process p using (upid) order by s.id",
+        "select s.name, t.name, coalesce(g.name, p.name) from slice s "
+        "join track t on s.track_id = t.id left join track g on t.parent_id = g.id "
+        "left join process_track k on t.id = k.id left join process p using (upid) "
+        "where t.id not in (select id from thread_track) order by s.id",
+    )
+    assert threads == [
+        ["on 7 of 7", 7, 7, "python", "thread"],
+        ["on 8 of 7", 7, 8, "python", "thread"],
+        ["on 8 of 9", 9, 8, "python", "thread"],
+    ]
+    assert tracks == [
+        ["on -1 of 7", "thread -1", "python"],
+        ["on 2147483648 of 7", "thread 2147483648", "python"],
+        ["on 8589934593 of 7", "thread 8589934593", "python"],
+        ["on PyTorch of Spans", "PyTorch", "python (Spans)"],
+    ]
 
 
 def test_times_since_the_epoch_are_exact(tmp_path: Path, ask) -> None:
@@ -172,7 +197,8 @@ def test_a_point_in_time_is_an_instant_in_its_range(tmp_path: Path, ask) -> None
 
 
 def test_files_of_ranks_can_be_concatenated(tmp_path: Path, ask) -> None:
-    """Each rank has ids of its own, so ``cat`` is enough; one origin keeps their times together."""
+    """One origin keeps their times together, `taken` apart what has one process id."""
+    taken: set[int] = set()
     first, second = (
         events_of(("a", 100, 10), ("b", 120, 5)),
         events_of(("a", 103, 4), ("b", 121, 5)),
@@ -180,7 +206,12 @@ def test_files_of_ranks_can_be_concatenated(tmp_path: Path, ask) -> None:
     link = (np.array([0], dtype=np.int32), np.array([1], dtype=np.int32))
     parts = [
         write_pftrace(
-            tmp_path / f"{rank}.pftrace.gz", events, rank=rank, links=link, origin_ns=100
+            tmp_path / f"{rank}.pftrace.gz",
+            events,
+            rank=rank,
+            links=link,
+            origin_ns=100,
+            taken=taken,
         ).read_bytes()
         for rank, events in enumerate((first, second))
     ]
@@ -194,9 +225,9 @@ def test_files_of_ranks_can_be_concatenated(tmp_path: Path, ask) -> None:
         "join slice a on a.id = slice_out join slice b on b.id = slice_in order by 1",
     )
     assert slices == [
-        ["a", 0, 10, "python (pid 1), rank 0"],
+        ["a", 0, 10, "python, rank 0"],
         ["a", 3, 4, "python (pid 1), rank 1"],
-        ["b", 20, 5, "python (pid 1), rank 0"],
+        ["b", 20, 5, "python, rank 0"],
         ["b", 21, 5, "python (pid 1), rank 1"],
     ]
     assert flows == [[0, 20], [3, 21]]

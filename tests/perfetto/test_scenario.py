@@ -46,6 +46,8 @@ def test_both_runs_are_there_each_with_its_path(tmp_path: Path, ask) -> None:
     ]
     assert lengths == [34_000, 28_000]
     assert (n_events, end_ns) == (2 * len(graph.dag.events), lengths[0])
-    assert [name for [name] in runs] == [f"GPU 0, {run}" for run in ("as it was", changed)] + [
-        f"python (pid 1000), {run}" for run in ("as it was", changed)
+    assert [name for [name] in runs] == [
+        *(f"GPU 0, {run}" for run in ("as it was", changed)),
+        f"python (pid 1000), {changed}",
+        "python, as it was",
     ]
