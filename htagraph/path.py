@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import pairwise
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
@@ -16,14 +14,9 @@ import pandas as pd
 from htagraph.errors import MissingEventsError
 from htagraph.explain.attributed_time import attributed_time
 from htagraph.explain.breakdown import split_by_steps, sum_by
+from htagraph.explain.counter_tracks import counter_tracks
 from htagraph.explain.critical_path import critical_path, path_edges
 from htagraph.explain.segment_causes import segment_causes
-from htagraph.lookup.counter_levels import (
-    CounterChanges,
-    bandwidth_changes,
-    counter_levels,
-    queue_changes,
-)
 from htagraph.lookup.edges import edge_frame
 from htagraph.lookup.links import work_links
 from htagraph.lookup.steps import find_steps
@@ -36,10 +29,11 @@ from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 from htagraph.writers.chrome_json import write_chrome_json
 from htagraph.writers.dot import path_dot
+from htagraph.writers.joined import write_joined
 from htagraph.writers.notebook_cell import path_html
-from htagraph.writers.pftrace import CounterTrack, write_pftrace
+from htagraph.writers.pftrace import write_pftrace
 
-__all__ = ["BreakdownKey", "CriticalPath", "counter_tracks", "write_path_trace"]
+__all__ = ["BreakdownKey", "CriticalPath", "write_path_trace", "write_runs"]
 
 BreakdownKey = Literal["bound", "kind", "name", "op", "track", "rule", "step"]
 """Groups for the time of a path."""
@@ -325,34 +319,26 @@ def write_path_trace(
     )
 
 
-def counter_tracks(dag: Dag) -> list[CounterTrack]:
-    """Counters over the whole trace: launches outstanding, and the bandwidth of copies and fills.
+def write_runs(out: str | Path, runs: Mapping[str, CriticalPath], origins: Sequence[int]) -> Path:
+    """Write several runs into one trace, each named, with a critical path of its own.
 
-    They are of streams; where several copy in one direction, also of the device.
+    Parameters
+    ----------
+    out : str or Path
+    runs : mapping of str to CriticalPath
+        By name, the first on top.
+    origins : sequence of int, unit=ns
+        Time of each run that is 0 in the file.
+
+    Returns
+    -------
+    Path
+        The file.
     """
-    copies = _tracks_of(dag, bandwidth_changes(dag, by_stream=True), "bandwidth, ", "GB/s")
-    n_streams = Counter((track.device, track.name) for track in copies)
-    together = _tracks_of(dag, bandwidth_changes(dag), "bandwidth, ", "GB/s")
-    return [
-        *_tracks_of(dag, queue_changes(dag), "", "launches"),
-        *copies,
-        *(track for track in together if n_streams[track.device, track.name] > 1),
+    taken: set[int] = set()
+    places = zip(runs.items(), origins, strict=True)
+    parts = [
+        partial(write_path_trace, path, run=run, place=place, origin_ns=origin_ns, taken=taken)
+        for place, ((run, path), origin_ns) in enumerate(places, start=1)
     ]
-
-
-def _tracks_of(dag: Dag, changes: CounterChanges, prefix: str, unit: str) -> list[CounterTrack]:
-    """A track for each counter that has values."""
-    levels = counter_levels(changes, dag.span)
-    ends = np.searchsorted(levels.track, np.arange(len(changes.name) + 1))
-    return [
-        CounterTrack(
-            f"{prefix}{in_words(changes.name[of])}",
-            unit,
-            levels.start_ns[first:last],
-            levels.value[first:last] / changes.unit,
-            int(changes.device[of]),
-            int(changes.stream[of]),
-        )
-        for of, (first, last) in enumerate(pairwise(ends.tolist()))
-        if first < last
-    ]
+    return write_joined(out, parts)

@@ -16,11 +16,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
+from htagraph.explain.counter_tracks import counter_tracks
 from htagraph.job.timeline import Timeline
 from htagraph.lookup.links import work_links
 from htagraph.model.events import EventTable, LaneTable
 from htagraph.model.symbols import SymbolTable
-from htagraph.path import counter_tracks
 from htagraph.writers.joined import write_joined
 from htagraph.writers.pftrace import write_pftrace
 

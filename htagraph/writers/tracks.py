@@ -8,7 +8,7 @@
         queue length
       memory bandwidth       counters of the whole device
     python 1234            a process, and its threads: viewers show the id after the name
-    Spans                  root track of what is no process, with its threads
+    no process             root track of what is none, such as spans of the profiler
 
 Viewers cut ids to 32 bits, merge negative ones, and take one id for one process. So what has an id
 that no process can have becomes a track without one, and a process whose id another part of the
@@ -95,6 +95,7 @@ class Tracks:
         self._suffix = "".join(f", {part}" for part in (of_rank, run) if part)
         self._uuid = self.place * _UUIDS_PER_RANK
         self._taken = set() if taken is None else taken
+        self._no_process = 0
         self._n_roots = 0
         self._moved_by = moved_by
         everything = self.add().track_descriptor
@@ -143,20 +144,21 @@ class Tracks:
     def process(self, name: str, pid: int | str) -> tuple[int, int]:
         """New track of a process, and its id in the file; 0 for none, where it cannot have one."""
         if not _is_id(pid):
-            return self.root(_named(name, pid)), 0
+            self._no_process = self._no_process or self.root("no process")
+            return self._no_process, 0
         new = next(number for number in chain([int(pid)], count(1)) if number not in self._taken)
         self._taken.add(new)
         descriptor = self._new("", None)
         descriptor.process.pid = new
-        said = name or "process" if new == pid else _named(name, pid)
+        said = (name or "process") if new == pid else _named(name, pid)
         descriptor.process.process_name = utf8(said + self._suffix)
         return int(descriptor.uuid), new
 
-    def thread(self, label: str, tid: int | str, process: tuple[int, int], order: int) -> int:
+    def thread(self, label: str, tid: int | str, process: tuple[int, int]) -> int:
         """New track of a thread in the track of its process."""
         if not _is_id(tid) or not process[1]:
             named = f"thread {tid}" if isinstance(tid, int) and label == str(tid) else label
-            return self.child(named or "no thread", process[0], order)
+            return self.child(named or "no thread", process[0], self._uuid % _UUIDS_PER_RANK)
         descriptor = self._new("", process[0])
         descriptor.thread.pid, descriptor.thread.tid = process[1], int(tid)
         bare = re.sub(rf"\b(thread )?{tid}\b", "", label).strip(" ()")
@@ -183,7 +185,7 @@ def _is_id(number: int | str) -> bool:
 def _named(process: str, pid: int | str) -> str:
     """Name of a process with its id."""
     number = f"pid {pid}" if isinstance(pid, int) else pid
-    return f"{process} ({number})" if process and number else process or number or "no process"
+    return f"{process} ({number})" if process and number != process else number
 
 
 def device_of_lane(events: EventTable) -> I32:
@@ -261,10 +263,11 @@ def lane_tracks(tracks: Tracks, events: EventTable, row: I32) -> LaneTracks:
         else:
             pid = lanes.pid[lane]
             if pid not in processes:
-                named = lanes.process[lane] if lanes.process[lane] != pid else ""
-                processes[pid] = tracks.process(named, pid)
+                processes[pid] = tracks.process(lanes.process[lane], pid)
             label = lanes.label(lane)
-            thread = tracks.thread(label, lanes.tid[lane], processes[pid], order)
+            if not processes[pid][1]:
+                label = ": ".join(filter(None, (_named(lanes.process[lane], pid), label)))
+            thread = tracks.thread(label, lanes.tid[lane], processes[pid])
             rest = range(n_rows[lane] - 1)
             uuids = [thread, *(tracks.child(f"{label} (overlapping)", thread) for _ in rest)]
         table[lane, : len(uuids)] = uuids

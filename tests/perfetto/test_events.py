@@ -120,7 +120,7 @@ def test_threads_and_processes_have_their_own_ids(tmp_path: Path, ask) -> None:
         ["on -1 of 7", "thread -1", "python"],
         ["on 2147483648 of 7", "thread 2147483648", "python"],
         ["on 8589934593 of 7", "thread 8589934593", "python"],
-        ["on PyTorch of Spans", "PyTorch", "python (Spans)"],
+        ["on PyTorch of Spans", "python (Spans): PyTorch", "no process"],
     ]
 
 
