@@ -100,14 +100,14 @@ def _args(
     return [arg for arg in out if len(arg.row)]
 
 
-def _stays(segments: pd.DataFrame) -> tuple[npt.NDArray[np.intp], I64, list[str]]:
+def _stays(segments: pd.DataFrame) -> tuple[npt.NDArray[np.intp], I64, list[int]]:
     """Where the path of a job comes to another rank, how long it stays, and which one it is."""
     if "rank" not in segments:
         return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.int64), []
     rank = segments["rank"].to_numpy(np.int64)
     first = np.flatnonzero(np.diff(rank, prepend=rank[0] - 1))
     dur_ns = np.add.reduceat(segments["dur_ns"].to_numpy(np.int64), first)
-    return first, dur_ns, [f"rank {number}" for number in rank[first].tolist()]
+    return first, dur_ns, rank[first].tolist()
 
 
 def _total_args(segments: pd.DataFrame, findings: Sequence[str], strings: Strings) -> list[Arg]:
@@ -168,7 +168,9 @@ def path_slices(
     dur_ns = np.concatenate([stays_ns, segments["dur_ns"].to_numpy(np.int64)])
     words = {label: in_words(label) for label in Bound.labels()}
     bounds = _Texts.of(segments["bound"]).mapped(words).numbers(strings)
-    stays = strings.add(np.array(ranks, dtype=object))
+    stays = strings.add(np.array([f"rank {rank}" for rank in ranks], dtype=object))
+    # Viewers hash a text to a hue; texts that differ only at their end get hues side by side.
+    hues = strings.add(np.array([f"{rank} on path" for rank in ranks], dtype=object))
     root, category = tracks.root("Critical path", description), strings.add(["critical_path"])
     path = Slices(
         ts_ns=start,
@@ -176,7 +178,7 @@ def path_slices(
         track=np.broadcast_to(root, n),
         name=np.concatenate([stays, bounds]),
         category=np.broadcast_to(category, n),
-        color=np.concatenate([stays, np.zeros_like(bounds)]),  # else, names have theirs
+        color=np.concatenate([hues, np.zeros_like(bounds)]),  # others by their name
         is_instant=np.zeros(n, dtype=bool),
         boundary=rows(np.zeros(n, dtype=np.int32), start, start + dur_ns).boundary,
         args=_args(segments, findings, strings, n_stays),

@@ -207,7 +207,7 @@ def _text_order(text: object) -> tuple[bool, object]:
 
 def _stream_name(events: EventTable, lane: int) -> str:
     tid, name = events.lanes.tid[lane], events.lanes.thread[lane].strip()
-    if name and str(tid) in name.split():
+    if name and (str(tid) in name.split() or (isinstance(tid, int) and tid < 0)):
         return name
     if name:
         return f"{name} ({tid})"
