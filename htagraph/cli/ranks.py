@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -106,20 +106,20 @@ def _capture_with(folder: Path, file: str) -> int:
 
 def loaded_job(
     waiting: Waiting,
-    folder: Path,
+    where: Path | Sequence[Path],
     executor: Executor | None = None,
     *,
     stacks: bool = False,
     infer: bool = True,
     capture: CaptureName = "latest",
 ) -> Job:
-    """Job in a folder; ranks that cannot be used are left out and reported."""
+    """Job in a folder, or of some files; ranks that cannot be used are left out and reported."""
 
     def advance(done: int, total: int) -> None:
         waiting.stage(f"Reading rank {min(done + 1, total)} of {total}")
 
     return load_job(
-        folder,
+        where,
         capture=capture,
         executor=executor,
         on_error="skip",
