@@ -56,7 +56,9 @@ def write_page(out: str | Path, summary: Summary | JobSummary, *, perfetto_file:
     page = _content(summary)
     start_ns = page.start_ns
     panels = [panel for part in page.parts for panel in part.panels]
-    figures = _json({panel.name: _figure(panel) for panel in panels if panel.figure is not None})
+    figures = _json(
+        {panel.name: _figure(panel, panel.figure) for panel in panels if panel.figure is not None}
+    )
     texts = Texts()
     head = verdict_html(summary)
     body = "\n".join(section_html(part, start_ns, texts) for part in page.parts)
@@ -156,9 +158,9 @@ def _json(value: Any) -> str:  # noqa: ANN401  whatever JSON can say
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def _figure(panel: Panel) -> dict[str, Any]:
+def _figure(panel: Panel, figure: Any) -> dict[str, Any]:  # noqa: ANN401  plotly is not typed
     """Figure as JSON, without its title: that is a heading of the page, which wraps it."""
-    content: dict[str, Any] = json.loads(panel.figure.to_json(engine="json"))
+    content: dict[str, Any] = json.loads(figure.to_json(engine="json"))
     layout, has_legend = content["layout"], has_own_legend(panel)
     for name in ("title", "template"):
         layout.pop(name, None)

@@ -74,6 +74,7 @@ def _path(summary: JobSummary) -> Section:
             frames.JOB_SEGMENTS,
             is_wide=True,
             segments=tuple(longest.index.tolist()),
+            whole="htagraph path FOLDER",
         ),
         Panel(
             "path-ranks",

@@ -9,6 +9,7 @@ import pandas as pd
 
 from htagraph.model.kinds import Bound
 from htagraph.model.units import human_count, human_duration
+from htagraph.model.window import Window
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.summary import Summary
 from htagraph.writers.labels import name_label
@@ -64,8 +65,11 @@ def key_figures(
     -------
     list of KeyFigure
     """
-    is_job = isinstance(summary, JobSummary)
-    step = _job_step(steady, n_shown) if is_job else _step(steady)
+    step = (
+        _job_step(steady, n_shown)
+        if isinstance(summary, JobSummary)
+        else _step(_inside(steady, summary.path.window))
+    )
     return [step, *_of_devices(devices), _unexplained(summary), _saving(summary)]
 
 
@@ -90,10 +94,16 @@ def _alike(steady: pd.DataFrame) -> pd.DataFrame:
     return alike if len(alike) else steady
 
 
+def _inside(steady: pd.DataFrame, window: Window) -> pd.DataFrame:
+    """Steps that lie in the window as a whole."""
+    ends_ns = steady["start_ns"] + steady["dur_ns"]
+    return steady[(steady["start_ns"] >= window.start_ns) & (ends_ns <= window.end_ns)]
+
+
 def _step(steady: pd.DataFrame) -> KeyFigure:
     """Step time of a rank."""
     if steady.empty:
-        return KeyFigure.unknown("step time", "no steps in this window", "steps")
+        return KeyFigure.unknown("step time", "no whole step in this window", "steps")
     alike = _alike(steady)
     median = float(alike["dur_ns"].median())
     if len(steady) == 1:
@@ -116,7 +126,7 @@ def _job_step(steady: pd.DataFrame, n_shown: int) -> KeyFigure:
     which = (
         f"{n_alike:,} alike of {len(steady):,} steps" if n_alike else f"all {len(steady):,} steps"
     )
-    middle, longest = float(medians.median()), int(medians.idxmax())
+    middle, longest = float(medians.median()), medians.idxmax()
     about = (
         f"median of {human_count(n_shown, 'rank')}, {which}; longest on rank {longest}: "
         f"{human_duration(float(medians.max()))}"
@@ -186,10 +196,14 @@ def _saving(summary: Summary | JobSummary) -> KeyFigure:
         )
         return KeyFigure.unknown("potential saving", why, "help")
     first, whole = summary.what_helps.iloc[0], max(summary.path.dur_ns, 1)
-    target, kind = str(first["target"]), str(first["kind"])
-    about = (
-        f"of the window, {first['low_ns'] / whole:.1%} to {first['high_ns'] / whole:.1%}: "
-        f"{name_label(target)}{'' if kind in target else f' {kind}'}"
+    target, kind = name_label(str(first["target"])), str(first["kind"])
+    how = (
+        f"{kind} {target}"
+        if kind == "without"
+        else target
+        if kind in target
+        else f"{target} {kind}"
     )
+    about = f"of the window, {first['low_ns'] / whole:.1%} to {first['high_ns'] / whole:.1%}: {how}"
     share = float(first["saves_share"])
     return KeyFigure("potential saving", f"{share:.1%}", about, "help", share)

@@ -92,7 +92,8 @@ def _command(panel: Panel) -> str:
     name = panel.schema.name.lower() if panel.schema else ""
     question = name.removeprefix("matched_")
     is_asked = question in QUESTIONS or question in JOB_QUESTIONS
-    return f"htagraph ask {question} FILE" if is_asked else ""
+    of = "FOLDER" if panel.frame is not None and "rank" in panel.frame.columns else "FILE"
+    return f"htagraph ask {question} {of}" if is_asked else ""
 
 
 def _choice(steps: StepChoice, texts: Texts) -> str:

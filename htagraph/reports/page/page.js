@@ -60,7 +60,7 @@ document.getElementById("theme").addEventListener("click", () => {
 
 // On paper everything is open, light, and as wide as the paper; afterwards as it was.
 let shut = [], scheme = "";
-function print(on) {
+function onPaper(on) {
   if (on === printing) return;
   printing = on;
   const root = document.documentElement;
@@ -73,8 +73,8 @@ function print(on) {
   root.style.colorScheme = on ? "light" : scheme;
   boxes.forEach(draw);
 }
-addEventListener("beforeprint", () => print(true));
-addEventListener("afterprint", () => print(false));
+addEventListener("beforeprint", () => onPaper(true));
+addEventListener("afterprint", () => onPaper(false));
 
 // Exact values and whole names, where something is hovered over.
 document.addEventListener("mouseover", ({ target }) => {

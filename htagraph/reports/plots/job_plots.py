@@ -130,7 +130,9 @@ def kernels_across_ranks(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
         f"{float((own['ratio'] - 1).abs().max()):.1%}"
     )
     ranks = own["rank"].unique().tolist()
-    parts = own.groupby("rank", sort=True) if len(ranks) <= _MAX_RANKS else [("ranks", own)]
+    parts: list[tuple[object, pd.DataFrame]] = (
+        list(own.groupby("rank", sort=True)) if len(ranks) <= _MAX_RANKS else [("ranks", own)]
+    )
     dots = [
         {
             "type": "scatter",
