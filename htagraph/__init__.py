@@ -25,10 +25,13 @@ if TYPE_CHECKING:
     from htagraph.reports import plots
     from htagraph.reports.job_summary import JobSummary
     from htagraph.reports.page import write_page
+    from htagraph.reports.report import Report, report
     from htagraph.reports.summary import Summary
     from htagraph.scenario import Scenario, what_if
     from htagraph.selection import Selection, collective, hop, kernel, launch, op
     from htagraph.trace import Trace, load
+
+__version__ = "0.1.0.dev0"
 
 __all__ = [
     "Bound",
@@ -42,6 +45,7 @@ __all__ = [
     "JobScenario",
     "JobSummary",
     "KernelClass",
+    "Report",
     "Scenario",
     "Selection",
     "Summary",
@@ -68,6 +72,7 @@ __all__ = [
     "plots",
     "prefetch",
     "remove",
+    "report",
     "scale",
     "synth",
     "what_if",
@@ -87,6 +92,7 @@ _HOMES = {
     "JobScenario": "job.scenario",
     "JobSummary": "reports.job_summary",
     "KernelClass": "model.kinds",
+    "Report": "reports.report",
     "Scenario": "scenario",
     "Selection": "selection",
     "Summary": "reports.summary",
@@ -111,6 +117,7 @@ _HOMES = {
     "overlap": "replay.device_changes",
     "prefetch": "replay.host_changes",
     "remove": "replay.changes",
+    "report": "reports.report",
     "scale": "replay.changes",
     "what_if": "scenario",
     "write_page": "reports.page",

@@ -5,7 +5,8 @@
     HTAGraphError(Exception)                                                       .hint
     ├── TraceError(ValueError)               the file                              .path .rank
     │   ├── TraceFormatError                 not a trace that can be read          .offset
-    │   ├── TraceLimitError                  larger or deeper than a stated limit  .offset
+    │   │   ├── TraceLimitError              larger or deeper than a stated limit  .offset
+    │   │   └── TraceNotFoundError(FileNotFoundError)   no such file
     │   └── MissingEventsError               the trace lacks events of this kind   .missing
     ├── GraphError(RuntimeError)             the graph breaks one of its laws      .events
     ├── QueryError(ValueError)               the question is wrong
@@ -42,6 +43,7 @@ __all__ = [
     "TraceError",
     "TraceFormatError",
     "TraceLimitError",
+    "TraceNotFoundError",
     "WindowNotFoundError",
 ]
 
@@ -116,6 +118,10 @@ class TraceFormatError(TraceError):
 
 class TraceLimitError(TraceFormatError):
     """A file exceeds a stated limit: size of an event, nesting, number of streams."""
+
+
+class TraceNotFoundError(TraceFormatError, FileNotFoundError):
+    """There is no such file or folder."""
 
 
 class MissingEventsError(TraceError):

@@ -14,6 +14,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.errors import MissingEventsError
+from htagraph.findings.verdict import Verdict
+from htagraph.findings.window_bounds import find_bounds
 from htagraph.lookup.edges import edge_frame
 from htagraph.lookup.find_window import find_window
 from htagraph.lookup.matching import Hop, Pattern, find_matches
@@ -22,7 +24,7 @@ from htagraph.lookup.steps import find_steps
 from htagraph.lookup.windowed import windowed_edges
 from htagraph.model.dag import Dag
 from htagraph.model.deprecated import renamed
-from htagraph.model.kinds import EdgeKind
+from htagraph.model.kinds import EdgeKind, in_words
 from htagraph.model.recording import Origin
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_count, human_duration
@@ -33,6 +35,7 @@ from htagraph.readers.graph_file import read_graph
 from htagraph.selection import Selection
 from htagraph.writers.dot import graph_dot
 from htagraph.writers.graph_file import write_graph
+from htagraph.writers.notebook_cell import table_html
 
 if TYPE_CHECKING:
     from htagraph.algorithms.reach import PyDiGraph
@@ -369,6 +372,23 @@ class TraceGraph(Questions):
             title=self.interval.name,
         )
 
+    def verdict(self) -> Verdict:
+        """What bounds the window, what it costs, and what to try: the causes of its critical path.
+
+        Returns
+        -------
+        Verdict
+            Withheld where too much of the path is unexplained to tell.
+
+        Examples
+        --------
+        >>> import htagraph as hg
+        >>> rank = hg.synth.simulate(hg.synth.training_rank(fault="dataloader"))
+        >>> hg.Trace.from_events(rank.events).compile().verdict().findings[0].title
+        'Data loading'
+        """
+        return find_bounds(self.critical_path())
+
     def __repr__(self) -> str:
         """Say what is in the graph."""
         where = "" if self.interval.name == self.dag.span.name else f"{self.interval.name}, "
@@ -377,3 +397,10 @@ class TraceGraph(Questions):
             f"{human_count(len(self._edge_rows), 'edge')}, {human_count(len(self.steps), 'step')}, "
             f"{human_duration(self.dur_ns)})"
         )
+
+    def _repr_html_(self) -> str:
+        """Edges of each kind, for a notebook."""
+        counts = np.bincount(self.dag.edges.kind[self._edge_rows], minlength=len(EdgeKind))
+        named = zip(EdgeKind.labels(), counts.tolist(), strict=True)
+        rows = [(in_words(label), f"{count:,}") for label, count in named if count]
+        return table_html(rows, title=repr(self))

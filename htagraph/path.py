@@ -27,6 +27,7 @@ from htagraph.model.window import Window
 from htagraph.queries.counters import counters
 from htagraph.writers.chrome_json import write_chrome_json
 from htagraph.writers.dot import path_dot
+from htagraph.writers.notebook_cell import path_html
 from htagraph.writers.pftrace import CounterTrack, write_pftrace
 
 __all__ = ["BreakdownKey", "CriticalPath", "write_path_trace"]
@@ -77,6 +78,11 @@ class CriticalPath:
     def dur_ns(self) -> int:
         """Length of the path, which is the length of the window."""
         return self.window.dur_ns
+
+    @property
+    def window_name(self) -> str:
+        """Name of the window, in a sentence."""
+        return "the whole trace" if self.window == self.dag.span else self.window.name
 
     @cached_property
     def segments(self) -> pd.DataFrame:
@@ -236,6 +242,11 @@ class CriticalPath:
             f"CriticalPath({self.window.name}, {human_duration(self.dur_ns)}, "
             f"{human_count(len(self.segments), 'segment')}: {bounds or 'nothing'})"
         )
+
+    def _repr_html_(self) -> str:
+        """The path by bound, for a notebook."""
+        title = f"Critical path of {self.window_name} ({human_duration(self.dur_ns)})"
+        return path_html(title, self.breakdown())
 
 
 def write_path_trace(

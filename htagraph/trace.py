@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,11 @@ from htagraph.graph import TraceGraph
 from htagraph.lookup.steps import find_steps
 from htagraph.model.events import EventTable
 from htagraph.model.frames import REPAIRS
+from htagraph.model.kinds import EventKind, in_words
 from htagraph.model.recording import STACKS, Progress, Reader, Recording
 from htagraph.model.units import human_count, human_duration
 from htagraph.readers.kineto import read_kineto
+from htagraph.writers.notebook_cell import table_html
 
 __all__ = ["Trace", "load"]
 
@@ -146,6 +148,7 @@ class Trace:
         TraceGraph
         """
         dag = compile_events(self.recording.events, class_rules=class_rules, infer=infer)
+        dag = replace(dag, notes={**dag.notes, "n_unread_stacks": self.skipped.get(STACKS, 0)})
         return TraceGraph(dag, dag.span, self.rank, self.recording.origin)
 
     def __repr__(self) -> str:
@@ -157,6 +160,15 @@ class Trace:
             f"Trace({name}rank={self.rank}, {human_count(len(events), 'event')}, "
             f"{human_count(len(self.steps), 'step')}, {human_duration(span_ns)})"
         )
+
+    def _repr_html_(self) -> str:
+        """The same as a table, for a notebook."""
+        kinds = self.recording.events.kind
+        present = [(kind.label, int(np.count_nonzero(kinds == kind))) for kind in EventKind]
+        rows = [(in_words(label), f"{count:,}") for label, count in present if count]
+        if self.recording.repairs:
+            rows.append(("repairs of the file", f"{len(self.recording.repairs):,}"))
+        return table_html(rows, title=repr(self))
 
 
 def load(

@@ -10,11 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from htagraph.cli.console import Waiting, notices, output
-from htagraph.cli.job_report import write_job_files
 from htagraph.cli.options import QuietOption
 from htagraph.cli.ranks import loaded_job
-from htagraph.cli.report import print_summary, write_files
+from htagraph.cli.report import print_summary
 from htagraph.cli.tables import print_titled
+from htagraph.reports.files import write_files
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.summary import Summary
 
@@ -53,7 +53,7 @@ def demo(
             rank = simulate(training_rank(fault=fault))  # type: ignore[arg-type]
             trace = waiting.load(rank.write(out / f"{fault}.pt.trace.json.gz"))
             summaries[fault] = Summary(trace, trace.compile())
-            write_files(summaries[fault], out / fault, waiting, page=fault == _SHOWN)
+            write_files(summaries[fault], out / fault, doing=waiting.stage, page=fault == _SHOWN)
         waiting.stage("Simulating a job")
         ranks = out / _JOB
         planted = training_job(
@@ -61,7 +61,7 @@ def demo(
         )
         simulate_job(planted).write(ranks)
         job = JobSummary(loaded_job(waiting, ranks), "a job of four ranks")
-        job_files = write_job_files(job, out / f"{_JOB}-report", waiting)
+        job_files = write_files(job, out / f"{_JOB}-report", doing=waiting.stage)
     console = output()
     print_summary(console, summaries[_SHOWN])
     print_titled(console, "All simulated runs", _comparison(summaries))

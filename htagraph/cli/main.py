@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, NoReturn
 
 import typer
 
+from htagraph import __version__
 from htagraph.cli.ask import ask
 from htagraph.cli.console import complain, sentences
 from htagraph.cli.demo import demo
@@ -40,10 +40,7 @@ for verb in (report, path, what_if, ask, diff, info, view, dot, repair, demo):
 def _print_version(wanted: bool) -> None:
     """Print the version and end."""
     if wanted:
-        try:
-            typer.echo(f"htagraph {version('htagraph')}")
-        except PackageNotFoundError:
-            typer.echo("htagraph (not installed: run from its source)")
+        typer.echo(f"htagraph {__version__}")
         raise typer.Exit
 
 

@@ -11,7 +11,7 @@ import typer
 from htagraph.cli.console import Waiting, output
 from htagraph.cli.options import FormatOption, QuietOption
 from htagraph.cli.tables import Format, print_frame
-from htagraph.errors import TraceFormatError
+from htagraph.errors import TraceNotFoundError
 from htagraph.readers.kineto import repair_kineto
 from htagraph.writers.atomic import output_file
 
@@ -29,7 +29,7 @@ def repair(
 ) -> None:
     """Make a broken trace valid and list the repairs. All else is unchanged."""
     if not broken.is_file():
-        raise TraceFormatError("no such file.", path=broken, hint="check the path.")
+        raise TraceNotFoundError("no such file.", path=broken, hint="check the path.")
     with Waiting(quiet=quiet).shown() as waiting:
         waiting.stage(f"Repairing {broken.name}")
         with output_file(out) as file:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,8 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from htagraph.cli.console import Waiting, notices, output
-from htagraph.cli.files import new_folder, write_text
-from htagraph.cli.job_report import page_work, print_job, write_job_files
+from htagraph.cli.job_report import print_job
 from htagraph.cli.options import (
     CaptureOption,
     DaskOption,
@@ -33,19 +31,20 @@ from htagraph.cli.ranks import (
     print_captures,
     windowed_job,
 )
-from htagraph.cli.report_folder import ReportOrigin
 from htagraph.cli.tables import BAR_WIDTH, bar, print_head, print_titled
 from htagraph.errors import QueryError
 from htagraph.model.colors import COLORS
 from htagraph.model.kinds import in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.readers.captures import CaptureName
+from htagraph.reports.files import page_work, write_files
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import job_document, json_document
-from htagraph.reports.markdown import markdown_summary
+from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
+from htagraph.writers.text_file import write_text
 
-__all__ = ["print_summary", "report", "report_job", "write_files"]
+__all__ = ["print_summary", "report", "report_job"]
 
 _N_TOP = 6
 _N_STEPS = 12
@@ -117,7 +116,7 @@ def report(
         )
         waiting.stage("Finding the critical path")
         into = out or origin.folder(summary.name)
-        files = write_files(summary, into, waiting, record=origin.record)
+        files = write_files(summary, into, doing=waiting.stage, record=origin.record)
         origin.remove_stale(into, files.values())
     if _written_alone(json_document(summary, files), json_file, files):
         return
@@ -148,7 +147,7 @@ def report_job(
         also = page_work(len(job))
         summary = JobSummary(windowed_job(job, window), folder.resolve().name, also)
         into = out or origin.folder(summary.name)
-        files = write_job_files(summary, into, waiting, record=origin.record)
+        files = write_files(summary, into, doing=waiting.stage, record=origin.record)
         origin.remove_stale(into, files.values())
         document = job_document(summary, files)
     if _written_alone(document, json_file, files):
@@ -179,34 +178,6 @@ def _print_files(files: dict[str, Path], *, quiet: bool) -> None:
         beside.print(
             "For a page with plots: pip install 'htagraph[plot]'", style="dim", markup=False
         )
-
-
-def write_files(
-    summary: Summary, folder: Path, waiting: Waiting, *, page: bool = True, record: str = ""
-) -> dict[str, Path]:
-    """Write the files of a report into a folder; they are returned by what they are.
-
-    The page is written where the `plot` extra is installed. The summary ends with the record.
-    """
-    new_folder(folder)
-    files = {
-        "perfetto": folder / "critical.pftrace",
-        "dot": folder / "critical.dot",
-        "summary": folder / "summary.md",
-    }
-    waiting.stage(f"Writing {files['perfetto']}")
-    summary.path.to_perfetto(files["perfetto"])
-    waiting.stage(f"Writing {files['dot']}")
-    summary.path.to_dot(files["dot"])
-    waiting.stage(f"Writing {files['summary']}")
-    write_text(files["summary"], markdown_summary(summary) + record)
-    if page and find_spec("plotly") is not None:
-        from htagraph.reports.page import write_page  # noqa: PLC0415  deferred: plotly is an extra
-
-        files["page"] = folder / "report.html"
-        waiting.stage(f"Writing {files['page']}")
-        write_page(files["page"], summary, perfetto_file=files["perfetto"].name)
-    return files
 
 
 def print_summary(console: Console, summary: Summary) -> None:

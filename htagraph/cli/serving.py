@@ -20,7 +20,7 @@ from time import monotonic, sleep
 from typing import Any, Self
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
-from htagraph.errors import OutputError, TraceError
+from htagraph.errors import OutputError, TraceError, TraceNotFoundError
 
 __all__ = ["LOOPBACK", "ONLINE_UI", "PORT", "TraceServer", "View", "offline_ui"]
 
@@ -126,7 +126,7 @@ class TraceServer:
             If the port is taken.
         """
         if not self.path.is_file():
-            raise TraceError("no such file.", path=self.path)
+            raise TraceNotFoundError("no such file.", path=self.path)
         self.n_fetched = 0
         self._stops_when_fetched = False
         self._last_asked_s = monotonic()

@@ -8,14 +8,12 @@ from enum import StrEnum
 
 import pandas as pd
 from rich.console import Console
-from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from htagraph.cli.layout import fitted
 from htagraph.errors import QueryError
-from htagraph.model.units import human_duration
 from htagraph.reports.headings import heading
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import records
@@ -37,6 +35,14 @@ __all__ = [
 BAR_WIDTH = 24
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """What a spreadsheet takes for the beginning of a formula, also in full width."""
+_STYLES = {
+    "title": "bold",
+    "finding": "bold",
+    "withheld": "yellow",
+    "advice": "italic",
+    "note": "dim",
+}
+"""How the parts of a verdict look on a terminal."""
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
@@ -94,33 +100,10 @@ def print_facts(console: Console, summary: Summary | JobSummary, caveats: Sequen
 
 def print_head(console: Console, summary: Summary | JobSummary) -> None:
     """Print the head of a report: facts, caveats, first findings with evidence and advice."""
-    verdict = summary.verdict
     print_facts(console, summary, summary.caveats)
-    console.print(
-        f"[bold]What bounds {escape(summary.window_name)}[/] "
-        f"({human_duration(summary.path.dur_ns)})"
-    )
-    if verdict.withheld:
-        console.print(
-            Padding(
-                Text(f"No verdict: {verdict.withheld}", style="yellow"), (0, 0, 0, 2), expand=False
-            )
-        )
-    for number, finding in enumerate(verdict.top_findings, start=1):
-        console.print(f"  {number}. [bold]{escape(finding.sentence)}[/]")
-        console.print(
-            Padding(Text(f"largest: {finding.evidence_sentence}"), (0, 0, 0, 5), expand=False)
-        )
-        if finding.prediction:
-            said = Text(f"predicted: {finding.prediction}")
-            console.print(Padding(said, (0, 0, 0, 5), expand=False))
-        console.print(
-            Padding(Text(f"try: {finding.to_try}", style="italic"), (0, 0, 0, 5), expand=False)
-        )
-    if verdict.replays:
-        console.print(Padding(Text(verdict.replays), (0, 0, 0, 2), expand=False))
-    if verdict.notes:
-        console.print(Padding(Text(verdict.notes, style="dim"), (0, 0, 0, 2), expand=False))
+    for role, text, indent in summary.verdict.paragraphs:
+        said = Text(text, style=_STYLES.get(role, ""))
+        console.print(Padding(said, (0, 0, 0, indent), expand=False))
 
 
 def print_frame(

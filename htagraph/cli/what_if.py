@@ -12,7 +12,6 @@ import typer
 
 from htagraph.cli.changes import Asked
 from htagraph.cli.console import Waiting, notices
-from htagraph.cli.files import write_text
 from htagraph.cli.options import (
     CaptureOption,
     ColumnsOption,
@@ -47,6 +46,7 @@ from htagraph.reports.prediction import prediction_document
 from htagraph.reports.summary import Summary
 from htagraph.scenario import Scenario
 from htagraph.scenario import what_if as replayed
+from htagraph.writers.text_file import write_text
 
 __all__ = ["what_if"]
 

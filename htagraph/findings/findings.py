@@ -70,10 +70,10 @@ def instead_of_advice(*, compiled: bool, replayed: bool) -> dict[Cause, str]:
     return {**(TO_TRY_COMPILED if compiled else {}), **(TO_TRY_REPLAYED if replayed else {})}
 
 
-def charged(attributed_time: pd.DataFrame, window_ns: int, told: Told) -> Verdict:
+def charged(attributed_time: pd.DataFrame, window: str, window_ns: int, told: Told) -> Verdict:
     """Verdict on the attributed time of a window."""
     if not window_ns:
-        return Verdict((), "nothing was recorded in this window.")
+        return Verdict((), "nothing was recorded in this window.", window=window)
     # What a late rank is charged with may be unexplained as well.
     unknown = attributed_time[attributed_time["bound"] == Bound.UNEXPLAINED.label]
     unexplained = int(unknown["dur_ns"].sum()) / window_ns
@@ -86,6 +86,8 @@ def charged(attributed_time: pd.DataFrame, window_ns: int, told: Told) -> Verdic
             f"unexplained wait is {human_duration(int(longest['dur_ns']))}, before "
             f"{name_label(str(longest['name']))}; the checks below say what is missing and how to "
             "record it.",
+            window=window,
+            dur_ns=window_ns,
         )
     known = attributed_time[attributed_time["cause"] != Cause.UNEXPLAINED]
     if "rank" in known.columns:
@@ -97,7 +99,8 @@ def charged(attributed_time: pd.DataFrame, window_ns: int, told: Told) -> Verdic
     else:
         parts = [(Cause(str(cause)), part) for cause, part in known.groupby("cause", sort=False)]
     found = (_finding(cause, part, window_ns, told) for cause, part in parts)
-    return Verdict(tuple(sorted(found, key=lambda finding: -finding.potential_saving_ns)))
+    ranked = tuple(sorted(found, key=lambda finding: -finding.potential_saving_ns))
+    return Verdict(ranked, window=window, dur_ns=window_ns)
 
 
 def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Finding:

@@ -2,18 +2,50 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from htagraph.findings.advice import BINDS, RANKING, REPAIRED
 from htagraph.model.kinds import Cause
 from htagraph.model.units import human_count, human_duration
+from htagraph.writers.labels import printable
+from htagraph.writers.notebook_cell import escaped
 
-__all__ = ["Evidence", "Finding", "Verdict"]
+__all__ = ["Evidence", "Finding", "Paragraph", "Verdict"]
 
 _N_FIRST = 3
 _MIN_SHARE = 0.005
 _N_RANKS = 3
 _LEAST_SHARE = 0.005
+_WIDTH = 100
+_STYLES = {
+    "title": "font-weight:bold",
+    "finding": "font-weight:bold",
+    "withheld": "color:#a60",
+    "advice": "font-style:italic",
+    "note": "opacity:.7",
+}
+"""How the parts of a verdict look in a notebook."""
+
+Role = Literal["title", "withheld", "finding", "evidence", "prediction", "advice", "note"]
+
+
+class Paragraph(NamedTuple):
+    """One paragraph of a verdict as a person reads it.
+
+    Parameters
+    ----------
+    role : str
+        What it says: ``title``, ``finding``, ``evidence``, ...
+    text : str
+    indent : int
+        Spaces before each of its lines.
+    """
+
+    role: Role
+    text: str
+    indent: int
 
 
 @dataclass(frozen=True)
@@ -173,7 +205,7 @@ class Finding:
         return "; ".join(filter(None, facts))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verdict:
     """What bounds a window, or why that cannot be said.
 
@@ -187,12 +219,27 @@ class Verdict:
         Where most device time is replayed: whether launches or the graphs are what costs.
     low_ends : str
         What the low ends of savings are, where that is not only what the trace leaves open.
+    window : str
+        Name of the window.
+    dur_ns : int, unit=ns
+        Its length.
+
+    Examples
+    --------
+    >>> import htagraph as hg
+    >>> rank = hg.synth.simulate(hg.synth.training_rank(fault="dataloader"))
+    >>> print(hg.Trace.from_events(rank.events).compile().verdict())
+    What bounds the whole trace (24.0 ms)
+      1. Data loading: 82.4% of the time (19.7 ms)
+    ...
     """
 
     findings: tuple[Finding, ...]
     withheld: str = ""
     replays: str = ""
     low_ends: str = ""
+    window: str = "the window"
+    dur_ns: int = 0
 
     @property
     def ranking(self) -> str:
@@ -209,3 +256,45 @@ class Verdict:
     def top_findings(self) -> tuple[Finding, ...]:
         """The first three findings, without negligible ones."""
         return tuple(finding for finding in self.findings if finding.share >= _MIN_SHARE)[:_N_FIRST]
+
+    @property
+    def title(self) -> str:
+        """The question that the verdict answers, in one line."""
+        return f"What bounds {self.window} ({human_duration(self.dur_ns)})"
+
+    @property
+    def paragraphs(self) -> tuple[Paragraph, ...]:
+        """The verdict as a person reads it, wherever that is: terminal, notebook or page."""
+        said = [Paragraph("title", self.title, 0)]
+        if self.withheld:
+            said.append(Paragraph("withheld", f"No verdict: {self.withheld}", 2))
+        for number, finding in enumerate(self.top_findings, start=1):
+            said.append(Paragraph("finding", f"{number}. {finding.sentence}", 2))
+            said.append(Paragraph("evidence", f"largest: {finding.evidence_sentence}", 5))
+            if finding.prediction:
+                said.append(Paragraph("prediction", f"predicted: {finding.prediction}", 5))
+            if finding.to_try:
+                said.append(Paragraph("advice", f"try: {finding.to_try}", 5))
+        said += [Paragraph("note", text, 2) for text in (self.replays, self.notes) if text]
+        return tuple(said)
+
+    def __repr__(self) -> str:
+        """The verdict as the terminal shows it."""
+        return "\n".join(
+            textwrap.fill(
+                printable(text),
+                width=_WIDTH,
+                initial_indent=" " * indent,
+                subsequent_indent=" " * indent,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+            for _, text, indent in self.paragraphs
+        )
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook."""
+        return "".join(
+            f'<div style="margin-left:{indent}ch;{_STYLES.get(role, "")}">{escaped(text)}</div>'
+            for role, text, indent in self.paragraphs
+        )

@@ -27,7 +27,6 @@ __all__ = ["find_bounds"]
 def find_bounds(
     path: CriticalPath,
     *,
-    unread_stacks: bool = False,
     opportunities: pd.DataFrame | None = None,
 ) -> Verdict:
     """Verdict on a window: what its critical path is charged to, largest potential saving first.
@@ -35,8 +34,6 @@ def find_bounds(
     Parameters
     ----------
     path : CriticalPath
-    unread_stacks : bool, default=False
-        The file has Python stacks that were not read; they would name the code of host gaps.
     opportunities : DataFrame, schema `answers.OPPORTUNITIES`, optional
         Of the window, where they are at hand.
 
@@ -57,13 +54,13 @@ def find_bounds(
     found = find_opportunities(path.dag, path.window) if opportunities is None else opportunities
     told = Told(
         has_device=bool(path.dag.events.is_device.any()),
-        unread_stacks=unread_stacks,
+        unread_stacks=path.dag.notes.get("n_unread_stacks", 0) > 0,
         worth=predicted(found)
         if len(found)
         else bounded(busy_time(path.dag, path.window), path.dur_ns),
         instead=instead_of_advice(compiled=is_compiled(path.dag, path.window), replayed=replayed),
     )
-    verdict = charged(path.attributed_time, path.dur_ns, told)
+    verdict = charged(path.attributed_time, path.window_name, path.dur_ns, told)
     causes = {finding.cause for finding in verdict.top_findings}
     waits = found["cause"].isin(causes) & (found["alone_ns"] < found["saves_ns"])
     if waits.any():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
 from htagraph.errors import QueryError
+from htagraph.findings.verdict import Verdict
 from htagraph.graph import TraceGraph
-from htagraph.job.path import JobPath, JobRoute
+from htagraph.job.path import WHOLE_JOB, JobPath, JobRoute
 from htagraph.job.rank_segments import RankEnds, find_rank_segments
 from htagraph.job.rank_work import Asked, TimesByNameIn, on_rank_segments
 from htagraph.job.ranks import (
@@ -28,12 +30,15 @@ from htagraph.job.ranks import (
 from htagraph.job.rehearsal import JobRehearsal, replay_requests
 from htagraph.job.stragglers import pipeline_bubbles, summarize_stragglers
 from htagraph.job.timeline import Timeline
+from htagraph.job.verdict import find_job_bounds
+from htagraph.model.answers import OPPORTUNITIES
 from htagraph.model.deprecated import renamed
 from htagraph.model.frames import FAILURES
 from htagraph.model.units import human_count, human_duration
 from htagraph.questions import Question, Questions, check_options
 from htagraph.replay.candidates import candidates
 from htagraph.replay.predictions import predictions
+from htagraph.writers.notebook_cell import table_html
 
 __all__ = ["JOB_QUESTIONS", "Job"]
 
@@ -52,6 +57,7 @@ To add one: a file in ``job/``, its schema, a member of `Job`, this table.
 """
 
 
+_N_SHOWN = 32
 _REPLAYED_EVENTS = 4_000_000
 """Events of all ranks up to which a report replays them: about 2 GB, and 1 s a change."""
 
@@ -243,7 +249,7 @@ class Job(Questions):
         matched = timeline.collectives[timeline.collectives["rank"].isin(ends)]
         rank_segments = find_rank_segments(tables, ends, matched, timeline.clocks)
         starts = [timeline.clocks[rank].to_common(end.start_ns) for rank, end in ends.items()]
-        name = "job" if self.asked_window is None else str(self.asked_window)
+        name = WHOLE_JOB if self.asked_window is None else str(self.asked_window)
         return JobRoute(tuple(rank_segments), max(map(int, starts)), name)
 
     def _rank_ends(self) -> Mapping[int, RankEnds]:
@@ -334,6 +340,21 @@ class Job(Questions):
         path = self.critical_path()
         return predictions(self.rehearsal, candidates(path.segments, path.attributed_time))
 
+    def verdict(self) -> Verdict:
+        """What bounds the job: the causes of its critical path across ranks, late ranks included.
+
+        Returns
+        -------
+        Verdict
+            Withheld where too much of the path is unexplained to tell, or no clocks of two ranks
+            could be aligned. Of a job that is too large to replay, savings are bounds.
+        """
+        by_name = Asked.of("kernel_breakdown", by="name")
+        self.visit(by_name)
+        opportunities = self.opportunities() if self.is_replayed else OPPORTUNITIES.empty()
+        kernels = self.kernel_breakdown(by="name")
+        return find_job_bounds(self.critical_path(), self.stragglers(), kernels, opportunities)
+
     def pipeline_bubbles(self) -> pd.DataFrame:
         """How long each rank waited in receives for the sender, by group.
 
@@ -355,6 +376,17 @@ class Job(Questions):
             f"Job({human_count(len(self), 'rank')}{gone}{failed}, "
             f"{human_count(n_events, 'event')}, {human_duration(longest)})"
         )
+
+    def _repr_html_(self) -> str:
+        """The ranks, for a notebook."""
+        ranks = list(self.summaries.values())
+        rows = [
+            (f"rank {rank.rank}", human_count(rank.n_events, "event"), Path(rank.path).name)
+            for rank in ranks[:_N_SHOWN]
+        ]
+        if len(ranks) > _N_SHOWN:
+            rows.append((f"… {len(ranks) - _N_SHOWN:,} more", "", ""))
+        return table_html(rows, title=repr(self))
 
 
 def _of_rank(asked: Iterable[Mapping[int, Request]], rank: int) -> list[Request]:

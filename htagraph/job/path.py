@@ -32,8 +32,12 @@ from htagraph.model.frames import BREAKDOWN, JOB_ATTRIBUTED_TIME, JOB_SEGMENTS
 from htagraph.model.kinds import Bound, EdgeKind, in_words
 from htagraph.model.schema import labelled
 from htagraph.model.units import human_count, human_duration
+from htagraph.writers.notebook_cell import path_html
 
-__all__ = ["JobBreakdownKey", "JobPath", "JobRoute"]
+__all__ = ["WHOLE_JOB", "JobBreakdownKey", "JobPath", "JobRoute"]
+
+WHOLE_JOB = "job"
+"""Name of a window that is all of a job."""
 
 JobBreakdownKey = Literal["rank", "bound", "kind", "name", "op", "track", "rule"]
 """What the time of a job's path can be grouped by."""
@@ -140,6 +144,11 @@ class JobPath:
     def name(self) -> str:
         """Name of the window."""
         return self.route.name
+
+    @property
+    def window_name(self) -> str:
+        """Name of the window, in a sentence."""
+        return "the job" if self.name == WHOLE_JOB else f"{self.name} of the job"
 
     @property
     def start_ns(self) -> int:
@@ -251,6 +260,11 @@ class JobPath:
             f"{', '.join(f'rank {rank} {share:.0%}' for rank, share in ranks)}; "
             f"{', '.join(bounds)})"
         )
+
+    def _repr_html_(self) -> str:
+        """The path by bound, for a notebook."""
+        title = f"Critical path of {self.window_name} ({human_duration(self.dur_ns)})"
+        return path_html(title, self.breakdown(by="bound"))
 
 
 def _in_order(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -52,6 +52,8 @@ def find_job_bounds(
         return Verdict(
             (),
             f"{NOTHING_MATCHED} Rank {first.rank} by itself: {_report_on(first)}",
+            window=path.window_name,
+            dur_ns=path.dur_ns,
         )
     told = Told(
         has_device=path.busy_time.device_ns > 0
@@ -66,7 +68,7 @@ def find_job_bounds(
         ),
     )
     kernels = kernels[kernels["rank"].isin(path.timeline.aligned)]
-    verdict = charged(path.attributed_time, path.dur_ns, told)
+    verdict = charged(path.attributed_time, path.window_name, path.dur_ns, told)
     if verdict.withheld:
         return replace(verdict, withheld=f"{verdict.withheld} {_next_job_command(path)}")
     columns = (stragglers[name].tolist() for name in ("rank", "n_last", "n_collectives"))

@@ -153,7 +153,7 @@ class Dag:
     span : Window
         The whole trace: from the first start to the last end of work.
     notes : mapping of str to int
-        Counts for `quality()`.
+        Counts for `quality()`, and what was left out when the trace was read.
     support : tuple of Support
         What inferred edges rest on.
     """

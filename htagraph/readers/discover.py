@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from htagraph.errors import TraceFormatError
+from htagraph.errors import TraceFormatError, TraceNotFoundError
 
 __all__ = ["TRACE_SUFFIXES", "find_traces", "rank_in_name"]
 
@@ -45,6 +45,8 @@ def find_traces(where: str | Path | Iterable[str | Path]) -> list[Path]:
     else:
         matched = map(Path, glob.glob(str(where), recursive=True))  # noqa: PTH207  may be absolute
         found = sorted(path for path in matched if _is_trace(path))
+    if not found and isinstance(where, str | Path) and not (is_glob(where) or Path(where).exists()):
+        raise TraceNotFoundError("no such file or folder.", path=where, hint="check the path.")
     if not found:
         raise TraceFormatError(
             "no traces found.",
@@ -52,6 +54,11 @@ def find_traces(where: str | Path | Iterable[str | Path]) -> list[Path]:
             hint=f"files end in {' or '.join(TRACE_SUFFIXES)}; check the path.",
         )
     return found
+
+
+def is_glob(where: str | Path) -> bool:
+    """Whether a path has wildcards."""
+    return glob.has_magic(str(where))
 
 
 def rank_in_name(path: Path) -> int | None:

@@ -70,7 +70,7 @@ class JobSummary:
     @property
     def window_name(self) -> str:
         """Name of the window."""
-        return "the job" if self.job.asked_window is None else f"{self.path.name} of the job"
+        return self.path.window_name
 
     @cached_property
     def path(self) -> JobPath:

@@ -101,11 +101,7 @@ class Summary:
     @property
     def window_name(self) -> str:
         """Name of the window."""
-        return (
-            "the whole trace"
-            if self.graph.interval == self.graph.dag.span
-            else self.graph.interval.name
-        )
+        return self.path.window_name
 
     @cached_property
     def path(self) -> CriticalPath:
@@ -173,11 +169,7 @@ class Summary:
     @cached_property
     def verdict(self) -> Verdict:
         """What bounds the window."""
-        return find_bounds(
-            self.path,
-            unread_stacks=self.trace.has_unread_stacks,
-            opportunities=self.opportunities,
-        )
+        return find_bounds(self.path, opportunities=self.opportunities)
 
     @cached_property
     def opportunities(self) -> pd.DataFrame:

@@ -153,7 +153,7 @@ def test_info_shows_repairs(run, tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [(b"", "empty"), (b"hello", "no json trace"), (None, "cannot be read")],
+    [(b"", "empty"), (b"hello", "no json trace"), (None, "no such file")],
     ids=["empty", "text", "absent"],
 )
 def test_bad_input_is_one_line_and_exit_code_1(run, tmp_path, content, says):

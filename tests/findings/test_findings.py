@@ -9,6 +9,7 @@ import numpy as np
 from htagraph import Trace
 from htagraph.findings.window_bounds import find_bounds
 from htagraph.model.kinds import EventKind
+from htagraph.model.recording import STACKS, Recording
 from htagraph.synth import (
     Launch,
     Machine,
@@ -235,23 +236,16 @@ def test_a_run_that_used_a_device_without_recording_it_is_told_so():
 
 def test_stacks_that_were_not_read_are_what_to_try_first():
     """The file has them: no new capture is needed."""
-    path = (
-        Trace.from_events(
-            timeline("""
-            cpu 1    |[aten::a]                                [launch >a]
-            stream 7 |                                              [k <a]
-        """)
-        )
-        .compile()
-        .critical_path()
-    )
+    events = timeline("""
+        cpu 1    |[aten::a]                                [launch >a]
+        stream 7 |                                              [k <a]
+    """)
+    recorded = Trace.from_events(events)
+    unread = Trace(Recording(events, rank=0, skipped={STACKS: 3}))
 
-    assert (
-        find_bounds(path)
-        .findings[0]
-        .to_try.startswith("find out which code this is (with_stack=True")
-    )
-    assert "htagraph report --stacks" in find_bounds(path, unread_stacks=True).findings[0].to_try
+    to_try = recorded.compile().verdict().findings[0].to_try
+    assert to_try.startswith("find out which code this is (with_stack=True")
+    assert "htagraph report --stacks" in unread.compile().verdict().findings[0].to_try
 
 
 def test_a_finding_says_in_which_steps_it_is():

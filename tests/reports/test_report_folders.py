@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from htagraph.cli.main import main
-from htagraph.cli.report_folder import ReportOrigin
+from htagraph.reports.report_folder import ReportOrigin
 from htagraph.synth import simulate, simulate_job, training_job, training_rank
 
 

@@ -1,4 +1,4 @@
-"""Writing the files of a command: each whole or not at all."""
+"""Text files, whole or not at all, and the folders for them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def new_folder(folder: Path) -> None:
         raise OutputError(
             f"no folder can be made here: {exc.strerror}.",
             path=folder,
-            hint="choose another --out.",
+            hint="choose another folder (--out).",
         ) from exc
 
 

@@ -1,0 +1,80 @@
+"""The files of a report: traces with the path on top, a summary, and a page with plots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+from htagraph.job.ranks import Work
+from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.markdown import markdown_job_summary, markdown_summary
+from htagraph.reports.summary import Summary
+from htagraph.writers.text_file import new_folder, write_text
+
+__all__ = ["page_work", "write_files"]
+
+
+def page_work(n_ranks: int) -> tuple[Work, ...]:
+    """The work on every rank that the page of a job needs; none where no page can be written."""
+    if find_spec("plotly") is None:
+        return ()
+    # Deferred: plotly is an extra.
+    from htagraph.reports.page.rank_answers import job_page_work  # noqa: PLC0415
+
+    return job_page_work(n_ranks)
+
+
+def write_files(
+    summary: Summary | JobSummary,
+    folder: Path,
+    *,
+    doing: Callable[[str], None],
+    page: bool = True,
+    record: str = "",
+) -> dict[str, Path]:
+    """Write the files of a report into a folder; the page where the `plot` extra is installed.
+
+    Parameters
+    ----------
+    summary : Summary or JobSummary
+    folder : Path
+    doing : callable
+        Called with what is written next.
+    page : bool, default=True
+        Whether a page is wanted.
+    record : str
+        What the summary ends with.
+
+    Returns
+    -------
+    dict of str to Path
+        The files by what they are: ``perfetto``, ``dot`` (of one rank), ``summary``, ``page``.
+
+    Raises
+    ------
+    OutputError
+        If one cannot be written.
+    """
+    new_folder(folder)
+    of_rank = isinstance(summary, Summary)
+    files = {"perfetto": folder / ("critical.pftrace" if of_rank else "job.pftrace")}
+    doing(f"Writing {files['perfetto']}")
+    summary.path.to_perfetto(files["perfetto"])
+    if isinstance(summary, Summary):
+        files["dot"] = folder / "critical.dot"
+        doing(f"Writing {files['dot']}")
+        summary.path.to_dot(files["dot"])
+        text = markdown_summary(summary)
+    else:
+        text = markdown_job_summary(summary)
+    files["summary"] = folder / "summary.md"
+    doing(f"Writing {files['summary']}")
+    write_text(files["summary"], text + record)
+    if page and find_spec("plotly") is not None:
+        from htagraph.reports.page import write_page  # noqa: PLC0415  deferred: plotly is an extra
+
+        files["page"] = folder / "report.html"
+        doing(f"Writing {files['page']}")
+        write_page(files["page"], summary, perfetto_file=files["perfetto"].name)
+    return files

@@ -1,0 +1,170 @@
+"""`report`: what `htagraph report` says and writes, from Python in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from htagraph.findings.verdict import Verdict
+from htagraph.job.job import Job
+from htagraph.job.loading import load_job
+from htagraph.readers.captures import CaptureName
+from htagraph.readers.discover import is_glob
+from htagraph.reports.files import page_work, write_files
+from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.json_document import job_document, json_document
+from htagraph.reports.report_folder import ReportOrigin
+from htagraph.reports.summary import Summary
+from htagraph.trace import Trace, load
+from htagraph.writers.notebook_cell import escaped
+
+__all__ = ["Report", "report"]
+
+
+@dataclass(frozen=True, repr=False)
+class Report:
+    """What bounds a run, and the files that say more; made by `report`.
+
+    Parameters
+    ----------
+    summary : Summary or JobSummary
+        Everything that it says, as data.
+    files : mapping of str to Path
+        What was written: ``summary``, ``page``, ``perfetto``, ``dot``; empty for nothing.
+    """
+
+    summary: Summary | JobSummary
+    files: Mapping[str, Path] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> Verdict:
+        """What bounds the run."""
+        return self.summary.verdict
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The report as JSON has it; keys in `htagraph.reports.json_document`."""
+        if isinstance(self.summary, JobSummary):
+            return job_document(self.summary, dict(self.files))
+        return json_document(self.summary, dict(self.files))
+
+    @property
+    def _head(self) -> list[str]:
+        """What the trace is, and what one has to know to read the verdict."""
+        return [self.summary.name, self.summary.facts, *self.summary.caveats]
+
+    def __repr__(self) -> str:
+        """The head of the report, as the terminal shows it, and the files."""
+        wrote = [f"Wrote {file}" for file in self.files.values()]
+        return "\n".join([*self._head, "", repr(self.verdict), *([""] if wrote else []), *wrote])
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook."""
+        head = "".join(f"<div>{escaped(line)}</div>" for line in self._head)
+        wrote = "".join(f"<div>Wrote {escaped(str(file))}</div>" for file in self.files.values())
+        return f"{head}<br>{self.verdict._repr_html_()}<br>{wrote}"
+
+
+def report(
+    where: str | Path | Trace | Job | Iterable[str | Path],
+    out: str | Path | None = None,
+    *,
+    window: str = "",
+    capture: CaptureName = "latest",
+    stacks: bool = False,
+    infer: bool = True,
+    executor: Executor | None = None,
+    write: bool = True,
+) -> Report:
+    """What bounds a run, with the files that `htagraph report` writes.
+
+    Parameters
+    ----------
+    where : str, Path, Trace, Job, or iterable of str or Path
+        A trace; or a folder, a glob or a list with those of a job.
+    out : str or Path, optional
+        Folder for the files; ``htagraph-report/<parent>/<trace>`` by default.
+    window : str
+        A step or other host range, by name, glob or regex; empty for all.
+    capture : int or "latest", default="latest"
+        Which capture of a folder with several.
+    stacks, infer : bool
+        As for `load` and `Trace.compile`.
+    executor : concurrent.futures.Executor, optional
+        Runs the work on the ranks of a job.
+    write : bool, default=True
+        Whether files are written.
+
+    Returns
+    -------
+    Report
+
+    Raises
+    ------
+    TraceNotFoundError
+        If there is no such file or folder.
+    OutputError
+        If the folder holds a report on something else, or cannot be written.
+
+    Examples
+    --------
+    >>> import htagraph as hg
+    >>> rank = hg.synth.simulate(hg.synth.training_rank(fault="dataloader"))
+    >>> hg.report(hg.Trace.from_events(rank.events), write=False).verdict.findings[0].title
+    'Data loading'
+    """
+    if not isinstance(where, str | Path | Trace | Job):
+        where = list(where)
+    source = (
+        where
+        if isinstance(where, Trace | Job)
+        else _read(where, capture=capture, stacks=stacks, infer=infer, executor=executor)
+    )
+    if isinstance(source, Job):
+        job = source.window(window) if window else source
+        name = Path(where).resolve().name if isinstance(where, str | Path) else "job"
+        summary: Summary | JobSummary = JobSummary(job, name, page_work(len(job)) if write else ())
+    else:
+        graph = source.compile(infer=infer)
+        summary = (
+            Summary(source, graph.window(window)) if window else Summary.by_default(source, graph)
+        )
+    if not write:
+        return Report(summary)
+    origin = ReportOrigin.of(_place(where), window, capture)
+    if out is not None:
+        origin.check(Path(out))
+    into = Path(out) if out is not None else origin.folder(summary.name)
+    files = write_files(summary, into, doing=lambda _: None, record=origin.record)
+    origin.remove_stale(into, files.values())
+    return Report(summary, files)
+
+
+def _place(where: str | Path | Trace | Job | Iterable[str | Path]) -> Path:
+    """Where the source of a report lies: its file or folder, or that of its first rank."""
+    if isinstance(where, str | Path):
+        return Path(where)
+    if isinstance(where, Trace):
+        return where.path or Path("trace")
+    if isinstance(where, Job):
+        return Path(next(iter(where.summaries.values())).path).parent
+    return Path(next(iter(where))).parent
+
+
+def _read(
+    where: str | Path | Iterable[str | Path],
+    *,
+    capture: CaptureName,
+    stacks: bool,
+    infer: bool,
+    executor: Executor | None,
+) -> Trace | Job:
+    """The trace of one rank, or the job of a folder, a glob or a list."""
+    if isinstance(where, str | Path) and not Path(where).is_dir() and not is_glob(where):
+        return load(where, stacks=stacks)
+    return load_job(
+        where, capture=capture, executor=executor, on_error="skip", stacks=stacks, infer=infer
+    )

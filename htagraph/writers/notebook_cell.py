@@ -1,0 +1,85 @@
+"""What a notebook shows of an object: small HTML without scripts, styles inline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from itertools import zip_longest
+
+import pandas as pd
+
+from htagraph.model.colors import COLORS
+from htagraph.model.kinds import in_words
+from htagraph.model.units import human_duration
+from htagraph.writers.labels import printable
+
+__all__ = ["escaped", "path_html", "table_html"]
+
+_COLORS = {bound.label: color.strong for bound, color in COLORS.items()}
+
+_CELL = "text-align:{align};padding:1px 1em 1px 0;border:0"
+
+
+def escaped(text: str) -> str:
+    """Text of a trace as HTML: what it calls an event is data, never markup.
+
+    Examples
+    --------
+    >>> escaped("std::vector<int>")
+    'std::vector&lt;int&gt;'
+    """
+    return escape(printable(text))
+
+
+def table_html(rows: Iterable[Sequence[str]], *, title: str, colors: Sequence[str] = ()) -> str:
+    """A small table under a title: the first column is text, the others are numbers.
+
+    Parameters
+    ----------
+    rows : iterable of sequence of str
+    title : str
+    colors : sequence of str, optional
+        What marks each row.
+
+    Examples
+    --------
+    >>> table_html([("compute", "3.00 us")], title="Path").count("<td")
+    2
+    """
+    body = ""
+    for row, color in zip_longest(rows, colors, fillvalue=""):
+        cells = (_cell(cell, "right" if place else "left") for place, cell in enumerate(row))
+        body += f"<tr>{_mark(color)}{''.join(cells)}</tr>"
+    return f"<div><b>{escaped(title)}</b></div><table>{body}</table>"
+
+
+def _cell(text: str, align: str) -> str:
+    """One cell of a table."""
+    return f'<td style="{_CELL.format(align=align)}">{escaped(text)}</td>'
+
+
+def _mark(color: str) -> str:
+    """A cell that shows the color of a row, where it has one."""
+    return f'<td style="{_CELL.format(align="left")};color:{color}">\u25a0</td>' if color else ""
+
+
+def path_html(title: str, by_bound: pd.DataFrame) -> str:
+    """A critical path: one bar, and the time of each bound.
+
+    Parameters
+    ----------
+    title : str
+    by_bound : DataFrame, schema `frames.BREAKDOWN`, indexed by bound
+    """
+    columns = (by_bound["dur_ns"].tolist(), by_bound["share"].tolist())
+    parts = list(zip(by_bound.index.astype(str), *columns, strict=True))
+    bar = "".join(
+        f'<span title="{in_words(bound)} {share:.1%}" style="display:inline-block;height:12px;'
+        f'width:{share:.4%};background:{_COLORS[bound]}"></span>'
+        for bound, _, share in parts
+    )
+    rows = [
+        (in_words(name), human_duration(dur_ns), f"{share:.1%}") for name, dur_ns, share in parts
+    ]
+    table = table_html(rows, title=title, colors=[_COLORS[bound] for bound, _, _ in parts])
+    return f'{table}<div style="line-height:0;max-width:60em">{bar}</div>'

@@ -1,0 +1,112 @@
+"""`hg.report` and what objects show of themselves, on the terminal and in a notebook."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+import htagraph as hg
+from htagraph.cli.main import app
+from htagraph.synth import simulate, simulate_job, timeline, training_job, training_rank
+
+
+@pytest.fixture(scope="module")
+def captured(tmp_path_factory):
+    """A trace of a run with a stalled data loader."""
+    folder = tmp_path_factory.mktemp("captured")
+    return simulate(training_rank(fault="dataloader")).write(folder / "rank0.pt.trace.json.gz")
+
+
+@pytest.fixture(scope="module")
+def job_folder(tmp_path_factory):
+    """Two ranks; the second is late."""
+    folder = tmp_path_factory.mktemp("captured") / "run"
+    simulate_job(training_job(ranks=2, straggler=1, delay_ns=9_000_000)).write(folder)
+    return folder
+
+
+def test_a_report_from_python_is_that_of_the_command_line(captured, tmp_path):
+    """The same files, and the same text."""
+    done = CliRunner().invoke(app, ["report", str(captured), "--out", str(tmp_path / "cli")])
+    found = hg.report(captured, tmp_path / "python")
+
+    written = {file.name: file for file in (tmp_path / "cli").iterdir()}
+    assert {file.name for file in found.files.values()} == set(written)
+    assert found.files["summary"].read_text() == written["summary.md"].read_text()
+    assert found.files["dot"].read_text() == written["critical.dot"].read_text()
+    said = " ".join(re.sub(r"\s+", " ", str(found.verdict)).split())
+    assert said in " ".join(done.output.split())
+    assert found.document["findings"]["items"][0]["cause"] == "data loading"
+
+
+@pytest.mark.parametrize("listed", [False, True], ids=["folder", "files"])
+def test_a_report_on_a_job(job_folder, tmp_path, listed):
+    """Its verdict is the job's own, and the files are there."""
+    where = sorted(job_folder.iterdir()) if listed else job_folder
+    found = hg.report(where, tmp_path)
+
+    assert found.verdict == hg.load_job(job_folder).verdict()
+    assert found.verdict.findings[0].title == "The others wait for rank 1, which is late"
+    assert {"perfetto", "summary"} <= set(found.files)
+    assert all(file.is_file() for file in found.files.values())
+
+
+def test_nothing_is_written_where_that_is_not_wanted(captured, tmp_path, monkeypatch):
+    """Only the answer."""
+    monkeypatch.chdir(tmp_path)
+
+    assert hg.report(captured, write=False).files == {}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_verdict_reads_like_the_terminal():
+    """Title, findings with evidence and what to try, no line over 100 columns."""
+    verdict = hg.Trace.from_events(simulate(training_rank(fault="dataloader")).events)
+    lines = repr(verdict.compile().verdict()).splitlines()
+
+    assert lines[:2] == [
+        "What bounds the whole trace (24.0 ms)",
+        "  1. Data loading: 82.4% of the time (19.7 ms)",
+    ]
+    assert any(line.startswith("     try: ") for line in lines)
+    assert max(map(len, lines)) <= 100
+
+
+def test_what_a_trace_calls_an_event_is_no_markup():
+    """Names are data in a notebook, too."""
+    events = timeline("cpu 1 |[aten::<b>&x                 ][aten::mm]")
+    graph = hg.Trace.from_events(events).compile()
+
+    shown = graph.verdict()._repr_html_()
+    assert "aten::&lt;b&gt;&amp;x" in shown
+    assert "<b>" not in shown.replace("<b>What", "")
+
+
+def test_a_notebook_shows_every_object_in_a_few_kilobytes(captured, job_folder):
+    """Trace, graph, path, verdict, job and report; without scripts, links or style sheets."""
+    trace, job = hg.load(captured), hg.load_job(job_folder)
+    graph = trace.compile()
+    objects = [trace, graph, graph.critical_path(), graph.verdict(), job, job.critical_path()]
+    objects.append(hg.report(captured, write=False))
+
+    for shown in (one._repr_html_() for one in objects):
+        assert 100 < len(shown) < 8_000
+        assert not re.search(r"<script|<link|<style|https?:", shown)
+
+
+@pytest.mark.parametrize("read", [hg.load, hg.load_job, hg.report])
+def test_a_file_that_is_not_there_is_what_a_stranger_would_catch(read, tmp_path):
+    """One of ours, and Python's own."""
+    with pytest.raises(FileNotFoundError, match="no such file") as caught:
+        read(tmp_path / "nope")
+
+    assert isinstance(caught.value, hg.errors.TraceNotFoundError)
+
+
+def test_the_version_has_one_home():
+    """The package says it, and the command line repeats it."""
+    done = CliRunner().invoke(app, ["--version"])
+
+    assert done.output.strip() == f"htagraph {hg.__version__}"
