@@ -20,7 +20,7 @@ def page_work(n_ranks: int) -> tuple[Work, ...]:
     if find_spec("plotly") is None:
         return ()
     # Deferred: plotly is an extra.
-    from htagraph.reports.page.job_sections import job_page_work  # noqa: PLC0415
+    from htagraph.reports.page.rank_answers import job_page_work  # noqa: PLC0415
 
     return job_page_work(n_ranks)
 
