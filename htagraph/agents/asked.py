@@ -72,41 +72,54 @@ class Asked:
             raise QueryError(
                 "capture chooses among the traces of a folder.", hint=f"{self.name} is a file."
             )
-        if path.is_dir() and self.times is not None:
+        return path
+
+    def _check_times(self) -> None:
+        if self.is_job and self.times is not None:
             raise QueryError(
                 "every rank has its own clock: times of one are not those of another.",
                 hint="name a step, or ask about the file of one rank.",
             )
-        return path
 
     @property
     def is_job(self) -> bool:
-        """Whether it is a folder."""
-        return self.path.is_dir()
+        """Whether it is a folder with the traces of several ranks; one trace is asked itself."""
+        return self.path.is_dir() and len(self._capture[0]) > 1
 
     @cached_property
     def _capture(self) -> tuple[list[Path], list[str]]:
         number: CaptureName = self.capture or "latest"
         return self.calls.root.capture(self.path, number)
 
+    @property
+    def _file(self) -> Path:
+        return self._capture[0][0] if self.path.is_dir() else self.path
+
+    @property
+    def file(self) -> str:
+        """Of a trace, its file as a client names it."""
+        return self.calls.root.shown(self._file)
+
     @cached_property
     def _trace(self) -> LoadedTrace:
         if self.is_job:
-            inside = [self.calls.root.shown(path) for path in self._capture[0]]
+            first = self.calls.root.shown(self._capture[0][0])
             raise QueryError(
-                f"{self.name} is a folder; this is asked of the trace of one rank.",
-                hint=f"for example {inside[0]!r}.",
+                f"{self.name} has several ranks; this is asked of the trace of one.",
+                hint=f"for example {first!r}.",
             )
-        return self.calls.loaded.trace(self.path, self.calls.stage, self.calls.progress)
+        return self.calls.loaded.trace(self._file, self.calls.stage, self.calls.progress)
 
     @cached_property
     def _job(self) -> LoadedJob:
+        self._check_times()
         return self.calls.loaded.job(self._capture[0], self.calls.stage)
 
     @property
     def notes(self) -> list[str]:
         """What to say about the files that were taken."""
-        return [*self._capture[1], *self._job.notes] if self.is_job else []
+        chosen = self._capture[1] if self.path.is_dir() else []
+        return [*chosen, *(self._job.notes if self.is_job else ())]
 
     @property
     def graph(self) -> TraceGraph:

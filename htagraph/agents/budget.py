@@ -39,7 +39,8 @@ LONGEST_NAME = 120
 
 _MOST_ROWS = MOST_TOKENS // 5
 _DIGITS = 6
-_LONGEST_HOW = 160
+_SPARE = 12
+"""Characters around a name in what was left out, and digits that a number may gain."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Part:
         if n_left <= 0:
             return ""
         how = self.how.replace("{next}", str(self.offset + n_items))
-        return f"{n_left:,} of {n_all:,} left out: {how}"[:_LONGEST_HOW]
+        return f"{n_left:,} of {n_all:,} left out: {how}"
 
 
 @dataclass
@@ -123,14 +124,13 @@ def fitted(head: Mapping[str, Any], parts: Iterable[Part], max_tokens: int) -> d
     Examples
     --------
     >>> rows = Part("rows", ["a" * 500, "b" * 500, "c" * 500], "offset={next}.")
-    >>> fitted({}, [rows], 400)["left_out"]
+    >>> fitted({}, [rows], 300)["left_out"]
     {'rows': '1 of 3 left out: offset=2.'}
     """
     parts = [part for part in parts if part.items]
-    spare = sum(len(part.name) + _LONGEST_HOW + len('"":"",') for part in parts)
-    room = _Room(
-        max_tokens * CHARACTERS_PER_TOKEN - len(as_json(head)) - spare - len('"left_out":{},')
-    )
+    names = {part.name: len(part.rest(0)) + len(part.name) + _SPARE for part in parts}
+    kept = len(as_json(head)) + len('"left_out":{},') + sum(names.values())
+    room = _Room(max_tokens * CHARACTERS_PER_TOKEN - kept)
     shown: dict[str, Any] = {}
     left_out: dict[str, str] = {}
     for part in parts:
@@ -140,7 +140,7 @@ def fitted(head: Mapping[str, Any], parts: Iterable[Part], max_tokens: int) -> d
         if rest := part.rest(n_fit):
             left_out[part.name] = rest
         else:
-            room.left += _LONGEST_HOW
+            room.left += names[part.name]
     return {**head, **shown, **({"left_out": left_out} if left_out else {})}
 
 

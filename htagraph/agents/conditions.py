@@ -32,6 +32,14 @@ _COMPUTED: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
 }
+_NO_CONDITION = (
+    SyntaxError,
+    TypeError,
+    ValueError,
+    ArithmeticError,
+    RecursionError,  # in Python's own parser as well
+    MemoryError,
+)
 _HINT = "compare columns, as in \"dur_ns > 1_000 and 'gemm' in name\""
 
 
@@ -61,8 +69,9 @@ def rows_where(frame: pd.DataFrame, where: str) -> pd.DataFrame:
     htagraph.errors.QueryError: "name.to_csv('out')" is no condition: Call is not allowed. ...
     """
     try:
-        mask = _truth(ast.parse(where.strip(), mode="eval").body, frame)
-    except (_WrongError, SyntaxError, TypeError, ValueError, RecursionError, MemoryError) as exc:
+        with np.errstate(all="ignore"):  # what is no number is neither more nor less
+            mask = _truth(ast.parse(where.strip(), mode="eval").body, frame)
+    except _NO_CONDITION as exc:
         said = str(exc) if isinstance(exc, _WrongError) else "it cannot be read"
         columns = ", ".join(map(str, frame.columns))
         raise QueryError(
@@ -72,7 +81,7 @@ def rows_where(frame: pd.DataFrame, where: str) -> pd.DataFrame:
     return holds
 
 
-class _WrongError(Exception):
+class _WrongError(ValueError):
     """What is wrong with a condition."""
 
 
@@ -88,9 +97,9 @@ def _value(node: ast.expr, frame: pd.DataFrame) -> Any:  # noqa: ANN401, PLR0911
         case ast.UnaryOp(op=ast.Not()):
             return ~_truth(node.operand, frame)
         case ast.UnaryOp(op=ast.USub()):
-            return -_value(node.operand, frame)
+            return -_number(node.operand, frame)
         case ast.BinOp(op=op) if type(op) in _COMPUTED:
-            return _COMPUTED[type(op)](_value(node.left, frame), _value(node.right, frame))
+            return _COMPUTED[type(op)](_number(node.left, frame), _number(node.right, frame))
         case ast.BoolOp(op=op):
             join = np.logical_and if isinstance(op, ast.And) else np.logical_or
             return join.reduce([_truth(one, frame) for one in node.values])  # noqa: PD011  of ast
@@ -98,6 +107,14 @@ def _value(node: ast.expr, frame: pd.DataFrame) -> Any:  # noqa: ANN401, PLR0911
             return _compared(node, frame)
         case _:
             raise _WrongError(f"{type(node).__name__} is not allowed")
+
+
+def _number(node: ast.expr, frame: pd.DataFrame) -> Any:  # noqa: ANN401  a column, or one value
+    """Value of an expression that is a number for every row."""
+    value = _value(node, frame)
+    if not all(isinstance(one, int | float) for one in np.atleast_1d(value).tolist()):
+        raise _WrongError("only numbers are added and multiplied")
+    return value
 
 
 def _truth(node: ast.expr, frame: pd.DataFrame) -> Any:  # noqa: ANN401  an array of bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 import warnings
@@ -99,14 +100,14 @@ class Desk:
                     warnings.simplefilter("ignore")  # what matters of them is in the notes
                     return as_json(getattr(tools, tool)(**given)), False
             except HTAGraphError as error:
-                return _one_line(error), True
+                return self._one_line(_said(error)), True
             except OSError as error:
-                return plain(f"{error.filename or tool}: {error.strerror or error}."), True
+                return self._one_line(f"{error.filename or tool}: {error.strerror}."), True
             except AbandonedError:
                 return "cancelled.", True
             except Exception as error:  # noqa: BLE001  a defect of ours must not end the session
                 traceback.print_exception(error, file=sys.stderr)
-                told = plain(f"{type(error).__name__}: {error}", longest=_LONGEST_ERROR)
+                told = self._one_line(f"{type(error).__name__}: {error}")
                 return f"a defect of htagraph, worth reporting: {told}", True
 
     def _signature(self, tool: str) -> Signature:
@@ -116,11 +117,14 @@ class Desk:
             raise QueryError(f"there is no tool {tool!r}.", hint=hint)
         return self.signatures[tool]
 
+    def _one_line(self, text: str) -> str:
+        """What is wrong, in one line; files as the client names them."""
+        text = text.replace(f"{self.root.folder}{os.sep}", "")
+        return str(plain(" ".join(text.split()), longest=_LONGEST_ERROR))
 
-def _one_line(error: HTAGraphError) -> str:
-    """An error in one line; of captures to choose from, with their list."""
+
+def _said(error: HTAGraphError) -> str:
+    """What an error says; of captures to choose from, how to choose."""
     if isinstance(error, CaptureNotChosenError):
-        text = f"{error.message} Hint: `captures` lists them, capture=N chooses."
-    else:
-        text = str(error)
-    return str(plain(" ".join(text.split()), longest=_LONGEST_ERROR))
+        return f"{error.message} Hint: `captures` lists them, capture=N chooses."
+    return str(error)

@@ -10,13 +10,15 @@ from htagraph.agents.asked import Asked
 from htagraph.agents.budget import Part, plain, rows_part
 from htagraph.findings.verdict import Finding, Verdict
 from htagraph.model.units import human_duration
+from htagraph.replay.candidates import TWICE_AS_FAST
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.summary import Summary
 
-__all__ = ["job_parts", "notes_part", "trace_parts", "window_head"]
+__all__ = ["helpful_changes", "job_parts", "notes_part", "trace_parts", "window_head"]
 
 _CHANGES = ("change", "saves_ns", "low_ns", "high_ns", "saves_share", "then_bound")
-_N_CHANGES = 10
+_N_CHANGES = 8
+_MANY = 1_000
 _RAISE = "raise max_tokens."
 
 
@@ -36,7 +38,7 @@ def notes_part(notes: list[str]) -> Part:
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
-    """A finding as plain values, without what is empty."""
+    """A finding as plain values, without what is empty, nor its evidence."""
     said = {
         "title": finding.title,
         "share": finding.share,
@@ -46,27 +48,14 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "saves_low_ns": finding.saving_low_ns,
         "saves_high_ns": finding.saving_high_ns,
         "predicted": finding.prediction,
-        "evidence": [
-            {
-                key: value
-                for key, value in (
-                    ("name", item.name),
-                    ("op", item.op if item.op != item.name else ""),
-                    ("frame", item.frame),
-                    ("dur_ns", item.dur_ns),
-                )
-                if value != ""
-            }
-            for item in finding.evidence
-        ],
         "longest_start_ns": finding.longest_start_ns,
         "longest_ns": finding.longest_ns,
         "when": finding.when,
         "where": finding.where,
         "detail": finding.detail,
+        "try": finding.to_try,
     }
-    told = {key: plain(value) for key, value in said.items() if value not in ("", [])}
-    return told | ({"try": plain(finding.to_try, longest=None)} if finding.to_try else {})
+    return {key: plain(value, longest=None) for key, value in said.items() if value != ""}
 
 
 def _findings_part(verdict: Verdict) -> Part:
@@ -74,12 +63,38 @@ def _findings_part(verdict: Verdict) -> Part:
     return Part("findings", [_finding(one) for one in verdict.top_findings], _RAISE)
 
 
+def _evidence_part(verdict: Verdict) -> Part:
+    """What contributes most to each finding."""
+    rows = [
+        plain([number, item.name, item.op, item.frame, item.dur_ns])
+        for number, finding in enumerate(verdict.top_findings, start=1)
+        for item in finding.evidence
+    ]
+    return Part("evidence", rows, _RAISE, ("finding", "name", "op", "frame", "dur_ns"))
+
+
+def helpful_changes(opportunities: pd.DataFrame) -> pd.DataFrame:
+    """Changes that would help, each once; kernels at twice their speed.
+
+    Parameters
+    ----------
+    opportunities : DataFrame, schema `answers.OPPORTUNITIES`
+
+    Returns
+    -------
+    DataFrame
+        Columns ``change``, ``saves_ns``, ``low_ns``, ``high_ns``, ``saves_share``, ``then_bound``.
+    """
+    is_told = (opportunities["kind"] != "kernel") | (opportunities["left_share"] == TWICE_AS_FAST)
+    found = opportunities[is_told & (opportunities["saves_ns"] > 0)]
+    return found.drop_duplicates("change")[list(_CHANGES)]
+
+
 def _changes_part(summary: Summary | JobSummary) -> Part:
     """What would help, for `what_if`; nothing where the verdict is withheld."""
-    found = summary.opportunities.drop_duplicates("change")[list(_CHANGES)]
-    shown = found.head(0) if summary.verdict.withheld else found
+    found = helpful_changes(summary.opportunities.head(0 if summary.verdict.withheld else _MANY))
     how = "what_if without changes has them."
-    return rows_part("opportunities", shown, how, limit=_N_CHANGES)
+    return rows_part("opportunities", found, how, limit=_N_CHANGES)
 
 
 def _weak_part(weak: pd.DataFrame, first: tuple[str, ...]) -> Part:
@@ -99,7 +114,7 @@ def trace_parts(asked: Asked) -> tuple[dict[str, Any], list[Part]]:
     summary = asked.summary
     verdict, window = summary.verdict, summary.graph.interval
     head = {
-        "file": plain(asked.name),
+        "file": plain(asked.file),
         "about": plain(summary.facts),
         "window": window_head(window.name, window.start_ns, window.dur_ns),
         **({"withheld": plain(verdict.withheld, longest=400)} if verdict.withheld else {}),
@@ -108,7 +123,8 @@ def trace_parts(asked: Asked) -> tuple[dict[str, Any], list[Part]]:
     }
     return head, [
         _findings_part(verdict),
-        notes_part([*summary.caveats, verdict.replays, verdict.notes]),
+        _evidence_part(verdict),
+        notes_part([*asked.notes, *summary.caveats, verdict.replays, verdict.notes]),
         _bounds_part(summary.by_bound, "bound"),
         _weak_part(summary.weak_checks, ()),
         _changes_part(summary),
@@ -132,6 +148,7 @@ def job_parts(asked: Asked) -> tuple[dict[str, Any], list[Part]]:
     ]
     return head, [
         _findings_part(verdict),
+        _evidence_part(verdict),
         notes_part([*asked.notes, *summary.caveats, verdict.replays, verdict.notes]),
         Part("failures", failures, _RAISE, ("path", "error")),
         _bounds_part(summary.by_rank, "rank"),
