@@ -209,9 +209,11 @@ def rows_part(
 
     Parameters
     ----------
-    name, how : str
+    name : str
         As of `Part`.
     frame : DataFrame
+    how : str
+        As of `Part`.
     offset, limit : int
         Rows to skip, and how many to give at most.
     longest : int, optional

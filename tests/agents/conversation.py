@@ -48,11 +48,11 @@ def calls(document: str) -> list[dict[str, Any]]:
 
 async def hold(root: Path, asked: list[dict[str, Any]]) -> list[str]:
     """Make calls in one session; return what is answered, as the document shows it."""
-    answers = []
+    answers, place = [], str(root)
     async with Client(stdio_client(server(root))) as client:
         for call in asked:
             result = await client.call_tool(call["tool"], call["arguments"])
-            text = result.content[0].text.replace(str(root.resolve()), "/path/to/traces")
+            text = result.content[0].text.replace(place, "/path/to/traces")
             answers.append(json.dumps(text) if result.is_error else laid_out(json.loads(text)))
     return answers
 
@@ -85,7 +85,7 @@ def main() -> None:
     text = DOCUMENT.read_text()
     with tempfile.TemporaryDirectory() as folder:
         write_traces(Path(folder))
-        answers = anyio.run(hold, Path(folder), calls(text))
+        answers = anyio.run(hold, Path(folder).resolve(), calls(text))
     DOCUMENT.write_text(written(text, answers))
 
 
