@@ -18,13 +18,13 @@ from htagraph.cli.options import (
     InferOption,
     QuietOption,
     WindowOption,
-    times_of,
     windowed,
 )
-from htagraph.cli.ranks import asked_captures, loaded_job, print_captures, windowed_job
+from htagraph.cli.ranks import loaded_job, print_captures, windowed_job
 from htagraph.cli.serving import PORT, TraceServer, View, offline_ui
+from htagraph.cli.sources import Source
 from htagraph.errors import QueryError
-from htagraph.readers.captures import CaptureName
+from htagraph.lookup.find_window import times_in
 
 __all__ = ["view"]
 
@@ -78,17 +78,15 @@ def view(
     Ctrl-C stops the server, and so does an hour in which nothing is asked for.
     """
     if capture == "list":
-        print_captures(trace)
+        print_captures(Source.of(trace, capture=capture).found)
         return
-    captures = asked_captures(trace, capture)
-    if len(captures) > 1:
-        raise QueryError("one capture is shown at a time.", hint="--capture N; `list` lists them.")
+    source = Source.of(trace, capture=capture)
     # Whatever ends it, the temporary folder goes with it.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt), tempfile.TemporaryDirectory(prefix="htagraph-") as folder:
         with Waiting(quiet=quiet).shown() as waiting:
             if trace.is_dir():
-                shown = _job(trace, window, waiting, Path(folder), captures[0], infer=infer)
+                shown = _job(source, window, waiting, Path(folder), infer=infer)
             else:
                 shown = _shown(trace, window, waiting, Path(folder), plain=plain, infer=infer)
         ui = offline_ui() if offline else None
@@ -105,7 +103,7 @@ def _shown(
 ) -> _Shown:
     """What to serve: a Perfetto trace as it is, another with its critical path on top."""
     if plain or trace.name.endswith(_PERFETTO):
-        times = times_of(window)
+        times = times_in(window)
         if window and times is None:
             raise QueryError(
                 f"{window!r} cannot be looked up in a trace that is served as it is.",
@@ -125,20 +123,19 @@ def _shown(
 
 
 def _job(
-    traces: Path,
+    source: Source,
     window: str,
     waiting: Waiting,
     folder: Path,
-    capture: CaptureName,
     *,
     infer: bool,
 ) -> _Shown:
     """The ranks of a job on one clock, with the job's path on top."""
-    job = loaded_job(waiting, traces, infer=infer, capture=capture)
+    job = loaded_job(waiting, source, infer=infer, capture=source.one_capture)
     waiting.stage("Finding the path across ranks")
     path = windowed_job(job, window).critical_path()
     waiting.stage("Writing the trace with its critical path")
-    out = path.to_perfetto(folder / f"{traces.resolve().name}.pftrace")
+    out = path.to_perfetto(folder / f"{source.name}.pftrace")
     origin = min(
         int(job.clock(rank).to_common(summary.first_ns)) for rank, summary in job.summaries.items()
     )
