@@ -14,7 +14,11 @@ from tests.real_traces import FOLDER
 
 settings.register_profile("dev", deadline=None)
 settings.register_profile(
-    "ci", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+    "ci",
+    max_examples=50,  # half of the usual: CI runs often, and other examples every time
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
@@ -50,8 +51,12 @@ class Terminal(Console):
 
 
 def output() -> Console:
-    """Console of the answer; where it is no terminal, of a fixed width and without colors."""
-    return Terminal(width=None if sys.stdout.isatty() else _PIPED_WIDTH, highlight=False)
+    """Console of the answer; where it is no terminal, of a fixed width and without colors.
+
+    ``COLUMNS`` of the environment goes before the fixed width.
+    """
+    is_asked = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Terminal(width=None if is_asked else _PIPED_WIDTH, highlight=False)
 
 
 def notices(*, quiet: bool = False) -> Console:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from itertools import zip_longest
 
 import pandas as pd
 
@@ -30,29 +31,36 @@ def escaped(text: str) -> str:
     return escape(printable(text))
 
 
-def table_html(rows: Iterable[Sequence[str]], *, title: str) -> str:
+def table_html(rows: Iterable[Sequence[str]], *, title: str, colors: Sequence[str] = ()) -> str:
     """A small table under a title: the first column is text, the others are numbers.
 
     Parameters
     ----------
     rows : iterable of sequence of str
     title : str
+    colors : sequence of str, optional
+        What marks each row.
 
     Examples
     --------
     >>> table_html([("compute", "3.00 us")], title="Path").count("<td")
     2
     """
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f'<td style="{_CELL.format(align="right" if place else "left")}">{escaped(cell)}</td>'
-            for place, cell in enumerate(row)
-        )
-        + "</tr>"
-        for row in rows
-    )
+    body = ""
+    for row, color in zip_longest(rows, colors, fillvalue=""):
+        cells = (_cell(cell, "right" if place else "left") for place, cell in enumerate(row))
+        body += f"<tr>{_mark(color)}{''.join(cells)}</tr>"
     return f"<div><b>{escaped(title)}</b></div><table>{body}</table>"
+
+
+def _cell(text: str, align: str) -> str:
+    """One cell of a table."""
+    return f'<td style="{_CELL.format(align=align)}">{escaped(text)}</td>'
+
+
+def _mark(color: str) -> str:
+    """A cell that shows the color of a row, where it has one."""
+    return f'<td style="{_CELL.format(align="left")};color:{color}">\u25a0</td>' if color else ""
 
 
 def path_html(title: str, by_bound: pd.DataFrame) -> str:
@@ -73,4 +81,5 @@ def path_html(title: str, by_bound: pd.DataFrame) -> str:
     rows = [
         (in_words(name), human_duration(dur_ns), f"{share:.1%}") for name, dur_ns, share in parts
     ]
-    return f'{table_html(rows, title=title)}<div style="line-height:0;max-width:60em">{bar}</div>'
+    table = table_html(rows, title=title, colors=[_COLORS[bound] for bound, _, _ in parts])
+    return f'{table}<div style="line-height:0;max-width:60em">{bar}</div>'
