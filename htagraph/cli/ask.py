@@ -100,6 +100,8 @@ def ask(
     first = _default_columns(question, options)
     beside = notices(quiet=quiet)
     print_frame(console, shown, form, columns=columns, first=first, beside=beside)
+    if frame.empty and form is Format.TABLE:
+        beside.print("No rows.", style="dim")
     if len(shown) < len(frame):
         beside.print(f"{len(shown):,} of {len(frame):,} rows; --format csv or --out gives all.")
 

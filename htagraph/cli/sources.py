@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from htagraph.errors import QueryError, RankNotFoundError, TraceError
+from htagraph.errors import QueryError, RankNotFoundError, TraceError, did_you_mean
 from htagraph.model.units import human_count
 from htagraph.readers.captures import CaptureName, choose_capture, discover
-from htagraph.readers.discover import find_traces, is_glob, not_found
+from htagraph.readers.discover import TRACE_SUFFIXES, find_traces, is_glob, not_found
 
 __all__ = ["Source"]
 
@@ -110,6 +110,8 @@ class Source:
         """
         if self.capture == "all":
             return sorted({int(number) for number in self.found["capture"] if number})
+        if self.capture.endswith(TRACE_SUFFIXES):
+            return [self._capture_with(Path(self.capture).name)]
         if self.capture in ("", "latest"):
             return ["latest"]
         if self.capture.isascii() and self.capture.isdigit():
@@ -118,6 +120,16 @@ class Source:
             f"{self.capture!r} is no capture.",
             hint="give its number, all, or list, which numbers them.",
         )
+
+    def _capture_with(self, file: str) -> int:
+        """The number of the capture that a file is of."""
+        names = self.found["path"].map(lambda path: Path(path).name)
+        numbers = self.found.loc[(names == file) & (self.found["capture"] > 0), "capture"]
+        if numbers.empty:
+            meant = did_you_mean(file, names)
+            hint = f"{meant}--capture list shows them."
+            raise QueryError(f"{self.path} holds no trace {file}.", hint=hint)
+        return int(numbers.iloc[0])
 
     @property
     def one_capture(self) -> CaptureName:
@@ -181,7 +193,7 @@ class Source:
             more = " …" if len(by_rank) > _N_NAMED else ""
             named = ", ".join(str(rank) for rank in list(by_rank)[:_N_NAMED])
             raise TraceError(
-                f"{human_count(len(by_rank), 'rank')}; this is asked of one at a time.",
+                f"traces of {human_count(len(by_rank), 'rank')}; this command takes one.",
                 path=self.path,
                 hint=f"--rank N, of {named}{more}; or give one file, for example "
                 f"{next(iter(by_rank.values()))}.",

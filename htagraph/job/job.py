@@ -149,7 +149,8 @@ class Job(Questions):
         AmbiguousWindowWarning
             If several steps of a rank match.
         """
-        return replace(self, asked_window=job_window(self.summaries, window))
+        found = job_window(self.summaries, window)
+        return self if found == self.asked_window else replace(self, asked_window=found)
 
     def ask(self, question: str, **options: Any) -> pd.DataFrame:  # noqa: ANN401
         """Answer to a question by its name: what the member of that name gives.

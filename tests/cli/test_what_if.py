@@ -193,8 +193,6 @@ def test_a_job_that_is_too_large_for_a_report_is_still_replayed(run, folder, mon
 
 WRONG = [
     (("--on-rank", "3"), "--on-rank says where changes are made, and there are none."),
-    (("--equalise",), "--equalise and --on-rank are about the ranks of a job."),
-    (("--on-rank", "3", "--prefetch"), "--equalise and --on-rank are about the ranks of a job."),
     (("--scale", "gemm*"), "'gemm*' is no NAME=VALUE."),
     (("--scale", "gemm*=fast"), "'fast' is no factor."),
     (("--scale", "gemm*=-1"), "nothing takes -1.0 times as long."),
@@ -213,6 +211,16 @@ def test_what_is_no_change_is_named_before_anything_is_read(run, options, error)
     code, _, err = run("no-such-file.json", *options)
 
     assert (code, err.partition(" Hint: ")[0]) == (1, f"error: {error}")
+
+
+@pytest.mark.parametrize("options", [("--equalise",), ("--on-rank", "3", "--prefetch")])
+def test_what_is_about_the_ranks_of_a_job_is_not_asked_of_a_trace(run, trace, options):
+    code, _, err = run(trace, *options)
+
+    assert (code, err.partition(" Hint: ")[0]) == (
+        1,
+        "error: --equalise and --on-rank are about the ranks of a job.",
+    )
 
 
 def test_a_name_that_nothing_has_is_named(run, trace):
