@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from functools import partial
+from typing import Any
 
 import pandas as pd
 
@@ -66,25 +68,24 @@ def human_frame(frame: pd.DataFrame, *, width: int = 60) -> pd.DataFrame:
 
 def _texts(name: str, column: pd.Series, origin_ns: int, width: int) -> list[str]:
     """Cells of a column as texts."""
-    values = column.tolist()
-    if name in TIMES:
-        return [f"+{human_duration(value - origin_ns)}" for value in values]
-    if name.endswith("_ns"):
-        return ["" if pd.isna(value) else human_duration(value) for value in values]
-    if name in ("share", "chance") or name.endswith("_share"):
-        digits = 2 if name == "chance" else 1
-        return ["" if pd.isna(value) else f"{value:.{digits}%}" for value in values]
-    if name.endswith("bound"):
-        return [in_words(value) for value in values]
     if holds_names(name, column):
         names = full_names(column)
         short = distinct_names(names, width=width)
-        return [short[name] for name in names]
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        return [in_words(str(value)) for value in values]
-    if name in NONE_IS_NEGATIVE:
-        return ["" if value == -1 else _plain(value) for value in values]
-    return [_plain(value) for value in values]
+        return [short[one] for one in names]
+    is_label = isinstance(column.dtype, pd.CategoricalDtype) or name.endswith("bound")
+    text = in_words if is_label else partial(_text, name, origin_ns)
+    return [text(value) for value in column.tolist()]
+
+
+def _text(name: str, origin_ns: int, value: Any) -> str:  # noqa: ANN401  whatever a cell holds
+    """A time, a share, a flag, a number or a sentence as text."""
+    if name in TIMES:
+        return f"+{human_duration(value - origin_ns)}"
+    if name.endswith("_ns"):
+        return "" if pd.isna(value) else human_duration(value)
+    if name in ("share", "chance") or name.endswith("_share"):
+        return "" if pd.isna(value) else f"{value:.{2 if name == 'chance' else 1}%}"
+    return "" if name in NONE_IS_NEGATIVE and value == -1 else _plain(value)
 
 
 def _plain(value: object) -> str:
