@@ -17,6 +17,7 @@ from htagraph.cli.diff import diff
 from htagraph.cli.dot import dot
 from htagraph.cli.info import info
 from htagraph.cli.interrupts import is_interrupted
+from htagraph.cli.mcp import mcp
 from htagraph.cli.path import path
 from htagraph.cli.repair import repair
 from htagraph.cli.report import report
@@ -34,7 +35,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (report, path, what_if, ask, diff, info, view, dot, repair, demo):
+for verb in (report, path, what_if, ask, diff, info, view, dot, repair, demo, mcp):
     app.command()(verb)
 
 

@@ -174,6 +174,8 @@ class Cause(StrEnum):
     UNEXPLAINED = "unexplained"
     OPTIMIZER = "optimizer"
     COMPILATION = "compilation"
+    RECOMPILATION = "recompilation"
+    AUTOTUNING = "autotuning"
     CHECKPOINTING = "checkpointing"
     GARBAGE_COLLECTION = "garbage collection"
     CPU_OPERATORS = "cpu operators"

@@ -72,7 +72,7 @@ def _texts(name: str, column: pd.Series, origin_ns: int, width: int) -> list[str
         names = full_names(column)
         short = distinct_names(names, width=width)
         return [short[one] for one in names]
-    is_label = isinstance(column.dtype, pd.CategoricalDtype) or name.endswith("bound")
+    is_label = str(column.dtype) == "category" or name.endswith("bound")
     text = in_words if is_label else partial(_text, name, origin_ns)
     return [text(value) for value in column.tolist()]
 
