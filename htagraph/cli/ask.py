@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Annotated, Any
@@ -35,9 +34,10 @@ from htagraph.cli.ranks import (
 from htagraph.cli.tables import Format, csv_text, print_frame
 from htagraph.errors import MissingEventsError, OutputError, QueryError
 from htagraph.graph import TraceGraph
+from htagraph.job.catalogue import all_questions
 from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.lookup.selecting import filtered
-from htagraph.questions import QUESTIONS, Questions, check_options
+from htagraph.questions import QUESTIONS, check_options
 from htagraph.readers.captures import CaptureName
 
 __all__ = ["ask"]
@@ -76,7 +76,7 @@ def ask(
     """Answer a question; of a folder, for every rank. `htagraph ask list` names them all."""
     console = output()
     if question == "list" or path is None:
-        print_frame(console, _all_questions(), form)
+        print_frame(console, all_questions(), form)
         return
     if capture == "list":
         print_captures(path, form)
@@ -155,21 +155,6 @@ def _answer(
     if isinstance(asked, TraceGraph):
         return windowed(asked, window).ask(question, **options)
     return windowed_job(asked, window).ask(question, **options)
-
-
-def _all_questions() -> pd.DataFrame:
-    """Names of the questions, their options, and what they tell."""
-    rows = [_described(name, getattr(Questions, name)) for name in QUESTIONS]
-    rows += [_described(name, getattr(Job, name), "Of a job: ") for name in JOB_QUESTIONS]
-    return pd.DataFrame(sorted(rows), columns=["name", "options", "meaning"])
-
-
-def _described(name: str, asked: object, prefix: str = "") -> tuple[str, str, str]:
-    """Name of a question, its options with their defaults, and the first lines of its docstring."""
-    parameters = inspect.signature(asked).parameters.values() if callable(asked) else ()
-    options = [f"{p.name}={p.default}" for p in parameters if p.kind is p.KEYWORD_ONLY]
-    meaning = (inspect.getdoc(asked) or "").split("\n\n")[0].replace("\n", " ")
-    return name, ", ".join(options), prefix + meaning
 
 
 def _parsed(options: list[str]) -> dict[str, Any]:

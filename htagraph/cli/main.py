@@ -16,6 +16,7 @@ from htagraph.cli.demo import demo
 from htagraph.cli.diff import diff
 from htagraph.cli.dot import dot
 from htagraph.cli.info import info
+from htagraph.cli.mcp import mcp
 from htagraph.cli.path import path
 from htagraph.cli.repair import repair
 from htagraph.cli.report import report
@@ -33,7 +34,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (report, path, what_if, ask, diff, info, view, dot, repair, demo):
+for verb in (report, path, what_if, ask, diff, info, view, dot, repair, demo, mcp):
     app.command()(verb)
 
 

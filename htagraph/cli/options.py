@@ -64,9 +64,9 @@ CaptureOption = Annotated[
     str,
     typer.Option(
         "--capture",
-        metavar="N|all|list",
-        help="Capture of a folder that holds several, by its number; all, one after another; or "
-        "list them. By default the latest complete one.",
+        metavar="N|FILE|all|list",
+        help="Capture of a folder that holds several, by its number, or by one of its files; all, "
+        "one after another; or list them. By default the latest complete one.",
     ),
 ]
 StacksOption = Annotated[

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -17,6 +17,7 @@ from htagraph.job.loading import load_job
 from htagraph.lookup.find_window import WHOLE
 from htagraph.model.symbols import compile_pattern
 from htagraph.readers.captures import CaptureName, discover, files_in_words
+from htagraph.readers.discover import TRACE_SUFFIXES
 
 __all__ = ["asked_captures", "executor_of", "loaded_job", "print_captures", "windowed_job"]
 
@@ -82,6 +83,8 @@ def asked_captures(path: Path, capture: str) -> list[CaptureName]:
         )
     if capture == "all":
         return sorted({int(number) for number in discover(path)["capture"] if number})
+    if capture.endswith(TRACE_SUFFIXES):
+        return [_capture_with(path, capture)]
     if not capture or capture == "latest":
         return ["latest"]
     if capture.isascii() and capture.isdigit():
@@ -91,22 +94,32 @@ def asked_captures(path: Path, capture: str) -> list[CaptureName]:
     )
 
 
+def _capture_with(folder: Path, file: str) -> int:
+    """The number of the capture that a file is of."""
+    found = discover(folder)
+    names = found["path"].map(lambda path: Path(path).name)
+    numbers = found.loc[(names == Path(file).name) & (found["capture"] > 0), "capture"]
+    if numbers.empty:
+        raise QueryError(f"{folder} holds no trace {file}.", hint="--capture list shows them.")
+    return int(numbers.iloc[0])
+
+
 def loaded_job(
     waiting: Waiting,
-    folder: Path,
+    where: Path | Sequence[Path],
     executor: Executor | None = None,
     *,
     stacks: bool = False,
     infer: bool = True,
     capture: CaptureName = "latest",
 ) -> Job:
-    """Job in a folder; ranks that cannot be used are left out and reported."""
+    """Job in a folder, or of some files; ranks that cannot be used are left out and reported."""
 
     def advance(done: int, total: int) -> None:
         waiting.stage(f"Reading rank {min(done + 1, total)} of {total}")
 
     return load_job(
-        folder,
+        where,
         capture=capture,
         executor=executor,
         on_error="skip",

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-from htagraph.cli.changes import Asked
 from htagraph.cli.console import Waiting, notices
 from htagraph.cli.options import (
     CaptureOption,
@@ -39,6 +38,7 @@ from htagraph.job.scenario import JobScenario
 from htagraph.lookup.find_window import WHOLE
 from htagraph.lookup.steady_steps import representative_window
 from htagraph.readers.captures import CaptureName
+from htagraph.replay.asked_changes import Asked
 from htagraph.replay.changes import Change
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import opportunities_document

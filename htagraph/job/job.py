@@ -13,6 +13,7 @@ import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
 from htagraph.errors import QueryError
+from htagraph.findings.context import Context
 from htagraph.findings.verdict import Verdict
 from htagraph.graph import TraceGraph
 from htagraph.job.path import WHOLE_JOB, JobPath, JobRoute
@@ -36,7 +37,7 @@ from htagraph.model.deprecated import renamed
 from htagraph.model.frames import FAILURES
 from htagraph.model.units import human_count, human_duration
 from htagraph.questions import Question, Questions, check_options
-from htagraph.replay.candidates import candidates
+from htagraph.replay.candidates import candidates, kinds_done
 from htagraph.replay.predictions import predictions
 from htagraph.writers.notebook_cell import table_html
 
@@ -338,7 +339,10 @@ class Job(Questions):
             If the ranks have too many events together.
         """
         path = self.critical_path()
-        return predictions(self.rehearsal, candidates(path.segments, path.attributed_time))
+        run = Context.of_job([rank.context for rank in self.summaries.values()])
+        done = kinds_done(is_replayed=run.is_replayed, loading=run.loading)
+        asked = candidates(path.segments, path.attributed_time, done=done)
+        return predictions(self.rehearsal, asked)
 
     def verdict(self) -> Verdict:
         """What bounds the job: the causes of its critical path across ranks, late ranks included.

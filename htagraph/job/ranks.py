@@ -26,12 +26,12 @@ from htagraph.errors import (
     RankNotFoundError,
 )
 from htagraph.explain.critical_path import last_node
+from htagraph.findings.context import Context, find_context
 from htagraph.graph import TraceGraph
 from htagraph.job.executors import Task, Workers
 from htagraph.job.process_groups import in_process_groups
 from htagraph.job.rank_segments import RankEnds
 from htagraph.lookup.anchors import first_anchor
-from htagraph.lookup.compiled_work import is_compiled, is_replayed
 from htagraph.lookup.readiness import Readiness, readiness
 from htagraph.trace import Trace, load
 
@@ -104,8 +104,8 @@ class RankSummary:
     n_events : int
     has_unread_stacks : bool
         The file has Python stacks that were not read.
-    is_compiled, is_replayed : bool
-        Most device time comes from code that torch.compile made, or from captured graphs.
+    context : Context
+        What kind of run it is, for advice.
     first_ns : int, unit=ns
         First time in the trace, also of what is no work.
     collectives : DataFrame, schema `answers.COLLECTIVES`
@@ -124,8 +124,7 @@ class RankSummary:
     host: str
     n_events: int
     has_unread_stacks: bool
-    is_compiled: bool
-    is_replayed: bool
+    context: Context
     first_ns: int
     collectives: pd.DataFrame
     ready: Readiness
@@ -167,8 +166,7 @@ def prepare_rank(path: Path, graph_file: Path, reading: Reading) -> RankSummary:
         host=str(trace.metadata.get("host_name") or ""),
         n_events=len(graph.dag.events),
         has_unread_stacks=trace.has_unread_stacks,
-        is_compiled=is_compiled(graph.dag, graph.dag.span),
-        is_replayed=is_replayed(graph.dag, graph.dag.span),
+        context=find_context(graph.dag, graph.dag.span),
         first_ns=int(graph.dag.events.ts_ns.min(initial=graph.dag.span.start_ns)),
         collectives=in_process_groups(collectives, trace.metadata, trace.rank),
         ready=readiness(graph.dag, collectives["event"].to_numpy(np.int64)),

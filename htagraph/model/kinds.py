@@ -176,6 +176,8 @@ class Cause(StrEnum):
     UNEXPLAINED = "unexplained"
     OPTIMIZER = "optimizer"
     COMPILATION = "compilation"
+    RECOMPILATION = "recompilation"
+    AUTOTUNING = "autotuning"
     CHECKPOINTING = "checkpointing"
     GARBAGE_COLLECTION = "garbage collection"
     CPU_OPERATORS = "cpu operators"

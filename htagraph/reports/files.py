@@ -60,7 +60,7 @@ def write_files(
     of_rank = isinstance(summary, Summary)
     files = {"perfetto": folder / ("critical.pftrace" if of_rank else "job.pftrace")}
     doing(f"Writing {files['perfetto']}")
-    summary.path.to_perfetto(files["perfetto"])
+    summary.path.to_perfetto(files["perfetto"], findings=summary.verdict.by_cause)
     if isinstance(summary, Summary):
         files["dot"] = folder / "critical.dot"
         doing(f"Writing {files['dot']}")
