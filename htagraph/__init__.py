@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from htagraph import errors, synth
+    from htagraph.capture.handler import handler
+    from htagraph.capture.profile import profile
     from htagraph.comparison.diff import diff, run_profile
     from htagraph.comparison.graph_diff import GraphDiff
     from htagraph.comparison.run_diff import RunDiff
@@ -65,6 +67,7 @@ __all__ = [
     "errors",
     "fuse",
     "graphed",
+    "handler",
     "hop",
     "insert",
     "kernel",
@@ -76,6 +79,7 @@ __all__ = [
     "overlap",
     "plots",
     "prefetch",
+    "profile",
     "remove",
     "report",
     "run_profile",
@@ -114,6 +118,7 @@ _HOMES = {
     "equalise": "replay.collective_changes",
     "fuse": "replay.device_changes",
     "graphed": "replay.host_changes",
+    "handler": "capture.handler",
     "hop": "selection",
     "insert": "replay.changes",
     "kernel": "selection",
@@ -124,6 +129,7 @@ _HOMES = {
     "op": "selection",
     "overlap": "replay.device_changes",
     "prefetch": "replay.host_changes",
+    "profile": "capture.profile",
     "remove": "replay.changes",
     "report": "reports.report",
     "run_profile": "comparison.diff",

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FEWEST", "Sample", "half_width", "half_width_ends_apart"]
+__all__ = ["FEWEST", "Sample", "half_width", "half_width_ends_apart", "range_if_apart"]
 
 F64 = npt.NDArray[np.float64]
 
@@ -55,8 +55,8 @@ class Sample(NamedTuple):
         Values of each sample.
     mean, std : ndarray of float
         Mean and standard deviation (of n - 1).
-    first, last : ndarray of float
-        First and last value.
+    first, last, least, most : ndarray of float
+        First, last, smallest and largest value.
     """
 
     n: int
@@ -64,13 +64,16 @@ class Sample(NamedTuple):
     std: F64
     first: F64
     last: F64
+    least: F64
+    most: F64
 
     @classmethod
     def of(cls, values: npt.ArrayLike) -> Sample:
         """What is to be known of the values of one quantity."""
         known = np.asarray(values, dtype=np.float64)
         std = known.std(ddof=1, keepdims=True) if len(known) > 1 else np.zeros(1)
-        return cls(len(known), known.mean(keepdims=True), std, known[:1], known[-1:])
+        ends = (known[:1], known[-1:], known.min(keepdims=True), known.max(keepdims=True))
+        return cls(len(known), known.mean(keepdims=True), std, *ends)
 
 
 def half_width(before: Sample, after: Sample) -> F64:
@@ -154,3 +157,29 @@ def half_width_ends_apart(
         squares += weight * np.square(one - mean) / 2
     freedom = float(2 * (m - 1) + len(as_much))
     return np.asarray(_quantile(np.array(freedom)) * np.sqrt(squares / freedom * 2 / n))
+
+
+def range_if_apart(before: Sample, after: Sample) -> F64:
+    """How far the values of either sample lie apart, where the samples lie farther apart than that.
+
+    Of three normal values each, chance does so in 0.8 of 100 cases, of more hardly ever; whatever
+    distribution they are of, all of one lie above all of the other in 10 of 100.
+
+    Parameters
+    ----------
+    before, after : Sample
+
+    Returns
+    -------
+    ndarray of float
+        Infinite elsewhere, and for fewer than `FEWEST` values.
+
+    Examples
+    --------
+    >>> range_if_apart(Sample.of([7.8, 6.6, 5.3]), Sample.of([0.1, 0.1, 0.2])).round(1).tolist()
+    [2.5]
+    """
+    gap = np.maximum(after.least - before.most, before.least - after.most)
+    longest = np.maximum(before.most - before.least, after.most - after.least)
+    is_apart = (gap > longest) & (min(before.n, after.n) >= FEWEST)
+    return np.where(is_apart, longest, np.inf)

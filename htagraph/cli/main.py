@@ -17,6 +17,8 @@ from htagraph.cli.demo import demo
 from htagraph.cli.diff import diff
 from htagraph.cli.dot import dot
 from htagraph.cli.info import info
+from htagraph.cli.interrupts import is_interrupted
+from htagraph.cli.mcp import mcp
 from htagraph.cli.path import path
 from htagraph.cli.repair import repair
 from htagraph.cli.report import report
@@ -34,7 +36,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (report, path, what_if, ask, diff, check, info, view, dot, repair, demo):
+for verb in (report, path, what_if, ask, diff, check, info, view, dot, repair, demo, mcp):
     app.command()(verb)
 
 
@@ -70,7 +72,8 @@ def main(args: Sequence[str] | None = None) -> None:
         with sentences():
             app(args=None if args is None else list(args))
     except HTAGraphError as error:
-        complain(error)
+        if not is_interrupted():
+            complain(error)
         sys.exit(1)
     except BrokenPipeError:  # the reader of our output has gone, as `head` does
         _leave_output()

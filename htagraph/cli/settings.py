@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import tomllib
-from difflib import get_close_matches
 from pathlib import Path
 
 import typer
+
+from htagraph.errors import one_of
 
 __all__ = ["KEYS", "settings_near"]
 
@@ -54,9 +55,8 @@ def settings_near(folder: Path) -> dict[str, str]:
 def _text(file: Path, key: str, value: object) -> str:
     """The value of a key as an option would have it."""
     if key not in KEYS:
-        near = get_close_matches(key.replace("_", "-"), KEYS, n=1)
-        meant = f" Did you mean {near[0]!r}?" if near else f" There are {', '.join(KEYS)}."
-        raise typer.BadParameter(f"{file}: [tool.htagraph] has no key {key!r}.{meant}")
+        meant = one_of(key.replace("_", "-"), KEYS)
+        raise typer.BadParameter(f"{file}: [tool.htagraph] has no key {key!r}: {meant}")
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise typer.BadParameter(f'{file}: {key} is no text, such as "10%".')
     return str(file.parent / str(value)) if key == "baseline" else str(value)

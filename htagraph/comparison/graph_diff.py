@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from htagraph.comparison.profiling import graph_profile
 from htagraph.comparison.run_diff import RunDiff
 from htagraph.explain.differences import kernel_diff, op_diff, path_diff
 from htagraph.graph import TraceGraph
-from htagraph.path import BreakdownKey, write_path_trace
-from htagraph.writers.joined import write_joined
+from htagraph.path import BreakdownKey, write_runs
 
 __all__ = ["GraphDiff"]
 
@@ -94,9 +92,9 @@ class GraphDiff:
         return self.runs.verdict()
 
     def to_perfetto(self, out: str | Path) -> Path:
-        """Write both runs below each other, for the Perfetto UI, each with its critical path.
+        """Write both runs, one below the other, for the Perfetto UI.
 
-        Both begin at one time; tracks name their run.
+        Their windows begin at one time; tracks name their run, and each has its critical path.
 
         Parameters
         ----------
@@ -113,18 +111,9 @@ class GraphDiff:
         OutputError
             If the file cannot be written.
         """
-        runs = {"before": self.before, "after": self.after}
-        parts = [
-            partial(
-                write_path_trace,
-                graph.critical_path(),
-                run=run,
-                place=place,
-                origin_ns=int(graph.dag.events.ts_ns.min(initial=np.iinfo(np.int64).max)),
-            )
-            for place, (run, graph) in enumerate(runs.items(), start=1)
-        ]
-        return write_joined(out, parts)
+        runs = {"before": self.before.critical_path(), "after": self.after.critical_path()}
+        lead_ns = max(path.start_ns - path.origin_ns for path in runs.values())
+        return write_runs(out, runs, [path.start_ns - lead_ns for path in runs.values()])
 
     def __repr__(self) -> str:
         """Say what changed."""

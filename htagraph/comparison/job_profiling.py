@@ -34,7 +34,7 @@ __all__ = ["job_profile"]
 
 I64 = npt.NDArray[np.int64]
 
-_VALUES = ("calls", "total_ns", "std_ns", "first_ns", "last_ns")
+_VALUES = ("calls", "total_ns", "std_ns", "first_ns", "last_ns", "least_ns", "most_ns")
 
 
 def _rank_steps(graph: TraceGraph) -> DoneSteps:

@@ -34,6 +34,8 @@ class Part:
         Standard deviation from step to step; 0 for one step.
     first_ns, last_ns : int, unit=ns
         Of the first and the last step.
+    least_ns, most_ns : int, unit=ns
+        Of the steps with the least and the most.
     """
 
     part: str
@@ -44,6 +46,8 @@ class Part:
     std_ns: float
     first_ns: int
     last_ns: int
+    least_ns: int
+    most_ns: int
 
 
 def reduced(pieces: pd.DataFrame, part: str, n: int, *, top: int, over: int = 1) -> list[Part]:
@@ -86,12 +90,14 @@ def reduced(pieces: pd.DataFrame, part: str, n: int, *, top: int, over: int = 1)
         by_step["dur_ns"].where(row == end, 0).groupby(["bound", "name"], sort=False).sum()
         for end in (0, n - 1)
     ]
-    keys = total.index.tolist()
-    values = np.column_stack([total["calls"] / n, total["dur_ns"], std_ns, *ends]) / over
+    least = found["dur_ns"].min().where(n_with == n, 0)
+    values = np.column_stack(
+        [total["calls"] / n, std_ns, total["dur_ns"], *ends, least, found["dur_ns"].max()]
+    )
     parts = [
-        Part(part, bound, name, calls, round(total_ns), std, round(first_ns), round(last_ns))
-        for (bound, name), (calls, total_ns, std, first_ns, last_ns) in zip(
-            keys, values.tolist(), strict=True
+        Part(part, bound, name, calls, round(total_ns), std, *map(round, others))
+        for (bound, name), (calls, std, total_ns, *others) in zip(
+            total.index.tolist(), (values / over).tolist(), strict=True
         )
     ]
     return sorted(parts, key=lambda row: (row.name == OTHER, -row.total_ns, row.bound, row.name))

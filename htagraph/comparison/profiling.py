@@ -162,9 +162,8 @@ def profile_of(
     """
     steps_ns = samples.frame["dur_ns"].to_numpy(np.int64)
     std_ns = float(steps_ns.std(ddof=1)) if len(steps_ns) > 1 else 0.0
-    whole = Part(
-        "step", "", samples.unit, 1.0, int(steps_ns.sum()), std_ns, *map(int, steps_ns[[0, -1]])
-    )
+    ends = (int(steps_ns[0]), int(steps_ns[-1]), int(steps_ns.min()), int(steps_ns.max()))
+    whole = Part("step", "", samples.unit, 1.0, int(steps_ns.sum()), std_ns, *ends)
     return RunProfile(
         name=name,
         unit=samples.unit,

@@ -29,7 +29,8 @@ CHANGES = ("added", "removed", "grown", "shrunk", "noise", "unknown")
 """What became of a group: changed beyond noise, not so, or too few steps to tell."""
 
 _NOISE, _UNKNOWN = 4, 5
-_KEY, _VALUES = ["bound", "name"], ["calls", "total_ns", "std_ns", "first_ns", "last_ns"]
+_KEY = ["bound", "name"]
+_VALUES = ["calls", "total_ns", "std_ns", "first_ns", "last_ns", "least_ns", "most_ns"]
 _LARGE = 0.05
 """Noise that hides what people look for."""
 
@@ -205,6 +206,7 @@ class RunDiff:
             _sample(after, self.after.n_compared),
             first=self.before.has_first and self.after.has_first,
             last=part in PATH_PARTS and self.before.has_last and self.after.has_last,
+            parts=part != "step",
         )
         change = np.select(
             [

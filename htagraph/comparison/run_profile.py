@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -87,10 +87,10 @@ class RunProfile:
     @cached_property
     def frame(self) -> pd.DataFrame:
         """All parts, one row each."""
-        columns = ("part", "bound", "name", "calls", "total_ns", "std_ns", "first_ns", "last_ns")
+        columns = [column.name for column in fields(Part)]
         rows = [tuple(getattr(part, column) for column in columns) for part in self.parts]
         texts = dict.fromkeys(("part", "bound", "name"), object)
-        return pd.DataFrame(rows, columns=list(columns)).astype(texts)
+        return pd.DataFrame(rows, columns=columns).astype(texts)
 
     @cached_property
     def whole(self) -> Part:

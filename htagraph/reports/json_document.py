@@ -35,13 +35,13 @@ That of a trace has these keys; later documents of the same version only add som
                     for unknown), n_ranks, n_steps, n_compared (steps that are alike), has_first and
                     has_last (of the trace), steps_ns (their lengths, the first 200), n_odd,
                     left_out [sentence]: steps that are not compared, and why,
-                    parts [part, bound, name, calls, total_ns, std_ns, first_ns, last_ns]: sums over
-                    the steps that are compared, the standard deviation from step to step, the first
-                    and the last of them. `part` is "step" (the whole), "bound", "op" or "name" (of
-                    the critical path; each adds up to the whole), "kernel", "operator" (with what
-                    it calls) or "device" (idle, compute, exposed communication and memory). The
-                    longest 100 of "op" and "name" and 150 of "kernel" and "operator"; all others
-                    are "(other)".
+                    parts [part, bound, name, calls, total_ns, std_ns, first_ns, last_ns, least_ns,
+                    most_ns]: sums over the steps that are compared, the standard deviation from
+                    step to step, the first, last, shortest and longest of them. `part` is "step"
+                    (the whole), "bound", "op" or "name" (of the critical path; each adds up to the
+                    whole), "kernel", "operator" (with what it calls) or "device" (idle, compute,
+                    exposed communication and memory). The longest 100 of "op" and "name" and 150
+                    of "kernel" and "operator"; all others are "(other)".
 
 That of a job::
 
@@ -110,15 +110,22 @@ _N_OPPORTUNITIES = 30
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows of a frame as dicts of plain Python values.
+    """Rows of a frame as dicts of plain Python values; a number that is none is None.
 
     Examples
     --------
-    >>> records(pd.DataFrame({"n": [1], "share": [0.5]}))
-    [{'n': 1, 'share': 0.5}]
+    >>> records(pd.DataFrame({"n": [1, 2], "share": [0.5, float("nan")]}))
+    [{'n': 1, 'share': 0.5}, {'n': 2, 'share': None}]
     """
-    columns = {str(name): frame[name].astype(object).tolist() for name in frame.columns}
+    columns = {str(name): _plain(frame[name]) for name in frame.columns}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _plain(column: pd.Series) -> list[Any]:
+    """Values of a column; JSON knows no NaN."""
+    values = column.astype(object)
+    is_float = pd.api.types.is_float_dtype(column.dtype)
+    return (values.where(column.notna(), None) if is_float else values).tolist()
 
 
 def _groups(frame: pd.DataFrame, top: int | None = None) -> list[dict[str, Any]]:

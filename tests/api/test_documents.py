@@ -16,7 +16,11 @@ from htagraph.questions import QUESTIONS
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "htagraph"
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+DOCUMENTS = sorted(
+    path
+    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    if path.parent.name != "reference"  # made when the site is built
+)
 OF_TODAY = [path for path in DOCUMENTS if path.name != "CHANGELOG.md"]
 """Documents that describe the package as it is; a changelog also names what was."""
 
@@ -32,7 +36,7 @@ CLASSES = {
 }
 """What a name stands for where a document asks something of it."""
 
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"(?<!`)\[(?:[^\]]*)\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -61,7 +65,9 @@ def blocks(document: Path, *languages: str) -> list[str]:
 
 def code(document: Path) -> str:
     """All code of a document: blocks of Python and of the shell, and text in backticks."""
-    return "\n".join([*blocks(document, "python", "bash"), *CODE.findall(prose(document))])
+    return "\n".join(
+        [*blocks(document, "python", "bash", "console"), *CODE.findall(prose(document))]
+    )
 
 
 def anchors(document: Path) -> set[str]:

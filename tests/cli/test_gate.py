@@ -103,8 +103,8 @@ def test_settings_of_a_project_are_used_and_options_win(run, folder, monkeypatch
 @pytest.mark.parametrize(
     ("settings", "args", "said"),
     [
-        ('max_stepp = "1ms"', (), "Did you mean 'max-step'?"),
-        ("nonsense = 1", (), "There are max-step"),
+        ('max_stepp = "1ms"', (), "did you mean 'max-step'?"),
+        ("nonsense = 1", (), "one of max-step"),
         ("", (), "nothing to check"),
         ("", ("--max-step", "120"), "give a number and ns, us, ms or s"),
         ("", ("--max-idle", "15"), "give 5% or 0.05"),

@@ -34,6 +34,7 @@ def profile(
         return reduced(frame, part, n, top=top) if rows else []
 
     std = float(np.std(steps, ddof=1)) if n > 1 else 0.0
+    ends = (steps[0], steps[-1], min(steps), max(steps))
     known = {
         "name": "run",
         "unit": "step",
@@ -50,7 +51,7 @@ def profile(
     } | more
     return RunProfile(
         parts=(
-            Part("step", "", "step", 1.0, sum(steps), std, steps[0], steps[-1]),
+            Part("step", "", "step", 1.0, sum(steps), std, *ends),
             *(one for part in ("bound", "op", "name") for one in parts(part, bounds)),
             *parts("kernel", kernels or {}),
         ),

@@ -186,14 +186,6 @@ def test_windows_are_compared_as_they_are():
     assert "noise is not known, of 1 before and 1 after windows" in found.verdict()
 
 
-def test_two_runs_in_one_perfetto_file(tmp_path):
-    """Two runs at once, whatever their times."""
-    drawings = ("cpu 1 |[aten::mm      ]", "cpu 1 |[aten::mm]")
-    graphs = [hg.Trace.from_events(hg.synth.timeline(one)).compile() for one in drawings]
-
-    assert hg.diff(*graphs).to_perfetto(tmp_path / "both.pftrace").stat().st_size > 500
-
-
 @pytest.mark.real
 def test_real_traces_do_not_differ_from_themselves(real_traces):
     """Nor three of their odd steps from three even ones."""

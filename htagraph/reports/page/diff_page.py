@@ -24,7 +24,6 @@ __all__ = ["write_diff_page"]
 _COLORS = {bound.label: color.strong for bound, color in COLORS.items()}
 _N_BOUNDS = 9
 _N_STEPS = 40
-_MAX_ROWS = 200
 _ROOM = 0.15
 _HALF_PERCENT = 0.005
 
@@ -158,9 +157,7 @@ def _where(found: RunDiff) -> str:
         rows.append(_row(in_words(name), bar, value))
     rows.append(_whole("after", low, span, after_ns))
     begins = f'<p class="note">The bars begin at {human_duration(low)}.</p>' if low else ""
-    table = html_table(
-        shown_diff(found.critical_path()), columns=STEP_DIFF.columns, max_rows=_MAX_ROWS
-    )
+    table = html_table(shown_diff(found.critical_path()), columns=STEP_DIFF.columns)
     title = f"From {human_duration(before_ns)} to {human_duration(after_ns)} per step, by bound"
     details = f"<details><summary>Table</summary>{table}</details>"
     return _panel(title, f'<div class="bars">{"".join(rows)}</div>{begins}{details}')
@@ -203,9 +200,7 @@ def _table(frame: pd.DataFrame, heading: str, *, calls: bool = False) -> str:
         else ""
     )
     table = (
-        html_table(shown_diff(moved, calls=calls), columns=STEP_DIFF.columns, max_rows=_MAX_ROWS)
-        if len(moved)
-        else ""
+        html_table(shown_diff(moved, calls=calls), columns=STEP_DIFF.columns) if len(moved) else ""
     )
     return _panel(heading, table + same)
 

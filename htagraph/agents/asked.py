@@ -1,0 +1,176 @@
+"""From what a client names to what is asked: a trace or a job, in a window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from htagraph.agents.files import Root
+from htagraph.agents.loaded import Loaded, LoadedJob, LoadedTrace, Stage
+from htagraph.errors import QueryError
+from htagraph.graph import TraceGraph
+from htagraph.job.job import Job
+from htagraph.lookup.find_window import WHOLE
+from htagraph.lookup.steady_steps import representative_window
+from htagraph.model.recording import Progress
+from htagraph.readers.captures import CaptureName
+from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.summary import Summary
+
+__all__ = ["Asked", "Calls"]
+
+_OF_A_STEP = f"Asked of the representative one of the steps that are alike; window={WHOLE!r}: all."
+
+
+@dataclass(frozen=True)
+class Calls:
+    """What a call needs of the server.
+
+    Parameters
+    ----------
+    root : Root
+    loaded : Loaded
+    stage, progress : callable
+        Called while it works; they raise where nobody waits for the answer any more.
+    """
+
+    root: Root
+    loaded: Loaded
+    stage: Stage
+    progress: Progress
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A trace, or the ranks of a folder, in the window that is asked about.
+
+    Parameters
+    ----------
+    calls : Calls
+    name : str
+        The path, as the client says it.
+    window : str, default=""
+        Name, glob or regex of a step or range; ``trace`` for all, empty for what is best.
+    times : (int, int), optional, unit=ns
+        Of a trace, the window by its times.
+    capture : int, default=0
+        Of a folder with several captures, which one; 0 for the latest complete one.
+    """
+
+    calls: Calls
+    name: str
+    window: str = ""
+    times: tuple[int, int] | None = None
+    capture: int = 0
+
+    @cached_property
+    def path(self) -> Path:
+        """The file or folder."""
+        path = self.calls.root.existing(self.name)
+        if path.is_file() and self.capture:
+            raise QueryError(
+                "capture chooses among the traces of a folder.", hint=f"{self.name} is a file."
+            )
+        return path
+
+    def _check_times(self) -> None:
+        if self.is_job and self.times is not None:
+            raise QueryError(
+                "every rank has its own clock: times of one are not those of another.",
+                hint="name a step, or ask about the file of one rank.",
+            )
+
+    @property
+    def is_job(self) -> bool:
+        """Whether it is a folder with the traces of several ranks; one trace is asked itself."""
+        return self.path.is_dir() and len(self._capture[0]) > 1
+
+    @cached_property
+    def _capture(self) -> tuple[list[Path], list[str]]:
+        number: CaptureName = self.capture or "latest"
+        return self.calls.root.capture(self.path, number)
+
+    @property
+    def _file(self) -> Path:
+        return self._capture[0][0] if self.path.is_dir() else self.path
+
+    @property
+    def file(self) -> str:
+        """Of a trace, its file as a client names it."""
+        return self.calls.root.shown(self._file)
+
+    @cached_property
+    def _trace(self) -> LoadedTrace:
+        if self.is_job:
+            first = self.calls.root.shown(self._capture[0][0])
+            raise QueryError(
+                f"{self.name} has several ranks; this is asked of the trace of one.",
+                hint=f"for example {first!r}.",
+            )
+        return self.calls.loaded.trace(self._file, self.calls.stage, self.calls.progress)
+
+    @cached_property
+    def _job(self) -> LoadedJob:
+        self._check_times()
+        return self.calls.loaded.job(self._capture[0], self.calls.stage)
+
+    @property
+    def notes(self) -> list[str]:
+        """What to say about the files that were taken."""
+        chosen = self._capture[1] if self.path.is_dir() else []
+        return [*chosen, *(self._job.notes if self.is_job else ())]
+
+    @property
+    def graph(self) -> TraceGraph:
+        """Of a trace, its graph in the window."""
+        graph = self._trace.graph
+        if self.times is not None:
+            return graph.window(self.times)
+        return graph if self.window in ("", WHOLE) else graph.window(self.window)
+
+    @property
+    def job(self) -> Job:
+        """Of a folder, its ranks in the window."""
+        job = self._job.job
+        return job if self.window in ("", WHOLE) else job.window(self.window)
+
+    @property
+    def run(self) -> TraceGraph | Job:
+        """What questions are asked of."""
+        return self.job if self.is_job else self.graph
+
+    @property
+    def summary(self) -> Summary:
+        """Of a trace, what a report says of the window; without its opening, where it has one."""
+        loaded = self._trace
+
+        def make() -> Summary:
+            self.calls.stage("Finding what bounds it")
+            if self.window or self.times:
+                return Summary(loaded.trace, self.graph)
+            return Summary.by_default(loaded.trace, loaded.graph)
+
+        return loaded.summary((self.window, self.times), make)
+
+    @property
+    def job_summary(self) -> JobSummary:
+        """Of a folder, what a report says of its ranks."""
+
+        def make() -> JobSummary:
+            self.calls.stage("Finding what bounds it")
+            return JobSummary(self.job, self.path.name)
+
+        return self._job.summary(self.window, make)
+
+    @property
+    def step(self) -> tuple[TraceGraph, list[str]]:
+        """Of a trace, what changes are asked of: the representative step, unless one is named."""
+        graph = self.graph
+        if self.window or self.times:
+            return graph, []
+        step = representative_window(graph.dag)
+        if step is not None:
+            return replace(graph, interval=step), [_OF_A_STEP]
+        found = self.summary
+        return found.graph, found.window_caveats

@@ -1,0 +1,113 @@
+"""Files that a client may name: those in one folder, wherever links and `..` lead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from htagraph.errors import QueryError, TraceNotFoundError
+from htagraph.model.units import human_count
+from htagraph.readers.captures import CaptureName, choose_capture, discover
+from htagraph.readers.discover import find_traces
+
+__all__ = ["Root"]
+
+
+@dataclass(frozen=True)
+class Root:
+    """The folder whose files may be read.
+
+    Parameters
+    ----------
+    folder : Path
+        Absolute, without links.
+
+    Examples
+    --------
+    >>> Root.of("/srv/traces").inside("../../etc/passwd")
+    Traceback (most recent call last):
+    htagraph.errors.QueryError: ../../etc/passwd is outside of /srv/traces, ...
+    """
+
+    folder: Path
+
+    @classmethod
+    def of(cls, folder: str | Path) -> Root:
+        """The root that a folder is, wherever it leads."""
+        return cls(Path(folder).resolve())
+
+    def inside(self, name: str) -> Path:
+        """The file or folder that a client names, without links.
+
+        Raises
+        ------
+        QueryError
+            If it lies outside, whether it exists or not.
+        """
+        try:
+            path = (self.folder / name).resolve()
+        except (OSError, RuntimeError, ValueError):  # links in a circle, a null byte
+            raise QueryError(f"{name!r} is no path.", hint=self._hint) from None
+        if not path.is_relative_to(self.folder):
+            raise QueryError(
+                f"{name} is outside of {self.folder}, the only folder that is read here.",
+                hint=self._hint,
+            )
+        return path
+
+    def existing(self, name: str) -> Path:
+        """The file or folder that a client names, which is there.
+
+        Raises
+        ------
+        QueryError
+            If it lies outside.
+        TraceNotFoundError
+            If there is no such file or folder.
+        """
+        path = self.inside(name)
+        if not (path.is_file() or path.is_dir()):
+            raise TraceNotFoundError("no such file or folder.", path=name, hint=self._hint)
+        return path
+
+    @property
+    def _hint(self) -> str:
+        return f"paths are relative to {self.folder}; `captures` lists what is there."
+
+    def shown(self, path: str | Path) -> str:
+        """A path as a client names it: relative to the root."""
+        path = Path(path)
+        return str(path.relative_to(self.folder)) if path.is_relative_to(self.folder) else str(path)
+
+    def captures(self, folder: Path) -> tuple[pd.DataFrame, list[str]]:
+        """The captures in a folder, and what to say of links in it that lead outside.
+
+        Returns
+        -------
+        DataFrame, schema `frames.CAPTURES`
+            Without those links.
+        list of str
+        """
+        found = find_traces(folder)
+        inside = [path for path in found if path.resolve().is_relative_to(self.folder)]
+        n_outside = len(found) - len(inside)
+        said = f"{human_count(n_outside, 'link')} to files outside of the root left out."
+        if not inside:
+            raise QueryError(f"{self.shown(folder)}: {said}", hint=self._hint)
+        return discover(inside), [said] if n_outside else []
+
+    def capture(self, folder: Path, capture: CaptureName) -> tuple[list[Path], list[str]]:
+        """The files of one capture in a folder, and what to say about the choice.
+
+        Raises
+        ------
+        CaptureNotChosenError
+            If nothing tells which capture is meant.
+        QueryError
+            If there is no such capture.
+        """
+        captures, said = self.captures(folder)
+        paths, note = choose_capture(captures, self.shown(folder), capture)
+        return paths, [*said, *([note] if note else [])]

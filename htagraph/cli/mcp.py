@@ -1,0 +1,34 @@
+"""`htagraph mcp`: the tools of coding agents, served over the Model Context Protocol."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from htagraph.cli.console import notices
+from htagraph.errors import MissingEventsError, TraceNotFoundError
+
+__all__ = ["mcp"]
+
+
+def mcp(
+    *,
+    root: Annotated[
+        Path, typer.Option(metavar="FOLDER", help="The only folder whose files are read.")
+    ] = Path(),
+) -> None:
+    """Serve coding agents (MCP) on standard input and output. Nothing is written."""
+    if not root.is_dir():
+        raise TraceNotFoundError("no such folder.", path=root, hint="give --root FOLDER.")
+    try:
+        from htagraph.agents.server import serve  # noqa: PLC0415  deferred: an extra
+    except ImportError as exc:
+        raise MissingEventsError(
+            "htagraph mcp needs mcp.", missing="mcp", hint="pip install 'htagraph[mcp]'."
+        ) from exc
+    if sys.stdin.isatty():
+        notices().print("Waiting for a client on standard input; docs/agents.md sets one up.")
+    serve(root)

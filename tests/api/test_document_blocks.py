@@ -1,0 +1,58 @@
+"""Every block of code in a document runs, and prints what the document says it prints."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from docs.blocks import WIDTH, blocks, printed, write_captures
+from docs.drawings import DRAWINGS, FOLDER
+from tests.api.test_documents import OF_TODAY, ROOT
+
+PAGES = {path.relative_to(ROOT).as_posix(): blocks(path.read_text()) for path in OF_TODAY}
+NOT_RUN = Counter(block.not_run for page in PAGES.values() for block in page if block.not_run)
+
+
+@pytest.fixture(scope="module")
+def captures(tmp_path_factory) -> Path:
+    """Folder of the traces that documents name."""
+    folder = tmp_path_factory.mktemp("captures")
+    write_captures(folder)
+    return folder
+
+
+@pytest.mark.parametrize("page", [name for name, page in PAGES.items() if page])
+def test_every_block_prints_what_its_page_says(page, captures, tmp_path, monkeypatch):
+    """Where this fails because an answer has changed: ``python -m docs.blocks PAGE`` writes it."""
+    shutil.copytree(captures, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", WIDTH)
+
+    for block, output in printed(PAGES[page]):
+        assert block.shown is None or output == block.shown, block.body
+
+
+@pytest.mark.parametrize("why", NOT_RUN)
+def test_a_block_that_is_not_run_says_why(why):
+    """The list of skipped tests has the reasons, and how many blocks each has."""
+    pages = [name for name, page in PAGES.items() if any(one.not_run == why for one in page)]
+
+    pytest.skip(f"{NOT_RUN[why]} blocks not run: {why} ({', '.join(pages)})")
+
+
+def test_the_drawings_are_those_of_the_script():
+    """``python -m docs.drawings`` writes them."""
+    stored = {file.stem: file.read_text() for file in FOLDER.glob("*.svg")}
+
+    assert stored == {name: drawing.svg() for name, drawing in DRAWINGS.items()}
+
+
+def test_navigation_lists_every_page():
+    """A page that the list of documents lacks would not be found."""
+    listed = (ROOT / "docs" / "README.md").read_text()
+    pages = [name for name in PAGES if name.startswith("docs/") and name != "docs/README.md"]
+
+    assert [name for name in pages if f"]({name.removeprefix('docs/')})" not in listed] == []
