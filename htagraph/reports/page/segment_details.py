@@ -137,14 +137,17 @@ def _waited_for(segments: pd.DataFrame, rows: npt.NDArray[np.int64]) -> list[str
     """The segment before each one, which it had to wait for."""
     before = segments.iloc[np.maximum(rows - 1, 0)]
     names, bounds = before["name"].tolist(), before["bound"].astype(object).tolist()
-    ranks = before["rank"].tolist() if "rank" in before.columns else [-1] * len(before)
-    own = segments.iloc[rows]["rank"].tolist() if "rank" in before.columns else ranks
-    told = zip(rows.tolist(), names, bounds, ranks, own, strict=True)
+    is_job = "rank" in segments.columns
+    ranks = before["rank"].tolist() if is_job else [0] * len(rows)
+    own = segments["rank"].iloc[rows].tolist() if is_job else ranks
+    where = [
+        "" if rank == mine else f", rank {rank}" for rank, mine in zip(ranks, own, strict=True)
+    ]
     return [
-        "the start of the window"
-        if row == 0
-        else f"{name_label(str(name), width=_WIDTH)} ({in_words(bound)}{f', rank {rank}' if rank != mine else ''})"
-        for row, name, bound, rank, mine in told
+        f"{name_label(str(name), width=_WIDTH)} ({in_words(bound)}{elsewhere})"
+        if row
+        else "the start of the window"
+        for row, name, bound, elsewhere in zip(rows.tolist(), names, bounds, where, strict=True)
     ]
 
 
