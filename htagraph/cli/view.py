@@ -5,8 +5,7 @@ from __future__ import annotations
 import signal
 import tempfile
 import webbrowser
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -16,19 +15,20 @@ import pandas as pd
 import typer
 
 from htagraph.cli.console import Waiting, notices
+from htagraph.cli.interrupts import expected
 from htagraph.cli.options import (
     CaptureOption,
     InferOption,
     QuietOption,
+    RankOption,
     WindowOption,
-    times_of,
     windowed,
 )
-from htagraph.cli.ranks import asked_captures, loaded_job, print_captures, windowed_job
+from htagraph.cli.ranks import loaded_job, print_captures, windowed_job
 from htagraph.cli.serving import PORT, TraceServer, View, offline_ui
+from htagraph.cli.sources import Source
 from htagraph.errors import QueryError
-from htagraph.readers.captures import CaptureName
-from htagraph.readers.discover import find_traces, is_glob
+from htagraph.lookup.find_window import times_in
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
@@ -73,12 +73,13 @@ def view(
     traces: Annotated[
         list[Path],
         typer.Argument(
-            metavar="PATH…",
+            metavar="PATH...",
             help="Trace: .pftrace, .json or .json.gz; or the ranks of a job: a folder, a glob, or "
             "several files.",
         ),
     ],
     *,
+    rank: RankOption = None,
     window: WindowOption = "",
     at: Annotated[
         str,
@@ -118,23 +119,26 @@ def view(
     Where there is a report on it, its page is served, too. Ctrl-C stops the server, and so does an
     hour in which nothing is asked for.
     """
+    source = Source.of(traces, rank, capture)
     if capture == "list":
-        print_captures(traces[0])
+        print_captures(source.found)
         return
-    captures = asked_captures(traces[0], capture)
-    if len(captures) > 1:
-        raise QueryError("one capture is shown at a time.", hint="--capture N; `list` lists them.")
-    files = _files(traces)
+    as_it_is = plain or any(trace.name.endswith(_PERFETTO) for trace in traces)
+    if as_it_is and (source.is_job or rank is not None):
+        raise QueryError(
+            "one file is served as it is.", hint="give one, or .json files without --plain."
+        )
     # Whatever ends it, the temporary folder goes with it.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with suppress(KeyboardInterrupt), tempfile.TemporaryDirectory(prefix="htagraph-") as folder:
+    with tempfile.TemporaryDirectory(prefix="htagraph-") as folder:
         asked = _Asked(window, at, Path(folder), infer)
         with Waiting(quiet=quiet).shown() as waiting:
-            if isinstance(files, Path) and not files.is_dir():
-                as_it_is = plain or files.name.endswith(_PERFETTO)
-                shown = _as_it_is(files, asked) if as_it_is else _rank(files, waiting, asked)
+            if as_it_is:
+                shown = _as_it_is(traces[0], asked)
+            elif source.has_several:
+                shown = _job(source, waiting, asked)
             else:
-                shown = _job(files, waiting, asked, captures[0])
+                shown = _rank(source.file(source.one_capture), waiting, asked)
         ui = offline_ui() if offline else None
         page = shown.page if shown.page.is_file() else None
         with TraceServer(shown.path, port=port, ui=ui, view=shown.view, page=page) as server:
@@ -145,29 +149,14 @@ def view(
             beside.print(f"Serving {shown.path.name}; Ctrl-C stops.", markup=False)
             if browser:
                 webbrowser.open(server.url)
-            server.serve(once=once)
-
-
-def _files(traces: Sequence[Path]) -> Path | list[Path]:
-    """One file or folder, or the files of several ranks."""
-    if len(traces) == 1 and (traces[0].exists() or not is_glob(traces[0])):
-        return traces[0]
-    files = [file for one in traces for file in ([one] if one.exists() else find_traces(one))]
-    if len(files) == 1:
-        return files[0]
-    for file in files:
-        if file.is_dir() or file.name.endswith(_PERFETTO):
-            raise QueryError(
-                "several paths are the traces of one rank each.",
-                hint=f"{file} is none: give one folder, or .json files.",
-            )
-    return files
+            with expected():
+                server.serve(once=once)
 
 
 def _as_it_is(trace: Path, asked: _Asked) -> _Shown:
     """A trace that is served as it is; in a folder of a report, with its page."""
     name = asked.at or asked.window
-    times = times_of(name)
+    times = times_in(name)
     if name and times is None:
         raise QueryError(
             f"{name!r} cannot be looked up in a trace that is served as it is.",
@@ -196,20 +185,18 @@ def _rank(trace: Path, waiting: Waiting, asked: _Asked) -> _Shown:
     return _with_path(summary, origin, waiting, asked, times)
 
 
-def _job(
-    traces: Path | list[Path], waiting: Waiting, asked: _Asked, capture: CaptureName
-) -> _Shown:
+def _job(source: Source, waiting: Waiting, asked: _Asked) -> _Shown:
     """The ranks of a job on one clock, with the job's path on top."""
-    folder = traces if isinstance(traces, Path) else traces[0].parent
-    job = loaded_job(waiting, traces, infer=asked.infer, capture=capture)
-    summary = JobSummary(windowed_job(job, asked.window), folder.resolve().name)
+    capture = source.one_capture
+    job = loaded_job(waiting, source, infer=asked.infer, capture=capture)
+    summary = JobSummary(windowed_job(job, asked.window), source.name)
 
     def times(name: str) -> tuple[int, int]:
         """When a step of all ranks was, in common time."""
         path = windowed_job(job, name).critical_path()
         return path.start_ns, path.end_ns
 
-    origin = ReportOrigin.of(folder, asked.window, capture)
+    origin = ReportOrigin.of(source.path, asked.window, capture)
     return _with_path(summary, origin, waiting, asked, times)
 
 
@@ -226,7 +213,7 @@ def _with_path(
     waiting.stage("Writing the trace with its critical path")
     out = path.to_perfetto(asked.folder / f"{summary.name}.pftrace", findings=verdict.by_cause)
     page = origin.folder(summary.name) / _PAGE
-    if part := times_of(asked.at):
+    if part := times_in(asked.at):
         return _Shown(out, View(*part, selects=True), page)
     if name := asked.at or asked.window:
         start_ns, end_ns = times(name)

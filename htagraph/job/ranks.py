@@ -32,13 +32,16 @@ from htagraph.job.executors import Task, Workers
 from htagraph.job.process_groups import in_process_groups
 from htagraph.job.rank_segments import RankEnds
 from htagraph.lookup.anchors import first_anchor
+from htagraph.lookup.find_window import annotations_like_words
 from htagraph.lookup.readiness import Readiness, readiness
+from htagraph.lookup.steady_steps import steady_steps
 from htagraph.trace import Trace, load
 
 __all__ = [
     "OnError",
     "RankAnswers",
     "RankGraphs",
+    "RankStep",
     "RankSummary",
     "Reading",
     "Request",
@@ -49,8 +52,20 @@ __all__ = [
     "rank_ends",
 ]
 
-WindowName = str | tuple[int, int] | None
-"""A window of every rank: the name of a host range, times, or all."""
+
+class RankStep(NamedTuple):
+    """A step of every rank, of which several may have the name: the first (0) or the last (-1)."""
+
+    name: str
+    instance: int
+
+    def __str__(self) -> str:
+        """Its name."""
+        return self.name
+
+
+WindowName = str | RankStep | tuple[int, int] | None
+"""A window of every rank: the name of a host range, a step, times, or all."""
 
 Work = Callable[[TraceGraph], Any]
 """What is asked of a rank: a function of its graph, which can travel to another process."""
@@ -102,6 +117,10 @@ class RankSummary:
     host : str
         Where it ran, empty where not recorded.
     n_events : int
+    called_like_words : tuple of str
+        Annotations whose names could be words for a window: ``last``, ``5``.
+    alike_ns : mapping of str to int, unit=ns
+        Lengths of the steps that are alike (`SteadySteps.compared_ns`), by their names.
     has_unread_stacks : bool
         The file has Python stacks that were not read.
     context : Context
@@ -123,6 +142,8 @@ class RankSummary:
     world_size: int | None
     host: str
     n_events: int
+    called_like_words: tuple[str, ...]
+    alike_ns: Mapping[str, int]
     has_unread_stacks: bool
     context: Context
     first_ns: int
@@ -165,6 +186,8 @@ def prepare_rank(path: Path, graph_file: Path, reading: Reading) -> RankSummary:
         world_size=trace.world_size,
         host=str(trace.metadata.get("host_name") or ""),
         n_events=len(graph.dag.events),
+        called_like_words=annotations_like_words(graph.dag),
+        alike_ns=steady_steps(graph.dag).lengths_ns(graph.dag),
         has_unread_stacks=trace.has_unread_stacks,
         context=find_context(graph.dag, graph.dag.span),
         first_ns=int(graph.dag.events.ts_ns.min(initial=graph.dag.span.start_ns)),
@@ -190,7 +213,11 @@ def _opened(summary: RankSummary, reading: Reading) -> TraceGraph:
 
 
 def _in_window(graph: TraceGraph, window: WindowName) -> TraceGraph:
-    return graph if window is None else graph.window(window)
+    if window is None:
+        return graph
+    if isinstance(window, RankStep):
+        return graph.window(window.name, instance=window.instance)
+    return graph.window(window, instance=0)
 
 
 def _visit(summary: RankSummary, reading: Reading, requests: Sequence[Request]) -> list[Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from htagraph.errors import QueryError
+from htagraph.errors import QueryError, one_of
 from htagraph.lookup.counter_levels import (
     CounterChanges,
     bandwidth_changes,
@@ -56,7 +56,7 @@ def counters(dag: Dag, window: Window, *, name: str = "queue_length") -> pd.Data
         If there is no such counter.
     """
     if name not in _COUNTERS:
-        raise QueryError(f"there is no counter {name!r}.", hint=f"one of {', '.join(_COUNTERS)}.")
+        raise QueryError(f"there is no counter {name!r}.", hint=one_of(name, _COUNTERS))
     changes = _COUNTERS[name](dag)
     found = counter_levels(changes, window)
     return COUNTERS.frame(

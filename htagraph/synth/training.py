@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from htagraph.errors import QueryError
+from htagraph.errors import QueryError, one_of
 from htagraph.synth.layout import Layout
 from htagraph.synth.program import (
     Action,
@@ -203,7 +203,7 @@ def training_job(
 def _check_fault(fault: str) -> None:
     """Raise if there is no such fault."""
     if fault not in get_args(Fault):
-        raise QueryError(f"{fault!r} is no fault.", hint=f"one of {', '.join(get_args(Fault))}.")
+        raise QueryError(f"{fault!r} is no fault.", hint=one_of(fault, get_args(Fault)))
 
 
 @dataclass

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.model.progress import counted
 from htagraph.writers.wire import (
     Block,
     Piece,
@@ -222,7 +223,7 @@ def encode_slices(slices: Slices, arg_names: Sequence[int], sequence: int) -> It
     shapes = slices.shapes()
     is_end = (slices.boundary & 1).astype(bool)
     boundary = slices.boundary[~(is_end & slices.is_instant[slices.boundary >> 1])]
-    for first in range(0, len(boundary), _CHUNK):
+    for first in counted("part", range(0, len(boundary), _CHUNK)):
         chunk = boundary[first : first + _CHUNK]
         rows = chunk >> 1
         shape = np.where(chunk & 1, -1, shapes[rows])
