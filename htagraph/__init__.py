@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from htagraph import errors, synth
+    from htagraph.capture.handler import handler
+    from htagraph.capture.profile import profile
     from htagraph.comparison import GraphDiff, diff
     from htagraph.compiler.classes import ClassRule
     from htagraph.graph import TraceGraph
@@ -60,6 +62,7 @@ __all__ = [
     "errors",
     "fuse",
     "graphed",
+    "handler",
     "hop",
     "insert",
     "kernel",
@@ -71,6 +74,7 @@ __all__ = [
     "overlap",
     "plots",
     "prefetch",
+    "profile",
     "remove",
     "report",
     "scale",
@@ -106,6 +110,7 @@ _HOMES = {
     "equalise": "replay.collective_changes",
     "fuse": "replay.device_changes",
     "graphed": "replay.host_changes",
+    "handler": "capture.handler",
     "hop": "selection",
     "insert": "replay.changes",
     "kernel": "selection",
@@ -116,6 +121,7 @@ _HOMES = {
     "op": "selection",
     "overlap": "replay.device_changes",
     "prefetch": "replay.host_changes",
+    "profile": "capture.profile",
     "remove": "replay.changes",
     "report": "reports.report",
     "scale": "replay.changes",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pandas as pd
 
@@ -10,7 +11,7 @@ from htagraph.explain.differences import kernel_diff, op_diff, path_diff
 from htagraph.graph import TraceGraph
 from htagraph.model.kinds import in_words
 from htagraph.model.units import human_duration
-from htagraph.path import BreakdownKey
+from htagraph.path import BreakdownKey, write_runs
 
 __all__ = ["GraphDiff", "diff"]
 
@@ -74,6 +75,30 @@ class GraphDiff:
             graph.critical_path().breakdown(by=by) for graph in (self.before, self.after)
         )
         return path_diff(before, after, delta_ns=self.delta_ns)
+
+    def to_perfetto(self, out: str | Path) -> Path:
+        """Write both runs, one below the other, for the Perfetto UI.
+
+        Their windows begin at one time; tracks name their run, and each has its critical path.
+
+        Parameters
+        ----------
+        out : str or Path
+            ``.pftrace``, or ``.pftrace.gz`` to compress.
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        OutputError
+            If the file cannot be written.
+        """
+        runs = {"before": self.before.critical_path(), "after": self.after.critical_path()}
+        lead_ns = max(path.start_ns - path.origin_ns for path in runs.values())
+        return write_runs(out, runs, [path.start_ns - lead_ns for path in runs.values()])
 
     def __repr__(self) -> str:
         """Say how long both are and what changed most."""

@@ -16,6 +16,7 @@
     ├── OutputError(OSError)                 the answer cannot be written          .path
     └── RankFailedError(RuntimeError)        one rank of a job failed              .rank
     HTAGraphWarning(UserWarning)
+    ├── AmbiguousWindowWarning               several ranges match, and one of them was taken
     ├── IncompleteTraceWarning               the answer is an approximation, and why
     └── ClockSkewWarning                     clocks could not be aligned within tolerance
 
@@ -26,9 +27,12 @@ what to do.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 
 __all__ = [
+    "AmbiguousWindowWarning",
     "CaptureNotChosenError",
     "ClockSkewWarning",
     "GraphError",
@@ -45,9 +49,40 @@ __all__ = [
     "TraceLimitError",
     "TraceNotFoundError",
     "WindowNotFoundError",
+    "did_you_mean",
+    "one_of",
 ]
 
 _MAX_LISTED = 8
+_MAX_COMPARED = 5_000
+"""Names that a mistyped one is compared with: 0.1 s at most."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """The name that a word was probably meant to be, as the beginning of a hint; empty for none.
+
+    Examples
+    --------
+    >>> did_you_mean("Idle_tme", ["idle_time", "overlap"])
+    "did you mean 'idle_time'? "
+    >>> did_you_mean("why", ["idle_time", "overlap"])
+    ''
+    """
+    by_lower = {name.lower(): name for name in islice(known, _MAX_COMPARED) if name != word}
+    near = get_close_matches(word.lower(), by_lower, n=1)
+    return f"did you mean {by_lower[near[0]]!r}? " if near else ""
+
+
+def one_of(word: str, known: Iterable[str], what: str = "one of") -> str:
+    """Hint for a word that is none of those that are known: the one that was meant, and all.
+
+    Examples
+    --------
+    >>> one_of("nme", ["name", "op"])
+    "did you mean 'name'? one of name, op."
+    """
+    names = list(known)
+    return f"{did_you_mean(word, names)}{what} {', '.join(names)}."
 
 
 class HTAGraphError(Exception):
@@ -155,11 +190,30 @@ class QueryError(HTAGraphError, ValueError):
 
 
 class WindowNotFoundError(QueryError, KeyError):
-    """No step, annotation or time range matches."""
+    """No step, annotation or time range matches.
 
-    def __init__(self, name: str, available: Iterable[str], *, where: str = "this trace") -> None:
+    Parameters
+    ----------
+    name : str
+        What was asked for.
+    available : iterable of str
+        Steps that there are.
+    where : str
+    similar : iterable of str
+        Other names, among which is perhaps the one that was meant.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        available: Iterable[str],
+        *,
+        where: str = "this trace",
+        similar: Iterable[str] = (),
+    ) -> None:
         self.name = name
         self.available = tuple(available)
+        meant = did_you_mean(name, (*self.available, *similar))
         listed = ", ".join(self.available[:_MAX_LISTED]) + (
             " …" if len(self.available) > _MAX_LISTED else ""
         )
@@ -168,7 +222,7 @@ class WindowNotFoundError(QueryError, KeyError):
             if self.available
             else "the trace has no steps; give (start_ns, end_ns)."
         )
-        super().__init__(f"no step or annotation matches {name!r} in {where}.", hint=hint)
+        super().__init__(f"no step or annotation matches {name!r} in {where}.", hint=meant + hint)
 
 
 class RankNotFoundError(QueryError, KeyError):
@@ -221,6 +275,10 @@ class RankFailedError(HTAGraphError, RuntimeError):
 
 class HTAGraphWarning(UserWarning):
     """Base of every warning of the package."""
+
+
+class AmbiguousWindowWarning(HTAGraphWarning):
+    """Several ranges have the name of a window; which was taken, and how many there are."""
 
 
 class IncompleteTraceWarning(HTAGraphWarning):

@@ -119,19 +119,24 @@ class TraceGraph(Questions):
         window: str | re.Pattern[str] | tuple[int, int],
         *,
         on: WindowClock = "host",
-        instance: int = 0,
+        instance: int | None = None,
     ) -> TraceGraph:
         """The graph of a part of the trace.
 
         Parameters
         ----------
         window : str, re.Pattern or (int, int)
-            Name of a step or of any host range, a glob or regex for one, or ``(start_ns, end_ns)``.
+            Name of a step or of any host range, a glob or regex for one; a step by its number
+            (``"5"``: ``ProfilerStep#5``), ``"first"``, ``"last"`` or ``"median"`` (the
+            representative one of `steady_state`); times from the start of the trace
+            (``"10ms:20ms"``); ``"trace"`` for all of it; or ``(start_ns, end_ns)``. An annotation
+            that is really called ``"last"`` or ``"5"`` goes first.
         on : {"host", "device"}
             For a name: the host range ("why did the host take this long"), or the span of the
             device work launched in it ("why did the device").
-        instance : int, default=0
-            Which of several ranges of this name, in order of time; negative from the end.
+        instance : int, optional
+            Which of several ranges of this name, in order of time; negative from the end. By
+            default the first, with a warning where there are more.
 
         Returns
         -------
@@ -142,7 +147,23 @@ class TraceGraph(Questions):
         WindowNotFoundError
             If nothing has this name; the hint lists the steps.
         QueryError
-            If the times are in the wrong order, or the pattern is no regular expression.
+            If the times are in the wrong order, the pattern is no regular expression, or no step
+            is the median one, as too few are alike.
+
+        Warns
+        -----
+        AmbiguousWindowWarning
+            If several ranges match, and `instance` does not say which.
+
+        Examples
+        --------
+        >>> import htagraph as hg
+        >>> rank = hg.synth.simulate(hg.synth.training_rank(steps=6))
+        >>> graph = hg.Trace.from_events(rank.events).compile()
+        >>> [graph.window(word).interval.name for word in ("last", "2", "median")]
+        ['ProfilerStep#5', 'ProfilerStep#2', 'ProfilerStep#1']
+        >>> graph.window("1ms:3ms").dur_ns
+        2000000
         """
         return replace(self, interval=find_window(self.dag, window, on=on, instance=instance))
 

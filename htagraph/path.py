@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
@@ -13,7 +14,9 @@ import pandas as pd
 from htagraph.errors import MissingEventsError
 from htagraph.explain.attributed_time import attributed_time
 from htagraph.explain.breakdown import split_by_steps, sum_by
+from htagraph.explain.counter_tracks import counter_tracks
 from htagraph.explain.critical_path import critical_path, path_edges
+from htagraph.explain.segment_causes import segment_causes
 from htagraph.lookup.edges import edge_frame
 from htagraph.lookup.links import work_links
 from htagraph.lookup.steps import find_steps
@@ -24,13 +27,13 @@ from htagraph.model.kinds import Bound, in_words
 from htagraph.model.recording import Origin
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
-from htagraph.queries.counters import counters
 from htagraph.writers.chrome_json import write_chrome_json
 from htagraph.writers.dot import path_dot
+from htagraph.writers.joined import write_joined
 from htagraph.writers.notebook_cell import path_html
-from htagraph.writers.pftrace import CounterTrack, write_pftrace
+from htagraph.writers.pftrace import write_pftrace
 
-__all__ = ["BreakdownKey", "CriticalPath", "write_path_trace"]
+__all__ = ["BreakdownKey", "CriticalPath", "write_path_trace", "write_runs"]
 
 BreakdownKey = Literal["bound", "kind", "name", "op", "track", "rule", "step"]
 """Groups for the time of a path."""
@@ -149,16 +152,34 @@ class CriticalPath:
         pieces = split_by_steps(self.segments, steps)
         return sum_by(pieces, "step", self.dur_ns, BREAKDOWN, sort=False)
 
-    def to_perfetto(self, out: str | Path) -> Path:
+    @property
+    def start_ns(self) -> int:
+        """Start of the window."""
+        return self.window.start_ns
+
+    @property
+    def end_ns(self) -> int:
+        """End of the window."""
+        return self.window.end_ns
+
+    @property
+    def origin_ns(self) -> int:
+        """The time that is 0 in what `to_perfetto` writes: the first in the trace."""
+        return int(self.dag.events.ts_ns.min(initial=self.window.start_ns))
+
+    def to_perfetto(self, out: str | Path, *, findings: Mapping[str, str] | None = None) -> Path:
         """Write the whole trace with the critical path on top, for https://ui.perfetto.dev.
 
-        Times of device work are those of the graph: moved by ``dag.clock_shift_ns`` where
-        the clocks disagreed.
+        Segments are called by their bound; what ran, cause, rule and evidence are arguments. Times
+        of device work are those of the graph: moved by ``dag.clock_shift_ns`` where the clocks
+        disagreed.
 
         Parameters
         ----------
         out : str or Path
             ``.pftrace``, or ``.pftrace.gz`` to compress.
+        findings : mapping of str to str, optional
+            What to say of each cause beside it, such as `Verdict.by_cause`.
 
         Returns
         -------
@@ -170,7 +191,7 @@ class CriticalPath:
         OutputError
             If the file cannot be written.
         """
-        return write_path_trace(self, out)
+        return write_path_trace(self, out, findings=findings)
 
     def to_chrome_json(self, out: str | Path) -> Path:
         """Write the original trace, byte for byte, with the critical path added as events.
@@ -253,9 +274,11 @@ def write_path_trace(
     path: CriticalPath,
     out: str | Path,
     *,
+    findings: Mapping[str, str] | None = None,
     run: str = "",
     place: int | None = None,
     origin_ns: int | None = None,
+    taken: set[int] | None = None,
 ) -> Path:
     """Write a trace with its critical path on top; one of several runs, where it is named.
 
@@ -263,7 +286,9 @@ def write_path_trace(
     ----------
     path : CriticalPath
     out : str or Path
-    run, place, origin_ns
+    findings : mapping of str to str, optional
+        What to say of each cause.
+    run, place, origin_ns, taken
         As `write_pftrace` takes them: files of several runs can be concatenated.
 
     Returns
@@ -271,32 +296,49 @@ def write_path_trace(
     Path
         The file.
     """
-    dag = path.dag
+    dag, segments = path.dag, path.segments
     moved_by = dag.calibration.moved_by
     moved = f" Device times were moved by {moved_by} to agree with the host's." if moved_by else ""
-    events = path.segments["event"].to_numpy()
+    events = segments["event"].to_numpy()
+    causes = segment_causes(path.attributed_time, len(segments))
     return write_pftrace(
         out,
         dag.events,
         rank=None if run else path.rank,
-        segments=path.segments,
+        segments=segments.assign(cause=causes),
+        findings=findings or {},
         links=work_links(dag),
         critical_events=np.unique(events[events >= 0]),
-        counters=_counter_tracks(dag),
-        description=f"Critical path of {path.window.name}. {_ABOUT}{moved}",
+        counters=counter_tracks(dag),
+        window=path.window_name,
+        description=f"Critical path of {path.window_name}. {_ABOUT}{moved}",
         run=run,
         place=place,
-        origin_ns=origin_ns,
+        origin_ns=path.origin_ns if origin_ns is None else origin_ns,
+        taken=taken,
     )
 
 
-def _counter_tracks(dag: Dag) -> list[CounterTrack]:
-    """Launch queue length and memory bandwidth over the whole trace, as tracks."""
-    tracks = []
-    for name, unit in (("queue_length", "launches"), ("memory_bandwidth", "GB/s")):
-        frame = counters(dag, dag.span, name=name)
-        for _, part in frame.groupby(["device", "stream"], sort=True):
-            device, stream = int(part["device"].iloc[0]), int(part["stream"].iloc[0])
-            ts_ns, value = part["ts_ns"].to_numpy(np.int64), part["value"].to_numpy()
-            tracks.append(CounterTrack(in_words(name), unit, ts_ns, value, device, stream))
-    return tracks
+def write_runs(out: str | Path, runs: Mapping[str, CriticalPath], origins: Sequence[int]) -> Path:
+    """Write several runs into one trace, each named, with a critical path of its own.
+
+    Parameters
+    ----------
+    out : str or Path
+    runs : mapping of str to CriticalPath
+        By name, the first on top.
+    origins : sequence of int, unit=ns
+        Time of each run that is 0 in the file.
+
+    Returns
+    -------
+    Path
+        The file.
+    """
+    taken: set[int] = set()
+    places = zip(runs.items(), origins, strict=True)
+    parts = [
+        partial(write_path_trace, path, run=run, place=place, origin_ns=origin_ns, taken=taken)
+        for place, ((run, path), origin_ns) in enumerate(places, start=1)
+    ]
+    return write_joined(out, parts)

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import pandas as pd
 
-from htagraph.errors import QueryError
+from htagraph.errors import QueryError, one_of
 from htagraph.queries.annotation_breakdown import annotation_breakdown
 from htagraph.queries.choke_points import choke_points
 from htagraph.queries.class_overlap import class_overlap
@@ -116,12 +116,12 @@ def check_options(asked: type[Questions], question: str, options: Mapping[str, A
         if name not in takes:
             raise QueryError(
                 f"{question} has no option {name!r}.",
-                hint=f"its options are {', '.join(takes)}." if takes else "it has none.",
+                hint=one_of(name, takes, "its options are") if takes else "it has none.",
             )
         labels = get_args(takes[name]) if get_origin(takes[name]) is Literal else ()
         if labels and value not in labels:
             raise QueryError(
-                f"{question} has no {name} {value!r}.", hint=f"one of {', '.join(labels)}."
+                f"{question} has no {name} {value!r}.", hint=one_of(str(value), labels)
             )
         if takes[name] is int and not (isinstance(value, Integral) and 0 <= int(value) <= _MAX_INT):
             raise QueryError(f"{name} of {question} is a whole number from 0 on, not {value!r}.")
@@ -160,7 +160,7 @@ class Questions(ABC):
         if question not in QUESTIONS:
             raise QueryError(
                 f"there is no question {question!r}.",
-                hint=f"one of {', '.join(sorted(QUESTIONS))}.",
+                hint=one_of(question, sorted(QUESTIONS)),
             )
         check_options(type(self), question, options)
         answer: pd.DataFrame = getattr(self, question)(**options)

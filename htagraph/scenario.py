@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Literal, overload
 
@@ -15,13 +15,12 @@ from htagraph.job.job import Job
 from htagraph.job.scenario import JobScenario
 from htagraph.lookup.steady_steps import representative_window
 from htagraph.model.units import human_duration
-from htagraph.path import BreakdownKey, CriticalPath, write_path_trace
+from htagraph.path import BreakdownKey, CriticalPath, write_runs
 from htagraph.queries.quality import unexplained_in_words
 from htagraph.replay.changes import Change
 from htagraph.replay.hold_out import HOLD_OUT_LIMIT, HoldOut
 from htagraph.replay.rehearsal import Rehearsal, Saving
 from htagraph.replay.retimed import retimed
-from htagraph.writers.joined import write_joined
 
 __all__ = ["Scenario", "what_if"]
 
@@ -111,19 +110,10 @@ class Scenario:
             If a change names nothing that is there.
         """
         said = ", ".join(map(str, self.changes))
-        runs = {"as it was": self.before, f"what if: {said}": self.graph}
-        firsts = [int(run.dag.events.ts_ns.min()) for run in runs.values() if len(run.dag.events)]
-        parts = [
-            partial(
-                write_path_trace,
-                graph.critical_path(),
-                run=run,
-                place=place,
-                origin_ns=min(firsts, default=None),
-            )
-            for place, (run, graph) in enumerate(runs.items(), start=1)
-        ]
-        return write_joined(out, parts)
+        before, after = self.before.critical_path(), self.critical_path()
+        origin_ns = min(before.origin_ns, after.origin_ns)
+        runs = {"as it was": before, f"what if: {said}": after}
+        return write_runs(out, runs, [origin_ns, origin_ns])
 
     def __repr__(self) -> str:
         """Say what is changed, in which window, and what it saves."""

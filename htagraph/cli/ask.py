@@ -19,20 +19,16 @@ from htagraph.cli.options import (
     InferOption,
     JobArgument,
     QuietOption,
+    RankOption,
     StacksOption,
     WindowOption,
     WorkersOption,
     windowed,
 )
-from htagraph.cli.ranks import (
-    asked_captures,
-    executor_of,
-    loaded_job,
-    print_captures,
-    windowed_job,
-)
+from htagraph.cli.ranks import executor_of, loaded_job, print_captures, windowed_job
+from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format, csv_text, print_frame
-from htagraph.errors import MissingEventsError, OutputError, QueryError
+from htagraph.errors import MissingEventsError, OutputError, QueryError, one_of
 from htagraph.graph import TraceGraph
 from htagraph.job.catalogue import all_questions
 from htagraph.job.job import JOB_QUESTIONS, Job
@@ -49,8 +45,9 @@ def ask(
     question: Annotated[
         str, typer.Argument(metavar="QUESTION", help="A question by name; `list` lists them.")
     ],
-    path: JobArgument = None,
+    paths: JobArgument = None,
     *,
+    rank: RankOption = None,
     window: WindowOption = "",
     where: Annotated[
         str, typer.Option(help="Keep rows for which this holds: 'idle_ns > 1000 and device == 0'.")
@@ -75,18 +72,20 @@ def ask(
 ) -> None:
     """Answer a question; of a folder, for every rank. `htagraph ask list` names them all."""
     console = output()
-    if question == "list" or path is None:
+    if question == "list" or not paths:
         print_frame(console, all_questions(), form)
         return
     if capture == "list":
-        print_captures(path, form)
+        print_captures(Source.of(paths, rank, capture).found, form)
         return
     options = _parsed(option or [])
     answers: dict[CaptureName, pd.DataFrame] = {}
-    _check(question, options, of_job=path.is_dir())
+    _check(question, options)
+    source = Source.of(paths, rank, capture)
+    _check(question, options, of_job=source.is_job)
     with Waiting(quiet=quiet).shown() as waiting, executor_of(workers, dask) as executor:
-        for number in asked_captures(path, capture):
-            asked = _asked(waiting, path, executor, stacks=stacks, infer=infer, capture=number)
+        for number in source.captures:
+            asked = _asked(waiting, source, executor, stacks=stacks, infer=infer, capture=number)
             waiting.stage("Asking")
             answers[number] = _answer(asked, question, window, options)
     frame = next(iter(answers.values()))
@@ -101,6 +100,8 @@ def ask(
     first = _default_columns(question, options)
     beside = notices(quiet=quiet)
     print_frame(console, shown, form, columns=columns, first=first, beside=beside)
+    if frame.empty and form is Format.TABLE:
+        beside.print("No rows.", style="dim")
     if len(shown) < len(frame):
         beside.print(f"{len(shown):,} of {len(frame):,} rows; --format csv or --out gives all.")
 
@@ -114,7 +115,7 @@ def _default_columns(question: str, options: dict[str, Any]) -> tuple[str, ...]:
 
 def _asked(
     waiting: Waiting,
-    path: Path,
+    source: Source,
     executor: Executor | None,
     *,
     stacks: bool,
@@ -122,29 +123,40 @@ def _asked(
     capture: CaptureName,
 ) -> Job | TraceGraph:
     """What is asked: the ranks of a folder, or the graph of a trace."""
-    if path.is_dir():
-        return loaded_job(waiting, path, executor, stacks=stacks, infer=infer, capture=capture)
-    return waiting.load(path, stacks=stacks).compile(infer=infer)
+    if source.is_job:
+        return loaded_job(waiting, source, executor, stacks=stacks, infer=infer, capture=capture)
+    loaded = waiting.load(source.file(capture), stacks=stacks)
+    waiting.stage("Compiling the graph")
+    return loaded.compile(infer=infer)
 
 
-def _check(question: str, options: dict[str, Any], *, of_job: bool) -> None:
+def _check(question: str, options: dict[str, Any], *, of_job: bool | None = None) -> None:
     """Check a question and its options, before anything is read.
+
+    Parameters
+    ----------
+    question : str
+    options : dict
+    of_job : bool, optional
+        Whether a job is asked; None where that is not known yet.
 
     Raises
     ------
     QueryError
-        If there is no such question or option.
+        If there is no such question or option, or it is asked of a job only.
     """
     if question not in QUESTIONS and question not in JOB_QUESTIONS:
         raise QueryError(
             f"there is no question {question!r}.",
-            hint=f"one of {', '.join(sorted({*QUESTIONS, *JOB_QUESTIONS}))}.",
+            hint=one_of(question, sorted({*QUESTIONS, *JOB_QUESTIONS})),
         )
-    if question not in QUESTIONS and not of_job:
+    if of_job is False and question not in QUESTIONS:
         raise QueryError(
             f"{question!r} is asked of a job.",
             hint="give the folder with the traces of its ranks.",
         )
+    if of_job is None:
+        of_job = question not in QUESTIONS
     check_options(Job if of_job else TraceGraph, question, options)
 
 

@@ -144,6 +144,18 @@ DEFAULT_COLUMNS: dict[str, tuple[str, ...]] = {
         "op",
     ),
     "near_critical": ("said", "start_ns", "bounds", "joins"),
+    "opportunities": (
+        "kind",
+        "target",
+        "left_share",
+        "saves_ns",
+        "low_ns",
+        "high_ns",
+        "saves_share",
+        "then_bound",
+        "change",
+        "cause",
+    ),
     "quality": ("check", "share", "verdict", "n_good", "n_all", "consequence"),
     "inferences": (
         "rule",

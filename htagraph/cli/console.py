@@ -12,10 +12,20 @@ from pathlib import Path
 
 from rich import filesize
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.segment import Segment
+from rich.text import Text
 
-from htagraph.errors import CaptureNotChosenError, HTAGraphError, HTAGraphWarning, TraceError
+from htagraph.errors import CaptureNotChosenError, HTAGraphError, HTAGraphWarning
+from htagraph.model.progress import heard_by
 from htagraph.trace import Trace, load
 from htagraph.writers.labels import printable
 
@@ -90,6 +100,9 @@ def sentences() -> Iterator[None]:
 class Waiting:
     """Progress line shown while a command works.
 
+    It has the stage, what is done in it, and how many of how many there are, with the share and the
+    time that is left. Where nobody knows how much there is, it has the time since the stage began.
+
     Parameters
     ----------
     quiet : bool
@@ -100,40 +113,73 @@ class Waiting:
         console = notices(quiet=quiet)
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[amount]}"),
+            BarColumn(bar_width=16),
+            TextColumn("{task.fields[amount]}", markup=False),
             TimeElapsedColumn(),
+            _TimeLeft(),
             console=console,
             transient=True,
             disable=quiet or not console.is_terminal,
         )
-        self._task = self._progress.add_task("Opening", total=None, amount="")
+        self._stage, self._part = "Opening", ""
+        self._task = self._added(None)
+
+    def _added(self, total: int | None) -> TaskID:
+        """Begin to count anew."""
+        text = f"{self._stage} · {self._part}" if self._part else self._stage
+        return self._progress.add_task(text, total=total, amount="")
 
     @contextmanager
     def shown(self) -> Iterator[Waiting]:
         """Show the progress line while the block runs; notices go above it, and later below."""
-        _LOG.addHandler(_ToConsole(self._progress.console))
-        with self._progress:
+        others = [one for one in _LOG.handlers if not isinstance(one, _ToConsole)]
+        _LOG.handlers[:] = [*others, _ToConsole(self._progress.console)]
+        with self._progress, heard_by(self._hear):
             yield self
 
     def stage(self, doing: str) -> None:
         """Show the next stage, whose length is not known."""
         self._progress.remove_task(self._task)
-        self._task = self._progress.add_task(doing, total=None, amount="")
+        self._stage, self._part = doing, ""
+        self._task = self._added(None)
+
+    def _hear(self, doing: str, done: int, total: int) -> None:
+        """Show a part of the stage; of several that take as long, how many are done."""
+        if doing != self._part or not total:
+            self._part = doing
+            description = f"{self._stage} · {doing}"
+            if total:
+                self._progress.remove_task(self._task)
+                self._task = self._added(total)
+            else:
+                self._progress.update(self._task, description=description, total=None, amount="")
+        if total:
+            amount = f"{min(done + 1, total):,} of {total:,}, {done / total:.0%}"
+            self._progress.update(self._task, completed=done, total=total, amount=amount)
 
     def load(self, path: Path, *, stacks: bool = False) -> Trace:
         """Read a trace and show the progress."""
-        if path.is_dir():
-            raise _folder_error(path)
         self.stage(f"Reading {path.name}")
 
         def advance(done: int, total: int) -> None:
             """Move the bar."""
-            self._progress.update(
-                self._task, completed=done, total=total or None, amount=filesize.decimal(done)
-            )
+            amount = filesize.decimal(done)
+            if total:
+                amount = f"{amount} of {filesize.decimal(total)}, {done / total:.0%}"
+            self._progress.update(self._task, completed=done, total=total or None, amount=amount)
 
         return load(path, stacks=stacks, progress=advance)
+
+
+class _TimeLeft(ProgressColumn):
+    """Time that is left at the speed so far; nothing where it is not known."""
+
+    def render(self, task: Task) -> Text:
+        """Show it in minutes and seconds."""
+        left_s = task.time_remaining
+        if left_s is None or not task.completed or task.finished:
+            return Text("")
+        return Text(f"about {int(left_s) // 60}:{int(left_s) % 60:02d} left")
 
 
 class _ToConsole(logging.Handler):
@@ -146,19 +192,3 @@ class _ToConsole(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Print one message."""
         self._console.print(record.getMessage(), style="dim", markup=False)
-
-
-def _folder_error(folder: Path) -> TraceError:
-    """Error for a folder where one trace is expected; it names a trace inside."""
-    inside = sorted(path for ending in ("*.json", "*.json.gz") for path in folder.rglob(ending))
-    if not inside:
-        return TraceError(
-            "a folder without traces (.json, .json.gz).",
-            path=folder,
-            hint="give the file of one rank.",
-        )
-    return TraceError(
-        f"a folder with {len(inside)} traces; this command takes one rank at a time.",
-        path=folder,
-        hint=f"give one file, for example {inside[0]}; htagraph.load_job answers for all of them",
-    )

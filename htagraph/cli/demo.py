@@ -13,6 +13,7 @@ from htagraph.cli.console import Waiting, notices, output
 from htagraph.cli.options import QuietOption
 from htagraph.cli.ranks import loaded_job
 from htagraph.cli.report import print_summary
+from htagraph.cli.sources import Source
 from htagraph.cli.tables import print_titled
 from htagraph.reports.files import write_files
 from htagraph.reports.job_summary import JobSummary
@@ -60,7 +61,7 @@ def demo(
             ranks=_N_RANKS, straggler=_LATE_RANK, delay_ns=_DELAY_NS, max_offset_ns=5_000_000
         )
         simulate_job(planted).write(ranks)
-        job = JobSummary(loaded_job(waiting, ranks), "a job of four ranks")
+        job = JobSummary(loaded_job(waiting, Source.of(ranks)), "a job of four ranks")
         job_files = write_files(job, out / f"{_JOB}-report", doing=waiting.stage)
     console = output()
     print_summary(console, summaries[_SHOWN])

@@ -17,6 +17,7 @@ from htagraph.cli.options import (
     WindowOption,
     windowed,
 )
+from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format, print_frame
 from htagraph.comparison import diff as compare
 from htagraph.model.units import human_duration
@@ -58,7 +59,8 @@ def diff(
     """Compare two traces, or one window of both. The largest change comes first."""
     with Waiting(quiet=quiet).shown() as waiting:
         graphs = [
-            windowed(waiting.load(path).compile(infer=infer), window) for path in (before, after)
+            windowed(waiting.load(Source.of(path).file()).compile(infer=infer), window)
+            for path in (before, after)
         ]
         waiting.stage("Comparing")
         found = compare(*graphs)

@@ -8,14 +8,25 @@ from typing import Annotated
 import typer
 
 from htagraph.cli.console import Waiting, notices
-from htagraph.cli.options import InferOption, QuietOption, TraceArgument, WindowOption, windowed
+from htagraph.cli.options import (
+    CaptureOption,
+    InferOption,
+    QuietOption,
+    RankOption,
+    TraceArgument,
+    WindowOption,
+    windowed,
+)
+from htagraph.cli.ranks import print_captures
+from htagraph.cli.sources import Source
 
 __all__ = ["dot"]
 
 
 def dot(
-    trace: TraceArgument,
+    paths: TraceArgument,
     *,
+    rank: RankOption = None,
     window: WindowOption = "",
     out: Annotated[str, typer.Option(help="File to write; - prints it.")] = "-",
     whole: Annotated[
@@ -25,12 +36,17 @@ def dot(
         bool, typer.Option("--reduce", help="With --graph, leave out arrows that others imply.")
     ] = False,
     max_nodes: Annotated[int, typer.Option(help="Largest number of boxes.", min=2)] = 200,
+    capture: CaptureOption = "",
     infer: InferOption = True,
     quiet: QuietOption = False,
 ) -> None:
     """Write the critical path as DOT for Graphviz. htagraph dot TRACE | dot -Tsvg > path.svg."""
+    source = Source.of(paths, rank, capture)
+    if capture == "list":
+        print_captures(source.found)
+        return
     with Waiting(quiet=quiet).shown() as waiting:
-        loaded = waiting.load(trace)
+        loaded = waiting.load(source.file(source.one_capture))
         waiting.stage("Drawing")
         graph = windowed(loaded.compile(infer=infer), window)
         file = None if out == "-" else Path(out)

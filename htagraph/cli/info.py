@@ -5,7 +5,16 @@ from __future__ import annotations
 import pandas as pd
 
 from htagraph.cli.console import Waiting, output
-from htagraph.cli.options import FormatOption, InferOption, QuietOption, TraceArgument
+from htagraph.cli.options import (
+    CaptureOption,
+    FormatOption,
+    InferOption,
+    QuietOption,
+    RankOption,
+    TraceArgument,
+)
+from htagraph.cli.ranks import print_captures
+from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format, print_frame, print_titled
 from htagraph.graph import TraceGraph
 from htagraph.model.kinds import EventKind
@@ -17,15 +26,21 @@ __all__ = ["info"]
 
 
 def info(
-    trace: TraceArgument,
+    paths: TraceArgument,
     *,
+    rank: RankOption = None,
     form: FormatOption = Format.TABLE,
+    capture: CaptureOption = "",
     infer: InferOption = True,
     quiet: QuietOption = False,
 ) -> None:
     """Say what is in a trace, what is missing, what follows from it, and how to record it."""
+    source = Source.of(paths, rank, capture)
+    if capture == "list":
+        print_captures(source.found, form)
+        return
     with Waiting(quiet=quiet).shown() as waiting:
-        loaded = waiting.load(trace)
+        loaded = waiting.load(source.file(source.one_capture))
         waiting.stage("Checking")
         summary = Summary(loaded, loaded.compile(infer=infer))
         quality = summary.quality

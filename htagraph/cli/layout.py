@@ -1,6 +1,7 @@
 """Layout of a table on the terminal: no figure is ever cut.
 
-Names shrink and sentences fold. Where that is not enough, the last columns are left out and named.
+A name stands in full where there is room; else it is shortened to what tells it from the others.
+Sentences fold. Where that is not enough, the last columns are left out and named.
 """
 
 from __future__ import annotations
@@ -15,12 +16,11 @@ from rich.table import Table
 from rich.text import Text
 
 from htagraph.reports.headings import SENTENCES, holds_names
-from htagraph.reports.markdown import human_frame
+from htagraph.reports.markdown import full_names, human_frame
 from htagraph.writers.labels import distinct_names
 
-__all__ = ["LONGEST_NAME", "fitted"]
+__all__ = ["fitted"]
 
-LONGEST_NAME = 60
 _LEAST_NAME, _LEAST_SENTENCE = 16, 24
 _GAP = 2
 _MIN_COLUMNS = 2
@@ -40,9 +40,10 @@ class _Column(NamedTuple):
 
     @classmethod
     def of(cls, values: pd.Series, heading: str, cells: list[str], *, header: bool) -> _Column:
-        """Column of a frame, with its cells as texts."""
+        """Column of a frame, with its cells as texts; of names, they stay in full."""
         name = str(values.name)
         is_name, folds = holds_names(name, values), name in SENTENCES
+        cells = full_names(values) if is_name else cells
         head = cell_len(heading) if header else 0
         whole = max([head, *map(cell_len, cells)])
         least = max(
@@ -77,7 +78,7 @@ def fitted(
     keeps_all : bool, default=False
         Leave no column out, even if the table is wider than the terminal.
     """
-    texts = human_frame(frame, width=LONGEST_NAME)
+    texts = human_frame(frame)
     columns = [
         _Column.of(frame.iloc[:, at], str(title), texts.iloc[:, at].tolist(), header=header)
         for at, title in enumerate(texts.columns)
@@ -85,7 +86,7 @@ def fitted(
     ends = list(accumulate((column.least + _GAP for column in columns), initial=-_GAP))[1:]
     n_fit = sum(end <= width for end in ends)
     shown = columns if keeps_all else columns[: max(_MIN_COLUMNS, n_fit)]
-    widths = _widths(shown, width)
+    widths, cells = _filled(shown, width)
     table = Table(box=None, pad_edge=False, show_header=header, header_style="dim")
     for column, given in zip(shown, widths, strict=True):
         table.add_column(
@@ -96,7 +97,6 @@ def fitted(
             overflow="fold" if column.folds else "ellipsis",
             no_wrap=not column.folds,
         )
-    cells = [_shortened(column, given) for column, given in zip(shown, widths, strict=True)]
     for row in zip(*cells, strict=True):
         table.add_row(*map(Text, row))
     # A fixed width: rich would shrink figures, too, where the terminal is narrower.
@@ -104,9 +104,27 @@ def fitted(
     return table, [column.name for column in columns[len(shown) :]]
 
 
+def _filled(columns: Sequence[_Column], width: int) -> tuple[list[int], list[list[str]]]:
+    """Widths and cells of columns; what a short name leaves free goes to the others."""
+    columns = list(columns)
+    while True:
+        widths = _widths(columns, width)
+        cells = [_shortened(column, given) for column, given in zip(columns, widths, strict=True)]
+        used = [
+            max([column.least, *map(cell_len, texts)]) if column.is_name else given
+            for column, texts, given in zip(columns, cells, widths, strict=True)
+        ]
+        if used == widths:
+            return widths, cells
+        columns = [
+            column._replace(whole=need) if need < given else column
+            for column, need, given in zip(columns, used, widths, strict=True)
+        ]
+
+
 def _shortened(column: _Column, width: int) -> list[str]:
-    """Cells of a column; names of too little room lose their middle, and stay distinct."""
-    if not column.is_name or column.whole <= width:
+    """Cells of a column; names for which there is no room are short, and stay distinct."""
+    if not column.is_name or all(cell_len(cell) <= width for cell in column.cells):
         return column.cells
     short = distinct_names(column.cells, width=width)
-    return [short[cell] for cell in column.cells]
+    return [cell if cell_len(cell) <= width else short[cell] for cell in column.cells]

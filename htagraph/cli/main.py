@@ -16,6 +16,7 @@ from htagraph.cli.demo import demo
 from htagraph.cli.diff import diff
 from htagraph.cli.dot import dot
 from htagraph.cli.info import info
+from htagraph.cli.interrupts import is_interrupted
 from htagraph.cli.mcp import mcp
 from htagraph.cli.path import path
 from htagraph.cli.repair import repair
@@ -70,7 +71,8 @@ def main(args: Sequence[str] | None = None) -> None:
         with sentences():
             app(args=None if args is None else list(args))
     except HTAGraphError as error:
-        complain(error)
+        if not is_interrupted():
+            complain(error)
         sys.exit(1)
     except BrokenPipeError:  # the reader of our output has gone, as `head` does
         _leave_output()

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from htagraph.cli.tables import Format
-from htagraph.errors import QueryError
 from htagraph.graph import TraceGraph
-from htagraph.lookup.find_window import WHOLE, named_ranges
+from htagraph.lookup.find_window import WINDOWS_IN_WORDS
 
 __all__ = [
     "CaptureOption",
@@ -22,18 +19,40 @@ __all__ = [
     "InferOption",
     "JobArgument",
     "QuietOption",
+    "RankOption",
     "ReportArgument",
     "StacksOption",
     "TraceArgument",
     "WindowOption",
     "WorkersOption",
-    "first_of",
-    "times_of",
     "windowed",
 ]
 
 TraceArgument = Annotated[
-    Path, typer.Argument(metavar="PATH", help="Trace of one rank: .json or .json.gz.")
+    list[Path],
+    typer.Argument(
+        metavar="PATH...",
+        help="Trace of one rank (.json, .json.gz), or a folder, glob or files with it; of several "
+        "ranks, --rank N says which.",
+    ),
+]
+ReportArgument = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="PATH...",
+        help="Trace of one rank; or a folder, a glob or files with the traces of a job.",
+    ),
+]
+JobArgument = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="PATH...",
+        help="Trace of one rank; or a folder, a glob or files with the traces of a job.",
+    ),
+]
+RankOption = Annotated[
+    int | None,
+    typer.Option("--rank", metavar="N", min=0, help="One rank of a job, by itself."),
 ]
 WindowOption = Annotated[
     str,
@@ -41,17 +60,8 @@ WindowOption = Annotated[
         "--window",
         "-w",
         metavar="NAME",
-        help="Step or other host range, as a name, glob or regex; START:END in ns from the start "
-        f"of the trace; or {WHOLE!r}, which is all of it.",
+        help=WINDOWS_IN_WORDS,
     ),
-]
-JobArgument = Annotated[
-    Path | None,
-    typer.Argument(metavar="PATH", help="Trace of one rank, or a folder with the traces of a job."),
-]
-ReportArgument = Annotated[
-    Path,
-    typer.Argument(metavar="PATH", help="Trace of one rank, or a folder with the traces of a job."),
 ]
 DaskOption = Annotated[
     str,
@@ -64,9 +74,9 @@ CaptureOption = Annotated[
     str,
     typer.Option(
         "--capture",
-        metavar="N|all|list",
-        help="Capture of a folder that holds several, by its number; all, one after another; or "
-        "list them. By default the latest complete one.",
+        metavar="N|FILE|all|list",
+        help="Capture of a folder that holds several, by its number, or by one of its files; all, "
+        "one after another; or list them. By default the latest complete one.",
     ),
 ]
 StacksOption = Annotated[
@@ -95,49 +105,7 @@ QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print the answer only: no progress, no notices.")
 ]
 
-_LOG = logging.getLogger("htagraph")
-_RANGE = re.compile(r"(\d[\d_,]{0,30}):(\d[\d_,]{0,30})")
-
-
-def times_of(window: str) -> tuple[int, int] | None:
-    """Times of a `--window` of the form START:END; None for a name.
-
-    Raises
-    ------
-    QueryError
-        If they are in the wrong order.
-    """
-    found = _RANGE.fullmatch(window)
-    if found is None:
-        return None
-    start, end = (int(text.replace("_", "").replace(",", "")) for text in found.groups())
-    if end < start:
-        raise QueryError(f"the window {window!r} ends before it starts.", hint="give START:END.")
-    return start, end
-
 
 def windowed(graph: TraceGraph, window: str) -> TraceGraph:
-    """Part of a graph that `--window` names; all of it for an empty name, and for `WHOLE`.
-
-    Of several ranges that match, it is the first, and a notice says so.
-    """
-    if window in ("", WHOLE):
-        return graph
-    times = times_of(window)
-    if times is not None:
-        origin = graph.dag.span.start_ns
-        return graph.window((origin + times[0], origin + times[1]))
-    part = graph.window(window)
-    first_of(window, len(named_ranges(graph.dag, window)), part.interval.name)
-    return part
-
-
-def first_of(window: str, n_matching: int, first: str) -> None:
-    """Say which of several ranges a `--window` stands for."""
-    if n_matching > 1:
-        _LOG.warning(
-            "%s ranges match %r; this is the first, %s. Name another one to see it.",
-            f"{n_matching:,}",
-            window,
-            first,
-        )
+    """Part of a graph that `--window` names; all of it for an empty name."""
+    return graph.window(window) if window else graph

@@ -1,27 +1,35 @@
-"""`htagraph path`: the critical path as a table, or as a file."""
+"""`htagraph path`: the critical path of a trace or a job, as a table or as a file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
+import pandas as pd
 import typer
 
 from htagraph.cli.console import Waiting, notices, output
 from htagraph.cli.options import (
+    CaptureOption,
     ColumnsOption,
+    DaskOption,
     FormatOption,
     InferOption,
     QuietOption,
-    TraceArgument,
+    RankOption,
+    ReportArgument,
     WindowOption,
+    WorkersOption,
     windowed,
 )
+from htagraph.cli.ranks import executor_of, loaded_job, print_captures, windowed_job
+from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format, print_frame
 from htagraph.errors import OutputError
-from htagraph.path import BreakdownKey, CriticalPath
+from htagraph.job.path import JobPath
+from htagraph.path import CriticalPath
 
 __all__ = ["By", "path"]
 
@@ -29,6 +37,7 @@ _MAX_ROWS = 40
 _SEGMENT = (
     "start_ns",
     "dur_ns",
+    "rank",
     "bound",
     "name",
     "track",
@@ -51,17 +60,14 @@ class By(StrEnum):
     TRACK = "track"
     RULE = "rule"
     STEP = "step"
+    RANK = "rank"
     SEGMENT = "segment"
-
-    @property
-    def key(self) -> BreakdownKey:
-        """Key of `CriticalPath.breakdown`."""
-        return cast("BreakdownKey", self.value)
 
 
 def path(
-    trace: TraceArgument,
+    paths: ReportArgument,
     *,
+    rank: RankOption = None,
     window: WindowOption = "",
     by: Annotated[
         By, typer.Option(help="Group by this; `segment` lists the path itself.")
@@ -69,21 +75,35 @@ def path(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Also write the path: .pftrace (Perfetto), .json (the original trace with the "
-            "path added), .dot."
+            help="Also write the path: .pftrace (Perfetto); of one trace also .json (the original "
+            "with the path added), .dot."
         ),
     ] = None,
     columns: ColumnsOption = "",
     form: FormatOption = Format.TABLE,
+    capture: CaptureOption = "",
+    workers: WorkersOption = 0,
+    dask: DaskOption = "",
     infer: InferOption = True,
     quiet: QuietOption = False,
 ) -> None:
-    """Print the critical path of a trace by its parts. They add up to the window."""
-    with Waiting(quiet=quiet).shown() as waiting:
-        loaded = waiting.load(trace)
-        waiting.stage("Finding the critical path")
-        found = windowed(loaded.compile(infer=infer), window).critical_path()
-        frame = found.segments if by is By.SEGMENT else found.breakdown(by=by.key).reset_index()
+    """Print the critical path of a trace, or of a job, by its parts. They add up to the window."""
+    source = Source.of(paths, rank, capture)
+    if capture == "list":
+        print_captures(source.found, form)
+        return
+    with Waiting(quiet=quiet).shown() as waiting, executor_of(workers, dask) as executor:
+        found: CriticalPath | JobPath
+        if source.has_several:
+            number = source.one_capture
+            job = loaded_job(waiting, source, executor, infer=infer, capture=number)
+            waiting.stage("Finding the path across ranks")
+            found = windowed_job(job, window).critical_path()
+        else:
+            loaded = waiting.load(source.file(source.one_capture))
+            waiting.stage("Finding the critical path")
+            found = windowed(loaded.compile(infer=infer), window).critical_path()
+        frame = _parts(found, by)
         if out is not None:
             waiting.stage(f"Writing {out}")
             _write(found, out)
@@ -107,18 +127,22 @@ def path(
         beside.print(f"Wrote {out}", markup=False)
 
 
-def _write(found: CriticalPath, out: Path) -> None:
+def _parts(found: CriticalPath | JobPath, by: By) -> pd.DataFrame:
+    """The path by its parts, or its segments."""
+    if by is By.SEGMENT:
+        return found.segments
+    key: Any = by.value
+    return found.breakdown(by=key).reset_index()
+
+
+def _write(found: CriticalPath | JobPath, out: Path) -> None:
     """Write the path in the format that the ending of the file names."""
     suffix = Path(out.name.removesuffix(".gz")).suffix
-    writers: dict[str, Callable[[Path], Any]] = {
-        ".pftrace": found.to_perfetto,
-        ".json": found.to_chrome_json,
-        ".dot": found.to_dot,
-    }
+    writers: dict[str, Callable[[Path], Any]] = {".pftrace": found.to_perfetto}
+    hint = "end the name in .pftrace."
+    if isinstance(found, CriticalPath):
+        writers |= {".json": found.to_chrome_json, ".dot": found.to_dot}
+        hint = "end the name in .pftrace, .json or .dot."
     if suffix not in writers:
-        raise OutputError(
-            f"no format is called {suffix!r}.",
-            path=out,
-            hint="end the name in .pftrace, .json or .dot.",
-        )
+        raise OutputError(f"no format is called {suffix!r}.", path=out, hint=hint)
     writers[suffix](out)

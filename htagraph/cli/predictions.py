@@ -9,6 +9,7 @@ from shlex import quote
 from rich.console import Console
 
 from htagraph.cli.console import output
+from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format, print_facts, print_frame, print_titled
 from htagraph.job.scenario import JobScenario
 from htagraph.model.units import human_duration
@@ -85,9 +86,11 @@ def print_prediction(
         print_titled(console, "On which ranks its critical path runs", ranks_of(scenario))
 
 
-def print_next(path: Path, *, changed: bool, out: Path | None, beside: Console) -> None:
+def print_next(source: Source, *, changed: bool, out: Path | None, beside: Console) -> None:
     """Print where to go on."""
-    name, of_job = quote(str(path)), path.is_dir()
+    name, of_job = " ".join(quote(str(path)) for path in source.given), source.is_job
+    if source.rank is not None:
+        name += f" --rank {source.rank}"
     runs = "The changed run in Perfetto, all ranks" if of_job else "Both runs in Perfetto"
     place = "on one clock" if of_job else "one below the other"
     example = "--equalise" if of_job else "--scale 'NAME=0.5'"

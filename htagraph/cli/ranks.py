@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor
 from contextlib import contextmanager
-from multiprocessing import get_context
-from pathlib import Path
+
+import pandas as pd
 
 from htagraph.cli.console import Waiting, output
-from htagraph.cli.options import first_of, times_of
+from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format, print_frame
-from htagraph.errors import MissingEventsError, QueryError
+from htagraph.errors import MissingEventsError
+from htagraph.job.executors import IsolatedProcesses
 from htagraph.job.job import Job
 from htagraph.job.loading import load_job
-from htagraph.lookup.find_window import WHOLE
-from htagraph.model.symbols import compile_pattern
-from htagraph.readers.captures import CaptureName, discover, files_in_words
+from htagraph.readers.captures import CaptureName, files_in_words
 
-__all__ = ["asked_captures", "executor_of", "loaded_job", "print_captures", "windowed_job"]
+__all__ = ["executor_of", "loaded_job", "print_captures", "windowed_job"]
 
 
 @contextmanager
 def executor_of(workers: int, dask: str = "") -> Iterator[Executor | None]:
-    """Executor of a Dask cluster, a pool of so many processes, or None for the default."""
+    """Executor of a Dask cluster, so many processes, or None for the default."""
     if dask:
         try:
             from distributed import Client  # noqa: PLC0415  deferred: an extra
@@ -36,7 +35,7 @@ def executor_of(workers: int, dask: str = "") -> Iterator[Executor | None]:
         with Client(dask) as client:  # type: ignore[no-untyped-call]
             yield client.get_executor()
     elif workers > 0:
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        with IsolatedProcesses(workers) as pool:
             yield pool
     else:
         yield None
@@ -44,73 +43,33 @@ def executor_of(workers: int, dask: str = "") -> Iterator[Executor | None]:
 
 def windowed_job(job: Job, window: str) -> Job:
     """Job in the window that `--window` names on every rank; the whole job for an empty name."""
-    if times_of(window) is not None:
-        raise QueryError(
-            "every rank has its own clock: times of one are not those of another.",
-            hint="name a step, or report on one rank.",
-        )
-    if window in ("", WHOLE):
-        return job
-    fits = compile_pattern(window)
-    for rank, summary in job.summaries.items():
-        if steps := [step for step in summary.steps if fits(step) and window not in summary.steps]:
-            first_of(window, len(steps), f"{steps[0]} of rank {rank}, and so on every rank")
-            break
-    return job.window(window)
+    return job.window(window) if window else job
 
 
-def print_captures(folder: Path, form: Format = Format.TABLE) -> None:
-    """Print the captures in a folder: one row per file."""
-    found = discover(folder)
+def print_captures(found: pd.DataFrame, form: Format = Format.TABLE) -> None:
+    """Print captures: one row per file."""
     if form is Format.TABLE:
         output().print(files_in_words(found), markup=False, soft_wrap=True)
     else:
         print_frame(output(), found, form)
 
 
-def asked_captures(path: Path, capture: str) -> list[CaptureName]:
-    """The captures that `--capture` asks for: one, or all of a folder.
-
-    Raises
-    ------
-    QueryError
-        If it is none, or asked of a file.
-    """
-    if capture and not path.is_dir():
-        raise QueryError(
-            "--capture chooses among the traces of a folder.", hint=f"{path} is no folder."
-        )
-    if capture == "all":
-        return sorted({int(number) for number in discover(path)["capture"] if number})
-    if not capture or capture == "latest":
-        return ["latest"]
-    if capture.isascii() and capture.isdigit():
-        return [int(capture)]
-    raise QueryError(
-        f"{capture!r} is no capture.", hint="give its number, all, or list, which numbers them."
-    )
-
-
 def loaded_job(
     waiting: Waiting,
-    folder: Path,
+    source: Source,
     executor: Executor | None = None,
     *,
     stacks: bool = False,
     infer: bool = True,
     capture: CaptureName = "latest",
 ) -> Job:
-    """Job in a folder; ranks that cannot be used are left out and reported."""
-
-    def advance(done: int, total: int) -> None:
-        waiting.stage(f"Reading rank {min(done + 1, total)} of {total}")
-
+    """Job of a source; ranks that cannot be used are left out and reported."""
+    waiting.stage("Reading")
     return load_job(
-        folder,
+        source.ranks(capture),
         capture=capture,
         executor=executor,
         on_error="skip",
         stacks=stacks,
         infer=infer,
-        progress=advance,
     )

@@ -9,9 +9,9 @@ import pandas as pd
 import typer
 
 from htagraph.cli.console import Waiting, output
-from htagraph.cli.options import FormatOption, QuietOption
+from htagraph.cli.options import FormatOption, QuietOption, RankOption
+from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format, print_frame
-from htagraph.errors import TraceNotFoundError
 from htagraph.readers.kineto import repair_kineto
 from htagraph.writers.atomic import output_file
 
@@ -19,21 +19,23 @@ __all__ = ["repair"]
 
 
 def repair(
-    broken: Annotated[Path, typer.Argument(metavar="IN", help="The broken trace.")],
+    broken: Annotated[
+        Path, typer.Argument(metavar="IN", help="The broken trace, or a folder with it.")
+    ],
     out: Annotated[
         Path, typer.Argument(metavar="OUT", help="The valid one: .json, or .json.gz to compress.")
     ],
     *,
+    rank: RankOption = None,
     form: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
     """Make a broken trace valid and list the repairs. All else is unchanged."""
-    if not broken.is_file():
-        raise TraceNotFoundError("no such file.", path=broken, hint="check the path.")
+    file_in = Source.of(broken, rank).file()
     with Waiting(quiet=quiet).shown() as waiting:
-        waiting.stage(f"Repairing {broken.name}")
+        waiting.stage(f"Repairing {file_in.name}")
         with output_file(out) as file:
-            repairs = repair_kineto(broken, file)
+            repairs = repair_kineto(file_in, file)
     rows = [(found.kind, found.n, found.first_offset, found.detail) for found in repairs]
     frame = pd.DataFrame(rows, columns=["kind", "n", "first_offset", "detail"])
     console = output()

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import webbrowser
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -18,19 +22,15 @@ from htagraph.cli.options import (
     DaskOption,
     InferOption,
     QuietOption,
+    RankOption,
     ReportArgument,
     StacksOption,
     WindowOption,
     WorkersOption,
     windowed,
 )
-from htagraph.cli.ranks import (
-    asked_captures,
-    executor_of,
-    loaded_job,
-    print_captures,
-    windowed_job,
-)
+from htagraph.cli.ranks import executor_of, loaded_job, print_captures, windowed_job
+from htagraph.cli.sources import Source
 from htagraph.cli.tables import BAR_WIDTH, bar, print_head, print_titled
 from htagraph.errors import QueryError
 from htagraph.model.colors import COLORS
@@ -44,7 +44,7 @@ from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
 from htagraph.writers.text_file import write_text
 
-__all__ = ["print_summary", "report", "report_job"]
+__all__ = ["print_summary", "report"]
 
 _N_TOP = 6
 _N_STEPS = 12
@@ -56,8 +56,9 @@ _COLORS = {bound.label: color.terminal for bound, color in COLORS.items()}
 
 
 def report(
-    trace: ReportArgument,
+    paths: ReportArgument,
     *,
+    rank: RankOption = None,
     window: WindowOption = "",
     out: Annotated[
         Path | None,
@@ -71,6 +72,12 @@ def report(
             "--json", metavar="FILE", help="Also write the report as JSON; - prints only the JSON."
         ),
     ] = "",
+    files: Annotated[
+        bool, typer.Option("--files/--no-files", help="Write files, or print only.")
+    ] = True,
+    open_page: Annotated[
+        bool, typer.Option("--open", help="Open the page in a browser when it is written.")
+    ] = False,
     capture: CaptureOption = "",
     workers: WorkersOption = 0,
     dask: DaskOption = "",
@@ -79,102 +86,146 @@ def report(
     quiet: QuietOption = False,
 ) -> None:
     """Say what bounds a run and what to try first. A folder holds the ranks of a job."""
+    _check_files(out, files=files, open_page=open_page)
+    source = Source.of(paths, rank, capture)
     if capture == "list":
-        print_captures(trace)
+        print_captures(source.found)
         return
-    captures = asked_captures(trace, capture)
+    captures = source.captures
     if len(captures) > 1 and (out is not None or json_file):
         raise QueryError(
             "--out and --json are for one report, not for all captures.", hint="give --capture N."
         )
-    if trace.is_dir():
-        for number in captures:
-            report_job(
-                trace,
-                window,
-                out,
-                json_file,
-                capture=number,
-                workers=workers,
-                dask=dask,
-                stacks=stacks,
-                infer=infer,
-                quiet=quiet,
-            )
-        return
-    origin = ReportOrigin.of(trace, window)
-    if out is not None:
-        origin.check(out)
-    with Waiting(quiet=quiet).shown() as waiting:
-        loaded = waiting.load(trace, stacks=stacks)
+    asked = _Asked(source, window, stacks=stacks, infer=infer)
+    for number in captures:
+        with executor_of(workers, dask) as executor:
+            waiting = Waiting(quiet=quiet)
+            with waiting.shown():
+                summary, origin = (
+                    asked.of_job(waiting, number, executor, has_page=files)
+                    if source.is_job
+                    else asked.of_trace(waiting, number)
+                )
+                if out is not None:
+                    origin.check(out)
+                text = _printed(summary)
+            if json_file != "-":
+                output().file.write(text)
+                output().file.flush()
+            written = _write(summary, origin, waiting, out) if files else {}
+            _write_json(summary, json_file, written)
+        if json_file != "-":
+            _print_files(written, quiet=quiet, has_page=files)
+        if open_page:
+            _open(written)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is reported on: it gives a summary, and what the report is about."""
+
+    source: Source
+    window: str
+    stacks: bool
+    infer: bool
+
+    def of_trace(self, waiting: Waiting, capture: CaptureName) -> tuple[Summary, ReportOrigin]:
+        """Read the one trace, and find what bounds it."""
+        file = self.source.file(capture)
+        loaded = waiting.load(file, stacks=self.stacks)
         waiting.stage("Compiling the graph")
-        graph = loaded.compile(infer=infer)
+        graph = loaded.compile(infer=self.infer)
+        waiting.stage("Finding the critical path")
         summary = (
-            Summary(loaded, windowed(graph, window))
-            if window
+            Summary(loaded, windowed(graph, self.window))
+            if self.window
             else Summary.by_default(loaded, graph)
         )
-        waiting.stage("Finding the critical path")
-        into = out or origin.folder(summary.name)
-        files = write_files(summary, into, doing=waiting.stage, record=origin.record)
-        origin.remove_stale(into, files.values())
-    if _written_alone(json_document(summary, files), json_file, files):
-        return
-    print_summary(output(), summary)
-    _print_files(files, quiet=quiet)
+        waiting.stage("Finding what bounds it")
+        _ = summary.verdict
+        waiting.stage("Summing up")
+        return summary, ReportOrigin.of(file, self.window)
 
-
-def report_job(
-    folder: Path,
-    window: str,
-    out: Path | None,
-    json_file: str,
-    *,
-    capture: CaptureName,
-    workers: int,
-    dask: str,
-    stacks: bool,
-    infer: bool,
-    quiet: bool,
-) -> None:
-    """Say what bounds a job and which ranks are late; write its trace with the path on top."""
-    origin = ReportOrigin.of(folder, window, capture)
-    if out is not None:
-        origin.check(out)
-    with Waiting(quiet=quiet).shown() as waiting, executor_of(workers, dask) as executor:
-        job = loaded_job(waiting, folder, executor, stacks=stacks, infer=infer, capture=capture)
+    def of_job(
+        self, waiting: Waiting, capture: CaptureName, executor: Executor | None, *, has_page: bool
+    ) -> tuple[JobSummary, ReportOrigin]:
+        """Read all ranks, and find what bounds the job."""
+        source = self.source
+        job = loaded_job(
+            waiting, source, executor, stacks=self.stacks, infer=self.infer, capture=capture
+        )
         waiting.stage("Finding the path across ranks")
-        also = page_work(len(job))
-        summary = JobSummary(windowed_job(job, window), folder.resolve().name, also)
+        also = page_work(len(job)) if has_page else ()
+        summary = JobSummary(windowed_job(job, self.window), source.name, also)
+        _ = summary.path
+        waiting.stage("Finding what bounds it")
+        _ = summary.verdict
+        waiting.stage("Summing up")
+        return summary, ReportOrigin.of(source.path, self.window, capture)
+
+
+def _check_files(out: Path | None, *, files: bool, open_page: bool) -> None:
+    """Check what is to be done with files, before anything is read."""
+    if not files and (out is not None or open_page):
+        raise QueryError("--no-files writes none.", hint="leave it out, or --out and --open.")
+    if open_page and find_spec("plotly") is None:
+        raise QueryError("a page needs plotly.", hint="pip install 'htagraph[plot]'.")
+
+
+def _printed(summary: Summary | JobSummary) -> str:
+    """What is printed of a report, made while the progress line is shown."""
+    console = output()
+    with console.capture() as captured:
+        if isinstance(summary, JobSummary):
+            print_job(console, summary)
+        else:
+            print_summary(console, summary)
+    return captured.get()
+
+
+def _write(
+    summary: Summary | JobSummary, origin: ReportOrigin, waiting: Waiting, out: Path | None
+) -> dict[str, Path]:
+    """Write the files; the result names them."""
+    with waiting.shown():
         into = out or origin.folder(summary.name)
-        files = write_files(summary, into, doing=waiting.stage, record=origin.record)
-        origin.remove_stale(into, files.values())
-        document = job_document(summary, files)
-    if _written_alone(document, json_file, files):
+        written = write_files(summary, into, doing=waiting.stage, record=origin.record)
+        origin.remove_stale(into, written.values())
+    return written
+
+
+def _write_json(summary: Summary | JobSummary, json_file: str, written: dict[str, Path]) -> None:
+    """Write the report as JSON, or print it, if asked for."""
+    if not json_file:
         return
-    print_job(output(), summary)
-    _print_files(files, quiet=quiet)
-
-
-def _written_alone(document: dict[str, Any], json_file: str, files: dict[str, Path]) -> bool:
-    """Write the report as JSON if asked for; the result tells whether nothing else is printed."""
+    document = (
+        job_document(summary, written)
+        if isinstance(summary, JobSummary)
+        else json_document(summary, written)
+    )
     text = json.dumps(document, indent=2, default=str) + "\n"
     if json_file == "-":
         typer.echo(text, nl=False)
-        return True
-    if json_file:
-        files["json"] = Path(json_file)
-        write_text(files["json"], text)
-    return False
+        return
+    written["json"] = Path(json_file)
+    write_text(written["json"], text)
 
 
-def _print_files(files: dict[str, Path], *, quiet: bool) -> None:
+def _open(written: dict[str, Path]) -> None:
+    """Open the page in a browser."""
+    page = written["page"].resolve()
+    if not webbrowser.open(page.as_uri()):
+        raise QueryError("no browser can be opened here.", hint=f"open {page} in one.")
+
+
+def _print_files(files: dict[str, Path], *, quiet: bool, has_page: bool) -> None:
     """Print the files that were written and how to open them."""
     beside = notices(quiet=quiet)
-    beside.print()
+    if files:
+        beside.print()
     for what, file in files.items():
         beside.print(f"Wrote {file}{_WHERE_TO_OPEN.get(what, '')}", markup=False)
-    if "page" not in files:
+    if has_page and "page" not in files:
         beside.print(
             "For a page with plots: pip install 'htagraph[plot]'", style="dim", markup=False
         )

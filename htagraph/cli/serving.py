@@ -1,16 +1,30 @@
-"""Serving a trace to the Perfetto UI: on loopback, only this file, only to that page."""
+"""Serving a trace to the Perfetto UI: on loopback, only this file, only to that page.
+
+What a page may ask of ``http://127.0.0.1:PORT``:
+
+``/?ts=START_NS&dur=DUR_NS``
+    Leads to the UI with the trace open at that time, and the slice selected that begins then and is
+    that long. Times are those of the file: 0 is ``path.origin_ns``.
+``/report.html``
+    The page of the report on the trace, where there is one. Its links are relative: ``/?ts=...``.
+``/trace/NAME``
+    The trace.
+``/`` and all else
+    The UI, where it is installed; without it, ``/`` leads to the online UI.
+"""
 
 from __future__ import annotations
 
 import json
 import mimetypes
 import os
+import re
 import shutil
 import socketserver
 import sys
 import threading
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,7 +32,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Self
-from urllib.parse import quote, unquote, urlencode, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlencode, urlsplit
 
 from htagraph.errors import OutputError, TraceError, TraceNotFoundError
 
@@ -28,11 +42,14 @@ LOOPBACK = "127.0.0.1"
 PORT = 9001
 """The only port from which the online UI may fetch without TLS, by its security policy."""
 ONLINE_UI = "https://ui.perfetto.dev"
+_PAGE = "/report.html"
+_NS = re.compile(r"\d{1,19}", re.ASCII)
+_N_FIELDS = 8
 _QUIET_S = 3.0
 _IDLE_S = 3_600.0
 """The UI keeps what it has fetched: after that long nobody waits for the server."""
 _REQUEST_S = 30.0
-_PINNED, _EXPANDED = "^Critical path", r"^GPU|\(pid "
+_PINNED, _EXPANDED = "^Critical path", r"^GPU|, rank \d+ \d+$"
 """Tracks as `htagraph.writers.pftrace` names them; other traces have none of these."""
 
 
@@ -44,12 +61,15 @@ class View:
     ----------
     start_ns, end_ns : int, unit=ns, optional
         Part of the trace to zoom to, in the time of the file.
+    selects : bool, default=False
+        Select the slice that is exactly there; the UI then shows twice its length around it.
     pinned, expanded : str
         Regular expressions for tracks that are pinned to the top, and for groups that are opened.
     """
 
     start_ns: int | None = None
     end_ns: int | None = None
+    selects: bool = False
     pinned: str = _PINNED
     expanded: str = _EXPANDED
 
@@ -66,12 +86,12 @@ class View:
             {"id": "dev.perfetto.PinTracksByRegex", "args": [self.pinned]},
             {"id": "dev.perfetto.ExpandTracksByRegex", "args": [self.expanded]},
         ]
-        zoom = (
-            {}
-            if self.start_ns is None
-            else {"visStart": str(self.start_ns), "visEnd": str(self.end_ns)}
-        )
-        return zoom | {"startupCommands": json.dumps(commands)}
+        zoom = {}
+        if self.start_ns is not None and self.end_ns is not None:
+            zoom = {"visStart": str(self.start_ns), "visEnd": str(self.end_ns)}
+            if self.selects:
+                zoom |= {"ts": str(self.start_ns), "dur": str(self.end_ns - self.start_ns)}
+        return zoom | {"hideSidebar": "true", "startupCommands": json.dumps(commands)}
 
 
 def offline_ui() -> Path:
@@ -105,6 +125,8 @@ class TraceServer:
         Folder of an installed UI that is served beside the trace; the online UI is used without
         one.
     view : View
+    page : Path, optional
+        The page of the report on the trace.
     idle_s : float, unit=s
         It stops by itself when nothing was asked for during this time.
     """
@@ -113,6 +135,7 @@ class TraceServer:
     port: int = PORT
     ui: Path | None = None
     view: View = field(default_factory=View)
+    page: Path | None = None
     idle_s: float = _IDLE_S
 
     def __post_init__(self) -> None:
@@ -157,11 +180,30 @@ class TraceServer:
     @property
     def url(self) -> str:
         """Address to open in a browser."""
+        return self._url(self.view)
+
+    def _url(self, view: View) -> str:
         here = f"http://{LOOPBACK}:{self.port}"
-        parameters = urlencode(
-            {"url": here + self.trace_path, **self.view.parameters}, quote_via=quote
-        )
+        parameters = urlencode({"url": here + self.trace_path, **view.parameters}, quote_via=quote)
         return f"{here if self.ui else ONLINE_UI}/#!/?{parameters}"
+
+    @property
+    def page_url(self) -> str:
+        """Address of the page of the report; empty where there is none."""
+        return f"http://{LOOPBACK}:{self.port}{_PAGE}" if self.page else ""
+
+    def url_at(self, query: str) -> str | None:
+        """Address of the UI for the query of ``/``; None if it names no time."""
+        try:
+            asked = parse_qs(query, strict_parsing=True, max_num_fields=_N_FIELDS)
+        except ValueError:
+            return None
+        texts = [asked.get(name, ["0"])[-1] for name in ("ts", "dur")]
+        if "ts" not in asked or not all(map(_NS.fullmatch, texts)):
+            return None
+        ts_ns, dur_ns = map(int, texts)
+        there = replace(self.view, start_ns=ts_ns, end_ns=ts_ns + dur_ns, selects=True)
+        return self._url(there)
 
     @property
     def origin(self) -> str:
@@ -280,6 +322,8 @@ class _Handler(BaseHTTPRequestHandler):
         path, ui = unquote(urlsplit(self.path).path), self._offer.ui
         if path == unquote(self._offer.trace_path):
             return self._offer.path
+        if path == _PAGE and self._offer.page is not None:
+            return self._offer.page
         if ui is None:
             return None
         root = ui.resolve()
@@ -290,9 +334,25 @@ class _Handler(BaseHTTPRequestHandler):
         except (OSError, ValueError):  # too long, or no name that a file can have
             return None
 
+    def _leads_to_ui(self) -> bool:
+        """Send a browser on to the UI, at the time that it asked for."""
+        asked = urlsplit(self.path)
+        if asked.path != "/" or (self._offer.ui and not asked.query):
+            return False
+        self._offer.asked()
+        there = self._offer.url_at(asked.query) if asked.query else self._offer.url
+        if there is None:
+            self.send_error(HTTPStatus.BAD_REQUEST, "Ask for /?ts=START_NS&dur=DUR_NS.")
+            return True
+        self.send_response(HTTPStatus.FOUND)
+        self.send_header("Location", there)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+        return True
+
     def _send(self, *, with_body: bool) -> None:
         """Send a file."""
-        if self._refused():
+        if self._refused() or self._leads_to_ui():
             return
         path = self._file()
         if path is None:

@@ -1,27 +1,31 @@
-"""What the command `htagraph` runs: it ends in silence on Ctrl-C, also while its code is loaded."""
+"""What the command `htagraph` runs: Ctrl-C ends it in one line, also while its code is loaded."""
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 
-__all__ = ["start"]
+from htagraph.cli.interrupts import INTERRUPTED, ends_at_once, is_interrupted, raises, say
 
-_INTERRUPTED = 130
+__all__ = ["start"]
 
 
 def start() -> None:
     """Run the command line; exit code 130 where it is interrupted."""
-    # Extension modules would turn the interrupt into an ImportError of theirs.
-    before = signal.signal(signal.SIGINT, lambda *_: os._exit(_INTERRUPTED))
+    ends_at_once()
     from htagraph.cli.main import main  # noqa: PLC0415  it takes a second, in which one may stop
 
-    signal.signal(signal.SIGINT, before)
     try:
+        raises()
         main()
-    except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
+    except BaseException:
+        if not is_interrupted():
+            raise
+        say()
+        sys.exit(INTERRUPTED)
+    finally:
+        # The answer is there, or what is left only has to be removed.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 if __name__ == "__main__":

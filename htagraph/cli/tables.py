@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from htagraph.cli.layout import fitted
-from htagraph.errors import QueryError
+from htagraph.errors import QueryError, one_of
 from htagraph.reports.headings import heading
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import records
@@ -192,6 +192,6 @@ def _picked(frame: pd.DataFrame, columns: str) -> pd.DataFrame:
     if unknown := [name for name in asked if name not in known]:
         raise QueryError(
             f"there is no column {unknown[0]!r}.",
-            hint=f"one of {', '.join(map(str, frame.columns))}.",
+            hint=one_of(unknown[0], map(str, frame.columns)),
         )
     return frame[[known[name] for name in asked]]

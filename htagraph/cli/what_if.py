@@ -18,6 +18,7 @@ from htagraph.cli.options import (
     FormatOption,
     InferOption,
     QuietOption,
+    RankOption,
     ReportArgument,
     StacksOption,
     WindowOption,
@@ -25,13 +26,8 @@ from htagraph.cli.options import (
     windowed,
 )
 from htagraph.cli.predictions import print_next, print_opportunities, print_prediction
-from htagraph.cli.ranks import (
-    asked_captures,
-    executor_of,
-    loaded_job,
-    print_captures,
-    windowed_job,
-)
+from htagraph.cli.ranks import executor_of, loaded_job, print_captures, windowed_job
+from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format
 from htagraph.errors import OutputError, QueryError
 from htagraph.job.scenario import JobScenario
@@ -60,8 +56,9 @@ def _named(option: str, metavar: str, meaning: str) -> Any:  # noqa: ANN401  typ
 
 
 def what_if(
-    path: ReportArgument,
+    paths: ReportArgument,
     *,
+    rank: RankOption = None,
     window: WindowOption = "",
     scale: Annotated[
         list[str] | None, _named("--scale", "NAME=FACTOR", "Take FACTOR times as long.")
@@ -98,9 +95,11 @@ def what_if(
         bool,
         typer.Option("--equalise", help="Of a job: no rank comes later than the median rank."),
     ] = False,
-    rank: Annotated[
+    on_rank: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Of a job: the changes are made on this rank only."),
+        typer.Option(
+            "--on-rank", metavar="N", help="Of a job: the changes are made on this rank only."
+        ),
     ] = None,
     out: Annotated[
         Path | None,
@@ -130,7 +129,7 @@ def what_if(
     folder holds the ranks of a job, which are replayed together.
     """
     if capture == "list":
-        print_captures(path, form)
+        print_captures(Source.of(paths, rank, capture).found, form)
         return
     asked = Asked(
         scale=scale,
@@ -143,20 +142,19 @@ def what_if(
         graphed=graphed,
         bandwidth=bandwidth,
         equalise=equalise,
-        rank=rank,
+        rank=on_rank,
     )
     changes = asked.changes()
     _check_out(out, has_changes=bool(changes))
-    if asked.is_of_a_job and not path.is_dir():
+    source = Source.of(paths, rank, capture)
+    if asked.is_of_a_job and not source.is_job:
         hint = "give the folder with the traces of its ranks."
-        raise QueryError("--equalise and --rank are about the ranks of a job.", hint=hint)
-    captures = asked_captures(path, capture)
-    if len(captures) > 1:
-        raise QueryError("one capture is asked about at a time.", hint="give --capture N.")
+        raise QueryError("--equalise and --on-rank are about the ranks of a job.", hint=hint)
     with Waiting(quiet=quiet).shown() as waiting, executor_of(workers, dask) as executor:
-        made = _Asking(waiting, path, window, changes, stacks=stacks, infer=infer)
+        made = _Asking(waiting, source, window, changes, stacks=stacks, infer=infer)
+        number = source.one_capture
         scenario, summary, caveats = (
-            made.of_job(captures[0], executor) if path.is_dir() else made.of_trace()
+            made.of_job(number, executor) if source.is_job else made.of_trace(number)
         )
         waiting.stage("Replaying")
         document = prediction_document(scenario) if changes else opportunities_document(summary)
@@ -166,7 +164,7 @@ def what_if(
             run.to_perfetto(out)
     beside = notices(quiet=quiet)
     if json_file:
-        text = json.dumps({"file": str(path), **document}, indent=2) + "\n"
+        text = json.dumps({"file": str(source.path), **document}, indent=2) + "\n"
         if json_file == "-":
             typer.echo(text, nl=False)
         else:
@@ -177,7 +175,7 @@ def what_if(
     for file in filter(None, [out, None if json_file in ("", "-") else json_file]):
         beside.print(f"Wrote {file}", markup=False)
     if form is Format.TABLE and json_file != "-":
-        print_next(path, changed=bool(changes), out=out, beside=beside)
+        print_next(source, changed=bool(changes), out=out, beside=beside)
 
 
 @dataclass(frozen=True)
@@ -185,15 +183,15 @@ class _Asking:
     """What is asked of a path: it gives a scenario, a summary, and caveats on the window."""
 
     waiting: Waiting
-    path: Path
+    source: Source
     window: str
     changes: tuple[Change, ...]
     stacks: bool
     infer: bool
 
-    def of_trace(self) -> tuple[Scenario, Summary, list[str]]:
+    def of_trace(self, capture: CaptureName) -> tuple[Scenario, Summary, list[str]]:
         """Read a trace, and ask about its representative step, unless a window is named."""
-        loaded = self.waiting.load(self.path, stacks=self.stacks)
+        loaded = self.waiting.load(self.source.file(capture), stacks=self.stacks)
         self.waiting.stage("Compiling the graph")
         graph = loaded.compile(infer=self.infer)
         step = None if self.window else representative_window(graph.dag)
@@ -213,7 +211,7 @@ class _Asking:
         """Read the ranks of a job, and open each once for all that is asked of it."""
         job = loaded_job(
             self.waiting,
-            self.path,
+            self.source,
             executor,
             stacks=self.stacks,
             infer=self.infer,
@@ -224,7 +222,7 @@ class _Asking:
         self.waiting.stage("Finding the path across ranks")
         if not asked.is_replayed:
             _ = scenario.rehearsal  # raises where no replay is possible, before ranks are visited
-        summary = JobSummary(asked, self.path.resolve().name, however_large=True)
+        summary = JobSummary(asked, self.source.name, however_large=True)
         _ = summary.facts  # visits every rank, while there are processes to do it
         return scenario, summary, summary.caveats
 

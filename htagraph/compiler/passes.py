@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ from htagraph.model.dag import Dag, RejectedEdges
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable
 from htagraph.model.inference import Inferred, Support
+from htagraph.model.progress import tell
 from htagraph.model.rules import Evidence, Rule
 from htagraph.model.window import Window
 
@@ -51,6 +52,9 @@ PASSES = (
     queue_edges,
 )
 """Passes from structure to edges; `thread_edges` comes last, as it needs to know who waits."""
+
+Args = ParamSpec("Args")
+Result = TypeVar("Result")
 
 Inference = Callable[[Structure, EdgeTable], Inferred]
 
@@ -104,9 +108,15 @@ class _Waits(NamedTuple):
     support: tuple[Support, ...] = ()
 
 
+def _told(step: Callable[Args, Result]) -> Callable[Args, Result]:
+    """A step of the compilation, which is told by its name before it is done."""
+    tell(step.__name__.replace("_", " "))
+    return step
+
+
 def _waits(structure: Structure, *, infer: bool) -> _Waits:
     """Recorded edges, and inferred ones where they are wanted."""
-    edges = EdgeTable.concat(make(structure) for make in PASSES)
+    edges = EdgeTable.concat(_told(make)(structure) for make in PASSES)
     if not infer:
         return _Waits(structure, edges.take(~np.isin(edges.rule, Rule.on(Evidence.INFERRED))))
     structure = with_late_ends(structure, edges)
@@ -124,7 +134,7 @@ def _inferred(
     """Known edges with those that some passes infer, each from those before it."""
     support: tuple[Support, ...] = ()
     for look in looks:
-        found = look(structure, known)
+        found = _told(look)(structure, known)
         if len(found.edges):
             known, support = EdgeTable.concat([known, found.edges]), support + found.support
     return known, support
@@ -151,14 +161,17 @@ def compile_events(
     -----
     ``O(n log n)`` in events and edges; the sorts dominate.
     """
-    structure, found, support = _waits(on_host_clock(examine(events)), infer=infer)
+    structure = _told(on_host_clock)(_told(examine)(events))
+    structure, found, support = _waits(structure, infer=infer)
     events = structure.events
     waits, backward = _split_backward(structure, found)
-    edges = _canonical(EdgeTable.concat([waits, thread_edges(structure, waits, infer=infer)]))
+    edges = _canonical(
+        EdgeTable.concat([waits, _told(thread_edges)(structure, waits, infer=infer)])
+    )
     times = events.node_ts_ns
     graph_events = np.flatnonzero(events.is_host | events.is_device)
     nodes = np.sort(np.concatenate([2 * graph_events, 2 * graph_events + 1])).astype(np.int32)
-    order, cyclic = topological_order(edges.tail, edges.head, times, nodes)
+    order, cyclic = _told(topological_order)(edges.tail, edges.head, times, nodes)
     if cyclic.any():
         knots = _reject(edges, np.zeros(len(edges), dtype=np.int64), cyclic)
         backward = RejectedEdges(
@@ -175,7 +188,7 @@ def compile_events(
         edges=edges,
         parent=structure.parent.astype(np.int32),
         launch=structure.launch.astype(np.int32),
-        classification=classify(structure, class_rules),
+        classification=_told(classify)(structure, class_rules),
         order=order,
         binding=binding,
         residual_ns=residual,

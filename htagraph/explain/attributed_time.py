@@ -22,6 +22,7 @@ import pandas as pd
 from htagraph.algorithms.gather import gather
 from htagraph.explain.breakdown import step_names
 from htagraph.explain.long_calls import long_calls
+from htagraph.explain.topics import NAMES, TOPICS, find_topics
 from htagraph.lookup.attribution import around, innermost, under, under_pattern
 from htagraph.lookup.host_waits import READS, is_matched, long_waits
 from htagraph.lookup.naming import gap_places, op_names
@@ -40,34 +41,6 @@ I8 = npt.NDArray[np.int8]
 I64 = npt.NDArray[np.int64]
 Text = npt.NDArray[np.object_]
 Mask = npt.NDArray[np.bool_]
-
-_TOPICS = (
-    (
-        Cause.GARBAGE_COLLECTION,
-        re.compile(
-            r"(?i)^<built-in function collect>$|^python gc\b|garbage[ _-]?collect|\bgc\.collect"
-        ),
-    ),
-    (
-        Cause.CHECKPOINTING,
-        re.compile(
-            r"(^|[/\\])torch[/\\]"
-            r"(serialization\.py\(\d+\): (save|load)$|distributed[/\\]checkpoint[/\\])"
-            r"|(?i:\btorch\.(save|load)\b|\b(sav|load|writ)(e|es|ing)?[ _-]((the|model|full)[ _-])?"
-            r"(checkpoint|ckpt|state_?dict)|\b(checkpoint|ckpt)[ _-](sav|load|writ)(e|ing)\b)"
-        ),
-    ),
-    (
-        Cause.COMPILATION,
-        re.compile(
-            r"\(dynamo_timed\)$|^dynamo$|^(entire_frame|entire_backward|backend|inductor)_compile$"
-            r"|^create_aot_dispatcher_function$|^fx_codegen_and_compile$"
-            r"|(^|[/\\])torch[/\\]_dynamo[/\\]convert_frame\.py\("
-            r"|(^|[/\\])triton[/\\]compiler[/\\]compiler\.py\(\d+\): compile$"
-        ),
-    ),
-)
-"""Names of host ranges and of Python frames that say what all that runs below them is about."""
 
 _OPTIMIZER = re.compile(
     r"(?i)^Optimizer\.(step|zero_grad)#|^\W*optim(izer)?([. _-](step|zero_grad))?\W*$"
@@ -115,12 +88,29 @@ _EXEMPT = [
         Cause.ALLOCATION,
         Cause.FIRST_USE,
         Cause.UNRECORDED_WAIT,
-        Cause.COMPILATION,
-        Cause.CHECKPOINTING,
-        Cause.GARBAGE_COLLECTION,
+        *TOPICS,
     )
 ]
 """Causes that take their time whether the host waited before or not."""
+
+_CODE_OF_TOPIC = np.array([_CODE[topic] for topic in TOPICS], dtype=np.int8)
+_COMPILING = [
+    number
+    for number, topic in enumerate(TOPICS)
+    if topic in {Cause.AUTOTUNING, Cause.COMPILATION, Cause.RECOMPILATION}
+]
+_WHILE_COMPILING = [
+    _CODE[cause]
+    for cause in (
+        Cause.COMPUTE,
+        Cause.COPIES,
+        Cause.BLOCKING_COPY,
+        Cause.HOST_WAIT,
+        Cause.UNRECORDED_WAIT,
+        Cause.FIRST_USE,
+    )
+]
+"""What is tried out, loaded and waited for while something is compiled or tuned."""
 
 _READING = [
     _CODE[cause] for cause in (Cause.HOST, Cause.UNRECORDED_WAIT, Cause.BLOCKING_COPY, Cause.COPIES)
@@ -142,7 +132,7 @@ class _Pieces:
     line : ndarray of shape (n,), dtype=object
         Python code that runs, empty for none.
     topic : ndarray of shape (n,), dtype=int8
-        Code of the cause that its frames name, -1 for none.
+        Number of the topic of its frames, -1 for none.
     """
 
     segment: I64
@@ -188,7 +178,7 @@ class _Pieces:
                 self.start_ns[cut] + self.dur_ns[cut],
                 innermost(dag, self.event[cut], (EventKind.OP, EventKind.RUNTIME)),
             ),
-            {_CODE[cause]: pattern for cause, pattern in _TOPICS},
+            dict(enumerate(NAMES.values())),
         )
         whole = np.flatnonzero(~mine)
         row = np.concatenate([whole, cut[found.stretch]])
@@ -320,9 +310,10 @@ def _own_causes(dag: Dag, pieces: _Pieces, is_host: Mask) -> I8:
     launch = dag.launch[event[copies]]
     cause[copies[(launch >= 0) & blocking[launch]]] = _CODE[Cause.BLOCKING_COPY]
     cause[_reads(dag, event) & np.isin(cause, _READING)] = _CODE[Cause.HOST_WAIT]
-    for topic, pattern in _TOPICS:
-        named = under_pattern(dag, event, pattern) | (pieces.topic == _CODE[topic])
-        cause[named & (cause == _CODE[Cause.HOST])] = _CODE[topic]
+    topic = find_topics(dag, event, pieces.start_ns, pieces.topic)
+    compiles = np.isin(topic, _COMPILING) & np.isin(cause, _WHILE_COMPILING)
+    about = (topic >= 0) & (compiles | (cause == _CODE[Cause.HOST]))
+    cause[about] = _CODE_OF_TOPIC[topic[about]]
     return cause if _uses_device(dag) else _without_device(dag, pieces, cause)
 
 

@@ -7,11 +7,13 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
-from htagraph.errors import GraphError, QueryError
+from htagraph.errors import GraphError, QueryError, one_of
 from htagraph.lookup.steps import step_at
 from htagraph.model.schema import Schema
 
 __all__ = ["OUTSIDE_STEPS", "split_by_steps", "step_names", "sum_by"]
+
+_KEYS = ("bound", "kind", "name", "op", "track", "rule", "step")
 
 OUTSIDE_STEPS = "(outside steps)"
 """Group of what lies in no step."""
@@ -47,7 +49,7 @@ def sum_by(
     if by not in segments.columns or by in ("start_ns", "dur_ns", "lag_ns", "residual_ns"):
         raise QueryError(
             f"a path cannot be broken down by {by!r}.",
-            hint="by bound, kind, name, op, track, rule or step.",
+            hint=one_of(by, _KEYS, "by"),
         )
     groups = segments.groupby(by, observed=True, sort=False)["dur_ns"]
     frame = pd.DataFrame({"dur_ns": groups.sum(), "n_segments": groups.size()})

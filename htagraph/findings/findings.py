@@ -7,27 +7,17 @@ its cause at most.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from htagraph.findings.advice import (
-    COMPARE,
-    HOST_ONLY,
-    LATE_BY,
-    TITLE_HOST_ONLY,
-    TITLES,
-    TO_TRY,
-    TO_TRY_COMPILED,
-    TO_TRY_REPLAYED,
-    UNREAD,
-    UNRECORDED,
-    WITHIN_DEVICE,
-)
+from htagraph.findings.advice import TITLE_HOST_ONLY, TITLES
+from htagraph.findings.context import Context
+from htagraph.findings.rules import advice_on
+from htagraph.findings.seen import Seen
 from htagraph.findings.verdict import Evidence, Finding, Verdict
 from htagraph.findings.worth import Worth
 from htagraph.lookup.steps import without_numbers
@@ -36,7 +26,7 @@ from htagraph.model.units import human_duration
 from htagraph.queries.quality import UNEXPLAINED_LIMIT
 from htagraph.writers.labels import distinct_names, name_label
 
-__all__ = ["Told", "charged", "instead_of_advice"]
+__all__ = ["Told", "charged"]
 
 _N_EVIDENCE = 3
 _ADVISED_SHARE = 0.0005
@@ -49,7 +39,6 @@ _BY_OP = (
     Cause.COPIES,
 )
 """Causes whose calls and copies have few names: the operator says which they are."""
-_WITHIN_DEVICE = re.compile(r"DtoD|DeviceToDevice|Device -> Device|(?i:memset|fillbuffer)")
 _LINE_WIDTH = 80
 
 
@@ -57,17 +46,10 @@ _LINE_WIDTH = 80
 class Told:
     """What findings need beside the attributed time."""
 
-    has_device: bool
+    context: Context
     unread_stacks: bool
     worth: Callable[[Cause, int, int], Worth]
     """What the repair of a cause saves, by its rank and attributed time."""
-    instead: Mapping[Cause, str] = field(default_factory=dict)
-    """Advice that fits what is compiled already."""
-
-
-def instead_of_advice(*, compiled: bool, replayed: bool) -> dict[Cause, str]:
-    """Advice for work that is compiled, or replayed, already."""
-    return {**(TO_TRY_COMPILED if compiled else {}), **(TO_TRY_REPLAYED if replayed else {})}
 
 
 def charged(attributed_time: pd.DataFrame, window: str, window_ns: int, told: Told) -> Verdict:
@@ -122,7 +104,7 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
     title, evidence = TITLES[cause], _evidence(cause, part)
     if cause is Cause.LATE_RANK and ranks is not None:
         title = title.format(rank=ranks.index[0])
-    elif cause is Cause.HOST and not told.has_device:
+    elif cause is Cause.HOST and not told.context.has_device:
         title = TITLE_HOST_ONLY
     return Finding(
         cause=cause.value,
@@ -138,7 +120,16 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
         last_step=steps[-1] if steps else "",
         parts=tuple(zip(bounds.index.astype(str), bounds.tolist(), strict=True)),
         evidence=evidence,
-        to_try=_to_try(cause, evidence[0], str(bounds.index[0]), told)
+        to_try=advice_on(
+            Seen(
+                cause,
+                told.context,
+                evidence[0],
+                str(bounds.index[0]),
+                _around(part),
+                told.unread_stacks,
+            )
+        )
         if dur_ns >= _ADVISED_SHARE * window_ns
         else "",
         ranks=tuple(zip(ranks.index.tolist(), ranks.tolist(), strict=True))
@@ -152,22 +143,10 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
     )
 
 
-def _to_try(cause: Cause, most: Evidence, bound: str, told: Told) -> str:
-    """Advice for a cause; where code was not recorded, first how to find out which it is."""
-    if cause is Cause.HOST and not told.has_device:
-        return HOST_ONLY
-    if cause is Cause.COPIES and _WITHIN_DEVICE.search(most.name):
-        return WITHIN_DEVICE
-    is_code = cause is Cause.HOST_CODE or (
-        cause in {Cause.HOST, Cause.LATE_RANK} and most.bound == Bound.PYTHON_GAP.label
-    )
-    is_unnamed = is_code and not most.frame
-    which = "" if not is_unnamed else UNREAD if told.unread_stacks else UNRECORDED
-    return which + (
-        LATE_BY.get(bound, COMPARE)
-        if cause is Cause.LATE_RANK
-        else told.instead.get(cause, TO_TRY[cause])
-    )
+def _around(part: pd.DataFrame) -> str:
+    """Operator or annotation around most of some time, as far as there is one."""
+    ops = part.loc[part["op"] != "", ["op", "dur_ns"]]
+    return str(ops.groupby("op", sort=False)["dur_ns"].sum().idxmax()) if len(ops) else ""
 
 
 def _evidence(cause: Cause, part: pd.DataFrame) -> tuple[Evidence, ...]:

@@ -12,7 +12,7 @@ from htagraph.model.units import human_count, human_duration
 from htagraph.writers.labels import printable
 from htagraph.writers.notebook_cell import escaped
 
-__all__ = ["Evidence", "Finding", "Paragraph", "Verdict"]
+__all__ = ["Evidence", "Finding", "Paragraph", "Verdict", "cause_label"]
 
 _N_FIRST = 3
 _MIN_SHARE = 0.005
@@ -46,6 +46,17 @@ class Paragraph(NamedTuple):
     role: Role
     text: str
     indent: int
+
+
+def cause_label(cause: str, rank: int) -> str:
+    """A cause, with the rank where that is part of it.
+
+    Examples
+    --------
+    >>> cause_label("late rank", 2), cause_label("host wait", 2)
+    ('late rank 2', 'host wait')
+    """
+    return f"{cause} {rank}" if cause == Cause.LATE_RANK else cause
 
 
 @dataclass(frozen=True)
@@ -240,6 +251,16 @@ class Verdict:
     low_ends: str = ""
     window: str = "the window"
     dur_ns: int = 0
+
+    @property
+    def by_cause(self) -> dict[str, str]:
+        """Title and prediction of the finding of each cause; a late rank is a cause of its own."""
+        return {
+            cause_label(finding.cause, finding.ranks[0][0] if finding.ranks else -1): ": ".join(
+                filter(None, (finding.title, finding.prediction))
+            )
+            for finding in self.findings
+        }
 
     @property
     def ranking(self) -> str:

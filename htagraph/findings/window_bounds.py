@@ -10,12 +10,12 @@ import pandas as pd
 from htagraph.explain.busy_time import busy_time
 from htagraph.explain.replay_time import replay_time
 from htagraph.findings.advice import OTHER_RANKS
-from htagraph.findings.findings import Told, charged, instead_of_advice
+from htagraph.findings.context import find_context
+from htagraph.findings.findings import Told, charged
 from htagraph.findings.judged_part import judged_part
 from htagraph.findings.replays import replays_in_words
 from htagraph.findings.verdict import Verdict
 from htagraph.findings.worth import bounded, predicted
-from htagraph.lookup.compiled_work import is_compiled, is_replayed
 from htagraph.lookup.find_window import WHOLE
 from htagraph.path import CriticalPath
 from htagraph.queries.opportunities import opportunities as find_opportunities
@@ -50,22 +50,21 @@ def find_bounds(
     >>> find_bounds(path).findings[0].cause
     'data loading'
     """
-    replayed = is_replayed(path.dag, path.window)
+    context = find_context(path.dag, path.window)
     found = find_opportunities(path.dag, path.window) if opportunities is None else opportunities
     told = Told(
-        has_device=bool(path.dag.events.is_device.any()),
+        context=context,
         unread_stacks=path.dag.notes.get("n_unread_stacks", 0) > 0,
         worth=predicted(found)
         if len(found)
         else bounded(busy_time(path.dag, path.window), path.dur_ns),
-        instead=instead_of_advice(compiled=is_compiled(path.dag, path.window), replayed=replayed),
     )
     verdict = charged(path.attributed_time, path.window_name, path.dur_ns, told)
     causes = {finding.cause for finding in verdict.top_findings}
     waits = found["cause"].isin(causes) & (found["alone_ns"] < found["saves_ns"])
     if waits.any():
         verdict = replace(verdict, low_ends=OTHER_RANKS)
-    if replayed:
+    if context.is_replayed:
         said = replays_in_words(replay_time(path.dag, path.window))
         verdict = replace(verdict, replays=said)
     if not verdict.withheld:

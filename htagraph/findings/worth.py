@@ -30,6 +30,8 @@ _ON_HOST = (
     Cause.FIRST_USE,
     Cause.OPTIMIZER,
     Cause.COMPILATION,
+    Cause.RECOMPILATION,
+    Cause.AUTOTUNING,
     Cause.CHECKPOINTING,
     Cause.GARBAGE_COLLECTION,
 )

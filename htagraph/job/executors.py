@@ -3,12 +3,15 @@
 A worker that dies, killed or out of memory, must cost one rank and no more. A `ProcessPoolExecutor`
 gives up all of its work when one of its processes dies, so each of our processes is a pool of one.
 To start them takes longer than most questions: they serve a job from its loading to its end.
+
+An interrupt is for this process alone: it ends the others, which have no traceback to show.
 """
 
 from __future__ import annotations
 
 import os
 import pickle
+import signal
 import weakref
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import (
@@ -23,8 +26,9 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from htagraph.errors import QueryError
+from htagraph.model.progress import counted
 
-__all__ = ["Progress", "Task", "Workers"]
+__all__ = ["IsolatedProcesses", "Progress", "Task", "Workers"]
 
 Task = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function and its arguments."""
@@ -48,22 +52,33 @@ class _WorkerDiedError(RuntimeError):
         )
 
 
-class _IsolatedProcesses(Executor):
-    """Processes of this machine, each a pool of one: a death takes only its own work along."""
+class IsolatedProcesses(Executor):
+    """Processes of this machine, each a pool of one: a death takes only its own work along.
+
+    Parameters
+    ----------
+    n_workers : int
+    """
 
     def __init__(self, n_workers: int) -> None:
-        self._threads = ThreadPoolExecutor(n_workers)
+        # A process takes the signals that are blocked from the thread that starts it.
+        self._threads = ThreadPoolExecutor(n_workers, initializer=_block_interrupts)
         self._pools: SimpleQueue[ProcessPoolExecutor] = SimpleQueue()
+        self._made: list[ProcessPoolExecutor] = []
+        self._is_ended = False
         for _ in range(n_workers):
             self._pools.put(self._new_pool())
 
-    @staticmethod
-    def _new_pool() -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+    def _new_pool(self) -> ProcessPoolExecutor:
+        pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+        self._made.append(pool)
+        return pool
 
     def _run(self, function: Callable[..., object], args: tuple[Any, ...]) -> object:
         pool = self._pools.get()
         try:
+            if self._is_ended:
+                raise _WorkerDiedError
             return pool.submit(function, *args).result()
         except BrokenExecutor:
             pool.shutdown()
@@ -77,11 +92,25 @@ class _IsolatedProcesses(Executor):
         assert not kwargs
         return self._threads.submit(self._run, fn, args)
 
+    def end(self) -> None:
+        """End all processes at once, in the middle of their work."""
+        self._is_ended = True
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for pool in self._made:
+            for process in list((pool._processes or {}).values()):  # noqa: SLF001  until 3.14
+                process.kill()
+
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT002
         """End all processes, after the work that is under way."""
         self._threads.shutdown(wait=True, cancel_futures=cancel_futures)
         while not self._pools.empty():
             self._pools.get().shutdown(wait=wait)
+
+
+def _block_interrupts() -> None:
+    """Leave interrupts to the main thread; what is started from here never gets one."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 class Workers:
@@ -106,12 +135,12 @@ class Workers:
         self._given = executor
         self._n_processes = min(n_tasks, os.cpu_count() or 1)
         self._is_small = n_bytes < SMALL_BYTES or self._n_processes < 2
-        self._started: _IsolatedProcesses | None = None
+        self._started: IsolatedProcesses | None = None
 
-    def _processes(self) -> _IsolatedProcesses:
+    def _processes(self) -> IsolatedProcesses:
         """The processes of this machine, started if they are not there."""
         if self._started is None:
-            self._started = _IsolatedProcesses(self._n_processes)
+            self._started = IsolatedProcesses(self._n_processes)
             weakref.finalize(self, self._started.shutdown)
         return self._started
 
@@ -138,12 +167,24 @@ class Workers:
         QueryError
             If a task cannot travel to another process.
         """
-        results: dict[Key, Any] = {}
         pool = self._pool(len(tasks))
+        try:
+            return self._run(pool, tasks, progress)
+        except BaseException:  # an interrupt, or the user's progress: nobody waits for the rest
+            if isinstance(pool, IsolatedProcesses):
+                pool.end()
+                self._started = None
+            raise
+
+    def _run(
+        self, pool: Executor | None, tasks: Mapping[Key, Task], progress: Progress | None
+    ) -> dict[Key, Any]:
+        """Run tasks in a pool, or in this process without one."""
+        results: dict[Key, Any] = {}
         if pool is not None and tasks:
             _check_portable(next(iter(tasks.values())), pool)
         futures = {key: _submitted(pool, task) for key, task in tasks.items() if pool is not None}
-        for key, task in tasks.items():
+        for key, task in zip(tasks, counted("rank", tasks.values()), strict=True):
             results[key] = _outcome(futures[key] if pool is not None else _done_here(task))
             if progress is not None:
                 progress(len(results), len(tasks))
@@ -156,7 +197,7 @@ class Workers:
 
 def _check_portable(task: Task, pool: Executor) -> None:
     """Raise if a task cannot travel to another process."""
-    if not isinstance(pool, ProcessPoolExecutor | _IsolatedProcesses):
+    if not isinstance(pool, ProcessPoolExecutor | IsolatedProcesses):
         return
     try:
         pickle.dumps(task)

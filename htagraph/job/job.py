@@ -13,6 +13,7 @@ import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
 from htagraph.errors import QueryError
+from htagraph.findings.context import Context
 from htagraph.findings.verdict import Verdict
 from htagraph.graph import TraceGraph
 from htagraph.job.path import WHOLE_JOB, JobPath, JobRoute
@@ -31,12 +32,13 @@ from htagraph.job.rehearsal import JobRehearsal, replay_requests
 from htagraph.job.stragglers import pipeline_bubbles, summarize_stragglers
 from htagraph.job.timeline import Timeline
 from htagraph.job.verdict import find_job_bounds
+from htagraph.job.windows import job_window
 from htagraph.model.answers import OPPORTUNITIES
 from htagraph.model.deprecated import renamed
 from htagraph.model.frames import FAILURES
 from htagraph.model.units import human_count, human_duration
 from htagraph.questions import Question, Questions, check_options
-from htagraph.replay.candidates import candidates
+from htagraph.replay.candidates import candidates, kinds_done
 from htagraph.replay.predictions import predictions
 from htagraph.writers.notebook_cell import table_html
 
@@ -75,7 +77,7 @@ class Job(Questions):
         The ranks, on one clock.
     failed : mapping of str to str
         Files that could not be loaded, and why.
-    asked_window : str or (int, int), optional
+    asked_window : str, RankStep or (int, int), optional
         Window of every rank that is asked about; None for all.
     capture_note : str
         Which capture of a folder with several it is; empty where there was one.
@@ -127,14 +129,29 @@ class Job(Questions):
         return iter(self.summaries)
 
     def window(self, window: str | tuple[int, int]) -> Job:
-        """The job in a window of every rank: a step or other host range by name, or times.
+        """The job in a window of every rank: a step or other host range, or times.
+
+        Parameters
+        ----------
+        window : str or (int, int)
+            A name, glob or regex; a step by its number (``"5"``), ``"first"``, ``"last"`` or
+            ``"median"``: the one of median length, over all ranks, of those that are alike on each;
+            ``"trace"`` for all; or times, on the clock of each rank.
 
         Raises
         ------
         WindowNotFoundError
-            When it is asked: if a rank has no such range.
+            If there is no such step; of a name, when the window is asked.
+        QueryError
+            If a word stands for different steps on different ranks, or no step is alike on all.
+
+        Warns
+        -----
+        AmbiguousWindowWarning
+            If several steps of a rank match.
         """
-        return replace(self, asked_window=window)
+        found = job_window(self.summaries, window)
+        return self if found == self.asked_window else replace(self, asked_window=found)
 
     def ask(self, question: str, **options: Any) -> pd.DataFrame:  # noqa: ANN401
         """Answer to a question by its name: what the member of that name gives.
@@ -338,7 +355,10 @@ class Job(Questions):
             If the ranks have too many events together.
         """
         path = self.critical_path()
-        return predictions(self.rehearsal, candidates(path.segments, path.attributed_time))
+        run = Context.of_job([rank.context for rank in self.summaries.values()])
+        done = kinds_done(is_replayed=run.is_replayed, loading=run.loading)
+        asked = candidates(path.segments, path.attributed_time, done=done)
+        return predictions(self.rehearsal, asked)
 
     def verdict(self) -> Verdict:
         """What bounds the job: the causes of its critical path across ranks, late ranks included.

@@ -14,6 +14,8 @@ import pandas as pd
 from htagraph.algorithms.tiling import check_tiling
 from htagraph.explain.breakdown import sum_by
 from htagraph.explain.busy_time import BusyTime
+from htagraph.explain.segment_causes import segment_causes
+from htagraph.findings.verdict import cause_label
 from htagraph.job.common_time import (
     SegmentTimes,
     in_common_time,
@@ -29,7 +31,7 @@ from htagraph.job.ranks import Request
 from htagraph.job.timeline import Timeline
 from htagraph.model.deprecated import renamed
 from htagraph.model.frames import BREAKDOWN, JOB_ATTRIBUTED_TIME, JOB_SEGMENTS
-from htagraph.model.kinds import Bound, EdgeKind, in_words
+from htagraph.model.kinds import Bound, Cause, EdgeKind, in_words
 from htagraph.model.schema import labelled
 from htagraph.model.units import human_count, human_duration
 from htagraph.writers.notebook_cell import path_html
@@ -234,20 +236,51 @@ class JobPath:
         """
         return sum_by(self.segments, by, self.dur_ns, BREAKDOWN)
 
-    def to_perfetto(self, out: str | Path) -> Path:
+    @property
+    def origin_ns(self) -> int:
+        """The time that is 0 in what `to_perfetto` writes: the first of all ranks."""
+        clocks, summaries = self.timeline.clocks, self.timeline.graphs.summaries
+        firsts = (
+            int(clocks[rank].to_common(summaries[rank].first_ns)) for rank in self.timeline.aligned
+        )
+        return min(self.start_ns, *firsts)
+
+    def to_perfetto(self, out: str | Path, *, findings: Mapping[str, str] | None = None) -> Path:
         """Write all ranks on the common clock with the job's path on top, for the Perfetto UI.
 
         Parameters
         ----------
         out : str or Path
             ``.pftrace``, or ``.pftrace.gz`` to compress.
+        findings : mapping of str to str, optional
+            What to say of each cause beside it, such as `Verdict.by_cause`.
 
         Raises
         ------
         OutputError
             If the file cannot be written.
         """
-        return write_job_trace(out, self.segments, self.timeline, start_ns=self.start_ns)
+        causes = segment_causes(self._labelled_time, len(self.segments))
+        segments = self.segments.assign(cause=causes)
+        return write_job_trace(
+            out,
+            segments,
+            self.timeline,
+            window=self.window_name,
+            origin_ns=self.origin_ns,
+            findings=findings or {},
+        )
+
+    @property
+    def _labelled_time(self) -> pd.DataFrame:
+        """Attributed time in which each late rank is a cause of its own."""
+        charged = self.attributed_time
+        late = np.flatnonzero(charged["cause"] == Cause.LATE_RANK)
+        labels = charged["cause"].to_numpy(dtype=object, copy=True)
+        labels[late] = [
+            cause_label(Cause.LATE_RANK, rank) for rank in charged["rank"].iloc[late].tolist()
+        ]
+        return charged.assign(cause=labels)
 
     def __repr__(self) -> str:
         """Say how long the path is, where it ran and what bounds it."""

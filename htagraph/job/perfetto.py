@@ -1,12 +1,12 @@
 """One Perfetto trace of a whole job: all ranks on one clock, and the job's path on top of them.
 
-The file is a concatenation: the path of the job, then each rank with its part of the path. Ids are
-disjoint; only the arrows of hops, where the path goes from one rank to another, have one id in two
-parts.
+The file is a concatenation: the path of the job, then each rank. Ids are disjoint; only the arrows
+from segments of the path to events of a rank have one id in two parts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.clocks import Clock
+from htagraph.explain.counter_tracks import counter_tracks
 from htagraph.job.timeline import Timeline
 from htagraph.lookup.links import work_links
 from htagraph.model.events import EventTable, LaneTable
@@ -29,12 +30,8 @@ I64 = npt.NDArray[np.int64]
 
 _ABOUT = (
     "Critical path of the job, in common time. Segments tile the window: every instant is on "
-    "exactly one rank. Where a rank waited in a collective, the path hops to the rank that came "
-    "last; below, the same path by rank."
-)
-_PART = (
-    "The part of the job's critical path that is on this rank. Arrows lead to where the path goes "
-    "on, on another rank."
+    "exactly one rank. Where a rank waited in a collective, the path hops to the one that came "
+    "last."
 )
 
 
@@ -67,40 +64,52 @@ def _on_common_clock(events: EventTable, clock: Clock) -> EventTable:
     return replace(events, ts_ns=start, dur_ns=end - start)
 
 
-def _hop_ids(segments: pd.DataFrame) -> tuple[I64, I64]:
-    """The segments before and after each hop to another rank, and the hop's number, from 1 on."""
-    before = np.flatnonzero(np.diff(segments["rank"].to_numpy(np.int64)) != 0)
-    ids = np.arange(1, len(before) + 1, dtype=np.int64)
-    return np.concatenate([before, before + 1]), np.concatenate([ids, ids])
+def _arrow_ends(segments: pd.DataFrame, rank: int | None = None) -> tuple[I64, I64]:
+    """Segments about an event, of all ranks or of one, and the id of the arrow of each."""
+    about = segments["event"] >= 0
+    rows = np.flatnonzero(about if rank is None else about & (segments["rank"] == rank))
+    return rows.astype(np.int64), rows.astype(np.int64) + 1
 
 
 def _write_rank(
-    part: Path, segments: pd.DataFrame, timeline: Timeline, rank: int, origin_ns: int
+    part: Path,
+    *,
+    segments: pd.DataFrame,
+    timeline: Timeline,
+    rank: int,
+    origin_ns: int,
+    taken: set[int],
 ) -> Path:
-    """Write one rank, with its part of the path."""
-    dag = timeline.graphs.open(rank).dag
-    rows = np.flatnonzero(segments["rank"] == rank)
-    ends, ids = _hop_ids(segments)
-    here = np.isin(ends, rows)
-    own = segments.iloc[rows].drop(columns="rank").reset_index(drop=True)
-    about = own["event"].to_numpy(np.int64)
+    """Write one rank, with the ends of the arrows from the path to its events."""
+    dag, clock = timeline.graphs.open(rank).dag, timeline.clocks[rank]
+    rows, ids = _arrow_ends(segments, rank)
+    critical = segments["event"].to_numpy(np.int64)[rows]
     return write_pftrace(
         part,
-        _on_common_clock(dag.events, timeline.clocks[rank]),
+        _on_common_clock(dag.events, clock),
         rank=rank,
         place=rank + 2,
-        segments=own,
         links=work_links(dag),
-        critical_events=np.unique(about[about >= 0]),
-        description=_PART,
+        critical_events=critical,
+        counters=[
+            replace(counter, ts_ns=clock.to_common(counter.ts_ns))
+            for counter in counter_tracks(dag)
+        ],
         moved_by=dag.calibration.moved_by,
         origin_ns=origin_ns,
-        hops=(np.searchsorted(rows, ends[here]).astype(np.int64), ids[here]),
+        event_ends=(critical, ids),
+        taken=taken,
     )
 
 
 def write_job_trace(
-    out: str | Path, segments: pd.DataFrame, timeline: Timeline, *, start_ns: int
+    out: str | Path,
+    segments: pd.DataFrame,
+    timeline: Timeline,
+    *,
+    window: str,
+    origin_ns: int,
+    findings: Mapping[str, str],
 ) -> Path:
     """Write all aligned ranks of a job, its critical path on top, as one Perfetto trace.
 
@@ -109,10 +118,14 @@ def write_job_trace(
     out : str or Path
         ``.pftrace``, or ``.pftrace.gz`` to compress.
     segments : DataFrame, schema `frames.JOB_SEGMENTS`
-        Of the path.
+        Of the path; with a ``cause`` of each.
     timeline : Timeline
-    start_ns : int, unit=ns
-        Start of the path, in common time.
+    window : str
+        Name of the path's window.
+    origin_ns : int, unit=ns
+        Time that is 0 in the file, in common time.
+    findings : mapping of str to str
+        What to say of each cause.
 
     Returns
     -------
@@ -128,21 +141,31 @@ def write_job_trace(
     -----
     One rank is in memory at a time; the parts lie beside the file until it is whole.
     """
-    summaries = timeline.graphs.summaries
-    firsts = [
-        int(timeline.clocks[rank].to_common(summaries[rank].first_ns)) for rank in timeline.aligned
-    ]
-    origin_ns = min([start_ns, *firsts])
-    whole = segments.assign(event=np.int64(-1))
+    without_events = segments.assign(event=np.int64(-1))
 
     def write_path(part: Path) -> Path:
         """Write the path of the job."""
         return write_pftrace(
-            part, _no_events(), segments=whole, description=_ABOUT, origin_ns=origin_ns
+            part,
+            _no_events(),
+            segments=without_events,
+            window=window,
+            description=_ABOUT,
+            findings=findings,
+            origin_ns=origin_ns,
+            segment_ends=_arrow_ends(segments),
         )
 
+    taken: set[int] = set()
     ranks = [
-        partial(_write_rank, segments=segments, timeline=timeline, rank=rank, origin_ns=origin_ns)
+        partial(
+            _write_rank,
+            segments=segments,
+            timeline=timeline,
+            rank=rank,
+            origin_ns=origin_ns,
+            taken=taken,
+        )
         for rank in timeline.aligned
     ]
     return write_joined(out, [write_path, *ranks])

@@ -26,19 +26,22 @@ from htagraph.errors import (
     RankNotFoundError,
 )
 from htagraph.explain.critical_path import last_node
+from htagraph.findings.context import Context, find_context
 from htagraph.graph import TraceGraph
 from htagraph.job.executors import Task, Workers
 from htagraph.job.process_groups import in_process_groups
 from htagraph.job.rank_segments import RankEnds
 from htagraph.lookup.anchors import first_anchor
-from htagraph.lookup.compiled_work import is_compiled, is_replayed
+from htagraph.lookup.find_window import annotations_like_words
 from htagraph.lookup.readiness import Readiness, readiness
+from htagraph.lookup.steady_steps import steady_steps
 from htagraph.trace import Trace, load
 
 __all__ = [
     "OnError",
     "RankAnswers",
     "RankGraphs",
+    "RankStep",
     "RankSummary",
     "Reading",
     "Request",
@@ -49,8 +52,20 @@ __all__ = [
     "rank_ends",
 ]
 
-WindowName = str | tuple[int, int] | None
-"""A window of every rank: the name of a host range, times, or all."""
+
+class RankStep(NamedTuple):
+    """A step of every rank, of which several may have the name: the first (0) or the last (-1)."""
+
+    name: str
+    instance: int
+
+    def __str__(self) -> str:
+        """Its name."""
+        return self.name
+
+
+WindowName = str | RankStep | tuple[int, int] | None
+"""A window of every rank: the name of a host range, a step, times, or all."""
 
 Work = Callable[[TraceGraph], Any]
 """What is asked of a rank: a function of its graph, which can travel to another process."""
@@ -102,10 +117,14 @@ class RankSummary:
     host : str
         Where it ran, empty where not recorded.
     n_events : int
+    called_like_words : tuple of str
+        Annotations whose names could be words for a window: ``last``, ``5``.
+    alike_ns : mapping of str to int, unit=ns
+        Lengths of the steps that are alike (`SteadySteps.compared_ns`), by their names.
     has_unread_stacks : bool
         The file has Python stacks that were not read.
-    is_compiled, is_replayed : bool
-        Most device time comes from code that torch.compile made, or from captured graphs.
+    context : Context
+        What kind of run it is, for advice.
     first_ns : int, unit=ns
         First time in the trace, also of what is no work.
     collectives : DataFrame, schema `answers.COLLECTIVES`
@@ -123,9 +142,10 @@ class RankSummary:
     world_size: int | None
     host: str
     n_events: int
+    called_like_words: tuple[str, ...]
+    alike_ns: Mapping[str, int]
     has_unread_stacks: bool
-    is_compiled: bool
-    is_replayed: bool
+    context: Context
     first_ns: int
     collectives: pd.DataFrame
     ready: Readiness
@@ -166,9 +186,10 @@ def prepare_rank(path: Path, graph_file: Path, reading: Reading) -> RankSummary:
         world_size=trace.world_size,
         host=str(trace.metadata.get("host_name") or ""),
         n_events=len(graph.dag.events),
+        called_like_words=annotations_like_words(graph.dag),
+        alike_ns=steady_steps(graph.dag).lengths_ns(graph.dag),
         has_unread_stacks=trace.has_unread_stacks,
-        is_compiled=is_compiled(graph.dag, graph.dag.span),
-        is_replayed=is_replayed(graph.dag, graph.dag.span),
+        context=find_context(graph.dag, graph.dag.span),
         first_ns=int(graph.dag.events.ts_ns.min(initial=graph.dag.span.start_ns)),
         collectives=in_process_groups(collectives, trace.metadata, trace.rank),
         ready=readiness(graph.dag, collectives["event"].to_numpy(np.int64)),
@@ -192,7 +213,11 @@ def _opened(summary: RankSummary, reading: Reading) -> TraceGraph:
 
 
 def _in_window(graph: TraceGraph, window: WindowName) -> TraceGraph:
-    return graph if window is None else graph.window(window)
+    if window is None:
+        return graph
+    if isinstance(window, RankStep):
+        return graph.window(window.name, instance=window.instance)
+    return graph.window(window, instance=0)
 
 
 def _visit(summary: RankSummary, reading: Reading, requests: Sequence[Request]) -> list[Any]:

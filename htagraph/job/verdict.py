@@ -7,8 +7,10 @@ from shlex import quote
 
 import pandas as pd
 
-from htagraph.findings.advice import LATE_BY, NOTHING_MATCHED
-from htagraph.findings.findings import Told, charged, instead_of_advice
+from htagraph.findings.advice import NOTHING_MATCHED
+from htagraph.findings.context import Context
+from htagraph.findings.findings import Told, charged
+from htagraph.findings.host_rules import SLOW_DEVICE
 from htagraph.findings.verdict import Verdict
 from htagraph.findings.worth import bounded, predicted
 from htagraph.job.path import JobPath
@@ -16,7 +18,6 @@ from htagraph.job.ranks import RankSummary
 from htagraph.job.slow_ranks import slow_device
 from htagraph.model.kinds import Bound, Cause
 from htagraph.model.units import human_count
-from htagraph.queries.collectives import HOST_RANGE
 
 __all__ = ["find_job_bounds"]
 
@@ -56,16 +57,14 @@ def find_job_bounds(
             dur_ns=path.dur_ns,
         )
     told = Told(
-        has_device=path.busy_time.device_ns > 0
-        or any((rank.collectives["found_by"] != HOST_RANGE).any() for rank in ranks),
+        context=Context.of_job(
+            [rank.context for rank in ranks],
+            is_whole=all((rank.world_size or 0) <= len(ranks) for rank in ranks),
+        ),
         unread_stacks=any(rank.has_unread_stacks for rank in ranks),
         worth=predicted(opportunities)
         if len(opportunities)
         else bounded(path.busy_time, path.dur_ns),
-        instead=instead_of_advice(
-            compiled=all(rank.is_compiled for rank in ranks),
-            replayed=all(rank.is_replayed for rank in ranks),
-        ),
     )
     kernels = kernels[kernels["rank"].isin(path.timeline.aligned)]
     verdict = charged(path.attributed_time, path.window_name, path.dur_ns, told)
@@ -80,7 +79,7 @@ def find_job_bounds(
     found = tuple(
         replace(finding, detail=how_often[finding.ranks[0][0]])
         if finding.cause == Cause.LATE_RANK
-        else replace(finding, detail=slow, to_try=LATE_BY[Bound.COMPUTE.label])
+        else replace(finding, detail=slow, to_try=SLOW_DEVICE)
         if finding.cause == Cause.COMPUTE and slow
         else finding
         for finding in verdict.findings

@@ -1,4 +1,4 @@
-"""Whether device work already comes from compiled code, or from a graph that is replayed."""
+"""Whether work already comes from compiled code, or from a graph that is replayed."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ import re
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.lookup.clipping import device_work
+from htagraph.lookup.clipping import device_work, host_work
 from htagraph.lookup.selecting import under_mask
 from htagraph.model.dag import Dag
-from htagraph.model.kinds import HOST_KINDS
+from htagraph.model.kinds import HOST_KINDS, EventKind
 from htagraph.model.window import Window
 
-__all__ = ["graph_launches", "is_compiled", "is_replayed"]
+__all__ = ["compiled_share", "graph_launches", "is_replayed"]
 
 _COMPILED = re.compile(r"^Torch-Compiled Region|CompiledFxGraph|^CompiledFunction")
 """Ranges of code that torch.compile made."""
+_GENERATED = re.compile(r"^triton_(poi|red|per|tem|mm|for|spl)_")
+"""Kernels that it wrote."""
+_COMPILES = re.compile(r"\(dynamo_timed\)$|^dynamo$")
 _REPLAYED = re.compile(r"^(cuda|cu|hip)GraphLaunch")
 """Calls that launch a captured graph."""
 _MOST = 0.5
@@ -27,29 +30,60 @@ def graph_launches(dag: Dag) -> npt.NDArray[np.bool_]:
     return _named(dag, _REPLAYED)
 
 
-def is_compiled(dag: Dag, window: Window) -> bool:
-    """Whether most device time of a window comes from code that torch.compile made."""
-    return _is_mostly_under(dag, window, _COMPILED)
+def compiled_share(dag: Dag, window: Window) -> float:
+    """Share of the work of a window that comes from code that torch.compile made.
+
+    Of the device time; where there is none, of the time of operators. A graph that replays some
+    kernels that torch.compile wrote was captured from compiled code.
+
+    Examples
+    --------
+    >>> import htagraph as hg
+    >>> events = hg.synth.timeline('''
+    ...     cpu 1    |[region [launch >a]][aten::mm [launch >b]   ]
+    ...     stream 7 |                    [k1 <a]     [k2 <b           ]
+    ... ''', names={"region": "Torch-Compiled Region: 0/1"})
+    >>> graph = hg.Trace.from_events(events).compile()
+    >>> compiled_share(graph.dag, graph.interval)
+    0.28
+    """
+    tops = _named(dag, _COMPILED)
+    wrote = dag.events.named(dag.events.symbols.searched(_GENERATED)) & dag.events.is_device
+    if not tops.any() and not wrote.any():
+        return 0.0
+    work = device_work(dag, window)
+    if len(work.event):
+        within = under_mask(dag, tops)
+        replayed = under_mask(dag, graph_launches(dag))
+        if (wrote & replayed)[work.event].any():
+            within |= replayed
+        dur_ns = work.dur_ns
+        return float(dur_ns[(within | wrote)[work.event]].sum() / max(dur_ns.sum(), 1))
+    # The own time of operators; those that run while something is compiled make nothing.
+    compiles = _named(dag, _COMPILES)
+    computes = dag.events.kind == EventKind.OP
+    computes &= ~compiles & ~under_mask(dag, compiles)
+    found = host_work(dag, window)
+    found = found.take(computes[found.event])
+    own_ns = np.zeros(len(dag.events), dtype=np.int64)
+    own_ns[found.event] = found.dur_ns
+    parent = dag.parent[found.event]
+    np.subtract.at(own_ns, parent[parent >= 0], found.dur_ns[parent >= 0])
+    own_ns = np.where(computes, np.maximum(own_ns, 0), 0)
+    return float(own_ns[tops | under_mask(dag, tops)].sum() / max(own_ns.sum(), 1))
 
 
 def is_replayed(dag: Dag, window: Window) -> bool:
     """Whether most device time of a window comes from captured graphs."""
-    return _is_mostly_under(dag, window, _REPLAYED)
-
-
-def _is_mostly_under(dag: Dag, window: Window, pattern: re.Pattern[str]) -> bool:
-    """Whether most device time of a window was launched in host events with such a name."""
-    tops = _named(dag, pattern)
+    tops = graph_launches(dag)
     if not tops.any():
         return False
     work = device_work(dag, window)
-    dur_ns = work.end_ns - work.start_ns
-    under_ns = dur_ns[under_mask(dag, tops)[work.event]].sum()
-    return bool(under_ns > _MOST * dur_ns.sum())
+    replayed_ns = work.dur_ns[under_mask(dag, tops)[work.event]].sum()
+    return bool(replayed_ns > _MOST * work.dur_ns.sum())
 
 
 def _named(dag: Dag, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
     """Whether each event is a host event with such a name."""
-    events = dag.events
-    found = events.named(events.symbols.mask(lambda name: pattern.search(name) is not None))
-    return found & np.isin(events.kind, HOST_KINDS)
+    named: npt.NDArray[np.bool_] = dag.events.named(dag.events.symbols.searched(pattern))
+    return named & np.isin(dag.events.kind, HOST_KINDS)

@@ -8,13 +8,22 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.matching import group_starts
+from htagraph.lookup.bandwidths import bandwidths
 from htagraph.lookup.queues import queues
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 
-__all__ = ["CounterChanges", "CounterLevels", "counter_levels", "queue_changes"]
+__all__ = [
+    "CounterChanges",
+    "CounterLevels",
+    "bandwidth_changes",
+    "counter_levels",
+    "queue_changes",
+]
 
 I64 = npt.NDArray[np.int64]
+
+_BYTES_PER_S = 1_000_000_000
 
 
 class CounterChanges(NamedTuple):
@@ -73,6 +82,35 @@ def queue_changes(dag: Dag) -> CounterChanges:
         stream=by.stream,
         name=np.full(len(by), "queue_length", dtype=object),
         unit=1,
+    )
+
+
+def bandwidth_changes(dag: Dag, *, by_stream: bool = False) -> CounterChanges:
+    """Bandwidth of each copy or fill from its start to its end, per device and direction.
+
+    Parameters
+    ----------
+    dag : Dag
+    by_stream : bool, default=False
+        Also apart by stream.
+    """
+    events, found = dag.events, bandwidths(dag)
+    work = found.event
+    # Whole bytes per second, so that what a copy adds it also takes away exactly.
+    whole = np.rint(found.rate * _BYTES_PER_S).astype(np.int64)
+    texts = np.array([text.partition(" (")[0] for text in events.symbols.texts], dtype=object)
+    names, label = np.unique(texts[events.name[work]].astype(str), return_inverse=True)
+    stream = events.stream[work].astype(np.int64) if by_stream else np.full(len(work), -1)
+    keys = np.stack([events.device[work].astype(np.int64), stream, label])
+    (device, stream, name), track = np.unique(keys, axis=1, return_inverse=True)
+    return CounterChanges(
+        track=np.concatenate([track, track]),
+        ts_ns=np.concatenate([events.ts_ns[work], events.end_ns[work]]),
+        change=np.concatenate([whole, -whole]),
+        device=device,
+        stream=stream,
+        name=names.astype(object)[name],
+        unit=_BYTES_PER_S,
     )
 
 

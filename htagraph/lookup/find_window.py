@@ -1,48 +1,144 @@
-"""From what a person calls a window to its bounds."""
+"""From what a person calls a window to its bounds.
+
+A window is called by a name of the trace, a glob or a regex; by a step's number or place (``5``,
+``first``, ``last``, ``median``); or by times. An annotation that is really called ``last`` or ``5``
+goes first; only ``trace`` is always the whole trace, as nothing else says it.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Sequence
 from numbers import Real
-from typing import SupportsIndex, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.errors import QueryError, WindowNotFoundError
+from htagraph.errors import AmbiguousWindowWarning, QueryError
+from htagraph.lookup.named_ranges import instance_window, is_annotation, named_ranges
+from htagraph.lookup.steady_steps import FEWEST_ALIKE, steady_steps
 from htagraph.lookup.steps import find_steps
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
-from htagraph.model.symbols import compile_pattern
+from htagraph.model.step_markers import step_number
 from htagraph.model.window import Window, WindowClock
 
-__all__ = ["WHOLE", "find_window", "named_ranges", "range_window"]
+__all__ = [
+    "FIRST",
+    "LAST",
+    "MEDIAN",
+    "WHOLE",
+    "WINDOWS_IN_WORDS",
+    "annotations_like_words",
+    "find_window",
+    "is_step_word",
+    "numbered_steps",
+    "times_in",
+    "warn_of_others",
+]
+
+I64 = npt.NDArray[np.int64]
 
 WHOLE = "trace"
-"""What the command line calls the window that is the whole trace."""
+"""What the window is called that is the whole trace."""
+
+FIRST, LAST, MEDIAN = "first", "last", "median"
+"""What steps are called: the first, the last, the representative one of those that are alike."""
+
+WINDOWS_IN_WORDS = (
+    "Step or other host range, as a name, glob or regex; a step by its number (5: ProfilerStep#5), "
+    f"{FIRST}, {LAST} or {MEDIAN} (the representative one of those that are alike); START:END from "
+    f"the start of the trace (10ms:20ms; ns without a unit); or {WHOLE}, which is all of it."
+)
+"""What a window may be called, for the help of commands."""
 
 _HINT = "give the name of a step or range, a regex, or (start_ns, end_ns) in nanoseconds."
 _PAIR = 2
 _FIRST_NS, _LAST_NS = -(2**62), 2**62
 """Times beyond these could not be subtracted from each other in 64 bits."""
 
+_UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+_TIME = r"(\d[\d_,]{0,18})(\.\d{1,9})?\s?(ns|us|µs|ms|s)?"
+_TIMES = re.compile(rf"{_TIME}:\s?{_TIME}")
+_NUMBER = re.compile(r"\d{1,18}")
 
-def named_ranges(dag: Dag, name: str | re.Pattern[str]) -> npt.NDArray[np.int64]:
-    """Host ranges with a name, else those that match it, in order of time.
 
-    Annotations come before operators.
+def is_step_word(window: str) -> bool:
+    """Whether a text can stand for a step without being its name.
+
+    Examples
+    --------
+    >>> is_step_word("last"), is_step_word("5"), is_step_word("ProfilerStep#5")
+    (True, True, False)
     """
+    return window in (FIRST, LAST, MEDIAN) or _NUMBER.fullmatch(window) is not None
+
+
+def annotations_like_words(dag: Dag) -> tuple[str, ...]:
+    """Names of annotations that could as well be words for a window."""
     events = dag.events
-    code = events.symbols.code(name) if isinstance(name, str) else -1
-    same = events.name == code if code >= 0 else np.zeros(len(events), dtype=bool)
-    matching = events.named(events.symbols.mask(compile_pattern(name)))
-    for wanted in (same, matching):
-        for kind in (EventKind.ANNOTATION, EventKind.OP):
-            rows = np.flatnonzero(wanted & (events.kind == kind))
-            if len(rows):
-                return rows[np.lexsort((-events.dur_ns[rows], events.ts_ns[rows]))]
-    return np.empty(0, dtype=np.int64)
+    names = np.unique(events.name[events.kind == EventKind.ANNOTATION]).tolist()
+    texts = (events.symbols.texts[name] for name in names)
+    return tuple(text for text in texts if is_step_word(text) or _TIMES.fullmatch(text))
+
+
+def times_in(window: str) -> tuple[int, int] | None:
+    """Times from the start of a trace, in ns, that a text says; None for any other text.
+
+    A number without a unit has the unit of the other one; without any, they are nanoseconds.
+
+    Raises
+    ------
+    QueryError
+        If the first is after the second.
+
+    Examples
+    --------
+    >>> times_in("10ms:20ms"), times_in("1.5:2us"), times_in("1_000:2_000"), times_in("step")
+    ((10000000, 20000000), (1500, 2000), (1000, 2000), None)
+    """
+    found = _TIMES.fullmatch(window)
+    if found is None:
+        return None
+    (start, start_part, start_unit), (end, end_part, end_unit) = (
+        found.groups()[:3],
+        found.groups()[3:],
+    )
+    start_ns = _nanoseconds(start, start_part, start_unit or end_unit)
+    end_ns = _nanoseconds(end, end_part, end_unit or start_unit)
+    if end_ns < start_ns:
+        raise QueryError(f"the window {window!r} ends before it starts.", hint="give START:END.")
+    return start_ns, end_ns
+
+
+def _nanoseconds(whole: str, part: str | None, unit: str | None) -> int:
+    """A number of units in ns."""
+    size = _UNITS[unit or "ns"]
+    digits = (part or ".").removeprefix(".").ljust(9, "0")
+    return int(re.sub("[_,]", "", whole)) * size + int(digits) * size // 10**9
+
+
+def numbered_steps(names: Sequence[str], number: str) -> list[int]:
+    """Positions of the steps that have a number.
+
+    Examples
+    --------
+    >>> numbered_steps(["ProfilerStep#4", "ProfilerStep#5"], "5")
+    [1]
+    """
+    return [at for at, name in enumerate(names) if step_number(name) == int(number)]
+
+
+def warn_of_others(window: str, n_matching: int, taken: str, *, stacklevel: int) -> None:
+    """Warn that several ranges have the name of a window, and say which was taken."""
+    if n_matching > 1:
+        warnings.warn(
+            f"{n_matching:,} ranges match {window!r}; this is the first, {taken}. Name another "
+            "one to see it.",
+            AmbiguousWindowWarning,
+            stacklevel=stacklevel + 1,
+        )
 
 
 def _times(window: object) -> tuple[int, int]:
@@ -61,30 +157,21 @@ def _times(window: object) -> tuple[int, int]:
     return int(pair[0]), int(pair[1])
 
 
-def _device_window(dag: Dag, event: int, name: str) -> Window:
-    """Span of the device work launched in a host range."""
-    events = dag.events
-    device = np.flatnonzero(events.is_device & (dag.launch >= 0))
-    launched = events.ts_ns[dag.launch[device]]
-    device = device[(launched >= events.ts_ns[event]) & (launched < events.end_ns[event])]
-    if not len(device):
-        raise WindowNotFoundError(
-            f"{name} on the device", [], where="this trace: nothing was launched in it"
-        )
-    last = int(device[np.argmax(events.end_ns[device])])
-    return Window(
-        int(events.ts_ns[device].min()),
-        int(events.end_ns[last]),
-        f"{name} (device)",
-        anchor=2 * last + 1,
-    )
-
-
-def range_window(dag: Dag, event: int) -> Window:
-    """Window of a host range: from its start to its end, which is the window's anchor."""
-    events = dag.events
-    name = events.symbols.texts[events.name[event]]
-    return Window(int(events.ts_ns[event]), int(events.end_ns[event]), name, anchor=2 * event + 1)
+def _step_rows(dag: Dag, window: str) -> I64:
+    """Events of the steps that a word stands for; several where a number is not unique."""
+    steps = find_steps(dag.events)
+    rows = steps["event"].to_numpy(np.int64)
+    if window == MEDIAN and len(rows):
+        found = steady_steps(dag)
+        if not found.is_steady.any():
+            raise QueryError(
+                f"no step is the median one: fewer than {FEWEST_ALIKE} are alike.",
+                hint=f"name a step, or take {FIRST} or {LAST}; steady_state says why.",
+            )
+        return found.parts.step[[found.usual]]
+    if window in (FIRST, MEDIAN):
+        return rows[:1]
+    return rows[-1:] if window == LAST else rows[numbered_steps(steps["name"].tolist(), window)]
 
 
 def find_window(
@@ -92,19 +179,23 @@ def find_window(
     window: str | re.Pattern[str] | tuple[int, int],
     *,
     on: WindowClock = "host",
-    instance: int = 0,
+    instance: int | None = None,
 ) -> Window:
-    """Window that a name, a pattern or a pair of times stands for.
+    """Window that a name, a pattern, a word or a pair of times stands for.
 
     Parameters
     ----------
     dag : Dag
     window : str, re.Pattern or (int, int)
-        Name of a host range (``"ProfilerStep#5"``), a glob or regex, or ``(start_ns, end_ns)``.
+        Name of a host range (``"ProfilerStep#5"``), a glob or regex; a step by its number
+        (``"5"``), ``"first"``, ``"last"`` or ``"median"``, which is the representative one; times
+        from the start of the trace (``"10ms:20ms"``); ``"trace"`` for all of it; or
+        ``(start_ns, end_ns)``, as the trace has them.
     on : {"host", "device"}
         The host range itself, or the span of the device work launched in it.
-    instance : int, default=0
-        Which of several ranges of this name, in order of time; negative from the end.
+    instance : int, optional
+        Which of several ranges of this name, in order of time; negative from the end. By default
+        the first, with a warning where there are more.
 
     Returns
     -------
@@ -117,22 +208,26 @@ def find_window(
     QueryError
         If this is no window, its times are in the wrong order, or the pattern is no regular
         expression.
+
+    Warns
+    -----
+    AmbiguousWindowWarning
+        If several ranges match, and `instance` does not say which.
     """
     text = getattr(window, "pattern", window)
     if isinstance(window, tuple) or not isinstance(text, str):
         start_ns, end_ns = _times(window)
         return Window(start_ns, end_ns, f"[{start_ns}, {end_ns})")
-    if on not in get_args(WindowClock):
-        raise QueryError(
-            f"no clock is called {on!r}.", hint=f"one of {', '.join(get_args(WindowClock))}."
-        )
-    rows = named_ranges(dag, window)
-    if not isinstance(instance, SupportsIndex):
-        raise QueryError(f"{instance!r} is no position.", hint="instance=0 is the first.")
-    if not -len(rows) <= instance < len(rows):
-        wanted = text if not len(rows) else f"{text}, instance {instance} of {len(rows)}"
-        raise WindowNotFoundError(wanted, find_steps(dag.events)["name"].tolist())
-    event = int(rows[instance])
-    if on == "device":
-        return _device_window(dag, event, dag.events.symbols.texts[dag.events.name[event]])
-    return range_window(dag, event)
+    if window == WHOLE:
+        return dag.span
+    is_word = isinstance(window, str) and not is_annotation(dag, window)
+    times = times_in(text) if is_word else None
+    if times is not None:
+        start_ns, end_ns = (dag.span.start_ns + time_ns for time_ns in times)
+        return Window(start_ns, end_ns, text)
+    of_steps = is_word and is_step_word(text)
+    rows = _step_rows(dag, text) if of_steps else named_ranges(dag, window)
+    found = instance_window(dag, rows, text, on=on, instance=0 if instance is None else instance)
+    if instance is None:
+        warn_of_others(text, len(rows), found.name, stacklevel=3)
+    return found

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.ancestors import nearest
-from htagraph.errors import QueryError
+from htagraph.errors import QueryError, one_of
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.symbols import compile_pattern
@@ -31,6 +31,8 @@ __all__ = [
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 Kinds = str | EventKind | Iterable[str | EventKind]
+
+_NOT_DEFINED = re.compile(r"name '(\w+)' is not defined")
 
 KIND_GROUPS = ("launch", "collective", "device", "host")
 """Other kinds of events than of `EventKind`.
@@ -95,7 +97,7 @@ def kind_mask(dag: Dag, kinds: Kinds) -> Bool:
         else:
             raise QueryError(
                 f"{kind!r} is no kind of event.",
-                hint=f"one of {', '.join((*EventKind.labels(), *KIND_GROUPS))}.",
+                hint=one_of(kind, (*EventKind.labels(), *KIND_GROUPS)),
             )
     return mask
 
@@ -140,6 +142,12 @@ def where_rows(dag: Dag, rows: I64, where: str) -> I64:
     return filtered(dag.events.frame(rows), where)["event"].to_numpy(np.int64)
 
 
+def _unknown(error: Exception) -> str:
+    """Name that an expression has and a table has not; empty where that is not what is wrong."""
+    found = _NOT_DEFINED.search(str(error))
+    return found[1] if found else ""
+
+
 def filtered(frame: pd.DataFrame, where: str) -> pd.DataFrame:
     """Rows of a table for which an expression over its columns holds.
 
@@ -153,5 +161,5 @@ def filtered(frame: pd.DataFrame, where: str) -> pd.DataFrame:
     except Exception as exc:  # whatever pandas raises for a wrong expression is the user's to mend
         raise QueryError(
             f"{where!r} cannot be evaluated: {exc}.",
-            hint=f"columns are {', '.join(frame.columns)}.",
+            hint=one_of(_unknown(exc), frame.columns, "columns are"),
         ) from exc

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
-from htagraph.lookup.find_window import range_window
+from htagraph.lookup.named_ranges import range_window
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.api_calls import POLLS
 from htagraph.model.dag import Dag
@@ -93,6 +93,13 @@ class SteadySteps:
         """Whether each step is the usual one of at least `FEWEST_ALIKE`."""
         usual: Bools = np.arange(len(self.is_steady)) == self.usual
         return self.is_steady & usual
+
+    def lengths_ns(self, dag: Dag) -> dict[str, int]:
+        """Lengths of the steps that are alike, by their names; of those whose name is their own."""
+        names = dag.events.names(self.parts.step)
+        _, at, count = np.unique(names.astype(str), return_index=True, return_counts=True)
+        own = at[(count == 1) & self.is_steady[at]]
+        return dict(zip(names[own].tolist(), self.compared_ns[own].tolist(), strict=True))
 
 
 def _step_parts(dag: Dag) -> StepParts:

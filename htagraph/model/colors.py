@@ -1,4 +1,7 @@
-"""The color of each bound, once: strong on figures, pale behind text, and on a terminal."""
+"""The color of each bound, once: strong on figures, pale behind text, and on a terminal.
+
+What is no bound has colors that no bound has: idle devices, and series such as ranks and streams.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import NamedTuple
 
 from htagraph.model.kinds import Bound
 
-__all__ = ["COLORS", "Color"]
+__all__ = ["COLORS", "IDLE", "SERIES", "Color"]
 
 
 class Color(NamedTuple):
@@ -43,3 +46,9 @@ COLORS = {
     Bound.WAITING_FOR_WORK: Color("#9aa58a", "#dfe5d6", "bright_black"),
 }
 """Color of each bound, wherever it is drawn."""
+
+IDLE = "rgba(134, 148, 168, 0.35)"
+"""Color of a device on which nothing runs."""
+
+SERIES = ("#4f5bd5", "#7a84ea", "#a3abf2")
+"""Shades of lines and dots that stand for a rank, a stream or a kernel; a legend beside tells."""

@@ -12,7 +12,7 @@ from enum import IntEnum, StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.errors import QueryError
+from htagraph.errors import QueryError, one_of
 
 __all__ = [
     "DEVICE_KINDS",
@@ -69,9 +69,7 @@ class Vocabulary(IntEnum):
         for member in cls:
             if member.label == text.lower():
                 return member
-        raise QueryError(
-            f"{text!r} is no {cls.__name__}.", hint=f"one of {', '.join(cls.labels())}."
-        )
+        raise QueryError(f"{text!r} is no {cls.__name__}.", hint=one_of(text, cls.labels()))
 
 
 def codes(members: Iterable[Vocabulary]) -> npt.NDArray[np.int8]:
@@ -176,6 +174,8 @@ class Cause(StrEnum):
     UNEXPLAINED = "unexplained"
     OPTIMIZER = "optimizer"
     COMPILATION = "compilation"
+    RECOMPILATION = "recompilation"
+    AUTOTUNING = "autotuning"
     CHECKPOINTING = "checkpointing"
     GARBAGE_COLLECTION = "garbage collection"
     CPU_OPERATORS = "cpu operators"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum, auto
+from enum import StrEnum
 from typing import Self
 
 import numpy as np
@@ -13,12 +13,12 @@ from htagraph.model.kinds import EdgeKind, Vocabulary, codes
 __all__ = ["Evidence", "Rule"]
 
 
-class Evidence(Enum):
+class Evidence(StrEnum):
     """What says that an edge is there."""
 
-    RECORDED = auto()  #: the profiler wrote it down
-    DEFINITION = auto()  #: what a thread, a stream, a call or a window is
-    INFERRED = auto()  #: order and times of other events; may be wrong
+    RECORDED = "recorded"  #: the profiler wrote it down
+    DEFINITION = "by definition"  #: what a thread, a stream, a call or a window is
+    INFERRED = "inferred"  #: order and times of other events; may be wrong
 
 
 _RECORDED, _DEFINITION, _INFERRED = Evidence

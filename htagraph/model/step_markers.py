@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["PROFILER_STEP", "STEP_MARKERS", "without_step_number"]
+__all__ = ["PROFILER_STEP", "STEP_MARKERS", "step_number", "without_step_number"]
 
-PROFILER_STEP = re.compile(r"^ProfilerStep\s*#\d+")
+PROFILER_STEP = re.compile(r"^ProfilerStep\s*#(\d+)")
 """Name of a step of ``profiler.step()``: ``ProfilerStep#12``."""
 
 STEP_MARKERS = {
@@ -16,6 +16,18 @@ STEP_MARKERS = {
     ),
 }
 """Patterns of host ranges that are steps, by what marks them; the first that a trace has counts."""
+
+
+def step_number(name: str) -> int:
+    """Number of a step of the profiler; -1 for any other name.
+
+    Examples
+    --------
+    >>> step_number("ProfilerStep#12"), step_number("step[DECODE bs=1]")
+    (12, -1)
+    """
+    found = PROFILER_STEP.fullmatch(name)
+    return int(found[1]) if found else -1
 
 
 def without_step_number(name: str) -> str:

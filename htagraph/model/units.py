@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-__all__ = ["human_count", "human_duration", "human_size", "human_time"]
+__all__ = ["human_count", "human_duration", "human_number", "human_size", "human_time"]
 
 _STEPS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
 
@@ -34,6 +34,19 @@ def human_count(count: int, noun: str) -> str:
     ('1 event', '41,203 events')
     """
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def human_number(value: float) -> str:
+    """A number with three significant digits, and all digits before the point.
+
+    Examples
+    --------
+    >>> [human_number(value) for value in (1.0, 12.3456, 0.00123, 61_400.7)]
+    ['1', '12.3', '0.00123', '61,401']
+    """
+    if abs(value) >= 100 or float(value).is_integer():
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
 
 
 def human_size(n_bytes: int) -> str:

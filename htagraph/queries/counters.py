@@ -4,47 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import pandas as pd
 
-from htagraph.errors import QueryError
-from htagraph.lookup.bandwidths import bandwidths
-from htagraph.lookup.counter_levels import CounterChanges, counter_levels, queue_changes
+from htagraph.errors import QueryError, one_of
+from htagraph.lookup.counter_levels import (
+    CounterChanges,
+    bandwidth_changes,
+    counter_levels,
+    queue_changes,
+)
 from htagraph.model.answers import COUNTERS
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 
 __all__ = ["counters"]
 
-_BYTES_PER_S = 1_000_000_000
-
-
-def _bandwidth_changes(dag: Dag) -> CounterChanges:
-    """Bandwidth of each copy or fill, from its start to its end, per device and direction."""
-    events, found = dag.events, bandwidths(dag)
-    work = found.event
-    # Whole bytes per second, so that what a copy adds it also takes away exactly.
-    whole = np.rint(found.rate * _BYTES_PER_S).astype(np.int64)
-    texts = np.array([text.partition(" (")[0] for text in events.symbols.texts], dtype=object)
-    names, label = np.unique(texts[events.name[work]].astype(str), return_inverse=True)
-    packed, track = np.unique(
-        events.device[work].astype(np.int64) * max(len(names), 1) + label, return_inverse=True
-    )
-    device, name = np.divmod(packed, max(len(names), 1))
-    return CounterChanges(
-        track=np.concatenate([track, track]),
-        ts_ns=np.concatenate([events.ts_ns[work], events.end_ns[work]]),
-        change=np.concatenate([whole, -whole]),
-        device=device,
-        stream=np.full(len(packed), -1, dtype=np.int64),
-        name=names.astype(object)[name],
-        unit=_BYTES_PER_S,
-    )
-
-
 _COUNTERS: dict[str, Callable[[Dag], CounterChanges]] = {
     "queue_length": queue_changes,
-    "memory_bandwidth": _bandwidth_changes,
+    "memory_bandwidth": bandwidth_changes,
 }
 """What can be counted."""
 
@@ -79,7 +56,7 @@ def counters(dag: Dag, window: Window, *, name: str = "queue_length") -> pd.Data
         If there is no such counter.
     """
     if name not in _COUNTERS:
-        raise QueryError(f"there is no counter {name!r}.", hint=f"one of {', '.join(_COUNTERS)}.")
+        raise QueryError(f"there is no counter {name!r}.", hint=one_of(name, _COUNTERS))
     changes = _COUNTERS[name](dag)
     found = counter_levels(changes, window)
     return COUNTERS.frame(

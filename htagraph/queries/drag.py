@@ -10,7 +10,7 @@ import pandas as pd
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.intervals import sum_by_code
-from htagraph.errors import MissingEventsError, QueryError
+from htagraph.errors import MissingEventsError, QueryError, one_of
 from htagraph.explain.critical_path import critical_path, edge_bounds, explained_until
 from htagraph.explain.self_time import self_time
 from htagraph.lookup.attribution import host_of, innermost, track_labels
@@ -110,7 +110,7 @@ def drag(
         found = _of_edges(dag, window, replay, by)
     else:
         raise QueryError(
-            f"drag cannot be asked by {by!r}.", hint=f"by {', '.join(_OF_EVENTS + _OF_EDGES)}."
+            f"drag cannot be asked by {by!r}.", hint=one_of(by, _OF_EVENTS + _OF_EDGES, "by")
         )
     drag_ns = found.removal.drags_ns(window)
     kept = np.flatnonzero((found.n_events > 0) | (found.path_ns > 0))

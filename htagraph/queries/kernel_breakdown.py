@@ -10,7 +10,7 @@ import pandas as pd
 
 from htagraph.algorithms.distribution import distribution
 from htagraph.algorithms.gather import gather
-from htagraph.errors import GraphError, QueryError
+from htagraph.errors import GraphError, QueryError, one_of
 from htagraph.lookup.attribution import innermost, track_labels
 from htagraph.lookup.clipping import device_work
 from htagraph.model.answers import KERNEL_BREAKDOWN
@@ -102,7 +102,7 @@ def kernel_breakdown(dag: Dag, window: Window, *, by: str = "class") -> pd.DataF
     1  Memset   memory          1    8000    8000
     """
     if by not in _GROUPS:
-        raise QueryError(f"kernels cannot be grouped by {by!r}.", hint=f"by {', '.join(_GROUPS)}.")
+        raise QueryError(f"kernels cannot be grouped by {by!r}.", hint=one_of(by, _GROUPS, "by"))
     work = device_work(dag, window)
     code, names = _GROUPS[by](dag, work.event)
     n_classes = len(KernelClass)

@@ -6,11 +6,13 @@ import pandas as pd
 
 from htagraph.explain.attributed_time import attributed_time
 from htagraph.explain.critical_path import critical_path
+from htagraph.lookup.compiled_work import is_replayed
+from htagraph.lookup.data_loaders import find_loading
 from htagraph.model.answers import OPPORTUNITIES
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 from htagraph.queries.kernel_patterns import kernel_patterns
-from htagraph.replay.candidates import candidates
+from htagraph.replay.candidates import candidates, kinds_done
 from htagraph.replay.predictions import predictions
 from htagraph.replay.rehearsal import Rehearsal
 
@@ -41,7 +43,8 @@ def opportunities(dag: Dag, window: Window) -> pd.DataFrame:
         return OPPORTUNITIES.empty()
     segments = critical_path(dag, window)
     attributed, sequences = attributed_time(dag, segments), _sequences(dag, window)
-    asked = candidates(segments, attributed, sequences, n_edges=len(dag.edges))
+    done = kinds_done(is_replayed=is_replayed(dag, window), loading=find_loading(dag))
+    asked = candidates(segments, attributed, sequences, n_edges=len(dag.edges), done=done)
     return predictions(rehearsal, asked)
 
 

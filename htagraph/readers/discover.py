@@ -5,11 +5,12 @@ from __future__ import annotations
 import glob
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
-from htagraph.errors import TraceFormatError, TraceNotFoundError
+from htagraph.errors import TraceFormatError, TraceNotFoundError, did_you_mean
 
-__all__ = ["TRACE_SUFFIXES", "find_traces", "rank_in_name"]
+__all__ = ["TRACE_SUFFIXES", "find_traces", "is_glob", "not_found", "rank_in_name"]
 
 TRACE_SUFFIXES = (".json", ".json.gz")
 """Endings of the files that profilers write."""
@@ -46,7 +47,7 @@ def find_traces(where: str | Path | Iterable[str | Path]) -> list[Path]:
         matched = map(Path, glob.glob(str(where), recursive=True))  # noqa: PTH207  may be absolute
         found = sorted(path for path in matched if _is_trace(path))
     if not found and isinstance(where, str | Path) and not (is_glob(where) or Path(where).exists()):
-        raise TraceNotFoundError("no such file or folder.", path=where, hint="check the path.")
+        raise not_found(Path(where))
     if not found:
         raise TraceFormatError(
             "no traces found.",
@@ -59,6 +60,18 @@ def find_traces(where: str | Path | Iterable[str | Path]) -> list[Path]:
 def is_glob(where: str | Path) -> bool:
     """Whether a path has wildcards."""
     return glob.has_magic(str(where))
+
+
+def not_found(path: Path) -> TraceNotFoundError:
+    """Error for a file or folder that is not there; its hint names one that is called alike."""
+    missing = path
+    while missing.parent != missing and not missing.parent.exists():
+        missing = missing.parent
+    names: list[str] = []
+    with suppress(OSError):
+        names = sorted(entry.name for entry in missing.parent.iterdir())
+    meant = did_you_mean(missing.name, names)
+    return TraceNotFoundError("no such file or folder.", path=path, hint=meant + "check the path.")
 
 
 def rank_in_name(path: Path) -> int | None:

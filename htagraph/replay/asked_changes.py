@@ -63,8 +63,10 @@ class Asked:
         if self.rank is None:
             return found
         if not found:
-            hint = "name one, for example --rank 3 --scale 'gemm*=0.5'."
-            raise QueryError("--rank says where changes are made, and there are none.", hint=hint)
+            hint = "name one, for example --on-rank 3 --scale 'gemm*=0.5'."
+            raise QueryError(
+                "--on-rank says where changes are made, and there are none.", hint=hint
+            )
         return tuple(change.on_rank(self.rank) for change in found)
 
     def _on_every_rank(self) -> tuple[Change, ...]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from htagraph.lookup.data_loaders import Loading
 from htagraph.model.kinds import Bound, Cause, KernelClass
 from htagraph.replay.changes import Change, NoWait, Remove, Scale
 from htagraph.replay.collective_changes import Bandwidth
@@ -17,7 +18,7 @@ from htagraph.replay.host_changes import Graphed, Prefetch
 from htagraph.replay.host_code import Code
 from htagraph.replay.repairs import repairs, spared
 
-__all__ = ["SPEEDS", "TWICE_AS_FAST", "Candidate", "candidates"]
+__all__ = ["SPEEDS", "TWICE_AS_FAST", "Candidate", "candidates", "kinds_done"]
 
 TWICE_AS_FAST = 0.5
 SPEEDS = (0.9, 0.75, TWICE_AS_FAST, 0.0)
@@ -69,6 +70,7 @@ def candidates(
     sequences: Sequence[tuple[str, ...]] = (),
     *,
     n_edges: int = 0,
+    done: Collection[str] = (),
 ) -> Iterator[Candidate]:
     """Yield what is worth asking about a path; some of it may turn out not to be there.
 
@@ -80,14 +82,29 @@ def candidates(
         Names of kernels that recur one after the other.
     n_edges : int
         Size of what is to be replayed.
+    done : collection of str
+        Kinds of change to the whole run that it has had already, see `kinds_done`.
     """
     yield from _of_causes(segments, attributed)
     yield from _of_names(segments, _N_NAMES if n_edges < _LARGE else _N_NAMES_OF_LARGE)
     yield from _of_host_code(segments, attributed)
     yield from _of_waits(attributed)
-    yield from _OF_THE_WHOLE
+    yield from (one for one in _OF_THE_WHOLE if one.kind not in done)
     for names in sequences[:_N_FUSIONS]:
         yield Candidate("fusion", " + ".join(names), (Fuse(names),))
+
+
+def kinds_done(*, is_replayed: bool, loading: Loading) -> tuple[str, ...]:
+    """Kinds of change to the whole run that it has had: graphs are replayed, workers load ahead.
+
+    Examples
+    --------
+    >>> kinds_done(is_replayed=True, loading="in process")
+    ('launches',)
+    """
+    by_workers = loading not in {"", "in process"}
+    had = {"launches": is_replayed, "data loading": by_workers}
+    return tuple(kind for kind, is_done in had.items() if is_done)
 
 
 def _of_causes(segments: pd.DataFrame, attributed: pd.DataFrame) -> Iterator[Candidate]:

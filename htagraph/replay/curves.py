@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.retime import DROPPED, retime
+from htagraph.model.progress import counted
 from htagraph.model.schema import Schema, name, nanoseconds, share
 from htagraph.replay.assumptions import Reading
 from htagraph.replay.changes import Scale
@@ -63,7 +64,7 @@ def speed_ups(rehearsal: Rehearsal, targets: Sequence[str]) -> pd.DataFrame:
     saved = np.array(
         [
             [_saved_ns(rehearsal, target, reading) for reading in rehearsal.readings]
-            for target in targets
+            for target in counted("curve", targets)
         ],
         dtype=np.int64,
     ).reshape(len(targets), len(rehearsal.readings), len(_LESS))

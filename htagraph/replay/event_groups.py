@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.explain.topics import about
 from htagraph.lookup.attribution import DATA_LOADING, around
 from htagraph.lookup.host_waits import READS
 from htagraph.lookup.naming import op_names
 from htagraph.lookup.selecting import under_mask
 from htagraph.model.api_calls import ALLOCATION
 from htagraph.model.dag import Dag
-from htagraph.model.kinds import EdgeKind, EventKind, KernelClass
+from htagraph.model.kinds import Cause, EdgeKind, EventKind, KernelClass
 from htagraph.model.rules import Rule
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "LOADERS",
     "EventGroup",
     "of_class",
+    "of_topic",
     "waits_at",
 ]
 
@@ -58,6 +60,11 @@ def of_class(member: KernelClass) -> EventGroup:
         return np.equal(dag.classification.kernel_class, member)
 
     return EventGroup(names.get(member, member.label), find)
+
+
+def of_topic(topic: Cause) -> EventGroup:
+    """Host ranges, and Python frames, whose names say what they are about."""
+    return EventGroup(str(topic), lambda dag: about(dag, topic))
 
 
 def _loads(dag: Dag) -> Bools:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from htagraph.errors import QueryError
 from htagraph.model.answers import OPPORTUNITIES
+from htagraph.model.progress import counted
 from htagraph.model.window import Window
 from htagraph.replay.assumptions import Assumption
 from htagraph.replay.candidates import TWICE_AS_FAST, Candidate
@@ -77,10 +78,14 @@ def predictions(rehearsal: Rehearsed, asked: Iterable[Candidate]) -> pd.DataFram
     -------
     DataFrame, schema `answers.OPPORTUNITIES`
     """
-    found = _best_of_each([one for each in asked if (one := _ask(rehearsal, each)) is not None])
+    answers = (_ask(rehearsal, each) for each in counted("change", list(asked)))
+    found = _best_of_each([one for one in answers if one is not None])
     found.sort(key=lambda one: (-one.saving.expected_ns, one.candidate.kind != "repair"))
     rows = _looked_at(found)
-    then = {found[row].change: rehearsal.then_bound(found[row].candidate.changes) for row in rows}
+    then = {
+        found[row].change: rehearsal.then_bound(found[row].candidate.changes)
+        for row in counted("bound of a changed run", rows)
+    }
     shared = _shared(rehearsal, found, rows[:_N_PAIRED])
     savings = [one.saving for one in found]
     expected = np.array([saving.expected_ns for saving in savings], dtype=np.int64)
@@ -161,7 +166,7 @@ def _together(rehearsal: Rehearsed, found: Sequence[_Asked], rows: Sequence[int]
 def _shared(rehearsal: Rehearsed, found: Sequence[_Asked], rows: Sequence[int]) -> dict[str, int]:
     """By change: the first row above with which it is not additive."""
     shared: dict[str, int] = {}
-    for place, row in enumerate(rows):
+    for place, row in enumerate(counted("change beside others", rows)):
         own = found[row]
         for other in rows[:place]:
             both = [*found[other].candidate.changes, *own.candidate.changes]

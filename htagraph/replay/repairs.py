@@ -13,7 +13,7 @@ from htagraph.model.kinds import Cause, EdgeKind, KernelClass
 from htagraph.replay.changes import Change, Remove, Scale, Spare
 from htagraph.replay.collective_changes import Bandwidth, Equalise
 from htagraph.replay.device_changes import NoGaps, Overlap
-from htagraph.replay.event_groups import COPIES_THAT_BLOCK, HOST_WAITS, LOADERS, of_class
+from htagraph.replay.event_groups import COPIES_THAT_BLOCK, HOST_WAITS, LOADERS, of_class, of_topic
 from htagraph.replay.host_changes import Graphed
 
 __all__ = ["repairs", "spared"]
@@ -29,6 +29,9 @@ _OF_CAUSE: dict[Cause, tuple[Change, ...]] = {
     Cause.HOST: (Graphed(),),
     Cause.HOST_WAIT: (Remove(HOST_WAITS),),
     Cause.BLOCKING_COPY: (Remove(COPIES_THAT_BLOCK),),
+    Cause.COMPILATION: (Remove(of_topic(Cause.COMPILATION)),),
+    Cause.RECOMPILATION: (Remove(of_topic(Cause.RECOMPILATION)),),
+    Cause.AUTOTUNING: (Remove(of_topic(Cause.AUTOTUNING)),),
 }
 """Alternatives for causes whose advice is about events."""
 

@@ -20,7 +20,7 @@ def page_work(n_ranks: int) -> tuple[Work, ...]:
     if find_spec("plotly") is None:
         return ()
     # Deferred: plotly is an extra.
-    from htagraph.reports.page.job_sections import job_page_work  # noqa: PLC0415
+    from htagraph.reports.page.rank_answers import job_page_work  # noqa: PLC0415
 
     return job_page_work(n_ranks)
 
@@ -60,7 +60,7 @@ def write_files(
     of_rank = isinstance(summary, Summary)
     files = {"perfetto": folder / ("critical.pftrace" if of_rank else "job.pftrace")}
     doing(f"Writing {files['perfetto']}")
-    summary.path.to_perfetto(files["perfetto"])
+    summary.path.to_perfetto(files["perfetto"], findings=summary.verdict.by_cause)
     if isinstance(summary, Summary):
         files["dot"] = folder / "critical.dot"
         doing(f"Writing {files['dot']}")

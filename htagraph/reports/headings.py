@@ -6,7 +6,7 @@ import pandas as pd
 
 from htagraph.model.kinds import in_words
 
-__all__ = ["SENTENCES", "TIMES", "heading", "holds_names"]
+__all__ = ["NONE_IS_NEGATIVE", "SENTENCES", "TIMES", "heading", "holds_names"]
 
 SENTENCES = frozenset(
     {
@@ -20,9 +20,26 @@ SENTENCES = frozenset(
         "said",
         "bounds",
         "reading",
+        "change",
     }
 )
 """Columns of prose, which may go on in the next line."""
+NONE_IS_NEGATIVE = frozenset(
+    {
+        "device",
+        "stream",
+        "peer",
+        "seq",
+        "n_elements",
+        "parent",
+        "late_rank",
+        "shares_with",
+        "next_event",
+        "launch",
+        "correlation",
+    }
+)
+"""Columns in which -1 stands for none, which people see as nothing."""
 TIMES = frozenset({"start_ns", "end_ns", "ts_ns"})
 """Columns of points in time; others that end in ``_ns`` are durations."""
 _LABELS = frozenset({"bound", "next_bound", "cause_bound", "cause", "class", "kind", "verdict"})
@@ -37,6 +54,7 @@ _HEADINGS = {
     "low_ns": "at least",
     "high_ns": "at most",
     "alone_ns": "alone",
+    "n_blocked": "blocked calls",
 }
 """Headings of columns whose name says too little without its unit."""
 

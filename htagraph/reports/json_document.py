@@ -94,15 +94,22 @@ _N_OPPORTUNITIES = 30
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows of a frame as dicts of plain Python values.
+    """Rows of a frame as dicts of plain Python values; a number that is none is None.
 
     Examples
     --------
-    >>> records(pd.DataFrame({"n": [1], "share": [0.5]}))
-    [{'n': 1, 'share': 0.5}]
+    >>> records(pd.DataFrame({"n": [1, 2], "share": [0.5, float("nan")]}))
+    [{'n': 1, 'share': 0.5}, {'n': 2, 'share': None}]
     """
-    columns = {str(name): frame[name].astype(object).tolist() for name in frame.columns}
+    columns = {str(name): _plain(frame[name]) for name in frame.columns}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _plain(column: pd.Series) -> list[Any]:
+    """Values of a column; JSON knows no NaN."""
+    values = column.astype(object)
+    is_float = pd.api.types.is_float_dtype(column.dtype)
+    return (values.where(column.notna(), None) if is_float else values).tolist()
 
 
 def _groups(frame: pd.DataFrame, top: int | None = None) -> list[dict[str, Any]]:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import re
+from functools import partial
+from math import isnan
+from typing import Any
 
 import pandas as pd
 
 from htagraph.model.kinds import in_words
-from htagraph.model.units import human_count, human_duration
-from htagraph.reports.headings import TIMES, heading, holds_names
+from htagraph.model.units import human_count, human_duration, human_number
+from htagraph.reports.headings import NONE_IS_NEGATIVE, TIMES, heading, holds_names
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.summary import Summary
-from htagraph.writers.labels import name_label, printable
+from htagraph.writers.labels import distinct_names, name_label, printable
 
 __all__ = [
+    "full_names",
     "human_frame",
     "job_tables",
     "markdown_job_summary",
@@ -65,31 +69,47 @@ def human_frame(frame: pd.DataFrame, *, width: int = 60) -> pd.DataFrame:
 
 def _texts(name: str, column: pd.Series, origin_ns: int, width: int) -> list[str]:
     """Cells of a column as texts."""
-    values = column.tolist()
-    if name in TIMES:
-        return [f"+{human_duration(value - origin_ns)}" for value in values]
-    if name.endswith("_ns"):
-        return ["" if pd.isna(value) else human_duration(value) for value in values]
-    if name in ("share", "chance") or name.endswith("_share"):
-        digits = 2 if name == "chance" else 1
-        return ["" if pd.isna(value) else f"{value:.{digits}%}" for value in values]
-    if name.endswith("bound"):
-        return [in_words(value) for value in values]
     if holds_names(name, column):
-        return [name_label(_joined(value), width=width) for value in values]
-    return [_plain(value) for value in values]
+        names = full_names(column)
+        short = distinct_names(names, width=width)
+        return [short[one] for one in names]
+    is_label = str(column.dtype) == "category" or name.endswith("bound")
+    text = in_words if is_label else partial(_text, name, origin_ns)
+    return [text(value) for value in column.tolist()]
+
+
+def _text(name: str, origin_ns: int, value: Any) -> str:  # noqa: ANN401  whatever a cell holds
+    """A time, a share, a flag, a number or a sentence as text."""
+    if name in TIMES:
+        return f"+{human_duration(value - origin_ns)}"
+    if name.endswith("_ns"):
+        return "" if pd.isna(value) else human_duration(value)
+    if name in ("share", "chance") or name.endswith("_share"):
+        return "" if pd.isna(value) else f"{value:.{2 if name == 'chance' else 1}%}"
+    return "" if name in NONE_IS_NEGATIVE and value == -1 else _plain(value)
 
 
 def _plain(value: object) -> str:
     """Flag, number, label or sentence as text."""
     if isinstance(value, bool):
         return "yes" if value else ""
+    if isinstance(value, float):
+        return "" if isnan(value) else human_number(value)
     return f"{value:,}" if isinstance(value, int) else printable(str(value))
 
 
-def _joined(name: object) -> str:
-    """Name as one text; a pattern is several."""
-    return " → ".join(map(str, name)) if isinstance(name, tuple) else str(name)
+def full_names(column: pd.Series) -> list[str]:
+    """Names of a column in full; a pattern is several short ones, one after the other.
+
+    Examples
+    --------
+    >>> full_names(pd.Series(["aten::mm", ("gemm", "add")]))
+    ['aten::mm', 'gemm → add']
+    """
+    return [
+        " → ".join(map(name_label, name)) if isinstance(name, tuple) else printable(str(name))
+        for name in column.tolist()
+    ]
 
 
 def markdown_table(frame: pd.DataFrame) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from htagraph.errors import QueryError
+from htagraph.errors import QueryError, one_of
 from htagraph.synth.layout import Layout
 from htagraph.synth.program import (
     Action,
@@ -44,6 +44,7 @@ Fault = Literal[
     "exposed_allreduce",
     "blocking_copy",
     "full_queue",
+    "recompile",
 ]
 """Faults to plant in a rank: the step is then bound by the fault."""
 
@@ -67,6 +68,7 @@ _OPTIMIZER = (
 )
 _ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 _SEND_RECV = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+_COMPILES = "_compile.compile_inner (dynamo_timed)"
 _LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
@@ -201,7 +203,7 @@ def training_job(
 def _check_fault(fault: str) -> None:
     """Raise if there is no such fault."""
     if fault not in get_args(Fault):
-        raise QueryError(f"{fault!r} is no fault.", hint=f"one of {', '.join(get_args(Fault))}.")
+        raise QueryError(f"{fault!r} is no fault.", hint=one_of(fault, get_args(Fault)))
 
 
 @dataclass
@@ -220,7 +222,8 @@ class _Step:
         warm = Work("warm_up_kernel", self._ns(40_000))
         pair = (Launch(warm), Launch(warm), Spend(self._ns(150_000)), Launch(warm))
         body = [
-            Annotation(f"ProfilerStep#{number}", tuple(self._step())) for number in range(steps)
+            Annotation(f"ProfilerStep#{number}", tuple(self._step(number)))
+            for number in range(steps)
         ]
         return (Op("aten::warm_up", pair), Synchronize(), *body, Synchronize())
 
@@ -233,7 +236,7 @@ class _Step:
         """Scale of kernel durations; small where the host is to be the bottleneck."""
         return {"sync_in_loop": 0.15, "small_kernels": 0.04, "dataloader": 0.5}.get(self.fault, 1.0)
 
-    def _step(self) -> Iterator[Action]:
+    def _step(self, number: int) -> Iterator[Action]:
         """The actions of one step."""
         loading_ns = 1_100 * 1_000 * self.layers if self.fault == "dataloader" else 60_000
         yield Spend(self._ns(12_000))
@@ -248,6 +251,8 @@ class _Step:
             yield from self._flood()
         first = self.n_sequences
         yield from self._from_neighbor(self.layout.rank - self.layout.per_stage)
+        if self.fault == "recompile" and number == 1:
+            yield self._op(_COMPILES, Spend(self._ns(8_000_000 * self.layers)))
         for _ in range(self.layers):
             yield from self._forward_layer()
         yield from self._to_neighbor(self.layout.rank + self.layout.per_stage)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -69,6 +71,8 @@ def output_file(out: str | Path) -> Iterator[BinaryIO]:
     if path.is_dir():
         raise OutputError("it is a folder.", path=path, hint="give the name of a file.")
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    remove = partial(temporary.unlink, missing_ok=True)
+    atexit.register(remove)  # where the process ends in the middle of it
     try:
         is_special = path.exists() and not path.is_file()
         with path.open("wb") if is_special else _new_file(temporary) as raw:
@@ -89,4 +93,5 @@ def output_file(out: str | Path) -> Iterator[BinaryIO]:
         ) from exc
     finally:
         with suppress(OSError):
-            temporary.unlink()
+            remove()
+        atexit.unregister(remove)

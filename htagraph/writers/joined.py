@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from htagraph.model.progress import counted
 from htagraph.writers.atomic import output_file
 
 __all__ = ["write_joined"]
@@ -39,7 +40,7 @@ def write_joined(out: str | Path, parts: Iterable[Callable[[Path], object]]) -> 
         tempfile.TemporaryDirectory(dir=target.parent, prefix=".htagraph-") as folder,
     ):
         part = Path(folder) / "part.pftrace"
-        for write in parts:
+        for write in counted("part", list(parts)):
             write(part)
             with part.open("rb") as source:
                 shutil.copyfileobj(source, file)

@@ -12,6 +12,7 @@ _RETURN_TYPE = re.compile(r"^(?:void |std::enable_if<.*?>::type )")
 _FUNCTION = re.compile(r"[\w>]\(.*\)(?: const)?$")
 _HEAD = re.compile(r"([^<(]*)(?:<([\w:]+))?")
 _WORD = re.compile(r"[A-Za-z_]\w{2,}")
+_DOT = " · "
 _SAYS_LITTLE = {"kernel", "kernel2", "device_kernel"}
 _UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
@@ -71,10 +72,21 @@ def name_label(name: str, *, width: int = 48) -> str:
         short = head.rsplit("::", 1)[-1].strip() or name
         if template and short.lower() in _SAYS_LITTLE:
             short = f"{short}<{template.rsplit('::', 1)[-1]}>"
-    if len(short) > width:
-        head_width = width * 2 // 3
-        short = f"{short[:head_width]}…{short[head_width + 1 - width :]}"
-    return short
+    return _cut(short, width)
+
+
+def _cut(text: str, width: int) -> str:
+    """Text without its middle where it is too long."""
+    if len(text) <= width:
+        return text
+    head_width = width * 2 // 3
+    return f"{text[:head_width]}…{text[len(text) + head_width + 1 - width :]}"
+
+
+def _told(short: str, word: str, width: int) -> str:
+    """Short name with the word that tells it from others, of which most is kept."""
+    word = _cut(word, max(width * 2 // 3, 1))
+    return f"{_cut(short, max(width - len(word) - len(_DOT), 1))}{_DOT}{word}"
 
 
 def distinct_names(names: Sequence[str], *, width: int = 48) -> dict[str, str]:
@@ -94,11 +106,9 @@ def distinct_names(names: Sequence[str], *, width: int = 48) -> dict[str, str]:
     for name in words:
         alike.setdefault(name_label(name, width=width), []).append(name)
     told = {
-        name: name_label(f"{short} · {_telling(words, name, same)}", width=width)
-        if len(same) > 1
-        else short
+        name: _told(short, word, width) if word else short
         for short, same in alike.items()
-        for name in same
+        for name, word in zip(same, _telling([words[one] for one in same]), strict=True)
     }
     count = Counter(told.values())
     seen: Counter[str] = Counter()
@@ -109,8 +119,13 @@ def distinct_names(names: Sequence[str], *, width: int = 48) -> dict[str, str]:
     return told
 
 
-def _telling(words: dict[str, dict[str, None]], name: str, alike: Sequence[str]) -> str:
-    """Word of a name that fewest of the names like it have, or a number for want of one."""
-    count = Counter(word for other in alike for word in words[other])
-    rarest = min(words[name], key=lambda word: count[word], default="")
-    return rarest if rarest and count[rarest] < len(alike) else str(1 + alike.index(name))
+def _telling(alike: Sequence[dict[str, None]]) -> list[str]:
+    """Of names that look alike, by their words: the word that fewest of them have, or a number."""
+    if len(alike) == 1:
+        return [""]
+    count = Counter(word for words in alike for word in words)
+    rarest = [min(words, key=lambda word: count[word], default="") for words in alike]
+    return [
+        word if word and count[word] < len(alike) else str(number)
+        for number, word in enumerate(rarest, start=1)
+    ]

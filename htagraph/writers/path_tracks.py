@@ -1,18 +1,28 @@
-"""The critical path as slices: the path itself, and below it a summary track per bound.
+"""The critical path as one track: a slice per segment, called and colored by its bound.
 
-The path of a job has a summary track per rank instead.
+The path of a job has a second row: above the segments, on which rank they are. Below the path, one
+slice is the whole window: what bounds it, and its findings, are arguments::
+
+    Critical path   [rank 0                ][rank 2         ]
+                    [host][launch][compute ][communication  ]
+      window        [ProfilerStep#5                         ]
+
+(The UI hides roots that have nothing below them in a folded group.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.algorithms.rows import rows
 from htagraph.model.kinds import Bound, in_words
+from htagraph.model.rules import Rule
+from htagraph.model.units import human_duration
 from htagraph.writers.slices import Arg, Flows, Slices, Strings
 from htagraph.writers.tracks import Tracks
 
@@ -20,47 +30,99 @@ __all__ = ["path_slices"]
 
 I64 = npt.NDArray[np.int64]
 
-_TEXTS = ("bound", "kind", "rule", "op", "track")
-_NUMBERS = ("rank", "lag_ns", "residual_ns", "event")
+_N_FINDINGS = 3
+_EVIDENCE = {rule.label: str(rule.evidence) for rule in Rule}
 
 
-class _Runs(NamedTuple):
-    """Maximal runs of neighboring segments with one bound."""
+class _Texts(NamedTuple):
+    """A text for each segment: a row of `texts`, -1 for none."""
 
-    first: npt.NDArray[np.intp]
-    n_segments: I64
-    dur_ns: I64
+    code: I64
+    texts: Sequence[str]
+
+    @classmethod
+    def of(cls, values: pd.Series[Any]) -> _Texts:
+        """Texts of a column."""
+        if isinstance(values.dtype, pd.CategoricalDtype):
+            return cls(values.cat.codes.to_numpy().astype(np.int64), values.cat.categories.tolist())
+        code, texts = pd.factorize(values)
+        return cls(code.astype(np.int64), texts.tolist())
+
+    def mapped(self, texts: Mapping[str, str]) -> _Texts:
+        """Other texts in place of these, none where there is no other."""
+        return _Texts(self.code, [texts.get(text, "") for text in self.texts])
+
+    def where(self, keeps: npt.NDArray[np.bool_]) -> _Texts:
+        """These texts where a condition holds, none elsewhere."""
+        return _Texts(np.where(keeps, self.code, -1), self.texts)
+
+    def numbers(self, strings: Strings) -> I64:
+        """Number of each text, 0 for none."""
+        known = np.array([bool(text) for text in self.texts], dtype=bool)
+        numbers = np.where(known, strings.add(np.array(self.texts, dtype=object)), 0)
+        return np.append(numbers, 0)[self.code].astype(np.int64)
 
 
-def _runs(bound: I64, dur_ns: I64) -> _Runs:
-    """Find the runs."""
-    first = np.flatnonzero(np.diff(bound, prepend=-1))
-    return _Runs(
-        first, np.diff(first, append=len(bound)).astype(np.int64), np.add.reduceat(dur_ns, first)
-    )
+def _said(segments: pd.DataFrame, findings: Mapping[str, str]) -> dict[str, _Texts]:
+    """What is said of each segment beside its bound."""
+    n = len(segments)
+    both = _Texts.of(pd.concat([segments["name"], segments["op"]]))
+    what, operator = _Texts(both.code[:n], both.texts), _Texts(both.code[n:], both.texts)
+    # The slice of a full device is about the kernel that fills it; what waits comes next.
+    waits, full = _Texts(np.append(what.code[1:], -1), what.texts), Bound.DEVICE_FULL.label
+    rule = _Texts.of(segments["rule"])
+    said = {
+        "what": what,
+        "operator": operator.where(operator.code != what.code),
+        "waiting": waits.where((segments["bound"] == full).to_numpy()),
+        "track": _Texts.of(segments["track"]),
+        "rule": rule,
+        "evidence": rule.mapped(_EVIDENCE),
+    }
+    if "cause" in segments:
+        said["cause"] = _Texts.of(segments["cause"])
+        said["finding"] = said["cause"].mapped(findings)
+    return said
 
 
-def _text_arg(name: str, values: pd.Series[Any], strings: Strings) -> Arg:
-    """Annotation of those slices for which there is a text."""
-    at = np.flatnonzero(values.notna() & (values != ""))
-    return Arg(name, at, strings.add(values.iloc[at]), "text")
+def _args(
+    segments: pd.DataFrame, findings: Mapping[str, str], strings: Strings, first: int
+) -> list[Arg]:
+    """Annotations of segments, of which the first is the slice `first`."""
+    out = []
+    for name, texts in _said(segments, findings).items():
+        numbers = texts.numbers(strings)
+        at = np.flatnonzero(numbers)
+        out.append(Arg(name, first + at, numbers[at], "text"))
+    residual_ns = segments["residual_ns"].to_numpy(np.int64)
+    at = np.flatnonzero(residual_ns)
+    out.append(Arg("residual_ns", first + at, residual_ns[at], "int"))
+    return [arg for arg in out if len(arg.row)]
 
 
-def _number_arg(name: str, values: I64) -> Arg:
-    """Annotation of those slices for which there is a number."""
-    at = np.flatnonzero(values >= 0)
-    return Arg(name, at, values[at], "int")
+def _stays(segments: pd.DataFrame) -> tuple[npt.NDArray[np.intp], I64, list[int]]:
+    """Where the path of a job comes to another rank, how long it stays, and which one it is."""
+    if "rank" not in segments:
+        return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.int64), []
+    rank = segments["rank"].to_numpy(np.int64)
+    first = np.flatnonzero(np.diff(rank, prepend=rank[0] - 1))
+    dur_ns = np.add.reduceat(segments["dur_ns"].to_numpy(np.int64), first)
+    return first, dur_ns, rank[first].tolist()
 
 
-def _bound_tracks(tracks: Tracks, root: int, labels: Sequence[str], total: npt.NDArray[Any]) -> I64:
-    """Make a track per bound, the one with most time first."""
-    place = np.argsort(np.argsort(-total, kind="stable"))
-    return np.array(
-        [
-            tracks.child(in_words(label), root, order)
-            for label, order in zip(labels, place.tolist(), strict=True)
-        ]
-    )
+def _total_args(segments: pd.DataFrame, findings: Sequence[str], strings: Strings) -> list[Arg]:
+    """Annotations of the window: time by bound, and by rank; the first findings."""
+    dur_ns = int(segments["dur_ns"].sum())
+    said = []
+    for by in ("bound", "rank"):
+        if by in segments:
+            totals = segments.groupby(by, observed=True)["dur_ns"].sum()
+            for group, total in totals.sort_values(ascending=False, kind="stable").items():
+                text = f"{human_duration(int(total))} ({total / dur_ns:.1%})"
+                said.append((f"rank {group}" if by == "rank" else in_words(group), text))
+    said += [(f"finding {number}", text) for number, text in enumerate(findings, start=1)]
+    row = np.zeros(1, dtype=np.int64)
+    return [Arg(name, row, strings.add([text]), "text") for name, text in said]
 
 
 def path_slices(
@@ -70,22 +132,28 @@ def path_slices(
     strings: Strings,
     *,
     flows: Flows,
+    window: str,
     description: str,
+    findings: Mapping[str, str],
 ) -> list[Slices]:
-    """Path as slices, and below it the summary of each bound, or rank.
+    """Path as slices of one track, and its window as one slice.
 
     Parameters
     ----------
     segments : DataFrame
-        Schema `frames.SEGMENTS`: summed up per bound; or `frames.JOB_SEGMENTS`: per rank.
+        Schema `frames.SEGMENTS` or `frames.JOB_SEGMENTS`; in ``cause`` that of each, if known.
     ts_ns : ndarray of shape (n_segments,), dtype=int64, unit=ns
         Starts in the time of the file.
     tracks, strings
         Get what is new.
     flows : Flows
         Ends of arrows at segments.
+    window : str
+        Name of the window.
     description : str
-        Help text of the path's track.
+        Help text of the track.
+    findings : mapping of str to str
+        What to say of each cause, the first finding first.
 
     Returns
     -------
@@ -94,44 +162,37 @@ def path_slices(
     """
     if segments.empty:
         return []
-    dur_ns = segments["dur_ns"].to_numpy(np.int64)
-    texts = {name: segments[name].astype(object) for name in _TEXTS}
-    texts["evidence"] = segments["is_inferred"].map({True: "inferred", False: ""})
-    # The slice of a full device is about the kernel that fills it; what waits comes next.
-    waiting = segments["name"].astype(object).shift(-1, fill_value="")
-    texts["waiting"] = waiting.where(segments["bound"] == Bound.DEVICE_FULL.label, "")
-    category, color = strings.add(["critical_path"]), strings.add(texts["bound"])
-    root = tracks.root("Critical path", description)
-    path = Slices.disjoint(
-        ts_ns,
-        dur_ns,
-        track=np.array([root]),
-        name=strings.add(segments["name"].astype(object)),
+    first, stays_ns, ranks = _stays(segments)
+    n_stays, n = len(first), len(first) + len(segments)
+    start = np.concatenate([ts_ns[first], ts_ns])
+    dur_ns = np.concatenate([stays_ns, segments["dur_ns"].to_numpy(np.int64)])
+    words = {label: in_words(label) for label in Bound.labels()}
+    bounds = _Texts.of(segments["bound"]).mapped(words).numbers(strings)
+    stays = strings.add(np.array([f"rank {rank}" for rank in ranks], dtype=object))
+    # Viewers hash a text to a hue; texts that differ only at their end get hues side by side.
+    hues = strings.add(np.array([f"{rank} on path" for rank in ranks], dtype=object))
+    root, category = tracks.root("Critical path", description), strings.add(["critical_path"])
+    path = Slices(
+        ts_ns=start,
+        dur_ns=dur_ns,
+        track=np.broadcast_to(root, n),
+        name=np.concatenate([stays, bounds]),
+        category=np.broadcast_to(category, n),
+        color=np.concatenate([hues, np.zeros_like(bounds)]),  # others by their name
+        is_instant=np.zeros(n, dtype=bool),
+        boundary=rows(np.zeros(n, dtype=np.int32), start, start + dur_ns).boundary,
+        args=_args(segments, findings, strings, n_stays),
+        flows=Flows(flows.row + n_stays, flows.id),
+    )
+    whole = Slices(
+        ts_ns=ts_ns[:1],
+        dur_ns=dur_ns[n_stays:].sum(keepdims=True),
+        track=np.array([tracks.child("window", root)]),
+        name=strings.add([window]),
         category=category,
-        color=color,
-        args=[_text_arg(name, values, strings) for name, values in texts.items()]
-        + [
-            _number_arg(name, segments[name].to_numpy(np.int64))
-            for name in _NUMBERS
-            if name in segments
-        ],
-        flows=flows,
+        color=np.zeros(1, dtype=np.int64),
+        is_instant=np.zeros(1, dtype=bool),
+        boundary=np.arange(2),
+        args=_total_args(segments, list(findings.values())[:_N_FINDINGS], strings),
     )
-    of_job = "rank" in segments
-    group, labels = pd.factorize(
-        "rank " + segments["rank"].astype(str) if of_job else texts["bound"]
-    )
-    runs = _runs(group.astype(np.int64), dur_ns)
-    summary_name = strings.add([in_words(label) for label in labels])[group[runs.first]]
-    summary = Slices.disjoint(
-        ts_ns[runs.first],
-        runs.dur_ns,
-        track=_bound_tracks(
-            tracks, root, labels.tolist(), np.bincount(group, dur_ns.astype(np.float64))
-        )[group[runs.first]],
-        name=summary_name,
-        category=category,
-        color=summary_name if of_job else color[runs.first],
-        args=[_number_arg("n_segments", runs.n_segments)],
-    )
-    return [path, summary]
+    return [path, whole]

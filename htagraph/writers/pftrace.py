@@ -2,7 +2,7 @@
 
 A file is a list of packets: descriptors of tracks and the clock, then one packet with all strings,
 then slices that refer to both by number. All numbers that identify something lie in a range of
-their rank, so that ``cat`` joins files of ranks.
+their rank, or are chosen to differ (`taken`), so that ``cat`` joins files of ranks.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from htagraph.model.kinds import EventKind, codes
 from htagraph.writers.atomic import output_file
 from htagraph.writers.path_tracks import path_slices
 from htagraph.writers.slices import Arg, Flows, Slices, Strings, encode_counter, encode_slices
-from htagraph.writers.tracks import Tracks, lane_tracks
+from htagraph.writers.tracks import LaneTracks, Tracks, lane_tracks
 from htagraph.writers.wire import utf8
 
 __all__ = ["CounterTrack", "write_pftrace"]
@@ -36,8 +37,9 @@ _FLOWS_PER_RANK = 1 << 40
 _POINTS = (EventKind.INSTANT, EventKind.COUNTER)
 _BOOTTIME, _REALTIME = 6, 1  # builtin clocks
 _CLEARED = 1  # TracePacket.sequence_flags
+_NOTHING_SAID: Mapping[str, str] = MappingProxyType({})
 _NO_LINKS = (np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32))
-_NO_HOPS = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+_NO_ENDS = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class CounterTrack:
     value : ndarray of shape (n,)
         int64 or float64.
     device, stream : int
-        What it belongs to, -1 for none: it stands among the streams of its device.
+        What it belongs to, -1 for none: it stands below its stream, or else in its device.
     """
 
     name: str
@@ -78,10 +80,8 @@ class _Arrows:
     path: Flows = field(default_factory=Flows)
 
     @classmethod
-    def of(
-        cls, links: tuple[I32, I32], path_event: I64, hops: tuple[I64, I64], first_id: int
-    ) -> _Arrows:
-        """Arrows of each link and of each path slice about an event, and one end of each hop."""
+    def of(cls, links: tuple[I32, I32], path_event: I64, first_id: int) -> _Arrows:
+        """Arrows of each link and of each path slice about an event."""
         at = np.flatnonzero(path_event >= 0)
         n_links = len(links[0])
         ids = first_id + np.arange(n_links + len(at), dtype=np.int64)
@@ -89,8 +89,12 @@ class _Arrows:
             Flows.of(
                 np.concatenate([*links, path_event[at]]), np.concatenate([ids[:n_links], ids])
             ),
-            Flows.of(np.concatenate([at, hops[0]]), np.concatenate([ids[n_links:], hops[1]])),
+            Flows.of(at, ids[n_links:]),
         )
+
+    def and_across(self, events: tuple[I64, I64], segments: tuple[I64, I64]) -> _Arrows:
+        """These, and those ends of arrows whose other end is in another file."""
+        return _Arrows(self.events.and_of(*events), self.path.and_of(*segments))
 
 
 def _event_args(events: EventTable, critical: I64) -> list[Arg]:
@@ -116,16 +120,16 @@ def _column_arg(name: str, column: SparseColumn) -> Arg:
 
 def _event_slices(
     events: EventTable, ts_ns: I64, tracks: Tracks, critical: I64, flows: Flows
-) -> tuple[Slices, Mapping[int, int]]:
-    """Events as slices, and the track of each device."""
+) -> tuple[Slices, LaneTracks]:
+    """Events as slices, and their tracks."""
     layered = rows(events.lane, events.ts_ns, events.end_ns)
-    track, groups = lane_tracks(tracks, events, layered.row)
+    lanes = lane_tracks(tracks, events, layered.row)
     named = np.array([bool(text) for text in events.symbols.texts], dtype=bool)
     category = events.category.astype(np.int64)
     slices = Slices(
         ts_ns=ts_ns,
         dur_ns=events.dur_ns,
-        track=track,
+        track=lanes.of_event,
         name=events.name.astype(np.int64) + 1,
         category=np.where(named[category], category + 1, 0) if len(events) else category,
         color=np.zeros(len(events), dtype=np.int64),
@@ -134,7 +138,7 @@ def _event_slices(
         args=_event_args(events, critical),
         flows=flows,
     )
-    return slices, groups
+    return slices, lanes
 
 
 def _intern(
@@ -169,10 +173,11 @@ def _snapshot(packet: Any, origin_ns: int) -> None:  # noqa: ANN401
     packet.clock_snapshot.clocks.add(clock_id=_REALTIME, timestamp=origin_ns)
 
 
-def _counter_track(tracks: Tracks, counter: CounterTrack, groups: Mapping[int, int]) -> int:
+def _counter_track(tracks: Tracks, counter: CounterTrack, lanes: LaneTracks) -> int:
     """Make the track of a counter."""
-    name = counter.name if counter.stream < 0 else f"{counter.name}, stream {counter.stream}"
-    return tracks.counter(name, counter.unit, groups.get(counter.device))
+    device = lanes.of_device.get(counter.device)
+    parent = lanes.of_stream.get((counter.device, counter.stream), device)
+    return tracks.counter(counter.name, counter.unit, parent)
 
 
 def _first_ns(
@@ -193,12 +198,16 @@ def write_pftrace(
     links: tuple[I32, I32] | None = None,
     critical_events: npt.ArrayLike = (),
     counters: Sequence[CounterTrack] = (),
+    window: str = "",
     description: str = "",
+    findings: Mapping[str, str] = _NOTHING_SAID,
     moved_by: str = "",
     origin_ns: int | None = None,
     place: int | None = None,
-    hops: tuple[I64, I64] | None = None,
+    segment_ends: tuple[I64, I64] = _NO_ENDS,
+    event_ends: tuple[I64, I64] = _NO_ENDS,
     run: str = "",
+    taken: set[int] | None = None,
 ) -> Path:
     """Write events, and what was found out about them, as a Perfetto trace.
 
@@ -211,18 +220,22 @@ def write_pftrace(
         Compressed where it ends in ``.gz``.
     events : EventTable
     rank : int, optional
-        Named in the tracks; files of different ranks can be concatenated. None: a trace that stands
-        for itself.
+        Named in the tracks; files of different ranks can be concatenated, if `taken` tells them
+        apart. None: a trace that stands for itself.
     segments : DataFrame, optional
-        A critical path, schema `frames.SEGMENTS`: a group of tracks on top, with an arrow from each
-        segment to its event.
+        A critical path, as `path_tracks.path_slices` takes it: a track on top, with an arrow from
+        each segment to its event.
     links : tuple of two ndarrays of shape (n,), dtype=int32, optional
         Arrows from an event to an event (launch to device work, forward to backward).
     critical_events : array_like of int
         Events to annotate with ``critical``.
     counters : sequence of CounterTrack
+    window : str
+        Name of the path's window.
     description : str
         Help text of the critical path's track.
+    findings : mapping of str to str, optional
+        What to say of segments by their cause.
     moved_by : str, default=""
         By how much device times were moved to fit the clock of the host, in words.
     origin_ns : int, unit=ns, optional
@@ -231,11 +244,13 @@ def write_pftrace(
     place : int, optional
         From 1 on: the range of ids, and the place among files that are concatenated; by default the
         rank's.
-    hops : tuple of two ndarrays of shape (n,), dtype=int64, optional
-        Segments, and ids below 2**40: an arrow joins two segments of one id, also of different
-        files.
+    segment_ends, event_ends : tuple of two ndarrays of shape (n,), dtype=int64, optional
+        Segments, or events, and ids from 1 to 2**40: an arrow joins what has one id, also in
+        different files.
     run : str, default=""
         Which of several runs it is, named in the tracks.
+    taken : set of int, optional
+        Ids of processes of files that this one is concatenated with; gets its own.
 
     Returns
     -------
@@ -257,20 +272,28 @@ def write_pftrace(
         hint = f"give origin_ns <= {first_ns}."
         raise OutputError("the trace begins before the origin that was given.", path=out, hint=hint)
     tracks, strings = (
-        Tracks(rank, place=place, moved_by=moved_by, run=run),
+        Tracks(rank, place=place, moved_by=moved_by, run=run, taken=taken),
         Strings(events.symbols.texts),
     )
     path = frames.SEGMENTS.empty() if segments is None else segments
     about = path["event"].to_numpy(np.int64)
-    arrows = _Arrows.of(links or _NO_LINKS, about, hops or _NO_HOPS, tracks.place * _FLOWS_PER_RANK)
+    arrows = _Arrows.of(links or _NO_LINKS, about, tracks.place * _FLOWS_PER_RANK)
+    arrows = arrows.and_across(event_ends, segment_ends)
     path_ns = path["start_ns"].to_numpy(np.int64) - zero_ns
     batches = path_slices(
-        path, path_ns, tracks, strings, flows=arrows.path, description=description
+        path,
+        path_ns,
+        tracks,
+        strings,
+        flows=arrows.path,
+        window=window,
+        description=description,
+        findings=findings,
     )
     critical = np.unique(np.asarray(critical_events, dtype=np.int64))
-    slices, groups = _event_slices(events, events.ts_ns - zero_ns, tracks, critical, arrows.events)
+    slices, lanes = _event_slices(events, events.ts_ns - zero_ns, tracks, critical, arrows.events)
     batches.append(slices)
-    samples = [(_counter_track(tracks, counter, groups), counter) for counter in counters]
+    samples = [(_counter_track(tracks, counter, lanes), counter) for counter in counters]
     if zero_ns >= 0:
         _snapshot(tracks.add(), zero_ns)
     names = _intern(tracks.add(), strings, batches)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.model.progress import counted
 from htagraph.writers.wire import (
     Block,
     Piece,
@@ -99,6 +100,10 @@ class Flows:
         order = np.lexsort((ids, row))
         return cls(row[order].astype(np.int64), ids[order].astype(np.int64))
 
+    def and_of(self, row: I64, ids: I64) -> Flows:
+        """These ends and others."""
+        return Flows.of(np.append(self.row, row), np.append(self.id, ids)) if len(row) else self
+
 
 @dataclass(frozen=True)
 class Slices:
@@ -134,34 +139,6 @@ class Slices:
     def __len__(self) -> int:
         """Number of slices."""
         return len(self.ts_ns)
-
-    @classmethod
-    def disjoint(
-        cls,
-        ts_ns: I64,
-        dur_ns: I64,
-        *,
-        track: I64,
-        name: I64,
-        category: I64,
-        color: I64,
-        args: Sequence[Arg] = (),
-        flows: Flows | None = None,
-    ) -> Slices:
-        """Slices that come one after the other; columns of one row hold for all of them."""
-        n = len(ts_ns)
-        return cls(
-            ts_ns=ts_ns,
-            dur_ns=dur_ns,
-            track=np.broadcast_to(track, n),
-            name=np.broadcast_to(name, n),
-            category=np.broadcast_to(category, n),
-            color=np.broadcast_to(color, n),
-            is_instant=np.zeros(n, dtype=bool),
-            boundary=np.arange(2 * n, dtype=np.int64),
-            args=args,
-            flows=Flows() if flows is None else flows,
-        )
 
     def shapes(self) -> I64:
         """Number of the set of fields of each slice."""
@@ -246,7 +223,7 @@ def encode_slices(slices: Slices, arg_names: Sequence[int], sequence: int) -> It
     shapes = slices.shapes()
     is_end = (slices.boundary & 1).astype(bool)
     boundary = slices.boundary[~(is_end & slices.is_instant[slices.boundary >> 1])]
-    for first in range(0, len(boundary), _CHUNK):
+    for first in counted("part", range(0, len(boundary), _CHUNK)):
         chunk = boundary[first : first + _CHUNK]
         rows = chunk >> 1
         shape = np.where(chunk & 1, -1, shapes[rows])

@@ -2,18 +2,24 @@
 
 ::
 
-    Critical path          root track: the path itself, and a child track per bound
-    GPU 0                  root track: a child track per stream
-    python (pid 1234)      a process, and its threads
+    Critical path          root track
+    GPU 0                  root track of the device
+      stream 7               its streams, each with its counters below it
+        queue length
+      memory bandwidth       counters of the whole device
+    python 1234            a process, and its threads: viewers show the id after the name
+    no process             root track of what is none, such as spans of the profiler
 
-Ids are small, positive and made up (viewers cut ids to 32 bits and merge negative ones); the
-original ones stand in the names. All ids of a file are in a range of its rank, so that the files of
-several ranks can be concatenated.
+Viewers cut ids to 32 bits, merge negative ones, and take one id for one process. So what has an id
+that no process can have becomes a track without one, and a process whose id another part of the
+file has gets a new id; the original ones stand in the names then.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from itertools import chain, count
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,16 +28,32 @@ from htagraph.model.events import EventTable
 from htagraph.model.kinds import DEVICE_KINDS, EventKind, codes
 from htagraph.writers.wire import utf8
 
-__all__ = ["Tracks", "device_of_lane", "lane_tracks"]
+__all__ = ["LaneTracks", "Tracks", "device_of_lane", "lane_tracks"]
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 _UUIDS_PER_RANK = 1_000_000
-_IDS_PER_RANK = 10_000
+_MAX_ID = (1 << 31) - 1
 _ROOTS_PER_RANK = 1_000
 _EXPLICIT = 3  # TrackDescriptor.ChildTracksOrdering
 _ON_DEVICE = (*DEVICE_KINDS, EventKind.DEVICE_ANNOTATION, EventKind.SYNC)
+
+
+class LaneTracks(NamedTuple):
+    """The tracks of all lanes.
+
+    Parameters
+    ----------
+    of_event : ndarray of shape (n_events,), dtype=int64
+    of_device : dict of int to int
+    of_stream : dict of (int, int) to int
+        By device and stream.
+    """
+
+    of_event: I64
+    of_device: dict[int, int]
+    of_stream: dict[tuple[int, int], int]
 
 
 class Tracks:
@@ -47,6 +69,8 @@ class Tracks:
         By how much device times were moved to fit the clock of the host, in words.
     run : str, default=""
         Which of several runs it is, named in the tracks.
+    taken : set of int, optional
+        Ids of processes of other parts of the file; gets those of this part.
 
     Attributes
     ----------
@@ -55,7 +79,13 @@ class Tracks:
     """
 
     def __init__(
-        self, rank: int | None, *, place: int | None = None, moved_by: str = "", run: str = ""
+        self,
+        rank: int | None,
+        *,
+        place: int | None = None,
+        moved_by: str = "",
+        run: str = "",
+        taken: set[int] | None = None,
     ) -> None:
         from perfetto.protos.perfetto.trace import perfetto_trace_pb2  # noqa: PLC0415
 
@@ -64,7 +94,8 @@ class Tracks:
         of_rank = "" if rank is None else f"rank {rank}"
         self._suffix = "".join(f", {part}" for part in (of_rank, run) if part)
         self._uuid = self.place * _UUIDS_PER_RANK
-        self._id = self.place * _IDS_PER_RANK
+        self._taken = set() if taken is None else taken
+        self._no_process = 0
         self._n_roots = 0
         self._moved_by = moved_by
         everything = self.add().track_descriptor
@@ -85,10 +116,6 @@ class Tracks:
         if parent is not None:
             descriptor.parent_uuid = parent
         return descriptor
-
-    def _new_id(self) -> int:
-        self._id += 1
-        return self._id
 
     def root(self, name: str, description: str = "") -> int:
         """New track that stands above all processes, after the roots made before."""
@@ -111,31 +138,54 @@ class Tracks:
         """New track within a track; children of one name are drawn as one track with rows."""
         descriptor = self._new(name, parent)
         descriptor.sibling_order_rank = order
+        descriptor.child_ordering = _EXPLICIT
         return int(descriptor.uuid)
 
-    def process(self, name: str) -> tuple[int, int]:
-        """New process track and its made-up process id."""
-        descriptor, pid = self._new("", None), self._new_id()
-        descriptor.process.pid = pid
-        descriptor.process.process_name = utf8(name + self._suffix)
-        return int(descriptor.uuid), pid
+    def process(self, name: str, pid: int | str) -> tuple[int, int]:
+        """New track of a process, and its id in the file; 0 for none, where it cannot have one."""
+        if not _is_id(pid):
+            self._no_process = self._no_process or self.root("no process")
+            return self._no_process, 0
+        new = next(number for number in chain([int(pid)], count(1)) if number not in self._taken)
+        self._taken.add(new)
+        descriptor = self._new("", None)
+        descriptor.process.pid = new
+        said = (name or "process") if new == pid else _named(name, pid)
+        descriptor.process.process_name = utf8(said + self._suffix)
+        return int(descriptor.uuid), new
 
-    def thread(self, name: str, process: tuple[int, int]) -> int:
-        """New thread track of a process."""
+    def thread(self, label: str, tid: int | str, process: tuple[int, int]) -> int:
+        """New track of a thread in the track of its process."""
+        if not _is_id(tid) or not process[1]:
+            named = f"thread {tid}" if isinstance(tid, int) and label == str(tid) else label
+            return self.child(named or "no thread", process[0], self._uuid % _UUIDS_PER_RANK)
         descriptor = self._new("", process[0])
-        descriptor.thread.pid, descriptor.thread.tid = process[1], self._new_id()
-        descriptor.thread.thread_name = utf8(name)
+        descriptor.thread.pid, descriptor.thread.tid = process[1], int(tid)
+        bare = re.sub(rf"\b(thread )?{tid}\b", "", label).strip(" ()")
+        descriptor.thread.thread_name = utf8(bare or "thread")
         return int(descriptor.uuid)
 
     def counter(self, name: str, unit: str, parent: int | None) -> int:
-        """New counter track."""
+        """New counter track, after the slices within its parent."""
         descriptor = self._new(name, parent)
+        descriptor.sibling_order_rank = self._uuid % _UUIDS_PER_RANK
         descriptor.counter.unit_name = unit
         return int(descriptor.uuid)
 
     def serialize(self) -> bytes:
         """Descriptors as bytes."""
         return bytes(self._trace.SerializeToString())
+
+
+def _is_id(number: int | str) -> bool:
+    """Whether viewers take a process id, or a thread id, for what it is."""
+    return isinstance(number, int) and 0 < number <= _MAX_ID
+
+
+def _named(process: str, pid: int | str) -> str:
+    """Name of a process with its id."""
+    number = f"pid {pid}" if isinstance(pid, int) else pid
+    return f"{process} ({number})" if process and number != process else number
 
 
 def device_of_lane(events: EventTable) -> I32:
@@ -155,20 +205,9 @@ def _text_order(text: object) -> tuple[bool, object]:
     return isinstance(text, str), text
 
 
-def _process_name(events: EventTable, lane: int) -> str:
-    pid, name = events.lanes.pid[lane], events.lanes.process[lane]
-    number = f"pid {pid}" if isinstance(pid, int) else pid
-    return f"{name} ({number})" if name and name != pid else number or "no process"
-
-
-def _thread_name(events: EventTable, lane: int) -> str:
-    tid, label = events.lanes.tid[lane], events.lanes.label(lane)
-    return f"thread {tid}" if isinstance(tid, int) and label == str(tid) else label or "no thread"
-
-
 def _stream_name(events: EventTable, lane: int) -> str:
     tid, name = events.lanes.tid[lane], events.lanes.thread[lane].strip()
-    if name and str(tid) in name.split():
+    if name and (str(tid) in name.split() or (isinstance(tid, int) and tid < 0)):
         return name
     if name:
         return f"{name} ({tid})"
@@ -176,8 +215,16 @@ def _stream_name(events: EventTable, lane: int) -> str:
     return str(tid) if str(tid).startswith("stream") else f"stream {tid}"
 
 
-def lane_tracks(tracks: Tracks, events: EventTable, row: I32) -> tuple[I64, dict[int, int]]:
-    """Make the tracks of all lanes that have events, and return the track of each event.
+def _stream_of_lane(events: EventTable) -> I64:
+    """Stream that each lane is, -1 for none."""
+    out = np.full(len(events.lanes), -1, dtype=np.int64)
+    known = events.stream >= 0
+    out[events.lane[known]] = events.stream[known]
+    return out
+
+
+def lane_tracks(tracks: Tracks, events: EventTable, row: I32) -> LaneTracks:
+    """Make the tracks of all lanes that have events.
 
     Parameters
     ----------
@@ -189,11 +236,9 @@ def lane_tracks(tracks: Tracks, events: EventTable, row: I32) -> tuple[I64, dict
 
     Returns
     -------
-    track : ndarray of shape (n_events,), dtype=int64
-    groups : dict of int to int
-        Track of each device.
+    LaneTracks
     """
-    device, lanes = device_of_lane(events), events.lanes
+    device, stream, lanes = device_of_lane(events), _stream_of_lane(events), events.lanes
     n_rows = np.zeros(len(lanes), dtype=np.int64)
     np.maximum.at(n_rows, events.lane, row.astype(np.int64) + 1)
     used = sorted(
@@ -205,6 +250,7 @@ def lane_tracks(tracks: Tracks, events: EventTable, row: I32) -> tuple[I64, dict
         ),
     )
     groups = {d: tracks.device(d) for d in sorted({int(device[lane]) for lane in used} - {-1})}
+    streams: dict[tuple[int, int], int] = {}
     processes: dict[int | str, tuple[int, int]] = {}
     table = np.zeros((len(lanes), int(n_rows.max(initial=1))), dtype=np.int64)
     for order, lane in enumerate(used):
@@ -213,15 +259,16 @@ def lane_tracks(tracks: Tracks, events: EventTable, row: I32) -> tuple[I64, dict
             uuids = [
                 tracks.child(name, groups[int(device[lane])], order) for _ in range(n_rows[lane])
             ]
+            streams.setdefault((int(device[lane]), int(stream[lane])), uuids[0])
         else:
             pid = lanes.pid[lane]
             if pid not in processes:
-                processes[pid] = tracks.process(_process_name(events, lane))
-            name = _thread_name(events, lane)
-            thread = tracks.thread(name, processes[pid])
-            uuids = [
-                thread,
-                *(tracks.child(f"{name} (overlapping)", thread) for _ in range(n_rows[lane] - 1)),
-            ]
+                processes[pid] = tracks.process(lanes.process[lane], pid)
+            label = lanes.label(lane)
+            if not processes[pid][1]:
+                label = ": ".join(filter(None, (_named(lanes.process[lane], pid), label)))
+            thread = tracks.thread(label, lanes.tid[lane], processes[pid])
+            rest = range(n_rows[lane] - 1)
+            uuids = [thread, *(tracks.child(f"{label} (overlapping)", thread) for _ in rest)]
         table[lane, : len(uuids)] = uuids
-    return table[events.lane, row], groups
+    return LaneTracks(table[events.lane, row], groups, streams)

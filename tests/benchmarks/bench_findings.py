@@ -1,7 +1,7 @@
 """How often the first finding names the fault planted in a random job.
 
 Run as ``python -m tests.benchmarks.bench_findings [JOBS]``; JOBS is the number of jobs of each
-kind, 30 by default: 240 in all, of which 30 have no fault. Prints one row per fault, each job that
+kind, 30 by default: 270 in all, of which 30 have no fault. Prints one row per fault, each job that
 was judged wrong, and what repairing the data loaders of JOBS random ranks saves, as a share of the
 potential saving and of the attributed time.
 """

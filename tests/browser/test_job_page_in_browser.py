@@ -17,7 +17,17 @@ from tests.browser.test_page_in_browser import column, show
 pytest.importorskip("plotly")
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-SECTIONS = ["path", "late", "devices", "steps", "communication", "kernels", "launches", "quality"]
+SECTIONS = [
+    "path",
+    "help",
+    "late",
+    "devices",
+    "steps",
+    "communication",
+    "kernels",
+    "launches",
+    "quality",
+]
 RANKS, LATE = 8, 5
 MAX_BYTES = 8_000_000
 

@@ -1,4 +1,4 @@
-"""`htagraph view` in use: the Perfetto UI fetches the trace, pins the path, zooms to the window."""
+"""`htagraph view` in use: the Perfetto UI fetches the trace, pins the path, opens where told."""
 
 from __future__ import annotations
 
@@ -21,6 +21,17 @@ STATE = """(() => {
         pinned: trace.workspace.pinnedTracks.map((track) => track.name),
         start_ns: Number(window.start.integral),
         dur_ns: Math.round(Number(window.duration)),
+        errors: trace.traceInfo.importErrors,
+    };
+})()"""
+SELECTED = "self.app?.trace?.selection.selection.eventId"
+SELECTION = """(() => {
+    const trace = self.app.trace, chosen = trace.selection.selection;
+    const window = trace.timeline.visibleWindow;
+    return {
+        name: chosen.name, ts: Number(chosen.ts), dur: Number(chosen.dur),
+        is_shown: Number(window.start.integral) <= chosen.ts && chosen.dur < window.duration,
+        is_zoomed: window.duration <= 5 * Number(chosen.dur),
         errors: trace.traceInfo.importErrors,
     };
 })()"""
@@ -59,3 +70,42 @@ def test_the_ui_pins_the_path_zooms_to_the_step_and_the_server_ends(
         "dur_ns": step["dur_ns"],
         "errors": 0,
     }
+
+
+def test_the_ui_opens_at_the_first_finding_and_where_a_page_links_to(
+    tab: Any, tmp_path: Path
+) -> None:
+    """The segment of the path is selected and fills a fifth of the timeline, or more."""
+    rank = hg.synth.simulate(hg.synth.training_rank(fault="dataloader"))
+    file = rank.write(tmp_path / "rank0.json")
+    graph = hg.load(file).compile()
+    path, first = graph.critical_path(), graph.verdict().findings[0]
+    segments = path.segments.assign(ts=path.segments["start_ns"] - path.origin_ns)
+    longest = segments[segments["start_ns"] <= first.longest_start_ns].iloc[-1]
+    linked = segments[segments["bound"] == "compute"].sort_values("dur_ns").iloc[-1]
+    arguments = [str(file), "--offline", "--no-browser", "--port", "0", "--quiet"]
+    found = []
+    with subprocess.Popen(
+        [sys.executable, "-c", VIEW, *arguments], stdout=subprocess.PIPE, text=True
+    ) as command:
+        assert command.stdout is not None
+        address = command.stdout.readline().strip()
+        link = f"{address.partition('#')[0]}?ts={linked['ts']}&dur={linked['dur_ns']}"
+        for url in (address, link):
+            tab.page.goto("about:blank")
+            tab.page.goto(url)
+            tab.page.wait_for_function(SELECTED, timeout=60_000)
+            tab.page.wait_for_timeout(500)
+            found.append(tab.page.evaluate(SELECTION))
+        command.terminate()
+    assert found == [
+        {
+            "name": bound,
+            "ts": row["ts"],
+            "dur": row["dur_ns"],
+            "is_shown": True,
+            "is_zoomed": True,
+            "errors": 0,
+        }
+        for bound, row in (("data loading", longest), ("compute", linked))
+    ]

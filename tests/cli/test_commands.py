@@ -177,11 +177,9 @@ def test_a_window_that_is_not_there_names_those_that_are(run, trace):
     assert (code, "ProfilerStep#0, ProfilerStep#1, ProfilerStep#2" in err) == (1, True)
 
 
-def test_a_folder_of_ranks_is_not_taken_for_a_trace(run, trace):
-    """One rank is asked for; the files inside are named."""
-    code, _, err = run("path", trace.parent)
-
-    assert (code, str(trace) in err) == (1, True)
+def test_a_folder_with_one_trace_is_that_trace(run, trace):
+    """Nobody has to type the name of its only file."""
+    assert run("path", trace.parent, "-f", "csv") == run("path", trace, "-f", "csv")
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(run, trace, tmp_path):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
+import math
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -10,6 +13,7 @@ import pytest
 from rich.console import Console
 
 import htagraph as hg
+from htagraph.cli.ask import _default_columns
 from htagraph.cli.columns import DEFAULT_COLUMNS
 from htagraph.cli.layout import fitted
 from htagraph.cli.main import main
@@ -18,7 +22,14 @@ from htagraph.errors import QueryError
 from htagraph.job.job import JOB_QUESTIONS
 from htagraph.model import answers, job_answers
 from htagraph.questions import QUESTIONS
-from htagraph.reports.headings import SENTENCES, holds_names
+from htagraph.reports.headings import (
+    NONE_IS_NEGATIVE,
+    SENTENCES,
+    TIMES,
+    heading,
+    holds_names,
+)
+from htagraph.reports.json_document import records
 from htagraph.reports.markdown import human_frame
 
 GEMM = "sm80_xmma_fprop_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16"
@@ -63,13 +74,106 @@ def test_every_figure_and_key_that_is_shown_is_whole(graph: hg.TraceGraph, quest
     frame = graph.ask(question).head(5)
     names = [name for name in frame.columns if holds_names(name, frame[name])]
     texts = human_frame(frame).set_axis(frame.columns, axis=1).drop(columns=names)
-    for width in range(10, 200, 5):
+    for width in (10, 25, 40, 60, 80, 100, 140, 200):
         left_out = fitted(frame, width)[1]
         rows = printed(frame, width)[1:]
         shown = texts.drop(columns=[*left_out, *SENTENCES], errors="ignore")
         for cells in shown.to_numpy().tolist():
             assert any(all(cell in row for cell in cells) for row in rows), (width, cells)
         assert len(frame.columns) - len(left_out) <= 2 or max(map(len, rows), default=0) <= width
+
+
+UNITS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9, "%": 0.01, "": 1}
+NUMBER = re.compile(r"(?<![\w.…])\+?(-?[\d,]*\.?\d+(?:e[+-]\d+)?)(?: ?(ns|us|ms|s|%))?(?![\w.…])")
+
+
+def numbers_in(line: str) -> list[float]:
+    """Numbers as people read them: with units, as shares, or plain."""
+    return [float(n.replace(",", "")) * UNITS[unit] for n, unit in NUMBER.findall(line)]
+
+
+def is_near(value: float, number: float) -> bool:
+    """Whether a number is a value, rounded to three digits; of a share, to a thousandth."""
+    return math.isclose(value, number, rel_tol=6e-3, abs_tol=6e-4)
+
+
+def check_numbers(asked: hg.TraceGraph | hg.Job, question: str, width: int) -> None:
+    """Check that a table has each number of the answer, row by row, to three digits."""
+    frame = asked.ask(question).head(40)
+    beside = Console(width=10_000, file=io.StringIO())
+    first = _default_columns(question, {})
+    lines = iter(printed(frame, width, first=first, beside=beside)[1:])
+    said = beside.file.getvalue()  # type: ignore[attr-defined]
+    hidden = set(re.findall(r"[\w-]+", said.partition("Not shown:")[2].partition(". --")[0]))
+    shown = [name for name in frame.columns if name not in hidden]
+    times = [name for name in (first or frame.columns) if name in TIMES & {*frame.columns}]
+    origin = min((int(frame[name].min()) for name in times), default=0) if len(frame) else 0
+    for row in json.loads(json.dumps(records(frame), default=str)):
+        wanted = [
+            row[name] - (origin if name in TIMES else 0)
+            for name in shown
+            if isinstance(row[name], int | float)
+            and not isinstance(row[name], bool)
+            and not (name in NONE_IS_NEGATIVE and row[name] == -1)
+        ]
+        for line in lines:  # a sentence may go on in the next line; its numbers do not
+            there = numbers_in(line)
+            if all(any(is_near(value, number) for number in there) for value in wanted):
+                break
+        else:
+            pytest.fail(f"{question} at {width}: no line has {wanted} of {shown}")
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory) -> hg.Job:
+    into = tmp_path_factory.mktemp("job")
+    hg.synth.simulate_job(hg.synth.training_job(ranks=2, steps=2, layers=1)).write(into)
+    return hg.load_job(into)
+
+
+ASKED = sorted(set(QUESTIONS) - {"cupti_counters", "cupti_rates"})
+
+
+@pytest.mark.parametrize("question", ASKED)
+def test_each_number_of_an_answer_is_read_at_80_columns(graph: hg.TraceGraph, question) -> None:
+    """In the columns that are shown, and rounded: none is cut."""
+    check_numbers(graph, question, 80)
+
+
+def test_each_number_of_a_job_is_read_at_80_columns(job: hg.Job) -> None:
+    for question in ("overlap", "step_times", "quality", *JOB_QUESTIONS):
+        check_numbers(job, question, 80)
+
+
+@pytest.mark.real
+def test_each_number_of_a_real_answer_is_read(real_traces: Path) -> None:
+    control = hg.load(real_traces / "hta" / "trace_diff" / "control" / "control.json.gz").compile()
+    for question in ASKED:
+        for width in (80, 120, 200):
+            check_numbers(control, question, width)
+
+
+@pytest.mark.parametrize("question", [*ASKED, *JOB_QUESTIONS])
+def test_no_two_columns_of_an_answer_have_one_heading(question: str) -> None:
+    """`n_blocked` and `blocked_ns` would both be called blocked."""
+    room = answers if hasattr(answers, question.upper()) else job_answers
+    columns = list(getattr(room, question.upper(), answers.QUALITY).columns)
+
+    assert len({heading(name) for name in columns}) == len(columns)
+
+
+def test_a_name_stands_in_full_where_there_is_room() -> None:
+    """And what is shortened says what tells it from the others."""
+    names = [
+        f"void at::elementwise_kernel<4, {op}Functor<float>>(int, float)" for op in ("Add", "Mul")
+    ]
+    frame = pd.DataFrame({"name": names, "n": [1, 2]})
+
+    assert [line.rsplit(maxsplit=1)[0] for line in printed(frame, 120)[1:]] == names
+    assert [line.split("  ")[0] for line in printed(frame, 40)[1:]] == [
+        "elementwise_kernel · AddFunctor",
+        "elementwise_kernel · MulFunctor",
+    ]
 
 
 def test_what_there_is_no_room_for_is_named() -> None:

@@ -90,8 +90,8 @@ def test_a_name_that_was_made_to_lead_here_is_refused(trace: Path) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/",
         "/secret.txt",
+        "/report.html",
         "/trace/",
         "/trace/secret.txt",
         "/trace/../secret.txt",
@@ -226,6 +226,34 @@ def test_the_address_names_the_trace_and_what_to_show(trace: Path) -> None:
         "dev.perfetto.PinTracksByRegex",
         "dev.perfetto.ExpandTracksByRegex",
     ]
+
+
+@pytest.mark.parametrize("with_ui", [False, True])
+def test_a_page_leads_to_a_time_of_the_trace(trace: Path, tmp_path: Path, *, with_ui: bool) -> None:
+    """``/?ts=START_NS&dur=DUR_NS`` goes on to the UI, which selects what is there."""
+    (tmp_path / "index.html").write_text("the UI")
+    page = tmp_path / "report.html"
+    page.write_text("the report")
+    server = TraceServer(trace, port=0, ui=tmp_path if with_ui else None, page=page)
+    with serving(server):
+        status, headers, _ = ask(server, "/?ts=5000&dur=700")
+        answers = [
+            ask(server, path)[0] for path in ("/?ts=5000", "/?ts=1e9&dur=2", "/?dur=2", "/?ts=-5")
+        ]
+        report = ask(server, "/report.html")
+        home = ask(server, "/")
+    address = urlsplit(headers["Location"])
+    asked = parse_qs(address.fragment.removeprefix("!/?"))
+    here = f"http://127.0.0.1:{server.port}"
+    assert (status, f"{address.scheme}://{address.netloc}") == (302, here if with_ui else ONLINE_UI)
+    assert asked["url"] == [f"{here}/trace/rank%200.pftrace"]
+    assert [asked[name] for name in ("ts", "dur", "visStart", "visEnd")] == [
+        *(["5000"], ["700"], ["5000"], ["5700"])
+    ]
+    assert answers == [302, 400, 400, 400]
+    assert (report[0], report[1]["Content-Type"], report[2]) == (200, "text/html", b"the report")
+    assert (home[0], home[2]) == ((200, b"the UI") if with_ui else (302, b""))
+    assert server.page_url == f"{here}/report.html"
 
 
 def test_a_taken_port_is_said_to_be_taken(trace: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from urllib.request import Request, urlopen
 
@@ -46,26 +47,62 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
-def test_a_json_trace_is_served_with_its_critical_path(file: Path) -> None:
-    """What one wants to see of it; the view is the whole window."""
+def slice_at(graph_or_job: Any) -> tuple[str, str]:
+    """Start and length of the longest segment of the first finding, in the time of the file."""
+    path, first = graph_or_job.critical_path(), graph_or_job.verdict().top_findings[0]
+    segments = path.segments
+    around = segments[segments["start_ns"] <= first.longest_start_ns].iloc[-1]
+    return str(around["start_ns"] - path.origin_ns), str(around["dur_ns"])
+
+
+def test_a_json_trace_is_opened_at_its_first_finding(file: Path) -> None:
+    """With its critical path; the longest segment of the finding is selected."""
     asked, content, code = fetched(str(file))
     assert (b"Critical path" in content, unquote(asked["url"]).rpartition("/")[2], code) == (
         True,
         "rank0.pftrace",
         0,
     )
+    assert (asked["ts"], asked["dur"]) == slice_at(hg.load(file).compile())
+    assert asked["visStart"] == asked["ts"]
 
 
-def test_a_folder_is_served_as_one_trace_of_all_ranks(tmp_path: Path) -> None:
-    """On one clock, with the job's path on top, and zoomed to the job's window."""
-    hg.synth.simulate_job(hg.synth.training_job(ranks=2, steps=1, layers=1)).write(tmp_path / "job")
-    asked, content, _ = fetched(str(tmp_path / "job"))
-    path = hg.load_job(tmp_path / "job").critical_path()
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("view") / "job"
+    hg.synth.simulate_job(hg.synth.training_job(ranks=2, steps=1, layers=1)).write(folder)
+    return folder
+
+
+@pytest.mark.parametrize("what", ["folder", "glob and file"])
+def test_ranks_are_served_as_one_trace(ranks: Path, what: str) -> None:
+    """On one clock, with the job's path on top, opened at the first finding on the job."""
+    first, *_ = sorted(ranks.iterdir())
+    rest = ranks / first.name.replace("0", "[1-9]")
+    asked, content, _ = fetched(*map(str, [ranks] if what == "folder" else [rest, first]))
     assert (b"Critical path" in content, unquote(asked["url"]).rpartition("/")[2]) == (
         True,
         "job.pftrace",
     )
-    assert int(asked["visEnd"]) - int(asked["visStart"]) == path.dur_ns
+    assert (asked["ts"], asked["dur"]) == slice_at(hg.load_job(ranks))
+
+
+def test_it_opens_where_it_is_told_to(file: Path) -> None:
+    """A step by its name is shown as a whole; the path is that of the trace."""
+    asked, _, _ = fetched(str(file), "--at", "ProfilerStep#1")
+    step = hg.load(file).compile().window("ProfilerStep#1").critical_path()
+    start_ns = step.start_ns - step.origin_ns
+    assert (int(asked["visStart"]), int(asked["visEnd"])) == (start_ns, start_ns + step.dur_ns)
+    assert "ts" not in asked
+
+
+def test_several_files_are_ranks(file: Path, tmp_path: Path) -> None:
+    """What has its path already cannot be put together."""
+    other = tmp_path / "critical.pftrace"
+    other.write_bytes(b"")
+    done = run(str(file), str(other), *QUIET)
+    said = f"Hint: {other} is none: give one folder, or .json files."
+    assert (done.returncode, len(done.stderr.splitlines()), said in done.stderr) == (1, 1, True)
 
 
 def test_plain_serves_a_json_trace_as_it_is(file: Path) -> None:
@@ -90,15 +127,12 @@ def test_a_window_puts_its_critical_path_on_top_and_zooms_to_it(file: Path) -> N
     assert json.loads(asked["startupCommands"])[0]["args"] == ["^Critical path"]
 
 
-def test_a_perfetto_trace_is_zoomed_by_times(file: Path, tmp_path: Path) -> None:
-    """START:END in ns from the start of the trace."""
+def test_a_perfetto_trace_is_opened_at_times(file: Path, tmp_path: Path) -> None:
+    """START:END in ns, as the file has them: the slice that is there is selected."""
     out = hg.load(file).compile().critical_path().to_perfetto(tmp_path / "critical.pftrace")
-    asked, content, _ = fetched(str(out), "--window", "1_000:2_000")
-    assert (asked["visStart"], asked["visEnd"], content == out.read_bytes()) == (
-        "1000",
-        "2000",
-        True,
-    )
+    asked, content, _ = fetched(str(out), "--at", "1_000:2_500")
+    assert (asked["ts"], asked["dur"], content == out.read_bytes()) == ("1000", "1500", True)
+    assert (asked["visStart"], asked["visEnd"]) == ("1000", "2500")
 
 
 def test_a_name_cannot_be_looked_up_in_a_perfetto_trace(tmp_path: Path) -> None:
@@ -110,7 +144,7 @@ def test_a_name_cannot_be_looked_up_in_a_perfetto_trace(tmp_path: Path) -> None:
     assert done.stderr.splitlines() == [
         (
             "error: 'ProfilerStep#1' cannot be looked up in a trace that is served as it is. "
-            "Hint: give --window START:END in ns, or a .json trace without --plain."
+            "Hint: give START:END in ns, or a .json trace without --plain."
         )
     ]
 

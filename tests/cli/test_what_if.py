@@ -143,7 +143,7 @@ def test_an_equalised_job_has_paths_by_bound_and_by_rank_that_add_up(run, folder
 
 def test_a_change_is_made_on_one_rank_only(run, folder, tmp_path):
     """Rank 0 is never late, so nothing changes; the changed run is written."""
-    code, out, err = run(folder, "--equalise", "--rank", 0, "--out", "changed.pftrace")
+    code, out, err = run(folder, "--equalise", "--on-rank", 0, "--out", "changed.pftrace")
 
     assert code == 0
     assert "What if: equalise().on_rank(0); the job" in out
@@ -159,14 +159,14 @@ def test_a_step_of_a_job_is_asked_about_by_its_name(run, folder):
 
 
 def test_a_rank_that_the_job_has_not_is_named_with_those_it_has(run, folder):
-    code, _, err = run(folder, "--rank", 7, "--equalise")
+    code, _, err = run(folder, "--on-rank", 7, "--equalise")
 
     assert (code, err) == (1, "error: there is no rank 7 to change. Hint: the job has 0, 1.")
 
 
 def test_a_name_that_the_rank_has_not_is_named(run, folder):
     """Not the rank, which is there."""
-    code, _, err = run(folder, "--rank", 1, "--remove", "no such kernel")
+    code, _, err = run(folder, "--on-rank", 1, "--remove", "no such kernel")
 
     assert (code, err.partition(" Hint: ")[0]) == (
         1,
@@ -192,9 +192,7 @@ def test_a_job_that_is_too_large_for_a_report_is_still_replayed(run, folder, mon
 
 
 WRONG = [
-    (("--rank", "3"), "--rank says where changes are made, and there are none."),
-    (("--equalise",), "--equalise and --rank are about the ranks of a job."),
-    (("--rank", "3", "--prefetch"), "--equalise and --rank are about the ranks of a job."),
+    (("--on-rank", "3"), "--on-rank says where changes are made, and there are none."),
     (("--scale", "gemm*"), "'gemm*' is no NAME=VALUE."),
     (("--scale", "gemm*=fast"), "'fast' is no factor."),
     (("--scale", "gemm*=-1"), "nothing takes -1.0 times as long."),
@@ -213,6 +211,16 @@ def test_what_is_no_change_is_named_before_anything_is_read(run, options, error)
     code, _, err = run("no-such-file.json", *options)
 
     assert (code, err.partition(" Hint: ")[0]) == (1, f"error: {error}")
+
+
+@pytest.mark.parametrize("options", [("--equalise",), ("--on-rank", "3", "--prefetch")])
+def test_what_is_about_the_ranks_of_a_job_is_not_asked_of_a_trace(run, trace, options):
+    code, _, err = run(trace, *options)
+
+    assert (code, err.partition(" Hint: ")[0]) == (
+        1,
+        "error: --equalise and --on-rank are about the ranks of a job.",
+    )
 
 
 def test_a_name_that_nothing_has_is_named(run, trace):

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -128,24 +123,3 @@ def test_a_glob_of_a_job_says_which_step_it_took(capsys, folder: Path) -> None:
     """The first of each rank."""
     _, error = said(capsys, "ask", "overlap", folder, "-w", "ProfilerStep*")
     assert "2 ranges match 'ProfilerStep*'; this is the first, ProfilerStep#0 of rank 0" in error
-
-
-@pytest.mark.parametrize("after_s", [0.05, 0.2, 0.5])
-def test_an_interrupt_while_the_code_is_loaded_is_silent(after_s: float, tmp_path: Path) -> None:
-    """Exit code 130, as shells expect, and no traceback."""
-    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    code += "from htagraph.cli import start; print('up', flush=True); start.start()"
-    command = subprocess.Popen(
-        [sys.executable, "-c", code, "demo", "-q"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([ROOT, *filter(None, sys.path)])},
-        cwd=tmp_path,
-    )
-    assert command.stdout is not None
-    assert command.stdout.readline() == b"up\n"
-    time.sleep(after_s)
-    command.send_signal(signal.SIGINT)
-    _, error = command.communicate(timeout=60)
-    assert command.returncode == 130
-    assert b"Traceback" not in error

@@ -22,6 +22,7 @@ CAUSES = {
     "exposed_allreduce": "communication",
     "blocking_copy": "blocking copy",
     "full_queue": "full launch queue",
+    "recompile": "recompilation",
 }
 """What names each planted fault; without one, a job is bound by compute."""
 

@@ -95,16 +95,16 @@ def copies_of(name: str) -> tuple[str, str]:
 
 
 def test_copies_within_a_device_are_not_told_to_pin_host_memory() -> None:
-    """A copy that crosses to the host is; the operator says which copy it is."""
+    """A copy from pageable memory is; the operator says which copy it is."""
     inside, fewer = copies_of("Memcpy DtoD (Device -> Device)")
-    across, pin = copies_of("Memcpy HtoD (Pinned -> Device)")
+    across, pin = copies_of("Memcpy HtoD (Pageable -> Device)")
 
     assert (inside, "pinned memory" in fewer) == (
         "Memcpy DtoD (Device -> Device) in aten::copy_",
         False,
     )
     assert (across, "pinned memory" in pin) == (
-        "Memcpy HtoD (Pinned -> Device) in aten::copy_",
+        "Memcpy HtoD (Pageable -> Device) in aten::copy_",
         True,
     )
 

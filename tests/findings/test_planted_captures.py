@@ -29,7 +29,7 @@ CAPTURES = [
     ("lock_stack", True, "host code", "lock_ms", "single.py, after line 184"),
     ("maskindex2", False, "cpu operators", "nonzero_ms", "aten::nonzero"),
     ("optimizer", False, "optimizer", "optimizer_ms", "Optimizer.step"),
-    ("recompile", False, "compilation", "", "dynamo_timed"),
+    ("recompile", False, "recompilation", "", "dynamo_timed"),
     ("sleep", False, "host code", "sleep_ms", "after Optimizer.zero_grad"),
     ("sleep_stack", True, "host code", "sleep_ms", "single.py:163"),
     ("smallops", False, "short operators", "smallops_ms", "aten::add"),
@@ -61,6 +61,20 @@ def test_what_was_planted_is_said_first(real_traces, expected):
     assert evidence in first.evidence[0].label
     if planted:
         assert first.dur_ns / 3e6 == pytest.approx(truth[planted], rel=0.10, abs=2)
+
+
+def test_a_recompilation_takes_what_its_step_took_longer_than_the_one_before(real_traces):
+    """Forward and backward of step 4, less those of step 3, which run the same compiled code."""
+    findings, _ = capture(real_traces, "recompile", stacks=False)
+    file = real_traces / "torch-cpu" / "single" / "recompile.truth.json"
+    steps = json.loads(file.read_text())["per_step"]
+    before, planted = (
+        sum(steps[step][f"{part}_ms"] for part in ("forward", "backward")) for step in ("3", "4")
+    )
+
+    assert findings[0].dur_ns / 1e6 == pytest.approx(planted - before, rel=0.01)
+    assert 'TORCH_LOGS="recompiles"' in findings[0].to_try
+    assert not any("torch.compile" in finding.to_try for finding in findings)
 
 
 def test_a_checkpoint_without_stacks_is_code_in_a_place_of_one_step(real_traces):

@@ -30,7 +30,8 @@ from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.job.loading import load_job
 from htagraph.questions import QUESTIONS
 from htagraph.reports.job_summary import JobSummary
-from htagraph.reports.page.job_sections import job_page_work, job_sections
+from htagraph.reports.page.job_sections import job_sections
+from htagraph.reports.page.rank_answers import RankAnswers, job_page_work
 from htagraph.synth import simulate_job, training_job
 
 
@@ -265,7 +266,7 @@ def test_a_report_opens_each_rank_once(folder: Path) -> None:
     sys.addaudithook(note)
     summary = JobSummary(job, also=job_page_work(len(job)))
     assert summary.verdict.findings
-    assert list(job_sections(summary))
+    assert list(job_sections(summary, RankAnswers.of(summary)))
     noting = False
     assert sorted(opened) == sorted(str(one.graph) for one in job.summaries.values())
 

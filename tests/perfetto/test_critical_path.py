@@ -20,6 +20,7 @@ REAL = {
     "sglang decode": "tracelens/sglang_Qwen3-8B_decode.json.gz",
 }
 
+SAID_OF_EACH = ("what", "operator", "track", "cause", "finding", "rule", "evidence")
 ON_PATH = (
     "select s.* from slice s join track t on s.track_id = t.id where t.name like 'Critical path%'"
 )
@@ -38,16 +39,21 @@ ARROWS = """
 with ends as (
   select slice_out as a, slice_in as b from flow union all select slice_in, slice_out from flow
 )
-select p.name, o.name, extract_arg(o.arg_set_id, 'debug.critical')
+select extract_arg(p.arg_set_id, 'debug.what'), o.name, extract_arg(o.arg_set_id, 'debug.critical')
 from ends join slice p on p.id = a join slice o on o.id = b
 where p.category = 'critical_path' order by p.ts
 """
-SUMMARY = """
-select t.name, sum(s.dur) from slice s
+BY_BOUND = f"select name, sum(dur) from ({ON_PATH}) group by name order by 2 desc"  # noqa: S608
+WINDOW = """
+select s.name, s.ts, s.dur, a.key, a.display_value from slice s
 join track t on s.track_id = t.id join track p on t.parent_id = p.id
-where p.name like 'Critical path%'
-group by t.id order by extract_arg(t.source_arg_set_id, 'sibling_order_rank')
+join args a using (arg_set_id)
+where t.name = 'window' and p.name like 'Critical path%' and a.key like 'debug.%' order by a.id
 """
+SAID = f"""
+select name, {", ".join(f"extract_arg(arg_set_id, 'debug.{name}')" for name in SAID_OF_EACH)}
+from ({ON_PATH}) order by ts
+"""  # noqa: S608
 
 
 @pytest.fixture
@@ -64,10 +70,37 @@ def graph() -> TraceGraph:
 def test_slices_of_the_path_tile_the_window(tmp_path: Path, ask, graph: TraceGraph) -> None:
     """Each begins where the one before ended, and together they are as long as the window."""
     path = graph.critical_path()
-    tiles, summary = ask(path.to_perfetto(tmp_path / "x.pftrace"), TILES, SUMMARY)
+    tiles, by_bound = ask(path.to_perfetto(tmp_path / "x.pftrace"), TILES, BY_BOUND)
     assert tiles == [[len(path.segments), 0, graph.dur_ns, graph.dur_ns, 0]]
     totals = path.breakdown()["dur_ns"]
-    assert summary == [[bound.replace("_", " "), dur] for bound, dur in totals.items()]
+    assert by_bound == [[bound.replace("_", " "), dur] for bound, dur in totals.items()]
+
+
+def test_segments_are_in_the_words_of_the_report(tmp_path: Path, ask, graph: TraceGraph) -> None:
+    """Called by their bound; what ran, why it counts and what it would save are arguments."""
+    path = graph.critical_path()
+    saves = {"compute": "GPU computation: twice as fast, it saves 24%"}
+    segments, window = ask(path.to_perfetto(tmp_path / "x.pftrace", findings=saves), SAID, WINDOW)
+    kernel, order = ("duration", "recorded"), ("program order", "by definition")
+    waits = ("call semantics", "by definition")
+    assert segments == [
+        ["host", "aten::linear", None, "1", "host", None, *order],
+        ["launch", "kernel", "aten::linear", "stream 7", "host", None, "correlation", "recorded"],
+        ["compute", "kernel", "aten::linear", "stream 7", "compute", saves["compute"], *kernel],
+        ["compute", "kernel2", "aten::linear", "stream 7", "compute", saves["compute"], *kernel],
+        ["sync", "cudaDeviceSynchronize", None, "1", "host wait", None, *waits],
+        ["python gap", "(host gap)", None, "1", "host wait", None, *order],
+        ["host", "aten::relu", None, "1", "host", None, *order],
+    ]
+    assert {tuple(row[:3]) for row in window} == {("the whole trace", 0, graph.dur_ns)}
+    assert [row[3:] for row in window] == [
+        ["debug.compute", "37.0 us (56.9%)"],
+        ["debug.host", "16.0 us (24.6%)"],
+        ["debug.sync", "7.00 us (10.8%)"],
+        ["debug.launch", "3.00 us (4.6%)"],
+        ["debug.python gap", "2.00 us (3.1%)"],
+        ["debug.finding 1", saves["compute"]],
+    ]
 
 
 def test_every_segment_has_an_arrow_to_its_event(tmp_path: Path, ask, graph: TraceGraph) -> None:

@@ -85,18 +85,43 @@ def test_events_without_duration_are_kept_between_their_neighbors(tmp_path: Path
     assert slices == [["a", 0, 5], ["b", 5, 5], ["zero", 5, 0], ["zero", 10, 0], ["zero", 10, 0]]
 
 
-def test_threads_with_odd_ids_stay_apart(tmp_path: Path, ask) -> None:
-    """Viewers cut ids to 32 bits and take negative ones for the main thread; ours are new."""
-    tids = (-1, 1 << 31, (1 << 33) + 1, "PyTorch Profiler", 7)
-    rows = [(f"on {tid}", 0, 10) for tid in tids]
-    events = events_of(*rows, lanes=tuple((1, tid) for tid in tids), on=(0, 1, 2, 3, 4))
-    (threads,) = ask(
-        write_pftrace(tmp_path / "x.pftrace", events),
-        "select s.name, t.name from slice s "
-        "join thread_track k on s.track_id = k.id join thread t using (utid) order by 1",
+def test_threads_and_processes_have_their_own_ids(tmp_path: Path, ask) -> None:
+    """Those that no thread can have would be cut, or merged, by viewers: they get tracks of names.
+
+    So do lanes of what is no process, as Kineto's spans.
+    """
+    lanes = (
+        (7, 7),
+        (7, 8),
+        (9, 8),
+        (7, -1),
+        (7, 1 << 31),
+        (7, (1 << 33) + 1),
+        ("Spans", "PyTorch"),
     )
-    names = ["thread -1", "thread 2147483648", "thread 8589934593", "PyTorch Profiler", "thread 7"]
-    assert threads == sorted([f"on {tid}", name] for tid, name in zip(tids, names, strict=True))
+    rows = [(f"on {tid} of {pid}", 0, 10) for pid, tid in lanes]
+    events = events_of(*rows, lanes=lanes, on=tuple(range(7)))
+    (threads, tracks) = ask(
+        write_pftrace(tmp_path / "x.pftrace", events),
+        "select s.name, p.pid, t.tid, p.name, t.name from slice s "
+        "join thread_track k on s.track_id = k.id join thread t using (utid) "
+        "join process p using (upid) order by s.id",
+        "select s.name, t.name, coalesce(g.name, p.name) from slice s "
+        "join track t on s.track_id = t.id left join track g on t.parent_id = g.id "
+        "left join process_track k on t.id = k.id left join process p using (upid) "
+        "where t.id not in (select id from thread_track) order by s.id",
+    )
+    assert threads == [
+        ["on 7 of 7", 7, 7, "python", "thread"],
+        ["on 8 of 7", 7, 8, "python", "thread"],
+        ["on 8 of 9", 9, 8, "python", "thread"],
+    ]
+    assert tracks == [
+        ["on -1 of 7", "thread -1", "python"],
+        ["on 2147483648 of 7", "thread 2147483648", "python"],
+        ["on 8589934593 of 7", "thread 8589934593", "python"],
+        ["on PyTorch of Spans", "python (Spans): PyTorch", "no process"],
+    ]
 
 
 def test_times_since_the_epoch_are_exact(tmp_path: Path, ask) -> None:
@@ -137,23 +162,26 @@ def test_what_is_known_of_an_event_is_there_to_be_selected(tmp_path: Path, ask) 
     ]
 
 
-def test_a_counter_has_all_its_samples(tmp_path: Path, ask) -> None:
-    """The queue length of a stream stands among the tracks of its device."""
-    events = events_of(("k", 0, 10), kind=EventKind.KERNEL)
-    queue = CounterTrack(
+def test_a_counter_stands_below_what_it_counts(tmp_path: Path, ask) -> None:
+    """That of a stream below the stream, that of a device in the device; with all samples."""
+    events = events_of(("k", 0, 10), ("late", 5, 10), kind=EventKind.KERNEL)
+    stream = CounterTrack(
         "queue length", "launches", np.array([0, 4, 9]), np.array([1, 2, 0]), device=0, stream=7
     )
+    device = CounterTrack("bandwidth", "GB/s", np.array([3]), np.array([1.5]), device=0)
     share = CounterTrack("share", "%", np.array([5]), np.array([0.25]))
     (samples,) = ask(
-        write_pftrace(tmp_path / "x.pftrace", events, counters=[queue, share]),
-        "select t.name, c.ts, c.value from counter c "
-        "join track t on c.track_id = t.id order by 1, 2",
+        write_pftrace(tmp_path / "x.pftrace", events, counters=[stream, device, share]),
+        "select p.name, t.name, c.ts, c.value from counter c "
+        "join track t on c.track_id = t.id left join track p on t.parent_id = p.id "
+        "order by 1 desc, 3",
     )
     assert samples == [
-        ["queue length, stream 7", 0, 1.0],
-        ["queue length, stream 7", 4, 2.0],
-        ["queue length, stream 7", 9, 0.0],
-        ["share", 5, 0.25],
+        ["stream 1", "queue length", 0, 1.0],
+        ["stream 1", "queue length", 4, 2.0],
+        ["stream 1", "queue length", 9, 0.0],
+        ["GPU 0", "bandwidth", 3, 1.5],
+        [None, "share", 5, 0.25],
     ]
 
 
@@ -169,7 +197,8 @@ def test_a_point_in_time_is_an_instant_in_its_range(tmp_path: Path, ask) -> None
 
 
 def test_files_of_ranks_can_be_concatenated(tmp_path: Path, ask) -> None:
-    """Each rank has ids of its own, so ``cat`` is enough; one origin keeps their times together."""
+    """One origin keeps their times together, `taken` apart what has one process id."""
+    taken: set[int] = set()
     first, second = (
         events_of(("a", 100, 10), ("b", 120, 5)),
         events_of(("a", 103, 4), ("b", 121, 5)),
@@ -177,7 +206,12 @@ def test_files_of_ranks_can_be_concatenated(tmp_path: Path, ask) -> None:
     link = (np.array([0], dtype=np.int32), np.array([1], dtype=np.int32))
     parts = [
         write_pftrace(
-            tmp_path / f"{rank}.pftrace.gz", events, rank=rank, links=link, origin_ns=100
+            tmp_path / f"{rank}.pftrace.gz",
+            events,
+            rank=rank,
+            links=link,
+            origin_ns=100,
+            taken=taken,
         ).read_bytes()
         for rank, events in enumerate((first, second))
     ]
@@ -191,9 +225,9 @@ def test_files_of_ranks_can_be_concatenated(tmp_path: Path, ask) -> None:
         "join slice a on a.id = slice_out join slice b on b.id = slice_in order by 1",
     )
     assert slices == [
-        ["a", 0, 10, "python (pid 1), rank 0"],
+        ["a", 0, 10, "python, rank 0"],
         ["a", 3, 4, "python (pid 1), rank 1"],
-        ["b", 20, 5, "python (pid 1), rank 0"],
+        ["b", 20, 5, "python, rank 0"],
         ["b", 21, 5, "python (pid 1), rank 1"],
     ]
     assert flows == [[0, 20], [3, 21]]

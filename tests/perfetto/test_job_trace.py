@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -19,19 +20,19 @@ ON_TOP = "select s.* from slice s join track t on s.track_id = t.id where t.name
 TILES = f"""
 select count(*), sum(dur), max(ts + dur) - min(ts), sum(gap) from (
   select ts, dur, coalesce(ts - lag(ts + dur) over (order by ts, id), 0) != 0 as gap
-  from ({ON_TOP})
+  from ({ON_TOP} and s.depth = 1)
 )
 """  # noqa: S608  text of our own
-HOPS = """
-select a.ts + a.dur, b.ts, ta.name, tb.name from flow
-join slice a on a.id = slice_out join slice b on b.id = slice_in
-join track ta on a.track_id = ta.id join track tb on b.track_id = tb.id
-where a.category = 'critical_path' and b.category = 'critical_path' order by a.ts
-"""
-BY_RANK = """
-select t.name, sum(s.dur) from slice s
-join track t on s.track_id = t.id join track p on t.parent_id = p.id
-where p.name = 'Critical path' group by t.name order by 2 desc
+STAYS = f"select name, ts, dur from ({ON_TOP} and s.depth = 0) order by ts"  # noqa: S608
+ARROWS = """
+with ends as (
+  select slice_out as a, slice_in as b from flow union all select slice_in, slice_out from flow
+)
+select p.ts, r.name, o.name, c.name, extract_arg(o.arg_set_id, 'debug.critical') from ends
+join slice p on p.id = a join slice r on r.id = p.parent_id join slice o on o.id = b
+left join thread_track k on o.track_id = k.id left join thread using (utid)
+left join process c using (upid)
+where p.category = 'critical_path' order by p.ts
 """
 EVENTS = "select count(*) from slice where category is null or category != 'critical_path'"
 KERNEL_ENDS = """
@@ -52,14 +53,18 @@ def job(tmp_path: Path) -> Job:
     return load_job(tmp_path / "job")
 
 
-def test_the_path_of_the_job_tiles_its_window(tmp_path: Path, ask, job: Job) -> None:
-    """On top; below it the time of each rank."""
+def test_the_path_of_the_job_is_one_track(tmp_path: Path, ask, job: Job) -> None:
+    """Its segments tile the window; the row above them says on which rank they are."""
     path = job.critical_path()
-    tiles, by_rank = ask(path.to_perfetto(tmp_path / "x.pftrace"), TILES, BY_RANK)
+    tiles, stays = ask(path.to_perfetto(tmp_path / "x.pftrace"), TILES, STAYS)
     assert tiles == [[len(path.segments), path.dur_ns, path.dur_ns, 0]]
-    assert by_rank == [
-        [f"rank {rank}", dur] for rank, dur in path.breakdown(by="rank")["dur_ns"].items()
-    ]
+    totals = Counter()
+    for name, _, dur in stays:
+        totals[name] += dur
+    assert totals == {
+        f"rank {rank}": dur for rank, dur in path.breakdown(by="rank")["dur_ns"].items()
+    }
+    assert len(stays) == 1 + np.count_nonzero(np.diff(path.segments["rank"]))
 
 
 def test_every_event_of_every_rank_is_there(tmp_path: Path, ask, job: Job) -> None:
@@ -68,18 +73,17 @@ def test_every_event_of_every_rank_is_there(tmp_path: Path, ask, job: Job) -> No
     assert events == [[sum(summary.n_events for summary in job.summaries.values())]]
 
 
-def test_an_arrow_leads_to_the_rank_where_the_path_goes_on(tmp_path: Path, ask, job: Job) -> None:
-    """One per hop, from the late rank to the one that waited, when the wait ended."""
+def test_arrows_lead_from_segments_to_events_of_their_rank(tmp_path: Path, ask, job: Job) -> None:
+    """One for each segment about an event, which is marked as critical."""
     path = job.critical_path()
-    (hops,) = ask(path.to_perfetto(tmp_path / "x.pftrace"), HOPS)
-    ranks = path.segments["rank"].to_numpy()
-    before = np.flatnonzero(np.diff(ranks))
-    assert len(before) > 0
-    assert [[out, into] for _, _, out, into in hops] == [
-        [f"Critical path, rank {ranks[at]}", f"Critical path, rank {ranks[at + 1]}"]
-        for at in before
-    ]
-    assert [end for end, _, _, _ in hops] == [start for _, start, _, _ in hops]
+    (arrows,) = ask(path.to_perfetto(tmp_path / "x.pftrace"), ARROWS)
+    about = path.segments[path.segments["event"] >= 0]
+    assert len(arrows) == len(about)
+    for (_, stay, event, process, critical), (rank, name) in zip(
+        arrows, zip(about["rank"], about["name"], strict=True), strict=True
+    ):
+        assert (stay, event, critical) == (f"rank {rank}", name, 1)
+        assert process is None or process.endswith(f", rank {rank}")
 
 
 def test_ranks_are_on_one_clock(tmp_path: Path, ask) -> None:

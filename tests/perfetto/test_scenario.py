@@ -1,4 +1,4 @@
-"""A run as it was and as it would have been, in one file, in the trace processor."""
+"""Two runs in one file, in the trace processor: before and after, as it was and what if."""
 
 from __future__ import annotations
 
@@ -46,6 +46,35 @@ def test_both_runs_are_there_each_with_its_path(tmp_path: Path, ask) -> None:
     ]
     assert lengths == [34_000, 28_000]
     assert (n_events, end_ns) == (2 * len(graph.dag.events), lengths[0])
-    assert [name for [name] in runs] == [f"GPU 0, {run}" for run in ("as it was", changed)] + [
-        f"python (pid 1000), {run}" for run in ("as it was", changed)
+    assert [name for [name] in runs] == [
+        *(f"GPU 0, {run}" for run in ("as it was", changed)),
+        f"python (pid 1000), {changed}",
+        "python, as it was",
     ]
+
+
+def test_windows_of_two_runs_begin_at_one_time(tmp_path: Path, ask) -> None:
+    """The second step of one run, 15 us in, beside the first of another, 5 us in."""
+    late, soon = (
+        hg.Trace.from_events(hg.synth.timeline(drawing)).compile()
+        for drawing in (
+            "cpu 1 |     [aten::sum][aten::mm  ]",
+            "cpu 1 |     [aten::mm][aten::sum]",
+        )
+    )
+    first_ns = int(late.dag.events.ts_ns.min())
+    step = late.window((first_ns + 11_000, first_ns + 23_000))
+    out = hg.diff(step, soon).to_perfetto(tmp_path / "both.pftrace")
+
+    paths, starts = ask(
+        out,
+        PATHS,
+        "select distinct t.name, min(s.ts) from slice s join track t on s.track_id = t.id "
+        "where t.name like 'Critical path%' group by t.name order by 1",
+    )
+
+    assert [(name, dur) for name, dur, _ in paths] == [
+        ("Critical path, after", soon.dur_ns),
+        ("Critical path, before", 12_000),
+    ]
+    assert starts == [["Critical path, after", 11_000], ["Critical path, before", 11_000]]

@@ -15,7 +15,7 @@ from htagraph.errors import OutputError
 from htagraph.model.frames import SEGMENTS
 from htagraph.path import CriticalPath
 from htagraph.reports.page import write_page
-from htagraph.reports.page.job_sections import _asked
+from htagraph.reports.page.rank_answers import _asked
 from htagraph.reports.page.tables import html_table
 from htagraph.reports.summary import Summary
 
@@ -122,6 +122,7 @@ def test_a_very_long_path_stays_under_the_limit(training: Summary, tmp_path: Pat
     row = {name: whole[name].to_numpy()[np.arange(n) % len(whole)] for name in SEGMENTS.columns}
     row |= {
         "bound": whole["bound"].iloc[np.arange(n) % len(whole)].array,
+        "rule": whole["rule"].iloc[np.arange(n) % len(whole)].array,
         "dur_ns": np.full(n, 10),
         "start_ns": 10 * np.arange(n),
     }
@@ -140,10 +141,14 @@ def test_a_folder_that_is_not_there_is_an_error(training: Summary, tmp_path: Pat
         write_page(tmp_path / "none" / "report.html", training)
 
 
-def test_long_tables_say_how_long_they_are() -> None:
-    """60 rows are shown, the last line counts."""
-    text = html_table(pd.DataFrame({"name": [f"op{row}" for row in range(61)]}))
-    assert (text.count("<tr>"), "The first 60 of 61 rows." in text) == (61, True)
+def test_a_long_table_keeps_all_its_rows_or_says_how_many_it_has() -> None:
+    """2,000 cells are kept, behind a button; of more, the first 100 rows and the command."""
+    whole = html_table(pd.DataFrame({"name": [f"op{row}" for row in range(2_000)]}))
+    cut = html_table(pd.DataFrame({"name": [f"op{row}" for row in range(2_001)]}), whole="command")
+
+    assert (whole.count("<tr>"), "Show all 2,000 rows" in whole) == (2_001, True)
+    assert (cut.count("<tr>"), "Show the first 100 rows" in cut) == (101, True)
+    assert "The first 100 of 2,001 rows: <code>command</code> has all." in cut
 
 
 @pytest.mark.real

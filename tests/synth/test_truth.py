@@ -85,7 +85,7 @@ def test_the_truth_tiles_the_trace(program: Program) -> None:
     assert (truth["dur_ns"] > 0).all()
 
 
-@pytest.mark.parametrize("fault", [*FAULTS, "full_queue"])
+@pytest.mark.parametrize("fault", [*FAULTS, "full_queue", "recompile"])
 def test_the_path_of_a_training_run_is_the_true_one(fault: Fault) -> None:
     """Whatever is wrong with the run."""
     rank = simulate(training_rank(steps=2, layers=3, fault=fault))

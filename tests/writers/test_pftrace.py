@@ -57,23 +57,16 @@ def test_ids_of_two_ranks_have_nothing_in_common(tmp_path: Path, events: EventTa
     """So the files can be concatenated; only the root of all tracks is shared."""
     links = (np.array([1], dtype=np.int32), np.array([5], dtype=np.int32))
     ids = []
+    taken: set[int] = set()
     for rank in (0, 1):
-        found = list(
-            packets(write_pftrace(tmp_path / f"{rank}.pftrace", events, rank=rank, links=links))
-        )
-        tracks = {
-            ("track", packet.track_descriptor.uuid)
-            for packet in found
-            if packet.HasField("track_descriptor")
-        }
-        threads = {
-            ("tid", packet.track_descriptor.thread.tid)
-            for packet in found
-            if packet.track_descriptor.HasField("thread")
-        }
+        file = tmp_path / f"{rank}.pftrace"
+        found = list(packets(write_pftrace(file, events, rank=rank, links=links, taken=taken)))
+        described = [packet.track_descriptor for packet in found]
+        tracks = {("track", one.uuid) for one in described if one.uuid}
+        processes = {("pid", one.process.pid) for one in described if one.HasField("process")}
         flows = {("flow", flow) for packet in found for flow in packet.track_event.flow_ids}
         sequences = {("sequence", packet.trusted_packet_sequence_id) for packet in found}
-        ids.append((tracks - {("track", 0)}) | threads | flows | sequences)
+        ids.append(tracks | processes | flows | sequences)
     assert ids[0].isdisjoint(ids[1])
     assert len(ids[0]) == len(ids[1])
 
@@ -172,7 +165,7 @@ def test_inferred_segments_of_the_path_say_so(tmp_path: Path) -> None:
     """
     path = hg.Trace.from_events(hg.synth.timeline(drawing, names=names)).compile().critical_path()
     said = said_of_slices(path.to_perfetto(tmp_path / "x.pftrace"))
-    inferred = [args for args in said if "evidence" in args]
+    inferred = [args for args in said if args.get("evidence") == "inferred"]
 
     assert [(args["rule"], args["evidence"]) for args in inferred] == [
         ("host waits for kernel", "inferred")

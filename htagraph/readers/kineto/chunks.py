@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from htagraph.errors import TraceError, TraceLimitError, TraceNotFoundError
+from htagraph.errors import TraceError, TraceLimitError
+from htagraph.readers.discover import not_found
 from htagraph.readers.kineto.repairs import Defect, RepairLog
 
 __all__ = ["MAX_RATIO", "RATIO_FROM", "ByteStream"]
@@ -176,7 +177,7 @@ def _open(path: Path) -> BinaryIO:
             "is a folder, not a trace file.", path=path, hint="load_job() reads a folder."
         ) from None
     except FileNotFoundError:
-        raise TraceNotFoundError("no such file.", path=path, hint="check the path.") from None
+        raise not_found(path) from None
     except OSError as exc:
         raise TraceError(
             f"cannot be read: {exc.strerror}.", path=path, hint="check the path and its rights."

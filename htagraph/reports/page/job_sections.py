@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pandas as pd
 
-from htagraph.graph import TraceGraph
-from htagraph.job.job import Job
-from htagraph.job.ranks import Work
 from htagraph.model import answers, frames, job_answers
 from htagraph.model.units import human_count
 from htagraph.reports import plots
@@ -21,7 +17,6 @@ from htagraph.reports.page.device_sections import communication_section, devices
 from htagraph.reports.page.help_section import help_section
 from htagraph.reports.page.panels import (
     LAUNCH_INTRO,
-    LONGEST,
     NO_DEVICE,
     NO_LAUNCHES,
     PATH_INTRO,
@@ -29,25 +24,18 @@ from htagraph.reports.page.panels import (
     Section,
     useful,
 )
+from htagraph.reports.page.rank_answers import COUNTERS, Frames, RankAnswers
+from htagraph.reports.page.step_views import job_step_choice
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["job_page_work", "job_sections"]
+__all__ = ["job_sections"]
 
-_MAX_RANKS = 16
-_COUNTERS: dict[Literal["queue_length", "memory_bandwidth"], Callable[..., Figure]] = {
+_COUNTERS: dict[str, Callable[..., Figure]] = {
     "queue_length": plots.queue_length,
     "memory_bandwidth": plots.memory_bandwidth,
 }
-_ASKED = (
-    "idle_time",
-    "overlap",
-    "exposed_communication",
-    "kernel_durations",
-    "launch_stats",
-    "step_times",
-)
 
 _LATE = [
     "rank",
@@ -60,77 +48,33 @@ _LATE = [
 ]
 _LATE += ["cause_bound", "cause_name", "cause_ns", "n_cause"]
 
-Frames = Mapping[str, pd.DataFrame]
-
-
-def _answers(graph: TraceGraph) -> dict[str, pd.DataFrame]:
-    """Answers of one rank that the page shows of several."""
-    asked = {name: graph.ask(name) for name in _ASKED}
-    by = {f"kernels by {key}": graph.kernel_breakdown(by=key) for key in ("class", "name")}
-    return asked | by
-
-
-def _over_time(graph: TraceGraph) -> dict[str, pd.DataFrame]:
-    """Answers that the page shows of one rank only; times count from the start of its window."""
-    counters: Frames = {name: graph.counters(name=name) for name in _COUNTERS}
-    start_ns = graph.interval.start_ns
-    moved = {name: each.assign(ts_ns=each["ts_ns"] - start_ns) for name, each in counters.items()}
-    return {"kernel_patterns": graph.kernel_patterns(), **moved}
-
-
-def job_page_work(n_ranks: int) -> tuple[Work, ...]:
-    """The work on every rank of a job that its page needs; none where it shows but some of them."""
-    return (_answers, _over_time) if n_ranks <= _MAX_RANKS else ()
-
-
-def _looked_at(summary: JobSummary) -> list[int]:
-    """Ranks whose kernels and launches are drawn: most of the path first, then the latest."""
-    order = [
-        *summary.by_rank.index.tolist(),
-        *summary.stragglers["rank"].tolist(),
-        *summary.job.ranks,
-    ]
-    return sorted(list(dict.fromkeys(int(rank) for rank in order))[:_MAX_RANKS])
-
-
-def _asked(job: Job, ranks: list[int]) -> dict[str, pd.DataFrame]:
-    """Answers of some ranks, each with a column ``rank``, in common time."""
-    by_rank = job.map(dict.fromkeys(ranks, _answers))
-    joined = {}
-    for name in next(iter(by_rank.values()), {}):
-        parts = [_in_common_time(part[name], job, rank) for rank, part in by_rank.items()]
-        frame: pd.DataFrame = pd.concat(parts, ignore_index=True)
-        joined[name] = frame[["rank", *(column for column in frame.columns if column != "rank")]]
-    return joined
-
-
-def _in_common_time(frame: pd.DataFrame, job: Job, rank: int) -> pd.DataFrame:
-    """Answer of one rank, in common time."""
-    times = {
-        name: job.clock(rank).to_common(frame[name])
-        for name in ("start_ns", "ts_ns")
-        if name in frame.columns
-    }
-    return frame.assign(rank=np.int64(rank), **times)
-
 
 def _path(summary: JobSummary) -> Section:
     """Section on the critical path across ranks."""
     path = summary.path
-    longest = path.segments.sort_values("dur_ns", ascending=False, kind="stable").head(LONGEST)
+    longest = path.segments.sort_values("dur_ns", ascending=False, kind="stable")
     columns = ["rank", "start_ns", "dur_ns", "bound", "name", "op", "track", "rule", "is_inferred"]
     named = {by: path.breakdown(by=by).rename_axis(by).reset_index() for by in ("name", "op")}
     named["op"] = named["op"].replace({"op": {"": "(no operator)"}})
     bounds = summary.by_bound.rename_axis("bound").reset_index()
     ranks = summary.by_rank.rename_axis("rank").reset_index()
     panels = (
-        Panel("critical-path", plots.critical_path(path), bounds, frames.BREAKDOWN, is_wide=True),
+        Panel(
+            "critical-path",
+            plots.critical_path(path),
+            bounds,
+            frames.BREAKDOWN,
+            is_wide=True,
+            is_whole_window=True,
+        ),
         Panel(
             "job-path",
             plots.job_path_timeline(path),
             longest[columns],
             frames.JOB_SEGMENTS,
             is_wide=True,
+            segments=tuple(longest.index.tolist()),
+            whole="htagraph path FOLDER",
         ),
         Panel(
             "path-ranks",
@@ -140,6 +84,7 @@ def _path(summary: JobSummary) -> Section:
             heading="Ranks on the path",
             is_wide=True,
             is_open=True,
+            is_whole_window=True,
         ),
         Panel(
             "path-names",
@@ -148,6 +93,7 @@ def _path(summary: JobSummary) -> Section:
             frames.BREAKDOWN,
             heading="What ran on the path",
             is_open=True,
+            is_whole_window=True,
         ),
         Panel(
             "path-ops",
@@ -156,6 +102,7 @@ def _path(summary: JobSummary) -> Section:
             frames.BREAKDOWN,
             heading="Operators on the path",
             is_open=True,
+            is_whole_window=True,
         ),
     )
     intro = (
@@ -165,16 +112,17 @@ def _path(summary: JobSummary) -> Section:
     return Section(
         "path",
         "Critical path",
-        intro,
+        f"{intro} {summary.inferred}".strip(),
         panels if path.dur_ns else (),
         "Nothing was recorded in this window.",
+        job_step_choice(path, summary.window_name),
     )
 
 
 def _late(summary: JobSummary) -> Section:
     """Section on late ranks."""
     job, collectives = summary.job, summary.job.collectives()
-    waits = useful(collectives.sort_values("wait_ns", ascending=False, kind="stable").head(LONGEST))
+    waits = useful(collectives.sort_values("wait_ns", ascending=False, kind="stable"))
     bubbles, costs = job.pipeline_bubbles(), job.delay_costs()
     panels = [
         Panel(
@@ -196,7 +144,7 @@ def _late(summary: JobSummary) -> Section:
         Panel(
             "delay-costs",
             None,
-            costs.head(LONGEST),
+            costs,
             job_answers.DELAY_COSTS,
             heading="What all waits are due to, through ranks that waited in between",
             is_wide=True,
@@ -230,6 +178,14 @@ def _steps(found: Frames) -> Section:
     frame = found["step_times"]
     panels = (
         Panel("step-times", plots.step_spread(frame), frame, answers.STEP_TIMES, is_wide=True),
+        Panel(
+            "steady-state",
+            None,
+            found["steady_state"],
+            answers.STEADY_STATE,
+            heading="Which steps are alike",
+            is_wide=True,
+        ),
     )
     absent = (
         "The traces have no steps: call profiler.step() after each step, or name steps with "
@@ -259,7 +215,7 @@ def _kernels(summary: JobSummary, found: Frames, over_time: Frames) -> Section:
     """Section on kernels; sequences that repeat are those of the rank with most of the path."""
     durations, by_rank = found["kernel_durations"], found["kernels by name"]
     by_class, by_name = _over_ranks(found["kernels by class"]), _over_ranks(by_rank)
-    longest = useful(durations.sort_values("dur_ns", ascending=False, kind="stable").head(LONGEST))
+    longest = useful(durations.sort_values("dur_ns", ascending=False, kind="stable"))
     per_rank = by_rank.sort_values(
         ["sum_ns", "rank"], ascending=[False, True], kind="stable", ignore_index=True
     )
@@ -305,7 +261,7 @@ def _of_rank(rank: int, figure: Figure) -> Figure:
 def _launches(summary: JobSummary, found: Frames, over_time: Frames) -> Section:
     """Section on launches, and on queue length and memory bandwidth of the main rank."""
     launches = found["launch_stats"]
-    slowest = launches.sort_values("launch_ns", ascending=False, kind="stable").head(LONGEST)
+    slowest = launches.sort_values("launch_ns", ascending=False, kind="stable")
     panels = [
         Panel(
             "launch-stats",
@@ -316,11 +272,11 @@ def _launches(summary: JobSummary, found: Frames, over_time: Frames) -> Section:
         )
     ]
     rank = summary.main_rank
-    for name, plot in _COUNTERS.items():
+    for name in COUNTERS:
         frame = over_time[name]
         if len(frame):
             shown = frame.assign(ts_ns=frame["ts_ns"] + summary.path.start_ns)
-            figure = _of_rank(rank, plot(frame, origin_ns=0))
+            figure = _of_rank(rank, _COUNTERS[name](frame, origin_ns=0))
             panels.append(Panel(name.replace("_", "-"), figure, shown, answers.COUNTERS))
     intro = f"{LAUNCH_INTRO} Curves over time are of rank {rank}, which has most of the path."
     return Section(
@@ -357,12 +313,9 @@ def _quality(summary: JobSummary) -> Section:
     return Section("quality", "Quality", intro, tuple(panels))
 
 
-def job_sections(summary: JobSummary) -> Iterator[Section]:
+def job_sections(summary: JobSummary, asked: RankAnswers) -> Iterator[Section]:
     """Sections of the page of a job, in order."""
-    looked_at = _looked_at(summary)
-    found = _asked(summary.job, looked_at)
-    main_rank = summary.main_rank
-    over_time = summary.job.map({main_rank: _over_time})[main_rank]
+    found, over_time = asked.by_rank, asked.over_time
     yield _path(summary)
     yield help_section(summary)
     yield _late(summary)
@@ -370,9 +323,8 @@ def job_sections(summary: JobSummary) -> Iterator[Section]:
         "idle_ns", ascending=False, kind="stable", ignore_index=True
     )
     yield devices_section(summary.devices, idle)
-    yield _steps(found)
     some = (
-        f" Shown: the {human_count(len(looked_at), 'rank')} with most of the path, of "
+        f" Shown: the {human_count(len(asked.ranks), 'rank')} with most of the path, of "
         f"{len(summary.job):,}."
     )
     more = " Waiting for a late rank counts as communication here."
@@ -380,13 +332,14 @@ def job_sections(summary: JobSummary) -> Iterator[Section]:
         found["overlap"], found["exposed_communication"], more=more
     )
     for section in (
+        _steps(found),
         communication,
         _kernels(summary, found, over_time),
         _launches(summary, found, over_time),
     ):
         yield (
             replace(section, intro=section.intro + some)
-            if len(looked_at) < len(summary.job)
+            if len(asked.ranks) < len(summary.job)
             else section
         )
     yield _quality(summary)

@@ -1,5 +1,9 @@
 "use strict";
-const figures = JSON.parse(document.getElementById("figures").textContent);
+const read = (name) => JSON.parse(document.getElementById(name).textContent);
+const all = (selector, inside = document) => [...inside.querySelectorAll(selector)];
+const figures = read("figures"), texts = read("texts");
+let printing = false;
+const PAPER_PX = 660;
 const config = {
   responsive: true, displaylogo: false, doubleClick: "reset",
   // Nothing leaves the page: no button that sends the chart to Plotly, and nowhere to send it.
@@ -25,8 +29,15 @@ function themed(layout) {
 
 function draw(box) {
   const figure = figures[box.dataset.figure];
-  const done = Plotly.react(box, figure.data, themed(figure.layout), config);
-  done.then(() => { box.dataset.drawn = "yes"; });
+  const layout = themed(figure.layout);
+  if (printing) layout.width = PAPER_PX;
+  const done = Plotly.react(box, figure.data, layout, config);
+  done.then(() => {
+    if (!box.dataset.drawn) {
+      box.on("plotly_click", ({ points: [bar] }) => openSegment(bar.data.meta?.[bar.pointNumber], null));
+    }
+    box.dataset.drawn = "yes";
+  });
 }
 
 // Figures are drawn when they come near: the page is there at once however many there are.
@@ -37,8 +48,6 @@ const near = new IntersectionObserver((entries) => {
   }
 }, { rootMargin: "600px" });
 boxes.forEach((box) => near.observe(box));
-addEventListener("beforeprint", () => boxes.filter((box) => !box.dataset.drawn).forEach(draw));
-
 const redraw = () => boxes.filter((box) => box.dataset.drawn).forEach(draw);
 const dark = matchMedia("(prefers-color-scheme: dark)");
 dark.addEventListener("change", redraw);
@@ -49,9 +58,50 @@ document.getElementById("theme").addEventListener("click", () => {
   redraw();
 });
 
-for (const cell of document.querySelectorAll("td[data-value]")) cell.title = cell.dataset.value;
+// On paper everything is open, light, and as wide as the paper; afterwards as it was.
+let shut = [], scheme = "";
+function onPaper(on) {
+  if (on === printing) return;
+  printing = on;
+  const root = document.documentElement;
+  if (on) {
+    shut = all("details:not([open])");
+    scheme = root.style.colorScheme;
+    boxes.forEach((box) => near.unobserve(box));
+  }
+  shut.forEach((details) => { details.open = on; });
+  root.style.colorScheme = on ? "light" : scheme;
+  boxes.forEach(draw);
+}
+addEventListener("beforeprint", () => onPaper(true));
+addEventListener("afterprint", () => onPaper(false));
 
-for (const head of document.querySelectorAll(".data th")) {
+// Exact values and whole names, where something is hovered over.
+document.addEventListener("mouseover", ({ target }) => {
+  const cell = target.closest("td[data-value], td[data-whole]");
+  if (!cell) return;
+  const whole = () => cell.dataset.whole.split(" ").map((number) => texts[number]).join(" → ");
+  cell.title ||= cell.dataset.value ?? whole();
+});
+
+for (const button of all("button.all")) {
+  button.addEventListener("click", () => {
+    const box = button.parentNode.previousElementSibling;
+    const isWhole = box.classList.toggle("whole");
+    box.firstElementChild.classList.toggle("short", !isWhole);
+    button.setAttribute("aria-expanded", isWhole);
+    [button.textContent, button.dataset.other] =
+      [button.dataset.other ?? "Show fewer rows", button.textContent];
+  });
+}
+
+for (const head of all(".data th")) {
+  head.tabIndex = 0;
+  head.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" && event.key !== " ") return;
+    event.preventDefault();
+    head.click();
+  });
   head.addEventListener("click", () => {
     const body = head.closest("table").tBodies[0], at = head.cellIndex;
     const descends = head.getAttribute("aria-sort") !== "descending";
@@ -65,12 +115,13 @@ for (const head of document.querySelectorAll(".data th")) {
   });
 }
 
-for (const button of document.querySelectorAll(".copy")) {
+function copies(button) {
   button.addEventListener("click", () => {
     const done = navigator.clipboard.writeText(button.dataset.text);
     done.then(() => { button.textContent = "copied"; });
   });
 }
+all(".copy").forEach(copies);
 
 const inside = [...document.querySelectorAll("nav a[href^='#']")];
 const links = new Map(inside.map((link) => [link.hash.slice(1), link]));

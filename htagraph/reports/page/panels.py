@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from htagraph.model.schema import Schema
+from htagraph.reports.page.step_views import StepChoice
+from htagraph.reports.page.tables import kept_rows
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 __all__ = [
     "LAUNCH_INTRO",
-    "LONGEST",
     "NO_DEVICE",
     "NO_LAUNCHES",
     "PATH_INTRO",
@@ -22,9 +23,6 @@ __all__ = [
     "Section",
     "useful",
 ]
-
-LONGEST = 200
-"""Rows of the tables that would be as long as the trace."""
 
 NO_DEVICE = (
     "No device work in this window. If the whole trace has none, profile with "
@@ -40,7 +38,8 @@ LAUNCH_INTRO = (
 )
 PATH_INTRO = (
     "The chain of waits, followed back from the end of the window. Its segments tile the window, "
-    "so only a shorter path makes the window shorter. Drag to zoom, double-click to zoom out."
+    "so only a shorter path makes the window shorter. Click a segment to see what it is; drag to "
+    "zoom, double-click to zoom out."
 )
 
 
@@ -63,6 +62,12 @@ class Panel:
         The panel is as wide as the page.
     is_open : bool
         The table is shown from the start.
+    segments : tuple of int
+        Segment of the path that each row of the frame is about.
+    whole : str
+        Command that prints all rows; by default the question of the schema.
+    is_whole_window : bool
+        The panel is hidden where one step is chosen.
     """
 
     name: str
@@ -72,6 +77,16 @@ class Panel:
     heading: str = ""
     is_wide: bool = False
     is_open: bool = False
+    segments: tuple[int, ...] = ()
+    whole: str = ""
+    is_whole_window: bool = False
+
+    @property
+    def shown_segments(self) -> set[int]:
+        """Segments of the path that can be opened from the figure or the table."""
+        drawn = () if self.figure is None else self.figure.data
+        rows = {row for trace in drawn for row in trace.meta or () if row >= 0}
+        return rows | set(self.segments[: kept_rows(self.frame)])
 
 
 @dataclass(frozen=True)
@@ -88,6 +103,8 @@ class Section:
     panels : tuple of Panel
     absent : str
         Text in place of panels where there are none.
+    steps : StepChoice, optional
+        Steps of which one can be chosen.
     """
 
     name: str
@@ -95,6 +112,7 @@ class Section:
     intro: str
     panels: tuple[Panel, ...] = ()
     absent: str = ""
+    steps: StepChoice | None = None
 
 
 def useful(frame: pd.DataFrame) -> pd.DataFrame:

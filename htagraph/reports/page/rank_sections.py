@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pandas as pd
+
 from htagraph.graph import TraceGraph
 from htagraph.model import answers, frames
 from htagraph.replay.curves import SPEED_UPS
@@ -12,7 +14,6 @@ from htagraph.reports.page.device_sections import communication_section, devices
 from htagraph.reports.page.help_section import help_section
 from htagraph.reports.page.panels import (
     LAUNCH_INTRO,
-    LONGEST,
     NO_DEVICE,
     NO_LAUNCHES,
     PATH_INTRO,
@@ -20,14 +21,16 @@ from htagraph.reports.page.panels import (
     Section,
     useful,
 )
+from htagraph.reports.page.step_views import step_choice
 from htagraph.reports.summary import Summary
 
 __all__ = ["rank_sections"]
 
 
-def _path(summary: Summary) -> Section:
-    """Section on the critical path."""
+def _path(summary: Summary, usual: str) -> Section:
+    """Section on the critical path; the usual step can be chosen in any case."""
     path = summary.path
+    longest = path.segments.sort_values("dur_ns", ascending=False, kind="stable")
     named = summary.by_name.rename_axis("name").reset_index()
     by_op = summary.by_op.rename_axis("op").reset_index().replace({"op": {"": "(no operator)"}})
     panels = (
@@ -37,17 +40,16 @@ def _path(summary: Summary) -> Section:
             summary.by_bound.rename_axis("bound").reset_index(),
             frames.BREAKDOWN,
             is_wide=True,
+            is_whole_window=True,
         ),
         Panel(
             "critical-path-timeline",
             plots.critical_path_timeline(path),
-            path.segments[
-                ["start_ns", "dur_ns", "bound", "name", "op", "track", "rule", "is_inferred"]
-            ]
-            .sort_values("dur_ns", ascending=False, kind="stable")
-            .head(LONGEST),
+            longest[["start_ns", "dur_ns", "bound", "name", "op", "track", "rule", "is_inferred"]],
             frames.SEGMENTS,
             is_wide=True,
+            segments=tuple(longest.index.tolist()),
+            whole="htagraph path FILE",
         ),
         Panel(
             "path-names",
@@ -56,9 +58,16 @@ def _path(summary: Summary) -> Section:
             frames.BREAKDOWN,
             heading="What ran on the path",
             is_open=True,
+            is_whole_window=True,
         ),
         Panel(
-            "path-ops", None, by_op, frames.BREAKDOWN, heading="Operators on the path", is_open=True
+            "path-ops",
+            None,
+            by_op,
+            frames.BREAKDOWN,
+            heading="Operators on the path",
+            is_open=True,
+            is_whole_window=True,
         ),
     )
     return Section(
@@ -67,6 +76,7 @@ def _path(summary: Summary) -> Section:
         f"{PATH_INTRO} {summary.inferred}".strip(),
         panels if path.dur_ns else (),
         "Nothing was recorded in this window.",
+        step_choice(path, summary.window_name, usual),
     )
 
 
@@ -79,7 +89,7 @@ def _help(summary: Summary) -> Section:
     return help_section(summary, Panel("speed-ups", drawn, curves, SPEED_UPS, is_wide=True))
 
 
-def _steps(summary: Summary) -> Section:
+def _steps(summary: Summary, steady: pd.DataFrame) -> Section:
     """Section on steps."""
     frame = summary.graph.step_times()
     panels = (
@@ -92,6 +102,14 @@ def _steps(summary: Summary) -> Section:
             heading="What devices do in each step",
             is_wide=True,
             is_open=True,
+        ),
+        Panel(
+            "steady-state",
+            None,
+            steady,
+            answers.STEADY_STATE,
+            heading="Which steps are alike",
+            is_wide=True,
         ),
     )
     absent = (
@@ -114,7 +132,7 @@ def _kernels(graph: TraceGraph) -> Section:
     by_class, by_name = graph.kernel_breakdown(by="class"), graph.kernel_breakdown(by="name")
     durations = graph.kernel_durations()
     patterns = graph.kernel_patterns()
-    longest = useful(durations.sort_values("dur_ns", ascending=False, kind="stable").head(LONGEST))
+    longest = useful(durations.sort_values("dur_ns", ascending=False, kind="stable"))
     drawn = plots.kernel_durations(durations)
     panels = [
         Panel(
@@ -147,7 +165,7 @@ def _launches(graph: TraceGraph) -> Section:
     """Section on launches, queue length and memory bandwidth."""
     launches, origin = graph.launch_stats(), graph.interval.start_ns
     queue, copies = graph.counters(name="queue_length"), graph.counters(name="memory_bandwidth")
-    slowest = launches.sort_values("launch_ns", ascending=False, kind="stable").head(LONGEST)
+    slowest = launches.sort_values("launch_ns", ascending=False, kind="stable")
     panels = []
     if len(launches):
         blocked = graph.queue_blocked()
@@ -208,13 +226,23 @@ def _quality(summary: Summary) -> Section:
     )
 
 
-def rank_sections(summary: Summary) -> Iterator[Section]:
-    """Sections of the page of one rank, in order."""
+def rank_sections(
+    summary: Summary, steady: pd.DataFrame, temporal: pd.DataFrame
+) -> Iterator[Section]:
+    """Sections of the page of one rank, in order.
+
+    Parameters
+    ----------
+    summary : Summary
+    steady : DataFrame, schema `answers.STEADY_STATE`
+    temporal : DataFrame, schema `answers.TEMPORAL_BREAKDOWN`
+    """
     graph = summary.graph
-    yield _path(summary)
+    usual = steady.loc[steady["is_representative"], "name"].tolist()
+    yield _path(summary, usual[0] if usual else "")
     yield _help(summary)
-    yield _steps(summary)
-    yield devices_section(graph.temporal_breakdown(), graph.idle_time())
+    yield _steps(summary, steady)
+    yield devices_section(temporal, graph.idle_time())
     yield communication_section(graph.overlap(), graph.exposed_communication())
     yield _kernels(graph)
     yield _launches(graph)

@@ -1,8 +1,11 @@
-"""Frames as HTML tables: rounded for people, with the exact value in each cell for programs."""
+"""Frames as HTML tables: rounded for people, with the exact value in each cell for programs.
+
+A table shows its first rows and keeps more, which a button shows; what it does not keep it says.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
@@ -12,22 +15,40 @@ from htagraph.model.kinds import in_words
 from htagraph.model.schema import Column
 from htagraph.model.units import human_duration
 from htagraph.reports.headings import heading
+from htagraph.reports.page.legend import mark
+from htagraph.reports.page.texts import Texts
 from htagraph.writers.labels import distinct_names, name_label
 
-__all__ = ["html_table"]
+__all__ = ["html_table", "kept_rows", "short_rule"]
+
+_SHORT, _LONG = 60, 100
+
+_MAX_CELLS = 2_000
 
 _NAME_WIDTH = 64
 _PATTERN_WIDTH = 36
+_NEXT = " → "
 _NAMES = {"name", "op", "group", "next_name", "call", "frame", "cause_name", "target"}
 _TIMES = {"start_ns", "end_ns", "ts_ns"}
-_VOCABULARIES = {"bound", "next_bound", "then_bound", "cause", "cause_bound", "kind", "why"}
+_VOCABULARIES = {
+    "bound",
+    "next_bound",
+    "then_bound",
+    "cause",
+    "cause_bound",
+    "kind",
+    "why",
+    "class",
+}
+_OPENED_BY = "name"
 
 
 class _Cell(NamedTuple):
-    """Text of a cell, and its exact value."""
+    """Text of a cell, its exact value, and the bound or cause whose color marks it."""
 
     text: str
     exact: str = ""
+    key: str = ""
 
 
 def _time(origin_ns: int) -> Callable[[Any], _Cell]:
@@ -60,7 +81,7 @@ def _names(values: pd.Series[Any]) -> Callable[[Any], _Cell]:
 
 def _pattern(value: Any) -> _Cell:  # noqa: ANN401
     return _Cell(
-        " → ".join(name_label(name, width=_PATTERN_WIDTH) for name in value), " → ".join(value)
+        _NEXT.join(name_label(name, width=_PATTERN_WIDTH) for name in value), _NEXT.join(value)
     )
 
 
@@ -69,7 +90,7 @@ def _flag(value: Any) -> _Cell:  # noqa: ANN401
 
 
 def _label(value: Any) -> _Cell:  # noqa: ANN401
-    return _Cell(in_words(value), str(value))
+    return _Cell(in_words(value), str(value), str(value))
 
 
 def _text(value: Any) -> _Cell:  # noqa: ANN401
@@ -99,12 +120,33 @@ def _shown_by(
     return (_names(column) if name in _NAMES else _label if name in _VOCABULARIES else _text), False
 
 
+def kept_rows(frame: pd.DataFrame | None) -> int:
+    """Number of rows of a frame that its table keeps.
+
+    Examples
+    --------
+    >>> [kept_rows(pd.DataFrame({"n": range(n), "m": range(n)})) for n in (1_000, 10_000)]
+    [1000, 100]
+    """
+    if frame is None:
+        return 0
+    return len(frame) if frame.size <= _MAX_CELLS else min(len(frame), _LONG)
+
+
+def short_rule() -> str:
+    """Rule of CSS that hides the rows of a long table until its button is pressed, not on paper."""
+    rows = f"table.short tbody tr:nth-child(n + {_SHORT + 1})"
+    return f"@media screen {{ {rows} {{ display: none; }} }}"
+
+
 def html_table(
     frame: pd.DataFrame,
     *,
     columns: Mapping[str, Column] | None = None,
     origin_ns: int = 0,
-    max_rows: int = 60,
+    segments: Sequence[int] = (),
+    whole: str = "",
+    texts: Texts | None = None,
 ) -> str:
     """Frame as an HTML table that can be sorted.
 
@@ -112,12 +154,16 @@ def html_table(
     ----------
     frame : DataFrame
         Columns that end in ``_ns`` are durations, except ``start_ns``, ``end_ns`` and ``ts_ns``,
-        which count from `origin_ns`.
+        which count from `origin_ns`. One of more than 2,000 cells is cut, and says so.
     columns : mapping of str to Column, optional
         Columns of the schema, whose meanings are shown on hovering over a heading.
     origin_ns : int, unit=ns
-    max_rows : int, default=60
-        The table has the first rows of longer frames, and says so.
+    segments : sequence of int, default=()
+        Segment of the path that each name opens.
+    whole : str
+        Command that prints all rows.
+    texts : Texts, optional
+        Where names are stored that are too long for their cells.
 
     Returns
     -------
@@ -132,22 +178,37 @@ def html_table(
     </table></div>
     """
     meanings = {name: column.meaning for name, column in (columns or {}).items()}
+    kept = kept_rows(frame)
     heads, cells = [], []
     for name in frame.columns:
-        show, is_number = _shown_by(str(name), frame[name].head(max_rows), origin_ns)
+        column = frame[name].head(kept)
+        show, is_number = _shown_by(str(name), column, origin_ns)
         heads.append(_head(str(name), meanings.get(str(name), ""), is_number=is_number))
-        values = frame[name].head(max_rows).tolist()
-        cells.append([_cell(show(value), is_number=is_number) for value in values])
+        shown = [show(value) for value in column.tolist()]
+        if name == _OPENED_BY and len(segments):
+            pairs = zip(shown, segments, strict=False)
+            cells.append([_opening(cell, segment, texts) for cell, segment in pairs])
+        else:
+            cells.append([_cell(cell, texts, is_number=is_number) for cell in shown])
     rows = "\n".join(f"<tr>{''.join(row)}</tr>" for row in zip(*cells, strict=True))
-    more = (
-        f'<p class="note">The first {max_rows} of {len(frame):,} rows.</p>'
-        if len(frame) > max_rows
+    short = " short" if kept > _SHORT else ""
+    return (
+        f'<div class="scroll"><table class="data{short}">\n<thead><tr>{"".join(heads)}</tr></thead>'
+        f"\n<tbody>{rows}</tbody>\n</table></div>{_more(kept, len(frame), whole)}"
+    )
+
+
+def _more(kept: int, n_rows: int, whole: str) -> str:
+    """Button that shows the rows that a table keeps, and a line on those that it does not."""
+    every = f"all {n_rows:,}" if kept == n_rows else f"the first {kept:,}"
+    button = (
+        f'<button type="button" class="all" aria-expanded="false">Show {every} rows</button>'
+        if kept > _SHORT
         else ""
     )
-    return (
-        f'<div class="scroll"><table class="data">\n<thead><tr>{"".join(heads)}</tr></thead>\n'
-        f"<tbody>{rows}</tbody>\n</table></div>{more}"
-    )
+    command = f": <code>{escape(whole)}</code> has all" if whole else ""
+    cut = f"<span>The first {kept:,} of {n_rows:,} rows{command}.</span>" if kept < n_rows else ""
+    return f'<p class="note more">{button} {cut}</p>' if button or cut else ""
 
 
 def _head(name: str, meaning: str, *, is_number: bool) -> str:
@@ -157,13 +218,25 @@ def _head(name: str, meaning: str, *, is_number: bool) -> str:
     return f"<th{align}{tip}>{escape(heading(name))}</th>"
 
 
-def _cell(cell: _Cell, *, is_number: bool) -> str:
+def _cell(cell: _Cell, texts: Texts | None, *, is_number: bool) -> str:
     """A cell; numbers carry their exact value, shortened names the whole one."""
     if is_number:
         return f'<td class="n" data-value="{escape(cell.exact)}">{escape(cell.text)}</td>'
-    tip = (
-        f' title="{escape(cell.exact)}"'
-        if cell.text != cell.exact and len(cell.exact) > len(cell.text)
-        else ""
-    )
-    return f"<td{tip}>{escape(cell.text)}</td>"
+    return f"<td{mark(cell.key)}{_tip(cell, texts)}>{escape(cell.text)}</td>"
+
+
+def _opening(cell: _Cell, segment: int, texts: Texts | None) -> str:
+    """A cell with a name that opens a segment of the path."""
+    button = f'<button type="button" class="opens" data-segment="{segment}">'
+    return f"<td{_tip(cell, texts)}>{button}{escape(cell.text)}</button></td>"
+
+
+def _tip(cell: _Cell, texts: Texts | None) -> str:
+    """Attribute with the whole of a shortened text, or with the numbers of its parts."""
+    if cell.text == cell.exact or len(cell.exact) <= len(cell.text):
+        return ""
+    if texts is None:
+        return f' title="{escape(cell.exact)}"'
+    # Of a sequence, names are stored one by one: many sequences have the same.
+    numbers = " ".join(str(texts.number(part)) for part in cell.exact.split(_NEXT))
+    return f' data-whole="{numbers}"'

@@ -11,13 +11,13 @@ from htagraph.model import answers
 from htagraph.model.units import human_duration
 from htagraph.reports.plots.kernel_plots import duration_line, log_bins
 from htagraph.reports.plots.style import (
-    ACCENT,
     BOUND_COLORS,
     TimeUnit,
     durations_axis,
     label,
     new_figure,
     of_frame,
+    series_line,
 )
 from htagraph.reports.plots.thinning import Line, thin_line
 
@@ -29,13 +29,6 @@ __all__ = ["launch_stats", "memory_bandwidth", "queue_length"]
 _MAX_TRACKS = 6
 _MAX_POINTS = 1_000
 _SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
-_HUES = (
-    ACCENT,
-    *(
-        BOUND_COLORS[name]
-        for name in ("communication", "compute", "kernel_gap", "data_loading", "memory")
-    ),
-)
 
 
 @of_frame(answers.LAUNCH_STATS)
@@ -53,14 +46,14 @@ def launch_stats(frame: pd.DataFrame) -> Figure:
     if frame.empty:
         return new_figure([], "No launches were recorded", height=120)
     columns = {
-        "launch call": ("launch_ns", BOUND_COLORS["launch"]),
-        "delay until its work starts": ("launch_delay_ns", BOUND_COLORS["kernel_gap"]),
+        "launch call": ("launch_ns", BOUND_COLORS["host"]),
+        "delay until its work starts": ("launch_delay_ns", BOUND_COLORS["launch"]),
         "its work": ("kernel_ns", BOUND_COLORS["compute"]),
     }
     edges = log_bins(int(frame[[column for column, _ in columns.values()]].to_numpy().max()))
     lines = [
         duration_line(
-            name, frame.loc[frame[column] > 0, column].to_numpy(np.int64), edges, color=color
+            name, frame.loc[frame[column] > 0, column].to_numpy(np.int64), edges, {"color": color}
         )
         for name, (column, color) in columns.items()
     ]
@@ -179,10 +172,10 @@ def _levels(
             "name": name,
             "x": unit.of(line.ts_ns - origin),
             "y": line.value,
-            "line": {"shape": "hv", "width": 1.5, "color": hue},
+            "line": {"shape": "hv", "width": 1.5, **series_line(place)},
             "hovertemplate": f"{name}: %{{y:,.4~g}} {unit_name}<extra></extra>",
         }
-        for (name, line), hue in zip(drawn.items(), _HUES, strict=False)
+        for place, (name, line) in enumerate(drawn.items())
     ]
     axis_end = (end - origin) / unit.size_ns
     x_axis = {

@@ -11,12 +11,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.model import answers
+from htagraph.model.colors import IDLE
 from htagraph.model.kinds import in_words
 from htagraph.model.units import human_duration
 from htagraph.reports.plots.style import (
     CAUSE_COLORS,
     CLASS_COLORS,
-    IDLE_COLOR,
     TimeUnit,
     color_of,
     named_rows,
@@ -76,7 +76,7 @@ def temporal_breakdown(frame: pd.DataFrame) -> Figure:
     plotly.graph_objects.Figure
     """
     rows = track_labels(frame)
-    colors = {**CLASS_COLORS, "idle": IDLE_COLOR}
+    colors = {**CLASS_COLORS, "idle": IDLE}
     bars = [
         _stack(
             name,
@@ -218,7 +218,7 @@ def overlap(frame: pd.DataFrame) -> Figure:
     rows = track_labels(frame)
     parts = {
         "compute alone": (frame["compute_ns"] - frame["overlap_ns"], CLASS_COLORS["compute"]),
-        "both": (frame["overlap_ns"], "#97a85a"),
+        "both": (frame["overlap_ns"], CLASS_COLORS["compute"]),
         "exposed communication": (frame["exposed_ns"], CLASS_COLORS["communication"]),
     }
     unit = TimeUnit.fitting(
@@ -228,6 +228,13 @@ def overlap(frame: pd.DataFrame) -> Figure:
         _stack(name, rows, unit.of(time), time.tolist(), color)
         for name, (time, color) in parts.items()
     ]
+    bars[1]["marker"]["pattern"] = {
+        "shape": "|",
+        "fgcolor": CLASS_COLORS["communication"],
+        "bgcolor": CLASS_COLORS["compute"],
+        "size": 6,
+        "solidity": 0.5,
+    }
     communication, exposed = int(frame["communication_ns"].sum()), int(frame["exposed_ns"].sum())
     title = (
         f"{1 - exposed / communication:.0%} of communication is hidden behind compute; "

@@ -10,6 +10,7 @@ import pandas as pd
 
 from htagraph.job.slow_ranks import against_median_rank
 from htagraph.model import answers, job_answers
+from htagraph.model.colors import SERIES
 from htagraph.model.units import human_duration
 from htagraph.reports.plots.style import (
     BOUND_COLORS,
@@ -18,6 +19,7 @@ from htagraph.reports.plots.style import (
     named_rows,
     new_figure,
     of_frame,
+    series_marker,
 )
 from htagraph.writers.labels import distinct_names
 
@@ -31,7 +33,7 @@ _MAX_ROWS = 24
 _MAX_RANKS = 16
 _TOP = 12
 _SAME = 0.02
-_SCALE = [[0.0, "rgba(134, 148, 168, 0.12)"], [0.5, "#e0a878"], [1.0, "#c0392b"]]
+_SCALE = [[0.0, "rgba(134, 148, 168, 0.12)"], [1.0, BOUND_COLORS["communication"]]]
 
 
 @of_frame(job_answers.MATCHED_COLLECTIVES, "rank")
@@ -128,7 +130,9 @@ def kernels_across_ranks(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
         f"{float((own['ratio'] - 1).abs().max()):.1%}"
     )
     ranks = own["rank"].unique().tolist()
-    parts = own.groupby("rank", sort=True) if len(ranks) <= _MAX_RANKS else [("ranks", own)]
+    parts: list[tuple[object, pd.DataFrame]] = (
+        list(own.groupby("rank", sort=True)) if len(ranks) <= _MAX_RANKS else [("ranks", own)]
+    )
     dots = [
         {
             "type": "scatter",
@@ -136,14 +140,14 @@ def kernels_across_ranks(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
             "name": f"rank {rank}" if rank != "ranks" else "ranks",
             "x": part["ratio"],
             "y": part["row"],
-            "marker": {"size": 9, "opacity": 0.8},
+            "marker": {"size": 9, "opacity": 0.9, **series_marker(place)},
             "customdata": [
                 f"rank {one}: {human_duration(mean)} on average"
                 for one, mean in zip(part["rank"].tolist(), part["mean_ns"].tolist(), strict=True)
             ],
             "hovertemplate": "%{customdata}, %{x:.3~f} of the median<extra></extra>",
         }
-        for rank, part in parts
+        for place, (rank, part) in enumerate(parts)
     ]
     axis = {"title": {"text": "mean duration on a rank / that on the median rank"}}
     rows = named_rows([label(short[name]) for name in largest])
@@ -175,7 +179,7 @@ def step_spread(frame: pd.DataFrame) -> Figure:
         "name": "step on the median rank",
         "x": [label(name, width=28) for name in spread.index],
         "y": middle,
-        "marker": {"color": BOUND_COLORS["host"]},
+        "marker": {"color": SERIES[0]},
         "error_y": {
             "type": "data",
             "symmetric": False,

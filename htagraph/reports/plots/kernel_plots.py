@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import pandas as pd
 from htagraph.model import answers
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.plots.style import (
+    BOUND_COLORS,
     CLASS_COLORS,
     TimeUnit,
     color_of,
@@ -20,6 +22,7 @@ from htagraph.reports.plots.style import (
     named_rows,
     new_figure,
     of_frame,
+    series_line,
 )
 from htagraph.writers.labels import distinct_names
 
@@ -143,9 +146,9 @@ def duration_line(
     name: str,
     dur_ns: npt.NDArray[np.int64],
     edges: npt.NDArray[np.float64],
-    color: str | None = None,
+    line: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Line of steps: how many durations lie in each bin."""
+    """Line of steps, of a color and a dash: how many durations lie in each bin."""
     count, _ = np.histogram(np.maximum(dur_ns, 1), bins=edges)
     used = np.flatnonzero(count)
     first, last = (used[0], used[-1] + 1) if len(used) else (0, 0)
@@ -157,7 +160,7 @@ def duration_line(
         "name": name,
         "x": edges[:-1][inside],
         "y": count[inside],
-        "line": {"shape": "hv", "width": 2, "color": color},
+        "line": {"shape": "hv", "width": 2, **line},
         "hovertemplate": f"{name}: %{{y:,}}<extra></extra>",
     }
 
@@ -181,11 +184,14 @@ def kernel_durations(frame: pd.DataFrame) -> Figure:
     ranks = np.unique(frame["rank"].to_numpy()).tolist() if "rank" in frame.columns else []
     if 1 < len(ranks) <= _MAX_RANKS:
         groups = frame["rank"].to_numpy()
-        lines = [duration_line(f"rank {rank}", dur[groups == rank], edges) for rank in ranks]
+        lines = [
+            duration_line(f"rank {rank}", dur[groups == rank], edges, series_line(place))
+            for place, rank in enumerate(ranks)
+        ]
     else:
         groups = frame["class"].astype(str).to_numpy()
         lines = [
-            duration_line(name, dur[groups == name], edges, color=color) | {"fill": "tozeroy"}
+            duration_line(name, dur[groups == name], edges, {"color": color}) | {"fill": "tozeroy"}
             for name, color in CLASS_COLORS.items()
             if (groups == name).any()
         ]
@@ -238,7 +244,7 @@ def kernel_patterns(frame: pd.DataFrame, *, top: int = _N_PATTERNS) -> Figure:
         }
         for name, column, color in (
             ("kernels", "device_ns", CLASS_COLORS["compute"]),
-            ("gaps between", "gap_ns", "#a57fc0"),
+            ("gaps between", "gap_ns", BOUND_COLORS["kernel_gap"]),
         )
     ]
     title = (

@@ -211,7 +211,10 @@ def _row(
     mine: npt.NDArray[np.bool_],
     about: tuple[int, str, int, TimeUnit],
 ) -> dict[str, Any]:
-    """Blocks of one bound as bars of a row; a joined one is as high as its share."""
+    """Blocks of one bound as bars of a row; a joined one is as high as its share.
+
+    ``meta`` has the row of each bar's segment, -1 for a joined one.
+    """
     row, bound, origin, unit = about
     at = np.flatnonzero(mine)
     height = _BAR * blocks.dur_ns[at] / np.maximum(blocks.span_ns[at], 1)
@@ -240,6 +243,7 @@ def _row(
         "width": height,
         # Bars share a base line; the axis of rows runs downward.
         "offset": _BAR / 2 - height,
+        "meta": blocks.segment[at].tolist(),
         "customdata": hover,
         "hovertemplate": f"<b>{in_words(bound)}</b> %{{customdata}}<br>at %{{base:.4~f}} "
         f"{unit.name}<extra></extra>",

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from htagraph.replay.curves import SPEED_UPS
-from htagraph.reports.plots.style import BOUND_COLORS, label, new_figure, of_frame
+from htagraph.reports.plots.style import label, new_figure, of_frame, series_line
 from htagraph.writers.labels import distinct_names
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ __all__ = ["speed_ups"]
 
 _N_BANDED = 3
 _HALF = 0.5
-_COLORS = [color for name, color in BOUND_COLORS.items() if name != "launched_before_capture"]
 _NOTE = (
     "A curve that flattens shows where something else bounds the run. Bands of the first three: "
     "what the trace leaves open."
@@ -45,10 +44,10 @@ def speed_ups(frame: pd.DataFrame) -> Figure:
     traces: list[dict[str, Any]] = []
     curves = list(frame.groupby("target", sort=False))
     for place, (target, points) in enumerate(curves):
-        color = _COLORS[place % len(_COLORS)]
+        line = series_line(place)
         if place < _N_BANDED and (points["low_ns"] < points["high_ns"]).any():
-            traces.append(_band(points, str(target), color))
-        traces.append(_curve(points, escape(short[str(target)]), str(target), color))
+            traces.append(_band(points, str(target), line["color"]))
+        traces.append(_curve(points, escape(short[str(target)]), str(target), line))
     first, points = curves[0]
     gain = points.loc[points["less_share"] == _HALF, "saves_share"].iloc[0]
     title = f"{escape(short[str(first)])} twice as fast saves {gain:.1%} of the window"
@@ -65,7 +64,7 @@ def speed_ups(frame: pd.DataFrame) -> Figure:
     )
 
 
-def _curve(points: pd.DataFrame, name: str, target: str, color: str) -> dict[str, Any]:
+def _curve(points: pd.DataFrame, name: str, target: str, line: dict[str, Any]) -> dict[str, Any]:
     """Line of one target."""
     return {
         "type": "scatter",
@@ -74,7 +73,7 @@ def _curve(points: pd.DataFrame, name: str, target: str, color: str) -> dict[str
         "legendgroup": target,
         "x": (100 * points["less_share"]).tolist(),
         "y": (100 * points["saves_share"]).tolist(),
-        "line": {"color": color, "width": 2},
+        "line": {**line, "width": 2},
         "marker": {"size": 5},
         "hovertemplate": f"{label(target, width=90)}<br>%{{x}}% less: saves %{{y:.1f}}%"
         "<extra></extra>",

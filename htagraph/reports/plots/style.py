@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.errors import QueryError
-from htagraph.model.colors import COLORS
+from htagraph.model.colors import COLORS, IDLE, SERIES
 from htagraph.model.schema import Schema
 from htagraph.writers.labels import name_label
 
@@ -21,11 +21,9 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 __all__ = [
-    "ACCENT",
     "BOUND_COLORS",
     "CAUSE_COLORS",
     "CLASS_COLORS",
-    "IDLE_COLOR",
     "TimeUnit",
     "color_of",
     "durations_axis",
@@ -35,13 +33,12 @@ __all__ = [
     "of_frame",
     "of_path",
     "percent",
+    "series_line",
+    "series_marker",
     "track_labels",
 ]
 
 _Draw = TypeVar("_Draw", bound="Callable[..., Figure]")
-
-ACCENT = "#4c83d9"
-IDLE_COLOR = "rgba(134, 148, 168, 0.35)"
 
 BOUND_COLORS = {bound.label: color.strong for bound, color in COLORS.items()}
 """Color of each bound."""
@@ -52,10 +49,13 @@ CLASS_COLORS = {name: BOUND_COLORS[name] for name in ("compute", "communication"
 CAUSE_COLORS = {
     **{bound: color for bound, color in BOUND_COLORS.items() if bound not in CLASS_COLORS},
     "other_work": BOUND_COLORS["compute"],
-    "event_wait": "#c2a04a",
-    "window_edge": IDLE_COLOR,
+    "event_wait": BOUND_COLORS["sync"],
+    "window_edge": IDLE,
 }
-"""Color of each cause of idle time, that of the bound of the same name."""
+"""Color of each cause of idle time: that of the bound which the same time has on a path."""
+
+_DASHES = ("solid", "dash", "dot", "dashdot")
+_SYMBOLS = ("circle", "square", "diamond", "cross")
 
 _MARGIN = {"l": 10, "r": 16, "t": 60, "b": 44}
 _ROW_PX, _FRAME_PX = 34, 120
@@ -166,7 +166,29 @@ def label(name: object, *, width: int = 44) -> str:
 
 def color_of(colors: dict[str, str], name: str) -> str:
     """Color of a label, a neutral one for what is not known."""
-    return colors.get(name, IDLE_COLOR)
+    return colors.get(name, IDLE)
+
+
+def series_line(place: int) -> dict[str, Any]:
+    """Color and dash of the line of one of several ranks, streams or kernels.
+
+    Examples
+    --------
+    >>> series_line(0)["dash"], series_line(len(SERIES))["dash"]
+    ('solid', 'dash')
+    """
+    return {
+        "color": SERIES[place % len(SERIES)],
+        "dash": _DASHES[place // len(SERIES) % len(_DASHES)],
+    }
+
+
+def series_marker(place: int) -> dict[str, Any]:
+    """Color and symbol of the dots of one of several ranks."""
+    return {
+        "color": SERIES[place % len(SERIES)],
+        "symbol": _SYMBOLS[place // len(SERIES) % len(_SYMBOLS)],
+    }
 
 
 def track_labels(frame: pd.DataFrame) -> list[str]:
@@ -247,9 +269,7 @@ def new_figure(
         "template": "none",
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
-        "colorway": [
-            color for name, color in BOUND_COLORS.items() if name != "launched_before_capture"
-        ],
+        "colorway": list(SERIES),
         "legend": legend,
         "bargap": 0.3,
         "xaxis": {"automargin": True, "zeroline": False, "gridcolor": "rgba(134, 148, 168, 0.25)"},

@@ -1,0 +1,76 @@
+"""Cycles of a profiler: which steps one recorded, and whether another will come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+__all__ = ["Cycle"]
+
+_FAR = 10_000
+"""Steps in which the next cycle must begin; one that comes later gets a report of its own."""
+
+_RECORDING = frozenset({"RECORD", "RECORD_AND_SAVE"})
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """A cycle that has ended.
+
+    Parameters
+    ----------
+    step : int, optional
+        Its first step, None where the profiler counts no steps.
+    is_last : bool
+        No other will come, as far as the schedule can be asked.
+    n_steps : int, default=-1
+        Steps that it recorded whole, -1 where that is not known.
+    """
+
+    step: int | None
+    is_last: bool
+    n_steps: int = -1
+
+    @classmethod
+    def ended(cls, profiler: Any, before: int) -> Cycle:  # noqa: ANN401  torch has no door here
+        """The cycle that a profiler has just ended, when it calls `on_trace_ready`.
+
+        Parameters
+        ----------
+        profiler : torch.profiler.profile
+        before : int
+            Number of the step in which the cycle before ended, -1 for none.
+        """
+        step: int | None = getattr(profiler, "step_num", None)
+        schedule = getattr(profiler, "schedule", None)
+        if step is None or not getattr(profiler, "record_steps", False):
+            return cls(None, is_last=True)
+        if not isinstance(schedule, FunctionType):
+            return cls(step, is_last=False)  # to ask it might change its state
+
+        def action(number: int) -> str:
+            return str(schedule(number).name)
+
+        try:
+            stopped = _was_stopped(profiler, action, step, before)
+            first = step if stopped else step - 1
+            while first > max(before, 0) and action(first - 1) == "RECORD":
+                first -= 1
+            last = stopped or not any(action(step + n) in _RECORDING for n in range(_FAR))
+        except Exception:  # noqa: BLE001  a schedule is anybody's code
+            return cls(step, is_last=False)
+        return cls(first, last, step - first)
+
+
+def _was_stopped(
+    profiler: Any,  # noqa: ANN401
+    action: Callable[[int], str],
+    step: int,
+    before: int,
+) -> bool:
+    """Whether the profiler was stopped in the middle of a step, not by the step after the last."""
+    if profiler.current_action.name == "DEVICE_STOPPED":
+        return False
+    return step in (0, before) or action(step - 1) != "RECORD_AND_SAVE"

@@ -1,0 +1,82 @@
+"""A trace on its way to the disk: exported at once, compressed in the background."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from htagraph.capture.names import TraceName
+from htagraph.errors import OutputError
+from htagraph.writers.atomic import output_file
+
+__all__ = ["TraceFile"]
+
+_CHUNK = 1 << 23
+"""Bytes compressed at a time; each time, the training has to give the thread a turn."""
+
+
+@dataclass(frozen=True)
+class TraceFile:
+    """The file of one cycle of one rank.
+
+    Parameters
+    ----------
+    folder : Path
+    name : TraceName
+    with_stack : bool, default=False
+        Python stacks were recorded, too.
+    """
+
+    folder: Path
+    name: TraceName
+    with_stack: bool = False
+
+    @property
+    def _plain(self) -> Path:
+        return self.name.plain(self.folder)
+
+    def export(self, profiler: Any) -> None:  # noqa: ANN401  torch has no door here
+        """Have a profiler write its trace, without compression: who trains waits for it.
+
+        Raises
+        ------
+        OutputError
+            If there is no file afterwards: Kineto only logs that a disk is full.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        profiler.export_chrome_trace(str(self._plain))
+        if not self._plain.is_file() or not self._plain.stat().st_size:
+            self.discard()
+            raise OutputError(
+                "the profiler could not write its trace.",
+                path=self.folder,
+                hint="check the free space and the permissions.",
+            )
+
+    def compress(self) -> Path:
+        """The file under its name, compressed.
+
+        Raises
+        ------
+        OutputError
+            If it cannot be compressed; it has its name without ``.gz`` then.
+        """
+        trace = self.name.trace(self.folder)
+        try:
+            with self._plain.open("rb") as plain, output_file(trace) as packed:
+                shutil.copyfileobj(plain, packed, _CHUNK)
+        except OSError as error:
+            kept = self._plain.rename(self.folder / str(self.name))
+            raise OutputError("it stays uncompressed.", path=kept, hint=str(error)) from error
+        self.discard()
+        return trace
+
+    def discard(self) -> None:
+        """Remove what is not compressed."""
+        unfinished = self._plain.with_name(f"{self._plain.name}.tmp")  # Kineto renames it
+        for file in (self._plain, unfinished):
+            with suppress(OSError):
+                file.unlink()

@@ -1,0 +1,219 @@
+"""What a command is asked about: a trace, one rank of a job, or a job; made of its arguments."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from os.path import commonpath
+from pathlib import Path
+
+import pandas as pd
+
+from htagraph.errors import QueryError, RankNotFoundError, TraceError, did_you_mean
+from htagraph.model.units import human_count
+from htagraph.readers.captures import CaptureName, choose_capture, discover
+from htagraph.readers.discover import TRACE_SUFFIXES, find_traces, is_glob, not_found
+
+__all__ = ["Source"]
+
+_LOG = logging.getLogger("htagraph")
+_N_NAMED = 8
+
+
+@dataclass(frozen=True)
+class Source:
+    """Files, folders or globs as they were given, and the rank that is asked about.
+
+    Parameters
+    ----------
+    given : tuple of Path
+    rank : int, optional
+        One rank by itself; None for all that there is.
+    capture : str
+        As asked for: a number, ``all``, ``latest``; empty for the latest.
+    """
+
+    given: tuple[Path, ...]
+    rank: int | None = None
+    capture: str = ""
+
+    @classmethod
+    def of(cls, given: Sequence[Path] | Path, rank: int | None = None, capture: str = "") -> Source:
+        """What some arguments name.
+
+        Raises
+        ------
+        TraceNotFoundError
+            If one of them is not there; the hint names one that is called alike.
+        QueryError
+            If a capture is asked of a file.
+        """
+        paths = (given,) if isinstance(given, Path) else tuple(given)
+        for path in paths:
+            if not path.exists() and not is_glob(path):
+                raise not_found(path)
+        source = cls(paths, rank, capture)
+        if capture and source._is_one_file:
+            raise QueryError(
+                "--capture chooses among the traces of a folder.", hint=f"{paths[0]} is no folder."
+            )
+        return source
+
+    @property
+    def _is_one_file(self) -> bool:
+        return len(self.given) == 1 and not self.given[0].is_dir() and not is_glob(self.given[0])
+
+    @property
+    def is_job(self) -> bool:
+        """Whether it is the ranks of a job, not one trace."""
+        return self.rank is None and not self._is_one_file
+
+    @property
+    def has_several(self) -> bool:
+        """Whether it is several traces of a job; a folder with one trace is that trace."""
+        return self.is_job and len(self._files) > 1
+
+    @property
+    def path(self) -> Path:
+        """Where it lies: the one path that was given, or the folder of all files."""
+        if len(self.given) == 1 and not is_glob(self.given[0]):
+            return self.given[0]
+        folders = {str(file.parent.absolute()) for file in self._files}
+        return Path(commonpath(folders))
+
+    @property
+    def name(self) -> str:
+        """Name of the job: that of its folder."""
+        return self.path.resolve().name
+
+    @cached_property
+    def _files(self) -> list[Path]:
+        """All trace files, each once."""
+        found = [file for path in self.given for file in find_traces(path)]
+        return list(dict.fromkeys(found))
+
+    @cached_property
+    def found(self) -> pd.DataFrame:
+        """The captures of the files, schema `frames.CAPTURES`."""
+        return discover(self._files)
+
+    @property
+    def captures(self) -> list[CaptureName]:
+        """The captures that are asked for: one, or all there are.
+
+        Raises
+        ------
+        QueryError
+            If it is none.
+        """
+        if self.capture == "all":
+            return sorted({int(number) for number in self.found["capture"] if number})
+        if self.capture.endswith(TRACE_SUFFIXES):
+            return [self._capture_with(Path(self.capture).name)]
+        if self.capture in ("", "latest"):
+            return ["latest"]
+        if self.capture.isascii() and self.capture.isdigit():
+            return [int(self.capture)]
+        raise QueryError(
+            f"{self.capture!r} is no capture.",
+            hint="give its number, all, or list, which numbers them.",
+        )
+
+    def _capture_with(self, file: str) -> int:
+        """The number of the capture that a file is of."""
+        names = self.found["path"].map(lambda path: Path(path).name)
+        numbers = self.found.loc[(names == file) & (self.found["capture"] > 0), "capture"]
+        if numbers.empty:
+            meant = did_you_mean(file, names)
+            hint = f"{meant}--capture list shows them."
+            raise QueryError(f"{self.path} holds no trace {file}.", hint=hint)
+        return int(numbers.iloc[0])
+
+    @property
+    def one_capture(self) -> CaptureName:
+        """The capture that is asked for, where only one can be.
+
+        Raises
+        ------
+        QueryError
+            If all are.
+        """
+        captures = self.captures
+        if self.capture == "all" and len(captures) != 1:
+            raise QueryError("one capture is asked about at a time.", hint="give --capture N.")
+        return captures[0]
+
+    def ranks(self, capture: CaptureName = "latest") -> Path | list[Path]:
+        """What `load_job` is to load; of several files, it is said that they are one job."""
+        if len(self.given) == 1:
+            return self.given[0]
+        if capture != "latest" or not self._are_one_job:
+            return self._chosen(capture)
+        _LOG.warning("%s are taken as the ranks of one job.", human_count(len(self._files), "file"))
+        return self._files
+
+    @property
+    def _are_one_job(self) -> bool:
+        """Whether several files are of different ranks, and so can be one job."""
+        ranks = self.found.loc[self.found["capture"] > 0, "rank"]
+        return bool((ranks >= 0).all() and ranks.is_unique)
+
+    def _chosen(self, capture: CaptureName) -> list[Path]:
+        """The files of a capture; what is to be said of the choice is."""
+        where = self.given[0] if len(self.given) == 1 else "the list of files"
+        paths, note = choose_capture(self.found, where, capture)
+        if note:
+            _LOG.warning("%s", note)
+        return paths
+
+    def file(self, capture: CaptureName = "latest") -> Path:
+        """The file of the one trace: the only one, or that of the rank.
+
+        Parameters
+        ----------
+        capture : int or "latest"
+
+        Raises
+        ------
+        TraceError
+            If there are several, and no rank is named.
+        RankNotFoundError
+            If there is no such rank.
+        """
+        if self._is_one_file and self.rank is None:
+            return self.given[0]
+        if self.rank is None and len(self._files) == 1:
+            return self._files[0]
+        by_rank = self._by_rank(capture)
+        if self.rank is None:
+            if len(by_rank) == 1:
+                return next(iter(by_rank.values()))
+            more = " …" if len(by_rank) > _N_NAMED else ""
+            named = ", ".join(str(rank) for rank in list(by_rank)[:_N_NAMED])
+            raise TraceError(
+                f"traces of {human_count(len(by_rank), 'rank')}; this command takes one.",
+                path=self.path,
+                hint=f"--rank N, of {named}{more}; or give one file, for example "
+                f"{next(iter(by_rank.values()))}.",
+            )
+        if self.rank not in by_rank:
+            raise RankNotFoundError(self.rank, by_rank)
+        return by_rank[self.rank]
+
+    def _by_rank(self, capture: CaptureName) -> dict[int, Path]:
+        """The file of each rank; files that do not say their rank are numbered in order."""
+        paths = self._files if len(self._files) == 1 else self._chosen(capture)
+        ranks = dict(zip(self.found["path"], self.found["rank"].tolist(), strict=True))
+        by_rank = {ranks[str(path)]: path for path in paths if ranks[str(path)] >= 0}
+        unnamed = [path for path in paths if ranks[str(path)] < 0]
+        free = (number for number in range(len(paths) + 1) if number not in by_rank)
+        numbered = dict(zip(free, unnamed, strict=False))
+        if self.rank in numbered and len(paths) > 1:
+            _LOG.warning(
+                "%s does not say its rank; it is taken as rank %s.",
+                numbered[self.rank].name,
+                self.rank,
+            )
+        return dict(sorted({**by_rank, **numbered}.items()))

@@ -1,0 +1,44 @@
+"""The cause of each segment of a critical path: that to which most of it is charged."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from htagraph.model.schema import categorical
+
+__all__ = ["segment_causes"]
+
+
+def segment_causes(attributed_time: pd.DataFrame, n_segments: int) -> pd.Categorical[str]:
+    """Label of the cause of most time of each segment; the first of several that are equal.
+
+    Parameters
+    ----------
+    attributed_time : DataFrame
+        Schema `frames.ATTRIBUTED_TIME` or `frames.JOB_ATTRIBUTED_TIME`.
+    n_segments : int
+
+    Returns
+    -------
+    Categorical of length n_segments
+        Missing where nothing is charged to any.
+
+    Examples
+    --------
+    >>> charged = pd.DataFrame(
+    ...     {"segment": [0, 0, 1], "cause": ["host wait", "host", "copies"], "dur_ns": [2, 7, 1]}
+    ... )
+    >>> list(segment_causes(charged, 2))
+    ['host', 'copies']
+    """
+    segment = attributed_time["segment"].to_numpy(np.int64)
+    code, labels = pd.factorize(attributed_time["cause"])
+    n = len(labels)
+    group, row = np.unique(segment * max(n, 1) + code, return_inverse=True)
+    total = np.bincount(row, attributed_time["dur_ns"].to_numpy(np.float64), len(group))
+    segment, code = np.divmod(group, max(n, 1))
+    last = np.lexsort((-code, total, segment))
+    cause = np.full(n_segments, -1, dtype=np.int64)
+    cause[segment[last]] = code[last]
+    return categorical(cause, labels.tolist())

@@ -1,0 +1,172 @@
+"""Topics: what all time in a host range, or in a Python frame, is about, as its name says.
+
+Compilation that comes back is a topic of its own. Dynamo numbers what it compiles: with
+``compile_id=3/1``, frame 3 was compiled once before. Where no number was recorded, the steps tell:
+what is compiled after the first of them, or in several, was not compiled before them.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.ancestors import nearest
+from htagraph.algorithms.gather import gather
+from htagraph.lookup.attribution import around, host_of
+from htagraph.lookup.selecting import under_mask
+from htagraph.lookup.steps import find_steps, step_at
+from htagraph.model.api_calls import CallMeaning, call_meanings
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import Cause, EventKind
+
+__all__ = ["NAMES", "TOPICS", "about", "find_topics"]
+
+I8 = npt.NDArray[np.int8]
+I64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_TUNES = (
+    r"\bbenchmark_(all_configs|gpu|fused_nodes|codegened_module)\b|\bcoordinate_descent_tuning\b"
+    r"|[/\\](triton[/\\]testing\.py\(\d+\): do_bench"
+    r"|runtime[/\\](autotuner\.py\(\d+\): (_bench|benchmark)$"
+    r"|benchmarking\.py\(\d+\): benchmark"
+    r"|triton_heuristics\.py\(\d+\): (autotune_to_one_config|bench)$)"
+    r"|_inductor[/\\](autotune_process\.py\("
+    r"|select_algorithm\.py\(\d+\): (benchmark|autotune|do_autotuning)))"
+)
+_COMPILES = (
+    r"\(dynamo_timed\)$|^(dynamo$|(entire_frame|entire_backward|backend|inductor)_compile$"
+    r"|create_aot_dispatcher_function$|fx_codegen_and_compile$|fx_graph_cache_(lookup|get)"
+    r"|_compile\.(<locals>\.)?compile_inner\b|compile_fx\b|(compile_attempt|bytecode_tracing)\b"
+    r"|cudagraphify|(cuda|hip)(Graph(Instantiate|EndCapture)|Stream(Begin|End)Capture))"
+    r"|[/\\](_dynamo[/\\]convert_frame\.py\("
+    r"|_inductor[/\\](compile_fx\.py\(\d+\): (compile_fx|fw_compiler|bw_compiler)"
+    r"|cudagraph_trees\.py\(\d+\): (record_function|_?record|add_function|cudagraphify)$)"
+    r"|compiler[/\\]compiler\.py\(\d+\): compile$|runtime[/\\]jit\.py\(\d+\): _do_compile$)"
+)
+NAMES = {
+    Cause.GARBAGE_COLLECTION: re.compile(
+        r"(?i)^<built-in function collect>$|^python gc\b|garbage[ _-]?collect|\bgc\.collect"
+    ),
+    Cause.CHECKPOINTING: re.compile(
+        r"(^|[/\\])torch[/\\]"
+        r"(serialization\.py\(\d+\): (save|load)$|distributed[/\\]checkpoint[/\\])"
+        r"|(?i:\btorch\.(save|load)\b|\b(sav|load|writ)(e|es|ing)?[ _-]((the|model|full)[ _-])?"
+        r"(checkpoint|ckpt|state_?dict)|\b(checkpoint|ckpt)[ _-](sav|load|writ)(e|ing)\b)"
+    ),
+    Cause.AUTOTUNING: re.compile(_TUNES),
+    Cause.COMPILATION: re.compile(_COMPILES),
+}
+"""Names of host ranges and of Python frames, by topic; of several that fit, the first counts."""
+
+TOPICS = (*NAMES, Cause.RECOMPILATION)
+"""All topics, in the order of their numbers."""
+
+_NUMBER = {topic: number for number, topic in enumerate(TOPICS)}
+_COMPILE_ID = re.compile(r"\bcompile_id=(?:!\d+/)?\d+/(\d+)")
+"""How often the frame was compiled before."""
+_CONVOLVES = re.compile(r"^aten::(cudnn|miopen|_)?_?convolution(_backward|_transpose|_add_relu)?$")
+
+
+def find_topics(dag: Dag, event: I64, start_ns: I64, of_frame: I8) -> I8:
+    """Number of the topic of some pieces of time, -1 for none.
+
+    Parameters
+    ----------
+    dag : Dag
+    event : ndarray of shape (n,), dtype=int64
+        What runs; -1 for none.
+    start_ns : ndarray of shape (n,), dtype=int64, unit=ns
+    of_frame : ndarray of shape (n,), dtype=int8
+        Number of the topic of the Python frames in which it runs, -1 for none.
+
+    Returns
+    -------
+    ndarray of shape (n,), dtype=int8
+    """
+    found = of_frame.copy()
+    host = host_of(dag, event)
+    for topic in reversed(NAMES):
+        named = _named(dag, topic)
+        if topic is Cause.AUTOTUNING:
+            named |= _times_itself(dag)
+        found[nearest(dag.parent, host, named) >= 0] = _NUMBER[topic]
+        found[of_frame == _NUMBER[topic]] = _NUMBER[topic]
+    compiled = np.flatnonzero(found == _NUMBER[Cause.COMPILATION])
+    if len(compiled):
+        again = compiled[_is_again(dag, host[compiled], start_ns[compiled])]
+        found[again] = _NUMBER[Cause.RECOMPILATION]
+    return found
+
+
+def about(dag: Dag, topic: Cause) -> Mask:
+    """Whether each event is a host range, or a Python frame, whose name says the topic.
+
+    Parameters
+    ----------
+    dag : Dag
+    topic : Cause
+        One of `TOPICS`.
+    """
+    events = dag.events
+    says = Cause.COMPILATION if topic is Cause.RECOMPILATION else topic
+    named: Mask = events.named(events.symbols.searched(NAMES[says]))
+    named &= events.is_host | (events.kind == EventKind.PYTHON)
+    if topic is Cause.AUTOTUNING:
+        return named | _times_itself(dag)
+    if says is Cause.COMPILATION:
+        rows = np.flatnonzero(named)
+        host = np.where(events.is_host[rows], rows, -1)
+        again = _is_again(dag, host, events.ts_ns[rows])
+        named[rows] = again == (topic is Cause.RECOMPILATION)
+    return named
+
+
+def _named(dag: Dag, topic: Cause) -> Mask:
+    """Whether each event is a host range whose name says the topic."""
+    named: Mask = dag.events.named(dag.events.symbols.searched(NAMES[topic]))
+    return named & dag.events.is_host
+
+
+def _times_itself(dag: Dag) -> Mask:
+    """Whether each event is a convolution that measures its kernels (``cudnn.benchmark``)."""
+    measures = np.flatnonzero(call_meanings(dag.events) == CallMeaning.ELAPSED_TIME)
+    convolves: Mask = dag.events.named(dag.events.symbols.searched(_CONVOLVES))
+    return convolves & around(dag, measures)
+
+
+def _is_again(dag: Dag, host: I64, start_ns: I64) -> Mask:
+    """Whether what compiles in host events, or in frames at some times, was compiled before."""
+    events = dag.events
+    named = _named(dag, Cause.COMPILATION)
+    tops = named & ~under_mask(dag, named)
+    before = np.full(len(events), -1, dtype=np.int64)
+    says = events.symbols.searched(_COMPILE_ID)
+    numbered = np.flatnonzero(events.named(says) & events.is_host)
+    number = np.full(len(says), -1, dtype=np.int64)
+    for code in np.flatnonzero(says).tolist():
+        parts = _COMPILE_ID.search(events.symbols.texts[code])
+        number[code] = int(parts[1]) if parts else -1
+    inside = nearest(dag.parent, numbered, tops)
+    known = inside >= 0
+    np.maximum.at(before, inside[known], number[events.name[numbered[known]]])
+    top = nearest(dag.parent, host, tops)
+    n_before = gather(before, top, -1)
+    return np.where(
+        n_before >= 0, n_before > 0, _is_late(dag, tops, gather(events.ts_ns, top, -1), start_ns)
+    )
+
+
+def _is_late(dag: Dag, tops: Mask, began_ns: I64, start_ns: I64) -> Mask:
+    """Whether what compiles lies after the first step, or in a step and there are several such."""
+    events = dag.events
+    steps = find_steps(events)
+    frames = events.named(events.symbols.searched(NAMES[Cause.COMPILATION]))
+    frames &= events.kind == EventKind.PYTHON
+    compiling = step_at(steps, events.ts_ns[np.flatnonzero(tops | frames)])
+    several = len(np.unique(compiling[compiling >= 0])) > 1
+    step = step_at(steps, np.where(began_ns >= 0, began_ns, start_ns))
+    late: Mask = (step > 0) | ((step == 0) & several)
+    return late

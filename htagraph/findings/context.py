@@ -1,0 +1,246 @@
+"""The context of a window: what kind of run it is, as far as the trace shows it.
+
+Advice is chosen by it. What cannot be seen stays unknown: then nothing is said of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.lookup.attribution import under_pattern
+from htagraph.lookup.clipping import device_work
+from htagraph.lookup.compiled_work import compiled_share, is_replayed
+from htagraph.lookup.data_loaders import Loading, find_loading
+from htagraph.lookup.host_waits import READS, is_matched
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import EventKind, KernelClass
+from htagraph.model.window import Window
+
+__all__ = ["Context", "find_context"]
+
+Optimizer = Literal["", "single", "foreach", "fused"]
+Precision = Literal["", "full", "low"]
+Api = Literal["", "cuda", "hip"]
+
+_MOST = 0.5
+_HARDLY_ANY = 0.05
+
+_TRAINS = re.compile(
+    r"^autograd::engine::|[Bb]ackward\d*$|\b[Bb]ackward\b|^Optimizer\.(step|zero_grad)#"
+)
+_STEPS = re.compile(r"^Optimizer\.step#|^aten::_(fused|foreach)_")
+_FOREACH = re.compile(r"multi_tensor_apply|^aten::_foreach_")
+_FUSED = re.compile(r"^aten::_fused_(adam|sgd|adagrad|lamb)|Fused(Adam|SGD|Adagrad|Optimizer|Lamb)")
+_DATA_PARALLEL = re.compile(r"^DistributedDataParallel\.forward|ddp\.reducer|^_DDPSink")
+_SHARDED = re.compile(r"^FSDP::|^fsdp::|^FullyShardedDataParallel\.")
+_EMBEDS = re.compile(r"split_embedding|embedding_bag|EmbeddingBagCollection|sparse_data_dist")
+_API = {"cuda": re.compile(r"^cu(da)?[A-Z]"), "hip": re.compile(r"^hip[A-Z]")}
+
+_LOW = re.compile(
+    r"(?i:bf16|bfloat|fp16|fp8|fp4|e4m3|e5m2|e2m1|f16f16|(?<![a-z0-9])f16|::half\b|__half|\bhalf\b"
+    r"|_half\b|hgemm|[_\b]h\d+(gemm|cudnn))|_(HHS|BBS|HSS|BSS|HB|BB)_|nvjet_[thq]s[thq]"
+)
+"""Names of kernels that compute with 16 bits or fewer."""
+_FULL = re.compile(r"sgemm|scudnn|[sd]gemv|tf32|f32f32|_f32|[<, ]float[,> ]|[<, ]double[,> ]|_SB_")
+
+
+@dataclass(frozen=True)
+class Context:
+    """Facts of a window.
+
+    Parameters
+    ----------
+    has_device : bool
+        Work of a device was recorded.
+    api : {"", "cuda", "hip"}
+        By which it was launched, empty for another.
+    has_sync_records : bool
+        Waits were recorded.
+    has_stacks : bool
+        Python stacks were read.
+    compiled_share : float
+        Share of the work that comes from code that torch.compile made.
+    is_replayed : bool
+        Most device time comes from captured graphs.
+    trains : bool
+        A backward pass or an optimizer was seen.
+    optimizer : {"", "single", "foreach", "fused"}
+        How parameters are updated, empty if unknown.
+    precision : {"", "full", "low"}
+        Of most computation, by the names of kernels; empty if they do not say.
+    loading : str
+        Where a DataLoader spends its time, see `find_loading`.
+    is_data_parallel, is_sharded, embeds : bool
+        DDP, FSDP, or tables of embeddings were seen.
+    blocking_copy : str
+        Name of the copies that hold up the host longest, empty for none.
+    blocking_copy_ns : int, unit=ns
+        What one of them takes on the device.
+    has_others : bool, default=False
+        All ranks of the job are at hand.
+    shares_cores : bool, default=False
+        Other ranks may run on the same machine.
+    """
+
+    has_device: bool
+    api: Api
+    has_sync_records: bool
+    has_stacks: bool
+    compiled_share: float
+    is_replayed: bool
+    trains: bool
+    optimizer: Optimizer
+    precision: Precision
+    loading: Loading
+    is_data_parallel: bool
+    is_sharded: bool
+    embeds: bool
+    blocking_copy: str
+    blocking_copy_ns: int
+    has_others: bool = False
+    shares_cores: bool = False
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether most of the work is compiled."""
+        return self.compiled_share > _MOST
+
+    @property
+    def is_partly_compiled(self) -> bool:
+        """Whether a part of the work is compiled, and not most of it."""
+        return _HARDLY_ANY < self.compiled_share <= _MOST
+
+    @property
+    def is_eager(self) -> bool:
+        """Whether hardly any of the work is compiled, or may be: what a graph replays may."""
+        return self.compiled_share <= _HARDLY_ANY and not self.is_replayed
+
+    @classmethod
+    def of_job(cls, ranks: Sequence[Context], *, is_whole: bool = False) -> Context:
+        """What is known of all ranks: a fact in which they differ is unknown, or does not hold."""
+        first = ranks[0]
+        shared = {
+            one.name: getattr(first, one.name)
+            if len({getattr(rank, one.name) for rank in ranks}) == 1
+            else type(getattr(first, one.name))()
+            for one in fields(cls)
+        }
+        anywhere = (
+            "has_device",
+            "has_stacks",
+            "trains",
+            "is_data_parallel",
+            "is_sharded",
+            "embeds",
+        )
+        shared |= {name: any(getattr(rank, name) for rank in ranks) for name in anywhere}
+        slowest = max(ranks, key=lambda rank: rank.blocking_copy_ns)
+        return replace(
+            cls(**shared),
+            compiled_share=min(rank.compiled_share for rank in ranks),
+            blocking_copy=slowest.blocking_copy,
+            blocking_copy_ns=slowest.blocking_copy_ns,
+            has_others=is_whole,
+            shares_cores=len(ranks) > 1,
+        )
+
+
+def find_context(dag: Dag, window: Window) -> Context:
+    """Context of a window: what is computed is that of the window, all else that of the trace.
+
+    Parameters
+    ----------
+    dag : Dag
+    window : Window
+
+    Examples
+    --------
+    >>> import htagraph as hg
+    >>> graph = hg.Trace.from_events(hg.synth.simulate(hg.synth.training_rank()).events).compile()
+    >>> found = find_context(graph.dag, graph.interval)
+    >>> found.trains, found.optimizer, found.precision, found.loading
+    (True, 'fused', 'full', 'in process')
+    """
+    kind = dag.events.kind
+    name, copy_ns = _blocking_copies(dag, window)
+    return Context(
+        has_device=bool(dag.events.is_device.any()),
+        api=_api(dag),
+        has_sync_records=bool((kind == EventKind.SYNC).any()),
+        has_stacks=bool((kind == EventKind.PYTHON).any()),
+        compiled_share=compiled_share(dag, window),
+        is_replayed=is_replayed(dag, window),
+        trains=_on_host(dag, _TRAINS).any().item(),
+        optimizer=_optimizer(dag),
+        precision=_precision(dag, window),
+        loading=find_loading(dag),
+        is_data_parallel=_on_host(dag, _DATA_PARALLEL).any().item(),
+        is_sharded=_on_host(dag, _SHARDED).any().item(),
+        embeds=_named(dag, _EMBEDS).any().item(),
+        blocking_copy=name,
+        blocking_copy_ns=copy_ns,
+    )
+
+
+def _named(dag: Dag, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
+    """Whether the name of each event of host or device matches."""
+    named: npt.NDArray[np.bool_] = dag.events.named(dag.events.symbols.searched(pattern))
+    return named & (dag.events.is_host | dag.events.is_device)
+
+
+def _on_host(dag: Dag, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
+    """Whether each event is a host event whose name matches."""
+    return _named(dag, pattern) & dag.events.is_host
+
+
+def _api(dag: Dag) -> Api:
+    """The API of most calls."""
+    calls = dag.events.kind == EventKind.RUNTIME
+    n = {api: int((calls & _named(dag, name)).sum()) for api, name in _API.items()}
+    if not any(n.values()):
+        return ""
+    return "cuda" if n["cuda"] >= n["hip"] else "hip"
+
+
+def _optimizer(dag: Dag) -> Optimizer:
+    """How parameters are updated."""
+    if _named(dag, _FUSED).any():
+        return "fused"
+    if _named(dag, _FOREACH).any():
+        return "foreach"
+    return "single" if _on_host(dag, _STEPS).any() else ""
+
+
+def _precision(dag: Dag, window: Window) -> Precision:
+    """Precision of most computation of a window, by the names of kernels."""
+    work = device_work(dag, window)
+    work = work.take(dag.classification.kernel_class[work.event] == KernelClass.COMPUTE)
+    codes, which = np.unique(dag.events.name[work.event], return_inverse=True)
+    by_name = np.bincount(which, weights=work.dur_ns, minlength=len(codes))
+    names = [dag.events.symbols.texts[code] for code in codes]
+    low = np.array([_LOW.search(name) is not None for name in names], dtype=bool)
+    full = ~low & np.array([_FULL.search(name) is not None for name in names], dtype=bool)
+    all_ns, low_ns, full_ns = by_name.sum(), by_name[low].sum(), by_name[full].sum()
+    if low_ns > max(full_ns, _HARDLY_ANY * all_ns):
+        return "low"
+    return "full" if full_ns > _MOST * all_ns and low_ns < _HARDLY_ANY * all_ns else ""
+
+
+def _blocking_copies(dag: Dag, window: Window) -> tuple[str, int]:
+    """Name of the copies that hold up the host longest, and what one takes on the device."""
+    events = dag.events
+    work = device_work(dag, window).event
+    work = work[(events.kind[work] == EventKind.MEMCPY) & (dag.launch[work] >= 0)]
+    work = work[is_matched(dag)[dag.launch[work]] & ~under_pattern(dag, work, READS)]
+    if not len(work):
+        return "", 0
+    codes, which = np.unique(events.name[work], return_inverse=True)
+    held_ns = np.bincount(which, weights=events.dur_ns[dag.launch[work]])
+    most = int(held_ns.argmax())
+    return events.symbols.texts[codes[most]], int(events.dur_ns[work[which == most]].mean())

@@ -1,0 +1,104 @@
+"""What to try about a cause: a sentence, chosen by rules, of what the trace shows.
+
+Advice has up to four parts: what to find out first, the sentence of the first rule that applies,
+within it the tips that apply, and a remark. The last rule of a cause has no condition. No rule
+speaks of what is done already, or of what cannot be known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from htagraph.findings.device_rules import DEVICE_RULES
+from htagraph.findings.host_rules import HOST_RULES
+from htagraph.findings.seen import Rule, Seen
+from htagraph.model.kinds import Cause
+
+__all__ = ["ADVICE", "FIRST", "REMARKS", "TIPS", "advice_on"]
+
+ADVICE: Mapping[Cause, tuple[Rule, ...]] = {**DEVICE_RULES, **HOST_RULES}
+"""What to try about each cause: the first rule that applies."""
+
+_LARGER_BATCHES = Rule("larger batches")
+_COMPILE = Rule("torch.compile", lambda it: it.run.is_eager)
+_GRAPHS = Rule("CUDA graphs", lambda it: it.run.api == "cuda" and not it.run.is_replayed)
+_HIP_GRAPHS = Rule("HIP graphs", lambda it: it.run.api == "hip" and not it.run.is_replayed)
+
+TIPS: Mapping[Cause, tuple[Rule, ...]] = {
+    Cause.COMPUTE: (
+        Rule("lower precision", lambda it: it.run.precision == "full"),
+        Rule("fused operators as by torch.compile", lambda it: it.run.is_eager),
+        Rule("compiling the rest", lambda it: it.run.is_partly_compiled),
+        Rule('mode="max-autotune"', lambda it: it.run.is_compiled and not it.run.is_replayed),
+        Rule("better shapes"),
+    ),
+    Cause.FULL_QUEUE: (Rule("fewer and larger kernels"), _GRAPHS, _HIP_GRAPHS),
+    Cause.ALLOCATION: (
+        Rule("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", lambda it: it.run.api == "cuda"),
+    ),
+    Cause.HOST: (
+        _COMPILE,
+        _GRAPHS,
+        _HIP_GRAPHS,
+        Rule("fused optimizers", lambda it: it.run.optimizer == "single"),
+        _LARGER_BATCHES,
+    ),
+    Cause.DEVICE_GAPS: (_COMPILE, _GRAPHS, _HIP_GRAPHS),
+    Cause.OPTIMIZER: (Rule("a compiled step", lambda it: it.run.is_eager),),
+    Cause.CPU_OPERATORS: (
+        _COMPILE,
+        Rule("torch.set_num_threads", lambda it: not it.run.shares_cores),
+        Rule("cores of its own for each rank", lambda it: it.run.shares_cores),
+    ),
+    Cause.SHORT_OPERATORS: (
+        _COMPILE,
+        _LARGER_BATCHES,
+        Rule("whole tensors in place of loops"),
+    ),
+}
+"""Parts of the sentence: all that apply, in brackets."""
+
+FIRST: tuple[Rule, ...] = (
+    Rule(
+        "find out which code this is: read the Python stacks in the trace (htagraph report "
+        "--stacks); then ",
+        lambda it: it.unread_stacks,
+    ),
+    Rule(
+        "find out which code this is (torch.profiler.record_function around its parts); then ",
+        lambda it: it.run.has_stacks,
+    ),
+    Rule(
+        "find out which code this is (with_stack=True, or torch.profiler.record_function around "
+        "its parts); then "
+    ),
+)
+"""What to do first about code that is not known."""
+
+REMARKS: Mapping[Cause, tuple[Rule, ...]] = {
+    Cause.COMMUNICATION: (
+        Rule(
+            " Waiting for a late rank looks the same: report on the traces of all ranks.",
+            lambda it: not it.run.has_others,
+        ),
+    ),
+}
+"""What to know besides."""
+
+_UNNAMED = (Cause.HOST_CODE, Cause.HOST, Cause.LATE_RANK)
+
+
+def advice_on(seen: Seen) -> str:
+    """What to try about a cause.
+
+    Parameters
+    ----------
+    seen : Seen
+    """
+    asks = seen.cause in _UNNAMED and seen.is_code
+    asks &= seen.cause is not Cause.HOST or seen.run.has_device
+    first = next(rule.says for rule in FIRST if rule.when(seen)) if asks else ""
+    says = next(rule.says for rule in ADVICE[seen.cause] if rule.when(seen))
+    tips = ", ".join(rule.says for rule in TIPS.get(seen.cause, ()) if rule.when(seen))
+    remarks = "".join(rule.says for rule in REMARKS.get(seen.cause, ()) if rule.when(seen))
+    return first + says.replace("{tips}", f" ({tips})" if tips else "") + remarks

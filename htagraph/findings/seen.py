@@ -1,0 +1,91 @@
+"""What rules of advice look at, and what a rule is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from htagraph.findings.context import Context
+from htagraph.findings.verdict import Evidence
+from htagraph.model.collective_names import operation_of
+from htagraph.model.kinds import Bound, Cause
+
+__all__ = ["Rule", "Seen"]
+
+_TELLS_OPERATION = re.compile(r"^(nccl|gloo|mpi|ucc|c10d|_c10d_functional):|^record_param_comms")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a rule looks at: the context of the window, and what one finding is made of.
+
+    Parameters
+    ----------
+    cause : Cause
+    run : Context
+    most : Evidence
+        Its largest contributor.
+    bound : str
+        Bound of most of it.
+    around : str
+        Operator or annotation around most of it, where there is one.
+    unread_stacks : bool
+        The file has Python stacks that were not read.
+    """
+
+    cause: Cause
+    run: Context
+    most: Evidence
+    bound: str
+    around: str = ""
+    unread_stacks: bool = False
+
+    @property
+    def mean_ns(self) -> float:
+        """Mean time of the largest contributor, each time."""
+        return self.most.dur_ns / max(self.most.n_segments, 1)
+
+    @property
+    def is_code(self) -> bool:
+        """Whether most is code between operators that is not known."""
+        return not self.most.frame and (
+            self.cause is Cause.HOST_CODE or self.most.bound == Bound.PYTHON_GAP.label
+        )
+
+    @property
+    def operation(self) -> str:
+        """What most communication does: a kernel that only sends and receives may do several."""
+        around = operation_of(self.around) if _TELLS_OPERATION.search(self.around) else ""
+        alone = operation_of(self.most.name)
+        return around or (alone if alone != "send_recv" else "")
+
+    def reads(self, pattern: re.Pattern[str]) -> bool:
+        """Whether what most waits for is such an operator."""
+        return any(pattern.search(name) for name in (self.most.op, self.most.name))
+
+    def calls(self, pattern: str | re.Pattern[str]) -> bool:
+        """Whether the largest contributor has such a name."""
+        return re.search(pattern, self.most.name) is not None
+
+
+def _always(seen: Seen) -> bool:
+    """Whatever is seen."""
+    del seen
+    return True
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Something to try, and when that makes sense.
+
+    Parameters
+    ----------
+    says : str
+        A sentence, with ``{tips}`` where tips go; a tip is a part of a sentence.
+    when : callable, optional
+        By default always.
+    """
+
+    says: str
+    when: Callable[[Seen], bool] = _always

@@ -1,0 +1,127 @@
+"""What a window of a job stands for on every rank: the words for steps are read once, here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from htagraph.errors import (
+    QueryError,
+    WindowNotFoundError,
+)
+from htagraph.job.ranks import RankStep, RankSummary, WindowName
+from htagraph.lookup.find_window import (
+    FIRST,
+    LAST,
+    MEDIAN,
+    WHOLE,
+    is_step_word,
+    numbered_steps,
+    times_in,
+    warn_of_others,
+)
+from htagraph.model.symbols import compile_pattern
+
+__all__ = ["job_window"]
+
+_STACK = 4
+"""How many calls lie between a warning and who asked."""
+
+
+def job_window(summaries: Mapping[int, RankSummary], window: str | tuple[int, int]) -> WindowName:
+    """Window of every rank that a name, a word or a pair of times stands for.
+
+    A word stands for one step of the job: the same on all ranks that recorded steps. A name goes
+    first where all ranks have a step of that name.
+
+    Parameters
+    ----------
+    summaries : mapping of int to RankSummary
+        By rank.
+    window : str or (int, int)
+
+    Raises
+    ------
+    WindowNotFoundError
+        If there is no such step.
+    QueryError
+        If ranks differ in what a word stands for, or times are given from the start of a trace.
+    """
+    if window == WHOLE:
+        return None
+    if not isinstance(window, str):
+        return window
+    steps = {rank: summary.steps for rank, summary in summaries.items() if summary.steps}
+    if any(window in summary.called_like_words for summary in summaries.values()):
+        return window
+    if times_in(window) is not None:
+        raise QueryError(
+            "every rank has its own clock: times of one are not those of another.",
+            hint="name a step, or report on one rank.",
+        )
+    if is_step_word(window):
+        return _step(summaries, steps, window)
+    _warn_of_others(steps, window)
+    return window
+
+
+def _step(
+    summaries: Mapping[int, RankSummary], steps: Mapping[int, tuple[str, ...]], word: str
+) -> RankStep:
+    """The step that a word stands for, on every rank."""
+    if not steps:
+        raise WindowNotFoundError(word, (), where="this job")
+    if word == MEDIAN:
+        return RankStep(_median(summaries), 0)
+    place = -1 if word == LAST else 0
+    named = {
+        rank: names[place] if word in (FIRST, LAST) else _numbered(names, word)
+        for rank, names in steps.items()
+    }
+    found = sorted(set(named.values()), key=list(named.values()).index)
+    if len(found) == 1 and found[0]:
+        return RankStep(found[0], place)
+    if not any(found):
+        raise WindowNotFoundError(word, next(iter(steps.values())), where="this job")
+    said = "; ".join(
+        f"{name or 'no such step'} on rank {_listed([r for r in named if named[r] == name])}"
+        for name in found
+    )
+    raise QueryError(
+        f"ranks differ in what the {word} step is: {said}.",
+        hint="name a step that all ranks recorded.",
+    )
+
+
+def _numbered(names: tuple[str, ...], number: str) -> str:
+    """Name of the step with a number; empty for none."""
+    return next((names[at] for at in numbered_steps(names, number)), "")
+
+
+def _listed(ranks: list[int], most: int = 8) -> str:
+    """Some ranks in words."""
+    more = ", …" if len(ranks) > most else ""
+    return ", ".join(map(str, ranks[:most])) + more
+
+
+def _median(summaries: Mapping[int, RankSummary]) -> str:
+    """The step of median length, over all ranks, of those that are alike on each of them."""
+    alike = [summary.alike_ns for summary in summaries.values()]
+    common = [name for name in alike[0] if all(name in other for other in alike)]
+    if not common:
+        raise QueryError(
+            "no step is the median one: none is one of those that are alike on every rank.",
+            hint=f"name a step, or take {FIRST} or {LAST}; steady_state says why.",
+        )
+    lengths = sorted((sum(of_rank[name] for of_rank in alike), name) for name in common)
+    return lengths[(len(lengths) - 1) // 2][1]
+
+
+def _warn_of_others(steps: Mapping[int, tuple[str, ...]], window: str) -> None:
+    """Warn where a pattern fits several steps of a rank, or a name several times."""
+    fits = compile_pattern(window)
+    for rank, names in steps.items():
+        found = [name for name in names if name == window] or [n for n in names if fits(n)]
+        if len(found) > 1:
+            taken = f"{found[0]} of rank {rank}, and so on every rank"
+            warn_of_others(window, len(found), taken, stacklevel=_STACK)
+            return

@@ -1,0 +1,118 @@
+"""Host ranges by their names, and the windows that they are."""
+
+from __future__ import annotations
+
+import re
+from typing import SupportsIndex, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.errors import QueryError, WindowNotFoundError
+from htagraph.lookup.steps import find_steps
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import EventKind
+from htagraph.model.symbols import compile_pattern
+from htagraph.model.window import Window, WindowClock
+
+__all__ = ["instance_window", "is_annotation", "named_ranges", "range_window"]
+
+I64 = npt.NDArray[np.int64]
+
+
+def is_annotation(dag: Dag, name: str) -> bool:
+    """Whether an annotation of the host is really called so."""
+    events, code = dag.events, dag.events.symbols.code(name)
+    return code >= 0 and bool(np.any((events.name == code) & (events.kind == EventKind.ANNOTATION)))
+
+
+def named_ranges(dag: Dag, name: str | re.Pattern[str]) -> I64:
+    """Host ranges with a name, else those that match it, in order of time.
+
+    Annotations come before operators.
+    """
+    events = dag.events
+    code = events.symbols.code(name) if isinstance(name, str) else -1
+    same = events.name == code if code >= 0 else np.zeros(len(events), dtype=bool)
+    matching = events.named(events.symbols.mask(compile_pattern(name)))
+    for wanted in (same, matching):
+        for kind in (EventKind.ANNOTATION, EventKind.OP):
+            rows = np.flatnonzero(wanted & (events.kind == kind))
+            if len(rows):
+                return rows[np.lexsort((-events.dur_ns[rows], events.ts_ns[rows]))]
+    return np.empty(0, dtype=np.int64)
+
+
+def _device_window(dag: Dag, event: int) -> Window:
+    """Span of the device work launched in a host range."""
+    events = dag.events
+    name = events.symbols.texts[events.name[event]]
+    device = np.flatnonzero(events.is_device & (dag.launch >= 0))
+    launched = events.ts_ns[dag.launch[device]]
+    device = device[(launched >= events.ts_ns[event]) & (launched < events.end_ns[event])]
+    if not len(device):
+        raise WindowNotFoundError(
+            f"{name} on the device", [], where="this trace: nothing was launched in it"
+        )
+    last = int(device[np.argmax(events.end_ns[device])])
+    return Window(
+        int(events.ts_ns[device].min()),
+        int(events.end_ns[last]),
+        f"{name} (device)",
+        anchor=2 * last + 1,
+    )
+
+
+def range_window(dag: Dag, event: int) -> Window:
+    """Window of a host range: from its start to its end, which is the window's anchor."""
+    events = dag.events
+    name = events.symbols.texts[events.name[event]]
+    return Window(int(events.ts_ns[event]), int(events.end_ns[event]), name, anchor=2 * event + 1)
+
+
+def instance_window(
+    dag: Dag, rows: I64, wanted: str, *, on: WindowClock = "host", instance: int = 0
+) -> Window:
+    """Window of one of several host ranges.
+
+    Parameters
+    ----------
+    dag : Dag
+    rows : ndarray of shape (n,), dtype=int64
+        Events that were asked for, in order of time.
+    wanted : str
+        What they were asked for by.
+    on : {"host", "device"}
+        The host range itself, or the span of the device work launched in it.
+    instance : int, default=0
+        Which of them; negative from the end.
+
+    Raises
+    ------
+    WindowNotFoundError
+        If there are not as many; the hint names what is called alike, and the steps.
+    QueryError
+        If there is no such clock, or this is no position.
+    """
+    if on not in get_args(WindowClock):
+        raise QueryError(
+            f"no clock is called {on!r}.", hint=f"one of {', '.join(get_args(WindowClock))}."
+        )
+    if not isinstance(instance, SupportsIndex):
+        raise QueryError(f"{instance!r} is no position.", hint="instance=0 is the first.")
+    if not -len(rows) <= instance < len(rows):
+        steps = find_steps(dag.events)["name"].tolist()
+        if len(rows):
+            raise WindowNotFoundError(f"{wanted}, instance {instance} of {len(rows)}", steps)
+        raise WindowNotFoundError(wanted, steps, similar=_range_names(dag))
+    event = int(rows[instance])
+    return _device_window(dag, event) if on == "device" else range_window(dag, event)
+
+
+def _range_names(dag: Dag) -> list[str]:
+    """Names of all host ranges, annotations first."""
+    events = dag.events
+    codes = [
+        np.unique(events.name[events.kind == kind]) for kind in (EventKind.ANNOTATION, EventKind.OP)
+    ]
+    return [events.symbols.texts[code] for code in np.concatenate(codes).tolist()]

@@ -1,0 +1,103 @@
+"""The head of the page: the verdict, the first findings as cards, and what to type next."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+from shlex import quote
+
+from htagraph.findings.verdict import Finding
+from htagraph.model.kinds import in_words
+from htagraph.model.units import human_duration
+from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.page.legend import mark
+from htagraph.reports.summary import Summary
+from htagraph.writers.labels import name_label
+
+__all__ = ["commands", "quality_line", "verdict_html"]
+
+
+def verdict_html(summary: Summary | JobSummary) -> str:
+    """Verdict: a sentence and the first findings as cards, or why there is none."""
+    verdict, where = summary.verdict, escape(summary.window_name)
+    replays = f"<p>{escape(verdict.replays)}</p>" if verdict.replays else ""
+    if verdict.withheld:
+        checks = summary.weak_checks.drop_duplicates("check")
+        rows = zip(checks["check"].tolist(), checks["consequence"].tolist(), strict=True)
+        missing = "".join(
+            f"<li><b>{escape(check)}</b>: {escape(consequence)}</li>" for check, consequence in rows
+        )
+        return (
+            f'<p class="lead">It is not known what bounds {where}.</p>\n'
+            f"<p>{escape(verdict.withheld)}</p>{replays}<ul>{missing}</ul>"
+        )
+    if not verdict.top_findings:
+        return '<p class="lead">Nothing stands out.</p>'
+    first = verdict.top_findings[0]
+    lead = (
+        f'<p class="lead">{escape(first.title)} <span class="muted">—</span> '
+        f"<strong>{first.share:.0%}</strong> of {where} "
+        f"({human_duration(summary.path.dur_ns)}).</p>"
+    )
+    cards = "\n".join(
+        _card(number, finding) for number, finding in enumerate(verdict.top_findings, start=1)
+    )
+    ranking = f'<p class="note">{escape(verdict.notes)}</p>' if verdict.notes else ""
+    return f'{lead}\n<ol class="findings">{cards}</ol>{replays}{ranking}'
+
+
+def _card(number: int, finding: Finding) -> str:
+    """A finding: its attributed time, a bar of the bounds of that, evidence, and what to try."""
+    parts = "".join(
+        f'<i{mark(bound)} style="width:{100 * dur / max(finding.dur_ns, 1) * finding.share:.2f}%" '
+        f'title="{escape(in_words(bound))}: {human_duration(dur)}"></i>'
+        for bound, dur in finding.parts
+    )
+    evidence = "".join(
+        f"<li><b>{human_duration(item.dur_ns)}</b> {escape(item.label)}</li>"
+        for item in finding.evidence
+    )
+    facts = "; ".join(
+        filter(None, [finding.prediction, finding.detail, finding.when, finding.where])
+    )
+    more = f'<p class="note">{escape(facts[0].upper() + facts[1:])}</p>' if facts else ""
+    tried = f'<p class="try"><b>Try</b> {escape(finding.to_try)}</p>' if finding.to_try else ""
+    return (
+        f'<li class="card" data-cause="{escape(finding.cause)}" data-value="{finding.dur_ns}">'
+        f'<h3><span class="rank">{number}</span>{escape(finding.title)}</h3>'
+        f'<p class="attributed"><strong>{finding.share:.1%}</strong> '
+        f'{human_duration(finding.dur_ns)}</p><div class="meter">{parts}</div><ul>{evidence}</ul>'
+        f"{more}{tried}</li>"
+    )
+
+
+def quality_line(summary: Summary | JobSummary) -> str:
+    """How many quality checks are good."""
+    n_all, n_weak = len(summary.quality), len(summary.weak_checks)
+    state = "good" if not n_weak else "weak"
+    said = f"{n_all - n_weak} of {n_all} quality checks good"
+    return f'<a class="chip {state}" href="#quality">{said}</a>'
+
+
+def commands(summary: Summary | JobSummary, perfetto_file: str) -> str:
+    """Commands that open the trace, and that report on the rank with most of a job's path."""
+    chips = (
+        [_command("Every event, in Perfetto:", "htagraph view", Path(perfetto_file))]
+        if perfetto_file
+        else []
+    )
+    if isinstance(summary, JobSummary):
+        rank = summary.main_rank
+        what = f"Rank {rank}, which has most of the path:"
+        chips.append(_command(what, "htagraph report", summary.job.summaries[rank].path))
+    return "\n".join(chips)
+
+
+def _command(what: str, verb: str, file: Path) -> str:
+    """A command to copy; a file in another folder is shown by its name."""
+    shown = file if file.name == str(file) else Path("…") / name_label(file.name)
+    return (
+        f'<span class="chip">{escape(what)} <code>{verb} {escape(str(shown))}</code>'
+        f'<button class="copy" data-text="{verb} {escape(quote(str(file)))}" '
+        'aria-label="Copy the command">copy</button></span>'
+    )

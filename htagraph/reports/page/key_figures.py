@@ -1,0 +1,209 @@
+"""The row of figures on top of the page: each from the answer of the section that it leads to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+
+import pandas as pd
+
+from htagraph.model.kinds import Bound
+from htagraph.model.units import human_count, human_duration
+from htagraph.model.window import Window
+from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.summary import Summary
+from htagraph.writers.labels import name_label
+
+__all__ = ["KeyFigure", "html_figures", "key_figures"]
+
+
+@dataclass(frozen=True)
+class KeyFigure:
+    """One number, what it is, and what it is a share of.
+
+    Parameters
+    ----------
+    name : str
+    text : str
+        The number as people read it, a dash where it is not known.
+    about : str
+        What it is of, or why it is not known.
+    section : str
+        Section with the answer that it is from.
+    value : float, optional
+        The exact number: nanoseconds or a share.
+    """
+
+    name: str
+    text: str
+    about: str
+    section: str
+    value: float | None = None
+
+    @classmethod
+    def unknown(cls, name: str, why: str, section: str) -> KeyFigure:
+        """A figure that is not known."""
+        return cls(name, "–", why, section)
+
+
+def key_figures(
+    summary: Summary | JobSummary, steady: pd.DataFrame, devices: pd.DataFrame, n_shown: int = 0
+) -> list[KeyFigure]:
+    """The figures of the page of a rank or a job.
+
+    Parameters
+    ----------
+    summary : Summary or JobSummary
+    steady : DataFrame, schema `answers.STEADY_STATE`
+        Of a job with a column ``rank``.
+    devices : DataFrame, schema `answers.TEMPORAL_BREAKDOWN`
+        Of a job with a column ``rank``.
+    n_shown : int
+        Ranks of a job that `steady` is of.
+
+    Returns
+    -------
+    list of KeyFigure
+    """
+    step = (
+        _job_step(steady, n_shown)
+        if isinstance(summary, JobSummary)
+        else _step(_inside(steady, summary.path.window))
+    )
+    return [step, *_of_devices(devices), _unexplained(summary), _saving(summary)]
+
+
+def html_figures(figures: list[KeyFigure]) -> str:
+    """The figures as a list of links to their sections."""
+    items = "".join(
+        f'<li><a href="#{figure.section}"{_exact(figure)}><span>{escape(figure.name)}</span>'
+        f"<strong>{escape(figure.text)}</strong><small>{escape(figure.about)}</small></a></li>"
+        for figure in figures
+    )
+    return f'<ul class="figures" aria-label="Figures">{items}</ul>'
+
+
+def _exact(figure: KeyFigure) -> str:
+    """Attribute with the exact number."""
+    return "" if figure.value is None else f' data-value="{figure.value!r}"'
+
+
+def _alike(steady: pd.DataFrame) -> pd.DataFrame:
+    """Steps that are alike, or all where there are none."""
+    alike = steady[steady["is_steady"]]
+    return alike if len(alike) else steady
+
+
+def _inside(steady: pd.DataFrame, window: Window) -> pd.DataFrame:
+    """Steps that lie in the window as a whole."""
+    ends_ns = steady["start_ns"] + steady["dur_ns"]
+    return steady[(steady["start_ns"] >= window.start_ns) & (ends_ns <= window.end_ns)]
+
+
+def _step(steady: pd.DataFrame) -> KeyFigure:
+    """Step time of a rank."""
+    if steady.empty:
+        return KeyFigure.unknown("step time", "no whole step in this window", "steps")
+    alike = _alike(steady)
+    median = float(alike["dur_ns"].median())
+    if len(steady) == 1:
+        about = "the only step"
+    elif steady["is_steady"].any():
+        about = f"median of {len(alike):,} alike of {human_count(len(steady), 'step')}"
+    else:
+        about = f"median of {human_count(len(steady), 'step')}, no three alike"
+    return KeyFigure("step time", human_duration(median), about, "steps", median)
+
+
+def _job_step(steady: pd.DataFrame, n_shown: int) -> KeyFigure:
+    """Step time of a job: the median rank's, and the longest."""
+    if steady.empty:
+        return KeyFigure.unknown("step time", "no steps in the traces", "steps")
+    medians = pd.Series(
+        {rank: float(_alike(of)["dur_ns"].median()) for rank, of in steady.groupby("rank")}
+    )
+    n_alike = int(steady["is_steady"].sum())
+    which = (
+        f"{n_alike:,} alike of {len(steady):,} steps" if n_alike else f"all {len(steady):,} steps"
+    )
+    middle, longest = float(medians.median()), medians.idxmax()
+    about = (
+        f"median of {human_count(n_shown, 'rank')}, {which}; longest on rank {longest}: "
+        f"{human_duration(float(medians.max()))}"
+    )
+    return KeyFigure("step time", human_duration(middle), about, "steps", middle)
+
+
+def _of_devices(devices: pd.DataFrame) -> list[KeyFigure]:
+    """Shares of the window in which devices are busy, communicate exposed, and are idle."""
+    names = ("device busy", "exposed communication", "device idle")
+    if devices.empty:
+        return [KeyFigure.unknown(name, "no device work recorded", "devices") for name in names]
+    shares = (1 - devices["idle_share"], devices["communication_share"], devices["idle_share"])
+    times = (
+        devices["window_ns"] - devices["idle_ns"],
+        devices["communication_ns"],
+        devices["idle_ns"],
+    )
+    is_least = (True, False, False)
+    return [
+        KeyFigure(
+            name,
+            f"{share.mean():.1%}",
+            _of_window(devices, time, share, is_least=least),
+            "devices",
+            float(share.mean()),
+        )
+        for name, share, time, least in zip(names, shares, times, is_least, strict=True)
+    ]
+
+
+def _of_window(
+    devices: pd.DataFrame, time_ns: pd.Series, share: pd.Series, *, is_least: bool
+) -> str:
+    """Share of what it is; of several devices, the worst one."""
+    if len(devices) == 1:
+        window = human_duration(int(devices["window_ns"].iloc[0]))
+        return f"{human_duration(int(time_ns.iloc[0]))} of the window, {window}"
+    at = int(share.to_numpy().argmin() if is_least else share.to_numpy().argmax())
+    by = "rank" if "rank" in devices.columns else "device"
+    extreme = "least" if is_least else "most"
+    return (
+        f"of the window, mean of {human_count(len(devices), 'device')}; {extreme} on {by} "
+        f"{devices[by].iloc[at]}: {share.iloc[at]:.1%}"
+    )
+
+
+def _unexplained(summary: Summary | JobSummary) -> KeyFigure:
+    """Share of the path that no dependency explains."""
+    found = summary.by_bound["share"].get(Bound.UNEXPLAINED.label, 0.0)
+    of = "the job's critical path" if isinstance(summary, JobSummary) else "the critical path"
+    about = f"of {of}, {human_duration(summary.path.dur_ns)}"
+    return KeyFigure("unexplained", f"{found:.1%}", about, "path", float(found))
+
+
+def _saving(summary: Summary | JobSummary) -> KeyFigure:
+    """What the first change saves, with its range."""
+    if summary.what_helps.empty:
+        withheld = bool(summary.verdict.withheld)
+        is_replayed = isinstance(summary, Summary) or summary.is_replayed
+        why = (
+            "the verdict is withheld"
+            if withheld
+            else "no change that was tried saves time"
+            if is_replayed
+            else "too large a job to be replayed here"
+        )
+        return KeyFigure.unknown("potential saving", why, "help")
+    first, whole = summary.what_helps.iloc[0], max(summary.path.dur_ns, 1)
+    target, kind = name_label(str(first["target"])), str(first["kind"])
+    how = (
+        f"{kind} {target}"
+        if kind == "without"
+        else target
+        if kind in target
+        else f"{target} {kind}"
+    )
+    about = f"of the window, {first['low_ns'] / whole:.1%} to {first['high_ns'] / whole:.1%}: {how}"
+    share = float(first["saves_share"])
+    return KeyFigure("potential saving", f"{share:.1%}", about, "help", share)

@@ -1,0 +1,58 @@
+"""The colors of the page, told once: a legend beside its sections, and marks in front of labels."""
+
+from __future__ import annotations
+
+from html import escape
+
+from htagraph.model.colors import IDLE
+from htagraph.model.kinds import in_words
+from htagraph.reports.plots.style import BOUND_COLORS, CAUSE_COLORS
+
+__all__ = ["TOLD", "color_rules", "legend", "mark"]
+
+_COLORS = BOUND_COLORS | {"idle": IDLE}
+_MARKED = CAUSE_COLORS | _COLORS
+_QUALIFIED = {"exposed communication", "exposed copies"}
+
+TOLD = {in_words(name) for name in _COLORS} | _QUALIFIED
+"""Names of traces of figures that need no legend of their own."""
+
+
+def mark(label: str) -> str:
+    """Attribute of an element that shows the color of a bound or a cause before its text.
+
+    Examples
+    --------
+    >>> mark("host"), mark("aten::mm")
+    (' data-key="host"', '')
+    """
+    return f' data-key="{escape(label)}"' if label in _MARKED else ""
+
+
+def color_rules() -> str:
+    """Rules of CSS that give the marks their colors."""
+    return "\n".join(
+        f'[data-key="{name}"] {{ --key: {color}; }}' for name, color in _MARKED.items()
+    )
+
+
+def legend(drawn: str) -> str:
+    """List of the bounds whose colors occur in what is drawn.
+
+    Parameters
+    ----------
+    drawn : str
+        Figures as JSON and elements as HTML.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> legend(f'{{"color": "{BOUND_COLORS["host"]}"}}')
+    '<ul class="legend" aria-label="Colors"><li data-key="host">host</li></ul>'
+    """
+    used = [name for name, color in _COLORS.items() if color in drawn]
+    items = "".join(f"<li{mark(name)}>{escape(in_words(name))}</li>" for name in used)
+    return f'<ul class="legend" aria-label="Colors">{items}</ul>' if used else ""

@@ -1,0 +1,151 @@
+"""Sections, panels and steps as HTML."""
+
+from __future__ import annotations
+
+from html import escape
+
+from htagraph.job.job import JOB_QUESTIONS
+from htagraph.model.frames import BREAKDOWN, JOB_SEGMENTS
+from htagraph.model.kinds import in_words
+from htagraph.model.units import human_count, human_duration
+from htagraph.questions import QUESTIONS
+from htagraph.reports.page.legend import TOLD, mark
+from htagraph.reports.page.panels import Panel, Section
+from htagraph.reports.page.step_views import StepChoice, StepView
+from htagraph.reports.page.tables import html_table
+from htagraph.reports.page.texts import Texts
+
+__all__ = ["has_own_legend", "section_html"]
+
+_MAX_NAMED = 200
+
+
+def section_html(part: Section, origin_ns: int, texts: Texts) -> str:
+    """A section with its panels.
+
+    Parameters
+    ----------
+    part : Section
+    origin_ns : int, unit=ns
+        Time from which tables count.
+    texts : Texts
+        Where long names are stored.
+    """
+    panels = "\n".join(_panel(panel, origin_ns, texts) for panel in part.panels)
+    steps = "" if part.steps is None else _choice(part.steps, texts)
+    body = (
+        f'<p class="intro">{escape(part.intro)}</p>{steps}<div class="panels">{panels}</div>'
+        if part.panels
+        else f'<p class="absent">{escape(part.absent)}</p>'
+    )
+    return f'<section id="{part.name}"><h2>{escape(part.title)}</h2>{body}</section>'
+
+
+def has_own_legend(panel: Panel) -> bool:
+    """Whether the colors of a figure are not all in the legend of the page."""
+    if panel.figure is None or panel.figure.layout.showlegend is False:
+        return False
+    named = {
+        in_words(trace.name)
+        for trace in panel.figure.data
+        if trace.showlegend is not False and trace.name
+    }
+    is_shown = panel.figure.layout.showlegend or len(panel.figure.data) > 1
+    return bool(is_shown) and not named <= TOLD
+
+
+def _panel(panel: Panel, origin_ns: int, texts: Texts) -> str:
+    """A panel: its fact, the figure, a note on what was left out, and the table behind it."""
+    title, drawn, note = escape(panel.heading), "", ""
+    if panel.figure is not None:
+        layout = panel.figure.layout
+        # Figures escape their titles themselves: plotly takes them as markup, too.
+        title, note = layout.title.text, (layout.meta or {}).get("note", "")
+        height = f"height:{layout.height}px"
+        drawn = f'<div class="figure" data-figure="{panel.name}" style="{height}"></div>'
+    said = f'<p class="note">{escape(note)}</p>' if note else ""
+    wide = " wide" if panel.is_wide else ""
+    whole = " whole-window" if panel.is_whole_window else ""
+    body = f"<h3>{title}</h3>{drawn}{said}{_table(panel, origin_ns, texts)}"
+    return f'<article class="panel{wide}{whole}" id="{panel.name}">{body}</article>'
+
+
+def _table(panel: Panel, origin_ns: int, texts: Texts) -> str:
+    """The table behind a figure, to be opened."""
+    if panel.frame is None:
+        return ""
+    shown = html_table(
+        panel.frame,
+        columns=panel.schema.columns if panel.schema else None,
+        origin_ns=origin_ns,
+        segments=panel.segments,
+        whole=panel.whole or _command(panel),
+        texts=texts,
+    )
+    is_open = " open" if panel.is_open else ""
+    rows = human_count(len(panel.frame), "row")
+    return f"<details{is_open}><summary>Table, {rows}</summary>{shown}</details>"
+
+
+def _command(panel: Panel) -> str:
+    """Command that asks the question of a panel's schema; empty where it is no question."""
+    name = panel.schema.name.lower() if panel.schema else ""
+    question = name.removeprefix("matched_")
+    is_asked = question in QUESTIONS or question in JOB_QUESTIONS
+    of = "FOLDER" if panel.frame is not None and "rank" in panel.frame.columns else "FILE"
+    return f"htagraph ask {question} {of}" if is_asked else ""
+
+
+def _choice(steps: StepChoice, texts: Texts) -> str:
+    """What is reported on, and the steps of it that can be chosen; then what there is of each."""
+    if not steps.views:
+        return f'<p class="choice">Window: <b>{escape(steps.window)}</b></p>'
+    options = "".join(
+        f'<option value="{number}" data-start="{view.start_ns - steps.start_ns}" '
+        f'data-end="{view.end_ns - steps.start_ns}">{escape(view.name)}, '
+        f"{escape(view.summary)}</option>"
+        for number, view in enumerate(steps.views)
+    )
+    left = steps.left_out
+    said = ""
+    if left:
+        n_all = len(left) + len(steps.views)
+        named = "".join(f"<option disabled>{escape(name)}</option>" for name in left[:_MAX_NAMED])
+        more = f"<option disabled>… {len(left) - _MAX_NAMED:,} more</option>"
+        named += more if len(left) > _MAX_NAMED else ""
+        options += f'<optgroup label="Not in this page">{named}</optgroup>'
+        said = (
+            f'<span class="note">The {len(steps.views)} longest of {n_all:,} steps, the usual one '
+            "among them; <code>htagraph report FILE -w STEP</code> reports on any.</span>"
+        )
+    views = "\n".join(
+        _step(number, view, steps.start_ns, texts) for number, view in enumerate(steps.views)
+    )
+    return (
+        '<p class="choice"><label for="step">Window</label> <select id="step">'
+        f'<option value="">{escape(steps.window)}</option>{options}</select> {said}</p>\n{views}'
+    )
+
+
+def _step(number: int, view: StepView, origin_ns: int, texts: Texts) -> str:
+    """The path in a step: a bar, its bounds, and its longest segments."""
+    columns = (view.bounds[name].tolist() for name in ("bound", "dur_ns", "share"))
+    parts = "".join(
+        f'<i{mark(bound)} style="width:{100 * share:.3f}%" '
+        f'title="{escape(in_words(bound))}: {human_duration(dur)} ({share:.1%})"></i>'
+        for bound, dur, share in zip(*columns, strict=True)
+    )
+    bounds = html_table(view.bounds, columns=BREAKDOWN.columns)
+    longest = html_table(
+        view.longest,
+        columns=JOB_SEGMENTS.columns,
+        origin_ns=origin_ns,
+        segments=view.segments,
+        texts=texts,
+    )
+    return (
+        f'<article class="panel wide step" data-step="{number}" hidden>'
+        f"<h3>{escape(view.name)}: {escape(view.summary)}</h3>"
+        f'<div class="meter bar">{parts}</div><div class="beside">{bounds}'
+        f"<div><h4>The longest segments in it</h4>{longest}</div></div></article>"
+    )

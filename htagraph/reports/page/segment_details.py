@@ -1,0 +1,153 @@
+"""What is known of a segment of the path: told where it is clicked."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from htagraph.model.kinds import in_words
+from htagraph.model.rules import Evidence, Rule
+from htagraph.model.units import human_count, human_duration
+from htagraph.reports.page.texts import Texts
+
+__all__ = ["learnt", "segment_details"]
+
+_EVIDENCE = {
+    Evidence.RECORDED: "recorded by the profiler",
+    Evidence.DEFINITION: "by definition of what a thread, a stream or a call is",
+    Evidence.INFERRED: "inferred from the order and times of events",
+}
+_RULES = {rule.label: rule for rule in Rule}
+
+
+def learnt(inferences: pd.DataFrame) -> dict[tuple[int, str], str]:
+    """What each rule that learns from pairs of places rests on, by rank and rule, in words.
+
+    Parameters
+    ----------
+    inferences : DataFrame, schema `answers.INFERENCES`
+        By rule, of a rank, or of a job with a column ``rank``.
+
+    Returns
+    -------
+    dict
+        The rank is -1 where there is but one.
+    """
+    found = inferences[inferences["n_pairs"] > 0]
+    rank = found["rank"] if "rank" in found.columns else np.full(len(found), -1)
+    columns = (found[name].tolist() for name in ("n_pairs", "n_matched", "n_all", "chance"))
+    return {
+        (int(one), str(rule)): (
+            f"learnt from {human_count(n_pairs, 'pair')} of places: "
+            f"{n_matched:,} of {n_all:,} waits match, by chance {chance:.1%} at most"
+        )
+        for one, rule, n_pairs, n_matched, n_all, chance in zip(
+            rank, found["rule"], *columns, strict=True
+        )
+    }
+
+
+def segment_details(
+    segments: pd.DataFrame,
+    attributed: pd.DataFrame,
+    rows: Collection[int],
+    *,
+    start_ns: int,
+    support: Mapping[tuple[int, str], str],
+    texts: Texts,
+) -> dict[str, Any]:
+    """What is known of some segments, as numbers of texts that JSON can say.
+
+    Parameters
+    ----------
+    segments : DataFrame, schema `frames.SEGMENTS` or `frames.JOB_SEGMENTS`
+    attributed : DataFrame, schema `frames.ATTRIBUTED_TIME` or `frames.JOB_ATTRIBUTED_TIME`
+        Of the same path.
+    rows : collection of int
+        Segments to describe.
+    start_ns : int, unit=ns
+        Of the window.
+    support : mapping of (int, str) to str
+        As `learnt` returns it.
+    texts : Texts
+        Where the texts are stored.
+
+    Returns
+    -------
+    dict
+        ``fields``, names of what is told; ``rows``, by row: start from `start_ns`, length, number
+        of the name, and of the text of each field, -1 for none.
+    """
+    shown = np.array(sorted(rows), dtype=np.int64)
+    of = segments.iloc[shown]
+    columns = {name: of[name].astype(object).tolist() for name in ("name", "bound", "op", "track")}
+    rules = of["rule"].astype(object).tolist()
+    ranks = of["rank"].tolist() if "rank" in of.columns else [-1] * len(of)
+    cause = _longest_part(attributed, shown)
+    starts, durs = ((of[name]).tolist() for name in ("start_ns", "dur_ns"))
+    fields = {
+        "bound": [in_words(bound) for bound in columns["bound"]],
+        "cause": cause["cause"].tolist(),
+        "operator": columns["op"],
+        "Python": cause["frame"].tolist(),
+        "start": [f"+{human_duration(start - start_ns)}" for start in starts],
+        "duration": [human_duration(dur) for dur in durs],
+        "rank": ["" if rank < 0 else str(rank) for rank in ranks],
+        "on": [_track(track) for track in columns["track"]],
+        "waited for": _waited_for(segments, shown),
+        "rule": rules,
+        "evidence": [
+            _evidence(rule, support.get((rank, rule), ""))
+            for rank, rule in zip(ranks, rules, strict=True)
+        ],
+    }
+    told = {name: values for name, values in fields.items() if any(values)}
+    numbers = [
+        [texts.number(str(value)) if value else -1 for value in values] for values in told.values()
+    ]
+    named = [texts.number(str(name)) for name in columns["name"]]
+    since = [start - start_ns for start in starts]
+    records = zip(shown.tolist(), since, durs, named, *numbers, strict=True)
+    return {"fields": list(told), "rows": {row: record for row, *record in records}}
+
+
+def _longest_part(attributed: pd.DataFrame, rows: np.ndarray) -> pd.DataFrame:
+    """Cause of the longest part of each segment, and the longest line of Python code."""
+    of = attributed[attributed["segment"].isin(rows)]
+    by_length = of.sort_values("dur_ns", ascending=False, kind="stable")
+    cause = by_length.drop_duplicates("segment").set_index("segment")["cause"]
+    framed = by_length[by_length["frame"] != ""].drop_duplicates("segment")
+    frame = framed.set_index("segment")["frame"]
+    return pd.DataFrame(
+        {"cause": cause.reindex(rows), "frame": frame.reindex(rows)}, index=pd.Index(rows)
+    ).fillna("")
+
+
+def _track(track: object) -> str:
+    """Thread or stream, as it is said."""
+    text = str(track)
+    return text if not text or text.startswith("stream") else f"thread {text}"
+
+
+def _waited_for(segments: pd.DataFrame, rows: np.ndarray) -> list[str]:
+    """The segment before each one, which it had to wait for."""
+    before = segments.iloc[np.maximum(rows - 1, 0)]
+    names, bounds = before["name"].tolist(), before["bound"].astype(object).tolist()
+    ranks = before["rank"].tolist() if "rank" in before.columns else [-1] * len(before)
+    own = segments.iloc[rows]["rank"].tolist() if "rank" in before.columns else ranks
+    told = zip(rows.tolist(), names, bounds, ranks, own, strict=True)
+    return [
+        "the start of the window"
+        if row == 0
+        else f"{name} ({in_words(bound)}{f', rank {rank}' if rank != mine else ''})"
+        for row, name, bound, rank, mine in told
+    ]
+
+
+def _evidence(rule: str, support: str) -> str:
+    """What the edge of a segment rests on."""
+    evidence = _EVIDENCE[_RULES[rule].evidence]
+    return f"{evidence}; {support}" if support else evidence

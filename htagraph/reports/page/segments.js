@@ -1,0 +1,90 @@
+
+// A segment of the path: what is known of it, and where to see it in the trace.
+const path = read("segments");
+const dialog = document.getElementById("segment");
+const shown = Object.keys(path.rows).map(Number).sort((a, b) => a - b);
+let current = -1, opener = null;
+
+// The server of `htagraph view` has the trace beside the page, a file has not.
+const isServed = location.protocol === "http:" && location.pathname === "/report.html" &&
+  ["127.0.0.1", "localhost"].includes(location.hostname);
+
+function element(name, text, attributes = {}) {
+  const made = document.createElement(name);
+  made.textContent = text;
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  return made;
+}
+
+function described(field, text, row) {
+  const about = element("dd", field === "waited for" ? "" : text);
+  if (field === "bound") about.dataset.key = text.replaceAll(" ", "_");
+  if (field !== "waited for") return about;
+  if (!(row - 1 in path.rows)) { about.textContent = text; return about; }
+  const button = element("button", text, { type: "button", class: "opens" });
+  button.addEventListener("click", () => openSegment(row - 1, opener));
+  about.append(button);
+  return about;
+}
+
+function place(start, dur) {
+  const from = start + path.offset;
+  if (isServed) {
+    const link = `/?ts=${from}&dur=${dur}`;
+    return [element("a", "Open in Perfetto at this time", { href: link, target: "_blank" })];
+  }
+  if (!path.file) return [];
+  const command = `htagraph view ${path.file} --at ${from}:${from + dur}`;
+  const copy = element("button", "copy", { type: "button", class: "copy", "data-text": command });
+  copies(copy);
+  return [document.createTextNode("In Perfetto: "), element("code", command), " ", copy];
+}
+
+function openSegment(row, from) {
+  if (!(row in path.rows)) return;
+  const [start, dur, name, ...told] = path.rows[row];
+  current = Number(row);
+  opener = from;
+  document.getElementById("segment-name").textContent = texts[name];
+  dialog.querySelector("dl").replaceChildren(...path.fields.flatMap((field, at) => told[at] < 0
+    ? [] : [element("dt", field), described(field, texts[told[at]], current)]));
+  dialog.querySelector(".where").replaceChildren(...place(start, dur));
+  const at = shown.indexOf(current);
+  dialog.querySelector("[data-go='-1']").disabled = at === 0;
+  dialog.querySelector("[data-go='1']").disabled = at === shown.length - 1;
+  if (!dialog.open) dialog.show();
+}
+
+function closeSegment() {
+  dialog.close();
+  opener?.focus();
+}
+
+for (const button of all("[data-go]", dialog)) {
+  const by = Number(button.dataset.go);
+  button.addEventListener("click", () => by === 0
+    ? closeSegment() : openSegment(shown[shown.indexOf(current) + by], opener));
+}
+addEventListener("keydown", ({ key }) => { if (key === "Escape" && dialog.open) closeSegment(); });
+document.addEventListener("click", ({ target }) => {
+  const button = target.closest(".opens[data-segment]");
+  if (button) openSegment(button.dataset.segment, button);
+});
+
+// A step: its own bar and tables take the place of the window's; the timeline zooms to it.
+const choice = document.getElementById("step");
+choice?.addEventListener("change", () => {
+  const option = choice.selectedOptions[0], isStep = choice.value !== "";
+  all(".whole-window").forEach((panel) => { panel.hidden = isStep; });
+  all("article.step").forEach((step) => { step.hidden = step.dataset.step !== choice.value; });
+  for (const name of ["critical-path-timeline", "job-path"]) {
+    if (!figures[name]) continue;
+    const axis = figures[name].layout.xaxis;
+    axis.whole ??= axis.range;
+    axis.range = isStep
+      ? [option.dataset.start / path.unit, option.dataset.end / path.unit] : axis.whole;
+    const box = document.querySelector(`[data-figure=${name}]`);
+    if (box.dataset.drawn) Plotly.relayout(box, { "xaxis.range": [...axis.range] });
+  }
+});
+choice?.dispatchEvent(new Event("change"));

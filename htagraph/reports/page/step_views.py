@@ -1,0 +1,179 @@
+"""Steps to choose from: what the critical path is made of in each, of a rank or of a job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.explain.breakdown import split_by_steps, sum_by
+from htagraph.job.path import JobPath
+from htagraph.lookup.steps import find_steps
+from htagraph.model.frames import BREAKDOWN
+from htagraph.model.kinds import in_words
+from htagraph.model.units import human_duration
+from htagraph.path import CriticalPath
+
+__all__ = ["StepChoice", "StepView", "job_step_choice", "step_choice"]
+
+_MAX_STEPS = 12
+_LONGEST = 15
+_MIN_SHARE = 0.05
+
+
+@dataclass(frozen=True)
+class StepView:
+    """A step: the path in it by bound, and its longest segments.
+
+    Parameters
+    ----------
+    name : str
+    start_ns, end_ns : int, unit=ns
+        First and last time of the path in the step.
+    bounds : DataFrame, schema `frames.BREAKDOWN`
+        With a column ``bound``; adds up to `dur_ns`.
+    longest : DataFrame
+        The longest segments, cut to the step.
+    segments : tuple of int
+        Rows of these segments in the path.
+    """
+
+    name: str
+    start_ns: int
+    end_ns: int
+    bounds: pd.DataFrame
+    longest: pd.DataFrame
+    segments: tuple[int, ...]
+
+    @property
+    def dur_ns(self) -> int:
+        """Time of the path in the step."""
+        return int(self.bounds["dur_ns"].sum())
+
+    @property
+    def summary(self) -> str:
+        """What the step takes, and what most of that goes to."""
+        columns = (self.bounds[name].tolist() for name in ("bound", "share"))
+        shares = [
+            f"{share:.0%} {in_words(bound)}"
+            for bound, share in zip(*columns, strict=True)
+            if share >= _MIN_SHARE
+        ]
+        return f"{human_duration(self.dur_ns)}, {' and '.join(shares[:2])}"
+
+
+@dataclass(frozen=True)
+class StepChoice:
+    """The window and its steps, of which one can be chosen.
+
+    Parameters
+    ----------
+    window : str
+        Name and length of the window.
+    start_ns : int, unit=ns
+        Of the window.
+    views : tuple of StepView
+        In order of time.
+    left_out : tuple of str
+        Names and lengths of the steps that cannot be chosen, as there are too many.
+    """
+
+    window: str
+    start_ns: int
+    views: tuple[StepView, ...]
+    left_out: tuple[str, ...] = ()
+
+
+def step_choice(path: CriticalPath, window: str, usual: str = "") -> StepChoice:
+    """Steps of the path of a rank, cut where a step begins or ends.
+
+    Parameters
+    ----------
+    path : CriticalPath
+    window : str
+        Its name.
+    usual : str
+        Name of a step that can be chosen in any case.
+
+    Returns
+    -------
+    StepChoice
+    """
+    steps = find_steps(path.dag.events)
+    pieces = split_by_steps(path.segments, steps)
+    dur_ns = pieces["dur_ns"].to_numpy(np.int64)
+    pieces = pieces.assign(start_ns=path.window.start_ns + np.cumsum(dur_ns) - dur_ns)
+    return _choice(
+        path.segments,
+        pieces[pieces["row"] >= 0],
+        (window, path.window.start_ns, path.dur_ns),
+        usual,
+    )
+
+
+def job_step_choice(path: JobPath, window: str) -> StepChoice:
+    """Steps of the path of a job; time counts to the step in which its cause begins on its rank.
+
+    Parameters
+    ----------
+    path : JobPath
+    window : str
+        Its name.
+
+    Returns
+    -------
+    StepChoice
+    """
+    pieces = path.attributed_time[["segment", "step", "start_ns", "dur_ns"]]
+    pieces = pieces[pieces["step"] != ""]
+    row = pieces.groupby("step", sort=False).ngroup()
+    return _choice(path.segments, pieces.assign(row=row), (window, path.start_ns, path.dur_ns), "")
+
+
+def _choice(
+    segments: pd.DataFrame, pieces: pd.DataFrame, window: tuple[str, int, int], usual: str
+) -> StepChoice:
+    """The longest steps, and names of the others."""
+    name, start_ns, dur_ns = window
+    steps = pieces.groupby("row", sort=False).agg(step=("step", "first"), dur_ns=("dur_ns", "sum"))
+    first = (steps["step"] == usual).to_numpy()
+    order = np.lexsort((-steps["dur_ns"].to_numpy(np.int64), ~first))
+    kept = np.zeros(len(steps), dtype=bool)
+    kept[order[:_MAX_STEPS]] = True
+    views = [_view(segments, pieces[pieces["row"] == row]) for row in steps.index[kept]]
+    others = steps[~kept]
+    return StepChoice(
+        f"{name}, {human_duration(dur_ns)}",
+        start_ns,
+        tuple(views),
+        tuple(
+            f"{step}, {human_duration(dur)}"
+            for step, dur in zip(others["step"], others["dur_ns"].tolist(), strict=True)
+        ),
+    )
+
+
+def _view(segments: pd.DataFrame, pieces: pd.DataFrame) -> StepView:
+    """One step from its pieces of the path."""
+    start_ns = pieces["start_ns"].to_numpy(np.int64)
+    parts = pieces.groupby("segment", sort=True).agg(
+        start_ns=("start_ns", "min"), dur_ns=("dur_ns", "sum")
+    )
+    whole = segments.iloc[parts.index.to_numpy(np.int64)]
+    inside = whole.assign(
+        start_ns=parts["start_ns"].to_numpy(np.int64), dur_ns=parts["dur_ns"].to_numpy(np.int64)
+    )
+    total_ns = int(inside["dur_ns"].sum())
+    order: npt.NDArray[np.int64] = np.argsort(-inside["dur_ns"].to_numpy(np.int64), kind="stable")
+    longest = order[:_LONGEST]
+    shown = ("rank", "start_ns", "dur_ns", "bound", "name", "op", "track")
+    return StepView(
+        str(pieces["step"].iloc[0]),
+        int(start_ns.min()),
+        int((start_ns + pieces["dur_ns"].to_numpy(np.int64)).max()),
+        sum_by(inside, "bound", total_ns, BREAKDOWN).rename_axis("bound").reset_index(),
+        inside.iloc[longest][[name for name in shown if name in inside.columns]],
+        tuple(parts.index[longest].tolist()),
+    )

@@ -1,0 +1,3 @@
+"""Which files here are no tests."""
+
+collect_ignore = ["training.py"]  # a program that needs torch

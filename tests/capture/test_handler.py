@@ -1,0 +1,225 @@
+"""Files that a handler writes, when it reports, and what happens when something fails."""
+
+from __future__ import annotations
+
+import resource
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import htagraph as hg
+from htagraph.capture.arrivals import Arrivals
+from htagraph.capture.handler import TraceHandler
+from htagraph.capture.names import TraceName
+from htagraph.readers.discover import rank_in_name
+from tests.capture.profiler import Action, Profiler, schedule, settled
+
+TWO_CYCLES = schedule(wait=1, active=2, repeat=2)
+
+
+@pytest.fixture
+def ready(monkeypatch):
+    """Make the handler of a rank."""
+
+    def of(folder: Path, rank: int, world_size: int, **options: object) -> TraceHandler:
+        monkeypatch.setenv("RANK", str(rank))
+        monkeypatch.setenv("WORLD_SIZE", str(world_size))
+        return hg.handler(folder, **options)
+
+    return of
+
+
+def trained(folder: Path, *, plan=TWO_CYCLES, n_steps: int = 7) -> None:
+    """Train some steps with a handler that writes into a folder."""
+    Profiler(hg.handler(folder, report=False), schedule=plan).run(n_steps)
+    settled()
+
+
+def train_job(handlers: list[TraceHandler]) -> None:
+    """Train two cycles, the ranks side by side."""
+    began_ns = time.time_ns()
+    ranks = [
+        Profiler(handler, rank, TWO_CYCLES, began_ns=began_ns)
+        for rank, handler in enumerate(handlers)
+    ]
+    for _ in range(7):
+        for rank in ranks:
+            rank.step()
+    for rank in ranks:
+        rank.stop()
+    settled()
+
+
+def names(folder: Path) -> list[str]:
+    """All names in a folder, hidden ones too, without the times."""
+    return sorted(path.name.split(".")[0] or path.name for path in folder.iterdir())
+
+
+def test_ranks_of_a_cycle_are_a_capture_cycles_and_runs_are_others(tmp_path, ready):
+    """Two ranks, two cycles, two runs into one folder: four captures of two ranks."""
+    for _ in range(2):
+        train_job([ready(tmp_path, rank, 2, report=False) for rank in range(2)])
+
+    found = hg.discover(tmp_path)
+
+    assert names(tmp_path) == 2 * ["rank0-step1"] + 2 * ["rank0-step4"] + 2 * [
+        "rank1-step1"
+    ] + 2 * ["rank1-step4"]
+    assert found.groupby("capture")["rank"].apply(list).tolist() == 4 * [[0, 1]]
+    assert found["is_complete"].all()
+
+
+@given(st.integers(0, 10**9 - 1), st.none() | st.integers(0, 10**9), st.integers(0, 10**19 - 1))
+@settings(max_examples=30)
+def test_a_name_says_its_rank_its_step_and_its_time(rank, step, written_ns):
+    """To the handler, compressed or not, and to the readers."""
+    name = TraceName(rank, step, written_ns)
+
+    assert TraceName.of(str(name)) == TraceName.of(f"{name}.gz") == name
+    assert rank_in_name(Path(str(name))) == rank
+
+
+@pytest.mark.parametrize("name", ["rank0.json", "node_17.1795291158414602831.pt.trace.json"])
+def test_files_of_others_are_none_of_its_files(name):
+    """Such as those of `tensorboard_trace_handler`."""
+    assert TraceName.of(name) is None
+
+
+def test_without_a_schedule_there_is_no_step_in_the_name(tmp_path):
+    """The profiler records from start to stop."""
+    Profiler(hg.handler(tmp_path, report=False), record_steps=False).run(3)
+    settled()
+
+    assert names(tmp_path) == ["rank0"]
+
+
+def test_what_was_cut_off_before_its_first_step_ended_is_no_trace(tmp_path, capsys):
+    """An endless schedule, stopped right when the third cycle begins: that one is empty."""
+    trained(tmp_path, plan=schedule(wait=1, active=2), n_steps=7)
+
+    assert names(tmp_path) == ["rank0-step1", "rank0-step4"]
+    assert "htagraph: step 7 was cut off: there is no trace of it." in capsys.readouterr().err
+
+
+def test_a_handler_that_is_used_again_knows_the_steps_of_the_new_profiler(tmp_path):
+    """It begins at step 0 again."""
+    ready = hg.handler(tmp_path, report=False)
+    for _ in range(2):
+        Profiler(ready, schedule=schedule(wait=2, active=1, repeat=1)).run(4)
+    settled()
+
+    assert names(tmp_path) == ["rank0-step2", "rank0-step2"]
+
+
+class Stateful:
+    """A schedule that must not be asked out of turn."""
+
+    def __init__(self):
+        self.asked = -1
+
+    def __call__(self, step: int) -> Action:
+        """What is done in a step."""
+        assert step - self.asked in (0, 1)
+        self.asked = step
+        return Action.RECORD_AND_SAVE if step == 2 else Action.NONE
+
+
+def test_a_schedule_with_a_state_is_not_asked(tmp_path):
+    """As that of Lightning."""
+    trained(tmp_path, plan=Stateful(), n_steps=4)
+
+    assert names(tmp_path) == ["rank0-step3"]
+
+
+def test_after_the_last_cycle_rank_0_reports_on_all_ranks(tmp_path, ready, capsys):
+    """Of the last cycle, not of the first, and nothing but what bounds it is printed."""
+    train_job([ready(tmp_path, rank, 2, timeout_s=60) for rank in range(2)])
+    said, noticed = capsys.readouterr()
+    (folder,) = tmp_path.glob("report*")
+
+    assert "2 ranks · " in said
+    assert "1. The others wait for rank 1, which is late" in said
+    assert "Late ranks" not in said
+    assert noticed == ""
+    assert folder.name.startswith("report-step4.")
+    assert f"The report: {folder}" in said
+    assert {"summary.md", "job.pftrace"} <= {path.name for path in folder.iterdir()}
+
+
+def test_a_rank_that_does_not_come_is_named(tmp_path, ready, capsys):
+    """The report is on the other; here it fails, too, and that is one line."""
+    handler = ready(tmp_path, 0, 3, timeout_s=0.01)
+    profiler = Profiler(handler, schedule=schedule(wait=1, active=2, repeat=1))
+    profiler.export_chrome_trace = lambda path: Path(path).write_text("{}")
+    profiler.run(3)
+    settled()
+    noticed = capsys.readouterr().err.splitlines()
+
+    assert noticed[0] == (
+        "htagraph (rank 0): no trace of 2 ranks (1, 2) came in 0.01 s; the report is on the others."
+    )
+    assert noticed[1].startswith("htagraph (rank 0): there is no report: ")
+    assert len(noticed) == 2
+
+
+def test_only_what_comes_from_now_on_is_waited_for(tmp_path):
+    """Rank 1 of an earlier run, and rank 0 of now; the second cycle of a step is another."""
+    (tmp_path / f"{TraceName(1, 4, 1)}.gz").touch()
+    arrivals = Arrivals.after_now(tmp_path)
+    (tmp_path / f"{TraceName(0, 4, 2)}.gz").touch()
+
+    assert arrivals.missing(3, 4, timeout_s=0) == [1, 2]
+    (tmp_path / str(TraceName(1, 4, 3))).touch()
+    assert arrivals.missing(3, 4, timeout_s=0) == [2]
+    assert arrivals.missing(2, 4, n=2, timeout_s=0) == [0, 1]
+    assert arrivals.missing(1, None, timeout_s=0) == [0]
+
+
+def test_a_full_disk_is_one_line_and_no_end_of_training(tmp_path, capsys):
+    """No file may be larger than 4 kB: neither the trace nor its compressed form fits."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, before[1]))
+    try:
+        trained(tmp_path, plan=schedule(wait=1, active=2, repeat=1))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    assert names(tmp_path) == []
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_trace_that_cannot_be_compressed_stays_as_it_is(tmp_path, capsys):
+    """Its name is taken by a folder, in place of a disk that is full by then."""
+    ready = hg.handler(tmp_path, report=False)
+    file = ready.exported(Profiler(ready), 5)
+    file.name.trace(tmp_path).mkdir()
+    ready.finish(file, is_last=True)
+    settled()
+
+    assert (tmp_path / str(file.name)).is_file()
+    assert "it stays uncompressed." in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path, capsys):
+    """A file is in its place."""
+    (tmp_path / "runs").touch()
+    trained(tmp_path / "runs")
+
+    assert capsys.readouterr().err.count("\n") == 2  # of two cycles
+
+
+@pytest.mark.parametrize(
+    ("rank", "world_size", "known"), [("3", "4", (4, 3)), ("4", "4", (1, 0)), ("x", "4", (1, 0))]
+)
+def test_the_environment_tells_rank_and_world_size_if_it_makes_sense(
+    tmp_path, monkeypatch, rank, world_size, known
+):
+    """As torchrun sets it."""
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setenv("WORLD_SIZE", world_size)
+    place = hg.handler(tmp_path).place
+
+    assert (place.world_size, place.rank) == known

@@ -1,0 +1,174 @@
+"""The handler and the profiler with a real PyTorch: one process, and four with gloo."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import htagraph as hg
+
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.slow,
+    pytest.mark.skipif(find_spec("torch") is None, reason="needs torch"),
+]
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = Path(__file__).with_name("training.py")
+
+
+def run(*command: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run Python with the package of this tree; what torch says of its own is left out."""
+    done = subprocess.run(
+        [sys.executable, *map(str, command)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    done.stderr = "\n".join(re.findall(r"^htagraph.*", done.stderr, re.MULTILINE))
+    return done
+
+
+def train(case: str, folder: Path, *world_size: int) -> subprocess.CompletedProcess[str]:
+    """Train in processes of their own."""
+    return run(PROGRAM, case, folder, *world_size)
+
+
+def names(folder: Path) -> list[str]:
+    """Names of all traces in a folder, hidden files too, without the times."""
+    return sorted(
+        path.name.split(".")[0] or path.name for path in folder.iterdir() if path.is_file()
+    )
+
+
+def test_two_cycles_two_runs_are_four_captures(tmp_path):
+    """All compressed, nothing left over, and no report where none is wanted."""
+    for _ in range(2):
+        assert train("two", tmp_path).returncode == 0
+    found = hg.discover(tmp_path)
+
+    assert names(tmp_path) == 2 * ["rank0-step2"] + 2 * ["rank0-step6"]
+    assert found["capture"].tolist() == [1, 2, 3, 4]
+    assert found["steps"].tolist() == ["2 to 3", "6 to 7"] * 2
+    assert all(path.name.endswith(".pt.trace.json.gz") for path in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("case", "files"),
+    [
+        ("once", ["rank0-step2"]),
+        ("plain", ["rank0"]),
+        ("endless", ["rank0-step2", "rank0-step6"]),
+    ],
+)
+def test_the_verdict_is_printed_after_the_last_cycle(tmp_path, case, files):
+    """Or at the end, where the schedule has none; step 10, which had just begun, is no cycle."""
+    done = train(case, tmp_path)
+    (report,) = tmp_path.glob("report*")
+
+    assert names(tmp_path) == files
+    assert done.stdout.count("What bounds the whole trace") == 1
+    assert (
+        done.stdout.endswith(f"The report: {report / 'summary.md'}\n")
+        or (report / "report.html").exists()
+    )
+    assert report.name.startswith("report." if case == "plain" else f"report{files[-1][5:]}.")
+
+
+def test_a_training_that_is_interrupted_leaves_its_trace_and_a_report(tmp_path):
+    """Ctrl-C in the second recorded step."""
+    done = train("interrupted", tmp_path)
+
+    assert done.returncode != 0
+    assert "trained" not in done.stdout
+    assert "What bounds" in done.stdout
+    assert names(tmp_path) == ["rank0-step2"]
+
+
+def test_stacks_are_read_where_they_were_recorded(tmp_path):
+    """The report names a line of the program."""
+    train("stack", tmp_path)
+
+    assert "training.py(" in next(tmp_path.glob("report*/summary.md")).read_text()
+
+
+def test_four_ranks_are_one_capture_and_the_late_one_is_named(tmp_path):
+    """Rank 0 reports on all of them."""
+    done = train("once", tmp_path, 4)
+    found = hg.discover(tmp_path)
+
+    assert found[["capture", "rank", "world_size"]].to_numpy().tolist() == [
+        [1, rank, 4] for rank in range(4)
+    ]
+    assert "4 ranks · " in done.stdout
+    assert "1. The others wait for rank 1, which is late" in done.stdout
+
+
+def test_a_rank_that_dies_is_missing_in_the_report(tmp_path):
+    """It dies in the recorded step; the others stop there."""
+    done = train("dies", tmp_path, 4)
+
+    assert hg.discover(tmp_path)["rank"].tolist() == [0, 1, 3]
+    assert "no trace of rank 2 came in 5 s; the report is on the others." in done.stderr
+    assert "3 ranks · 1 rank missing" in done.stdout
+
+
+def test_two_cycles_of_four_ranks_are_two_captures(tmp_path):
+    """Each with all ranks."""
+    train("two", tmp_path, 4)
+    found = hg.discover(tmp_path)
+
+    assert found.groupby("capture")["rank"].apply(list).tolist() == 2 * [[0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("n_steps", "step", "said"),
+    [
+        (0, 0, "step() was never called: all of the block is recorded, as one step."),
+        (
+            4,
+            0,
+            "the block ended after 4 steps, within the 5 to skip: the trace is of the very first",
+        ),
+        (6, 5, "the block ended after 6 steps: of the 2 to record, the trace has 1."),
+        (9, 5, ""),
+    ],
+)
+def test_a_block_always_leaves_a_trace_and_says_if_it_is_not_what_was_asked(
+    tmp_path, n_steps, step, said
+):
+    """Of steps 5 and 6, or of as many as there were; else of the first; else of all."""
+    done = train(f"block-{n_steps}", tmp_path)
+
+    assert names(tmp_path) == [f"rank0-step{step}"]
+    assert done.stderr.split("(Ctrl-C to leave)")[0].startswith(
+        f"htagraph: {said}" if said else ("htagraph: writing the report", "")
+    )
+    assert "What bounds the whole trace" in done.stdout
+
+
+def test_waits_of_cuda_are_switched_on_where_torch_can(tmp_path):
+    """The switch is there; what it does needs a GPU."""
+    code = (
+        "import torch, htagraph as hg; ready = hg.handler('.'); "
+        "print(ready._records_waits, hasattr(torch._C._profiler, '_set_cuda_sync_enabled_val'))"
+    )
+
+    assert run("-c", code, cwd=tmp_path).stdout.split() in (["True", "True"], ["False", "False"])
+
+
+def test_the_program_of_the_documents_runs_as_it_stands(tmp_path):
+    """The first one of docs/capture.md."""
+    program = re.search(r"```python\n(.*?)```", (ROOT / "docs/capture.md").read_text(), re.DOTALL)
+    done = run("-c", program[1], cwd=tmp_path)
+
+    assert done.returncode == 0
+    assert "What bounds the whole trace" in done.stdout

@@ -1,0 +1,35 @@
+"""Counters of a trace: each of a stream, and of a device where several streams share it."""
+
+from __future__ import annotations
+
+from htagraph import Trace, synth
+from htagraph.explain.counter_tracks import counter_tracks
+
+NAMES = {
+    "up7": "Memcpy HtoD (Pinned -> Device)",
+    "up9": "Memcpy HtoD (Pageable -> Device)",
+    "down": "Memcpy DtoH (Device -> Pinned)",
+}
+DRAWING = """
+    cpu 1    |[L >k]
+    stream 7 |   [k <k ][up7    ]
+    stream 9 |            [up9    ]  [down]
+"""
+
+
+def test_streams_that_copy_in_one_direction_are_also_counted_together() -> None:
+    """Two streams copy to the device: 1 GB/s, then both, then 2 GB/s; one copies back."""
+    events = synth.timeline(
+        DRAWING,
+        names=NAMES,
+        columns={"memory_bandwidth": {"up7": 1.0, "up9": 2.0, "down": 4.0}},
+    )
+    tracks = counter_tracks(Trace.from_events(events).compile().dag)
+    found = {(one.name, one.stream): one.value.tolist() for one in tracks}
+    assert found == {
+        ("queue length", 7): [1, 0],
+        ("bandwidth, Memcpy DtoH", 9): [4],
+        ("bandwidth, Memcpy HtoD", 7): [1, 0],
+        ("bandwidth, Memcpy HtoD", 9): [2, 0],
+        ("bandwidth, Memcpy HtoD", -1): [1, 3, 2, 0],
+    }

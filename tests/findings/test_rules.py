@@ -1,0 +1,453 @@
+"""Each rule of advice applies where the trace shows what it is about, and nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import htagraph as hg
+from htagraph.findings.advice import TITLES
+from htagraph.findings.context import Context, find_context
+from htagraph.findings.rules import ADVICE, FIRST, REMARKS, TIPS, advice_on
+from htagraph.findings.seen import Rule, Seen
+from htagraph.findings.verdict import Evidence
+from htagraph.findings.window_bounds import find_bounds
+from htagraph.model.answers import OPPORTUNITIES
+from htagraph.model.kinds import Bound, Cause, EventKind
+from htagraph.synth import timeline
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A drawing, full names of what is in it, and the length of a column in ns."""
+
+    drawing: str
+    names: tuple[tuple[str, str], ...] = ()
+    column_ns: int = 1_000
+    frame: str = ""
+
+    def named(self, **names: str) -> Drawn:
+        """The same with other names."""
+        return replace(self, names=tuple((dict(self.names) | names).items()))
+
+    @property
+    def path(self) -> hg.CriticalPath:
+        """The critical path of the trace."""
+        names = {short: full for short, full in self.names if short in self.drawing}
+        events = timeline(self.drawing, names=names)
+        times = (column * self.column_ns // 1_000 for column in (events.ts_ns, events.dur_ns))
+        kind = np.where(events.names() == self.frame, EventKind.PYTHON, events.kind)
+        events = replace(
+            events, **dict(zip(("ts_ns", "dur_ns"), times, strict=True)), kind=kind.astype(np.int8)
+        )
+        return hg.Trace.from_events(events).compile().critical_path()
+
+
+@cache
+def told(drawn: Drawn) -> dict[str, str]:
+    """What is to be tried about each cause."""
+    nothing: pd.DataFrame = OPPORTUNITIES.empty()
+    found = find_bounds(drawn.path, opportunities=nothing).findings
+    return {finding.cause: finding.to_try for finding in found}
+
+
+COMPILED = "Torch-Compiled Region: 0/0"
+HOST = Drawn("""
+    cpu 1    |[region  [launch >a]                                  ]
+    stream 7 |                    [kern <a]
+""").named(region="aten::mm")
+CODE = Drawn("""
+    cpu 1    |[aten::a]                                [launch >a]
+    stream 7 |                                              [k <a]
+""")
+PARTLY = Drawn("""
+    cpu 1    |[region [launch >a]][aten::mm [launch >b]                      ]
+    stream 7 |                    [k1 <a]     [k2 <b                  ]
+""").named(region=COMPILED)
+DEVICE = Drawn("""
+    cpu 1    |[region  [launch >a]]
+    stream 7 |                  [kern <a                                           ]
+""").named(region="aten::mm")
+PARTLY_DEVICE = Drawn("""
+    cpu 1    |[region [launch >a]][aten::mm [launch >b]]
+    stream 7 |               [kern <a][k2 <b                                         ]
+""").named(region=COMPILED)
+GAPS = Drawn("""
+    cpu 1    |[launch >a]
+    stream 7 |     [k <a]            [k <a]            [k <a]
+""")
+NETWORK = Drawn("""
+    cpu 1    |[extra][other][around [launch >a]]
+    stream 7 |                               [kern <a                                    ]
+""").named(
+    extra="aten::add", other="aten::sub", around="nccl:all_reduce", kern="ncclDevKernel_AllReduce"
+)
+COPY = Drawn("""
+    cpu 1    |[aten::copy_ [launch >a]]
+    stream 7 |                  [memory <a            ]
+""")
+BLOCKING = Drawn("""
+    cpu 1    |[aten::copy_ [copy >c                 ]][aten::add            ][launch >k]
+    stream 7 |                 [memory <c          ]                          [k <k   ]
+""")
+READ = Drawn("""
+    cpu 1    |[launch >a][region [copy >c                 ]][aten::add       ][launch >b]
+    stream 7 |     [kernel <a            ][memory <c]                           [k <b    ]
+""").named(memory="Memcpy DtoH (Device -> Pageable)")
+SYNC = Drawn("""
+    cpu 1    |[launch >a][wait_               ]  [aten::add ][launch >b]
+    stream 7 |     [kernel <a          ]                       [kernel <b      ]
+""").named(wait_="cudaDeviceSynchronize")
+UNKNOWN = Drawn("""
+    cpu 1    |[launch >a][op      ][sync                                            ][end_ @7]
+    stream 7 |     [k1 <a ]
+""").named(end_="cudaStreamSynchronize")
+UNRECORDED = replace(UNKNOWN, drawing=UNKNOWN.drawing.replace("[end_ @7]", "[aten::b]"))
+ALLOCATES = Drawn("""
+    cpu 1    |[aten::empty [allocate                                    ]][launch >a]
+    stream 7 |                                                                  [k <a]
+""")
+BEFORE = Drawn("""
+    cpu 1    |[call_ >a]
+    stream 7 |                              [old ][k <a                    ]
+""")
+LOADER = Drawn("""
+    cpu 1    |{loader                                        }[aten::mm        ]
+    cpu 1    |  [inner      ]
+    cpu 2    |  [other                                     ]
+""").named(inner="aten::stack", other="aten::sub")
+WORKED = replace(
+    LOADER, drawing=LOADER.drawing.replace("inner      ]", "inner                             ]")
+)
+WORKERS = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+ALONE = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+CPU = Drawn("""
+    cpu 1    |[region [inner                                                         ]]
+""").named(inner="aten::mm", region="aten::matmul")
+UPDATE = Drawn("""
+    cpu 1    |[step [inner                                            ]]
+""").named(step="Optimizer.step#Adam.step")
+RANGE = Drawn("""
+    cpu 1    |{range                                   }
+    cpu 1    | [aten::mm  ]
+""")
+
+A2A = NETWORK.named(around="nccl:all_to_all", kern="ncclDevKernel_SendRecv")
+GATHER = NETWORK.named(around="nccl:_all_gather_base", kern="ncclDevKernel_AllGather")
+DDP = NETWORK.named(extra="DistributedDataParallel.forward", other="AddmmBackward0")
+HTOD = "Memcpy HtoD ({} -> Device)"
+SGEMM, BF16 = (
+    "ampere_sgemm_128x64_nn",
+    "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64",
+)
+
+CASES = {
+    Cause.COMPUTE: (
+        ("lower precision", DEVICE.named(kern=SGEMM), DEVICE.named(kern=BF16)),
+        ("lower precision", DEVICE.named(kern=SGEMM), DEVICE.named(kern="attn_fwd")),
+        ("as by torch.compile", DEVICE, DEVICE.named(region=COMPILED)),
+        ("as by torch.compile", DEVICE, DEVICE.named(launch="cudaGraphLaunch")),
+        ("compiling the rest", PARTLY_DEVICE, DEVICE),
+        ("max-autotune", DEVICE.named(region=COMPILED), PARTLY_DEVICE),
+    ),
+    Cause.COMMUNICATION: (
+        (
+            "experts wait for their tokens",
+            NETWORK.named(kern="void deep_ep::intranode::dispatch<8>(int)"),
+            NETWORK,
+        ),
+        ("rows of embeddings", A2A.named(extra="split_embedding_lookup"), A2A),
+        ("each rank waits for parts of all others", A2A, NETWORK),
+        (
+            "parameters are gathered",
+            GATHER.named(extra="FSDP::pre_forward"),
+            GATHER,
+        ),
+        ("bucket_cap_mb", DDP, DDP.named(other="aten::sub")),
+        ("bucket_cap_mb", DDP, DDP.named(around="nccl:broadcast", kern="ncclDevKernel_Broadcast")),
+        (
+            "stages of a pipeline",
+            A2A.named(around="nccl:recv 0<-1"),
+            A2A.named(around="aten::mm"),
+        ),
+    ),
+    Cause.COPIES: (
+        ("these are fills", COPY.named(memory="Memset (Device)"), COPY.named(memory="Memcpy HtoD")),
+        (
+            "let torch.compile fuse them",
+            COPY.named(memory="Memcpy DtoD (Device -> Device)"),
+            COPY.named(memory="Memcpy DtoD (Device -> Device)", **{"aten::copy_": COMPILED}),
+        ),
+        (
+            "stay on the device",
+            COPY.named(memory="Memcpy DtoD (Device -> Device)"),
+            COPY.named(memory=HTOD.format("Pageable")),
+        ),
+        (
+            "their number is what costs",
+            replace(COPY, column_ns=100).named(memory=HTOD.format("Pageable")),
+            COPY.named(memory=HTOD.format("Pageable")),
+        ),
+        (
+            "from device to device",
+            COPY.named(memory="Memcpy PtoP (Device -> Device)"),
+            COPY.named(memory="Memcpy HtoD"),
+        ),
+        (
+            "pinned already",
+            COPY.named(memory=HTOD.format("Pinned")),
+            COPY.named(memory=HTOD.format("Host")),
+        ),
+        (
+            "copy from pinned memory",
+            COPY.named(memory=HTOD.format("Pageable")),
+            COPY.named(memory=HTOD.format("Pinned")),
+        ),
+    ),
+    Cause.BLOCKING_COPY: (
+        (
+            "take microseconds",
+            replace(BLOCKING, column_ns=100).named(memory=HTOD.format("Pageable")),
+            BLOCKING.named(memory=HTOD.format("Pageable")),
+        ),
+        (
+            "results are copied",
+            BLOCKING.named(memory="Memcpy DtoH (Device -> Pageable)"),
+            BLOCKING.named(memory=HTOD.format("Pageable")),
+        ),
+        (
+            "pinned already",
+            BLOCKING.named(memory=HTOD.format("Pinned"), copy="cudaMemcpy"),
+            BLOCKING.named(memory=HTOD.format("Pageable")),
+        ),
+        (
+            "pin the host memory",
+            BLOCKING.named(memory=HTOD.format("Pageable")),
+            BLOCKING.named(memory=HTOD.format("Host"), copy="hipMemcpyWithStream"),
+        ),
+    ),
+    Cause.HOST_WAIT: (
+        ("numbers are read", READ.named(region="aten::item"), READ.named(region="aten::nonzero")),
+        ("shapes depend on values", READ.named(region="aten::nonzero"), SYNC),
+        ("of the whole device", SYNC, SYNC.named(wait_="cudaStreamSynchronize")),
+    ),
+    Cause.UNRECORDED_WAIT: (
+        ("begin the capture before", UNKNOWN, UNRECORDED),
+        ("waits for: enable_cuda_sync_events", UNRECORDED, UNKNOWN),
+    ),
+    Cause.ALLOCATION: (
+        (
+            "pinned host memory",
+            ALLOCATES.named(allocate="cudaHostAlloc"),
+            ALLOCATES.named(allocate="cudaMalloc"),
+        ),
+        (
+            "memory is given back",
+            ALLOCATES.named(allocate="cudaFree"),
+            ALLOCATES.named(allocate="cudaMalloc"),
+        ),
+        (
+            "PYTORCH_CUDA_ALLOC_CONF",
+            ALLOCATES.named(allocate="cudaMalloc"),
+            ALLOCATES.named(allocate="hipMalloc", launch="hipLaunchKernel"),
+        ),
+    ),
+    Cause.HOST: (
+        ("ProfilerActivity.CUDA", Drawn("cpu 1 |[aten::mm   ][nccl:all_reduce      ]"), HOST),
+        ("do it less often, or beside", replace(CODE, column_ns=100_000), CODE),
+        ("a call that takes milliseconds", replace(HOST, column_ns=1_000_000), HOST),
+        ("what is left is between the graphs", HOST.named(launch="hipGraphLaunch"), HOST),
+        ("most of the work is compiled", HOST.named(region="CompiledFunction"), PARTLY),
+        ("covers only a part", PARTLY, HOST),
+        ("torch.compile", HOST, HOST.named(region="## Call CompiledFxGraph f3a ##")),
+        ("CUDA graphs", HOST, HOST.named(launch="cudaGraphLaunch")),
+        ("CUDA graphs", HOST, HOST.named(launch="hipLaunchKernel")),
+        ("HIP graphs", HOST.named(launch="hipLaunchKernel"), HOST),
+        (
+            "fused optimizers",
+            HOST.named(region="Optimizer.step#SGD.step"),
+            HOST.named(region="Optimizer.step#SGD.step", kern="multi_tensor_apply_kernel"),
+        ),
+    ),
+    Cause.DEVICE_GAPS: (
+        ("within replayed graphs", GAPS.named(launch="cudaGraphLaunch"), GAPS),
+        ("CUDA graphs", GAPS, GAPS.named(launch="cudaGraphLaunch")),
+    ),
+    Cause.LAUNCHED_BEFORE_CAPTURE: (
+        (
+            "torch.cuda.synchronize()",
+            BEFORE.named(call_="cudaLaunchKernel"),
+            BEFORE.named(call_="runJob"),
+        ),
+    ),
+    Cause.DATA_LOADING: (
+        ("let workers make them", LOADER.named(loader=ALONE), LOADER.named(loader=WORKERS)),
+        (
+            "main process works on each batch",
+            WORKED.named(loader=WORKERS),
+            LOADER.named(loader=WORKERS),
+        ),
+        (
+            "thread that pins memory",
+            LOADER.named(loader=WORKERS, other="aten::pin_memory"),
+            LOADER.named(loader=WORKERS),
+        ),
+        ("waits for its workers", LOADER.named(loader=WORKERS), LOADER.named(loader=ALONE)),
+        ("waits for its workers", LOADER.named(loader=WORKERS), LOADER.named(loader="load_batch")),
+    ),
+    Cause.OPTIMIZER: (
+        (
+            "fused already",
+            UPDATE.named(inner="aten::_fused_adam_"),
+            UPDATE.named(inner="aten::_foreach_add_"),
+        ),
+        (
+            "(foreach)",
+            UPDATE.named(inner="aten::_foreach_add_"),
+            UPDATE.named(inner="aten::add_"),
+        ),
+        ("a compiled step", UPDATE, UPDATE.named(inner=COMPILED)),
+    ),
+    Cause.CHECKPOINTING: (
+        ("mmap=True", RANGE.named(range="load_checkpoint"), RANGE.named(range="save_checkpoint")),
+    ),
+    Cause.CPU_OPERATORS: (("torch.compile", CPU, CPU.named(region=COMPILED)),),
+    Cause.HOST_CODE: (
+        (
+            "with_stack=True",
+            Drawn("cpu 1 |[aten::mm                              ]" + " " * 60 + "[aten::mm]"),
+            Drawn(
+                "cpu 1 |[aten::mm                              ]" + " " * 60 + "[aten::mm] [frame]",
+                frame="frame",
+            ),
+        ),
+    ),
+}
+"""Words of a rule, a trace where it applies, and one where it must not; by cause."""
+
+EVERY = [(cause, *case) for cause, cases in CASES.items() for case in cases]
+
+
+@pytest.mark.parametrize("case", EVERY, ids=lambda case: f"{case[0]}: {case[1]}")
+def test_a_rule_applies_where_the_trace_says_so(case: tuple[Cause, str, Drawn, Drawn]) -> None:
+    """Both traces have the cause; the words stand in the advice on one of them only."""
+    cause, words, applies, does_not = case
+
+    assert words in told(applies)[cause]
+    assert words not in told(does_not)[cause]
+
+
+LATENESS = {
+    Bound.PYTHON_GAP: "its Python code",
+    Bound.DATA_LOADING: "this rank's data",
+    Bound.HOST: "process placement",
+    Bound.COMPUTE: "a slower device",
+    Bound.COMMUNICATION: "a rank without a trace",
+    Bound.DEVICE_FULL: "which kernels fill",
+    Bound.SYNC: "waits for on its own device",
+    Bound.UNEXPLAINED: "is not recorded",
+    Bound.LAUNCH: "compare what this rank does there",
+}
+
+
+def context(drawn: Drawn = HOST) -> Context:
+    """What kind of run a drawing shows."""
+    path = drawn.path
+    return find_context(path.dag, path.window)
+
+
+def seen(cause: Cause, bound: Bound, name: str = "aten::mm", **facts: bool) -> Seen:
+    """What a rule looks at: one contributor of a bound, in a run with some facts."""
+    most = Evidence(name, "", "train.py:5", 0, name, 1_000, bound.label, 1)
+    return Seen(cause, replace(context(), **facts), most, bound.label)
+
+
+def test_a_late_rank_is_told_by_what_it_is_late() -> None:
+    """Each bound has words of its own, which no other has."""
+    for bound, words in LATENESS.items():
+        said = {other: advice_on(seen(Cause.LATE_RANK, other)) for other in LATENESS}
+        assert [other for other, advice in said.items() if words in advice] == [bound]
+
+
+def test_a_job_of_all_ranks_is_not_told_to_look_at_other_ranks() -> None:
+    """Their waits for late ranks are a cause of their own, and no trace is missing."""
+    for cause in (Cause.COMMUNICATION, Cause.LATE_RANK):
+        alone, together = (
+            advice_on(seen(cause, Bound.COMMUNICATION, has_others=whole)) for whole in (False, True)
+        )
+        assert ("all ranks" in alone or "without a trace" in alone) is True
+        assert ("all ranks" in together or "without a trace" in together) is False
+
+
+def test_ranks_that_share_cores_are_not_told_to_take_more() -> None:
+    """The threads of one are at the cost of another."""
+    one, several = (
+        advice_on(seen(Cause.CPU_OPERATORS, Bound.HOST, shares_cores=shared))
+        for shared in (False, True)
+    )
+    assert ("set_num_threads" in one, "cores of its own" in one) == (True, False)
+    assert ("set_num_threads" in several, "cores of its own" in several) == (False, True)
+
+
+def test_collectives_of_the_host_are_told_by_whether_there_is_a_device() -> None:
+    """Without one, gloo is what there is to use."""
+    with_device, without = (
+        advice_on(
+            seen(Cause.COMMUNICATION, Bound.COMMUNICATION, "gloo:all_reduce", has_device=device)
+        )
+        for device in (True, False)
+    )
+    assert ("nccl backend" in with_device, "nccl backend" in without) == (True, False)
+
+
+def test_stacks_that_are_there_are_read_first() -> None:
+    """Then a new capture with stacks is no advice."""
+    code = replace(seen(Cause.HOST_CODE, Bound.PYTHON_GAP), unread_stacks=True)
+    unnamed = replace(code, most=replace(code.most, frame=""))
+
+    assert "--stacks" in advice_on(unnamed)
+    assert "find out" not in advice_on(code)
+
+
+def test_what_no_trace_shows_is_unknown() -> None:
+    """A single operator says nothing of training, loaders, optimizers or precision."""
+    found = context(Drawn("cpu 1 |[aten::mm      ]"))
+
+    assert (found.trains, found.loading, found.optimizer, found.precision) == (False, "", "", "")
+    assert (found.api, found.compiled_share, found.blocking_copy) == ("", 0.0, "")
+
+
+def test_ranks_that_differ_leave_a_fact_unknown() -> None:
+    """One is compiled and one is not; one has a device."""
+    ranks = [context(HOST.named(region=COMPILED)), context(HOST)]
+    job = Context.of_job(ranks)
+
+    assert (job.is_compiled, job.api, job.has_others, job.shares_cores) == (
+        False,
+        "cuda",
+        False,
+        True,
+    )
+    assert Context.of_job([replace(ranks[1], api="hip"), ranks[1]]).api == ""
+
+
+def test_every_cause_has_a_last_resort_and_every_condition_is_tested() -> None:
+    """The last rule of each has no condition; the words of all others stand in a case above."""
+    always = Rule("").when
+    assert set(ADVICE) == set(TITLES) == set(Cause) - {Cause.UNEXPLAINED}
+    assert all(rules[-1].when is always for rules in (*ADVICE.values(), FIRST))
+    words = {text for _, text, _, _ in EVERY} | set(LATENESS.values())
+    words |= {"nccl backend", "set_num_threads", "cores of its own", "all ranks", "--stacks"}
+    words |= {"(torch.profiler.record_function"}
+    rules = [*ADVICE.values(), *TIPS.values(), *REMARKS.values(), FIRST]
+    untested = [
+        rule.says
+        for several in rules
+        for rule in several
+        if rule.when is not always and not any(text in rule.says for text in words)
+    ]
+    assert untested == []
