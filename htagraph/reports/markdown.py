@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from functools import partial
 from typing import Any
@@ -93,7 +94,7 @@ def _plain(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else ""
     if isinstance(value, float):
-        return "" if pd.isna(value) else human_number(value)
+        return "" if math.isnan(value) else human_number(value)
     return f"{value:,}" if isinstance(value, int) else printable(str(value))
 
 
