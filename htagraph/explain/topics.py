@@ -29,24 +29,22 @@ Mask = npt.NDArray[np.bool_]
 
 _TUNES = (
     r"\bbenchmark_(all_configs|gpu|fused_nodes|codegened_module)\b|\bcoordinate_descent_tuning\b"
-    r"|(^|[/\\])triton[/\\](runtime[/\\]autotuner\.py\(\d+\): (_bench|benchmark)$"
-    r"|testing\.py\(\d+\): do_bench)"
-    r"|(^|[/\\])torch[/\\]_inductor[/\\](autotune_process\.py\("
-    r"|runtime[/\\]benchmarking\.py\(\d+\): benchmark"
-    r"|select_algorithm\.py\(\d+\): (benchmark|autotune|do_autotuning)"
-    r"|runtime[/\\]triton_heuristics\.py\(\d+\): (autotune_to_one_config|bench)$)"
+    r"|[/\\](triton[/\\]testing\.py\(\d+\): do_bench"
+    r"|runtime[/\\](autotuner\.py\(\d+\): (_bench|benchmark)$"
+    r"|benchmarking\.py\(\d+\): benchmark"
+    r"|triton_heuristics\.py\(\d+\): (autotune_to_one_config|bench)$)"
+    r"|_inductor[/\\](autotune_process\.py\("
+    r"|select_algorithm\.py\(\d+\): (benchmark|autotune|do_autotuning)))"
 )
 _COMPILES = (
-    r"\(dynamo_timed\)$|^dynamo$|^(entire_frame|entire_backward|backend|inductor)_compile$"
-    r"|^create_aot_dispatcher_function$|^fx_codegen_and_compile$|^fx_graph_cache_(lookup|get)"
-    r"|^_compile\.(<locals>\.)?compile_inner\b|^compile_fx\b|^(compile_attempt|bytecode_tracing)\b"
-    r"|^cudagraphify|^(cuda|hip)(Graph(Instantiate|EndCapture)|Stream(Begin|End)Capture)"
-    r"|(^|[/\\])torch[/\\]_dynamo[/\\]convert_frame\.py\("
-    r"|(^|[/\\])torch[/\\]_inductor[/\\]"
-    r"(compile_fx\.py\(\d+\): (compile_fx|fw_compiler|bw_compiler)"
+    r"\(dynamo_timed\)$|^(dynamo$|(entire_frame|entire_backward|backend|inductor)_compile$"
+    r"|create_aot_dispatcher_function$|fx_codegen_and_compile$|fx_graph_cache_(lookup|get)"
+    r"|_compile\.(<locals>\.)?compile_inner\b|compile_fx\b|(compile_attempt|bytecode_tracing)\b"
+    r"|cudagraphify|(cuda|hip)(Graph(Instantiate|EndCapture)|Stream(Begin|End)Capture))"
+    r"|[/\\](_dynamo[/\\]convert_frame\.py\("
+    r"|_inductor[/\\](compile_fx\.py\(\d+\): (compile_fx|fw_compiler|bw_compiler)"
     r"|cudagraph_trees\.py\(\d+\): (record_function|_?record|add_function|cudagraphify)$)"
-    r"|(^|[/\\])triton[/\\](compiler[/\\]compiler\.py\(\d+\): compile"
-    r"|runtime[/\\]jit\.py\(\d+\): _do_compile)$"
+    r"|compiler[/\\]compiler\.py\(\d+\): compile$|runtime[/\\]jit\.py\(\d+\): _do_compile$)"
 )
 NAMES = {
     Cause.GARBAGE_COLLECTION: re.compile(

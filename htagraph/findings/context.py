@@ -32,7 +32,7 @@ _MOST = 0.5
 _HARDLY_ANY = 0.05
 
 _TRAINS = re.compile(
-    r"^autograd::engine::|Backward\d*$|^Optimizer\.(step|zero_grad)#|(?i:\bbackward\b)"
+    r"^autograd::engine::|[Bb]ackward\d*$|\b[Bb]ackward\b|^Optimizer\.(step|zero_grad)#"
 )
 _STEPS = re.compile(r"^Optimizer\.step#|^aten::_(fused|foreach)_")
 _FOREACH = re.compile(r"multi_tensor_apply|^aten::_foreach_")
@@ -221,10 +221,12 @@ def _precision(dag: Dag, window: Window) -> Precision:
     """Precision of most computation of a window, by the names of kernels."""
     work = device_work(dag, window)
     work = work.take(dag.classification.kernel_class[work.event] == KernelClass.COMPUTE)
-    names = dag.events.name[work.event]
-    low = dag.events.symbols.searched(_LOW)[names]
-    full = dag.events.symbols.searched(_FULL)[names] & ~low
-    all_ns, low_ns, full_ns = (int(work.dur_ns[rows].sum()) for rows in (slice(None), low, full))
+    codes, which = np.unique(dag.events.name[work.event], return_inverse=True)
+    by_name = np.bincount(which, weights=work.dur_ns, minlength=len(codes))
+    names = [dag.events.symbols.texts[code] for code in codes]
+    low = np.array([_LOW.search(name) is not None for name in names], dtype=bool)
+    full = ~low & np.array([_FULL.search(name) is not None for name in names], dtype=bool)
+    all_ns, low_ns, full_ns = by_name.sum(), by_name[low].sum(), by_name[full].sum()
     if low_ns > max(full_ns, _HARDLY_ANY * all_ns):
         return "low"
     return "full" if full_ns > _MOST * all_ns and low_ns < _HARDLY_ANY * all_ns else ""

@@ -77,14 +77,6 @@ class JobSummary:
         """The job's critical path."""
         return self._visited.critical_path()
 
-    @property
-    def trace_start_ns(self) -> int:
-        """Time that is 0 in the Perfetto trace of the report: where ranks or the path begin."""
-        timeline, start_ns = self.path.timeline, self.path.start_ns
-        firsts = {rank: timeline.graphs.summaries[rank].first_ns for rank in timeline.aligned}
-        common = (timeline.clocks[rank].to_common(ns) for rank, ns in firsts.items())
-        return min(start_ns, *(int(first) for first in common))
-
     @cached_property
     def inferred(self) -> str:
         """How much of the path rests on inferred dependencies, in one sentence; empty for none."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import re
 from functools import partial
+from math import isnan
 from typing import Any
 
 import pandas as pd
@@ -94,7 +94,7 @@ def _plain(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else ""
     if isinstance(value, float):
-        return "" if math.isnan(value) else human_number(value)
+        return "" if isnan(value) else human_number(value)
     return f"{value:,}" if isinstance(value, int) else printable(str(value))
 
 

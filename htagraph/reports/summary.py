@@ -108,12 +108,6 @@ class Summary:
         """The critical path of the window."""
         return self.graph.critical_path()
 
-    @property
-    def trace_start_ns(self) -> int:
-        """Time that is 0 in the Perfetto trace of the report: where events or the path begin."""
-        start_ns = self.path.window.start_ns
-        return int(min(self.graph.dag.events.ts_ns.min(initial=start_ns), start_ns))
-
     @cached_property
     def n_kernels(self) -> int:
         """Number of kernels in the whole trace."""

@@ -105,7 +105,7 @@ def test_a_click_on_a_bar_opens_its_segment(tab: Any, file: Path, summary: Summa
     assert found["name"] == longest["name"]
     assert found["rule"] == longest["rule"]
     assert found["bound"] == longest["bound"].replace("_", " ")
-    start_ns = longest["start_ns"] - summary.trace_start_ns
+    start_ns = longest["start_ns"] - summary.path.origin_ns
     command = f"htagraph view critical.pftrace --at {start_ns}:{start_ns + longest['dur_ns']}"
     assert tab.page.inner_text("#segment .where code") == command
     assert tab.page.query_selector("#segment .where a") is None
@@ -137,7 +137,7 @@ def test_the_server_of_the_trace_is_linked_at_the_time(
     tab.page.click("#critical-path-timeline summary")
     tab.page.locator("#critical-path-timeline .opens").first.click()
     longest = summary.path.segments.sort_values("dur_ns", ascending=False, kind="stable").iloc[0]
-    start_ns = longest["start_ns"] - summary.trace_start_ns
+    start_ns = longest["start_ns"] - summary.path.origin_ns
 
     link = tab.page.get_attribute("#segment .where a", "href")
     assert link == f"/?ts={start_ns}&dur={longest['dur_ns']}"

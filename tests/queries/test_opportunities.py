@@ -68,3 +68,20 @@ def test_nothing_recorded_has_no_opportunities():
     graph = graph_of("cpu 1 |[aten::mm]")
 
     assert opportunities(graph.dag, hg.Trace.from_events(timeline("")).compile().interval).empty
+
+
+@pytest.mark.parametrize("launch", ["cudaLaunchKernel", "cudaGraphLaunch"])
+@pytest.mark.parametrize("loader", ["_SingleProcess", "_MultiProcessing"])
+def test_what_the_run_has_had_already_is_no_opportunity(launch, loader):
+    """Replayed work is not replayed, and what workers load ahead is not prefetched."""
+    drawing = """
+        cpu 1    |{load      }[launch >a    ]{load      }[launch >b    ]{load      }[launch >c    ]
+        stream 7 |                       [k <a      ]            [k <b       ]         [k <c       ]
+    """
+    names = {"load": f"enumerate(DataLoader)#{loader}DataLoaderIter.__next__", "launch": launch}
+    graph = hg.Trace.from_events(timeline(drawing, names=names)).compile()
+
+    kinds = set(graph.opportunities()["kind"])
+
+    assert ("launches" in kinds) is (launch == "cudaLaunchKernel")
+    assert ("data loading" in kinds) is (loader == "_SingleProcess")

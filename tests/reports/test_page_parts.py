@@ -178,7 +178,7 @@ def test_times_of_segments_are_those_of_the_perfetto_trace(job: JobSummary, tmp_
     trace.ParseFromString(job.path.to_perfetto(tmp_path / "job.pftrace").read_bytes())
     starts = {packet.timestamp for packet in trace.packet if packet.HasField("track_event")}
     segments = job.path.segments
-    expected = set((segments["start_ns"] - job.trace_start_ns).tolist())
+    expected = set((segments["start_ns"] - job.path.origin_ns).tolist())
 
     assert min(starts) == 0
     assert expected <= starts

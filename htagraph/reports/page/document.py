@@ -64,7 +64,7 @@ def write_page(out: str | Path, summary: Summary | JobSummary, *, perfetto_file:
     body = "\n".join(section_html(part, start_ns, texts) for part in page.parts)
     segments = _segments(summary, page, texts) | {
         "file": perfetto_file,
-        "offset": start_ns - summary.trace_start_ns,
+        "offset": start_ns - summary.path.origin_ns,
         "unit": TimeUnit.fitting(summary.path.dur_ns).size_ns,
     }
     text = Template(_resource("page.html")).substitute(
