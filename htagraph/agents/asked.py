@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from htagraph.agents.files import Root
 from htagraph.agents.loaded import Loaded, LoadedJob, LoadedTrace, Stage
-from htagraph.errors import QueryError
+from htagraph.errors import AmbiguousWindowWarning, QueryError
 from htagraph.graph import TraceGraph
 from htagraph.job.job import Job
 from htagraph.lookup.find_window import WHOLE
@@ -51,7 +52,7 @@ class Asked:
     name : str
         The path, as the client says it.
     window : str, default=""
-        Name, glob or regex of a step or range; ``trace`` for all, empty for what is best.
+        As `find_window` reads it; empty for what is best.
     times : (int, int), optional, unit=ns
         Of a trace, the window by its times.
     capture : int, default=0
@@ -117,28 +118,41 @@ class Asked:
 
     @property
     def notes(self) -> list[str]:
-        """What to say about the files that were taken."""
+        """What to say about the files, and the window, that were taken."""
         chosen = self._capture[1] if self.path.is_dir() else []
-        return [*chosen, *(self._job.notes if self.is_job else ())]
+        loaded = self._job.notes if self.is_job else ()
+        return [*chosen, *loaded, *self._windowed[1]]
+
+    @cached_property
+    def _windowed(self) -> tuple[TraceGraph | Job, list[str]]:
+        """What is asked in its window, and what to say where several have its name."""
+        run: TraceGraph | Job = self._job.job if self.is_job else self._trace.graph
+        window = self.times or self.window
+        if not window:
+            return run, []
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", AmbiguousWindowWarning)
+            return run.window(window), [str(one.message) for one in caught]
 
     @property
     def graph(self) -> TraceGraph:
         """Of a trace, its graph in the window."""
-        graph = self._trace.graph
-        if self.times is not None:
-            return graph.window(self.times)
-        return graph if self.window in ("", WHOLE) else graph.window(self.window)
+        _ = self._trace  # raises where there are several ranks
+        found = self._windowed[0]
+        assert isinstance(found, TraceGraph)
+        return found
 
     @property
     def job(self) -> Job:
         """Of a folder, its ranks in the window."""
-        job = self._job.job
-        return job if self.window in ("", WHOLE) else job.window(self.window)
+        found = self._windowed[0]
+        assert isinstance(found, Job)
+        return found
 
     @property
     def run(self) -> TraceGraph | Job:
         """What questions are asked of."""
-        return self.job if self.is_job else self.graph
+        return self._windowed[0]
 
     @property
     def summary(self) -> Summary:

@@ -48,7 +48,9 @@ TOOLS = ("captures", "verdict", "path", "kernels", "what_if", "diff", "questions
 Path = Annotated[str, "Trace of one rank (.json, .json.gz), or a folder with the ranks of a job."]
 Trace = Annotated[str, "Trace of one rank: .json or .json.gz."]
 Window = Annotated[
-    str, "Step or other host range, by name, glob or regex; 'trace' for all; empty: what is best."
+    str,
+    "Step or other host range, by name, glob or regex; a step by its number, 'first', 'last' or "
+    "'median'; START:END from the start of the trace (10ms:20ms); 'trace'; empty: what is best.",
 ]
 StartNs = Annotated[int, "Of a trace, instead of window: where it starts, as in answers."]
 EndNs = Annotated[int, "Where that window ends."]

@@ -178,6 +178,17 @@ DEFAULT_COLUMNS: dict[str, tuple[str, ...]] = {
         "spread_ns",
     ),
     "cupti_counters": ("name", "counter", "value", "dur_ns", "op"),
+    "delay_costs": (
+        "bound",
+        "delay_ns",
+        "share",
+        "name",
+        "op",
+        "direct_ns",
+        "propagated_ns",
+        "n_collectives",
+        "n_ranks",
+    ),
     "stragglers": (
         "rank",
         "n_last",

@@ -123,10 +123,17 @@ def view(
     if capture == "list":
         print_captures(source.found)
         return
-    as_it_is = plain or any(trace.name.endswith(_PERFETTO) for trace in traces)
+    as_it_is = plain
+    for trace in traces:
+        as_it_is |= (has_path := trace.name.endswith(_PERFETTO))
+        if has_path and len(traces) > 1:
+            raise QueryError(
+                "several paths are the traces of one rank each.",
+                hint=f"{trace} is none: give one folder, or .json files.",
+            )
     if as_it_is and (source.is_job or rank is not None):
         raise QueryError(
-            "one file is served as it is.", hint="give one, or .json files without --plain."
+            "only one file is served as it is.", hint="leave out --plain, or give one file."
         )
     # Whatever ends it, the temporary folder goes with it.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -141,7 +148,10 @@ def view(
                 shown = _rank(source.file(source.one_capture), waiting, asked)
         ui = offline_ui() if offline else None
         page = shown.page if shown.page.is_file() else None
-        with TraceServer(shown.path, port=port, ui=ui, view=shown.view, page=page) as server:
+        with (
+            TraceServer(shown.path, port=port, ui=ui, view=shown.view, page=page) as server,
+            expected(),
+        ):
             typer.echo(server.url)
             beside = notices(quiet=quiet)
             if server.page_url:
@@ -149,8 +159,7 @@ def view(
             beside.print(f"Serving {shown.path.name}; Ctrl-C stops.", markup=False)
             if browser:
                 webbrowser.open(server.url)
-            with expected():
-                server.serve(once=once)
+            server.serve(once=once)
 
 
 def _as_it_is(trace: Path, asked: _Asked) -> _Shown:

@@ -34,6 +34,7 @@ NONE_IS_NEGATIVE = frozenset(
         "parent",
         "late_rank",
         "shares_with",
+        "aligned_with",
         "next_event",
         "launch",
         "correlation",

@@ -94,13 +94,21 @@ def test_a_folder_with_one_trace_is_that_trace(desk):
 
 
 def test_a_window_is_named_or_has_times(desk):
-    """Times are those of answers."""
-    named = ask(desk, "path", path=SLOW, window="ProfilerStep#1")["window"]
+    """Words are those of the command line, times those of answers."""
+    named = ask(desk, "path", path=SLOW, window="1")["window"]
     start_ns, end_ns = named["start_ns"], named["start_ns"] + named["dur_ns"]
 
     assert named["name"] == "ProfilerStep#1"
     timed = ask(desk, "path", path=SLOW, start_ns=start_ns, end_ns=end_ns)
     assert sum(row["dur_ns"] for row in rows(timed["bound"])) == named["dur_ns"]
+
+
+def test_of_several_windows_of_a_name_it_says_which_was_taken(desk):
+    """The others have an instance of their own, or times."""
+    answer = ask(desk, "path", path=SLOW, window="ProfilerStep*", max_tokens=4_000)
+
+    assert answer["window"]["name"] == "ProfilerStep#0"
+    assert "3 ranges match" in answer["notes"][0]
 
 
 def test_the_path_lists_its_longest_segments_first_or_goes_by_time(desk):
@@ -192,6 +200,7 @@ def test_names_of_a_trace_are_data(desk):
         ("verdict", {"path": SLOW, "start_ns": 5, "end_ns": 3}, "ends before it starts"),
         ("verdict", {"path": SLOW, "capture": 2}, "chooses among the traces of a folder"),
         ("verdict", {"path": "job", "start_ns": 1, "end_ns": 3}, "every rank has its own clock"),
+        ("verdict", {"path": "job", "window": "1ms:2ms"}, "every rank has its own clock"),
         ("path", {"path": SLOW, "by": "bond"}, "Did you mean 'bound'?"),
         ("path", {"path": SLOW, "by": "rank"}, "by rank is asked of a folder"),
         ("diff", {"before": SLOW, "after": "job"}, "has several ranks"),

@@ -59,7 +59,7 @@ def told(tab: Any) -> dict[str, str]:
         "Object.fromEntries([...document.querySelectorAll('#segment dt')]"
         ".map((term) => [term.textContent, term.nextSibling.textContent]))"
     )
-    return found | {"name": tab.page.inner_text("#segment-name")}
+    return found | {"name": tab.page.get_attribute("#segment-name", "title")}
 
 
 def test_without_a_network_every_figure_on_top_leads_to_its_section(tab: Any, file: Path) -> None:

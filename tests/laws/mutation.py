@@ -234,7 +234,7 @@ def mutated(rng: random.Random) -> bytes:
 def asked(trace: Trace) -> TraceGraph:
     """The graph of a trace after everything was asked of it, and of one of its steps."""
     graph = trace.compile()
-    for view in (graph, *(graph.window(name) for name in graph.steps["name"][:1])):
+    for view in (graph, *(graph.window(name, instance=0) for name in graph.steps["name"][:1])):
         path = view.critical_path()
         assert int(path.segments["dur_ns"].sum()) == view.dur_ns
         assert int(path.attributed_time["dur_ns"].sum()) == view.dur_ns

@@ -41,7 +41,7 @@ def windows(graph: hg.TraceGraph) -> list[hg.TraceGraph]:
 
 def named_steps(graph: hg.TraceGraph) -> list[hg.TraceGraph]:
     """The windows of the distinct names of steps."""
-    return [graph.window(name) for name in dict.fromkeys(graph.steps["name"])]
+    return [graph.window(name, instance=0) for name in dict.fromkeys(graph.steps["name"])]
 
 
 def test_segments_tile_every_window(graph: hg.TraceGraph) -> None:

@@ -136,7 +136,7 @@ def test_a_segment_says_what_it_waited_for_and_why(two_steps: Summary) -> None:
     found = segment_details(
         path.segments, path.attributed_time, [2], start_ns=0, support={}, texts=texts
     )
-    start_ns, dur_ns, name, *numbers = found["rows"][2]
+    start_ns, dur_ns, _, name, *numbers = found["rows"][2]
     by_number = list(texts)
 
     assert (start_ns, dur_ns, by_number[name]) == (25_000, 13_000, "ncclK")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
+from itertools import count
 from pathlib import Path
 from string import Template
 from typing import Any
 
+from htagraph.model.progress import tell
 from htagraph.model.units import human_duration
 from htagraph.queries.inferences import inferences_of
 from htagraph.reports.job_summary import JobSummary
@@ -109,7 +112,7 @@ def _content(summary: Summary | JobSummary) -> _Content:
         return _Content(
             summary.path.start_ns,
             key_figures(summary, found["steady_state"], summary.devices, len(asked.ranks)),
-            list(job_sections(summary, asked)),
+            list(_told(job_sections(summary, asked))),
             learnt(found["inferences"]),
         )
     graph = summary.graph
@@ -117,7 +120,7 @@ def _content(summary: Summary | JobSummary) -> _Content:
     return _Content(
         graph.interval.start_ns,
         key_figures(summary, steady, temporal),
-        list(rank_sections(summary, steady, temporal)),
+        list(_told(rank_sections(summary, steady, temporal))),
         learnt(inferences_of(graph.dag, graph.interval, summary.path.segments)),
     )
 
@@ -138,6 +141,16 @@ def _segments(summary: Summary | JobSummary, page: _Content, texts: Texts) -> di
         support=page.support,
         texts=texts,
     )
+
+
+def _told(sections: Iterator[Section]) -> Iterator[Section]:
+    """Sections as they are made; it is told which one is."""
+    for number in count(1):
+        tell(f"section {number}")
+        section = next(sections, None)
+        if section is None:
+            return
+        yield section
 
 
 def _resource(name: str) -> str:

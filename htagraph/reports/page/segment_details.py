@@ -6,15 +6,19 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
+from htagraph.explain.segment_causes import segment_causes
 from htagraph.model.kinds import in_words
 from htagraph.model.rules import Evidence, Rule
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.page.texts import Texts
+from htagraph.writers.labels import name_label
 
 __all__ = ["learnt", "segment_details"]
 
+_WIDTH = 96
 _EVIDENCE = {
     Evidence.RECORDED: "recorded by the profiler",
     Evidence.DEFINITION: "by definition of what a thread, a stream or a call is",
@@ -78,21 +82,21 @@ def segment_details(
     Returns
     -------
     dict
-        ``fields``, names of what is told; ``rows``, by row: start from `start_ns`, length, number
-        of the name, and of the text of each field, -1 for none.
+        ``fields``, names of what is told; ``rows``, by row: start from `start_ns`, length, numbers
+        of the short and of the whole name, and of the text of each field, -1 for none.
     """
     shown = np.array(sorted(rows), dtype=np.int64)
     of = segments.iloc[shown]
     columns = {name: of[name].astype(object).tolist() for name in ("name", "bound", "op", "track")}
     rules = of["rule"].astype(object).tolist()
     ranks = of["rank"].tolist() if "rank" in of.columns else [-1] * len(of)
-    cause = _longest_part(attributed, shown)
+    causes = pd.Series(segment_causes(attributed, len(segments))[shown]).astype(object)
     starts, durs = ((of[name]).tolist() for name in ("start_ns", "dur_ns"))
     fields = {
         "bound": [in_words(bound) for bound in columns["bound"]],
-        "cause": cause["cause"].tolist(),
+        "cause": causes.fillna("").tolist(),
         "operator": columns["op"],
-        "Python": cause["frame"].tolist(),
+        "Python": _code(attributed, shown),
         "start": [f"+{human_duration(start - start_ns)}" for start in starts],
         "duration": [human_duration(dur) for dur in durs],
         "rank": ["" if rank < 0 else str(rank) for rank in ranks],
@@ -108,22 +112,19 @@ def segment_details(
     numbers = [
         [texts.number(str(value)) if value else -1 for value in values] for values in told.values()
     ]
+    short = [texts.number(name_label(str(name), width=_WIDTH)) for name in columns["name"]]
     named = [texts.number(str(name)) for name in columns["name"]]
     since = [start - start_ns for start in starts]
-    records = zip(shown.tolist(), since, durs, named, *numbers, strict=True)
+    records = zip(shown.tolist(), since, durs, short, named, *numbers, strict=True)
     return {"fields": list(told), "rows": {row: record for row, *record in records}}
 
 
-def _longest_part(attributed: pd.DataFrame, rows: np.ndarray) -> pd.DataFrame:
-    """Cause of the longest part of each segment, and the longest line of Python code."""
-    of = attributed[attributed["segment"].isin(rows)]
-    by_length = of.sort_values("dur_ns", ascending=False, kind="stable")
-    cause = by_length.drop_duplicates("segment").set_index("segment")["cause"]
-    framed = by_length[by_length["frame"] != ""].drop_duplicates("segment")
-    frame = framed.set_index("segment")["frame"]
-    return pd.DataFrame(
-        {"cause": cause.reindex(rows), "frame": frame.reindex(rows)}, index=pd.Index(rows)
-    ).fillna("")
+def _code(attributed: pd.DataFrame, rows: npt.NDArray[np.int64]) -> list[str]:
+    """The line of Python code that ran longest in each segment, empty for none."""
+    of = attributed[attributed["segment"].isin(rows) & (attributed["frame"] != "")]
+    longest = of.sort_values("dur_ns", ascending=False, kind="stable").drop_duplicates("segment")
+    found: list[str] = longest.set_index("segment")["frame"].reindex(rows).fillna("").tolist()
+    return found
 
 
 def _track(track: object) -> str:
@@ -132,18 +133,21 @@ def _track(track: object) -> str:
     return text if not text or text.startswith("stream") else f"thread {text}"
 
 
-def _waited_for(segments: pd.DataFrame, rows: np.ndarray) -> list[str]:
+def _waited_for(segments: pd.DataFrame, rows: npt.NDArray[np.int64]) -> list[str]:
     """The segment before each one, which it had to wait for."""
     before = segments.iloc[np.maximum(rows - 1, 0)]
     names, bounds = before["name"].tolist(), before["bound"].astype(object).tolist()
-    ranks = before["rank"].tolist() if "rank" in before.columns else [-1] * len(before)
-    own = segments.iloc[rows]["rank"].tolist() if "rank" in before.columns else ranks
-    told = zip(rows.tolist(), names, bounds, ranks, own, strict=True)
+    is_job = "rank" in segments.columns
+    ranks = before["rank"].tolist() if is_job else [0] * len(rows)
+    own = segments["rank"].iloc[rows].tolist() if is_job else ranks
+    where = [
+        "" if rank == mine else f", rank {rank}" for rank, mine in zip(ranks, own, strict=True)
+    ]
     return [
-        "the start of the window"
-        if row == 0
-        else f"{name} ({in_words(bound)}{f', rank {rank}' if rank != mine else ''})"
-        for row, name, bound, rank, mine in told
+        f"{name_label(str(name), width=_WIDTH)} ({in_words(bound)}{elsewhere})"
+        if row
+        else "the start of the window"
+        for row, name, bound, elsewhere in zip(rows.tolist(), names, bounds, where, strict=True)
     ]
 
 

@@ -42,10 +42,12 @@ function place(start, dur) {
 
 function openSegment(row, from) {
   if (!(row in path.rows)) return;
-  const [start, dur, name, ...told] = path.rows[row];
+  const [start, dur, name, whole, ...told] = path.rows[row];
   current = Number(row);
   opener = from;
-  document.getElementById("segment-name").textContent = texts[name];
+  const heading = document.getElementById("segment-name");
+  heading.textContent = texts[name];
+  heading.title = texts[whole];
   dialog.querySelector("dl").replaceChildren(...path.fields.flatMap((field, at) => told[at] < 0
     ? [] : [element("dt", field), described(field, texts[told[at]], current)]));
   dialog.querySelector(".where").replaceChildren(...place(start, dur));
