@@ -16,6 +16,7 @@ from htagraph.model.frames import STEP_DIFF
 from htagraph.model.kinds import in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.gate import shown_diff
+from htagraph.reports.page.legend import color_rules, legend
 from htagraph.reports.page.tables import html_table
 from htagraph.writers.atomic import output_file
 
@@ -25,7 +26,6 @@ _COLORS = {bound.label: color.strong for bound, color in COLORS.items()}
 _N_BOUNDS = 9
 _N_STEPS = 40
 _ROOM = 0.15
-_HALF_PERCENT = 0.005
 
 
 def write_diff_page(out: str | Path, found: RunDiff) -> Path:
@@ -71,7 +71,7 @@ def write_diff_page(out: str | Path, found: RunDiff) -> Path:
             f'<section id="{name}"><h2>{escape(title)}</h2>{body}</section>'
             for name, (title, body) in sections.items()
         ),
-        style=f"{_resource('page.css')}\n{_resource('diff.css')}",
+        style=f"{_resource('page.css')}\n{color_rules()}\n{_resource('diff.css')}",
     )
     with output_file(out) as file:
         file.write(text.encode())
@@ -167,7 +167,7 @@ def _paths(found: RunDiff) -> str:
     """Both paths as bars of one scale, and the tables by operator and by what ran."""
     frame = found.critical_path()
     longest = max(int(found.steps["before_ns"]), int(found.steps["after_ns"]), 1)
-    rows, seen = [], dict[str, None]()
+    rows = []
     for side in ("before", "after"):
         left, bars = 0.0, []
         ordered = frame.sort_values("before_ns", ascending=False, kind="stable")
@@ -175,14 +175,9 @@ def _paths(found: RunDiff) -> str:
             width = dur_ns / longest
             bars.append(_bar(left, width, color=_COLORS.get(name, "")))
             left += width
-            if width >= _HALF_PERCENT:
-                seen[name] = None
         rows.append(_row(side, "".join(bars), human_duration(float(found.steps[f"{side}_ns"]))))
-    legend = "".join(
-        f'<span><i style="background:{_COLORS.get(name, "")}"></i>{escape(in_words(name))}</span>'
-        for name in seen
-    )
-    drawn = f'<div class="bars">{"".join(rows)}</div><div class="legend">{legend}</div>'
+    bars_html = f'<div class="bars">{"".join(rows)}</div>'
+    drawn = f"{bars_html}{legend(bars_html)}"
     by_op = _table(found.critical_path(by="op"), "By operator")
     by_name = _table(found.critical_path(by="name"), "By what ran")
     return _panel("The critical path per step, by bound", drawn) + by_op + by_name
