@@ -14,6 +14,7 @@ from htagraph.cli.console import Waiting, notices, output
 from htagraph.cli.options import (
     InferOption,
     QuietOption,
+    RankOption,
     ReportArgument,
     WindowOption,
     WorkersOption,
@@ -82,6 +83,7 @@ def check(
             show_default="5%",
         ),
     ] = "",
+    rank: RankOption = None,
     window: WindowOption = "",
     form: Annotated[CheckFormat, typer.Option("--format", "-f", help="How to print it.")] = (
         CheckFormat.TABLE
@@ -114,7 +116,7 @@ def check(
             if "baseline" in asked
             else None
         )
-        run = loaded_run(waiting, trace, window, executor=executor, infer=infer)
+        run = loaded_run(waiting, trace, window, rank=rank, executor=executor, infer=infer)
         waiting.stage("Checking")
         found = check_run(run, limits, baseline=earlier, is_step=bool(window))
     if out is not None:

@@ -17,6 +17,7 @@ from htagraph.cli.options import (
     FormatOption,
     InferOption,
     QuietOption,
+    RankOption,
     WindowOption,
     WorkersOption,
 )
@@ -53,6 +54,7 @@ def diff(
     ],
     after: Annotated[Path, typer.Argument(metavar="AFTER", help="The same after it.")],
     *,
+    rank: RankOption = None,
     window: WindowOption = "",
     what: Annotated[
         What,
@@ -83,7 +85,7 @@ def diff(
     limit = share_of(fail_above) if fail_above else None
     with Waiting(quiet=quiet).shown() as waiting, executor_of(workers) as executor:
         runs = [
-            loaded_run(waiting, path, window, executor=executor, infer=infer)
+            loaded_run(waiting, path, window, rank=rank, executor=executor, infer=infer)
             for path in (before, after)
         ]
         waiting.stage("Comparing")

@@ -23,6 +23,7 @@ def loaded_run(
     given: Sequence[Path] | Path,
     window: str = "",
     *,
+    rank: int | None = None,
     executor: Executor | None = None,
     infer: bool = True,
 ) -> RunProfile:
@@ -35,6 +36,8 @@ def loaded_run(
         Arguments of a command.
     window : str
         As `--window` names it.
+    rank : int, optional
+        One rank of a job by itself.
     executor : Executor, optional
         Of the ranks of a job.
     infer : bool, default=True
@@ -45,13 +48,13 @@ def loaded_run(
     """
     paths = [given] if isinstance(given, Path) else list(given)
     if len(paths) == 1 and is_baseline(paths[0]):
-        if window:
+        if window or rank is not None:
             raise QueryError(
-                f"{paths[0]} is a stored baseline, of the window that it was made with.",
-                hint="store another with htagraph report --window … --json FILE.",
+                f"{paths[0]} is a stored baseline, of the window and ranks that it was made with.",
+                hint="store another with htagraph report --window … --rank … --json FILE.",
             )
         return RunProfile.read(paths[0])
-    source = Source.of(paths)
+    source = Source.of(paths, rank)
     if source.has_several:
         job = windowed_job(loaded_job(waiting, source, executor, infer=infer), window)
         waiting.stage("Finding the path across ranks")

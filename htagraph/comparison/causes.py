@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Hashable, Mapping
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -24,13 +25,13 @@ _SAID = {Bound.COMMUNICATION.label: "exposed communication", Bound.HOST.label: "
 _QUIET = ("noise",)
 
 
-def calls_in_words(row: pd.Series) -> str:
+def calls_in_words(row: Mapping[Hashable, Any]) -> str:
     """Whether work takes longer each time or is done more often; empty where neither is known.
 
     Parameters
     ----------
-    row : Series
-        Of `frames.STEP_DIFF`.
+    row : mapping
+        Of a frame of schema `frames.STEP_DIFF`.
 
     Returns
     -------
@@ -39,7 +40,7 @@ def calls_in_words(row: pd.Series) -> str:
     Examples
     --------
     >>> row = {"calls_before": 10, "calls_after": 10, "before_ns": 100, "after_ns": 112}
-    >>> calls_in_words(pd.Series(row)), calls_in_words(pd.Series(row | {"calls_after": 11.2}))
+    >>> calls_in_words(row), calls_in_words(row | {"calls_after": 11.2})
     ('each 12% slower', '12% more calls')
     """
     n_before, n_after = float(row["calls_before"]), float(row["calls_after"])
@@ -87,7 +88,7 @@ def causes_in_words(tables: Tables) -> str:
     if not delta_ns:
         return ""
     bounds = _changed(tables.by_bound, delta_ns * _WORTH_SAYING)
-    said = [_one(tables, row) for _, row in bounds.head(_N_CAUSES).iterrows()]
+    said = [_one(tables, row) for row in bounds.head(_N_CAUSES).to_dict("records")]
     return "; ".join(said) or "no bound changed beyond its own noise"
 
 
@@ -97,7 +98,7 @@ def _changed(frame: pd.DataFrame, least_ns: float) -> pd.DataFrame:
     return frame[large]
 
 
-def _one(tables: Tables, bound: pd.Series) -> str:
+def _one(tables: Tables, bound: Mapping[Hashable, Any]) -> str:
     """A bound, with what accounts for most of its change."""
     label, delta_ns = str(bound["name"]), int(bound["delta_ns"])
     sign = "+" if delta_ns > 0 else ""
@@ -113,5 +114,5 @@ def _one(tables: Tables, bound: pd.Series) -> str:
     how = ""
     if label in _OF_DEVICE:
         same = _changed(tables.kernels[tables.kernels["name"] == name], 0)
-        how = calls_in_words(same.iloc[0]) if len(same) else ""
+        how = calls_in_words(same.to_dict("records")[0]) if len(same) else ""
     return f"{said} in {called or name_label(name)}" + (f" ({how})" if how else "")

@@ -10,6 +10,7 @@ import pandas as pd
 from htagraph.comparison.causes import calls_in_words
 from htagraph.comparison.limits import Check, Checked
 from htagraph.comparison.run_diff import RunDiff
+from htagraph.model.kinds import in_words
 from htagraph.reports.json_document import records
 from htagraph.reports.markdown import escaped, human_frame, markdown_table
 
@@ -43,16 +44,18 @@ def shown_diff(frame: pd.DataFrame, *, calls: bool = False) -> pd.DataFrame:
     DataFrame
         ``noise_ns`` is NaN where it is not known.
     """
-    same_name = (frame["bound"] == frame["name"]) | (frame["bound"] == "")
-    columns = ["name", *([] if same_name.all() else ["bound"]), "before_ns", "after_ns", "delta_ns"]
+    is_label = frame["bound"] == frame["name"]
+    has_bounds = not (is_label | (frame["bound"] == "")).all()
+    columns = ["name", *(["bound"] if has_bounds else []), "before_ns", "after_ns", "delta_ns"]
     shown = frame[columns].assign(
+        name=frame["name"].where(~is_label, frame["name"].map(in_words)),
         noise_ns=frame["noise_ns"].where(frame["noise_ns"] < float("inf")),
         change=frame["change"].astype(str).replace({"noise": "", "unknown": "?"}),
     )
     if calls:
         said = [
             calls_in_words(row) if change != "noise" else ""
-            for (_, row), change in zip(frame.iterrows(), frame["change"], strict=True)
+            for row, change in zip(frame.to_dict("records"), frame["change"], strict=True)
         ]
         shown = shown.assign(how=said)
     return shown

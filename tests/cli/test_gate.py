@@ -165,3 +165,15 @@ def test_jobs_are_compared_by_steps_of_all_ranks(run, tmp_path):
     assert code == 3
     assert "2 ranks, 3 compared of 4 steps" in out
     assert "of compute in ampere_sgemm_128x64_nn" in " ".join(out.split())
+
+
+def test_one_rank_of_two_jobs_is_compared_by_itself(run, tmp_path):
+    """Of folders, as everywhere; a stored baseline has the ranks that it was made with."""
+    jobs = simulate_job(training_job(ranks=2, steps=4, straggler=1, delay_ns=2_000_000))
+    jobs.write(tmp_path / "job")
+
+    code, said, _ = run("diff", tmp_path / "job", tmp_path / "job", "--rank", 1, "-q")
+    refused, _, why = run("check", "base.json.gz", "--baseline", "baseline.json", "--rank", 3)
+
+    assert (code, "rank-1" in said or "rank1" in said) == (0, True)
+    assert (refused, "rank" in why) == (1, True)

@@ -84,7 +84,9 @@ def test_more_calls_are_told_from_slower_ones():
 
     from htagraph.comparison.causes import calls_in_words
 
-    assert calls_in_words(RunDiff(before, after).kernels().iloc[0]) == "2x as many calls"
+    assert (
+        calls_in_words(RunDiff(before, after).kernels().to_dict("records")[0]) == "2x as many calls"
+    )
 
 
 def test_two_steps_are_too_few_to_tell():
