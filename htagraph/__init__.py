@@ -9,7 +9,10 @@ if TYPE_CHECKING:
     from htagraph import errors, synth
     from htagraph.capture.handler import handler
     from htagraph.capture.profile import profile
-    from htagraph.comparison import GraphDiff, diff
+    from htagraph.comparison.diff import diff, run_profile
+    from htagraph.comparison.graph_diff import GraphDiff
+    from htagraph.comparison.run_diff import RunDiff
+    from htagraph.comparison.run_profile import RunProfile
     from htagraph.compiler.classes import ClassRule
     from htagraph.graph import TraceGraph
     from htagraph.job.job import Job
@@ -48,6 +51,8 @@ __all__ = [
     "JobSummary",
     "KernelClass",
     "Report",
+    "RunDiff",
+    "RunProfile",
     "Scenario",
     "Selection",
     "Summary",
@@ -77,6 +82,7 @@ __all__ = [
     "profile",
     "remove",
     "report",
+    "run_profile",
     "scale",
     "synth",
     "what_if",
@@ -90,13 +96,15 @@ _HOMES = {
     "CriticalPath": "path",
     "EdgeKind": "model.kinds",
     "EventKind": "model.kinds",
-    "GraphDiff": "comparison",
+    "GraphDiff": "comparison.graph_diff",
     "Job": "job.job",
     "JobPath": "job.path",
     "JobScenario": "job.scenario",
     "JobSummary": "reports.job_summary",
     "KernelClass": "model.kinds",
     "Report": "reports.report",
+    "RunDiff": "comparison.run_diff",
+    "RunProfile": "comparison.run_profile",
     "Scenario": "scenario",
     "Selection": "selection",
     "Summary": "reports.summary",
@@ -105,7 +113,7 @@ _HOMES = {
     "bandwidth": "replay.collective_changes",
     "code": "replay.host_code",
     "collective": "selection",
-    "diff": "comparison",
+    "diff": "comparison.diff",
     "discover": "readers.captures",
     "equalise": "replay.collective_changes",
     "fuse": "replay.device_changes",
@@ -124,6 +132,7 @@ _HOMES = {
     "profile": "capture.profile",
     "remove": "replay.changes",
     "report": "reports.report",
+    "run_profile": "comparison.diff",
     "scale": "replay.changes",
     "what_if": "scenario",
     "write_page": "reports.page",

@@ -9,7 +9,7 @@ from typing import Literal, overload
 
 import pandas as pd
 
-from htagraph.comparison import GraphDiff, diff
+from htagraph.comparison.graph_diff import GraphDiff
 from htagraph.graph import TraceGraph
 from htagraph.job.job import Job
 from htagraph.job.scenario import JobScenario
@@ -85,7 +85,7 @@ class Scenario:
 
     def diff(self) -> GraphDiff:
         """The run as it was against the changed one."""
-        return diff(self.before, self.graph)
+        return GraphDiff(self.before, self.graph)
 
     def to_perfetto(self, out: str | Path) -> Path:
         """Write the run as it was, and as it would have been below it, for the Perfetto UI.

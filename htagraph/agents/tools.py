@@ -22,7 +22,7 @@ from htagraph.agents.documents import (
     trace_parts,
     window_head,
 )
-from htagraph.comparison import diff
+from htagraph.comparison.diff import diff
 from htagraph.errors import QueryError
 from htagraph.graph import TraceGraph
 from htagraph.job.catalogue import all_questions

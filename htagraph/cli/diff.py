@@ -1,13 +1,16 @@
-"""`htagraph diff`: what changed between two traces, and whether that is a regression."""
+"""`htagraph diff`: what changed between two runs, and whether that is a regression."""
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
+import pandas as pd
 import typer
 
+from htagraph.cli.check import end_with
 from htagraph.cli.console import Waiting, notices, output
 from htagraph.cli.options import (
     ColumnsOption,
@@ -15,12 +18,16 @@ from htagraph.cli.options import (
     InferOption,
     QuietOption,
     WindowOption,
-    windowed,
+    WorkersOption,
 )
-from htagraph.cli.sources import Source
+from htagraph.cli.ranks import executor_of
+from htagraph.cli.runs import loaded_run
 from htagraph.cli.tables import Format, print_frame
-from htagraph.comparison import diff as compare
-from htagraph.model.units import human_duration
+from htagraph.cli.units import share_of
+from htagraph.comparison.limits import Limits, check_run
+from htagraph.comparison.run_diff import RunDiff
+from htagraph.reports.gate import diff_document, shown_diff
+from htagraph.reports.page.diff_page import write_diff_page
 
 __all__ = ["What", "diff"]
 
@@ -33,54 +40,96 @@ class What(StrEnum):
     PATH = "path"
     KERNELS = "kernels"
     OPS = "ops"
+    DEVICES = "devices"
+    ALL = "all"
 
 
 def diff(
-    before: Annotated[Path, typer.Argument(metavar="BEFORE", help="Trace before the change.")],
-    after: Annotated[Path, typer.Argument(metavar="AFTER", help="Trace after it.")],
+    before: Annotated[
+        Path,
+        typer.Argument(
+            metavar="BEFORE", help="Trace, folder, or JSON of a report before the change."
+        ),
+    ],
+    after: Annotated[Path, typer.Argument(metavar="AFTER", help="The same after it.")],
     *,
     window: WindowOption = "",
     what: Annotated[
         What,
-        typer.Option(help="Compare critical paths (deltas add up), kernels, or operators."),
-    ] = What.PATH,
-    by: Annotated[str, typer.Option(help="For paths: bound, kind, name, op or track.")] = "bound",
-    fail_above: Annotated[
-        float,
         typer.Option(
-            help="Exit with 1 if AFTER is longer by more than this share (0.05: 5%); 0: never."
+            help="Compare critical paths (deltas add up), kernels, operators or devices; all is "
+            "for JSON."
         ),
-    ] = 0.0,
+    ] = What.PATH,
+    by: Annotated[str, typer.Option(help="For paths: bound, op or name.")] = "bound",
+    fail_above: Annotated[
+        str,
+        typer.Option(
+            metavar="SHARE",
+            help="Exit with 3 if steps are longer by more than this (5%) and than noise, with 1 "
+            "if that is not known.",
+        ),
+    ] = "",
+    out: Annotated[
+        Path | None, typer.Option(metavar="PAGE.html", help="Also write a page with all of it.")
+    ] = None,
     columns: ColumnsOption = "",
     form: FormatOption = Format.TABLE,
+    workers: WorkersOption = 0,
     infer: InferOption = True,
     quiet: QuietOption = False,
 ) -> None:
-    """Compare two traces, or one window of both. The largest change comes first."""
-    with Waiting(quiet=quiet).shown() as waiting:
-        graphs = [
-            windowed(waiting.load(Source.of(path).file()).compile(infer=infer), window)
+    """Compare the steps of two runs, with noise. The largest change comes first."""
+    limit = share_of(fail_above) if fail_above else None
+    with Waiting(quiet=quiet).shown() as waiting, executor_of(workers) as executor:
+        runs = [
+            loaded_run(waiting, path, window, executor=executor, infer=infer)
             for path in (before, after)
         ]
         waiting.stage("Comparing")
-        found = compare(*graphs)
-        match what:
-            case What.PATH:
-                frame = found.critical_path(by=by).reset_index(names=by)  # type: ignore[arg-type]
-            case What.KERNELS:
-                frame = found.kernels(short_names=True)
-            case _:
-                frame = found.ops()
-    console = output()
-    if form is Format.TABLE:
-        share = found.delta_ns / max(found.before.dur_ns, 1)
-        console.print(
-            f"{human_duration(found.before.dur_ns)} -> {human_duration(found.after.dur_ns)} "
-            f"({share:+.1%})",
-            style="bold",
-            markup=False,
+        found = RunDiff(*runs)
+        frame = _asked(found, what, by)
+    console, beside = output(), notices(quiet=quiet)
+    if what is What.ALL:
+        console.file.write(json.dumps(diff_document(found), indent=2) + "\n")
+    else:
+        if form is Format.TABLE:
+            console.print(found.verdict(), style="bold", markup=False)
+            for note in found.notes:
+                console.print(f"  {note}", style="dim", markup=False)
+        is_for_people = form in (Format.TABLE, Format.MD) and not columns
+        shown = (
+            shown_diff(frame, calls=what is not What.PATH) if is_for_people else _known_only(frame)
         )
-    shown = frame.head(_TOP) if form is Format.TABLE else frame
-    print_frame(console, shown, form, columns=columns, beside=notices(quiet=quiet))
-    if fail_above > 0 and found.delta_ns > fail_above * found.before.dur_ns:
-        raise typer.Exit(1)
+        print_frame(
+            console,
+            shown.head(_TOP) if form is Format.TABLE else shown,
+            form,
+            columns=columns,
+            beside=beside,
+        )
+    if out is not None:
+        write_diff_page(out, found)
+        beside.print(f"Wrote {out}  (in a browser)", markup=False)
+    if limit is not None:
+        checked = check_run(found.after, Limits(fail_above=limit), baseline=found.before)
+        end_with(checked, quiet=quiet)
+
+
+def _known_only(frame: pd.DataFrame) -> pd.DataFrame:
+    """Frame in which noise that is not known is nothing, as JSON has no infinity."""
+    noise = frame["noise_ns"]
+    return frame.assign(noise_ns=noise.astype(object).where(noise < float("inf"), None))
+
+
+def _asked(found: RunDiff, what: What, by: str) -> pd.DataFrame:
+    """The table that is asked for."""
+    match what:
+        case What.KERNELS:
+            return found.kernels()
+        case What.OPS:
+            return found.ops()
+        case What.DEVICES:
+            return found.device_time()
+        case _:
+            return found.critical_path(by=by)  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ import typer
 
 from htagraph import __version__
 from htagraph.cli.ask import ask
+from htagraph.cli.check import check
 from htagraph.cli.console import complain, sentences
 from htagraph.cli.demo import demo
 from htagraph.cli.diff import diff
@@ -35,7 +36,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (report, path, what_if, ask, diff, info, view, dot, repair, demo, mcp):
+for verb in (report, path, what_if, ask, diff, check, info, view, dot, repair, demo, mcp):
     app.command()(verb)
 
 

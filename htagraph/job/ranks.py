@@ -133,6 +133,8 @@ class RankSummary:
     ends : RankEnds
         Of the whole trace.
     steps : tuple of str
+    device_names : tuple of str, default=()
+        Of its machine, each once.
     """
 
     rank: int
@@ -151,6 +153,7 @@ class RankSummary:
     ready: Readiness
     ends: RankEnds
     steps: tuple[str, ...]
+    device_names: tuple[str, ...] = ()
 
 
 def rank_ends(graph: TraceGraph) -> RankEnds:
@@ -195,6 +198,7 @@ def prepare_rank(path: Path, graph_file: Path, reading: Reading) -> RankSummary:
         ready=readiness(graph.dag, collectives["event"].to_numpy(np.int64)),
         ends=rank_ends(graph),
         steps=tuple(graph.steps["name"]),
+        device_names=graph.origin.device_names if graph.origin else (),
     )
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.intervals import States, states
+from htagraph.algorithms.intervals import Cover, States, states
 from htagraph.algorithms.tiling import check_tiling
 from htagraph.lookup.clipping import device_work
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import KernelClass
 from htagraph.model.window import Window
 
-__all__ = ["CLASSES", "device_states", "devices_of", "runs"]
+__all__ = ["CLASSES", "device_states", "devices_of", "runs", "time_by_class"]
 
 I64 = npt.NDArray[np.int64]
 
@@ -67,3 +67,31 @@ def device_states(dag: Dag, window: Window) -> States:
 def runs(found: States, kernel_class: KernelClass) -> npt.NDArray[np.bool_]:
     """Whether a class runs, on each stretch."""
     return np.asarray((found.mask >> int(kernel_class)) & 1 == 1)
+
+
+def time_by_class(found: States, device: int, start_ns: I64, end_ns: I64) -> dict[str, I64]:
+    """What a device did in each of some ranges; together, the range.
+
+    Parameters
+    ----------
+    found : States
+        Of a window with all ranges in it.
+    device : int
+    start_ns, end_ns : ndarray of shape (n,), dtype=int64, unit=ns
+
+    Returns
+    -------
+    dict of str to ndarray of shape (n,), dtype=int64
+        ``idle``, and each of `CLASSES` while none before it runs: communication is what no
+        computation hides.
+    """
+    mine = found.group == device
+    part = np.select(
+        [runs(found, member) for member in CLASSES], list(CLASSES), default=KernelClass.NONE
+    )
+    names = {KernelClass.NONE: "idle"} | {member: member.label for member in CLASSES}
+    return {
+        name: Cover(found.start[rows], found.end[rows]).within(start_ns, end_ns)
+        for member, name in names.items()
+        for rows in [mine & (part == member)]
+    }

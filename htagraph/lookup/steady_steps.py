@@ -20,7 +20,14 @@ from htagraph.model.api_calls import POLLS
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 
-__all__ = ["FEWEST_ALIKE", "SteadySteps", "StepParts", "representative_window", "steady_steps"]
+__all__ = [
+    "FEWEST_ALIKE",
+    "SteadySteps",
+    "StepParts",
+    "are_near",
+    "representative_window",
+    "steady_steps",
+]
 
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -147,6 +154,31 @@ def _n_different(dag: Dag, parts: StepParts) -> tuple[I64, I64]:
     return np.abs(whole - whole[typical]).sum(axis=1), whole[typical].sum()
 
 
+def are_near(lengths_ns: I64, among: Bools) -> Bools:
+    """Whether each length is near the median of some of them.
+
+    Parameters
+    ----------
+    lengths_ns : ndarray of shape (n,), dtype=int64, unit=ns
+    among : ndarray of shape (n,), dtype=bool
+        Those whose median and spread count; at least one.
+
+    Returns
+    -------
+    ndarray of shape (n,), dtype=bool
+
+    Examples
+    --------
+    >>> lengths_ns = np.array([100, 109, 111, 99, 101])
+    >>> are_near(lengths_ns, np.ones(5, dtype=bool)).tolist()
+    [True, True, False, True, True]
+    """
+    median = _lower_median(lengths_ns[among])
+    away = np.abs(lengths_ns - median)
+    near = _DEVIATIONS * _lower_median(away[among])
+    return np.asarray(away <= np.clip(near, _NEAR * median, _FAR * median))
+
+
 def steady_steps(dag: Dag) -> SteadySteps:
     """Which steps of a trace are alike.
 
@@ -180,10 +212,7 @@ def steady_steps(dag: Dag) -> SteadySteps:
     compared = parts.next_ns - parts.start_ns
     if n > 1:
         compared[-1] += _lower_median((parts.next_ns - parts.end_ns)[:-1])
-    median = _lower_median(compared[is_same_work])
-    away = np.abs(compared - median)
-    near = _DEVIATIONS * _lower_median(away[is_same_work])
-    is_same_length = away <= np.clip(near, _NEAR * median, _FAR * median)
+    is_same_length = are_near(compared, is_same_work)
     is_alike = is_same_work & is_same_length
     is_steady = is_alike if is_alike.sum() >= FEWEST_ALIKE else none
     among = np.flatnonzero(is_steady if is_steady.any() else is_same_work)

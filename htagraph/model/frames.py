@@ -23,6 +23,7 @@ __all__ = [
     "REPAIRS",
     "SEGMENTS",
     "STEPS",
+    "STEP_DIFF",
 ]
 
 _EVENT = Column("int64", "event", "row of the event table")
@@ -152,6 +153,25 @@ DIFF = Schema(
         "before_ns": nanoseconds("time before"),
         "after_ns": nanoseconds("time after"),
         "delta_ns": nanoseconds("after_ns - before_ns"),
+    },
+)
+
+STEP_DIFF = Schema(
+    "STEP_DIFF",
+    {
+        "bound": name("bound of the group, empty where groups are of no path"),
+        "name": name("group: bound, operator, kernel, or what a device did"),
+        "change": Column(
+            "category", "name", "added, removed, slower, faster, noise (within it) or unknown"
+        ),
+        "calls_before": Column("float64", "count", "events per step before"),
+        "calls_after": Column("float64", "count", "events per step after"),
+        "before_ns": nanoseconds("mean time per step before"),
+        "after_ns": nanoseconds("mean time per step after"),
+        "delta_ns": nanoseconds("after_ns - before_ns; of a path, they add up to that of steps"),
+        "noise_ns": Column(
+            "float64", "ns or inf", "how large a difference is without any change, at most"
+        ),
     },
 )
 

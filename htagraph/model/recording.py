@@ -83,6 +83,17 @@ class Origin:
         """The file; None for content in memory."""
         return None if isinstance(self.source, bytes) else self.source
 
+    @property
+    def device_names(self) -> tuple[str, ...]:
+        """Names of the devices that the file lists, each once."""
+        listed = self.metadata.get("deviceProperties")
+        names = [
+            str(device["name"])
+            for device in (listed if isinstance(listed, list) else ())
+            if isinstance(device, dict) and "name" in device
+        ]
+        return tuple(dict.fromkeys(names))
+
 
 @dataclass(frozen=True)
 class Recording:

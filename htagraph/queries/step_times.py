@@ -6,12 +6,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.intervals import Cover, States, sum_by_code
-from htagraph.lookup.device_states import CLASSES, device_states, devices_of, runs
+from htagraph.algorithms.intervals import States, sum_by_code
+from htagraph.lookup.device_states import device_states, devices_of, time_by_class
 from htagraph.lookup.steps import find_steps
 from htagraph.model.answers import STEP_TIMES
 from htagraph.model.dag import Dag
-from htagraph.model.kinds import KernelClass
 from htagraph.model.window import Window
 
 __all__ = ["step_times"]
@@ -67,16 +66,6 @@ def step_times(dag: Dag, window: Window) -> pd.DataFrame:
 
 def _one_device(dag: Dag, found: States, device: int, start: I64, end: I64) -> dict[str, I64]:
     """What a device did in each step, and what was launched for it there."""
-    mine = found.group == device
-    part = np.select(
-        [runs(found, member) for member in CLASSES], list(CLASSES), default=KernelClass.NONE
-    )
-    names = {KernelClass.NONE: "idle_ns"} | {member: f"{member.label}_ns" for member in CLASSES}
-    times = {
-        name: Cover(found.start[rows], found.end[rows]).within(start, end)
-        for member, name in names.items()
-        for rows in [mine & (part == member)]
-    }
     events = dag.events
     work = np.flatnonzero((dag.launch >= 0) & (events.device == device))
     called = events.ts_ns[dag.launch[work]]
@@ -90,7 +79,10 @@ def _one_device(dag: Dag, found: States, device: int, start: I64, end: I64) -> d
     return {
         "n_launches": np.bincount(step[within], minlength=len(start)),
         "launched_ns": sum_by_code(step[within], events.dur_ns[work[within]], len(start)),
-        **times,
+        **{
+            f"{name}_ns": time_ns
+            for name, time_ns in time_by_class(found, device, start, end).items()
+        },
     }
 
 

@@ -3,7 +3,7 @@
 That of a trace has these keys; later documents of the same version only add some::
 
     schema          "htagraph.report"
-    version         2
+    version         3
     trace           file, rank, rank_source, world_size, n_events, n_kernels, n_steps,
                     start_ns, dur_ns
     window          name, start_ns, end_ns, dur_ns
@@ -30,11 +30,23 @@ That of a trace has these keys; later documents of the same version only add som
     repairs         kind, n, first_offset, detail
     skipped         {category: number of events}
     files           {what: path} of the files of the report
+    profile         what a later comparison needs (`htagraph diff`, `htagraph check --baseline`):
+                    name, unit ("step" or "window"), devices (names, "" for unknown), world_size (0
+                    for unknown), n_ranks, n_steps, n_compared (steps that are alike), has_first and
+                    has_last (of the trace), steps_ns (their lengths, the first 200), n_odd,
+                    left_out [sentence]: steps that are not compared, and why,
+                    parts [part, bound, name, calls, total_ns, std_ns, first_ns, last_ns, least_ns,
+                    most_ns]: sums over the steps that are compared, the standard deviation from
+                    step to step, the first, last, shortest and longest of them. `part` is "step"
+                    (the whole), "bound", "op" or "name" (of the critical path; each adds up to the
+                    whole), "kernel", "operator" (with what it calls) or "device" (idle, compute,
+                    exposed communication and memory). The longest 100 of "op" and "name" and 150
+                    of "kernel" and "operator"; all others are "(other)".
 
 That of a job::
 
     schema          "htagraph.job_report"
-    version         3
+    version         4
     job             name, ranks, missing_ranks, caveats, n_events, n_collectives
     failures        path, error
     window          name, start_ns, end_ns, dur_ns, in common time
@@ -45,6 +57,8 @@ That of a job::
     stragglers, clocks, devices    one row per rank, or per device of a rank
     weak_checks     rank, check, n_good, n_all, share, verdict, consequence
     files           {what: path} of the files of the report
+    profile         as above; a step is one of the job, kernels, operators and devices are means
+                    over its ranks
 
 Times are integer nanoseconds, shares fractions of one. The attributed time of all findings and the
 unexplained time add up to the window; so do the groups of ``by_bound`` and ``by_rank``.
@@ -64,6 +78,8 @@ from typing import Any
 
 import pandas as pd
 
+from htagraph.comparison.job_profiling import job_profile
+from htagraph.comparison.profiling import graph_profile
 from htagraph.explain.replay_time import replay_time
 from htagraph.findings.replays import replay_bound
 from htagraph.findings.verdict import Finding, Verdict
@@ -84,9 +100,9 @@ __all__ = [
 ]
 
 SCHEMA = "htagraph.report"
-VERSION = 2
+VERSION = 3
 JOB_SCHEMA = "htagraph.job_report"
-JOB_VERSION = 3
+JOB_VERSION = 4
 OPPORTUNITIES_SCHEMA = "htagraph.opportunities"
 OPPORTUNITIES_VERSION = 1
 _TOP = 20
@@ -250,6 +266,9 @@ def json_document(summary: Summary, files: Mapping[str, Path] | None = None) -> 
         "repairs": records(trace.repairs),
         "skipped": dict(trace.skipped),
         "files": {what: str(file) for what, file in (files or {}).items()},
+        "profile": graph_profile(
+            summary.graph, name=summary.name, world_size=summary.world_size
+        ).document(),
     }
 
 
@@ -298,4 +317,5 @@ def job_document(summary: JobSummary, files: Mapping[str, Path] | None = None) -
         "devices": records(summary.devices),
         "weak_checks": records(summary.weak_checks),
         "files": {what: str(file) for what, file in (files or {}).items()},
+        "profile": job_profile(job, name=summary.name).document(),
     }

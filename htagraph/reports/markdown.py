@@ -17,6 +17,7 @@ from htagraph.reports.summary import Summary
 from htagraph.writers.labels import distinct_names, name_label, printable
 
 __all__ = [
+    "escaped",
     "full_names",
     "human_frame",
     "job_tables",
@@ -127,17 +128,17 @@ def markdown_table(frame: pd.DataFrame) -> str:
         ["---"] * len(frame.columns),
         *frame.astype(str).to_numpy().tolist(),
     ]
-    cells = [[_escaped(str(cell)) for cell in row] for row in (rows[0], *rows[2:])]
+    cells = [[escaped(str(cell)) for cell in row] for row in (rows[0], *rows[2:])]
     cells.insert(1, rows[1])
     return "\n".join(f"| {' | '.join(row)} |" for row in cells)
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     r"""Text that a Markdown reader shows as it is, on one line.
 
     Examples
     --------
-    >>> print(_escaped("aten::add_ <b> __init__"))
+    >>> print(escaped("aten::add_ <b> __init__"))
     aten::add\_ \<b\> \_\_init\_\_
     """
     return _ESCAPED.sub(r"\\\1", printable(" ".join(text.split("\n"))))
@@ -147,22 +148,22 @@ def _head(summary: Summary | JobSummary) -> list[str]:
     """First paragraphs of a report: facts, caveats and the verdict."""
     verdict = summary.verdict
     head = [
-        f"# {_escaped(summary.name)}",
-        _escaped(summary.facts),
-        *map(_escaped, summary.caveats),
-        f"## What bounds {_escaped(summary.window_name)}",
+        f"# {escaped(summary.name)}",
+        escaped(summary.facts),
+        *map(escaped, summary.caveats),
+        f"## What bounds {escaped(summary.window_name)}",
     ]
     more = [verdict.replays] if verdict.replays else []
     if verdict.withheld:
-        return [*head, f"No verdict: {_escaped(verdict.withheld)}", *map(_escaped, more)]
+        return [*head, f"No verdict: {escaped(verdict.withheld)}", *map(escaped, more)]
     findings = (
-        f"{number}. **{_escaped(finding.sentence)}.** Largest: "
-        f"{_escaped(finding.evidence_sentence)}."
-        + (f" *Predicted:* {_escaped(finding.prediction)}." if finding.prediction else "")
-        + (f" *To try:* {_escaped(finding.to_try)}" if finding.to_try else "")
+        f"{number}. **{escaped(finding.sentence)}.** Largest: "
+        f"{escaped(finding.evidence_sentence)}."
+        + (f" *Predicted:* {escaped(finding.prediction)}." if finding.prediction else "")
+        + (f" *To try:* {escaped(finding.to_try)}" if finding.to_try else "")
         for number, finding in enumerate(verdict.findings, start=1)
     )
-    return [*head, *findings, *map(_escaped, more), *filter(None, [verdict.notes])]
+    return [*head, *findings, *map(escaped, more), *filter(None, [verdict.notes])]
 
 
 def _help(summary: Summary | JobSummary) -> list[str]:
@@ -171,7 +172,7 @@ def _help(summary: Summary | JobSummary) -> list[str]:
     if helpful.empty:
         return []
     table = markdown_table(human_frame(helpful.head(_TOP)))
-    return ["## What would help", _escaped(summary.help_notes), table]
+    return ["## What would help", escaped(summary.help_notes), table]
 
 
 def _groups(frame: pd.DataFrame, name: str) -> str:
@@ -199,7 +200,7 @@ def markdown_summary(summary: Summary) -> str:
     parts += [
         "## Critical path",
         f"{human_duration(summary.path.dur_ns)} in {segments} that tile the window. "
-        f"{_escaped(summary.inferred)}".strip(),
+        f"{escaped(summary.inferred)}".strip(),
         _groups(summary.by_bound, "bound"),
         "## Operators on the path",
         _groups(summary.by_op, "op"),
@@ -242,7 +243,7 @@ def markdown_job_summary(summary: JobSummary) -> str:
     """
     parts = _head(summary)
     if summary.inferred:
-        parts.append(_escaped(summary.inferred))
+        parts.append(escaped(summary.inferred))
     parts += _help(summary)
     for title, frame in job_tables(summary):
         parts += [f"## {title}", markdown_table(human_frame(frame.head(_MAX_ROWS)))]

@@ -1,4 +1,4 @@
-"""`htagraph ask`, `diff` and `repair`: answers for people and for scripts."""
+"""`htagraph ask` and `repair`: answers for people and for scripts."""
 
 from __future__ import annotations
 
@@ -103,26 +103,6 @@ def test_a_job_question_of_one_trace_says_what_it_needs(capsys, trace):
 
     assert code == 1
     assert "folder" in err
-
-
-def test_a_trace_does_not_differ_from_itself(capsys, trace):
-    """Every delta is zero, and the exit code says so."""
-    code, out, _ = _run(
-        capsys, "diff", trace, trace, "--format", "json", "--fail-above", "0.01", "-q"
-    )
-
-    assert code == 0
-    assert {row["delta_ns"] for row in json.loads(out)} == {0}
-
-
-def test_a_regression_fails(capsys, trace, tmp_path):
-    """For a check in continuous integration."""
-    slow = simulate(training_rank(steps=2, layers=2, fault="dataloader")).write(
-        tmp_path / "slow.json"
-    )
-    code, _, _ = _run(capsys, "diff", trace, slow, "--fail-above", "0.05", "-q")
-
-    assert code == 1
 
 
 def test_a_broken_trace_is_repaired(capsys, tmp_path):

@@ -102,6 +102,7 @@ def test_the_document_has_the_keys_that_it_documents(document):
         "devices",
         "weak_checks",
         "files",
+        "profile",
     ]
     assert list(document["opportunities"][0]) == list(OPPORTUNITIES.columns)
 

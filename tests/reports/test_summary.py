@@ -103,6 +103,7 @@ def test_json_document_has_the_keys_that_it_documents(stalled):
         "repairs",
         "skipped",
         "files",
+        "profile",
     ]
     assert list(document["opportunities"][0]) == list(OPPORTUNITIES.columns)
     assert list(document["findings"]["items"][0]) == [

@@ -1,19 +1,20 @@
-"""GraphDiff: what changed between two traces, and what of it made the difference."""
+"""GraphDiff: two graphs, or two windows, and what changed between them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
 
+from htagraph.comparison.profiling import graph_profile
+from htagraph.comparison.run_diff import RunDiff
 from htagraph.explain.differences import kernel_diff, op_diff, path_diff
 from htagraph.graph import TraceGraph
-from htagraph.model.kinds import in_words
-from htagraph.model.units import human_duration
 from htagraph.path import BreakdownKey, write_runs
 
-__all__ = ["GraphDiff", "diff"]
+__all__ = ["GraphDiff"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,6 +77,20 @@ class GraphDiff:
         )
         return path_diff(before, after, delta_ns=self.delta_ns)
 
+    @cached_property
+    def runs(self) -> RunDiff:
+        """The comparison of their steps, with noise: where windows have steps, per step."""
+        return RunDiff(graph_profile(self.before), graph_profile(self.after))
+
+    def verdict(self) -> str:
+        """What changed, by how much, and where that comes from, in a sentence or two.
+
+        Returns
+        -------
+        str
+        """
+        return self.runs.verdict()
+
     def to_perfetto(self, out: str | Path) -> Path:
         """Write both runs, one below the other, for the Perfetto UI.
 
@@ -101,38 +116,5 @@ class GraphDiff:
         return write_runs(out, runs, [path.start_ns - lead_ns for path in runs.values()])
 
     def __repr__(self) -> str:
-        """Say how long both are and what changed most."""
-        top = self.critical_path()["delta_ns"].head(2)
-        changes = ", ".join(
-            f"{in_words(name)} {'+' if delta_ns >= 0 else ''}{human_duration(delta_ns)}"
-            for name, delta_ns in top.items()
-        )
-        return (
-            f"GraphDiff({human_duration(self.before.dur_ns)} -> "
-            f"{human_duration(self.after.dur_ns)}: "
-            f"{changes or 'nothing'})"
-        )
-
-
-def diff(before: TraceGraph, after: TraceGraph) -> GraphDiff:
-    """Comparison of two graphs, or of two windows.
-
-    Parameters
-    ----------
-    before, after : TraceGraph
-
-    Returns
-    -------
-    GraphDiff
-
-    Examples
-    --------
-    >>> from htagraph import Trace, synth
-    >>> slow, fast = (
-    ...     Trace.from_events(synth.timeline(drawing)).compile()
-    ...     for drawing in ("cpu 1 |[aten::mm      ][aten::relu]", "cpu 1 |[aten::mm][aten::relu]")
-    ... )
-    >>> diff(slow, fast).critical_path(by="name")["delta_ns"].to_dict()
-    {'aten::mm': -6000, 'aten::relu': 0}
-    """
-    return GraphDiff(before, after)
+        """Say what changed."""
+        return f"GraphDiff({self.verdict()})"

@@ -1,0 +1,170 @@
+"""`htagraph check`: whether a run keeps its limits, for continuous integration."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from htagraph.cli.console import Waiting, notices, output
+from htagraph.cli.options import (
+    InferOption,
+    QuietOption,
+    ReportArgument,
+    WindowOption,
+    WorkersOption,
+)
+from htagraph.cli.ranks import executor_of
+from htagraph.cli.runs import loaded_run
+from htagraph.cli.settings import settings_near
+from htagraph.cli.tables import print_titled
+from htagraph.cli.units import duration_of, share_of
+from htagraph.comparison.limits import Check, Limits, State, check_run
+from htagraph.reports.gate import check_document, limits_table, markdown_check, shown_diff
+from htagraph.writers.text_file import write_text
+
+__all__ = ["EXIT_CODES", "check", "end_with"]
+
+EXIT_CODES: dict[State, int] = {"passed": 0, "withheld": 1, "broken": 3}
+"""How a check ends; 2 is wrong usage, as everywhere."""
+
+_TOP = 8
+_STYLES: dict[State, str] = {"passed": "green", "withheld": "yellow", "broken": "red"}
+
+
+class CheckFormat(StrEnum):
+    """Formats of a check."""
+
+    TABLE = "table"
+    MD = "md"
+    JSON = "json"
+
+
+def _limit(of: str) -> str:
+    return f"Most that {of}."
+
+
+def check(
+    trace: ReportArgument,
+    *,
+    max_step: Annotated[
+        str, typer.Option(metavar="LENGTH", help=_limit("a step may take, on average: 120ms"))
+    ] = "",
+    max_exposed: Annotated[
+        str,
+        typer.Option(
+            metavar="SHARE",
+            help=_limit("devices may communicate without computing, of the steps: 10%"),
+        ),
+    ] = "",
+    max_idle: Annotated[
+        str, typer.Option(metavar="SHARE", help=_limit("devices may be idle, of the steps: 15%"))
+    ] = "",
+    max_unexplained: Annotated[
+        str,
+        typer.Option(metavar="SHARE", help=_limit("of the critical path may be unexplained: 5%")),
+    ] = "",
+    baseline: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH", help="An earlier run: JSON of `htagraph report`, a trace or a folder."
+        ),
+    ] = None,
+    fail_above: Annotated[
+        str,
+        typer.Option(
+            metavar="SHARE",
+            help="Most that steps may be longer than those of the baseline, beyond noise.",
+            show_default="5%",
+        ),
+    ] = "",
+    window: WindowOption = "",
+    form: Annotated[CheckFormat, typer.Option("--format", "-f", help="How to print it.")] = (
+        CheckFormat.TABLE
+    ),
+    out: Annotated[
+        Path | None, typer.Option(help="Also write it as Markdown, for a pull request.")
+    ] = None,
+    workers: WorkersOption = 0,
+    infer: InferOption = True,
+    quiet: QuietOption = False,
+) -> None:
+    """Hold a run against limits. Ends with 0: kept, 1: not known, 2: wrong usage, 3: broken.
+
+    What is not given is taken from [tool.htagraph] of the nearest pyproject.toml, by the names of
+    the options. See docs/gate.md.
+    """
+    given = {
+        "max-step": max_step,
+        "max-exposed": max_exposed,
+        "max-idle": max_idle,
+        "max-unexplained": max_unexplained,
+        "baseline": "" if baseline is None else str(baseline),
+        "fail-above": fail_above,
+    }
+    asked = settings_near(Path.cwd()) | {key: text for key, text in given.items() if text}
+    limits = _limits(asked)
+    with Waiting(quiet=quiet).shown() as waiting, executor_of(workers) as executor:
+        earlier = (
+            loaded_run(waiting, Path(asked["baseline"]), executor=executor, infer=infer)
+            if "baseline" in asked
+            else None
+        )
+        run = loaded_run(waiting, trace, window, executor=executor, infer=infer)
+        waiting.stage("Checking")
+        found = check_run(run, limits, baseline=earlier, is_step=bool(window))
+    if out is not None:
+        write_text(out, markdown_check(found))
+    _print(output(), found, form)
+    end_with(found, quiet=quiet)
+
+
+def _limits(asked: dict[str, str]) -> Limits:
+    """The limits that are asked for; at least one, or a baseline."""
+    if not asked:
+        raise typer.BadParameter(
+            "there is nothing to check: give --max-step, --max-exposed, --max-idle, "
+            "--max-unexplained or --baseline, or [tool.htagraph] in pyproject.toml."
+        )
+    if "fail-above" in asked and "baseline" not in asked:
+        raise typer.BadParameter("--fail-above is about a --baseline, which is missing.")
+    shares = {
+        key.replace("-", "_"): share_of(text)
+        for key, text in asked.items()
+        if key not in ("max-step", "baseline")
+    }
+    step = duration_of(asked["max-step"]) if "max-step" in asked else None
+    return Limits(max_step=step, **shares)
+
+
+def _print(console: Console, found: Check, form: CheckFormat) -> None:
+    """Print a check."""
+    if form is CheckFormat.MD:
+        console.file.write(markdown_check(found))
+        return
+    if form is CheckFormat.JSON:
+        console.file.write(json.dumps(check_document(found), indent=2) + "\n")
+        return
+    console.print(found.verdict(), style=f"bold {_STYLES[found.state]}", markup=False)
+    print_titled(console, found.run.facts, limits_table(found))
+    if found.diff and found.diff.delta_ns:
+        by_bound = shown_diff(found.diff.critical_path().head(_TOP))
+        print_titled(console, "Critical path per step, before and after", by_bound)
+
+
+def end_with(found: Check, *, quiet: bool) -> None:
+    """End with the exit code of a check; say where it did not pass."""
+    code = EXIT_CODES[found.state]
+    if code:
+        not_passed = [one for one in found.limits if one.state == found.state]
+        for one in not_passed:
+            said = f": {one.said}" if one.said else ""
+            notices(quiet=quiet).print(f"{one.limit} is {_SAID[one.state]}{said}", markup=False)
+        raise typer.Exit(code)
+
+
+_SAID: dict[State, str] = {"broken": "broken", "withheld": "not known", "passed": "kept"}

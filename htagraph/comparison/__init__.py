@@ -1,0 +1,1 @@
+"""Two runs compared: their steps, what of them changed beyond noise, and limits for both."""

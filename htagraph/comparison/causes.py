@@ -1,0 +1,117 @@
+"""Where a difference between runs comes from, in words."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pandas as pd
+
+from htagraph.comparison.parts import OTHER
+from htagraph.model.collective_names import operation_of
+from htagraph.model.kinds import Bound, in_words
+from htagraph.model.units import human_duration
+from htagraph.writers.labels import name_label
+
+__all__ = ["Tables", "calls_in_words", "causes_in_words"]
+
+_WORTH_SAYING = 0.1
+_MOST_OF_IT = 0.4
+_N_CAUSES = 3
+_MOSTLY = 0.8
+_LEAST = 0.005
+_OF_DEVICE = {Bound.COMPUTE.label, Bound.COMMUNICATION.label, Bound.MEMORY.label}
+_SAID = {Bound.COMMUNICATION.label: "exposed communication", Bound.HOST.label: "host time"}
+_QUIET = ("noise",)
+
+
+def calls_in_words(row: pd.Series) -> str:
+    """Whether work takes longer each time or is done more often; empty where neither is known.
+
+    Parameters
+    ----------
+    row : Series
+        Of `frames.STEP_DIFF`.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> row = {"calls_before": 10, "calls_after": 10, "before_ns": 100, "after_ns": 112}
+    >>> calls_in_words(pd.Series(row)), calls_in_words(pd.Series(row | {"calls_after": 11.2}))
+    ('each 12% slower', '12% more calls')
+    """
+    n_before, n_after = float(row["calls_before"]), float(row["calls_after"])
+    before_ns, after_ns = int(row["before_ns"]), int(row["after_ns"])
+    if not n_before or not before_ns:
+        return "new" if n_after else ""
+    if not n_after or not after_ns:
+        return "gone"
+    calls = n_after / n_before - 1
+    each = (after_ns / n_after) / (before_ns / n_before) - 1
+    by_calls = abs(calls) * before_ns
+    by_rate = abs(each) * after_ns
+    said = []
+    if abs(calls) >= _LEAST and by_calls >= (1 - _MOSTLY) * (by_calls + by_rate):
+        more = f"{calls:.0%} more" if calls < 1 else f"{calls + 1:.3g}x as many"
+        said.append(f"{more if calls > 0 else f'{-calls:.0%} fewer'} calls")
+    if abs(each) >= _LEAST and by_rate >= (1 - _MOSTLY) * (by_calls + by_rate):
+        slower = f"{each:.0%} slower" if each < 1 else f"{each + 1:.3g}x as long"
+        said.append(f"each {slower if each > 0 else f'{-each:.0%} faster'}")
+    return ", ".join(said)
+
+
+class Tables(NamedTuple):
+    """Differences per step, schema `frames.STEP_DIFF`: of the path by group, and of kernels."""
+
+    by_bound: pd.DataFrame
+    by_op: pd.DataFrame
+    by_name: pd.DataFrame
+    kernels: pd.DataFrame
+
+
+def causes_in_words(tables: Tables) -> str:
+    """The bounds that changed most, each with what changed most in it; beyond noise, if known.
+
+    Parameters
+    ----------
+    tables : Tables
+
+    Returns
+    -------
+    str
+        Empty for no difference.
+    """
+    delta_ns = abs(int(tables.by_bound["delta_ns"].sum()))
+    if not delta_ns:
+        return ""
+    bounds = _changed(tables.by_bound, delta_ns * _WORTH_SAYING)
+    said = [_one(tables, row) for _, row in bounds.head(_N_CAUSES).iterrows()]
+    return "; ".join(said) or "no bound changed beyond its own noise"
+
+
+def _changed(frame: pd.DataFrame, least_ns: float) -> pd.DataFrame:
+    """Rows that changed beyond their noise and by as much as that; the largest change first."""
+    large = (frame["delta_ns"].abs() >= least_ns) & ~frame["change"].isin(_QUIET)
+    return frame[large]
+
+
+def _one(tables: Tables, bound: pd.Series) -> str:
+    """A bound, with what accounts for most of its change."""
+    label, delta_ns = str(bound["name"]), int(bound["delta_ns"])
+    sign = "+" if delta_ns > 0 else ""
+    said = f"{sign}{human_duration(delta_ns)} of {_SAID.get(label, in_words(label))}"
+    rows = tables.by_name if label in _OF_DEVICE else tables.by_op
+    rows = rows[(rows["bound"] == label) & (rows["name"] != OTHER)]
+    rows = _changed(rows, _MOST_OF_IT * abs(delta_ns))
+    rows = rows[rows["delta_ns"] * delta_ns > 0]
+    if not len(rows) or rows["name"].iloc[0].startswith("("):
+        return said
+    name = str(rows["name"].iloc[0])
+    called = operation_of(name) if label == Bound.COMMUNICATION.label else ""
+    how = ""
+    if label in _OF_DEVICE:
+        same = _changed(tables.kernels[tables.kernels["name"] == name], 0)
+        how = calls_in_words(same.iloc[0]) if len(same) else ""
+    return f"{said} in {called or name_label(name)}" + (f" ({how})" if how else "")

@@ -1,0 +1,170 @@
+"""Profiling a job for comparisons: its steps on the common clock, and what each took.
+
+A step of a job is done when the last rank has done it, on the common clock, and lasts from when the
+one before was done. Any one rank would give the same lengths on average, as ranks that wait for
+each other cannot drift apart; the last to be done is what the job waits for, and never comes before
+that of an earlier step. So steps follow each other, and the path across ranks can be cut at them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.comparison.parts import Part
+from htagraph.comparison.profiling import path_parts, profile_of, work_parts
+from htagraph.comparison.run_profile import RunProfile
+from htagraph.comparison.samples import (
+    DoneSteps,
+    Samples,
+    compared,
+    done_steps,
+    one_sample,
+)
+from htagraph.graph import TraceGraph
+from htagraph.job.job import Job
+from htagraph.job.path import JobPath
+
+__all__ = ["job_profile"]
+
+I64 = npt.NDArray[np.int64]
+
+_VALUES = ("calls", "total_ns", "std_ns", "first_ns", "last_ns", "least_ns", "most_ns")
+
+
+def _rank_steps(graph: TraceGraph) -> DoneSteps:
+    """The steps of a rank that are done in its window: what travels of them."""
+    steps, window = done_steps(graph.dag), graph.interval
+    outside = (steps.start_ns < window.start_ns) | (steps.end_ns > window.end_ns)
+    names = np.where(outside, "", steps.names)  # keeps the numbers of the others
+    return steps._replace(names=names.astype(object))
+
+
+@dataclass(frozen=True)
+class _WorkIn:
+    """Kernels, operators and states of devices of a rank in some of its steps, or in a window."""
+
+    steps: tuple[tuple[str, int, int], ...]
+    rows: tuple[int, ...]
+
+    def __call__(self, graph: TraceGraph) -> list[Part]:
+        """Do it on the graph of a rank."""
+        frame = pd.DataFrame(list(self.steps), columns=["name", "start_ns", "dur_ns"])
+        return work_parts(graph.dag, frame, np.array(self.rows, dtype=np.int64))
+
+
+class _JobSteps(NamedTuple):
+    """Steps that all ranks have, on the common clock, and their rows on each rank."""
+
+    done: DoneSteps
+    rows: dict[int, I64]
+
+
+def _in_common(job: Job, by_rank: dict[int, DoneSteps]) -> _JobSteps:
+    """Steps that all ranks have, on the common clock."""
+    listed = {rank: steps.names.tolist() for rank, steps in by_rank.items()}
+    common = [
+        name
+        for name in next(iter(listed.values()))
+        if name and all(names.count(name) == 1 for names in listed.values())
+    ]
+    rows = {
+        rank: np.array([names.index(name) for name in common], dtype=np.int64)
+        for rank, names in listed.items()
+    }
+    parts = [
+        (
+            job.clock(rank).to_common(steps.start_ns[rows[rank]]),
+            job.clock(rank).to_common(steps.end_ns[rows[rank]]),
+            steps.is_same_work[rows[rank]],
+        )
+        for rank, steps in by_rank.items()
+    ]
+    start_ns, end_ns = (np.max([part[side] for part in parts], axis=0) for side in (0, 1))
+    start_ns[1:] = np.maximum(start_ns[1:], end_ns[:-1])
+    same = np.all([part[2] for part in parts], axis=0)
+    return _JobSteps(DoneSteps(np.array(common, dtype=object), start_ns, end_ns, same), rows)
+
+
+def _job_samples(steps: DoneSteps, path: JobPath) -> Samples:
+    """What is compared of a job: its steps that are alike, else the window of the path."""
+    inside = (steps.start_ns >= path.start_ns) & (steps.end_ns <= path.end_ns)
+    inside &= steps.end_ns > steps.start_ns
+    if not inside.any():
+        return one_sample(path.name, path.start_ns, path.dur_ns)
+    every = np.ones(len(inside), dtype=bool)
+    return compared(
+        steps, inside, every, lambda: [_why(steps, inside, row) for row in range(len(every))]
+    )
+
+
+def _why(steps: DoneSteps, inside: npt.NDArray[np.bool_], row: int) -> str:
+    """Why a step is left out, beside its length."""
+    if not inside[row]:
+        return "not recorded on all ranks throughout"
+    return "" if steps.is_same_work[row] else "other work on some rank"
+
+
+def _mean_over_ranks(parts: Iterable[list[Part]], n_ranks: int) -> list[Part]:
+    """Parts of the mean rank.
+
+    Ranks do not vary independently: the spread of their mean is taken to be the mean of theirs,
+    which is the most that it can be.
+    """
+    sums: dict[tuple[str, str, str], list[float]] = {}
+    for part in (part for several in parts for part in several):
+        total = sums.setdefault((part.part, part.bound, part.name), [0.0] * len(_VALUES))
+        for place, value in enumerate(getattr(part, name) for name in _VALUES):
+            total[place] += value / n_ranks
+    return [
+        Part(*key, calls, round(total_ns), std_ns, *map(round, ends))
+        for key, (calls, total_ns, std_ns, *ends) in sums.items()
+    ]
+
+
+def job_profile(job: Job, *, name: str = "job") -> RunProfile:
+    """The profile of a job, or of a window of it.
+
+    Times of the path are those across ranks; kernels, operators and what devices did are means
+    over the ranks. Ranks that no clock brings together with the others are left out.
+
+    Parameters
+    ----------
+    job : Job
+    name : str, default="job"
+
+    Returns
+    -------
+    RunProfile
+    """
+    path, aligned = job.critical_path(), set(job.timeline.aligned)
+    of_rank: dict[int, DoneSteps] = job.map(_rank_steps)
+    by_rank = {rank: steps for rank, steps in of_rank.items() if rank in aligned}
+    steps = _in_common(job, by_rank)
+    samples = _job_samples(steps.done, path)
+    works = {}
+    for rank, own in by_rank.items():
+        at = steps.rows[rank][samples.rows]
+        lengths_ns = (own.end_ns - own.start_ns)[at].tolist()
+        times = zip(samples.frame["name"], own.start_ns[at].tolist(), lengths_ns, strict=False)
+        if not len(at):
+            window = job[rank].interval
+            times = zip([window.name], [window.start_ns], [window.dur_ns], strict=True)
+        works[rank] = _WorkIn(tuple(times), tuple(at.tolist()))
+    whole = replace(job, asked_window=None)
+    parts = _mean_over_ranks(whole.map(works).values(), len(works))
+    sizes = [summary.world_size or 0 for summary in job.summaries.values()]
+    devices = sorted({name for rank in by_rank for name in job.summaries[rank].device_names})
+    return profile_of(
+        name,
+        samples,
+        [*path_parts(path.segments, samples), *parts],
+        devices=", ".join(devices),
+        world_size=max(sizes, default=0),
+        n_ranks=len(by_rank),
+    )

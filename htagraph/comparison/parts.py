@@ -1,0 +1,103 @@
+"""Parts of a run: the time of each group over its steps, and how it varies from step to step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+__all__ = ["OTHER", "Part", "reduced"]
+
+OTHER = "(other)"
+"""Group of all that is too short to have a row of its own."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Time of one group, over all steps that are compared.
+
+    Parameters
+    ----------
+    part : str
+        ``step``, the whole; ``bound``, ``op`` and ``name``, of the critical path; ``kernel``,
+        ``operator``; ``device``: what devices did, ``idle``, ``compute``, and what that does not
+        hide of ``communication`` and ``memory``.
+    bound : str
+        Bound of the path, empty elsewhere.
+    name : str
+    calls : float
+        Events per step; of a path, segments.
+    total_ns : int, unit=ns
+        Of all steps together; of a job, the mean over its ranks where it is no path.
+    std_ns : float, unit=ns
+        Standard deviation from step to step; 0 for one step.
+    first_ns, last_ns : int, unit=ns
+        Of the first and the last step.
+    least_ns, most_ns : int, unit=ns
+        Of the steps with the least and the most.
+    """
+
+    part: str
+    bound: str
+    name: str
+    calls: float
+    total_ns: int
+    std_ns: float
+    first_ns: int
+    last_ns: int
+    least_ns: int
+    most_ns: int
+
+
+def reduced(pieces: pd.DataFrame, part: str, n: int, *, top: int, over: int = 1) -> list[Part]:
+    """Groups of a part, summed over the steps; those beyond the first are one, `OTHER`.
+
+    Parameters
+    ----------
+    pieces : DataFrame
+        ``row``, the step; ``bound``, ``name``, ``calls``, ``dur_ns``.
+    part : str
+    n : int
+        Number of steps.
+    top : int
+        Groups that are kept.
+    over : int, default=1
+        What is summed over so many devices is divided by it.
+
+    Returns
+    -------
+    list of Part
+        The longest first.
+    """
+    groups = pieces.groupby(["bound", "name"], sort=False)["dur_ns"].sum()
+    kept = groups.sort_values(ascending=False, kind="stable").index[:top]
+    if len(kept) < len(groups):
+        is_kept = pd.MultiIndex.from_frame(pieces[["bound", "name"]]).isin(kept)
+        pieces = pieces.assign(
+            bound=pieces["bound"].where(is_kept, ""), name=pieces["name"].where(is_kept, OTHER)
+        )
+    by_step = pieces.groupby(["bound", "name", "row"], sort=False)[["calls", "dur_ns"]].sum()
+    found = by_step.groupby(["bound", "name"], sort=False)
+    total, n_with = found.sum(), found.size().to_numpy()
+    mean_ns = total["dur_ns"] / n
+    away = by_step["dur_ns"] - found["dur_ns"].transform("sum") / n
+    spread = away.pow(2).groupby(["bound", "name"], sort=False).sum().to_numpy()
+    spread = spread + (n - n_with) * np.square(mean_ns.to_numpy())
+    std_ns = np.sqrt(spread / max(n - 1, 1)) * (n > 1)
+    row = by_step.index.get_level_values("row")
+    ends = [
+        by_step["dur_ns"].where(row == end, 0).groupby(["bound", "name"], sort=False).sum()
+        for end in (0, n - 1)
+    ]
+    least = found["dur_ns"].min().where(n_with == n, 0)
+    values = np.column_stack(
+        [total["calls"] / n, std_ns, total["dur_ns"], *ends, least, found["dur_ns"].max()]
+    )
+    parts = [
+        Part(part, bound, name, calls, round(total_ns), std, *map(round, others))
+        for (bound, name), (calls, std, total_ns, *others) in zip(
+            total.index.tolist(), (values / over).tolist(), strict=True
+        )
+    ]
+    return sorted(parts, key=lambda row: (row.name == OTHER, -row.total_ns, row.bound, row.name))

@@ -1,0 +1,223 @@
+"""Profiling a graph for comparisons: what each of its steps took, by bound, kernel and operator."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.gather import gather
+from htagraph.comparison.parts import Part, reduced
+from htagraph.comparison.run_profile import RunProfile
+from htagraph.comparison.samples import Samples, device_work_began, graph_samples
+from htagraph.explain.breakdown import split_by_steps
+from htagraph.graph import TraceGraph
+from htagraph.lookup.device_states import device_states, devices_of, time_by_class
+from htagraph.lookup.steps import find_steps, step_at
+from htagraph.model.dag import Dag
+from htagraph.model.step_markers import without_step_number
+from htagraph.model.window import Window
+from htagraph.readers.kineto.header import world_size_of
+
+__all__ = ["graph_profile", "path_parts", "profile_of", "work_parts"]
+
+I64 = npt.NDArray[np.int64]
+
+_TOP = {"bound": 99, "op": 100, "name": 100, "kernel": 150, "operator": 150}
+NO_OPERATOR = "(no operator)"
+_LONGEST_NAME = 240
+_N_STEPS = 200
+
+
+def _named(names: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
+    """Names that runs have in common, and that are not too long to keep."""
+    codes, known = pd.factorize(names)
+    shared = [without_step_number(str(name))[:_LONGEST_NAME] or NO_OPERATOR for name in known]
+    return gather(np.array(shared, dtype=object), codes, default=NO_OPERATOR)
+
+
+def path_parts(segments: pd.DataFrame, samples: Samples) -> list[Part]:
+    """The critical path of each sample, by bound, operator and name.
+
+    It is the path of the whole window, cut where steps are done.
+
+    Parameters
+    ----------
+    segments : DataFrame, schema `frames.SEGMENTS`
+        They tile a window with all samples in it.
+    samples : Samples
+
+    Returns
+    -------
+    list of Part
+    """
+    pieces = split_by_steps(segments, samples.frame)
+    pieces = pieces[pieces["row"] >= 0]
+    at = pieces["segment"].to_numpy()
+    bound = segments["bound"].astype(object).to_numpy()[at]
+    parts = []
+    for part in ("bound", "op", "name"):
+        names = segments[part].astype(object).to_numpy()[at]
+        named = pieces.assign(bound=bound, name=_named(names), calls=1)
+        parts += reduced(named, part, len(samples.frame), top=_TOP[part])
+    return parts
+
+
+def _sample_at(dag: Dag, steps: pd.DataFrame, rows: I64, time_ns: I64) -> I64:
+    """Sample in whose host range each time lies, until the next step begins; -1 for none."""
+    if not len(rows):
+        return step_at(steps, time_ns)
+    marks = find_steps(dag.events)
+    start_ns, dur_ns = (marks[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns"))
+    place = np.full(len(marks), -1, dtype=np.int64)
+    place[rows] = np.arange(len(rows))
+    periods = marks.assign(dur_ns=np.append(np.diff(start_ns), dur_ns[-1:]))
+    return gather(place, step_at(periods, time_ns), default=-1)
+
+
+def _by_name(dag: Dag, events: I64, row: I64) -> pd.DataFrame:
+    """Events by sample and by name."""
+    inside = row >= 0
+    found = pd.DataFrame(
+        {
+            "row": row[inside],
+            "code": dag.events.name[events[inside]],
+            "calls": 1,
+            "dur_ns": dag.events.dur_ns[events[inside]],
+        }
+    )
+    sums = found.groupby(["row", "code"], as_index=False)[["calls", "dur_ns"]].sum()
+    names = dag.events.symbols.array[sums.pop("code").to_numpy(np.int64)]
+    return sums.assign(bound="", name=_named(names))
+
+
+def _device_parts(dag: Dag, steps: pd.DataFrame) -> list[Part]:
+    """What devices did in each step, on average over devices."""
+    devices = devices_of(dag)
+    start_ns, dur_ns = (steps[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns"))
+    if not len(devices):
+        return []
+    last_ns = int((start_ns + dur_ns).max())
+    whole = Window(min(int(start_ns[0]), dag.span.start_ns), max(last_ns, dag.span.end_ns), "steps")
+    found = device_states(dag, whole)
+    times = [
+        pd.DataFrame(
+            {"row": np.arange(len(steps)), "bound": "", "name": name, "calls": 0, "dur_ns": time_ns}
+        )
+        for device in devices.tolist()
+        for name, time_ns in time_by_class(found, device, start_ns, start_ns + dur_ns).items()
+    ]
+    pieces = pd.concat(times, ignore_index=True)
+    return reduced(pieces, "device", len(steps), top=len(times), over=len(devices))
+
+
+def work_parts(dag: Dag, steps: pd.DataFrame, rows: I64) -> list[Part]:
+    """Kernels, host operators and states of devices in each sample of a rank.
+
+    Work counts in the step that launched it; what has no launch, where it began. Times of host
+    operators include what they call.
+
+    Parameters
+    ----------
+    dag : Dag
+    steps : DataFrame
+        Of samples: ``name``, ``start_ns``, ``dur_ns``.
+    rows : ndarray of int64
+        The steps of the trace that they are; empty for a window.
+
+    Returns
+    -------
+    list of Part
+    """
+    work, began_ns = device_work_began(dag)
+    marks = find_steps(dag.events)["event"].to_numpy(np.int64)
+    host = np.setdiff1d(np.flatnonzero(dag.events.is_host), marks)
+    kernels = _by_name(dag, work, _sample_at(dag, steps, rows, began_ns))
+    operators = _by_name(dag, host, _sample_at(dag, steps, rows, dag.events.ts_ns[host]))
+    n = len(steps)
+    return [
+        *reduced(kernels, "kernel", n, top=_TOP["kernel"]),
+        *reduced(operators, "operator", n, top=_TOP["operator"]),
+        *_device_parts(dag, steps),
+    ]
+
+
+def profile_of(
+    name: str, samples: Samples, parts: list[Part], *, devices: str, world_size: int, n_ranks: int
+) -> RunProfile:
+    """The profile of a run from its samples and their parts.
+
+    Parameters
+    ----------
+    name : str
+    samples : Samples
+    parts : list of Part
+        Of these samples, but for the whole.
+    devices : str
+    world_size, n_ranks : int
+
+    Returns
+    -------
+    RunProfile
+    """
+    steps_ns = samples.frame["dur_ns"].to_numpy(np.int64)
+    std_ns = float(steps_ns.std(ddof=1)) if len(steps_ns) > 1 else 0.0
+    ends = (int(steps_ns[0]), int(steps_ns[-1]), int(steps_ns.min()), int(steps_ns.max()))
+    whole = Part("step", "", samples.unit, 1.0, int(steps_ns.sum()), std_ns, *ends)
+    return RunProfile(
+        name=name,
+        unit=samples.unit,
+        devices=devices,
+        world_size=world_size,
+        n_ranks=n_ranks,
+        n_steps=samples.n_steps,
+        n_compared=len(steps_ns),
+        has_first=bool(len(samples.rows)) and int(samples.rows[0]) == 0,
+        has_last=samples.has_last,
+        steps_ns=tuple(steps_ns[:_N_STEPS].tolist()),
+        n_odd=samples.n_odd,
+        left_out=samples.left_out,
+        parts=(whole, *parts),
+    )
+
+
+def graph_profile(
+    graph: TraceGraph, *, name: str = "", world_size: int | None = None
+) -> RunProfile:
+    """The profile of a graph, or of a window of it.
+
+    Parameters
+    ----------
+    graph : TraceGraph
+    name : str
+        By default that of its file.
+    world_size : int, optional
+        Ranks of its job; by default as the file says.
+
+    Returns
+    -------
+    RunProfile
+
+    Examples
+    --------
+    >>> from htagraph import Trace, synth
+    >>> rank = synth.simulate(synth.training_rank(steps=4))
+    >>> graph_profile(Trace.from_events(rank.events).compile(), name="rank 0")
+    RunProfile(rank 0, 3 compared of 4 steps, 4.38 ms each)
+    """
+    samples = graph_samples(graph)
+    origin = graph.origin
+    if world_size is None:
+        world_size = world_size_of(origin.metadata) if origin else None
+    parts = [
+        *path_parts(graph.critical_path().segments, samples),
+        *work_parts(graph.dag, samples.frame, samples.rows),
+    ]
+    return profile_of(
+        name or (origin.path.name if origin and origin.path else graph.interval.name),
+        samples,
+        parts,
+        devices=", ".join(origin.device_names) if origin else "",
+        world_size=world_size or 0,
+        n_ranks=1,
+    )

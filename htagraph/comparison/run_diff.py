@@ -1,0 +1,271 @@
+"""RunDiff: what changed from one run to another, per step, and what of it is more than noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.welch import Sample
+from htagraph.comparison.causes import Tables, causes_in_words
+from htagraph.comparison.comparability import why_not_comparable
+from htagraph.comparison.noise import LEAST_CHANGE, noise_ns
+from htagraph.comparison.parts import OTHER
+from htagraph.comparison.run_profile import PATH_PARTS, RunProfile
+from htagraph.errors import GraphError, QueryError
+from htagraph.model.frames import STEP_DIFF
+from htagraph.model.schema import categorical
+from htagraph.model.units import human_duration
+
+__all__ = ["CHANGES", "RunDiff"]
+
+I64 = npt.NDArray[np.int64]
+
+CHANGES = ("added", "removed", "grown", "shrunk", "noise", "unknown")
+"""What became of a group: changed beyond noise, not so, or too few steps to tell."""
+
+_NOISE, _UNKNOWN = 4, 5
+_KEY = ["bound", "name"]
+_VALUES = ["calls", "total_ns", "std_ns", "first_ns", "last_ns", "least_ns", "most_ns"]
+_LARGE = 0.05
+"""Noise that hides what people look for."""
+
+
+@dataclass(frozen=True, repr=False)
+class RunDiff:
+    """Two runs compared step by step: means of the steps that are alike; made by `diff`.
+
+    Parameters
+    ----------
+    before, after : RunProfile
+
+    Examples
+    --------
+    >>> import htagraph as hg
+    >>> runs = (hg.synth.training_rank(steps=4, seed=seed) for seed in (1, 2))
+    >>> traces = (hg.Trace.from_events(hg.synth.simulate(run).events) for run in runs)
+    >>> hg.diff(*traces).runs
+    RunDiff(No change: steps take 4.40 ms (+0.4%, noise 1.1%).)
+    """
+
+    before: RunProfile
+    after: RunProfile
+
+    @cached_property
+    def steps(self) -> pd.Series:
+        """Mean length of steps before and after: the one row of `STEP_DIFF` that is the whole."""
+        return self._table("step").iloc[0]
+
+    @property
+    def delta_ns(self) -> int:
+        """How much longer steps are, on average."""
+        return int(self.steps["delta_ns"])
+
+    @property
+    def delta_share(self) -> float:
+        """How much longer steps are, as a share of what they were."""
+        return self.delta_ns / max(self.before.step_ns, 1.0)
+
+    @property
+    def noise_share(self) -> float:
+        """How large a difference is without any change, at most; infinite if steps are too few."""
+        return float(self.steps["noise_ns"]) / max(self.before.step_ns, 1.0)
+
+    @property
+    def is_change(self) -> bool:
+        """Whether steps differ by more than noise."""
+        return bool(self.steps["change"] in ("grown", "shrunk"))
+
+    @cached_property
+    def not_comparable(self) -> tuple[str, ...]:
+        """Why the runs cannot be compared; empty if they can."""
+        return why_not_comparable(self.before, self.after)
+
+    def critical_path(self, *, by: Literal["bound", "op", "name"] = "bound") -> pd.DataFrame:
+        """Time per step that the critical path gained and lost; it adds up to that of steps.
+
+        Parameters
+        ----------
+        by : {"bound", "op", "name"}
+
+        Returns
+        -------
+        DataFrame, schema `frames.STEP_DIFF`
+            The largest change first.
+
+        Raises
+        ------
+        QueryError
+            If `by` is none of these.
+        """
+        if by not in PATH_PARTS:
+            raise QueryError(
+                f"steps cannot be compared by {by!r}.",
+                hint="by bound, op or name; graphs also by kind, track and rule: "
+                "hg.diff(before, after).critical_path(by=...).",
+            )
+        frame = self._table(by)
+        if int(frame["delta_ns"].sum()) != self.delta_ns:
+            raise GraphError(f"the differences by {by} do not add up to that of the steps.")
+        return frame
+
+    def kernels(self) -> pd.DataFrame:
+        """Device work per step: added, removed, grown and shrunk; schema `frames.STEP_DIFF`."""
+        return self._table("kernel")
+
+    def ops(self) -> pd.DataFrame:
+        """Host operators per step, with what they call; schema `frames.STEP_DIFF`."""
+        return self._table("operator")
+
+    def device_time(self) -> pd.DataFrame:
+        """What devices did per step, idle among it, on average; schema `frames.STEP_DIFF`."""
+        return self._table("device")
+
+    def verdict(self) -> str:
+        """What changed, by how much, and where that comes from, in a sentence or two.
+
+        Returns
+        -------
+        str
+        """
+        said = [f"Not comparable: {'; '.join(self.not_comparable)}."] if self.not_comparable else []
+        return " ".join([*said, self._sentence, *self._odd_ones])
+
+    @property
+    def _sentence(self) -> str:
+        """How much steps changed, and why."""
+        several = self.before.unit == self.after.unit == "step"
+        subject = "Steps take" if several else "It takes"
+        before, after = (human_duration(run.step_ns) for run in (self.before, self.after))
+        share, noise = self.delta_share, self.noise_share
+        if self.steps["change"] == "noise":
+            if noise > _LARGE and abs(share) > LEAST_CHANGE:
+                return (
+                    f"{subject} {after}, {before} before ({share:+.1%}): within noise, which is "
+                    f"{noise:.1%} and hides smaller changes."
+                )
+            hidden = ", which hides smaller changes" if noise > _LARGE else ""
+            return (
+                f"No change: {subject.lower()} {after} ({share:+.1%}, noise {noise:.1%}{hidden})."
+            )
+        by_bound, by_op, by_name = (self._table(part) for part in PATH_PARTS)
+        causes = causes_in_words(Tables(by_bound, by_op, by_name, self.kernels()))
+        because = f": {causes}" if causes and (self.is_change or not several) else ""
+        if self.is_change:
+            how = "slower" if share > 0 else "faster"
+            return (
+                f"Steps are {abs(share):.1%} {how} ({before} -> {after}, noise {noise:.1%})"
+                f"{because}."
+            )
+        few = " and ".join(
+            f"{run.n_compared} {side}"
+            for side, run in (("before", self.before), ("after", self.after))
+        )
+        what = "alike steps" if several else "windows"
+        return (
+            f"{before} -> {after} ({share:+.1%}); whether that is noise is not known, of {few} "
+            f"{what}{because}."
+        )
+
+    @property
+    def _odd_ones(self) -> list[str]:
+        """That there are more odd steps than there were, which no mean of the others shows."""
+        n_before, n_after = self.before.n_odd, self.after.n_odd
+        if n_after * self.before.n_steps <= n_before * self.after.n_steps:
+            return []
+        several = f"{n_after} of {self.after.n_steps} steps after, {n_before} of "
+        return [f"{several}{self.before.n_steps} before, are odd, and not compared."]
+
+    @property
+    def notes(self) -> list[str]:
+        """What one has to know to read it: what is compared, and which steps are left out."""
+        said = []
+        for side, run in (("before", self.before), ("after", self.after)):
+            said.append(f"{side}: {run.facts}")
+            said += [f"{side}, left out: {step}" for step in run.left_out]
+        return said
+
+    def _table(self, part: str) -> pd.DataFrame:
+        """Groups of one part on both sides."""
+        sides = [run.frame[run.frame["part"] == part] for run in (self.before, self.after)]
+        frames = [
+            _folded(one, other).set_index(_KEY)[_VALUES]
+            for one, other in (sides, reversed(sides))  # each by what the other has
+        ]
+        keys = frames[0].index.union(frames[1].index, sort=False)
+        before, after = (frame.reindex(keys, fill_value=0) for frame in frames)
+        before_ns = _means(before, self.before.n_compared)
+        after_ns = _means(after, self.after.n_compared)
+        delta_ns = after_ns - before_ns
+        noise = noise_ns(
+            _sample(before, self.before.n_compared),
+            _sample(after, self.after.n_compared),
+            first=self.before.has_first and self.after.has_first,
+            last=part in PATH_PARTS and self.before.has_last and self.after.has_last,
+            parts=part != "step",
+        )
+        change = np.select(
+            [
+                np.isinf(noise),
+                np.abs(delta_ns) <= noise,
+                (before["total_ns"] == 0).to_numpy(),
+                (after["total_ns"] == 0).to_numpy(),
+                delta_ns > 0,
+            ],
+            [_UNKNOWN, _NOISE, 0, 1, 2],
+            default=3,
+        )
+        frame = STEP_DIFF.frame(
+            {
+                "bound": keys.get_level_values("bound").to_numpy(object),
+                "name": keys.get_level_values("name").to_numpy(object),
+                "change": categorical(change, CHANGES),
+                "calls_before": before["calls"].to_numpy(float),
+                "calls_after": after["calls"].to_numpy(float),
+                "before_ns": before_ns,
+                "after_ns": after_ns,
+                "delta_ns": delta_ns,
+                "noise_ns": noise,
+            }
+        )
+        order = np.lexsort((np.arange(len(frame)), -np.abs(delta_ns)))
+        return frame.take(order).reset_index(drop=True)
+
+    def __repr__(self) -> str:
+        """Say what changed."""
+        return f"RunDiff({self.verdict()})"
+
+
+def _means(side: pd.DataFrame, n: int) -> I64:
+    """Means per step as whole nanoseconds that add up to the rounded mean of all."""
+    until = np.rint(np.cumsum(side["total_ns"].to_numpy(np.int64)) / n).astype(np.int64)
+    return np.diff(until, prepend=np.int64(0))
+
+
+def _sample(side: pd.DataFrame, n: int) -> Sample:
+    """What is known of each group over the steps of a side."""
+    total, *others = (side[name].to_numpy(float) for name in _VALUES[1:])
+    return Sample(n, total / n, *others)
+
+
+def _folded(side: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+    """Groups of a side; those that the other side may have among its `OTHER` join that of this one.
+
+    The other side keeps its longest groups. What it has no row for is either not there, or shorter
+    than the shortest row that it has.
+    """
+    is_other = other["name"] == OTHER
+    if not is_other.any():
+        return side
+    least_ns = other.loc[~is_other, "total_ns"].min()
+    known = set(zip(other["bound"], other["name"], strict=True))
+    keys = list(zip(side["bound"], side["name"], strict=True))
+    joins = np.array([key not in known for key in keys], dtype=bool)
+    joins &= (side["total_ns"] <= least_ns).to_numpy() | (side["name"] == OTHER).to_numpy()
+    named = side.assign(bound=side["bound"].mask(joins, ""), name=side["name"].mask(joins, OTHER))
+    joined: pd.DataFrame = named.groupby(_KEY, as_index=False, sort=False)[_VALUES].sum()
+    return joined

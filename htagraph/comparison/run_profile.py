@@ -1,0 +1,213 @@
+"""RunProfile: what a later comparison needs of a run, small enough to keep as a baseline."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+import pandas as pd
+
+from htagraph.comparison.parts import Part
+from htagraph.errors import GraphError, TraceFormatError
+from htagraph.model.units import human_count, human_duration
+from htagraph.writers.atomic import output_file
+
+__all__ = ["PATH_PARTS", "RunProfile", "is_baseline"]
+
+PATH_PARTS = ("bound", "op", "name")
+"""Breakdowns of the critical path: each adds up to the steps."""
+
+_HEAD = 4_096
+_SCHEMA = b'"schema": "htagraph.'
+
+
+@dataclass(frozen=True, repr=False)
+class RunProfile:
+    """A run as a later comparison needs it: its steps, and what each took on average.
+
+    `htagraph report --json` stores it; `diff` takes it for the run.
+
+    Parameters
+    ----------
+    name : str
+    unit : str
+        ``step`` or ``window``, whichever is compared.
+    devices : str
+        Names of the devices, empty where not recorded.
+    world_size : int
+        Ranks of the job, 0 where not recorded.
+    n_ranks : int
+        Ranks that are here.
+    n_steps : int
+        Steps in the window, alike or not.
+    n_compared : int
+        Steps that are compared: those that are alike; 1 for a window.
+    has_first, has_last : bool
+        The first or the last step of a trace is among them.
+    steps_ns : tuple of int, unit=ns
+        Their lengths, the first 200.
+    n_odd : int
+        Steps that are left out as they are not like the others.
+    left_out : tuple of str
+        Steps that are left out, and why.
+    parts : tuple of Part
+
+    Raises
+    ------
+    GraphError
+        If a breakdown of the path does not add up to the steps.
+    """
+
+    name: str
+    unit: str
+    devices: str
+    world_size: int
+    n_ranks: int
+    n_steps: int
+    n_compared: int
+    has_first: bool
+    has_last: bool
+    steps_ns: tuple[int, ...]
+    n_odd: int
+    left_out: tuple[str, ...]
+    parts: tuple[Part, ...]
+
+    def __post_init__(self) -> None:
+        """Check that what is said of the path is all of it."""
+        if self.n_compared < 1 or sum(part.part == "step" for part in self.parts) != 1:
+            raise GraphError("a profile of a run needs one whole, of at least one step.")
+        for part in PATH_PARTS:
+            if sum(row.total_ns for row in self.parts if row.part == part) != self.total_ns:
+                raise GraphError(f"the path by {part} does not add up to the steps.")
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """All parts, one row each."""
+        columns = [column.name for column in fields(Part)]
+        rows = [tuple(getattr(part, column) for column in columns) for part in self.parts]
+        texts = dict.fromkeys(("part", "bound", "name"), object)
+        return pd.DataFrame(rows, columns=columns).astype(texts)
+
+    @cached_property
+    def whole(self) -> Part:
+        """All of the steps that are compared."""
+        return next(part for part in self.parts if part.part == "step")
+
+    @property
+    def total_ns(self) -> int:
+        """Length of all steps that are compared."""
+        return self.whole.total_ns
+
+    @property
+    def step_ns(self) -> float:
+        """Mean length of the steps that are compared."""
+        return self.total_ns / self.n_compared
+
+    def share(self, part: str, name: str) -> float | None:
+        """Share that a group has of all of its kind; None where nothing of the kind was recorded.
+
+        Parameters
+        ----------
+        part, name : str
+
+        Returns
+        -------
+        float or None
+        """
+        rows = [row for row in self.parts if row.part == part]
+        total_ns = sum(row.total_ns for row in rows)
+        return (
+            sum(row.total_ns for row in rows if row.name == name) / total_ns if total_ns else None
+        )
+
+    @property
+    def facts(self) -> str:
+        """What is compared, in one line."""
+        said = [self.name]
+        if self.n_ranks > 1:
+            said.append(human_count(self.n_ranks, "rank"))
+        if self.unit == "step":
+            steps = human_count(self.n_steps, "step")
+            said.append(f"{self.n_compared:,} compared of {steps}")
+        each = " each" if self.n_compared > 1 else ""
+        return ", ".join([*said, f"{human_duration(self.step_ns)}{each}"])
+
+    def document(self) -> dict[str, Any]:
+        """The profile as plain values, for JSON."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        plain["parts"], plain["steps_ns"], plain["left_out"] = (
+            list(plain[name]) for name in ("parts", "steps_ns", "left_out")
+        )
+        return plain
+
+    def save(self, out: str | Path) -> Path:
+        """Write the profile as JSON, for `RunProfile.read`.
+
+        Parameters
+        ----------
+        out : str or Path
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        OutputError
+            If the file cannot be written.
+        """
+        document = {"schema": "htagraph.profile", "profile": self.document()}
+        with output_file(out) as file:
+            file.write(json.dumps(document, indent=1).encode() + b"\n")
+        return Path(out)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """The profile in a file that `htagraph report --json` or `save` wrote.
+
+        Parameters
+        ----------
+        path : str or Path
+
+        Returns
+        -------
+        RunProfile
+
+        Raises
+        ------
+        TraceFormatError
+            If it has none, or one of another version.
+        """
+        hint = "write it with htagraph report TRACE --json FILE."
+        try:
+            document = json.loads(Path(path).read_bytes())
+            return msgspec.convert(document["profile"], cls)
+        except (OSError, ValueError, TypeError, KeyError, RecursionError, GraphError) as exc:
+            said = "it has no profile" if isinstance(exc, KeyError) else str(exc)
+            raise TraceFormatError(f"not a baseline: {said}.", path=path, hint=hint) from exc
+
+    def __repr__(self) -> str:
+        """Say what is compared."""
+        return f"RunProfile({self.facts})"
+
+
+def is_baseline(path: Path) -> bool:
+    """Whether a file is a stored report or profile, by its first bytes.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    bool
+    """
+    if path.is_dir() or not path.exists():
+        return False
+    with path.open("rb") as file:
+        return _SCHEMA in file.read(_HEAD)

@@ -1,0 +1,276 @@
+"""Samples: the stretches of a run that a comparison is about, as a rule its steps that are alike.
+
+A step is done when its host range has ended, and so has all device work that was launched in it or
+before. It lasts from when the step before it was done until it is done itself. Its host range
+alone would not tell: where nothing waits for the device, the host runs ahead, and its ranges say
+nothing of how long the device takes. Steps follow each other without gap or overlap, so their mean
+is the time per step of the run, and its critical path can be cut at them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.gather import gather
+from htagraph.explain.odd_steps import odd_step_reasons
+from htagraph.graph import TraceGraph
+from htagraph.lookup.steady_steps import FEWEST_ALIKE, are_near, steady_steps
+from htagraph.lookup.steps import step_at
+from htagraph.model.dag import Dag
+
+__all__ = [
+    "DoneSteps",
+    "Samples",
+    "compared",
+    "device_work_began",
+    "done_steps",
+    "graph_samples",
+    "one_sample",
+    "sample_frame",
+]
+
+I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+_N_ODD = 6
+_BEFORE = np.iinfo(np.int64).min
+"""When work was launched that was launched before the capture."""
+
+
+class Samples(NamedTuple):
+    """Stretches of a run that are compared.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        ``name``, ``start_ns``, ``dur_ns``; in order of time, without overlap.
+    unit : str
+        ``step`` or ``window``, which is one.
+    n_steps : int
+        Steps in the window, alike or not.
+    rows : ndarray of int64
+        Steps of the trace that are compared; empty for a window.
+    n_odd : int
+        Steps that are left out as they are not like the others.
+    has_last : bool
+        The last step of the trace is among them.
+    left_out : tuple of str
+        Steps that are left out, and why.
+    """
+
+    frame: pd.DataFrame
+    unit: str
+    n_steps: int
+    rows: I64
+    n_odd: int = 0
+    has_last: bool = False
+    left_out: tuple[str, ...] = ()
+
+
+class DoneSteps(NamedTuple):
+    """Steps of a rank, or of a job, from when the one before was done until each is done.
+
+    Parameters
+    ----------
+    names : ndarray of str
+    start_ns, end_ns : ndarray of int64, unit=ns
+    is_same_work : ndarray of bool
+        The step does what most do.
+    """
+
+    names: npt.NDArray[np.object_]
+    start_ns: I64
+    end_ns: I64
+    is_same_work: Bools
+
+
+def sample_frame(names: object, start_ns: I64, dur_ns: I64) -> pd.DataFrame:
+    """Frame of samples."""
+    return pd.DataFrame({"name": names, "start_ns": start_ns, "dur_ns": dur_ns})
+
+
+def one_sample(name: str, start_ns: int, dur_ns: int, n_steps: int = 0) -> Samples:
+    """A window that is compared as a whole."""
+    times = (np.array([start_ns], dtype=np.int64), np.array([dur_ns], dtype=np.int64))
+    return Samples(sample_frame([name], *times), "window", n_steps, times[0][:0])
+
+
+def device_work_began(dag: Dag) -> tuple[I64, I64]:
+    """Device work, and when it was launched; or began, where its launch was not recorded.
+
+    What has no launch and began before all that has one was launched before the capture, whenever
+    that was.
+    """
+    work = np.flatnonzero(dag.events.is_device)
+    is_launched, began_ns = dag.launch[work] >= 0, dag.events.ts_ns[work]
+    first_ns = began_ns[is_launched].min(initial=np.iinfo(np.int64).max)
+    if is_launched.any():
+        began_ns = np.where(began_ns < first_ns, _BEFORE, began_ns)
+    return work, np.where(is_launched, gather(dag.events.ts_ns, dag.launch[work], -1), began_ns)
+
+
+def done_steps(dag: Dag) -> DoneSteps:
+    """The steps of a rank, from when the one before was done until each is done.
+
+    Parameters
+    ----------
+    dag : Dag
+
+    Returns
+    -------
+    DoneSteps
+
+    Examples
+    --------
+    >>> from htagraph.compiler.passes import compile_events
+    >>> from htagraph.synth import timeline
+    >>> dag = compile_events(timeline('''
+    ...     us       |0         10        20        30        40        50
+    ...     cpu 1    |{ProfilerStep#0}{ProfilerStep#1}
+    ...     cpu 1    | [launch >a]     [launch >b]
+    ...     stream 7 |          [gemm <a          ][gemm <b          ]
+    ... '''))
+    >>> found = done_steps(dag)
+    >>> found.start_ns.tolist(), found.end_ns.tolist()
+    ([0, 29000], [29000, 48000])
+    """
+    found = steady_steps(dag)
+    parts = found.parts
+    names = dag.events.names(parts.step)
+    if not len(parts.step):
+        return DoneSteps(names, parts.start_ns, parts.end_ns, found.is_same_work)
+    work, began_ns = device_work_began(dag)
+    ends_ns = dag.events.end_ns[work]
+    whole = sample_frame(names, parts.start_ns, parts.next_ns - parts.start_ns)
+    row = step_at(whole, began_ns)
+    done_ns = parts.end_ns.copy()
+    np.maximum.at(done_ns, row[row >= 0], ends_ns[row >= 0])
+    done_ns = np.maximum.accumulate(done_ns)
+    earlier = ends_ns[began_ns < parts.start_ns[0]]
+    first_ns = min(int(max(parts.start_ns[0], earlier.max(initial=0))), int(done_ns[0]))
+    start_ns = np.append(np.array([first_ns], dtype=np.int64), done_ns[:-1])
+    return DoneSteps(names, start_ns, done_ns, found.is_same_work)
+
+
+class _Alike(NamedTuple):
+    """Which steps are alike.
+
+    Parameters
+    ----------
+    kept : ndarray of bool
+        Those that are compared.
+    is_first_left_out : bool
+        The first of the trace is like the others, and left out all the same.
+    """
+
+    kept: Bools
+    is_first_left_out: bool = False
+
+
+def _alike(steps: DoneSteps, inside: Bools) -> _Alike:
+    """Steps that are compared: of the same work and length; where few are, of the same work.
+
+    The first of a trace is not, where enough others are: the device waits for its first work, and
+    no time between steps lies before it.
+
+    Parameters
+    ----------
+    steps : DoneSteps
+    inside : ndarray of bool
+        Steps that lie in the window; at least one.
+
+    Returns
+    -------
+    _Alike
+    """
+    same = inside & steps.is_same_work
+    if not same.any():
+        return _Alike(inside)
+    near = same & are_near(steps.end_ns - steps.start_ns, same)
+    kept = near if near.sum() >= FEWEST_ALIKE else same
+    is_first_left_out = bool(kept[0]) and int(kept.sum()) > FEWEST_ALIKE
+    kept[0] &= not is_first_left_out
+    return _Alike(kept, is_first_left_out)
+
+
+def compared(
+    steps: DoneSteps, inside: Bools, counted: Bools, reasons: Callable[[], list[str]]
+) -> Samples:
+    """The steps that are compared, and why others are not.
+
+    Parameters
+    ----------
+    steps : DoneSteps
+    inside : ndarray of bool
+        Steps that lie in the window; at least one.
+    counted : ndarray of bool
+        Steps of which it is said where they are not compared.
+    reasons : callable
+        What is known of each step beside its length; empty texts for nothing.
+
+    Returns
+    -------
+    Samples
+    """
+    kept, is_first_left_out = _alike(steps, inside)
+    lengths_ns = steps.end_ns - steps.start_ns
+    odd = np.flatnonzero(counted & ~kept)
+    odd = odd[is_first_left_out:]
+    known = reasons() if len(odd) else []
+    usual_ns = max(float(np.median(lengths_ns[kept])), 1.0)
+    said = [f"{steps.names[0]}: the first of the trace"] if is_first_left_out else []
+    for step in odd[:_N_ODD].tolist():
+        more = lengths_ns[step] / usual_ns - 1
+        length = f"{abs(more):.0%} {'longer' if more > 0 else 'shorter'} than usual"
+        said.append(f"{steps.names[step]}: {known[step] or length}")
+    if len(odd) > _N_ODD:
+        said.append(f"… and {len(odd) - _N_ODD:,} more")
+    frame = sample_frame(steps.names[kept], steps.start_ns[kept], lengths_ns[kept])
+    return Samples(
+        frame,
+        "step",
+        int(counted.sum()),
+        np.flatnonzero(kept),
+        len(odd),
+        bool(kept[-1]),
+        tuple(said),
+    )
+
+
+def graph_samples(graph: TraceGraph) -> Samples:
+    """What is compared of a graph: the steps of its window that are alike.
+
+    A window in which fewer than two steps are done is compared as a whole.
+
+    Parameters
+    ----------
+    graph : TraceGraph
+
+    Returns
+    -------
+    Samples
+
+    Examples
+    --------
+    >>> from htagraph import Trace, synth
+    >>> graph = Trace.from_events(synth.timeline('''
+    ...     us    |0         10        20        30        40        50        60        70
+    ...     cpu 1 |{ProfilerStep#0 }{ProfilerStep#1 }{ProfilerStep#2 [save ]}{ProfilerStep#3 }
+    ... ''')).compile()
+    >>> graph_samples(graph).frame[["name", "dur_ns"]].to_numpy().tolist()
+    [['ProfilerStep#0', 17000], ['ProfilerStep#1', 17000], ['ProfilerStep#3', 17000]]
+    """
+    steps, window = done_steps(graph.dag), graph.interval
+    inside = (steps.start_ns >= window.start_ns) & (steps.end_ns <= window.end_ns)
+    inside &= steps.end_ns > steps.start_ns
+    n_inside = int(inside.sum())
+    if n_inside < 1 or (n_inside < 2 and window != graph.dag.span):
+        return one_sample(window.name, window.start_ns, window.dur_ns, n_inside)
+    return compared(
+        steps, inside, inside, lambda: odd_step_reasons(graph.dag, steady_steps(graph.dag))
+    )

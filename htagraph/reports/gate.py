@@ -1,0 +1,218 @@
+"""Comparisons and checks as Markdown, for a pull request, and as plain values, for programs."""
+
+from __future__ import annotations
+
+from math import isinf
+from typing import Any
+
+import pandas as pd
+
+from htagraph.comparison.causes import calls_in_words
+from htagraph.comparison.limits import Check, Checked
+from htagraph.comparison.run_diff import RunDiff
+from htagraph.reports.json_document import records
+from htagraph.reports.markdown import escaped, human_frame, markdown_table
+
+__all__ = ["CHECK_SCHEMA", "check_document", "diff_document", "limits_table", "markdown_check",
+           "markdown_diff", "shown_diff"]  # fmt: skip
+
+CHECK_SCHEMA = "htagraph.check"
+CHECK_VERSION = 1
+DIFF_SCHEMA = "htagraph.diff"
+DIFF_VERSION = 1
+
+_TOP = 8
+_HEAD = (
+    "Critical path per step, mean of the steps that are alike; together, the differences are those "
+    "of the steps:"
+)
+_STATES = {"passed": "passed", "broken": "**broken**", "withheld": "**not known**"}
+
+
+def shown_diff(frame: pd.DataFrame, *, calls: bool = False) -> pd.DataFrame:
+    """A table of differences for people: before, after, the difference, and how it stands to noise.
+
+    Parameters
+    ----------
+    frame : DataFrame, schema `frames.STEP_DIFF`
+    calls : bool, default=False
+        Whether it says if work is done more often or takes longer.
+
+    Returns
+    -------
+    DataFrame
+        ``noise_ns`` is NaN where it is not known.
+    """
+    same_name = (frame["bound"] == frame["name"]) | (frame["bound"] == "")
+    columns = ["name", *([] if same_name.all() else ["bound"]), "before_ns", "after_ns", "delta_ns"]
+    shown = frame[columns].assign(
+        noise_ns=frame["noise_ns"].where(frame["noise_ns"] < float("inf")),
+        change=frame["change"].astype(str).replace({"noise": "", "unknown": "?"}),
+    )
+    if calls:
+        said = [
+            calls_in_words(row) if change != "noise" else ""
+            for (_, row), change in zip(frame.iterrows(), frame["change"], strict=True)
+        ]
+        shown = shown.assign(how=said)
+    return shown
+
+
+def limits_table(check: Check) -> pd.DataFrame:
+    """The limits of a check as texts, one row each.
+
+    Parameters
+    ----------
+    check : Check
+
+    Returns
+    -------
+    DataFrame
+        ``limit``, ``measured``, ``allowed``, ``state``, ``said``.
+    """
+    rows = [
+        (one.limit, one.in_words(one.value), one.in_words(one.allowed), one.state, one.said)
+        for one in check.limits
+    ]
+    return pd.DataFrame(rows, columns=["limit", "measured", "allowed", "state", "said"])
+
+
+def _details(title: str, body: str) -> str:
+    """Text that opens with a click."""
+    return f"<details><summary>{title}</summary>\n\n{body}\n\n</details>"
+
+
+def markdown_diff(found: RunDiff) -> str:
+    """What changed, as Markdown: the path by bound, and what can be opened.
+
+    Parameters
+    ----------
+    found : RunDiff
+
+    Returns
+    -------
+    str
+    """
+    tables = (
+        ("Critical path by operator", found.critical_path(by="op"), False),
+        ("Kernels", found.kernels(), True),
+        ("Operators, with what they call", found.ops(), True),
+        ("Devices", found.device_time(), False),
+    )
+    by_bound = found.critical_path()
+    moved = by_bound[by_bound["delta_ns"] != 0]
+    parts = [
+        _HEAD,
+        markdown_table(human_frame(shown_diff(moved.head(_TOP)))),
+    ]
+    parts += [
+        _details(title, markdown_table(human_frame(shown_diff(frame.head(_TOP), calls=calls))))
+        for title, frame, calls in tables
+        if len(frame)
+    ]
+    parts.append(_details("What is compared", "\n".join(f"- {escaped(s)}" for s in found.notes)))
+    return "\n\n".join(parts) + "\n"
+
+
+def markdown_check(check: Check) -> str:
+    """A check as a comment on a pull request: the verdict, the limits, and what changed.
+
+    Parameters
+    ----------
+    check : Check
+
+    Returns
+    -------
+    str
+    """
+    rows = [
+        f"| {limit} | {measured} | {allowed} | {_STATES[state]} | {escaped(said)} |"
+        for limit, measured, allowed, state, said in limits_table(check).to_numpy().tolist()
+    ]
+    head = "| limit | measured | allowed | | |\n| --- | --- | --- | --- | --- |"
+    parts = [f"### htagraph: {escaped(check.verdict())}", "\n".join([head, *rows])]
+    if check.diff:
+        parts.append(markdown_diff(check.diff))
+    else:
+        parts.append(escaped(check.run.facts))
+    return "\n\n".join(parts).rstrip() + "\n"
+
+
+def _checked(one: Checked) -> dict[str, Any]:
+    """A limit as plain values."""
+    return {
+        "limit": one.limit,
+        "value": one.value,
+        "allowed": one.allowed,
+        "state": one.state,
+        "said": one.said,
+    }
+
+
+def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows of differences; noise that is not known is null."""
+    return [
+        row | {"noise_ns": None if isinf(row["noise_ns"]) else row["noise_ns"]}
+        for row in records(frame)
+    ]
+
+
+def diff_document(found: RunDiff) -> dict[str, Any]:
+    """A comparison of runs as a dict that `json.dumps` accepts.
+
+    Parameters
+    ----------
+    found : RunDiff
+
+    Returns
+    -------
+    dict
+        ``schema``, ``version``, ``verdict``, ``not_comparable``, ``before_ns``, ``after_ns``,
+        ``delta_ns``, ``delta_share``, ``noise_share`` (null: not known), ``is_change``, and rows of
+        `frames.STEP_DIFF`: ``by_bound``, ``by_op``, ``by_name``, ``kernels``, ``operators``,
+        ``devices``.
+    """
+    return {
+        "schema": DIFF_SCHEMA,
+        "version": DIFF_VERSION,
+        "verdict": found.verdict(),
+        "notes": found.notes,
+        "not_comparable": list(found.not_comparable),
+        "before_ns": int(found.steps["before_ns"]),
+        "after_ns": int(found.steps["after_ns"]),
+        "delta_ns": found.delta_ns,
+        "delta_share": found.delta_share,
+        "noise_share": None if isinf(found.noise_share) else found.noise_share,
+        "is_change": found.is_change,
+        "by_bound": _rows(found.critical_path()),
+        "by_op": _rows(found.critical_path(by="op")),
+        "by_name": _rows(found.critical_path(by="name")),
+        "kernels": _rows(found.kernels()),
+        "operators": _rows(found.ops()),
+        "devices": _rows(found.device_time()),
+    }
+
+
+def check_document(check: Check) -> dict[str, Any]:
+    """A check as a dict that `json.dumps` accepts.
+
+    Parameters
+    ----------
+    check : Check
+
+    Returns
+    -------
+    dict
+        ``schema``, ``version``, ``state`` (passed, broken or withheld), ``verdict``, ``run``,
+        ``limits`` (limit, value, allowed, state, said) and ``diff``: null, or that of
+        `diff_document`.
+    """
+    return {
+        "schema": CHECK_SCHEMA,
+        "version": CHECK_VERSION,
+        "state": check.state,
+        "verdict": check.verdict(),
+        "run": check.run.facts,
+        "limits": [_checked(one) for one in check.limits],
+        "diff": diff_document(check.diff) if check.diff else None,
+    }

@@ -1,0 +1,216 @@
+"""The page of a comparison: where the difference comes from, in one file that loads nothing."""
+
+from __future__ import annotations
+
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+import pandas as pd
+
+from htagraph.comparison.run_diff import RunDiff
+from htagraph.comparison.run_profile import RunProfile
+from htagraph.model.colors import COLORS
+from htagraph.model.frames import STEP_DIFF
+from htagraph.model.kinds import in_words
+from htagraph.model.units import human_count, human_duration
+from htagraph.reports.gate import shown_diff
+from htagraph.reports.page.legend import color_rules, legend
+from htagraph.reports.page.tables import html_table
+from htagraph.writers.atomic import output_file
+
+__all__ = ["write_diff_page"]
+
+_COLORS = {bound.label: color.strong for bound, color in COLORS.items()}
+_N_BOUNDS = 9
+_N_STEPS = 40
+_ROOM = 0.15
+
+
+def write_diff_page(out: str | Path, found: RunDiff) -> Path:
+    """Write a comparison as one HTML file that loads nothing else.
+
+    Parameters
+    ----------
+    out : str or Path
+    found : RunDiff
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be written.
+    """
+    sections = {
+        "where": ("Where it comes from", _where(found)),
+        "path": ("Path against path", _paths(found)),
+        "kernels": ("Kernels", _table(found.kernels(), "Device work, by kernel", calls=True)),
+        "operators": ("Operators", _table(found.ops(), "With what they call", calls=True)),
+        "devices": ("Devices", _table(found.device_time(), "Mean over devices")),
+        "steps": ("Steps", _steps(found)),
+    }
+    facts = (f"<b>{side}</b> {escape(run.facts)}" for side, run in _sides(found))
+    text = Template(_resource("diff.html")).substitute(
+        title=f"{escape(found.before.name)} → {escape(found.after.name)}",
+        facts="\n".join(f'<p class="facts">{line}</p>' for line in facts),
+        caveats="\n".join(
+            f'<p class="caveat">{escape(side)}, left out: {escape(step)}</p>'
+            for side, run in _sides(found)
+            for step in run.left_out
+        ),
+        verdict=escape(found.verdict()),
+        links="\n".join(
+            f'<a href="#{name}">{escape(title)}</a>' for name, (title, _) in sections.items()
+        ),
+        sections="\n".join(
+            f'<section id="{name}"><h2>{escape(title)}</h2>{body}</section>'
+            for name, (title, body) in sections.items()
+        ),
+        style=f"{_resource('page.css')}\n{color_rules()}\n{_resource('diff.css')}",
+    )
+    with output_file(out) as file:
+        file.write(text.encode())
+    return Path(out)
+
+
+def _resource(name: str) -> str:
+    """Text of a file beside this module."""
+    return files("htagraph.reports.page").joinpath(name).read_text(encoding="utf-8")
+
+
+def _sides(found: RunDiff) -> tuple[tuple[str, RunProfile], tuple[str, RunProfile]]:
+    """Both runs with their names."""
+    return ("before", found.before), ("after", found.after)
+
+
+def _panel(heading: str, body: str) -> str:
+    """A panel as wide as the page."""
+    return (
+        f'<div class="panels"><article class="panel wide"><h3>{escape(heading)}</h3>{body}'
+        "</article></div>"
+    )
+
+
+def _whole(label: str, low_ns: int, span_ns: int, dur_ns: int) -> str:
+    """A row with the bar of a whole, on a scale that begins at some length."""
+    bar = _bar(0, (dur_ns - low_ns) / span_ns, kind="whole")
+    return _row(label, bar, human_duration(dur_ns))
+
+
+def _row(label: str, bars: str, value: str) -> str:
+    """A row of bars: its name, the bars, and what they come to."""
+    return (
+        f'<div class="row"><b>{escape(label)}</b><div class="track">{bars}</div>'
+        f"<span>{escape(value)}</span></div>"
+    )
+
+
+def _bar(left: float, width: float, *, color: str = "", kind: str = "") -> str:
+    """A bar from and over shares of the track."""
+    style = f"left:{100 * left:.3f}%;width:{100 * width:.3f}%"
+    style += f";background:{color}" if color else ""
+    return f'<i class="{kind}" style="{style}"></i>'
+
+
+def _signed(dur_ns: float) -> str:
+    """A difference of times."""
+    return f"{'+' if dur_ns > 0 else ''}{human_duration(dur_ns)}"
+
+
+def _levels(found: RunDiff) -> list[tuple[str, int, int, str]]:
+    """Bounds with where each begins and ends between before and after, and what became of it."""
+    frame = found.critical_path()
+    frame = frame[frame["delta_ns"] != 0]
+    rows = list(
+        zip(frame["name"], frame["delta_ns"].tolist(), frame["change"].astype(str), strict=True)
+    )
+    shown, rest = rows[:_N_BOUNDS], rows[_N_BOUNDS:]
+    if rest:
+        shown.append((f"{len(rest)} others", sum(delta_ns for _, delta_ns, _ in rest), ""))
+    levels, at_ns = [], int(found.steps["before_ns"])
+    for name, delta_ns, change in shown:
+        levels.append((name, at_ns, at_ns + delta_ns, change))
+        at_ns += delta_ns
+    assert at_ns == int(found.steps["after_ns"]), "the bounds add up to the difference"
+    return levels
+
+
+def _where(found: RunDiff) -> str:
+    """The way from before to after, one bound after the other, and the table behind it."""
+    levels = _levels(found)
+    before_ns, after_ns = int(found.steps["before_ns"]), int(found.steps["after_ns"])
+    every = [before_ns, after_ns, *(level for _, *pair, _ in levels for level in pair)]
+    low, high = min(every), max(every)
+    low = max(0, int(low - max(high - low, 1) * _ROOM))
+    span = max(high - low, 1)
+    rows = [_whole("before", low, span, before_ns)]
+    for name, begin, end, change in levels:
+        left, width = (min(begin, end) - low) / span, abs(end - begin) / span
+        is_noise = change == "noise"
+        bar = _bar(left, width, color=_COLORS.get(name, ""), kind="noise" if is_noise else "")
+        value = f"{_signed(end - begin)}{' (noise)' if is_noise else ''}"
+        rows.append(_row(in_words(name), bar, value))
+    rows.append(_whole("after", low, span, after_ns))
+    begins = f'<p class="note">The bars begin at {human_duration(low)}.</p>' if low else ""
+    table = html_table(shown_diff(found.critical_path()), columns=STEP_DIFF.columns)
+    title = f"From {human_duration(before_ns)} to {human_duration(after_ns)} per step, by bound"
+    details = f"<details><summary>Table</summary>{table}</details>"
+    return _panel(title, f'<div class="bars">{"".join(rows)}</div>{begins}{details}')
+
+
+def _paths(found: RunDiff) -> str:
+    """Both paths as bars of one scale, and the tables by operator and by what ran."""
+    frame = found.critical_path()
+    longest = max(int(found.steps["before_ns"]), int(found.steps["after_ns"]), 1)
+    rows = []
+    for side in ("before", "after"):
+        left, bars = 0.0, []
+        ordered = frame.sort_values("before_ns", ascending=False, kind="stable")
+        for name, dur_ns in zip(ordered["name"], ordered[f"{side}_ns"].tolist(), strict=True):
+            width = dur_ns / longest
+            bars.append(_bar(left, width, color=_COLORS.get(name, "")))
+            left += width
+        rows.append(_row(side, "".join(bars), human_duration(float(found.steps[f"{side}_ns"]))))
+    bars_html = f'<div class="bars">{"".join(rows)}</div>'
+    drawn = f"{bars_html}{legend(bars_html)}"
+    by_op = _table(found.critical_path(by="op"), "By operator")
+    by_name = _table(found.critical_path(by="name"), "By what ran")
+    return _panel("The critical path per step, by bound", drawn) + by_op + by_name
+
+
+def _table(frame: pd.DataFrame, heading: str, *, calls: bool = False) -> str:
+    """A table of differences; what did not change at all is left out, and counted."""
+    if not len(frame):
+        return '<p class="absent">Nothing of the kind was recorded.</p>'
+    moved = frame[frame["delta_ns"] != 0]
+    n_same = len(frame) - len(moved)
+    same = (
+        f'<p class="note">{human_count(n_same, "row")} without any difference.</p>'
+        if n_same
+        else ""
+    )
+    table = (
+        html_table(shown_diff(moved, calls=calls), columns=STEP_DIFF.columns) if len(moved) else ""
+    )
+    return _panel(heading, table + same)
+
+
+def _steps(found: RunDiff) -> str:
+    """The length of every step that is compared."""
+    longest = max((*found.before.steps_ns, *found.after.steps_ns), default=1) or 1
+    rows = []
+    for side, run in _sides(found):
+        rows += [
+            _whole(f"{side}, {number}", 0, longest, dur_ns)
+            for number, dur_ns in enumerate(run.steps_ns[:_N_STEPS], start=1)
+        ]
+        if run.n_compared > _N_STEPS:
+            rows.append(_row(f"… {run.n_compared - _N_STEPS:,} more {side}", "", ""))
+    noise = human_duration(float(found.steps["noise_ns"])) if found.noise_share < 1e9 else "unknown"
+    heading = f"Steps that are compared; noise of their mean difference is {noise}"
+    return _panel(heading, f'<div class="bars">{"".join(rows)}</div>')

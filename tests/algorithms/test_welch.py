@@ -1,0 +1,41 @@
+"""How far means lie apart by chance."""
+
+from __future__ import annotations
+
+from math import gamma, pi, sqrt
+
+import numpy as np
+import pytest
+
+from htagraph.algorithms.welch import (
+    Sample,
+    _quantile,
+    half_width,
+    half_width_ends_apart,
+    range_if_apart,
+)
+
+
+@pytest.mark.parametrize("freedom", [2, 2.4, 3, 3.7, 5, 11, 17, 25, 45])
+def test_ninety_nine_percent_lie_within_the_quantile(freedom):
+    """The integral of Student's density, by the trapezoidal rule."""
+    at = np.linspace(0, float(_quantile(np.array(float(freedom)))), 200_001)
+    scale = gamma((freedom + 1) / 2) / (sqrt(freedom * pi) * gamma(freedom / 2))
+    density = scale * (1 + at**2 / freedom) ** (-(freedom + 1) / 2)
+
+    assert 2 * np.trapezoid(density, at) == pytest.approx(0.99, abs=4e-4)
+
+
+@pytest.mark.parametrize("n", [3, 5, 10])
+def test_chance_exceeds_the_interval_in_one_of_a_hundred_cases(n):
+    """For normal values: no more often, and with equal spread not much less."""
+    draw = np.random.default_rng(0).normal(100, 1, (2, 20_000, n))
+    samples = [
+        Sample(n, x.mean(1), x.std(1, ddof=1), x[:, 0], x[:, -1], x.min(1), x.max(1)) for x in draw
+    ]
+    apart = np.abs(samples[0].mean - samples[1].mean)
+
+    assert 0.003 < (apart > half_width(*samples)).mean() < 0.012
+    for ends in ({"first": True}, {"last": True}, {"first": True, "last": True}):
+        assert 0.008 < (apart > half_width_ends_apart(*samples, **ends)).mean() < 0.012
+    assert np.isfinite(range_if_apart(*samples)).mean() < 0.01

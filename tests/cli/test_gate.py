@@ -1,0 +1,167 @@
+"""`htagraph diff` and `check`: whether a run keeps its limits, for people, scripts and CI."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from htagraph.cli.main import main
+from htagraph.synth import simulate_job, training_job
+from tests.comparison.profiles import simulated
+
+SLOW = {"kernel": "ampere_sgemm_128x64_nn", "by": 1.12}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Write a run, another of the same program, a slower one, a short one, and a baseline."""
+    into = tmp_path_factory.mktemp("gate")
+    simulated(1, steps=4).write(into / "base.json.gz")
+    simulated(2, steps=4).write(into / "same.json.gz")
+    simulated(3, steps=4, **SLOW).write(into / "slow.json.gz")
+    simulated(4, steps=2).write(into / "short.json.gz")
+    (into / "project").mkdir()
+    options = ("--json", into / "baseline.json", "--out", into / "report", "-q")
+    with pytest.raises(SystemExit):
+        main(["report", *map(str, (into / "base.json.gz", *options))])
+    return into
+
+
+@pytest.fixture
+def run(capsys, folder, monkeypatch):
+    """Exit code, output and error output of a command, in the folder."""
+    monkeypatch.chdir(folder)
+
+    def run_in(*args: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main([str(arg) for arg in args])
+        printed = capsys.readouterr()
+        return int(ended.value.code or 0), printed.out, printed.err
+
+    return run_in
+
+
+def test_a_run_that_is_no_slower_than_its_baseline_passes(run):
+    """The baseline is the JSON of a report."""
+    code, out, _ = run("check", "same.json.gz", "--baseline", "baseline.json", "-q")
+
+    assert code == 0
+    assert out.startswith("Passed. No change: steps take 4.40 ms")
+
+
+def test_a_slower_run_breaks_the_limit(run):
+    """With where it comes from, on the terminal and for a pull request."""
+    code, out, err = run("check", "slow.json.gz", "--baseline", "baseline.json", "--out", "pr.md")
+    text = Path("pr.md").read_text()
+
+    assert code == 3
+    assert "Failed: fail-above. Steps are 8.9% slower" in " ".join(out.split())
+    assert "fail-above is broken" in err
+    assert text.startswith("### htagraph: Failed: fail-above. Steps are 8.9% slower")
+    assert "ampere_sgemm_128x64_nn (each 12% slower)" in text
+    assert text.count("<details>") == text.count("</details>") == 5
+
+
+def test_what_is_not_known_does_not_pass(run):
+    """Two steps have no noise: the exit code is that of a question without an answer."""
+    code, out, _ = run("check", "short.json.gz", "--baseline", "baseline.json", "-f", "json", "-q")
+    document = json.loads(out)
+
+    assert code == 1
+    assert document["state"] == "withheld"
+    assert document["diff"]["noise_share"] is None
+    assert document["limits"][0]["said"].startswith("noise is not known of fewer than 3 alike")
+
+
+def test_limits_by_themselves(run):
+    """A limit that is broken counts more than one that is not known."""
+    limits = ("--max-step", "4.4ms", "--max-idle", "50%", "--max-exposed", "1%")
+    code, out, _ = run("check", "base.json.gz", *limits, "-f", "json", "-q")
+    states = {one["limit"]: one["state"] for one in json.loads(out)["limits"]}
+
+    assert code == 3
+    assert states == {"max-step": "passed", "max-exposed": "broken", "max-idle": "passed"}
+
+
+def test_settings_of_a_project_are_used_and_options_win(run, folder, monkeypatch):
+    """Those of the nearest pyproject.toml; a baseline is relative to it."""
+    (folder / "pyproject.toml").write_text(
+        '[tool.htagraph]\nbaseline = "baseline.json"\nfail-above = "5%"\nmax-step = "1ms"\n'
+    )
+    monkeypatch.chdir(folder / "project")
+    trace = folder / "same.json.gz"
+
+    assert run("check", trace, "-q")[0] == 3
+    monkeypatch.chdir(folder / "project")
+    assert run("check", trace, "--max-step", "10ms", "-q")[0] == 0
+    (folder / "pyproject.toml").unlink()
+
+
+@pytest.mark.parametrize(
+    ("settings", "args", "said"),
+    [
+        ('max_stepp = "1ms"', (), "did you mean 'max-step'?"),
+        ("nonsense = 1", (), "one of max-step"),
+        ("", (), "nothing to check"),
+        ("", ("--max-step", "120"), "give a number and ns, us, ms or s"),
+        ("", ("--max-idle", "15"), "give 5% or 0.05"),
+        ("", ("--fail-above", "5%"), "--baseline"),
+    ],
+)
+def test_wrong_usage_ends_with_two(run, folder, settings, args, said):
+    """And says what would be right."""
+    if settings:
+        (folder / "pyproject.toml").write_text(f"[tool.htagraph]\n{settings}\n")
+    code, _, err = run("check", "base.json.gz", *args, "-q")
+    (folder / "pyproject.toml").unlink(missing_ok=True)
+
+    assert code == 2
+    assert said in " ".join(err.replace("│", " ").split())
+
+
+def test_a_trace_does_not_differ_from_itself(run):
+    """Every delta is zero, and the exit code says so."""
+    code, out, _ = run("diff", "base.json.gz", "base.json.gz", "-f", "json", "--fail-above", "5%")
+
+    assert code == 0
+    assert {row["delta_ns"] for row in json.loads(out)} == {0}
+
+
+def test_a_regression_fails_and_has_a_page(run, folder):
+    """One file that asks for nothing else; deltas of its bars add up."""
+    code, out, _ = run(
+        "diff", "baseline.json", "slow.json.gz", "--fail-above", "0.05", "--out", "page.html", "-q"
+    )
+    page = (folder / "page.html").read_text()
+
+    assert code == 3
+    assert out.startswith("Steps are 8.9% slower")
+    assert "(each 12% slower)" in page
+    assert not any(text in page for text in ("http://", "https://", "src=", "@import"))
+
+
+def test_everything_of_a_comparison_is_there_as_json(run):
+    """With noise that is not known as null."""
+    code, out, _ = run("diff", "base.json.gz", "short.json.gz", "--what", "all", "-q")
+    found = json.loads(out)
+
+    assert code == 0
+    assert sum(row["delta_ns"] for row in found["by_bound"]) == found["delta_ns"]
+    assert {row["noise_ns"] for row in found["kernels"]} == {None}
+
+
+def test_jobs_are_compared_by_steps_of_all_ranks(run, tmp_path):
+    """Kernels of one rank take longer: so does the job."""
+    for name, delay_ns in (("before", 0), ("after", 1_500_000)):
+        job = training_job(
+            ranks=2, steps=4, layers=3, straggler=1, delay="kernel", delay_ns=delay_ns, seed=5
+        )
+        simulate_job(job).write(tmp_path / name)
+    code, out, _ = run("diff", tmp_path / "before", tmp_path / "after", "--fail-above", "5%", "-q")
+
+    assert code == 3
+    assert "2 ranks, 3 compared of 4 steps" in out
+    assert "of compute in ampere_sgemm_128x64_nn" in " ".join(out.split())

@@ -1,0 +1,197 @@
+"""Two runs: what changed, where it comes from, and when nothing is said of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import htagraph as hg
+from htagraph.comparison.parts import OTHER
+from htagraph.comparison.run_diff import RunDiff
+from htagraph.comparison.run_profile import RunProfile
+from htagraph.errors import GraphError, QueryError, TraceFormatError
+from tests.comparison.profiles import profile
+
+MS = 1_000_000
+BASE = profile(
+    {"compute": [90 * MS, 91 * MS, 90 * MS, 91 * MS], "host": [10 * MS, 11 * MS, 10 * MS, 9 * MS]},
+    {"gemm": [80 * MS] * 4, "relu": [10 * MS] * 4},
+)
+
+
+def _times(n: int):
+    return st.lists(st.integers(0, 10**9), min_size=n, max_size=n)
+
+
+@settings(max_examples=8)
+@given(
+    before=st.dictionaries(st.sampled_from("abcdef"), _times(3), min_size=1),
+    after=st.dictionaries(st.sampled_from("abcdef"), _times(5), min_size=1),
+    top=st.integers(1, 6),
+)
+def test_differences_of_a_path_add_up_to_that_of_the_steps(before, after, top):
+    """To the nanosecond, also where means are no whole ones, and where short groups are joined."""
+    found = RunDiff(profile(before, top=top), profile(after))
+
+    for by in ("bound", "op", "name"):
+        assert found.critical_path(by=by)["delta_ns"].sum() == found.delta_ns
+    assert found.delta_ns == round(found.after.step_ns) - round(found.before.step_ns)
+
+
+def test_a_run_does_not_differ_from_itself():
+    """Every difference is zero, and every row is noise."""
+    found = RunDiff(BASE, BASE)
+
+    assert not found.is_change
+    assert set(found.critical_path()["change"]) == {"noise"}
+    assert found.verdict() == "No change: steps take 100 ms (+0.0%, noise 2.6%)."
+
+
+def test_a_change_is_named_with_its_cause_and_what_became_of_its_kernel():
+    """Noise is not named: the host took longer, too, but that is its usual spread."""
+    after = profile(
+        {"compute": [108 * MS, 109 * MS] * 2, "host": [10 * MS, 12 * MS, 11 * MS, 9 * MS]},
+        {"gemm": [98 * MS] * 4, "relu": [10 * MS] * 4},
+    )
+    is_gemm = [part.part == "name" and part.name == "compute" for part in after.parts]
+    named = zip(after.parts, is_gemm, strict=True)
+    after = replace(
+        after, parts=tuple(replace(part, name="gemm") if is_it else part for part, is_it in named)
+    )
+    found = RunDiff(BASE, after)
+
+    assert found.critical_path().set_index("name")["change"].to_dict() == {
+        "compute": "grown",
+        "host": "noise",
+    }
+    assert found.kernels()["change"].tolist() == ["grown", "noise"]
+    assert found.verdict().startswith(
+        "Steps are 18.4% slower (100 ms -> 119 ms, noise 3.3%): +18.0"
+    )
+    assert "in gemm (each 23% slower)" in found.verdict()
+
+
+def test_more_calls_are_told_from_slower_ones():
+    """Twice as many, each as long as before."""
+    bounds = {"compute": [10 * MS] * 3}
+    before = profile(bounds, {"gemm": [4 * MS] * 3}, calls=4)
+    after = profile(bounds, {"gemm": [8 * MS] * 3}, calls=8)
+
+    from htagraph.comparison.causes import calls_in_words
+
+    assert calls_in_words(RunDiff(before, after).kernels().iloc[0]) == "2x as many calls"
+
+
+def test_two_steps_are_too_few_to_tell():
+    """It says so, and names no cause."""
+    few = profile({"compute": [100 * MS, 101 * MS]})
+    found = RunDiff(BASE, few)
+
+    assert np.isinf(found.noise_share)
+    assert not found.is_change
+    assert set(found.critical_path()["change"]) == {"unknown"}
+    assert found.verdict().endswith("whether that is noise is not known, of 4 before and 2 after "
+                                    "alike steps.")  # fmt: skip
+
+
+def test_a_first_step_that_is_longer_in_both_runs_is_no_noise():
+    """Three steps, the first of which begins with an idle device: 5% are seen all the same."""
+    before = profile({"compute": [130 * MS, 100 * MS, 101 * MS]}, has_first=True)
+    after = profile({"compute": [136 * MS, 105 * MS, 106 * MS]}, has_first=True)
+
+    assert RunDiff(before, after).is_change
+    assert not RunDiff(replace(before, has_first=False), after).is_change
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ({"devices": "A100"}, {"devices": "H100"}, "on A100 before, on H100 after"),
+        ({"world_size": 8}, {"world_size": 16}, "a job of 8 ranks before, of 16 after"),
+        ({"n_ranks": 8}, {"n_ranks": 1}, "traces of 8 ranks before, of 1 after"),
+        ({"unit": "window"}, {}, "a window before, a step after"),
+        ({}, {"n_odd": 5, "n_steps": 9}, "after, 5 of 9 steps are not like the others"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(before, after, said):
+    """Another machine, another job, another unit, or steps of which most are odd."""
+    found = RunDiff(replace(BASE, **before), replace(BASE, **after))
+
+    assert found.not_comparable == (said,)
+    assert found.verdict().startswith(f"Not comparable: {said}.")
+
+
+def test_another_model_has_few_names_in_common():
+    """Weighted by time; templates do not count."""
+    bounds = {"compute": [10 * MS] * 3}
+    before = profile(bounds, {"void gemm<float>(float*)": [9 * MS] * 3, "a": [MS] * 3})
+    cast = profile(bounds, {"void gemm<half>(half*)": [9 * MS] * 3, "b": [MS] * 3})
+    other = profile(bounds, {"conv": [9 * MS] * 3, "a": [MS] * 3})
+
+    assert RunDiff(before, cast).not_comparable == ()
+    assert RunDiff(before, other).not_comparable == (
+        "names that both have are 10% of the time: other work",
+    )
+
+
+def test_a_name_that_a_baseline_has_no_room_for_is_not_new():
+    """It is compared with all others that have none; a longer one is new."""
+    before = profile({"a": [50] * 3, "b": [20] * 3, "c": [10] * 3}, top=2)
+    after = profile({"a": [50] * 3, "b": [20] * 3, "c": [10] * 3, "d": [40] * 3})
+    found = RunDiff(before, after).critical_path().set_index("name")
+
+    assert found.loc[OTHER, "delta_ns"] == 0
+    assert found["change"].to_dict() == {"a": "noise", "b": "noise", OTHER: "noise", "d": "added"}
+
+
+def test_a_profile_survives_its_file(tmp_path):
+    """What is read is what was written; what is none says what to do."""
+    assert RunProfile.read(BASE.save(tmp_path / "base.json")) == BASE
+    broken = json.loads((tmp_path / "base.json").read_text())
+    broken["profile"]["parts"][1]["total_ns"] += 1
+    (tmp_path / "broken.json").write_text(json.dumps(broken))
+    (tmp_path / "none.json").write_text('{"schema": "htagraph.report", "version": 2}')
+
+    with pytest.raises(TraceFormatError, match="does not add up"):
+        RunProfile.read(tmp_path / "broken.json")
+    with pytest.raises(TraceFormatError, match=r"no profile.*htagraph report TRACE --json"):
+        RunProfile.read(tmp_path / "none.json")
+
+
+def test_a_part_that_is_missing_is_a_defect():
+    """Of a profile as of any answer."""
+    with pytest.raises(GraphError, match="by op"):
+        replace(BASE, parts=tuple(part for part in BASE.parts if part.part != "op"))
+    with pytest.raises(QueryError, match="bound, op or name"):
+        RunDiff(BASE, BASE).critical_path(by="rule")  # type: ignore[arg-type]
+
+
+def test_windows_are_compared_as_they_are():
+    """One of each: the difference is named, and that noise is not known."""
+    graph = hg.Trace.from_events(
+        hg.synth.timeline("""
+            us    |0         10        20        30        40
+            cpu 1 |{ProfilerStep#0       }{ProfilerStep#1   }
+            cpu 1 | [aten::mm      ]       [aten::mm    ]
+        """)
+    ).compile()
+    found = hg.diff(graph.window("ProfilerStep#0"), graph.window("ProfilerStep#1"))
+
+    assert found.delta_ns == found.runs.delta_ns == found.critical_path()["delta_ns"].sum()
+    assert "noise is not known, of 1 before and 1 after windows" in found.verdict()
+
+
+@pytest.mark.real
+def test_real_traces_do_not_differ_from_themselves(real_traces):
+    """Nor three of their odd steps from three even ones."""
+    graph = hg.load(real_traces / "hta/trace_diff/control/control.json.gz").compile()
+    found = hg.diff(graph, graph).runs
+
+    assert found.verdict().startswith("No change: steps take 77.9 ms (+0.0%")
+    assert (found.kernels()["delta_ns"] == 0).all()
+    assert found.not_comparable == ()
