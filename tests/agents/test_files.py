@@ -51,7 +51,9 @@ def test_what_leads_outside_is_refused(root, name):
 @pytest.mark.parametrize("name", ["nothing.json", "circle", "circle/rank0.json"])
 def test_what_is_not_there_says_so(root, name):
     """A link that leads to itself leads nowhere."""
-    with pytest.raises((QueryError, TraceNotFoundError), match="is no path|no such file or folder"):
+    with pytest.raises(
+        (QueryError, TraceNotFoundError), match=r"is no path|no such file or folder"
+    ):
         root.existing(name)
 
 
