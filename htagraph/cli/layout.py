@@ -114,7 +114,8 @@ def _filled(columns: Sequence[_Column], width: int) -> tuple[list[int], list[lis
             max([column.least, *map(cell_len, texts)]) if column.is_name else given
             for column, texts, given in zip(columns, cells, widths, strict=True)
         ]
-        if used == widths:
+        # Wide characters may need more than was given: then rich cuts them.
+        if all(need >= given for need, given in zip(used, widths, strict=True)):
             return widths, cells
         columns = [
             column._replace(whole=need) if need < given else column

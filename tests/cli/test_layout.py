@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
 import htagraph as hg
@@ -174,6 +175,15 @@ def test_a_name_stands_in_full_where_there_is_room() -> None:
         "elementwise_kernel · AddFunctor",
         "elementwise_kernel · MulFunctor",
     ]
+
+
+def test_characters_that_are_two_columns_wide_do_not_keep_a_table_from_ending() -> None:
+    """A short name of theirs may be wider than its column: it is cut."""
+    names = ["核" * 60, "核" * 59 + "心", "gemm"]
+    frame = pd.DataFrame({"group": names, "op": names, "sum_ns": [3_000, 2_000, 1_000]})
+
+    for width in range(60, 90):
+        assert all(cell_len(line.rstrip()) <= width for line in printed(frame, width))
 
 
 def test_what_there_is_no_room_for_is_named() -> None:
