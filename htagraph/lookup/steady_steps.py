@@ -169,7 +169,7 @@ def are_near(lengths_ns: I64, among: Bools) -> Bools:
 
     Examples
     --------
-    >>> lengths_ns = np.array([100, 109, 111, 99, 101])
+    >>> lengths_ns = np.array([100, 109, 130, 99, 101])
     >>> are_near(lengths_ns, np.ones(5, dtype=bool)).tolist()
     [True, True, False, True, True]
     """
