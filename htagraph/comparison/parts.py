@@ -91,13 +91,20 @@ def reduced(pieces: pd.DataFrame, part: str, n: int, *, top: int, over: int = 1)
         for end in (0, n - 1)
     ]
     least = found["dur_ns"].min().where(n_with == n, 0)
-    values = np.column_stack(
-        [total["calls"] / n, std_ns, total["dur_ns"], *ends, least, found["dur_ns"].max()]
+    # Integers stay integers: floats lose nanoseconds after 104 days.
+    times = [total["dur_ns"], *ends, least, found["dur_ns"].max()]
+    columns = (
+        (total["calls"] / n / over).tolist(),
+        (std_ns / over).tolist(),
+        *(
+            [time_ns if over == 1 else round(time_ns / over) for time_ns in one.tolist()]
+            for one in times
+        ),
     )
     parts = [
-        Part(part, bound, name, calls, round(total_ns), std, *map(round, others))
-        for (bound, name), (calls, std, total_ns, *others) in zip(
-            total.index.tolist(), (values / over).tolist(), strict=True
+        Part(part, bound, name, calls, total_ns, std, *others)
+        for (bound, name), calls, std, total_ns, *others in zip(
+            total.index.tolist(), *columns, strict=True
         )
     ]
     return sorted(parts, key=lambda row: (row.name == OTHER, -row.total_ns, row.bound, row.name))
