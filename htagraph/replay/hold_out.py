@@ -98,7 +98,7 @@ def hold_out(dag: Dag, replay: Replay) -> HoldOut:
 def _same(dag: Dag, first: I64, second: I64) -> tuple[I64, I64] | None:
     """Events of two steps in the same order; None where they are not the same."""
     events = dag.events
-    if len(first) != len(second):
+    if not len(first) or len(first) != len(second):
         return None
     both = []
     for rows in (first, second):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import htagraph as hg
@@ -66,4 +68,15 @@ def test_of_steps_that_do_not_predict_each_other_nothing_is_predicted():
     assert scenario.hold_out.is_too_large
     assert scenario.saves_ns is None
     assert "nothing is predicted" in scenario.withheld
+    assert graph.opportunities().empty
+
+
+def test_steps_in_which_nothing_was_recorded_are_not_compared():
+    """Marks of no length at one time say nothing of each other."""
+    marks = [{"name": f"ProfilerStep#{number}", "cat": "user_annotation"} for number in (1, 2, 3)]
+    place = {"ph": "X", "pid": 1, "tid": 1, "ts": 5, "dur": 0}
+    events = [{**mark, **place} for mark in (*marks, {"name": "aten::mm", "cat": "cpu_op"})]
+    graph = hg.load(json.dumps({"traceEvents": events}).encode()).compile()
+
+    assert hg.what_if(graph).hold_out.error is None
     assert graph.opportunities().empty
