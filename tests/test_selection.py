@@ -189,3 +189,9 @@ def test_a_selection_is_written_as_a_smaller_trace(tmp_path):
     assert again.recording.events.ts_ns.tolist() == graph.dag.events.ts_ns[step.rows].tolist()
     assert again.rank == graph.rank
     assert len(again.compile().select(kind="launch")) == len(step & graph.select(kind="launch"))
+
+
+def test_a_condition_reaches_columns_only(graph):
+    """No module of this package, and none that those have imported."""
+    with pytest.raises(QueryError, match="'pd' is not defined"):
+        graph.select(where="@pd.io.common.os.getcwd() == name")

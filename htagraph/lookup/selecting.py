@@ -157,7 +157,8 @@ def filtered(frame: pd.DataFrame, where: str) -> pd.DataFrame:
         If the expression cannot be evaluated; the hint lists the columns.
     """
     try:
-        return frame.query(where, engine="python")
+        # Columns only: without this, "@pd" would reach every module of ours.
+        return frame.query(where, engine="python", local_dict={}, global_dict={})
     except Exception as exc:  # whatever pandas raises for a wrong expression is the user's to mend
         raise QueryError(
             f"{where!r} cannot be evaluated: {exc}.",
