@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.jit import compiled
+from htagraph.native.passes import compiled
 
 __all__ = ["depths", "highest", "nearest", "parents_first", "sums_under"]
 
@@ -52,11 +52,15 @@ def _inherit(parent: Parents, order: I64, holds: Bool, from_above: bool, found: 
 
 
 @compiled
-def _first_of_code(parent: Parents, order: I64, code: I64, is_open: Bool, child: I64) -> I64:
-    """Make the code -1 of events below another of the same code; a walk in depth."""
-    n = len(parent)
-    sibling = np.full(n, -1, np.int64)
-    first, out = -1, code.copy()
+def _first_of_code(
+    parent: Parents, order: I64, code: I64, is_open: Bool, kin: tuple[I64, I64], out: I64
+) -> None:
+    """Make the code -1 of events below another of the same code; a walk in depth.
+
+    `kin`, all -1, is for the first child and the next sibling of each event; `out` is the code.
+    """
+    child, sibling = kin
+    first = -1
     for position in range(len(order) - 1, -1, -1):
         event = order[position]
         if parent[event] >= 0:
@@ -78,7 +82,6 @@ def _first_of_code(parent: Parents, order: I64, code: I64, is_open: Bool, child:
             below = sibling[event]
             event = parent[event]
         event = below
-    return out
 
 
 @compiled
@@ -178,8 +181,9 @@ def sums_under(parent: Parents, code: I64, values: I64, n_codes: int) -> I64:
     [8, 5]
     """
     order = parents_first(parent, np.flatnonzero(values))
-    none = np.full(len(parent), -1, dtype=np.int64)
-    top = _first_of_code(parent, order, code, np.zeros(n_codes, dtype=bool), none)
+    child, sibling = (np.full(len(parent), -1, dtype=np.int64) for _ in range(2))
+    top = code.copy()
+    _first_of_code(parent, order, code, np.zeros(n_codes, dtype=bool), (child, sibling), top)
     total = values.copy()
     _sum_up(parent, order, total)
     rows = order[top[order] >= 0]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.jit import compiled
+from htagraph.native.passes import compiled
 
 __all__ = ["bind", "topological_order", "walk_back"]
 
@@ -114,25 +114,13 @@ def walk_back(node: int, binding: I32, tail: I32, node_ts: I64, *, until_ns: int
 
 
 @compiled
-def _levels(tail: I32, head: I32, n_nodes: int, level: I32) -> int:
+def _levels(head: I32, offsets: I64, indegree: I64, level: I32, queue: I32) -> int:
     """Fill the depth of each node over some edges; return how many edges lie on or behind cycles.
 
-    Kahn, "Topological sorting of large networks", 1962.
+    Edges lie in the order of their tails. Kahn, "Topological sorting of large networks", 1962.
     """
-    indegree = np.zeros(n_nodes, dtype=np.int32)
-    outdegree = np.zeros(n_nodes + 1, dtype=np.int64)
-    for edge in range(len(tail)):
-        indegree[head[edge]] += 1
-        outdegree[tail[edge] + 1] += 1
-    offset = np.cumsum(outdegree)
-    position = offset[:-1].copy()
-    out = np.empty(len(tail), dtype=np.int32)
-    for edge in range(len(tail)):
-        out[position[tail[edge]]] = head[edge]
-        position[tail[edge]] += 1
-    queue = np.empty(n_nodes, dtype=np.int32)
     filled = 0
-    for node in range(n_nodes):
+    for node in range(len(level)):
         if indegree[node] == 0:
             queue[filled] = node
             filled += 1
@@ -141,18 +129,18 @@ def _levels(tail: I32, head: I32, n_nodes: int, level: I32) -> int:
     while seen < filled:
         node = queue[seen]
         seen += 1
-        for slot in range(offset[node], offset[node + 1]):
+        for edge in range(offsets[node], offsets[node + 1]):
             done += 1
-            follower = out[slot]
+            follower = head[edge]
             level[follower] = max(level[follower], level[node] + 1)
             indegree[follower] -= 1
             if indegree[follower] == 0:
                 queue[filled] = follower
                 filled += 1
-    for node in range(n_nodes):
+    for node in range(len(level)):
         if indegree[node] > 0:
             level[node] = -1
-    return len(tail) - done
+    return len(head) - done
 
 
 def topological_order(
@@ -191,9 +179,12 @@ def topological_order(
         touched, compact = np.unique(
             np.concatenate([tail[instant], head[instant]]), return_inverse=True
         )
-        narrow: I32 = compact.astype(np.int32)
-        depth = np.zeros(len(touched), dtype=np.int32)
-        left = _levels(narrow[: len(instant)], narrow[len(instant) :], len(touched), depth)
+        before, after = compact[: len(instant)], compact[len(instant) :]
+        by_tail = after[np.argsort(before, kind="stable")].astype(np.int32)
+        offsets = np.append(0, np.cumsum(np.bincount(before, minlength=len(touched))))
+        indegree = np.bincount(after, minlength=len(touched))
+        depth, queue = np.zeros((2, len(touched)), dtype=np.int32)
+        left = _levels(by_tail, offsets, indegree, depth, queue)
         level[touched] = depth
         if left:
             cyclic[instant] = (level[head[instant]] < 0) & (level[tail[instant]] < 0)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.jit import compiled
+from htagraph.native.passes import compiled
 
 __all__ = ["Clock", "ClockFit", "fit_clock", "follow", "shared_clock", "to_common"]
 

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.jit import compiled
+from htagraph.native.passes import compiled
 
 __all__ = ["Nesting", "nest"]
 
@@ -57,17 +57,23 @@ class Nesting(NamedTuple):
 
 
 @compiled
-def _sweep(boundary: I64, lane: I32, end: I64, is_call: Bools, innermost: I64, parent: I64) -> None:
+def _sweep(
+    boundary: I64,
+    lane: I32,
+    end: I64,
+    is_call: Bools,
+    innermost: I64,
+    parent: I64,
+    stack: I64,
+    ended: Bools,
+) -> None:
     """Fill innermost and parent by a stack pass; ended intervals are popped when they surface.
 
     What overhangs a call is pushed onto it and outlasts it, so each call is passed over once.
     """
-    n = len(boundary)
-    stack = np.empty(n // 2 + 1, dtype=np.int64)
-    ended = np.zeros(n // 2, dtype=np.bool_)
     depth = 0
     last_lane = -1
-    for position in range(n):
+    for position in range(len(boundary)):
         interval = boundary[position] >> 1
         if lane[interval] != last_lane:
             depth = 0
@@ -149,5 +155,6 @@ def nest(
     parent = np.full(n, -1, dtype=np.int64)
     calls = np.zeros(n, dtype=np.bool_) if is_call is None else is_call
     lane, end = np.ascontiguousarray(lane, dtype=np.int32), np.ascontiguousarray(end)
-    _sweep(boundary, lane, end, calls, innermost, parent)
+    stack, ended = np.empty(n, dtype=np.int64), np.zeros(n, dtype=np.bool_)
+    _sweep(boundary, lane, end, calls, innermost, parent, stack, ended)
     return Nesting(boundary, innermost, parent)

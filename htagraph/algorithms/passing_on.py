@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.jit import compiled
+from htagraph.native.passes import compiled
 
 __all__ = ["pass_on"]
 
@@ -14,9 +14,10 @@ I64 = npt.NDArray[np.int64]
 
 
 @compiled
-def _pass_on(amount: I64, first: I64, weight: F64, to: I64, own: I64, passed: I64) -> None:
+def _pass_on(
+    amount: I64, first: I64, weight: F64, to: I64, own: I64, passed: I64, received: I64
+) -> None:
     """Split each row from the last to the first, as its parts add to rows that come later here."""
-    received = np.zeros(len(amount), dtype=np.int64)
     for row in range(len(amount) - 1, -1, -1):
         whole = 0.0
         for part in range(first[row], first[row + 1]):
@@ -67,5 +68,5 @@ def pass_on(amount: I64, first: I64, weight: F64, to: I64) -> tuple[I64, I64]:
     ([5, 3, 0], [9, 0, 0])
     """
     own, passed = np.zeros(len(to), dtype=np.int64), np.zeros(len(to), dtype=np.int64)
-    _pass_on(amount, first, weight, to, own, passed)
+    _pass_on(amount, first, weight, to, own, passed, np.zeros_like(amount))
     return own, passed

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.jit import compiled
+from htagraph.native.passes import compiled
 
 __all__ = [
     "DROPPED",

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.jit import compiled
+from htagraph.native.passes import compiled
 
 __all__ = ["Rows", "rows"]
 
@@ -41,12 +41,22 @@ class Rows(NamedTuple):
 
 
 @compiled
-def _fill(order: I64, lane: I32, span: tuple[I64, I64], row: I32, boundary: I64) -> None:
-    """Put each interval on the first row whose open intervals all enclose it."""
+def _fill(
+    order: I64,
+    lane: I32,
+    span: tuple[I64, I64],
+    row: I32,
+    boundary: I64,
+    below: I64,
+    top: I64,
+) -> None:
+    """Put each interval on the first row whose open intervals all enclose it.
+
+    `below` is for what an interval was put upon, -1 for nothing; `top` for the innermost open
+    interval of each row.
+    """
     start, end = span
     n = len(order)
-    below = np.empty(n, dtype=np.int64)  # what an interval was put upon, -1 for nothing
-    top = np.empty(n + 1, dtype=np.int64)  # the innermost open interval of each row
     n_rows = 0
     out = 0
     for position in range(n + 1):
@@ -107,5 +117,7 @@ def rows(lane: I32, start: I64, end: I64) -> Rows:
     row = np.zeros(n, dtype=np.int32)
     boundary = np.empty(2 * n, dtype=np.int64)
     lanes = np.ascontiguousarray(lane, dtype=np.int32)
-    _fill(order, lanes, (np.ascontiguousarray(start), np.ascontiguousarray(end)), row, boundary)
+    span = np.ascontiguousarray(start), np.ascontiguousarray(end)
+    below, top = np.empty(n, dtype=np.int64), np.empty(n + 1, dtype=np.int64)
+    _fill(order, lanes, span, row, boundary, below, top)
     return Rows(row, boundary)

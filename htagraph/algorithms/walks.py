@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.jit import compiled
+from htagraph.native.passes import compiled
 from htagraph.errors import TraceLimitError
 
 __all__ = ["Walks", "walks_back"]

@@ -165,7 +165,7 @@ def scanned(
     TraceFormatError
         If it has no event list.
     """
-    with closing(stream), _announced():
+    with closing(stream):
         from htagraph.readers.kineto.document import Document  # noqa: PLC0415 - these import numba
         from htagraph.readers.kineto.stream import PieceStream  # noqa: PLC0415
         from htagraph.readers.kineto.worker import Worker  # noqa: PLC0415
@@ -215,22 +215,3 @@ def _rules(asked: Asked, window: tuple[int, int], *, notes_all: bool) -> tuple[l
 def _n_threads() -> int:
     """How many threads to scan with."""
     return min(_THREADS, os.cpu_count() or 1)
-
-
-@contextmanager
-def _announced() -> Iterator[None]:
-    """Say so if the scanner is being compiled, which takes long, once per machine."""
-    from htagraph.readers.kineto.compiled.machine import is_ready  # noqa: PLC0415 - imports numba
-    from htagraph.readers.kineto.compiled.scanner import scan  # noqa: PLC0415
-
-    def announce() -> None:
-        if not is_ready(scan):
-            logging.getLogger("htagraph").warning("compiling the scanner, once on this machine …")
-
-    timer = threading.Timer(_PATIENCE_S, announce)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()

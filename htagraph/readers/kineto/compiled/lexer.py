@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from numba.cpython.unsafe.numbers import trailing_zeros
 
-from htagraph.readers.kineto.compiled.machine import called, inlined, word_at
+from htagraph.readers.kineto.compiled.machine import called, inlined, trailing_zeros, word_at
 
 __all__ = [
     "MAX_DEPTH",
@@ -79,7 +78,7 @@ def plain_end(buf: U8, i: int) -> int:
         )
         marks &= _HIGHS
         if marks:
-            return i + (np.int64(trailing_zeros(marks)) >> 3)
+            return i + (trailing_zeros(marks) >> 3)
         i += 8
 
 

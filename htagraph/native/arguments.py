@@ -1,0 +1,142 @@
+"""Arguments of machine code: one vector of words, for any number of arrays, numbers and tuples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Form", "Words", "form_of", "text_of", "wrapper_source"]
+
+Form = str | tuple[type, tuple["Form", ...]]
+"""What an argument is: ``i8`` a number, ``i8[2]`` an array of two axes, or a tuple of such."""
+
+_RESULT_WORDS = 4
+
+
+def form_of(value: object) -> Form:
+    """The form of an argument.
+
+    Examples
+    --------
+    >>> form_of(np.zeros((2, 3), dtype=np.uint8)), form_of(7), form_of(True)
+    ('u1[2]', 'i8', 'b1')
+    """
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype.str[1:]}[{value.ndim}]"
+    if isinstance(value, tuple):
+        return type(value), tuple(form_of(part) for part in value)
+    if isinstance(value, bool | np.bool_):
+        return "b1"
+    if isinstance(value, int | np.integer):
+        return "i8"
+    assert isinstance(value, float | np.floating), f"no argument of machine code: {type(value)}"
+    return "f8"
+
+
+def text_of(form: Form) -> str:
+    """A form in one word.
+
+    Examples
+    --------
+    >>> text_of((tuple, ("i8", "u1[1]")))
+    'tuple(i8,u1[1])'
+    """
+    if isinstance(form, str):
+        return form
+    kind, parts = form
+    return f"{kind.__name__}({','.join(text_of(part) for part in parts)})"
+
+
+class Words:
+    """Arguments as 64-bit words: of an array its address and shape, of a number its bits.
+
+    Machine code knows only arrays without gaps; any other is copied, and back after the call.
+
+    Parameters
+    ----------
+    arguments : tuple
+    """
+
+    def __init__(self, arguments: tuple[Any, ...]) -> None:
+        self._copies: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = []
+        self.content = np.array(
+            [0] * _RESULT_WORDS + [word for value in arguments for word in self._of(value)],
+            dtype=np.int64,
+        )
+
+    def _of(self, value: Any) -> Iterator[int]:  # noqa: ANN401
+        """Yield the words of an argument."""
+        if isinstance(value, np.ndarray):
+            if not (value.flags.c_contiguous and value.flags.aligned):
+                self._copies.append((value, value.copy(order="C")))
+                value = self._copies[-1][1]
+            yield value.__array_interface__["data"][0]
+            yield from value.shape
+        elif isinstance(value, tuple):
+            for part in value:
+                yield from self._of(part)
+        elif isinstance(value, float | np.floating):
+            yield int(np.float64(value).view(np.int64))
+        else:
+            yield int(value)
+
+    def result(self, n_results: int) -> Any:  # noqa: ANN401
+        """What the call left: None, a number, or a tuple of numbers."""
+        for array, copy in self._copies:
+            if array.flags.writeable:
+                array[...] = copy
+        if n_results == 0:
+            return None
+        numbers = self.content[:n_results].tolist()
+        return numbers[0] if n_results == 1 else tuple(numbers)
+
+
+def n_results_of(function: Callable[..., Any]) -> int:
+    """How many numbers a function returns, as its annotation says."""
+    said = function.__annotations__["return"]
+    assert said in {"None", "int", "bool"} or said.startswith("tuple["), (
+        f"{function.__qualname__}: machine code returns numbers, and fills arrays with the rest"
+    )
+    return 0 if said == "None" else said.count(",") + 1
+
+
+def wrapper_source(
+    forms: tuple[Form, ...], n_results: int
+) -> tuple[str, dict[str, type], dict[str, tuple[str, int]]]:
+    """Python that takes arguments from their words, calls ``function`` and notes its results.
+
+    Returns it, the kinds of tuple that it names, and type and number of axes by the name of what
+    makes such an array.
+    """
+    names: dict[str, type] = {}
+    arrays: dict[str, tuple[str, int]] = {}
+    positions = count(_RESULT_WORDS)
+
+    def taken(form: Form) -> str:
+        if not isinstance(form, str):
+            kind, parts = form
+            inner = "".join(f"{taken(part)}, " for part in parts)
+            if kind is tuple:
+                return f"({inner})"
+            names[kind.__name__] = kind
+            return f"{kind.__name__}({inner})"
+        if form.endswith("]"):
+            dtype, n_axes = form[:-1].split("[")
+            name = f"{dtype}_{n_axes}"
+            arrays[name] = dtype, int(n_axes)
+            address, *_ = (next(positions) for _ in range(1 + int(n_axes)))
+            return f"{name}(words, {address})"
+        source = "reals" if form == "f8" else "words"
+        return f"{source}[{next(positions)}]" + (" != 0" if form == "b1" else "")
+
+    call = f"function({', '.join(taken(form) for form in forms)})"
+    body = [f"result = {call}" if n_results else call]
+    if n_results == 1:
+        body.append("words[0] = result")
+    else:
+        body += [f"words[{k}] = result[{k}]" for k in range(n_results)]
+    return "def wrapper(words, reals):\n" + "".join(f"    {line}\n" for line in body), names, arrays

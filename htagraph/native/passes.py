@@ -1,0 +1,118 @@
+"""`compiled`: a function as machine code, made at its first call and kept.
+
+Machine code is found where an earlier process left it; else it is made of the bitcode that came
+with the package, in a fraction of a second; else, in a checkout, numba lowers the Python of it,
+which takes seconds. A test of the package never sees which.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeVar
+
+from htagraph.native import arguments, inner, kept
+from htagraph.native.arguments import Form, Words, form_of, n_results_of, text_of
+
+__all__ = ["compiled"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_PATIENCE_S = 1.0
+_ONE_AT_A_TIME = threading.RLock()
+
+
+def compiled(function: Function, sources: tuple[str, ...] = ()) -> Function:
+    """Function of arrays and numbers as machine code; it runs without the GIL.
+
+    It allocates nothing and raises nothing: it fills arrays, and returns numbers.
+
+    Parameters
+    ----------
+    function : callable
+    sources : tuple of str, optional
+        Files that its code is made from, beside its own.
+    """
+    ready: dict[tuple[Form, ...], Callable[[int, int], None]] = {}
+    n_results = n_results_of(function)
+
+    @functools.wraps(function)
+    def call(*values: Any) -> Any:  # noqa: ANN401
+        forms = tuple(form_of(value) for value in values)
+        code = ready.get(forms)
+        if code is None:
+            with _ONE_AT_A_TIME:
+                code = ready[forms] = ready.get(forms) or _machine_code(function, forms, sources)
+        words = Words(values)
+        address = words.content.ctypes.data
+        code(address, address)
+        return words.result(n_results)
+
+    return call  # type: ignore[return-value]
+
+
+def _machine_code(
+    function: Callable[..., Any], forms: tuple[Form, ...], sources: tuple[str, ...]
+) -> Callable[[int, int], None]:
+    """Machine code of a function for arguments of some forms: kept, shipped or new."""
+    from htagraph.native import objects  # noqa: PLC0415 - imports LLVM
+
+    lowered = _name(function, forms, sources)
+    digest = sha256(f"{lowered} {objects.machine_name()}".encode()).hexdigest()[:20]
+    name = f"{lowered}-{digest}.o"
+    code = kept.found(name)
+    if code is None:
+        with kept.alone():
+            code = kept.found(name)  # another process was first
+            if code is None:
+                code = objects.object_code(_bitcode(function, forms, lowered))
+                kept.keep(name, code)
+    return objects.callable_of(code)
+
+
+def _bitcode(function: Callable[..., Any], forms: tuple[Form, ...], name: str) -> bytes:
+    """The bitcode that came with the package, else new."""
+    shipped = kept.SHIPPED / f"{name}.bc"
+    if shipped.exists():
+        return shipped.read_bytes()
+    with _announced():
+        from htagraph.native.lowering import lowered  # noqa: PLC0415 - imports numba
+
+        return lowered(function, forms)
+
+
+def _name(
+    function: Callable[..., Any], forms: tuple[Form, ...], sources: tuple[str, ...]
+) -> str:
+    """The name of a function's bitcode for arguments of some forms: another for other sources."""
+    own = function.__code__.co_filename
+    text = f"{function.__qualname__} {text_of((tuple, forms))} {_digest_of((own, *sources))}"
+    return f"{function.__name__.strip('_')}-{sha256(text.encode()).hexdigest()[:20]}"
+
+
+@cache
+def _digest_of(files: tuple[str, ...]) -> str:
+    """A digest of files, and of what lowers them."""
+    lowering = Path(__file__).with_name("lowering.py")
+    every = [*files, arguments.__file__, inner.__file__, str(lowering)]
+    return sha256(b"".join(Path(file).read_bytes() for file in every)).hexdigest()
+
+
+@contextmanager
+def _announced() -> Iterator[None]:
+    """Say so if it takes long, which it does once on a machine."""
+    message = "compiling, once on this machine …"
+    logger = logging.getLogger("htagraph")
+    timer = threading.Timer(_PATIENCE_S, logger.warning, [message])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
