@@ -16,7 +16,7 @@ from typing import Any, get_args, get_type_hints
 from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
 
 import htagraph
-from htagraph.cli.main import app
+from htagraph.cli.main import app_of
 from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.model import answers, frames, job_answers
 from htagraph.model.schema import Schema
@@ -158,9 +158,9 @@ def _as_markdown(text: str) -> str:
 
 def _command_line() -> str:
     """The page of all verbs."""
-    verbs = "\n".join(_verb(one.callback) for one in app.registered_commands if one.callback)
+    verbs = "\n".join(_verb(one.callback) for one in app_of().registered_commands if one.callback)
     return (
-        f"# Command line\n\n{app.info.help}\n\nThe exit code is 0; 1 for input that cannot be "
+        f"# Command line\n\n{app_of().info.help}\n\nThe exit code is 0; 1 for input that cannot be "
         "answered, 2 for wrong usage, 130 after an interrupt. Answers go to the output, notices "
         "and progress to the error stream.\n\n" + verbs
     )

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.native.passes import compiled
 from htagraph.errors import TraceLimitError
+from htagraph.native.passes import compiled
 
 __all__ = ["Walks", "walks_back"]
 

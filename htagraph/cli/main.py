@@ -5,39 +5,51 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Annotated, NoReturn
 
 import typer
 
 from htagraph import __version__
-from htagraph.cli.ask import ask
-from htagraph.cli.check import check
 from htagraph.cli.console import complain, sentences
-from htagraph.cli.demo import demo
-from htagraph.cli.diff import diff
-from htagraph.cli.dot import dot
-from htagraph.cli.info import info
 from htagraph.cli.interrupts import is_interrupted
-from htagraph.cli.mcp import mcp
-from htagraph.cli.path import path
-from htagraph.cli.repair import repair
-from htagraph.cli.report import report
-from htagraph.cli.view import view
-from htagraph.cli.what_if import what_if
 from htagraph.errors import HTAGraphError
 
-__all__ = ["app", "main"]
+__all__ = ["VERBS", "app_of", "main"]
 
-app = typer.Typer(
-    name="htagraph",
-    help="Find what bounds a PyTorch run: the exact critical path of a profiler trace.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+VERBS = (
+    "report",
+    "path",
+    "what-if",
+    "ask",
+    "diff",
+    "check",
+    "info",
+    "view",
+    "dot",
+    "repair",
+    "demo",
+    "mcp",
+    "warm",
 )
-for verb in (report, path, what_if, ask, diff, check, info, view, dot, repair, demo, mcp):
-    app.command()(verb)
+"""Each is a file beside this one, with a function of its name."""
+
+
+def app_of(verbs: Sequence[str] = VERBS) -> typer.Typer:
+    """The application with some verbs; their files alone are loaded."""
+    app = typer.Typer(
+        name="htagraph",
+        help="Find what bounds a PyTorch run: the exact critical path of a profiler trace.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_options)
+    for verb in verbs:
+        name = verb.replace("-", "_")
+        app.command()(getattr(import_module(f"htagraph.cli.{name}"), name))
+    return app
 
 
 def _print_version(wanted: bool) -> None:
@@ -47,7 +59,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     *,
     _version: Annotated[
@@ -69,8 +80,10 @@ def main(args: Sequence[str] | None = None) -> None:
         Arguments of the process by default.
     """
     try:
+        given = sys.argv[1:] if args is None else list(args)
+        verbs = given[:1] if given[:1] and given[0] in VERBS else VERBS
         with sentences():
-            app(args=None if args is None else list(args))
+            app_of(verbs)(args=given)
     except HTAGraphError as error:
         if not is_interrupted():
             complain(error)

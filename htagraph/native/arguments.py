@@ -68,7 +68,7 @@ class Words:
             dtype=np.int64,
         )
 
-    def _of(self, value: Any) -> Iterator[int]:  # noqa: ANN401
+    def _of(self, value: Any) -> Iterator[int]:
         """Yield the words of an argument."""
         if isinstance(value, np.ndarray):
             if not (value.flags.c_contiguous and value.flags.aligned):
@@ -84,7 +84,7 @@ class Words:
         else:
             yield int(value)
 
-    def result(self, n_results: int) -> Any:  # noqa: ANN401
+    def result(self, n_results: int) -> Any:
         """What the call left: None, a number, or a tuple of numbers."""
         for array, copy in self._copies:
             if array.flags.writeable:

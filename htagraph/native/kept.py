@@ -1,36 +1,42 @@
-"""Where machine code lies between processes, and who makes it where several want it at once."""
+"""Where bitcode and machine code lie between processes, and who makes it where several want it."""
 
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
-__all__ = ["SHIPPED", "alone", "found", "keep", "places"]
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["SHIPPED", "alone", "found", "home", "keep", "places"]
 
 SHIPPED = Path(__file__).parent / "bitcode"
 """The bitcode that a wheel brings along."""
 
 _DIGEST = 32
+"""Bytes at the start of a file that say whether the rest is whole."""
 
 
 def places() -> list[Path]:
-    """Folders to look in for machine code, and to try to keep it in, one after the other.
+    """Folders to look in for code, and to try to keep it in, one after the other.
 
     That of ``HTAGRAPH_CACHE_DIR`` or ``NUMBA_CACHE_DIR`` where one is set, beside the package, the
-    user's cache, and a folder for temporary files that is the user's own.
+    user's cache, and a folder of the user's own among the temporary files.
     """
     asked = os.environ.get("HTAGRAPH_CACHE_DIR") or os.environ.get("NUMBA_CACHE_DIR")
     found = [Path(asked) / "htagraph"] if asked else []
     found.append(Path(__file__).parent / "__pycache__")
     with suppress(RuntimeError):  # no home
         found.append(_user_cache() / "htagraph")
-    own = Path(tempfile.gettempdir()) / f"htagraph-{_user()}"
-    return [*found, own] if _is_own(own) else found
+    return [*found, _temporary()]
 
 
 def _user_cache() -> Path:
@@ -42,70 +48,74 @@ def _user_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
-def _user() -> int:
-    """The number of this user; all are one where there are no numbers."""
-    return os.getuid() if hasattr(os, "getuid") else 0
+def _temporary() -> Path:
+    """The folder of this user among the temporary files, which all users share."""
+    return Path(tempfile.gettempdir()) / f"htagraph-{os.getuid() if hasattr(os, 'getuid') else 0}"
 
 
-def _is_own(folder: Path) -> bool:
-    """Whether nobody else can write in a folder for temporary files, made unless it is there."""
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        state = folder.lstat()
-    except OSError:
-        return False
-    is_private = not state.st_mode & 0o077 or sys.platform == "win32"
-    return folder.is_dir() and not folder.is_symlink() and state.st_uid == _user() and is_private
+def _is_safe(place: Path) -> bool:
+    """Whether nobody else could put code there: among temporary files, others have been first."""
+    if place != _temporary() or sys.platform == "win32":
+        return True
+    state = place.lstat()
+    return stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid() and not state.st_mode & 0o077
 
 
-def found(name: str) -> bytes | None:
-    """Machine code by the name of its file, None where it is kept nowhere, or damaged."""
+def _places_to_write() -> Iterator[Path]:
+    """Yield the places that are there, or can be made."""
     for place in places():
-        with suppress(OSError):
-            content = (place / name).read_bytes()
-            if sha256(content[_DIGEST:]).digest() == content[:_DIGEST]:
-                return content[_DIGEST:]
-    return None
+        try:
+            place.mkdir(parents=True, exist_ok=True, mode=0o700 if place == _temporary() else 0o777)
+            if _is_safe(place):
+                yield place
+        except OSError:
+            continue
 
 
-def keep(name: str, code: bytes) -> Path | None:
-    """Keep machine code in the first place that takes it, and return that; None where none does."""
-    content = sha256(code).digest() + code
-    for place in places():
-        with suppress(OSError):
-            place.mkdir(parents=True, exist_ok=True)
-            handle, part = tempfile.mkstemp(dir=place)
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(content)
-                Path(part).replace(place / name)
-            except OSError:
-                Path(part).unlink(missing_ok=True)
-                raise
+def home() -> Path | None:
+    """The first place that takes code; None where none does."""
+    for place in _places_to_write():
+        with suppress(OSError), tempfile.TemporaryFile(dir=place):
             return place
     return None
 
 
+def found(name: str) -> bytes | None:
+    """Code by the name of its file; None where it is kept nowhere, or damaged."""
+    for place in [SHIPPED, *places()]:
+        with suppress(OSError):
+            content = (place / name).read_bytes()
+            is_whole = sha256(content[_DIGEST:]).digest() == content[:_DIGEST]
+            if is_whole and _is_safe(place):
+                return content[_DIGEST:]
+    return None
+
+
+def keep(name: str, code: bytes) -> None:
+    """Keep code in the first place that takes it; where none does, each process makes its own."""
+    for place in _places_to_write():
+        part = place / f"{name}.{os.getpid()}"
+        try:
+            part.write_bytes(sha256(code).digest() + code)
+            part.replace(place / name)
+        except OSError:  # read-only, or full
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+        else:
+            return
+
+
 @contextmanager
 def alone() -> Iterator[None]:
-    """Until the end of the block, no other process that keeps its code in the same place works.
+    """Until the end of the block, no other process that keeps its code in the same place makes any.
 
     Where nothing can be locked, all work at once.
     """
-    try:
-        import fcntl  # noqa: PLC0415 - not on Windows
-    except ImportError:
+    with ExitStack() as stack:
+        if fcntl is not None:
+            for place in _places_to_write():
+                with suppress(OSError):  # read-only, or a file system without locks
+                    lock = stack.enter_context((place / "lock").open("a"))
+                    fcntl.flock(lock, fcntl.LOCK_EX)
+                    break
         yield
-        return
-    for place in places():
-        try:
-            place.mkdir(parents=True, exist_ok=True)
-            lock = (place / "lock").open("a")
-        except OSError:
-            continue
-        with lock:
-            with suppress(OSError):  # a file system without locks
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-        return
-    yield

@@ -42,10 +42,11 @@ def lowered(function: Callable[..., Any], forms: tuple[Form, ...]) -> bytes:
     wrapper = numba.cfunc(signature, **_OPTIONS)(namespace["wrapper"])
     module = llvm.parse_assembly(wrapper.inspect_llvm())
     module.get_function(wrapper.native_name).name = ENTRY
-    return _closed(module).as_bitcode()
+    bitcode: bytes = _closed(module).as_bitcode()
+    return bitcode
 
 
-def _closed(module: Any) -> Any:  # noqa: ANN401  llvmlite's module
+def _closed(module: Any) -> Any:  # llvmlite's module
     """A module that needs nobody: what numba would call to raise ends the process.
 
     Only what the entry reaches is left in it.
@@ -70,7 +71,7 @@ def _closed(module: Any) -> Any:  # noqa: ANN401  llvmlite's module
 
 
 @cache
-def _dispatcher(function: Callable[..., Any]) -> Any:  # noqa: ANN401
+def _dispatcher(function: Callable[..., Any]) -> Any:
     """A function for numba, and all that it calls."""
     how = INNER.get(function, {})
     if callable(how):
@@ -86,14 +87,14 @@ def _dispatcher(function: Callable[..., Any]) -> Any:  # noqa: ANN401
 
 
 @cache
-def _array_at(dtype: str, n_axes: int) -> Any:  # noqa: ANN401
+def _array_at(dtype: str, n_axes: int) -> Any:
     """What makes an array without gaps of an address and a shape among words."""
     array_type = types.Array(numba.from_dtype(np.dtype(dtype)), n_axes, "C")
     item_size = np.dtype(dtype).itemsize
 
     @intrinsic  # type: ignore[untyped-decorator]
-    def array_at(typing_context: Any, words: Any, position: Any) -> Any:  # noqa: ANN401, ARG001
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ANN401, ARG001
+    def array_at(typing_context: Any, words: Any, position: Any) -> Any:  # noqa: ARG001
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
             first = builder.gep(arguments[0], [arguments[1]])
             number = ir.IntType(64)
             address, *shape = (

@@ -29,8 +29,8 @@ def machine_name() -> str:
 
 
 @cache
-def target_machine() -> Any:  # noqa: ANN401  llvmlite's target machine
-    """This machine, as LLVM sees it."""
+def target_machine() -> Any:  # llvmlite's target machine
+    """The machine at hand, as LLVM sees it."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     for name, function in PROVIDED.items():

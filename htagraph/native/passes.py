@@ -11,7 +11,7 @@ import functools
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -20,9 +20,12 @@ from typing import Any, TypeVar
 from htagraph.native import arguments, inner, kept
 from htagraph.native.arguments import Form, Words, form_of, n_results_of, text_of
 
-__all__ = ["compiled"]
+__all__ = ["PASSES", "compiled"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+PASSES: dict[str, dict[tuple[Form, ...], Callable[[int, int], None]]] = {}
+"""By module and name of each function: the machine code that this process has."""
 
 _PATIENCE_S = 1.0
 _ONE_AT_A_TIME = threading.RLock()
@@ -39,11 +42,11 @@ def compiled(function: Function, sources: tuple[str, ...] = ()) -> Function:
     sources : tuple of str, optional
         Files that its code is made from, beside its own.
     """
-    ready: dict[tuple[Form, ...], Callable[[int, int], None]] = {}
+    ready = PASSES.setdefault(f"{function.__module__}.{function.__qualname__}", {})
     n_results = n_results_of(function)
 
     @functools.wraps(function)
-    def call(*values: Any) -> Any:  # noqa: ANN401
+    def call(*values: Any) -> Any:
         forms = tuple(form_of(value) for value in values)
         code = ready.get(forms)
         if code is None:
@@ -63,33 +66,35 @@ def _machine_code(
     """Machine code of a function for arguments of some forms: kept, shipped or new."""
     from htagraph.native import objects  # noqa: PLC0415 - imports LLVM
 
-    lowered = _name(function, forms, sources)
-    digest = sha256(f"{lowered} {objects.machine_name()}".encode()).hexdigest()[:20]
-    name = f"{lowered}-{digest}.o"
-    code = kept.found(name)
+    name = _name(function, forms, sources)
+    machine = sha256(objects.machine_name().encode()).hexdigest()[:16]
+    code = kept.found(f"{name}-{machine}.o")
     if code is None:
         with kept.alone():
-            code = kept.found(name)  # another process was first
+            code = kept.found(f"{name}-{machine}.o")  # another process was first
             if code is None:
-                code = objects.object_code(_bitcode(function, forms, lowered))
-                kept.keep(name, code)
+                code = _made(function, forms, f"{name}.bc")
+                kept.keep(f"{name}-{machine}.o", code)
     return objects.callable_of(code)
 
 
-def _bitcode(function: Callable[..., Any], forms: tuple[Form, ...], name: str) -> bytes:
-    """The bitcode that came with the package, else new."""
-    shipped = kept.SHIPPED / f"{name}.bc"
-    if shipped.exists():
-        return shipped.read_bytes()
+def _made(function: Callable[..., Any], forms: tuple[Form, ...], name: str) -> bytes:
+    """Machine code of the bitcode that came with the package or is kept, else of new bitcode."""
+    from htagraph.native import objects  # noqa: PLC0415 - imports LLVM
+
+    bitcode = kept.found(name)
+    if bitcode is not None:
+        with suppress(RuntimeError):  # a later LLVM wrote it
+            return objects.object_code(bitcode)
     with _announced():
         from htagraph.native.lowering import lowered  # noqa: PLC0415 - imports numba
 
-        return lowered(function, forms)
+        bitcode = lowered(function, forms)
+    kept.keep(name, bitcode)
+    return objects.object_code(bitcode)
 
 
-def _name(
-    function: Callable[..., Any], forms: tuple[Form, ...], sources: tuple[str, ...]
-) -> str:
+def _name(function: Callable[..., Any], forms: tuple[Form, ...], sources: tuple[str, ...]) -> str:
     """The name of a function's bitcode for arguments of some forms: another for other sources."""
     own = function.__code__.co_filename
     text = f"{function.__qualname__} {text_of((tuple, forms))} {_digest_of((own, *sources))}"

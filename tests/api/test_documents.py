@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import htagraph as hg
-from htagraph.cli.main import app
+from htagraph.cli.main import app_of
 from htagraph.questions import QUESTIONS
 
 ROOT = Path(__file__).parents[2]
@@ -119,7 +119,7 @@ def test_prose_fits_the_width_of_the_code(document: Path) -> None:
 @every_document_of_today
 def test_every_verb_that_is_named_exists(document: Path) -> None:
     """And every question that `htagraph ask` is asked."""
-    callbacks = [command.callback for command in app.registered_commands if command.callback]
+    callbacks = [command.callback for command in app_of().registered_commands if command.callback]
     verbs = {callback.__name__.replace("_", "-") for callback in callbacks}
     of_jobs = {name for name in dir(hg.Job) if name[0] != "_"}
     named = VERB.findall(code(document))

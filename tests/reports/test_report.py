@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 import htagraph as hg
-from htagraph.cli.main import app
+from htagraph.cli.main import app_of
 from htagraph.synth import simulate, simulate_job, timeline, training_job, training_rank
 
 
@@ -29,7 +29,7 @@ def job_folder(tmp_path_factory):
 
 def test_a_report_from_python_is_that_of_the_command_line(captured, tmp_path):
     """The same files, and the same text."""
-    done = CliRunner().invoke(app, ["report", str(captured), "--out", str(tmp_path / "cli")])
+    done = CliRunner().invoke(app_of(), ["report", str(captured), "--out", str(tmp_path / "cli")])
     found = hg.report(captured, tmp_path / "python")
 
     written = {file.name: file for file in (tmp_path / "cli").iterdir()}
@@ -107,6 +107,6 @@ def test_a_file_that_is_not_there_is_what_a_stranger_would_catch(read, tmp_path)
 
 def test_the_version_has_one_home():
     """The package says it, and the command line repeats it."""
-    done = CliRunner().invoke(app, ["--version"])
+    done = CliRunner().invoke(app_of(), ["--version"])
 
     assert done.output.strip() == f"htagraph {hg.__version__}"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

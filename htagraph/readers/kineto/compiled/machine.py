@@ -29,7 +29,7 @@ def entry(function: F) -> F:
     return compiled(function, _SOURCES)
 
 
-def _word_at() -> Any:  # noqa: ANN401
+def _word_at() -> Any:
     from llvmlite import ir  # noqa: PLC0415
     from numba import types  # noqa: PLC0415
     from numba.extending import intrinsic  # noqa: PLC0415
@@ -53,7 +53,7 @@ def word_at(array: npt.NDArray[np.uint8], index: int) -> np.uint64:
     return np.uint64(int.from_bytes(array[index : index + 8].tobytes(), "little"))
 
 
-def _trailing_zeros() -> Any:  # noqa: ANN401
+def _trailing_zeros() -> Any:
     from llvmlite import ir  # noqa: PLC0415
     from numba import types  # noqa: PLC0415
     from numba.extending import intrinsic  # noqa: PLC0415

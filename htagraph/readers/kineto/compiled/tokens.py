@@ -5,18 +5,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.readers.kineto.compiled.lexer import skip_value, string_end
+from htagraph.readers.kineto.compiled.lexer import skip_value
 from htagraph.readers.kineto.compiled.machine import entry, inlined
 
-__all__ = ["last_boundary", "text_end", "value_end"]
+__all__ = ["last_boundary", "value_end"]
 
 U8 = npt.NDArray[np.uint8]
-
-
-@entry
-def text_end(buf: U8, i: int) -> int:
-    """The position of the closing quote of a text, negative as `lexer` says."""
-    return string_end(buf, i)
 
 
 @entry

@@ -1,0 +1,38 @@
+"""Puts the bitcode of everything compiled into a wheel, so that no machine has to wait for numba.
+
+Where the dependencies of the package are not installed, as in an isolated build, the wheel goes
+without: its first trace takes longer. `.ci/package` builds what is published, and looks.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+_NEEDED = ("numba", "pandas", "rustworkx", "typer")
+
+
+class BitcodeHook(BuildHookInterface):  # type: ignore[misc]
+    """Compiles for no machine in particular, in a process of its own."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Add the bitcode to what a wheel holds."""
+        if version == "editable" or not all(find_spec(name) for name in _NEEDED):
+            return
+        kept = Path(os.environ.get("HTAGRAPH_BITCODE") or mkdtemp())
+        environment = os.environ | {
+            "HTAGRAPH_CACHE_DIR": str(kept),
+            "NUMBA_CPU_NAME": "generic",
+            "PYTHONPATH": self.root,
+        }
+        command = [sys.executable, "-m", "htagraph", "warm", "--quiet"]
+        subprocess.run(command, check=True, env=environment, cwd=kept)  # noqa: S603
+        for file in sorted((kept / "htagraph").glob("*.bc")):
+            build_data["force_include"][str(file)] = f"htagraph/native/bitcode/{file.name}"

@@ -1,0 +1,87 @@
+"""`htagraph warm`: everything compiled beforehand, for an image or a shared folder."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from htagraph.algorithms.clocks import follow
+from htagraph.cli.console import Waiting, output
+from htagraph.cli.options import QuietOption
+from htagraph.errors import HTAGraphError
+from htagraph.job.job import JOB_QUESTIONS
+from htagraph.job.loading import load_job
+from htagraph.native.kept import home
+from htagraph.native.passes import PASSES
+from htagraph.questions import QUESTIONS
+from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.json_document import job_document, json_document
+from htagraph.reports.summary import Summary
+from htagraph.synth import simulate, simulate_job, training_job, training_rank
+from htagraph.trace import load
+
+__all__ = ["warm"]
+
+_MANY = 12_000
+"""Names, more than a table of them begins with."""
+
+
+def warm(*, quiet: QuietOption = False) -> None:
+    """Compile everything now, so that the first trace takes no longer than the second: for images.
+
+    A released wheel brings its code along, and has it for this machine in seconds; a checkout
+    compiles for half a minute. What is there already is not compiled again.
+    """
+    started = time.perf_counter()
+    with TemporaryDirectory() as folder, Waiting(quiet=quiet).shown() as waiting:
+        waiting.stage("Compiling the reader")
+        load(_broken_trace())
+        waiting.stage("Compiling what a rank is asked")
+        _ask_a_rank(Path(folder))
+        waiting.stage("Compiling what a job is asked")
+        _ask_a_job(Path(folder) / "job")
+    n_passes = sum(len(forms) for forms in PASSES.values())
+    seconds = time.perf_counter() - started
+    place = home()
+    where = f"kept in {place}" if place else "kept nowhere: no folder for it can be written"
+    output().print(f"{n_passes} functions ready after {seconds:.1f} s, {where}", markup=False)
+
+
+def _broken_trace() -> bytes:
+    """A trace as crashes leave them, with more names and bytes than one piece of a file has."""
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": f"{k:0200}", "pid": 1, "tid": 1, "ts": k, "dur": 1}
+        for k in range(_MANY)
+    ]
+    halves = [{"ph": ph, "name": "half", "pid": 1, "tid": 2, "ts": 1} for ph in "BE"]
+    good = json.dumps({"traceEvents": halves + events}).encode()
+    return good.replace(b'"dur": 1}', b'"dur": 0x1}', 1) + b", {nothing"
+
+
+def _ask_a_rank(folder: Path) -> None:
+    """Ask a simulated rank all that it can be asked by itself."""
+    trace = load(simulate(training_rank(fault="dataloader")).write(folder / "rank.json.gz"))
+    graph = trace.compile()
+    for question in QUESTIONS:
+        with suppress(HTAGraphError, TypeError):  # it is asked about something
+            graph.ask(question)
+    assert graph.select(kind="kernel").ancestors() & graph.select(kind="op").descendants()
+    graph.critical_path().to_perfetto(folder / "critical.pftrace")
+    follow(*np.zeros((3, 2), dtype=np.int64))  # of clocks that drift: ours do not
+    json_document(Summary(trace, graph))
+
+
+def _ask_a_job(folder: Path) -> None:
+    """Ask a simulated job all that it can be asked by itself."""
+    planted = training_job(ranks=2, straggler=1, delay_ns=1_000_000, max_offset_ns=1_000_000)
+    simulate_job(planted).write(folder)
+    job = load_job(folder)
+    for question in JOB_QUESTIONS:
+        with suppress(HTAGraphError, TypeError):
+            job.ask(question)
+    job_document(JobSummary(job, "a job"))
