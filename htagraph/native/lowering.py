@@ -27,6 +27,8 @@ from htagraph.native.objects import ENTRY, PROVIDED, target_machine
 
 __all__ = ["lowered"]
 
+_RAISING = ("Py", "_Py", "numba_")
+"""What names begin with that code calls in order to raise."""
 
 _OPTIONS = {"nogil": True, "_nrt": False, "error_model": "numpy"}
 _INNER = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -56,6 +58,8 @@ def _closed(module: Any) -> Any:  # llvmlite's module
         for function in module.functions
         if function.is_declaration and not function.name.startswith("llvm.")
     ]
+    called = [name for name in foreign if not name.startswith(_RAISING) and name not in PROVIDED]
+    assert not called, f"machine code calls nobody, nor allocates: {called}"
     ends = "define void @{}() noreturn nounwind {{ call void @llvm.trap() unreachable }}\n"
     text = "".join(ends.format(name) for name in foreign if name not in PROVIDED)
     module.link_in(llvm.parse_assembly(text + "declare void @llvm.trap()"))
