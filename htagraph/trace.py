@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,10 +17,11 @@ from htagraph.compiler.passes import compile_events
 from htagraph.graph import TraceGraph
 from htagraph.lookup.steps import find_steps
 from htagraph.model.events import EventTable
-from htagraph.model.frames import REPAIRS
+from htagraph.model.frames import ATTACHED, REPAIRS
 from htagraph.model.kinds import EventKind, in_words
 from htagraph.model.recording import STACKS, Progress, Reader, Recording
 from htagraph.model.units import human_count, human_duration
+from htagraph.readers.beside import with_beside
 from htagraph.readers.kineto import read_kineto
 from htagraph.writers.notebook_cell import table_html
 
@@ -114,6 +115,13 @@ class Trace:
             {name: [getattr(repair, name) for repair in repairs] for name in REPAIRS.columns}
         )
 
+    @property
+    def attached(self) -> pd.DataFrame:
+        """Files of other instruments that were added, schema `frames.ATTACHED`."""
+        attached = self.recording.attached
+        frame = {name: [getattr(one, name) for one in attached] for name in ATTACHED.columns}
+        return ATTACHED.frame({**frame, "path": [str(one.path) for one in attached]})
+
     def args(self, events: npt.ArrayLike) -> list[dict[str, Any]]:
         """The ``args`` of events as the file has them; reads the file again.
 
@@ -177,6 +185,7 @@ def load(
     stacks: bool = False,
     categories: Collection[str] | None = None,
     window: tuple[int, int] | None = None,
+    beside: Iterable[str | Path] = (),
     progress: Progress | None = None,
 ) -> Trace:
     """The trace of one rank, read from the file of a profiler.
@@ -191,6 +200,8 @@ def load(
         Load only events of these categories.
     window : (int, int), optional, unit=ns
         Load only events that overlap ``[start_ns, end_ns)``.
+    beside : iterable of str or Path, optional
+        Files of other instruments about the same run: `Trace.attached` says what they added.
     progress : callable, optional
         Called with (bytes read, bytes in all) now and then.
 
@@ -212,6 +223,5 @@ def load(
     Trace(rank=0, 1 event, 0 steps, 2.00 us)
     """
     read = next(reader for is_of_format, reader in _READERS if is_of_format(source))
-    return Trace(
-        read(source, stacks=stacks, categories=categories, window=window, progress=progress)
-    )
+    recording = read(source, stacks=stacks, categories=categories, window=window, progress=progress)
+    return Trace(with_beside(recording, beside))

@@ -217,7 +217,7 @@ def graph_profile(
         name or (origin.path.name if origin and origin.path else graph.interval.name),
         samples,
         parts,
-        devices=", ".join(origin.device_names) if origin else "",
+        devices=", ".join(graph.dag.events.device_names),
         world_size=world_size or 0,
         n_ranks=1,
     )

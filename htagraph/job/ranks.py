@@ -198,7 +198,7 @@ def prepare_rank(path: Path, graph_file: Path, reading: Reading) -> RankSummary:
         ready=readiness(graph.dag, collectives["event"].to_numpy(np.int64)),
         ends=rank_ends(graph),
         steps=tuple(graph.steps["name"]),
-        device_names=graph.origin.device_names if graph.origin else (),
+        device_names=graph.dag.events.device_names,
     )
 
 

@@ -17,21 +17,24 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.model.dag import Calibration, Classification, Dag, RejectedEdges
+from htagraph.model.devices import DeviceProperties
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EVENT_DTYPES, EventTable, FlowTable, LaneTable, SparseColumn
 from htagraph.model.inference import Support
 from htagraph.model.recording import Origin
 from htagraph.model.rules import Rule
+from htagraph.model.samples import SampleTable, Series
 from htagraph.model.symbols import SymbolTable
 from htagraph.model.window import Window
 
 __all__ = ["VERSION", "pack", "unpack"]
 
-VERSION = 3
+VERSION = 4
 """Changes whenever an array changes its meaning."""
 
 Arrays = dict[str, npt.NDArray[Any]]
 
+_SAMPLE_COLUMNS = ("ts_ns", "value", "series")
 _DAG_COLUMNS = ("parent", "launch", "order", "binding", "residual_ns", "is_work")
 
 
@@ -94,10 +97,13 @@ def pack(dag: Dag, *, rank: int, origin: Origin | None) -> Arrays:
         "notes": dict(dag.notes),
         "support": [asdict(one) for one in dag.support],
         "columns": list(events.columns),
+        "devices": [asdict(device) for device in events.devices],
+        "series": [asdict(series) for series in events.samples.all_series],
         "lanes": {item.name: getattr(events.lanes, item.name) for item in fields(LaneTable)},
     }
     arrays: Arrays = {f"events.{name}": getattr(events, name) for name in EVENT_DTYPES}
     arrays |= {f"dag.{name}": getattr(dag, name) for name in _DAG_COLUMNS}
+    arrays |= {f"samples.{name}": getattr(events.samples, name) for name in _SAMPLE_COLUMNS}
     arrays |= _fields_of("flows", events.flows) | _fields_of("edges", dag.edges)
     arrays |= _fields_of("rejected", dag.rejected.edges) | {
         "rejected_skew_ns": dag.rejected.skew_ns
@@ -136,6 +142,11 @@ def unpack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Dag, int, Origin | N
         lanes=lanes,
         flows=FlowTable(**{item.name: arrays[f"flows.{item.name}"] for item in fields(FlowTable)}),
         columns=columns,
+        devices=tuple(DeviceProperties(**device) for device in facts["devices"]),
+        samples=SampleTable(
+            **{name: arrays[f"samples.{name}"] for name in _SAMPLE_COLUMNS},
+            all_series=tuple(Series(**series) for series in facts["series"]),
+        ),
     )
     dag = Dag(
         events=events,

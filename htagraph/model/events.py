@@ -15,7 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.model.devices import DeviceProperties
 from htagraph.model.kinds import DEVICE_KINDS, HOST_KINDS, EventKind, codes
+from htagraph.model.samples import SampleTable
 from htagraph.model.schema import categorical
 from htagraph.model.symbols import SymbolTable
 
@@ -124,6 +126,8 @@ class FlowTable:
         0 start (``s``), 1 step (``t``), 2 finish (``f``).
     category : ndarray of shape (n,), dtype=int32
         Symbol of ``cat`` (``fwdbwd``).
+    event : ndarray of shape (n,), dtype=int64
+        The event that a point is on, where the file says so; -1 where its lane and time do.
     """
 
     ts_ns: I64 = field(default_factory=_no_values)
@@ -131,6 +135,7 @@ class FlowTable:
     lane: I32 = field(default_factory=_no_values)
     phase: I8 = field(default_factory=_no_values)
     category: I32 = field(default_factory=_no_values)
+    event: I64 = field(default_factory=_no_values)
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
@@ -167,6 +172,10 @@ class EventTable:
     columns : mapping of str to SparseColumn
         What few events have: ``bytes``, ``memory_bandwidth``, ``wait_on_stream``, ``fwd_thread``,
         ``sequence`` …
+    devices : tuple of DeviceProperties
+        Devices that the file describes, each once.
+    samples : SampleTable
+        Counters that were sampled meanwhile.
     """
 
     ts_ns: I64
@@ -183,6 +192,8 @@ class EventTable:
     lanes: LaneTable
     flows: FlowTable = field(default_factory=FlowTable)
     columns: Mapping[str, SparseColumn] = field(default_factory=dict)
+    devices: tuple[DeviceProperties, ...] = ()
+    samples: SampleTable = field(default_factory=SampleTable)
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""
@@ -214,6 +225,11 @@ class EventTable:
     def is_host(self) -> npt.NDArray[np.bool_]:
         """Whether an event is a graph node on a host thread (op, runtime call, annotation)."""
         return np.isin(self.kind, codes(HOST_KINDS))
+
+    @property
+    def device_names(self) -> tuple[str, ...]:
+        """Names of the devices that the file describes, each once."""
+        return tuple(dict.fromkeys(device.name for device in self.devices if device.name))
 
     @property
     def tiebreak(self) -> I64:

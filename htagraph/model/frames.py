@@ -8,6 +8,7 @@ from __future__ import annotations
 from htagraph.model.schema import Column, Schema, count, flag, name, nanoseconds, share
 
 __all__ = [
+    "ATTACHED",
     "ATTRIBUTED_TIME",
     "BREAKDOWN",
     "CAPTURES",
@@ -184,6 +185,17 @@ REPAIRS = Schema(
             "int64", "byte", "where first, in the decompressed file; -1 where that has no meaning"
         ),
         "detail": Column("object", "text", "what was done about it"),
+    },
+)
+
+ATTACHED = Schema(
+    "ATTACHED",
+    {
+        "instrument": name("what wrote the file"),
+        "path": name("the file"),
+        "n": count("what it holds: operators, kernels, samples"),
+        "n_matched": count("of these, what was found in the trace"),
+        "detail": Column("object", "text", "how they were matched, and how certain that is"),
     },
 )
 

@@ -11,7 +11,17 @@ import numpy.typing as npt
 
 from htagraph.model.events import EventTable
 
-__all__ = ["STACKS", "ArgsReader", "Origin", "Progress", "Reader", "Recording", "Repair"]
+__all__ = [
+    "STACKS",
+    "ArgsReader",
+    "Attachment",
+    "Companion",
+    "Origin",
+    "Progress",
+    "Reader",
+    "Recording",
+    "Repair",
+]
 
 STACKS = "python_function"
 """Category of Python frames; readers skip them unless asked, and count them under this name."""
@@ -83,16 +93,29 @@ class Origin:
         """The file; None for content in memory."""
         return None if isinstance(self.source, bytes) else self.source
 
-    @property
-    def device_names(self) -> tuple[str, ...]:
-        """Names of the devices that the file lists, each once."""
-        listed = self.metadata.get("deviceProperties")
-        names = [
-            str(device["name"])
-            for device in (listed if isinstance(listed, list) else ())
-            if isinstance(device, dict) and "name" in device
-        ]
-        return tuple(dict.fromkeys(names))
+
+@dataclass(frozen=True)
+class Attachment:
+    """A file of another instrument that was added to a recording.
+
+    Parameters
+    ----------
+    instrument : str
+        ``execution trace``, ``Nsight Compute``, ``nvidia-smi``, ``dcgm``.
+    path : Path
+    n : int
+        What it holds: operators, kernels, samples.
+    n_matched : int
+        Of these, what was found in the recording.
+    detail : str
+        How they were matched, what was left, and how certain that is; one line.
+    """
+
+    instrument: str
+    path: Path
+    n: int
+    n_matched: int
+    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -114,6 +137,8 @@ class Recording:
         Events that were not loaded, by category or reason.
     origin : Origin or None
         None for events that come from no file.
+    attached : tuple of Attachment
+        Files of other instruments whose content is in `events`.
     """
 
     events: EventTable
@@ -123,6 +148,7 @@ class Recording:
     repairs: tuple[Repair, ...] = ()
     skipped: Mapping[str, int] = field(default_factory=dict)
     origin: Origin | None = field(default=None, compare=False)
+    attached: tuple[Attachment, ...] = ()
 
 
 class Reader(Protocol):
@@ -138,3 +164,10 @@ class Reader(Protocol):
         progress: Progress | None,
     ) -> Recording:
         """The recording in a file, or in its content; see `htagraph.load`."""
+
+
+class Companion(Protocol):
+    """Reader of a file beside a trace: it adds what another instrument saw of the same run."""
+
+    def __call__(self, recording: Recording, path: Path) -> Recording:
+        """The recording with the content of the file, and with one `Attachment` more."""

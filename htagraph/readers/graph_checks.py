@@ -8,17 +8,19 @@ cycle would never end. Each check is a pass over arrays.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from htagraph.model.dag import Calibration, Dag
+from htagraph.model.devices import DeviceProperties
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EVENT_DTYPES, EventTable, LaneTable
 from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.rules import Rule
+from htagraph.model.samples import SampleTable
 from htagraph.readers.kineto.fields import COLUMNS, Read
 
 __all__ = ["check_graph"]
@@ -28,7 +30,9 @@ Array = npt.NDArray[Any]
 _LAST_NS = 1 << 62
 _FLOWS = {
     "ts_ns": np.int64, "id": np.int64, "lane": np.int32, "phase": np.int8, "category": np.int32,
+    "event": np.int64,
 }  # fmt: skip
+_SAMPLES = {"ts_ns": np.int64, "value": np.float64, "series": np.int32}
 _EDGES = {
     "tail": np.int32, "head": np.int32, "kind": np.int8, "lag_ns": np.int64, "event": np.int32,
     "rule": np.int8,
@@ -50,6 +54,8 @@ def check_graph(dag: Dag) -> None:
     _check_lanes(dag.events.lanes)
     _check_events(dag.events)
     _check_columns(dag.events)
+    _check_devices(dag.events.devices)
+    _check_samples(dag.events.samples)
     _check_edges("edges", dag.edges, dag)
     _check_edges("rejected edges", dag.rejected.edges, dag)
     _check_shapes(
@@ -127,6 +133,7 @@ def _check_events(events: EventTable) -> None:
     _check_shapes("flows", vars(events.flows), _FLOWS, len(events.flows.ts_ns))
     _ensure_within("kind of an event", events.kind, 0, len(EventKind))
     _ensure_within("phase of a flow", events.flows.phase, 0, 3)
+    _ensure_within("event of a flow", events.flows.event, -1, len(events))
     _ensure_within("device of an event", events.device, -1, 1 << 31)
     _ensure_within("dur_ns of an event", events.dur_ns, 0, _LAST_NS)
     for table in (events, events.flows):
@@ -151,6 +158,35 @@ def _check_columns(events: EventTable) -> None:
         _ensure((np.diff(column.event) > 0).all(), f"column {name} is out of order")
         if is_text:
             _ensure_within(f"column {name}", value, 0, len(events.symbols))
+
+
+def _check_devices(devices: tuple[DeviceProperties, ...]) -> None:
+    """Raise unless devices are described by a name and numbers."""
+    for device in devices:
+        described = asdict(device)
+        name = described.pop("name")
+        _ensure(
+            type(name) is str and all(map(_is_int, described.values())),
+            "a device is not described by numbers",
+        )
+
+
+def _check_samples(samples: SampleTable) -> None:
+    """Raise unless samples are in order, and of series that are described."""
+    _check_shapes("samples", vars(samples), _SAMPLES, len(samples.ts_ns))
+    _ensure_within("series of a sample", samples.series, 0, len(samples.all_series))
+    _ensure_within("ts_ns", samples.ts_ns, -_LAST_NS, _LAST_NS + 1)
+    steps = np.diff(samples.series.astype(np.int64))
+    in_order = (steps > 0) | ((steps == 0) & (np.diff(samples.ts_ns) >= 0))
+    _ensure(in_order.all(), "samples are out of order")
+    for series in samples.all_series:
+        texts = (series.name, series.unit, series.instrument)
+        _ensure(
+            all(type(text) is str for text in texts)
+            and _is_int(series.device)
+            and _is_int(series.uncertainty_ns),
+            "a series is not described by texts and numbers",
+        )
 
 
 def _check_edges(what: str, edges: EdgeTable, dag: Dag) -> None:

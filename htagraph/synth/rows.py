@@ -165,6 +165,7 @@ def _flow_table(
         lane=np.array([number[point.lane] for point in flows], dtype=np.int32),
         phase=np.array([point.phase for point in flows], dtype=np.int8),
         category=np.array([code(point.category) for point in flows], dtype=np.int32),
+        event=np.full(len(flows), -1, dtype=np.int64),
     )
 
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import msgspec
 
+from htagraph.model.devices import DeviceProperties
 from htagraph.readers.discover import rank_in_name
 from htagraph.readers.kineto.repairs import Defect, RepairLog
 
-__all__ = ["MAX_TIME_NS", "base_time_of", "decoded", "rank_of", "world_size_of"]
+__all__ = ["MAX_TIME_NS", "base_time_of", "decoded", "devices_of", "rank_of", "world_size_of"]
 
 MAX_TIME_NS = (1 << 62) - 1
 """Times of a trace lie before it and after its negative: 146 years around 1970."""
@@ -77,6 +78,46 @@ def rank_of(
 def world_size_of(metadata: Mapping[str, Any], log: RepairLog | None = None) -> int | None:
     """The number of ranks of the job, None where the file does not say."""
     return _number(_job_of(metadata), "world_size", 0, _MAX_RANKS, log)
+
+
+_DEVICE_KEYS = {
+    "device": "id",
+    "n_sms": "numSms",
+    "warp_size": "warpSize",
+    "threads_per_sm": "maxThreadsPerMultiprocessor",
+    "registers_per_sm": "regsPerMultiprocessor",
+    "shared_memory_per_sm": "sharedMemPerMultiprocessor",
+    "memory_bytes": "totalGlobalMem",
+    "compute_major": "computeMajor",
+    "compute_minor": "computeMinor",
+}
+"""Keys of ``deviceProperties`` by what they are called in `DeviceProperties`."""
+
+
+def devices_of(metadata: Mapping[str, Any]) -> tuple[DeviceProperties, ...]:
+    """The devices that the file lists; what is no number is left out.
+
+    Examples
+    --------
+    >>> devices_of({"deviceProperties": [{"id": 0, "name": "A100", "numSms": 108}]})[0].n_sms
+    108
+    """
+    listed = metadata.get("deviceProperties")
+    return tuple(
+        _device(number, device)
+        for number, device in enumerate(listed if isinstance(listed, list) else ())
+        if isinstance(device, dict)
+    )
+
+
+def _device(number: int, said: Mapping[str, Any]) -> DeviceProperties:
+    """A device as it is listed; its number is its place unless it says another."""
+    found = {
+        name: value
+        for name, key in _DEVICE_KEYS.items()
+        if (value := _number(said, key, 0, MAX_TIME_NS, None)) is not None
+    }
+    return DeviceProperties(**{"device": number, **found, "name": str(said.get("name", ""))})  # type: ignore[arg-type]
 
 
 def _job_of(metadata: Mapping[str, Any]) -> Mapping[str, Any]:

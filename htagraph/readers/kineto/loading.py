@@ -20,6 +20,7 @@ from htagraph.readers.kineto.header import (
     MAX_TIME_NS,
     base_time_of,
     decoded,
+    devices_of,
     rank_of,
     world_size_of,
 )
@@ -106,7 +107,9 @@ def load_file(
     base_time_ns = base_time_of(file.metadata, log)
     asked_window = None if asked.window is None else window
     columns = cleaned(columns, log, asked_window, asked.categories, base_time_ns)
-    events = event_table(columns, _metadata_events(assembly.metas, log), base_time_ns)
+    metadata_events = _metadata_events(assembly.metas, log)
+    devices = devices_of(file.metadata)
+    events = event_table(columns, metadata_events, base_time_ns, devices)
     source = source if isinstance(source, bytes) else Path(source)
     args = ArgsIndex(source, columns.rows["offset"], columns.rows["length"])
     rank, rank_source = rank_of(file.metadata, stream.path, log)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.model.devices import DeviceProperties
 from htagraph.model.events import EventTable, FlowTable, LaneTable, SparseColumn
 from htagraph.model.kinds import DEVICE_KINDS, EventKind, codes
 from htagraph.model.symbols import SymbolTable
@@ -32,7 +33,10 @@ _PHASES[ord("t")], _PHASES[ord("f")] = 1, 2
 
 
 def event_table(
-    columns: Columns, metadata_events: Iterable[Mapping[str, Any]], base_time_ns: int
+    columns: Columns,
+    metadata_events: Iterable[Mapping[str, Any]],
+    base_time_ns: int,
+    devices: tuple[DeviceProperties, ...] = (),
 ) -> EventTable:
     """The event table of a file.
 
@@ -44,6 +48,7 @@ def event_table(
         Events with ``"ph": "M"``, their ``name`` a text.
     base_time_ns : int, unit=ns
         Added to every time.
+    devices : tuple of DeviceProperties
     """
     rows, sparse = columns.rows, dict(columns.sparse)
     symbols = SymbolTable(tuple(columns.symbols))
@@ -74,6 +79,7 @@ def event_table(
         lanes=lanes,
         flows=_flow_table(columns.flows, base_time_ns),
         columns={name: SparseColumn(events, values) for name, (events, values) in sparse.items()},
+        devices=devices,
     )
 
 
@@ -131,6 +137,7 @@ def _flow_table(flows: I64, base_time_ns: int) -> FlowTable:
         lane=flows[2].astype(np.int32),
         phase=_PHASES[flows[3]],
         category=flows[4].astype(np.int32),
+        event=np.full(flows.shape[1], -1, dtype=np.int64),
     )
 
 

@@ -1,0 +1,104 @@
+"""Samples of counters that another instrument took while a trace was recorded.
+
+Hardware samplers and monitoring write values, not events: SM activity ten thousand times a second,
+the clock of a device once a second. They are no nodes of a graph, but stand beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["SampleTable", "Series"]
+
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+F64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Series:
+    """One counter of one device, sampled over time.
+
+    Parameters
+    ----------
+    name : str
+        What was sampled, as the instrument calls it: ``SMs Active``, ``power.draw``.
+    unit : str
+        ``%``, ``W``, ``MHz``; ``""`` where there is none.
+    device : int
+        -1 for the host.
+    instrument : str
+        What took the samples: ``nvidia-smi``, ``dcgm``, ``nsys GPU metrics``.
+    uncertainty_ns : int, unit=ns
+        So far may its times be off the clock of the trace, to either side; 0 for the same clock.
+    """
+
+    name: str
+    unit: str = ""
+    device: int = -1
+    instrument: str = ""
+    uncertainty_ns: int = 0
+
+
+@dataclass(frozen=True)
+class SampleTable:
+    """Samples of all series: by series, then in order of time.
+
+    Parameters
+    ----------
+    ts_ns : ndarray of shape (n,), dtype=int64, unit=ns
+        When a value was taken, on the clock of the events.
+    value : ndarray of shape (n,), dtype=float64
+    series : ndarray of shape (n,), dtype=int32
+        Position in `all_series`; ascending.
+    all_series : tuple of Series
+    """
+
+    ts_ns: I64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    value: F64 = field(default_factory=lambda: np.empty(0, dtype=np.float64))
+    series: I32 = field(default_factory=lambda: np.empty(0, dtype=np.int32))
+    all_series: tuple[Series, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Freeze the arrays."""
+        for array in (self.ts_ns, self.value, self.series):
+            array.setflags(write=False)
+
+    def __len__(self) -> int:
+        """Number of samples."""
+        return len(self.ts_ns)
+
+    @classmethod
+    def of(cls, parts: Sequence[tuple[Series, npt.ArrayLike, npt.ArrayLike]]) -> SampleTable:
+        """A table of series, each with its times and values, in any order of time.
+
+        Examples
+        --------
+        >>> table = SampleTable.of([(Series("power.draw", "W", 0), [20, 10], [310.0, 295.0])])
+        >>> table.ts_ns.tolist(), table.value.tolist(), table.series.tolist()
+        ([10, 20], [295.0, 310.0], [0, 0])
+        """
+        if not parts:
+            return cls()
+        times = [np.asarray(ts_ns, dtype=np.int64) for _, ts_ns, _ in parts]
+        values = [np.asarray(value, dtype=np.float64) for _, _, value in parts]
+        orders = [np.argsort(ts_ns, kind="stable") for ts_ns in times]
+        return cls(
+            np.concatenate([ts_ns[order] for ts_ns, order in zip(times, orders, strict=True)]),
+            np.concatenate([value[order] for value, order in zip(values, orders, strict=True)]),
+            np.repeat(np.arange(len(parts), dtype=np.int32), [len(ts_ns) for ts_ns in times]),
+            tuple(series for series, _, _ in parts),
+        )
+
+    def joined(self, other: SampleTable) -> SampleTable:
+        """These samples and others; the series of the others come last."""
+        return SampleTable(
+            np.concatenate([self.ts_ns, other.ts_ns]),
+            np.concatenate([self.value, other.value]),
+            np.concatenate([self.series, other.series + np.int32(len(self.all_series))]),
+            self.all_series + other.all_series,
+        )

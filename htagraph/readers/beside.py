@@ -1,0 +1,49 @@
+"""Files beside a trace: what other instruments saw of the same run, added to its recording."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from htagraph.errors import TraceFormatError
+from htagraph.model.recording import Companion, Recording
+from htagraph.readers.discover import not_found
+
+__all__ = ["with_beside"]
+
+_COMPANIONS: tuple[tuple[Callable[[Path], bool], Companion], ...] = ()
+"""Tests whether a file is of a format, and readers of it; the first that fits reads it."""
+
+
+def with_beside(recording: Recording, paths: Iterable[str | Path]) -> Recording:
+    """A recording with what files beside it say.
+
+    Parameters
+    ----------
+    recording : Recording
+    paths : iterable of str or Path
+
+    Returns
+    -------
+    Recording
+        With an `Attachment` for each file.
+
+    Raises
+    ------
+    TraceNotFoundError
+        If a file is not there.
+    TraceFormatError
+        If nobody knows what it is.
+    """
+    for path in map(Path, paths):
+        if not path.exists():
+            raise not_found(path)
+        companion = next((read for fits, read in _COMPANIONS if fits(path)), None)
+        if companion is None:
+            raise TraceFormatError(
+                "this is no file that is known to stand beside a trace.",
+                path=path,
+                hint="an execution trace, Nsight Compute CSV, nvidia-smi or DCGM log is.",
+            )
+        recording = companion(recording, path)
+    return recording
