@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from htagraph.compiler.classes import ClassRule
-from htagraph.errors import IncompleteTraceWarning, OutputError, QueryError, RankFailedError
+from htagraph.errors import IncompleteTraceWarning, QueryError, RankFailedError
 from htagraph.job.executors import Workers
 from htagraph.job.graph_folder import GraphFolder
 from htagraph.job.job import Job
@@ -25,21 +25,9 @@ from htagraph.job.timeline import Timeline
 from htagraph.model.units import human_count
 from htagraph.readers.captures import CaptureName, choose_capture, discover
 from htagraph.readers.discover import find_traces, rank_in_name
+from htagraph.writers.text_file import new_folder
 
 __all__ = ["load_job"]
-
-
-def _made(folder: Path) -> Path:
-    """A folder for compiled graphs, made unless it is there."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as exc:
-        raise OutputError(
-            f"no folder can be made here: {exc.strerror}.",
-            path=folder,
-            hint="choose another cache.",
-        ) from exc
-    return folder
 
 
 def load_job(
@@ -103,7 +91,8 @@ def load_job(
     paths, note = _chosen(where, capture)
     reading = Reading(tuple(class_rules), stacks, infer)
     keeper = GraphFolder() if cache is None else None
-    folder = keeper.path if keeper is not None else _made(Path(str(cache)))
+    folder = Path(str(cache)) if keeper is None else keeper.path
+    new_folder(folder, hint="choose another cache.")
     tasks = {
         path: (prepare_rank, (path, cached_graph(path, folder, reading), reading)) for path in paths
     }
