@@ -23,8 +23,9 @@ from htagraph.job.ranks import (
 )
 from htagraph.job.timeline import Timeline
 from htagraph.model.units import human_count
-from htagraph.readers.captures import CaptureName, choose_capture, discover
+from htagraph.readers.captures import CaptureName, choose_capture, companions, discover
 from htagraph.readers.discover import find_traces, rank_in_name
+from htagraph.readers.heads import EXECUTION_TRACE
 from htagraph.writers.text_file import new_folder
 
 __all__ = ["load_job"]
@@ -40,6 +41,7 @@ def load_job(
     stacks: bool = False,
     infer: bool = True,
     cache: str | Path | None = None,
+    beside: Iterable[str | Path] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> Job:
     """Load the job whose ranks lie in a folder, match a glob, or are listed.
@@ -68,6 +70,9 @@ def load_job(
     cache : str or Path, optional
         Folder for compiled graphs; a temporary one by default. Workers on other machines use it if
         they see it, and compile again if not.
+    beside : iterable of str or Path, optional
+        Files of other instruments that are about every rank, such as a log of ``nvidia-smi``.
+        Execution traces that lie in the folder are added to the ranks of their processes.
     progress : callable, optional
         Called with (ranks done, ranks in all).
 
@@ -88,14 +93,17 @@ def load_job(
     OutputError
         If there is no folder for compiled graphs.
     """
-    paths, note = _chosen(where, capture)
+    paths, beside_of, note = _chosen(where, capture)
     reading = Reading(tuple(class_rules), stacks, infer)
     keeper = GraphFolder() if cache is None else None
     folder = Path(str(cache)) if keeper is None else keeper.path
     new_folder(folder, hint="choose another cache.")
-    tasks = {
-        path: (prepare_rank, (path, cached_graph(path, folder, reading), reading)) for path in paths
-    }
+    for_all = tuple(map(Path, beside))
+    tasks = {}
+    for path in paths:
+        files = (*beside_of.get(path, ()), *for_all)
+        graph_file = cached_graph(path, files, folder, reading)
+        tasks[path] = (prepare_rank, (path, files, graph_file, reading))
     n_bytes = sum(path.stat().st_size for path in paths if path.exists())
     workers = Workers(executor, n_tasks=len(tasks), n_bytes=n_bytes)
     results = workers.run(tasks, progress=progress)
@@ -121,15 +129,21 @@ def load_job(
 
 def _chosen(
     where: str | Path | Iterable[str | Path], capture: CaptureName
-) -> tuple[list[Path], str]:
-    """The files of the capture that is asked, and what to say if there are others."""
+) -> tuple[list[Path], dict[Path, tuple[Path, ...]], str]:
+    """The files of the capture that is asked, those beside each, what to say if there are others.
+
+    A list of files is taken as it is.
+    """
     paths = find_traces(where)
     if not isinstance(where, str | Path) or (len(paths) == 1 and capture == "latest"):
-        return paths, ""
-    paths, note = choose_capture(discover(paths), where, capture)
+        return paths, {}, ""
+    captures = discover(paths)
+    paths, note = choose_capture(captures, where, capture)
     if note:
         warnings.warn(note, IncompleteTraceWarning, stacklevel=3)
-    return paths, note
+    if not (captures["note"] == EXECUTION_TRACE).any():
+        return paths, {}, note
+    return paths, {path: companions(captures, path) for path in paths}, note
 
 
 def _warn(failed: Mapping[str, str], summaries: Mapping[int, RankSummary], *, n_files: int) -> None:

@@ -17,7 +17,10 @@ from htagraph.readers.kineto.chunks import ByteStream
 from htagraph.readers.kineto.header import rank_of, world_size_of
 from htagraph.readers.kineto.repairs import RepairLog
 
-__all__ = ["TraceHead", "read_heads"]
+__all__ = ["EXECUTION_TRACE", "TraceHead", "read_heads"]
+
+EXECUTION_TRACE = "execution trace"
+"""What `TraceHead.foreign` says of a file that stands beside a trace."""
 
 _BLOCK = 1 << 18
 _MAX_HEADER = 1 << 24
@@ -161,7 +164,8 @@ def _read_head(path: Path, *, whole: bool) -> TraceHead:
     except (TraceError, OSError):
         return TraceHead(path, rank=rank_in_name(path))
     if foreign := _foreign(seen):
-        return TraceHead(path, n_bytes, foreign)
+        wrote = _PID.search(seen.head) if foreign == EXECUTION_TRACE else None
+        return TraceHead(path, n_bytes, foreign, pid=int(wrote[1]) if wrote else -1)
     named = _NAMED.fullmatch(path.name)
     info = _distributed_info(seen)
     pid = _pid(seen)
@@ -231,7 +235,7 @@ def _foreign(seen: _Seen) -> str:
     text = seen.head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text.startswith(b"{"):
         is_execution_trace = b'"nodes"' in text and b'"schema"' in text[:_OVERLAP]
-        return "execution trace" if is_execution_trace else "JSON without events"
+        return EXECUTION_TRACE if is_execution_trace else "JSON without events"
     if text.startswith(b"["):
         is_timeline = re.match(rb"\[\s*\[", text) is not None
         return "memory timeline" if is_timeline else "JSON without events"
