@@ -39,6 +39,7 @@ from htagraph.queries.operator_breakdown import operator_breakdown
 from htagraph.queries.operator_tree import operator_tree
 from htagraph.queries.opportunities import opportunities
 from htagraph.queries.overlap import overlap
+from htagraph.queries.profiler_overhead import profiler_overhead
 from htagraph.queries.quality import quality
 from htagraph.queries.queue_blocked import queue_blocked
 from htagraph.queries.slack import slack
@@ -84,6 +85,7 @@ QUESTIONS: dict[str, Question] = {
         near_critical,
         quality,
         inferences,
+        profiler_overhead,
         cupti_counters,
         cupti_rates,
     )
@@ -326,6 +328,14 @@ class Questions(ABC):
         ``compile(infer=False)`` leaves them out.
         """
         return self._ask(inferences, by=by)
+
+    def profiler_overhead(self) -> pd.DataFrame:
+        """Recorded work of the profiler and the driver, and how much of it is on the path.
+
+        What it takes to record each event is not recorded: that of the profiler is the least by
+        which times of the path are too long.
+        """
+        return self._ask(profiler_overhead)
 
     def cupti_counters(self) -> pd.DataFrame:
         """Hardware counters of CUPTI ranges per kernel, with the operators above.

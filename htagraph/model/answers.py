@@ -34,6 +34,7 @@ __all__ = [
     "OPERATOR_TREE",
     "OPPORTUNITIES",
     "OVERLAP",
+    "PROFILER_OVERHEAD",
     "QUALITY",
     "QUEUE_BLOCKED",
     "SLACK",
@@ -488,6 +489,22 @@ INFERENCES = Schema(
         "chance": share(
             "largest share of random instants that match a pair as well; NaN without pairs"
         ),
+    },
+)
+
+PROFILER_OVERHEAD = Schema(
+    "PROFILER_OVERHEAD",
+    {
+        "name": name("overhead, as the profiler calls it"),
+        "source": Column(
+            "category", "name", "whose work it is: that of the driver is there without a profiler"
+        ),
+        "n_events": count("how many overlap the window"),
+        "n_placed": count("of these, those whose thread is known; the path has time of no others"),
+        "sum_ns": nanoseconds("sum of their durations in the window"),
+        "path_ns": nanoseconds("time of the critical path in which they were innermost; adds up"),
+        "path_share": share("path_ns / window"),
+        "inside": name("operator or call with most of that time; empty where there is none"),
     },
 )
 

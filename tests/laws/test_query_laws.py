@@ -47,6 +47,7 @@ from htagraph.queries.operator_breakdown import operator_breakdown
 from htagraph.queries.operator_tree import operator_tree
 from htagraph.queries.opportunities import opportunities
 from htagraph.queries.overlap import overlap
+from htagraph.queries.profiler_overhead import profiler_overhead
 from htagraph.queries.quality import quality
 from htagraph.queries.queue_blocked import queue_blocked
 from htagraph.queries.slack import slack
@@ -153,6 +154,7 @@ QUESTIONS = {
     "opportunities": Question(opportunities, answers.OPPORTUNITIES, scales=False),
     "inferences": Question(inferences, answers.INFERENCES),
     "inferences by pair": Question(lambda d, w: inferences(d, w, by="pair"), answers.INFERENCES),
+    "profiler_overhead": Question(profiler_overhead, answers.PROFILER_OVERHEAD),
     "slack": Question(slack, answers.SLACK),
     "drag": Question(drag, answers.DRAG),
     "drag by op": Question(lambda d, w: drag(d, w, by="op"), answers.DRAG),
@@ -172,6 +174,7 @@ _KINDS = (
     EventKind.OP, EventKind.RUNTIME, EventKind.ANNOTATION, EventKind.KERNEL, EventKind.KERNEL,
     EventKind.MEMCPY,
     EventKind.PYTHON, EventKind.INSTANT, EventKind.COUNTER_RANGE, EventKind.DEVICE_ANNOTATION,
+    EventKind.OVERHEAD,
 )  # fmt: skip
 
 every_question = pytest.mark.parametrize("question", QUESTIONS.values(), ids=list(QUESTIONS))
