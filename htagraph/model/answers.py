@@ -496,13 +496,18 @@ CUPTI_COUNTERS = Schema(
     {
         "event": _EVENT,
         "name": name("kernel that was counted"),
-        "ts_ns": nanoseconds("start of the range"),
-        "dur_ns": nanoseconds("length of the range, which is longer than the kernel's own time"),
+        "ts_ns": nanoseconds(
+            "start of the kernel, or of the range that CUPTI counted in its place"
+        ),
+        "dur_ns": nanoseconds("its length in the trace; a range takes longer than its kernel"),
         "launch": Column("int64", "event", "call that launched it, -1 where that is not known"),
         "op": name("innermost operator of the launch"),
         "top_op": name("outermost operator of the launch"),
         "counter": name("name of the hardware counter"),
-        "value": Column("float64", "count", "its value"),
+        "value": Column(
+            "float64", "count", "its value: bytes, ns or per second where it has a unit"
+        ),
+        "instrument": name("what counted: CUPTI, or Nsight Compute in a run of its own"),
     },
 )
 
@@ -511,11 +516,11 @@ CUPTI_RATES = Schema(
     {
         "name": name("kernel or operator"),
         "n_ranges": count("counted kernels"),
-        "dur_ns": nanoseconds("sum of the ranges"),
+        "dur_ns": nanoseconds("sum of their lengths in the trace"),
         "flop": Column("float64", "FLOP", "floating-point operations, NaN where not counted"),
         "bytes": Column("float64", "byte", "device memory traffic, NaN where not counted"),
-        "flop_per_s": Column("float64", "FLOP/s", "achieved rate over the ranges"),
-        "bytes_per_s": Column("float64", "byte/s", "achieved rate over the ranges"),
+        "flop_per_s": Column("float64", "FLOP/s", "achieved rate over dur_ns"),
+        "bytes_per_s": Column("float64", "byte/s", "achieved rate over dur_ns"),
         "flop_per_byte": Column(
             "float64", "FLOP/byte", "arithmetic intensity: the x of a roofline"
         ),
