@@ -36,6 +36,7 @@ __all__ = [
     "OVERLAP",
     "QUALITY",
     "QUEUE_BLOCKED",
+    "SAMPLED_COUNTERS",
     "SLACK",
     "STEADY_STATE",
     "STEP_TIMES",
@@ -488,6 +489,24 @@ INFERENCES = Schema(
         "chance": share(
             "largest share of random instants that match a pair as well; NaN without pairs"
         ),
+    },
+)
+
+SAMPLED_COUNTERS = Schema(
+    "SAMPLED_COUNTERS",
+    {
+        "device": Column("int64", "id", "device, -1 for the host"),
+        "instrument": name("what took the samples"),
+        "name": name("counter, as the instrument calls it"),
+        "unit": name("its unit; empty for none"),
+        "step": Column("int64", "id", "step, -1 for another stretch of time"),
+        "start_ns": nanoseconds("start of the stretch"),
+        "dur_ns": nanoseconds("its length"),
+        "n_samples": count("samples taken in it; 0 where only those around it tell"),
+        "mean": Column("float64", "unit", "mean over time; each moment is like its nearest sample"),
+        "min": Column("float64", "unit", "least value"),
+        "max": Column("float64", "unit", "greatest value"),
+        "uncertainty_ns": nanoseconds("so far may times of samples be off, to either side"),
     },
 )
 
