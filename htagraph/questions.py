@@ -42,6 +42,7 @@ from htagraph.queries.overlap import overlap
 from htagraph.queries.profiler_overhead import profiler_overhead
 from htagraph.queries.quality import quality
 from htagraph.queries.queue_blocked import queue_blocked
+from htagraph.queries.sampled_counters import sampled_counters
 from htagraph.queries.slack import slack
 from htagraph.queries.steady_state import steady_state
 from htagraph.queries.step_times import step_times
@@ -88,6 +89,7 @@ QUESTIONS: dict[str, Question] = {
         profiler_overhead,
         cupti_counters,
         cupti_rates,
+        sampled_counters,
     )
 }
 """All questions by name, for scripts and the command line.
@@ -338,7 +340,7 @@ class Questions(ABC):
         return self._ask(profiler_overhead)
 
     def cupti_counters(self) -> pd.DataFrame:
-        """Hardware counters of CUPTI ranges per kernel, with the operators above.
+        """Hardware counters per kernel, of CUPTI or Nsight Compute, with the operators above.
 
         Raises
         ------
@@ -348,7 +350,7 @@ class Questions(ABC):
         return self._ask(cupti_counters)
 
     def cupti_rates(self, *, by: Literal["name", "op", "top_op"] = "name") -> pd.DataFrame:
-        """Achieved operations and bytes per second by kernel or operator, from CUPTI counters.
+        """Achieved operations and bytes per second by kernel or operator, from hardware counters.
 
         Raises
         ------
@@ -356,3 +358,7 @@ class Questions(ABC):
             If there are ranges, but not the file that has their counters.
         """
         return self._ask(cupti_rates, by=by)
+
+    def sampled_counters(self, *, by: Literal["window", "step", "time"] = "window") -> pd.DataFrame:
+        """Means and extremes of what monitoring or another instrument sampled meanwhile."""
+        return self._ask(sampled_counters, by=by)

@@ -37,6 +37,7 @@ __all__ = [
     "PROFILER_OVERHEAD",
     "QUALITY",
     "QUEUE_BLOCKED",
+    "SAMPLED_COUNTERS",
     "SLACK",
     "STEADY_STATE",
     "STEP_TIMES",
@@ -508,18 +509,41 @@ PROFILER_OVERHEAD = Schema(
     },
 )
 
+SAMPLED_COUNTERS = Schema(
+    "SAMPLED_COUNTERS",
+    {
+        "device": Column("int64", "id", "device, -1 for the host"),
+        "instrument": name("what took the samples"),
+        "name": name("counter, as the instrument calls it"),
+        "unit": name("its unit; empty for none"),
+        "step": Column("int64", "id", "step, -1 for another stretch of time"),
+        "start_ns": nanoseconds("start of the stretch"),
+        "dur_ns": nanoseconds("its length"),
+        "n_samples": count("samples taken in it; 0 where only those around it tell"),
+        "mean": Column("float64", "unit", "mean over time; each moment is like its nearest sample"),
+        "min": Column("float64", "unit", "least value"),
+        "max": Column("float64", "unit", "greatest value"),
+        "uncertainty_ns": nanoseconds("so far may times of samples be off, to either side"),
+    },
+)
+
 CUPTI_COUNTERS = Schema(
     "CUPTI_COUNTERS",
     {
         "event": _EVENT,
         "name": name("kernel that was counted"),
-        "ts_ns": nanoseconds("start of the range"),
-        "dur_ns": nanoseconds("length of the range, which is longer than the kernel's own time"),
+        "ts_ns": nanoseconds(
+            "start of the kernel, or of the range that CUPTI counted in its place"
+        ),
+        "dur_ns": nanoseconds("its length in the trace; a range takes longer than its kernel"),
         "launch": Column("int64", "event", "call that launched it, -1 where that is not known"),
         "op": name("innermost operator of the launch"),
         "top_op": name("outermost operator of the launch"),
         "counter": name("name of the hardware counter"),
-        "value": Column("float64", "count", "its value"),
+        "value": Column(
+            "float64", "count", "its value: bytes, ns or per second where it has a unit"
+        ),
+        "instrument": name("what counted: CUPTI, or Nsight Compute in a run of its own"),
     },
 )
 
@@ -528,11 +552,11 @@ CUPTI_RATES = Schema(
     {
         "name": name("kernel or operator"),
         "n_ranges": count("counted kernels"),
-        "dur_ns": nanoseconds("sum of the ranges"),
+        "dur_ns": nanoseconds("sum of their lengths in the trace"),
         "flop": Column("float64", "FLOP", "floating-point operations, NaN where not counted"),
         "bytes": Column("float64", "byte", "device memory traffic, NaN where not counted"),
-        "flop_per_s": Column("float64", "FLOP/s", "achieved rate over the ranges"),
-        "bytes_per_s": Column("float64", "byte/s", "achieved rate over the ranges"),
+        "flop_per_s": Column("float64", "FLOP/s", "achieved rate over dur_ns"),
+        "bytes_per_s": Column("float64", "byte/s", "achieved rate over dur_ns"),
         "flop_per_byte": Column(
             "float64", "FLOP/byte", "arithmetic intensity: the x of a roofline"
         ),
