@@ -47,6 +47,8 @@ from htagraph.queries.slack import slack
 from htagraph.queries.steady_state import steady_state
 from htagraph.queries.step_times import step_times
 from htagraph.queries.temporal_breakdown import temporal_breakdown
+from htagraph.queries.utilization import utilization
+from htagraph.queries.utilization_losses import utilization_losses
 
 __all__ = ["ARGS_READERS", "QUESTIONS", "Question", "Questions", "check_options"]
 
@@ -57,6 +59,8 @@ QUESTIONS: dict[str, Question] = {
     question.__name__: question
     for question in (
         temporal_breakdown,
+        utilization,
+        utilization_losses,
         class_overlap,
         idle_time,
         idle_intervals,
@@ -173,6 +177,19 @@ class Questions(ABC):
     def temporal_breakdown(self) -> pd.DataFrame:
         """Time of each device by what it does: compute, exposed communication, copies, idle."""
         return self._ask(temporal_breakdown)
+
+    def utilization(
+        self, *, by: Literal["device", "step", "time"] = "device", bins: int = 100
+    ) -> pd.DataFrame:
+        """Utilisation of each device, graded: a kernel runs, on how many SMs, with how many warps.
+
+        Estimates from launch geometry, with their coverage; over time, in so many ``bins``.
+        """
+        return self._ask(utilization, by=by, bins=bins)
+
+    def utilization_losses(self) -> pd.DataFrame:
+        """Where each device's warp slots go: used, or empty, why, and by which kernel; adds up."""
+        return self._ask(utilization_losses)
 
     def class_overlap(self) -> pd.DataFrame:
         """Time of each device by the classes of work that run at once; it adds up to the window."""

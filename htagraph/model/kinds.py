@@ -22,6 +22,7 @@ __all__ = [
     "EdgeKind",
     "EventKind",
     "KernelClass",
+    "SlotUse",
     "Vocabulary",
     "codes",
     "in_words",
@@ -130,6 +131,21 @@ class KernelClass(Vocabulary):
     COMPUTE = 1
     COMMUNICATION = 2
     MEMORY = 3  #: copies and fills
+
+
+class SlotUse(Vocabulary):
+    """What becomes of the warp slots of a device: used, or why they are empty."""
+
+    IDLE = 0  #: no kernel runs
+    COMMUNICATION = 1  #: communication kernels, which run on few multiprocessors, leave them empty
+    SMALL_GRID = 2  #: multiprocessors without a block: the kernel has fewer blocks
+    TAIL_WAVE = 3  #: the last wave of a kernel leaves room
+    FEW_BLOCKS = 4  #: more blocks of the kernel would fit on multiprocessors that have one
+    REGISTERS = 5  #: no more blocks fit, by the registers that they need
+    SHARED_MEMORY = 6  #: no more blocks fit, by the shared memory that they need
+    BLOCK_SIZE = 7  #: no more whole blocks fit, or no greater number of such small ones
+    NOT_RECORDED = 8  #: a kernel runs whose grid or resources are not known
+    USED = 9  #: a warp is resident
 
 
 class Bound(Vocabulary):

@@ -56,6 +56,8 @@ from htagraph.queries.slack import slack
 from htagraph.queries.steady_state import steady_state
 from htagraph.queries.step_times import step_times
 from htagraph.queries.temporal_breakdown import temporal_breakdown
+from htagraph.queries.utilization import utilization
+from htagraph.queries.utilization_losses import utilization_losses
 from htagraph.synth import simulate, timeline
 from tests.event_rows import taken
 from tests.synth.strategies import programs
@@ -102,6 +104,8 @@ def _near_critical(dag: Dag, window: Window, **options: int) -> pd.DataFrame:
 
 QUESTIONS = {
     "temporal_breakdown": Question(temporal_breakdown, answers.TEMPORAL_BREAKDOWN),
+    "utilization": Question(utilization, answers.UTILIZATION),
+    "utilization_losses": Question(utilization_losses, answers.UTILIZATION_LOSSES),
     "class_overlap": Question(class_overlap, answers.CLASS_OVERLAP),
     "overlap": Question(overlap, answers.OVERLAP),
     "exposed_communication": Question(exposed_communication, answers.EXPOSED_COMMUNICATION),
