@@ -26,6 +26,7 @@ from htagraph.explain.topics import NAMES, TOPICS, find_topics
 from htagraph.lookup.attribution import around, innermost, under, under_pattern
 from htagraph.lookup.host_waits import READS, is_matched, long_waits
 from htagraph.lookup.naming import gap_places, op_names
+from htagraph.lookup.plain_traces import is_plain
 from htagraph.lookup.python_code import Stretches, code_pieces
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.api_calls import ALLOCATION, WAITING_CALLS, CallMeaning, call_meanings
@@ -343,6 +344,8 @@ def _without_device(dag: Dag, pieces: _Pieces, cause: I8) -> I8:
     found = np.where(gather(computes, event, False), operators, code)
     found = np.where(pieces.whole_ns < _SHORT_NS, short, found)
     found[under_pattern(dag, event, _OPTIMIZER)] = _CODE[Cause.OPTIMIZER]
+    if is_plain(events):
+        found = np.where(pieces.bound == Bound.PYTHON_GAP, code, operators)
     return np.where(rest, found, cause).astype(np.int8)
 
 
