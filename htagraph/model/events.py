@@ -123,7 +123,7 @@ class FlowTable:
     ts_ns, id : ndarray of shape (n,), dtype=int64
     lane : ndarray of shape (n,), dtype=int32
     phase : ndarray of shape (n,), dtype=int8
-        0 start (``s``), 1 step (``t``), 2 finish (``f``).
+        0 start (``s``), 1 step (``t``), 2 finish (``f``), 3 finish on the next slice of its lane.
     category : ndarray of shape (n,), dtype=int32
         Symbol of ``cat`` (``fwdbwd``).
     event : ndarray of shape (n,), dtype=int64

@@ -98,6 +98,7 @@ class EventKind(Vocabulary):
     COUNTER = 12  #: sample of a counter; context
     COUNTER_RANGE = 13  #: CUPTI range with hardware counters (``cuda_profiler_range``); context
     SPAN = 14  #: the profiler's own span of the capture; context
+    ASYNC = 15  #: a range that belongs to no thread (``ph`` b, e); context
 
 
 HOST_KINDS = (EventKind.OP, EventKind.RUNTIME, EventKind.ANNOTATION)
