@@ -16,7 +16,7 @@ from htagraph.readers.discover import rank_in_name
 from htagraph.readers.kineto.chunks import ByteStream
 from htagraph.readers.kineto.header import rank_of, world_size_of
 from htagraph.readers.kineto.repairs import RepairLog
-from htagraph.readers.rank_paths import file_of, is_export
+from htagraph.readers.rank_paths import SQLITE, file_of
 
 __all__ = ["EXECUTION_TRACE", "TraceHead", "read_heads"]
 
@@ -160,12 +160,14 @@ def read_heads(paths: Iterable[Path], *, whole: bool = False) -> list[TraceHead]
 
 
 def _read_head(path: Path, *, whole: bool) -> TraceHead:
-    if is_export(path):
+    if file_of(path) != path:
         return _head_in_export(path)
     try:
         n_bytes, seen = path.stat().st_size, _looked_at(path, whole=whole)
     except (TraceError, OSError):
         return TraceHead(path, rank=rank_in_name(path))
+    if seen.head.startswith(SQLITE):
+        return _head_in_export(path)
     if foreign := _foreign(seen):
         wrote = _PID.search(seen.head) if foreign == EXECUTION_TRACE else None
         return TraceHead(path, n_bytes, foreign, pid=int(wrote[1]) if wrote else -1)

@@ -7,9 +7,12 @@ from pathlib import Path
 
 from htagraph.readers.first_bytes import first_bytes
 
-__all__ = ["file_of", "is_export", "rank_paths"]
+__all__ = ["SQLITE", "file_of", "rank_paths"]
 
-_SQLITE = b"SQLite format 3\x00"
+SQLITE = b"SQLite format 3\x00"
+"""First bytes of such a file."""
+
+_OF_ONE_RANK = (".json", ".json.gz")
 
 
 def file_of(path: Path) -> Path:
@@ -23,11 +26,6 @@ def file_of(path: Path) -> Path:
     return path.parent if path.parent.is_file() else path
 
 
-def is_export(path: Path) -> bool:
-    """Whether a path names an SQLite file, or a rank in one."""
-    return first_bytes(file_of(path), len(_SQLITE)) == _SQLITE
-
-
 def rank_paths(path: Path) -> list[Path]:
     """The ranks of a file, each by its path; the path itself where there is one, or nobody knows.
 
@@ -39,7 +37,7 @@ def rank_paths(path: Path) -> list[Path]:
     -------
     list of Path
     """
-    if not path.is_file() or not is_export(path):
+    if path.name.endswith(_OF_ONE_RANK) or first_bytes(path, len(SQLITE)) != SQLITE:
         return [path]
     state = path.stat()
     return list(_in_export(path, state.st_size, state.st_mtime_ns))
