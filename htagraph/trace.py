@@ -23,11 +23,13 @@ from htagraph.model.recording import STACKS, Progress, Reader, Recording
 from htagraph.model.units import human_count, human_duration
 from htagraph.readers.beside import with_beside
 from htagraph.readers.kineto import read_kineto
+from htagraph.readers.nsys import is_nsys, read_nsys
 from htagraph.writers.notebook_cell import table_html
 
 __all__ = ["Trace", "load"]
 
 _READERS: tuple[tuple[Callable[[str | Path | bytes], bool], Reader], ...] = (
+    (is_nsys, read_nsys),
     (lambda _: True, read_kineto),  # last: its errors say what else a file is
 )
 """Tests whether a source is of a format, and readers of it; the first that fits reads it."""
