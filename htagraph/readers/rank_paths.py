@@ -7,10 +7,13 @@ from pathlib import Path
 
 from htagraph.readers.first_bytes import first_bytes
 
-__all__ = ["SQLITE", "file_of", "rank_paths"]
+__all__ = ["OF_SEVERAL_RANKS", "SQLITE", "file_of", "name_of", "rank_paths"]
 
 SQLITE = b"SQLite format 3\x00"
 """First bytes of such a file."""
+
+OF_SEVERAL_RANKS = (".sqlite",)
+"""Endings of files that may hold several ranks."""
 
 _OF_ONE_RANK = (".json", ".json.gz")
 
@@ -24,6 +27,18 @@ def file_of(path: Path) -> Path:
     PosixPath('nowhere/rank-1')
     """
     return path.parent if path.parent.is_file() else path
+
+
+def name_of(path: Path) -> str:
+    """What a trace is called: its file, and its rank where that has several.
+
+    Examples
+    --------
+    >>> name_of(Path("runs/trace.json")), name_of(Path("runs/run.sqlite/rank-1"))
+    ('trace.json', 'run.sqlite/rank-1')
+    """
+    is_part = not path.suffix and path.parent.name.endswith(OF_SEVERAL_RANKS)
+    return f"{path.parent.name}/{path.name}" if is_part else path.name
 
 
 def rank_paths(path: Path) -> list[Path]:
