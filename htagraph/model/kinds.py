@@ -15,6 +15,7 @@ import numpy.typing as npt
 from htagraph.errors import QueryError, one_of
 
 __all__ = [
+    "DEVICE_CLOCK_KINDS",
     "DEVICE_KINDS",
     "HOST_KINDS",
     "Bound",
@@ -106,6 +107,14 @@ HOST_KINDS = (EventKind.OP, EventKind.RUNTIME, EventKind.ANNOTATION)
 
 DEVICE_KINDS = (EventKind.KERNEL, EventKind.MEMCPY, EventKind.MEMSET)
 """Kinds that are graph nodes on a stream of a device."""
+
+DEVICE_CLOCK_KINDS = (
+    *DEVICE_KINDS,
+    EventKind.SYNC,
+    EventKind.DEVICE_ANNOTATION,
+    EventKind.COUNTER_RANGE,
+)
+"""Kinds whose times were taken by the clock of a device."""
 
 
 class EdgeKind(Vocabulary):
