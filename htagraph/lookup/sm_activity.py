@@ -80,6 +80,8 @@ class SmActivity:
         Of the kernels.
     curves : mapping of str to (ndarray, ndarray)
         Instants from the start of the window, and an integral up to each.
+    active : (ndarray, ndarray)
+        Instants, and the share of multiprocessors with a block from each to the next.
     slots : SlotShares
     """
 
@@ -89,6 +91,7 @@ class SmActivity:
     kernels: Clipped
     geometry: LaunchGeometry
     curves: Mapping[str, tuple[F64, F64]]
+    active: tuple[F64, F64]
     slots: SlotShares
 
     def within(self, start_ns: I64, end_ns: I64) -> dict[str, F64]:
@@ -159,7 +162,8 @@ def sm_activity(dag: Dag, window: Window, device: int) -> SmActivity:
         "tensor": full.curve(full.sums.of(computes * on_tensor_cores[waves.kernel])),
         "copying": _covered(clipped(dag, np.flatnonzero(copies), window), window),
     }
-    return SmActivity(device, n_sms, window, found, geometry, curves, full.slots())
+    active = full.sums.time, np.append(full.active, 0.0)
+    return SmActivity(device, n_sms, window, found, geometry, curves, active, full.slots())
 
 
 def _covered(work: Clipped, window: Window) -> tuple[F64, F64]:
