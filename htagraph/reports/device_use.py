@@ -6,12 +6,13 @@ import pandas as pd
 
 from htagraph.model.kinds import SlotUse
 
-__all__ = ["losses_in_words", "lost_slots", "use_in_words"]
+__all__ = ["losses_in_words", "lost_slots", "seems_busier", "use_in_words"]
 
 _N_LOSSES = 3
 _WORTH_SAYING = 0.01
 _NEARLY_ALL = 0.995
 _SMALL = 0.1
+_BUSY = 0.5
 _WHY = {
     SlotUse.IDLE: "as no kernel runs",
     SlotUse.COMMUNICATION: "in communication kernels, which use few SMs",
@@ -55,6 +56,25 @@ def use_in_words(used: pd.DataFrame) -> str:
     warps = filled / active if active else 0.0
     filled_slots = f"fills {_percent(warps)} of their warp slots: {_percent(filled)} of all"
     return f"{said}, and {filled_slots} (estimated{of})."
+
+
+def seems_busier(used: pd.DataFrame) -> bool:
+    """Whether devices are busy, as is usually said, but less than half of each is.
+
+    Parameters
+    ----------
+    used : DataFrame, schema `answers.UTILIZATION`
+
+    Examples
+    --------
+    >>> used = pd.DataFrame({"gpu_utilization": [0.98], "sm_activity": [0.24]})
+    >>> seems_busier(used), seems_busier(used.assign(sm_activity=0.8))
+    (True, False)
+    """
+    if used.empty:
+        return False
+    busy, active = used["gpu_utilization"].mean(), used["sm_activity"].mean(skipna=False)
+    return bool(busy > _BUSY and active < busy * _BUSY)
 
 
 def _percent(share: float) -> str:
