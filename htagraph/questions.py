@@ -39,8 +39,10 @@ from htagraph.queries.operator_breakdown import operator_breakdown
 from htagraph.queries.operator_tree import operator_tree
 from htagraph.queries.opportunities import opportunities
 from htagraph.queries.overlap import overlap
+from htagraph.queries.profiler_overhead import profiler_overhead
 from htagraph.queries.quality import quality
 from htagraph.queries.queue_blocked import queue_blocked
+from htagraph.queries.sampled_counters import sampled_counters
 from htagraph.queries.slack import slack
 from htagraph.queries.steady_state import steady_state
 from htagraph.queries.step_times import step_times
@@ -88,8 +90,10 @@ QUESTIONS: dict[str, Question] = {
         near_critical,
         quality,
         inferences,
+        profiler_overhead,
         cupti_counters,
         cupti_rates,
+        sampled_counters,
     )
 }
 """All questions by name, for scripts and the command line.
@@ -344,8 +348,16 @@ class Questions(ABC):
         """
         return self._ask(inferences, by=by)
 
+    def profiler_overhead(self) -> pd.DataFrame:
+        """Recorded work of the profiler and the driver, and how much of it is on the path.
+
+        What it takes to record each event is not recorded: that of the profiler is the least by
+        which times of the path are too long.
+        """
+        return self._ask(profiler_overhead)
+
     def cupti_counters(self) -> pd.DataFrame:
-        """Hardware counters of CUPTI ranges per kernel, with the operators above.
+        """Hardware counters per kernel, of CUPTI or Nsight Compute, with the operators above.
 
         Raises
         ------
@@ -355,7 +367,7 @@ class Questions(ABC):
         return self._ask(cupti_counters)
 
     def cupti_rates(self, *, by: Literal["name", "op", "top_op"] = "name") -> pd.DataFrame:
-        """Achieved operations and bytes per second by kernel or operator, from CUPTI counters.
+        """Achieved operations and bytes per second by kernel or operator, from hardware counters.
 
         Raises
         ------
@@ -363,3 +375,7 @@ class Questions(ABC):
             If there are ranges, but not the file that has their counters.
         """
         return self._ask(cupti_rates, by=by)
+
+    def sampled_counters(self, *, by: Literal["window", "step", "time"] = "window") -> pd.DataFrame:
+        """Means and extremes of what monitoring or another instrument sampled meanwhile."""
+        return self._ask(sampled_counters, by=by)

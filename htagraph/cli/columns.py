@@ -209,6 +209,15 @@ DEFAULT_COLUMNS: dict[str, tuple[str, ...]] = {
         "n_all",
         "chance",
     ),
+    "profiler_overhead": (
+        "name",
+        "source",
+        "n_events",
+        "sum_ns",
+        "path_ns",
+        "path_share",
+        "inside",
+    ),
     "inferences by=pair": (
         "rule",
         "source",

@@ -1,8 +1,9 @@
-"""What is drawn as a curve beside the streams: launches outstanding, bandwidth, SM activity."""
+"""What is drawn as a curve beside the streams: launches, bandwidth, SM activity, samples."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -14,9 +15,11 @@ from htagraph.lookup.counter_levels import (
     queue_changes,
 )
 from htagraph.lookup.device_states import devices_of
+from htagraph.lookup.sample_levels import sample_levels
 from htagraph.lookup.sm_activity import sm_activity
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import in_words
+from htagraph.model.units import human_duration
 from htagraph.writers.pftrace import CounterTrack
 
 __all__ = ["counter_tracks"]
@@ -26,10 +29,11 @@ _PERCENT = 100
 
 
 def counter_tracks(dag: Dag) -> list[CounterTrack]:
-    """Counters over the whole trace: launches outstanding, bandwidth of copies, SM activity.
+    """Counters over the whole trace: launches outstanding, bandwidth, SM activity, and samples.
 
-    The first two are of streams; where several copy in one direction, also of the device. SM
-    activity is an estimate, drawn where the grids of nearly all kernels are known.
+    Launches and bandwidth are of streams; bandwidth is also of the device where several copy in one
+    direction. SM activity is an estimate, of devices with the grids of nearly all kernels. Samples
+    are of a device or of the host; the name says how uncertain their times are.
     """
     copies = _tracks_of(dag, bandwidth_changes(dag, by_stream=True), "bandwidth, ", "GB/s")
     n_streams = Counter((track.device, track.name) for track in copies)
@@ -39,6 +43,7 @@ def counter_tracks(dag: Dag) -> list[CounterTrack]:
         *copies,
         *(track for track in together if n_streams[track.device, track.name] > 1),
         *_sm_activity(dag),
+        *_sampled(dag),
     ]
 
 
@@ -59,6 +64,25 @@ def _sm_activity(dag: Dag) -> list[CounterTrack]:
             CounterTrack("SM activity (estimate)", "%", start, percent[moves], device, -1)
         )
     return tracks
+
+
+def _sampled(dag: Dag) -> Iterator[CounterTrack]:
+    """A track for each series, within the trace."""
+    begin, end = dag.span.start_ns, dag.span.end_ns
+    for levels in sample_levels(dag.events.samples):
+        start_ns = np.maximum(levels.bound_ns[:-1], begin)
+        inside = (start_ns < end) & (levels.bound_ns[1:] > begin)
+        if inside.any():
+            series = levels.series
+            unsure = series.uncertainty_ns
+            about = f", +-{human_duration(unsure)}" if unsure else ""
+            yield CounterTrack(
+                f"{series.name} ({series.instrument}{about})",
+                series.unit,
+                start_ns[inside],
+                levels.value[inside],
+                series.device,
+            )
 
 
 def _tracks_of(dag: Dag, changes: CounterChanges, prefix: str, unit: str) -> list[CounterTrack]:

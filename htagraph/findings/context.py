@@ -19,6 +19,7 @@ from htagraph.lookup.compiled_work import compiled_share, is_replayed
 from htagraph.lookup.data_loaders import Loading, find_loading
 from htagraph.lookup.device_states import devices_of
 from htagraph.lookup.host_waits import READS, is_matched
+from htagraph.lookup.plain_traces import is_plain
 from htagraph.lookup.sm_activity import sm_activity
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, KernelClass
@@ -84,6 +85,8 @@ class Context:
         Name of the copies that hold up the host longest, empty for none.
     blocking_copy_ns : int, unit=ns
         What one of them takes on the device.
+    is_plain : bool
+        The trace is of functions of a program, not of PyTorch.
     has_small_grids : bool, default=False
         While kernels compute, most multiprocessors have no block, as there are fewer blocks.
     has_others : bool, default=False
@@ -107,6 +110,7 @@ class Context:
     embeds: bool
     blocking_copy: str
     blocking_copy_ns: int
+    is_plain: bool
     has_small_grids: bool = False
     has_others: bool = False
     shares_cores: bool = False
@@ -190,6 +194,7 @@ def find_context(dag: Dag, window: Window) -> Context:
         embeds=_named(dag, _EMBEDS).any().item(),
         blocking_copy=name,
         blocking_copy_ns=copy_ns,
+        is_plain=is_plain(dag.events),
         has_small_grids=_has_small_grids(dag, window),
     )
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from htagraph.errors import QueryError, one_of
 
 __all__ = [
+    "DEVICE_CLOCK_KINDS",
     "DEVICE_KINDS",
     "HOST_KINDS",
     "Bound",
@@ -98,6 +99,7 @@ class EventKind(Vocabulary):
     COUNTER = 12  #: sample of a counter; context
     COUNTER_RANGE = 13  #: CUPTI range with hardware counters (``cuda_profiler_range``); context
     SPAN = 14  #: the profiler's own span of the capture; context
+    ASYNC = 15  #: a range that belongs to no thread (``ph`` b, e); context
 
 
 HOST_KINDS = (EventKind.OP, EventKind.RUNTIME, EventKind.ANNOTATION)
@@ -105,6 +107,14 @@ HOST_KINDS = (EventKind.OP, EventKind.RUNTIME, EventKind.ANNOTATION)
 
 DEVICE_KINDS = (EventKind.KERNEL, EventKind.MEMCPY, EventKind.MEMSET)
 """Kinds that are graph nodes on a stream of a device."""
+
+DEVICE_CLOCK_KINDS = (
+    *DEVICE_KINDS,
+    EventKind.SYNC,
+    EventKind.DEVICE_ANNOTATION,
+    EventKind.COUNTER_RANGE,
+)
+"""Kinds whose times were taken by the clock of a device."""
 
 
 class EdgeKind(Vocabulary):

@@ -146,6 +146,7 @@ def _one_device(dag: Dag, window: Window, device: int, ranges: _Ranges) -> dict[
         "sm_activity": np.where(idle, 0.0, busy * sm_share),
         "warp_share": warp_share,
         "sm_occupancy": np.where(idle, 0.0, busy * sm_share * warp_share),
+        "measured_warp_share": _ratio(found["measured_warps"], found["measured"]),
         "communication_share": _ratio(found["communication"], length),
         "small_grid_share": np.where(idle, 0.0, _ratio(found["small"], length) * per_known),
         "tail_share": np.where(idle, 0.0, _ratio(found["tail"], length) * per_known),
