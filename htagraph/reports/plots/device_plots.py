@@ -42,6 +42,7 @@ __all__ = [
 
 _TOP = 12
 _EMPTY_PX = 120
+_DIGITS = 6
 _PARTS = {
     "compute": "compute",
     "communication": "exposed communication",
@@ -319,7 +320,10 @@ def utilization(frame: pd.DataFrame) -> Figure:
         "a kernel runs, not estimated": (busy.where(active.isna()), BOUND_COLORS["unexplained"]),
         "no kernel runs": (1 - busy, IDLE),
     }
-    shares = {name: share.clip(0, 1).fillna(0) * 100 for name, (share, _) in parts.items()}
+    shares = {
+        name: (share.clip(0, 1).fillna(0) * 100).round(_DIGITS)
+        for name, (share, _) in parts.items()
+    }
     bars = [
         {
             "type": "bar", "orientation": "h", "name": name, "x": shares[name].to_numpy(),
