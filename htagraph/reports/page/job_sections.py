@@ -25,6 +25,7 @@ from htagraph.reports.page.panels import (
     useful,
 )
 from htagraph.reports.page.rank_answers import COUNTERS, Frames, RankAnswers
+from htagraph.reports.page.sampled_panels import sampled_panels
 from htagraph.reports.page.step_views import job_step_choice
 
 if TYPE_CHECKING:
@@ -117,6 +118,18 @@ def _path(summary: JobSummary) -> Section:
         "Nothing was recorded in this window.",
         job_step_choice(path, summary.window_name),
     )
+
+
+def _devices(summary: JobSummary, idle: pd.DataFrame, over_time: Frames) -> Section:
+    """Section on devices, with what was sampled of the main rank's."""
+    section = devices_section(summary.devices, idle)
+    sampled = sampled_panels(
+        over_time["sampled_counters by time"], over_time["sampled_counters"], origin_ns=0
+    )
+    for panel in sampled:
+        if panel.figure is not None:
+            _of_rank(summary.main_rank, panel.figure)
+    return replace(section, panels=(*section.panels, *sampled)) if section.panels else section
 
 
 def _late(summary: JobSummary) -> Section:
@@ -322,7 +335,7 @@ def job_sections(summary: JobSummary, asked: RankAnswers) -> Iterator[Section]:
     idle = found["idle_time"].sort_values(
         "idle_ns", ascending=False, kind="stable", ignore_index=True
     )
-    yield devices_section(summary.devices, idle)
+    yield _devices(summary, idle, over_time)
     some = (
         f" Shown: the {human_count(len(asked.ranks), 'rank')} with most of the path, of "
         f"{len(summary.job):,}."

@@ -21,6 +21,7 @@ from htagraph.reports.page.panels import (
     Section,
     useful,
 )
+from htagraph.reports.page.sampled_panels import sampled_panels
 from htagraph.reports.page.step_views import step_choice
 from htagraph.reports.summary import Summary
 
@@ -41,6 +42,11 @@ def _path(summary: Summary, usual: str) -> Section:
             frames.BREAKDOWN,
             is_wide=True,
             is_whole_window=True,
+        ),
+        *sampled_panels(
+            summary.graph.sampled_counters(by="time"),
+            summary.graph.sampled_counters(),
+            path.window.start_ns,
         ),
         Panel(
             "critical-path-timeline",

@@ -28,6 +28,7 @@ from htagraph.reports.plots.path_plots import (
     job_path_timeline,
     steps,
 )
+from htagraph.reports.plots.sample_plots import sampled_counters
 from htagraph.reports.plots.speed_up_plots import speed_ups
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "memory_bandwidth",
     "overlap",
     "queue_length",
+    "sampled_counters",
     "speed_ups",
     "step_spread",
     "steps",
