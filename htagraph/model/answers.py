@@ -34,6 +34,7 @@ __all__ = [
     "OPERATOR_TREE",
     "OPPORTUNITIES",
     "OVERLAP",
+    "PROFILER_OVERHEAD",
     "QUALITY",
     "QUEUE_BLOCKED",
     "SAMPLED_COUNTERS",
@@ -41,6 +42,8 @@ __all__ = [
     "STEADY_STATE",
     "STEP_TIMES",
     "TEMPORAL_BREAKDOWN",
+    "UTILIZATION",
+    "UTILIZATION_LOSSES",
 ]
 
 _EVENT = Column("int64", "event", "row of the event table")
@@ -492,6 +495,22 @@ INFERENCES = Schema(
     },
 )
 
+PROFILER_OVERHEAD = Schema(
+    "PROFILER_OVERHEAD",
+    {
+        "name": name("overhead, as the profiler calls it"),
+        "source": Column(
+            "category", "name", "whose work it is: that of the driver is there without a profiler"
+        ),
+        "n_events": count("how many overlap the window"),
+        "n_placed": count("of these, those whose thread is known; the path has time of no others"),
+        "sum_ns": nanoseconds("sum of their durations in the window"),
+        "path_ns": nanoseconds("time of the critical path in which they were innermost; adds up"),
+        "path_share": share("path_ns / window"),
+        "inside": name("operator or call with most of that time; empty where there is none"),
+    },
+)
+
 SAMPLED_COUNTERS = Schema(
     "SAMPLED_COUNTERS",
     {
@@ -618,5 +637,62 @@ NEAR_CRITICAL = Schema(
         "n_events": count("events that its time belongs to"),
         "leaves": name("event that it comes from, which is critical or nearer to it"),
         "joins": name("event that it leads to, which is critical or nearer to it"),
+    },
+)
+
+UTILIZATION = Schema(
+    "UTILIZATION",
+    {
+        "device": _DEVICE,
+        "name": name("the step; empty for the window and its parts"),
+        "start_ns": nanoseconds("start of the range that the row is of"),
+        "dur_ns": nanoseconds("its length"),
+        "gpu_utilization": share("of its time, in which any kernel runs: as of nvidia-smi"),
+        "sm_share": share(
+            "of the multiprocessors, that have a block while a kernel runs; estimate, NaN where "
+            "too few grids are known"
+        ),
+        "sm_activity": share(
+            "gpu_utilization * sm_share: multiprocessors with a block, on average"
+        ),
+        "warp_share": share(
+            "of the warp slots of these, that hold a warp; estimate, NaN where too few are known"
+        ),
+        "sm_occupancy": share("sm_activity * warp_share: filled warp slots, on average"),
+        "communication_share": share("of its time, in which only communication kernels run"),
+        "small_grid_share": share(
+            "of multiprocessors and time, without a block as kernels have fewer blocks; estimate"
+        ),
+        "tail_share": share(
+            "of multiprocessors and time, without a block in the last waves of kernels; estimate"
+        ),
+        "copy_share": share("of its time, in which a copy from or to host or peer runs"),
+        "tensor_share": share(
+            "of the time of compute kernels, in those whose names say that they use tensor cores: "
+            "at least; NaN where none runs"
+        ),
+        "grid_coverage": share("of the time in which kernels run, for which all grids are known"),
+        "warp_coverage": share("the same for their warps, weighted by multiprocessors"),
+        "sampled_gpu_utilization": share("mean of samples of the same, NaN without any"),
+        "sampled_sm_activity": share("mean of samples of SM activity, NaN without any"),
+        "sampled_sm_occupancy": share("mean of samples of filled warp slots, NaN without any"),
+        "sampled_tensor_activity": share(
+            "mean of samples of cycles in which tensor cores work, NaN without any"
+        ),
+    },
+)
+
+UTILIZATION_LOSSES = Schema(
+    "UTILIZATION_LOSSES",
+    {
+        "device": _DEVICE,
+        "use": Column("category", "SlotUse", "what becomes of the warp slots: used, or why empty"),
+        "name": name("kernel; empty for idle"),
+        "share": share("of the warp slots and the window; those of a device add up to 1"),
+        "n_kernels": count("times that it ran in the window"),
+        "kernel_ns": nanoseconds("sum of its durations in the window"),
+        "n_blocks": count("blocks of its grid, the median; 0 for unknown"),
+        "n_waves": count("waves in which they run, the median; 0 for unknown"),
+        "n_fit": count("blocks that fit on a multiprocessor at once, the median; 0 for unknown"),
     },
 )

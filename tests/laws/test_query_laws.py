@@ -48,6 +48,7 @@ from htagraph.queries.operator_breakdown import operator_breakdown
 from htagraph.queries.operator_tree import operator_tree
 from htagraph.queries.opportunities import opportunities
 from htagraph.queries.overlap import overlap
+from htagraph.queries.profiler_overhead import profiler_overhead
 from htagraph.queries.quality import quality
 from htagraph.queries.queue_blocked import queue_blocked
 from htagraph.queries.sampled_counters import sampled_counters
@@ -55,6 +56,8 @@ from htagraph.queries.slack import slack
 from htagraph.queries.steady_state import steady_state
 from htagraph.queries.step_times import step_times
 from htagraph.queries.temporal_breakdown import temporal_breakdown
+from htagraph.queries.utilization import utilization
+from htagraph.queries.utilization_losses import utilization_losses
 from htagraph.synth import simulate, timeline
 from tests.event_rows import taken
 from tests.synth.strategies import programs
@@ -101,6 +104,8 @@ def _near_critical(dag: Dag, window: Window, **options: int) -> pd.DataFrame:
 
 QUESTIONS = {
     "temporal_breakdown": Question(temporal_breakdown, answers.TEMPORAL_BREAKDOWN),
+    "utilization": Question(utilization, answers.UTILIZATION),
+    "utilization_losses": Question(utilization_losses, answers.UTILIZATION_LOSSES),
     "class_overlap": Question(class_overlap, answers.CLASS_OVERLAP),
     "overlap": Question(overlap, answers.OVERLAP),
     "exposed_communication": Question(exposed_communication, answers.EXPOSED_COMMUNICATION),
@@ -155,6 +160,7 @@ QUESTIONS = {
     "opportunities": Question(opportunities, answers.OPPORTUNITIES, scales=False),
     "inferences": Question(inferences, answers.INFERENCES),
     "inferences by pair": Question(lambda d, w: inferences(d, w, by="pair"), answers.INFERENCES),
+    "profiler_overhead": Question(profiler_overhead, answers.PROFILER_OVERHEAD),
     "slack": Question(slack, answers.SLACK),
     "drag": Question(drag, answers.DRAG),
     "drag by op": Question(lambda d, w: drag(d, w, by="op"), answers.DRAG),
@@ -178,6 +184,7 @@ _KINDS = (
     EventKind.OP, EventKind.RUNTIME, EventKind.ANNOTATION, EventKind.KERNEL, EventKind.KERNEL,
     EventKind.MEMCPY,
     EventKind.PYTHON, EventKind.INSTANT, EventKind.COUNTER_RANGE, EventKind.DEVICE_ANNOTATION,
+    EventKind.OVERHEAD,
 )  # fmt: skip
 
 every_question = pytest.mark.parametrize("question", QUESTIONS.values(), ids=list(QUESTIONS))
