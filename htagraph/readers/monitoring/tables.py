@@ -302,5 +302,5 @@ def _values(frame: pd.DataFrame, section: _Section, lower: list[str]) -> Iterabl
 
 def _numbers(texts: pd.Series[str]) -> pd.Series[float]:
     """Numbers, with or without a unit behind them; NaN for what is none: ``[N/A]``, ``-``."""
-    first = texts.str.split(n=1).str[0].str.rstrip("%")
+    first = texts.str.extract(r"^\s*([^\s%]+)", expand=False)
     return pd.to_numeric(first, errors="coerce").astype(np.float64)
