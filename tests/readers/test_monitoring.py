@@ -72,7 +72,7 @@ def test_a_log_of_local_times_is_put_where_only_one_zone_lets_it_overlap(tmp_pat
     assert (said.instrument, said.n, said.n_matched) == ("nvidia-smi", 40, 26)
     assert said.detail == (
         "by wall clock, its local times taken as UTC+2, the only zone in which it overlaps the "
-        "trace; GPUs as the only one of both; sampled every 1.00 s; times to +-1.50 s; "
+        "trace; its only GPU is that of the trace; sampled every 1.00 s; times to +-1.50 s; "
         "14 samples before or after the trace left out"
     )
 

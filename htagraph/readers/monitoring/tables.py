@@ -268,7 +268,7 @@ def _time_texts(frame: pd.DataFrame, lower: list[str]) -> pd.Series[str] | None:
 
 def _gpus(frame: pd.DataFrame, lower: list[str]) -> tuple[pd.Series[int], pd.Series[bool]]:
     """Number of the GPU of each row, -1 for none, and whether the row is about a whole GPU."""
-    if "entity" in lower:
+    if {"entity", "id"} <= set(lower):
         number = pd.to_numeric(frame[lower.index("id")], errors="coerce")
         is_gpu = (frame[lower.index("entity")] == "GPU") & number.notna()
     else:

@@ -92,13 +92,11 @@ def _rows(frame: pd.DataFrame) -> list[pd.DataFrame]:
     """Counters, the telling ones first: how busy devices are, then what changes most."""
     keys = ["instrument", "name", "unit"]
     parts = [part for _, part in frame.groupby(keys, sort=True)]
+    tells = [_FIRST.search(part["name"].iloc[0]) is not None for part in parts]
     changes = [_change(part) for part in parts]
-    order = sorted(
-        range(len(parts)),
-        key=lambda at: (not _FIRST.search(parts[at]["name"].iloc[0]), -changes[at]),
-    )
-    some_change = any(change > 0 for change in changes)
-    return [parts[at] for at in order if changes[at] > 0 or not some_change]
+    order = sorted(range(len(parts)), key=lambda at: (not tells[at], -changes[at]))
+    drawn = [parts[at] for at in order if tells[at] or changes[at] > 0]
+    return drawn or [parts[at] for at in order]
 
 
 def _change(part: pd.DataFrame) -> float:
