@@ -13,8 +13,6 @@ the autograd thread runs.
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import numpy.typing as npt
 
@@ -22,6 +20,7 @@ from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import last_before
 from htagraph.compiler.recorded_flows import slices_around
 from htagraph.compiler.structure import Structure, end_node, start_node
+from htagraph.model.autograd import AUTOGRAD_FUNCTION
 from htagraph.model.edges import EdgeTable
 from htagraph.model.flow_categories import FORWARD_BACKWARD
 from htagraph.model.kinds import EventKind
@@ -33,7 +32,6 @@ __all__ = ["flow_edges", "hand_over_edges", "last_boundaries", "worker_lanes"]
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-_AUTOGRAD = re.compile(r"^autograd::engine::evaluate_function|Backward\d*$|AccumulateGrad$")
 _START, _FINISH = 0, 2
 _OVERHANG_FACTOR = 10
 
@@ -69,7 +67,7 @@ def flow_edges(structure: Structure) -> EdgeTable:
 def _is_autograd(structure: Structure) -> Bools:
     """Whether each event has the name of an autograd function."""
     events = structure.events
-    return events.named(events.symbols.searched(_AUTOGRAD))
+    return events.named(events.symbols.searched(AUTOGRAD_FUNCTION))
 
 
 def _autograd_lanes(structure: Structure) -> npt.NDArray[np.integer]:

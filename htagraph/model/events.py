@@ -110,8 +110,16 @@ class SparseColumn:
         return out
 
 
-def _no_values() -> npt.NDArray[Any]:
+def _no_int64() -> I64:
     return np.empty(0, dtype=np.int64)
+
+
+def _no_int32() -> I32:
+    return np.empty(0, dtype=np.int32)
+
+
+def _no_int8() -> I8:
+    return np.empty(0, dtype=np.int8)
 
 
 @dataclass(frozen=True)
@@ -130,12 +138,12 @@ class FlowTable:
         The event that a point is on, where the file says so; -1 where its lane and time do.
     """
 
-    ts_ns: I64 = field(default_factory=_no_values)
-    id: I64 = field(default_factory=_no_values)
-    lane: I32 = field(default_factory=_no_values)
-    phase: I8 = field(default_factory=_no_values)
-    category: I32 = field(default_factory=_no_values)
-    event: I64 = field(default_factory=_no_values)
+    ts_ns: I64 = field(default_factory=_no_int64)
+    id: I64 = field(default_factory=_no_int64)
+    lane: I32 = field(default_factory=_no_int32)
+    phase: I8 = field(default_factory=_no_int8)
+    category: I32 = field(default_factory=_no_int32)
+    event: I64 = field(default_factory=_no_int64)
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""

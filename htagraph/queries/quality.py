@@ -23,6 +23,7 @@ from htagraph.model.rules import Evidence, Rule
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 from htagraph.queries.inferences import inferences_of
+from htagraph.queries.profiler_overhead import profiler_overhead_of
 
 __all__ = ["UNEXPLAINED_LIMIT", "quality", "unexplained_in_words"]
 
@@ -211,6 +212,30 @@ def _inferences(dag: Dag, window: Window, path: pd.DataFrame) -> list[_Check]:
     return checks
 
 
+def _overhead(dag: Dag, window: Window, path: pd.DataFrame) -> list[_Check]:
+    """Check of how much of the path is the profiler's own work, where any is recorded."""
+    found = profiler_overhead_of(dag, window, path)
+    found = found[found["source"] == "profiler"]
+    if not len(found):
+        return []
+    path_ns, most = int(found["path_ns"].sum()), found.iloc[0]
+    where = f", most in {most['inside']} ({most['name']})" if path_ns else ""
+    said = (
+        f"times of the path are too long by {human_duration(path_ns)} "
+        f"({path_ns / max(window.dur_ns, 1):.1%}) at least{where}; what it takes to record each "
+        "event is not recorded."
+    )
+    return [
+        _Check(
+            "critical path free of the profiler's own work (ns)",
+            window.dur_ns - path_ns,
+            window.dur_ns,
+            said,
+            note=said,
+        )
+    ]
+
+
 def unexplained_in_words(share: float) -> str:
     """Why nothing is predicted of a path with so much unexplained time; empty below the limit.
 
@@ -248,6 +273,7 @@ def quality(dag: Dag, window: Window) -> pd.DataFrame:
         _joined(dag, window),
         *_waits(dag),
         *_inferences(dag, window, path),
+        *_overhead(dag, window, path),
         _Check(
             "kernels named by a rule (the others count as compute)",
             len(kernels) - int(by_default.sum()),
