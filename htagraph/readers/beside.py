@@ -8,12 +8,14 @@ from pathlib import Path
 from htagraph.errors import TraceFormatError
 from htagraph.model.recording import Companion, Recording
 from htagraph.readers.discover import not_found
+from htagraph.readers.execution_trace import is_execution_trace, with_execution_trace
 from htagraph.readers.monitoring import is_monitoring, with_monitoring
 from htagraph.readers.ncu import is_ncu, with_ncu
 
 __all__ = ["with_beside"]
 
 _COMPANIONS: tuple[tuple[Callable[[Path], bool], Companion], ...] = (
+    (is_execution_trace, with_execution_trace),
     (is_ncu, with_ncu),
     (is_monitoring, with_monitoring),
 )

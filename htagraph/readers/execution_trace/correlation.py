@@ -80,9 +80,9 @@ def _in_order(events: EventTable, ranges: I64, thread: I64, name: I64) -> tuple[
     return event[by_event], node[by_event]
 
 
-def _by_names(rows: I64, owner: npt.NDArray[np.integer], name: npt.NDArray[np.integer]) -> dict[
-    bytes, list[I64]
-]:
+def _by_names(
+    rows: I64, owner: npt.NDArray[np.integer], name: npt.NDArray[np.integer]
+) -> dict[bytes, list[I64]]:
     """Rows of each owner, by the names that they have in their order."""
     found: dict[bytes, list[I64]] = {}
     for one in np.unique(owner).tolist():

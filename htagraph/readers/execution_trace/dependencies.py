@@ -50,8 +50,9 @@ def _new(events: EventTable, writer: I64, reader: I64) -> tuple[I64, I64]:
     first = np.lexsort((reader, events.ts_ns[reader], events.lane[reader], writer))
     rows = first[group_starts(writer[first], events.lane[reader[first]])]
     latest = rows[
-        np.lexsort((-writer[rows], -events.end_ns[writer[rows]], events.lane[writer[rows]],
-                    reader[rows]))
+        np.lexsort(
+            (-writer[rows], -events.end_ns[writer[rows]], events.lane[writer[rows]], reader[rows])
+        )
     ]
     rows = latest[group_starts(reader[latest], events.lane[writer[latest]])]
     rows = rows[np.lexsort((writer[rows], reader[rows], events.ts_ns[reader[rows]]))]

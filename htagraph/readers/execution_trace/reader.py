@@ -77,18 +77,17 @@ def _detail(
 ) -> str:
     """How nodes were matched, and what was left, in a line."""
     if not pairs.found_by:
-        unread = f"; {human_count(nodes.n_unread, 'node')} unreadable" if nodes.n_unread else ""
-        return f"nothing matched: no id and no order of names agree, so it is of another run{unread}"
+        return "nothing matched: neither ids nor the order of names agree; is it of another run?"
     n_without = int((events.column("record_function") > 0).sum()) - len(pairs.event)
-    parts = [
-        f"matched by {pairs.found_by}",
-        f"{human_count(len(nodes) - n_matched, 'node')} not in the trace",
-        f"{human_count(n_without, 'operator')} not in the execution trace" if n_without > 0 else "",
-        f"{human_count(pairs.n_misnamed, 'pair')} of one id and two names" * (pairs.n_misnamed > 0),
-        f"{human_count(nodes.n_unread, 'node')} unreadable" if nodes.n_unread else "",
-        f"{n_read:,} tensor dependencies between threads",
-    ]
-    return "; ".join(filter(None, parts))
+    left = {
+        f"{human_count(len(nodes) - n_matched, 'node')} not in the trace": len(nodes) - n_matched,
+        f"{human_count(n_without, 'operator')} not in the execution trace": n_without,
+        f"{human_count(pairs.n_misnamed, 'pair')} of one id, but two names": pairs.n_misnamed,
+        f"{human_count(nodes.n_unread, 'node')} unreadable": nodes.n_unread,
+    }
+    said = [text for text, n in left.items() if n > 0]
+    read = f"{n_read:,} tensor dependencies between threads"
+    return "; ".join([f"matched by {pairs.found_by}", *said, read])
 
 
 def _with_nodes(events: EventTable, nodes: ExecutionNodes, pairs: Correlation) -> EventTable:
