@@ -14,13 +14,8 @@ import pandas as pd
 from htagraph.errors import QueryError, RankNotFoundError, TraceError, did_you_mean
 from htagraph.model.units import human_count
 from htagraph.readers.captures import CaptureName, choose_capture, companions, discover
-from htagraph.readers.discover import (
-    TRACE_SUFFIXES,
-    find_traces,
-    holds_several,
-    is_glob,
-    not_found,
-)
+from htagraph.readers.discover import TRACE_SUFFIXES, find_traces, holds_several, is_glob
+from htagraph.readers.not_found import not_found
 from htagraph.readers.rank_paths import file_of
 
 __all__ = ["Source"]

@@ -24,9 +24,9 @@ from htagraph.job.ranks import (
 from htagraph.job.timeline import Timeline
 from htagraph.model.units import human_count
 from htagraph.readers.captures import CaptureName, choose_capture, companions, discover
-from htagraph.readers.discover import find_traces, rank_in_name
+from htagraph.readers.discover import find_traces
 from htagraph.readers.heads import EXECUTION_TRACE
-from htagraph.readers.rank_paths import file_of
+from htagraph.readers.rank_paths import file_of, rank_in_name
 from htagraph.writers.text_file import new_folder
 
 __all__ = ["load_job"]

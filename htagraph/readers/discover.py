@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import glob
-import re
 from collections.abc import Iterable
-from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
-from htagraph.errors import TraceFormatError, TraceNotFoundError, did_you_mean
-from htagraph.readers.rank_paths import file_of, rank_paths
+from htagraph.errors import TraceError, TraceFormatError
+from htagraph.readers.first_bytes import first_bytes
+from htagraph.readers.not_found import not_found
+from htagraph.readers.rank_paths import SQLITE, file_of
 
-__all__ = ["TRACE_SUFFIXES", "find_traces", "holds_several", "is_glob", "not_found", "rank_in_name"]
+__all__ = ["TRACE_SUFFIXES", "find_traces", "holds_several", "is_glob", "rank_paths"]
 
 TRACE_SUFFIXES = (".json", ".json.gz", ".sqlite")
 """Endings of the files that profilers write."""
@@ -19,11 +20,8 @@ TRACE_SUFFIXES = (".json", ".json.gz", ".sqlite")
 _BY_PATH = (".pftrace", ".pftrace.gz", ".perfetto-trace")
 """Endings of traces that are searched for only by a glob: reports write such files, too."""
 
+_OF_ONE_RANK = (".json", ".json.gz")
 _NOT_EXPORTED = (".nsys-rep", ".qdrep")
-
-_RANK_IN_NAME = re.compile(
-    r"(?:^|[^a-zA-Z])(?:rank|worker|tp|dp)[-_.]?(\d{1,9})(?!\d)", re.IGNORECASE
-)
 
 
 def find_traces(where: str | Path | Iterable[str | Path]) -> list[Path]:
@@ -77,30 +75,6 @@ def holds_several(where: str | Path) -> bool:
     return path.is_dir() or is_glob(where) or len(rank_paths(path)) > 1
 
 
-def not_found(path: Path) -> TraceNotFoundError:
-    """Error for a file or folder that is not there; its hint names one that is called alike."""
-    missing = path
-    while missing.parent != missing and not missing.parent.exists():
-        missing = missing.parent
-    names: list[str] = []
-    with suppress(OSError):
-        names = sorted(entry.name for entry in missing.parent.iterdir())
-    meant = did_you_mean(missing.name, names)
-    return TraceNotFoundError("no such file or folder.", path=path, hint=meant + "check the path.")
-
-
-def rank_in_name(path: Path) -> int | None:
-    """The rank that a file's name says, None where it says none.
-
-    Examples
-    --------
-    >>> rank_in_name(Path("rank-3.json.gz")), rank_in_name(Path("trace.json"))
-    (3, None)
-    """
-    found = _RANK_IN_NAME.search(path.name)
-    return int(found.group(1)) if found else None
-
-
 def _is_trace(path: Path, also: tuple[str, ...] = ()) -> bool:
     is_named = path.name.endswith(TRACE_SUFFIXES + also) and not path.name.startswith(".")
     return is_named and path.is_file()
@@ -117,3 +91,34 @@ def _how_to_find(where: object) -> str:
     if reports:
         return f"export it first: nsys export --type sqlite {reports[0]}"
     return f"files end in {' or '.join(TRACE_SUFFIXES)}; check the path."
+
+
+def rank_paths(path: Path) -> list[Path]:
+    """The ranks of a file, each by its path; the path itself where there is one, or nobody knows.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    list of Path
+    """
+    if path.name.endswith(_OF_ONE_RANK) or first_bytes(path, len(SQLITE)) != SQLITE:
+        return [path]
+    state = path.stat()
+    return list(_in_export(path, state.st_size, state.st_mtime_ns))
+
+
+@lru_cache(maxsize=256)
+def _in_export(path: Path, _n_bytes: int, _changed_ns: int) -> tuple[Path, ...]:
+    """The ranks of an export of Nsight Systems, as it is now."""
+    from htagraph.readers.nsys import nsys_ranks  # noqa: PLC0415 - imports sqlite3
+
+    try:
+        ranks = nsys_ranks(path)
+    except TraceError:  # who reads it will say why
+        return (path,)
+    if len(ranks) < 2:
+        return (path,)
+    return tuple(path / f"rank-{one.rank}" for one in ranks)

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from htagraph.errors import TraceError
-from htagraph.readers.discover import rank_in_name
 from htagraph.readers.kineto.chunks import ByteStream
 from htagraph.readers.kineto.header import rank_of, world_size_of
 from htagraph.readers.kineto.repairs import RepairLog
-from htagraph.readers.rank_paths import SQLITE, file_of
+from htagraph.readers.rank_paths import SQLITE, file_of, rank_in_name
 
 __all__ = ["EXECUTION_TRACE", "TraceHead", "read_heads"]
 

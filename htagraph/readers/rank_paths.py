@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+import re
 from pathlib import Path
 
-from htagraph.readers.first_bytes import first_bytes
-
-__all__ = ["OF_SEVERAL_RANKS", "SQLITE", "file_of", "name_of", "rank_paths"]
+__all__ = ["SQLITE", "file_and_part", "file_of", "name_of", "rank_in_name"]
 
 SQLITE = b"SQLite format 3\x00"
 """First bytes of such a file."""
 
-OF_SEVERAL_RANKS = (".sqlite",)
+_OF_SEVERAL_RANKS = (".sqlite",)
 """Endings of files that may hold several ranks."""
 
-_OF_ONE_RANK = (".json", ".json.gz")
+
+_RANK_IN_NAME = re.compile(
+    r"(?:^|[^a-zA-Z])(?:rank|worker|tp|dp)[-_.]?(\d{1,9})(?!\d)", re.IGNORECASE
+)
 
 
 def file_of(path: Path) -> Path:
@@ -29,6 +30,18 @@ def file_of(path: Path) -> Path:
     return path.parent if path.parent.is_file() else path
 
 
+def file_and_part(path: Path) -> tuple[Path, str]:
+    """A file, and the part of it that a path below the file names; ``""`` for the whole file.
+
+    Examples
+    --------
+    >>> file_and_part(Path(__file__) / "rank-1")[1], file_and_part(Path("run.sqlite"))[1]
+    ('rank-1', '')
+    """
+    file = file_of(path)
+    return file, "" if file == path else path.name
+
+
 def name_of(path: Path) -> str:
     """What a trace is called: its file, and its rank where that has several.
 
@@ -37,37 +50,17 @@ def name_of(path: Path) -> str:
     >>> name_of(Path("runs/trace.json")), name_of(Path("runs/run.sqlite/rank-1"))
     ('trace.json', 'run.sqlite/rank-1')
     """
-    is_part = not path.suffix and path.parent.name.endswith(OF_SEVERAL_RANKS)
+    is_part = not path.suffix and path.parent.name.endswith(_OF_SEVERAL_RANKS)
     return f"{path.parent.name}/{path.name}" if is_part else path.name
 
 
-def rank_paths(path: Path) -> list[Path]:
-    """The ranks of a file, each by its path; the path itself where there is one, or nobody knows.
+def rank_in_name(path: Path) -> int | None:
+    """The rank that a file's name says, None where it says none.
 
-    Parameters
-    ----------
-    path : Path
-
-    Returns
-    -------
-    list of Path
+    Examples
+    --------
+    >>> rank_in_name(Path("rank-3.json.gz")), rank_in_name(Path("trace.json"))
+    (3, None)
     """
-    if path.name.endswith(_OF_ONE_RANK) or first_bytes(path, len(SQLITE)) != SQLITE:
-        return [path]
-    state = path.stat()
-    return list(_in_export(path, state.st_size, state.st_mtime_ns))
-
-
-@lru_cache(maxsize=256)
-def _in_export(path: Path, _n_bytes: int, _changed_ns: int) -> tuple[Path, ...]:
-    """The ranks of an export of Nsight Systems, as it is now."""
-    from htagraph.errors import TraceError  # noqa: PLC0415
-    from htagraph.readers.nsys import nsys_ranks  # noqa: PLC0415 - imports sqlite3
-
-    try:
-        ranks = nsys_ranks(path)
-    except TraceError:  # who reads it will say why
-        return (path,)
-    if len(ranks) < 2:
-        return (path,)
-    return tuple(path / f"rank-{one.rank}" for one in ranks)
+    found = _RANK_IN_NAME.search(path.name)
+    return int(found.group(1)) if found else None

@@ -94,14 +94,19 @@ class Supplement:
             for name, n in facts.pop("columns").items():
                 columns[str(name)] = _values(data[at : at + 8 * n], n)
                 at += 8 * n
-        except (zlib.error, struct.error, KeyError, TypeError, AttributeError, RecursionError) as exc:
+        except (
+            zlib.error,
+            struct.error,
+            KeyError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+        ) as exc:
             raise ValueError(str(exc)) from exc
         return cls(facts, columns)
 
 
-def recorded_facts(
-    dag: Dag, rank: int, origin: Origin | None, run: str = ""
-) -> dict[str, object]:
+def recorded_facts(dag: Dag, rank: int, origin: Origin | None, run: str = "") -> dict[str, object]:
     """What is known of a recording beside its events.
 
     Parameters

@@ -7,12 +7,12 @@ import shutil
 from pathlib import Path
 
 from htagraph.errors import TraceFormatError
-from htagraph.readers.discover import not_found
 from htagraph.readers.first_bytes import first_bytes
+from htagraph.readers.not_found import not_found
+from htagraph.readers.rank_paths import SQLITE, file_of
 
-__all__ = ["export_nsys", "file_and_part", "is_nsys", "refuse_report"]
+__all__ = ["export_nsys", "is_nsys", "refuse_report"]
 
-_MAGIC = b"SQLite format 3\x00"
 _REPORT_SUFFIXES = (".nsys-rep", ".qdrep", ".qdstrm")
 _LAST_WORDS = 300
 
@@ -26,22 +26,10 @@ def is_nsys(source: str | Path | bytes) -> bool:
     (True, False, True)
     """
     if not isinstance(source, bytes):
-        source, _ = file_and_part(source)
+        source = file_of(Path(source))
         if source.name.endswith(_REPORT_SUFFIXES):
             return True
-    return first_bytes(source, 1 << 12).startswith(_MAGIC)
-
-
-def file_and_part(path: str | Path) -> tuple[Path, str]:
-    """A file, and the part of it that a path below the file names; ``""`` for the whole file.
-
-    Examples
-    --------
-    >>> file_and_part(__file__ + "/rank-1")[1], file_and_part("run.sqlite")[1]
-    ('rank-1', '')
-    """
-    path = Path(path)
-    return (path.parent, path.name) if path.parent.is_file() else (path, "")
+    return first_bytes(source, 1 << 12).startswith(SQLITE)
 
 
 def _export_command(path: Path) -> list[str]:
