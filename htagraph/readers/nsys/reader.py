@@ -92,7 +92,7 @@ def read_nsys(
         ranks = ranks_of(export)
         rank = _chosen(export, ranks, part)
         n_bytes = len(file) if isinstance(file, bytes) else Path(file).stat().st_size
-        steps = _Steps(progress, n_bytes, len(_READ) + 1)
+        steps = _Steps(progress, n_bytes, len(_READ))
         asked = _Asked(rank, tuple(one.global_id for one in ranks), categories, window)
         recording = _recording(export, asked, steps)
     assert recording.origin is not None
@@ -224,7 +224,7 @@ def _parts(export: Export, process: Process, reading: Reading, steps: _Steps) ->
     for table in host_calls.OVERHEAD_TABLES:
         if export.has(table, "start"):
             parts[table] = host_calls.overhead(export, process, reading, table)
-    steps.done()
+        steps.done()
     return parts
 
 
