@@ -233,11 +233,12 @@ def _count_the_rest(
 ) -> None:
     """Count rows of processes that are no ranks, and of tables that are not read."""
     for table, columns in export.columns.items():
-        if table in _READ and "start" in columns:
-            owned = " OR ".join({export.of_process(table, Process(rank)) for rank in ranks})
-            n = export.count(table, f"({owned}) IS NOT TRUE")
-            reading.skip(f"{table} of processes that are no rank", n)
-        elif table in _READ or (table not in _NO_EVENTS and columns & _TIMES):
+        if table in _NO_EVENTS or not (table in _READ or columns & _TIMES):
+            continue
+        owned = " OR ".join({export.of_process(table, Process(rank)) for rank in ranks})
+        n = export.count(table, f"({owned}) IS NOT TRUE")
+        reading.skip(f"{table} of processes that are no rank", n)
+        if table not in _READ or "start" not in columns:
             reading.skip(table, export.count(table, export.of_process(table, process)))
 
 
