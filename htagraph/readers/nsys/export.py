@@ -116,7 +116,8 @@ class Export:
 
     def count(self, table: str, where: str = "1") -> int:
         """Number of rows of a table."""
-        found = self.rows(f"SELECT count(*) FROM {table} WHERE {where}")  # noqa: S608 - own names
+        quoted = table.replace('"', '""')  # a damaged file may have any name
+        found = self.rows(f'SELECT count(*) FROM "{quoted}" WHERE {where}')  # noqa: S608
         return int(found[0][0])
 
     def integers(self, table: str, wanted: tuple[str, ...], where: str = "1") -> dict[str, I64]:
@@ -202,7 +203,7 @@ def opened(source: str | Path | bytes) -> Iterator[Export]:
                     hint=_REPORTS_HINT,
                 )
             yield export
-        except sqlite3.Error as exc:
+        except (sqlite3.Error, UnicodeDecodeError) as exc:  # messages quote the file
             raise TraceFormatError(
                 f"SQLite cannot read this export: {exc}.",
                 path=path,
