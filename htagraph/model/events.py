@@ -110,8 +110,8 @@ class SparseColumn:
         return out
 
 
-def _no_values() -> npt.NDArray[Any]:
-    return np.empty(0, dtype=np.int64)
+def _no_values(dtype: type[np.generic] = np.int64) -> npt.NDArray[Any]:
+    return np.empty(0, dtype=dtype)
 
 
 @dataclass(frozen=True)
@@ -132,9 +132,9 @@ class FlowTable:
 
     ts_ns: I64 = field(default_factory=_no_values)
     id: I64 = field(default_factory=_no_values)
-    lane: I32 = field(default_factory=_no_values)
-    phase: I8 = field(default_factory=_no_values)
-    category: I32 = field(default_factory=_no_values)
+    lane: I32 = field(default_factory=lambda: _no_values(np.int32))
+    phase: I8 = field(default_factory=lambda: _no_values(np.int8))
+    category: I32 = field(default_factory=lambda: _no_values(np.int32))
     event: I64 = field(default_factory=_no_values)
 
     def __post_init__(self) -> None:
