@@ -227,7 +227,8 @@ def load(
     Parameters
     ----------
     source : str, Path or bytes
-        A trace of the PyTorch profiler, plain or gzip whatever its name says; or its content.
+        A trace of the PyTorch profiler, or an SQLite export of Nsight Systems (of one with several
+        ranks, ``run.sqlite/rank-1``), plain or gzip whatever its name says; or its content.
     stacks : bool, default=False
         Whether to load Python frames (``python_function``), which are most of a file that has them.
     categories : collection of str, optional
