@@ -25,6 +25,7 @@ from htagraph.model.deprecated import renamed
 from htagraph.model.frames import BREAKDOWN
 from htagraph.model.kinds import Bound, in_words
 from htagraph.model.recording import Origin
+from htagraph.model.supplement import recorded_facts
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 from htagraph.writers.chrome_json import write_chrome_json
@@ -32,7 +33,6 @@ from htagraph.writers.dot import path_dot
 from htagraph.writers.joined import write_joined
 from htagraph.writers.notebook_cell import path_html
 from htagraph.writers.pftrace import write_pftrace
-from htagraph.writers.supplement import recorded_facts
 
 __all__ = ["BreakdownKey", "CriticalPath", "write_path_trace", "write_runs"]
 

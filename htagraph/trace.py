@@ -23,11 +23,13 @@ from htagraph.model.recording import STACKS, Progress, Reader, Recording
 from htagraph.model.units import human_count, human_duration
 from htagraph.readers.beside import with_beside
 from htagraph.readers.kineto import read_kineto
+from htagraph.readers.perfetto import is_perfetto, read_perfetto
 from htagraph.writers.notebook_cell import table_html
 
 __all__ = ["Trace", "load"]
 
 _READERS: tuple[tuple[Callable[[str | Path | bytes], bool], Reader], ...] = (
+    (is_perfetto, read_perfetto),
     (lambda _: True, read_kineto),  # last: its errors say what else a file is
 )
 """Tests whether a source is of a format, and readers of it; the first that fits reads it."""
@@ -193,7 +195,8 @@ def load(
     Parameters
     ----------
     source : str, Path or bytes
-        A trace of the PyTorch profiler, plain or gzip whatever its name says; or its content.
+        A trace of the PyTorch profiler, plain or gzip whatever its name says; or its content. Or a
+        Perfetto trace (``.pftrace``): one that we wrote, or one of another tool.
     stacks : bool, default=False
         Whether to load Python frames (``python_function``), which are most of a file that has them.
     categories : collection of str, optional
