@@ -28,6 +28,7 @@ from htagraph.model.recording import Origin
 from htagraph.model.supplement import recorded_facts
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
+from htagraph.readers.first_bytes import first_bytes
 from htagraph.writers.chrome_json import write_chrome_json
 from htagraph.writers.dot import path_dot
 from htagraph.writers.joined import write_joined
@@ -41,6 +42,7 @@ BreakdownKey = Literal["bound", "kind", "name", "op", "track", "rule", "step"]
 
 _TOP = 3
 _WORTH_SAYING = 0.005
+_JSON_STARTS_WITHIN = 64
 _ABOUT = (
     "Segments tile the window: every instant is covered by exactly one. Back from the end of the "
     "window, each one is what the next had to wait for."
@@ -210,7 +212,7 @@ class CriticalPath:
         Raises
         ------
         MissingEventsError
-            If the trace was not loaded from a file.
+            If the trace was not loaded from a file, or that is no JSON.
         OutputError
             If the file cannot be written.
         """
@@ -218,6 +220,14 @@ class CriticalPath:
             raise MissingEventsError(
                 "there is no original file to add the path to.",
                 missing="file",
+                hint="write a Perfetto trace with to_perfetto().",
+            )
+        head = first_bytes(self.origin.source, _JSON_STARTS_WITHIN).lstrip(b"\xef\xbb\xbf \t\r\n")
+        if head and head[:1] not in {b"{", b"["}:
+            raise MissingEventsError(
+                "the original is no JSON, to which events could be added.",
+                missing="file",
+                path=self.origin.path,
                 hint="write a Perfetto trace with to_perfetto().",
             )
         return write_chrome_json(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from htagraph.readers.perfetto.scan import (
     BOOL,
@@ -24,6 +25,7 @@ __all__ = ["Annotations"]
 
 I64 = npt.NDArray[np.int64]
 
+_NARROW = 1 << 15
 _INTEGERS, _TEXTS = (INT, UINT, BOOL), (TEXT, INTERNED)
 
 
@@ -70,9 +72,10 @@ class Annotations:
 
         The kind is ``int``, ``float`` or ``text``; of several values of one slice, the last counts.
         """
-        order = np.argsort(self.name, kind="stable")
-        cuts = np.flatnonzero(np.diff(self.name[order])) + 1
-        for rows in np.split(order, cuts) if len(order) else ():
+        number, names = pd.factorize(self.name)
+        narrow = np.int16 if len(names) < _NARROW else np.int64  # sorts ten times as fast
+        order = np.argsort(number.astype(narrow), kind="stable")
+        for rows in np.split(order, np.cumsum(np.bincount(number))[:-1]) if len(order) else ():
             for kind, forms in (("int", _INTEGERS), ("float", (DOUBLE,)), ("text", _TEXTS)):
                 of_kind = rows[np.isin(self.form[rows], forms)]
                 if not len(of_kind):

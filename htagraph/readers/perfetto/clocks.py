@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from htagraph.readers.perfetto.defects import Defect, DefectLog
 from htagraph.readers.perfetto.scan import HAS_TIME, Scan
@@ -27,6 +28,7 @@ Key = tuple[int, int]
 
 _REALTIME, _BOOTTIME = 1, 6
 _OF_SEQUENCE = range(64, 128)
+_MAX_SEQUENCE = (1 << 32) - 1
 _MAX_NS = (1 << 62) - 1
 _MAX_UNIT_NS = 1_000_000_000
 
@@ -82,11 +84,12 @@ class Clocks:
         clock = np.where(clock[timed] == 0, self._primary, clock[timed])
         is_local = np.isin(clock, _OF_SEQUENCE)
         local = np.where(is_local, scan.sequence[timed], 0)
-        keys, of = np.unique(np.stack([clock, local]), axis=1, return_inverse=True)
-        for number, (clock_id, sequence) in enumerate(keys.T.tolist()):
-            rows = timed[of.reshape(-1) == number]
-            shown = self._absolute((clock_id, sequence), rows, scan.ts[rows])
-            carried = self._carried((clock_id, sequence), (self._primary, 0), shown)
+        of, keys = pd.factorize((clock << 32) | (local & _MAX_SEQUENCE))
+        for number, packed in enumerate(keys.tolist()):
+            key = (packed >> 32, packed & _MAX_SEQUENCE)
+            rows = timed[of == number]
+            shown = self._absolute(key, rows, scan.ts[rows])
+            carried = self._carried(key, (self._primary, 0), shown)
             if carried is None:
                 log.add(Defect.NO_CLOCK, len(rows))
             out[rows] = shown if carried is None else carried

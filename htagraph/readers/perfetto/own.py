@@ -85,7 +85,7 @@ class Own:
                 and _within(columns["flow_category"], n_categories)
                 and _within(columns["flow_event"] + 1, n + 1)
                 and abs(zero_ns) < 1 << 62
-                and isinstance(facts["metadata"], dict)
+                and isinstance(facts.get("metadata", {}), dict)
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
             raise ValueError(f"a part of it is missing or wrong: {exc}") from exc

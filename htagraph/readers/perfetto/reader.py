@@ -120,7 +120,7 @@ def read_perfetto(
     else:
         events = foreign_events(found)
     events = asked_for(events, found.skipped, stacks=stacks, categories=categories, window=window)
-    metadata = own.facts["metadata"] if own else {}
+    metadata = own.facts.get("metadata", {}) if own else {}
     rank, rank_source = _rank(own, metadata, path)
     return Recording(
         events=events,

@@ -12,15 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
-    "BAD", "BOOL", "CLEARED", "DAMAGED", "DOUBLE", "EVENT", "EXTRA", "FLOAT", "HAS_TIME",
+    "AFTER_LOSS", "BAD", "BOOL", "CLEARED", "DAMAGED", "DOUBLE", "EVENT", "EXTRA", "FLOAT", "HAS_TIME",
     "HAS_TRACK", "INT", "INTEGER", "INTERNED", "LEGACY", "OTHER", "SPECIAL", "TEXT", "TRUNCATED",
     "UINT", "Room", "Scan",
 ]  # fmt: skip
 
 I64 = npt.NDArray[np.int64]
 
-EVENT, SPECIAL, BAD, CLEARED, HAS_TIME, HAS_TRACK, LEGACY, INTEGER, FLOAT, EXTRA = (
-    1 << bit for bit in range(10)
+EVENT, SPECIAL, BAD, CLEARED, HAS_TIME, HAS_TRACK, LEGACY, INTEGER, FLOAT, EXTRA, AFTER_LOSS = (
+    1 << bit for bit in range(11)
 )
 """What a packet is, or has: bits of `Scan.what`."""
 

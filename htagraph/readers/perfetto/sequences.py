@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from htagraph.readers.perfetto.defects import Defect, DefectLog
-from htagraph.readers.perfetto.scan import BAD, CLEARED, SPECIAL
+from htagraph.readers.perfetto.scan import AFTER_LOSS, BAD, CLEARED, SPECIAL
 from htagraph.readers.perfetto.unpacking import Scanned
 
 __all__ = ["Sequences", "Symbols", "decoded"]
@@ -105,6 +106,7 @@ class Sequences:
                 self._states.append(state)
             self._define(state.texts, packet)
         self._state = self._by_packet(changes)
+        self._note_losses()
 
     def _messages(self) -> Iterator[tuple[int, Any]]:
         """Yield packets that change a state, and others that are no mere events."""
@@ -112,12 +114,19 @@ class Sequences:
         for row in np.flatnonzero((what & (CLEARED | SPECIAL)) * (what & BAD == 0)).tolist():
             message = self._file.packet(row)
             if message is None:
-                self._log.add(Defect.BAD_PACKET, offset=int(self._file.scan.at[row]))
+                self._log.add(Defect.BAD_PACKET, offset=self._file.offset(row))
                 continue
-            self._log.add(Defect.LOST, int(message.previous_packet_dropped), offset=int(row))
             if what[row] & SPECIAL:
                 self.specials.append((row, message))
             yield row, message
+
+    def _note_losses(self) -> None:
+        """Count the packets before which others were lost; recorders also mark the first so."""
+        scan = self._file.scan
+        lost = (scan.what & AFTER_LOSS != 0) & pd.Series(scan.sequence).duplicated().to_numpy()
+        rows = np.flatnonzero(lost)
+        if len(rows):
+            self._log.add(Defect.LOST, len(rows), offset=self._file.offset(int(rows[0])))
 
     def _next(self, state: _State | None, row: int, packet: Any) -> _State:  # noqa: ANN401
         """The state from a packet on."""
@@ -150,8 +159,9 @@ class Sequences:
     def _by_packet(self, changes: list[tuple[int, int, int]]) -> I64:
         """The state of each packet."""
         n = len(self._file.scan.at)
-        sequences, number = np.unique(self._file.scan.sequence, return_inverse=True)
-        at = [np.searchsorted(sequences, sequence) * (n + 1) + row for sequence, row, _ in changes]
+        number, sequences = pd.factorize(self._file.scan.sequence)
+        place = {sequence: position for position, sequence in enumerate(sequences.tolist())}
+        at = [place[sequence] * (n + 1) + row for sequence, row, _ in changes]
         order = np.argsort(np.array(at, dtype=np.int64), kind="stable")
         keys = np.array(at, dtype=np.int64)[order]
         states = np.array([state for _, _, state in changes], dtype=np.int64)[order]
@@ -182,9 +192,9 @@ class Sequences:
             out[row] = self._symbols.code(text)
         interned = np.flatnonzero(numbers > 0)
         if len(interned):
-            known, number = np.unique(numbers[interned], return_inverse=True)
-            keys = self._state[packets[interned]] * len(known) + number
-            pairs, pair, n_uses = np.unique(keys, return_inverse=True, return_counts=True)
+            number, known = pd.factorize(numbers[interned])
+            pair, pairs = pd.factorize(self._state[packets[interned]] * len(known) + number)
+            n_uses = np.bincount(pair)
             codes = np.zeros(len(pairs), dtype=np.int64)
             for position, key in enumerate(pairs.tolist()):
                 state, of = divmod(key, len(known))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from htagraph.readers.perfetto.clocks import Clocks
 from htagraph.readers.perfetto.defects import Defect, DefectLog
@@ -119,11 +120,11 @@ def _ends(scan: Scan, rows: I64, ts_ns: I64, track: I64, log: DefectLog) -> I64:
     out = np.full(len(scan.at), -1, dtype=np.int64)
     halves = rows[np.isin(scan.type[rows], (BEGIN, END))]
     halves = halves[np.argsort(ts_ns[halves], kind="stable")]
-    uuids, lane = np.unique(track[halves], return_inverse=True)
+    lane, uuids = pd.factorize(track[halves])
     is_begin = scan.type[halves] == BEGIN
     partner = np.full(len(halves), -1, dtype=np.int64)
     top = np.full(len(uuids), -1, dtype=np.int64)
-    pair(is_begin, lane.reshape(-1).astype(np.int32), top, partner)
+    pair(is_begin, lane.astype(np.int32), top, partner)
     both = is_begin & (partner >= 0)
     out[halves[both]] = halves[partner[both]]
     log.add(Defect.END_ONLY, int((~is_begin & (partner < 0)).sum()))

@@ -42,6 +42,10 @@ class Scanned:
         self.scan = found
         self.container = container
 
+    def offset(self, row: int) -> int:
+        """Where a packet begins."""
+        return int(self.scan.at[row])
+
     def packet(self, row: int) -> Any:  # noqa: ANN401  a message of a package without types
         """A packet as a message; None where it cannot be read."""
         from google.protobuf.message import DecodeError  # noqa: PLC0415

@@ -15,6 +15,7 @@ from htagraph.algorithms.jit import machine_code
 from htagraph.model.supplement import FIELD
 from htagraph.readers.kineto.compiled.machine import called, inlined
 from htagraph.readers.perfetto.scan import (
+    AFTER_LOSS,
     BAD,
     BOOL,
     CLEARED,
@@ -114,7 +115,7 @@ def _after(buf: U8, i: int, end: int, wire: int) -> int:
 @inlined
 def _iid(number: int) -> int:
     """A number of a text; what is none is 0."""
-    return number if number > 0 else 0
+    return max(0, number)
 
 
 @inlined
@@ -286,6 +287,8 @@ def _packet_number(
             out.packets[_CLOCK, packet] = np.int32(number & np.uint64(0x7FFFFFFF))
     if field == 8:
         return HAS_TIME
+    if field == 42:
+        return AFTER_LOSS if number else 0
     is_cleared = (field == 13 and number & np.uint64(1)) or (field == 41 and number)
     return CLEARED if is_cleared else 0
 
