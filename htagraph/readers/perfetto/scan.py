@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
-    "AFTER_LOSS", "BAD", "BOOL", "CLEARED", "DAMAGED", "DOUBLE", "EVENT", "EXTRA", "FLOAT", "HAS_TIME",
-    "HAS_TRACK", "INT", "INTEGER", "INTERNED", "LEGACY", "OTHER", "SPECIAL", "TEXT", "TRUNCATED",
-    "UINT", "Room", "Scan",
+    "AFTER_LOSS", "BAD", "BOOL", "CLEARED", "DAMAGED", "DOUBLE", "EVENT", "EXTRA", "FLOAT",
+    "HAS_TIME", "HAS_TRACK", "INT", "INTEGER", "INTERNED", "LEGACY", "OTHER", "SPECIAL",
+    "TEXT", "TRUNCATED", "UINT", "Room", "Scan",
 ]  # fmt: skip
 
 I64 = npt.NDArray[np.int64]

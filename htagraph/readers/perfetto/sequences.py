@@ -198,11 +198,11 @@ class Sequences:
             codes = np.zeros(len(pairs), dtype=np.int64)
             for position, key in enumerate(pairs.tolist()):
                 state, of = divmod(key, len(known))
-                text = self._states[state].texts.tables[table].get(int(known[of]))
-                if text is None:
+                entry = self._states[state].texts.tables[table].get(int(known[of]))
+                if entry is None:
                     self._log.add(Defect.NO_STRING, int(n_uses[position]))
                     continue
-                text = decoded(text, self._log) if isinstance(text, bytes) else text
+                text = decoded(entry, self._log) if isinstance(entry, bytes) else entry
                 codes[position] = self._symbols.code(text)
             out[interned] = codes[pair]
         return out
