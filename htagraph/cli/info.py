@@ -6,6 +6,7 @@ import pandas as pd
 
 from htagraph.cli.console import Waiting, output
 from htagraph.cli.options import (
+    BesideOption,
     CaptureOption,
     FormatOption,
     InferOption,
@@ -13,7 +14,7 @@ from htagraph.cli.options import (
     RankOption,
     TraceArgument,
 )
-from htagraph.cli.ranks import print_captures
+from htagraph.cli.ranks import loaded_trace, print_captures
 from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format, print_frame, print_titled
 from htagraph.graph import TraceGraph
@@ -30,17 +31,18 @@ def info(
     *,
     rank: RankOption = None,
     form: FormatOption = Format.TABLE,
+    beside: BesideOption = None,
     capture: CaptureOption = "",
     infer: InferOption = True,
     quiet: QuietOption = False,
 ) -> None:
     """Say what is in a trace, what is missing, what follows from it, and how to record it."""
-    source = Source.of(paths, rank, capture)
+    source = Source.of(paths, rank, capture, beside or ())
     if capture == "list":
         print_captures(source.found, form)
         return
     with Waiting(quiet=quiet).shown() as waiting:
-        loaded = waiting.load(source.file(source.one_capture))
+        loaded = loaded_trace(waiting, source, source.one_capture)
         waiting.stage("Checking")
         summary = Summary(loaded, loaded.compile(infer=infer))
         quality = summary.quality

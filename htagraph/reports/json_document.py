@@ -83,6 +83,8 @@ from htagraph.comparison.profiling import graph_profile
 from htagraph.explain.replay_time import replay_time
 from htagraph.findings.replays import replay_bound
 from htagraph.findings.verdict import Finding, Verdict
+from htagraph.job.path import JobPath
+from htagraph.model.window import Window
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.summary import Summary
 
@@ -189,6 +191,16 @@ def opportunities_document(summary: Summary | JobSummary) -> dict[str, Any]:
     }
 
 
+def _window(of: Window | JobPath) -> dict[str, Any]:
+    """A window, or that of a job's path, as plain values."""
+    return {name: getattr(of, name) for name in ("name", "start_ns", "end_ns", "dur_ns")}
+
+
+def _files(files: Mapping[str, Path] | None) -> dict[str, str]:
+    """Files of a report as plain values."""
+    return {what: str(file) for what, file in (files or {}).items()}
+
+
 def _opening(summary: Summary) -> dict[str, Any] | None:
     """Work from before the capture as plain values."""
     opening = summary.opening
@@ -241,12 +253,7 @@ def json_document(summary: Summary, files: Mapping[str, Path] | None = None) -> 
             "start_ns": span.start_ns,
             "dur_ns": span.dur_ns,
         },
-        "window": {
-            "name": window.name,
-            "start_ns": window.start_ns,
-            "end_ns": window.end_ns,
-            "dur_ns": window.dur_ns,
-        },
+        "window": _window(window),
         "caveats": summary.caveats,
         "opening": _opening(summary),
         "replays": _replays(summary),
@@ -265,7 +272,7 @@ def json_document(summary: Summary, files: Mapping[str, Path] | None = None) -> 
         "quality": records(summary.quality),
         "repairs": records(trace.repairs),
         "skipped": dict(trace.skipped),
-        "files": {what: str(file) for what, file in (files or {}).items()},
+        "files": _files(files),
         "profile": graph_profile(
             summary.graph, name=summary.name, world_size=summary.world_size
         ).document(),
@@ -299,12 +306,7 @@ def job_document(summary: JobSummary, files: Mapping[str, Path] | None = None) -
             "n_collectives": int(job.collectives()["match"].nunique()),
         },
         "failures": records(summary.failures),
-        "window": {
-            "name": path.name,
-            "start_ns": path.start_ns,
-            "end_ns": path.end_ns,
-            "dur_ns": path.dur_ns,
-        },
+        "window": _window(path),
         "findings": _findings(summary.verdict),
         "opportunities": _opportunities(summary),
         "critical_path": {
@@ -316,6 +318,6 @@ def job_document(summary: JobSummary, files: Mapping[str, Path] | None = None) -
         "clocks": records(job.clocks),
         "devices": records(summary.devices),
         "weak_checks": records(summary.weak_checks),
-        "files": {what: str(file) for what, file in (files or {}).items()},
+        "files": _files(files),
         "profile": job_profile(job, name=summary.name).document(),
     }
