@@ -24,11 +24,14 @@ from htagraph.model.units import human_count, human_duration
 from htagraph.readers.beside import with_beside
 from htagraph.readers.kineto import read_kineto
 from htagraph.readers.kineto.categories import LAUNCH_FLOWS
+from htagraph.readers.nsys import is_nsys, read_nsys
+from htagraph.readers.rank_paths import name_of
 from htagraph.writers.notebook_cell import table_html
 
 __all__ = ["Trace", "load"]
 
 _READERS: tuple[tuple[Callable[[str | Path | bytes], bool], Reader], ...] = (
+    (is_nsys, read_nsys),
     (lambda _: True, read_kineto),  # last: its errors say what else a file is
 )
 """Tests whether a source is of a format, and readers of it; the first that fits reads it."""
@@ -194,7 +197,7 @@ class Trace:
         """Say what is in the trace."""
         events = self.recording.events
         span_ns = int(events.end_ns.max() - events.ts_ns.min()) if len(events) else 0
-        name = f"{self.path.name}, " if self.path else ""
+        name = f"{name_of(self.path)}, " if self.path else ""
         return (
             f"Trace({name}rank={self.rank}, {human_count(len(events), 'event')}, "
             f"{human_count(len(self.steps), 'step')}, {human_duration(span_ns)})"

@@ -27,6 +27,7 @@ from htagraph.explain.topics import TOPICS, find_topics
 from htagraph.lookup.attribution import around, under, under_pattern
 from htagraph.lookup.host_waits import READS, is_matched, long_waits
 from htagraph.lookup.naming import gap_places, op_names
+from htagraph.lookup.plain_traces import is_plain
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.api_calls import ALLOCATION, WAITING_CALLS, CallMeaning, call_meanings
 from htagraph.model.dag import Dag
@@ -255,6 +256,8 @@ def _without_device(dag: Dag, pieces: Pieces, cause: I8) -> I8:
     found = np.where(gather(computes, event, False), operators, code)
     found = np.where(pieces.whole_ns < _SHORT_NS, short, found)
     found[under_pattern(dag, event, _OPTIMIZER)] = _CODE[Cause.OPTIMIZER]
+    if is_plain(events):
+        found = np.where(pieces.bound == Bound.PYTHON_GAP, code, operators)
     return np.where(rest, found, cause).astype(np.int8)
 
 

@@ -1,8 +1,9 @@
-"""What is drawn as a curve beside the streams: launches outstanding, and bandwidth."""
+"""What is drawn as a curve beside the streams: launches outstanding, bandwidth, samples."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -13,17 +14,21 @@ from htagraph.lookup.counter_levels import (
     counter_levels,
     queue_changes,
 )
+from htagraph.lookup.sample_levels import sample_levels
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import in_words
+from htagraph.model.units import human_duration
 from htagraph.writers.pftrace import CounterTrack
 
 __all__ = ["counter_tracks"]
 
 
 def counter_tracks(dag: Dag) -> list[CounterTrack]:
-    """Counters over the whole trace: launches outstanding, and the bandwidth of copies and fills.
+    """Counters over the whole trace: launches outstanding, bandwidth, and what was sampled.
 
-    They are of streams; where several copy in one direction, also of the device.
+    They are of streams; bandwidth is also of the device where several copy in one direction, and
+    samples are of a device or of the host. The name of a sampled counter says how uncertain its
+    times are.
     """
     copies = _tracks_of(dag, bandwidth_changes(dag, by_stream=True), "bandwidth, ", "GB/s")
     n_streams = Counter((track.device, track.name) for track in copies)
@@ -32,7 +37,27 @@ def counter_tracks(dag: Dag) -> list[CounterTrack]:
         *_tracks_of(dag, queue_changes(dag), "", "launches"),
         *copies,
         *(track for track in together if n_streams[track.device, track.name] > 1),
+        *_sampled(dag),
     ]
+
+
+def _sampled(dag: Dag) -> Iterator[CounterTrack]:
+    """A track for each series, within the trace."""
+    begin, end = dag.span.start_ns, dag.span.end_ns
+    for levels in sample_levels(dag.events.samples):
+        start_ns = np.maximum(levels.bound_ns[:-1], begin)
+        inside = (start_ns < end) & (levels.bound_ns[1:] > begin)
+        if inside.any():
+            series = levels.series
+            unsure = series.uncertainty_ns
+            about = f", +-{human_duration(unsure)}" if unsure else ""
+            yield CounterTrack(
+                f"{series.name} ({series.instrument}{about})",
+                series.unit,
+                start_ns[inside],
+                levels.value[inside],
+                series.device,
+            )
 
 
 def _tracks_of(dag: Dag, changes: CounterChanges, prefix: str, unit: str) -> list[CounterTrack]:

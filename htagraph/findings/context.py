@@ -18,6 +18,7 @@ from htagraph.lookup.clipping import device_work
 from htagraph.lookup.compiled_work import compiled_share, is_replayed
 from htagraph.lookup.data_loaders import Loading, find_loading
 from htagraph.lookup.host_waits import READS, is_matched
+from htagraph.lookup.plain_traces import is_plain
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.window import Window
@@ -82,6 +83,8 @@ class Context:
         Name of the copies that hold up the host longest, empty for none.
     blocking_copy_ns : int, unit=ns
         What one of them takes on the device.
+    is_plain : bool
+        The trace is of functions of a program, not of PyTorch.
     has_others : bool, default=False
         All ranks of the job are at hand.
     shares_cores : bool, default=False
@@ -103,6 +106,7 @@ class Context:
     embeds: bool
     blocking_copy: str
     blocking_copy_ns: int
+    is_plain: bool
     has_others: bool = False
     shares_cores: bool = False
 
@@ -185,6 +189,7 @@ def find_context(dag: Dag, window: Window) -> Context:
         embeds=_named(dag, _EMBEDS).any().item(),
         blocking_copy=name,
         blocking_copy_ns=copy_ns,
+        is_plain=is_plain(dag.events),
     )
 
 

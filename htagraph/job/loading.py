@@ -24,8 +24,9 @@ from htagraph.job.ranks import (
 from htagraph.job.timeline import Timeline
 from htagraph.model.units import human_count
 from htagraph.readers.captures import CaptureName, choose_capture, companions, discover
-from htagraph.readers.discover import find_traces, rank_in_name
+from htagraph.readers.discover import find_traces
 from htagraph.readers.heads import EXECUTION_TRACE
+from htagraph.readers.rank_paths import file_of, rank_in_name
 from htagraph.writers.text_file import new_folder
 
 __all__ = ["load_job"]
@@ -104,7 +105,8 @@ def load_job(
         files = (*beside_of.get(path, ()), *for_all)
         graph_file = cached_graph(path, files, folder, reading)
         tasks[path] = (prepare_rank, (path, files, graph_file, reading))
-    n_bytes = sum(path.stat().st_size for path in paths if path.exists())
+    files_read = {file_of(path) for path in paths}
+    n_bytes = sum(file.stat().st_size for file in files_read if file.exists())
     workers = Workers(executor, n_tasks=len(tasks), n_bytes=n_bytes)
     results = workers.run(tasks, progress=progress)
     failed: dict[str, str] = {}

@@ -13,6 +13,7 @@ from htagraph.explain.critical_path import critical_path, end_node
 from htagraph.lookup.attribution import track_labels
 from htagraph.lookup.bandwidths import bandwidths
 from htagraph.lookup.host_waits import is_matched, long_waits
+from htagraph.lookup.plain_traces import NO_DEVICE_WORK, is_plain
 from htagraph.lookup.selecting import events_in
 from htagraph.lookup.steps import find_steps
 from htagraph.model.answers import QUALITY
@@ -63,7 +64,9 @@ def _links(dag: Dag) -> list[_Check]:
             "device work present",
             min(len(device), 1),
             1,
-            "no GPU questions can be answered: profile with ProfilerActivity.CUDA.",
+            NO_DEVICE_WORK
+            if is_plain(dag.events)
+            else "no GPU questions can be answered: profile with ProfilerActivity.CUDA.",
         ),
         _Check(
             "device work linked to its launch",
@@ -283,7 +286,9 @@ def quality(dag: Dag, window: Window) -> pd.DataFrame:
             "steps marked",
             min(len(find_steps(dag.events)), 1),
             1,
-            "no per-step answers: call profiler.step(), or ask for a time range.",
+            "no per-step answers: ask for a time range, or for a slice by its name."
+            if is_plain(dag.events)
+            else "no per-step answers: call profiler.step(), or ask for a time range.",
         ),
         _Check(
             "critical path explained (ns)",

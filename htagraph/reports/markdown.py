@@ -11,7 +11,7 @@ import pandas as pd
 
 from htagraph.model.kinds import in_words
 from htagraph.model.units import human_count, human_duration, human_number
-from htagraph.reports.headings import NONE_IS_NEGATIVE, TIMES, heading, holds_names
+from htagraph.reports.headings import NONE_IS_NEGATIVE, TIMES, heading, holds_names, is_share
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.summary import Summary
 from htagraph.writers.labels import distinct_names, name_label, printable
@@ -85,7 +85,7 @@ def _text(name: str, origin_ns: int, value: Any) -> str:  # noqa: ANN401  whatev
         return f"+{human_duration(value - origin_ns)}"
     if name.endswith("_ns"):
         return "" if pd.isna(value) else human_duration(value)
-    if name in ("share", "chance") or name.endswith("_share"):
+    if is_share(name):
         return "" if pd.isna(value) else f"{value:.{2 if name == 'chance' else 1}%}"
     return "" if name in NONE_IS_NEGATIVE and value == -1 else _plain(value)
 

@@ -20,6 +20,8 @@ __all__ = ["Recorder"]
 _SPAN_LANE: Lane = ("Spans", "PyTorch Profiler")
 _GEOMETRY = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
 _WARP = 32
+_REGISTERS = 32
+"""Of a thread: so few that they do not limit how many threads fit."""
 _LEVELS = ("none", "op", "kernel", "seq")
 
 
@@ -272,6 +274,7 @@ def _geometry(work: Work, machine: Machine) -> dict[str, int | float | str]:
     values: dict[str, int | float | str] = dict(
         zip(_GEOMETRY, (work.n_blocks, 1, 1, work.n_threads, 1, 1), strict=True)
     )
+    values |= {"registers": _REGISTERS, "shared_memory": 0}
     if machine.n_sms:
         warps = -(-work.n_threads // _WARP)
         blocks = work.n_blocks / machine.n_sms

@@ -413,6 +413,17 @@ def test_stacks_that_are_there_are_read_first() -> None:
     assert "find out" not in advice_on(code)
 
 
+def test_a_trace_of_functions_is_given_no_advice_about_pytorch() -> None:
+    """Of a wait for something outside it, the trace does not say what it was."""
+    functions = seen(Cause.CPU_OPERATORS, Bound.HOST, is_plain=True)
+    gaps = seen(Cause.HOST_CODE, Bound.PYTHON_GAP, is_plain=True)
+    gaps = replace(gaps, most=replace(gaps.most, frame=""))
+
+    assert "the trace does not say" in advice_on(functions)
+    assert "let the tracer record more" in advice_on(gaps)
+    assert "torch" not in advice_on(functions) + advice_on(gaps)
+
+
 def test_what_no_trace_shows_is_unknown() -> None:
     """A single operator says nothing of training, loaders, optimizers or precision."""
     found = context(Drawn("cpu 1 |[aten::mm      ]"))
@@ -442,7 +453,7 @@ def test_every_cause_has_a_last_resort_and_every_condition_is_tested() -> None:
     assert all(rules[-1].when is always for rules in (*ADVICE.values(), FIRST))
     words = {text for _, text, _, _ in EVERY} | set(LATENESS.values())
     words |= {"nccl backend", "set_num_threads", "cores of its own", "all ranks", "--stacks"}
-    words |= {"(torch.profiler.record_function"}
+    words |= {"(torch.profiler.record_function", "the trace does not say", "let the tracer"}
     rules = [*ADVICE.values(), *TIPS.values(), *REMARKS.values(), FIRST]
     untested = [
         rule.says

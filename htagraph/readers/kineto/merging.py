@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.readers.kineto.compiled.scanner import TEXT_IDS
 from htagraph.readers.kineto.fields import COLUMNS, Read
 from htagraph.readers.kineto.parts import ROW_FIELDS, Part, added
 from htagraph.readers.kineto.repairs import RepairLog
@@ -185,6 +186,7 @@ class Assembly:
         flow_spans = [(span.worker, span.flow) for span in self._spans]
         _renumber(flows[2], flow_spans, lane_maps)
         _renumber(flows[4], flow_spans, symbol_maps)
+        _renumber_ids(flows[1], flow_spans, symbol_maps)
         sparse = self._sparse_columns(row_spans, symbol_maps)
         return Columns(
             rows,
@@ -207,12 +209,9 @@ class Assembly:
             if not len(rows):
                 continue
             if column.read == Read.TEXT:
-                starts = np.searchsorted(rows, [row for _, row in spans]).tolist()
-                _renumber(
-                    values,
-                    [(worker, start) for (worker, _), start in zip(spans, starts, strict=True)],
-                    symbol_maps,
-                )
+                _renumber(values, _spans_of(rows, spans), symbol_maps)
+            if column.name == "async_id":
+                _renumber_ids(values, _spans_of(rows, spans), symbol_maps)
             columns[column.name] = _shared(rows, shared), values
         return columns
 
@@ -266,6 +265,22 @@ def _renumber(
     ends = [start for _, start in spans[1:]] + [len(codes)]
     for (worker, start), end in zip(spans, ends, strict=False):
         codes[start:end] = maps[worker][codes[start:end]]
+
+
+def _renumber_ids(
+    ids: I64, spans: Sequence[tuple[int, int]], maps: Sequence[npt.NDArray[np.int32]]
+) -> None:
+    """Replace the codes of ids that are texts by common ones, in place."""
+    texts = np.flatnonzero(ids >= TEXT_IDS)
+    codes = ids[texts] - TEXT_IDS
+    _renumber(codes, _spans_of(texts, spans), maps)
+    ids[texts] = codes + TEXT_IDS
+
+
+def _spans_of(rows: I64, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Where spans of all rows begin among some of them, by the worker of each."""
+    starts = np.searchsorted(rows, [row for _, row in spans]).tolist()
+    return [(worker, start) for (worker, _), start in zip(spans, starts, strict=True)]
 
 
 def _shared(rows: I64, known: list[I64]) -> I64:
