@@ -196,7 +196,8 @@ def load(
     Parameters
     ----------
     source : str, Path or bytes
-        A trace of the PyTorch profiler, plain or gzip whatever its name says; or its content.
+        A trace of the PyTorch profiler, or any trace in the JSON of Chrome, plain or gzip
+        whatever its name says; or its content.
     stacks : bool, default=False
         Whether to load Python frames (``python_function``), which are most of a file that has them.
     categories : collection of str, optional
