@@ -678,6 +678,9 @@ UTILIZATION = Schema(
         "warp_share": share(
             "of the warp slots of these, that hold a warp; estimate, NaN where too few are known"
         ),
+        "measured_warp_share": share(
+            "the same as Nsight Compute measured it, of the kernels that it did; NaN of none"
+        ),
         "sm_occupancy": share("sm_activity * warp_share: filled warp slots, on average"),
         "communication_share": share("of its time, in which only communication kernels run"),
         "small_grid_share": share(
