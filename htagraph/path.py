@@ -27,6 +27,7 @@ from htagraph.model.kinds import Bound, in_words
 from htagraph.model.recording import Origin
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
+from htagraph.readers.nsys import is_nsys
 from htagraph.writers.chrome_json import write_chrome_json
 from htagraph.writers.dot import path_dot
 from htagraph.writers.joined import write_joined
@@ -210,13 +211,13 @@ class CriticalPath:
         Raises
         ------
         MissingEventsError
-            If the trace was not loaded from a file.
+            If the trace was not loaded from a file of JSON.
         OutputError
             If the file cannot be written.
         """
-        if self.origin is None:
+        if self.origin is None or is_nsys(self.origin.source):
             raise MissingEventsError(
-                "there is no original file to add the path to.",
+                "there is no original file of JSON to add the path to.",
                 missing="file",
                 hint="write a Perfetto trace with to_perfetto().",
             )

@@ -259,7 +259,7 @@ def job_sections(summary: JobSummary, asked: RankAnswers) -> Iterator[Section]:
     idle = found["idle_time"].sort_values(
         "idle_ns", ascending=False, kind="stable", ignore_index=True
     )
-    yield devices_section(summary.devices, idle)
+    yield devices_section(summary.devices, idle, summary.used)
     some = (
         f" Shown: the {human_count(len(asked.ranks), 'rank')} with most of the path, of "
         f"{len(summary.job):,}."

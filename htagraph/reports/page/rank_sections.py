@@ -193,7 +193,7 @@ def rank_sections(
     yield path_section(summary, steps, sampled)
     yield _help(summary)
     yield _steps(summary, steady)
-    yield devices_section(temporal, graph.idle_time())
+    yield devices_section(temporal, graph.idle_time(), summary.used, summary.losses)
     yield communication_section(graph.overlap(), graph.exposed_communication())
     yield _kernels(graph)
     yield _launches(graph)
