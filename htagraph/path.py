@@ -33,6 +33,7 @@ from htagraph.writers.dot import path_dot
 from htagraph.writers.joined import write_joined
 from htagraph.writers.notebook_cell import path_html
 from htagraph.writers.pftrace import write_pftrace
+from htagraph.writers.supplement import recorded_facts
 
 __all__ = ["BreakdownKey", "CriticalPath", "write_path_trace", "write_runs"]
 
@@ -317,6 +318,8 @@ def write_path_trace(
         place=place,
         origin_ns=path.origin_ns if origin_ns is None else origin_ns,
         taken=taken,
+        recorded=recorded_facts(dag, path.rank, path.origin, run),
+        recorded_ns=(dag.recorded_ns, dag.events.dur_ns),
     )
 
 

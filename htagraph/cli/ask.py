@@ -12,6 +12,7 @@ import typer
 from htagraph.cli.columns import DEFAULT_COLUMNS
 from htagraph.cli.console import Waiting, notices, output
 from htagraph.cli.options import (
+    BesideOption,
     CaptureOption,
     ColumnsOption,
     DaskOption,
@@ -25,7 +26,7 @@ from htagraph.cli.options import (
     WorkersOption,
     windowed,
 )
-from htagraph.cli.ranks import executor_of, loaded_job, print_captures, windowed_job
+from htagraph.cli.ranks import executor_of, loaded_job, loaded_trace, print_captures, windowed_job
 from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format, csv_text, print_frame
 from htagraph.errors import MissingEventsError, OutputError, QueryError, one_of
@@ -63,6 +64,7 @@ def ask(
     ] = None,
     columns: ColumnsOption = "",
     form: FormatOption = Format.TABLE,
+    beside: BesideOption = None,
     capture: CaptureOption = "",
     workers: WorkersOption = 0,
     dask: DaskOption = "",
@@ -81,7 +83,7 @@ def ask(
     options = _parsed(option or [])
     answers: dict[CaptureName, pd.DataFrame] = {}
     _check(question, options)
-    source = Source.of(paths, rank, capture)
+    source = Source.of(paths, rank, capture, beside or ())
     _check(question, options, of_job=source.is_job)
     with Waiting(quiet=quiet).shown() as waiting, executor_of(workers, dask) as executor:
         for number in source.captures:
@@ -98,12 +100,12 @@ def ask(
         notices(quiet=quiet).print(f"Wrote {out}", markup=False)
     shown = frame if form is not Format.TABLE else frame.head(_MAX_ROWS)
     first = _default_columns(question, options)
-    beside = notices(quiet=quiet)
-    print_frame(console, shown, form, columns=columns, first=first, beside=beside)
+    aside = notices(quiet=quiet)
+    print_frame(console, shown, form, columns=columns, first=first, aside=aside)
     if frame.empty and form is Format.TABLE:
-        beside.print("No rows.", style="dim")
+        aside.print("No rows.", style="dim")
     if len(shown) < len(frame):
-        beside.print(f"{len(shown):,} of {len(frame):,} rows; --format csv or --out gives all.")
+        aside.print(f"{len(shown):,} of {len(frame):,} rows; --format csv or --out gives all.")
 
 
 def _default_columns(question: str, options: dict[str, Any]) -> tuple[str, ...]:
@@ -125,7 +127,7 @@ def _asked(
     """What is asked: the ranks of a folder, or the graph of a trace."""
     if source.is_job:
         return loaded_job(waiting, source, executor, stacks=stacks, infer=infer, capture=capture)
-    loaded = waiting.load(source.file(capture), stacks=stacks)
+    loaded = loaded_trace(waiting, source, capture, stacks=stacks)
     waiting.stage("Compiling the graph")
     return loaded.compile(infer=infer)
 

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from rich.text import Text
 
 from htagraph.errors import CaptureNotChosenError, HTAGraphError, HTAGraphWarning
 from htagraph.model.progress import heard_by
+from htagraph.readers.rank_paths import name_of
 from htagraph.trace import Trace, load
 from htagraph.writers.labels import printable
 
@@ -157,9 +158,9 @@ class Waiting:
             amount = f"{min(done + 1, total):,} of {total:,}, {done / total:.0%}"
             self._progress.update(self._task, completed=done, total=total, amount=amount)
 
-    def load(self, path: Path, *, stacks: bool = False) -> Trace:
-        """Read a trace and show the progress."""
-        self.stage(f"Reading {path.name}")
+    def load(self, path: Path, *, stacks: bool = False, beside: Sequence[Path] = ()) -> Trace:
+        """Read a trace and what is beside it, and show the progress."""
+        self.stage(f"Reading {name_of(path)}")
 
         def advance(done: int, total: int) -> None:
             """Move the bar."""
@@ -168,7 +169,7 @@ class Waiting:
                 amount = f"{amount} of {filesize.decimal(total)}, {done / total:.0%}"
             self._progress.update(self._task, completed=done, total=total or None, amount=amount)
 
-        return load(path, stacks=stacks, progress=advance)
+        return load(path, stacks=stacks, beside=beside, progress=advance)
 
 
 class _TimeLeft(ProgressColumn):

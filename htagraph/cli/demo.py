@@ -73,22 +73,20 @@ def demo(
     console.print(f"  {first.sentence}", markup=False)
     console.print(f"  largest: {first.evidence_sentence}", markup=False)
     shown = out / _SHOWN
-    beside = notices(quiet=quiet)
-    beside.print()
-    beside.print(f"Wrote {len(summaries)} traces and a report on each to {out}/", markup=False)
+    aside = notices(quiet=quiet)
+    aside.print()
+    aside.print(f"Wrote {len(summaries)} traces and a report on each to {out}/", markup=False)
     if (shown / "report.html").exists():
-        beside.print(f"  look   {shown / 'report.html'} in a browser", markup=False)
+        aside.print(f"  look   {shown / 'report.html'} in a browser", markup=False)
     if "page" in job_files:
-        beside.print(f"         {job_files['page']}: the job of four ranks", markup=False)
-    beside.print(f"  open   {shown / 'critical.pftrace'} in https://ui.perfetto.dev", markup=False)
-    beside.print(
-        f"         {job_files['perfetto']} there: the path across four ranks", markup=False
-    )
-    beside.print(f"  read   {shown / 'summary.md'}, {job_files['summary']}", markup=False)
-    beside.print(
+        aside.print(f"         {job_files['page']}: the job of four ranks", markup=False)
+    aside.print(f"  open   {shown / 'critical.pftrace'} in https://ui.perfetto.dev", markup=False)
+    aside.print(f"         {job_files['perfetto']} there: the path across four ranks", markup=False)
+    aside.print(f"  read   {shown / 'summary.md'}, {job_files['summary']}", markup=False)
+    aside.print(
         f"  draw   dot -Tsvg {shown / 'critical.dot'} > path.svg   (needs Graphviz)", markup=False
     )
-    beside.print("  next   htagraph report YOUR_TRACE.json.gz")
+    aside.print("  next   htagraph report YOUR_TRACE.json.gz")
 
 
 def _comparison(summaries: dict[str, Summary]) -> Table:

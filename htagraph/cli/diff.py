@@ -91,7 +91,7 @@ def diff(
         waiting.stage("Comparing")
         found = RunDiff(*runs)
         frame = _asked(found, what, by)
-    console, beside = output(), notices(quiet=quiet)
+    console, aside = output(), notices(quiet=quiet)
     if what is What.ALL:
         console.file.write(json.dumps(diff_document(found), indent=2) + "\n")
     else:
@@ -108,11 +108,11 @@ def diff(
             shown.head(_TOP) if form is Format.TABLE else shown,
             form,
             columns=columns,
-            beside=beside,
+            aside=aside,
         )
     if out is not None:
         write_diff_page(out, found)
-        beside.print(f"Wrote {out}  (in a browser)", markup=False)
+        aside.print(f"Wrote {out}  (in a browser)", markup=False)
     if limit is not None:
         checked = check_run(found.after, Limits(fail_above=limit), baseline=found.before)
         end_with(checked, quiet=quiet)

@@ -9,6 +9,7 @@ import typer
 
 from htagraph.cli.console import Waiting, notices
 from htagraph.cli.options import (
+    BesideOption,
     CaptureOption,
     InferOption,
     QuietOption,
@@ -17,7 +18,7 @@ from htagraph.cli.options import (
     WindowOption,
     windowed,
 )
-from htagraph.cli.ranks import print_captures
+from htagraph.cli.ranks import loaded_trace, print_captures
 from htagraph.cli.sources import Source
 
 __all__ = ["dot"]
@@ -36,17 +37,18 @@ def dot(
         bool, typer.Option("--reduce", help="With --graph, leave out arrows that others imply.")
     ] = False,
     max_nodes: Annotated[int, typer.Option(help="Largest number of boxes.", min=2)] = 200,
+    beside: BesideOption = None,
     capture: CaptureOption = "",
     infer: InferOption = True,
     quiet: QuietOption = False,
 ) -> None:
     """Write the critical path as DOT for Graphviz. htagraph dot TRACE | dot -Tsvg > path.svg."""
-    source = Source.of(paths, rank, capture)
+    source = Source.of(paths, rank, capture, beside or ())
     if capture == "list":
         print_captures(source.found)
         return
     with Waiting(quiet=quiet).shown() as waiting:
-        loaded = waiting.load(source.file(source.one_capture))
+        loaded = loaded_trace(waiting, source, source.one_capture)
         waiting.stage("Drawing")
         graph = windowed(loaded.compile(infer=infer), window)
         file = None if out == "-" else Path(out)

@@ -6,6 +6,7 @@ import pandas as pd
 
 from htagraph.cli.console import Waiting, output
 from htagraph.cli.options import (
+    BesideOption,
     CaptureOption,
     FormatOption,
     InferOption,
@@ -13,11 +14,12 @@ from htagraph.cli.options import (
     RankOption,
     TraceArgument,
 )
-from htagraph.cli.ranks import print_captures
+from htagraph.cli.ranks import loaded_trace, print_captures
 from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format, print_frame, print_titled
 from htagraph.graph import TraceGraph
 from htagraph.model.kinds import EventKind
+from htagraph.reports.capture_cost import capture_cost
 from htagraph.reports.doctor import examine
 from htagraph.reports.summary import Summary
 from htagraph.trace import Trace
@@ -30,20 +32,22 @@ def info(
     *,
     rank: RankOption = None,
     form: FormatOption = Format.TABLE,
+    beside: BesideOption = None,
     capture: CaptureOption = "",
     infer: InferOption = True,
     quiet: QuietOption = False,
 ) -> None:
     """Say what is in a trace, what is missing, what follows from it, and how to record it."""
-    source = Source.of(paths, rank, capture)
+    source = Source.of(paths, rank, capture, beside or ())
     if capture == "list":
         print_captures(source.found, form)
         return
     with Waiting(quiet=quiet).shown() as waiting:
-        loaded = waiting.load(source.file(source.one_capture))
+        loaded = loaded_trace(waiting, source, source.one_capture)
         waiting.stage("Checking")
         summary = Summary(loaded, loaded.compile(infer=infer))
         quality = summary.quality
+        cost = _cost(loaded, summary.graph)
     console = output()
     if form is not Format.TABLE:
         print_frame(console, quality, form)
@@ -61,6 +65,7 @@ def info(
     )
     if len(missing):
         print_titled(console, "Not recorded, and how to record it", missing, header=False)
+    print_titled(console, "What the capture took", cost, header=False)
     if len(loaded.repairs):
         print_titled(console, "Repairs of the file", loaded.repairs)
     else:
@@ -100,18 +105,11 @@ def _metadata(trace: Trace) -> pd.DataFrame:
 
 
 def _categories(trace: Trace) -> pd.DataFrame:
-    """How many events of each category were loaded and how many were not."""
-    loaded = trace.events["category"].value_counts()
-    kinds = trace.events.groupby("category", sort=False)["kind"].first()
-    rows = [
-        (name, n, 0, str(kinds[name]))
-        for name, n in zip(loaded.index, loaded.tolist(), strict=True)
-    ]
-    rows += [(name, 0, n, "") for name, n in trace.skipped.items()]
-    frame = pd.DataFrame(rows, columns=["kind", "n_loaded", "n_skipped", "name"])
-    frame["name"] = frame["name"].where(
-        frame["name"] != EventKind.OTHER.label, "unknown, kept out of the graph"
-    )
-    return frame[["kind", "n_loaded", "n_skipped", "name"]].rename(
-        columns={"kind": "name", "name": "kind"}
-    )
+    """What each category takes of the file: events that were loaded and were not, and bytes."""
+    frame = trace.sizes.replace({"kind": {EventKind.OTHER.label: "unknown, kept out of the graph"}})
+    return frame.rename(columns={"category": "name"})
+
+
+def _cost(trace: Trace, graph: TraceGraph) -> pd.DataFrame:
+    """What the capture took, one line each."""
+    return pd.DataFrame(capture_cost(trace, graph).lines, columns=["check", "detail"])

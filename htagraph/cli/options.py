@@ -12,6 +12,7 @@ from htagraph.graph import TraceGraph
 from htagraph.lookup.find_window import WINDOWS_IN_WORDS
 
 __all__ = [
+    "BesideOption",
     "CaptureOption",
     "ColumnsOption",
     "DaskOption",
@@ -69,6 +70,15 @@ DaskOption = Annotated[
 ]
 WorkersOption = Annotated[
     int, typer.Option("--workers", min=0, help="Processes for the ranks of a job; 0: automatic.")
+]
+BesideOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--beside",
+        metavar="FILE",
+        help="What another instrument saw of the same run: an execution trace, Nsight Compute CSV, "
+        "a log of nvidia-smi or DCGM; may be given again.",
+    ),
 ]
 CaptureOption = Annotated[
     str,

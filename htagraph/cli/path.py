@@ -12,6 +12,7 @@ import typer
 
 from htagraph.cli.console import Waiting, notices, output
 from htagraph.cli.options import (
+    BesideOption,
     CaptureOption,
     ColumnsOption,
     DaskOption,
@@ -24,7 +25,7 @@ from htagraph.cli.options import (
     WorkersOption,
     windowed,
 )
-from htagraph.cli.ranks import executor_of, loaded_job, print_captures, windowed_job
+from htagraph.cli.ranks import executor_of, loaded_job, loaded_trace, print_captures, windowed_job
 from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format, print_frame
 from htagraph.errors import OutputError
@@ -81,6 +82,7 @@ def path(
     ] = None,
     columns: ColumnsOption = "",
     form: FormatOption = Format.TABLE,
+    beside: BesideOption = None,
     capture: CaptureOption = "",
     workers: WorkersOption = 0,
     dask: DaskOption = "",
@@ -88,7 +90,7 @@ def path(
     quiet: QuietOption = False,
 ) -> None:
     """Print the critical path of a trace, or of a job, by its parts. They add up to the window."""
-    source = Source.of(paths, rank, capture)
+    source = Source.of(paths, rank, capture, beside or ())
     if capture == "list":
         print_captures(source.found, form)
         return
@@ -100,14 +102,14 @@ def path(
             waiting.stage("Finding the path across ranks")
             found = windowed_job(job, window).critical_path()
         else:
-            loaded = waiting.load(source.file(source.one_capture))
+            loaded = loaded_trace(waiting, source, source.one_capture)
             waiting.stage("Finding the critical path")
             found = windowed(loaded.compile(infer=infer), window).critical_path()
         frame = _parts(found, by)
         if out is not None:
             waiting.stage(f"Writing {out}")
             _write(found, out)
-    console, beside = output(), notices(quiet=quiet)
+    console, aside = output(), notices(quiet=quiet)
     if form is Format.TABLE:
         console.print(repr(found), markup=False)
         print_frame(
@@ -116,15 +118,15 @@ def path(
             form,
             columns=columns,
             first=_SEGMENT if by is By.SEGMENT else (),
-            beside=beside,
+            aside=aside,
         )
         if len(frame) > _MAX_ROWS:
             n_more = len(frame) - _MAX_ROWS
-            beside.print(f"… and {n_more:,} more rows: --format csv prints all.", style="dim")
+            aside.print(f"… and {n_more:,} more rows: --format csv prints all.", style="dim")
     else:
         print_frame(console, frame, form, columns=columns)
     if out is not None:
-        beside.print(f"Wrote {out}", markup=False)
+        aside.print(f"Wrote {out}", markup=False)
 
 
 def _parts(found: CriticalPath | JobPath, by: By) -> pd.DataFrame:

@@ -35,12 +35,12 @@ def print_opportunities(
     summary: Summary | JobSummary,
     caveats: Sequence[str],
     asked: tuple[Format, str],
-    beside: Console,
+    aside: Console,
 ) -> None:
     """Print the changes that would help, largest saving first."""
     console, (form, columns) = output(), asked
     if columns or form is not Format.TABLE:
-        print_frame(console, summary.opportunities, form, columns=columns, beside=beside)
+        print_frame(console, summary.opportunities, form, columns=columns, aside=aside)
         return
     print_facts(console, summary, caveats)
     length = human_duration(summary.path.dur_ns)
@@ -57,7 +57,7 @@ def print_opportunities(
     console.print(notes, style="dim", markup=False)
     n_more = len(helpful) - _MAX_ROWS
     if n_more > 0:
-        beside.print(f"… and {n_more:,} more: --format csv prints all.", style="dim")
+        aside.print(f"… and {n_more:,} more: --format csv prints all.", style="dim")
 
 
 def print_prediction(
@@ -65,13 +65,13 @@ def print_prediction(
     summary: Summary | JobSummary,
     caveats: Sequence[str],
     asked: tuple[Format, str],
-    beside: Console,
+    aside: Console,
 ) -> None:
     """Print what the changes would do: the saving, each reading, and what bounds the run then."""
     console, (form, columns) = output(), asked
     found = readings_of(scenario)
     if columns or form is not Format.TABLE:
-        print_frame(console, found, form, columns=columns, beside=beside)
+        print_frame(console, found, form, columns=columns, aside=aside)
         return
     print_facts(console, summary, caveats)
     said = ", ".join(map(str, scenario.changes))
@@ -86,7 +86,7 @@ def print_prediction(
         print_titled(console, "On which ranks its critical path runs", ranks_of(scenario))
 
 
-def print_next(source: Source, *, changed: bool, out: Path | None, beside: Console) -> None:
+def print_next(source: Source, *, changed: bool, out: Path | None, aside: Console) -> None:
     """Print where to go on."""
     name, of_job = " ".join(quote(str(path)) for path in source.given), source.is_job
     if source.rank is not None:
@@ -104,6 +104,6 @@ def print_next(source: Source, *, changed: bool, out: Path | None, beside: Conso
         if changed
         else [f"One change in full: htagraph what-if {name} {example} (--help: others)"]
     )
-    beside.print()
+    aside.print()
     for line in said:
-        beside.print(line, style="dim", markup=False)
+        aside.print(line, style="dim", markup=False)

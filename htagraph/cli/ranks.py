@@ -16,8 +16,9 @@ from htagraph.job.executors import IsolatedProcesses
 from htagraph.job.job import Job
 from htagraph.job.loading import load_job
 from htagraph.readers.captures import CaptureName, files_in_words
+from htagraph.trace import Trace
 
-__all__ = ["executor_of", "loaded_job", "print_captures", "windowed_job"]
+__all__ = ["executor_of", "loaded_job", "loaded_trace", "print_captures", "windowed_job"]
 
 
 @contextmanager
@@ -54,6 +55,14 @@ def print_captures(found: pd.DataFrame, form: Format = Format.TABLE) -> None:
         print_frame(output(), found, form)
 
 
+def loaded_trace(
+    waiting: Waiting, source: Source, capture: CaptureName, *, stacks: bool = False
+) -> Trace:
+    """The one trace of a source, with what is beside it."""
+    file = source.file(capture)
+    return waiting.load(file, stacks=stacks, beside=source.beside_of(file))
+
+
 def loaded_job(
     waiting: Waiting,
     source: Source,
@@ -72,4 +81,5 @@ def loaded_job(
         on_error="skip",
         stacks=stacks,
         infer=infer,
+        beside=source.beside,
     )

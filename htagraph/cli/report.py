@@ -18,6 +18,7 @@ from rich.text import Text
 from htagraph.cli.console import Waiting, notices, output
 from htagraph.cli.job_report import print_job
 from htagraph.cli.options import (
+    BesideOption,
     CaptureOption,
     DaskOption,
     InferOption,
@@ -29,7 +30,7 @@ from htagraph.cli.options import (
     WorkersOption,
     windowed,
 )
-from htagraph.cli.ranks import executor_of, loaded_job, print_captures, windowed_job
+from htagraph.cli.ranks import executor_of, loaded_job, loaded_trace, print_captures, windowed_job
 from htagraph.cli.sources import Source
 from htagraph.cli.tables import BAR_WIDTH, bar, print_head, print_titled
 from htagraph.errors import QueryError
@@ -37,6 +38,7 @@ from htagraph.model.colors import COLORS
 from htagraph.model.kinds import in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.readers.captures import CaptureName
+from htagraph.reports.device_use import losses_in_words, seems_busier, use_in_words
 from htagraph.reports.files import page_work, write_files
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import job_document, json_document
@@ -78,6 +80,7 @@ def report(
     open_page: Annotated[
         bool, typer.Option("--open", help="Open the page in a browser when it is written.")
     ] = False,
+    beside: BesideOption = None,
     capture: CaptureOption = "",
     workers: WorkersOption = 0,
     dask: DaskOption = "",
@@ -87,7 +90,7 @@ def report(
 ) -> None:
     """Say what bounds a run and what to try first. A folder holds the ranks of a job."""
     _check_files(out, files=files, open_page=open_page)
-    source = Source.of(paths, rank, capture)
+    source = Source.of(paths, rank, capture, beside or ())
     if capture == "list":
         print_captures(source.found)
         return
@@ -131,8 +134,7 @@ class _Asked:
 
     def of_trace(self, waiting: Waiting, capture: CaptureName) -> tuple[Summary, ReportOrigin]:
         """Read the one trace, and find what bounds it."""
-        file = self.source.file(capture)
-        loaded = waiting.load(file, stacks=self.stacks)
+        loaded = loaded_trace(waiting, self.source, capture, stacks=self.stacks)
         waiting.stage("Compiling the graph")
         graph = loaded.compile(infer=self.infer)
         waiting.stage("Finding the critical path")
@@ -144,7 +146,7 @@ class _Asked:
         waiting.stage("Finding what bounds it")
         _ = summary.verdict
         waiting.stage("Summing up")
-        return summary, ReportOrigin.of(file, self.window)
+        return summary, ReportOrigin.of(self.source.file(capture), self.window)
 
     def of_job(
         self, waiting: Waiting, capture: CaptureName, executor: Executor | None, *, has_page: bool
@@ -220,13 +222,13 @@ def _open(written: dict[str, Path]) -> None:
 
 def _print_files(files: dict[str, Path], *, quiet: bool, has_page: bool) -> None:
     """Print the files that were written and how to open them."""
-    beside = notices(quiet=quiet)
+    aside = notices(quiet=quiet)
     if files:
-        beside.print()
+        aside.print()
     for what, file in files.items():
-        beside.print(f"Wrote {file}{_WHERE_TO_OPEN.get(what, '')}", markup=False)
+        aside.print(f"Wrote {file}{_WHERE_TO_OPEN.get(what, '')}", markup=False)
     if has_page and "page" not in files:
-        beside.print(
+        aside.print(
             "For a page with plots: pip install 'htagraph[plot]'", style="dim", markup=False
         )
 
@@ -243,6 +245,10 @@ def print_summary(console: Console, summary: Summary) -> None:
     print_titled(console, title, _bound_table(summary, console.width))
     if summary.inferred:
         console.print(summary.inferred, style="dim", markup=False)
+    if seems_busier(summary.used):
+        console.print()
+        console.print(use_in_words(summary.used), markup=False)
+        console.print(losses_in_words(summary.losses), style="dim", markup=False)
     for title, frame in (
         ("Operators on the path", summary.by_op),
         ("What ran on the path", summary.by_name),

@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pandas as pd
 
+from htagraph.cli.exports import readable
 from htagraph.errors import QueryError, RankNotFoundError, TraceError, did_you_mean
 from htagraph.model.units import human_count
-from htagraph.readers.captures import CaptureName, choose_capture, discover
-from htagraph.readers.discover import TRACE_SUFFIXES, find_traces, is_glob, not_found
+from htagraph.readers.captures import CaptureName, choose_capture, companions, discover
+from htagraph.readers.discover import TRACE_SUFFIXES, find_traces, holds_several, is_glob
+from htagraph.readers.not_found import not_found
+from htagraph.readers.rank_paths import file_of
 
 __all__ = ["Source"]
 
@@ -33,14 +36,23 @@ class Source:
         One rank by itself; None for all that there is.
     capture : str
         As asked for: a number, ``all``, ``latest``; empty for the latest.
+    beside : tuple of Path
+        Files of other instruments about the same run.
     """
 
     given: tuple[Path, ...]
     rank: int | None = None
     capture: str = ""
+    beside: tuple[Path, ...] = ()
 
     @classmethod
-    def of(cls, given: Sequence[Path] | Path, rank: int | None = None, capture: str = "") -> Source:
+    def of(
+        cls,
+        given: Sequence[Path] | Path,
+        rank: int | None = None,
+        capture: str = "",
+        beside: Sequence[Path] = (),
+    ) -> Source:
         """What some arguments name.
 
         Raises
@@ -50,11 +62,11 @@ class Source:
         QueryError
             If a capture is asked of a file.
         """
-        paths = (given,) if isinstance(given, Path) else tuple(given)
+        paths = tuple(map(readable, (given,) if isinstance(given, Path) else given))
         for path in paths:
-            if not path.exists() and not is_glob(path):
+            if not file_of(path).exists() and not is_glob(path):
                 raise not_found(path)
-        source = cls(paths, rank, capture)
+        source = cls(paths, rank, capture, tuple(beside))
         if capture and source._is_one_file:
             raise QueryError(
                 "--capture chooses among the traces of a folder.", hint=f"{paths[0]} is no folder."
@@ -63,7 +75,7 @@ class Source:
 
     @property
     def _is_one_file(self) -> bool:
-        return len(self.given) == 1 and not self.given[0].is_dir() and not is_glob(self.given[0])
+        return len(self.given) == 1 and not holds_several(self.given[0])
 
     @property
     def is_job(self) -> bool:
@@ -73,7 +85,7 @@ class Source:
     @property
     def has_several(self) -> bool:
         """Whether it is several traces of a job; a folder with one trace is that trace."""
-        return self.is_job and len(self._files) > 1
+        return self.is_job and len(self._traces) > 1
 
     @property
     def path(self) -> Path:
@@ -93,6 +105,13 @@ class Source:
         """All trace files, each once."""
         found = [file for path in self.given for file in find_traces(path)]
         return list(dict.fromkeys(found))
+
+    @property
+    def _traces(self) -> list[Path]:
+        """The files that are traces, not what stands beside them."""
+        if len(self._files) == 1:
+            return self._files
+        return [Path(path) for path in self.found.loc[self.found["capture"] > 0, "path"]]
 
     @cached_property
     def found(self) -> pd.DataFrame:
@@ -151,8 +170,15 @@ class Source:
             return self.given[0]
         if capture != "latest" or not self._are_one_job:
             return self._chosen(capture)
-        _LOG.warning("%s are taken as the ranks of one job.", human_count(len(self._files), "file"))
-        return self._files
+        _LOG.warning(
+            "%s are taken as the ranks of one job.", human_count(len(self._traces), "file")
+        )
+        return self._traces
+
+    def beside_of(self, file: Path) -> tuple[Path, ...]:
+        """Files beside a trace: those that were given, and those of its process in its folder."""
+        found = () if self._is_one_file else companions(self.found, file)
+        return (*found, *self.beside)
 
     @property
     def _are_one_job(self) -> bool:
@@ -184,8 +210,8 @@ class Source:
         """
         if self._is_one_file and self.rank is None:
             return self.given[0]
-        if self.rank is None and len(self._files) == 1:
-            return self._files[0]
+        if self.rank is None and len(self._traces) == 1:
+            return self._traces[0]
         by_rank = self._by_rank(capture)
         if self.rank is None:
             if len(by_rank) == 1:
@@ -204,7 +230,7 @@ class Source:
 
     def _by_rank(self, capture: CaptureName) -> dict[int, Path]:
         """The file of each rank; files that do not say their rank are numbered in order."""
-        paths = self._files if len(self._files) == 1 else self._chosen(capture)
+        paths = self._traces if len(self._traces) == 1 else self._chosen(capture)
         ranks = dict(zip(self.found["path"], self.found["rank"].tolist(), strict=True))
         by_rank = {ranks[str(path)]: path for path in paths if ranks[str(path)] >= 0}
         unnamed = [path for path in paths if ranks[str(path)] < 0]

@@ -113,7 +113,7 @@ def print_frame(
     *,
     columns: str = "",
     first: Sequence[str] = (),
-    beside: Console | None = None,
+    aside: Console | None = None,
 ) -> None:
     """Print a frame; tables and Markdown are for people: they round and abbreviate.
 
@@ -126,7 +126,7 @@ def print_frame(
         Columns that the user asked for, with commas between them; ``all`` for all.
     first : sequence of str
         Columns of a table by default; all if there are none.
-    beside : Console, optional
+    aside : Console, optional
         Where the columns that are not shown are named.
     """
     picked = _picked(frame, columns)
@@ -137,8 +137,8 @@ def print_frame(
             left_out = {*_print_table(console, shown, keeps_all=bool(columns))}
             printed = {*shown.columns} - left_out
             hidden = [str(name) for name in frame.columns if name not in printed]
-            if hidden and beside is not None and not columns:
-                beside.print(
+            if hidden and aside is not None and not columns:
+                aside.print(
                     f"Not shown: {', '.join(hidden)}. --columns NAME,… shows them, "
                     "--columns all all.",
                     style="dim",

@@ -17,6 +17,7 @@ import typer
 from htagraph.cli.console import Waiting, notices
 from htagraph.cli.interrupts import expected
 from htagraph.cli.options import (
+    BesideOption,
     CaptureOption,
     InferOption,
     QuietOption,
@@ -24,7 +25,7 @@ from htagraph.cli.options import (
     WindowOption,
     windowed,
 )
-from htagraph.cli.ranks import loaded_job, print_captures, windowed_job
+from htagraph.cli.ranks import loaded_job, loaded_trace, print_captures, windowed_job
 from htagraph.cli.serving import PORT, TraceServer, View, offline_ui
 from htagraph.cli.sources import Source
 from htagraph.errors import QueryError
@@ -110,6 +111,7 @@ def view(
         bool,
         typer.Option("--browser/--no-browser", help="Open a browser, or only print the address."),
     ] = True,
+    beside: BesideOption = None,
     capture: CaptureOption = "",
     infer: InferOption = True,
     quiet: QuietOption = False,
@@ -119,7 +121,7 @@ def view(
     Where there is a report on it, its page is served, too. Ctrl-C stops the server, and so does an
     hour in which nothing is asked for.
     """
-    source = Source.of(traces, rank, capture)
+    source = Source.of(traces, rank, capture, beside or ())
     if capture == "list":
         print_captures(source.found)
         return
@@ -145,7 +147,7 @@ def view(
             elif source.has_several:
                 shown = _job(source, waiting, asked)
             else:
-                shown = _rank(source.file(source.one_capture), waiting, asked)
+                shown = _rank(source, waiting, asked)
         ui = offline_ui() if offline else None
         page = shown.page if shown.page.is_file() else None
         with (
@@ -153,10 +155,10 @@ def view(
             expected(),
         ):
             typer.echo(server.url)
-            beside = notices(quiet=quiet)
+            console = notices(quiet=quiet)
             if server.page_url:
-                beside.print(f"The report on it: {server.page_url}", markup=False)
-            beside.print(f"Serving {shown.path.name}; Ctrl-C stops.", markup=False)
+                console.print(f"The report on it: {server.page_url}", markup=False)
+            console.print(f"Serving {shown.path.name}; Ctrl-C stops.", markup=False)
             if browser:
                 webbrowser.open(server.url)
             server.serve(once=once)
@@ -175,9 +177,9 @@ def _as_it_is(trace: Path, asked: _Asked) -> _Shown:
     return _Shown(trace, shown, trace.parent / _PAGE)
 
 
-def _rank(trace: Path, waiting: Waiting, asked: _Asked) -> _Shown:
+def _rank(source: Source, waiting: Waiting, asked: _Asked) -> _Shown:
     """A trace of one rank with the critical path of its report on top."""
-    loaded = waiting.load(trace)
+    loaded = loaded_trace(waiting, source, source.one_capture)
     graph = loaded.compile(infer=asked.infer)
     summary = (
         Summary(loaded, windowed(graph, asked.window))
@@ -190,7 +192,7 @@ def _rank(trace: Path, waiting: Waiting, asked: _Asked) -> _Shown:
         interval = windowed(graph, name).interval
         return interval.start_ns, interval.end_ns
 
-    origin = ReportOrigin.of(trace, asked.window)
+    origin = ReportOrigin.of(source.file(source.one_capture), asked.window)
     return _with_path(summary, origin, waiting, asked, times)
 
 

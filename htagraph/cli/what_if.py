@@ -12,6 +12,7 @@ import typer
 
 from htagraph.cli.console import Waiting, notices
 from htagraph.cli.options import (
+    BesideOption,
     CaptureOption,
     ColumnsOption,
     DaskOption,
@@ -26,7 +27,7 @@ from htagraph.cli.options import (
     windowed,
 )
 from htagraph.cli.predictions import print_next, print_opportunities, print_prediction
-from htagraph.cli.ranks import executor_of, loaded_job, print_captures, windowed_job
+from htagraph.cli.ranks import executor_of, loaded_job, loaded_trace, print_captures, windowed_job
 from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format
 from htagraph.errors import OutputError, QueryError
@@ -116,6 +117,7 @@ def what_if(
     ] = "",
     columns: ColumnsOption = "",
     form: FormatOption = Format.TABLE,
+    beside: BesideOption = None,
     capture: CaptureOption = "",
     workers: WorkersOption = 0,
     dask: DaskOption = "",
@@ -146,7 +148,7 @@ def what_if(
     )
     changes = asked.changes()
     _check_out(out, has_changes=bool(changes))
-    source = Source.of(paths, rank, capture)
+    source = Source.of(paths, rank, capture, beside or ())
     if asked.is_of_a_job and not source.is_job:
         hint = "give the folder with the traces of its ranks."
         raise QueryError("--equalise and --on-rank are about the ranks of a job.", hint=hint)
@@ -162,7 +164,7 @@ def what_if(
             waiting.stage(f"Writing {out}")
             run = scenario if isinstance(scenario, Scenario) else scenario.critical_path()
             run.to_perfetto(out)
-    beside = notices(quiet=quiet)
+    aside = notices(quiet=quiet)
     if json_file:
         text = json.dumps({"file": str(source.path), **document}, indent=2) + "\n"
         if json_file == "-":
@@ -171,11 +173,11 @@ def what_if(
             write_text(Path(json_file), text)
     if json_file != "-":
         show = print_prediction if changes else print_opportunities
-        show(scenario, summary, caveats, (form, columns), beside)
+        show(scenario, summary, caveats, (form, columns), aside)
     for file in filter(None, [out, None if json_file in ("", "-") else json_file]):
-        beside.print(f"Wrote {file}", markup=False)
+        aside.print(f"Wrote {file}", markup=False)
     if form is Format.TABLE and json_file != "-":
-        print_next(source, changed=bool(changes), out=out, beside=beside)
+        print_next(source, changed=bool(changes), out=out, aside=aside)
 
 
 @dataclass(frozen=True)
@@ -191,7 +193,7 @@ class _Asking:
 
     def of_trace(self, capture: CaptureName) -> tuple[Scenario, Summary, list[str]]:
         """Read a trace, and ask about its representative step, unless a window is named."""
-        loaded = self.waiting.load(self.source.file(capture), stacks=self.stacks)
+        loaded = loaded_trace(self.waiting, self.source, capture, stacks=self.stacks)
         self.waiting.stage("Compiling the graph")
         graph = loaded.compile(infer=self.infer)
         step = None if self.window else representative_window(graph.dag)

@@ -18,9 +18,11 @@ import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import last_before
+from htagraph.compiler.recorded_flows import slices_around
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.autograd import AUTOGRAD_FUNCTION
 from htagraph.model.edges import EdgeTable
+from htagraph.model.flow_categories import FORWARD_BACKWARD
 from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
 from htagraph.model.step_markers import PROFILER_STEP
@@ -30,25 +32,16 @@ __all__ = ["flow_edges", "hand_over_edges", "last_boundaries", "worker_lanes"]
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-_FORWARD_BACKWARD = "fwdbwd"
 _START, _FINISH = 0, 2
 _OVERHANG_FACTOR = 10
-
-
-def _open_at(structure: Structure, lane: I64, ts_ns: I64) -> I64:
-    """Host event that is innermost on a lane right after a time, -1 for none."""
-    nesting, host, events = structure.nesting, structure.host, structure.events
-    owner, time = structure.boundaries >> 1, events.node_ts_ns[structure.boundaries]
-    position = last_before(events.lane[owner].astype(np.int64), time, lane, ts_ns + 1)
-    return gather(host, gather(nesting.innermost, position))
 
 
 def _forward_backward_pairs(structure: Structure) -> tuple[I64, I64]:
     """Forward and backward operators joined by a flow of the file."""
     flows = structure.events.flows
-    wanted = structure.events.symbols.code(_FORWARD_BACKWARD)
+    wanted = structure.events.symbols.code(FORWARD_BACKWARD)
     starts = np.flatnonzero((flows.category == wanted) & (flows.phase == _START))
-    finishes = np.flatnonzero((flows.category == wanted) & (flows.phase == _FINISH))
+    finishes = np.flatnonzero((flows.category == wanted) & (flows.phase >= _FINISH))
     starts = starts[np.argsort(flows.id[starts], kind="stable")]
     unique_ids, first = np.unique(flows.id[starts], return_index=True)
     position = np.minimum(
@@ -60,8 +53,7 @@ def _forward_backward_pairs(structure: Structure) -> tuple[I64, I64]:
         else np.zeros(len(finishes), dtype=bool)
     )
     start, finish = starts[first[position[matched]]], finishes[matched]
-    forward = _open_at(structure, flows.lane[start].astype(np.int64), flows.ts_ns[start])
-    backward = _open_at(structure, flows.lane[finish].astype(np.int64), flows.ts_ns[finish])
+    forward, backward = slices_around(structure, start), slices_around(structure, finish)
     both = (forward >= 0) & (backward >= 0)
     return forward[both], backward[both]
 

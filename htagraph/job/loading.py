@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from htagraph.compiler.classes import ClassRule
-from htagraph.errors import IncompleteTraceWarning, OutputError, QueryError, RankFailedError
+from htagraph.errors import IncompleteTraceWarning, QueryError, RankFailedError
 from htagraph.job.executors import Workers
 from htagraph.job.graph_folder import GraphFolder
 from htagraph.job.job import Job
@@ -23,23 +23,13 @@ from htagraph.job.ranks import (
 )
 from htagraph.job.timeline import Timeline
 from htagraph.model.units import human_count
-from htagraph.readers.captures import CaptureName, choose_capture, discover
-from htagraph.readers.discover import find_traces, rank_in_name
+from htagraph.readers.captures import CaptureName, choose_capture, companions, discover
+from htagraph.readers.discover import find_traces
+from htagraph.readers.heads import EXECUTION_TRACE
+from htagraph.readers.rank_paths import file_of, rank_in_name
+from htagraph.writers.text_file import new_folder
 
 __all__ = ["load_job"]
-
-
-def _made(folder: Path) -> Path:
-    """A folder for compiled graphs, made unless it is there."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as exc:
-        raise OutputError(
-            f"no folder can be made here: {exc.strerror}.",
-            path=folder,
-            hint="choose another cache.",
-        ) from exc
-    return folder
 
 
 def load_job(
@@ -52,6 +42,7 @@ def load_job(
     stacks: bool = False,
     infer: bool = True,
     cache: str | Path | None = None,
+    beside: Iterable[str | Path] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> Job:
     """Load the job whose ranks lie in a folder, match a glob, or are listed.
@@ -80,6 +71,9 @@ def load_job(
     cache : str or Path, optional
         Folder for compiled graphs; a temporary one by default. Workers on other machines use it if
         they see it, and compile again if not.
+    beside : iterable of str or Path, optional
+        Files of other instruments that are about every rank, such as a log of ``nvidia-smi``.
+        Execution traces that lie in the folder are added to the ranks of their processes.
     progress : callable, optional
         Called with (ranks done, ranks in all).
 
@@ -100,14 +94,19 @@ def load_job(
     OutputError
         If there is no folder for compiled graphs.
     """
-    paths, note = _chosen(where, capture)
+    paths, beside_of, note = _chosen(where, capture)
     reading = Reading(tuple(class_rules), stacks, infer)
     keeper = GraphFolder() if cache is None else None
-    folder = keeper.path if keeper is not None else _made(Path(str(cache)))
-    tasks = {
-        path: (prepare_rank, (path, cached_graph(path, folder, reading), reading)) for path in paths
-    }
-    n_bytes = sum(path.stat().st_size for path in paths if path.exists())
+    folder = Path(str(cache)) if keeper is None else keeper.path
+    new_folder(folder, hint="choose another cache.")
+    for_all = tuple(map(Path, beside))
+    tasks = {}
+    for path in paths:
+        files = (*beside_of.get(path, ()), *for_all)
+        graph_file = cached_graph(path, files, folder, reading)
+        tasks[path] = (prepare_rank, (path, files, graph_file, reading))
+    files_read = {file_of(path) for path in paths}
+    n_bytes = sum(file.stat().st_size for file in files_read if file.exists())
     workers = Workers(executor, n_tasks=len(tasks), n_bytes=n_bytes)
     results = workers.run(tasks, progress=progress)
     failed: dict[str, str] = {}
@@ -132,15 +131,21 @@ def load_job(
 
 def _chosen(
     where: str | Path | Iterable[str | Path], capture: CaptureName
-) -> tuple[list[Path], str]:
-    """The files of the capture that is asked, and what to say if there are others."""
+) -> tuple[list[Path], dict[Path, tuple[Path, ...]], str]:
+    """The files of the capture that is asked, those beside each, what to say if there are others.
+
+    A list of files is taken as it is.
+    """
     paths = find_traces(where)
     if not isinstance(where, str | Path) or (len(paths) == 1 and capture == "latest"):
-        return paths, ""
-    paths, note = choose_capture(discover(paths), where, capture)
+        return paths, {}, ""
+    captures = discover(paths)
+    paths, note = choose_capture(captures, where, capture)
     if note:
         warnings.warn(note, IncompleteTraceWarning, stacklevel=3)
-    return paths, note
+    if not (captures["note"] == EXECUTION_TRACE).any():
+        return paths, {}, note
+    return paths, {path: companions(captures, path) for path in paths}, note
 
 
 def _warn(failed: Mapping[str, str], summaries: Mapping[int, RankSummary], *, n_files: int) -> None:

@@ -8,6 +8,7 @@ ask it one thing more, so a rank is asked several things in one visit, and the a
 from __future__ import annotations
 
 import hashlib
+import os
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,6 +36,7 @@ from htagraph.lookup.anchors import first_anchor
 from htagraph.lookup.find_window import annotations_like_words
 from htagraph.lookup.readiness import Readiness, readiness
 from htagraph.lookup.steady_steps import steady_steps
+from htagraph.readers.rank_paths import file_of
 from htagraph.trace import Trace, load
 
 __all__ = [
@@ -94,9 +96,9 @@ class Reading:
     stacks: bool = False
     infer: bool = True
 
-    def graph(self, path: Path) -> tuple[Trace, TraceGraph]:
-        """The trace in a file, and its graph."""
-        trace = load(path, stacks=self.stacks)
+    def graph(self, path: Path, beside: Sequence[Path] = ()) -> tuple[Trace, TraceGraph]:
+        """The trace in a file, with what files beside it say, and its graph."""
+        trace = load(path, stacks=self.stacks, beside=beside)
         return trace, trace.compile(class_rules=self.class_rules, infer=self.infer)
 
 
@@ -111,6 +113,8 @@ class RankSummary:
         Where the rank was found.
     path : Path
         The trace.
+    beside : tuple of Path
+        Files of other instruments that were added.
     graph : Path
         The compiled graph.
     world_size : int, optional
@@ -140,6 +144,7 @@ class RankSummary:
     rank: int
     rank_source: str
     path: Path
+    beside: tuple[Path, ...]
     graph: Path
     world_size: int | None
     host: str
@@ -168,23 +173,36 @@ def rank_ends(graph: TraceGraph) -> RankEnds:
     return RankEnds(window.start_ns, window.end_ns, node, int(found[0]) if len(found) else -1)
 
 
-def cached_graph(path: Path, folder: Path, reading: Reading) -> Path:
-    """The file for a compiled graph: one per state of a trace and way of reading it."""
-    state = path.stat() if path.exists() else None
-    size, changed = (state.st_size, state.st_mtime_ns) if state else (0, 0)
-    key = f"{path.resolve()} {size} {changed} {reading}"
+def cached_graph(path: Path, beside: Sequence[Path], folder: Path, reading: Reading) -> Path:
+    """The file for a compiled graph: one per state of its files and way of reading them."""
+    states = [
+        (str(file.resolve()), *((stat.st_size, stat.st_mtime_ns) if (stat := _stat(file)) else ()))
+        for file in (path, *beside)
+    ]
+    key = f"{states} {reading}"
     return folder / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.npz"
 
 
-def prepare_rank(path: Path, graph_file: Path, reading: Reading) -> RankSummary:
+def _stat(path: Path) -> os.stat_result | None:
+    """The state of a file, None where it is not there."""
+    try:
+        return file_of(path).stat()
+    except OSError:
+        return None
+
+
+def prepare_rank(
+    path: Path, beside: tuple[Path, ...], graph_file: Path, reading: Reading
+) -> RankSummary:
     """Load, compile and save one rank; return what is to be known of it."""
-    trace, graph = reading.graph(path)
+    trace, graph = reading.graph(path, beside)
     graph.save(graph_file)
     collectives = graph.collectives()
     return RankSummary(
         rank=trace.rank,
         rank_source=trace.rank_source,
         path=path,
+        beside=beside,
         graph=graph_file,
         world_size=trace.world_size,
         host=str(trace.metadata.get("host_name") or ""),
@@ -213,7 +231,7 @@ def _opened(summary: RankSummary, reading: Reading) -> TraceGraph:
     """The graph of a rank: from the cache, else compiled again where that is not seen."""
     if summary.graph.exists():
         return TraceGraph.open(summary.graph)
-    return reading.graph(summary.path)[1]
+    return reading.graph(summary.path, summary.beside)[1]
 
 
 def _in_window(graph: TraceGraph, window: WindowName) -> TraceGraph:

@@ -18,13 +18,14 @@ from htagraph.errors import CaptureNotChosenError, QueryError, TraceFormatError
 from htagraph.model.frames import CAPTURES
 from htagraph.model.units import human_count, human_duration, human_size, human_time
 from htagraph.readers.discover import find_traces
-from htagraph.readers.heads import TraceHead, read_heads
+from htagraph.readers.heads import EXECUTION_TRACE, TraceHead, read_heads
 from htagraph.readers.recorded_together import Capture, end_ns_of, grouped, rank_of
 
 __all__ = [
     "CaptureName",
     "captures_in_words",
     "choose_capture",
+    "companions",
     "discover",
     "files_in_words",
 ]
@@ -113,6 +114,24 @@ def choose_capture(
             hint="put each job into a folder of its own, or list the files.",
         )
     return _paths(found[chosen]), said
+
+
+def companions(captures: pd.DataFrame, trace: Path) -> tuple[Path, ...]:
+    """Files beside a trace that are of its process: execution traces in its folder.
+
+    Parameters
+    ----------
+    captures : DataFrame, schema `frames.CAPTURES`
+    trace : Path
+    """
+    folders = captures["path"].map(lambda path: Path(path).parent)
+    here = captures[folders == trace.parent]
+    beside = here[here["note"] == EXECUTION_TRACE]
+    of_trace = here.loc[here["path"] == str(trace), "pid"]
+    pid = int(of_trace.iloc[0]) if len(of_trace) else -1
+    n_processes = here.loc[here["capture"] > 0, "pid"].nunique()
+    is_its = (beside["pid"] == pid) | ((n_processes == 1) & ((pid < 0) | (beside["pid"] < 0)))
+    return tuple(Path(path) for path in beside.loc[is_its, "path"])
 
 
 def _numbers(traces: pd.DataFrame) -> list[int]:

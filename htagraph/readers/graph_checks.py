@@ -132,7 +132,7 @@ def _check_events(events: EventTable) -> None:
     _check_shapes("events", vars(events), EVENT_DTYPES, len(events.ts_ns))
     _check_shapes("flows", vars(events.flows), _FLOWS, len(events.flows.ts_ns))
     _ensure_within("kind of an event", events.kind, 0, len(EventKind))
-    _ensure_within("phase of a flow", events.flows.phase, 0, 3)
+    _ensure_within("phase of a flow", events.flows.phase, 0, 4)
     _ensure_within("event of a flow", events.flows.event, -1, len(events))
     _ensure_within("device of an event", events.device, -1, 1 << 31)
     _ensure_within("dur_ns of an event", events.dur_ns, 0, _LAST_NS)

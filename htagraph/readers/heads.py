@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from htagraph.errors import TraceError
-from htagraph.readers.discover import rank_in_name
 from htagraph.readers.kineto.chunks import ByteStream
 from htagraph.readers.kineto.header import rank_of, world_size_of
 from htagraph.readers.kineto.repairs import RepairLog
+from htagraph.readers.rank_paths import SQLITE, file_of, rank_in_name
 
-__all__ = ["TraceHead", "read_heads"]
+__all__ = ["EXECUTION_TRACE", "TraceHead", "read_heads"]
+
+EXECUTION_TRACE = "execution trace"
+"""What `TraceHead.foreign` says of a file that stands beside a trace."""
 
 _BLOCK = 1 << 18
 _MAX_HEADER = 1 << 24
@@ -156,12 +159,17 @@ def read_heads(paths: Iterable[Path], *, whole: bool = False) -> list[TraceHead]
 
 
 def _read_head(path: Path, *, whole: bool) -> TraceHead:
+    if file_of(path) != path:
+        return _head_in_export(path)
     try:
         n_bytes, seen = path.stat().st_size, _looked_at(path, whole=whole)
     except (TraceError, OSError):
         return TraceHead(path, rank=rank_in_name(path))
+    if seen.head.startswith(SQLITE):
+        return _head_in_export(path)
     if foreign := _foreign(seen):
-        return TraceHead(path, n_bytes, foreign)
+        wrote = _PID.search(seen.head) if foreign == EXECUTION_TRACE else None
+        return TraceHead(path, n_bytes, foreign, pid=int(wrote[1]) if wrote else -1)
     named = _NAMED.fullmatch(path.name)
     info = _distributed_info(seen)
     pid = _pid(seen)
@@ -179,6 +187,32 @@ def _read_head(path: Path, *, whole: bool) -> TraceHead:
         written_ns=_written_ns(named),
         steps=tuple(sorted(seen.steps)),
         is_whole=seen.is_whole,
+    )
+
+
+def _head_in_export(path: Path) -> TraceHead:
+    """The head of a rank that an export of Nsight Systems holds."""
+    from htagraph.readers.nsys import nsys_ranks  # noqa: PLC0415 - imports sqlite3
+
+    file = file_of(path)
+    n_bytes = file.stat().st_size
+    try:
+        ranks = nsys_ranks(file)
+    except TraceError as exc:
+        return TraceHead(path, n_bytes, foreign=exc.message)
+    number = rank_in_name(path) if file != path else None
+    found = next((one for one in ranks if number in (None, one.rank)), None)
+    if found is None:
+        return TraceHead(path, n_bytes, foreign="SQLite without work of a process")
+    return TraceHead(
+        path,
+        n_bytes // len(ranks),
+        rank=found.rank,
+        world_size=found.world_size,
+        host=found.host,
+        pid=found.pid,
+        start_ns=found.start_ns,
+        end_ns=found.end_ns,
     )
 
 
@@ -231,7 +265,7 @@ def _foreign(seen: _Seen) -> str:
     text = seen.head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text.startswith(b"{"):
         is_execution_trace = b'"nodes"' in text and b'"schema"' in text[:_OVERLAP]
-        return "execution trace" if is_execution_trace else "JSON without events"
+        return EXECUTION_TRACE if is_execution_trace else "JSON without events"
     if text.startswith(b"["):
         is_timeline = re.match(rb"\[\s*\[", text) is not None
         return "memory timeline" if is_timeline else "JSON without events"

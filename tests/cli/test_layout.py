@@ -101,10 +101,10 @@ def is_near(value: float, number: float) -> bool:
 def check_numbers(asked: hg.TraceGraph | hg.Job, question: str, width: int) -> None:
     """Check that a table has each number of the answer, row by row, to three digits."""
     frame = asked.ask(question).head(40)
-    beside = Console(width=10_000, file=io.StringIO())
+    aside = Console(width=10_000, file=io.StringIO())
     first = _default_columns(question, {})
-    lines = iter(printed(frame, width, first=first, beside=beside)[1:])
-    said = beside.file.getvalue()  # type: ignore[attr-defined]
+    lines = iter(printed(frame, width, first=first, aside=aside)[1:])
+    said = aside.file.getvalue()  # type: ignore[attr-defined]
     hidden = set(re.findall(r"[\w-]+", said.partition("Not shown:")[2].partition(". --")[0]))
     shown = [name for name in frame.columns if name not in hidden]
     times = [name for name in (first or frame.columns) if name in TIMES & {*frame.columns}]
@@ -188,11 +188,11 @@ def test_characters_that_are_two_columns_wide_do_not_keep_a_table_from_ending() 
 
 def test_what_there_is_no_room_for_is_named() -> None:
     """The last columns go first; nothing is dropped in silence."""
-    beside = Console(width=200, file=io.StringIO())
-    head, *_ = printed(KERNELS, 42, beside=beside)
+    aside = Console(width=200, file=io.StringIO())
+    head, *_ = printed(KERNELS, 42, aside=aside)
     assert head.split() == ["group", "share", "sum"]
-    assert isinstance(beside.file, io.StringIO)
-    assert beside.file.getvalue().startswith("Not shown: n_kernels, is_short. --columns")
+    assert isinstance(aside.file, io.StringIO)
+    assert aside.file.getvalue().startswith("Not shown: n_kernels, is_short. --columns")
 
 
 def test_columns_are_chosen_by_name_or_heading_and_all_are_printed() -> None:

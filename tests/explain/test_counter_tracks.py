@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from htagraph import Trace, synth
 from htagraph.explain.counter_tracks import counter_tracks
+from tests.queries.gridded import gridded
 
 NAMES = {
     "up7": "Memcpy HtoD (Pinned -> Device)",
@@ -33,3 +34,17 @@ def test_streams_that_copy_in_one_direction_are_also_counted_together() -> None:
         ("bandwidth, Memcpy HtoD", 9): [2, 0],
         ("bandwidth, Memcpy HtoD", -1): [1, 3, 2, 0],
     }
+
+
+def test_the_estimate_of_sm_activity_is_a_track_of_the_device() -> None:
+    """5 blocks on 4 multiprocessors: all of them for 4 us, one for 4 us, none."""
+    dag = gridded("cpu 1    |[op          ]\nstream 7 | [k     ]", k=(5, 512))
+    track = next(one for one in counter_tracks(dag) if one.unit == "%")
+    assert (track.name, track.device) == ("SM activity (estimate)", 0)
+    assert (track.ts_ns.tolist(), track.value.tolist()) == ([1_000, 5_000, 9_000], [100, 25, 0])
+
+
+def test_there_is_no_track_of_what_is_not_known() -> None:
+    """Half of the time of kernels is without a grid."""
+    dag = gridded("stream 7 |[k     ][other ]", k=(5, 512))
+    assert not [one for one in counter_tracks(dag) if one.unit == "%"]

@@ -33,6 +33,7 @@ from htagraph.replay.curves import SPEED_UPS
 from htagraph.reports import plots
 from htagraph.reports.plots.style import BOUND_COLORS, CAUSE_COLORS
 from htagraph.reports.plots.thinning import thin_line, thin_path
+from tests.queries.gridded import gridded
 
 pytest.importorskip("plotly")
 
@@ -385,3 +386,16 @@ def test_a_path_of_records_has_no_hatching() -> None:
 
     assert not any(row.marker.pattern.shape for row in figure.data)
     assert figure.layout.meta["note"] == ""
+
+
+def test_utilisation_adds_up_to_the_device() -> None:
+    """One block on 4 SMs for 8 of 10 us: a quarter of the SMs, a quarter of their warps."""
+    dag = gridded("cpu 1    |[op      ]\nstream 7 |[k     ]", k=(1, 128))
+    figure = plots.utilization(hg.TraceGraph(dag, dag.span).utilization())
+    assert {name: [round(x, 6) for x in values] for name, values in bars(figure).items()} == {
+        "warps": [5.0],
+        "SMs with a block, empty warp slots": [15.0],
+        "no block: small grids": [60.0],
+        "no kernel runs": [20.0],
+    }
+    assert figure.layout.title.text == "A kernel runs 80% of the time, on 25% of the SMs (estimate)"

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.errors import TraceFormatError
-from htagraph.readers.discover import not_found
+from htagraph.readers.not_found import not_found
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from htagraph.readers.discover import rank_in_name
 from htagraph.readers.nsys.device_work import DEVICE_TABLES
 from htagraph.readers.nsys.export import Export, Process, opened
-from htagraph.readers.nsys.reports import file_and_part, refuse_report
+from htagraph.readers.nsys.reports import refuse_report
+from htagraph.readers.rank_paths import file_of, rank_in_name
 
 __all__ = ["NsysRank", "base_time_ns", "nsys_ranks", "ranks_of"]
 
@@ -67,7 +67,7 @@ def nsys_ranks(path: str | Path | bytes) -> list[NsysRank]:
         If it is no sound export.
     """
     if not isinstance(path, bytes):
-        path, _ = file_and_part(path)
+        path = file_of(Path(path))
         refuse_report(path)
     with opened(path) as export:
         return ranks_of(export)

@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 from htagraph.errors import QueryError, TraceError, TraceFormatError
 from htagraph.model.events import FlowTable
 from htagraph.model.recording import Origin, Progress, Recording
-from htagraph.readers.discover import rank_in_name
 from htagraph.readers.nsys import device_work, gpu_metrics, host_calls, ranges, waits
 from htagraph.readers.nsys.devices import devices_of
 from htagraph.readers.nsys.export import Export, Process, opened
 from htagraph.readers.nsys.names import Names
 from htagraph.readers.nsys.parts import Part, Reading, event_table, last_end
 from htagraph.readers.nsys.ranks import NsysRank, base_time_ns, ranks_of
-from htagraph.readers.nsys.reports import file_and_part, refuse_report
+from htagraph.readers.nsys.reports import refuse_report
+from htagraph.readers.rank_paths import file_and_part, rank_in_name
 
 __all__ = ["read_nsys"]
 
@@ -86,7 +86,7 @@ def read_nsys(
         )
     part, file = "", source
     if not isinstance(source, bytes):
-        file, part = file_and_part(source)
+        file, part = file_and_part(Path(source))
         refuse_report(file)
     with opened(file) as export:
         ranks = ranks_of(export)

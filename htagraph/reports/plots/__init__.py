@@ -14,6 +14,7 @@ from htagraph.reports.plots.device_plots import (
     idle_time,
     overlap,
     temporal_breakdown,
+    utilization,
 )
 from htagraph.reports.plots.job_plots import collective_waits, kernels_across_ranks, step_spread
 from htagraph.reports.plots.kernel_plots import (
@@ -51,4 +52,5 @@ __all__ = [
     "steps",
     "temporal_breakdown",
     "top_kernels",
+    "utilization",
 ]
