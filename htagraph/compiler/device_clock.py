@@ -27,7 +27,7 @@ from htagraph.algorithms.intervals import union
 from htagraph.compiler.structure import Structure, examine
 from htagraph.compiler.syncs import certain_waits
 from htagraph.model.events import EventTable
-from htagraph.model.kinds import EventKind
+from htagraph.model.kinds import DEVICE_CLOCK_KINDS, codes
 
 __all__ = ["on_host_clock"]
 
@@ -38,10 +38,6 @@ _LARGEST_SHIFT_NS = 1_000_000
 
 _LARGEST_OVERLAP_NS = 100_000
 """A call that returned longer before the end of device work did not wait for it."""
-
-_BY_DEVICE = np.array(
-    [EventKind.SYNC, EventKind.DEVICE_ANNOTATION, EventKind.COUNTER_RANGE], dtype=np.int8
-)
 
 
 class _Bounds(NamedTuple):
@@ -105,7 +101,7 @@ def _followed(structure: Structure, bounds: _Bounds) -> _Shifts:
 
 def _moved(events: EventTable, shifts: _Shifts) -> EventTable:
     """Events with everything recorded by the device clock moved."""
-    by_device = events.is_device | np.isin(events.kind, _BY_DEVICE)
+    by_device = np.isin(events.kind, codes(DEVICE_CLOCK_KINDS))
     return replace(events, ts_ns=events.ts_ns + np.where(by_device, shifts.at(events.ts_ns), 0))
 
 

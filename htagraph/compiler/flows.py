@@ -13,14 +13,15 @@ the autograd thread runs.
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import last_before
+from htagraph.compiler.recorded_flows import slices_around
 from htagraph.compiler.structure import Structure, end_node, start_node
+from htagraph.model.autograd import AUTOGRAD_FUNCTION
+from htagraph.model.categories import FORWARD_BACKWARD
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
@@ -31,26 +32,16 @@ __all__ = ["flow_edges", "hand_over_edges", "last_boundaries", "worker_lanes"]
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-_FORWARD_BACKWARD = "fwdbwd"
-_AUTOGRAD = re.compile(r"^autograd::engine::evaluate_function|Backward\d*$|AccumulateGrad$")
 _START, _FINISH = 0, 2
 _OVERHANG_FACTOR = 10
-
-
-def _open_at(structure: Structure, lane: I64, ts_ns: I64) -> I64:
-    """Host event that is innermost on a lane right after a time, -1 for none."""
-    nesting, host, events = structure.nesting, structure.host, structure.events
-    owner, time = structure.boundaries >> 1, events.node_ts_ns[structure.boundaries]
-    position = last_before(events.lane[owner].astype(np.int64), time, lane, ts_ns + 1)
-    return gather(host, gather(nesting.innermost, position))
 
 
 def _forward_backward_pairs(structure: Structure) -> tuple[I64, I64]:
     """Forward and backward operators joined by a flow of the file."""
     flows = structure.events.flows
-    wanted = structure.events.symbols.code(_FORWARD_BACKWARD)
+    wanted = structure.events.symbols.code(FORWARD_BACKWARD)
     starts = np.flatnonzero((flows.category == wanted) & (flows.phase == _START))
-    finishes = np.flatnonzero((flows.category == wanted) & (flows.phase == _FINISH))
+    finishes = np.flatnonzero((flows.category == wanted) & (flows.phase >= _FINISH))
     starts = starts[np.argsort(flows.id[starts], kind="stable")]
     unique_ids, first = np.unique(flows.id[starts], return_index=True)
     position = np.minimum(
@@ -62,8 +53,7 @@ def _forward_backward_pairs(structure: Structure) -> tuple[I64, I64]:
         else np.zeros(len(finishes), dtype=bool)
     )
     start, finish = starts[first[position[matched]]], finishes[matched]
-    forward = _open_at(structure, flows.lane[start].astype(np.int64), flows.ts_ns[start])
-    backward = _open_at(structure, flows.lane[finish].astype(np.int64), flows.ts_ns[finish])
+    forward, backward = slices_around(structure, start), slices_around(structure, finish)
     both = (forward >= 0) & (backward >= 0)
     return forward[both], backward[both]
 
@@ -77,7 +67,7 @@ def flow_edges(structure: Structure) -> EdgeTable:
 def _is_autograd(structure: Structure) -> Bools:
     """Whether each event has the name of an autograd function."""
     events = structure.events
-    return events.named(events.symbols.searched(_AUTOGRAD))
+    return events.named(events.symbols.searched(AUTOGRAD_FUNCTION))
 
 
 def _autograd_lanes(structure: Structure) -> npt.NDArray[np.integer]:
@@ -127,8 +117,7 @@ def _gaps(structure: Structure, lane: int) -> tuple[I64, I64]:
     nesting, host, events = structure.nesting, structure.host, structure.events
     node = structure.boundaries
     owner = node >> 1
-    kind = gather(events.kind, gather(host, nesting.innermost), EventKind.ANNOTATION)
-    idle = kind == EventKind.ANNOTATION
+    idle = gather(structure.may_idle, gather(host, nesting.innermost), default=True)
     rows = np.flatnonzero(
         idle[:-1] & (events.lane[owner[:-1]] == lane) & (events.lane[owner[1:]] == lane)
     )
@@ -148,8 +137,8 @@ def _bursts(
     events, parent = structure.events, structure.parent
     on_lane = structure.host[events.lane[structure.host] == worker]
     enclosing = parent[on_lane]
-    top = on_lane[gather(events.kind, enclosing, EventKind.ANNOTATION) == EventKind.ANNOTATION]
-    top = top[events.kind[top] != EventKind.ANNOTATION]
+    top = on_lane[gather(structure.may_idle, enclosing, default=True)]
+    top = top[~structure.may_idle[top]]
     top = top[np.lexsort((events.end_ns[top], events.ts_ns[top]))]
     if not len(top):
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=bool)

@@ -8,7 +8,7 @@ from htagraph.algorithms.gather import gather
 from htagraph.compiler.idle_workers import waits_for_work
 from htagraph.compiler.structure import Structure
 from htagraph.model.edges import EdgeTable
-from htagraph.model.kinds import EdgeKind
+from htagraph.model.kinds import EdgeKind, EventKind
 from htagraph.model.rules import Rule
 
 __all__ = ["thread_edges"]
@@ -47,6 +47,7 @@ def thread_edges(structure: Structure, waits: EdgeTable, *, infer: bool = True) 
     owner = gather(host, inner)
     blocked, in_gap, handed_over = _waiting(structure, waits)
     is_blocked = gather(blocked, owner, default=False) | in_gap[head]
+    is_blocked |= _arrives(structure, waits, tail, head, owner)
     is_handed_over = handed_over[head]
     lag = np.where(
         is_blocked | is_handed_over, 0, events.node_ts_ns[head] - events.node_ts_ns[tail]
@@ -58,6 +59,19 @@ def thread_edges(structure: Structure, waits: EdgeTable, *, infer: bool = True) 
         gaps = np.flatnonzero((owner < 0) & (rule == Rule.PROGRAM_ORDER))
         rule[gaps[waits_for_work(structure, tail[gaps], head[gaps])]] = Rule.WAITS_FOR_WORK
     return EdgeTable.of(rule, tail, head, lag_ns=lag, event=owner)
+
+
+def _arrives(
+    structure: Structure, waits: EdgeTable, tail: np.ndarray, head: np.ndarray, owner: np.ndarray
+) -> np.ndarray:
+    """Whether a gap ends with what a recorded arrow leads to, and the arrow begins in the gap."""
+    times = structure.events.node_ts_ns
+    arrows = waits.take(np.isin(waits.rule, (Rule.RECORDED_FLOW, Rule.TENSOR_DEPENDENCY)))
+    sent_ns = np.full(len(times), np.iinfo(np.int64).min, dtype=np.int64)
+    np.maximum.at(sent_ns, arrows.head, times[arrows.tail])
+    kind = gather(structure.events.kind, owner, EventKind.ANNOTATION)
+    arrives: np.ndarray = (kind == EventKind.ANNOTATION) & (sent_ns[head] >= times[tail])
+    return arrives
 
 
 def _waiting(structure: Structure, waits: EdgeTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -76,6 +90,8 @@ def _waiting(structure: Structure, waits: EdgeTable) -> tuple[np.ndarray, np.nda
         >> 1
     )
     blocked[into_end[structure.events.is_host[into_end]]] = True
+    acquires = waits.head[waits.rule == Rule.LOCK_RELEASED] >> 1
+    blocked[acquires] = True
     in_gap[waits.head[waits.kind == EdgeKind.HIDDEN_SYNC]] = True
     handed_over[waits.head[np.isin(waits.rule, (Rule.HAND_OVER, Rule.WORKER_CALLED))]] = True
     return blocked, in_gap, handed_over

@@ -69,6 +69,10 @@ FIRST: tuple[Rule, ...] = (
         lambda it: it.run.has_stacks,
     ),
     Rule(
+        "find out which code this is (let the tracer record more of it); then ",
+        lambda it: it.run.is_plain,
+    ),
+    Rule(
         "find out which code this is (with_stack=True, or torch.profiler.record_function around "
         "its parts); then "
     ),

@@ -74,6 +74,6 @@ def _decoded(raw: bytes) -> object:
     try:
         return decoded(raw)
     except ValueError:
-        from htagraph.readers.kineto.mending import mended_text  # noqa: PLC0415 - imports numba
+        from htagraph.readers.kineto.mending import mended_text  # noqa: PLC0415 - only for this kind of file
 
         return decoded(mended_text(raw))
