@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,6 +20,8 @@ from htagraph.job.loading import load_job
 from htagraph.native.kept import home
 from htagraph.native.passes import PASSES
 from htagraph.questions import QUESTIONS
+from htagraph.readers.nsys.operator_texts import operator_texts
+from htagraph.readers.nsys.stepping import Stepper, can_step
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import job_document, json_document
 from htagraph.reports.summary import Summary
@@ -39,8 +42,9 @@ def warm(*, quiet: QuietOption = False) -> None:
     """
     started = time.perf_counter()
     with TemporaryDirectory() as folder, Waiting(quiet=quiet).shown() as waiting:
-        waiting.stage("Compiling the reader")
+        waiting.stage("Compiling the readers")
         load(_broken_trace())
+        _query(Path(folder) / "some.sqlite")
         waiting.stage("Compiling what a rank is asked")
         _ask_a_rank(Path(folder))
         waiting.stage("Compiling what a job is asked")
@@ -63,6 +67,19 @@ def _broken_trace() -> bytes:
     return good.replace(b'"dur": 1}', b'"dur": 0x1}', 1) + b", {nothing"
 
 
+def _query(path: Path) -> None:
+    """Ask a database for numbers and texts, as files of Nsight Systems are asked."""
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("create table some (number, text)")
+        database.commit()
+    operator_texts(np.frombuffer(b"aten::mm, seq = 7", dtype=np.uint8), np.array([17]))
+    if can_step():
+        stepper = Stepper(f"file:{path}")
+        stepper.columns("select number from some", 1, -1)
+        stepper.texts("select text from some")
+        stepper.close()
+
+
 def _ask_a_rank(folder: Path) -> None:
     """Ask a simulated rank all that it can be asked by itself."""
     trace = load(simulate(training_rank(fault="dataloader")).write(folder / "rank.json.gz"))
@@ -72,6 +89,7 @@ def _ask_a_rank(folder: Path) -> None:
             graph.ask(question)
     assert graph.select(kind="kernel").ancestors() & graph.select(kind="op").descendants()
     graph.critical_path().to_perfetto(folder / "critical.pftrace")
+    load(folder / "critical.pftrace")
     follow(*np.zeros((3, 2), dtype=np.int64))  # of clocks that drift: ours do not
     json_document(Summary(trace, graph))
 
