@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pandas as pd
 import typer
@@ -29,8 +29,10 @@ from htagraph.cli.ranks import executor_of, loaded_job, loaded_trace, print_capt
 from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format, print_frame
 from htagraph.errors import OutputError
-from htagraph.job.path import JobPath
 from htagraph.path import CriticalPath
+
+if TYPE_CHECKING:
+    from htagraph.job.path import JobPath
 
 __all__ = ["By", "path"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -12,11 +13,11 @@ from htagraph.cli.console import Waiting, output
 from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format, print_frame
 from htagraph.errors import MissingEventsError
-from htagraph.job.executors import IsolatedProcesses
-from htagraph.job.job import Job
-from htagraph.job.loading import load_job
 from htagraph.readers.captures import CaptureName, files_in_words
 from htagraph.trace import Trace
+
+if TYPE_CHECKING:
+    from htagraph.job.job import Job
 
 __all__ = ["executor_of", "loaded_job", "loaded_trace", "print_captures", "windowed_job"]
 
@@ -36,6 +37,8 @@ def executor_of(workers: int, dask: str = "") -> Iterator[Executor | None]:
         with Client(dask) as client:  # type: ignore[no-untyped-call]
             yield client.get_executor()
     elif workers > 0:
+        from htagraph.job.executors import IsolatedProcesses  # noqa: PLC0415 - only for jobs
+
         with IsolatedProcesses(workers) as pool:
             yield pool
     else:
@@ -73,6 +76,8 @@ def loaded_job(
     capture: CaptureName = "latest",
 ) -> Job:
     """Job of a source; ranks that cannot be used are left out and reported."""
+    from htagraph.job.loading import load_job  # noqa: PLC0415 - only for jobs
+
     waiting.stage("Reading")
     return load_job(
         source.ranks(capture),

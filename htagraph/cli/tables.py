@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import pandas as pd
 from rich.console import Console
@@ -15,11 +16,12 @@ from rich.text import Text
 from htagraph.cli.layout import fitted
 from htagraph.errors import QueryError, one_of
 from htagraph.reports.headings import heading
-from htagraph.reports.job_summary import JobSummary
-from htagraph.reports.json_document import records
 from htagraph.reports.markdown import human_frame, markdown_table
-from htagraph.reports.summary import Summary
 from htagraph.writers.labels import printable
+
+if TYPE_CHECKING:  # the answer to one question needs no summary
+    from htagraph.reports.job_summary import JobSummary
+    from htagraph.reports.summary import Summary
 
 __all__ = [
     "BAR_WIDTH",
@@ -147,6 +149,8 @@ def print_frame(
         case Format.CSV:
             console.file.write(csv_text(picked))
         case Format.JSON:
+            from htagraph.reports.json_document import records  # noqa: PLC0415 - only for JSON
+
             console.file.write(json.dumps(records(picked), indent=2, default=str) + "\n")
         case Format.MD:
             console.file.write(markdown_table(human_frame(picked)) + "\n")

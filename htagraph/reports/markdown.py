@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import partial
 from math import isnan
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -13,9 +13,11 @@ from htagraph.model.kinds import in_words
 from htagraph.model.units import human_count, human_duration, human_number
 from htagraph.reports.device_use import losses_in_words, lost_slots, use_in_words
 from htagraph.reports.headings import NONE_IS_NEGATIVE, TIMES, heading, holds_names, is_share
-from htagraph.reports.job_summary import JobSummary
-from htagraph.reports.summary import Summary
 from htagraph.writers.labels import distinct_names, name_label, printable
+
+if TYPE_CHECKING:  # the answer to one question needs no summary
+    from htagraph.reports.job_summary import JobSummary
+    from htagraph.reports.summary import Summary
 
 __all__ = [
     "escaped",

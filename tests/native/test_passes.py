@@ -1,0 +1,102 @@
+"""Functions as machine code: what they are given, and what they leave."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from htagraph.native import kept, objects
+from htagraph.native.inner import called
+from htagraph.native.passes import compiled
+
+
+class Pair(NamedTuple):
+    """An array and a number."""
+
+    values: np.ndarray
+    factor: float
+
+
+@called
+def scaled(value: int, factor: float) -> int:
+    return np.int64(value * factor)
+
+
+@compiled
+def scale(pair: Pair, table: np.ndarray, is_negative: bool) -> tuple[int, int]:
+    """Add scaled values to the columns of a table; return their number and the table's rows."""
+    for k in range(len(pair.values)):
+        value = scaled(pair.values[k], pair.factor)
+        table[k % table.shape[0], k // table.shape[0]] += -value if is_negative else value
+    return len(pair.values), table.shape[0]
+
+
+@pytest.mark.parametrize("order", ["C", "F"], ids=["rows", "columns"])
+def test_machine_code_takes_tuples_numbers_and_arrays_in_any_order(order: str) -> None:
+    table = np.ones((2, 3), dtype=np.int64, order=order)
+
+    assert scale(Pair(np.arange(12)[::2], 1.5), table, True) == (6, 2)
+    assert table.tolist() == [[1, -5, -11], [-2, -8, -14]]
+
+
+def test_code_that_allocates_is_refused() -> None:
+    @compiled
+    def allocates(n: int) -> int:
+        return len(np.zeros(n))
+
+    with pytest.raises(Exception, match=r"NRT|alloc|array"):
+        allocates(3)
+
+
+def test_a_function_whose_source_changes_is_compiled_anew(tmp_path: Path) -> None:
+    """As long as it does not, the code that is kept is the code that runs."""
+
+    def of_source(text: str) -> int:
+        source = tmp_path / "source.py"
+        source.write_text(f"def f(x) -> 'int':\n    return {text}\n")
+        script = (
+            "import source; from htagraph.native.passes import compiled; "
+            "print(compiled(source.f)(7))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path
+        )
+        return int(done.stdout)
+
+    assert [of_source(text) for text in ("x + 1", "x + 2", "x + 1")] == [8, 9, 8]
+
+
+def test_what_is_kept_is_found_until_it_is_damaged(monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HTAGRAPH_CACHE_DIR", str(tmp_path))
+    kept.keep("some.o", b"code")
+    (file,) = (tmp_path / "htagraph").iterdir()
+
+    assert kept.found("some.o") == b"code"
+    file.write_bytes(file.read_bytes()[:-1] + b"!")
+    assert kept.found("some.o") is None
+
+
+def test_what_others_may_have_put_among_temporary_files_is_not_run(
+    monkeypatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    own = kept.places()[-1]
+    own.mkdir(mode=0o777)
+    own.chmod(0o777)
+    monkeypatch.setenv("HTAGRAPH_CACHE_DIR", str(own.parent / "asked"))
+    kept.keep("some.o", b"code")
+    (tmp_path / "asked" / "htagraph" / "some.o").rename(own / "some.o")
+
+    assert own.parent == tmp_path
+    assert kept.found("some.o") is None
+
+
+def test_bitcode_of_a_later_llvm_is_left_alone() -> None:
+    """What this LLVM cannot read is an error that `passes` knows, and lowers the function anew."""
+    with pytest.raises(RuntimeError):
+        objects.object_code(b"BC\xc0\xde of another time")
