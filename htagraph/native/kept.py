@@ -28,10 +28,12 @@ _DIGEST = 32
 def places() -> list[Path]:
     """Folders to look in for code, and to try to keep it in, one after the other.
 
-    That of ``HTAGRAPH_CACHE_DIR`` or ``NUMBA_CACHE_DIR`` where one is set, beside the package, the
-    user's cache, and a folder of the user's own among the temporary files.
+    That of ``HTAGRAPH_CACHE_DIR`` alone, where it is set; else that of ``NUMBA_CACHE_DIR``, beside
+    the package, the user's cache, and a folder of the user's own among the temporary files.
     """
-    asked = os.environ.get("HTAGRAPH_CACHE_DIR") or os.environ.get("NUMBA_CACHE_DIR")
+    if alone := os.environ.get("HTAGRAPH_CACHE_DIR"):
+        return [Path(alone) / "htagraph"]
+    asked = os.environ.get("NUMBA_CACHE_DIR")
     found = [Path(asked) / "htagraph"] if asked else []
     found.append(Path(__file__).parent / "__pycache__")
     with suppress(RuntimeError):  # no home
