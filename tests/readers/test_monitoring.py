@@ -131,6 +131,14 @@ def test_gpus_of_one_name_are_found_by_number_and_that_is_said(tmp_path):
     assert "by number, which is right unless CUDA_VISIBLE_DEVICES" in said.detail
 
 
+def test_a_log_of_other_gpus_is_left_out_and_that_is_said(tmp_path):
+    """Somebody else's machine."""
+    _, said = _attached(tmp_path, _query_log(0, range(10), gpus={0: "NVIDIA L4"}))
+
+    assert said.n_matched == 0
+    assert f"no GPU of the log (NVIDIA L4) is one of the trace ({H100})" in said.detail
+
+
 EPOCH = BEGIN_NS // 10**9
 FORMATS = {
     "nvidia-smi dmon -o DT": (
