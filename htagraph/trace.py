@@ -25,6 +25,7 @@ from htagraph.readers.beside import with_beside
 from htagraph.readers.kineto import read_kineto
 from htagraph.readers.kineto.categories import LAUNCH_FLOWS
 from htagraph.readers.nsys import is_nsys, read_nsys
+from htagraph.readers.perfetto import is_perfetto, read_perfetto
 from htagraph.readers.rank_paths import name_of
 from htagraph.writers.notebook_cell import table_html
 
@@ -32,6 +33,7 @@ __all__ = ["Trace", "load"]
 
 _READERS: tuple[tuple[Callable[[str | Path | bytes], bool], Reader], ...] = (
     (is_nsys, read_nsys),
+    (is_perfetto, read_perfetto),
     (lambda _: True, read_kineto),  # last: its errors say what else a file is
 )
 """Tests whether a source is of a format, and readers of it; the first that fits reads it."""
@@ -227,8 +229,9 @@ def load(
     Parameters
     ----------
     source : str, Path or bytes
-        A trace of the PyTorch profiler, or an SQLite export of Nsight Systems (of one with several
-        ranks, ``run.sqlite/rank-1``), plain or gzip whatever its name says; or its content.
+        A trace of the PyTorch profiler, plain or gzip whatever its name says; or its content. Or
+        an SQLite export of Nsight Systems (of several ranks, ``run.sqlite/rank-1``); a Perfetto
+        trace (``.pftrace``), which we or another tool wrote; any Chrome trace.
     stacks : bool, default=False
         Whether to load Python frames (``python_function``), which are most of a file that has them.
     categories : collection of str, optional
