@@ -96,7 +96,11 @@ def test_what_a_counter_averages_over_is_part_of_its_uncertainty(tmp_path):
         (0, 0, "taken as UTC, though 2 other zones fit as well"),
         (9, 4_000, "taken as UTC+9, by when the file was last written"),
         (9, 0, "not placed: its local times overlap the trace in 5 zones; record it with TZ=UTC"),
-        (20, 0, "not placed: its local times overlap the trace in no zone"),
+        (
+            20,
+            0,
+            "not placed: its local times, from 2024-05-02 04:53:20.250 to 2024-05-02 07:0",
+        ),
     ],
 )
 def test_a_log_that_fits_in_several_zones_is_placed_by_evidence_or_not_at_all(
