@@ -94,19 +94,21 @@ def test_a_range_on_no_thread_is_context_from_its_begin_to_its_end():
 
 
 def test_each_value_of_a_counter_is_a_series():
-    samples = read_kineto(
+    recording = read_kineto(
         file_of(
             slice_("f", 0, 30),
             point("C", "memory", 20, args={"used": 3, "free": 1.5}),
             point("C", "memory", 10, args={"used": 4, "free": "none"}),
             point("C", "load", 10, args={"value": 7}),
         )
-    ).events.samples
+    )
 
+    samples = recording.events.samples
     values = {
         series.name: samples.value[samples.series == number].tolist()
         for number, series in enumerate(samples.all_series)
     }
+    assert recording.skipped == {"counter value that is no number": 1}
     assert values == {"memory: used": [4.0, 3.0], "memory: free": [1.5], "load": [7.0]}
 
 
