@@ -200,7 +200,7 @@ def test_what_is_on_no_thread_is_context_unless_there_are_no_threads() -> None:
     request = [track(3, name="request 5"), *sliced("request", 0, 50, uuid=3)]
     work = [thread(1, 11), *sliced("work", 10, 5)]
 
-    assert rows(read_perfetto(trace_of(*request, *work)))[0] == ("request", 0, 50, "other")
+    assert rows(read_perfetto(trace_of(*request, *work)))[0] == ("request", 0, 50, "async")
     assert rows(read_perfetto(trace_of(*request))) == [("request", 0, 50, "op")]
 
 

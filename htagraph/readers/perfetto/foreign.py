@@ -158,7 +158,7 @@ def _placed(kind: I8, on_thread: npt.NDArray[np.bool_], device: I64) -> I8:
     needs_device = np.isin(kind, codes(DEVICE_KINDS)) & (device < 0)
     is_plain = (kind == EventKind.OTHER) | needs_device
     astray = np.isin(kind, codes(HOST_KINDS)) & ~on_host
-    out = np.where(is_plain | astray, np.where(on_host, EventKind.OP, EventKind.OTHER), kind)
+    out = np.where(is_plain | astray, np.where(on_host, EventKind.OP, EventKind.ASYNC), kind)
     return out.astype(np.int8)
 
 
