@@ -29,6 +29,7 @@ from htagraph.model.supplement import recorded_facts
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 from htagraph.readers.first_bytes import first_bytes
+from htagraph.readers.rank_paths import file_of
 from htagraph.writers.chrome_json import write_chrome_json
 from htagraph.writers.dot import path_dot
 from htagraph.writers.joined import write_joined
@@ -222,7 +223,9 @@ class CriticalPath:
                 missing="file",
                 hint="write a Perfetto trace with to_perfetto().",
             )
-        head = first_bytes(self.origin.source, _JSON_STARTS_WITHIN).lstrip(b"\xef\xbb\xbf \t\r\n")
+        source = self.origin.source
+        file = source if isinstance(source, bytes) else file_of(source)
+        head = first_bytes(file, _JSON_STARTS_WITHIN).lstrip(b"\xef\xbb\xbf \t\r\n")
         if head and head[:1] not in {b"{", b"["}:
             raise MissingEventsError(
                 "the original is no JSON, to which events could be added.",
@@ -232,7 +235,7 @@ class CriticalPath:
             )
         return write_chrome_json(
             out,
-            self.origin.source,
+            source,
             events=self.dag.events,
             segments=self.segments,
             base_time_ns=self.origin.base_time_ns,

@@ -17,8 +17,10 @@ from htagraph.lookup.attribution import under_pattern
 from htagraph.lookup.clipping import device_work
 from htagraph.lookup.compiled_work import compiled_share, is_replayed
 from htagraph.lookup.data_loaders import Loading, find_loading
+from htagraph.lookup.device_states import devices_of
 from htagraph.lookup.host_waits import READS, is_matched
 from htagraph.lookup.plain_traces import is_plain
+from htagraph.lookup.sm_activity import sm_activity
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.window import Window
@@ -85,6 +87,8 @@ class Context:
         What one of them takes on the device.
     is_plain : bool
         The trace is of functions of a program, not of PyTorch.
+    has_small_grids : bool, default=False
+        While kernels compute, most multiprocessors have no block, as there are fewer blocks.
     has_others : bool, default=False
         All ranks of the job are at hand.
     shares_cores : bool, default=False
@@ -107,6 +111,7 @@ class Context:
     blocking_copy: str
     blocking_copy_ns: int
     is_plain: bool
+    has_small_grids: bool = False
     has_others: bool = False
     shares_cores: bool = False
 
@@ -190,6 +195,7 @@ def find_context(dag: Dag, window: Window) -> Context:
         blocking_copy=name,
         blocking_copy_ns=copy_ns,
         is_plain=is_plain(dag.events),
+        has_small_grids=_has_small_grids(dag, window),
     )
 
 
@@ -235,6 +241,16 @@ def _precision(dag: Dag, window: Window) -> Precision:
     if low_ns > max(full_ns, _HARDLY_ANY * all_ns):
         return "low"
     return "full" if full_ns > _MOST * all_ns and low_ns < _HARDLY_ANY * all_ns else ""
+
+
+def _has_small_grids(dag: Dag, window: Window) -> bool:
+    """Whether small grids leave most of the devices without a block while kernels compute."""
+    start, end = np.array([window.start_ns]), np.array([window.end_ns])
+    found = [
+        sm_activity(dag, window, device).within(start, end) for device in devices_of(dag).tolist()
+    ]
+    computing_ns = sum(float(one["busy"][0] - one["communication"][0]) for one in found)
+    return sum(float(one["small"][0]) for one in found) > _MOST * computing_ns
 
 
 def _blocking_copies(dag: Dag, window: Window) -> tuple[str, int]:

@@ -23,6 +23,7 @@ from htagraph.lookup.launch_geometry import LaunchGeometry, geometry_devices, la
 from htagraph.model.dag import Dag
 from htagraph.model.devices import DeviceProperties
 from htagraph.model.kinds import EventKind, KernelClass, SlotUse
+from htagraph.model.metrics import NCU
 from htagraph.model.tensor_core_names import TENSOR_CORE_KERNELS
 from htagraph.model.window import Window
 
@@ -43,6 +44,8 @@ _LIMITED_BY = np.array(
     ]
 )
 _WITHIN_DEVICE = r"DtoD|DeviceToDevice|Device -> Device"
+_MEASURED = f"{NCU}sm__warps_active.avg.pct_of_peak_sustained_active"
+_MILLION, _PERCENT = 1_000_000, 100
 _ROUNDING = 1e-6
 
 
@@ -80,6 +83,8 @@ class SmActivity:
         Of the kernels.
     curves : mapping of str to (ndarray, ndarray)
         Instants from the start of the window, and an integral up to each.
+    active : (ndarray, ndarray)
+        Instants, and the share of multiprocessors with a block from each to the next.
     slots : SlotShares
     """
 
@@ -89,6 +94,7 @@ class SmActivity:
     kernels: Clipped
     geometry: LaunchGeometry
     curves: Mapping[str, tuple[F64, F64]]
+    active: tuple[F64, F64]
     slots: SlotShares
 
     def within(self, start_ns: I64, end_ns: I64) -> dict[str, F64]:
@@ -107,7 +113,8 @@ class SmActivity:
             that, filled warp slots. ``small``, ``tail``: of the known time, multiprocessors that
             small grids and last waves leave without a block. ``copying``: copies from or to the
             host, or another device. ``computing``, ``tensor``: times of compute kernels, and of
-            those on tensor cores, each for itself.
+            those on tensor cores, each for itself. ``measured``: times of kernels whose occupancy
+            Nsight Compute measured, and ``measured_warps``, times that.
         """
         at = [(times - self.window.start_ns).astype(np.float64) for times in (start_ns, end_ns)]
         zero = np.zeros(len(start_ns))
@@ -157,9 +164,26 @@ def sm_activity(dag: Dag, window: Window, device: int) -> SmActivity:
         **full.curves(),
         "computing": full.curve(full.sums.of(computes)),
         "tensor": full.curve(full.sums.of(computes * on_tensor_cores[waves.kernel])),
+        **_measured(dag, found.event, full, waves.kernel),
         "copying": _covered(clipped(dag, np.flatnonzero(copies), window), window),
     }
-    return SmActivity(device, n_sms, window, found, geometry, curves, full.slots())
+    active = full.sums.time, np.append(full.active, 0.0)
+    return SmActivity(device, n_sms, window, found, geometry, curves, active, full.slots())
+
+
+def _measured(dag: Dag, kernels: I64, full: _Fullness, of_wave: I64) -> dict[str, tuple[F64, F64]]:
+    """Times of kernels with a measured occupancy, and these times it, as curves."""
+    column = dag.events.columns.get(_MEASURED)
+    value = np.full(len(kernels), np.nan)
+    if column is not None:
+        value = column.dense(len(dag.events), np.nan)[kernels].astype(np.float64)
+    has = np.isfinite(value)
+    # In whole millionths of a percent, so that running sums come back to nothing.
+    parts = np.rint(np.where(has, value, 0) * _MILLION).astype(np.int64)[of_wave]
+    return {
+        "measured": full.curve(full.sums.of(has.astype(np.int64)[of_wave])),
+        "measured_warps": full.curve(full.sums.of(parts) / (_MILLION * _PERCENT)),
+    }
 
 
 def _covered(work: Clipped, window: Window) -> tuple[F64, F64]:

@@ -17,6 +17,7 @@ __all__ = [
     "CUPTI_RATES",
     "DEVICE_ANNOTATION_BREAKDOWN",
     "DRAG",
+    "EXECUTION_NODES",
     "EXPOSED_COMMUNICATION",
     "GRAPH_NODES",
     "IDLE_CATEGORIES",
@@ -354,6 +355,25 @@ OPERATOR_TREE = Schema(
     },
 )
 
+EXECUTION_NODES = Schema(
+    "EXECUTION_NODES",
+    {
+        "event": _EVENT,
+        "name": name("operator or annotation"),
+        "node": Column("int64", "id", "id of its node in the execution trace"),
+        "record_function": Column(
+            "int64", "id", "id of the call that both files have; -1 where the trace has none"
+        ),
+        "n_inputs": count("tensors that it took; those of a list count each"),
+        "n_outputs": count("tensors that it gave"),
+        "op_schema": Column("object", "text", "its signature; empty for none"),
+        "input_shapes": Column("object", "JSON", "shape of each input"),
+        "input_types": Column("object", "JSON", "type of each input"),
+        "output_shapes": Column("object", "JSON", "shape of each output"),
+        "output_types": Column("object", "JSON", "type of each output"),
+    },
+)
+
 MEMORY_TIMELINE = Schema(
     "MEMORY_TIMELINE",
     {
@@ -657,6 +677,9 @@ UTILIZATION = Schema(
         ),
         "warp_share": share(
             "of the warp slots of these, that hold a warp; estimate, NaN where too few are known"
+        ),
+        "measured_warp_share": share(
+            "the same as Nsight Compute measured it, of the kernels that it did; NaN of none"
         ),
         "sm_occupancy": share("sm_activity * warp_share: filled warp slots, on average"),
         "communication_share": share("of its time, in which only communication kernels run"),

@@ -128,7 +128,7 @@ def _one_device(dag: Dag, window: Window, device: int, ranges: _Ranges) -> dict[
     length = (end - start).astype(np.float64)
     busy = _ratio(found["busy"], length)
     grids = _ratio(found["known"], found["busy"])
-    warps = _ratio(found["counted"], found["sms"])
+    warps = np.nan_to_num(_ratio(found["counted"], found["sms"]))
     has_grids, has_warps = grids >= _ENOUGH, warps * grids >= _ENOUGH
     sm_share = np.where(has_grids, _ratio(found["sms"], found["known"]), np.nan)
     warp_share = np.where(has_warps, _ratio(found["warps"], found["counted"]), np.nan)
@@ -146,6 +146,7 @@ def _one_device(dag: Dag, window: Window, device: int, ranges: _Ranges) -> dict[
         "sm_activity": np.where(idle, 0.0, busy * sm_share),
         "warp_share": warp_share,
         "sm_occupancy": np.where(idle, 0.0, busy * sm_share * warp_share),
+        "measured_warp_share": _ratio(found["measured_warps"], found["measured"]),
         "communication_share": _ratio(found["communication"], length),
         "small_grid_share": np.where(idle, 0.0, _ratio(found["small"], length) * per_known),
         "tail_share": np.where(idle, 0.0, _ratio(found["tail"], length) * per_known),

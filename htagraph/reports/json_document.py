@@ -26,6 +26,8 @@ That of a trace has these keys; later documents of the same version only add som
     critical_path   dur_ns, unexplained_share, inferred_share,
                     by_rule, by_bound, by_op, by_name: [group, dur_ns, share, n_segments]
     steps           step, dur_ns, bound, bound_share, next_bound, next_share
+    utilization     one row per device, as `utilization` answers
+    utilization_losses    the largest 20 uses of warp slots, as `utilization_losses` answers
     quality         check, n_good, n_all, share, verdict, consequence
     repairs         kind, n, first_offset, detail
     skipped         {category: number of events}
@@ -54,7 +56,7 @@ That of a job::
     opportunities   as above; late_rank is the rank whose lateness is repaired, then_bound is "";
                     empty also for a job that is too large for a report to replay it
     critical_path   dur_ns, by_rank, by_bound: [group, dur_ns, share, n_segments]
-    stragglers, clocks, devices    one row per rank, or per device of a rank
+    stragglers, clocks, devices, utilization    one row per rank, or per device of a rank
     weak_checks     rank, check, n_good, n_all, share, verdict, consequence
     files           {what: path} of the files of the report
     profile         as above; a step is one of the job, kernels, operators and devices are means
@@ -269,6 +271,8 @@ def json_document(summary: Summary, files: Mapping[str, Path] | None = None) -> 
             "by_name": _groups(summary.by_name, _TOP),
         },
         "steps": records(summary.by_step),
+        "utilization": records(summary.used),
+        "utilization_losses": records(summary.losses.head(_TOP)),
         "quality": records(summary.quality),
         "repairs": records(trace.repairs),
         "skipped": dict(trace.skipped),
@@ -317,6 +321,7 @@ def job_document(summary: JobSummary, files: Mapping[str, Path] | None = None) -
         "stragglers": records(summary.stragglers),
         "clocks": records(job.clocks),
         "devices": records(summary.devices),
+        "utilization": records(summary.used),
         "weak_checks": records(summary.weak_checks),
         "files": _files(files),
         "profile": job_profile(job, name=summary.name).document(),

@@ -218,6 +218,16 @@ class Summary:
         return step_shares(self.path)
 
     @cached_property
+    def used(self) -> pd.DataFrame:
+        """How full each device is, schema `answers.UTILIZATION`."""
+        return self.graph.utilization()
+
+    @cached_property
+    def losses(self) -> pd.DataFrame:
+        """Where its warp slots go, schema `answers.UTILIZATION_LOSSES`."""
+        return self.graph.utilization_losses()
+
+    @cached_property
     def quality(self) -> pd.DataFrame:
         """What is linked, classified and recorded, schema `answers.QUALITY`."""
         return self.graph.quality()

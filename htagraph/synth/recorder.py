@@ -22,6 +22,8 @@ _GEOMETRY = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
 _WARP = 32
 _REGISTERS = 32
 """Of a thread: so few that they do not limit how many threads fit."""
+_CHANNELS = Work("a kernel of NCCL", 0, n_blocks=24, n_threads=544)
+"""The geometry of collectives: a block for each channel."""
 _LEVELS = ("none", "op", "kernel", "seq")
 
 
@@ -152,6 +154,8 @@ class Recorder:
                 values["bytes"] = item.work.n_bytes
                 values["memory_bandwidth"] = item.work.n_bytes / max(item.work.dur_ns, 1)
             return
+        if self.program.geometry:
+            values.update(_geometry(_CHANNELS, self.program.machine))
         if not item.work.is_recorded:
             return
         level = _LEVELS.index(self.program.metadata)

@@ -1,4 +1,4 @@
-"""Reports of Nsight Systems on the command line: read through their exports, or refused in a line."""
+"""Reports of Nsight Systems on the command line: read through exports, or refused in a line."""
 
 from __future__ import annotations
 

@@ -19,16 +19,21 @@ from htagraph.findings.window_bounds import find_bounds
 from htagraph.model.answers import OPPORTUNITIES
 from htagraph.model.kinds import Bound, Cause, EventKind
 from htagraph.synth import timeline
+from tests.queries.gridded import FOUR_SMS
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A drawing, full names of what is in it, and the length of a column in ns."""
+    """A drawing, full names of what is in it, the length of a column in ns, and a frame.
+
+    Its kernel ``kern`` may have blocks, on a device of four multiprocessors.
+    """
 
     drawing: str
     names: tuple[tuple[str, str], ...] = ()
     column_ns: int = 1_000
     frame: str = ""
+    blocks: int = 0
 
     def named(self, **names: str) -> Drawn:
         """The same with other names."""
@@ -38,7 +43,10 @@ class Drawn:
     def path(self) -> hg.CriticalPath:
         """The critical path of the trace."""
         names = {short: full for short, full in self.names if short in self.drawing}
-        events = timeline(self.drawing, names=names)
+        grid = {"grid_x": self.blocks, "block_x": 32} if self.blocks else {}
+        columns = {name: {"kern": value} for name, value in grid.items()}
+        events = timeline(self.drawing, names=names, columns=columns)
+        events = replace(events, devices=(FOUR_SMS,))
         times = (column * self.column_ns // 1_000 for column in (events.ts_ns, events.dur_ns))
         kind = np.where(events.names() == self.frame, EventKind.PYTHON, events.kind)
         events = replace(
@@ -72,6 +80,7 @@ DEVICE = Drawn("""
     cpu 1    |[region  [launch >a]]
     stream 7 |                  [kern <a                                           ]
 """).named(region="aten::mm")
+SMALL = replace(DEVICE, blocks=1)
 PARTLY_DEVICE = Drawn("""
     cpu 1    |[region [launch >a]][aten::mm [launch >b]]
     stream 7 |               [kern <a][k2 <b                                         ]
@@ -147,6 +156,9 @@ SGEMM, BF16 = (
 
 CASES = {
     Cause.COMPUTE: (
+        ("fewer blocks than", SMALL, replace(DEVICE, blocks=4)),
+        ("branches of a CUDA graph", SMALL, SMALL.named(launch="hipLaunchKernel")),
+        ("the device is busy", replace(DEVICE, blocks=4), SMALL),
         ("lower precision", DEVICE.named(kern=SGEMM), DEVICE.named(kern=BF16)),
         ("lower precision", DEVICE.named(kern=SGEMM), DEVICE.named(kern="attn_fwd")),
         ("as by torch.compile", DEVICE, DEVICE.named(region=COMPILED)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import htagraph as hg
@@ -11,6 +12,7 @@ from htagraph.compiler.passes import compile_events
 from htagraph.errors import QueryError
 from htagraph.model.dag import Dag
 from htagraph.model.devices import DeviceProperties
+from htagraph.model.events import SparseColumn
 from htagraph.model.samples import SampleTable, Series
 from htagraph.model.window import Window
 from htagraph.queries.utilization import utilization
@@ -140,19 +142,31 @@ def test_kernels_on_tensor_cores_are_known_by_their_names() -> None:
 
 
 def test_what_other_instruments_sampled_stands_beside() -> None:
-    """Percents of nvidia-smi and shares of DCGM, of this device, as means within the window."""
+    """Percents of nvidia-smi and shares of DCGM, of this device: 90% for the first 2 us of 8."""
     dag = gridded("stream 7 |[k     ]", k=(1, 128))
     samples = SampleTable.of(
         [
-            (Series("utilization.gpu", "%", 0, "nvidia-smi"), [0, 4_000, 90_000], [90, 100, 0]),
-            (Series("DCGM_FI_PROF_SM_ACTIVE", "", 0, "dcgm"), [1_000], [0.25]),
-            (Series("DCGM_FI_PROF_SM_ACTIVE", "", 1, "dcgm"), [1_000], [0.5]),
+            (Series("utilization.gpu", "%", 0, "nvidia-smi"), [0, 4_000, 8_000], [90, 100, 100]),
+            (Series("DCGM_FI_PROF_SM_ACTIVE", "ratio", 0, "dcgm"), [1_000], [0.25]),
+            (Series("DCGM_FI_PROF_SM_ACTIVE", "ratio", 1, "dcgm"), [1_000], [0.5]),
         ]
     )
     dag = replace(dag, events=replace(dag.events, samples=samples))
 
-    assert asked(dag, "sampled_gpu_utilization", "sampled_sm_activity") == [[0.95, 0.25]]
+    assert asked(dag, "sampled_gpu_utilization", "sampled_sm_activity") == [[0.975, 0.25]]
     assert utilization(dag, dag.span)["sampled_sm_occupancy"].isna().all()
+
+
+def test_what_nsight_compute_measured_stands_beside() -> None:
+    """A fifth of the warp slots in one of two kernels, where the estimate is all."""
+    dag = gridded("stream 7 |[k     ][other ]", k=(4, 512), other=(4, 512))
+    name = "ncu.sm__warps_active.avg.pct_of_peak_sustained_active"
+    k = int(dag.events.names().tolist().index("k"))
+    column = SparseColumn(np.array([k]), np.array([20.0]))
+    columns = {**dag.events.columns, name: column}
+    dag = replace(dag, events=replace(dag.events, columns=columns))
+
+    assert asked(dag, "warp_share", "measured_warp_share") == [[1.0, 0.2]]
 
 
 def test_a_simulated_kernel_is_estimated_as_it_was_launched() -> None:

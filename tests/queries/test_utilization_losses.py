@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from htagraph.compiler.passes import compile_events
 from htagraph.model.dag import Dag
+from htagraph.model.kinds import EventKind
+from htagraph.model.window import Window
+from htagraph.queries.utilization import utilization
 from htagraph.queries.utilization_losses import utilization_losses
-from tests.queries.gridded import gridded
+from htagraph.synth.rows import Row, event_table
+from tests.queries.gridded import FOUR_SMS, gridded
 
 
 def uses(dag: Dag) -> dict[tuple[str, str], float]:
@@ -84,3 +93,43 @@ def test_a_row_says_how_its_kernel_was_launched() -> None:
     assert row[["n_kernels", "kernel_ns", "n_blocks", "n_fit", "n_waves"]].tolist() == [
         2, 8_000, 5, 1, 2,
     ]  # fmt: skip
+
+
+@st.composite
+def kernels(draw: st.DrawFn) -> Dag:
+    """Kernels of any grids at any times, some without a grid, some that communicate."""
+    n = draw(st.integers(1, 12))
+    rows = []
+    for number in range(n):
+        name = draw(st.sampled_from(["gemm", "relu", "ncclDevKernel_AllReduce"]))
+        start, dur = draw(st.integers(0, 40)), draw(st.integers(0, 30))
+        grid = {"grid_x": draw(st.integers(1, 40)), "block_x": draw(st.integers(1, 512))}
+        grid |= {"registers": draw(st.integers(16, 255)), "shared_memory": 0}
+        row = Row(name, EventKind.KERNEL, "kernel", (0, number % 3), start, dur, 0, number % 3)
+        row.values = draw(st.sampled_from([grid, grid, grid, {}]))
+        rows.append(row)
+    return compile_events(event_table(rows, devices=(FOUR_SMS,)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(dag=kernels(), start=st.integers(-5, 40), length=st.integers(1, 40))
+def test_uses_add_up_factors_multiply_and_parts_of_time_are_the_whole(dag, start, length) -> None:
+    """Of any kernels in any window."""
+    window = Window(start, start + length, "any")
+    losses = utilization_losses(dag, window)
+    whole = utilization(dag, window).iloc[0]
+    parts = utilization(dag, window, by="time", bins=min(length, 3))
+
+    assert losses["share"].sum() == pytest.approx(1)
+    assert losses["share"].between(0, 1 + 1e-9).all()
+    idle = losses.loc[losses["use"] == "idle", "share"].sum()
+    assert 1 - idle == pytest.approx(whole["gpu_utilization"], abs=1e-9)
+    busy = (parts["gpu_utilization"] * parts["dur_ns"]).sum() / length
+    assert busy == pytest.approx(whole["gpu_utilization"], abs=1e-9)
+    if whole["grid_coverage"] == 1:
+        product = whole["gpu_utilization"] * whole["sm_share"] * whole["warp_share"]
+        assert whole["sm_occupancy"] == pytest.approx(product)
+        used = losses.loc[losses["use"] == "used", "share"].sum()
+        assert used == pytest.approx(product)
+        empty = whole[["small_grid_share", "tail_share"]].sum() + whole["sm_activity"]
+        assert empty <= whole["gpu_utilization"] + 1e-9
