@@ -284,6 +284,15 @@ def test_what_is_broken_is_mended_and_counted() -> None:
     }
 
 
+def test_after_bytes_that_are_no_packets_the_rest_is_read() -> None:
+    """A length that is wrong hides where the next packet begins: it is looked for."""
+    first, rest = trace_of(thread(1, 11), *sliced("a", 0, 5)), trace_of(*sliced("b", 10, 5) * 3)
+    recording = read_perfetto(first + b"\x0a\x7f\xff\x00?" + rest)
+
+    assert [name for name, *_ in rows(recording)] == ["a", "b", "b", "b"]
+    assert sum(repaired(recording).values()) > 0
+
+
 def test_a_system_trace_without_track_events_is_refused_by_what_it_holds() -> None:
     """It has schedules, not what a program did."""
     data = trace_of(packet(ftrace_events={"cpu": 1}), packet(timestamp=1, ftrace_events={"cpu": 2}))

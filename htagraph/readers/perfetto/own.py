@@ -26,6 +26,7 @@ I64 = npt.NDArray[np.int64]
 
 _DENSE = {name: EVENT_DTYPES[name] for name in ("device", "stream", "correlation", "external_id")}
 _FLAG = "critical"
+_HOLES = (Defect.DAMAGED, Defect.BAD_PACKET, Defect.BAD_PACKED, Defect.NO_TIME, Defect.FAR_TIME)
 _SAMPLE_COLUMNS = ("ts_ns", "value", "series")
 _FLOW_COLUMNS = ("ts_ns", "id", "lane", "phase", "category", "event")
 
@@ -208,8 +209,8 @@ def _order(found: Material, own: Own, n: int) -> tuple[I64, bool]:
     """
     order = own.columns["order"]
     kinds = {repair.kind for repair in found.log.repairs()}
-    is_cut = kinds & {Defect.TRUNCATED.label, Defect.DAMAGED.label}
-    is_holed = kinds & {Defect.BAD_PACKET.label, Defect.NO_TIME.label, Defect.FAR_TIME.label}
+    is_cut = Defect.TRUNCATED.label in kinds
+    is_holed = kinds & {defect.label for defect in _HOLES}
     if n == len(order) or (n < len(order) and is_cut and not is_holed):
         return order[:n], True
     found.log.add(Defect.SUPPLEMENT)
