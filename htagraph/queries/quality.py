@@ -219,12 +219,14 @@ def _overhead(dag: Dag, window: Window, path: pd.DataFrame) -> list[_Check]:
     if not len(found):
         return []
     path_ns, most = int(found["path_ns"].sum()), found.iloc[0]
-    where = f", most in {most['inside']} ({most['name']})" if path_ns else ""
-    said = (
+    too_long = (
         f"times of the path are too long by {human_duration(path_ns)} "
-        f"({path_ns / max(window.dur_ns, 1):.1%}) at least{where}; what it takes to record each "
-        "event is not recorded."
+        f"({path_ns / max(window.dur_ns, 1):.1%}) at least, most in {most['inside']} "
+        f"({most['name']})"
+        if path_ns
+        else "none of what is recorded of it is on the path"
     )
+    said = f"{too_long}; what it takes to record each event is not recorded."
     return [
         _Check(
             "critical path free of the profiler's own work (ns)",

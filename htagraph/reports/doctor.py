@@ -9,7 +9,7 @@ import numpy as np
 
 from htagraph.graph import TraceGraph
 from htagraph.lookup.plain_traces import NO_DEVICE_WORK, is_plain
-from htagraph.model.flow_categories import FORWARD_BACKWARD
+from htagraph.model.categories import FORWARD_BACKWARD
 from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.recording import STACKS
 from htagraph.model.rules import Rule
