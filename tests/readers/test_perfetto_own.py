@@ -232,6 +232,20 @@ def test_of_a_file_that_is_cut_off_the_rest_is_read(tmp_path: Path) -> None:
     assert "truncated" in {repair.kind for repair in cut.repairs}
 
 
+def test_slices_are_read_without_a_supplement_that_is_damaged(tmp_path: Path) -> None:
+    """Times, names, kinds and streams of device work are in the slices; the path is no event."""
+    first = kineto_trace(stacks=True)
+    data = bytearray(first.compile().critical_path().to_perfetto(tmp_path / "x").read_bytes())
+    data[data.index(b"\x78\x9c") + 40] ^= 0xFF  # within zlib's data
+    again = read_perfetto(bytes(data), stacks=True)
+    events = again.events
+
+    assert [repair.kind for repair in again.repairs] == ["supplement does not fit"]
+    assert sorted(events.names()) == sorted(first.recording.events.names())
+    assert events.stream[events.is_device].tolist() == [7, 7]
+    assert again.skipped["critical path"] > 0
+
+
 def test_original_json_cannot_be_written_from_a_perfetto_trace(tmp_path: Path) -> None:
     """There are no bytes of it to keep; the error says what can be written."""
     written = kineto_trace().compile().critical_path().to_perfetto(tmp_path / "x.pftrace")
