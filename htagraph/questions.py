@@ -22,6 +22,7 @@ from htagraph.queries.cupti_counters import cupti_counters
 from htagraph.queries.cupti_rates import cupti_rates
 from htagraph.queries.device_annotation_breakdown import device_annotation_breakdown
 from htagraph.queries.drag import drag
+from htagraph.queries.execution_nodes import execution_nodes
 from htagraph.queries.exposed_communication import exposed_communication
 from htagraph.queries.graph_nodes import graph_nodes
 from htagraph.queries.idle_categories import idle_categories
@@ -81,6 +82,7 @@ QUESTIONS: dict[str, Question] = {
         operator_tree,
         opportunities,
         memory_timeline,
+        execution_nodes,
         step_times,
         steady_state,
         choke_points,
@@ -296,6 +298,10 @@ class Questions(ABC):
     def memory_timeline(self) -> pd.DataFrame:
         """Allocations and releases over time, where they were recorded."""
         return self._ask(memory_timeline)
+
+    def execution_nodes(self) -> pd.DataFrame:
+        """Operators with their nodes of an execution trace, where one was added."""
+        return self._ask(execution_nodes)
 
     def step_times(self) -> pd.DataFrame:
         """Length and device use of each step."""

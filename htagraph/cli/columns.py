@@ -134,6 +134,14 @@ DEFAULT_COLUMNS: dict[str, tuple[str, ...]] = {
         "node",
         "parent",
     ),
+    "execution_nodes": (
+        "name",
+        "node",
+        "n_inputs",
+        "n_outputs",
+        "input_shapes",
+        "output_shapes",
+    ),
     "memory_timeline": ("ts_ns", "device", "bytes", "allocated", "reserved", "op"),
     "step_times": (
         "name",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from htagraph.cli.exports import readable
 from htagraph.errors import QueryError, RankNotFoundError, TraceError, did_you_mean
 from htagraph.model.units import human_count
 from htagraph.readers.captures import CaptureName, choose_capture, companions, discover
@@ -61,7 +62,7 @@ class Source:
         QueryError
             If a capture is asked of a file.
         """
-        paths = (given,) if isinstance(given, Path) else tuple(given)
+        paths = tuple(map(readable, (given,) if isinstance(given, Path) else given))
         for path in paths:
             if not file_of(path).exists() and not is_glob(path):
                 raise not_found(path)

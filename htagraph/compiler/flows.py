@@ -117,8 +117,7 @@ def _gaps(structure: Structure, lane: int) -> tuple[I64, I64]:
     nesting, host, events = structure.nesting, structure.host, structure.events
     node = structure.boundaries
     owner = node >> 1
-    kind = gather(events.kind, gather(host, nesting.innermost), EventKind.ANNOTATION)
-    idle = kind == EventKind.ANNOTATION
+    idle = gather(structure.may_idle, gather(host, nesting.innermost), default=True)
     rows = np.flatnonzero(
         idle[:-1] & (events.lane[owner[:-1]] == lane) & (events.lane[owner[1:]] == lane)
     )
@@ -138,8 +137,8 @@ def _bursts(
     events, parent = structure.events, structure.parent
     on_lane = structure.host[events.lane[structure.host] == worker]
     enclosing = parent[on_lane]
-    top = on_lane[gather(events.kind, enclosing, EventKind.ANNOTATION) == EventKind.ANNOTATION]
-    top = top[events.kind[top] != EventKind.ANNOTATION]
+    top = on_lane[gather(structure.may_idle, enclosing, default=True)]
+    top = top[~structure.may_idle[top]]
     top = top[np.lexsort((events.end_ns[top], events.ts_ns[top]))]
     if not len(top):
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=bool)

@@ -21,7 +21,6 @@ from htagraph.algorithms.matching import last_before
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.edges import EdgeTable
-from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
 
 __all__ = ["hidden_sync_edges"]
@@ -42,7 +41,7 @@ def _gaps_before(structure: Structure, calls: I64) -> tuple[I64, I64]:
     before = np.maximum(position, 0)
     same_lane = (position >= 0) & (events.lane[owner[before]] == events.lane[calls])
     inside = gather(host, nesting.innermost[before])
-    is_gap = same_lane & (gather(events.kind, inside, EventKind.ANNOTATION) == EventKind.ANNOTATION)
+    is_gap = same_lane & gather(structure.may_idle, inside, default=True)
     return calls[is_gap], events.node_ts_ns[node[before[is_gap]]]
 
 

@@ -122,7 +122,7 @@ def _waits(structure: Structure, calls: I64, ranges: I64) -> tuple[I64, I64]:
     calls, ranges, ended, at = calls[same], ranges[same], ended[same], at[same]
     uses = events.named(events.symbols.searched(HOST_WAIT))
     inner = gather(host, nesting.innermost[at])
-    idle = gather(events.kind, inner, EventKind.ANNOTATION) == EventKind.ANNOTATION
+    idle = gather(structure.may_idle, inner, default=True)
     soon = _OVERHANG_FACTOR * (times[at + 1] - ended) <= ended - times[at]
     waits = (node[at] == end_node(calls)) | gather(uses, inner, default=False)
     waits |= idle & (soon | uses[node[at + 1] >> 1])

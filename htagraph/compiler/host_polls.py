@@ -96,7 +96,7 @@ def _query_loops(structure: Structure, steps: Stretches) -> tuple[Stretches, I64
     found = Stretches(steps.since[begins], steps.until[gap], steps.inside[gap])
     since_ns = times[steps.since[np.maximum(gap - 1, 0)]]
     whole_ns = times[found.until] - times[found.since]
-    ok = gather(events.kind, found.inside, EventKind.ANNOTATION) == EventKind.ANNOTATION
+    ok = gather(structure.may_idle, found.inside, default=True)
     ok &= (whole_ns > usual_wait_ns(structure)) & (
         _NEAR_POLLER_FACTOR * (times[found.until] - since_ns) <= whole_ns
     )

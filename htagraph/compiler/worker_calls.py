@@ -40,7 +40,6 @@ from htagraph.compiler.host_recurrences import (
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.edges import EdgeTable
 from htagraph.model.inference import Inferred
-from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
 from htagraph.model.step_markers import PROFILER_STEP
 
@@ -56,9 +55,8 @@ _BURST_FACTOR = 10
 
 
 def _is_idle(structure: Structure, inside: I64) -> Bools:
-    """Whether nothing but ranges is around."""
-    kind = gather(structure.events.kind, inside, EventKind.ANNOTATION)
-    idle: Bools = kind == EventKind.ANNOTATION
+    """Whether nothing but ranges, or a wait, is around."""
+    idle: Bools = gather(structure.may_idle, inside, default=True)
     return idle
 
 
@@ -80,7 +78,7 @@ def _called_by_known(
     events = structure.events
     times = events.node_ts_ns
     shortest = _inside_burst_ns(structure, steps)
-    idle = _is_idle(structure, quiet.inside) & (quiet.until & 1 == 0)
+    idle = _is_idle(structure, quiet.inside) & structure.goes_on(quiet.until)
     idle &= times[quiet.until] - times[quiet.since] > shortest
     parts, row_after = [EdgeTable()], _row_after(structure, steps)
     for worker, caller in callers.items():
@@ -112,7 +110,7 @@ def _called_by_name(structure: Structure, quiet: Stretches, callers: dict[int, i
     A caller that has done nothing since the worker was idle did not call it.
     """
     events, times = structure.events, structure.events.node_ts_ns
-    begins = _is_idle(structure, quiet.inside) & (quiet.until & 1 == 0)
+    begins = _is_idle(structure, quiet.inside) & structure.goes_on(quiet.until)
     parts = [EdgeTable()]
     for worker, caller in callers.items():
         mine = quiet.take(begins & (events.lane[quiet.until >> 1] == worker))

@@ -32,8 +32,9 @@ class Pieces:
     ----------
     segment : ndarray of shape (n,), dtype=int64
         Row of the segment that each piece is part of.
-    start_ns, dur_ns, event, edge : ndarray of shape (n,), dtype=int64
+    start_ns, dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
     bound : ndarray of shape (n,), dtype=int8
+    event, edge : ndarray of shape (n,), dtype=int64
     whole_ns : ndarray of shape (n,), dtype=int64, unit=ns
         Duration of the segment.
     line : ndarray of shape (n,), dtype=object

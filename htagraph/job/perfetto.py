@@ -20,10 +20,10 @@ from htagraph.explain.counter_tracks import counter_tracks
 from htagraph.job.timeline import Timeline
 from htagraph.lookup.links import work_links
 from htagraph.model.events import EventTable, LaneTable
+from htagraph.model.supplement import recorded_facts
 from htagraph.model.symbols import SymbolTable
 from htagraph.writers.joined import write_joined
 from htagraph.writers.pftrace import write_pftrace
-from htagraph.writers.supplement import recorded_facts
 
 __all__ = ["write_job_trace"]
 

@@ -17,6 +17,7 @@ __all__ = [
     "CUPTI_RATES",
     "DEVICE_ANNOTATION_BREAKDOWN",
     "DRAG",
+    "EXECUTION_NODES",
     "EXPOSED_COMMUNICATION",
     "GRAPH_NODES",
     "IDLE_CATEGORIES",
@@ -351,6 +352,25 @@ OPERATOR_TREE = Schema(
         "self_ns": nanoseconds("time in nothing they call; adds up to the time of the roots"),
         "n_kernels": count("device work launched in them"),
         "device_ns": nanoseconds("device time launched in them"),
+    },
+)
+
+EXECUTION_NODES = Schema(
+    "EXECUTION_NODES",
+    {
+        "event": _EVENT,
+        "name": name("operator or annotation"),
+        "node": Column("int64", "id", "id of its node in the execution trace"),
+        "record_function": Column(
+            "int64", "id", "id of the call that both files have; -1 where the trace has none"
+        ),
+        "n_inputs": count("tensors that it took; those of a list count each"),
+        "n_outputs": count("tensors that it gave"),
+        "op_schema": Column("object", "text", "its signature; empty for none"),
+        "input_shapes": Column("object", "JSON", "shape of each input"),
+        "input_types": Column("object", "JSON", "type of each input"),
+        "output_shapes": Column("object", "JSON", "shape of each output"),
+        "output_types": Column("object", "JSON", "type of each output"),
     },
 )
 

@@ -16,6 +16,7 @@ from htagraph.model.kinds import EventKind
 
 __all__ = [
     "ALLOCATION",
+    "OS_CALLS",
     "POLLS",
     "WAITING_CALLS",
     "CallMeaning",
@@ -53,16 +54,17 @@ WAITING_CALLS = (
 )
 """Meanings of calls whose caller waits for device work."""
 
+OS_CALLS = "os_runtime"
+"""Category of calls of the operating system's libraries."""
+
 POLLS = re.compile(r"^(cuda|hip|cu)(Event|Stream)Query")
 """Calls that ask whether work is done; how often a host asks depends on its own speed."""
 
-_OS_WAITS = "|".join(
-    [
-        r"^pthread_(cond_(timed|clock)?wait|barrier_wait|(mutex|rwlock|spin)_\w*lock\w*)$",
-        r"^pthread_(timed|try|clock)?join\w*$",
-        r"^(sem_(timed|clock)?wait|futex|p?poll|p?select|epoll_p?wait2?|accept4?)$",
-        r"^(sig(timed)?wait(info)?|wait(pid|id|[34])?|(u|nano|clock_nano)?sleep)$",
-    ]
+_OS_WAITS = (
+    r"^pthread_(cond_(timed|clock)?wait|barrier_wait|(mutex|rwlock|spin)_\w*lock\w*)$"
+    r"|^pthread_(timed|try|clock)?join\w*$"
+    r"|^(sem_(timed|clock)?wait|futex|p?poll|p?select|epoll_p?wait2?|accept4?)$"
+    r"|^(sig(timed)?wait(info)?|wait(pid|id|[34])?|(u|nano|clock_nano)?sleep)$"
 )
 
 _MEANINGS = (

@@ -30,6 +30,7 @@ NONE_IS_NEGATIVE = frozenset(
         "stream",
         "peer",
         "seq",
+        "n_bytes",
         "n_elements",
         "parent",
         "late_rank",

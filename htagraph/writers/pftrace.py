@@ -22,12 +22,12 @@ from htagraph.errors import GraphError, OutputError
 from htagraph.model import frames
 from htagraph.model.events import EventTable, FlowTable, LaneTable, SparseColumn
 from htagraph.model.kinds import EventKind, codes
+from htagraph.model.supplement import FIELD, Supplement
 from htagraph.writers.atomic import output_file
 from htagraph.writers.path_tracks import path_slices
 from htagraph.writers.slices import Arg, Flows, Slices, Strings, encode_counter, encode_slices
-from htagraph.writers.supplement import Supplement
 from htagraph.writers.tracks import LaneTracks, Tracks, lane_tracks
-from htagraph.writers.wire import utf8
+from htagraph.writers.wire import assemble, message_field, utf8, varint_field
 
 __all__ = ["CounterTrack", "write_pftrace"]
 
@@ -191,7 +191,6 @@ def _supplement(
     samples: Sequence[tuple[int, CounterTrack]],
     recorded: Mapping[str, Any],
     recorded_ns: tuple[I64, I64],
-    zero_ns: int,
 ) -> Supplement:
     """What is needed to read the events again; its columns are in the order of the slices."""
     order = slices.boundary[slices.boundary & 1 == 0] >> 1
@@ -200,7 +199,6 @@ def _supplement(
     facts = {
         **recorded,
         "n_events": len(events),
-        "zero_ns": zero_ns,
         "lanes": {item.name: getattr(events.lanes, item.name) for item in fields(LaneTable)},
         "tracks": list(zip(tracks.tolist(), events.lane[first].tolist(), strict=True)),
         "devices": [asdict(device) for device in events.devices],
@@ -220,6 +218,12 @@ def _supplement(
         **{f"flow_{name}": column for name, column in (flows | {"category": code}).items()},
     }
     return Supplement(facts, columns)
+
+
+def _supplement_packet(supplement: Supplement, sequence: int) -> memoryview:
+    """A packet of a sequence with a supplement."""
+    body = [*varint_field(10, sequence), *message_field(FIELD, [supplement.packed()])]
+    return assemble(1, message_field(1, body)).reshape(-1).data
 
 
 def _first_ns(
@@ -346,10 +350,10 @@ def write_pftrace(
         _snapshot(tracks.add(), zero_ns)
     names = _intern(tracks.add(), strings, batches)
     times = recorded_ns or (events.ts_ns, events.dur_ns)
-    supplement = _supplement(events, slices, samples, recorded, times, zero_ns)
+    supplement = _supplement(events, slices, samples, {**recorded, "zero_ns": zero_ns}, times)
     with output_file(out) as file:
         file.write(tracks.serialize())
-        file.write(supplement.packet(tracks.place))
+        file.write(_supplement_packet(supplement, tracks.place))
         for batch in batches:
             for chunk in encode_slices(
                 batch, [names[arg.name] for arg in batch.args], tracks.place

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from htagraph import Trace, synth
 from htagraph.explain.counter_tracks import counter_tracks
+from htagraph.model.samples import SampleTable, Series
 from tests.queries.gridded import gridded
 
 NAMES = {
@@ -48,3 +51,16 @@ def test_there_is_no_track_of_what_is_not_known() -> None:
     """Half of the time of kernels is without a grid."""
     dag = gridded("stream 7 |[k     ][other ]", k=(5, 512))
     assert not [one for one in counter_tracks(dag) if one.unit == "%"]
+
+
+def test_samples_are_tracks_of_their_device_that_say_how_uncertain_times_are() -> None:
+    """Each value holds half way to its neighbours, from the start of the trace to its end."""
+    events = synth.timeline("cpu 1 |[aten::mm          ]")
+    series = Series("power.draw", "W", 0, "nvidia-smi", 1_500_000_000)
+    samples = SampleTable.of([(series, [-8_000, 4_000, 16_000], [100.0, 200.0, 300.0])])
+    (track,) = counter_tracks(Trace.from_events(replace(events, samples=samples)).compile().dag)
+
+    assert (track.name, track.unit) == ("power.draw (nvidia-smi, +-1.50 s)", "W")
+    assert (track.device, track.stream) == (0, -1)
+    assert track.ts_ns.tolist() == [0, 10_000]
+    assert track.value.tolist() == [200.0, 300.0]

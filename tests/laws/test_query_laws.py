@@ -31,6 +31,7 @@ from htagraph.queries.cupti_counters import cupti_counters
 from htagraph.queries.cupti_rates import cupti_rates
 from htagraph.queries.device_annotation_breakdown import device_annotation_breakdown
 from htagraph.queries.drag import drag
+from htagraph.queries.execution_nodes import execution_nodes
 from htagraph.queries.exposed_communication import exposed_communication
 from htagraph.queries.graph_nodes import graph_nodes
 from htagraph.queries.idle_categories import idle_categories
@@ -151,6 +152,7 @@ QUESTIONS = {
     ),
     "op_diff": Question(_against_itself(op_diff), frames.DIFF),
     "kernel_diff": Question(_against_itself(kernel_diff), frames.DIFF),
+    "execution_nodes": Question(execution_nodes, answers.EXECUTION_NODES),
     "memory_timeline": Question(memory_timeline, answers.MEMORY_TIMELINE),
     "step_times": Question(step_times, answers.STEP_TIMES),
     # What sets a step apart is said in words, with durations in them.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -23,11 +24,13 @@ from htagraph.model.answers import (
     KERNEL_PATTERNS,
     LAUNCH_STATS,
     OVERLAP,
+    SAMPLED_COUNTERS,
     STEP_TIMES,
     TEMPORAL_BREAKDOWN,
 )
 from htagraph.model.job_answers import MATCHED_COLLECTIVES
 from htagraph.model.kinds import Bound, KernelClass
+from htagraph.model.samples import SampleTable, Series
 from htagraph.model.schema import Schema, categorical
 from htagraph.replay.curves import SPEED_UPS
 from htagraph.reports import plots
@@ -220,6 +223,31 @@ def test_the_longest_queue_is_stated() -> None:
     assert figure.layout.title.text == "At most 2 launches are outstanding on stream 7, device 0"
 
 
+def test_each_sampled_counter_has_a_row_and_uncertain_times_are_stated() -> None:
+    """How busy the device is comes first, then what changes; what does not is left out."""
+    events = hg.synth.timeline("cpu 1 |[aten::mm  ]", us_per_column=1_000_000)
+    at = np.arange(0, 12 * 10**9, 10**9)
+    series = [
+        (Series("memory.total", "MiB", 0, "nvidia-smi", 10**9), np.full(12, 8.0)),
+        (Series("power.draw", "W", 0, "nvidia-smi", 10**9), at / 10**9 + 100),
+        (Series("utilization.gpu", "%", 0, "nvidia-smi", 10**9), np.full(12, 40.0)),
+    ]
+    samples = SampleTable.of([(one, at, value) for one, value in series])
+    graph = hg.Trace.from_events(replace(events, samples=samples)).compile()
+    figure = plots.sampled_counters(graph.sampled_counters(by="time"))
+
+    assert figure.layout.title.text == "utilization.gpu is 40% on average"
+    assert [row.text for row in figure.layout.annotations] == [
+        "utilization.gpu, %",
+        "power.draw, W",
+    ]
+    assert figure.data[1].y[-1] == 111
+    assert figure.layout.meta["note"] == (
+        "1 counter that never changes is not drawn. Times of nvidia-smi may be off by 1.00 s to "
+        "either side."
+    )
+
+
 def test_who_is_waited_for_is_stated() -> None:
     """Rank 1 comes 30 us late to the first collective, rank 0 comes 10 us late to the second."""
     row = {name: [0] * 4 for name in MATCHED_COLLECTIVES.columns}
@@ -318,6 +346,7 @@ def test_what_a_speed_up_saves_is_stated() -> None:
         (plots.memory_bandwidth, COUNTERS),
         (plots.collective_waits, MATCHED_COLLECTIVES),
         (plots.speed_ups, SPEED_UPS),
+        (plots.sampled_counters, SAMPLED_COUNTERS),
     ],
 )
 def test_where_there_is_nothing_the_figure_says_so(plot: object, schema: Schema) -> None:

@@ -14,6 +14,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -186,4 +187,4 @@ def _kept(columns: Columns, keep: Mask) -> Columns:
         if stays.any():
             sparse[name] = number[events[stays]], values[stays]
     rows = {name: column[keep] for name, column in columns.rows.items()}
-    return Columns(rows, columns.flows, sparse, columns.symbols, columns.lanes, columns.skipped)
+    return replace(columns, rows=rows, sparse=sparse)

@@ -130,6 +130,7 @@ def load_file(
         world_size=world_size_of(file.metadata, log),
         repairs=log.repairs(),
         skipped=columns.skipped,
+        n_bytes=columns.n_bytes,
         origin=Origin(source, base_time_ns, args, file.metadata),
     )
 

@@ -155,7 +155,7 @@ def _devices(log: Log, events: EventTable) -> tuple[npt.NDArray[np.integer[Any]]
         return gpu, "GPUs as the log numbers them" if logged else "without a GPU's number"
     called = {one.device: one.name for one in events.devices if one.name}
     device_of: dict[int, int] = {-1: -1}
-    by = "by number, which is right unless CUDA_VISIBLE_DEVICES renumbered them"
+    by = "GPUs by number, which is right unless CUDA_VISIBLE_DEVICES renumbered them"
     for device in used:
         alike = [
             one
@@ -167,9 +167,9 @@ def _devices(log: Log, events: EventTable) -> tuple[npt.NDArray[np.integer[Any]]
             device_of[device] = device
         elif len(alike) == 1 and len(used) == 1:
             device_of[alike[0]] = device
-            by = "by name" if len(logged) > 1 else "as the only one of both"
+            by = "GPUs by name" if len(logged) > 1 else "its only GPU is that of the trace"
     table = pd.Series(gpu).map(device_of).fillna(-2)
-    return table.astype(np.int64).to_numpy(), f"GPUs {by}"
+    return table.astype(np.int64).to_numpy(), by
 
 
 def _same(name: str, other: str) -> bool:

@@ -268,7 +268,7 @@ def _time_texts(frame: pd.DataFrame, lower: list[str]) -> pd.Series[str] | None:
 
 def _gpus(frame: pd.DataFrame, lower: list[str]) -> tuple[pd.Series[int], pd.Series[bool]]:
     """Number of the GPU of each row, -1 for none, and whether the row is about a whole GPU."""
-    if "entity" in lower:
+    if {"entity", "id"} <= set(lower):
         number = pd.to_numeric(frame[lower.index("id")], errors="coerce")
         is_gpu = (frame[lower.index("entity")] == "GPU") & number.notna()
     else:
@@ -302,5 +302,5 @@ def _values(frame: pd.DataFrame, section: _Section, lower: list[str]) -> Iterabl
 
 def _numbers(texts: pd.Series[str]) -> pd.Series[float]:
     """Numbers, with or without a unit behind them; NaN for what is none: ``[N/A]``, ``-``."""
-    first = texts.str.split(n=1).str[0].str.rstrip("%")
+    first = texts.str.extract(r"^\s*([^\s%]+)", expand=False)
     return pd.to_numeric(first, errors="coerce").astype(np.float64)

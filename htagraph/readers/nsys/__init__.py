@@ -8,6 +8,14 @@ what stands beside the events.
 
 from htagraph.readers.nsys.ranks import NsysRank, nsys_ranks
 from htagraph.readers.nsys.reader import read_nsys
-from htagraph.readers.nsys.reports import export_nsys, is_nsys
+from htagraph.readers.nsys.reports import export_nsys, export_of, is_nsys, is_report
 
-__all__ = ["NsysRank", "export_nsys", "is_nsys", "nsys_ranks", "read_nsys"]
+__all__ = [
+    "NsysRank",
+    "export_nsys",
+    "export_of",
+    "is_nsys",
+    "is_report",
+    "nsys_ranks",
+    "read_nsys",
+]

@@ -6,7 +6,7 @@ import gzip
 import itertools
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,8 @@ from htagraph.readers.not_found import not_found
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
+
+    from htagraph.readers.nsys.stepping import Stepper
 
 __all__ = ["ABSENT", "TIDS", "Export", "Process", "opened"]
 
@@ -75,10 +77,13 @@ class Export:
     connection : sqlite3.Connection
     path : Path or None
         The file on disk; None for content in memory.
+    stepper : Stepper or None
+        Reads columns of integers; None where they are read by way of Python.
     """
 
     connection: Connection
     path: Path | None
+    stepper: Stepper | None
 
     @cached_property
     def columns(self) -> Mapping[str, frozenset[str]]:
@@ -111,7 +116,8 @@ class Export:
 
     def count(self, table: str, where: str = "1") -> int:
         """Number of rows of a table."""
-        found = self.rows(f"SELECT count(*) FROM {table} WHERE {where}")  # noqa: S608 - own names
+        quoted = table.replace('"', '""')  # a damaged file may have any name
+        found = self.rows(f'SELECT count(*) FROM "{quoted}" WHERE {where}')  # noqa: S608
         return int(found[0][0])
 
     def integers(self, table: str, wanted: tuple[str, ...], where: str = "1") -> dict[str, I64]:
@@ -139,18 +145,24 @@ class Export:
 
     def _values(self, table: str, names: list[str], where: str) -> I64:
         """Columns that there are, one a row of the answer."""
-        try:
-            return self._selected([f"ifnull({name}, {ABSENT})" for name in names], table, where)
-        except (TypeError, ValueError, OverflowError):  # texts among the numbers
-            checked = "CASE typeof({0}) WHEN 'integer' THEN {0} ELSE {1} END"
-            names = [checked.format(name, ABSENT) for name in names]
-            return self._selected(names, table, where)
+        rest = f"FROM {table} WHERE {where} ORDER BY rowid"
+        if self.stepper is not None:
+            return self.stepper.columns(f"SELECT {', '.join(names)} {rest}", len(names), ABSENT)
+        checked = (
+            "CASE WHEN typeof({0}) IN ('integer', 'real') THEN CAST({0} AS INTEGER) ELSE {1} END"
+        )
+        cells = ", ".join(checked.format(name, ABSENT) for name in names)
+        rows = self.connection.execute(f"SELECT {cells} {rest}")
+        flat = np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int64)
+        return np.ascontiguousarray(flat.reshape(-1, len(names)).T)
 
-    def _selected(self, expressions: list[str], table: str, where: str) -> I64:
-        sql = f"SELECT {', '.join(expressions)} FROM {table} WHERE {where} ORDER BY rowid"  # noqa: S608
-        cells = itertools.chain.from_iterable(self.connection.execute(sql))
-        flat = np.fromiter(cells, dtype=np.int64)
-        return np.ascontiguousarray(flat.reshape(-1, len(expressions)).T)
+    def texts(self, sql: str) -> tuple[npt.NDArray[np.uint8], I64]:
+        """The only column of an answer: its texts one after the other, and where each ends."""
+        if self.stepper is not None:
+            return self.stepper.texts(sql)
+        texts = [text.encode() for (text,) in self.rows(sql)]
+        sizes = np.array([len(text) for text in texts], dtype=np.int64)
+        return np.frombuffer(b"".join(texts), dtype=np.uint8), np.cumsum(sizes)
 
 
 @contextmanager
@@ -170,40 +182,55 @@ def opened(source: str | Path | bytes) -> Iterator[Export]:
     import sqlite3  # noqa: PLC0415 - not for who reads other traces
 
     path = None if isinstance(source, bytes) else Path(source)
-    connection = None
-    try:
-        connection = _connected(source, path)
-        connection.text_factory = _text
-        export = Export(connection, path)
-        if not export.has("StringIds", "id", "value"):
+    with ExitStack() as stack:
+        try:
+            content = source if isinstance(source, bytes) else _checked(Path(source))
+            if path is not None and content is None:
+                uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
+                connection = sqlite3.connect(uri, uri=True)
+                stepper = _stepper(uri)
+            else:
+                connection, stepper = _in_memory(content or b"", path), None
+            stack.callback(connection.close)
+            if stepper is not None:
+                stack.callback(stepper.close)
+            connection.text_factory = _text
+            export = Export(connection, path, stepper)
+            if not export.has("StringIds", "id", "value"):
+                raise TraceFormatError(
+                    "this SQLite file is no export of Nsight Systems (no table `StringIds`).",
+                    path=path,
+                    hint=_REPORTS_HINT,
+                )
+            yield export
+        except (sqlite3.Error, UnicodeDecodeError) as exc:  # messages quote the file
             raise TraceFormatError(
-                "this SQLite file is no export of Nsight Systems (no table `StringIds`).",
+                f"SQLite cannot read this export: {exc}.",
                 path=path,
-                hint=_REPORTS_HINT,
-            )
-        yield export
-    except sqlite3.Error as exc:
-        raise TraceFormatError(
-            f"SQLite cannot read this export: {exc}.",
-            path=path,
-            hint="the file is cut off or damaged; export the report again.",
-        ) from exc
-    finally:
-        if connection is not None:
-            connection.close()
+                hint="the file is cut off or damaged; export the report again.",
+            ) from exc
 
 
-def _connected(source: str | Path | bytes, path: Path | None) -> Connection:
-    """A connection that changes nothing, whether or not the folder can be written."""
-    import sqlite3  # noqa: PLC0415
+def _stepper(uri: str) -> Stepper | None:
+    """What reads columns of integers fast, where that can be had."""
+    from htagraph.readers.nsys.stepping import Stepper, can_step  # noqa: PLC0415 - imports numba
 
-    if path is None:
-        return _in_memory(source if isinstance(source, bytes) else b"", path)
+    return Stepper(uri) if can_step() else None
+
+
+def _checked(path: Path) -> bytes | None:
+    """The content of a packed file; None for a file that SQLite can open.
+
+    Raises
+    ------
+    TraceFormatError
+        If somebody still writes to it.
+    """
     try:
         with path.open("rb") as file:
             is_packed = file.read(2) == _GZIP_MAGIC
         if is_packed:
-            return _in_memory(path.read_bytes(), path)
+            return path.read_bytes()
     except FileNotFoundError as exc:
         raise not_found(path) from exc
     except OSError as exc:
@@ -216,12 +243,11 @@ def _connected(source: str | Path | bytes, path: Path | None) -> Connection:
                 path=path,
                 hint="wait until `nsys export` is done, or export the report again.",
             )
-    return sqlite3.connect(
-        f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False
-    )
+    return None
 
 
 def _in_memory(content: bytes, path: Path | None) -> Connection:
+    """A connection to content."""
     import sqlite3  # noqa: PLC0415
 
     if content.startswith(_GZIP_MAGIC):
@@ -231,7 +257,7 @@ def _in_memory(content: bytes, path: Path | None) -> Connection:
             raise TraceFormatError(
                 f"the gzip data is damaged: {exc}.", path=path, hint="copy the file again."
             ) from exc
-    connection = sqlite3.connect(":memory:", check_same_thread=False)
+    connection = sqlite3.connect(":memory:")
     try:
         connection.deserialize(content)
     except OverflowError as exc:

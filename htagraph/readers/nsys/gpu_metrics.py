@@ -35,9 +35,11 @@ def gpu_metrics(
         Added to every time.
     reading : Reading
     """
-    if not export.has(METRICS, "timestamp", "typeId", "metricId", "value"):
+    wanted = ("timestamp", "typeId", "metricId", "value")
+    if not export.has(METRICS, *wanted):
+        reading.skip(METRICS, export.count(METRICS) if export.has(METRICS) else 0)
         return SampleTable()
-    found = export.integers(METRICS, ("timestamp", "typeId", "metricId", "value"))
+    found = reading.with_times(export.integers(METRICS, wanted), "timestamp")
     names = _metric_names(export)
     devices = device_of_gpu(export, process)
     parts = []

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts, last_before, running_latest
+from htagraph.model.api_calls import OS_CALLS
 from htagraph.model.kinds import EventKind
 from htagraph.readers.nsys.device_work import ids
 from htagraph.readers.nsys.export import ABSENT, Export, Process
@@ -19,7 +20,7 @@ __all__ = ["OVERHEAD_TABLES", "api_calls", "os_calls", "overhead"]
 I64 = npt.NDArray[np.int64]
 
 CALLS = "CUPTI_ACTIVITY_KIND_RUNTIME"
-OS_CALLS = "OSRT_API"
+OS_TABLE = "OSRT_API"
 OVERHEAD_TABLES = ("PROFILER_OVERHEAD", "CUPTI_ACTIVITY_KIND_OVERHEAD")
 
 _API_VERSION = re.compile(r"_v\d{4,}$")
@@ -61,14 +62,14 @@ def os_calls(export: Export, process: Process | None, reading: Reading, api: Par
 
     What a call of CUDA waits for is known from the device; how its driver waits says less.
     """
-    where = export.of_process(OS_CALLS, process)
-    found = export.integers(OS_CALLS, _COLUMNS, where)
+    where = export.of_process(OS_TABLE, process)
+    found = export.integers(OS_TABLE, _COLUMNS, where)
     part = Part(
         found["start"],
         found["end"],
         EventKind.RUNTIME,
         reading.names.of_ids(found["nameId"]),
-        reading.names.code("os_runtime"),
+        reading.names.code(OS_CALLS),
         reading.lanes.threads(found["globalTid"]),
     )
     is_mark = (found["globalTid"] % (1 << 24) == 0) & (found["start"] == found["end"])
@@ -87,8 +88,9 @@ def _inside(part: Part, outer: Part) -> npt.NDArray[np.bool_]:
     lanes = part.column("lane").astype(np.int64)
     latest = running_latest(end, group_starts(lane))
     row = gather(latest, last_before(lane, begin, lanes, part.ts_ns + 1))
-    is_inside: npt.NDArray[np.bool_] = (row >= 0) & (gather(end, row, ABSENT) >= part.end_ns)
-    return is_inside & (part.end_ns != ABSENT)
+    ends: I64 = gather(end, row, ABSENT)
+    inside: npt.NDArray[np.bool_] = (row >= 0) & (ends >= part.end_ns) & (part.end_ns != ABSENT)
+    return inside
 
 
 def overhead(export: Export, process: Process | None, reading: Reading, table: str) -> Part:

@@ -48,11 +48,6 @@ class Names:
         codes = [self.code(clean(texts.get(number, "(no name)"))) for number in distinct.tolist()]
         return np.array(codes, dtype=np.int32)[numbers]
 
-    def of_texts(self, texts: list[str]) -> I32:
-        """Symbols of texts."""
-        numbers, distinct = pd.factorize(np.array([*texts, ""], dtype=object)[:-1])
-        return np.array([self.code(text) for text in distinct], dtype=np.int32)[numbers]
-
     def of_numbers(self, numbers: I64, name: Callable[[int], str]) -> I32:
         """Symbols of what is named after a number."""
         places, distinct = pd.factorize(numbers)
@@ -94,9 +89,10 @@ class Lanes:
 
     def streams(self, device: I64, stream: I64) -> I32:
         """Lane of each stream."""
-        places, distinct = pd.factorize(pd.MultiIndex.from_arrays([device, stream]))
-        pairs = np.array(distinct.tolist(), dtype=np.int64).reshape(-1, 2)
-        return self._numbered(True, pairs[:, 0], pairs[:, 1])[places]
+        (of_device, devices), (of_stream, streams) = pd.factorize(device), pd.factorize(stream)
+        places, distinct = pd.factorize(of_device * (len(streams) + 1) + of_stream)
+        first, second = np.divmod(distinct, len(streams) + 1)
+        return self._numbered(True, devices[first], streams[second])[places]
 
     def _numbered(self, is_device: bool, first: I64, second: I64) -> I32:
         numbers = self._numbers

@@ -119,6 +119,17 @@ class Reading:
             self.skip(texts.texts[code], n)
         return part.take(keep)
 
+    def _with_start(self, ts_ns: I64) -> npt.NDArray[np.bool_]:
+        """Which rows have a time; the others are counted."""
+        begins: npt.NDArray[np.bool_] = (ts_ns > -_MAX_TIME_NS) & (ts_ns < _MAX_TIME_NS)
+        self.mend("no start", "left out", np.count_nonzero(~begins))
+        return begins
+
+    def with_times(self, columns: dict[str, I64], time: str) -> dict[str, I64]:
+        """Columns of the rows that have a time."""
+        begins = self._with_start(columns[time])
+        return {name: values[begins] for name, values in columns.items()}
+
     def with_sound_times(self, part: Part, end_ns: int) -> Part:
         """A part whose events have a start, and an end that is not before it.
 
@@ -128,9 +139,7 @@ class Reading:
         end_ns : int
             End of the capture: events that were not over end there.
         """
-        begins = (part.ts_ns > -_MAX_TIME_NS) & (part.ts_ns < _MAX_TIME_NS)
-        self.mend("no start", "left out", np.count_nonzero(~begins))
-        part = part.take(begins)
+        part = part.take(self._with_start(part.ts_ns))
         ends = part.end_ns.copy()
         open_ended = (ends <= -_MAX_TIME_NS) | (ends >= _MAX_TIME_NS)
         self.mend("no end", "ends with the capture", np.count_nonzero(open_ended))

@@ -14,6 +14,7 @@ from htagraph.model.events import FlowTable
 from htagraph.model.kinds import EventKind
 from htagraph.readers.nsys.export import ABSENT, Export, Process
 from htagraph.readers.nsys.names import enumeration
+from htagraph.readers.nsys.operator_texts import OperatorTexts, operator_texts
 from htagraph.readers.nsys.parts import Part, Reading
 
 __all__ = ["RANGES", "backward_flows", "ranges"]
@@ -28,56 +29,45 @@ _TYPES = {34: "NvtxMark", 59: "NvtxPushPopRange", 60: "NvtxStartEndRange",
 _MARK = re.compile(r"^Nvtxt?Mark$")
 _RANGE = re.compile(r"^Nvtxt?(PushPop|StartEnd)Range$")
 
-_OPERATOR = re.compile(r"^(autograd::engine::evaluate_function: )?[\w.]*::[\w.:]+$")
-"""Operators of a namespace (``aten::mm``), and what the autograd engine evaluates."""
+_OPERATOR = re.compile(rf"^[\w.]*::[\w.:]+$|^record_param_comms$|{AUTOGRAD_FUNCTION.pattern}")
+"""Operators of a namespace (``aten::mm``), and what the autograd engine runs."""
 
-_BATCH = 1 << 14
-
-_PARTS_OF_TEXT = """
-WITH marks AS (
-    SELECT t.rowid AS row, {text} AS text FROM NVTX_EVENTS AS t WHERE {where}
-), places AS (
-    SELECT row, text,
-        CASE WHEN text GLOB '*, seq = [0-9]*' THEN instr(text, ', seq = ') ELSE 0 END AS seq,
-        CASE WHEN text GLOB '*, op_id = [0-9]*' THEN instr(text, ', op_id = ') ELSE 0 END AS op,
-        CASE WHEN text GLOB '*, sizes = [[]*' THEN instr(text, ', sizes = ') ELSE 0 END AS sizes
-    FROM marks
-)
-SELECT
-    CASE WHEN seq THEN substr(text, 1, seq - 1) WHEN op THEN substr(text, 1, op - 1)
-         WHEN sizes THEN substr(text, 1, sizes - 1) ELSE text END,
-    CASE WHEN seq THEN CAST(substr(text, seq + 8) AS INTEGER) ELSE -1 END,
-    CASE WHEN op THEN CAST(substr(text, op + 10) AS INTEGER) ELSE -1 END
-FROM places ORDER BY row
-"""
-"""PyTorch writes ``aten::mm, seq = 7, op_id = 12, sizes = [[2, 3]]``; each part may be missing."""
+_NCCL = re.compile(r"^nccl[A-Z]\w*$")
+"""Calls of NCCL, which writes its own ranges: ``ncclAllReduce``, ``ncclGroupEnd``."""
 
 
 def ranges(export: Export, process: Process | None, reading: Reading) -> Part:
     """NVTX ranges and marks of threads.
 
     Operators are ranges that PyTorch wrote (``torch.autograd.profiler.emit_nvtx``) with a sequence
-    number, or with the name of an operator. Ranges that end on another thread are kept, but are no
-    part of what either thread does in order.
+    number, or with the name of an operator; ranges that NCCL wrote are calls of it. Ranges that end
+    on another thread are kept, but are no part of what either thread does in order.
     """
     where = export.of_process(RANGES, process)
     wanted = ("start", "end", "eventType", "globalTid", "endGlobalTid")
     found = export.integers(RANGES, wanted, where)
-    texts, sequence, op_id = _texts(export, where)
+    texts = _texts(export, where)
+    sequence, op_id = texts.sequence, texts.op_id
     type_names = enumeration(export, "ENUM_NSYS_EVENT_TYPE", _TYPES, "name")
     is_mark, is_range = (
         np.isin(found["eventType"], [key for key, name in type_names.items() if kind.search(name)])
         for kind in (_MARK, _RANGE)
     )
-    name = reading.names.of_texts(texts)
+    codes = [reading.names.code(text) for text in texts.names]
+    name = np.array(codes, dtype=np.int32)[texts.name]
     symbols = reading.names.table()
     crosses = (found["endGlobalTid"] != ABSENT) & (found["endGlobalTid"] != found["globalTid"])
     crosses &= is_range & (found["endGlobalTid"] != 0)
     is_op = (sequence >= 0) | ((op_id >= 0) & symbols.searched(_OPERATOR)[name])
-    kind = np.where(is_op, EventKind.OP, EventKind.ANNOTATION)
-    kind = np.select([is_mark, crosses], [EventKind.INSTANT, EventKind.OTHER], kind)
+    is_call = (op_id < 0) & symbols.searched(_NCCL)[name]
+    kind = np.select(
+        [is_mark, crosses, is_op, is_call],
+        [EventKind.INSTANT, EventKind.OTHER, EventKind.OP, EventKind.RUNTIME],
+        EventKind.ANNOTATION,
+    )
     categories = {
         EventKind.OP: "cpu_op",
+        EventKind.RUNTIME: "nccl_api",
         EventKind.ANNOTATION: "user_annotation",
         EventKind.INSTANT: "nvtx_mark",
         EventKind.OTHER: "nvtx_range_across_threads",
@@ -100,26 +90,14 @@ def ranges(export: Export, process: Process | None, reading: Reading) -> Part:
     return part.take(keep)
 
 
-def _texts(export: Export, where: str) -> tuple[list[str], I64, I64]:
-    """Names, sequence numbers and operator ids of all rows, in the order of the table."""
+def _texts(export: Export, where: str) -> OperatorTexts:
+    """Texts of all rows, in the order of the table."""
     columns = export.columns[RANGES]
-    numbered = "(SELECT value FROM StringIds WHERE id = t.textId)"
-    text = {
-        (True, True): f"ifnull(t.text, {numbered})",
-        (True, False): "t.text",
-        (False, True): numbered,
-        (False, False): "NULL",
-    }["text" in columns, "textId" in columns]
-    text = f"CAST(ifnull({text}, '(no name)') AS TEXT)"
-    cursor = export.connection.execute(_PARTS_OF_TEXT.format(text=text, where=where))
-    names: list[str] = []
-    numbers = [np.empty((0, 2), dtype=np.int64)]
-    while rows := cursor.fetchmany(_BATCH):
-        some, sequence, op_id = zip(*rows, strict=True)
-        names += some
-        numbers.append(np.array([sequence, op_id], dtype=np.int64).T)
-    sequence, op_id = np.concatenate(numbers).T
-    return names, sequence, op_id
+    numbered = "(SELECT value FROM StringIds WHERE id = textId)"
+    here = [*["text"] * ("text" in columns), *[numbered] * ("textId" in columns), "'(no name)'"]
+    text = f"coalesce({', '.join(here)})" if len(here) > 1 else here[0]
+    sql = f"SELECT CAST({text} AS TEXT) FROM {RANGES} WHERE {where} ORDER BY rowid"  # noqa: S608
+    return operator_texts(*export.texts(sql))
 
 
 def backward_flows(part: Part, first: int, base_time_ns: int, reading: Reading) -> FlowTable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from htagraph.errors import QueryError, TraceError, TraceFormatError
 from htagraph.model.events import FlowTable
@@ -30,7 +30,7 @@ _DEVICE = {
 _READ = (
     *_DEVICE,
     host_calls.CALLS,
-    host_calls.OS_CALLS,
+    host_calls.OS_TABLE,
     *host_calls.OVERHEAD_TABLES,
     waits.WAITS,
     ranges.RANGES,
@@ -89,10 +89,12 @@ def read_nsys(
         file, part = file_and_part(Path(source))
         refuse_report(file)
     with opened(file) as export:
-        rank = _chosen(export, part)
+        ranks = ranks_of(export)
+        rank = _chosen(export, ranks, part)
         n_bytes = len(file) if isinstance(file, bytes) else Path(file).stat().st_size
-        steps = _Steps(progress, n_bytes, len(_READ) + 1)
-        recording = _recording(export, rank, steps, categories, window)
+        steps = _Steps(progress, n_bytes, len(_READ))
+        asked = _Asked(rank, tuple(one.global_id for one in ranks), categories, window)
+        recording = _recording(export, asked, steps)
     assert recording.origin is not None
     where = source if isinstance(source, bytes) else Path(source)
     return replace(recording, origin=replace(recording.origin, source=where))
@@ -105,6 +107,15 @@ def no_events(export: Export) -> TraceFormatError:
         path=export.path,
         hint="was the program run with `nsys profile --trace cuda,nvtx`?",
     )
+
+
+class _Asked(NamedTuple):
+    """What is asked for, and the processes of all ranks."""
+
+    rank: NsysRank
+    all_ranks: tuple[int, ...]
+    categories: Collection[str] | None
+    window: tuple[int, int] | None
 
 
 class _Steps:
@@ -121,9 +132,8 @@ class _Steps:
             self._progress(self._n_bytes * self._done // self._n_steps, self._n_bytes)
 
 
-def _chosen(export: Export, part: str) -> NsysRank:
+def _chosen(export: Export, ranks: list[NsysRank], part: str) -> NsysRank:
     """The rank that is asked for."""
-    ranks = ranks_of(export)
     if not ranks:
         raise no_events(export)
     name = export.path.name if export.path is not None else "run.sqlite"
@@ -150,14 +160,9 @@ def _chosen(export: Export, part: str) -> NsysRank:
     return ranks[0]
 
 
-def _recording(
-    export: Export,
-    rank: NsysRank,
-    steps: _Steps,
-    categories: Collection[str] | None,
-    window: tuple[int, int] | None,
-) -> Recording:
+def _recording(export: Export, asked: _Asked, steps: _Steps) -> Recording:
     """The recording of a rank, without its origin's source."""
+    rank, categories, window = asked.rank, asked.categories, asked.window
     process, base_ns = Process(rank.global_id), base_time_ns(export)
     reading = Reading(Names(export))
     parts = _parts(export, process, reading, steps)
@@ -184,7 +189,7 @@ def _recording(
     )
     if not len(events) and categories is None and window is None:
         raise no_events(export)
-    _count_the_rest(export, process, reading)
+    _count_the_rest(export, process, asked.all_ranks, reading)
     return Recording(
         events=events,
         rank=rank.rank,
@@ -210,8 +215,8 @@ def _parts(export: Export, process: Process, reading: Reading, steps: _Steps) ->
     if export.has(waits.WAITS, "start"):
         parts[waits.WAITS] = waits.waits(export, process, reading, calls)
     steps.done()
-    if export.has(host_calls.OS_CALLS, "start"):
-        parts[host_calls.OS_CALLS] = host_calls.os_calls(export, process, reading, calls)
+    if export.has(host_calls.OS_TABLE, "start"):
+        parts[host_calls.OS_TABLE] = host_calls.os_calls(export, process, reading, calls)
     steps.done()
     if export.has(ranges.RANGES, "start"):
         parts[ranges.RANGES] = ranges.ranges(export, process, reading)
@@ -219,19 +224,21 @@ def _parts(export: Export, process: Process, reading: Reading, steps: _Steps) ->
     for table in host_calls.OVERHEAD_TABLES:
         if export.has(table, "start"):
             parts[table] = host_calls.overhead(export, process, reading, table)
-    steps.done()
+        steps.done()
     return parts
 
 
-def _count_the_rest(export: Export, process: Process, reading: Reading) -> None:
+def _count_the_rest(
+    export: Export, process: Process, ranks: Collection[int], reading: Reading
+) -> None:
     """Count rows of processes that are no ranks, and of tables that are not read."""
-    ranks = [Process(rank.global_id) for rank in ranks_of(export)]
     for table, columns in export.columns.items():
-        if table in _READ and "start" in columns:
-            owned = {export.of_process(table, rank) for rank in ranks}
-            n = export.count(table) - sum(export.count(table, where) for where in owned)
-            reading.skip(f"{table} of processes that are no rank", n)
-        elif table in _READ or (table not in _NO_EVENTS and columns & _TIMES):
+        if table in _NO_EVENTS or not (table in _READ or columns & _TIMES):
+            continue
+        owned = " OR ".join({export.of_process(table, Process(rank)) for rank in ranks})
+        n = export.count(table, f"({owned}) IS NOT TRUE")
+        reading.skip(f"{table} of processes that are no rank", n)
+        if table not in _READ or "start" not in columns:
             reading.skip(table, export.count(table, export.of_process(table, process)))
 
 

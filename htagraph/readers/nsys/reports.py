@@ -11,7 +11,7 @@ from htagraph.readers.first_bytes import first_bytes
 from htagraph.readers.not_found import not_found
 from htagraph.readers.rank_paths import SQLITE, file_of
 
-__all__ = ["export_nsys", "is_nsys", "refuse_report"]
+__all__ = ["export_nsys", "export_of", "is_nsys", "is_report", "refuse_report"]
 
 _REPORT_SUFFIXES = (".nsys-rep", ".qdrep", ".qdstrm")
 _LAST_WORDS = 300
@@ -27,15 +27,30 @@ def is_nsys(source: str | Path | bytes) -> bool:
     """
     if not isinstance(source, bytes):
         source = file_of(Path(source))
-        if source.name.endswith(_REPORT_SUFFIXES):
+        if is_report(source):
             return True
     return first_bytes(source, 1 << 12).startswith(SQLITE)
 
 
+def is_report(path: Path) -> bool:
+    """Whether a file is a report that has to be exported first, by its name."""
+    return path.name.endswith(_REPORT_SUFFIXES)
+
+
+def export_of(path: Path) -> Path:
+    """Where the export of a report is written: beside it.
+
+    Examples
+    --------
+    >>> export_of(Path("run.nsys-rep")).name
+    'run.sqlite'
+    """
+    return path.with_suffix(".sqlite")
+
+
 def _export_command(path: Path) -> list[str]:
     """The command that exports a report."""
-    into = path.with_name(path.name.removesuffix(path.suffix) + ".sqlite")
-    return ["nsys", "export", "--type", "sqlite", "--output", str(into), str(path)]
+    return ["nsys", "export", "--type", "sqlite", "--output", str(export_of(path)), str(path)]
 
 
 def refuse_report(path: Path) -> None:
@@ -46,7 +61,7 @@ def refuse_report(path: Path) -> None:
     TraceFormatError
         The hint is the command to run, and whether it can be run here.
     """
-    if not path.name.endswith(_REPORT_SUFFIXES):
+    if not is_report(path):
         return
     if not path.exists():
         raise not_found(path)
@@ -90,7 +105,7 @@ def export_nsys(path: str | Path) -> Path:
             hint=f"where it is: `{shlex.join(command)}`",
         )
     done = subprocess.run([program, *command[1:]], capture_output=True, check=False, text=True)  # noqa: S603
-    export = Path(command[-2])
+    export = export_of(path)
     if done.returncode or not export.is_file():
         said = (done.stderr or done.stdout).strip()[-_LAST_WORDS:]
         raise TraceFormatError(

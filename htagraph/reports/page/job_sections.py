@@ -25,6 +25,7 @@ from htagraph.reports.page.panels import (
 )
 from htagraph.reports.page.path_section import path_section
 from htagraph.reports.page.rank_answers import COUNTERS, Frames, RankAnswers
+from htagraph.reports.page.sampled_panels import sampled_panels
 from htagraph.reports.page.step_views import job_step_choice
 
 if TYPE_CHECKING:
@@ -246,7 +247,13 @@ def _quality(summary: JobSummary) -> Section:
 def job_sections(summary: JobSummary, asked: RankAnswers) -> Iterator[Section]:
     """Sections of the page of a job, in order."""
     found, over_time = asked.by_rank, asked.over_time
-    yield path_section(summary, job_step_choice(summary.path, summary.window_name))
+    sampled = sampled_panels(
+        over_time["sampled_counters by time"],
+        over_time["sampled_counters"],
+        origin_ns=0,
+        rank=summary.main_rank,
+    )
+    yield path_section(summary, job_step_choice(summary.path, summary.window_name), sampled)
     yield help_section(summary)
     yield _late(summary)
     idle = found["idle_time"].sort_values(

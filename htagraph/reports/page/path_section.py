@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 from htagraph.job.path import JobPath
@@ -26,7 +28,9 @@ _INTRO_OF_JOB = (
 _COLUMNS = ("start_ns", "dur_ns", "bound", "name", "op", "track", "rule", "is_inferred")
 
 
-def path_section(summary: Summary | JobSummary, steps: StepChoice | None) -> Section:
+def path_section(
+    summary: Summary | JobSummary, steps: StepChoice | None, sampled: Sequence[Panel] = ()
+) -> Section:
     """Section on the critical path: by bound, as it ran, and by what ran on it.
 
     Parameters
@@ -34,18 +38,23 @@ def path_section(summary: Summary | JobSummary, steps: StepChoice | None) -> Sec
     summary : Summary or JobSummary
     steps : StepChoice, optional
         Steps of which one can be chosen.
+    sampled : sequence of Panel
+        What was sampled meanwhile; stands above the timeline.
     """
     path = summary.path
     bounds = summary.by_bound.rename_axis("bound").reset_index()
     drawn = plots.critical_path(path)
     panels = [
         Panel("critical-path", drawn, bounds, frames.BREAKDOWN, is_wide=True, is_whole_window=True),
+        *sampled,
         _timeline(path),
         _groups(path.breakdown(by="name"), "name", "What ran on the path"),
         _groups(path.breakdown(by="op"), "op", "Operators on the path"),
     ]
     if isinstance(path, JobPath):
-        panels.insert(2, _groups(path.breakdown(by="rank"), "rank", "Ranks on the path"))
+        panels.insert(
+            2 + len(sampled), _groups(path.breakdown(by="rank"), "rank", "Ranks on the path")
+        )
     return Section(
         "path",
         "Critical path",

@@ -21,6 +21,7 @@ from htagraph.reports.page.panels import (
     useful,
 )
 from htagraph.reports.page.path_section import path_section
+from htagraph.reports.page.sampled_panels import sampled_panels
 from htagraph.reports.page.step_views import step_choice
 from htagraph.reports.summary import Summary
 
@@ -187,7 +188,9 @@ def rank_sections(
     graph = summary.graph
     usual = steady.loc[steady["is_representative"], "name"].tolist()
     steps = step_choice(summary.path, summary.window_name, usual[0] if usual else "")
-    yield path_section(summary, steps)
+    over_time, origin_ns = graph.sampled_counters(by="time"), graph.interval.start_ns
+    sampled = sampled_panels(over_time, graph.sampled_counters(), origin_ns)
+    yield path_section(summary, steps, sampled)
     yield _help(summary)
     yield _steps(summary, steady)
     yield devices_section(temporal, graph.idle_time(), summary.used, summary.losses)

@@ -29,6 +29,7 @@ from htagraph.reports.plots.path_plots import (
     job_path_timeline,
     steps,
 )
+from htagraph.reports.plots.sample_plots import sampled_counters
 from htagraph.reports.plots.speed_up_plots import speed_ups
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "memory_bandwidth",
     "overlap",
     "queue_length",
+    "sampled_counters",
     "speed_ups",
     "step_spread",
     "steps",

@@ -141,6 +141,7 @@ class Batch(NamedTuple):
     repairs: I64  #: count and first offset by `Defect`
     skipped: I64  #: number of events skipped, by code of their category
     phases: I64  #: number of events of phases that are not read, by the byte of the phase
+    n_bytes: I64  #: bytes of all events that have a time, skipped or not, as `skipped`
 
 
 class Tables(NamedTuple):
@@ -337,6 +338,7 @@ def _enter_timed(
     """Enter an event that has a time, or count why not."""
     event, batch, rules = tables.event, tables.batch, tables.rules
     category = _code(buf, event, _CATEGORY, tables.symbols)
+    batch.n_bytes[category] += n_bytes
     rule = rules.dropped[category] if category < len(rules.dropped) else rules.others
     is_half = shape in (_HALF, _ASYNC)
     if (rule == LEAVE_ALL and not is_half) or (rule == LEAVE_FLOWS and shape == _FLOW):

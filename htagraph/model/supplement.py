@@ -24,7 +24,6 @@ import numpy.typing as npt
 
 from htagraph.model.dag import Dag
 from htagraph.model.recording import Origin
-from htagraph.writers.wire import message_field, varint_field
 
 __all__ = ["FIELD", "Supplement", "recorded_facts"]
 
@@ -59,11 +58,6 @@ class Supplement:
 
     facts: Mapping[str, Any] = field(default_factory=dict)
     columns: Mapping[str, I64] = field(default_factory=dict)
-
-    def packet(self, sequence: int) -> bytes:
-        """A packet of a sequence with all of it, as a field of the trace."""
-        body = [*varint_field(10, sequence), *message_field(FIELD, [self.packed()])]
-        return b"".join(map(bytes, message_field(1, body)))
 
     def packed(self) -> bytes:
         """All of it as bytes."""
@@ -124,6 +118,7 @@ def recorded_facts(dag: Dag, rank: int, origin: Origin | None, run: str = "") ->
     return {
         "rank": rank,
         "run": run,
+        "file": origin.path.name if origin and origin.path else "",
         "metadata": dict(origin.metadata) if origin else {},
         "base_time_ns": origin.base_time_ns if origin else 0,
         "n_unread_stacks": dag.notes.get("n_unread_stacks", 0),
@@ -132,9 +127,10 @@ def recorded_facts(dag: Dag, rank: int, origin: Origin | None, run: str = "") ->
 
 def _planes(values: I64) -> bytes:
     """Differences of values: all lowest bytes, then all second ones, and so on."""
-    steps = np.diff(values.astype(np.int64), prepend=np.int64(0))
-    zigzag = ((steps << 1) ^ (steps >> 63)).astype("<i8")  # small numbers of either sign
-    return zigzag.view(np.uint8).reshape(-1, 8).T.tobytes()
+    steps = np.diff(np.concatenate([[0], values]).astype(np.int64))
+    zigzag = np.bitwise_xor(np.left_shift(steps, 1), np.right_shift(steps, 63))  # of either sign
+    planes: bytes = zigzag.astype("<i8").view(np.uint8).reshape(-1, 8).T.tobytes()
+    return planes
 
 
 def _values(planes: bytes, n: int) -> I64:
