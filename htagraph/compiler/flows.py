@@ -21,8 +21,8 @@ from htagraph.algorithms.matching import last_before
 from htagraph.compiler.recorded_flows import slices_around
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.autograd import AUTOGRAD_FUNCTION
+from htagraph.model.categories import FORWARD_BACKWARD
 from htagraph.model.edges import EdgeTable
-from htagraph.model.flow_categories import FORWARD_BACKWARD
 from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
 from htagraph.model.step_markers import PROFILER_STEP

@@ -22,8 +22,8 @@ import numpy.typing as npt
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts, last_before
 from htagraph.compiler.structure import Structure, end_node, start_node
+from htagraph.model.categories import FORWARD_BACKWARD, TENSOR_DEPENDENCY
 from htagraph.model.edges import EdgeTable
-from htagraph.model.flow_categories import FORWARD_BACKWARD, TENSOR_DEPENDENCY
 from htagraph.model.rules import Rule
 
 __all__ = ["recorded_flow_edges", "slices_around"]

@@ -65,7 +65,7 @@ def sample_levels(samples: SampleTable) -> Iterator[Levels]:
     --------
     >>> table = SampleTable.of([(Series("power.draw"), [10, 20, 40], [1.0, 2.0, 3.0])])
     >>> [level.bound_ns.tolist() for level in sample_levels(table)]
-    [[0, 15, 30, 50]]
+    [[5, 15, 30, 45]]
     """
     ends = np.searchsorted(samples.series, np.arange(len(samples.all_series) + 1))
     for place, series in enumerate(samples.all_series):
@@ -75,9 +75,10 @@ def sample_levels(samples: SampleTable) -> Iterator[Levels]:
         ts_ns, value = ts_ns[known], value[known]
         if not len(ts_ns):
             continue
-        step = np.sort(np.diff(ts_ns))
-        around = int(step[len(step) // 2]) // 2 if len(step) else max(series.uncertainty_ns, 1)
-        middle = ts_ns[:-1] + np.diff(ts_ns) // 2
+        step, half = np.diff(ts_ns), len(ts_ns) // 2
+        usual = np.partition(step, half - 1)[half - 1] if len(step) else 2 * series.uncertainty_ns
+        around = max(int(usual) // 2, 1)
+        middle = ts_ns[:-1] + step // 2
         bound_ns = np.concatenate([[ts_ns[0] - around], middle, [ts_ns[-1] + around]])
         yield Levels(series, ts_ns, bound_ns, value)
 

@@ -31,7 +31,11 @@ Text = npt.NDArray[np.object_]
 
 _SOURCES = ("profiler", "driver", "unknown")
 _DRIVER = re.compile(r"(?i)\bdriver\b|(module|function)[ _]loading|command[ _]buffer[ _]full")
-_UNKNOWN = re.compile(r"(?i)^(cupti\W*)?(unknown|unrecognized|force int)$")
+_UNKNOWN = re.compile(
+    r"(?i)^(cupti\W*)?(unknown|unrecognized|force int)$"
+    r"|^dl(open|close)\b(?!.*(cupti|tools_?injection))"
+)
+"""Also libraries that Nsight Systems sees loaded, unless they are its own."""
 _FLUSH = re.compile(r"(?i)flush")
 """Overhead that threads of the profiler have as well, which the file may not name."""
 _NO_PROCESS = -1

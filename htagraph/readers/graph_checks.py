@@ -21,6 +21,7 @@ from htagraph.model.events import EVENT_DTYPES, EventTable, LaneTable
 from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.rules import Rule
 from htagraph.model.samples import SampleTable
+from htagraph.readers.execution_trace.nodes import TEXTS as NODE_TEXTS
 from htagraph.readers.kineto.fields import COLUMNS, Read
 
 __all__ = ["check_graph"]
@@ -39,7 +40,7 @@ _EDGES = {
 }  # fmt: skip
 _PER_EVENT = {"parent": np.int32, "launch": np.int32, "is_work": np.bool_}
 _PER_NODE = {"binding": np.int32, "residual_ns": np.int64}
-_TEXTS = frozenset(column.name for column in COLUMNS if column.read is Read.TEXT)
+_TEXTS = {column.name for column in COLUMNS if column.read is Read.TEXT} | set(NODE_TEXTS)
 
 
 def check_graph(dag: Dag) -> None:

@@ -140,7 +140,7 @@ class CaptureCost:
         if flows >= _WORTH:
             said = "they repeat correlation ids and are not read, but no setting leaves them out"
             yield "flows", f"{self._part(flows)}: {said}"
-        if self.n_file_bytes and not self.is_compressed:
+        if self.n_file_bytes and not self.is_compressed and (self.sizes["n_bytes"] > 0).any():
             yield "compression", "none; torch.profiler compresses what has a name that ends in .gz"
 
     @property
@@ -150,12 +150,14 @@ class CaptureCost:
         own = self.overhead[self.overhead["source"] == "profiler"]
         if not len(own):
             return f"no work of its own is recorded, and {never}: what it costs is not known"
-        path_ns, share = int(own["path_ns"].sum()), float(own["path_share"].sum())
-        most = own.iloc[0]
-        where = f", most in {most['inside']} ({most['name']})" if path_ns else ""
         recorded = f"{human_duration(int(own['sum_ns'].sum()))} of its own work are recorded"
-        on_path = f"{human_duration(path_ns)} of them on the critical path{where}"
-        return f"{recorded}, {on_path}: times are too long by {share:.1%} at least; {never}"
+        path_ns, most = int(own["path_ns"].sum()), own.iloc[0]
+        if not path_ns:
+            return f"{recorded}, none of it on the critical path; {never}"
+        where = f"most in {most['inside']} ({most['name']})"
+        too_long = f"times are too long by {own['path_share'].sum():.1%} at least"
+        on_path = f"{human_duration(path_ns)} of it on the critical path, {where}"
+        return f"{recorded}, {on_path}: {too_long}; {never}"
 
 
 def capture_cost(trace: Trace, graph: TraceGraph) -> CaptureCost:

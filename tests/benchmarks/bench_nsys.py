@@ -1,9 +1,10 @@
 """What it costs to open a large export of Nsight Systems, against a sum over its kernels.
 
 Run as ``python -m tests.benchmarks.bench_nsys FILE [GB]``: tiles a real export in time until it has
-so many gigabytes (1 by default), opens each of its ranks, and prints the time for it, the memory,
-and how often SQLite could have summed up the durations of all kernels meanwhile. The tiled export
-stays in the temporary folder, and is taken from there if it is run again.
+so many gigabytes (1 by default), opens each of its ranks, and prints the time for it, on the
+processor and on the clock, the memory, and how often SQLite could have summed up the durations of
+all kernels meanwhile. The tiled export stays in the temporary folder, and is taken from there if it
+is run again.
 """
 
 from __future__ import annotations
@@ -58,11 +59,11 @@ def tiled(path: Path, n_bytes: int, into: Path) -> Path:
     return into
 
 
-def timed(what: Callable[[], object]) -> tuple[float, object]:
-    """Seconds that something takes, and what it returns."""
-    begin = time.perf_counter()
+def timed(what: Callable[[], object]) -> tuple[float, float, object]:
+    """Seconds that something takes, those in which it computes, and what it returns."""
+    begin, begin_cpu = time.perf_counter(), time.process_time()
     made = what()
-    return time.perf_counter() - begin, made
+    return time.perf_counter() - begin, time.process_time() - begin_cpu, made
 
 
 def main() -> None:
@@ -74,21 +75,22 @@ def main() -> None:
         tiled(path, n_bytes, large)
     with closing(sqlite3.connect(f"{large.as_uri()}?immutable=1", uri=True)) as export:
         export.execute(_SUM).fetchone()
-        sum_s, _ = timed(lambda: export.execute(_SUM).fetchone())
+        _, sum_s, _ = timed(lambda: export.execute(_SUM).fetchone())
         n_kernels = export.execute(f"SELECT count(*) FROM {_KERNELS}").fetchone()[0]  # noqa: S608
     print(f"{large.stat().st_size / 1e9:.2f} GB, {n_kernels:,} kernels; their sum {sum_s:.2f} s")
     load(path if len(nsys_ranks(path)) == 1 else path / "rank-0")  # compiles
-    ranks_s, ranks = timed(lambda: nsys_ranks(large))
-    print(f"ranks {ranks_s:.2f} s")
+    wall_s, cpu_s, ranks = timed(lambda: nsys_ranks(large))
+    print(f"ranks: {cpu_s:.2f} s ({wall_s:.1f} s on the clock)")
     for rank in ranks:
         name = large if len(ranks) == 1 else large / f"rank-{rank.rank}"
-        seconds, trace = timed(lambda name=name: load(name))
+        wall_s, cpu_s, trace = timed(lambda name=name: load(name))
         n = len(trace.recording.events)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
         print(
-            f"rank {rank.rank}: {n:,} events in {seconds:.1f} s, {n / seconds / 1e6:.2f} M/s, "
-            f"{seconds / sum_s:.0f} sums; peak {peak:.2f} GB so far"
+            f"rank {rank.rank}: {n:,} events in {cpu_s:.1f} s ({wall_s:.1f} s on the clock), "
+            f"{n / cpu_s / 1e6:.2f} M/s, {cpu_s / sum_s:.0f} sums; peak {peak:.2f} GB so far"
         )
+        del trace
 
 
 if __name__ == "__main__":

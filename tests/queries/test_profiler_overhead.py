@@ -16,6 +16,7 @@ from htagraph.synth import timeline
 _OVERHEAD = (
     "Resource", "Instrumentation", "Buffer Flush", "Activity Buffer Request",
     "Lazy Function Loading", "Command Buffer Full", "CUPTI: Unknown",
+    "dlopen(libcuda.so.1)", "dlopen(libcupti.so.11.7)",
 )  # fmt: skip
 _NO_THREAD = 99
 """What is drawn on this thread stands on Kineto's row of overhead, which names no thread."""
@@ -88,11 +89,12 @@ def test_who_flushes_buffers_is_not_known_without_a_thread():
 
 
 def test_the_driver_does_its_work_without_a_profiler_too():
-    """CUPTI calls it overhead as well."""
+    """CUPTI calls it overhead as well, and Nsight Systems the loading of any library."""
     found = _asked("""
         us    |0         10        20        30        40        50        60        70
         cpu 1 |[launch >a [Lazy Function Loading] [Command Buffer Full] [CUPTI: Unknown] ]
         cpu 2 |[aten::add [Activity Buffer Request]]
+        cpu 3 |[aten::mul [dlopen(libcuda.so.1)] [dlopen(libcupti.so.11.7)]]
         stream 7 |                                                                        [k <a]
     """)
 
@@ -101,6 +103,8 @@ def test_the_driver_does_its_work_without_a_profiler_too():
         "Command Buffer Full": "driver",
         "CUPTI: Unknown": "unknown",
         "Activity Buffer Request": "profiler",
+        "dlopen(libcuda.so.1)": "unknown",
+        "dlopen(libcupti.so.11.7)": "profiler",
     }
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from htagraph import load
 from htagraph.errors import TraceError
-from htagraph.readers.nsys import file_and_part, nsys_ranks
+from htagraph.readers.nsys import nsys_ranks
+from htagraph.readers.rank_paths import file_and_part
 from tests.readers.nsys_files import NsysFile, global_id
 
 
@@ -101,4 +102,4 @@ def test_without_device_work_the_busiest_process_is_the_rank(tmp_path):
 
 def test_a_path_without_a_part_is_the_file():
     """Whether or not it is there."""
-    assert file_and_part("nowhere/run.sqlite") == (Path("nowhere/run.sqlite"), "")
+    assert file_and_part(Path("nowhere/run.sqlite")) == (Path("nowhere/run.sqlite"), "")

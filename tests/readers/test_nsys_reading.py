@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from htagraph import Trace, load
+from htagraph.errors import MissingEventsError
 from htagraph.model.kinds import EventKind
 from htagraph.readers.nsys import nsys_ranks, read_nsys
 from htagraph.synth import simulate, training_rank
@@ -273,6 +274,15 @@ def test_threads_and_streams_have_their_names(tmp_path, file):
         (900, 901, "trainer", "pt_autograd_0"),
         (0, 7, "trainer", "stream 7"),
     ]
+
+
+def test_an_export_says_what_recorded_it_and_is_no_json_to_write_into(tmp_path, file):
+    """A path is written as a trace of Perfetto instead."""
+    trace = read(file, tmp_path)
+
+    assert trace.metadata["recorded by"] == "NVIDIA Nsight Systems"
+    with pytest.raises(MissingEventsError, match="to_perfetto"):
+        trace.compile().critical_path().to_chrome_json(tmp_path / "out.json")
 
 
 def test_progress_ends_with_the_whole_file(tmp_path, file):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -171,7 +172,7 @@ def _node(value: object) -> _Node | None:
     reads = list(_storages(inputs))
     made = list(_storages(outputs))
     schema = said.get("op_schema")
-    schema = schema if isinstance(schema, str) else ""
+    schema = schema.encode("utf-8", "replace").decode() if isinstance(schema, str) else ""
     mutated = _mutated(schema)
     changed = [one for k in mutated if k < len(inputs) for one in _storages([inputs[k]])]
     return _Node(
@@ -210,7 +211,13 @@ def _values(node: Mapping[str, Any], side: str) -> tuple[list[Any], str, str]:
 
 
 def _text(value: object) -> str:
-    return "" if value is None else msgspec.json.encode(value).decode()
+    """A value as JSON, empty for none; escaped where half a surrogate pair is in it."""
+    if value is None:
+        return ""
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":"))
 
 
 def _integer(value: object) -> int:

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.model.categories import TENSOR_DEPENDENCY
 from htagraph.model.events import EventTable, FlowTable, SparseColumn
-from htagraph.model.flow_categories import TENSOR_DEPENDENCY
 from htagraph.model.recording import Attachment, Recording
 from htagraph.model.symbols import SymbolTable
 from htagraph.model.units import human_count

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.model.flow_categories import FORWARD_BACKWARD
+from htagraph.model.categories import CRITICAL_PATH, FORWARD_BACKWARD
 from htagraph.model.kinds import EventKind
 from htagraph.model.recording import STACKS
 from htagraph.model.step_markers import PROFILER_STEP
@@ -144,7 +144,8 @@ def event_kinds(
         kind_of_symbol[category] if len(symbols) else np.empty(0, dtype=np.int8)
     )
     if is_plain:
-        kinds[kinds == EventKind.OTHER] = EventKind.OP
+        unknown = (kinds == EventKind.OTHER) & (category != symbols.code(CRITICAL_PATH))
+        kinds[unknown] = EventKind.OP
     for character, kind in _KIND_OF_PHASE.items():
         kinds[phase == ord(character)] = kind
     if len(symbols):

@@ -44,6 +44,26 @@ _TIMES = frozenset({"start", "timestamp", "rawTimestamp"})
 """Columns by which a table is known to hold events."""
 
 
+_SAID = {
+    "META_DATA_EXPORT": {
+        "EXPORT_PRODUCT_NAME": "recorded by",
+        "EXPORT_PRODUCT_VERSION": "version",
+        "EXPORT_SCHEMA_VERSION": "schema",
+    },
+    "META_DATA_CAPTURE": {
+        "CAPTURE_EVENT_TYPE": "traced",
+        "CUDA_GRAPH_TRACE_OPTIONS:MODE": "CUDA graphs traced by",
+    },
+    "TARGET_INFO_SYSTEM_ENV": {
+        "OsDescription": "system",
+        "CpuDescription": "processor",
+        "NvDriverVersion": "driver",
+        "CudaDriverVersion": "CUDA driver",
+    },
+}
+"""What of an export's own data is kept, and what it is called."""
+
+
 def read_nsys(
     source: str | Path | bytes,
     *,
@@ -244,8 +264,11 @@ def _count_the_rest(
 
 def _metadata(export: Export, rank: NsysRank) -> dict[str, Any]:
     """What an export says of itself and of its machine."""
-    said: dict[str, Any] = {"process": rank.process, "pid": rank.pid, "host": rank.host}
-    for table in ("META_DATA_EXPORT", "META_DATA_CAPTURE"):
+    found: dict[str, list[str]] = {}
+    for table, names in _SAID.items():
         if export.has(table, "name", "value"):
-            said |= dict(export.rows(f"SELECT name, value FROM {table}"))  # noqa: S608 - own names
-    return said
+            for name, value in export.rows(f"SELECT name, value FROM {table}"):  # noqa: S608
+                if name in names:
+                    found.setdefault(names[name], []).append(str(value))
+    said = {what: ", ".join(dict.fromkeys(values)) for what, values in found.items()}
+    return {"process": rank.process, "pid": rank.pid, "host": rank.host} | said
