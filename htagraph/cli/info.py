@@ -66,6 +66,9 @@ def info(
     if len(missing):
         print_titled(console, "Not recorded, and how to record it", missing, header=False)
     print_titled(console, "What the capture took", cost, header=False)
+    if len(loaded.attached):
+        shown = ["instrument", "n", "n_matched", "detail"]
+        print_titled(console, "Files beside the trace", loaded.attached[shown])
     if len(loaded.repairs):
         print_titled(console, "Repairs of the file", loaded.repairs)
     else:

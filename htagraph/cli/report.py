@@ -259,6 +259,9 @@ def print_summary(console: Console, summary: Summary) -> None:
     weak = summary.weak_checks[["check", "share", "verdict", "consequence"]]
     if len(weak):
         print_titled(console, "What the trace does not show", weak)
+    lost = summary.trace.attached.query("n_matched == 0")[["path", "detail"]]
+    if len(lost):
+        print_titled(console, "Files beside the trace of which nothing was found in it", lost)
     if len(summary.trace.repairs):
         print_titled(console, "Repairs of the file", summary.trace.repairs)
 

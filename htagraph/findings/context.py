@@ -19,7 +19,7 @@ from htagraph.lookup.compiled_work import compiled_share, is_replayed
 from htagraph.lookup.data_loaders import Loading, find_loading
 from htagraph.lookup.device_states import devices_of
 from htagraph.lookup.host_waits import READS, is_matched
-from htagraph.lookup.plain_traces import is_plain
+from htagraph.lookup.plain_traces import is_plain, is_pytorch
 from htagraph.lookup.sm_activity import sm_activity
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, KernelClass
@@ -85,8 +85,10 @@ class Context:
         Name of the copies that hold up the host longest, empty for none.
     blocking_copy_ns : int, unit=ns
         What one of them takes on the device.
+    is_pytorch : bool
+        Names of PyTorch were seen: of its operators or kernels.
     is_plain : bool
-        The trace is of functions of a program, not of PyTorch.
+        The trace is of functions of a program, not of PyTorch, and without a device.
     has_small_grids : bool, default=False
         While kernels compute, most multiprocessors have no block, as there are fewer blocks.
     has_others : bool, default=False
@@ -110,6 +112,7 @@ class Context:
     embeds: bool
     blocking_copy: str
     blocking_copy_ns: int
+    is_pytorch: bool
     is_plain: bool
     has_small_grids: bool = False
     has_others: bool = False
@@ -127,8 +130,8 @@ class Context:
 
     @property
     def is_eager(self) -> bool:
-        """Whether hardly any of the work is compiled, or may be: what a graph replays may."""
-        return self.compiled_share <= _HARDLY_ANY and not self.is_replayed
+        """Whether PyTorch runs hardly any compiled work, or may: what a graph replays may be."""
+        return self.is_pytorch and self.compiled_share <= _HARDLY_ANY and not self.is_replayed
 
     @classmethod
     def of_job(cls, ranks: Sequence[Context], *, is_whole: bool = False) -> Context:
@@ -194,6 +197,7 @@ def find_context(dag: Dag, window: Window) -> Context:
         embeds=_named(dag, _EMBEDS).any().item(),
         blocking_copy=name,
         blocking_copy_ns=copy_ns,
+        is_pytorch=is_pytorch(dag.events),
         is_plain=is_plain(dag.events),
         has_small_grids=_has_small_grids(dag, window),
     )

@@ -81,7 +81,11 @@ HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
             'TORCH_LOGS="graph_breaks", and compile the rest; else fewer, larger operators{tips}.',
             lambda it: it.run.is_partly_compiled,
         ),
-        Rule("fewer, larger operators{tips}, and less Python between them."),
+        Rule(
+            "fewer, larger operators{tips}, and less Python between them.",
+            lambda it: it.run.is_pytorch,
+        ),
+        Rule("fewer, larger kernels{tips}, and less code between them."),
     ),
     Cause.WAITING_FOR_WORK: (
         Rule(

@@ -17,6 +17,7 @@ from htagraph.lookup.plain_traces import NO_DEVICE_WORK, is_plain
 from htagraph.lookup.selecting import events_in
 from htagraph.lookup.steps import find_steps
 from htagraph.model.answers import QUALITY
+from htagraph.model.categories import CRITICAL_PATH, FORWARD_BACKWARD
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, EdgeKind, EventKind
 from htagraph.model.rules import Evidence, Rule
@@ -173,6 +174,25 @@ def _joined(dag: Dag, window: Window) -> _Check:
     )
 
 
+def _arrows(dag: Dag) -> list[_Check]:
+    """Check of whether the arrows of the file join slices, where it has any but PyTorch's own."""
+    flows, code = dag.events.flows, dag.events.symbols.code
+    others = ~np.isin(flows.category, [code(FORWARD_BACKWARD), code(CRITICAL_PATH)])
+    n_arrows = int((others & (flows.phase > 0)).sum())
+    rules = np.concatenate([dag.edges.rule, dag.rejected.edges.rule])
+    n_joined = int(np.isin(rules, (Rule.RECORDED_FLOW, Rule.TENSOR_DEPENDENCY)).sum())
+    if not n_arrows:
+        return []
+    return [
+        _Check(
+            "arrows of the file join two slices",
+            min(n_joined, n_arrows),
+            n_arrows,
+            "the others have no start, or no slice at one of their ends: they are no edges.",
+        )
+    ]
+
+
 def _recorded_values(dag: Dag) -> _Check:
     """Check of whether recorded bandwidths are those of their copies."""
     found = bandwidths(dag)
@@ -273,6 +293,7 @@ def quality(dag: Dag, window: Window) -> pd.DataFrame:
     checks = [
         *_links(dag),
         _joined(dag, window),
+        *_arrows(dag),
         *_waits(dag),
         *_inferences(dag, window, path),
         *_overhead(dag, window, path),

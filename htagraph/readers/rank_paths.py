@@ -10,7 +10,7 @@ __all__ = ["SQLITE", "file_and_part", "file_of", "name_of", "rank_in_name"]
 SQLITE = b"SQLite format 3\x00"
 """First bytes of such a file."""
 
-_OF_SEVERAL_RANKS = (".sqlite",)
+_OF_SEVERAL_RANKS = (".sqlite", ".pftrace", ".pftrace.gz")
 """Endings of files that may hold several ranks."""
 
 

@@ -18,6 +18,18 @@ from htagraph.trace import Trace
 
 __all__ = ["Diagnosis", "examine"]
 
+_NSIGHT = "Nsight Systems"
+_WITH_NSIGHT = {
+    "rank": "export with --include-json true (NCCL says it), or put rank<N> into the file name",
+    "repairs": "export the report again, with the nsys that recorded it or a newer one",
+    "steps": 'torch.cuda.nvtx.range("ProfilerStep#1"), or an NVTX range of that name, around each',
+    "device work": "nsys profile --trace cuda,nvtx, on a machine that has the device",
+    "synchronization records": "nsys profile --trace cuda,nvtx records them",
+    "launches": "begin the capture before the work that it is about",
+    "collective metadata": "only the PyTorch profiler records it",
+}
+"""How to record what an export of Nsight Systems lacks; what is not here, no export has."""
+
 
 @dataclass(frozen=True)
 class Diagnosis:
@@ -71,6 +83,12 @@ def examine(trace: Trace, graph: TraceGraph) -> tuple[Diagnosis, ...]:
         seen = (_repairs(trace), *_plain(trace, graph))
     else:
         seen = (_rank(trace), _repairs(trace), *_events(trace, graph), *_links(graph))
+    if _NSIGHT in str(trace.metadata.get("recorded by", "")):
+        seen = tuple(
+            replace(found, advice=_WITH_NSIGHT[found.subject])
+            for found in seen
+            if found.subject in _WITH_NSIGHT
+        )
     return tuple(
         replace(found, consequence="", advice="") if found.is_enough else found for found in seen
     )

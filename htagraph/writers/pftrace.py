@@ -57,8 +57,6 @@ class CounterTrack:
         int64 or float64.
     device, stream : int
         What it belongs to, -1 for none: it stands below its stream, or else in its device.
-    series : int, default=-1
-        Which series of the samples of the trace it is; -1 for what was derived from events.
     """
 
     name: str
@@ -67,7 +65,6 @@ class CounterTrack:
     value: npt.NDArray[Any]
     device: int = -1
     stream: int = -1
-    series: int = -1
 
     def __post_init__(self) -> None:
         """Check that there is a time for each value."""
@@ -188,7 +185,6 @@ def _counter_track(tracks: Tracks, counter: CounterTrack, lanes: LaneTracks) -> 
 def _supplement(
     events: EventTable,
     slices: Slices,
-    samples: Sequence[tuple[int, CounterTrack]],
     recorded: Mapping[str, Any],
     recorded_ns: tuple[I64, I64],
 ) -> Supplement:
@@ -202,20 +198,20 @@ def _supplement(
         "lanes": {item.name: getattr(events.lanes, item.name) for item in fields(LaneTable)},
         "tracks": list(zip(tracks.tolist(), events.lane[first].tolist(), strict=True)),
         "devices": [asdict(device) for device in events.devices],
-        "series": [
-            [track, asdict(events.samples.all_series[counter.series])]
-            for track, counter in samples
-            if counter.series >= 0
-        ],
+        "series": [asdict(series) for series in events.samples.all_series],
         "flow_categories": events.symbols.array[categories].tolist(),
     }
     flows = {item.name: getattr(events.flows, item.name) for item in fields(FlowTable)}
+    samples = events.samples
     columns = {
         "order": order,
         "kind": events.kind[order],
         "later_ns": (events.ts_ns - recorded_ns[0])[order],
         "longer_ns": (events.dur_ns - recorded_ns[1])[order],
         **{f"flow_{name}": column for name, column in (flows | {"category": code}).items()},
+        "sample_ts_ns": samples.ts_ns,
+        "sample_value": samples.value.view(np.int64),
+        "sample_series": samples.series,
     }
     return Supplement(facts, columns)
 
@@ -350,7 +346,7 @@ def write_pftrace(
         _snapshot(tracks.add(), zero_ns)
     names = _intern(tracks.add(), strings, batches)
     times = recorded_ns or (events.ts_ns, events.dur_ns)
-    supplement = _supplement(events, slices, samples, {**recorded, "zero_ns": zero_ns}, times)
+    supplement = _supplement(events, slices, {**recorded, "zero_ns": zero_ns}, times)
     with output_file(out) as file:
         file.write(tracks.serialize())
         file.write(_supplement_packet(supplement, tracks.place))

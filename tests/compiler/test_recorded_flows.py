@@ -54,7 +54,11 @@ ENCLOSING = {"bp": "e"}
     ],
 )
 def test_an_arrow_leads_from_slice_to_slice(finish: Any, joined: list[tuple[str, str]]):
-    assert edges(trace_of(TWO, ("s", 1, 5, {}), finish)) == joined
+    graph = trace_of(TWO, ("s", 1, 5, {}), finish)
+
+    assert edges(graph) == joined
+    quality = graph.quality().set_index("check").loc["arrows of the file join two slices"]
+    assert (quality["n_good"], quality["n_all"]) == (len(joined), 1)
 
 
 def test_an_arrow_from_a_slice_that_goes_on_leaves_from_its_last_boundary():

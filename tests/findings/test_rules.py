@@ -436,6 +436,20 @@ def test_a_trace_of_functions_is_given_no_advice_about_pytorch() -> None:
     assert "torch" not in advice_on(functions) + advice_on(gaps)
 
 
+def test_a_program_without_pytorch_is_given_no_advice_about_it() -> None:
+    """An export of Nsight Systems may be of any program on a device."""
+    host = seen(Cause.HOST, Bound.HOST, is_pytorch=False, compiled_share=0.0)
+    allocation = seen(Cause.ALLOCATION, Bound.HOST, is_pytorch=False, api="cuda")
+    gaps = seen(Cause.HOST_CODE, Bound.PYTHON_GAP, is_pytorch=False)
+    gaps = replace(gaps, most=replace(gaps.most, frame=""))
+
+    assert "less code between them" in advice_on(host)
+    assert "cudaMallocAsync" in advice_on(allocation)
+    assert "NVTX ranges" in advice_on(gaps)
+    said = advice_on(host) + advice_on(allocation) + advice_on(gaps)
+    assert not any(word in said for word in ("torch", "PYTORCH", "Python"))
+
+
 def test_what_no_trace_shows_is_unknown() -> None:
     """A single operator says nothing of training, loaders, optimizers or precision."""
     found = context(Drawn("cpu 1 |[aten::mm      ]"))
@@ -466,6 +480,7 @@ def test_every_cause_has_a_last_resort_and_every_condition_is_tested() -> None:
     words = {text for _, text, _, _ in EVERY} | set(LATENESS.values())
     words |= {"nccl backend", "set_num_threads", "cores of its own", "all ranks", "--stacks"}
     words |= {"(torch.profiler.record_function", "the trace does not say", "let the tracer"}
+    words |= {"less Python between them", "cudaMallocAsync", "NVTX ranges"}
     rules = [*ADVICE.values(), *TIPS.values(), *REMARKS.values(), FIRST]
     untested = [
         rule.says

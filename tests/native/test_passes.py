@@ -81,19 +81,19 @@ def test_what_is_kept_is_found_until_it_is_damaged(monkeypatch, tmp_path: Path) 
     assert kept.found("some.o") is None
 
 
+@pytest.mark.parametrize(("mode", "seen"), [(0o700, b"code"), (0o777, None)])
 def test_what_others_may_have_put_among_temporary_files_is_not_run(
-    monkeypatch, tmp_path: Path
+    monkeypatch, tmp_path: Path, mode: int, seen: bytes | None
 ) -> None:
+    monkeypatch.setenv("HTAGRAPH_CACHE_DIR", str(tmp_path))
+    kept.keep("some-test.o", b"code")
+    monkeypatch.delenv("HTAGRAPH_CACHE_DIR")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     own = kept.places()[-1]
-    own.mkdir(mode=0o777)
-    own.chmod(0o777)
-    monkeypatch.setenv("HTAGRAPH_CACHE_DIR", str(own.parent / "asked"))
-    kept.keep("some.o", b"code")
-    (tmp_path / "asked" / "htagraph" / "some.o").rename(own / "some.o")
+    (tmp_path / "htagraph").rename(own)
+    own.chmod(mode)
 
-    assert own.parent == tmp_path
-    assert kept.found("some.o") is None
+    assert kept.found("some-test.o") == seen
 
 
 def test_bitcode_of_a_later_llvm_is_left_alone() -> None:

@@ -96,7 +96,11 @@ def test_what_a_counter_averages_over_is_part_of_its_uncertainty(tmp_path):
         (0, 0, "taken as UTC, though 2 other zones fit as well"),
         (9, 4_000, "taken as UTC+9, by when the file was last written"),
         (9, 0, "not placed: its local times overlap the trace in 5 zones; record it with TZ=UTC"),
-        (20, 0, "not placed: its local times overlap the trace in no zone"),
+        (
+            20,
+            0,
+            "not placed: its local times, from 2024-05-02 04:53:20.250 to 2024-05-02 07:0",
+        ),
     ],
 )
 def test_a_log_that_fits_in_several_zones_is_placed_by_evidence_or_not_at_all(
@@ -129,6 +133,14 @@ def test_gpus_of_one_name_are_found_by_number_and_that_is_said(tmp_path):
 
     assert {value for _, value in _series(events)["power.draw"]} == {400.5}
     assert "by number, which is right unless CUDA_VISIBLE_DEVICES" in said.detail
+
+
+def test_a_log_of_other_gpus_is_left_out_and_that_is_said(tmp_path):
+    """Somebody else's machine."""
+    _, said = _attached(tmp_path, _query_log(0, range(10), gpus={0: "NVIDIA L4"}))
+
+    assert said.n_matched == 0
+    assert f"no GPU of the log (NVIDIA L4) is one of the trace ({H100})" in said.detail
 
 
 EPOCH = BEGIN_NS // 10**9

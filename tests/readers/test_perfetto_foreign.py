@@ -200,7 +200,7 @@ def test_what_is_on_no_thread_is_context_unless_there_are_no_threads() -> None:
     request = [track(3, name="request 5"), *sliced("request", 0, 50, uuid=3)]
     work = [thread(1, 11), *sliced("work", 10, 5)]
 
-    assert rows(read_perfetto(trace_of(*request, *work)))[0] == ("request", 0, 50, "other")
+    assert rows(read_perfetto(trace_of(*request, *work)))[0] == ("request", 0, 50, "async")
     assert rows(read_perfetto(trace_of(*request))) == [("request", 0, 50, "op")]
 
 
@@ -282,6 +282,15 @@ def test_what_is_broken_is_mended_and_counted() -> None:
         "end without begin": 1,
         "begin without end": 2,
     }
+
+
+def test_after_bytes_that_are_no_packets_the_rest_is_read() -> None:
+    """A length that is wrong hides where the next packet begins: it is looked for."""
+    first, rest = trace_of(thread(1, 11), *sliced("a", 0, 5)), trace_of(*sliced("b", 10, 5) * 3)
+    recording = read_perfetto(first + b"\x0a\x7f\xff\x00?" + rest)
+
+    assert [name for name, *_ in rows(recording)] == ["a", "b", "b", "b"]
+    assert sum(repaired(recording).values()) > 0
 
 
 def test_a_system_trace_without_track_events_is_refused_by_what_it_holds() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import htagraph as hg
@@ -93,20 +94,52 @@ def test_a_range_on_no_thread_is_context_from_its_begin_to_its_end():
 
 
 def test_each_value_of_a_counter_is_a_series():
-    samples = read_kineto(
+    recording = read_kineto(
         file_of(
             slice_("f", 0, 30),
             point("C", "memory", 20, args={"used": 3, "free": 1.5}),
             point("C", "memory", 10, args={"used": 4, "free": "none"}),
             point("C", "load", 10, args={"value": 7}),
         )
-    ).events.samples
+    )
 
+    samples = recording.events.samples
     values = {
         series.name: samples.value[samples.series == number].tolist()
         for number, series in enumerate(samples.all_series)
     }
+    assert recording.skipped == {"counter value that is no number": 1}
     assert values == {"memory: used": [4.0, 3.0], "memory: free": [1.5], "load": [7.0]}
+
+
+def test_a_path_that_was_written_back_did_not_run(tmp_path: Path):
+    graph = hg.load(file_of(slice_("f", 0, 10), slice_("g", 2, 3))).compile()
+    again = hg.load(graph.critical_path().to_chrome_json(tmp_path / "path.json")).compile()
+
+    def path(graph: hg.TraceGraph) -> list[list[Any]]:
+        return graph.critical_path().segments[["name", "dur_ns"]].to_numpy().tolist()
+
+    assert path(again) == path(graph)
+
+
+def test_a_saved_graph_keeps_its_arrows_ranges_and_samples(tmp_path: Path):
+    graph = hg.load(
+        file_of(
+            slice_("f", 0, 10),
+            slice_("g", 20, 5, tid=2),
+            point("b", "r", 1, cat="c", id=1),
+            point("e", "r", 9, cat="c", id=1),
+            point("s", "a", 5, cat="p", id=2),
+            point("f", "a", 15, cat="p", id=2, tid=2),
+            point("C", "load", 3, args={"value": 7}),
+        )
+    ).compile()
+    again = hg.TraceGraph.open(graph.save(tmp_path / "graph.htagraph"))
+
+    kept, was = again.dag.events, graph.dag.events
+    assert kept.kind.tolist() == was.kind.tolist()
+    assert kept.flows.phase.tolist() == was.flows.phase.tolist() == [0, 3]
+    assert kept.samples.value.tolist() == [7.0]
 
 
 def test_a_trace_of_functions_says_what_it_cannot_say():

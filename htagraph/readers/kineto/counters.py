@@ -16,8 +16,8 @@ __all__ = ["counter_samples"]
 _INSTRUMENT = "trace counter"
 
 
-def counter_samples(events: EventTable, args: ArgsReader) -> SampleTable:
-    """Samples of the counters of a trace; what is no number is no sample.
+def counter_samples(events: EventTable, args: ArgsReader) -> tuple[SampleTable, int]:
+    """Samples of the counters of a trace, and how many values are no numbers, so no samples.
 
     Parameters
     ----------
@@ -27,15 +27,17 @@ def counter_samples(events: EventTable, args: ArgsReader) -> SampleTable:
 
     Returns
     -------
-    SampleTable
+    samples : SampleTable
         Series are named after counter and value, and after the process where several count.
+    n_left_out : int
     """
     rows = np.flatnonzero(events.kind == EventKind.COUNTER)
     if not len(rows):
-        return SampleTable()
+        return SampleTable(), 0
     texts, lanes = events.symbols.texts, events.lanes
     lane_of = events.lane[rows].tolist()
     several = len({lanes.pid[lane] for lane in lane_of}) > 1
+    n_left_out = 0
     points: dict[str, tuple[list[int], list[float]]] = {}
     for ts_ns, name, lane, values in zip(
         events.ts_ns[rows].tolist(),
@@ -51,9 +53,12 @@ def counter_samples(events: EventTable, args: ArgsReader) -> SampleTable:
                 times, numbers = points.setdefault(label + where, ([], []))
                 times.append(ts_ns)
                 numbers.append(float(value))
-    return SampleTable.of(
+            else:
+                n_left_out += 1
+    samples = SampleTable.of(
         [
             (Series(name, instrument=_INSTRUMENT), times, numbers)
             for name, (times, numbers) in points.items()
         ]
     )
+    return samples, n_left_out

@@ -119,7 +119,9 @@ def load_file(
     source = source if isinstance(source, bytes) else Path(source)
     args = ArgsIndex(source, columns.rows["offset"], columns.rows["length"])
     if plain:
-        events = replace(events, samples=counter_samples(events, args))
+        samples, n_left_out = counter_samples(events, args)
+        events = replace(events, samples=samples)
+        columns.skipped |= {"counter value that is no number": n_left_out} if n_left_out else {}
     rank, rank_source = rank_of(file.metadata, stream.path, log)
     return Recording(
         events=events,

@@ -168,6 +168,12 @@ def _devices(log: Log, events: EventTable) -> tuple[npt.NDArray[np.integer[Any]]
         elif len(alike) == 1 and len(used) == 1:
             device_of[alike[0]] = device
             by = "GPUs by name" if len(logged) > 1 else "its only GPU is that of the trace"
+    if len(device_of) == 1:
+        ours, theirs = (
+            " or ".join(sorted({str(names.get(one) or one) for one in which}))
+            for names, which in ((called, used), (log.names, logged))
+        )
+        by = f"no GPU of the log ({theirs}) is one of the trace ({ours})"
     table = pd.Series(gpu).map(device_of).fillna(-2)
     return table.astype(np.int64).to_numpy(), by
 

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from htagraph.model.units import human_time
+
 __all__ = ["Placed", "zone_of"]
 
 _MINUTE_NS = 60 * 10**9
@@ -60,7 +62,8 @@ def zone_of(
     overlap = end - begin
     fits = ahead[(overlap == overlap.max()) & (overlap >= 0)]
     if not len(fits):
-        return Placed(None, "its local times overlap the trace in no zone")
+        when = f"from {human_time(log[0])} to {human_time(log[1])}"
+        return Placed(None, f"its local times, {when}, overlap the trace in no zone")
     if len(fits) == 1:
         how = "the only zone in which it overlaps the trace"
         return _placed(fits[0], how if np.count_nonzero(overlap >= 0) == 1 else "which fits best")

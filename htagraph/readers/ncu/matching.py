@@ -19,7 +19,7 @@ I64 = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.integer[Any]]
 
 _ARGUMENTS = re.compile(r"<[^<>]*>")
-_SIZE = r"\(?\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\)?"
+_SIZE = r"^\(?\s*(\d{1,10})\s*,\s*(\d{1,10})\s*,\s*(\d{1,10})\s*\)?$"
 _GEOMETRY = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
 
 

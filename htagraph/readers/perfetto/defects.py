@@ -14,7 +14,7 @@ class Defect(Enum):
     """A way in which a trace breaks, and (as its sentence) what was done about it."""
 
     TRUNCATED = "truncated", "the file ends inside a packet; that one is left out"
-    DAMAGED = "damaged", "bytes that are no packet, up to the end of the file; left out"
+    DAMAGED = "damaged", "bytes that are no packet; left out, up to where packets go on"
     BAD_PACKET = "bad packet", "a packet that cannot be read; left out"
     BAD_PACKED = "bad compressed packets", "compressed packets that cannot be unpacked; left out"
     NO_STRING = (

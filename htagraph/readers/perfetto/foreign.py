@@ -49,6 +49,7 @@ _DTYPES: dict[str, type[np.generic]] = {"int": np.int64, "float": np.float64, "t
 _SOURCE = "src_agent"
 _FLOW = "flow"
 _INSTRUMENT = "Perfetto"
+_DRAWN = "critical_path"  # category of what we add: known also where our supplement is damaged
 
 
 def _known_names() -> dict[str, tuple[str, str]]:
@@ -75,6 +76,7 @@ def foreign_events(found: Material) -> EventTable:
     slices = found.slices
     every = np.arange(len(slices))
     lanes = find_lanes(found)
+    drawn = found.symbols.code(_DRAWN)
     lane = np.searchsorted(lanes.tracks, slices.track)
     name, category = found.names(every), found.categories(every)
     columns = _columns(found, found.annotations(every))
@@ -100,13 +102,16 @@ def foreign_events(found: Material) -> EventTable:
         **{key: values.astype(EVENT_DTYPES[key]) for key, values in dense.items()},  # type: ignore[arg-type]
         symbols=symbols,
         lanes=lanes.table,
-        flows=_flows(found, lane, dense["correlation"] >= 0, flow),
+        flows=_flows(found, lane, (dense["correlation"] >= 0) | (category == drawn), flow),
         columns=columns,
         samples=found.samples(_series(found), found.day_ns),
     )
     extra = found.scan.what[slices.packet] & EXTRA != 0
     found.skip("counter value of a slice", int(extra.sum()))
-    return taken(events, np.argsort(events.ts_ns, kind="stable"))
+    order = np.argsort(events.ts_ns, kind="stable")
+    is_drawn = category[order] == drawn
+    found.skip("critical path", int(is_drawn.sum()))
+    return taken(events, order[~is_drawn])
 
 
 def _columns(found: Material, annotations: Annotations) -> Sparse:
@@ -158,7 +163,7 @@ def _placed(kind: I8, on_thread: npt.NDArray[np.bool_], device: I64) -> I8:
     needs_device = np.isin(kind, codes(DEVICE_KINDS)) & (device < 0)
     is_plain = (kind == EventKind.OTHER) | needs_device
     astray = np.isin(kind, codes(HOST_KINDS)) & ~on_host
-    out = np.where(is_plain | astray, np.where(on_host, EventKind.OP, EventKind.OTHER), kind)
+    out = np.where(is_plain | astray, np.where(on_host, EventKind.OP, EventKind.ASYNC), kind)
     return out.astype(np.int8)
 
 

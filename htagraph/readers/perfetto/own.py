@@ -12,7 +12,7 @@ import numpy.typing as npt
 from htagraph.model.devices import DeviceProperties
 from htagraph.model.events import EVENT_DTYPES, EventTable, FlowTable, LaneTable, SparseColumn
 from htagraph.model.kinds import EventKind
-from htagraph.model.samples import Series
+from htagraph.model.samples import SampleTable, Series
 from htagraph.model.supplement import FIELD, Supplement
 from htagraph.model.symbols import SymbolTable
 from htagraph.readers.kineto.categories import event_kinds
@@ -26,6 +26,8 @@ I64 = npt.NDArray[np.int64]
 
 _DENSE = {name: EVENT_DTYPES[name] for name in ("device", "stream", "correlation", "external_id")}
 _FLAG = "critical"
+_HOLES = (Defect.DAMAGED, Defect.BAD_PACKET, Defect.BAD_PACKED, Defect.NO_TIME, Defect.FAR_TIME)
+_SAMPLE_COLUMNS = ("ts_ns", "value", "series")
 _FLOW_COLUMNS = ("ts_ns", "id", "lane", "phase", "category", "event")
 
 
@@ -43,7 +45,7 @@ class Own:
     tracks, lane : ndarray of shape (n,), dtype=int64
         Bits of uuids, ascending, and the lane of each.
     devices : tuple of DeviceProperties
-    series : tuple of (int, Series)
+    samples : SampleTable
     """
 
     sequence: int
@@ -53,7 +55,7 @@ class Own:
     tracks: I64
     lane: I64
     devices: tuple[DeviceProperties, ...]
-    series: tuple[tuple[int, Series], ...]
+    samples: SampleTable
 
     @classmethod
     def of(cls, sequence: int, packed: bytes) -> Own:
@@ -70,7 +72,7 @@ class Own:
             lanes = LaneTable(**{name: tuple(of) for name, of in facts["lanes"].items()})
             tracks = np.array(facts["tracks"], dtype=np.int64).reshape(-1, 2)
             devices = tuple(DeviceProperties(**device) for device in facts["devices"])
-            series = tuple((int(track), Series(**one)) for track, one in facts["series"])
+            series = tuple(Series(**one) for one in facts["series"])
             n, n_flows = int(facts["n_events"]), len(columns["flow_ts_ns"])
             zero_ns, n_categories = int(facts["zero_ns"]), len(facts["flow_categories"])
             is_right = (
@@ -84,6 +86,9 @@ class Own:
                 and _within(columns["flow_phase"], 8)
                 and _within(columns["flow_category"], n_categories)
                 and _within(columns["flow_event"] + 1, n + 1)
+                and len({len(columns[f"sample_{name}"]) for name in _SAMPLE_COLUMNS}) == 1
+                and _within(columns["sample_series"], len(series))
+                and bool((np.diff(columns["sample_series"]) >= 0).all())
                 and abs(zero_ns) < 1 << 62
                 and isinstance(facts.get("metadata", {}), dict)
             )
@@ -92,9 +97,21 @@ class Own:
         if not is_right:
             raise ValueError("its parts do not fit each other")
         order = np.argsort(tracks[:, 0])
-        return cls(
-            sequence, facts, columns, lanes, tracks[order, 0], tracks[order, 1], devices, series
+        samples = SampleTable(
+            columns["sample_ts_ns"],
+            columns["sample_value"].view(np.float64),
+            columns["sample_series"].astype(np.int32),
+            series,
         )
+        return cls(
+            sequence, facts, columns, lanes, tracks[order, 0], tracks[order, 1], devices, samples
+        )
+
+    @property
+    def rank(self) -> int:
+        """Its rank; -1 where it has none."""
+        rank = self.facts.get("rank")
+        return rank if isinstance(rank, int) and 0 <= rank < 1 << 31 else -1
 
     @property
     def called(self) -> str:
@@ -158,7 +175,7 @@ def own_events(found: Material, own: Own, others: list[Own]) -> EventTable:
         lanes=own.lanes,
         columns=columns,
         devices=own.devices,
-        samples=found.samples(own.series, zero_ns),
+        samples=own.samples,
     )
     events = taken(events, np.argsort(order, kind="stable"))
     if not is_told:
@@ -181,8 +198,7 @@ def _chosen(found: Material, own: Own, others: list[Own]) -> I64:
     ours = np.isin(sequence, [own.sequence, *(other.sequence for other in others)])
     found.skip("critical path", int((left & ours).sum()))
     found.skip("slice of another writer", int((left & ~ours).sum()))
-    is_sample = np.isin(slices.sample_track, [track for track, _ in own.series])
-    found.skip("derived counter", int((~is_sample).sum()))
+    found.skip("drawn counter", len(slices.sample_packet))
     return np.flatnonzero(is_event)
 
 
@@ -193,8 +209,8 @@ def _order(found: Material, own: Own, n: int) -> tuple[I64, bool]:
     """
     order = own.columns["order"]
     kinds = {repair.kind for repair in found.log.repairs()}
-    is_cut = kinds & {Defect.TRUNCATED.label, Defect.DAMAGED.label}
-    is_holed = kinds & {Defect.BAD_PACKET.label, Defect.NO_TIME.label, Defect.FAR_TIME.label}
+    is_cut = Defect.TRUNCATED.label in kinds
+    is_holed = kinds & {defect.label for defect in _HOLES}
     if n == len(order) or (n < len(order) and is_cut and not is_holed):
         return order[:n], True
     found.log.add(Defect.SUPPLEMENT)

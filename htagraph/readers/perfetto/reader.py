@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from htagraph.errors import TraceFormatError
+from htagraph.errors import TraceError, TraceFormatError
 from htagraph.model.recording import STACKS, Origin, Progress, Recording
 from htagraph.readers.first_bytes import first_bytes
 from htagraph.readers.kineto.header import rank_of, world_size_of
@@ -23,6 +23,7 @@ from htagraph.readers.perfetto.slices import find_slices
 from htagraph.readers.perfetto.taking import asked_for
 from htagraph.readers.perfetto.tracks import Tracks
 from htagraph.readers.perfetto.unpacking import scanned
+from htagraph.readers.rank_paths import file_and_part, file_of, rank_in_name
 
 __all__ = ["is_perfetto", "read_perfetto"]
 
@@ -41,7 +42,7 @@ def is_perfetto(source: str | Path | bytes) -> bool:
     >>> is_perfetto(bytes.fromhex("0a04 4003 5001")), is_perfetto(b'\n{"traceEvents": []}')
     (True, False)
     """
-    head = first_bytes(source, _HEAD)
+    head = first_bytes(source if isinstance(source, bytes) else file_of(Path(source)), _HEAD)
     if not head.startswith(_PACKET) or _is_text(head[1:_WORTH_A_LOOK]):
         return False
     from google.protobuf.message import DecodeError  # noqa: PLC0415
@@ -83,7 +84,8 @@ def read_perfetto(
     Parameters
     ----------
     source : str, Path or bytes
-        The file or its content: protobuf, or gzip of it.
+        The file or its content: protobuf, or gzip of it. Of a file that we wrote with several
+        ranks, a path below it names one: ``job.pftrace/rank-1``.
     stacks : bool
         Load Python frames (``python_function`` events) too.
     categories : collection of str, optional
@@ -96,27 +98,30 @@ def read_perfetto(
     Returns
     -------
     Recording
-        Of a file with several ranks, the first; the events of the others are counted in `skipped`.
+        Of a file with several runs, the first; the events of others are counted in `skipped`.
 
     Raises
     ------
     TraceError
-        If the file cannot be opened.
+        If the file cannot be opened, or has several ranks, and none is named.
     TraceFormatError
         If nothing in it is an event; the message says what is.
     TraceLimitError
         If it exceeds a stated limit.
     """
     Asked(stacks, categories, window)  # checks the window
-    path = None if isinstance(source, bytes) else Path(source)
-    found, container = _material(source, progress)
-    written = supplements(found)
-    own = next((one for one in written if one.facts["n_events"]), None)
+    part, file, path = "", source, None
+    if not isinstance(source, bytes):
+        file, part = file_and_part(Path(source))
+        path = file
+    found, container = _material(file, progress)
     if not len(found.slices) and not len(found.slices.sample_packet):
         raise _nothing(found.scan, path)
+    written = [own for own in supplements(found) if own.facts["n_events"]]
+    own = _chosen(written, part, path)
     if own is not None:
         events = own_events(found, own, [one for one in written if one is not own])
-        found.skip(STACKS, int(own.facts.get("n_unread_stacks") or 0))
+        found.skip(STACKS, _integer(own.facts.get("n_unread_stacks")))
     else:
         events = foreign_events(found)
     events = asked_for(events, found.skipped, stacks=stacks, categories=categories, window=window)
@@ -160,12 +165,33 @@ def _material(
     return material, file.container.repairs()
 
 
+def _chosen(written: list[Own], part: str, path: Path | None) -> Own | None:
+    """The rank that is asked for, or the only one; None where we wrote none."""
+    ranks = list(dict.fromkeys(own.rank for own in written))
+    name = path.name if path else "job.pftrace"
+    listed = ", ".join(f"{name}/rank-{rank}" for rank in ranks)
+    if part:
+        wanted = rank_in_name(Path(part))
+        found = next((own for own in written if own.rank == wanted), None)
+        if found is None:
+            hint = f"there is {listed}." if listed else "it has no ranks of htagraph."
+            raise TraceError(f"this trace has no {part}.", path=path, hint=hint)
+        return found
+    if len(ranks) > 1:
+        raise TraceError(
+            f"this trace holds {len(ranks)} ranks, and none is named.",
+            path=path,
+            hint=f"name one: {listed}.",
+        )
+    return written[0] if written else None
+
+
 def _rank(own: Own | None, metadata: dict[str, Any], path: Path | None) -> tuple[int, str]:
     """The rank of a trace and where it was found."""
     if own is None:
         return rank_of(metadata, path)
     rank, source = rank_of(metadata, Path(str(own.facts.get("file"))))
-    told = _integer(own.facts.get("rank"))
+    told = max(own.rank, 0)
     return (rank, source) if told == rank else (told, "given")
 
 

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
-    "AFTER_LOSS", "BAD", "BOOL", "CLEARED", "DAMAGED", "DOUBLE", "EVENT", "EXTRA", "FLOAT",
+    "AFTER_LOSS", "BAD", "BOOL", "CLEARED", "DOUBLE", "EVENT", "EXTRA", "FLOAT",
     "HAS_TIME", "HAS_TRACK", "INT", "INTEGER", "INTERNED", "LEGACY", "OTHER", "SPECIAL",
-    "TEXT", "TRUNCATED", "UINT", "Room", "Scan",
+    "TEXT", "UINT", "Room", "Scan",
 ]  # fmt: skip
 
 I64 = npt.NDArray[np.int64]
@@ -26,9 +26,6 @@ EVENT, SPECIAL, BAD, CLEARED, HAS_TIME, HAS_TRACK, LEGACY, INTEGER, FLOAT, EXTRA
 
 INT, DOUBLE, INTERNED, TEXT, BOOL, UINT, OTHER = range(1, 8)
 """Forms of the value of an annotation."""
-
-TRUNCATED, DAMAGED = 1, 2
-"""Why a scan stopped before the end."""
 
 _ROWS = (12, 4, 3, 2)
 

@@ -115,7 +115,7 @@ def _count(skipped: dict[str, int], reason: str, left_out: npt.NDArray[np.bool_]
 
 def _ends(scan: Scan, rows: I64, ts_ns: I64, track: I64, log: DefectLog) -> I64:
     """The packet that ends the slice that each packet begins; -1 for none."""
-    from htagraph.readers.kineto.compiled.pairing import pair  # noqa: PLC0415  only for this kind of file
+    from htagraph.readers.kineto.compiled.pairing import pair  # noqa: PLC0415  deferred
 
     out = np.full(len(scan.at), -1, dtype=np.int64)
     halves = rows[np.isin(scan.type[rows], (BEGIN, END))]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -115,10 +114,6 @@ class Tracks:
             if track.process is not None:
                 return track.process
         return None
-
-    def named(self) -> Mapping[int, str]:
-        """The tracks that have a name."""
-        return {uuid: track.name for uuid, track in self.by_uuid.items() if track.name}
 
 
 def _text(message: Any, field: str) -> str:  # noqa: ANN401

@@ -15,7 +15,7 @@ from htagraph.model.recording import Progress
 from htagraph.readers.kineto.chunks import MAX_RATIO, RATIO_FROM, ByteStream
 from htagraph.readers.kineto.repairs import RepairLog
 from htagraph.readers.perfetto.defects import Defect, DefectLog
-from htagraph.readers.perfetto.scan import BAD, TRUNCATED, Room, Scan
+from htagraph.readers.perfetto.scan import BAD, Room, Scan
 
 __all__ = ["Scanned", "scanned"]
 
@@ -92,31 +92,28 @@ def scanned(source: str | Path | bytes, log: DefectLog, progress: Progress | Non
         while piece := stream.read(_PIECE):
             data += piece
         path = stream.path
-    found, stop, why = _scanned(data)
+    found, cut, lost = _scanned(data)
+    log.add(Defect.TRUNCATED, int(cut > 0), offset=len(data) - cut)
+    log.add(Defect.DAMAGED, lost[0], offset=lost[1])
     packed = np.flatnonzero(np.isin(found.other, (_COMPRESSED, _ZSTD)))
     if len(packed):
         data = _unpacked(data, found, packed, log, path)
-        found, stop, why = _scanned(data)
-    if why:
-        defect, n = (
-            (Defect.TRUNCATED, 1) if why == TRUNCATED else (Defect.DAMAGED, len(data) - stop)
-        )
-        log.add(defect, n, offset=stop)
+        found, _, _ = _scanned(data)
     bad = np.flatnonzero(found.what & BAD)
     log.add(Defect.BAD_PACKET, len(bad), offset=int(found.at[bad].min(initial=len(data))))
     return Scanned(data, found, container)
 
 
-def _scanned(data: bytes | bytearray) -> tuple[Scan, int, int]:
-    """The columns of a trace, where its scan stopped, and why (0: at the end)."""
-    from htagraph.readers.perfetto.compiled.scanner import fill  # noqa: PLC0415  only for this kind of file
+def _scanned(data: bytes | bytearray) -> tuple[Scan, int, tuple[int, int]]:
+    """The columns of a trace; bytes cut off at its end; bytes that are no packet, where first."""
+    from htagraph.readers.perfetto.compiled.scanner import fill  # noqa: PLC0415  deferred
 
     buf = np.frombuffer(data, dtype=np.uint8)
-    counts = np.zeros(6, dtype=np.int64)
+    counts = np.zeros(7, dtype=np.int64)
     fill(buf, Room.of(0, 0, 0, 0), counts, False)
     room = Room.of(*counts[:4].tolist())
     fill(buf, room, counts, True)
-    return Scan.of(room), int(counts[4]), int(counts[5])
+    return Scan.of(room), int(counts[4]), (int(counts[5]), int(counts[6]))
 
 
 def _unpacked(
@@ -131,9 +128,9 @@ def _unpacked(
         out += data[kept_to : start[row]]
         kept_to = int(end[row])
         inner = _inflated(bytes(data[found.at[row] : end[row]]), most - len(out))
-        _, stop, why = _scanned(inner)
-        log.add(Defect.BAD_PACKED, int(why > 0 or not inner), offset=int(found.at[row]))
-        out += inner[:stop]
+        _, cut, lost = _scanned(inner)
+        log.add(Defect.BAD_PACKED, int(cut + lost[0] > 0 or not inner), offset=int(found.at[row]))
+        out += inner[: len(inner) - cut]
         if len(out) >= most:
             raise TraceLimitError(
                 f"its packets unpack to more than {MAX_RATIO} times their size; this looks like a "

@@ -163,7 +163,11 @@ def _used(used: pd.DataFrame) -> KeyFigure:
     """Share of the multiprocessors of devices that have a block, on average."""
     name, active = "SM activity, estimate", used["sm_activity"].mean(skipna=False)
     if used.empty or pd.isna(active):
-        why = "too few launch geometries recorded" if len(used) else "no device work recorded"
+        why = (
+            "neither grids nor multiprocessors are known"
+            if len(used)
+            else "no device work recorded"
+        )
         return KeyFigure.unknown(name, why, "devices")
     busy = used["gpu_utilization"].mean()
     about = f"a kernel runs {busy:.1%} of the time"

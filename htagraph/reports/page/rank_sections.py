@@ -153,19 +153,15 @@ def _quality(summary: Summary) -> Section:
             is_open=True,
         )
     ]
-    repairs = summary.trace.repairs
-    if len(repairs):
-        checks.append(
-            Panel(
-                "repairs",
-                None,
-                repairs,
-                frames.REPAIRS,
-                heading="Repairs of the file",
-                is_wide=True,
-                is_open=True,
-            )
-        )
+    listed = (
+        ("attached", summary.trace.attached, frames.ATTACHED, "Files beside the trace"),
+        ("repairs", summary.trace.repairs, frames.REPAIRS, "Repairs of the file"),
+    )
+    checks += [
+        Panel(name, None, frame, schema, heading=heading, is_wide=True, is_open=True)
+        for name, frame, schema, heading in listed
+        if len(frame)
+    ]
     return Section(
         "quality",
         "Quality",

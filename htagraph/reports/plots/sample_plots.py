@@ -55,10 +55,10 @@ def sampled_counters(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Fi
     layout: dict[str, Any] = {}
     for row, part in enumerate(shown):
         axis = "y" if row == 0 else f"y{row + 1}"
-        top = 1 - row / len(shown)
+        top = 1 - (row + _GAP) / len(shown)
         name, of = str(part["name"].iloc[0]), str(part["unit"].iloc[0])
         layout[f"yaxis{row + 1 if row else ''}"] = {
-            "domain": [top - (1 - _GAP) / len(shown) * 0.999, top - 0.0],
+            "domain": [max(1 - (row + 1) / len(shown), 0), top],
             "anchor": "x",
             "nticks": 3,
             "rangemode": "tozero",

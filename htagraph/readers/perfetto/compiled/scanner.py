@@ -3,7 +3,8 @@
 The classes of protobuf need 9 us for a packet and its fields, and a trace has two packets a slice;
 this needs a fiftieth of that. It knows the fields that millions of packets have, and only notes
 that there are others. A position of -1 says that a field is cut off. Counts are packets,
-annotations, flows and texts, where the scan stopped, and why.
+annotations, flows and texts; bytes of a packet that is cut off at the end; bytes that are no
+packet, and where first.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from htagraph.readers.perfetto.scan import (
     BAD,
     BOOL,
     CLEARED,
-    DAMAGED,
     DOUBLE,
     EVENT,
     EXTRA,
@@ -35,7 +35,6 @@ from htagraph.readers.perfetto.scan import (
     OTHER,
     SPECIAL,
     TEXT,
-    TRUNCATED,
     UINT,
     Room,
 )  # fmt: skip
@@ -53,7 +52,10 @@ _SEVEN = np.uint64(7)
 _WIDE = np.uint64(64)
 _THREE = np.uint64(3)
 _ONE_FIELD = np.uint64(8)
-_PACKETS, _ANNOTATIONS, _FLOWS, _TEXTS, _STOP, _WHY = range(6)
+_PACKETS, _ANNOTATIONS, _FLOWS, _TEXTS, _CUT, _LOST, _LOST_AT = range(7)
+_OF_SEQUENCE = 10
+_IN_A_ROW = 4
+_LONGEST = 1 << 16  # of packets that are looked for
 _AT, _N_BYTES, _TS, _CLOCK, _SEQUENCE, _WHAT, _OTHER, _TYPE, _TRACK, _NAME, _CATEGORY, _VALUE = (
     range(12)
 )
@@ -324,37 +326,66 @@ def _packet(buf: U8, i: int, end: int, out: Room, counts: I64, fills: bool) -> i
     return what
 
 
+@called
+def _is_packet(buf: U8, i: int, end: int) -> bool:
+    """Whether bytes are the fields of a packet that tells its sequence, as all do."""
+    has_sequence = False
+    while i < end:
+        field, wire, i = _tag(buf, i, end)
+        if i < 0:
+            return False
+        has_sequence |= field == _OF_SEQUENCE and wire == _VARINT
+        i = _after(buf, i, end, wire)
+        if i < 0:
+            return False
+    return has_sequence
+
+
+@called
+def _next_packet(buf: U8, i: int, end: int) -> int:
+    """Where packets go on: some in a row, or those before the end; the end for nowhere."""
+    while i < end:
+        n, at = 0, i
+        while at < end and n < _IN_A_ROW and buf[at] == _PACKET:
+            start, at = _body(buf, at + 1, end)
+            if at < 0 or at - start > _LONGEST or not _is_packet(buf, start, at):
+                n = -1
+                break
+            n += 1
+        if n == _IN_A_ROW or (n > 0 and at == end):
+            return i
+        i += 1
+    return end
+
+
 def _fill(buf: U8, out: Room, counts: I64, fills: bool) -> None:
     """Fill the columns, or only count their rows."""
     counts[:] = 0
     end, i = len(buf), 0
     while i < end:
-        field, wire, at = _tag(buf, i, end)
-        if at < 0 or wire not in (_VARINT, _FIXED64, _BYTES, _FIXED32):
-            counts[_WHY] = DAMAGED if end - i > _PACKET else TRUNCATED
-            break
-        if field != 1 or wire != _BYTES:
-            at = _after(buf, at, end, wire)
-            if at < 0:
-                counts[_WHY] = DAMAGED
-                break
-            i = at
-            continue
-        at, stop = _body(buf, at, end)
+        at, stop = i, -1
+        if buf[i] == _PACKET:
+            at, stop = _body(buf, i + 1, end)
         if stop < 0:
-            counts[_WHY] = TRUNCATED
-            break
+            again = _next_packet(buf, i + 1, end)
+            if again == end and buf[i] == _PACKET:
+                counts[_CUT] = end - i
+                break
+            if counts[_LOST] == 0:
+                counts[_LOST_AT] = i
+            counts[_LOST] += again - i
+            i = again
+            continue
         packet = counts[_PACKETS]
         what = _packet(buf, at, stop, out, counts, fills)
+        if what & BAD:  # its length may be wrong
+            stop = min(stop, _next_packet(buf, at, stop))
         if fills:
-            out.packets[_AT, packet], out.packets[_N_BYTES, packet], out.packets[_WHAT, packet] = (
-                at,
-                stop - at,
-                what,
-            )
+            out.packets[_AT, packet] = at
+            out.packets[_N_BYTES, packet] = stop - at
+            out.packets[_WHAT, packet] = what
         counts[_PACKETS] = packet + 1
         i = stop
-    counts[_STOP] = i
 
 
 fill = compiled(_fill, (scan.__file__, supplement.__file__))
