@@ -53,7 +53,9 @@ def warm(*, quiet: QuietOption = False) -> None:
     seconds = time.perf_counter() - started
     place = home()
     where = f"kept in {place}" if place else "kept nowhere: no folder for it can be written"
-    output().print(f"{n_passes} functions ready after {seconds:.1f} s, {where}", markup=False)
+    output().print(
+        f"{n_passes} functions ready after {seconds:.1f} s, {where}", markup=False, soft_wrap=True
+    )
 
 
 def _broken_trace() -> bytes:
