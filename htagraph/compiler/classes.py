@@ -18,7 +18,7 @@ import numpy.typing as npt
 from htagraph.compiler.structure import Structure
 from htagraph.model.collective_names import COMMUNICATION_KERNELS
 from htagraph.model.dag import Classification
-from htagraph.model.kinds import EventKind, KernelClass
+from htagraph.model.kinds import EventKind, KernelClass, among
 
 __all__ = ["BUILT_IN_RULES", "ClassRule", "classify"]
 
@@ -120,7 +120,7 @@ def classify(structure: Structure, user_rules: Sequence[ClassRule] = ()) -> Clas
     kernel_class[kernels] = class_by_name[events.name[kernels]]
     rule_of[kernels] = rule_by_name[events.name[kernels]]
     _apply_metadata(structure, kernel_class, rule_of, position=1 + len(user_rules))
-    copies = np.isin(events.kind, (EventKind.MEMCPY, EventKind.MEMSET))
+    copies = among(events.kind, (EventKind.MEMCPY, EventKind.MEMSET))
     kernel_class[copies], rule_of[copies] = KernelClass.MEMORY, 0
     return Classification(kernel_class, rule_of, rules)
 

@@ -38,7 +38,7 @@ from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.api_calls import POLLS
 from htagraph.model.edges import EdgeTable
 from htagraph.model.inference import Inferred
-from htagraph.model.kinds import EdgeKind, EventKind
+from htagraph.model.kinds import EdgeKind, EventKind, among
 from htagraph.model.rules import Rule
 
 __all__ = ["host_poll_edges"]
@@ -167,7 +167,7 @@ def _pollers(structure: Structure, known: EdgeTable, stretches: Stretches, pairs
     times = events.node_ts_ns
     length = (times[stretches.until] - times[stretches.since])[pairs.stretch]
     operator = _polling_operator(structure, stretches)[pairs.stretch]
-    syncs = known.head[np.isin(known.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC))]
+    syncs = known.head[among(known.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC))]
     syncs = syncs[events.is_host[syncs >> 1]]
     syncs = syncs[np.lexsort((times[syncs], events.lane[syncs >> 1]))]
     lane = events.lane.astype(np.int64)

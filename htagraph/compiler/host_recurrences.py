@@ -24,7 +24,7 @@ from htagraph.compiler.structure import Structure
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable
 from htagraph.model.inference import Support
-from htagraph.model.kinds import EdgeKind
+from htagraph.model.kinds import EdgeKind, among
 from htagraph.model.rules import Rule
 
 __all__ = [
@@ -138,7 +138,7 @@ def usual_wait_ns(structure: Structure) -> int:
 
 def explained_ends(known: EdgeTable) -> I64:
     """Nodes at which a wait ends that is explained: by the device, or by a hand-over."""
-    waits = np.isin(known.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC))
+    waits = among(known.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC))
     ends: I64 = known.head[waits | (known.rule == Rule.HAND_OVER)].astype(np.int64)
     return ends
 

@@ -33,6 +33,7 @@ from htagraph.model.dag import Dag, RejectedEdges
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable
 from htagraph.model.inference import Inferred, Support
+from htagraph.model.kinds import among
 from htagraph.model.progress import tell
 from htagraph.model.rules import Evidence, Rule
 from htagraph.model.window import Window
@@ -118,7 +119,7 @@ def _waits(structure: Structure, *, infer: bool) -> _Waits:
     """Recorded edges, and inferred ones where they are wanted."""
     edges = EdgeTable.concat(_told(make)(structure) for make in PASSES)
     if not infer:
-        return _Waits(structure, edges.take(~np.isin(edges.rule, Rule.on(Evidence.INFERRED))))
+        return _Waits(structure, edges.take(~among(edges.rule, Rule.on(Evidence.INFERRED))))
     structure = with_late_ends(structure, edges)
     into_starts = (edges.head & 1 == 0) & structure.events.is_device[edges.head >> 1]
     starts, support = _inferred(structure, edges.take(into_starts), OF_DEVICES)

@@ -23,7 +23,7 @@ from htagraph.errors import TraceLimitError
 from htagraph.model.collective_names import HOST_COLLECTIVE
 from htagraph.model.dag import Calibration
 from htagraph.model.events import EventTable
-from htagraph.model.kinds import EventKind
+from htagraph.model.kinds import EventKind, among
 from htagraph.model.step_markers import PROFILER_STEP
 
 __all__ = [
@@ -162,7 +162,7 @@ class Structure:
         marked = events.named(events.symbols.searched(PROFILER_STEP)) & (
             events.kind == EventKind.ANNOTATION
         )
-        works = np.isin(events.kind, (EventKind.OP, EventKind.ANNOTATION))
+        works = among(events.kind, (EventKind.OP, EventKind.ANNOTATION))
         serves = events.named(events.symbols.searched(HOST_COLLECTIVE))
         for bounds in (marked, self.is_launch, works & ~serves, works):
             if bounds.any():

@@ -26,7 +26,7 @@ from htagraph.compiler.sync_records import SyncRecords, recorded_targets, sync_r
 from htagraph.errors import TraceLimitError
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.edges import EdgeTable
-from htagraph.model.kinds import EventKind
+from htagraph.model.kinds import EventKind, among
 from htagraph.model.rules import Rule
 
 __all__ = ["certain_waits", "sync_edges"]
@@ -248,7 +248,7 @@ def sync_edges(structure: Structure) -> EdgeTable:
         CallMeaning.EVENT_SYNC,
         CallMeaning.FREE,
     )
-    calls = np.setdiff1d(np.flatnonzero(np.isin(meanings, may_wait)), records.call)
+    calls = np.setdiff1d(np.flatnonzero(among(meanings, may_wait)), records.call)
     by_semantics = _Waits(_nearest_end(structure, calls, _all_queues(structure, calls)), calls)
     return EdgeTable.concat(
         edges

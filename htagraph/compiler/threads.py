@@ -8,7 +8,7 @@ from htagraph.algorithms.gather import gather
 from htagraph.compiler.idle_workers import waits_for_work
 from htagraph.compiler.structure import Structure
 from htagraph.model.edges import EdgeTable
-from htagraph.model.kinds import EdgeKind
+from htagraph.model.kinds import EdgeKind, among
 from htagraph.model.rules import Rule
 
 __all__ = ["thread_edges"]
@@ -71,11 +71,11 @@ def _waiting(structure: Structure, waits: EdgeTable) -> tuple[np.ndarray, np.nda
     handed_over = np.zeros(2 * n_events, dtype=bool)
     into_end = (
         waits.head[
-            (waits.head & 1).astype(bool) & np.isin(waits.kind, (EdgeKind.SYNC, EdgeKind.QUEUE))
+            (waits.head & 1).astype(bool) & among(waits.kind, (EdgeKind.SYNC, EdgeKind.QUEUE))
         ]
         >> 1
     )
     blocked[into_end[structure.events.is_host[into_end]]] = True
     in_gap[waits.head[waits.kind == EdgeKind.HIDDEN_SYNC]] = True
-    handed_over[waits.head[np.isin(waits.rule, (Rule.HAND_OVER, Rule.WORKER_CALLED))]] = True
+    handed_over[waits.head[among(waits.rule, (Rule.HAND_OVER, Rule.WORKER_CALLED))]] = True
     return blocked, in_gap, handed_over

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from htagraph.algorithms.ancestors import nearest
 from htagraph.algorithms.gather import gather
 from htagraph.model.dag import Dag
-from htagraph.model.kinds import EventKind
+from htagraph.model.kinds import EventKind, among
 
 __all__ = [
     "DATA_LOADING",
@@ -54,7 +54,7 @@ def innermost(dag: Dag, events: I64, kinds: tuple[EventKind, ...]) -> I64:
     -------
     ndarray of shape (n,), dtype=int64
     """
-    return nearest(dag.parent, host_of(dag, events), np.isin(dag.events.kind, kinds))
+    return nearest(dag.parent, host_of(dag, events), among(dag.events.kind, kinds))
 
 
 def around(dag: Dag, events: I64) -> Mask:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.errors import GraphError
-from htagraph.model.kinds import EdgeKind
+from htagraph.model.kinds import EdgeKind, among
 from htagraph.model.rules import Rule
 
 __all__ = ["EdgeTable"]
@@ -121,7 +121,7 @@ class EdgeTable:
 
         Its end came later: by the clocks, or because what waited needed no more of it.
         """
-        waits = np.isin(self.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC, EdgeKind.STREAM))
+        waits = among(self.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC, EdgeKind.STREAM))
         of_own_start: npt.NDArray[np.bool_] = self.event == self.tail >> 1
         of_own_start &= self.tail & 1 == 0
         return of_own_start & waits
