@@ -92,7 +92,8 @@ def last_before(group: I64, time: I64, query_group: I64, query_time: I64) -> I64
     position = np.full(len(query_group), -1, dtype=np.int64)
     if len(group) and len(query_group):
         columns = (group, time, query_group, query_time)
-        _last_before(*(np.ascontiguousarray(each, dtype=np.int64) for each in columns), position)
+        groups, times, of, until = (np.ascontiguousarray(each, dtype=np.int64) for each in columns)
+        _last_before(groups, times, of, until, position)
     return position
 
 
