@@ -15,6 +15,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.codes import distinct
 from htagraph.compiler.structure import Structure
 from htagraph.model.collective_names import COMMUNICATION_KERNELS
 from htagraph.model.dag import Classification
@@ -111,7 +112,7 @@ def classify(structure: Structure, user_rules: Sequence[ClassRule] = ()) -> Clas
     class_by_name = np.full(len(events.symbols), KernelClass.COMPUTE, dtype=np.int8)
     rule_by_name = np.full(len(events.symbols), default, dtype=np.int8)
     position_of = _first_matching(named_rules)
-    for code in np.unique(events.name[kernels]).tolist():
+    for code in distinct(events.name[kernels]).tolist():
         position = position_of(events.symbols.texts[code])
         if position >= 0:
             class_by_name[code] = named_rules[position].kernel_class

@@ -18,8 +18,8 @@ import re
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.codes import is_in
 from htagraph.algorithms.gather import gather
-from htagraph.algorithms.matching import last_before
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EventKind
@@ -37,12 +37,10 @@ _START, _FINISH = 0, 2
 _OVERHANG_FACTOR = 10
 
 
-def _open_at(structure: Structure, lane: I64, ts_ns: I64) -> I64:
+def _open_at(structure: Structure, lane: npt.NDArray[np.int32], ts_ns: I64) -> I64:
     """Host event that is innermost on a lane right after a time, -1 for none."""
-    nesting, host, events = structure.nesting, structure.host, structure.events
-    owner, time = structure.boundaries >> 1, events.node_ts_ns[structure.boundaries]
-    position = last_before(events.lane[owner].astype(np.int64), time, lane, ts_ns + 1)
-    return gather(host, gather(nesting.innermost, position))
+    position = structure.last_boundary(lane, ts_ns)
+    return gather(structure.host, gather(structure.nesting.innermost, position))
 
 
 def _forward_backward_pairs(structure: Structure) -> tuple[I64, I64]:
@@ -62,8 +60,8 @@ def _forward_backward_pairs(structure: Structure) -> tuple[I64, I64]:
         else np.zeros(len(finishes), dtype=bool)
     )
     start, finish = starts[first[position[matched]]], finishes[matched]
-    forward = _open_at(structure, flows.lane[start].astype(np.int64), flows.ts_ns[start])
-    backward = _open_at(structure, flows.lane[finish].astype(np.int64), flows.ts_ns[finish])
+    forward = _open_at(structure, flows.lane[start], flows.ts_ns[start])
+    backward = _open_at(structure, flows.lane[finish], flows.ts_ns[finish])
     both = (forward >= 0) & (backward >= 0)
     return forward[both], backward[both]
 
@@ -110,7 +108,7 @@ def worker_lanes(structure: Structure) -> dict[int, int]:
     crosses = events.lane[forward] != events.lane[backward]
     workers = np.union1d(events.lane[backward[crosses]], _autograd_lanes(structure))
     callers = events.lane[structure.host]
-    callers = callers[~np.isin(callers, workers)]
+    callers = callers[~is_in(callers, workers)]
     busiest = int(np.bincount(callers).argmax()) if len(callers) else -1
     waits: dict[int, int] = {}
     for worker in workers.tolist():
@@ -124,14 +122,11 @@ def worker_lanes(structure: Structure) -> dict[int, int]:
 
 def _gaps(structure: Structure, lane: int) -> tuple[I64, I64]:
     """Boundary nodes between which a lane records no operator and no call."""
-    nesting, host, events = structure.nesting, structure.host, structure.events
-    node = structure.boundaries
-    owner = node >> 1
-    kind = gather(events.kind, gather(host, nesting.innermost), EventKind.ANNOTATION)
-    idle = kind == EventKind.ANNOTATION
-    rows = np.flatnonzero(
-        idle[:-1] & (events.lane[owner[:-1]] == lane) & (events.lane[owner[1:]] == lane)
-    )
+    begin, end = np.searchsorted(structure.boundary_lane, [lane, lane + 1])
+    node = structure.boundaries[begin:end]
+    inner = gather(structure.host, structure.nesting.innermost[begin:end])
+    kind = gather(structure.events.kind, inner, EventKind.ANNOTATION)
+    rows = np.flatnonzero(kind[:-1] == EventKind.ANNOTATION)
     return node[rows], node[rows + 1]
 
 
@@ -171,16 +166,9 @@ def _bursts(
 
 
 def last_boundaries(structure: Structure, lane: int, until_ns: I64) -> I64:
-    """Last node of a lane at or before each time."""
-    events, node = structure.events, structure.boundaries
-    owner = node >> 1
-    lanes = np.full(len(until_ns), lane, dtype=np.int64)
-    last: I64 = node[
-        last_before(
-            events.lane[owner].astype(np.int64), events.node_ts_ns[node], lanes, until_ns + 1
-        )
-    ]
-    return last
+    """Last node of a lane at or before each time, -1 for none."""
+    lanes = np.full(len(until_ns), lane)
+    return gather(structure.boundaries, structure.last_boundary(lanes, until_ns))
 
 
 def hand_over_edges(structure: Structure) -> EdgeTable:

@@ -17,8 +17,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.codes import distinct, is_in
 from htagraph.algorithms.gather import gather
-from htagraph.algorithms.matching import last_before
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.collective_names import (
     HOST_CALLER,
@@ -45,11 +45,11 @@ _OVERHANG_FACTOR = 10
 def _above(structure: Structure, rows: I64) -> Bools:
     """Whether each event encloses one of some events."""
     out = np.zeros(len(structure.events), dtype=bool)
-    current = np.unique(structure.parent[rows])
-    while (current := current[current >= 0]).size:
+    current = structure.parent[rows]
+    while len(current := distinct(current[current >= 0])):
         current = current[~out[current]]
         out[current] = True
-        current = np.unique(structure.parent[current])
+        current = structure.parent[current]
     return out
 
 
@@ -90,7 +90,7 @@ def _pairs(structure: Structure) -> tuple[I64, I64]:
     calls = _callers(structure)
     ranges = structure.host[
         events.named(events.symbols.searched(HOST_COLLECTIVE))[structure.host]
-        & ~np.isin(events.lane[structure.host], events.lane[calls])
+        & ~is_in(events.lane[structure.host], events.lane[calls])
     ]
     of_call, of_range = _operations(structure, calls), _operations(structure, ranges)
     parts = [
@@ -111,11 +111,9 @@ def _waits(structure: Structure, calls: I64, ranges: I64) -> tuple[I64, I64]:
     right after, or what it does next needs the result. Else the time may be its own.
     """
     nesting, host, events = structure.nesting, structure.host, structure.events
-    node = structure.boundaries
-    owner = node >> 1
-    times, lanes = events.node_ts_ns[node], events.lane[owner].astype(np.int64)
+    node, lanes = structure.boundaries, structure.boundary_lane
     ended = events.end_ns[ranges]
-    at = last_before(lanes, times, events.lane[calls].astype(np.int64), ended)
+    at = structure.last_boundary(events.lane[calls], ended - 1)
     inside = (at >= 0) & (at + 1 < len(node))
     calls, ranges, ended, at = calls[inside], ranges[inside], ended[inside], at[inside]
     same = lanes[at] == lanes[at + 1]
@@ -123,7 +121,8 @@ def _waits(structure: Structure, calls: I64, ranges: I64) -> tuple[I64, I64]:
     uses = events.named(events.symbols.searched(HOST_WAIT))
     inner = gather(host, nesting.innermost[at])
     idle = gather(events.kind, inner, EventKind.ANNOTATION) == EventKind.ANNOTATION
-    soon = _OVERHANG_FACTOR * (times[at + 1] - ended) <= ended - times[at]
+    before_ns, after_ns = events.node_ts_ns[node[at]], events.node_ts_ns[node[at + 1]]
+    soon = _OVERHANG_FACTOR * (after_ns - ended) <= ended - before_ns
     waits = (node[at] == end_node(calls)) | gather(uses, inner, default=False)
     waits |= idle & (soon | uses[node[at + 1] >> 1])
     rows = np.flatnonzero(waits)

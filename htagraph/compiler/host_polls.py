@@ -22,6 +22,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.codes import is_in
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts, last_before
 from htagraph.compiler.host_recurrences import (
@@ -62,7 +63,7 @@ _FEWEST_QUERIES = 3
 def _quiet(structure: Structure, steps: Stretches, explained: I64) -> Stretches:
     """Long stretches in no call, on threads that launch, whose end is not explained yet."""
     events = structure.events
-    launching = np.unique(events.lane[structure.launch[structure.launch >= 0]])
+    launching = events.lane[structure.is_launch]
     times = events.node_ts_ns
     in_call = gather(events.kind, steps.inside, EventKind.OP) == EventKind.RUNTIME
     queries = events.named(events.symbols.searched(POLLS))
@@ -70,7 +71,7 @@ def _quiet(structure: Structure, steps: Stretches, explained: I64) -> Stretches:
     keep = (
         ~in_call & ~between & (times[steps.until] - times[steps.since] > usual_wait_ns(structure))
     )
-    keep &= np.isin(events.lane[steps.until >> 1], launching) & ~np.isin(steps.until, explained)
+    keep &= is_in(events.lane[steps.until >> 1], launching) & ~is_in(steps.until, explained)
     return steps.take(keep)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.chance import log_chance
+from htagraph.algorithms.codes import distinct
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts, last_before
 from htagraph.compiler.structure import Structure
@@ -145,10 +146,10 @@ def explained_ends(known: EdgeTable) -> I64:
 
 def between_boundaries(structure: Structure) -> Stretches:
     """From each boundary of a host thread to the next, by thread, then in order."""
-    nesting, host, events = structure.nesting, structure.host, structure.events
+    nesting, host = structure.nesting, structure.host
     node = structure.boundaries
-    owner = node >> 1
-    same = np.flatnonzero(events.lane[owner[:-1]] == events.lane[owner[1:]])
+    lane = structure.boundary_lane
+    same = np.flatnonzero(lane[:-1] == lane[1:])
     return Stretches(node[same], node[same + 1], gather(host, nesting.innermost[same]))
 
 
@@ -156,7 +157,7 @@ def plain_names(events: EventTable) -> I64:
     """Code of each host event's name without numbers, which steps and threads have; else -1."""
     texts, codes = events.symbols.texts, dict[str, int]()
     of_symbol = np.full(len(texts), -1, dtype=np.int64)
-    for symbol in np.unique(events.name[events.is_host]).tolist():
+    for symbol in distinct(events.name[events.is_host]).tolist():
         of_symbol[symbol] = codes.setdefault(_NUMBER.sub("#", texts[symbol]), len(codes))
     return gather(of_symbol, events.name)
 

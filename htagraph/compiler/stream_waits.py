@@ -54,7 +54,7 @@ def _inferred_stream_waits(
     streams forward in time are kept.
     """
     events = structure.events
-    launches = np.unique(structure.launch[structure.launch >= 0])
+    launches = np.flatnonzero(structure.is_launch)
 
     def sequence(rows: I64) -> I64:
         return rows[np.lexsort((events.ts_ns[rows], events.lane[rows]))]

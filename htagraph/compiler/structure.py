@@ -16,6 +16,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.codes import distinct, is_in
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts, last_before, match_keys, running_latest
 from htagraph.algorithms.nesting import Nesting, nest
@@ -133,6 +134,24 @@ class Structure:
         return node
 
     @cached_property
+    def boundary_lane(self) -> npt.NDArray[np.int32]:
+        """Lane of each of the `boundaries`; ascending."""
+        lane: npt.NDArray[np.int32] = self.events.lane[self.boundaries >> 1]
+        return lane
+
+    def last_boundary(self, lane: npt.NDArray[np.integer], until_ns: I64) -> I64:
+        """Position in `boundaries` of the last on a lane at or before each time, -1 for none."""
+        position = np.full(len(lane), -1, dtype=np.int64)
+        order = np.argsort(lane, kind="stable")
+        for one in distinct(lane).tolist():
+            begin, end = np.searchsorted(self.boundary_lane, [one, one + 1])
+            rows = order[slice(*np.searchsorted(lane, [one, one + 1], sorter=order))]
+            times = self.events.node_ts_ns[self.boundaries[begin:end]]
+            found = np.searchsorted(times, until_ns[rows], side="right")
+            position[rows] = np.where(found > 0, begin + found - 1, -1)
+        return position
+
+    @cached_property
     def resolution_ns(self) -> int:
         """Unit in which the times of device work are recorded, 1 ns or more."""
         events, device = self.events, self.queue
@@ -166,8 +185,8 @@ class Structure:
         serves = events.named(events.symbols.searched(HOST_COLLECTIVE))
         for bounds in (marked, self.is_launch, works & ~serves, works):
             if bounds.any():
-                lanes = np.unique(events.lane[bounds])
-                return events.is_device | (events.is_host & np.isin(events.lane, lanes))
+                of_work = is_in(events.lane, events.lane[bounds])
+                return events.is_device | (events.is_host & of_work)
         return events.is_device if events.is_device.any() else events.is_host
 
     @cached_property
@@ -352,7 +371,7 @@ def _launch_floor(delays: I64, calls_ns: I64) -> int:
 def _calibrate(events: EventTable, launch: I64, queue: I64) -> Calibration:
     """Launch floor, measured on an idle device, and gap floor, measured between queued work."""
     delays = _idle_launch_delays(events, launch, queue)
-    calls = np.unique(launch[launch >= 0])
+    calls = distinct(launch[launch >= 0])
     launch_floor = _launch_floor(delays, events.dur_ns[calls])
     enough = len(delays) >= FEWEST_IDLE_LAUNCHES
     typical = _percentile(delays, _LAUNCH_TYPICAL_PERCENTILE) if enough else launch_floor

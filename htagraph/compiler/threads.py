@@ -41,7 +41,7 @@ def thread_edges(structure: Structure, waits: EdgeTable, *, infer: bool = True) 
     """
     events, nesting, host = structure.events, structure.nesting, structure.host
     node = structure.boundaries
-    lane = events.lane[node >> 1]
+    lane = structure.boundary_lane
     same = np.flatnonzero(lane[:-1] == lane[1:]) if len(lane) else np.empty(0, dtype=np.int64)
     tail, head, inner = node[same], node[same + 1], nesting.innermost[same]
     owner = gather(host, inner)

@@ -24,6 +24,7 @@ import re
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.codes import distinct, is_in
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts
 from htagraph.compiler.flows import last_boundaries, worker_lanes
@@ -96,7 +97,7 @@ def _called_by_known(
 def _named_workers(structure: Structure, callers: dict[int, int]) -> dict[int, int]:
     """Lanes that are named as workers, each with the thread that steps, or that launches most."""
     events = structure.events
-    lanes = np.unique(events.lane[structure.host]).tolist()
+    lanes = distinct(events.lane[structure.host]).tolist()
     named = [lane for lane in lanes if _WORKER_NAME.search(events.lanes.thread[lane])]
     steps = events.named(events.symbols.searched(PROFILER_STEP)) & events.is_host
     acting = events.lane[steps] if steps.any() else events.lane[structure.launch]
@@ -234,7 +235,7 @@ def worker_call_edges(structure: Structure, known: EdgeTable) -> Inferred:
     every = Stretches(*(np.concatenate(columns) for columns in zip(steps, openings, strict=True)))
     length = times[every.until] - times[every.since]
     quiet = every.take(
-        (length > usual_wait_ns(structure)) & ~np.isin(every.until, explained_ends(known))
+        (length > usual_wait_ns(structure)) & ~is_in(every.until, explained_ends(known))
     )
     callers = worker_lanes(structure)
     called = _called_by_known(structure, steps, quiet, callers)

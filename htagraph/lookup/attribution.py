@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.ancestors import nearest
+from htagraph.algorithms.codes import distinct
 from htagraph.algorithms.gather import gather
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, among
@@ -66,7 +67,7 @@ def around(dag: Dag, events: I64) -> Mask:
     current = events
     while len(current):
         current = dag.parent[current].astype(np.int64)
-        current = np.unique(current[current >= 0])
+        current = distinct(current[current >= 0])
         current = current[~out[current]]
         out[current] = True
     return out
@@ -106,7 +107,7 @@ def track_codes(dag: Dag, events: Rows) -> tuple[I64, npt.NDArray[np.object_]]:
     device, devices = pd.factorize(table.device[work])
     pair, pairs = pd.factorize(device * max(len(streams), 1) + stream)
     codes[on_device] = len(threads) + 1 + pair
-    several = len(np.unique(table.device[table.is_device])) > 1
+    several = bool(np.ptp(table.device[table.is_device])) if table.is_device.any() else False
     names = [
         f"{f'gpu {devices[key // len(streams)]} ' if several else ''}"
         f"stream {streams[key % len(streams)]}"
