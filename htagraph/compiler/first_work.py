@@ -77,7 +77,8 @@ def first_device_work(structure: Structure, known: EdgeTable) -> Inferred:
     host = structure.host[structure.is_work[structure.host]]
     if not len(late.event) or not len(host):
         return Inferred()
-    begin = host[np.lexsort((-events.dur_ns[host], events.ts_ns[host]))[0]]
+    first = host[events.ts_ns[host] == events.ts_ns[host].min()]
+    begin = first[np.argmax(events.dur_ns[first])]
     waits = [
         2 * wait_ns >= events.ts_ns[event] - events.ts_ns[begin] > 0
         and _busy_before_ns(structure, event) <= _TINY * wait_ns

@@ -18,7 +18,7 @@ import re
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.codes import is_in
+from htagraph.algorithms.codes import distinct, is_in
 from htagraph.algorithms.gather import gather
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.edges import EdgeTable
@@ -106,14 +106,15 @@ def worker_lanes(structure: Structure) -> dict[int, int]:
     events = structure.events
     forward, backward = _forward_backward_pairs(structure)
     crosses = events.lane[forward] != events.lane[backward]
-    workers = np.union1d(events.lane[backward[crosses]], _autograd_lanes(structure))
+    called = events.lane[backward[crosses]]
+    workers = distinct(np.concatenate([called, _autograd_lanes(structure)]))
     callers = events.lane[structure.host]
     callers = callers[~is_in(callers, workers)]
     busiest = int(np.bincount(callers).argmax()) if len(callers) else -1
     waits: dict[int, int] = {}
     for worker in workers.tolist():
         sources = events.lane[forward[crosses & (events.lane[backward] == worker)]]
-        sources = sources[~np.isin(sources, workers)]
+        sources = sources[~is_in(sources, workers)]
         caller = int(np.bincount(sources).argmax()) if len(sources) else busiest
         if caller >= 0:
             waits[worker] = caller

@@ -67,7 +67,10 @@ def hidden_sync_edges(structure: Structure) -> EdgeTable:
         return EdgeTable()
     events, calibration = structure.events, structure.calibration
     meanings = call_meanings(events)
-    calls, since_ns = _gaps_before(structure, np.flatnonzero(meanings == CallMeaning.ELAPSED_TIME))
+    asking = np.flatnonzero(meanings == CallMeaning.ELAPSED_TIME)
+    if not len(asking):
+        return EdgeTable()
+    calls, since_ns = _gaps_before(structure, asking)
     usual = _USUAL_FACTOR * max(calibration.launch_usual_ns, calibration.stream_usual_ns)
     until_ns = events.ts_ns[calls]
     is_long = until_ns - since_ns > usual

@@ -88,11 +88,6 @@ def _split_backward(structure: Structure, edges: EdgeTable) -> tuple[EdgeTable, 
     return edges.take(skew <= 0), _reject(edges, skew, skew > 0)
 
 
-def _canonical(edges: EdgeTable) -> EdgeTable:
-    """Edges by head, then kind, then tail."""
-    return edges.take(np.lexsort((edges.tail, edges.kind, edges.head)))
-
-
 def _span(events: EventTable, is_work: npt.NDArray[np.bool_]) -> Window:
     """Window from the first start to the last end of work; empty at 0 without any."""
     rows = np.flatnonzero(is_work)
@@ -166,12 +161,9 @@ def compile_events(
     structure, found, support = _waits(structure, infer=infer)
     events = structure.events
     waits, backward = _split_backward(structure, found)
-    edges = _canonical(
-        EdgeTable.concat([waits, _told(thread_edges)(structure, waits, infer=infer)])
-    )
+    edges = EdgeTable.by_head([waits, _told(thread_edges)(structure, waits, infer=infer)])
     times = events.node_ts_ns
-    graph_events = np.flatnonzero(events.is_host | events.is_device)
-    nodes = np.sort(np.concatenate([2 * graph_events, 2 * graph_events + 1])).astype(np.int32)
+    nodes = np.flatnonzero(np.repeat(events.is_host | events.is_device, 2)).astype(np.int32)
     order, cyclic = _told(topological_order)(edges.tail, edges.head, times, nodes)
     if cyclic.any():
         knots = _reject(edges, np.zeros(len(edges), dtype=np.int64), cyclic)

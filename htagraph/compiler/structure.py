@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from htagraph.algorithms.codes import distinct, is_in
 from htagraph.algorithms.gather import gather
-from htagraph.algorithms.matching import group_starts, last_before, match_keys, running_latest
+from htagraph.algorithms.matching import group_starts, last_before, running_latest
 from htagraph.algorithms.nesting import Nesting, nest
 from htagraph.errors import TraceLimitError
 from htagraph.model.collective_names import HOST_COLLECTIVE
@@ -195,6 +195,13 @@ class Structure:
         return group_starts(self.events.device[self.queue], self.events.stream[self.queue])
 
     @cached_property
+    def queue_place(self) -> npt.NDArray[np.int32]:
+        """Position of each device event in `queue`, -1 elsewhere; shape (n_events,)."""
+        out = np.full(len(self.events), -1, dtype=np.int32)
+        out[self.queue] = np.arange(len(self.queue))
+        return out
+
+    @cached_property
     def queue_id(self) -> I64:
         """Dense number of the stream of each device event, -1 elsewhere; shape (n_events,)."""
         out = np.full(len(self.events), -1, dtype=np.int64)
@@ -294,11 +301,16 @@ def _find_launches(events: EventTable) -> tuple[I64, int]:
     launch = np.full(len(events), -1, dtype=np.int64)
     calls = np.flatnonzero((events.kind == EventKind.RUNTIME) & (events.correlation > 0))
     device = np.flatnonzero(events.is_device & (events.correlation > 0))
-    calls = calls[np.lexsort((events.dur_ns[calls], events.ts_ns[calls]))]
-    found = match_keys(events.correlation[device], events.correlation[calls])
-    launch[device] = gather(calls, found)
-    ids, counts = np.unique(events.correlation[calls], return_counts=True)
-    n_ambiguous = int(np.isin(ids[counts > 1], events.correlation[device]).sum())
+    if not len(calls):
+        return launch, 0
+    ids = events.correlation[calls]
+    order = np.lexsort((events.dur_ns[calls], events.ts_ns[calls], ids))
+    first = np.flatnonzero(group_starts(ids[order]))
+    calls, ids, n_calls = calls[order[first]], ids[order[first]], np.diff(first, append=len(calls))
+    found = np.minimum(np.searchsorted(ids, events.correlation[device]), len(ids) - 1)
+    known = ids[found] == events.correlation[device]
+    launch[device[known]] = calls[found[known]]
+    n_ambiguous = int((n_calls[distinct(found[known])] > 1).sum())
     return launch, n_ambiguous
 
 

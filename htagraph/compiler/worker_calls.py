@@ -136,8 +136,8 @@ def _side_stretches(structure: Structure, quiet: Stretches, callers: dict[int, i
     """Those of threads whose caller is not known and that do not step, and of no operator."""
     events = structure.events
     steps = events.named(events.symbols.searched(PROFILER_STEP)) & events.is_host
-    others = np.union1d(events.lane[steps], list(callers))
-    side = ~np.isin(events.lane[quiet.until >> 1], others)
+    others = np.concatenate([events.lane[steps], np.array([*callers], dtype=np.int32)])
+    side = ~is_in(events.lane[quiet.until >> 1], others)
     return quiet.take(side & _is_idle(structure, quiet.inside))
 
 
