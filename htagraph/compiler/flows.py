@@ -39,8 +39,8 @@ _OVERHANG_FACTOR = 10
 
 def _open_at(structure: Structure, lane: npt.NDArray[np.int32], ts_ns: I64) -> I64:
     """Host event that is innermost on a lane right after a time, -1 for none."""
-    position = structure.last_boundary(lane, ts_ns)
-    return gather(structure.host, gather(structure.nesting.innermost, position))
+    between = structure.boundaries
+    return gather(between.inside, between.last(lane, ts_ns)).astype(np.int64)
 
 
 def _forward_backward_pairs(structure: Structure) -> tuple[I64, I64]:
@@ -123,11 +123,9 @@ def worker_lanes(structure: Structure) -> dict[int, int]:
 
 def _gaps(structure: Structure, lane: int) -> tuple[I64, I64]:
     """Boundary nodes between which a lane records no operator and no call."""
-    begin, end = np.searchsorted(structure.boundary_lane, [lane, lane + 1])
-    node = structure.boundaries[begin:end]
-    inner = gather(structure.host, structure.nesting.innermost[begin:end])
-    kind = gather(structure.events.kind, inner, EventKind.ANNOTATION)
-    rows = np.flatnonzero(kind[:-1] == EventKind.ANNOTATION)
+    part = structure.boundaries.of_lane(lane)
+    node = structure.boundaries.node[part].astype(np.int64)
+    rows = np.flatnonzero(structure.boundaries.is_idle[part][:-1])
     return node[rows], node[rows + 1]
 
 
@@ -168,8 +166,9 @@ def _bursts(
 
 def last_boundaries(structure: Structure, lane: int, until_ns: I64) -> I64:
     """Last node of a lane at or before each time, -1 for none."""
-    lanes = np.full(len(until_ns), lane)
-    return gather(structure.boundaries, structure.last_boundary(lanes, until_ns))
+    between = structure.boundaries
+    last = between.last(np.full(len(until_ns), lane), until_ns)
+    return gather(between.node, last).astype(np.int64)
 
 
 def hand_over_edges(structure: Structure) -> EdgeTable:

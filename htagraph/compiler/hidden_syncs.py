@@ -21,7 +21,6 @@ from htagraph.algorithms.matching import last_before
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.edges import EdgeTable
-from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
 
 __all__ = ["hidden_sync_edges"]
@@ -33,17 +32,12 @@ _USUAL_FACTOR = 2
 
 def _gaps_before(structure: Structure, calls: I64) -> tuple[I64, I64]:
     """Calls with nothing recorded right before them on their thread, and since when."""
-    nesting, host, events = structure.nesting, structure.host, structure.events
-    node = structure.boundaries
-    owner = node >> 1
-    place = np.full(2 * len(events), -1, dtype=np.int64)
-    place[node] = np.arange(len(node))
-    position = place[start_node(calls)] - 1
-    before = np.maximum(position, 0)
-    same_lane = (position >= 0) & (events.lane[owner[before]] == events.lane[calls])
-    inside = gather(host, nesting.innermost[before])
-    is_gap = same_lane & (gather(events.kind, inside, EventKind.ANNOTATION) == EventKind.ANNOTATION)
-    return calls[is_gap], events.node_ts_ns[node[before[is_gap]]]
+    between = structure.boundaries
+    place = np.full(2 * len(structure.events), -1, dtype=np.int64)
+    place[between.node] = np.arange(len(between))
+    before = place[start_node(calls)] - 1
+    is_gap = gather(between.goes_on & between.is_idle, before, default=False)
+    return calls[is_gap], between.ts_ns[before[is_gap]]
 
 
 def _last_record_ns(structure: Structure, meanings: npt.NDArray[np.int8], calls: I64) -> I64:

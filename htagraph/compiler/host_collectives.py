@@ -45,11 +45,11 @@ _OVERHANG_FACTOR = 10
 def _above(structure: Structure, rows: I64) -> Bools:
     """Whether each event encloses one of some events."""
     out = np.zeros(len(structure.events), dtype=bool)
-    current = structure.parent[rows]
-    while len(current := distinct(current[current >= 0])):
+    around = structure.parent[rows]
+    while len(current := distinct(around[around >= 0])):
         current = current[~out[current]]
         out[current] = True
-        current = structure.parent[current]
+        around = structure.parent[current]
     return out
 
 
@@ -110,25 +110,20 @@ def _waits(structure: Structure, calls: I64, ranges: I64) -> tuple[I64, I64]:
     A caller waits where it records nothing while a range ends, if it has just called, or goes on
     right after, or what it does next needs the result. Else the time may be its own.
     """
-    nesting, host, events = structure.nesting, structure.host, structure.events
-    node, lanes = structure.boundaries, structure.boundary_lane
+    events, between = structure.events, structure.boundaries
     ended = events.end_ns[ranges]
-    at = structure.last_boundary(events.lane[calls], ended - 1)
-    inside = (at >= 0) & (at + 1 < len(node))
-    calls, ranges, ended, at = calls[inside], ranges[inside], ended[inside], at[inside]
-    same = lanes[at] == lanes[at + 1]
-    calls, ranges, ended, at = calls[same], ranges[same], ended[same], at[same]
+    at = between.last(events.lane[calls], ended - 1)
+    goes_on = gather(between.goes_on, at, default=False)
+    calls, ranges, ended, at = calls[goes_on], ranges[goes_on], ended[goes_on], at[goes_on]
     uses = events.named(events.symbols.searched(HOST_WAIT))
-    inner = gather(host, nesting.innermost[at])
-    idle = gather(events.kind, inner, EventKind.ANNOTATION) == EventKind.ANNOTATION
-    before_ns, after_ns = events.node_ts_ns[node[at]], events.node_ts_ns[node[at + 1]]
-    soon = _OVERHANG_FACTOR * (after_ns - ended) <= ended - before_ns
-    waits = (node[at] == end_node(calls)) | gather(uses, inner, default=False)
-    waits |= idle & (soon | uses[node[at + 1] >> 1])
+    soon = _OVERHANG_FACTOR * (between.ts_ns[at + 1] - ended) <= ended - between.ts_ns[at]
+    waits = between.node[at] == end_node(calls)
+    waits |= gather(uses, between.inside[at], default=False)
+    waits |= between.is_idle[at] & (soon | uses[between.node[at + 1] >> 1])
     rows = np.flatnonzero(waits)
     rows = rows[np.lexsort((ended[rows], at[rows]))]
     rows = rows[np.append(np.diff(at[rows]) > 0, True)[: len(rows)]]
-    return ranges[rows], node[at[rows] + 1]
+    return ranges[rows], between.node[at[rows] + 1].astype(np.int64)
 
 
 def host_collective_edges(structure: Structure) -> EdgeTable:

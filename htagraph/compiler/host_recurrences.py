@@ -21,6 +21,7 @@ from htagraph.algorithms.chance import log_chance
 from htagraph.algorithms.codes import distinct
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts, last_before
+from htagraph.compiler.boundaries import Boundaries
 from htagraph.compiler.structure import Structure
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable
@@ -33,8 +34,8 @@ __all__ = [
     "Pairs",
     "Sources",
     "Stretches",
-    "between_boundaries",
     "explained_ends",
+    "long_stretches",
     "plain_names",
     "recurring",
     "usual_wait_ns",
@@ -65,11 +66,21 @@ class Stretches(NamedTuple):
         Nodes.
     inside : ndarray of shape (n,), dtype=int64
         Host event that is innermost, -1 for none.
+    end : ndarray of shape (n,), dtype=int64
+        Position of `until` among the boundaries of host events.
     """
 
     since: I64
     until: I64
     inside: I64
+    end: I64
+
+    @classmethod
+    def at(cls, between: Boundaries, first: I64, last: I64 | None = None) -> Stretches:
+        """From boundaries, by position, to the next ones of their lanes, or to the last given."""
+        end = first + 1 if last is None else last
+        columns = (between.node[first], between.node[end], between.inside[end - 1], end)
+        return cls(*(column.astype(np.int64) for column in columns))
 
     def take(self, rows: I64 | Bools) -> Stretches:
         """Some of them."""
@@ -144,13 +155,11 @@ def explained_ends(known: EdgeTable) -> I64:
     return ends
 
 
-def between_boundaries(structure: Structure) -> Stretches:
-    """From each boundary of a host thread to the next, by thread, then in order."""
-    nesting, host = structure.nesting, structure.host
-    node = structure.boundaries
-    lane = structure.boundary_lane
-    same = np.flatnonzero(lane[:-1] == lane[1:])
-    return Stretches(node[same], node[same + 1], gather(host, nesting.innermost[same]))
+def long_stretches(structure: Structure) -> Stretches:
+    """From each boundary of a host thread to the next, if that is long enough for a wait."""
+    between = structure.boundaries
+    is_long = np.diff(between.ts_ns) > usual_wait_ns(structure)
+    return Stretches.at(between, np.flatnonzero(is_long & between.goes_on[:-1]))
 
 
 def plain_names(events: EventTable) -> I64:

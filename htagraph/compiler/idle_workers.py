@@ -71,14 +71,14 @@ def pool_lanes(structure: Structure) -> Bools:
 
 
 def waits_for_work(
-    structure: Structure, tail: npt.NDArray[np.int64], head: npt.NDArray[np.int64]
+    structure: Structure, tail: npt.NDArray[np.int32], head: npt.NDArray[np.int32]
 ) -> Bools:
     """Whether between two boundaries of a thread, with nothing around, it waits for work.
 
     Parameters
     ----------
     structure : Structure
-    tail, head : ndarray of shape (n,), dtype=int64
+    tail, head : ndarray of shape (n,), dtype=int32
         Nodes of one thread each.
 
     Returns

@@ -179,7 +179,7 @@ def compile_events(
     return Dag(
         events=events,
         edges=edges,
-        parent=structure.parent.astype(np.int32),
+        parent=structure.parent,
         launch=structure.launch.astype(np.int32),
         classification=_told(classify)(structure, class_rules),
         order=order,

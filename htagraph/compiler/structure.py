@@ -19,7 +19,8 @@ import numpy.typing as npt
 from htagraph.algorithms.codes import distinct, is_in
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts, last_before, running_latest
-from htagraph.algorithms.nesting import Nesting, nest
+from htagraph.algorithms.nesting import nest
+from htagraph.compiler.boundaries import Boundaries
 from htagraph.errors import TraceLimitError
 from htagraph.model.collective_names import HOST_COLLECTIVE
 from htagraph.model.dag import Calibration
@@ -83,8 +84,11 @@ class Structure:
     events : EventTable
     host : ndarray of shape (n_host,), dtype=int64
         Events that are nodes on host threads.
-    nesting : Nesting
-        Of the host events; its interval ``i`` is event ``host[i]``.
+    boundaries : Boundaries
+        Where the host events begin and end.
+    parent : ndarray of shape (n_events,), dtype=int32
+        Innermost host event that encloses each host event, -1 for none. No API call encloses an
+        operator or annotation that ends after it.
     launch : ndarray of shape (n_events,), dtype=int64
         Runtime call that enqueued each device event, -1 for none.
     queue : ndarray of shape (n_device,), dtype=int64
@@ -96,21 +100,12 @@ class Structure:
 
     events: EventTable
     host: I64
-    nesting: Nesting
+    boundaries: Boundaries
+    parent: npt.NDArray[np.int32]
     launch: I64
     queue: I64
     calibration: Calibration
     n_ambiguous_correlations: int
-
-    @cached_property
-    def parent(self) -> I64:
-        """Innermost host event that encloses each host event, -1 for none.
-
-        No API call encloses an operator or annotation that ends after it.
-        """
-        out = np.full(len(self.events), -1, dtype=np.int64)
-        out[self.host] = gather(self.host, self.nesting.parent)
-        return out
 
     def calibrated(self, calibration: Calibration) -> Structure:
         """The same structure with other scales; what was derived from its events is kept."""
@@ -126,30 +121,6 @@ class Structure:
         counts = np.bincount(launch[launch >= 0], minlength=len(self.events))
         is_replay: Bool = counts > 1
         return is_replay
-
-    @cached_property
-    def boundaries(self) -> I64:
-        """Starts and ends of host events as nodes, by thread, then in the order of the thread."""
-        node: I64 = 2 * self.host[self.nesting.boundary >> 1] + (self.nesting.boundary & 1)
-        return node
-
-    @cached_property
-    def boundary_lane(self) -> npt.NDArray[np.int32]:
-        """Lane of each of the `boundaries`; ascending."""
-        lane: npt.NDArray[np.int32] = self.events.lane[self.boundaries >> 1]
-        return lane
-
-    def last_boundary(self, lane: npt.NDArray[np.integer], until_ns: I64) -> I64:
-        """Position in `boundaries` of the last on a lane at or before each time, -1 for none."""
-        position = np.full(len(lane), -1, dtype=np.int64)
-        order = np.argsort(lane, kind="stable")
-        for one in distinct(lane).tolist():
-            begin, end = np.searchsorted(self.boundary_lane, [one, one + 1])
-            rows = order[slice(*np.searchsorted(lane, [one, one + 1], sorter=order))]
-            times = self.events.node_ts_ns[self.boundaries[begin:end]]
-            found = np.searchsorted(times, until_ns[rows], side="right")
-            position[rows] = np.where(found > 0, begin + found - 1, -1)
-        return position
 
     @cached_property
     def resolution_ns(self) -> int:
@@ -433,16 +404,20 @@ def examine(events: EventTable) -> Structure:
             f"{n_streams:,} streams run work; a graph has at most {MAX_STREAMS:,}.",
             hint="are streams or devices numbered by something else?",
         )
+    nesting = nest(
+        events.lane[host],
+        events.ts_ns[host],
+        events.end_ns[host],
+        _depth_hint(events, host),
+        is_call=events.kind[host] == EventKind.RUNTIME,
+    )
+    parent = np.full(len(events), -1, dtype=np.int32)
+    parent[host] = gather(host, nesting.parent)
     return Structure(
         events=events,
         host=host,
-        nesting=nest(
-            events.lane[host],
-            events.ts_ns[host],
-            events.end_ns[host],
-            _depth_hint(events, host),
-            is_call=events.kind[host] == EventKind.RUNTIME,
-        ),
+        boundaries=Boundaries.of(events, host, nesting),
+        parent=parent,
         launch=launch,
         queue=queue,
         calibration=_calibrate(events, launch, queue),
