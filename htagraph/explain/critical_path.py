@@ -214,20 +214,24 @@ def path_segments(dag: Dag, windows: Sequence[Window]) -> Segments:
     walks = [_walk(dag, window) for window in windows]
     rows = np.concatenate([np.empty(0, dtype=np.int32), *(walk.edges for walk in walks)])
     counts = np.array([len(walk.edges) for walk in walks], dtype=np.int64)
-    number = np.repeat(np.arange(len(windows), dtype=np.int32), counts)
     limits = np.array([(each.start_ns, each.end_ns) for each in windows], dtype=np.int64)
-    since, until = limits.reshape(-1, 2).T
+    limits = limits.reshape(-1, 2)
+    since, until = limits.T
     pairs = zip(windows, walks, strict=True)
     openings = np.array([_opening(dag, window, walk) for window, walk in pairs], dtype=np.int64)
     opens, opened, opening_bound, opening_event = openings.reshape(-1, 4).T
     edges = dag.edges.take(rows)
-    begin, known, end, lag = _edge_times(dag, edges, since[number], until[number])
-    closing, walked = opened.copy(), counts > 0
-    closing[walked] = end[np.cumsum(counts)[walked] - 1]
+    bound, event = edge_bounds(dag, edges), edges.event
+    begin, known, end, lag = _edge_times(dag, edges, np.repeat(limits, counts, axis=0))
+    del edges
+    last_edge, walked = np.cumsum(counts) - 1, counts > 0
+    closing = opened.copy()
+    closing[walked] = end[last_edge[walked]]
 
-    of_edge = 2 * np.arange(len(rows)) + 3 * number + 2
-    last = 2 * np.cumsum(counts) + 3 * np.arange(len(windows)) + 2
+    last = 2 * last_edge + 3 * np.arange(len(windows)) + 4
     first = last - 2 * counts - 2
+    of_edge = np.repeat(first + 2 - 2 * (last_edge + 1 - counts), counts)
+    of_edge += np.arange(0, 2 * len(rows), 2)
 
     def column(dtype: type[np.generic], *parts: npt.ArrayLike) -> npt.NDArray[Any]:
         """Values of the two before the path, of the two of each edge, and of the one after."""
@@ -241,29 +245,28 @@ def path_segments(dag: Dag, windows: Sequence[Window]) -> Segments:
     )
     start_ns = column(np.int64, since, opens, begin, known, closing)[kept]
     end_ns = column(np.int64, opens, opened, known, end, until)[kept]
-    of = column(np.int32, *(np.arange(len(windows)),) * 2, number, number, np.arange(len(windows)))
-    check_tiling("the critical path", start_ns, end_ns, (since, until), of[kept])
+    of = np.repeat(np.arange(len(windows), dtype=np.int32), 2 * counts + 3)[kept]
+    check_tiling("the critical path", start_ns, end_ns, (since, until), of)
+    end_ns -= start_ns
+    before, rest = Bound.LAUNCHED_BEFORE_CAPTURE, Bound.UNEXPLAINED
     return Segments(
         start_ns,
-        end_ns - start_ns,
+        end_ns,
         column(np.int64, 0, 0, lag, 0, 0)[kept],
-        column(
-            np.int8,
-            Bound.LAUNCHED_BEFORE_CAPTURE,
-            opening_bound,
-            edge_bounds(dag, edges),
-            Bound.UNEXPLAINED,
-            Bound.UNEXPLAINED,
-        )[kept],
-        column(np.int32, -1, opening_event, edges.event, edges.event, -1)[kept],
+        column(np.int8, before, opening_bound, bound, rest, rest)[kept],
+        column(np.int32, -1, opening_event, event, event, -1)[kept],
         column(np.int32, -1, -1, rows, rows, -1)[kept],
     )
 
 
-def _edge_times(dag: Dag, edges: EdgeTable, since: I64, until: I64) -> tuple[I64, I64, I64, I64]:
-    """Start of each edge in its window, up to when it is explained, its end, and its lag."""
+def _edge_times(dag: Dag, edges: EdgeTable, limits: I64) -> tuple[I64, I64, I64, I64]:
+    """Start of each edge within its limits, up to when it is explained, its end, and its lag."""
     times = dag.events.node_ts_ns
-    tail = times[edges.tail]
-    begin, end = np.maximum(tail, since), np.minimum(times[edges.head], until)
-    known = np.clip(explained_until(dag, edges), begin, end)
-    return begin, known, end, np.clip(tail + edges.lag_ns, begin, known) - begin
+    begin, end, known = times[edges.tail], times[edges.head], explained_until(dag, edges)
+    lag = begin + edges.lag_ns
+    np.maximum(begin, limits[:, 0], out=begin)
+    np.minimum(end, limits[:, 1], out=end)
+    np.clip(known, begin, end, out=known)
+    np.clip(lag, begin, known, out=lag)
+    lag -= begin
+    return begin, known, end, lag
