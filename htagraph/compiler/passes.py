@@ -161,7 +161,13 @@ def compile_events(
     structure, found, support = _waits(structure, infer=infer)
     events = structure.events
     waits, backward = _split_backward(structure, found)
-    edges = EdgeTable.by_head([waits, _told(thread_edges)(structure, waits, infer=infer)])
+    parts = [waits, _told(thread_edges)(structure, waits, infer=infer)]
+    classification = _told(classify)(structure, class_rules)
+    parent, launch, is_work = structure.parent, structure.launch.astype(np.int32), structure.is_work
+    calibration, n_ambiguous = structure.calibration, structure.n_ambiguous_correlations
+    del structure, found, waits  # larger than the graph, and no longer needed
+    edges = EdgeTable.by_head(parts)
+    del parts
     times = events.node_ts_ns
     nodes = np.flatnonzero(np.repeat(events.is_host | events.is_device, 2)).astype(np.int32)
     order, cyclic = _told(topological_order)(edges.tail, edges.head, times, nodes)
@@ -179,19 +185,16 @@ def compile_events(
     return Dag(
         events=events,
         edges=edges,
-        parent=structure.parent,
-        launch=structure.launch.astype(np.int32),
-        classification=_told(classify)(structure, class_rules),
+        parent=parent,
+        launch=launch,
+        classification=classification,
         order=order,
         binding=binding,
         residual_ns=residual,
-        calibration=structure.calibration,
+        calibration=calibration,
         rejected=backward,
-        is_work=structure.is_work,
-        span=_span(events, structure.is_work),
-        notes={
-            "n_ambiguous_correlations": structure.n_ambiguous_correlations,
-            "is_inferred": int(infer),
-        },
+        is_work=is_work,
+        span=_span(events, is_work),
+        notes={"n_ambiguous_correlations": n_ambiguous, "is_inferred": int(infer)},
         support=support,
     )
