@@ -26,8 +26,11 @@ from htagraph.model.deprecated import renamed
 from htagraph.model.frames import BREAKDOWN
 from htagraph.model.kinds import Bound, in_words
 from htagraph.model.recording import Origin
+from htagraph.model.supplement import recorded_facts
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
+from htagraph.readers.first_bytes import first_bytes
+from htagraph.readers.rank_paths import file_of
 from htagraph.writers.chrome_json import write_chrome_json
 from htagraph.writers.dot import path_dot
 from htagraph.writers.joined import write_joined
@@ -41,6 +44,7 @@ BreakdownKey = Literal["bound", "kind", "name", "op", "track", "rule", "step"]
 
 _TOP = 3
 _WORTH_SAYING = 0.005
+_JSON_STARTS_WITHIN = 64
 _ABOUT = (
     "Segments tile the window: every instant is covered by exactly one. Back from the end of the "
     "window, each one is what the next had to wait for."
@@ -221,7 +225,7 @@ class CriticalPath:
         Raises
         ------
         MissingEventsError
-            If the trace was not loaded from a file.
+            If the trace was not loaded from a file, or that is no JSON.
         OutputError
             If the file cannot be written.
         """
@@ -231,9 +235,19 @@ class CriticalPath:
                 missing="file",
                 hint="write a Perfetto trace with to_perfetto().",
             )
+        source = self.origin.source
+        file = source if isinstance(source, bytes) else file_of(source)
+        head = first_bytes(file, _JSON_STARTS_WITHIN).lstrip(b"\xef\xbb\xbf \t\r\n")
+        if head and head[:1] not in {b"{", b"["}:
+            raise MissingEventsError(
+                "the original is no JSON, to which events could be added.",
+                missing="file",
+                path=self.origin.path,
+                hint="write a Perfetto trace with to_perfetto().",
+            )
         return write_chrome_json(
             out,
-            self.origin.source,
+            source,
             events=self.dag.events,
             segments=self.segments,
             base_time_ns=self.origin.base_time_ns,
@@ -328,6 +342,8 @@ def write_path_trace(
         place=place,
         origin_ns=path.origin_ns if origin_ns is None else origin_ns,
         taken=taken,
+        recorded=recorded_facts(dag, path.rank, path.origin, run),
+        recorded_ns=(dag.recorded_ns, dag.events.dur_ns),
     )
 
 

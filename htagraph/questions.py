@@ -22,6 +22,7 @@ from htagraph.queries.cupti_counters import cupti_counters
 from htagraph.queries.cupti_rates import cupti_rates
 from htagraph.queries.device_annotation_breakdown import device_annotation_breakdown
 from htagraph.queries.drag import drag
+from htagraph.queries.execution_nodes import execution_nodes
 from htagraph.queries.exposed_communication import exposed_communication
 from htagraph.queries.graph_nodes import graph_nodes
 from htagraph.queries.idle_categories import idle_categories
@@ -39,12 +40,16 @@ from htagraph.queries.operator_breakdown import operator_breakdown
 from htagraph.queries.operator_tree import operator_tree
 from htagraph.queries.opportunities import opportunities
 from htagraph.queries.overlap import overlap
+from htagraph.queries.profiler_overhead import profiler_overhead
 from htagraph.queries.quality import quality
 from htagraph.queries.queue_blocked import queue_blocked
+from htagraph.queries.sampled_counters import sampled_counters
 from htagraph.queries.slack import slack
 from htagraph.queries.steady_state import steady_state
 from htagraph.queries.step_times import step_times
 from htagraph.queries.temporal_breakdown import temporal_breakdown
+from htagraph.queries.utilization import utilization
+from htagraph.queries.utilization_losses import utilization_losses
 
 __all__ = ["ARGS_READERS", "QUESTIONS", "Question", "Questions", "check_options"]
 
@@ -55,6 +60,8 @@ QUESTIONS: dict[str, Question] = {
     question.__name__: question
     for question in (
         temporal_breakdown,
+        utilization,
+        utilization_losses,
         class_overlap,
         idle_time,
         idle_intervals,
@@ -75,6 +82,7 @@ QUESTIONS: dict[str, Question] = {
         operator_tree,
         opportunities,
         memory_timeline,
+        execution_nodes,
         step_times,
         steady_state,
         choke_points,
@@ -84,8 +92,10 @@ QUESTIONS: dict[str, Question] = {
         near_critical,
         quality,
         inferences,
+        profiler_overhead,
         cupti_counters,
         cupti_rates,
+        sampled_counters,
     )
 }
 """All questions by name, for scripts and the command line.
@@ -169,6 +179,19 @@ class Questions(ABC):
     def temporal_breakdown(self) -> pd.DataFrame:
         """Time of each device by what it does: compute, exposed communication, copies, idle."""
         return self._ask(temporal_breakdown)
+
+    def utilization(
+        self, *, by: Literal["device", "step", "time"] = "device", bins: int = 100
+    ) -> pd.DataFrame:
+        """Utilisation of each device, graded: a kernel runs, on how many SMs, with how many warps.
+
+        Estimates from launch geometry, with their coverage; over time, in so many ``bins``.
+        """
+        return self._ask(utilization, by=by, bins=bins)
+
+    def utilization_losses(self) -> pd.DataFrame:
+        """Where each device's warp slots go: used, or empty, why, and by which kernel; adds up."""
+        return self._ask(utilization_losses)
 
     def class_overlap(self) -> pd.DataFrame:
         """Time of each device by the classes of work that run at once; it adds up to the window."""
@@ -276,6 +299,10 @@ class Questions(ABC):
         """Allocations and releases over time, where they were recorded."""
         return self._ask(memory_timeline)
 
+    def execution_nodes(self) -> pd.DataFrame:
+        """Operators with their nodes of an execution trace, where one was added."""
+        return self._ask(execution_nodes)
+
     def step_times(self) -> pd.DataFrame:
         """Length and device use of each step."""
         return self._ask(step_times)
@@ -327,8 +354,16 @@ class Questions(ABC):
         """
         return self._ask(inferences, by=by)
 
+    def profiler_overhead(self) -> pd.DataFrame:
+        """Recorded work of the profiler and the driver, and how much of it is on the path.
+
+        What it takes to record each event is not recorded: that of the profiler is the least by
+        which times of the path are too long.
+        """
+        return self._ask(profiler_overhead)
+
     def cupti_counters(self) -> pd.DataFrame:
-        """Hardware counters of CUPTI ranges per kernel, with the operators above.
+        """Hardware counters per kernel, of CUPTI or Nsight Compute, with the operators above.
 
         Raises
         ------
@@ -338,7 +373,7 @@ class Questions(ABC):
         return self._ask(cupti_counters)
 
     def cupti_rates(self, *, by: Literal["name", "op", "top_op"] = "name") -> pd.DataFrame:
-        """Achieved operations and bytes per second by kernel or operator, from CUPTI counters.
+        """Achieved operations and bytes per second by kernel or operator, from hardware counters.
 
         Raises
         ------
@@ -346,3 +381,7 @@ class Questions(ABC):
             If there are ranges, but not the file that has their counters.
         """
         return self._ask(cupti_rates, by=by)
+
+    def sampled_counters(self, *, by: Literal["window", "step", "time"] = "window") -> pd.DataFrame:
+        """Means and extremes of what monitoring or another instrument sampled meanwhile."""
+        return self._ask(sampled_counters, by=by)

@@ -17,17 +17,23 @@ from htagraph.compiler.passes import compile_events
 from htagraph.graph import TraceGraph
 from htagraph.lookup.steps import find_steps
 from htagraph.model.events import EventTable
-from htagraph.model.frames import ATTACHED, REPAIRS
+from htagraph.model.frames import ATTACHED, REPAIRS, SIZES
 from htagraph.model.kinds import EventKind, in_words
 from htagraph.model.recording import STACKS, Progress, Reader, Recording
 from htagraph.model.units import human_count, human_duration
 from htagraph.readers.beside import with_beside
 from htagraph.readers.kineto import read_kineto
+from htagraph.readers.kineto.categories import LAUNCH_FLOWS
+from htagraph.readers.nsys import is_nsys, read_nsys
+from htagraph.readers.perfetto import is_perfetto, read_perfetto
+from htagraph.readers.rank_paths import name_of
 from htagraph.writers.notebook_cell import table_html
 
 __all__ = ["Trace", "load"]
 
 _READERS: tuple[tuple[Callable[[str | Path | bytes], bool], Reader], ...] = (
+    (is_nsys, read_nsys),
+    (is_perfetto, read_perfetto),
     (lambda _: True, read_kineto),  # last: its errors say what else a file is
 )
 """Tests whether a source is of a format, and readers of it; the first that fits reads it."""
@@ -115,6 +121,36 @@ class Trace:
             {name: [getattr(repair, name) for repair in repairs] for name in REPAIRS.columns}
         )
 
+    @cached_property
+    def sizes(self) -> pd.DataFrame:
+        """What each category takes of the file, largest first; schema `frames.SIZES`."""
+        events, n_bytes = self.recording.events, self.recording.n_bytes
+        n_symbols = len(events.symbols)
+        counts = np.bincount(events.category, minlength=n_symbols)
+        of_flows = np.bincount(events.flows.category, minlength=n_symbols)
+        by_kind = events.category.astype(np.int64) * len(EventKind) + events.kind
+        kinds = np.bincount(by_kind, minlength=n_symbols * len(EventKind))
+        kinds = kinds.reshape(n_symbols, len(EventKind)).argmax(axis=1)
+        texts = [text or "no category" for text in events.symbols.texts]
+        loaded, kind = {}, dict.fromkeys(LAUNCH_FLOWS, "flow") | {STACKS: EventKind.PYTHON.label}
+        for code in np.flatnonzero(counts + of_flows).tolist():
+            loaded[texts[code]] = int(counts[code] + of_flows[code])
+            kind[texts[code]] = EventKind(kinds[code]).label if counts[code] else "flow"
+        every = list({**loaded, **self.skipped, **n_bytes})
+        n = [loaded.get(name, 0) + self.skipped.get(name, 0) for name in every]
+        size = [n_bytes.get(name, 0) for name in every] if n_bytes else n
+        frame = SIZES.frame(
+            {
+                "category": every,
+                "n_loaded": [loaded.get(name, 0) for name in every],
+                "n_skipped": [self.skipped.get(name, 0) for name in every],
+                "n_bytes": [n_bytes.get(name, -1) for name in every],
+                "share": np.array(size, dtype=np.float64) / max(sum(size), 1),
+                "kind": [kind.get(name, "") for name in every],
+            }
+        )
+        return frame.sort_values(["share", "category"], ascending=[False, True], ignore_index=True)
+
     @property
     def attached(self) -> pd.DataFrame:
         """Files of other instruments that were added, schema `frames.ATTACHED`."""
@@ -163,7 +199,7 @@ class Trace:
         """Say what is in the trace."""
         events = self.recording.events
         span_ns = int(events.end_ns.max() - events.ts_ns.min()) if len(events) else 0
-        name = f"{self.path.name}, " if self.path else ""
+        name = f"{name_of(self.path)}, " if self.path else ""
         return (
             f"Trace({name}rank={self.rank}, {human_count(len(events), 'event')}, "
             f"{human_count(len(self.steps), 'step')}, {human_duration(span_ns)})"
@@ -193,7 +229,9 @@ def load(
     Parameters
     ----------
     source : str, Path or bytes
-        A trace of the PyTorch profiler, plain or gzip whatever its name says; or its content.
+        A trace of the PyTorch profiler, plain or gzip whatever its name says; or its content. Or
+        an SQLite export of Nsight Systems (of several ranks, ``run.sqlite/rank-1``); a Perfetto
+        trace (``.pftrace``), which we or another tool wrote; any Chrome trace.
     stacks : bool, default=False
         Whether to load Python frames (``python_function``), which are most of a file that has them.
     categories : collection of str, optional

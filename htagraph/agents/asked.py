@@ -16,6 +16,7 @@ from htagraph.lookup.find_window import WHOLE
 from htagraph.lookup.steady_steps import representative_window
 from htagraph.model.recording import Progress
 from htagraph.readers.captures import CaptureName
+from htagraph.readers.discover import holds_several
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.summary import Summary
 
@@ -69,7 +70,7 @@ class Asked:
     def path(self) -> Path:
         """The file or folder."""
         path = self.calls.root.existing(self.name)
-        if path.is_file() and self.capture:
+        if not holds_several(path) and self.capture:
             raise QueryError(
                 "capture chooses among the traces of a folder.", hint=f"{self.name} is a file."
             )
@@ -85,7 +86,7 @@ class Asked:
     @property
     def is_job(self) -> bool:
         """Whether it is a folder with the traces of several ranks; one trace is asked itself."""
-        return self.path.is_dir() and len(self._capture[0]) > 1
+        return holds_several(self.path) and len(self._capture[0]) > 1
 
     @cached_property
     def _capture(self) -> tuple[list[Path], list[str]]:
@@ -94,7 +95,7 @@ class Asked:
 
     @property
     def _file(self) -> Path:
-        return self._capture[0][0] if self.path.is_dir() else self.path
+        return self._capture[0][0] if holds_several(self.path) else self.path
 
     @property
     def file(self) -> str:
@@ -119,7 +120,7 @@ class Asked:
     @property
     def notes(self) -> list[str]:
         """What to say about the files, and the window, that were taken."""
-        chosen = self._capture[1] if self.path.is_dir() else []
+        chosen = self._capture[1] if holds_several(self.path) else []
         loaded = self._job.notes if self.is_job else ()
         return [*chosen, *loaded, *self._windowed[1]]
 

@@ -11,6 +11,7 @@ from htagraph.errors import QueryError, TraceNotFoundError
 from htagraph.model.units import human_count
 from htagraph.readers.captures import CaptureName, choose_capture, discover
 from htagraph.readers.discover import find_traces
+from htagraph.readers.rank_paths import file_of
 
 __all__ = ["Root"]
 
@@ -68,7 +69,7 @@ class Root:
             If there is no such file or folder.
         """
         path = self.inside(name)
-        if not (path.is_file() or path.is_dir()):
+        if not file_of(path).exists():
             raise TraceNotFoundError("no such file or folder.", path=name, hint=self._hint)
         return path
 

@@ -26,6 +26,7 @@ from rich.text import Text
 
 from htagraph.errors import CaptureNotChosenError, HTAGraphError, HTAGraphWarning
 from htagraph.model.progress import heard_by
+from htagraph.readers.rank_paths import name_of
 from htagraph.trace import Trace, load
 from htagraph.writers.labels import printable
 
@@ -159,7 +160,7 @@ class Waiting:
 
     def load(self, path: Path, *, stacks: bool = False, beside: Sequence[Path] = ()) -> Trace:
         """Read a trace and what is beside it, and show the progress."""
-        self.stage(f"Reading {path.name}")
+        self.stage(f"Reading {name_of(path)}")
 
         def advance(done: int, total: int) -> None:
             """Move the bar."""

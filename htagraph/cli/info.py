@@ -19,6 +19,7 @@ from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format, print_frame, print_titled
 from htagraph.graph import TraceGraph
 from htagraph.model.kinds import EventKind
+from htagraph.reports.capture_cost import capture_cost
 from htagraph.reports.doctor import examine
 from htagraph.reports.summary import Summary
 from htagraph.trace import Trace
@@ -46,6 +47,7 @@ def info(
         waiting.stage("Checking")
         summary = Summary(loaded, loaded.compile(infer=infer))
         quality = summary.quality
+        cost = _cost(loaded, summary.graph)
     console = output()
     if form is not Format.TABLE:
         print_frame(console, quality, form)
@@ -63,6 +65,10 @@ def info(
     )
     if len(missing):
         print_titled(console, "Not recorded, and how to record it", missing, header=False)
+    print_titled(console, "What the capture took", cost, header=False)
+    if len(loaded.attached):
+        shown = ["instrument", "n", "n_matched", "detail"]
+        print_titled(console, "Files beside the trace", loaded.attached[shown])
     if len(loaded.repairs):
         print_titled(console, "Repairs of the file", loaded.repairs)
     else:
@@ -102,18 +108,11 @@ def _metadata(trace: Trace) -> pd.DataFrame:
 
 
 def _categories(trace: Trace) -> pd.DataFrame:
-    """How many events of each category were loaded and how many were not."""
-    loaded = trace.events["category"].value_counts()
-    kinds = trace.events.groupby("category", sort=False)["kind"].first()
-    rows = [
-        (name, n, 0, str(kinds[name]))
-        for name, n in zip(loaded.index, loaded.tolist(), strict=True)
-    ]
-    rows += [(name, 0, n, "") for name, n in trace.skipped.items()]
-    frame = pd.DataFrame(rows, columns=["kind", "n_loaded", "n_skipped", "name"])
-    frame["name"] = frame["name"].where(
-        frame["name"] != EventKind.OTHER.label, "unknown, kept out of the graph"
-    )
-    return frame[["kind", "n_loaded", "n_skipped", "name"]].rename(
-        columns={"kind": "name", "name": "kind"}
-    )
+    """What each category takes of the file: events that were loaded and were not, and bytes."""
+    frame = trace.sizes.replace({"kind": {EventKind.OTHER.label: "unknown, kept out of the graph"}})
+    return frame.rename(columns={"category": "name"})
+
+
+def _cost(trace: Trace, graph: TraceGraph) -> pd.DataFrame:
+    """What the capture took, one line each."""
+    return pd.DataFrame(capture_cost(trace, graph).lines, columns=["check", "detail"])

@@ -38,6 +38,7 @@ from htagraph.model.colors import COLORS
 from htagraph.model.kinds import in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.readers.captures import CaptureName
+from htagraph.reports.device_use import losses_in_words, seems_busier, use_in_words
 from htagraph.reports.files import page_work, write_files
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import job_document, json_document
@@ -244,6 +245,10 @@ def print_summary(console: Console, summary: Summary) -> None:
     print_titled(console, title, _bound_table(summary, console.width))
     if summary.inferred:
         console.print(summary.inferred, style="dim", markup=False)
+    if seems_busier(summary.used):
+        console.print()
+        console.print(use_in_words(summary.used), markup=False)
+        console.print(losses_in_words(summary.losses), style="dim", markup=False)
     for title, frame in (
         ("Operators on the path", summary.by_op),
         ("What ran on the path", summary.by_name),
@@ -254,6 +259,9 @@ def print_summary(console: Console, summary: Summary) -> None:
     weak = summary.weak_checks[["check", "share", "verdict", "consequence"]]
     if len(weak):
         print_titled(console, "What the trace does not show", weak)
+    lost = summary.trace.attached.query("n_matched == 0")[["path", "detail"]]
+    if len(lost):
+        print_titled(console, "Files beside the trace of which nothing was found in it", lost)
     if len(summary.trace.repairs):
         print_titled(console, "Repairs of the file", summary.trace.repairs)
 

@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pandas as pd
 
+from htagraph.cli.exports import readable
 from htagraph.errors import QueryError, RankNotFoundError, TraceError, did_you_mean
 from htagraph.model.units import human_count
 from htagraph.readers.captures import CaptureName, choose_capture, companions, discover
-from htagraph.readers.discover import TRACE_SUFFIXES, find_traces, is_glob, not_found
+from htagraph.readers.discover import TRACE_SUFFIXES, find_traces, holds_several, is_glob
+from htagraph.readers.not_found import not_found
+from htagraph.readers.rank_paths import file_of
 
 __all__ = ["Source"]
 
@@ -59,9 +62,9 @@ class Source:
         QueryError
             If a capture is asked of a file.
         """
-        paths = (given,) if isinstance(given, Path) else tuple(given)
+        paths = tuple(map(readable, (given,) if isinstance(given, Path) else given))
         for path in paths:
-            if not path.exists() and not is_glob(path):
+            if not file_of(path).exists() and not is_glob(path):
                 raise not_found(path)
         source = cls(paths, rank, capture, tuple(beside))
         if capture and source._is_one_file:
@@ -72,7 +75,7 @@ class Source:
 
     @property
     def _is_one_file(self) -> bool:
-        return len(self.given) == 1 and not self.given[0].is_dir() and not is_glob(self.given[0])
+        return len(self.given) == 1 and not holds_several(self.given[0])
 
     @property
     def is_job(self) -> bool:

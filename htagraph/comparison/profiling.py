@@ -18,6 +18,7 @@ from htagraph.model.dag import Dag
 from htagraph.model.step_markers import without_step_number
 from htagraph.model.window import Window
 from htagraph.readers.kineto.header import world_size_of
+from htagraph.readers.rank_paths import name_of
 
 __all__ = ["graph_profile", "path_parts", "profile_of", "work_parts"]
 
@@ -214,7 +215,7 @@ def graph_profile(
         *work_parts(graph.dag, samples.frame, samples.rows),
     ]
     return profile_of(
-        name or (origin.path.name if origin and origin.path else graph.interval.name),
+        name or (name_of(origin.path) if origin and origin.path else graph.interval.name),
         samples,
         parts,
         devices=", ".join(graph.dag.events.device_names),

@@ -8,11 +8,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.codes import distinct
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.nesting import Nesting
 from htagraph.model.events import EventTable
-from htagraph.model.kinds import EventKind
 
 __all__ = ["Boundaries"]
 
@@ -64,19 +62,11 @@ class Boundaries:
         return times
 
     @cached_property
-    def goes_on(self) -> Bools:
+    def is_followed(self) -> Bools:
         """Whether another boundary of the same lane comes after each one."""
         out = np.zeros(len(self), dtype=bool)
         np.equal(self.lane[1:], self.lane[:-1], out=out[:-1])
         return out
-
-    @cached_property
-    def is_idle(self) -> Bools:
-        """Whether nothing but ranges is around after each boundary."""
-        idle: Bools = gather(self.events.kind, self.inside, EventKind.ANNOTATION) == (
-            EventKind.ANNOTATION
-        )
-        return idle
 
     def of_lane(self, lane: int) -> slice:
         """Positions of the boundaries of a lane."""
@@ -92,7 +82,7 @@ class Boundaries:
         """
         position = np.full(len(lane), -1, dtype=np.int64)
         order = np.argsort(lane, kind="stable")
-        for one in distinct(lane).tolist():
+        for one in np.unique(lane).tolist():
             rows = order[slice(*np.searchsorted(lane, [one, one + 1], sorter=order))]
             part = self.of_lane(one)
             found = np.searchsorted(self.ts_ns[part], until_ns[rows], side="right")

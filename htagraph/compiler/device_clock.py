@@ -27,7 +27,7 @@ from htagraph.algorithms.intervals import union
 from htagraph.compiler.structure import Structure, examine
 from htagraph.compiler.syncs import certain_waits
 from htagraph.model.events import EventTable
-from htagraph.model.kinds import EventKind, among
+from htagraph.model.kinds import DEVICE_CLOCK_KINDS, among
 
 __all__ = ["on_host_clock"]
 
@@ -38,8 +38,6 @@ _LARGEST_SHIFT_NS = 1_000_000
 
 _LARGEST_OVERLAP_NS = 100_000
 """A call that returned longer before the end of device work did not wait for it."""
-
-_BY_DEVICE = (EventKind.SYNC, EventKind.DEVICE_ANNOTATION, EventKind.COUNTER_RANGE)
 
 
 class _Bounds(NamedTuple):
@@ -103,7 +101,7 @@ def _followed(structure: Structure, bounds: _Bounds) -> _Shifts:
 
 def _moved(events: EventTable, shifts: _Shifts) -> EventTable:
     """Events with everything recorded by the device clock moved."""
-    by_device = events.is_device | among(events.kind, _BY_DEVICE)
+    by_device = among(events.kind, DEVICE_CLOCK_KINDS)
     return replace(events, ts_ns=events.ts_ns + np.where(by_device, shifts.at(events.ts_ns), 0))
 
 

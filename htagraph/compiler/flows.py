@@ -13,14 +13,15 @@ the autograd thread runs.
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.codes import distinct, is_in
 from htagraph.algorithms.gather import gather
+from htagraph.compiler.recorded_flows import slices_around
 from htagraph.compiler.structure import Structure, end_node, start_node
+from htagraph.model.autograd import AUTOGRAD_FUNCTION
+from htagraph.model.categories import FORWARD_BACKWARD
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
@@ -31,24 +32,16 @@ __all__ = ["flow_edges", "hand_over_edges", "last_boundaries", "worker_lanes"]
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-_FORWARD_BACKWARD = "fwdbwd"
-_AUTOGRAD = re.compile(r"^autograd::engine::evaluate_function|Backward\d*$|AccumulateGrad$")
 _START, _FINISH = 0, 2
 _OVERHANG_FACTOR = 10
-
-
-def _open_at(structure: Structure, lane: npt.NDArray[np.int32], ts_ns: I64) -> I64:
-    """Host event that is innermost on a lane right after a time, -1 for none."""
-    between = structure.boundaries
-    return gather(between.inside, between.last(lane, ts_ns)).astype(np.int64)
 
 
 def _forward_backward_pairs(structure: Structure) -> tuple[I64, I64]:
     """Forward and backward operators joined by a flow of the file."""
     flows = structure.events.flows
-    wanted = structure.events.symbols.code(_FORWARD_BACKWARD)
+    wanted = structure.events.symbols.code(FORWARD_BACKWARD)
     starts = np.flatnonzero((flows.category == wanted) & (flows.phase == _START))
-    finishes = np.flatnonzero((flows.category == wanted) & (flows.phase == _FINISH))
+    finishes = np.flatnonzero((flows.category == wanted) & (flows.phase >= _FINISH))
     starts = starts[np.argsort(flows.id[starts], kind="stable")]
     unique_ids, first = np.unique(flows.id[starts], return_index=True)
     position = np.minimum(
@@ -60,8 +53,7 @@ def _forward_backward_pairs(structure: Structure) -> tuple[I64, I64]:
         else np.zeros(len(finishes), dtype=bool)
     )
     start, finish = starts[first[position[matched]]], finishes[matched]
-    forward = _open_at(structure, flows.lane[start], flows.ts_ns[start])
-    backward = _open_at(structure, flows.lane[finish], flows.ts_ns[finish])
+    forward, backward = slices_around(structure, start), slices_around(structure, finish)
     both = (forward >= 0) & (backward >= 0)
     return forward[both], backward[both]
 
@@ -75,7 +67,7 @@ def flow_edges(structure: Structure) -> EdgeTable:
 def _is_autograd(structure: Structure) -> Bools:
     """Whether each event has the name of an autograd function."""
     events = structure.events
-    return events.named(events.symbols.searched(_AUTOGRAD))
+    return events.named(events.symbols.searched(AUTOGRAD_FUNCTION))
 
 
 def _autograd_lanes(structure: Structure) -> npt.NDArray[np.integer]:
@@ -125,7 +117,7 @@ def _gaps(structure: Structure, lane: int) -> tuple[I64, I64]:
     """Boundary nodes between which a lane records no operator and no call."""
     part = structure.boundaries.of_lane(lane)
     node = structure.boundaries.node[part].astype(np.int64)
-    rows = np.flatnonzero(structure.boundaries.is_idle[part][:-1])
+    rows = np.flatnonzero(structure.is_idle[part][:-1])
     return node[rows], node[rows + 1]
 
 
@@ -142,8 +134,8 @@ def _bursts(
     events, parent = structure.events, structure.parent
     on_lane = structure.host[events.lane[structure.host] == worker]
     enclosing = parent[on_lane]
-    top = on_lane[gather(events.kind, enclosing, EventKind.ANNOTATION) == EventKind.ANNOTATION]
-    top = top[events.kind[top] != EventKind.ANNOTATION]
+    top = on_lane[gather(structure.may_idle, enclosing, default=True)]
+    top = top[~structure.may_idle[top]]
     top = top[np.lexsort((events.end_ns[top], events.ts_ns[top]))]
     if not len(top):
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=bool)

@@ -36,7 +36,7 @@ def _gaps_before(structure: Structure, calls: I64) -> tuple[I64, I64]:
     place = np.full(2 * len(structure.events), -1, dtype=np.int64)
     place[between.node] = np.arange(len(between))
     before = place[start_node(calls)] - 1
-    is_gap = gather(between.goes_on & between.is_idle, before, default=False)
+    is_gap = gather(between.is_followed & structure.is_idle, before, default=False)
     return calls[is_gap], between.ts_ns[before[is_gap]]
 
 

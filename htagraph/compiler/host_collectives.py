@@ -113,13 +113,13 @@ def _waits(structure: Structure, calls: I64, ranges: I64) -> tuple[I64, I64]:
     events, between = structure.events, structure.boundaries
     ended = events.end_ns[ranges]
     at = between.last(events.lane[calls], ended - 1)
-    goes_on = gather(between.goes_on, at, default=False)
-    calls, ranges, ended, at = calls[goes_on], ranges[goes_on], ended[goes_on], at[goes_on]
+    known = gather(between.is_followed, at, default=False)
+    calls, ranges, ended, at = calls[known], ranges[known], ended[known], at[known]
     uses = events.named(events.symbols.searched(HOST_WAIT))
     soon = _OVERHANG_FACTOR * (between.ts_ns[at + 1] - ended) <= ended - between.ts_ns[at]
     waits = between.node[at] == end_node(calls)
     waits |= gather(uses, between.inside[at], default=False)
-    waits |= between.is_idle[at] & (soon | uses[between.node[at + 1] >> 1])
+    waits |= structure.is_idle[at] & (soon | uses[between.node[at + 1] >> 1])
     rows = np.flatnonzero(waits)
     rows = rows[np.lexsort((ended[rows], at[rows]))]
     rows = rows[np.append(np.diff(at[rows]) > 0, True)[: len(rows)]]

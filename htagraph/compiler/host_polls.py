@@ -80,7 +80,7 @@ def _query_loops(structure: Structure) -> tuple[Stretches, I64]:
     events, between = structure.events, structure.boundaries
     queries = events.named(events.symbols.searched(POLLS)) & (events.kind == EventKind.RUNTIME)
     asks = queries[between.node >> 1]
-    rows = np.flatnonzero(asks[:-1] & asks[1:] & between.goes_on[:-1])
+    rows = np.flatnonzero(asks[:-1] & asks[1:] & between.is_followed[:-1])
     run = np.cumsum(np.diff(rows, prepend=-2) > 1) - 1
     n_runs = int(run[-1]) + 1 if len(run) else 0
     first = np.searchsorted(run, np.arange(n_runs))
@@ -91,7 +91,7 @@ def _query_loops(structure: Structure) -> tuple[Stretches, I64]:
     found = Stretches.at(between, begins, ends)
     since_ns, until_ns = between.ts_ns[ends - 2], between.ts_ns[ends]
     whole_ns = until_ns - between.ts_ns[begins]
-    ok = between.is_idle[ends - 1] & (whole_ns > usual_wait_ns(structure))
+    ok = structure.is_idle[ends - 1] & (whole_ns > usual_wait_ns(structure))
     ok &= _NEAR_POLLER_FACTOR * (until_ns - since_ns) <= whole_ns
     return found.take(ok), since_ns[ok]
 

@@ -159,7 +159,7 @@ def long_stretches(structure: Structure) -> Stretches:
     """From each boundary of a host thread to the next, if that is long enough for a wait."""
     between = structure.boundaries
     is_long = np.diff(between.ts_ns) > usual_wait_ns(structure)
-    return Stretches.at(between, np.flatnonzero(is_long & between.goes_on[:-1]))
+    return Stretches.at(between, np.flatnonzero(is_long & between.is_followed[:-1]))
 
 
 def plain_names(events: EventTable) -> I64:

@@ -20,7 +20,9 @@ from htagraph.compiler.host_collectives import host_collective_edges
 from htagraph.compiler.host_polls import host_poll_edges
 from htagraph.compiler.late_ends import with_late_ends
 from htagraph.compiler.launches import launch_edges
+from htagraph.compiler.python_threads import python_thread_edges
 from htagraph.compiler.queues import queue_edges
+from htagraph.compiler.recorded_flows import recorded_flow_edges
 from htagraph.compiler.recurring_waits import distant_waits, recurring_waits
 from htagraph.compiler.spans import span_edges
 from htagraph.compiler.stream_waits import stream_wait_edges
@@ -46,7 +48,9 @@ PASSES = (
     stream_edges,
     stream_wait_edges,
     flow_edges,
+    recorded_flow_edges,
     hand_over_edges,
+    python_thread_edges,
     host_collective_edges,
     sync_edges,
     hidden_sync_edges,

@@ -22,6 +22,7 @@ from htagraph.algorithms.matching import group_starts, last_before, running_late
 from htagraph.algorithms.nesting import nest
 from htagraph.compiler.boundaries import Boundaries
 from htagraph.errors import TraceLimitError
+from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.collective_names import HOST_COLLECTIVE
 from htagraph.model.dag import Calibration
 from htagraph.model.events import EventTable
@@ -140,13 +141,38 @@ class Structure:
         return out
 
     @cached_property
+    def os_waits(self) -> Bool:
+        """Whether each event is a call of the operating system that waits: no work of its thread.
+
+        Whom it waits for (another thread, a lock, a file) is not recorded.
+        """
+        waits: Bool = call_meanings(self.events) == CallMeaning.THREAD_WAIT
+        return waits
+
+    @cached_property
+    def may_idle(self) -> Bool:
+        """Whether a thread that is inside of each event, and in nothing within, may be idle."""
+        idle: Bool = (self.events.kind == EventKind.ANNOTATION) | self.os_waits
+        return idle
+
+    @cached_property
+    def is_idle(self) -> Bool:
+        """Whether a thread may be idle after each of its boundaries; shape (n_boundaries,)."""
+        return gather(self.may_idle, self.boundaries.inside, default=True)
+
+    def goes_on(self, nodes: I64) -> Bool:
+        """Whether a thread begins something at each node, or returns from a wait."""
+        goes_on: Bool = (nodes & 1 == 0) | self.os_waits[nodes >> 1]
+        return goes_on
+
+    @cached_property
     def is_work(self) -> Bool:
         """Whether an event is device work, or on a host thread that can begin or end a window.
 
         Where the profiler's steps are marked, that is the thread that takes them: of a side thread
         that runs on behind it (a collective's worker, a background thread) nothing says that the
         run waits for it. Elsewhere, threads that launch device work. Where none does, those that do
-        more than poll, or than run collectives for others.
+        more than poll, or than run collectives for others. A call that only waits is no work.
         """
         events = self.events
         marked = events.named(events.symbols.searched(PROFILER_STEP)) & (
@@ -157,7 +183,7 @@ class Structure:
         for bounds in (marked, self.is_launch, works & ~serves, works):
             if bounds.any():
                 of_work = is_in(events.lane, events.lane[bounds])
-                return events.is_device | (events.is_host & of_work)
+                return events.is_device | (events.is_host & ~self.os_waits & of_work)
         return events.is_device if events.is_device.any() else events.is_host
 
     @cached_property

@@ -41,7 +41,6 @@ from htagraph.compiler.host_recurrences import (
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.edges import EdgeTable
 from htagraph.model.inference import Inferred
-from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
 from htagraph.model.step_markers import PROFILER_STEP
 
@@ -57,9 +56,8 @@ _BURST_FACTOR = 10
 
 
 def _is_idle(structure: Structure, inside: I64) -> Bools:
-    """Whether nothing but ranges is around."""
-    kind = gather(structure.events.kind, inside, EventKind.ANNOTATION)
-    idle: Bools = kind == EventKind.ANNOTATION
+    """Whether nothing but ranges, or a wait, is around."""
+    idle: Bools = gather(structure.may_idle, inside, default=True)
     return idle
 
 
@@ -72,13 +70,13 @@ def _called_by_known(structure: Structure, quiet: Stretches, callers: dict[int, 
     events, between = structure.events, structure.boundaries
     times = events.node_ts_ns
     shortest = _inside_burst_ns(structure)
-    idle = _is_idle(structure, quiet.inside) & (quiet.until & 1 == 0)
+    idle = _is_idle(structure, quiet.inside) & structure.goes_on(quiet.until)
     idle &= times[quiet.until] - times[quiet.since] > shortest
     parts = [EdgeTable()]
     for worker, caller in callers.items():
         mine = quiet.take(idle & (events.lane[quiet.until >> 1] == worker))
         last = between.last(np.full(len(mine.until), caller), times[mine.until])
-        calls = gather(between.is_idle, last, default=False)
+        calls = gather(structure.is_idle, last, default=False)
         calls &= gather(between.ts_ns, last) >= times[mine.since]
         parts.append(EdgeTable.of(Rule.WORKER_CALLED, between.node[last[calls]], mine.until[calls]))
     return EdgeTable.concat(parts)
@@ -103,7 +101,7 @@ def _called_by_name(structure: Structure, quiet: Stretches, callers: dict[int, i
     A caller that has done nothing since the worker was idle did not call it.
     """
     events, times = structure.events, structure.events.node_ts_ns
-    begins = _is_idle(structure, quiet.inside) & (quiet.until & 1 == 0)
+    begins = _is_idle(structure, quiet.inside) & structure.goes_on(quiet.until)
     parts = [EdgeTable()]
     for worker, caller in callers.items():
         mine = quiet.take(begins & (events.lane[quiet.until >> 1] == worker))
@@ -141,7 +139,7 @@ def _places(structure: Structure, targets: Stretches) -> I64:
     for _ in range(_BOUNDARIES_OF_PLACE):
         node = gather(between.node, end)
         columns.append(np.where(node >= 0, 2 * gather(names, node >> 1) + (node & 1), -1))
-        end = np.where(gather(between.goes_on, end, default=False), end + 1, -1)
+        end = np.where(gather(between.is_followed, end, default=False), end + 1, -1)
     found, place, counts = np.unique(
         np.stack(columns), axis=1, return_inverse=True, return_counts=True
     )
@@ -196,7 +194,7 @@ def _learnt_calls(structure: Structure, targets: Stretches) -> Inferred:
 def _inside_burst_ns(structure: Structure) -> int:
     """Time that a worker may take between two events of one burst."""
     between = structure.boundaries
-    idle = np.diff(between.ts_ns)[between.is_idle[:-1] & between.goes_on[:-1]]
+    idle = np.diff(between.ts_ns)[structure.is_idle[:-1] & between.is_followed[:-1]]
     idle = idle[idle > 0]
     usual = int(np.median(idle)) if len(idle) else 0
     return max(_BURST_FACTOR * usual, usual_wait_ns(structure))

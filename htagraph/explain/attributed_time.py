@@ -22,11 +22,12 @@ import pandas as pd
 from htagraph.algorithms.gather import gather
 from htagraph.explain.breakdown import step_names
 from htagraph.explain.long_calls import long_calls
-from htagraph.explain.topics import NAMES, TOPICS, find_topics
-from htagraph.lookup.attribution import around, innermost, under, under_pattern
+from htagraph.explain.segment_pieces import Pieces
+from htagraph.explain.topics import TOPICS, find_topics
+from htagraph.lookup.attribution import around, under, under_pattern
 from htagraph.lookup.host_waits import READS, is_matched, long_waits
 from htagraph.lookup.naming import gap_places, op_names
-from htagraph.lookup.python_code import Stretches, code_pieces
+from htagraph.lookup.plain_traces import is_plain
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.api_calls import ALLOCATION, WAITING_CALLS, CallMeaning, call_meanings
 from htagraph.model.dag import Dag
@@ -76,7 +77,6 @@ _CAUSE_OF_BOUND = {
     Bound.WAITING_FOR_WORK: Cause.WAITING_FOR_WORK,
 }
 _CODE_OF_BOUND = np.array([_CODE[_CAUSE_OF_BOUND[bound]] for bound in Bound], dtype=np.int8)
-_CODE_BOUNDS = (Bound.HOST, Bound.DATA_LOADING, Bound.PYTHON_GAP)
 _HOST_BOUNDS = np.isin(
     [int(bound) for bound in Bound],
     (Bound.HOST, Bound.DATA_LOADING, Bound.PYTHON_GAP, Bound.LAUNCH),
@@ -118,93 +118,6 @@ _READING = [
 
 
 @dataclass(frozen=True)
-class _Pieces:
-    """Segments as columns, cut where another line of Python code begins to run.
-
-    Parameters
-    ----------
-    segment : ndarray of shape (n,), dtype=int64
-        Row of the segment that each piece is part of.
-    start_ns, dur_ns, event, edge : ndarray of shape (n,), dtype=int64
-    bound : ndarray of shape (n,), dtype=int8
-    whole_ns : ndarray of shape (n,), dtype=int64, unit=ns
-        Duration of the segment.
-    line : ndarray of shape (n,), dtype=object
-        Python code that runs, empty for none.
-    topic : ndarray of shape (n,), dtype=int8
-        Number of the topic of its frames, -1 for none.
-    """
-
-    segment: I64
-    start_ns: I64
-    dur_ns: I64
-    bound: I8
-    event: I64
-    edge: I64
-    whole_ns: I64
-    line: Text
-    topic: I8
-
-    @classmethod
-    def of(cls, segments: pd.DataFrame) -> _Pieces:
-        """Columns of a frame of segments."""
-        start_ns, dur_ns, event, edge = (
-            segments[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns", "event", "edge")
-        )
-        return cls(
-            np.arange(len(segments)),
-            start_ns,
-            dur_ns,
-            segments["bound"].cat.codes.to_numpy().astype(np.int8),
-            event,
-            edge,
-            dur_ns,
-            np.full(len(segments), "", dtype=object),
-            np.full(len(segments), -1, dtype=np.int8),
-        )
-
-    def cut_at_code(self, dag: Dag) -> _Pieces:
-        """The pieces with the Python code that runs in them, cut where it changes."""
-        events, head = dag.events, gather(dag.edges.head, self.edge) >> 1
-        mine = np.isin(self.bound, _CODE_BOUNDS) & (head >= 0) & gather(events.is_host, head, False)
-        cut = np.flatnonzero(mine)
-        if not len(cut) or not (events.kind == EventKind.PYTHON).any():
-            return self
-        found = code_pieces(
-            dag,
-            Stretches(
-                events.lane[head[cut]].astype(np.int64),
-                self.start_ns[cut],
-                self.start_ns[cut] + self.dur_ns[cut],
-                innermost(dag, self.event[cut], (EventKind.OP, EventKind.RUNTIME)),
-            ),
-            dict(enumerate(NAMES.values())),
-        )
-        whole = np.flatnonzero(~mine)
-        row = np.concatenate([whole, cut[found.stretch]])
-        start_ns = np.concatenate([self.start_ns[whole], found.start_ns])
-        order = np.lexsort((start_ns, row))
-        row = row[order]
-        pieces = (
-            (self.dur_ns[whole], found.end_ns - found.start_ns),
-            (self.line[whole], found.line),
-            (self.topic[whole], found.topic),
-        )
-        dur_ns, line, topic = (np.concatenate(pair)[order] for pair in pieces)
-        return _Pieces(
-            self.segment[row],
-            start_ns[order],
-            dur_ns,
-            self.bound[row],
-            self.event[row],
-            self.edge[row],
-            self.whole_ns[row],
-            line,
-            topic,
-        )
-
-
-@dataclass(frozen=True)
 class _Waits:
     """Host wait that each segment follows, -1 for none, and the time charged to it."""
 
@@ -219,7 +132,7 @@ def _named(dag: Dag, event: I64, pattern: re.Pattern[str]) -> Mask:
     return gather(matches, event, False)
 
 
-def _is_host(dag: Dag, pieces: _Pieces) -> Mask:
+def _is_host(dag: Dag, pieces: Pieces) -> Mask:
     """Whether each segment is host time: work, gaps, launches, and returns from waits."""
     on_device = (pieces.event >= 0) & dag.events.is_device[pieces.event]
     is_host: Mask = _HOST_BOUNDS[pieces.bound] | ((pieces.bound == Bound.SYNC) & ~on_device)
@@ -260,7 +173,7 @@ def _waits_since(dag: Dag) -> I64:
     return since_ns
 
 
-def _attributed_to_waits(dag: Dag, pieces: _Pieces, is_host: Mask, exempt: Mask) -> _Waits:
+def _attributed_to_waits(dag: Dag, pieces: Pieces, is_host: Mask, exempt: Mask) -> _Waits:
     """Host time that is charged to the wait which it follows."""
     n, start, length = len(is_host), pieces.start_ns, pieces.dur_ns
     continues = np.concatenate([[False], is_host[:-1] & (start[:-1] + length[:-1] == start[1:])])
@@ -291,7 +204,7 @@ def _met_full_queue(dag: Dag, call: I64) -> Mask:
     return met[call]
 
 
-def _own_causes(dag: Dag, pieces: _Pieces, is_host: Mask) -> I8:
+def _own_causes(dag: Dag, pieces: Pieces, is_host: Mask) -> I8:
     """Code of the cause of each segment, by what ran in it."""
     event, events = pieces.event, dag.events
     cause = _CODE_OF_BOUND[pieces.bound]
@@ -333,7 +246,7 @@ def _reads(dag: Dag, event: I64) -> Mask:
     return under(dag, event, reads)
 
 
-def _without_device(dag: Dag, pieces: _Pieces, cause: I8) -> I8:
+def _without_device(dag: Dag, pieces: Pieces, cause: I8) -> I8:
     """Causes where no device is used: the host does not set its pace, it does all the work."""
     events, event = dag.events, pieces.event
     rest = cause == _CODE[Cause.HOST]
@@ -343,6 +256,8 @@ def _without_device(dag: Dag, pieces: _Pieces, cause: I8) -> I8:
     found = np.where(gather(computes, event, False), operators, code)
     found = np.where(pieces.whole_ns < _SHORT_NS, short, found)
     found[under_pattern(dag, event, _OPTIMIZER)] = _CODE[Cause.OPTIMIZER]
+    if is_plain(events):
+        found = np.where(pieces.bound == Bound.PYTHON_GAP, code, operators)
     return np.where(rest, found, cause).astype(np.int8)
 
 
@@ -368,13 +283,13 @@ def _steps(dag: Dag, start_ns: I64) -> Text:
     return step_names(steps, step_at(steps, start_ns))
 
 
-def _called_next(dag: Dag, pieces: _Pieces, rows: I64) -> I64:
+def _called_next(dag: Dag, pieces: Pieces, rows: I64) -> I64:
     """Event that begins where each of some pieces ends, -1 where none does."""
     head = gather(dag.edges.head, pieces.edge[rows])
     return np.where((head >= 0) & (head & 1 == 0), head >> 1, -1)
 
 
-def _places(dag: Dag, pieces: _Pieces, cause: I8) -> Text:
+def _places(dag: Dag, pieces: Pieces, cause: I8) -> Text:
     """Between which operators code ran that none covers, and which work found no room."""
     places = np.full(len(cause), "", dtype=object)
     full = np.flatnonzero(cause == _CODE[Cause.DEVICE_FULL])
@@ -393,7 +308,7 @@ def _places(dag: Dag, pieces: _Pieces, cause: I8) -> Text:
 
 
 def _short_calls(
-    dag: Dag, pieces: _Pieces, cause: I8, columns: Mapping[str, npt.NDArray[Any]]
+    dag: Dag, pieces: Pieces, cause: I8, columns: Mapping[str, npt.NDArray[Any]]
 ) -> dict[str, npt.NDArray[Any]]:
     """Columns in which the code before a short operator has the name of that operator."""
     gaps = np.flatnonzero(
@@ -423,7 +338,7 @@ def attributed_time(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
     """
     if not len(segments):
         return ATTRIBUTED_TIME.empty()
-    pieces = _Pieces.of(segments)
+    pieces = Pieces.of(segments)
     if len(dag.events):
         pieces = pieces.cut_at_code(dag)
     columns = {name: segments[name].to_numpy()[pieces.segment] for name in ("name", "op")}

@@ -1,8 +1,9 @@
-"""What is drawn as a curve beside the streams: launches outstanding, and bandwidth."""
+"""What is drawn as a curve beside the streams: launches, bandwidth, SM activity, samples."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -13,17 +14,26 @@ from htagraph.lookup.counter_levels import (
     counter_levels,
     queue_changes,
 )
+from htagraph.lookup.device_states import devices_of
+from htagraph.lookup.sample_levels import sample_levels
+from htagraph.lookup.sm_activity import sm_activity
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import in_words
+from htagraph.model.units import human_duration
 from htagraph.writers.pftrace import CounterTrack
 
 __all__ = ["counter_tracks"]
 
+_NEARLY_ALL = 0.9
+_PERCENT = 100
+
 
 def counter_tracks(dag: Dag) -> list[CounterTrack]:
-    """Counters over the whole trace: launches outstanding, and the bandwidth of copies and fills.
+    """Counters over the whole trace: launches outstanding, bandwidth, SM activity, and samples.
 
-    They are of streams; where several copy in one direction, also of the device.
+    Launches and bandwidth are of streams; bandwidth is also of the device where several copy in one
+    direction. SM activity is an estimate, of devices with the grids of nearly all kernels. Samples
+    are of a device or of the host; the name says how uncertain their times are.
     """
     copies = _tracks_of(dag, bandwidth_changes(dag, by_stream=True), "bandwidth, ", "GB/s")
     n_streams = Counter((track.device, track.name) for track in copies)
@@ -32,7 +42,47 @@ def counter_tracks(dag: Dag) -> list[CounterTrack]:
         *_tracks_of(dag, queue_changes(dag), "", "launches"),
         *copies,
         *(track for track in together if n_streams[track.device, track.name] > 1),
+        *_sm_activity(dag),
+        *_sampled(dag),
     ]
+
+
+def _sm_activity(dag: Dag) -> list[CounterTrack]:
+    """Share of the multiprocessors of each device that have a block."""
+    tracks = []
+    for device in devices_of(dag).tolist():
+        found = sm_activity(dag, dag.span, device)
+        sums = found.within(np.array([dag.span.start_ns]), np.array([dag.span.end_ns]))
+        if not 0 < float(sums["busy"][0]) * _NEARLY_ALL <= float(sums["known"][0]):
+            continue
+        ts_ns, share = found.active
+        last = np.append(np.diff(ts_ns) > 0, True)
+        ts_ns, percent = ts_ns[last], np.rint(share[last] * _PERCENT)
+        moves = np.append(True, np.diff(percent) != 0)
+        start = dag.span.start_ns + np.rint(ts_ns[moves]).astype(np.int64)
+        tracks.append(
+            CounterTrack("SM activity (estimate)", "%", start, percent[moves], device, -1)
+        )
+    return tracks
+
+
+def _sampled(dag: Dag) -> Iterator[CounterTrack]:
+    """A track for each series, within the trace."""
+    begin, end = dag.span.start_ns, dag.span.end_ns
+    for levels in sample_levels(dag.events.samples):
+        start_ns = np.maximum(levels.bound_ns[:-1], begin)
+        inside = (start_ns < end) & (levels.bound_ns[1:] > begin)
+        if inside.any():
+            series = levels.series
+            unsure = series.uncertainty_ns
+            about = f", +-{human_duration(unsure)}" if unsure else ""
+            yield CounterTrack(
+                f"{series.name} ({series.instrument}{about})",
+                series.unit,
+                start_ns[inside],
+                levels.value[inside],
+                series.device,
+            )
 
 
 def _tracks_of(dag: Dag, changes: CounterChanges, prefix: str, unit: str) -> list[CounterTrack]:

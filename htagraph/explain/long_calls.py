@@ -18,7 +18,7 @@ from htagraph.algorithms.intervals import Cover, union
 from htagraph.algorithms.matching import group_starts
 from htagraph.compiler.queues import FULL_QUEUE
 from htagraph.lookup.attribution import innermost
-from htagraph.model.api_calls import WAITING_CALLS, call_meanings
+from htagraph.model.api_calls import OS_CALLS, WAITING_CALLS, call_meanings
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 
@@ -63,6 +63,7 @@ def long_calls(dag: Dag) -> LongCalls:
     """
     events = dag.events
     is_long = (events.kind == EventKind.RUNTIME) & (events.dur_ns > _LONG_NS)
+    is_long &= events.category != events.symbols.code(OS_CALLS)
     calls = np.flatnonzero(is_long & ~np.isin(call_meanings(events), WAITING_CALLS))
     if not len(calls):
         none = np.zeros(len(events), dtype=bool)

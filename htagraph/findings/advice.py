@@ -12,6 +12,7 @@ __all__ = [
     "REPAIRED",
     "TITLES",
     "TITLE_HOST_ONLY",
+    "TITLE_PLAIN",
 ]
 
 TITLES = {
@@ -42,6 +43,7 @@ TITLES = {
     Cause.HOST_CODE: "Python and other host code",
 }
 TITLE_HOST_ONLY = "The host"
+TITLE_PLAIN = "The program's own functions"
 NOTHING_MATCHED = (
     "no collectives were matched between ranks whose clocks agree, so nothing says how long they "
     "waited for each other; report on each rank by itself, or capture the same steps of one run "

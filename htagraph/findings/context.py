@@ -17,7 +17,10 @@ from htagraph.lookup.attribution import under_pattern
 from htagraph.lookup.clipping import device_work
 from htagraph.lookup.compiled_work import compiled_share, is_replayed
 from htagraph.lookup.data_loaders import Loading, find_loading
+from htagraph.lookup.device_states import devices_of
 from htagraph.lookup.host_waits import READS, is_matched
+from htagraph.lookup.plain_traces import is_plain, is_pytorch
+from htagraph.lookup.sm_activity import sm_activity
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.window import Window
@@ -82,6 +85,12 @@ class Context:
         Name of the copies that hold up the host longest, empty for none.
     blocking_copy_ns : int, unit=ns
         What one of them takes on the device.
+    is_pytorch : bool
+        Names of PyTorch were seen: of its operators or kernels.
+    is_plain : bool
+        The trace is of functions of a program, not of PyTorch, and without a device.
+    has_small_grids : bool, default=False
+        While kernels compute, most multiprocessors have no block, as there are fewer blocks.
     has_others : bool, default=False
         All ranks of the job are at hand.
     shares_cores : bool, default=False
@@ -103,6 +112,9 @@ class Context:
     embeds: bool
     blocking_copy: str
     blocking_copy_ns: int
+    is_pytorch: bool
+    is_plain: bool
+    has_small_grids: bool = False
     has_others: bool = False
     shares_cores: bool = False
 
@@ -118,8 +130,8 @@ class Context:
 
     @property
     def is_eager(self) -> bool:
-        """Whether hardly any of the work is compiled, or may be: what a graph replays may."""
-        return self.compiled_share <= _HARDLY_ANY and not self.is_replayed
+        """Whether PyTorch runs hardly any compiled work, or may: what a graph replays may be."""
+        return self.is_pytorch and self.compiled_share <= _HARDLY_ANY and not self.is_replayed
 
     @classmethod
     def of_job(cls, ranks: Sequence[Context], *, is_whole: bool = False) -> Context:
@@ -185,6 +197,9 @@ def find_context(dag: Dag, window: Window) -> Context:
         embeds=_named(dag, _EMBEDS).any().item(),
         blocking_copy=name,
         blocking_copy_ns=copy_ns,
+        is_pytorch=is_pytorch(dag.events),
+        is_plain=is_plain(dag.events),
+        has_small_grids=_has_small_grids(dag, window),
     )
 
 
@@ -230,6 +245,16 @@ def _precision(dag: Dag, window: Window) -> Precision:
     if low_ns > max(full_ns, _HARDLY_ANY * all_ns):
         return "low"
     return "full" if full_ns > _MOST * all_ns and low_ns < _HARDLY_ANY * all_ns else ""
+
+
+def _has_small_grids(dag: Dag, window: Window) -> bool:
+    """Whether small grids leave most of the devices without a block while kernels compute."""
+    start, end = np.array([window.start_ns]), np.array([window.end_ns])
+    found = [
+        sm_activity(dag, window, device).within(start, end) for device in devices_of(dag).tolist()
+    ]
+    computing_ns = sum(float(one["busy"][0] - one["communication"][0]) for one in found)
+    return sum(float(one["small"][0]) for one in found) > _MOST * computing_ns
 
 
 def _blocking_copies(dag: Dag, window: Window) -> tuple[str, int]:

@@ -22,6 +22,18 @@ _READS_SHAPE = re.compile(r"^aten::(nonzero|masked_select|_?unique\w*|repeat_int
 
 DEVICE_RULES: Mapping[Cause, tuple[Rule, ...]] = {
     Cause.COMPUTE: (
+        Rule(
+            "most of the device is empty meanwhile, as its kernels have fewer blocks than it has "
+            "multiprocessors: larger batches, fewer and larger kernels, or independent ones side "
+            "by side (streams, branches of a CUDA graph).",
+            lambda it: it.run.has_small_grids and it.run.api == "cuda",
+        ),
+        Rule(
+            "most of the device is empty meanwhile, as its kernels have fewer blocks than it has "
+            "multiprocessors: larger batches, fewer and larger kernels, or independent ones side "
+            "by side.",
+            lambda it: it.run.has_small_grids,
+        ),
         Rule("the device is busy, as it should be: speed up its kernels, largest first{tips}."),
     ),
     Cause.COMMUNICATION: (

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.findings.advice import TITLE_HOST_ONLY, TITLES
+from htagraph.findings.advice import TITLE_HOST_ONLY, TITLE_PLAIN, TITLES
 from htagraph.findings.context import Context
 from htagraph.findings.rules import advice_on
 from htagraph.findings.seen import Seen
@@ -106,6 +106,8 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
         title = title.format(rank=ranks.index[0])
     elif cause is Cause.HOST and not told.context.has_device:
         title = TITLE_HOST_ONLY
+    elif cause is Cause.CPU_OPERATORS and told.context.is_plain:
+        title = TITLE_PLAIN
     return Finding(
         cause=cause.value,
         title=title,

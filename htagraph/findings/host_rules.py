@@ -81,7 +81,11 @@ HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
             'TORCH_LOGS="graph_breaks", and compile the rest; else fewer, larger operators{tips}.',
             lambda it: it.run.is_partly_compiled,
         ),
-        Rule("fewer, larger operators{tips}, and less Python between them."),
+        Rule(
+            "fewer, larger operators{tips}, and less Python between them.",
+            lambda it: it.run.is_pytorch,
+        ),
+        Rule("fewer, larger kernels{tips}, and less code between them."),
     ),
     Cause.WAITING_FOR_WORK: (
         Rule(
@@ -138,7 +142,14 @@ HOST_RULES: Mapping[Cause, tuple[Rule, ...]] = {
             "that refer to each other."
         ),
     ),
-    Cause.CPU_OPERATORS: (Rule("less work in the largest first{tips}."),),
+    Cause.CPU_OPERATORS: (
+        Rule(
+            "make the largest cheaper, or call it less often. Of a function that waits (a file, a "
+            "socket, another process), the trace does not say for what.",
+            lambda it: it.run.is_plain,
+        ),
+        Rule("less work in the largest first{tips}."),
+    ),
     Cause.SHORT_OPERATORS: (Rule("fewer, larger operators{tips}, and less Python between them."),),
     Cause.HOST_CODE: (Rule(_LESS_CODE),),
     Cause.LATE_RANK: (

@@ -34,7 +34,14 @@ TIPS: Mapping[Cause, tuple[Rule, ...]] = {
     ),
     Cause.FULL_QUEUE: (Rule("fewer and larger kernels"), _GRAPHS, _HIP_GRAPHS),
     Cause.ALLOCATION: (
-        Rule("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", lambda it: it.run.api == "cuda"),
+        Rule(
+            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+            lambda it: it.run.api == "cuda" and it.run.is_pytorch,
+        ),
+        Rule(
+            "cudaMallocAsync has a pool",
+            lambda it: it.run.api == "cuda" and not it.run.is_pytorch,
+        ),
     ),
     Cause.HOST: (
         _COMPILE,
@@ -67,6 +74,14 @@ FIRST: tuple[Rule, ...] = (
     Rule(
         "find out which code this is (torch.profiler.record_function around its parts); then ",
         lambda it: it.run.has_stacks,
+    ),
+    Rule(
+        "find out which code this is (let the tracer record more of it); then ",
+        lambda it: it.run.is_plain,
+    ),
+    Rule(
+        "find out which code this is (NVTX ranges around its parts); then ",
+        lambda it: not it.run.is_pytorch,
     ),
     Rule(
         "find out which code this is (with_stack=True, or torch.profiler.record_function around "

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from htagraph.compiler.classes import ClassRule
-from htagraph.errors import IncompleteTraceWarning, OutputError, QueryError, RankFailedError
+from htagraph.errors import IncompleteTraceWarning, QueryError, RankFailedError
 from htagraph.job.executors import Workers
 from htagraph.job.graph_folder import GraphFolder
 from htagraph.job.job import Job
@@ -24,23 +24,12 @@ from htagraph.job.ranks import (
 from htagraph.job.timeline import Timeline
 from htagraph.model.units import human_count
 from htagraph.readers.captures import CaptureName, choose_capture, companions, discover
-from htagraph.readers.discover import find_traces, rank_in_name
+from htagraph.readers.discover import find_traces
 from htagraph.readers.heads import EXECUTION_TRACE
+from htagraph.readers.rank_paths import file_of, rank_in_name
+from htagraph.writers.text_file import new_folder
 
 __all__ = ["load_job"]
-
-
-def _made(folder: Path) -> Path:
-    """A folder for compiled graphs, made unless it is there."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as exc:
-        raise OutputError(
-            f"no folder can be made here: {exc.strerror}.",
-            path=folder,
-            hint="choose another cache.",
-        ) from exc
-    return folder
 
 
 def load_job(
@@ -108,14 +97,16 @@ def load_job(
     paths, beside_of, note = _chosen(where, capture)
     reading = Reading(tuple(class_rules), stacks, infer)
     keeper = GraphFolder() if cache is None else None
-    folder = keeper.path if keeper is not None else _made(Path(str(cache)))
+    folder = Path(str(cache)) if keeper is None else keeper.path
+    new_folder(folder, hint="choose another cache.")
     for_all = tuple(map(Path, beside))
     tasks = {}
     for path in paths:
         files = (*beside_of.get(path, ()), *for_all)
         graph_file = cached_graph(path, files, folder, reading)
         tasks[path] = (prepare_rank, (path, files, graph_file, reading))
-    n_bytes = sum(path.stat().st_size for path in paths if path.exists())
+    files_read = {file_of(path) for path in paths}
+    n_bytes = sum(file.stat().st_size for file in files_read if file.exists())
     workers = Workers(executor, n_tasks=len(tasks), n_bytes=n_bytes)
     results = workers.run(tasks, progress=progress)
     failed: dict[str, str] = {}

@@ -20,6 +20,7 @@ from htagraph.explain.counter_tracks import counter_tracks
 from htagraph.job.timeline import Timeline
 from htagraph.lookup.links import work_links
 from htagraph.model.events import EventTable, LaneTable
+from htagraph.model.supplement import recorded_facts
 from htagraph.model.symbols import SymbolTable
 from htagraph.writers.joined import write_joined
 from htagraph.writers.pftrace import write_pftrace
@@ -81,7 +82,8 @@ def _write_rank(
     taken: set[int],
 ) -> Path:
     """Write one rank, with the ends of the arrows from the path to its events."""
-    dag, clock = timeline.graphs.open(rank).dag, timeline.clocks[rank]
+    graph, clock = timeline.graphs.open(rank), timeline.clocks[rank]
+    dag = graph.dag
     rows, ids = _arrow_ends(segments, rank)
     critical = segments["event"].to_numpy(np.int64)[rows]
     return write_pftrace(
@@ -99,6 +101,8 @@ def _write_rank(
         origin_ns=origin_ns,
         event_ends=(critical, ids),
         taken=taken,
+        recorded=recorded_facts(dag, rank, graph.origin),
+        recorded_ns=(dag.recorded_ns, dag.events.dur_ns),
     )
 
 

@@ -36,6 +36,7 @@ from htagraph.lookup.anchors import first_anchor
 from htagraph.lookup.find_window import annotations_like_words
 from htagraph.lookup.readiness import Readiness, readiness
 from htagraph.lookup.steady_steps import steady_steps
+from htagraph.readers.rank_paths import file_of
 from htagraph.trace import Trace, load
 
 __all__ = [
@@ -185,7 +186,7 @@ def cached_graph(path: Path, beside: Sequence[Path], folder: Path, reading: Read
 def _stat(path: Path) -> os.stat_result | None:
     """The state of a file, None where it is not there."""
     try:
-        return path.stat()
+        return file_of(path).stat()
     except OSError:
         return None
 

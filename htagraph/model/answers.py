@@ -17,6 +17,7 @@ __all__ = [
     "CUPTI_RATES",
     "DEVICE_ANNOTATION_BREAKDOWN",
     "DRAG",
+    "EXECUTION_NODES",
     "EXPOSED_COMMUNICATION",
     "GRAPH_NODES",
     "IDLE_CATEGORIES",
@@ -34,12 +35,16 @@ __all__ = [
     "OPERATOR_TREE",
     "OPPORTUNITIES",
     "OVERLAP",
+    "PROFILER_OVERHEAD",
     "QUALITY",
     "QUEUE_BLOCKED",
+    "SAMPLED_COUNTERS",
     "SLACK",
     "STEADY_STATE",
     "STEP_TIMES",
     "TEMPORAL_BREAKDOWN",
+    "UTILIZATION",
+    "UTILIZATION_LOSSES",
 ]
 
 _EVENT = Column("int64", "event", "row of the event table")
@@ -350,6 +355,25 @@ OPERATOR_TREE = Schema(
     },
 )
 
+EXECUTION_NODES = Schema(
+    "EXECUTION_NODES",
+    {
+        "event": _EVENT,
+        "name": name("operator or annotation"),
+        "node": Column("int64", "id", "id of its node in the execution trace"),
+        "record_function": Column(
+            "int64", "id", "id of the call that both files have; -1 where the trace has none"
+        ),
+        "n_inputs": count("tensors that it took; those of a list count each"),
+        "n_outputs": count("tensors that it gave"),
+        "op_schema": Column("object", "text", "its signature; empty for none"),
+        "input_shapes": Column("object", "JSON", "shape of each input"),
+        "input_types": Column("object", "JSON", "type of each input"),
+        "output_shapes": Column("object", "JSON", "shape of each output"),
+        "output_types": Column("object", "JSON", "type of each output"),
+    },
+)
+
 MEMORY_TIMELINE = Schema(
     "MEMORY_TIMELINE",
     {
@@ -491,18 +515,57 @@ INFERENCES = Schema(
     },
 )
 
+PROFILER_OVERHEAD = Schema(
+    "PROFILER_OVERHEAD",
+    {
+        "name": name("overhead, as the profiler calls it"),
+        "source": Column(
+            "category", "name", "whose work it is: that of the driver is there without a profiler"
+        ),
+        "n_events": count("how many overlap the window"),
+        "n_placed": count("of these, those whose thread is known; the path has time of no others"),
+        "sum_ns": nanoseconds("sum of their durations in the window"),
+        "path_ns": nanoseconds("time of the critical path in which they were innermost; adds up"),
+        "path_share": share("path_ns / window"),
+        "inside": name("operator or call with most of that time; empty where there is none"),
+    },
+)
+
+SAMPLED_COUNTERS = Schema(
+    "SAMPLED_COUNTERS",
+    {
+        "device": Column("int64", "id", "device, -1 for the host"),
+        "instrument": name("what took the samples"),
+        "name": name("counter, as the instrument calls it"),
+        "unit": name("its unit; empty for none"),
+        "step": Column("int64", "id", "step, -1 for another stretch of time"),
+        "start_ns": nanoseconds("start of the stretch"),
+        "dur_ns": nanoseconds("its length"),
+        "n_samples": count("samples taken in it; 0 where only those around it tell"),
+        "mean": Column("float64", "unit", "mean over time; each moment is like its nearest sample"),
+        "min": Column("float64", "unit", "least value"),
+        "max": Column("float64", "unit", "greatest value"),
+        "uncertainty_ns": nanoseconds("so far may times of samples be off, to either side"),
+    },
+)
+
 CUPTI_COUNTERS = Schema(
     "CUPTI_COUNTERS",
     {
         "event": _EVENT,
         "name": name("kernel that was counted"),
-        "ts_ns": nanoseconds("start of the range"),
-        "dur_ns": nanoseconds("length of the range, which is longer than the kernel's own time"),
+        "ts_ns": nanoseconds(
+            "start of the kernel, or of the range that CUPTI counted in its place"
+        ),
+        "dur_ns": nanoseconds("its length in the trace; a range takes longer than its kernel"),
         "launch": Column("int64", "event", "call that launched it, -1 where that is not known"),
         "op": name("innermost operator of the launch"),
         "top_op": name("outermost operator of the launch"),
         "counter": name("name of the hardware counter"),
-        "value": Column("float64", "count", "its value"),
+        "value": Column(
+            "float64", "count", "its value: bytes, ns or per second where it has a unit"
+        ),
+        "instrument": name("what counted: CUPTI, or Nsight Compute in a run of its own"),
     },
 )
 
@@ -511,11 +574,11 @@ CUPTI_RATES = Schema(
     {
         "name": name("kernel or operator"),
         "n_ranges": count("counted kernels"),
-        "dur_ns": nanoseconds("sum of the ranges"),
+        "dur_ns": nanoseconds("sum of their lengths in the trace"),
         "flop": Column("float64", "FLOP", "floating-point operations, NaN where not counted"),
         "bytes": Column("float64", "byte", "device memory traffic, NaN where not counted"),
-        "flop_per_s": Column("float64", "FLOP/s", "achieved rate over the ranges"),
-        "bytes_per_s": Column("float64", "byte/s", "achieved rate over the ranges"),
+        "flop_per_s": Column("float64", "FLOP/s", "achieved rate over dur_ns"),
+        "bytes_per_s": Column("float64", "byte/s", "achieved rate over dur_ns"),
         "flop_per_byte": Column(
             "float64", "FLOP/byte", "arithmetic intensity: the x of a roofline"
         ),
@@ -594,5 +657,65 @@ NEAR_CRITICAL = Schema(
         "n_events": count("events that its time belongs to"),
         "leaves": name("event that it comes from, which is critical or nearer to it"),
         "joins": name("event that it leads to, which is critical or nearer to it"),
+    },
+)
+
+UTILIZATION = Schema(
+    "UTILIZATION",
+    {
+        "device": _DEVICE,
+        "name": name("the step; empty for the window and its parts"),
+        "start_ns": nanoseconds("start of the range that the row is of"),
+        "dur_ns": nanoseconds("its length"),
+        "gpu_utilization": share("of its time, in which any kernel runs: as of nvidia-smi"),
+        "sm_share": share(
+            "of the multiprocessors, that have a block while a kernel runs; estimate, NaN where "
+            "too few grids are known"
+        ),
+        "sm_activity": share(
+            "gpu_utilization * sm_share: multiprocessors with a block, on average"
+        ),
+        "warp_share": share(
+            "of the warp slots of these, that hold a warp; estimate, NaN where too few are known"
+        ),
+        "measured_warp_share": share(
+            "the same as Nsight Compute measured it, of the kernels that it did; NaN of none"
+        ),
+        "sm_occupancy": share("sm_activity * warp_share: filled warp slots, on average"),
+        "communication_share": share("of its time, in which only communication kernels run"),
+        "small_grid_share": share(
+            "of multiprocessors and time, without a block as kernels have fewer blocks; estimate"
+        ),
+        "tail_share": share(
+            "of multiprocessors and time, without a block in the last waves of kernels; estimate"
+        ),
+        "copy_share": share("of its time, in which a copy from or to host or peer runs"),
+        "tensor_share": share(
+            "of the time of compute kernels, in those whose names say that they use tensor cores: "
+            "at least; NaN where none runs"
+        ),
+        "grid_coverage": share("of the time in which kernels run, for which all grids are known"),
+        "warp_coverage": share("the same for their warps, weighted by multiprocessors"),
+        "sampled_gpu_utilization": share("mean of samples of the same, NaN without any"),
+        "sampled_sm_activity": share("mean of samples of SM activity, NaN without any"),
+        "sampled_sm_occupancy": share("mean of samples of filled warp slots, NaN without any"),
+        "sampled_tensor_activity": share(
+            "mean of samples of cycles in which tensor cores work, NaN without any"
+        ),
+    },
+)
+
+UTILIZATION_LOSSES = Schema(
+    "UTILIZATION_LOSSES",
+    {
+        "device": _DEVICE,
+        "use": Column("category", "SlotUse", "what becomes of the warp slots: used, or why empty"),
+        "name": name("kernel; empty for idle"),
+        "share": share("of the warp slots and the window; those of a device add up to 1"),
+        "n_kernels": count("times that it ran in the window"),
+        "kernel_ns": nanoseconds("sum of its durations in the window"),
+        "n_blocks": count("blocks of its grid, the median; 0 for unknown"),
+        "n_waves": count("waves in which they run, the median; 0 for unknown"),
+        "n_fit": count("blocks that fit on a multiprocessor at once, the median; 0 for unknown"),
     },
 )

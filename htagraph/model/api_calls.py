@@ -1,4 +1,4 @@
-"""What runtime and driver calls mean, by name: CUDA, HIP, MTIA, and generic names of others.
+"""What calls mean, by name: of CUDA, HIP, MTIA and others, and of the operating system.
 
 That a call is a launch is never decided here but by correlation ids.
 """
@@ -14,7 +14,15 @@ import numpy.typing as npt
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
 
-__all__ = ["ALLOCATION", "POLLS", "WAITING_CALLS", "CallMeaning", "call_meanings"]
+__all__ = [
+    "ALLOCATION",
+    "OS_CALLS",
+    "POLLS",
+    "WAITING_CALLS",
+    "CallMeaning",
+    "call_meanings",
+    "meaning_of_call",
+]
 
 ALLOCATION = re.compile(
     r"^(cuda|hip|cu)_?(Malloc|Free|HostAlloc|HostFree|HostRegister|HostUnregister"
@@ -35,6 +43,7 @@ class CallMeaning(IntEnum):
     STREAM_WAIT = 6  #: makes a stream wait for an event
     FREE = 7  #: returns memory, and may have to wait for the device first
     ELAPSED_TIME = 8  #: fails unless two event records have completed; does not wait itself
+    THREAD_WAIT = 9  #: what is no device work: another thread, a lock, a file, time
 
 
 WAITING_CALLS = (
@@ -45,8 +54,18 @@ WAITING_CALLS = (
 )
 """Meanings of calls whose caller waits for device work."""
 
+OS_CALLS = "os_runtime"
+"""Category of calls of the operating system's libraries."""
+
 POLLS = re.compile(r"^(cuda|hip|cu)(Event|Stream)Query")
 """Calls that ask whether work is done; how often a host asks depends on its own speed."""
+
+_OS_WAITS = (
+    r"^pthread_(cond_(timed|clock)?wait|barrier_wait|(mutex|rwlock|spin)_\w*lock\w*)$"
+    r"|^pthread_(timed|try|clock)?join\w*$"
+    r"|^(sem_(timed|clock)?wait|futex|p?poll|p?select|epoll_p?wait2?|accept4?)$"
+    r"|^(sig(timed)?wait(info)?|wait(pid|id|[34])?|(u|nano|clock_nano)?sleep)$"
+)
 
 _MEANINGS = (
     (CallMeaning.STREAM_WAIT, r"^(cuda|hip|cu)StreamWait(Event|Value)"),
@@ -61,7 +80,20 @@ _MEANINGS = (
     ),
     (CallMeaning.COPY, r"^(cuda|hip|cu)Memcpy"),
     (CallMeaning.ELAPSED_TIME, r"^(cuda|hip|cu)EventElapsedTime"),
+    (CallMeaning.THREAD_WAIT, _OS_WAITS),
 )
+
+
+def meaning_of_call(name: str) -> CallMeaning:
+    """Meaning of a call with this name.
+
+    Examples
+    --------
+    >>> meaning_of_call("cudaStreamSynchronize").name, meaning_of_call("poll").name
+    ('STREAM_SYNC', 'THREAD_WAIT')
+    """
+    found = (meaning for meaning, pattern in _MEANINGS if re.search(pattern, name))
+    return next(found, CallMeaning.NONE)
 
 
 def call_meanings(events: EventTable) -> npt.NDArray[np.int8]:

@@ -110,8 +110,16 @@ class SparseColumn:
         return out
 
 
-def _no_values() -> npt.NDArray[Any]:
+def _no_int64() -> I64:
     return np.empty(0, dtype=np.int64)
+
+
+def _no_int32() -> I32:
+    return np.empty(0, dtype=np.int32)
+
+
+def _no_int8() -> I8:
+    return np.empty(0, dtype=np.int8)
 
 
 @dataclass(frozen=True)
@@ -123,19 +131,19 @@ class FlowTable:
     ts_ns, id : ndarray of shape (n,), dtype=int64
     lane : ndarray of shape (n,), dtype=int32
     phase : ndarray of shape (n,), dtype=int8
-        0 start (``s``), 1 step (``t``), 2 finish (``f``).
+        0 start (``s``), 1 step (``t``), 2 finish (``f``), 3 finish on the next slice of its lane.
     category : ndarray of shape (n,), dtype=int32
         Symbol of ``cat`` (``fwdbwd``).
     event : ndarray of shape (n,), dtype=int64
         The event that a point is on, where the file says so; -1 where its lane and time do.
     """
 
-    ts_ns: I64 = field(default_factory=_no_values)
-    id: I64 = field(default_factory=_no_values)
-    lane: I32 = field(default_factory=_no_values)
-    phase: I8 = field(default_factory=_no_values)
-    category: I32 = field(default_factory=_no_values)
-    event: I64 = field(default_factory=_no_values)
+    ts_ns: I64 = field(default_factory=_no_int64)
+    id: I64 = field(default_factory=_no_int64)
+    lane: I32 = field(default_factory=_no_int32)
+    phase: I8 = field(default_factory=_no_int8)
+    category: I32 = field(default_factory=_no_int32)
+    event: I64 = field(default_factory=_no_int64)
 
     def __post_init__(self) -> None:
         """Freeze the arrays."""

@@ -23,6 +23,7 @@ __all__ = [
     "RANK_SEGMENTS",
     "REPAIRS",
     "SEGMENTS",
+    "SIZES",
     "STEPS",
     "STEP_DIFF",
 ]
@@ -196,6 +197,20 @@ ATTACHED = Schema(
         "n": count("what it holds: operators, kernels, samples"),
         "n_matched": count("of these, what was found in the trace"),
         "detail": Column("object", "text", "how they were matched, and how certain that is"),
+    },
+)
+
+SIZES = Schema(
+    "SIZES",
+    {
+        "category": name("category in the file"),
+        "n_loaded": count("events that were loaded"),
+        "n_skipped": count("events that were not"),
+        "n_bytes": Column(
+            "int64", "byte", "what they take in the file, decompressed; -1 where not known"
+        ),
+        "share": share("n_bytes / those of all categories; of events where bytes are not known"),
+        "kind": Column("object", "EventKind", "what its events are; empty where none was loaded"),
     },
 )
 

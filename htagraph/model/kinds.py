@@ -15,6 +15,7 @@ import numpy.typing as npt
 from htagraph.errors import QueryError, one_of
 
 __all__ = [
+    "DEVICE_CLOCK_KINDS",
     "DEVICE_KINDS",
     "HOST_KINDS",
     "Bound",
@@ -22,6 +23,7 @@ __all__ = [
     "EdgeKind",
     "EventKind",
     "KernelClass",
+    "SlotUse",
     "Vocabulary",
     "among",
     "codes",
@@ -112,6 +114,7 @@ class EventKind(Vocabulary):
     COUNTER = 12  #: sample of a counter; context
     COUNTER_RANGE = 13  #: CUPTI range with hardware counters (``cuda_profiler_range``); context
     SPAN = 14  #: the profiler's own span of the capture; context
+    ASYNC = 15  #: a range that belongs to no thread (``ph`` b, e); context
 
 
 HOST_KINDS = (EventKind.OP, EventKind.RUNTIME, EventKind.ANNOTATION)
@@ -119,6 +122,14 @@ HOST_KINDS = (EventKind.OP, EventKind.RUNTIME, EventKind.ANNOTATION)
 
 DEVICE_KINDS = (EventKind.KERNEL, EventKind.MEMCPY, EventKind.MEMSET)
 """Kinds that are graph nodes on a stream of a device."""
+
+DEVICE_CLOCK_KINDS = (
+    *DEVICE_KINDS,
+    EventKind.SYNC,
+    EventKind.DEVICE_ANNOTATION,
+    EventKind.COUNTER_RANGE,
+)
+"""Kinds whose times were taken by the clock of a device."""
 
 
 class EdgeKind(Vocabulary):
@@ -145,6 +156,21 @@ class KernelClass(Vocabulary):
     COMPUTE = 1
     COMMUNICATION = 2
     MEMORY = 3  #: copies and fills
+
+
+class SlotUse(Vocabulary):
+    """What becomes of the warp slots of a device: used, or why they are empty."""
+
+    IDLE = 0  #: no kernel runs
+    COMMUNICATION = 1  #: communication kernels, which run on few multiprocessors, leave them empty
+    SMALL_GRID = 2  #: multiprocessors without a block: the kernel has fewer blocks
+    TAIL_WAVE = 3  #: the last wave of a kernel leaves room
+    FEW_BLOCKS = 4  #: more blocks of the kernel would fit on multiprocessors that have one
+    REGISTERS = 5  #: no more blocks fit, by the registers that they need
+    SHARED_MEMORY = 6  #: no more blocks fit, by the shared memory that they need
+    BLOCK_SIZE = 7  #: no more whole blocks fit, or no greater number of such small ones
+    NOT_RECORDED = 8  #: a kernel runs whose grid or resources are not known
+    USED = 9  #: a warp is resident
 
 
 class Bound(Vocabulary):

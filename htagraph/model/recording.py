@@ -139,6 +139,9 @@ class Recording:
         None for events that come from no file.
     attached : tuple of Attachment
         Files of other instruments whose content is in `events`.
+    n_bytes : mapping of str to int, unit=byte
+        What the events of each category take in the file, decompressed; of those that were not
+        loaded as well. Empty where that is not known.
     """
 
     events: EventTable
@@ -149,6 +152,7 @@ class Recording:
     skipped: Mapping[str, int] = field(default_factory=dict)
     origin: Origin | None = field(default=None, compare=False)
     attached: tuple[Attachment, ...] = ()
+    n_bytes: Mapping[str, int] = field(default_factory=dict, compare=False)
 
 
 class Reader(Protocol):

@@ -53,7 +53,8 @@ class Rule(Vocabulary):
     PROGRAM_ORDER = 1, EdgeKind.THREAD, _DEFINITION
     """Time inside a call, or between two."""
     BLOCKING_CALL = 2, EdgeKind.THREAD, _DEFINITION
-    """A call, or a gap, waits for what its SYNC edge names, so it needs no time of its own."""
+    """A call, or a gap, waits for what its SYNC edge names, or what is released or handed over
+    there, so it needs no time of its own."""
     HANDED_OVER = 3, EdgeKind.THREAD, _INFERRED
     """The thread waits for another one, which FLOW edges name."""
     CORRELATION = 4, EdgeKind.LAUNCH, _RECORDED
@@ -105,6 +106,14 @@ class Rule(Vocabulary):
 
     WAITS_FOR_WORK = 26, EdgeKind.THREAD, _INFERRED
     """A thread of a pool runs nothing until something that was not recorded gives it work."""
+    RECORDED_FLOW = 27, EdgeKind.FLOW, _RECORDED
+    """The file has an arrow from one slice to the other."""
+    TENSOR_DEPENDENCY = 28, EdgeKind.FLOW, _RECORDED
+    """An operator reads a tensor that one on another thread wrote: an execution trace says so."""
+    LOCK_RELEASED = 29, EdgeKind.FLOW, _INFERRED
+    """A Python thread waits for a lock until another one releases a lock, or ends."""
+    THREAD_STARTED = 30, EdgeKind.FLOW, _INFERRED
+    """A Python thread begins after the call that starts it."""
 
     @property
     def label(self) -> str:

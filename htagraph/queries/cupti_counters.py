@@ -1,4 +1,4 @@
-"""Hardware counters of kernels, recorded as CUPTI ranges."""
+"""Hardware counters of kernels: of CUPTI ranges, and metrics of Nsight Compute."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from htagraph.lookup.naming import names_or_empty
 from htagraph.model.answers import CUPTI_COUNTERS
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
+from htagraph.model.metrics import ncu_columns
 from htagraph.model.window import Window
 
 __all__ = ["Args", "cupti_counters"]
@@ -56,17 +57,40 @@ def cupti_counters(dag: Dag, window: Window, *, args: Args) -> pd.DataFrame:
     ----------
     dag : Dag
     window : Window
-        Ranges that overlap it.
+        Ranges and kernels that overlap it.
     args : callable
-        Gives the ``args`` of events, in which the counters are: `Trace.args`.
+        Gives the ``args`` of events, in which the counters of CUPTI are: `Trace.args`.
 
     Returns
     -------
     DataFrame, schema `answers.CUPTI_COUNTERS`
-        In order of time. Empty where the trace has no counters. ``launch`` is -1 for all if
+        In order of time. Empty where the trace has no counters. ``launch`` is -1 for all ranges if
         launches and ranges differ in number, for then it is not known which belong together.
     """
     events = dag.events
+    found = pd.concat([_of_ranges(dag, window, args), _of_kernels(dag, window)], ignore_index=True)
+    event, launch = found["event"].to_numpy(np.int64), found["launch"].to_numpy(np.int64)
+    is_op = events.kind == EventKind.OP
+    frame = CUPTI_COUNTERS.frame(
+        {
+            "event": event,
+            "name": events.names(event),
+            "ts_ns": events.ts_ns[event],
+            "dur_ns": events.dur_ns[event],
+            "launch": launch,
+            "op": names_or_empty(dag, innermost(dag, launch, (EventKind.OP,))),
+            "top_op": names_or_empty(dag, highest(dag.parent, launch, is_op)),
+            "counter": found["counter"].to_numpy(object),
+            "value": found["value"].to_numpy(np.float64),
+            "instrument": found["instrument"].to_numpy(object),
+        }
+    )
+    order = np.lexsort((frame["dur_ns"], frame["ts_ns"]))
+    return frame.iloc[order].reset_index(drop=True)
+
+
+def _of_ranges(dag: Dag, window: Window, args: Args) -> pd.DataFrame:
+    """Counters of the ranges that CUPTI counted."""
     ranges, launch = _ranges_and_launches(dag, window)
     decoded = args(ranges) if len(ranges) else []
     if len(decoded) != len(ranges):
@@ -81,17 +105,31 @@ def cupti_counters(dag: Dag, window: Window, *, args: Args) -> pd.DataFrame:
         if name not in _NO_COUNTER and isinstance(value, int | float)
     ]
     row = np.array([row for row, _, _ in values], dtype=np.int64)
-    is_op = events.kind == EventKind.OP
-    return CUPTI_COUNTERS.frame(
-        {
-            "event": ranges[row],
-            "name": events.names(ranges[row]),
-            "ts_ns": events.ts_ns[ranges[row]],
-            "dur_ns": events.dur_ns[ranges[row]],
-            "launch": launch[row],
-            "op": names_or_empty(dag, innermost(dag, launch[row], (EventKind.OP,))),
-            "top_op": names_or_empty(dag, highest(dag.parent, launch[row], is_op)),
-            "counter": [name for _, name, _ in values],
-            "value": [value for _, _, value in values],
-        }
+    return _counted(
+        ranges[row],
+        launch[row],
+        [name for _, name, _ in values],
+        [v for _, _, v in values],
+        "CUPTI",
+    )
+
+
+def _of_kernels(dag: Dag, window: Window) -> pd.DataFrame:
+    """Metrics of the kernels that Nsight Compute measured."""
+    parts = []
+    for name, column in sorted(ncu_columns(dag.events).items()):
+        inside = np.isin(column.event, clipped(dag, column.event, window).event)
+        event, value = column.event[inside], column.value[inside].astype(np.float64)
+        parts.append(_counted(event, dag.launch[event], name, value, "Nsight Compute"))
+    none = np.empty(0, dtype=np.int64)
+    return pd.concat(parts or [_counted(none, none, "", none, "")], ignore_index=True)
+
+
+def _counted(
+    event: I64, launch: npt.NDArray[np.integer], counter: object, value: object, instrument: str
+) -> pd.DataFrame:
+    """Counters as rows; a text stands for all."""
+    columns = {"event": event, "launch": launch, "counter": counter, "value": value}
+    return pd.DataFrame({**columns, "instrument": instrument}, index=np.arange(len(event))).astype(
+        {"counter": object, "instrument": object, "value": np.float64}
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
+from itertools import product
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from htagraph.errors import QueryError
@@ -15,17 +16,25 @@ from htagraph.queries.cupti_counters import Args, cupti_counters
 
 __all__ = ["cupti_rates"]
 
-_SASS = re.compile(r"^smsp__sass_thread_inst_executed_op_[fhd](?P<op>add|mul|fma)_pred_on\.sum$")
+F64 = npt.NDArray[np.float64]
+
 _NS_PER_S = 1e9
 _OPERATIONS = {"add": 1, "mul": 1, "fma": 2}
-_TRAFFIC = re.compile(r"^dram__bytes(_read|_write)?\.sum$")
+_UNITS = ("smsp", "sm")
+"""Units whose instructions are counted: parts of a multiprocessor, or the whole; never both."""
+_INSTRUCTIONS = {
+    f"op_{kind}{operation}_pred_on": n
+    for kind, (operation, n) in product("fhd", _OPERATIONS.items())
+}
+_TIME, _CYCLES = "gpu__time_duration.sum", "smsp__cycles_elapsed.avg.per_second"
 
 
 def cupti_rates(dag: Dag, window: Window, *, args: Args, by: str = "name") -> pd.DataFrame:
     """Floating-point operations and memory traffic by kernel or operator, and the rates achieved.
 
     Operations are counted from executed SASS instructions (a fused multiply-add is two), traffic
-    from device memory bytes.
+    from device memory bytes. What a tensor core does is no such instruction. Nsight Compute often
+    gives both as rates, which are multiplied with the time that it measured.
 
     Parameters
     ----------
@@ -38,8 +47,10 @@ def cupti_rates(dag: Dag, window: Window, *, args: Args, by: str = "name") -> pd
     Returns
     -------
     DataFrame, schema `answers.CUPTI_RATES`
-        Longest first. NaN where the trace does not count what is asked. A range takes longer than
-        its kernel, so that rates are lower bounds.
+        Longest first. NaN where the trace does not count what is asked. A rate is over the time in
+        the trace: a range of CUPTI takes longer than its kernel, so that its rates are lower
+        bounds; of Nsight Compute, only the counts are from a run in which kernels ran alone, with
+        cold caches and a fixed clock, not the time.
 
     Raises
     ------
@@ -49,29 +60,75 @@ def cupti_rates(dag: Dag, window: Window, *, args: Args, by: str = "name") -> pd
     if by not in ("name", "op", "top_op"):
         raise QueryError(f"counters cannot be grouped by {by!r}.", hint="by name, op or top_op.")
     counted = cupti_counters(dag, window, args=args)
-    counter = counted["counter"].astype(object)
-    sass = {name: match for name in counter.unique() if (match := _SASS.match(name))}
-    weight = counter.map(
-        {name: float(_OPERATIONS[match["op"]]) for name, match in sass.items()}
-    ).astype("float64")
-    traffic = counter.map(lambda name: _TRAFFIC.match(name) is not None).astype(bool)
-    value = counted["value"]
-    group = counted[by]
-    ranges = counted.drop_duplicates("event").groupby(by, sort=True)["dur_ns"].agg(["size", "sum"])
-    flop = (value * weight).groupby(group).sum(min_count=1).reindex(ranges.index)
-    n_bytes = value.where(traffic).groupby(group).sum(min_count=1).reindex(ranges.index)
-    dur_ns = ranges["sum"].to_numpy()
+    kernels = counted.drop_duplicates("event").set_index("event")
+    values = {
+        str(counter): rows.set_index("event")["value"].reindex(kernels.index).to_numpy(np.float64)
+        for counter, rows in counted.groupby("counter", sort=False)
+    }
+    done = pd.DataFrame(
+        {
+            by: kernels[by],
+            "n_ranges": 1,
+            "dur_ns": kernels["dur_ns"],
+            "flop": _flop(values, len(kernels)),
+            "bytes": _bytes(values, len(kernels)),
+        }
+    )
+    total = done.groupby(by, sort=True).sum(min_count=1)
+    flop, n_bytes = total["flop"].to_numpy(np.float64), total["bytes"].to_numpy(np.float64)
+    dur_ns = total["dur_ns"].to_numpy(np.int64)
     with np.errstate(divide="ignore", invalid="ignore"):
         frame = CUPTI_RATES.frame(
             {
-                "name": ranges.index.to_numpy(),
-                "n_ranges": ranges["size"].to_numpy(),
+                "name": total.index.to_numpy(object),
+                "n_ranges": total["n_ranges"].to_numpy(np.int64),
                 "dur_ns": dur_ns,
-                "flop": flop.to_numpy(),
-                "bytes": n_bytes.to_numpy(),
-                "flop_per_s": flop.to_numpy() * _NS_PER_S / dur_ns,
-                "bytes_per_s": n_bytes.to_numpy() * _NS_PER_S / dur_ns,
-                "flop_per_byte": flop.to_numpy() / n_bytes.to_numpy(),
+                "flop": flop,
+                "bytes": n_bytes,
+                "flop_per_s": flop * _NS_PER_S / dur_ns,
+                "bytes_per_s": n_bytes * _NS_PER_S / dur_ns,
+                "flop_per_byte": flop / n_bytes,
             }
         )
     return frame.sort_values(["dur_ns", "name"], ascending=[False, True], ignore_index=True)
+
+
+def _first_known(*choices: F64) -> F64:
+    """The first of each that is a number."""
+    out = choices[0]
+    for other in choices[1:]:
+        out = np.where(np.isnan(out), other, out)
+    return out
+
+
+def _total(values: dict[str, F64], metric: str, n: int) -> F64:
+    """How much was counted of a metric in each kernel: as it is, or its rate times the time."""
+    unknown = np.full(n, np.nan)
+    seconds = values.get(_TIME, unknown) / _NS_PER_S
+    per_cycle = values.get(f"{metric}.sum.per_cycle_elapsed", unknown)
+    return _first_known(
+        values.get(f"{metric}.sum", unknown),
+        values.get(f"{metric}.sum.per_second", unknown) * seconds,
+        per_cycle * values.get(_CYCLES, unknown) * seconds,
+    )
+
+
+def _flop(values: dict[str, F64], n: int) -> F64:
+    """Floating-point operations of each kernel."""
+    sums = []
+    for unit in _UNITS:
+        counted = [
+            weight * _total(values, f"{unit}__sass_thread_inst_executed_{name}", n)
+            for name, weight in _INSTRUCTIONS.items()
+        ]
+        known = ~np.isnan(counted).all(axis=0)
+        sums.append(np.where(known, np.nansum(counted, axis=0), np.nan))
+    return _first_known(*sums)
+
+
+def _bytes(values: dict[str, F64], n: int) -> F64:
+    """Bytes that each kernel moved from and to device memory."""
+    read, written = (_total(values, f"dram__bytes_{way}", n) for way in ("read", "write"))
+    known = ~(np.isnan(read) & np.isnan(written))
+    both = np.where(known, np.nan_to_num(read) + np.nan_to_num(written), np.nan)
+    return _first_known(_total(values, "dram__bytes", n), both)

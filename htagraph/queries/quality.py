@@ -13,15 +13,18 @@ from htagraph.explain.critical_path import critical_path, end_node
 from htagraph.lookup.attribution import track_labels
 from htagraph.lookup.bandwidths import bandwidths
 from htagraph.lookup.host_waits import is_matched, long_waits
+from htagraph.lookup.plain_traces import NO_DEVICE_WORK, is_plain
 from htagraph.lookup.selecting import events_in
 from htagraph.lookup.steps import find_steps
 from htagraph.model.answers import QUALITY
+from htagraph.model.categories import CRITICAL_PATH, FORWARD_BACKWARD
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, EdgeKind, EventKind
 from htagraph.model.rules import Evidence, Rule
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 from htagraph.queries.inferences import inferences_of
+from htagraph.queries.profiler_overhead import profiler_overhead_of
 
 __all__ = ["UNEXPLAINED_LIMIT", "quality", "unexplained_in_words"]
 
@@ -62,7 +65,9 @@ def _links(dag: Dag) -> list[_Check]:
             "device work present",
             min(len(device), 1),
             1,
-            "no GPU questions can be answered: profile with ProfilerActivity.CUDA.",
+            NO_DEVICE_WORK
+            if is_plain(dag.events)
+            else "no GPU questions can be answered: profile with ProfilerActivity.CUDA.",
         ),
         _Check(
             "device work linked to its launch",
@@ -169,6 +174,25 @@ def _joined(dag: Dag, window: Window) -> _Check:
     )
 
 
+def _arrows(dag: Dag) -> list[_Check]:
+    """Check of whether the arrows of the file join slices, where it has any but PyTorch's own."""
+    flows, code = dag.events.flows, dag.events.symbols.code
+    others = ~np.isin(flows.category, [code(FORWARD_BACKWARD), code(CRITICAL_PATH)])
+    n_arrows = int((others & (flows.phase > 0)).sum())
+    rules = np.concatenate([dag.edges.rule, dag.rejected.edges.rule])
+    n_joined = int(np.isin(rules, (Rule.RECORDED_FLOW, Rule.TENSOR_DEPENDENCY)).sum())
+    if not n_arrows:
+        return []
+    return [
+        _Check(
+            "arrows of the file join two slices",
+            min(n_joined, n_arrows),
+            n_arrows,
+            "the others have no start, or no slice at one of their ends: they are no edges.",
+        )
+    ]
+
+
 def _recorded_values(dag: Dag) -> _Check:
     """Check of whether recorded bandwidths are those of their copies."""
     found = bandwidths(dag)
@@ -208,6 +232,32 @@ def _inferences(dag: Dag, window: Window, path: pd.DataFrame) -> list[_Check]:
     return checks
 
 
+def _overhead(dag: Dag, window: Window, path: pd.DataFrame) -> list[_Check]:
+    """Check of how much of the path is the profiler's own work, where any is recorded."""
+    found = profiler_overhead_of(dag, window, path)
+    found = found[found["source"] == "profiler"]
+    if not len(found):
+        return []
+    path_ns, most = int(found["path_ns"].sum()), found.iloc[0]
+    too_long = (
+        f"times of the path are too long by {human_duration(path_ns)} "
+        f"({path_ns / max(window.dur_ns, 1):.1%}) at least, most in {most['inside']} "
+        f"({most['name']})"
+        if path_ns
+        else "none of what is recorded of it is on the path"
+    )
+    said = f"{too_long}; what it takes to record each event is not recorded."
+    return [
+        _Check(
+            "critical path free of the profiler's own work (ns)",
+            window.dur_ns - path_ns,
+            window.dur_ns,
+            said,
+            note=said,
+        )
+    ]
+
+
 def unexplained_in_words(share: float) -> str:
     """Why nothing is predicted of a path with so much unexplained time; empty below the limit.
 
@@ -243,8 +293,10 @@ def quality(dag: Dag, window: Window) -> pd.DataFrame:
     checks = [
         *_links(dag),
         _joined(dag, window),
+        *_arrows(dag),
         *_waits(dag),
         *_inferences(dag, window, path),
+        *_overhead(dag, window, path),
         _Check(
             "kernels named by a rule (the others count as compute)",
             len(kernels) - int(by_default.sum()),
@@ -257,7 +309,9 @@ def quality(dag: Dag, window: Window) -> pd.DataFrame:
             "steps marked",
             min(len(find_steps(dag.events)), 1),
             1,
-            "no per-step answers: call profiler.step(), or ask for a time range.",
+            "no per-step answers: ask for a time range, or for a slice by its name."
+            if is_plain(dag.events)
+            else "no per-step answers: call profiler.step(), or ask for a time range.",
         ),
         _Check(
             "critical path explained (ns)",

@@ -7,11 +7,18 @@ from pathlib import Path
 
 from htagraph.errors import TraceFormatError
 from htagraph.model.recording import Companion, Recording
-from htagraph.readers.discover import not_found
+from htagraph.readers.execution_trace import is_execution_trace, with_execution_trace
+from htagraph.readers.monitoring import is_monitoring, with_monitoring
+from htagraph.readers.ncu import is_ncu, with_ncu
+from htagraph.readers.not_found import not_found
 
 __all__ = ["with_beside"]
 
-_COMPANIONS: tuple[tuple[Callable[[Path], bool], Companion], ...] = ()
+_COMPANIONS: tuple[tuple[Callable[[Path], bool], Companion], ...] = (
+    (is_execution_trace, with_execution_trace),
+    (is_ncu, with_ncu),
+    (is_monitoring, with_monitoring),
+)
 """Tests whether a file is of a format, and readers of it; the first that fits reads it."""
 
 

@@ -21,6 +21,7 @@ from htagraph.model.events import EVENT_DTYPES, EventTable, LaneTable
 from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.rules import Rule
 from htagraph.model.samples import SampleTable
+from htagraph.readers.execution_trace.nodes import TEXTS as NODE_TEXTS
 from htagraph.readers.kineto.fields import COLUMNS, Read
 
 __all__ = ["check_graph"]
@@ -39,7 +40,7 @@ _EDGES = {
 }  # fmt: skip
 _PER_EVENT = {"parent": np.int32, "launch": np.int32, "is_work": np.bool_}
 _PER_NODE = {"binding": np.int32, "residual_ns": np.int64}
-_TEXTS = frozenset(column.name for column in COLUMNS if column.read is Read.TEXT)
+_TEXTS = {column.name for column in COLUMNS if column.read is Read.TEXT} | set(NODE_TEXTS)
 
 
 def check_graph(dag: Dag) -> None:
@@ -132,7 +133,7 @@ def _check_events(events: EventTable) -> None:
     _check_shapes("events", vars(events), EVENT_DTYPES, len(events.ts_ns))
     _check_shapes("flows", vars(events.flows), _FLOWS, len(events.flows.ts_ns))
     _ensure_within("kind of an event", events.kind, 0, len(EventKind))
-    _ensure_within("phase of a flow", events.flows.phase, 0, 3)
+    _ensure_within("phase of a flow", events.flows.phase, 0, 4)
     _ensure_within("event of a flow", events.flows.event, -1, len(events))
     _ensure_within("device of an event", events.device, -1, 1 << 31)
     _ensure_within("dur_ns of an event", events.dur_ns, 0, _LAST_NS)

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from htagraph.errors import TraceError
-from htagraph.readers.discover import rank_in_name
 from htagraph.readers.kineto.chunks import ByteStream
 from htagraph.readers.kineto.header import rank_of, world_size_of
 from htagraph.readers.kineto.repairs import RepairLog
+from htagraph.readers.rank_paths import SQLITE, file_of, rank_in_name
 
 __all__ = ["EXECUTION_TRACE", "TraceHead", "read_heads"]
 
@@ -159,10 +159,14 @@ def read_heads(paths: Iterable[Path], *, whole: bool = False) -> list[TraceHead]
 
 
 def _read_head(path: Path, *, whole: bool) -> TraceHead:
+    if file_of(path) != path:
+        return _head_in_export(path)
     try:
         n_bytes, seen = path.stat().st_size, _looked_at(path, whole=whole)
     except (TraceError, OSError):
         return TraceHead(path, rank=rank_in_name(path))
+    if seen.head.startswith(SQLITE):
+        return _head_in_export(path)
     if foreign := _foreign(seen):
         wrote = _PID.search(seen.head) if foreign == EXECUTION_TRACE else None
         return TraceHead(path, n_bytes, foreign, pid=int(wrote[1]) if wrote else -1)
@@ -183,6 +187,32 @@ def _read_head(path: Path, *, whole: bool) -> TraceHead:
         written_ns=_written_ns(named),
         steps=tuple(sorted(seen.steps)),
         is_whole=seen.is_whole,
+    )
+
+
+def _head_in_export(path: Path) -> TraceHead:
+    """The head of a rank that an export of Nsight Systems holds."""
+    from htagraph.readers.nsys import nsys_ranks  # noqa: PLC0415 - imports sqlite3
+
+    file = file_of(path)
+    n_bytes = file.stat().st_size
+    try:
+        ranks = nsys_ranks(file)
+    except TraceError as exc:
+        return TraceHead(path, n_bytes, foreign=exc.message)
+    number = rank_in_name(path) if file != path else None
+    found = next((one for one in ranks if number in (None, one.rank)), None)
+    if found is None:
+        return TraceHead(path, n_bytes, foreign="SQLite without work of a process")
+    return TraceHead(
+        path,
+        n_bytes // len(ranks),
+        rank=found.rank,
+        world_size=found.world_size,
+        host=found.host,
+        pid=found.pid,
+        start_ns=found.start_ns,
+        end_ns=found.end_ns,
     )
 
 

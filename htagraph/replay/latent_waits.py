@@ -52,11 +52,14 @@ def latent_waits(dag: Dag) -> EdgeTable:
 
 
 def _launched(dag: Dag) -> tuple[I64, I64]:
-    """Device work with a recorded launch, and when its call began; by that time."""
+    """Device work with a recorded launch, and when its call began; by that time.
+
+    What one call enqueued is in the order in which it ran, whatever its order in the file.
+    """
     events = dag.events
     work = np.flatnonzero(events.is_device & (dag.launch >= 0))
     called_ns = events.ts_ns[dag.launch[work]]
-    order = np.lexsort((work, called_ns))
+    order = np.lexsort((events.tiebreak[work], events.ts_ns[work], called_ns))
     return work[order], called_ns[order]
 
 
@@ -115,7 +118,7 @@ def _of_queues(dag: Dag) -> Iterator[EdgeTable]:
 
     The queue holds as many as were ever outstanding where a launch met it full.
     """
-    events, edges = dag.events, dag.edges
+    events, edges, tiebreak = dag.events, dag.edges, dag.events.tiebreak
     work, _ = _launched(dag)
     if not len(work):
         return
@@ -126,8 +129,8 @@ def _of_queues(dag: Dag) -> Iterator[EdgeTable]:
         calls, n_work = np.unique(dag.launch[mine], return_counts=True)
         calls = calls[n_work == 1]  # a graph takes one place, whatever it enqueues
         single = mine[np.isin(dag.launch[mine], calls)]
-        calls = calls[np.lexsort((calls, events.ts_ns[calls]))]
-        started = single[np.lexsort((single, events.ts_ns[single]))]
+        calls = calls[np.lexsort((tiebreak[calls], events.ts_ns[calls]))]
+        started = single[np.lexsort((tiebreak[single], events.ts_ns[single]))]
         outstanding = np.arange(len(calls)) - np.searchsorted(
             events.ts_ns[started], events.end_ns[calls], side="right"
         )

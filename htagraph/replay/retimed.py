@@ -12,6 +12,7 @@ from htagraph.algorithms.retime import DROPPED
 from htagraph.model.dag import Dag, RejectedEdges
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable
+from htagraph.model.samples import SampleTable
 from htagraph.model.window import Window
 from htagraph.replay.replay import Replay
 
@@ -91,7 +92,12 @@ def _moved(dag: Dag, replay: Replay, times_ns: I64) -> EventTable:
             for end in (0, 1):
                 node_ts[2 * mine + end] = _at(events.node_ts_ns[2 * mine + end], *track)
     start_ns, end_ns = node_ts[0::2], node_ts[1::2]
-    return replace(events, ts_ns=start_ns.copy(), dur_ns=np.maximum(end_ns - start_ns, 0))
+    return replace(
+        events,
+        ts_ns=start_ns.copy(),
+        dur_ns=np.maximum(end_ns - start_ns, 0),
+        samples=SampleTable(),  # they are of the run as it was
+    )
 
 
 def _steps(before_ns: I64, after_ns: I64) -> tuple[I64, I64]:

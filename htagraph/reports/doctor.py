@@ -8,12 +8,27 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from htagraph.graph import TraceGraph
+from htagraph.lookup.plain_traces import NO_DEVICE_WORK, is_plain
+from htagraph.model.categories import FORWARD_BACKWARD
 from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.recording import STACKS
+from htagraph.model.rules import Rule
 from htagraph.model.units import human_count
 from htagraph.trace import Trace
 
 __all__ = ["Diagnosis", "examine"]
+
+_NSIGHT = "Nsight Systems"
+_WITH_NSIGHT = {
+    "rank": "export with --include-json true (NCCL says it), or put rank<N> into the file name",
+    "repairs": "export the report again, with the nsys that recorded it or a newer one",
+    "steps": 'torch.cuda.nvtx.range("ProfilerStep#1"), or an NVTX range of that name, around each',
+    "device work": "nsys profile --trace cuda,nvtx, on a machine that has the device",
+    "synchronization records": "nsys profile --trace cuda,nvtx records them",
+    "launches": "begin the capture before the work that it is about",
+    "collective metadata": "only the PyTorch profiler records it",
+}
+"""How to record what an export of Nsight Systems lacks; what is not here, no export has."""
 
 
 @dataclass(frozen=True)
@@ -64,16 +79,25 @@ def examine(trace: Trace, graph: TraceGraph) -> tuple[Diagnosis, ...]:
     >>> [one.subject for one in examine(trace, trace.compile()) if not one.is_enough][:3]
     ['rank', 'steps', 'device work']
     """
+    if is_plain(graph.dag.events):
+        seen = (_repairs(trace), *_plain(trace, graph))
+    else:
+        seen = (_rank(trace), _repairs(trace), *_events(trace, graph), *_links(graph))
+    if _NSIGHT in str(trace.metadata.get("recorded by", "")):
+        seen = tuple(
+            replace(found, advice=_WITH_NSIGHT[found.subject])
+            for found in seen
+            if found.subject in _WITH_NSIGHT
+        )
     return tuple(
-        replace(found, consequence="", advice="") if found.is_enough else found
-        for found in (*_header(trace), *_events(trace, graph), *_links(graph))
+        replace(found, consequence="", advice="") if found.is_enough else found for found in seen
     )
 
 
-def _header(trace: Trace) -> Iterator[Diagnosis]:
-    """Yield what the file says beside events, and whether it is whole."""
+def _rank(trace: Trace) -> Diagnosis:
+    """Return whether the file says which rank it is."""
     is_recorded = trace.rank_source == "distributedInfo"
-    yield Diagnosis(
+    return Diagnosis(
         "rank",
         int(is_recorded),
         is_recorded,
@@ -81,8 +105,12 @@ def _header(trace: Trace) -> Iterator[Diagnosis]:
         "ranks of a job may be mixed up",
         "initialise torch.distributed before the profiler, or put rank<N> into the file name",
     )
+
+
+def _repairs(trace: Trace) -> Diagnosis:
+    """Return whether the file is whole."""
     n_repairs = sum(repair.n for repair in trace.recording.repairs)
-    yield Diagnosis(
+    return Diagnosis(
         "repairs",
         n_repairs,
         n_repairs == 0,
@@ -129,6 +157,31 @@ def _events(trace: Trace, graph: TraceGraph) -> Iterator[Diagnosis]:
     )
 
 
+def _plain(trace: Trace, graph: TraceGraph) -> Iterator[Diagnosis]:
+    """Yield what a trace of functions records."""
+    events = graph.dag.events
+    of_threads = (Rule.RECORDED_FLOW, Rule.LOCK_RELEASED)
+    yield _present(
+        "device work",
+        0,
+        NO_DEVICE_WORK,
+        "a profile by torch.profiler or Nsight Systems has device work",
+    )
+    yield _present(
+        "steps",
+        len(trace.steps),
+        "no answer per step; windows must be named by time, or by a slice",
+        'slices named "ProfilerStep#1", "ProfilerStep#2" … are taken as steps',
+    )
+    yield _present(
+        "hand-overs between threads",
+        int(np.isin(graph.dag.edges.rule, of_threads).sum()),
+        "the path stays on the thread that ends last: what it waited for there is not known",
+        "flow events (ph s, f) from what sends to what receives, or calls of Python's locks",
+        is_needed=len(np.unique(events.lane[events.is_host])) > 1,
+    )
+
+
 def _links(graph: TraceGraph) -> Iterator[Diagnosis]:
     """Yield how well events are linked."""
     dag = graph.dag
@@ -154,7 +207,7 @@ def _links(graph: TraceGraph) -> Iterator[Diagnosis]:
     )
     yield _present(
         "forward-backward flows",
-        int((events.flows.category == events.symbols.code("fwdbwd")).sum()),
+        int((events.flows.category == events.symbols.code(FORWARD_BACKWARD)).sum()),
         "hand-overs between forward and backward threads are inferred",
         "capture both forward and backward in one step",
         is_needed=_n_values(graph, "fwd_thread") > 0,

@@ -6,7 +6,7 @@ import pandas as pd
 
 from htagraph.model.kinds import in_words
 
-__all__ = ["NONE_IS_NEGATIVE", "SENTENCES", "TIMES", "heading", "holds_names"]
+__all__ = ["NONE_IS_NEGATIVE", "SENTENCES", "TIMES", "heading", "holds_names", "is_share"]
 
 SENTENCES = frozenset(
     {
@@ -30,6 +30,7 @@ NONE_IS_NEGATIVE = frozenset(
         "stream",
         "peer",
         "seq",
+        "n_bytes",
         "n_elements",
         "parent",
         "late_rank",
@@ -43,7 +44,12 @@ NONE_IS_NEGATIVE = frozenset(
 """Columns in which -1 stands for none, which people see as nothing."""
 TIMES = frozenset({"start_ns", "end_ns", "ts_ns"})
 """Columns of points in time; others that end in ``_ns`` are durations."""
-_LABELS = frozenset({"bound", "next_bound", "cause_bound", "cause", "class", "kind", "verdict"})
+_SHARES = frozenset(
+    {"share", "chance", "gpu_utilization", "sm_activity", "sm_occupancy", "tensor_activity"}
+)
+_LABELS = frozenset(
+    {"bound", "next_bound", "cause_bound", "cause", "class", "kind", "use", "verdict"}
+)
 
 _HEADINGS = {
     "n_last": "times last",
@@ -56,8 +62,28 @@ _HEADINGS = {
     "high_ns": "at most",
     "alone_ns": "alone",
     "n_blocked": "blocked calls",
+    "n_fit": "fit on an SM",
+    "gpu_utilization": "GPU utilization",
+    "sm_share": "SM share",
+    "sm_activity": "SM activity",
+    "sm_occupancy": "SM occupancy",
+    "sampled_gpu_utilization": "sampled GPU utilization",
+    "sampled_sm_activity": "sampled SM activity",
+    "sampled_sm_occupancy": "sampled SM occupancy",
 }
 """Headings of columns whose name says too little without its unit."""
+
+
+def is_share(column: str) -> bool:
+    """Whether a column holds parts of 1, which people read in percent.
+
+    Examples
+    --------
+    >>> is_share("idle_share"), is_share("sampled_sm_activity"), is_share("n_gaps")
+    (True, True, False)
+    """
+    ends = column.endswith(("_share", "_coverage"))
+    return ends or column.removeprefix("sampled_") in _SHARES
 
 
 def heading(column: str) -> str:

@@ -26,6 +26,7 @@ __all__ = ["JobSummary"]
 _N_NAMED = 8
 _ASKED = (
     Asked("temporal_breakdown"),
+    Asked("utilization"),
     Asked("quality"),
     Asked.of("kernel_breakdown", by="name"),
 )
@@ -106,6 +107,11 @@ class JobSummary:
     def devices(self) -> pd.DataFrame:
         """Device time of each rank, schema `answers.TEMPORAL_BREAKDOWN` and ``rank``."""
         return self._visited.temporal_breakdown()
+
+    @cached_property
+    def used(self) -> pd.DataFrame:
+        """How full the devices of each rank are, schema `answers.UTILIZATION` and ``rank``."""
+        return self._visited.utilization()
 
     @cached_property
     def quality(self) -> pd.DataFrame:

@@ -26,6 +26,8 @@ That of a trace has these keys; later documents of the same version only add som
     critical_path   dur_ns, unexplained_share, inferred_share,
                     by_rule, by_bound, by_op, by_name: [group, dur_ns, share, n_segments]
     steps           step, dur_ns, bound, bound_share, next_bound, next_share
+    utilization     one row per device, as `utilization` answers
+    utilization_losses    the largest 20 uses of warp slots, as `utilization_losses` answers
     quality         check, n_good, n_all, share, verdict, consequence
     repairs         kind, n, first_offset, detail
     skipped         {category: number of events}
@@ -54,7 +56,7 @@ That of a job::
     opportunities   as above; late_rank is the rank whose lateness is repaired, then_bound is "";
                     empty also for a job that is too large for a report to replay it
     critical_path   dur_ns, by_rank, by_bound: [group, dur_ns, share, n_segments]
-    stragglers, clocks, devices    one row per rank, or per device of a rank
+    stragglers, clocks, devices, utilization    one row per rank, or per device of a rank
     weak_checks     rank, check, n_good, n_all, share, verdict, consequence
     files           {what: path} of the files of the report
     profile         as above; a step is one of the job, kernels, operators and devices are means
@@ -83,6 +85,8 @@ from htagraph.comparison.profiling import graph_profile
 from htagraph.explain.replay_time import replay_time
 from htagraph.findings.replays import replay_bound
 from htagraph.findings.verdict import Finding, Verdict
+from htagraph.job.path import JobPath
+from htagraph.model.window import Window
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.summary import Summary
 
@@ -189,6 +193,16 @@ def opportunities_document(summary: Summary | JobSummary) -> dict[str, Any]:
     }
 
 
+def _window(of: Window | JobPath) -> dict[str, Any]:
+    """A window, or that of a job's path, as plain values."""
+    return {name: getattr(of, name) for name in ("name", "start_ns", "end_ns", "dur_ns")}
+
+
+def _files(files: Mapping[str, Path] | None) -> dict[str, str]:
+    """Files of a report as plain values."""
+    return {what: str(file) for what, file in (files or {}).items()}
+
+
 def _opening(summary: Summary) -> dict[str, Any] | None:
     """Work from before the capture as plain values."""
     opening = summary.opening
@@ -241,12 +255,7 @@ def json_document(summary: Summary, files: Mapping[str, Path] | None = None) -> 
             "start_ns": span.start_ns,
             "dur_ns": span.dur_ns,
         },
-        "window": {
-            "name": window.name,
-            "start_ns": window.start_ns,
-            "end_ns": window.end_ns,
-            "dur_ns": window.dur_ns,
-        },
+        "window": _window(window),
         "caveats": summary.caveats,
         "opening": _opening(summary),
         "replays": _replays(summary),
@@ -262,10 +271,12 @@ def json_document(summary: Summary, files: Mapping[str, Path] | None = None) -> 
             "by_name": _groups(summary.by_name, _TOP),
         },
         "steps": records(summary.by_step),
+        "utilization": records(summary.used),
+        "utilization_losses": records(summary.losses.head(_TOP)),
         "quality": records(summary.quality),
         "repairs": records(trace.repairs),
         "skipped": dict(trace.skipped),
-        "files": {what: str(file) for what, file in (files or {}).items()},
+        "files": _files(files),
         "profile": graph_profile(
             summary.graph, name=summary.name, world_size=summary.world_size
         ).document(),
@@ -299,12 +310,7 @@ def job_document(summary: JobSummary, files: Mapping[str, Path] | None = None) -
             "n_collectives": int(job.collectives()["match"].nunique()),
         },
         "failures": records(summary.failures),
-        "window": {
-            "name": path.name,
-            "start_ns": path.start_ns,
-            "end_ns": path.end_ns,
-            "dur_ns": path.dur_ns,
-        },
+        "window": _window(path),
         "findings": _findings(summary.verdict),
         "opportunities": _opportunities(summary),
         "critical_path": {
@@ -315,7 +321,8 @@ def job_document(summary: JobSummary, files: Mapping[str, Path] | None = None) -
         "stragglers": records(summary.stragglers),
         "clocks": records(job.clocks),
         "devices": records(summary.devices),
+        "utilization": records(summary.used),
         "weak_checks": records(summary.weak_checks),
-        "files": {what: str(file) for what, file in (files or {}).items()},
+        "files": _files(files),
         "profile": job_profile(job, name=summary.name).document(),
     }

@@ -11,7 +11,8 @@ import pandas as pd
 
 from htagraph.model.kinds import in_words
 from htagraph.model.units import human_count, human_duration, human_number
-from htagraph.reports.headings import NONE_IS_NEGATIVE, TIMES, heading, holds_names
+from htagraph.reports.device_use import losses_in_words, lost_slots, use_in_words
+from htagraph.reports.headings import NONE_IS_NEGATIVE, TIMES, heading, holds_names, is_share
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.summary import Summary
 from htagraph.writers.labels import distinct_names, name_label, printable
@@ -38,6 +39,7 @@ _LATE = [
     "cause_bound",
     "cause_op",
 ]
+_USED = ["rank", "device", "gpu_utilization", "sm_share", "warp_share", "sm_occupancy"]
 _DEVICE = ["rank", "device", "idle_share", "compute_share", "communication_share", "memory_share"]
 _ESCAPED = re.compile(r"([\\`*\[\]<>|~$&!]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
 """Characters that Markdown, or HTML in it, would read; ``_`` within a word is only a character."""
@@ -85,7 +87,7 @@ def _text(name: str, origin_ns: int, value: Any) -> str:  # noqa: ANN401  whatev
         return f"+{human_duration(value - origin_ns)}"
     if name.endswith("_ns"):
         return "" if pd.isna(value) else human_duration(value)
-    if name in ("share", "chance") or name.endswith("_share"):
+    if is_share(name):
         return "" if pd.isna(value) else f"{value:.{2 if name == 'chance' else 1}%}"
     return "" if name in NONE_IS_NEGATIVE and value == -1 else _plain(value)
 
@@ -180,6 +182,16 @@ def _groups(frame: pd.DataFrame, name: str) -> str:
     return markdown_table(human_frame(frame.head(_TOP).rename_axis(name).reset_index()))
 
 
+def _utilization(summary: Summary) -> list[str]:
+    """Paragraphs on how full devices are; none without device work."""
+    if summary.used.empty:
+        return []
+    said = f"{use_in_words(summary.used)} {losses_in_words(summary.losses)}".strip()
+    lost = lost_slots(summary.losses).head(_TOP)
+    table = [markdown_table(human_frame(lost))] if len(lost) else []
+    return ["## Utilization", escaped(said), *table]
+
+
 def markdown_summary(summary: Summary) -> str:
     """Summary as a Markdown page.
 
@@ -207,6 +219,7 @@ def markdown_summary(summary: Summary) -> str:
         "## What ran on the path",
         _groups(summary.by_name, "name"),
     ]
+    parts += _utilization(summary)
     weak = summary.weak_checks
     parts += [
         "## Quality",
@@ -224,6 +237,7 @@ def job_tables(summary: JobSummary) -> list[tuple[str, pd.DataFrame]]:
         ("Critical path by bound", summary.by_bound.reset_index(names="bound")),
         ("Late ranks", summary.stragglers[_LATE]),
         ("Devices", summary.devices[_DEVICE]),
+        ("Utilization", summary.used[_USED]),
         ("What the traces do not show", summary.weak_by_check),
         ("Left out", summary.failures),
     ]

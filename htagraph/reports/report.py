@@ -12,7 +12,7 @@ from htagraph.findings.verdict import Verdict
 from htagraph.job.job import Job
 from htagraph.job.loading import load_job
 from htagraph.readers.captures import CaptureName
-from htagraph.readers.discover import is_glob
+from htagraph.readers.discover import holds_several
 from htagraph.reports.files import page_work, write_files
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import job_document, json_document
@@ -163,7 +163,7 @@ def _read(
     executor: Executor | None,
 ) -> Trace | Job:
     """The trace of one rank, or the job of a folder, a glob or a list."""
-    if isinstance(where, str | Path) and not Path(where).is_dir() and not is_glob(where):
+    if isinstance(where, str | Path) and not holds_several(where):
         return load(where, stacks=stacks)
     return load_job(
         where, capture=capture, executor=executor, on_error="skip", stacks=stacks, infer=infer

@@ -16,6 +16,7 @@ from htagraph.lookup.find_window import WHOLE
 from htagraph.model.kinds import Cause, EventKind
 from htagraph.model.units import human_count, human_duration
 from htagraph.path import CriticalPath
+from htagraph.readers.rank_paths import name_of
 from htagraph.replay.candidates import TWICE_AS_FAST
 from htagraph.replay.curves import speed_ups
 from htagraph.replay.rehearsal import Rehearsal
@@ -93,7 +94,7 @@ class Summary:
         """Name of the trace: that of its file, without the usual endings."""
         if self.trace.path is None:
             return "trace"
-        name = self.trace.path.name
+        name = name_of(self.trace.path)
         for ending in (".gz", ".json", ".trace", ".pt"):
             name = name.removesuffix(ending)
         return name or "trace"
@@ -215,6 +216,16 @@ class Summary:
     def by_step(self) -> pd.DataFrame:
         """The path by step, schema `STEP_SHARES`."""
         return step_shares(self.path)
+
+    @cached_property
+    def used(self) -> pd.DataFrame:
+        """How full each device is, schema `answers.UTILIZATION`."""
+        return self.graph.utilization()
+
+    @cached_property
+    def losses(self) -> pd.DataFrame:
+        """Where its warp slots go, schema `answers.UTILIZATION_LOSSES`."""
+        return self.graph.utilization_losses()
 
     @cached_property
     def quality(self) -> pd.DataFrame:

@@ -23,6 +23,8 @@ _ARGS = {
     "fwd_thread": "Fwd thread id",
     "graph_id": "graph id",
     "graph_node": "graph node id",
+    "registers": "registers per thread",
+    "shared_memory": "shared memory",
     "occupancy": "est. achieved occupancy %",
     "blocks_per_sm": "blocks per SM",
     "warps_per_sm": "warps per SM",
@@ -84,12 +86,15 @@ def kineto_json(
 
 def _header(program: Program) -> dict[str, Any]:
     """The header: everything that stands before the events."""
+    limits = program.properties
     device = {
-        "id": program.device, "name": "Simulated GPU", "totalGlobalMem": 84_942_979_072,
-        "computeMajor": 9, "computeMinor": 0, "maxThreadsPerBlock": 1024,
-        "maxThreadsPerMultiprocessor": 2048, "regsPerBlock": 65536, "warpSize": 32,
-        "sharedMemPerBlock": 49152, "numSms": program.machine.n_sms or 132,
-        "regsPerMultiprocessor": 65536,
+        "id": limits.device, "name": limits.name, "totalGlobalMem": limits.memory_bytes,
+        "computeMajor": limits.compute_major, "computeMinor": limits.compute_minor,
+        "maxThreadsPerBlock": 1024, "maxThreadsPerMultiprocessor": limits.threads_per_sm,
+        "regsPerBlock": limits.registers_per_sm, "warpSize": limits.warp_size,
+        "sharedMemPerBlock": 49152, "numSms": limits.n_sms,
+        "regsPerMultiprocessor": limits.registers_per_sm,
+        "sharedMemPerMultiprocessor": limits.shared_memory_per_sm,
     }  # fmt: skip
     groups = [
         {"pg_name": g.name, "pg_desc": g.description, "backend_config": "cuda:nccl",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from htagraph.model.devices import DeviceProperties
 from htagraph.synth.actions import (
     Action,
     Annotation,
@@ -51,6 +52,11 @@ __all__ = [
     "Work",
 ]
 
+_USUAL_SMS = 132
+_WARP = 32
+_REGISTERS_PER_SM = 65_536
+_SHARED_MEMORY_PER_SM = 233_472
+_MEMORY_BYTES = 84_942_979_072
 _EPOCH_NS = 1_767_225_600_000_000_000
 """2026-01-01, the base time that a profiler writes in the first quarter of 2026."""
 
@@ -159,6 +165,22 @@ class Program:
     before: tuple[Action, ...] = ()
     sync_calls: bool = True
     geometry: bool = True
+
+    @property
+    def properties(self) -> DeviceProperties:
+        """The device as a file describes it: an H100 in what the machine leaves open."""
+        return DeviceProperties(
+            self.device,
+            "Simulated GPU",
+            self.machine.n_sms or _USUAL_SMS,
+            _WARP,
+            self.machine.threads_per_sm,
+            registers_per_sm=_REGISTERS_PER_SM,
+            shared_memory_per_sm=_SHARED_MEMORY_PER_SM,
+            memory_bytes=_MEMORY_BYTES,
+            compute_major=9,
+            compute_minor=0,
+        )
 
 
 @dataclass(frozen=True)

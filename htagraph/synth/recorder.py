@@ -20,6 +20,10 @@ __all__ = ["Recorder"]
 _SPAN_LANE: Lane = ("Spans", "PyTorch Profiler")
 _GEOMETRY = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
 _WARP = 32
+_REGISTERS = 32
+"""Of a thread: so few that they do not limit how many threads fit."""
+_CHANNELS = Work("a kernel of NCCL", 0, n_blocks=24, n_threads=544)
+"""The geometry of collectives: a block for each channel."""
 _LEVELS = ("none", "op", "kernel", "seq")
 
 
@@ -150,6 +154,8 @@ class Recorder:
                 values["bytes"] = item.work.n_bytes
                 values["memory_bandwidth"] = item.work.n_bytes / max(item.work.dur_ns, 1)
             return
+        if self.program.geometry:
+            values.update(_geometry(_CHANNELS, self.program.machine))
         if not item.work.is_recorded:
             return
         level = _LEVELS.index(self.program.metadata)
@@ -272,6 +278,7 @@ def _geometry(work: Work, machine: Machine) -> dict[str, int | float | str]:
     values: dict[str, int | float | str] = dict(
         zip(_GEOMETRY, (work.n_blocks, 1, 1, work.n_threads, 1, 1), strict=True)
     )
+    values |= {"registers": _REGISTERS, "shared_memory": 0}
     if machine.n_sms:
         warps = -(-work.n_threads // _WARP)
         blocks = work.n_blocks / machine.n_sms

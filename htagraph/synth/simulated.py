@@ -101,7 +101,8 @@ class SimulatedRank:
     def events(self) -> EventTable:
         """The trace as a reader would return it."""
         flows = [replace(point, ts_ns=self._local_ns(point.ts_ns)) for point in self.recorder.flows]
-        return event_table(self.rows, flows, self.recorder.lane_names())
+        devices = (self.recorder.program.properties,)
+        return event_table(self.rows, flows, self.recorder.lane_names(), devices)
 
     def to_json(self) -> bytes:
         """The trace as Kineto JSON."""

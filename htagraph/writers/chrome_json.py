@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.errors import TraceFormatError
+from htagraph.model.categories import CRITICAL_PATH
 from htagraph.model.events import EventTable
 from htagraph.writers.array_end import ArrayEnd
 from htagraph.writers.atomic import output_file
@@ -34,7 +35,6 @@ _FIRST_PID = (
     2_000_000_000  # larger than any process id of a real system, and below what viewers cut off
 )
 _FIRST_FLOW = 1 << 40  # larger than any correlation id
-_CATEGORY = "critical_path"
 
 
 @contextmanager
@@ -85,7 +85,7 @@ def _slices(segments: pd.DataFrame, pid: int, base_time_ns: int) -> list[str]:
     starts, ends = microseconds(start), microseconds(start + segments["dur_ns"].to_numpy(np.int64))
     texts = (_quoted(segments[name]) for name in ("name", "bound", "kind", "op"))
     numbers = (segments[name].tolist() for name in ("lag_ns", "residual_ns", "event"))
-    where = f'"cat":"{_CATEGORY}","pid":{pid},"tid":1'
+    where = f'"cat":"{CRITICAL_PATH}","pid":{pid},"tid":1'
     return [
         f'{{"ph":"B","name":{name},{where},"ts":{begin},"args":{{"bound":{bound},"kind":{kind},'
         f'"op":{op},"lag_ns":{lag},"residual_ns":{residual},"event":{event}}}}},\n'
@@ -124,7 +124,7 @@ def _arrows(
     )
     out = []
     for number, (path_us, event_us, is_event_first, lane) in enumerate(sides, start=_FIRST_FLOW):
-        arrow = f'"name":"critical path","cat":"{_CATEGORY}","id":{number}'
+        arrow = f'"name":"critical path","cat":"{CRITICAL_PATH}","id":{number}'
         here, there = f'"pid":{pid},"tid":1,"ts":{path_us}', f'{lanes[lane]},"ts":{event_us}'
         first, last = (there, here) if is_event_first else (here, there)
         out.append(f'{{"ph":"s",{arrow},{first}}},\n{{"ph":"f","bp":"e",{arrow},{last}}}')

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.rows import rows
+from htagraph.model.categories import CRITICAL_PATH
 from htagraph.model.kinds import Bound, in_words
 from htagraph.model.rules import Rule
 from htagraph.model.units import human_duration
@@ -171,7 +172,7 @@ def path_slices(
     stays = strings.add(np.array([f"rank {rank}" for rank in ranks], dtype=object))
     # Viewers hash a text to a hue; texts that differ only at their end get hues side by side.
     hues = strings.add(np.array([f"{rank} on path" for rank in ranks], dtype=object))
-    root, category = tracks.root("Critical path", description), strings.add(["critical_path"])
+    root, category = tracks.root("Critical path", description), strings.add([CRITICAL_PATH])
     path = Slices(
         ts_ns=start,
         dur_ns=dur_ns,

@@ -8,7 +8,7 @@ their rank, or are chosen to differ (`taken`), so that ``cat`` joins files of ra
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,13 +20,14 @@ import pandas as pd
 from htagraph.algorithms.rows import rows
 from htagraph.errors import GraphError, OutputError
 from htagraph.model import frames
-from htagraph.model.events import EventTable, SparseColumn
+from htagraph.model.events import EventTable, FlowTable, LaneTable, SparseColumn
 from htagraph.model.kinds import EventKind, among
+from htagraph.model.supplement import FIELD, Supplement
 from htagraph.writers.atomic import output_file
 from htagraph.writers.path_tracks import path_slices
 from htagraph.writers.slices import Arg, Flows, Slices, Strings, encode_counter, encode_slices
 from htagraph.writers.tracks import LaneTracks, Tracks, lane_tracks
-from htagraph.writers.wire import utf8
+from htagraph.writers.wire import assemble, message_field, utf8, varint_field
 
 __all__ = ["CounterTrack", "write_pftrace"]
 
@@ -38,6 +39,7 @@ _POINTS = (EventKind.INSTANT, EventKind.COUNTER)
 _BOOTTIME, _REALTIME = 6, 1  # builtin clocks
 _CLEARED = 1  # TracePacket.sequence_flags
 _NOTHING_SAID: Mapping[str, str] = MappingProxyType({})
+_NO_FACTS: Mapping[str, Any] = MappingProxyType({})
 _NO_LINKS = (np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32))
 _NO_ENDS = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
@@ -180,6 +182,46 @@ def _counter_track(tracks: Tracks, counter: CounterTrack, lanes: LaneTracks) -> 
     return tracks.counter(counter.name, counter.unit, parent)
 
 
+def _supplement(
+    events: EventTable,
+    slices: Slices,
+    recorded: Mapping[str, Any],
+    recorded_ns: tuple[I64, I64],
+) -> Supplement:
+    """What is needed to read the events again; its columns are in the order of the slices."""
+    order = slices.boundary[slices.boundary & 1 == 0] >> 1
+    tracks, first = np.unique(slices.track, return_index=True)
+    categories, code = np.unique(events.flows.category, return_inverse=True)
+    facts = {
+        **recorded,
+        "n_events": len(events),
+        "lanes": {item.name: getattr(events.lanes, item.name) for item in fields(LaneTable)},
+        "tracks": list(zip(tracks.tolist(), events.lane[first].tolist(), strict=True)),
+        "devices": [asdict(device) for device in events.devices],
+        "series": [asdict(series) for series in events.samples.all_series],
+        "flow_categories": events.symbols.array[categories].tolist(),
+    }
+    flows = {item.name: getattr(events.flows, item.name) for item in fields(FlowTable)}
+    samples = events.samples
+    columns = {
+        "order": order,
+        "kind": events.kind[order],
+        "later_ns": (events.ts_ns - recorded_ns[0])[order],
+        "longer_ns": (events.dur_ns - recorded_ns[1])[order],
+        **{f"flow_{name}": column for name, column in (flows | {"category": code}).items()},
+        "sample_ts_ns": samples.ts_ns,
+        "sample_value": samples.value.view(np.int64),
+        "sample_series": samples.series,
+    }
+    return Supplement(facts, columns)
+
+
+def _supplement_packet(supplement: Supplement, sequence: int) -> memoryview:
+    """A packet of a sequence with a supplement."""
+    body = [*varint_field(10, sequence), *message_field(FIELD, [supplement.packed()])]
+    return assemble(1, message_field(1, body)).reshape(-1).data
+
+
 def _first_ns(
     events: EventTable, segments: pd.DataFrame | None, counters: Sequence[CounterTrack]
 ) -> int:
@@ -208,6 +250,8 @@ def write_pftrace(
     event_ends: tuple[I64, I64] = _NO_ENDS,
     run: str = "",
     taken: set[int] | None = None,
+    recorded: Mapping[str, Any] = _NO_FACTS,
+    recorded_ns: tuple[I64, I64] | None = None,
 ) -> Path:
     """Write events, and what was found out about them, as a Perfetto trace.
 
@@ -251,6 +295,10 @@ def write_pftrace(
         Which of several runs it is, named in the tracks.
     taken : set of int, optional
         Ids of processes of files that this one is concatenated with; gets its own.
+    recorded : mapping of str to object, optional
+        What is known of the recording beside its events, to be read again.
+    recorded_ns : tuple of two ndarrays of shape (n_events,), dtype=int64, optional
+        Starts and durations of events as they were recorded, where they were changed since.
 
     Returns
     -------
@@ -297,8 +345,11 @@ def write_pftrace(
     if zero_ns >= 0:
         _snapshot(tracks.add(), zero_ns)
     names = _intern(tracks.add(), strings, batches)
+    times = recorded_ns or (events.ts_ns, events.dur_ns)
+    supplement = _supplement(events, slices, {**recorded, "zero_ns": zero_ns}, times)
     with output_file(out) as file:
         file.write(tracks.serialize())
+        file.write(_supplement_packet(supplement, tracks.place))
         for batch in batches:
             for chunk in encode_slices(
                 batch, [names[arg.name] for arg in batch.args], tracks.place

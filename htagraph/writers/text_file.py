@@ -10,8 +10,14 @@ from htagraph.writers.atomic import output_file
 __all__ = ["new_folder", "write_text"]
 
 
-def new_folder(folder: Path) -> None:
+def new_folder(folder: Path, *, hint: str = "choose another folder (--out).") -> None:
     """Make a folder for files, unless it is there.
+
+    Parameters
+    ----------
+    folder : Path
+    hint : str
+        What to do where it cannot be made.
 
     Raises
     ------
@@ -24,7 +30,7 @@ def new_folder(folder: Path) -> None:
         raise OutputError(
             f"no folder can be made here: {exc.strerror}.",
             path=folder,
-            hint="choose another folder (--out).",
+            hint=hint,
         ) from exc
 
 

@@ -14,7 +14,7 @@ import htagraph as hg
 from htagraph.capture.arrivals import Arrivals
 from htagraph.capture.handler import TraceHandler
 from htagraph.capture.names import TraceName
-from htagraph.readers.discover import rank_in_name
+from htagraph.readers.rank_paths import rank_in_name
 from tests.capture.profiler import Action, Profiler, schedule, settled
 
 TWO_CYCLES = schedule(wait=1, active=2, repeat=2)

@@ -100,6 +100,7 @@ def test_the_document_has_the_keys_that_it_documents(document):
         "stragglers",
         "clocks",
         "devices",
+        "utilization",
         "weak_checks",
         "files",
         "profile",

@@ -19,16 +19,21 @@ from htagraph.findings.window_bounds import find_bounds
 from htagraph.model.answers import OPPORTUNITIES
 from htagraph.model.kinds import Bound, Cause, EventKind
 from htagraph.synth import timeline
+from tests.queries.gridded import FOUR_SMS
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A drawing, full names of what is in it, and the length of a column in ns."""
+    """A drawing, full names of what is in it, the length of a column in ns, and a frame.
+
+    Its kernel ``kern`` may have blocks, on a device of four multiprocessors.
+    """
 
     drawing: str
     names: tuple[tuple[str, str], ...] = ()
     column_ns: int = 1_000
     frame: str = ""
+    blocks: int = 0
 
     def named(self, **names: str) -> Drawn:
         """The same with other names."""
@@ -38,7 +43,10 @@ class Drawn:
     def path(self) -> hg.CriticalPath:
         """The critical path of the trace."""
         names = {short: full for short, full in self.names if short in self.drawing}
-        events = timeline(self.drawing, names=names)
+        grid = {"grid_x": self.blocks, "block_x": 32} if self.blocks else {}
+        columns = {name: {"kern": value} for name, value in grid.items()}
+        events = timeline(self.drawing, names=names, columns=columns)
+        events = replace(events, devices=(FOUR_SMS,))
         times = (column * self.column_ns // 1_000 for column in (events.ts_ns, events.dur_ns))
         kind = np.where(events.names() == self.frame, EventKind.PYTHON, events.kind)
         events = replace(
@@ -72,6 +80,7 @@ DEVICE = Drawn("""
     cpu 1    |[region  [launch >a]]
     stream 7 |                  [kern <a                                           ]
 """).named(region="aten::mm")
+SMALL = replace(DEVICE, blocks=1)
 PARTLY_DEVICE = Drawn("""
     cpu 1    |[region [launch >a]][aten::mm [launch >b]]
     stream 7 |               [kern <a][k2 <b                                         ]
@@ -147,6 +156,9 @@ SGEMM, BF16 = (
 
 CASES = {
     Cause.COMPUTE: (
+        ("fewer blocks than", SMALL, replace(DEVICE, blocks=4)),
+        ("branches of a CUDA graph", SMALL, SMALL.named(launch="hipLaunchKernel")),
+        ("the device is busy", replace(DEVICE, blocks=4), SMALL),
         ("lower precision", DEVICE.named(kern=SGEMM), DEVICE.named(kern=BF16)),
         ("lower precision", DEVICE.named(kern=SGEMM), DEVICE.named(kern="attn_fwd")),
         ("as by torch.compile", DEVICE, DEVICE.named(region=COMPILED)),
@@ -413,6 +425,31 @@ def test_stacks_that_are_there_are_read_first() -> None:
     assert "find out" not in advice_on(code)
 
 
+def test_a_trace_of_functions_is_given_no_advice_about_pytorch() -> None:
+    """Of a wait for something outside it, the trace does not say what it was."""
+    functions = seen(Cause.CPU_OPERATORS, Bound.HOST, is_plain=True)
+    gaps = seen(Cause.HOST_CODE, Bound.PYTHON_GAP, is_plain=True)
+    gaps = replace(gaps, most=replace(gaps.most, frame=""))
+
+    assert "the trace does not say" in advice_on(functions)
+    assert "let the tracer record more" in advice_on(gaps)
+    assert "torch" not in advice_on(functions) + advice_on(gaps)
+
+
+def test_a_program_without_pytorch_is_given_no_advice_about_it() -> None:
+    """An export of Nsight Systems may be of any program on a device."""
+    host = seen(Cause.HOST, Bound.HOST, is_pytorch=False, compiled_share=0.0)
+    allocation = seen(Cause.ALLOCATION, Bound.HOST, is_pytorch=False, api="cuda")
+    gaps = seen(Cause.HOST_CODE, Bound.PYTHON_GAP, is_pytorch=False)
+    gaps = replace(gaps, most=replace(gaps.most, frame=""))
+
+    assert "less code between them" in advice_on(host)
+    assert "cudaMallocAsync" in advice_on(allocation)
+    assert "NVTX ranges" in advice_on(gaps)
+    said = advice_on(host) + advice_on(allocation) + advice_on(gaps)
+    assert not any(word in said for word in ("torch", "PYTORCH", "Python"))
+
+
 def test_what_no_trace_shows_is_unknown() -> None:
     """A single operator says nothing of training, loaders, optimizers or precision."""
     found = context(Drawn("cpu 1 |[aten::mm      ]"))
@@ -442,7 +479,8 @@ def test_every_cause_has_a_last_resort_and_every_condition_is_tested() -> None:
     assert all(rules[-1].when is always for rules in (*ADVICE.values(), FIRST))
     words = {text for _, text, _, _ in EVERY} | set(LATENESS.values())
     words |= {"nccl backend", "set_num_threads", "cores of its own", "all ranks", "--stacks"}
-    words |= {"(torch.profiler.record_function"}
+    words |= {"(torch.profiler.record_function", "the trace does not say", "let the tracer"}
+    words |= {"less Python between them", "cudaMallocAsync", "NVTX ranges"}
     rules = [*ADVICE.values(), *TIPS.values(), *REMARKS.values(), FIRST]
     untested = [
         rule.says

@@ -18,6 +18,7 @@ from htagraph.model import answers, frames
 from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable, LaneTable, SparseColumn
 from htagraph.model.kinds import EventKind
+from htagraph.model.samples import SampleTable, Series
 from htagraph.model.schema import Schema
 from htagraph.model.symbols import SymbolTable
 from htagraph.model.window import Window
@@ -30,6 +31,7 @@ from htagraph.queries.cupti_counters import cupti_counters
 from htagraph.queries.cupti_rates import cupti_rates
 from htagraph.queries.device_annotation_breakdown import device_annotation_breakdown
 from htagraph.queries.drag import drag
+from htagraph.queries.execution_nodes import execution_nodes
 from htagraph.queries.exposed_communication import exposed_communication
 from htagraph.queries.graph_nodes import graph_nodes
 from htagraph.queries.idle_categories import idle_categories
@@ -47,12 +49,16 @@ from htagraph.queries.operator_breakdown import operator_breakdown
 from htagraph.queries.operator_tree import operator_tree
 from htagraph.queries.opportunities import opportunities
 from htagraph.queries.overlap import overlap
+from htagraph.queries.profiler_overhead import profiler_overhead
 from htagraph.queries.quality import quality
 from htagraph.queries.queue_blocked import queue_blocked
+from htagraph.queries.sampled_counters import sampled_counters
 from htagraph.queries.slack import slack
 from htagraph.queries.steady_state import steady_state
 from htagraph.queries.step_times import step_times
 from htagraph.queries.temporal_breakdown import temporal_breakdown
+from htagraph.queries.utilization import utilization
+from htagraph.queries.utilization_losses import utilization_losses
 from htagraph.synth import simulate, timeline
 from tests.event_rows import taken
 from tests.synth.strategies import programs
@@ -99,6 +105,8 @@ def _near_critical(dag: Dag, window: Window, **options: int) -> pd.DataFrame:
 
 QUESTIONS = {
     "temporal_breakdown": Question(temporal_breakdown, answers.TEMPORAL_BREAKDOWN),
+    "utilization": Question(utilization, answers.UTILIZATION),
+    "utilization_losses": Question(utilization_losses, answers.UTILIZATION_LOSSES),
     "class_overlap": Question(class_overlap, answers.CLASS_OVERLAP),
     "overlap": Question(overlap, answers.OVERLAP),
     "exposed_communication": Question(exposed_communication, answers.EXPOSED_COMMUNICATION),
@@ -144,6 +152,7 @@ QUESTIONS = {
     ),
     "op_diff": Question(_against_itself(op_diff), frames.DIFF),
     "kernel_diff": Question(_against_itself(kernel_diff), frames.DIFF),
+    "execution_nodes": Question(execution_nodes, answers.EXECUTION_NODES),
     "memory_timeline": Question(memory_timeline, answers.MEMORY_TIMELINE),
     "step_times": Question(step_times, answers.STEP_TIMES),
     # What sets a step apart is said in words, with durations in them.
@@ -153,11 +162,16 @@ QUESTIONS = {
     "opportunities": Question(opportunities, answers.OPPORTUNITIES, scales=False),
     "inferences": Question(inferences, answers.INFERENCES),
     "inferences by pair": Question(lambda d, w: inferences(d, w, by="pair"), answers.INFERENCES),
+    "profiler_overhead": Question(profiler_overhead, answers.PROFILER_OVERHEAD),
     "slack": Question(slack, answers.SLACK),
     "drag": Question(drag, answers.DRAG),
     "drag by op": Question(lambda d, w: drag(d, w, by="op"), answers.DRAG),
     "drag by bound": Question(lambda d, w: drag(d, w, by="bound"), answers.DRAG),
     "near_critical": Question(_near_critical, answers.NEAR_CRITICAL, ("within_ns",)),
+    "sampled_counters": Question(sampled_counters, answers.SAMPLED_COUNTERS),
+    "sampled_counters by time": Question(
+        lambda d, w: sampled_counters(d, w, by="time"), answers.SAMPLED_COUNTERS
+    ),
     "quality": Question(quality, answers.QUALITY, scales=False, always_answers=True),
 }
 """What is asked, by the name of the question; a variant adds its options after a space."""
@@ -172,6 +186,7 @@ _KINDS = (
     EventKind.OP, EventKind.RUNTIME, EventKind.ANNOTATION, EventKind.KERNEL, EventKind.KERNEL,
     EventKind.MEMCPY,
     EventKind.PYTHON, EventKind.INSTANT, EventKind.COUNTER_RANGE, EventKind.DEVICE_ANNOTATION,
+    EventKind.OVERHEAD,
 )  # fmt: skip
 
 every_question = pytest.mark.parametrize("question", QUESTIONS.values(), ids=list(QUESTIONS))
@@ -208,8 +223,21 @@ def nonsense(draw: st.DrawFn) -> EventTable:
     )
 
 
-simulated = programs(max_blocks=3).map(lambda program: simulate(program).events)
-any_events = st.one_of(nonsense(), simulated)
+def _sampled(events: EventTable) -> EventTable:
+    """Events beside two series of samples: around them, and in them, at an even distance."""
+    first, last = (int(events.ts_ns.min()), int(events.end_ns.max())) if len(events) else (0, 20)
+    step = 2 * ((last - first) // 8 + 1)
+    power = SampleTable.of(
+        [
+            (Series("power", "W", 0, "smi", 2 * step), first + step * np.arange(-1, 5), range(6)),
+            (Series("load", "%", -1, "smi", step), [first + 2 * step], [7.5]),
+        ]
+    )
+    return replace(events, samples=power)
+
+
+simulated = programs(max_blocks=3).map(lambda program: _sampled(simulate(program).events))
+any_events = st.one_of(nonsense().map(_sampled), simulated)
 windows = st.tuples(st.integers(-10, 100), st.integers(0, 60)).map(
     lambda w: Window(w[0], w[0] + w[1], "any")
 )
@@ -275,7 +303,16 @@ def test_asking_twice_gives_one_answer(question, events):
 
 def _shifted(events: EventTable, shift: int) -> EventTable:
     flows = replace(events.flows, ts_ns=events.flows.ts_ns + shift)
-    return replace(events, ts_ns=events.ts_ns + shift, flows=flows)
+    samples = replace(events.samples, ts_ns=events.samples.ts_ns + shift)
+    return replace(events, ts_ns=events.ts_ns + shift, flows=flows, samples=samples)
+
+
+def _slower(samples: SampleTable, factor: int) -> SampleTable:
+    """Samples of a run that takes longer; nothing is more certain there."""
+    series = [
+        replace(one, uncertainty_ns=one.uncertainty_ns * factor) for one in samples.all_series
+    ]
+    return replace(samples, ts_ns=samples.ts_ns * factor, all_series=tuple(series))
 
 
 @every_question
@@ -307,6 +344,7 @@ def test_scaling_all_times_scales_times_and_nothing_else(question, events, facto
         ts_ns=events.ts_ns * factor,
         dur_ns=events.dur_ns * factor,
         flows=replace(events.flows, ts_ns=events.flows.ts_ns * factor),
+        samples=_slower(events.samples, factor),
     )
     frame = question.ask(*_compiled(events), **cutoffs)
     scaled = question.ask(

@@ -69,6 +69,7 @@ INTEGERS = {
     "total_reserved": ("Total Reserved",),
     "device_type": ("Device Type",),
     "device_id": ("Device Id",),
+    "record_function": ("Record function id",),
 }
 REALS = {
     "memory_bandwidth": "memory bandwidth (GB/s)",

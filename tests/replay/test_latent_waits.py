@@ -6,8 +6,9 @@ import numpy as np
 
 import htagraph as hg
 from htagraph.model.kinds import EventKind
-from htagraph.synth import simulate
+from htagraph.synth import simulate, timeline
 from htagraph.synth.program import Launch, Machine, Op, Program, Spend, Work
+from tests.event_rows import taken
 from tests.replay.drawn import drawn, saved_us
 
 LIMIT = 1_022
@@ -23,6 +24,22 @@ def test_a_call_that_found_its_work_done_waits_in_a_faster_run():
 
     assert graph.dur_ns == 47_000
     assert saved_us(graph, hg.remove("aten::unique")) == 10
+
+
+def test_the_last_kernel_of_one_launch_is_the_one_that_ran_last():
+    """Without the operator, the call waits for `two` until 26, wherever that is in the file."""
+    events = timeline("""
+        us       |0         10        20        30        40        50
+        cpu 1    |[launch >a][aten::unique               ][sync ]
+        stream 7 |      [one <a   ][two <a ]
+    """)
+    backwards = taken(events, np.arange(len(events))[::-1])
+    saved = [
+        saved_us(hg.Trace.from_events(rows).compile(), hg.remove("aten::unique"))
+        for rows in (events, backwards)
+    ]
+
+    assert saved == [14, 14]
 
 
 def test_a_stream_is_waited_for_by_who_enqueued_on_it():

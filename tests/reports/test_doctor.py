@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from htagraph import Trace, load
+from htagraph.model.recording import Origin
 from htagraph.reports.doctor import examine
 from htagraph.synth import simulate, timeline, training_rank
 
@@ -56,3 +59,15 @@ def test_collective_metadata_are_missed_only_where_there_are_collectives():
 
     assert diagnoses(lone)["collective metadata"].is_enough
     assert not diagnoses(parallel)["collective metadata"].is_enough
+
+
+def test_what_nsight_systems_did_not_record_is_not_asked_of_the_pytorch_profiler():
+    """Its exports have no Python stacks; steps are ranges of NVTX."""
+    trace = Trace.from_events(timeline("cpu 1 |[launch >k]\nstream 7 |    [k <k ]"))
+    said = {"recorded by": "NVIDIA Nsight Systems"}
+    exported = Trace(replace(trace.recording, origin=Origin(b"", metadata=said)))
+    found = diagnoses(exported)
+
+    assert "Python stacks" not in found
+    assert "NVTX range" in found["steps"].advice
+    assert not any("profiler.step" in one.advice for one in found.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -23,16 +24,19 @@ from htagraph.model.answers import (
     KERNEL_PATTERNS,
     LAUNCH_STATS,
     OVERLAP,
+    SAMPLED_COUNTERS,
     STEP_TIMES,
     TEMPORAL_BREAKDOWN,
 )
 from htagraph.model.job_answers import MATCHED_COLLECTIVES
 from htagraph.model.kinds import Bound, KernelClass
+from htagraph.model.samples import SampleTable, Series
 from htagraph.model.schema import Schema, categorical
 from htagraph.replay.curves import SPEED_UPS
 from htagraph.reports import plots
 from htagraph.reports.plots.style import BOUND_COLORS, CAUSE_COLORS
 from htagraph.reports.plots.thinning import thin_line, thin_path
+from tests.queries.gridded import gridded
 
 pytest.importorskip("plotly")
 
@@ -219,6 +223,31 @@ def test_the_longest_queue_is_stated() -> None:
     assert figure.layout.title.text == "At most 2 launches are outstanding on stream 7, device 0"
 
 
+def test_each_sampled_counter_has_a_row_and_uncertain_times_are_stated() -> None:
+    """How busy the device is comes first, then what changes; what does not is left out."""
+    events = hg.synth.timeline("cpu 1 |[aten::mm  ]", us_per_column=1_000_000)
+    at = np.arange(0, 12 * 10**9, 10**9)
+    series = [
+        (Series("memory.total", "MiB", 0, "nvidia-smi", 10**9), np.full(12, 8.0)),
+        (Series("power.draw", "W", 0, "nvidia-smi", 10**9), at / 10**9 + 100),
+        (Series("utilization.gpu", "%", 0, "nvidia-smi", 10**9), np.full(12, 40.0)),
+    ]
+    samples = SampleTable.of([(one, at, value) for one, value in series])
+    graph = hg.Trace.from_events(replace(events, samples=samples)).compile()
+    figure = plots.sampled_counters(graph.sampled_counters(by="time"))
+
+    assert figure.layout.title.text == "utilization.gpu is 40% on average"
+    assert [row.text for row in figure.layout.annotations] == [
+        "utilization.gpu, %",
+        "power.draw, W",
+    ]
+    assert figure.data[1].y[-1] == 111
+    assert figure.layout.meta["note"] == (
+        "1 counter that never changes is not drawn. Times of nvidia-smi may be off by 1.00 s to "
+        "either side."
+    )
+
+
 def test_who_is_waited_for_is_stated() -> None:
     """Rank 1 comes 30 us late to the first collective, rank 0 comes 10 us late to the second."""
     row = {name: [0] * 4 for name in MATCHED_COLLECTIVES.columns}
@@ -317,6 +346,7 @@ def test_what_a_speed_up_saves_is_stated() -> None:
         (plots.memory_bandwidth, COUNTERS),
         (plots.collective_waits, MATCHED_COLLECTIVES),
         (plots.speed_ups, SPEED_UPS),
+        (plots.sampled_counters, SAMPLED_COUNTERS),
     ],
 )
 def test_where_there_is_nothing_the_figure_says_so(plot: object, schema: Schema) -> None:
@@ -385,3 +415,16 @@ def test_a_path_of_records_has_no_hatching() -> None:
 
     assert not any(row.marker.pattern.shape for row in figure.data)
     assert figure.layout.meta["note"] == ""
+
+
+def test_utilisation_adds_up_to_the_device() -> None:
+    """One block on 4 SMs for 8 of 10 us: a quarter of the SMs, a quarter of their warps."""
+    dag = gridded("cpu 1    |[op      ]\nstream 7 |[k     ]", k=(1, 128))
+    figure = plots.utilization(hg.TraceGraph(dag, dag.span).utilization())
+    assert {name: [round(x, 6) for x in values] for name, values in bars(figure).items()} == {
+        "warps": [5.0],
+        "SMs with a block, empty warp slots": [15.0],
+        "no block: small grids": [60.0],
+        "no kernel runs": [20.0],
+    }
+    assert figure.layout.title.text == "A kernel runs 80% of the time, on 25% of the SMs (estimate)"

@@ -99,6 +99,8 @@ def test_json_document_has_the_keys_that_it_documents(stalled):
         "opportunities",
         "critical_path",
         "steps",
+        "utilization",
+        "utilization_losses",
         "quality",
         "repairs",
         "skipped",

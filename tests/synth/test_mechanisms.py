@@ -235,6 +235,7 @@ def test_geometry_says_how_the_device_is_occupied_unless_it_is_missing() -> None
 
     assert known == {
         "grid_x": 100, "grid_y": 1, "grid_z": 1, "block_x": 1_024, "block_y": 1, "block_z": 1,
+        "registers": 32, "shared_memory": 0,
         "blocks_per_sm": 10.0, "warps_per_sm": 320.0, "occupancy": 100.0,
     }  # fmt: skip
     assert missing == {}

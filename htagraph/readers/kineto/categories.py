@@ -5,15 +5,18 @@ A new category is one line in `KIND_OF_CATEGORY`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.model.categories import CRITICAL_PATH, FORWARD_BACKWARD
 from htagraph.model.kinds import EventKind
 from htagraph.model.recording import STACKS
 from htagraph.model.step_markers import PROFILER_STEP
 from htagraph.model.symbols import SymbolTable
 
-__all__ = ["KIND_OF_CATEGORY", "LAUNCH_FLOWS", "event_kinds"]
+__all__ = ["KIND_OF_CATEGORY", "LAUNCH_FLOWS", "event_kinds", "is_plain"]
 
 LAUNCH_FLOWS = ("ac2g", "async_cpu_to_gpu", "async_gpu", "async")
 """Categories of flow points that only repeat a correlation id."""
@@ -59,7 +62,11 @@ KIND_OF_CATEGORY = {
 }
 """Kind of the events of a category; any other category is `EventKind.OTHER`."""
 
-_KIND_OF_PHASE = {"i": EventKind.INSTANT, "I": EventKind.INSTANT, "C": EventKind.COUNTER}
+_KIND_OF_PHASE = {
+    **dict.fromkeys("iInTp", EventKind.INSTANT),
+    **dict.fromkeys("bS", EventKind.ASYNC),
+    "C": EventKind.COUNTER,
+}
 
 _PREFIXES = {
     ("hip_", "privateuse1_"): EventKind.RUNTIME,
@@ -92,11 +99,28 @@ def _kind_of(category: str) -> EventKind:
     )
 
 
+def is_plain(categories: Iterable[str]) -> bool:
+    """Whether a file of these categories is no profile of PyTorch: it has none that Kineto uses.
+
+    Examples
+    --------
+    >>> is_plain(["", "function"]), is_plain(["function", "cpu_op"]), is_plain([])
+    (True, False, True)
+    """
+    of_kineto = (*LAUNCH_FLOWS, FORWARD_BACKWARD)
+    return all(
+        category not in of_kineto and _kind_of(category) == EventKind.OTHER
+        for category in categories
+    )
+
+
 def event_kinds(
     symbols: SymbolTable,
     category: npt.NDArray[np.int32],
     name: npt.NDArray[np.int32],
     phase: npt.NDArray[np.uint8],
+    *,
+    is_plain: bool = False,
 ) -> npt.NDArray[np.int8]:
     """The kind of each event from its category, its phase, and the names that overrule both.
 
@@ -107,6 +131,8 @@ def event_kinds(
         Codes of `symbols`.
     phase : ndarray of shape (n_events,), dtype=uint8
         The character ``ph``.
+    is_plain : bool
+        Whether the file is no profile of PyTorch: its slices are what its threads did.
 
     Returns
     -------
@@ -117,6 +143,9 @@ def event_kinds(
     kinds: npt.NDArray[np.int8] = (
         kind_of_symbol[category] if len(symbols) else np.empty(0, dtype=np.int8)
     )
+    if is_plain:
+        unknown = (kinds == EventKind.OTHER) & (category != symbols.code(CRITICAL_PATH))
+        kinds[unknown] = EventKind.OP
     for character, kind in _KIND_OF_PHASE.items():
         kinds[phase == ord(character)] = kind
     if len(symbols):

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from htagraph.errors import TraceError, TraceLimitError
-from htagraph.readers.discover import not_found
 from htagraph.readers.kineto.repairs import Defect, RepairLog
+from htagraph.readers.not_found import not_found
 
 __all__ = ["MAX_RATIO", "RATIO_FROM", "ByteStream"]
 

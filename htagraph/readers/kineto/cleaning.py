@@ -1,7 +1,8 @@
 """Cleaning rules: which rows stay, and with what duration.
 
-- A begin (``ph: B``) and the end that follows it on its thread are one event. A begin without an
-  end lasts until the last instant of its thread; an end without a begin is left out.
+- A begin (``ph: B``) and the end that follows it on its thread are one event; so are those that
+  are on no thread (``ph: b``, ``e``) but share process, category and id. A begin without an end
+  lasts until the last instant of its thread; an end without a begin is left out.
 - Complete events at time 0 without duration are set aside where they are a tenth of all and nothing
   of any length begins at 0: the profiler lost their times.
 - Events and flow points that, with the base time added, lie beyond `MAX_TIME_NS` are left out: all
@@ -13,6 +14,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +30,9 @@ I64 = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 _ZERO_SHARE = 0.1
-_BEGIN, _END, _COMPLETE = ord("B"), ord("E"), ord("X")
+_COMPLETE = ord("X")
+_BEGIN, _END = ord("B"), ord("E")
+_ASYNC_BEGINS, _ASYNC_ENDS = tuple(b"bS"), tuple(b"eF")
 
 
 def cleaned(
@@ -56,29 +60,49 @@ def cleaned(
     phase = columns.rows["phase"]
     keep = np.ones(len(phase), dtype=bool)
     halves = np.flatnonzero((phase == _BEGIN) | (phase == _END))
+    on_no_thread = np.flatnonzero(np.isin(phase, _ASYNC_BEGINS + _ASYNC_ENDS))
+    keep[halves] = keep[on_no_thread] = False
     if len(halves):
-        keep[halves] = False
-        begins = _joined(columns, halves, log)
+        begins = _joined(columns, halves, columns.rows["lane"][halves], log)
+        keep[begins] = _wanted(columns, begins, window, categories)
+        phase[begins] = _COMPLETE
+    if len(on_no_thread):
+        begins = _joined(columns, on_no_thread, _async_owners(columns, on_no_thread), log)
         keep[begins] = _wanted(columns, begins, window, categories)
     keep &= ~_zeros(columns, log)
     keep &= ~_far(columns, keep, base_time_ns, log)
     return columns if keep.all() else _kept(columns, keep)
 
 
-def _joined(columns: Columns, halves: I64, log: RepairLog) -> I64:
-    """Give begins their durations; return their rows."""
+def _async_owners(columns: Columns, rows: I64) -> npt.NDArray[np.int32]:
+    """What the begin and end of an event on no thread share, as a number: process, category, id."""
+    processes = np.unique([str(pid) for pid, _ in columns.lanes], return_inverse=True)[1]
+    events, ids = columns.sparse["async_id"]
+    keys = np.stack(
+        [
+            processes[columns.rows["lane"][rows]],
+            columns.rows["category"][rows],
+            ids[np.searchsorted(events, rows)],
+        ]
+    )
+    return np.unique(keys, axis=1, return_inverse=True)[1].reshape(-1).astype(np.int32)
+
+
+def _joined(columns: Columns, halves: I64, owner: npt.NDArray[np.int32], log: RepairLog) -> I64:
+    """Give begins their durations; return their rows. Halves of one owner nest."""
     from htagraph.readers.kineto.compiled.pairing import pair  # noqa: PLC0415 - few files need it
 
     rows = columns.rows
-    order = halves[np.argsort(rows["ts_ns"][halves], kind="stable")]
+    by_time = np.argsort(rows["ts_ns"][halves], kind="stable")
+    order = halves[by_time]
     partner = np.full(len(order), -1, dtype=np.int64)
+    is_begin = np.isin(rows["phase"][order], (_BEGIN, *_ASYNC_BEGINS))
     pair(
-        rows["phase"][order] == _BEGIN,
-        rows["lane"][order],
-        np.full(len(columns.lanes), -1, np.int64),
+        is_begin,
+        owner[by_time],
+        np.full(int(owner.max()) + 1, -1, np.int64),
         partner,
     )
-    is_begin = rows["phase"][order] == _BEGIN
     begins, ends = order[is_begin], partner[is_begin]
     has_end = ends >= 0
     last = _last_instant(columns)[rows["lane"][begins]]
@@ -86,7 +110,6 @@ def _joined(columns: Columns, halves: I64, log: RepairLog) -> I64:
     dur_ns = end_ns - rows["ts_ns"][begins]
     impossible = dur_ns > MAX_DURATION_NS
     rows["dur_ns"][begins] = np.where(impossible, 0, dur_ns)
-    rows["phase"][begins] = _COMPLETE
     alone = order[~is_begin & (partner < 0)]
     _note(log, Defect.IMPOSSIBLE_DURATION, columns, begins[impossible])
     _note(log, Defect.BEGIN_ONLY, columns, begins[~has_end])
@@ -164,4 +187,4 @@ def _kept(columns: Columns, keep: Mask) -> Columns:
         if stays.any():
             sparse[name] = number[events[stays]], values[stays]
     rows = {name: column[keep] for name, column in columns.rows.items()}
-    return Columns(rows, columns.flows, sparse, columns.symbols, columns.lanes, columns.skipped)
+    return replace(columns, rows=rows, sparse=sparse)

@@ -36,12 +36,13 @@ class Field(IntEnum):
     ID = 5
     TS = 6
     DUR = 7
-    ARGS = 8
-    DEVICE = 9
-    STREAM = 10
-    CORRELATION = 11
-    EXTERNAL_ID = 12
-    FIRST_SPARSE = 13
+    BIND = 8
+    ARGS = 9
+    DEVICE = 10
+    STREAM = 11
+    CORRELATION = 12
+    EXTERNAL_ID = 13
+    FIRST_SPARSE = 14
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,8 @@ COLUMNS = (
     SparseField("device_id", ("Device Id",)),
     SparseField("comms_rank", ("Rank",)),
     SparseField("call_from", ("CallFrom",), Read.TEXT),
+    SparseField("record_function", ("Record function id",)),
+    SparseField("async_id", ()),  # of an event of its own that is on no thread: its ``id``
 )
 """Columns that few events have, by code. A `TRIPLE` fills its own column and the next two."""
 
@@ -112,6 +115,8 @@ EVENT_KEYS: dict[str, tuple[int, Read]] = {
     "pid": (Field.PID, Read.TEXT),
     "tid": (Field.TID, Read.TEXT),
     "id": (Field.ID, Read.TEXT),
+    "id2": (Field.ID, Read.TEXT),
+    "bp": (Field.BIND, Read.TEXT),
     "ts": (Field.TS, Read.TIME),
     "dur": (Field.DUR, Read.TIME),
     "args": (Field.ARGS, Read.ARGS),

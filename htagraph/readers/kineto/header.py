@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from htagraph.model.devices import DeviceProperties
-from htagraph.readers.discover import rank_in_name
 from htagraph.readers.kineto.repairs import Defect, RepairLog
+from htagraph.readers.rank_paths import rank_in_name
 
 __all__ = ["MAX_TIME_NS", "base_time_of", "decoded", "devices_of", "rank_of", "world_size_of"]
 

@@ -7,15 +7,18 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from htagraph.errors import QueryError, TraceFormatError
 from htagraph.model.recording import STACKS, Origin, Progress, Recording
 from htagraph.readers.kineto.arguments import ArgsIndex
-from htagraph.readers.kineto.categories import LAUNCH_FLOWS
+from htagraph.readers.kineto.categories import LAUNCH_FLOWS, is_plain
 from htagraph.readers.kineto.chunks import ByteStream
+from htagraph.readers.kineto.counters import counter_samples
 from htagraph.readers.kineto.header import (
     MAX_TIME_NS,
     base_time_of,
@@ -28,6 +31,7 @@ from htagraph.readers.kineto.repairs import Defect, RepairLog
 
 if TYPE_CHECKING:
     from htagraph.readers.kineto.compiled.scanner import Rules
+    from htagraph.readers.kineto.merging import Columns
     from htagraph.readers.kineto.parts import Part
     from htagraph.readers.kineto.worker import Worker
 
@@ -78,14 +82,17 @@ def load_file(
     from htagraph.readers.kineto.tables import event_table  # noqa: PLC0415
 
     log, window, assembly = RepairLog(), EVERYTHING, Assembly()
+    elsewhere: Collection[str] = ()
     if asked.window is not None:
+        counted = Assembly()
         header = scanned(
             ByteStream(source, RepairLog()),
             Asked(categories=()),
             window,
             RepairLog(),
-            lambda _: None,
+            counted.add,
         )
+        elsewhere = counted.columns(header.workers).skipped
         base_time_ns = base_time_of(header.metadata)
         start_ns, end_ns = (
             min(max(time_ns - base_time_ns, EVERYTHING[0]), EVERYTHING[1])
@@ -105,13 +112,18 @@ def load_file(
     log.merge(assembly.repairs)
     columns = assembly.columns(file.workers)
     base_time_ns = base_time_of(file.metadata, log)
+    plain = is_plain({*_categories(columns), *elsewhere})
     asked_window = None if asked.window is None else window
     columns = cleaned(columns, log, asked_window, asked.categories, base_time_ns)
     metadata_events = _metadata_events(assembly.metas, log)
     devices = devices_of(file.metadata)
-    events = event_table(columns, metadata_events, base_time_ns, devices)
+    events = event_table(columns, metadata_events, base_time_ns, devices, is_plain=plain)
     source = source if isinstance(source, bytes) else Path(source)
     args = ArgsIndex(source, columns.rows["offset"], columns.rows["length"])
+    if plain:
+        samples, n_left_out = counter_samples(events, args)
+        events = replace(events, samples=samples)
+        columns.skipped |= {"counter value that is no number": n_left_out} if n_left_out else {}
     rank, rank_source = rank_of(file.metadata, stream.path, log)
     return Recording(
         events=events,
@@ -120,8 +132,15 @@ def load_file(
         world_size=world_size_of(file.metadata, log),
         repairs=log.repairs(),
         skipped=columns.skipped,
+        n_bytes=columns.n_bytes,
         origin=Origin(source, base_time_ns, args, file.metadata),
     )
+
+
+def _categories(columns: Columns) -> set[str]:
+    """The categories of what was read, and of what was left out."""
+    codes = np.union1d(columns.rows["category"], columns.flows[4])
+    return {columns.symbols[code] for code in codes.tolist()} | set(columns.skipped)
 
 
 def _metadata_events(texts: list[bytes], log: RepairLog) -> Iterator[Mapping[str, Any]]:

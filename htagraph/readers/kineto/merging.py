@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -16,8 +16,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.readers.kineto.compiled.scanner import TEXT_IDS
 from htagraph.readers.kineto.fields import COLUMNS, Read
-from htagraph.readers.kineto.parts import ROW_FIELDS, Part
+from htagraph.readers.kineto.parts import ROW_FIELDS, Part, added
 from htagraph.readers.kineto.repairs import RepairLog
 from htagraph.readers.kineto.worker import Worker
 
@@ -44,6 +45,8 @@ class Columns:
     lanes : list of (pid, tid)
     skipped : dict of str to int
         By category, or why.
+    n_bytes : dict of str to int, unit=byte
+        Of all events by category, skipped or not.
     """
 
     rows: dict[str, npt.NDArray[Any]]
@@ -52,6 +55,7 @@ class Columns:
     symbols: list[str]
     lanes: list[tuple[Id, Id]]
     skipped: dict[str, int] = field(default_factory=dict)
+    n_bytes: dict[str, int] = field(default_factory=dict)
 
 
 def canonical_id(value: object) -> Id:
@@ -118,6 +122,7 @@ class Assembly:
         self._n_rows, self._n_flows, self._n_outside = 0, 0, 0
         self._spans: list[_Span] = []
         self._skipped: dict[int, I64] = {}
+        self._n_bytes: dict[int, I64] = {}
         self._phases = np.zeros(256, dtype=np.int64)
 
     def add(self, part: Part) -> None:
@@ -147,10 +152,9 @@ class Assembly:
             self.nonsense = part.first_nonsense()
         self._n_outside += part.n_outside
         self._phases += part.phases
-        known = self._skipped.get(part.worker, np.zeros(0, dtype=np.int64))
-        self._skipped[part.worker] = (
-            np.pad(known, (0, len(part.skipped) - len(known))) + part.skipped
-        )
+        none = np.zeros(0, dtype=np.int64)
+        for sums, more in ((self._skipped, part.skipped), (self._n_bytes, part.n_bytes)):
+            sums[part.worker] = added(sums.get(part.worker, none), more)
 
     def columns(self, workers: Sequence[Worker]) -> Columns:
         """The columns of all parts; the assembly is used up."""
@@ -182,6 +186,7 @@ class Assembly:
         flow_spans = [(span.worker, span.flow) for span in self._spans]
         _renumber(flows[2], flow_spans, lane_maps)
         _renumber(flows[4], flow_spans, symbol_maps)
+        _renumber_ids(flows[1], flow_spans, symbol_maps)
         sparse = self._sparse_columns(row_spans, symbol_maps)
         return Columns(
             rows,
@@ -190,6 +195,7 @@ class Assembly:
             symbols,
             list(lane_codes),
             self._counts(symbols, symbol_maps),
+            _by_category(self._n_bytes, symbols, symbol_maps),
         )
 
     def _sparse_columns(
@@ -203,12 +209,9 @@ class Assembly:
             if not len(rows):
                 continue
             if column.read == Read.TEXT:
-                starts = np.searchsorted(rows, [row for _, row in spans]).tolist()
-                _renumber(
-                    values,
-                    [(worker, start) for (worker, _), start in zip(spans, starts, strict=True)],
-                    symbol_maps,
-                )
+                _renumber(values, _spans_of(rows, spans), symbol_maps)
+            if column.name == "async_id":
+                _renumber_ids(values, _spans_of(rows, spans), symbol_maps)
             columns[column.name] = _shared(rows, shared), values
         return columns
 
@@ -216,19 +219,25 @@ class Assembly:
         self, symbols: list[str], symbol_maps: Sequence[npt.NDArray[np.int32]]
     ) -> dict[str, int]:
         """How many events were left out, by category or reason."""
-        counts = np.zeros(len(symbols), dtype=np.int64)
-        for worker, of_worker in self._skipped.items():
-            known = np.flatnonzero(of_worker)
-            np.add.at(counts, symbol_maps[worker][known], of_worker[known])
-        skipped = {
-            symbols[code] or "no category": int(counts[code])
-            for code in np.flatnonzero(counts).tolist()
-        }
+        skipped = _by_category(self._skipped, symbols, symbol_maps)
         skipped |= {
             f"phase {chr(phase)!r}": int(self._phases[phase])
             for phase in np.flatnonzero(self._phases).tolist()
         }
         return skipped | ({"outside the window": self._n_outside} if self._n_outside else {})
+
+
+def _by_category(
+    sums: Mapping[int, I64], symbols: list[str], symbol_maps: Sequence[npt.NDArray[np.int32]]
+) -> dict[str, int]:
+    """Sums of workers, by symbol of a category, as one by its name."""
+    total = np.zeros(len(symbols), dtype=np.int64)
+    for worker, of_worker in sums.items():
+        known = np.flatnonzero(of_worker)
+        np.add.at(total, symbol_maps[worker][known], of_worker[known])
+    return {
+        symbols[code] or "no category": int(total[code]) for code in np.flatnonzero(total).tolist()
+    }
 
 
 class _Span(NamedTuple):
@@ -256,6 +265,22 @@ def _renumber(
     ends = [start for _, start in spans[1:]] + [len(codes)]
     for (worker, start), end in zip(spans, ends, strict=False):
         codes[start:end] = maps[worker][codes[start:end]]
+
+
+def _renumber_ids(
+    ids: I64, spans: Sequence[tuple[int, int]], maps: Sequence[npt.NDArray[np.int32]]
+) -> None:
+    """Replace the codes of ids that are texts by common ones, in place."""
+    texts = np.flatnonzero(ids >= TEXT_IDS)
+    codes = ids[texts] - TEXT_IDS
+    _renumber(codes, _spans_of(texts, spans), maps)
+    ids[texts] = codes + TEXT_IDS
+
+
+def _spans_of(rows: I64, spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Where spans of all rows begin among some of them, by the worker of each."""
+    starts = np.searchsorted(rows, [row for _, row in spans]).tolist()
+    return [(worker, start) for (worker, _), start in zip(spans, starts, strict=True)]
 
 
 def _shared(rows: I64, known: list[I64]) -> I64:

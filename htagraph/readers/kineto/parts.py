@@ -12,7 +12,7 @@ from htagraph.readers.kineto.compiled.scanner import Batch
 from htagraph.readers.kineto.fields import COLUMNS, Read
 from htagraph.readers.kineto.repairs import Defect, RepairLog
 
-__all__ = ["ROW_FIELDS", "Part", "new_batch", "unload"]
+__all__ = ["ROW_FIELDS", "Part", "added", "new_batch", "unload"]
 
 I64 = npt.NDArray[np.int64]
 
@@ -54,6 +54,8 @@ class Part:
         Events read, and left out as they are outside the window.
     skipped, phases : ndarray, dtype=int64
         Events left out, by symbol of their category, and by a phase that is not read.
+    n_bytes : ndarray, dtype=int64, unit=byte
+        Of all events that have a time, left out or not, by symbol of their category.
     repairs : ndarray, dtype=int64
         As `RepairLog.blank`.
     stop, reason : int
@@ -73,6 +75,7 @@ class Part:
     n_outside: int = 0
     skipped: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     phases: I64 = field(default_factory=lambda: np.zeros(256, dtype=np.int64))
+    n_bytes: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     repairs: I64 = field(default_factory=RepairLog.blank)
     stop: int = 0
     reason: int = 0
@@ -103,7 +106,19 @@ def new_batch(n_symbols: int) -> Batch:
         repairs=RepairLog.blank(),
         skipped=np.zeros(n_symbols, dtype=np.int64),
         phases=np.zeros(256, dtype=np.int64),
+        n_bytes=np.zeros(n_symbols, dtype=np.int64),
     )
+
+
+def added(known: I64, more: I64) -> I64:
+    """Sums by symbol; there may be more symbols by now.
+
+    Examples
+    --------
+    >>> added(np.array([1, 2]), np.array([0, 1, 5])).tolist()
+    [1, 3, 5]
+    """
+    return np.pad(known, (0, len(more) - len(known))) + more
 
 
 def unload(batch: Batch, part: Part, buf: npt.NDArray[np.uint8]) -> None:
@@ -130,8 +145,9 @@ def unload(batch: Batch, part: Part, buf: npt.NDArray[np.uint8]) -> None:
     part.n_rows += n_rows
     part.n_outside += n_outside
     part.phases += batch.phases
-    part.skipped = np.pad(part.skipped, (0, len(batch.skipped) - len(part.skipped))) + batch.skipped
+    part.skipped = added(part.skipped, batch.skipped)
+    part.n_bytes = added(part.n_bytes, batch.n_bytes)
     RepairLog.merge_tables(part.repairs, batch.repairs)
-    for counts in (batch.n, batch.sparse_n, batch.skipped, batch.phases):
+    for counts in (batch.n, batch.sparse_n, batch.skipped, batch.phases, batch.n_bytes):
         counts[:] = 0
     batch.repairs[:] = RepairLog.blank()

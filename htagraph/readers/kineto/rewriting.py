@@ -29,7 +29,7 @@ _OF_TIMES = (
     Defect.IMPOSSIBLE_DURATION,
     Defect.NANOSECONDS,
 )
-_TIMED = frozenset(phase.encode() for phase in "XBEiICstf")
+_TIMED = frozenset(phase.encode() for phase in "XBEiICstfbneSTpF")
 _MAX_DURATION_US = Decimal(7 * 86_400 * 1_000_000)
 _MAX_TIME_US = Decimal(1 << 62) / 1000
 _MAX_POWER = 40

@@ -29,7 +29,7 @@ _NO_STREAM = 4_294_967_295
 _MAX_DEVICE = 4096
 _MAX_INT32 = np.iinfo(np.int32).max
 _PHASES = np.zeros(256, dtype=np.int8)
-_PHASES[ord("t")], _PHASES[ord("f")] = 1, 2
+_PHASES[ord("t")], _PHASES[ord("f")], _PHASES[ord("F")] = 1, 2, 3
 
 
 def event_table(
@@ -37,6 +37,8 @@ def event_table(
     metadata_events: Iterable[Mapping[str, Any]],
     base_time_ns: int,
     devices: tuple[DeviceProperties, ...] = (),
+    *,
+    is_plain: bool = False,
 ) -> EventTable:
     """The event table of a file.
 
@@ -49,10 +51,12 @@ def event_table(
     base_time_ns : int, unit=ns
         Added to every time.
     devices : tuple of DeviceProperties
+    is_plain : bool
+        Whether the file is no profile of PyTorch.
     """
     rows, sparse = columns.rows, dict(columns.sparse)
     symbols = SymbolTable(tuple(columns.symbols))
-    kind = event_kinds(symbols, rows["category"], rows["name"], rows["phase"])
+    kind = event_kinds(symbols, rows["category"], rows["name"], rows["phase"], is_plain=is_plain)
     lanes = lane_table(columns.lanes, metadata_events)
     on_stream = np.isin(kind, _ON_STREAM)
     named = np.flatnonzero(~on_stream & (rows["stream"] != ABSENT))

@@ -6,6 +6,7 @@ import pandas as pd
 
 from htagraph.model import answers
 from htagraph.reports import plots
+from htagraph.reports.device_use import lost_slots
 from htagraph.reports.page.panels import NO_DEVICE, Panel, Section, useful
 
 __all__ = ["communication_section", "devices_section"]
@@ -25,26 +26,50 @@ def _by_cause(idle: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def devices_section(temporal: pd.DataFrame, idle: pd.DataFrame) -> Section:
-    """Section on what devices spend their time on, and why they are idle.
+def devices_section(
+    temporal: pd.DataFrame,
+    idle: pd.DataFrame,
+    used: pd.DataFrame,
+    losses: pd.DataFrame | None = None,
+) -> Section:
+    """Section on what devices spend their time on, how full they are, and why they are idle.
 
     Parameters
     ----------
     temporal : DataFrame, schema `answers.TEMPORAL_BREAKDOWN`
     idle : DataFrame, schema `answers.IDLE_TIME`
+    used : DataFrame, schema `answers.UTILIZATION`
+    losses : DataFrame, schema `answers.UTILIZATION_LOSSES`, optional
     """
     drawn = plots.temporal_breakdown(temporal)
-    panels = (
+    told = [name for name in used.columns if used[name].notna().any() and name != "name"]
+    panels = [
         Panel("temporal-breakdown", drawn, temporal, answers.TEMPORAL_BREAKDOWN, is_wide=True),
+        Panel(
+            "utilization", plots.utilization(used), used[told], answers.UTILIZATION, is_wide=True
+        ),
         Panel("idle-causes", plots.idle_causes(idle), _by_cause(idle)),
         Panel("idle-time", plots.idle_time(idle), useful(idle), answers.IDLE_TIME),
-    )
+    ]
+    if losses is not None and len(lost := lost_slots(losses)):
+        panels.insert(
+            2,
+            Panel(
+                "utilization-losses",
+                None,
+                lost,
+                answers.UTILIZATION_LOSSES,
+                heading="Which kernels leave the device empty",
+                is_wide=True,
+            ),
+        )
     intro = (
         "Where work overlaps, compute counts before communication, and communication before "
         "copies: exposed means that nothing computed meanwhile. Idle time is charged to what the "
-        "work that ends it had to wait for."
+        "work that ends it had to wait for. Utilization as nvidia-smi reports it is the time in "
+        "which any kernel runs; how full the device is then is estimated from launch geometry."
     )
-    return Section("devices", "Devices", intro, panels if len(temporal) else (), NO_DEVICE)
+    return Section("devices", "Devices", intro, tuple(panels) if len(temporal) else (), NO_DEVICE)
 
 
 def communication_section(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from html import escape
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 
 import pandas as pd
 
@@ -16,9 +14,9 @@ from htagraph.model.frames import STEP_DIFF
 from htagraph.model.kinds import in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.gate import shown_diff
-from htagraph.reports.page.legend import color_rules, legend
+from htagraph.reports.page.html_file import resource, write_html
+from htagraph.reports.page.legend import legend
 from htagraph.reports.page.tables import html_table
-from htagraph.writers.atomic import output_file
 
 __all__ = ["write_diff_page"]
 
@@ -55,8 +53,12 @@ def write_diff_page(out: str | Path, found: RunDiff) -> Path:
         "steps": ("Steps", _steps(found)),
     }
     facts = (f"<b>{side}</b> {escape(run.facts)}" for side, run in _sides(found))
-    text = Template(_resource("diff.html")).substitute(
-        title=f"{escape(found.before.name)} → {escape(found.after.name)}",
+    return write_html(
+        out,
+        "diff.html",
+        title=f"{found.before.name} → {found.after.name}",
+        links={name: title for name, (title, _) in sections.items()},
+        style=resource("diff.css"),
         facts="\n".join(f'<p class="facts">{line}</p>' for line in facts),
         caveats="\n".join(
             f'<p class="caveat">{escape(side)}, left out: {escape(step)}</p>'
@@ -64,23 +66,11 @@ def write_diff_page(out: str | Path, found: RunDiff) -> Path:
             for step in run.left_out
         ),
         verdict=escape(found.verdict()),
-        links="\n".join(
-            f'<a href="#{name}">{escape(title)}</a>' for name, (title, _) in sections.items()
-        ),
         sections="\n".join(
             f'<section id="{name}"><h2>{escape(title)}</h2>{body}</section>'
             for name, (title, body) in sections.items()
         ),
-        style=f"{_resource('page.css')}\n{color_rules()}\n{_resource('diff.css')}",
     )
-    with output_file(out) as file:
-        file.write(text.encode())
-    return Path(out)
-
-
-def _resource(name: str) -> str:
-    """Text of a file beside this module."""
-    return files("htagraph.reports.page").joinpath(name).read_text(encoding="utf-8")
 
 
 def _sides(found: RunDiff) -> tuple[tuple[str, RunProfile], tuple[str, RunProfile]]:

@@ -6,10 +6,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
-from importlib.resources import files
 from itertools import count
 from pathlib import Path
-from string import Template
 from typing import Any
 
 from htagraph.model.progress import tell
@@ -17,9 +15,10 @@ from htagraph.model.units import human_duration
 from htagraph.queries.inferences import inferences_of
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.page.headline import commands, quality_line, verdict_html
+from htagraph.reports.page.html_file import resource, write_html
 from htagraph.reports.page.job_sections import job_sections
 from htagraph.reports.page.key_figures import KeyFigure, html_figures, key_figures
-from htagraph.reports.page.legend import color_rules, legend
+from htagraph.reports.page.legend import legend
 from htagraph.reports.page.markup import has_own_legend, section_html
 from htagraph.reports.page.panels import Panel, Section
 from htagraph.reports.page.rank_answers import RankAnswers
@@ -29,7 +28,6 @@ from htagraph.reports.page.tables import short_rule
 from htagraph.reports.page.texts import Texts
 from htagraph.reports.plots.style import TimeUnit
 from htagraph.reports.summary import Summary
-from htagraph.writers.atomic import output_file
 
 __all__ = ["write_page"]
 
@@ -70,8 +68,13 @@ def write_page(out: str | Path, summary: Summary | JobSummary, *, perfetto_file:
         "offset": start_ns - summary.path.origin_ns,
         "unit": TimeUnit.fitting(summary.path.dur_ns).size_ns,
     }
-    text = Template(_resource("page.html")).substitute(
-        title=escape(summary.name),
+    return write_html(
+        out,
+        "page.html",
+        title=summary.name,
+        links={part.name: part.title for part in page.parts},
+        style=short_rule(),
+        legend=legend(figures + head),
         facts=escape(summary.facts),
         window=escape(f"{summary.window_name}, {human_duration(summary.path.dur_ns)}"),
         caveats="\n".join(f'<p class="caveat">{escape(text)}</p>' for text in summary.caveats),
@@ -79,19 +82,13 @@ def write_page(out: str | Path, summary: Summary | JobSummary, *, perfetto_file:
         verdict=head,
         quality=quality_line(summary),
         commands=commands(summary, perfetto_file),
-        links="\n".join(f'<a href="#{part.name}">{escape(part.title)}</a>' for part in page.parts),
-        legend=legend(figures + head),
         sections=body,
-        style="\n".join([_resource("page.css"), color_rules(), short_rule()]),
         figures=figures,
         segments=_json(segments),
         texts=_json(list(texts)),
         plotly=_plotly_script(),
-        script=_resource("page.js") + _resource("segments.js"),
+        script=resource("page.js") + resource("segments.js"),
     )
-    with output_file(out) as file:
-        file.write(text.encode())
-    return Path(out)
 
 
 @dataclass(frozen=True)
@@ -151,11 +148,6 @@ def _told(sections: Iterator[Section]) -> Iterator[Section]:
         if section is None:
             return
         yield section
-
-
-def _resource(name: str) -> str:
-    """Text of a file beside this module."""
-    return files("htagraph.reports.page").joinpath(name).read_text(encoding="utf-8")
 
 
 def _plotly_script() -> str:

@@ -19,12 +19,13 @@ from htagraph.reports.page.panels import (
     LAUNCH_INTRO,
     NO_DEVICE,
     NO_LAUNCHES,
-    PATH_INTRO,
     Panel,
     Section,
     useful,
 )
+from htagraph.reports.page.path_section import path_section
 from htagraph.reports.page.rank_answers import COUNTERS, Frames, RankAnswers
+from htagraph.reports.page.sampled_panels import sampled_panels
 from htagraph.reports.page.step_views import job_step_choice
 
 if TYPE_CHECKING:
@@ -47,76 +48,6 @@ _LATE = [
     "transfer_ns",
 ]
 _LATE += ["cause_bound", "cause_name", "cause_ns", "n_cause"]
-
-
-def _path(summary: JobSummary) -> Section:
-    """Section on the critical path across ranks."""
-    path = summary.path
-    longest = path.segments.sort_values("dur_ns", ascending=False, kind="stable")
-    columns = ["rank", "start_ns", "dur_ns", "bound", "name", "op", "track", "rule", "is_inferred"]
-    named = {by: path.breakdown(by=by).rename_axis(by).reset_index() for by in ("name", "op")}
-    named["op"] = named["op"].replace({"op": {"": "(no operator)"}})
-    bounds = summary.by_bound.rename_axis("bound").reset_index()
-    ranks = summary.by_rank.rename_axis("rank").reset_index()
-    panels = (
-        Panel(
-            "critical-path",
-            plots.critical_path(path),
-            bounds,
-            frames.BREAKDOWN,
-            is_wide=True,
-            is_whole_window=True,
-        ),
-        Panel(
-            "job-path",
-            plots.job_path_timeline(path),
-            longest[columns],
-            frames.JOB_SEGMENTS,
-            is_wide=True,
-            segments=tuple(longest.index.tolist()),
-            whole="htagraph path FOLDER",
-        ),
-        Panel(
-            "path-ranks",
-            None,
-            ranks,
-            frames.BREAKDOWN,
-            heading="Ranks on the path",
-            is_wide=True,
-            is_open=True,
-            is_whole_window=True,
-        ),
-        Panel(
-            "path-names",
-            None,
-            named["name"],
-            frames.BREAKDOWN,
-            heading="What ran on the path",
-            is_open=True,
-            is_whole_window=True,
-        ),
-        Panel(
-            "path-ops",
-            None,
-            named["op"],
-            frames.BREAKDOWN,
-            heading="Operators on the path",
-            is_open=True,
-            is_whole_window=True,
-        ),
-    )
-    intro = (
-        f"{PATH_INTRO} Where a rank waits in a collective, the path continues on the rank that "
-        "arrived last."
-    )
-    return Section(
-        "path",
-        "Critical path",
-        f"{intro} {summary.inferred}".strip(),
-        panels if path.dur_ns else (),
-        "Nothing was recorded in this window.",
-        job_step_choice(path, summary.window_name),
-    )
 
 
 def _late(summary: JobSummary) -> Section:
@@ -316,13 +247,19 @@ def _quality(summary: JobSummary) -> Section:
 def job_sections(summary: JobSummary, asked: RankAnswers) -> Iterator[Section]:
     """Sections of the page of a job, in order."""
     found, over_time = asked.by_rank, asked.over_time
-    yield _path(summary)
+    sampled = sampled_panels(
+        over_time["sampled_counters by time"],
+        over_time["sampled_counters"],
+        origin_ns=0,
+        rank=summary.main_rank,
+    )
+    yield path_section(summary, job_step_choice(summary.path, summary.window_name), sampled)
     yield help_section(summary)
     yield _late(summary)
     idle = found["idle_time"].sort_values(
         "idle_ns", ascending=False, kind="stable", ignore_index=True
     )
-    yield devices_section(summary.devices, idle)
+    yield devices_section(summary.devices, idle, summary.used)
     some = (
         f" Shown: the {human_count(len(asked.ranks), 'rank')} with most of the path, of "
         f"{len(summary.job):,}."

@@ -70,7 +70,8 @@ def key_figures(
         if isinstance(summary, JobSummary)
         else _step(_inside(steady, summary.path.window))
     )
-    return [step, *_of_devices(devices), _unexplained(summary), _saving(summary)]
+    used = _used(summary.used)
+    return [step, *_of_devices(devices), used, _unexplained(summary), _saving(summary)]
 
 
 def html_figures(figures: list[KeyFigure]) -> str:
@@ -156,6 +157,25 @@ def _of_devices(devices: pd.DataFrame) -> list[KeyFigure]:
         )
         for name, share, time, least in zip(names, shares, times, is_least, strict=True)
     ]
+
+
+def _used(used: pd.DataFrame) -> KeyFigure:
+    """Share of the multiprocessors of devices that have a block, on average."""
+    name, active = "SM activity, estimate", used["sm_activity"].mean(skipna=False)
+    if used.empty or pd.isna(active):
+        why = (
+            "neither grids nor multiprocessors are known"
+            if len(used)
+            else "no device work recorded"
+        )
+        return KeyFigure.unknown(name, why, "devices")
+    busy = used["gpu_utilization"].mean()
+    about = f"a kernel runs {busy:.1%} of the time"
+    if busy:
+        about += f", on {active / busy:.1%} of the SMs"
+    if len(used) > 1:
+        about += f"; means of {human_count(len(used), 'device')}"
+    return KeyFigure(name, f"{active:.1%}", about, "devices", float(active))
 
 
 def _of_window(

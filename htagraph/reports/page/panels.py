@@ -18,7 +18,6 @@ __all__ = [
     "LAUNCH_INTRO",
     "NO_DEVICE",
     "NO_LAUNCHES",
-    "PATH_INTRO",
     "Panel",
     "Section",
     "useful",
@@ -35,11 +34,6 @@ NO_LAUNCHES = (
 LAUNCH_INTRO = (
     "A launch that takes longer than its work leaves the device idle; a queue that is never empty "
     "keeps the device busy whatever the host does."
-)
-PATH_INTRO = (
-    "The chain of waits, followed back from the end of the window. Its segments tile the window, "
-    "so only a shorter path makes the window shorter. Click a segment to see what it is; drag to "
-    "zoom, double-click to zoom out."
 )
 
 

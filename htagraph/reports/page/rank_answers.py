@@ -49,7 +49,13 @@ def _over_time(graph: TraceGraph) -> dict[str, pd.DataFrame]:
     counters: Frames = {name: graph.counters(name=name) for name in COUNTERS}
     start_ns = graph.interval.start_ns
     moved = {name: each.assign(ts_ns=each["ts_ns"] - start_ns) for name, each in counters.items()}
-    return {"kernel_patterns": graph.kernel_patterns(), **moved}
+    sampled = graph.sampled_counters(by="time")
+    return {
+        "kernel_patterns": graph.kernel_patterns(),
+        "sampled_counters": graph.sampled_counters(),
+        "sampled_counters by time": sampled.assign(start_ns=sampled["start_ns"] - start_ns),
+        **moved,
+    }
 
 
 def job_page_work(n_ranks: int) -> tuple[Work, ...]:

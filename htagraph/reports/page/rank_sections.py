@@ -16,68 +16,16 @@ from htagraph.reports.page.panels import (
     LAUNCH_INTRO,
     NO_DEVICE,
     NO_LAUNCHES,
-    PATH_INTRO,
     Panel,
     Section,
     useful,
 )
+from htagraph.reports.page.path_section import path_section
+from htagraph.reports.page.sampled_panels import sampled_panels
 from htagraph.reports.page.step_views import step_choice
 from htagraph.reports.summary import Summary
 
 __all__ = ["rank_sections"]
-
-
-def _path(summary: Summary, usual: str) -> Section:
-    """Section on the critical path; the usual step can be chosen in any case."""
-    path = summary.path
-    longest = path.segments.sort_values("dur_ns", ascending=False, kind="stable")
-    named = summary.by_name.rename_axis("name").reset_index()
-    by_op = summary.by_op.rename_axis("op").reset_index().replace({"op": {"": "(no operator)"}})
-    panels = (
-        Panel(
-            "critical-path",
-            plots.critical_path(path),
-            summary.by_bound.rename_axis("bound").reset_index(),
-            frames.BREAKDOWN,
-            is_wide=True,
-            is_whole_window=True,
-        ),
-        Panel(
-            "critical-path-timeline",
-            plots.critical_path_timeline(path),
-            longest[["start_ns", "dur_ns", "bound", "name", "op", "track", "rule", "is_inferred"]],
-            frames.SEGMENTS,
-            is_wide=True,
-            segments=tuple(longest.index.tolist()),
-            whole="htagraph path FILE",
-        ),
-        Panel(
-            "path-names",
-            None,
-            named,
-            frames.BREAKDOWN,
-            heading="What ran on the path",
-            is_open=True,
-            is_whole_window=True,
-        ),
-        Panel(
-            "path-ops",
-            None,
-            by_op,
-            frames.BREAKDOWN,
-            heading="Operators on the path",
-            is_open=True,
-            is_whole_window=True,
-        ),
-    )
-    return Section(
-        "path",
-        "Critical path",
-        f"{PATH_INTRO} {summary.inferred}".strip(),
-        panels if path.dur_ns else (),
-        "Nothing was recorded in this window.",
-        step_choice(path, summary.window_name, usual),
-    )
 
 
 def _help(summary: Summary) -> Section:
@@ -205,19 +153,15 @@ def _quality(summary: Summary) -> Section:
             is_open=True,
         )
     ]
-    repairs = summary.trace.repairs
-    if len(repairs):
-        checks.append(
-            Panel(
-                "repairs",
-                None,
-                repairs,
-                frames.REPAIRS,
-                heading="Repairs of the file",
-                is_wide=True,
-                is_open=True,
-            )
-        )
+    listed = (
+        ("attached", summary.trace.attached, frames.ATTACHED, "Files beside the trace"),
+        ("repairs", summary.trace.repairs, frames.REPAIRS, "Repairs of the file"),
+    )
+    checks += [
+        Panel(name, None, frame, schema, heading=heading, is_wide=True, is_open=True)
+        for name, frame, schema, heading in listed
+        if len(frame)
+    ]
     return Section(
         "quality",
         "Quality",
@@ -239,10 +183,13 @@ def rank_sections(
     """
     graph = summary.graph
     usual = steady.loc[steady["is_representative"], "name"].tolist()
-    yield _path(summary, usual[0] if usual else "")
+    steps = step_choice(summary.path, summary.window_name, usual[0] if usual else "")
+    over_time, origin_ns = graph.sampled_counters(by="time"), graph.interval.start_ns
+    sampled = sampled_panels(over_time, graph.sampled_counters(), origin_ns)
+    yield path_section(summary, steps, sampled)
     yield _help(summary)
     yield _steps(summary, steady)
-    yield devices_section(temporal, graph.idle_time())
+    yield devices_section(temporal, graph.idle_time(), summary.used, summary.losses)
     yield communication_section(graph.overlap(), graph.exposed_communication())
     yield _kernels(graph)
     yield _launches(graph)

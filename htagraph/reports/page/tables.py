@@ -14,7 +14,7 @@ import pandas as pd
 from htagraph.model.kinds import in_words
 from htagraph.model.schema import Column
 from htagraph.model.units import human_duration
-from htagraph.reports.headings import heading
+from htagraph.reports.headings import heading, is_share
 from htagraph.reports.page.legend import mark
 from htagraph.reports.page.texts import Texts
 from htagraph.writers.labels import distinct_names, name_label
@@ -39,6 +39,7 @@ _VOCABULARIES = {
     "kind",
     "why",
     "class",
+    "use",
 }
 _OPENED_BY = "name"
 
@@ -101,12 +102,10 @@ def _shown_by(
     name: str, column: pd.Series[Any], origin_ns: int
 ) -> tuple[Callable[[Any], _Cell], bool]:
     """Format of the cells of a column, and whether they are numbers."""
-    by_ending = {"_ns": _duration, "_share": _share}
     if name in _TIMES:
         return _time(origin_ns), True
-    for ending, show in by_ending.items():
-        if name.endswith(ending) or name == ending.removeprefix("_"):
-            return show, True
+    if name.endswith("_ns") or (is_share(name) and name != "chance"):
+        return _duration if name.endswith("_ns") else _share, True
     if name == "pattern":
         return _pattern, False
     if column.dtype == bool:

@@ -14,6 +14,7 @@ from htagraph.reports.plots.device_plots import (
     idle_time,
     overlap,
     temporal_breakdown,
+    utilization,
 )
 from htagraph.reports.plots.job_plots import collective_waits, kernels_across_ranks, step_spread
 from htagraph.reports.plots.kernel_plots import (
@@ -28,6 +29,7 @@ from htagraph.reports.plots.path_plots import (
     job_path_timeline,
     steps,
 )
+from htagraph.reports.plots.sample_plots import sampled_counters
 from htagraph.reports.plots.speed_up_plots import speed_ups
 
 __all__ = [
@@ -46,9 +48,11 @@ __all__ = [
     "memory_bandwidth",
     "overlap",
     "queue_length",
+    "sampled_counters",
     "speed_ups",
     "step_spread",
     "steps",
     "temporal_breakdown",
     "top_kernels",
+    "utilization",
 ]

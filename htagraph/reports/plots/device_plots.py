@@ -15,6 +15,7 @@ from htagraph.model.colors import IDLE
 from htagraph.model.kinds import in_words
 from htagraph.model.units import human_duration
 from htagraph.reports.plots.style import (
+    BOUND_COLORS,
     CAUSE_COLORS,
     CLASS_COLORS,
     TimeUnit,
@@ -30,10 +31,18 @@ from htagraph.writers.labels import distinct_names
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-__all__ = ["exposed_communication", "idle_causes", "idle_time", "overlap", "temporal_breakdown"]
+__all__ = [
+    "exposed_communication",
+    "idle_causes",
+    "idle_time",
+    "overlap",
+    "temporal_breakdown",
+    "utilization",
+]
 
 _TOP = 12
 _EMPTY_PX = 120
+_DIGITS = 6
 _PARTS = {
     "compute": "compute",
     "communication": "exposed communication",
@@ -282,3 +291,58 @@ def exposed_communication(frame: pd.DataFrame) -> Figure:
     )
     axis = {"title": {"text": f"exposed time, {unit.name}"}}
     return new_figure(bars, title, rows=len(why), showlegend=False, xaxis=axis)
+
+
+@of_frame(answers.UTILIZATION)
+def utilization(frame: pd.DataFrame) -> Figure:
+    """Figure of how full each device is: used, and what is empty, why; it adds up to 100%.
+
+    Parameters
+    ----------
+    frame : DataFrame, schema `answers.UTILIZATION`
+        By device, of one rank, or of a job with a column ``rank``.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+    """
+    rows = track_labels(frame)
+    busy, active = frame["gpu_utilization"], frame["sm_activity"]
+    filled, small, tail = frame["sm_occupancy"], frame["small_grid_share"], frame["tail_share"]
+    has_warps = filled.notna()
+    parts = {
+        "warps": (filled, BOUND_COLORS["compute"]),
+        "SMs with a block, empty warp slots": (active - filled, BOUND_COLORS["device_full"]),
+        "SMs with a block": (active.where(~has_warps), BOUND_COLORS["device_full"]),
+        "no block: small grids": (small, BOUND_COLORS["launch"]),
+        "no block: last waves": (tail, BOUND_COLORS["kernel_gap"]),
+        "no block: communication": (busy - active - small - tail, BOUND_COLORS["communication"]),
+        "a kernel runs, not estimated": (busy.where(active.isna()), BOUND_COLORS["unexplained"]),
+        "no kernel runs": (1 - busy, IDLE),
+    }
+    shares = {
+        name: (share.clip(0, 1).fillna(0) * 100).round(_DIGITS)
+        for name, (share, _) in parts.items()
+    }
+    bars = [
+        {
+            "type": "bar", "orientation": "h", "name": name, "x": shares[name].to_numpy(),
+            "y": rows, "marker": {"color": color},
+            "hovertemplate": f"{name}: %{{x:.1f}}%<extra></extra>",
+        }
+        for name, (_, color) in parts.items()
+        if shares[name].any()
+    ]  # fmt: skip
+    title = _use(frame)
+    axis = {"title": {"text": "share of warp slots and of the window, %"}, "range": [0, 100]}
+    return new_figure(bars, title, rows=max(len(rows), 1), barmode="stack", xaxis=axis)
+
+
+def _use(frame: pd.DataFrame) -> str:
+    """What a figure of utilisation shows."""
+    if frame.empty:
+        return "No device work was recorded"
+    busy, active = float(frame["gpu_utilization"].mean()), frame["sm_activity"].mean(skipna=False)
+    said = f"A kernel runs {busy:.0%} of the time"
+    on = f", on {active / busy:.0%} of the SMs (estimate)" if active > 0 else ""
+    return f"{said}{on}" if len(frame) == 1 else f"On average, {said[0].lower()}{said[1:]}{on}"

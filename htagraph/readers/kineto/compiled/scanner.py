@@ -23,7 +23,7 @@ from htagraph.readers.kineto.compiled.lexer import (
 )
 from htagraph.readers.kineto.compiled.machine import called, entry, inlined
 from htagraph.readers.kineto.compiled.values import Event, integer_text, read_value, time_at
-from htagraph.readers.kineto.fields import Field, Read
+from htagraph.readers.kineto.fields import COLUMNS, Field, Read
 from htagraph.readers.kineto.repairs import Defect
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "LEAVE_FLOWS",
     "MAX_DURATION_NS",
     "OPEN",
+    "TEXT_IDS",
     "Batch",
     "Rules",
     "Tables",
@@ -59,7 +60,10 @@ KEEP, LEAVE_ALL, LEAVE_FLOWS = range(3)
 ABSENT = -(1 << 63)
 """Value of a dense column where the event has none."""
 
-_UNREAD, _WHOLE, _HALF, _FLOW, _META = range(5)
+TEXT_IDS = 1 << 62
+"""Ids from here on are symbols of texts that are no integers."""
+
+_UNREAD, _WHOLE, _HALF, _FLOW, _META, _ASYNC = range(6)
 
 MAX_DURATION_NS = 7 * 86_400 * 1_000_000_000
 """Longest event; what claims to last longer has no duration that is known."""
@@ -74,6 +78,7 @@ _SYMBOLS_PER_EVENT = 16
     _ID,
     _TS,
     _DUR,
+    _BIND,
     _ARGS,
     _DEVICE,
     _STREAM,
@@ -81,6 +86,7 @@ _SYMBOLS_PER_EVENT = 16
     _EXTERNAL_ID,
     _SPARSE,
 ) = (int(field) for field in Field)
+_ASYNC_ID = next(code for code, column in enumerate(COLUMNS) if column.name == "async_id")
 _TEXT, _REAL, _IS_ARGS = int(Read.TEXT), int(Read.REAL), int(Read.ARGS)
 (
     _COMMA,
@@ -135,6 +141,7 @@ class Batch(NamedTuple):
     repairs: I64  #: count and first offset by `Defect`
     skipped: I64  #: number of events skipped, by code of their category
     phases: I64  #: number of events of phases that are not read, by the byte of the phase
+    n_bytes: I64  #: bytes of all events that have a time, skipped or not, as `skipped`
 
 
 class Tables(NamedTuple):
@@ -279,16 +286,27 @@ def _enter_sparse(buf: U8, tables: Tables, row: int) -> None:
         batch.sparse_n[column] = n + 1
 
 
-@called
-def _enter_flow(buf: U8, tables: Tables, phase: int, category: int, lane: int) -> None:
-    """Enter a flow point."""
-    event, batch = tables.event, tables.batch
-    n = batch.n[1]
+@inlined
+def _id(buf: U8, tables: Tables) -> int:
+    """The id of an event: an integer, else the symbol of its text, from `TEXT_IDS` on."""
+    event = tables.event
     number, good = 0, False
     if event.has[_ID] == event.serial[0]:
         number, good = integer_text(buf, event.start[_ID], event.end[_ID])
+    return number if good else TEXT_IDS + _code(buf, event, _ID, tables.symbols)
+
+
+@called
+def _enter_flow(buf: U8, tables: Tables, phase: int, category: int, lane: int) -> None:
+    """Enter a flow point; a finish that binds to the next slice is entered as ``F``."""
+    event, batch = tables.event, tables.batch
+    n = batch.n[1]
+    if phase == 102 and not (  # f
+        event.has[_BIND] == event.serial[0] and buf[event.start[_BIND]] == 101  # e
+    ):
+        phase = 70  # F
     batch.flows[0, n] = event.value[_TS]
-    batch.flows[1, n] = number if good else (1 << 62) + _code(buf, event, _ID, tables.symbols)
+    batch.flows[1, n] = _id(buf, tables)
     batch.flows[2, n], batch.flows[3, n], batch.flows[4, n] = lane, phase, category
     batch.n[1] = n + 1
 
@@ -320,8 +338,10 @@ def _enter_timed(
     """Enter an event that has a time, or count why not."""
     event, batch, rules = tables.event, tables.batch, tables.rules
     category = _code(buf, event, _CATEGORY, tables.symbols)
+    batch.n_bytes[category] += n_bytes
     rule = rules.dropped[category] if category < len(rules.dropped) else rules.others
-    if (rule == LEAVE_ALL and shape != _HALF) or (rule == LEAVE_FLOWS and shape == _FLOW):
+    is_half = shape in (_HALF, _ASYNC)
+    if (rule == LEAVE_ALL and not is_half) or (rule == LEAVE_FLOWS and shape == _FLOW):
         batch.skipped[category] += 1
         return
     if not _times(buf, event):
@@ -332,7 +352,7 @@ def _enter_timed(
             _mark(batch, defect, offset)
     start = event.value[_TS]
     dur = _duration(event, batch, phase, offset)
-    if shape != _HALF and not (
+    if not is_half and not (
         start < rules.end_ns and (start + dur > rules.start_ns or start == rules.start_ns)
     ):
         batch.n[4] += 1
@@ -346,6 +366,11 @@ def _enter_timed(
     else:
         row = _enter_row(buf, tables, start, dur, phase, category, lane)
         batch.rows[10, row], batch.rows[11, row] = offset, n_bytes
+        if shape == _ASYNC:
+            n = batch.sparse_n[_ASYNC_ID]
+            batch.sparse_row[_ASYNC_ID, n] = row
+            batch.sparse_value[_ASYNC_ID, n] = _id(buf, tables)
+            batch.sparse_n[_ASYNC_ID] = n + 1
 
 
 @inlined
@@ -433,6 +458,12 @@ def scan(
 def new_rules(n_known: int, *, notes_all: bool = False) -> Rules:
     """Rules that skip nothing, with room for some categories known beforehand."""
     shapes = np.full(256, _UNREAD, dtype=np.uint8)
-    for phases, shape in ((b"XiIC", _WHOLE), (b"BE", _HALF), (b"stf", _FLOW), (b"M", _META)):
+    for phases, shape in (
+        (b"XiIC", _WHOLE),
+        (b"BE", _HALF),
+        (b"stf", _FLOW),
+        (b"M", _META),
+        (b"bneSTpF", _ASYNC),
+    ):
         shapes[list(phases)] = shape
     return Rules(np.zeros(n_known, dtype=np.uint8), KEEP, -(1 << 62), 1 << 62, shapes, notes_all)

@@ -1,0 +1,107 @@
+"""How many blocks of a kernel fit on a multiprocessor at once, and what keeps more from fitting.
+
+The rules are those of NVIDIA's occupancy calculator (``cuda_occupancy.h`` of the CUDA toolkit,
+``cudaOccMaxActiveBlocksPerMultiprocessor``): warps, registers (given out to warps, in units of 256,
+from four equal parts), shared memory (in units of 128 or 256 bytes, with what the system reserves),
+and blocks. What a profiler did not write down limits nothing.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.model.devices import DeviceProperties
+
+__all__ = ["Limit", "Residency", "residency"]
+
+I64 = npt.NDArray[np.int64]
+
+_REGISTER_UNIT = 256
+"""Registers are given out to warps in multiples of this."""
+_PARTS = 4
+"""Parts of a multiprocessor, each with its own registers; the P100 (6.0) has two."""
+_P100 = (6, 0)
+_NO_LIMIT = np.iinfo(np.int64).max
+
+
+class Limit(IntEnum):
+    """What keeps more blocks from fitting."""
+
+    BLOCK_SIZE = 0  #: warps of whole blocks, or the number of blocks
+    REGISTERS = 1
+    SHARED_MEMORY = 2
+
+
+class Residency(NamedTuple):
+    """How many blocks of each kernel fit on one multiprocessor at once.
+
+    Parameters
+    ----------
+    blocks : ndarray of shape (n,), dtype=int64
+        At least one, as each has run.
+    limit : ndarray of shape (n,), dtype=int64
+        Codes of `Limit`; of several that are as tight, the first.
+    """
+
+    blocks: I64
+    limit: I64
+
+
+def _up_to(values: I64, unit: int) -> I64:
+    """Values rounded up to multiples of a unit."""
+    return -(-values // unit) * unit
+
+
+def residency(
+    device: DeviceProperties, threads: I64, registers: I64, shared_memory: I64
+) -> Residency:
+    """How many blocks of some kernels fit on one multiprocessor of a device at once.
+
+    Parameters
+    ----------
+    device : DeviceProperties
+        With its threads per multiprocessor and the size of its warps.
+    threads : ndarray of shape (n,), dtype=int64
+        Threads of a block.
+    registers : ndarray of shape (n,), dtype=int64
+        Registers of a thread; 0 or less for unknown.
+    shared_memory : ndarray of shape (n,), dtype=int64, unit=byte
+        Shared memory of a block, static and dynamic; less than 0 for unknown.
+
+    Returns
+    -------
+    Residency
+
+    Examples
+    --------
+    A kernel of 256 threads with 64 registers each: an A100 holds 64 warps of it by their number,
+    32 by their registers.
+
+    >>> a100 = DeviceProperties(0, "A100", 108, 32, 2_048, 0, 65_536, 167_936, 0, 8, 0)
+    >>> fit = residency(a100, np.array([256]), np.array([64]), np.array([0]))
+    >>> int(fit.blocks[0]), Limit(int(fit.limit[0])).name
+    (4, 'REGISTERS')
+    """
+    warps = -(-np.maximum(threads, 1) // device.warp_size)
+    by_warps = np.minimum(device.warps_per_sm // warps, device.most_blocks_per_sm)
+    by_registers = np.full(len(threads), _NO_LIMIT)
+    known = registers > 0
+    if device.registers_per_sm and known.any():
+        capability = (device.compute_major, device.compute_minor)
+        n_parts = _PARTS // 2 if capability == _P100 else _PARTS
+        of_warp = _up_to(registers[known] * device.warp_size, _REGISTER_UNIT)
+        in_part = (device.registers_per_sm // n_parts) // of_warp
+        by_registers[known] = in_part * n_parts // warps[known]
+    by_shared = np.full(len(threads), _NO_LIMIT)
+    taken = np.where(shared_memory >= 0, shared_memory + device.shared_memory_reserved, 0)
+    taken = _up_to(taken, device.shared_memory_granularity)
+    if device.shared_memory_per_sm and taken.any():
+        by_shared[taken > 0] = device.shared_memory_per_sm // taken[taken > 0]
+    fits = np.stack([by_warps, by_registers, by_shared])
+    limit = fits.argmin(axis=0)
+    blocks = np.take_along_axis(fits, limit[None], axis=0)[0]
+    return Residency(np.maximum(blocks, 1), limit)

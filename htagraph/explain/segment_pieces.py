@@ -1,0 +1,112 @@
+"""Pieces: segments of a path as columns, cut where another line of Python code begins to run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.gather import gather
+from htagraph.explain.topics import NAMES
+from htagraph.lookup.attribution import innermost
+from htagraph.lookup.python_code import Stretches, code_pieces
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import Bound, EventKind
+
+__all__ = ["Pieces"]
+
+I8 = npt.NDArray[np.int8]
+I64 = npt.NDArray[np.int64]
+Text = npt.NDArray[np.object_]
+
+_CODE_BOUNDS = (Bound.HOST, Bound.DATA_LOADING, Bound.PYTHON_GAP)
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Segments as columns, cut where another line of Python code begins to run.
+
+    Parameters
+    ----------
+    segment : ndarray of shape (n,), dtype=int64
+        Row of the segment that each piece is part of.
+    start_ns, dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
+    bound : ndarray of shape (n,), dtype=int8
+    event, edge : ndarray of shape (n,), dtype=int64
+    whole_ns : ndarray of shape (n,), dtype=int64, unit=ns
+        Duration of the segment.
+    line : ndarray of shape (n,), dtype=object
+        Python code that runs, empty for none.
+    topic : ndarray of shape (n,), dtype=int8
+        Number of the topic of its frames, -1 for none.
+    """
+
+    segment: I64
+    start_ns: I64
+    dur_ns: I64
+    bound: I8
+    event: I64
+    edge: I64
+    whole_ns: I64
+    line: Text
+    topic: I8
+
+    @classmethod
+    def of(cls, segments: pd.DataFrame) -> Pieces:
+        """Columns of a frame of segments."""
+        start_ns, dur_ns, event, edge = (
+            segments[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns", "event", "edge")
+        )
+        return cls(
+            np.arange(len(segments)),
+            start_ns,
+            dur_ns,
+            segments["bound"].cat.codes.to_numpy().astype(np.int8),
+            event,
+            edge,
+            dur_ns,
+            np.full(len(segments), "", dtype=object),
+            np.full(len(segments), -1, dtype=np.int8),
+        )
+
+    def cut_at_code(self, dag: Dag) -> Pieces:
+        """The pieces with the Python code that runs in them, cut where it changes."""
+        events, head = dag.events, gather(dag.edges.head, self.edge) >> 1
+        mine = np.isin(self.bound, _CODE_BOUNDS) & (head >= 0) & gather(events.is_host, head, False)
+        cut = np.flatnonzero(mine)
+        if not len(cut) or not (events.kind == EventKind.PYTHON).any():
+            return self
+        found = code_pieces(
+            dag,
+            Stretches(
+                events.lane[head[cut]].astype(np.int64),
+                self.start_ns[cut],
+                self.start_ns[cut] + self.dur_ns[cut],
+                innermost(dag, self.event[cut], (EventKind.OP, EventKind.RUNTIME)),
+            ),
+            dict(enumerate(NAMES.values())),
+        )
+        whole = np.flatnonzero(~mine)
+        row = np.concatenate([whole, cut[found.stretch]])
+        start_ns = np.concatenate([self.start_ns[whole], found.start_ns])
+        order = np.lexsort((start_ns, row))
+        row = row[order]
+        pieces = (
+            (self.dur_ns[whole], found.end_ns - found.start_ns),
+            (self.line[whole], found.line),
+            (self.topic[whole], found.topic),
+        )
+        dur_ns, line, topic = (np.concatenate(pair)[order] for pair in pieces)
+        return Pieces(
+            self.segment[row],
+            start_ns[order],
+            dur_ns,
+            self.bound[row],
+            self.event[row],
+            self.edge[row],
+            self.whole_ns[row],
+            line,
+            topic,
+        )

@@ -1,0 +1,162 @@
+"""The launch geometry of kernels: their blocks, how many of them fit, and in how many waves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.occupancy import residency
+from htagraph.model.dag import Dag
+from htagraph.model.devices import DeviceProperties
+
+__all__ = ["LaunchGeometry", "geometry_devices", "launch_geometry"]
+
+I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+_AXES = ("x", "y", "z")
+_IN_THREADS = r"^hip(Ext|Hcc)ModuleLaunchKernel"
+"""Calls whose grid is in threads, not in blocks."""
+_MOST_THREADS = 2_048
+"""Threads of a multiprocessor of which nothing is known: the most of any so far."""
+_USUAL_WARP = 32
+
+
+class LaunchGeometry(NamedTuple):
+    """How some kernels lie on their device.
+
+    Parameters
+    ----------
+    n_blocks : ndarray of shape (n,), dtype=int64
+        Blocks of the grid; 0 where they, or the multiprocessors of the device, are not known.
+    warps : ndarray of shape (n,), dtype=int64
+        Warps of a block; 0 where it is not known what else limits how many fit.
+    resident : ndarray of shape (n,), dtype=int64
+        Blocks that fit on one multiprocessor at once.
+    limit : ndarray of shape (n,), dtype=int64
+        What keeps more from fitting, codes of `Limit`.
+    """
+
+    n_blocks: I64
+    warps: I64
+    resident: I64
+    limit: I64
+
+    @property
+    def is_known(self) -> Bools:
+        """Whether the blocks of each kernel and the size of its device are known."""
+        return self.n_blocks > 0
+
+    def n_full_waves(self, n_sms: int) -> I64:
+        """Waves of each kernel that fill the device before the last one, which may not."""
+        return np.maximum(self.n_blocks - 1, 0) // (n_sms * self.resident)
+
+    def take(self, rows: I64 | Bools) -> LaunchGeometry:
+        """Some of them, by positions or a mask."""
+        return LaunchGeometry(*(column[rows] for column in self))
+
+
+class _Columns(NamedTuple):
+    """What is recorded of the launches of kernels, -1 where nothing is."""
+
+    blocks: I64
+    threads: I64
+    registers: I64
+    shared_memory: I64
+
+
+def _recorded(dag: Dag, kernels: I64, name: str) -> I64:
+    """A column of some kernels, or of the calls that launched them, -1 where neither has it."""
+    dense = dag.events.column(name)
+    launch = dag.launch[kernels]
+    of_call = np.where(launch >= 0, dense[launch], -1)
+    return np.where(dense[kernels] >= 0, dense[kernels], of_call).astype(np.int64)
+
+
+def _product(dag: Dag, kernels: I64, what: str) -> I64:
+    """Blocks of a grid, or threads of a block; 0 or less where they were not recorded."""
+    first, *others = (_recorded(dag, kernels, f"{what}_{axis}") for axis in _AXES)
+    size: I64 = np.prod(np.maximum(others, 1), axis=0) * first
+    return size
+
+
+def _columns(dag: Dag, kernels: I64) -> _Columns:
+    """What is recorded of the launches of some kernels."""
+    blocks, threads = _product(dag, kernels, "grid"), _product(dag, kernels, "block")
+    in_threads = np.append(dag.events.named(dag.events.symbols.searched(_IN_THREADS)), False)
+    blocks = np.where(in_threads[dag.launch[kernels]], -(-blocks // np.maximum(threads, 1)), blocks)
+    known = (blocks > 0) & (threads > 0)
+    return _Columns(
+        np.where(known, blocks, 0),
+        np.where(known, threads, 1),
+        _recorded(dag, kernels, "registers"),
+        _recorded(dag, kernels, "shared_memory"),
+    )
+
+
+def geometry_devices(dag: Dag) -> Mapping[int, DeviceProperties]:
+    """Devices whose number of multiprocessors is known, by their number.
+
+    A file that describes no device may still say it with each kernel, by its blocks per
+    multiprocessor. Devices that are not described are like those that are, if those are alike.
+    """
+    events = dag.events
+    described = {one.device: one for one in events.devices if one.n_sms and one.threads_per_sm}
+    alike = {replace(one, device=0) for one in described.values()}
+    found: dict[int, DeviceProperties] = {}
+    for device in np.unique(events.device[events.is_device]).tolist():
+        if device in described:
+            found[device] = described[device]
+        elif len(alike) == 1:
+            found[device] = replace(next(iter(alike)), device=device)
+        elif not described and (n_sms := _sms_by_kernels(dag, device)):
+            found[device] = DeviceProperties(device, n_sms=n_sms)
+    return found
+
+
+def _sms_by_kernels(dag: Dag, device: int) -> int:
+    """Multiprocessors of a device, as its kernels imply; 0 where they do not say."""
+    column = dag.events.columns.get("blocks_per_sm")
+    if column is None:
+        return 0
+    mine = (dag.events.device[column.event] == device) & (column.value > 0)
+    blocks = _product(dag, column.event[mine], "grid")
+    n_sms = np.rint(blocks / column.value[mine])
+    return int(np.median(n_sms)) if len(n_sms) else 0
+
+
+def launch_geometry(dag: Dag, kernels: I64, device: DeviceProperties | None) -> LaunchGeometry:
+    """How kernels of one device lie on it.
+
+    Parameters
+    ----------
+    dag : Dag
+    kernels : ndarray of shape (n,), dtype=int64
+    device : DeviceProperties or None
+        As of `geometry_devices`; None for one that is not known.
+
+    Returns
+    -------
+    LaunchGeometry
+        Where the limits of the device are not known, it is taken to hold 2,048 threads: this says
+        in how many waves a kernel runs, but no warps. Those are also left open where registers
+        were not recorded.
+    """
+    said = _columns(dag, kernels)
+    if device is None:
+        nothing = np.zeros(len(kernels), dtype=np.int64)
+        return LaunchGeometry(nothing, nothing, nothing + 1, nothing)
+    is_described = device.threads_per_sm > 0 and device.warp_size > 0
+    limits = (
+        device
+        if is_described
+        else replace(device, threads_per_sm=_MOST_THREADS, warp_size=_USUAL_WARP)
+    )
+    fit = residency(limits, said.threads, said.registers, said.shared_memory)
+    warps = -(-said.threads // limits.warp_size)
+    has_warps = (said.blocks > 0) & (said.registers >= 0) & is_described
+    return LaunchGeometry(said.blocks, np.where(has_warps, warps, 0), fit.blocks, fit.limit)

@@ -1,0 +1,84 @@
+"""What other instruments sampled of the use of devices, beside what is estimated of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.lookup.sample_levels import Levels, over, sample_levels
+from htagraph.model.samples import SampleTable
+
+__all__ = ["SAMPLED", "sampled_use"]
+
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+
+SAMPLED: Mapping[str, re.Pattern[str]] = {
+    "gpu_utilization": re.compile(
+        r"(?i)^utilization\.gpu|_GPU_UTIL$|^GPUTL$|^GR Active|_GR_ENGINE_ACTIVE$|^GRACT$"
+        r"|^sm$|^gfx_activity$"
+    ),
+    "sm_activity": re.compile(r"(?i)^SMs? Active|_SM_ACTIVE$|^SMACT$"),
+    "sm_occupancy": re.compile(r"(?i)_SM_OCCUPANCY$|^SMOCC$|^Compute Warps in Flight"),
+    "tensor_activity": re.compile(r"(?i)^Tensor Active|_PIPE_TENSOR_ACTIVE$|^TENSO$"),
+}
+"""Names of series that measure what is estimated: those of nvidia-smi, of DCGM and of the GPU
+metrics of Nsight Systems. Tensor activity is a share of cycles, not of the time of kernels."""
+
+_PERCENT = 100.0
+_MOST_OF_A_RATIO = 1.5
+"""A share above it is in percent: DCGM writes shares of 1, most others percents."""
+
+
+def sampled_use(
+    samples: SampleTable, device: int, devices: I64, start_ns: I64, end_ns: I64
+) -> dict[str, F64]:
+    """Means of the samples of a device over some ranges, weighted by time, as shares of 1.
+
+    Parameters
+    ----------
+    samples : SampleTable
+    device : int
+    devices : ndarray of int
+        All devices of the trace: a series of no device is of the only one.
+    start_ns, end_ns : ndarray of shape (n,), dtype=int64, unit=ns
+
+    Returns
+    -------
+    dict of str to ndarray of shape (n,), dtype=float64
+        By the names of `SAMPLED`; NaN where no sample speaks of a range. Of several series, the one
+        with most samples counts.
+
+    Examples
+    --------
+    >>> from htagraph.model.samples import Series
+    >>> table = SampleTable.of([(Series("SMACT", "ratio", 0), [5, 15, 25], [0.25, 0.75, 0.5])])
+    >>> use = sampled_use(table, 0, np.array([0]), np.array([0, 90]), np.array([20, 99]))
+    >>> use["sm_activity"].tolist()
+    [0.5, nan]
+    """
+    mine = [
+        levels
+        for levels in sample_levels(samples)
+        if levels.series.device == device or (levels.series.device < 0 and len(devices) == 1)
+    ]
+    found = {}
+    for name, pattern in SAMPLED.items():
+        fitting = [levels for levels in mine if pattern.search(levels.series.name)]
+        most = max(fitting, key=lambda levels: len(levels.value), default=None)
+        found[name] = (
+            np.full(len(start_ns), np.nan)
+            if most is None
+            else over(most, start_ns, end_ns).mean / _unit(most)
+        )
+    return found
+
+
+def _unit(levels: Levels) -> float:
+    """What of a series is 1."""
+    said = levels.series.unit + levels.series.name
+    is_percent = "%" in said or levels.value.max() > _MOST_OF_A_RATIO
+    return _PERCENT if is_percent else 1.0

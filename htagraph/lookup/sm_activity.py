@@ -1,0 +1,308 @@
+"""How full a device is over time: multiprocessors with a block, and warp slots that are filled.
+
+Nothing records it: it is estimated from the waves of kernels (`kernel_waves`). Kernels that run at
+once add up, to the whole device at most. What is empty is charged to the kernels that run then:
+multiprocessors without a block in equal parts, warp slots by the room that each leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.occupancy import Limit
+from htagraph.algorithms.running_sums import RunningSums
+from htagraph.errors import GraphError
+from htagraph.lookup.clipping import Clipped, clipped
+from htagraph.lookup.kernel_waves import KernelWaves, kernel_waves
+from htagraph.lookup.launch_geometry import LaunchGeometry, geometry_devices, launch_geometry
+from htagraph.model.dag import Dag
+from htagraph.model.devices import DeviceProperties
+from htagraph.model.kinds import EventKind, KernelClass, SlotUse
+from htagraph.model.metrics import NCU
+from htagraph.model.tensor_core_names import TENSOR_CORE_KERNELS
+from htagraph.model.window import Window
+
+__all__ = ["SlotShares", "SmActivity", "sm_activity"]
+
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+_LIMITED_BY = np.array(
+    [
+        {
+            Limit.BLOCK_SIZE: SlotUse.BLOCK_SIZE,
+            Limit.REGISTERS: SlotUse.REGISTERS,
+            Limit.SHARED_MEMORY: SlotUse.SHARED_MEMORY,
+        }[limit]
+        for limit in Limit
+    ]
+)
+_WITHIN_DEVICE = r"DtoD|DeviceToDevice|Device -> Device"
+_MEASURED = f"{NCU}sm__warps_active.avg.pct_of_peak_sustained_active"
+_MILLION, _PERCENT = 1_000_000, 100
+_ROUNDING = 1e-6
+
+
+class SlotShares(NamedTuple):
+    """What becomes of warp slots while kernels run.
+
+    Parameters
+    ----------
+    kernel : ndarray of shape (n,), dtype=int64
+        Position among the kernels.
+    use : ndarray of shape (n,), dtype=int64
+        Codes of `SlotUse`.
+    time_ns : ndarray of shape (n,), dtype=float64, unit=ns
+        In time of the whole device; together, the time in which any kernel runs.
+    """
+
+    kernel: I64
+    use: I64
+    time_ns: F64
+
+
+@dataclass(frozen=True)
+class SmActivity:
+    """How full one device is in a window.
+
+    Parameters
+    ----------
+    device : int
+    n_sms : int
+        Multiprocessors; 0 where they are not known.
+    window : Window
+    kernels : Clipped
+        Its kernels in the window, in order of time.
+    geometry : LaunchGeometry
+        Of the kernels.
+    curves : mapping of str to (ndarray, ndarray)
+        Instants from the start of the window, and an integral up to each.
+    active : (ndarray, ndarray)
+        Instants, and the share of multiprocessors with a block from each to the next.
+    slots : SlotShares
+    """
+
+    device: int
+    n_sms: int
+    window: Window
+    kernels: Clipped
+    geometry: LaunchGeometry
+    curves: Mapping[str, tuple[F64, F64]]
+    active: tuple[F64, F64]
+    slots: SlotShares
+
+    def within(self, start_ns: I64, end_ns: I64) -> dict[str, F64]:
+        """Sums over some ranges of the window, in time of the whole device.
+
+        Parameters
+        ----------
+        start_ns, end_ns : ndarray of shape (n,), dtype=int64, unit=ns
+
+        Returns
+        -------
+        dict of str to ndarray of shape (n,), dtype=float64, unit=ns
+            ``busy``: any kernel runs. ``communication``: only communication kernels do. ``known``:
+            any kernel, and the grid of each is known. ``sms``: of that, multiprocessors with a
+            block. ``counted``: the same, while the warps of each kernel are known. ``warps``: of
+            that, filled warp slots. ``small``, ``tail``: of the known time, multiprocessors that
+            small grids and last waves leave without a block. ``copying``: copies from or to the
+            host, or another device. ``computing``, ``tensor``: times of compute kernels, and of
+            those on tensor cores, each for itself. ``measured``: times of kernels whose occupancy
+            Nsight Compute measured, and ``measured_warps``, times that.
+        """
+        at = [(times - self.window.start_ns).astype(np.float64) for times in (start_ns, end_ns)]
+        zero = np.zeros(len(start_ns))
+        return {
+            name: np.interp(at[1], time, upto) - np.interp(at[0], time, upto) if len(time) else zero
+            for name, (time, upto) in self.curves.items()
+        }
+
+
+def sm_activity(dag: Dag, window: Window, device: int) -> SmActivity:
+    """How full a device is in a window.
+
+    Parameters
+    ----------
+    dag : Dag
+    window : Window
+    device : int
+
+    Returns
+    -------
+    SmActivity
+    """
+    events = dag.events
+    properties = geometry_devices(dag).get(device)
+    mine = events.device == device
+    kernels = np.flatnonzero(mine & (events.kind == EventKind.KERNEL))
+    found = clipped(dag, kernels, window)
+    # In order of time, so that sums do not depend on that of the file.
+    found = found.take(np.lexsort((events.tiebreak[found.event], events.ts_ns[found.event])))
+    geometry = launch_geometry(dag, found.event, properties)
+    begin, end = events.ts_ns[found.event], events.end_ns[found.event]
+    n_sms = properties.n_sms if properties else 0
+    waves = kernel_waves(
+        (begin - window.start_ns).astype(np.float64),
+        (end - window.start_ns).astype(np.float64),
+        geometry,
+        n_sms,
+        float(window.dur_ns),
+    )
+    classes = dag.classification.kernel_class[found.event]
+    full = _Fullness(waves, geometry, classes == KernelClass.COMMUNICATION, properties)
+    computes = (classes == KernelClass.COMPUTE).astype(np.int64)[waves.kernel]
+    on_tensor_cores = events.named(events.symbols.searched(TENSOR_CORE_KERNELS))[found.event]
+    copies = mine & (events.kind == EventKind.MEMCPY)
+    copies &= ~events.named(events.symbols.searched(_WITHIN_DEVICE))
+    curves = {
+        **full.curves(),
+        "computing": full.curve(full.sums.of(computes)),
+        "tensor": full.curve(full.sums.of(computes * on_tensor_cores[waves.kernel])),
+        **_measured(dag, found.event, full, waves.kernel),
+        "copying": _covered(clipped(dag, np.flatnonzero(copies), window), window),
+    }
+    active = full.sums.time, np.append(full.active, 0.0)
+    return SmActivity(device, n_sms, window, found, geometry, curves, active, full.slots())
+
+
+def _measured(dag: Dag, kernels: I64, full: _Fullness, of_wave: I64) -> dict[str, tuple[F64, F64]]:
+    """Times of kernels with a measured occupancy, and these times it, as curves."""
+    column = dag.events.columns.get(_MEASURED)
+    value = np.full(len(kernels), np.nan)
+    if column is not None:
+        value = column.dense(len(dag.events), np.nan)[kernels].astype(np.float64)
+    has = np.isfinite(value)
+    # In whole millionths of a percent, so that running sums come back to nothing.
+    parts = np.rint(np.where(has, value, 0) * _MILLION).astype(np.int64)[of_wave]
+    return {
+        "measured": full.curve(full.sums.of(has.astype(np.int64)[of_wave])),
+        "measured_warps": full.curve(full.sums.of(parts) / (_MILLION * _PERCENT)),
+    }
+
+
+def _covered(work: Clipped, window: Window) -> tuple[F64, F64]:
+    """Time in which any of some work runs, as a curve."""
+    start, end = (
+        (times - window.start_ns).astype(np.float64) for times in (work.start_ns, work.end_ns)
+    )
+    sums = RunningSums(start, end)
+    return sums.time, sums.integral(sums.of(np.ones(len(start), dtype=np.int64)) > 0)
+
+
+class _Fullness:
+    """What runs on a device from one instant to the next, and how full the device is.
+
+    Parameters
+    ----------
+    waves : KernelWaves
+    geometry : LaunchGeometry
+    communicates : ndarray of shape (n_kernels,), dtype=bool
+    device : DeviceProperties or None
+    """
+
+    def __init__(
+        self,
+        waves: KernelWaves,
+        geometry: LaunchGeometry,
+        communicates: Bools,
+        device: DeviceProperties | None,
+    ) -> None:
+        of = geometry.take(waves.kernel)
+        self.waves, self.geometry = waves, of
+        self.sums = sums = RunningSums(waves.start, waves.end)
+        self.n_sms = max(device.n_sms, 1) if device else 1
+        self.sm_warps = max(device.warps_per_sm, 1) if device else 1
+        self.is_communication = communicates[waves.kernel]
+        self.is_known, self.has_warps = of.is_known, of.warps > 0
+        self.n_all = sums.of(np.ones(len(of.warps), dtype=np.int64))
+        self.n_communicate = sums.of(self.is_communication.astype(np.int64))
+        self.n_unknown = sums.of((~self.is_known).astype(np.int64))
+        self.n_uncounted = sums.of((~self.has_warps).astype(np.int64))
+        self.warps = waves.blocks * of.warps
+        self.room = np.where(self.has_warps, waves.sms * self.sm_warps - self.warps, 0)
+        self.sms = np.minimum(sums.of(waves.sms), self.n_sms)
+        slots = self.n_sms * self.sm_warps
+        self.all_warps = sums.of(self.warps)
+        self.used = np.minimum(self.all_warps, slots) / slots
+        self.active = self.sms / self.n_sms
+        self.known = (self.n_all > 0) & (self.n_unknown == 0)
+        self.counted = self.known & (self.n_uncounted == 0)
+
+    def curve(self, level: npt.NDArray[np.number | np.bool_]) -> tuple[F64, F64]:
+        """Integral of what has a value from each instant to the next."""
+        return self.sums.time, self.sums.integral(level)
+
+    def curves(self) -> dict[str, tuple[F64, F64]]:
+        """The integrals that `SmActivity.within` tells of."""
+        other = self.n_all - self.n_communicate
+        free = np.where(self.known & (other > 0), 1 - self.active, 0) / np.maximum(other, 1)
+        tails = self.sums.of((self.waves.is_tail & ~self.is_communication).astype(np.int64))
+        small = self.sums.of(self._is_small.astype(np.int64))
+        levels = {
+            "busy": self.n_all > 0,
+            "communication": (self.n_communicate > 0) & (other == 0),
+            "known": self.known,
+            "sms": np.where(self.known, self.active, 0),
+            "counted": np.where(self.counted, self.active, 0),
+            "warps": np.where(self.counted, self.used, 0),
+            "small": free * small,
+            "tail": free * tails,
+        }
+        return {name: self.curve(level) for name, level in levels.items()}
+
+    @property
+    def _is_small(self) -> Bools:
+        """Whether a stretch is of a kernel with fewer blocks than multiprocessors."""
+        return ~self.waves.is_tail & (self.waves.sms < self.n_sms) & ~self.is_communication
+
+    def _charged(self, level: F64, mine: Bools, weights: I64 | None = None) -> F64:
+        """A level over time, divided among the stretches of some kind that run then."""
+        weights = mine.astype(np.int64) if weights is None else np.where(mine, weights, 0)
+        total = self.sums.of(weights)
+        each = np.where(total > 0, level, 0) / np.maximum(total, 1)
+        return weights * self.sums.over_each(self.sums.integral(each))
+
+    def slots(self) -> SlotShares:
+        """What becomes of warp slots while kernels run; checked to add up."""
+        waves, n = self.waves, len(self.waves.kernel)
+        alone = self.n_all == self.n_communicate
+        free = np.where(self.known, 1 - self.active, 0)
+        others = self._charged(np.where(alone, 0, free), ~self.is_communication)
+        communication = self._charged(np.where(alone, free, 0), self.is_communication)
+        empty = np.where(self.counted, self.active - self.used, 0)
+        room = self._charged(empty, np.ones(n, dtype=bool), self.room)
+        by_limit = waves.sms * (self.sm_warps - self.geometry.resident * self.geometry.warps)
+        limited = room * by_limit / np.maximum(self.room, 1)
+        used = np.where(self.counted, self.used, 0)
+        unknown = np.where((self.n_all > 0) & ~self.known, 1.0, 0.0)
+        uncounted = np.where(self.known & ~self.counted, self.active, 0)
+        communicating = np.full(n, SlotUse.COMMUNICATION)
+
+        def use(otherwise: npt.ArrayLike) -> I64:
+            return np.where(self.is_communication, communicating, otherwise)
+
+        tail, small = SlotUse.TAIL_WAVE, SlotUse.SMALL_GRID
+        parts = (
+            (others, np.where(waves.is_tail, tail, small)),
+            (communication, communicating),
+            (limited, use(_LIMITED_BY[self.geometry.limit])),
+            (room - limited, use(np.where(waves.is_tail, tail, SlotUse.FEW_BLOCKS))),
+            (self._charged(used, self.has_warps, self.warps), np.full(n, SlotUse.USED)),
+            (self._charged(unknown, ~self.is_known), np.full(n, SlotUse.NOT_RECORDED)),
+            (self._charged(uncounted, ~self.has_warps), np.full(n, SlotUse.NOT_RECORDED)),
+        )
+        found = SlotShares(
+            np.tile(waves.kernel, len(parts)),
+            np.concatenate([codes for _, codes in parts]).astype(np.int64),
+            np.concatenate([time_ns for time_ns, _ in parts]),
+        )
+        busy_ns = float(self.curve(self.n_all > 0)[1][-1]) if n else 0.0
+        if abs(float(found.time_ns.sum()) - busy_ns) > _ROUNDING * max(busy_ns, 1.0):
+            raise GraphError(f"uses of warp slots do not add up to {busy_ns:,.0f} ns.")
+        return found

@@ -1,0 +1,143 @@
+"""What the slices of a Perfetto trace cannot hold: one packet more, so that the trace can be read.
+
+Slices have a name, times, a track and annotations. That is not all there is: events have a place
+in their file, lanes have ids that no process can have, a device has properties. All of that is one
+packet of the file, in a field that viewers pass over::
+
+    zlib( length of the facts | facts as JSON | columns, one after the other )
+
+A column is written as the differences of its values, by planes of bytes: what hardly changes takes
+no room.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.model.dag import Dag
+from htagraph.model.recording import Origin
+
+__all__ = ["FIELD", "Supplement", "recorded_facts"]
+
+I64 = npt.NDArray[np.int64]
+
+FIELD = 77_710
+"""Field of a packet; far from those that Perfetto numbers, and from its ranges of extensions."""
+
+_VERSION = 1
+_LENGTH = struct.Struct("<q")
+_MOST_BYTES = 1 << 32
+_MOST_PER_BYTE = 1_000  # zlib's own limit
+
+
+@dataclass(frozen=True)
+class Supplement:
+    """Facts of a trace, and columns of numbers about its slices.
+
+    Parameters
+    ----------
+    facts : mapping of str to object
+        What JSON can hold.
+    columns : mapping of str to ndarray of dtype=int64
+
+    Examples
+    --------
+    >>> packed = Supplement({"rank": 3}, {"order": np.array([2, 0, 1])}).packed()
+    >>> again = Supplement.unpacked(packed)
+    >>> again.facts["rank"], again.columns["order"].tolist()
+    (3, [2, 0, 1])
+    """
+
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, I64] = field(default_factory=dict)
+
+    def packed(self) -> bytes:
+        """All of it as bytes."""
+        lengths = {name: len(column) for name, column in self.columns.items()}
+        facts = {"version": _VERSION, "columns": lengths, **self.facts}
+        text = json.dumps(facts, separators=(",", ":"), default=str).encode()
+        parts = [_LENGTH.pack(len(text)), text, *map(_planes, self.columns.values())]
+        return zlib.compress(b"".join(parts))
+
+    @classmethod
+    def unpacked(cls, packed: bytes) -> Supplement:
+        """What `packed` returned.
+
+        Raises
+        ------
+        ValueError
+            If the bytes are damaged, or of another version.
+        """
+        decoder = zlib.decompressobj()
+        try:
+            data = decoder.decompress(packed, min(_MOST_BYTES, _MOST_PER_BYTE * len(packed) + 64))
+            (n_text,) = _LENGTH.unpack_from(data)
+            facts = json.loads(data[_LENGTH.size :][: max(n_text, 0)])
+            at = _LENGTH.size + n_text
+            if facts.pop("version") != _VERSION:
+                raise ValueError("it is of another version")
+            columns = {}
+            for name, n in facts.pop("columns").items():
+                columns[str(name)] = _values(data[at : at + 8 * n], n)
+                at += 8 * n
+        except (
+            zlib.error,
+            struct.error,
+            KeyError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+        ) as exc:
+            raise ValueError(str(exc)) from exc
+        return cls(facts, columns)
+
+
+def recorded_facts(dag: Dag, rank: int, origin: Origin | None, run: str = "") -> dict[str, object]:
+    """What is known of a recording beside its events.
+
+    Parameters
+    ----------
+    dag : Dag
+    rank : int
+    origin : Origin or None
+    run : str, default=""
+        Which of several runs it is.
+
+    Returns
+    -------
+    dict of str to object
+    """
+    return {
+        "rank": rank,
+        "run": run,
+        "file": origin.path.name if origin and origin.path else "",
+        "metadata": dict(origin.metadata) if origin else {},
+        "base_time_ns": origin.base_time_ns if origin else 0,
+        "n_unread_stacks": dag.notes.get("n_unread_stacks", 0),
+    }
+
+
+def _planes(values: I64) -> bytes:
+    """Differences of values: all lowest bytes, then all second ones, and so on."""
+    steps = np.diff(np.concatenate([[0], values]).astype(np.int64))
+    zigzag = np.bitwise_xor(np.left_shift(steps, 1), np.right_shift(steps, 63))  # of either sign
+    planes: bytes = zigzag.astype("<i8").view(np.uint8).reshape(-1, 8).T.tobytes()
+    return planes
+
+
+def _values(planes: bytes, n: int) -> I64:
+    """What `_planes` was given."""
+    if n < 0 or len(planes) != 8 * n:
+        raise ValueError("it is cut off")
+    rows = np.ascontiguousarray(np.frombuffer(planes, dtype=np.uint8).reshape(8, n).T)
+    zigzag = rows.reshape(-1).view("<u8")
+    steps = (zigzag >> np.uint64(1)).astype(np.int64) ^ -(zigzag & np.uint64(1)).astype(np.int64)
+    return np.cumsum(steps, dtype=np.int64)

@@ -1,0 +1,196 @@
+"""The profiler's own work, as far as it was recorded, and how much of it is on the critical path.
+
+CUPTI records two sorts of overhead as one kind: its own (buffers, instrumentation), which is not
+there without a profiler, and the driver's (modules and functions loaded when first used, a full
+command buffer), which is. What it takes to record each event is in neither.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.gather import gather
+from htagraph.algorithms.intervals import sum_by_code
+from htagraph.algorithms.nesting import nest
+from htagraph.explain.critical_path import critical_path
+from htagraph.lookup.clipping import Clipped, clipped
+from htagraph.model.answers import PROFILER_OVERHEAD
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import Bound, EventKind, codes
+from htagraph.model.schema import categorical
+from htagraph.model.window import Window
+
+__all__ = ["profiler_overhead", "profiler_overhead_of"]
+
+I64 = npt.NDArray[np.int64]
+Text = npt.NDArray[np.object_]
+
+_SOURCES = ("profiler", "driver", "unknown")
+_DRIVER = re.compile(r"(?i)\bdriver\b|(module|function)[ _]loading|command[ _]buffer[ _]full")
+_UNKNOWN = re.compile(
+    r"(?i)^(cupti\W*)?(unknown|unrecognized|force int)$"
+    r"|^dl(open|close)\b(?!.*(cupti|tools_?injection))"
+)
+"""Also libraries that Nsight Systems sees loaded, unless they are its own."""
+_FLUSH = re.compile(r"(?i)flush")
+"""Overhead that threads of the profiler have as well, which the file may not name."""
+_NO_PROCESS = -1
+"""Process of the row on which Kineto puts all overhead."""
+_HOST_RUNS = (Bound.HOST, Bound.DATA_LOADING, Bound.PYTHON_GAP)
+_CALLS = codes((EventKind.OP, EventKind.RUNTIME))
+
+
+def profiler_overhead(dag: Dag, window: Window) -> pd.DataFrame:
+    """Recorded overhead by name: whose it is, its time, and how much of it the path has.
+
+    ::
+
+        cpu 1    |[aten::add [launch >a]   ]    6 us of the path are the profiler's: they lie in
+                      [Buffer]                  aten::add
+        stream 7 |                    [k <a ]
+
+    Parameters
+    ----------
+    dag : Dag
+    window : Window
+
+    Returns
+    -------
+    DataFrame, schema `answers.PROFILER_OVERHEAD`
+        Most time on the path first. That of the profiler is the least by which times of the path
+        are too long: what it takes to record each event is not recorded.
+
+    Notes
+    -----
+    Overhead is on the path while the path is on the host, on its thread; of what overlaps there,
+    the innermost counts. Where the file names no thread, as Kineto does for CUPTI, it is the one
+    thread that is in an operator or call all that time. Where there are none or several, and where
+    buffers are flushed, it stays unknown, and counts for nothing on the path.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from htagraph.compiler.passes import compile_events
+    >>> from htagraph.synth import timeline
+    >>> events = timeline("cpu 1 |[aten::add [Resource]        ]")
+    >>> kind = np.array([EventKind.OP, EventKind.OVERHEAD], dtype=np.int8)
+    >>> dag = compile_events(replace(events, kind=kind))
+    >>> profiler_overhead(dag, dag.span)[["name", "source", "sum_ns", "path_ns", "inside"]]
+           name    source  sum_ns  path_ns     inside
+    0  Resource  profiler   10000    10000  aten::add
+    """
+    return profiler_overhead_of(dag, window, critical_path(dag, window))
+
+
+def profiler_overhead_of(dag: Dag, window: Window, path: pd.DataFrame) -> pd.DataFrame:
+    """Recorded overhead by name, for who has the segments of the window's critical path."""
+    events = dag.events
+    found = clipped(dag, np.flatnonzero(events.kind == EventKind.OVERHEAD), window)
+    # Names in order, so that the answer does not depend on their order in the file.
+    names, group = np.unique(events.names(found.event).astype(str), return_inverse=True)
+    n = len(names)
+    lane = _lanes(dag, found)
+    row, segment, dur_ns = _on_path(dag, found, lane, path)
+    path_ns = sum_by_code(group[row], dur_ns, n)
+    assert path_ns.sum() <= window.dur_ns, "overhead on the path is part of the window"
+    frame = PROFILER_OVERHEAD.frame(
+        {
+            "name": names.astype(object),
+            "source": categorical(_sources(names), _SOURCES),
+            "n_events": np.bincount(group, minlength=n),
+            "n_placed": np.bincount(group[lane >= 0], minlength=n),
+            "sum_ns": sum_by_code(group, found.dur_ns, n),
+            "path_ns": path_ns,
+            "path_share": path_ns / max(window.dur_ns, 1),
+            "inside": _inside(path, group[row], segment, dur_ns, n),
+        }
+    )
+    return frame.sort_values(
+        ["path_ns", "sum_ns", "name"], ascending=[False, False, True], ignore_index=True
+    )
+
+
+def _sources(names: npt.NDArray[np.str_]) -> I64:
+    """Code of whose work each is: what is neither the driver's nor unknown is the profiler's."""
+    said = (
+        2 if _UNKNOWN.search(name) else 1 if _DRIVER.search(name) else 0 for name in names.tolist()
+    )
+    return np.fromiter(said, dtype=np.int64, count=len(names))
+
+
+def _lanes(dag: Dag, found: Clipped) -> I64:
+    """Host thread on which each overhead ran, -1 where that is not known."""
+    events = dag.events
+    lane = events.lane[found.event].astype(np.int64)
+    threads = np.unique(events.lane[events.is_host]).astype(np.int64)
+    by_tid: dict[int | str, list[int]] = {}
+    for thread in threads.tolist():
+        by_tid.setdefault(events.lanes.tid[thread], []).append(thread)
+    own = np.full(len(events.lanes) + 1, -1, dtype=np.int64)
+    own[threads] = threads
+    unnamed = np.zeros(len(events.lanes) + 1, dtype=bool)
+    for one in np.setdiff1d(lane, threads).tolist():
+        if events.lanes.pid[one] == _NO_PROCESS:
+            alike = by_tid.get(events.lanes.tid[one], [])
+            own[one] = alike[0] if len(alike) == 1 else -1
+            unnamed[one] = not alike
+    is_flush = events.named(events.symbols.searched(_FLUSH))[found.event]
+    lane, asked = own[lane], np.flatnonzero(unnamed[lane] & ~is_flush)
+    lane[asked] = _only_thread_in_a_call(dag, threads, found.take(asked))
+    return lane
+
+
+def _only_thread_in_a_call(dag: Dag, threads: I64, found: Clipped) -> I64:
+    """The thread that is in one operator or call from start to end; -1 for none or several."""
+    events = dag.events
+    calls = np.flatnonzero(np.isin(events.kind, _CALLS))
+    calls = calls[np.argsort(events.ts_ns[calls], kind="stable")]
+    n_threads, only = np.zeros(len(found.event), np.int64), np.full(len(found.event), -1, np.int64)
+    for thread in threads.tolist():
+        mine = calls[events.lane[calls] == thread]
+        until_ns = np.maximum.accumulate(events.end_ns[mine])
+        last = np.searchsorted(events.ts_ns[mine], found.start_ns, side="right") - 1
+        covers = gather(until_ns, last, np.iinfo(np.int64).min) >= found.end_ns
+        n_threads += covers
+        only[covers] = thread
+    return np.where(n_threads == 1, only, -1)
+
+
+def _on_path(dag: Dag, found: Clipped, lane: I64, path: pd.DataFrame) -> tuple[I64, I64, I64]:
+    """Stretches of the path in which overhead is innermost: its row, the segment, how long."""
+    placed = np.flatnonzero(lane >= 0)
+    some = found.take(placed)
+    nesting = nest(
+        lane[placed].astype(np.int32), some.start_ns, some.end_ns, dag.events.tiebreak[some.event]
+    )
+    times = np.stack([some.start_ns, some.end_ns], axis=1).reshape(-1)[nesting.boundary]
+    # Up to the next boundary; the last of each thread has nothing innermost.
+    runs = np.flatnonzero(nesting.innermost[:-1] >= 0)
+    row, begin, end = placed[nesting.innermost[runs]], times[runs], times[runs + 1]
+    start_ns = path["start_ns"].to_numpy(np.int64)
+    end_ns = start_ns + path["dur_ns"].to_numpy(np.int64)
+    first = np.searchsorted(end_ns, begin, side="right")
+    n_segments = np.maximum(np.searchsorted(start_ns, end, side="left") - first, 0)
+    of = np.repeat(np.arange(len(runs)), n_segments)
+    segment = first[of] + np.arange(len(of)) - (np.cumsum(n_segments) - n_segments)[of]
+    inside_ns = np.minimum(end[of], end_ns[segment]) - np.maximum(begin[of], start_ns[segment])
+    # The thread on which the path goes on is that of the event at the head of the edge.
+    head = gather(dag.edges.head.astype(np.int64), path["edge"].to_numpy(np.int64)[segment], -2)
+    counts = np.isin(path["bound"].cat.codes.to_numpy(), _HOST_RUNS)[segment] & (inside_ns > 0)
+    counts &= gather(dag.events.lane.astype(np.int64), head >> 1) == lane[row[of]]
+    return row[of][counts], segment[counts], inside_ns[counts]
+
+
+def _inside(path: pd.DataFrame, group: I64, segment: I64, dur_ns: I64, n: int) -> Text:
+    """Operator, else the name, of what has most of the overhead's time on the path, by group."""
+    op, name = (path[column].to_numpy(object)[segment] for column in ("op", "name"))
+    time = pd.DataFrame({"group": group, "name": np.where(op == "", name, op), "dur_ns": dur_ns})
+    sums = time.groupby(["group", "name"], as_index=False).sum()
+    most = sums.sort_values(["dur_ns", "name"], ascending=[False, True]).drop_duplicates("group")
+    out = np.full(n, "", dtype=object)
+    out[most["group"].to_numpy(np.int64)] = most["name"].to_numpy(object)
+    return out

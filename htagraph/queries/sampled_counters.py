@@ -1,0 +1,118 @@
+"""Counters that another instrument sampled: GPU metrics, power, clocks, memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.errors import QueryError
+from htagraph.lookup.sample_levels import Levels, over, sample_levels
+from htagraph.lookup.steps import find_steps
+from htagraph.model.answers import SAMPLED_COUNTERS
+from htagraph.model.dag import Dag
+from htagraph.model.window import Window
+
+__all__ = ["sampled_counters"]
+
+I64 = npt.NDArray[np.int64]
+
+_MAX_STRETCHES = 300
+"""Of a series over time: more than a line on a page can show."""
+
+
+def sampled_counters(dag: Dag, window: Window, *, by: str = "window") -> pd.DataFrame:
+    """Mean, least and greatest value of each sampled counter.
+
+    Each moment has the value of the nearest sample, so that means are weighted by time.
+
+    ::
+
+        samples   |   1       3       2
+        values    |[ 1   ][ 3    ][ 2    ]
+        window    |     [          ]           mean 2.6 or so, two samples, from 1 to 3
+
+    Parameters
+    ----------
+    dag : Dag
+    window : Window
+    by : {"window", "step", "time"}
+        Of the window, of each step that overlaps it (whole), or of the few hundred stretches of a
+        curve: one for each sample, or of equal length where there are more samples.
+
+    Returns
+    -------
+    DataFrame, schema `answers.SAMPLED_COUNTERS`
+        By device, instrument and name, then in order of time. Empty where nothing was sampled, and
+        without stretches of which no sample speaks.
+
+    Raises
+    ------
+    QueryError
+        If it cannot be grouped so.
+    """
+    if by not in ("window", "step", "time"):
+        raise QueryError(f"samples cannot be grouped by {by!r}.", hint="by window, step or time.")
+    stretches = _steps(dag, window) if by == "step" else _whole(window)
+    parts = [
+        _of_series(levels, *(_curve(levels, window) if by == "time" else stretches))
+        for levels in sample_levels(dag.events.samples)
+    ]
+    if not parts:
+        return SAMPLED_COUNTERS.empty()
+    frame = pd.concat(parts, ignore_index=True)
+    order = ["device", "instrument", "name", "start_ns", "step"]
+    frame = frame.sort_values(order, kind="stable", ignore_index=True)
+    return SAMPLED_COUNTERS.frame({name: frame[name] for name in SAMPLED_COUNTERS.columns})
+
+
+def _whole(window: Window) -> tuple[I64, I64, I64]:
+    """The window as a stretch that is no step."""
+    return (
+        np.array([window.start_ns], dtype=np.int64),
+        np.array([window.end_ns], dtype=np.int64),
+        np.array([-1], dtype=np.int64),
+    )
+
+
+def _steps(dag: Dag, window: Window) -> tuple[I64, I64, I64]:
+    """Steps that overlap the window."""
+    steps = find_steps(dag.events)
+    start = steps["start_ns"].to_numpy(np.int64)
+    end = start + steps["dur_ns"].to_numpy(np.int64)
+    inside = (start < window.end_ns) & (end > window.start_ns)
+    return start[inside], end[inside], steps["step"].to_numpy(np.int64)[inside]
+
+
+def _curve(levels: Levels, window: Window) -> tuple[I64, I64, I64]:
+    """Stretches of a curve: those of the levels, or fewer."""
+    start_ns, end_ns = window.start_ns, window.end_ns
+    inside = levels.bound_ns[(levels.bound_ns > start_ns) & (levels.bound_ns < end_ns)]
+    bound = np.concatenate([[start_ns], inside, [end_ns]])
+    if len(bound) > _MAX_STRETCHES + 1:
+        # Without a product of long times, which might not fit 64 bits.
+        place, (whole, rest) = np.arange(_MAX_STRETCHES + 1), divmod(window.dur_ns, _MAX_STRETCHES)
+        bound = start_ns + place * whole + place * rest // _MAX_STRETCHES
+    return bound[:-1], bound[1:], np.full(len(bound) - 1, -1, dtype=np.int64)
+
+
+def _of_series(levels: Levels, start_ns: I64, end_ns: I64, step: I64) -> pd.DataFrame:
+    """Rows of one series."""
+    found, series = over(levels, start_ns, end_ns), levels.series
+    frame = pd.DataFrame(
+        {
+            "device": series.device,
+            "instrument": series.instrument,
+            "name": series.name,
+            "unit": series.unit,
+            "step": step,
+            "start_ns": start_ns,
+            "dur_ns": end_ns - start_ns,
+            "n_samples": found.n_samples,
+            "mean": found.mean,
+            "min": found.low,
+            "max": found.high,
+            "uncertainty_ns": series.uncertainty_ns,
+        }
+    )
+    return frame[found.covered_ns > 0]

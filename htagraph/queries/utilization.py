@@ -1,0 +1,158 @@
+"""How full each device is, step by step from "a kernel runs" to the warp slots that are filled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.errors import QueryError, one_of
+from htagraph.lookup.device_states import devices_of
+from htagraph.lookup.sampled_use import SAMPLED, sampled_use
+from htagraph.lookup.sm_activity import sm_activity
+from htagraph.lookup.steps import find_steps
+from htagraph.model.answers import UTILIZATION
+from htagraph.model.dag import Dag
+from htagraph.model.window import Window
+
+__all__ = ["utilization"]
+
+F64 = npt.NDArray[np.float64]
+I64 = npt.NDArray[np.int64]
+
+_ENOUGH = 0.5
+"""Part of the time in which kernels run whose grids, or warps, must be known for an estimate."""
+_BY = ("device", "step", "time")
+
+
+class _Ranges(NamedTuple):
+    """Ranges of time with their names."""
+
+    name: Sequence[str]
+    start_ns: I64
+    end_ns: I64
+
+
+def utilization(dag: Dag, window: Window, *, by: str = "device", bins: int = 100) -> pd.DataFrame:
+    """Utilisation of each device, graded: a kernel runs, on how many SMs, with how many warps.
+
+    "GPU utilisation", as ``nvidia-smi`` reports it, is the share of time in which any kernel runs.
+    It is 100% for a kernel of one block. What it leaves out are factors here::
+
+        gpu_utilization * sm_share = sm_activity       multiprocessors (SMs) that have a block
+        sm_activity * warp_share = sm_occupancy        warp slots that hold a warp
+
+    All but the first are estimates from the launch geometry: blocks of a kernel are taken to last
+    equally long, and kernels that run at once add up. ``grid_coverage`` says for how much of the
+    time in which kernels run they rest on recorded grids; the rest is taken to be alike. Below a
+    half there is no estimate.
+
+    Parameters
+    ----------
+    dag : Dag
+    window : Window
+    by : {"device", "step", "time"}
+        The whole window, each step that overlaps it (whole), or parts of equal length.
+    bins : int, default=100
+        Number of parts by time.
+
+    Returns
+    -------
+    DataFrame, schema `answers.UTILIZATION`
+        By device, in order of time. Empty without device work.
+
+    Raises
+    ------
+    QueryError
+        If there is no such grouping, or no part.
+
+    Examples
+    --------
+    A kernel of 33 blocks runs all the time, on a device with 132 SMs that hold 16 such blocks each:
+
+    >>> import htagraph as hg
+    >>> from htagraph.synth import Launch, Machine, Program, Work
+    >>> kernel = Launch(Work("k", 50_000, n_blocks=33, n_threads=128), 7, 1_000)
+    >>> rank = hg.synth.simulate(Program((kernel,), Machine(n_sms=132)))
+    >>> found = hg.Trace.from_events(rank.events).compile().utilization()
+    >>> found[["sm_share", "warp_share"]]
+       sm_share  warp_share
+    0      0.25      0.0625
+    """
+    if by not in _BY:
+        raise QueryError(f"there is no utilisation by {by!r}.", hint=one_of(by, _BY))
+    if bins < 1:
+        raise QueryError("there is no utilisation in 0 parts.", hint="bins=100 are usual.")
+    ranges = _ranges(dag, window, by, bins)
+    whole = Window(
+        int(ranges.start_ns.min(initial=window.start_ns)),
+        int(ranges.end_ns.max(initial=window.end_ns)),
+        window.name,
+    )
+    parts = [_one_device(dag, whole, int(device), ranges) for device in devices_of(dag)]
+    if not parts:
+        return UTILIZATION.empty()
+    return UTILIZATION.frame(
+        {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    )
+
+
+def _ranges(dag: Dag, window: Window, by: str, bins: int) -> _Ranges:
+    """The ranges of time that an answer has rows for."""
+    if by == "step":
+        steps = find_steps(dag.events)
+        start = steps["start_ns"].to_numpy(np.int64)
+        end = start + steps["dur_ns"].to_numpy(np.int64)
+        kept = (start < window.end_ns) & (end > window.start_ns)
+        return _Ranges(steps["name"].to_numpy()[kept].tolist(), start[kept], end[kept])
+    n = bins if by == "time" else 1
+    edges = window.start_ns + window.dur_ns * np.arange(n + 1) // n
+    return _Ranges([""] * n, edges[:-1], edges[1:])
+
+
+def _ratio(part: F64, whole: F64) -> F64:
+    """Shares from 0 to 1, NaN of nothing."""
+    out = np.full(len(whole), np.nan)
+    np.divide(part, whole, out=out, where=whole > 0)
+    shares: F64 = np.clip(out, 0, 1)
+    return shares
+
+
+def _one_device(dag: Dag, window: Window, device: int, ranges: _Ranges) -> dict[str, npt.ArrayLike]:
+    """Rows of one device."""
+    start, end = ranges.start_ns, ranges.end_ns
+    found = sm_activity(dag, window, device).within(start, end)
+    length = (end - start).astype(np.float64)
+    busy = _ratio(found["busy"], length)
+    grids = _ratio(found["known"], found["busy"])
+    warps = np.nan_to_num(_ratio(found["counted"], found["sms"]))
+    has_grids, has_warps = grids >= _ENOUGH, warps * grids >= _ENOUGH
+    sm_share = np.where(has_grids, _ratio(found["sms"], found["known"]), np.nan)
+    warp_share = np.where(has_warps, _ratio(found["warps"], found["counted"]), np.nan)
+    # What is known of the time in which kernels run stands for all of it.
+    per_known = np.where(has_grids, 1 / np.where(has_grids, grids, 1), np.nan)
+    idle = busy == 0
+    sampled = sampled_use(dag.events.samples, device, devices_of(dag), start, end)
+    return {
+        "device": np.full(len(start), device),
+        "name": ranges.name,
+        "start_ns": start,
+        "dur_ns": end - start,
+        "gpu_utilization": busy,
+        "sm_share": sm_share,
+        "sm_activity": np.where(idle, 0.0, busy * sm_share),
+        "warp_share": warp_share,
+        "sm_occupancy": np.where(idle, 0.0, busy * sm_share * warp_share),
+        "measured_warp_share": _ratio(found["measured_warps"], found["measured"]),
+        "communication_share": _ratio(found["communication"], length),
+        "small_grid_share": np.where(idle, 0.0, _ratio(found["small"], length) * per_known),
+        "tail_share": np.where(idle, 0.0, _ratio(found["tail"], length) * per_known),
+        "copy_share": _ratio(found["copying"], length),
+        "tensor_share": _ratio(found["tensor"], found["computing"]),
+        "grid_coverage": grids,
+        "warp_coverage": warps * grids,
+        **{f"sampled_{name}": sampled[name] for name in SAMPLED},
+    }

@@ -1,0 +1,115 @@
+"""Where the warp slots of each device go: used, or empty, why, and which kernels leave them so."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.lookup.device_states import devices_of
+from htagraph.lookup.sm_activity import SmActivity, sm_activity
+from htagraph.model.answers import UTILIZATION_LOSSES
+from htagraph.model.dag import Dag
+from htagraph.model.kinds import SlotUse
+from htagraph.model.schema import categorical
+from htagraph.model.window import Window
+
+__all__ = ["utilization_losses"]
+
+I64 = npt.NDArray[np.int64]
+
+_ROUNDING = 1e-10
+_DIGITS = 10
+
+
+def utilization_losses(dag: Dag, window: Window) -> pd.DataFrame:
+    """What becomes of each device's warp slots, by kernel; the shares of a device add up to 1.
+
+    ::
+
+        time       | idle |  a kernel runs                                    |
+        SMs        |      | without a block: small     | with a block         |
+                   |      | grid, tail, communication  |                      |
+        warp slots |      |                            | few blocks, limit | used
+
+    Parameters
+    ----------
+    dag : Dag
+    window : Window
+
+    Returns
+    -------
+    DataFrame, schema `answers.UTILIZATION_LOSSES`
+        By device, the largest share first. Estimates, as in `utilization`; but kernels of unknown
+        geometry are ``not_recorded`` here.
+
+    Examples
+    --------
+    >>> import htagraph as hg
+    >>> from htagraph.synth import Launch, Machine, Program, Work
+    >>> kernel = Launch(Work("k", 50_000, n_blocks=33, n_threads=1_024), 7, 1_000)
+    >>> rank = hg.synth.simulate(Program((kernel,), Machine(n_sms=132)))
+    >>> graph = hg.Trace.from_events(rank.events).compile()
+    >>> first = int(graph.kernel_durations()["ts_ns"][0])
+    >>> graph.window((first, first + 50_000)).utilization_losses()[["use", "name", "share"]]
+              use name  share
+    0  small_grid    k  0.750
+    1  few_blocks    k  0.125
+    2        used    k  0.125
+    """
+    devices = devices_of(dag).tolist() if window.dur_ns else []
+    found = [_one_device(dag, window, sm_activity(dag, window, device)) for device in devices]
+    if not found:
+        return UTILIZATION_LOSSES.frame(_nothing())
+    frame = pd.concat(found)
+    frame = frame.assign(least=-frame["share"].round(_DIGITS))
+    order = ["device", "least", "use", "name"]
+    frame = frame.sort_values(order, ignore_index=True).drop(columns="least")
+    uses = categorical(frame["use"], SlotUse.labels())
+    return UTILIZATION_LOSSES.frame({name: frame[name] for name in frame.columns} | {"use": uses})
+
+
+def _nothing() -> dict[str, object]:
+    """Columns without rows."""
+    columns: dict[str, object] = {name: [] for name in UTILIZATION_LOSSES.columns}
+    return columns | {"use": categorical([], SlotUse.labels())}
+
+
+def _one_device(dag: Dag, window: Window, full: SmActivity) -> pd.DataFrame:
+    """Rows of one device."""
+    kernels, geometry, slots = full.kernels, full.geometry, full.slots
+    names = dag.events.name[kernels.event]
+    n_waves = geometry.n_full_waves(max(full.n_sms, 1)) + 1
+    frame = pd.DataFrame(
+        {
+            "use": slots.use,
+            "name": names[slots.kernel],
+            "share": slots.time_ns / window.dur_ns,
+        }
+    )
+    sums = frame.groupby(["use", "name"], sort=True)["share"].sum().reset_index()
+    sums = sums[sums["share"] > _ROUNDING]
+    of_name = pd.DataFrame(
+        {
+            "name": names,
+            "kernel_ns": kernels.dur_ns,
+            "n_blocks": geometry.n_blocks,
+            "n_waves": np.where(geometry.is_known, n_waves, 0),
+            "n_fit": np.where(geometry.is_known, geometry.resident, 0),
+        }
+    ).groupby("name", sort=True)
+    about = of_name[["n_blocks", "n_waves", "n_fit"]].median().astype(np.int64)
+    about["n_kernels"], about["kernel_ns"] = of_name.size(), of_name["kernel_ns"].sum()
+    rows = sums.join(about, on="name")
+    rows["name"] = dag.events.symbols.array[rows["name"].to_numpy(np.int64)]
+    idle = 1.0 - float(full.within(*_bounds(window))["busy"][0]) / window.dur_ns
+    if idle > _ROUNDING:
+        zeros = dict.fromkeys(("n_blocks", "n_waves", "n_fit", "n_kernels", "kernel_ns"), 0)
+        last = {"use": int(SlotUse.IDLE), "name": "", "share": idle, **zeros}
+        rows = pd.concat([rows, pd.DataFrame([last])])
+    return rows.assign(device=full.device)
+
+
+def _bounds(window: Window) -> tuple[I64, I64]:
+    """Start and end of a window, as ranges."""
+    return np.array([window.start_ns]), np.array([window.end_ns])

@@ -1,0 +1,91 @@
+"""Which node of an execution trace is which event of a trace: by id, else by order."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.matching import match_keys
+from htagraph.model.events import EventTable
+from htagraph.model.kinds import EventKind
+from htagraph.readers.execution_trace.nodes import ExecutionNodes
+
+__all__ = ["Correlation", "correlate"]
+
+I64 = npt.NDArray[np.int64]
+
+_RANGES = (EventKind.OP, EventKind.ANNOTATION)
+
+
+class Correlation(NamedTuple):
+    """Pairs of an event and a node of one name.
+
+    Parameters
+    ----------
+    event, node : ndarray of shape (n,), dtype=int64
+        Rows of the event table, ascending, and of the nodes.
+    n_misnamed : int
+        Pairs of one id whose names differ; they are no pairs.
+    found_by : str
+        What paired them; empty where nothing did.
+    """
+
+    event: I64
+    node: I64
+    n_misnamed: int
+    found_by: str
+
+
+def correlate(events: EventTable, nodes: ExecutionNodes) -> Correlation:
+    """The pairs of events and nodes.
+
+    By the id of the record function, where the profiler wrote it down; else by the external id,
+    which older versions took from it; else by order: a thread that ran exactly the names of one
+    other, in the same order, is that thread. Ids by which more names differ than agree are of
+    another run.
+    """
+    ranges = np.flatnonzero(np.isin(events.kind, _RANGES))
+    codes = {text: code for code, text in enumerate(events.symbols.texts)}
+    name = np.fromiter((codes.get(text, -1) for text in nodes.name), np.int64, len(nodes))
+    for found_by, ids in (
+        ("record function id", events.column("record_function")[ranges]),
+        ("external id", events.external_id[ranges]),
+    ):
+        rows = ranges[ids > 0]
+        node = match_keys(ids[ids > 0], nodes.record_function)
+        agrees = (node >= 0) & (events.name[rows] == name[node]) if len(nodes) else node > len(node)
+        n_misnamed = int(((node >= 0) & ~agrees).sum())
+        if agrees.sum() > n_misnamed:
+            return Correlation(rows[agrees], node[agrees], n_misnamed, found_by)
+    event, node = _in_order(events, ranges, nodes.thread, name)
+    return Correlation(event, node, 0, "order of names (inferred)" if len(event) else "")
+
+
+def _in_order(events: EventTable, ranges: I64, thread: I64, name: I64) -> tuple[I64, I64]:
+    """Events and nodes of threads that ran the same names in the same order, as no other did."""
+    order = ranges[np.lexsort((-events.dur_ns[ranges], events.ts_ns[ranges], events.lane[ranges]))]
+    lanes = _by_names(order, events.lane[order], events.name[order])
+    threads = _by_names(np.arange(len(thread)), thread, name)
+    same = [
+        (lanes[names][0], rows[0])
+        for names, rows in threads.items()
+        if len(rows) == 1 and len(lanes.get(names, ())) == 1
+    ]
+    none = np.empty(0, dtype=np.int64)
+    event = np.concatenate([none, *(event for event, _ in same)])
+    node = np.concatenate([none, *(node for _, node in same)])
+    by_event = np.argsort(event)
+    return event[by_event], node[by_event]
+
+
+def _by_names(
+    rows: I64, owner: npt.NDArray[np.integer], name: npt.NDArray[np.integer]
+) -> dict[bytes, list[I64]]:
+    """Rows of each owner, by the names that they have in their order."""
+    found: dict[bytes, list[I64]] = {}
+    for one in np.unique(owner).tolist():
+        mine = np.flatnonzero(owner == one)
+        found.setdefault(name[mine].astype(np.int64).tobytes(), []).append(rows[mine])
+    return found

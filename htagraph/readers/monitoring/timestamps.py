@@ -1,0 +1,102 @@
+"""Times as tools of monitoring write them: since the epoch, or of a calendar."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+__all__ = ["TIME", "Times", "read_times"]
+
+TIME = (
+    r"(?:\d{10}(?:\.\d{1,9})?|\d{13}|\d{16}|\d{19}"
+    r"|\d{4}[-/]?\d\d[-/]?\d\d[T ]+\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?)"
+)
+"""Pattern of a time: seconds or finer since the epoch, or date and time."""
+
+_NS_PER_S = 10**9
+_FACTORS = {10: _NS_PER_S, 13: 10**6, 16: 10**3, 19: 1}
+"""Nanoseconds in what is counted from the epoch, by the digits of the number."""
+_FIRST_NS, _LAST_NS = 10**18, 41 * 10**17  # 2001 to 2099
+
+
+class Times(NamedTuple):
+    """Times that were read.
+
+    Parameters
+    ----------
+    ts_ns : ndarray of shape (n,), dtype=int64, unit=ns
+        Since the epoch; of a calendar without zone as if it were UTC.
+    is_read : ndarray of shape (n,), dtype=bool
+        False for what is no time.
+    is_local : bool
+        Whether the zone is not known. What is not like most is not read.
+    resolution_ns : int, unit=ns
+        Finest digit that is written.
+    """
+
+    ts_ns: npt.NDArray[np.int64]
+    is_read: npt.NDArray[np.bool_]
+    is_local: bool
+    resolution_ns: int
+
+
+def read_times(texts: pd.Series[str]) -> Times:
+    """Times from their texts.
+
+    Examples
+    --------
+    >>> times = read_times(pd.Series(["2024/05/01 12:00:00.250", "soon"]))
+    >>> times.ts_ns[0], times.is_read.tolist(), times.is_local, times.resolution_ns
+    (np.int64(1714564800250000000), [True, False], True, 1000000)
+    >>> read_times(pd.Series(["1714564800.25", "1714564801"])).ts_ns.tolist()
+    [1714564800250000000, 1714564801000000000]
+    """
+    found = texts.str.extract(
+        r"^(?:(?P<whole>\d{10}|\d{13}|\d{16}|\d{19})|"
+        r"(?P<year>\d{4})[-/]?(?P<month>\d\d)[-/]?(?P<day>\d\d)[T ]+"
+        r"(?P<clock>\d\d:\d\d:\d\d))(?:[.,](?P<digits>\d{1,9}))? ?(?P<zone>Z|UTC|[+-]\d\d:?\d\d)?$"
+    )
+    since = _since_epoch(found["whole"])
+    calendar = found["year"] + "-" + found["month"] + "-" + found["day"] + "T" + found["clock"]
+    seconds = pd.to_datetime(calendar, format="%Y-%m-%dT%H:%M:%S", errors="coerce")
+    of_calendar = (seconds.notna() & seconds.dt.year.between(2001, 2099)).to_numpy()
+    stamps = seconds.to_numpy().astype("datetime64[s]").astype(np.int64)
+    ts_ns = np.where(of_calendar, np.where(of_calendar, stamps, 0) * _NS_PER_S, since)
+    digits = found["digits"].fillna("")
+    ts_ns = ts_ns + digits.str.ljust(9, "0").astype(np.int64).to_numpy()
+    zone = found["zone"].fillna("")
+    ts_ns = ts_ns - _zone_ns(zone)
+    is_read = (ts_ns > _FIRST_NS) & (ts_ns < _LAST_NS)
+    local = of_calendar & (zone == "").to_numpy()
+    is_local = bool(np.count_nonzero(local) > np.count_nonzero(is_read & ~local))
+    is_read &= local == is_local
+    return Times(ts_ns, is_read, is_local, _resolution_ns(found[is_read], digits[is_read]))
+
+
+def _since_epoch(whole: pd.Series[str]) -> npt.NDArray[np.int64]:
+    """Nanoseconds of numbers that count from the epoch, 0 for none."""
+    factor = whole.str.len().map(_FACTORS).fillna(0)
+    number = pd.to_numeric(whole, errors="coerce").fillna(0)
+    is_usual = number.to_numpy(np.float64) * factor.to_numpy(np.float64) < _LAST_NS
+    # Whole numbers of 19 digits are not exact as floats.
+    exact = whole.where(is_usual & whole.notna().to_numpy(), "0").astype(np.int64)
+    return exact.to_numpy() * factor.to_numpy(np.int64)
+
+
+def _zone_ns(zone: pd.Series[str]) -> npt.NDArray[np.int64]:
+    """How far the clock of a zone is ahead."""
+    parts = zone.str.extract(r"^(?P<sign>[+-])(?P<hours>\d\d):?(?P<minutes>\d\d)$")
+    minutes = pd.to_numeric(parts["hours"]) * 60 + pd.to_numeric(parts["minutes"])
+    ahead = minutes.fillna(0).to_numpy(np.int64) * 60 * _NS_PER_S
+    return np.where(parts["sign"] == "-", -ahead, ahead)
+
+
+def _resolution_ns(found: pd.DataFrame, digits: pd.Series[str]) -> int:
+    """Finest digit that is written."""
+    if found.empty:
+        return _NS_PER_S
+    finer = found["whole"].str.len().fillna(10).to_numpy(np.int64) - 10
+    return int(10 ** max(9 - int((finer + digits.str.len().to_numpy(np.int64)).max()), 0))

@@ -1,0 +1,160 @@
+"""Which kernel of a trace a measured launch is: by name, size of grid and block, and order."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.model.events import EventTable
+from htagraph.model.kinds import EventKind
+from htagraph.readers.ncu.table import Launches
+
+__all__ = ["Matched", "base_name", "matched"]
+
+I64 = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.integer[Any]]
+
+_ARGUMENTS = re.compile(r"<[^<>]*>")
+_SIZE = r"^\(?\s*(\d{1,10})\s*,\s*(\d{1,10})\s*,\s*(\d{1,10})\s*\)?$"
+_GEOMETRY = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
+
+
+class Matched(NamedTuple):
+    """Kernels that were measured.
+
+    Parameters
+    ----------
+    event : ndarray of shape (n,), dtype=int64
+        Of each launch; -1 for none.
+    how : str
+        In words.
+    """
+
+    event: I64
+    how: str
+
+
+def base_name(name: str) -> str:
+    """Name of the function of a kernel, without return type, namespaces and arguments.
+
+    Examples
+    --------
+    >>> base_name("void at::native::(anonymous namespace)::fill<4, std::array<char*, 1>>(int, T)")
+    'fill'
+    >>> base_name("std::enable_if<!(false), void>::type internal::gemvx::kernel<int>(P<int>)")
+    'kernel'
+    """
+    text = name.replace("(anonymous namespace)::", "").replace("->", "")
+    while (shorter := _ARGUMENTS.sub("", text)) != text:
+        text = shorter
+    head = text.partition("(")[0].rstrip(" >")
+    return head.rsplit(" ", 1)[-1].rsplit("::", 1)[-1]
+
+
+def _whole_name(name: str) -> str:
+    """Name of a kernel without what tools write differently: spaces, and the type of nothing."""
+    return name.replace(" ", "").removeprefix("void")
+
+
+def _names(
+    kernels: pd.Series[str], launches: pd.Series[str]
+) -> tuple[pd.Series[str], pd.Series[str]]:
+    """Names that can be compared: as they are, where the launches have whole names, else short."""
+    known = {_whole_name(one) for one in kernels.unique()}
+    bases = {base_name(one) for one in kernels.unique()}
+    ran = [one for one in launches.unique() if base_name(one) in bases]
+    short = _whole_name if all(_whole_name(one) in known for one in ran) else base_name
+    of = {one: short(one) for one in {*kernels.unique(), *launches.unique()}}
+    return kernels.map(of), launches.map(of)
+
+
+def _sizes(about: pd.DataFrame) -> pd.DataFrame:
+    """Grid and block of launches, -1 for what is not said."""
+    grid = about["Grid Size"].str.extract(_SIZE)
+    block = about["Block Size"].str.extract(_SIZE)
+    both = pd.concat([grid, block], axis=1, keys=["grid", "block"])
+    both.columns = pd.Index(_GEOMETRY)
+    return both.fillna("-1").astype(np.int64)
+
+
+def _in_order_of_launch(events: EventTable) -> I64:
+    """Kernels, as they were launched."""
+    kernels = np.flatnonzero(events.kind == EventKind.KERNEL)
+    calls = np.flatnonzero((events.kind == EventKind.RUNTIME) & (events.correlation >= 0))
+    calls = calls[np.argsort(events.correlation[calls], kind="stable")]
+    at = np.searchsorted(events.correlation[calls], events.correlation[kernels])
+    call = calls[np.minimum(at, len(calls) - 1)] if len(calls) else np.zeros_like(kernels)
+    known = (at < len(calls)) & (events.correlation[call] == events.correlation[kernels])
+    launched = np.where(known, events.ts_ns[call], events.ts_ns[kernels])
+    return kernels[np.lexsort((events.ts_ns[kernels], launched))]
+
+
+def matched(events: EventTable, launches: Launches) -> Matched:
+    """The kernel of each launch.
+
+    The launches of the tool are a run of those in the trace, or the other way round, where skips,
+    counts and filters chose some; else the n-th of a name, grid and block is the n-th. Without
+    sizes on both sides, a name must be as frequent on both.
+
+    Parameters
+    ----------
+    events : EventTable
+    launches : Launches
+        Of one process, in order.
+    """
+    kernels = _in_order_of_launch(events)
+    ours, theirs = _names(
+        pd.Series(events.names(kernels), dtype=object), launches.about["Kernel Name"]
+    )
+    sizes = pd.DataFrame({name: events.column(name)[kernels] for name in _GEOMETRY})
+    measured = _sizes(launches.about)
+    has_sizes = bool((sizes >= 0).any(axis=None) and (measured >= 0).any(axis=None))
+    both = pd.concat(
+        [pd.concat([ours, theirs], ignore_index=True).rename("name"),
+         pd.concat([sizes, measured], ignore_index=True)], axis=1,
+    )  # fmt: skip
+    by = ["name", *_GEOMETRY] if has_sizes else ["name"]
+    code = both.groupby(by, sort=False).ngroup().to_numpy(np.int64)
+    mine, of_launch = code[: len(kernels)], code[len(kernels) :]
+    found = np.full(len(launches), -1, dtype=np.int64)
+    in_both = np.isin(ours, theirs.unique()), np.isin(theirs, ours.unique())
+    a, b = np.flatnonzero(in_both[0]), np.flatnonzero(in_both[1])
+    if not len(a) or not len(b):
+        return Matched(found, "no kernel of the trace has the name of one that was measured")
+    is_part = len(b) <= len(a)
+    at = _runs(mine[a], of_launch[b]) if is_part else _runs(of_launch[b], mine[a])
+    n = min(len(a), len(b))
+    if len(at):
+        first = int(at[0])
+        rows, of = (b, a[first : first + n]) if is_part else (b[first : first + n], a)
+        found[rows] = kernels[of]
+        again = f"; the first of {len(at)} that are alike" if len(at) > 1 else ""
+        return Matched(found, f"as one run of launches{again}")
+    frequency = [np.bincount(one, minlength=int(code.max()) + 1) for one in (of_launch, mine)]
+    theirs_nth, ours_nth = _nth(of_launch), _nth(mine)
+    if not has_sizes:
+        theirs_nth = theirs_nth[frequency[0][of_launch] == frequency[1][of_launch]]
+    joined = theirs_nth.merge(ours_nth, on=["code", "nth"], suffixes=("_launch", "_kernel"))
+    found[joined["row_launch"]] = kernels[joined["row_kernel"]]
+    sizes_too = ", grid and block" if has_sizes else ", where it is as frequent in both"
+    return Matched(found, f"the n-th of a name{sizes_too} as the n-th, as the orders differ")
+
+
+def _nth(code: Codes) -> pd.DataFrame:
+    """Rows by their code, and the how many-th of it each is."""
+    rows = pd.DataFrame({"code": code, "row": np.arange(len(code))})
+    return rows.assign(nth=rows.groupby("code").cumcount())
+
+
+def _runs(whole: Codes, part: Codes) -> Codes:
+    """Where a part stands in a whole, one after the other."""
+    at = np.arange(len(whole) - len(part) + 1)
+    for offset, code in enumerate(part.tolist()):
+        at = at[whole[at + offset] == code]
+        if not len(at):
+            break
+    return at

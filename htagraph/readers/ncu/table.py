@@ -1,0 +1,205 @@
+"""The CSV of Nsight Compute: a launch a row (``--page raw``), or a metric (``--page details``)."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.readers.ncu.values import numbers, scale
+
+__all__ = ["Launches", "is_header", "read_launches"]
+
+_LAUNCH = (
+    "ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Kernel Time", "Context",
+    "Stream", "Block Size", "Grid Size", "Device", "CC",
+)  # fmt: skip
+"""Columns that say which launch a row is about."""
+
+
+@dataclass(frozen=True)
+class Launches:
+    """Launches that were measured, in order.
+
+    Parameters
+    ----------
+    about : DataFrame
+        Columns ``Process ID``, ``Kernel Name``, ``Block Size``, ``Grid Size``; text, ``""`` for
+        what is not said.
+    metrics : mapping of str to ndarray of shape (n,), dtype=float64
+        Values in bytes, nanoseconds or per second; NaN where there is none.
+    n_lines : int
+        Lines below headers.
+    n_unread : int
+        Of these, what was not understood.
+    """
+
+    about: pd.DataFrame
+    metrics: Mapping[str, npt.NDArray[np.float64]]
+    n_lines: int
+    n_unread: int
+
+    def __len__(self) -> int:
+        """Number of launches."""
+        return len(self.about)
+
+
+@dataclass
+class _Part:
+    """Lines below one header."""
+
+    columns: list[str]
+    rows: list[list[str]] = field(default_factory=list)
+    units: list[str] = field(default_factory=list)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether a row is one metric."""
+        return "Metric Name" in self.columns and "Metric Value" in self.columns
+
+    @property
+    def n_needed(self) -> int:
+        """Fields that a whole row has at least; rules behind a metric may be absent."""
+        return self.columns.index("Metric Value") + 1 if self.is_long else len(self.columns)
+
+
+def _fields(line: str) -> list[str]:
+    try:
+        return next(csv.reader([line]), [])
+    except csv.Error:
+        return []
+
+
+def is_header(line: str) -> bool:
+    """Whether a line names the columns of such a table.
+
+    Examples
+    --------
+    >>> is_header('"ID","Process ID","Kernel Name","dram__bytes.sum"'), is_header("==PROF== ID")
+    (True, False)
+    """
+    return "Kernel Name" in line and {"ID", "Kernel Name"} <= set(_fields(line))
+
+
+def read_launches(lines: Iterable[str]) -> Launches:
+    """Launches and their metrics; what the program itself printed before the table is passed over.
+
+    Parameters
+    ----------
+    lines : iterable of str
+
+    Examples
+    --------
+    >>> found = read_launches([
+    ...     "==PROF== Connected to process 1",
+    ...     '"ID","Kernel Name","dram__bytes.sum"',
+    ...     '"","","Kbyte"',
+    ...     '"0","gemm(float*)","1,234.5"',
+    ... ])
+    >>> found.about["Kernel Name"].tolist(), found.metrics["dram__bytes.sum"].tolist()
+    (['gemm(float*)'], [1234500.0])
+    """
+    parts: list[_Part] = []
+    n_lines = n_unread = 0
+    for line in lines:
+        if is_header(line):
+            parts.append(_Part(_fields(line)))
+        elif parts and line.strip() and not line.startswith("=="):
+            n_lines += 1
+            part, row = parts[-1], _fields(line)
+            if len(row) < part.n_needed:
+                n_unread += 1
+            elif row[part.columns.index("ID")].strip().isdecimal():
+                part.rows.append(row[: len(part.columns)])
+            elif not any(row[: part.columns.index("Kernel Name") + 1]) and not part.units:
+                part.units = row
+            else:
+                n_unread += 1
+    tables = [_launches(part) for part in parts if part.rows]
+    about = [about for about, _ in tables] or [_about([], [])]
+    offset = np.cumsum([0, *(len(one) for one in about)])
+    metrics: dict[str, npt.NDArray[np.float64]] = {}
+    for (_, found), first in zip(tables, offset, strict=False):
+        for name, value in found.items():
+            whole = metrics.setdefault(name, np.full(int(offset[-1]), np.nan))
+            whole[first : first + len(value)] = value
+    return Launches(pd.concat(about, ignore_index=True), metrics, n_lines, n_unread)
+
+
+def _about(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> pd.DataFrame:
+    frame = pd.DataFrame(list(rows), columns=list(columns), dtype=object)
+    asked = ("ID", "Process ID", "Kernel Name", "Block Size", "Grid Size")
+    return pd.DataFrame(
+        {name: frame[name] if name in frame else pd.Series("", frame.index) for name in asked},
+        dtype=object,
+    )
+
+
+def _launches(part: _Part) -> tuple[pd.DataFrame, dict[str, npt.NDArray[np.float64]]]:
+    """Launches of one table, and their metrics."""
+    rows = [row + [""] * (len(part.columns) - len(row)) for row in part.rows]
+    columns = _unique(part.columns)
+    about = _about(columns, rows)
+    order = about.groupby(["Process ID", "ID"], sort=False).ngroup().to_numpy()
+    if part.is_long:
+        frame = pd.DataFrame(rows, columns=columns, dtype=object)
+        first = np.flatnonzero(~about.duplicated(["Process ID", "ID"]).to_numpy())
+        return about.iloc[first], _from_long(frame, order, len(first))
+    units = part.units or [""] * len(columns)
+    texts = {
+        name: (pd.Series([row[at] for row in rows], dtype=object), units[at])
+        for at, name in enumerate(columns)
+        if name not in _LAUNCH
+    }
+    with_comma = _decimal_comma(text for text, _ in texts.values())
+    found = {
+        name: numbers(text, decimal_comma=with_comma) * scale(unit)
+        for name, (text, unit) in texts.items()
+    }
+    return about, {name: value for name, value in found.items() if np.isfinite(value).any()}
+
+
+def _decimal_comma(texts: Iterable[pd.Series[str]]) -> bool:
+    """Whether numbers are written as 1.234,5: some can be read so only."""
+    whole = pd.concat([*texts, pd.Series(dtype=object)], ignore_index=True)
+    so = whole.str.fullmatch(r"-?\d{1,3}(\.\d{3})*,\d+") & ~whole.str.fullmatch(
+        r"-?\d{1,3}(,\d{3})+"
+    )
+    not_so = whole.str.fullmatch(r"-?\d{1,3}(,\d{3})*\.\d+") & ~whole.str.fullmatch(
+        r"-?\d{1,3}(\.\d{3})+"
+    )
+    return int(so.sum()) > int(not_so.sum())
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    """Names of which none comes twice."""
+    seen: dict[str, int] = {}
+    out = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        out.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return out
+
+
+def _from_long(
+    frame: pd.DataFrame, launch: npt.NDArray[np.integer[Any]], n: int
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Metrics of a table of one row each; labels are told apart by their section."""
+    name, section = frame["Metric Name"], frame.get("Section Name", pd.Series("", frame.index))
+    is_label = ~name.str.contains("__", regex=False) & (section != "")
+    full = name.where(~is_label, section + ": " + name)
+    value = numbers(frame["Metric Value"], decimal_comma=_decimal_comma([frame["Metric Value"]]))
+    unit = frame["Metric Unit"] if "Metric Unit" in frame else pd.Series("", frame.index)
+    value = value * unit.map({one: scale(one) for one in unit.unique()}).to_numpy(np.float64)
+    out: dict[str, npt.NDArray[np.float64]] = {}
+    known = np.isfinite(value) & (name != "").to_numpy()
+    for metric, rows in pd.Series(np.arange(len(frame)))[known].groupby(full[known].to_numpy()):
+        column = np.full(n, np.nan)
+        column[launch[rows]] = value[rows]
+        out[str(metric)] = column
+    return out

@@ -1,0 +1,270 @@
+"""An SQLite export of Nsight Systems: opened read-only, its tables as columns."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.errors import TraceFormatError
+from htagraph.readers.not_found import not_found
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+    from htagraph.readers.nsys.stepping import Stepper
+
+__all__ = ["ABSENT", "TIDS", "Export", "Process", "opened"]
+
+I64 = npt.NDArray[np.int64]
+
+ABSENT = np.iinfo(np.int64).min
+"""Value of a cell that is NULL, or no number, or of a column that the file does not have."""
+
+_TID_BITS = 24
+TIDS = 1 << _TID_BITS
+"""Threads of a process have this many numbers."""
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_REPORTS_HINT = "is it `nsys export --type sqlite` of a report?"
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process as an export numbers it.
+
+    Ids are, from their highest bits: hypervisor and machine (16), process (24), thread (24).
+
+    Parameters
+    ----------
+    global_id : int
+    """
+
+    global_id: int
+
+    @classmethod
+    def of(cls, global_tid: int) -> Process:
+        """The process of a thread.
+
+        Examples
+        --------
+        >>> Process.of(281477392629904).pid
+        144
+        """
+        return cls(global_tid & ~(TIDS - 1))
+
+    @property
+    def pid(self) -> int:
+        """Its number in the operating system."""
+        return (self.global_id >> _TID_BITS) & (TIDS - 1)
+
+
+@dataclass(frozen=True)
+class Export:
+    """An open export.
+
+    Parameters
+    ----------
+    connection : sqlite3.Connection
+    path : Path or None
+        The file on disk; None for content in memory.
+    stepper : Stepper or None
+        Reads columns of integers; None where they are read by way of Python.
+    """
+
+    connection: Connection
+    path: Path | None
+    stepper: Stepper | None
+
+    @cached_property
+    def columns(self) -> Mapping[str, frozenset[str]]:
+        """Names of the columns of each table."""
+        tables = self.rows("SELECT name FROM sqlite_master WHERE type = 'table'")
+        return {
+            str(table): frozenset(
+                str(row[0]) for row in self.rows("SELECT name FROM pragma_table_info(?)", (table,))
+            )
+            for (table,) in tables
+        }
+
+    def has(self, table: str, *columns: str) -> bool:
+        """Whether there is a table with these columns."""
+        return table in self.columns and self.columns[table].issuperset(columns)
+
+    def rows(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        """All rows of a small answer."""
+        return self.connection.execute(sql, values).fetchall()
+
+    def of_process(self, table: str, process: Process | None) -> str:
+        """Condition of the rows of a process; what names no process belongs to all."""
+        if process is None:
+            return "1"
+        if "globalPid" in self.columns[table]:
+            return f"globalPid = {process.global_id}"
+        if "globalTid" in self.columns[table]:
+            return f"globalTid BETWEEN {process.global_id} AND {process.global_id + TIDS - 1}"
+        return "1"
+
+    def count(self, table: str, where: str = "1") -> int:
+        """Number of rows of a table."""
+        quoted = table.replace('"', '""')  # a damaged file may have any name
+        found = self.rows(f'SELECT count(*) FROM "{quoted}" WHERE {where}')  # noqa: S608
+        return int(found[0][0])
+
+    def integers(self, table: str, wanted: tuple[str, ...], where: str = "1") -> dict[str, I64]:
+        """Columns of integers, in the order of the table.
+
+        Parameters
+        ----------
+        table : str
+            One that there is.
+        wanted : tuple of str
+            Names of columns; those that the table does not have are `ABSENT` throughout.
+        where : str
+
+        Returns
+        -------
+        dict of str to ndarray of int64
+        """
+        there = [name for name in wanted if name in self.columns[table]]
+        if not there:
+            return {name: np.full(self.count(table, where), ABSENT) for name in wanted}
+        values = self._values(table, there, where)
+        absent = np.full(values.shape[1] if len(there) != len(wanted) else 0, ABSENT)
+        found = dict(zip(there, values, strict=True))
+        return {name: found.get(name, absent) for name in wanted}
+
+    def _values(self, table: str, names: list[str], where: str) -> I64:
+        """Columns that there are, one a row of the answer."""
+        rest = f"FROM {table} WHERE {where} ORDER BY rowid"
+        if self.stepper is not None:
+            return self.stepper.columns(f"SELECT {', '.join(names)} {rest}", len(names), ABSENT)
+        checked = (
+            "CASE WHEN typeof({0}) IN ('integer', 'real') THEN CAST({0} AS INTEGER) ELSE {1} END"
+        )
+        cells = ", ".join(checked.format(name, ABSENT) for name in names)
+        rows = self.connection.execute(f"SELECT {cells} {rest}")
+        flat = np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int64)
+        return np.ascontiguousarray(flat.reshape(-1, len(names)).T)
+
+    def texts(self, sql: str) -> tuple[npt.NDArray[np.uint8], I64]:
+        """The only column of an answer: its texts one after the other, and where each ends."""
+        if self.stepper is not None:
+            return self.stepper.texts(sql)
+        texts = [text.encode() for (text,) in self.rows(sql)]
+        sizes = np.array([len(text) for text in texts], dtype=np.int64)
+        return np.frombuffer(b"".join(texts), dtype=np.uint8), np.cumsum(sizes)
+
+
+@contextmanager
+def opened(source: str | Path | bytes) -> Iterator[Export]:
+    """An export, open while the context lasts.
+
+    Parameters
+    ----------
+    source : str, Path or bytes
+        The file, plain or gzip, or its content.
+
+    Raises
+    ------
+    TraceFormatError
+        If it is no sound database, no export, or still written to; also while the context lasts.
+    """
+    import sqlite3  # noqa: PLC0415 - not for who reads other traces
+
+    path = None if isinstance(source, bytes) else Path(source)
+    with ExitStack() as stack:
+        try:
+            content = source if isinstance(source, bytes) else _checked(Path(source))
+            if path is not None and content is None:
+                uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
+                connection = sqlite3.connect(uri, uri=True)
+                stepper = _stepper(uri)
+            else:
+                connection, stepper = _in_memory(content or b"", path), None
+            stack.callback(connection.close)
+            if stepper is not None:
+                stack.callback(stepper.close)
+            connection.text_factory = _text
+            export = Export(connection, path, stepper)
+            if not export.has("StringIds", "id", "value"):
+                raise TraceFormatError(
+                    "this SQLite file is no export of Nsight Systems (no table `StringIds`).",
+                    path=path,
+                    hint=_REPORTS_HINT,
+                )
+            yield export
+        except (sqlite3.Error, UnicodeDecodeError) as exc:  # messages quote the file
+            raise TraceFormatError(
+                f"SQLite cannot read this export: {exc}.",
+                path=path,
+                hint="the file is cut off or damaged; export the report again.",
+            ) from exc
+
+
+def _stepper(uri: str) -> Stepper | None:
+    """What reads columns of integers fast, where that can be had."""
+    from htagraph.readers.nsys.stepping import Stepper, can_step  # noqa: PLC0415 - imports numba
+
+    return Stepper(uri) if can_step() else None
+
+
+def _checked(path: Path) -> bytes | None:
+    """The content of a packed file; None for a file that SQLite can open.
+
+    Raises
+    ------
+    TraceFormatError
+        If somebody still writes to it.
+    """
+    try:
+        with path.open("rb") as file:
+            is_packed = file.read(2) == _GZIP_MAGIC
+        if is_packed:
+            return path.read_bytes()
+    except FileNotFoundError as exc:
+        raise not_found(path) from exc
+    except OSError as exc:
+        raise TraceFormatError(f"cannot be read: {exc.strerror}.", path=path) from exc
+    for ending in ("-journal", "-wal"):
+        beside = path.with_name(path.name + ending)
+        if beside.is_file() and beside.stat().st_size:
+            raise TraceFormatError(
+                f"somebody writes to this file, or was cut off ({beside.name} is there).",
+                path=path,
+                hint="wait until `nsys export` is done, or export the report again.",
+            )
+    return None
+
+
+def _in_memory(content: bytes, path: Path | None) -> Connection:
+    """A connection to content."""
+    import sqlite3  # noqa: PLC0415
+
+    if content.startswith(_GZIP_MAGIC):
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error) as exc:
+            raise TraceFormatError(
+                f"the gzip data is damaged: {exc}.", path=path, hint="copy the file again."
+            ) from exc
+    connection = sqlite3.connect(":memory:")
+    try:
+        connection.deserialize(content)
+    except OverflowError as exc:
+        raise TraceFormatError("too large to be read from memory.", path=path) from exc
+    return connection
+
+
+def _text(raw: bytes) -> str:
+    """A text that may not be UTF-8."""
+    return raw.decode("utf-8", "replace")

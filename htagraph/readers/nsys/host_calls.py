@@ -1,0 +1,106 @@
+"""Host calls of an export: CUDA's API, the operating system's, and the profiler's own work."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.gather import gather
+from htagraph.algorithms.matching import group_starts, last_before, running_latest
+from htagraph.model.api_calls import OS_CALLS
+from htagraph.model.kinds import EventKind
+from htagraph.readers.nsys.device_work import ids
+from htagraph.readers.nsys.export import ABSENT, Export, Process
+from htagraph.readers.nsys.parts import Part, Reading
+
+__all__ = ["OVERHEAD_TABLES", "api_calls", "os_calls", "overhead"]
+
+I64 = npt.NDArray[np.int64]
+
+CALLS = "CUPTI_ACTIVITY_KIND_RUNTIME"
+OS_TABLE = "OSRT_API"
+OVERHEAD_TABLES = ("PROFILER_OVERHEAD", "CUPTI_ACTIVITY_KIND_OVERHEAD")
+
+_API_VERSION = re.compile(r"_v\d{4,}$")
+_COLUMNS = ("start", "end", "globalTid", "nameId")
+
+
+def plain_name(name: str) -> str:
+    """A call without the version of the API that it came with.
+
+    Examples
+    --------
+    >>> plain_name("cudaLaunchKernel_v7000"), plain_name("cuGetProcAddress_v2")
+    ('cudaLaunchKernel', 'cuGetProcAddress_v2')
+    """
+    return _API_VERSION.sub("", name)
+
+
+def api_calls(export: Export, process: Process | None, reading: Reading) -> Part:
+    """Calls of CUDA's runtime and driver API."""
+    where = export.of_process(CALLS, process)
+    found = export.integers(CALLS, (*_COLUMNS, "correlationId"), where)
+    name = reading.names.of_ids(found["nameId"], plain_name)
+    is_runtime = reading.names.table().mask(lambda text: text.startswith("cuda"))
+    codes = [reading.names.code(category) for category in ("cuda_driver", "cuda_runtime")]
+    category = np.array(codes, dtype=np.int32)[is_runtime[name].astype(np.int8)]
+    return Part(
+        found["start"],
+        found["end"],
+        EventKind.RUNTIME,
+        name,
+        category,
+        reading.lanes.threads(found["globalTid"]),
+        correlation=ids(found["correlationId"]),
+    )
+
+
+def os_calls(export: Export, process: Process | None, reading: Reading, api: Part | None) -> Part:
+    """Calls of the operating system's libraries, but for those that CUDA's API makes.
+
+    What a call of CUDA waits for is known from the device; how its driver waits says less.
+    """
+    where = export.of_process(OS_TABLE, process)
+    found = export.integers(OS_TABLE, _COLUMNS, where)
+    part = Part(
+        found["start"],
+        found["end"],
+        EventKind.RUNTIME,
+        reading.names.of_ids(found["nameId"]),
+        reading.names.code(OS_CALLS),
+        reading.lanes.threads(found["globalTid"]),
+    )
+    is_mark = (found["globalTid"] % (1 << 24) == 0) & (found["start"] == found["end"])
+    inside = _inside(part, api) if api is not None and len(api) else np.zeros(len(part), dtype=bool)
+    reading.skip("OSRT_API: marks of the profiler", np.count_nonzero(is_mark))
+    reading.skip("OSRT_API: inside of CUDA calls", np.count_nonzero(inside & ~is_mark))
+    return part.take(~inside & ~is_mark)
+
+
+def _inside(part: Part, outer: Part) -> npt.NDArray[np.bool_]:
+    """Whether each row lies in one of some others of its lane."""
+    order = np.lexsort((outer.end_ns, outer.ts_ns, outer.column("lane")))
+    lane, begin, end = (
+        outer.column(name)[order].astype(np.int64) for name in ("lane", "ts_ns", "end_ns")
+    )
+    lanes = part.column("lane").astype(np.int64)
+    latest = running_latest(end, group_starts(lane))
+    row = gather(latest, last_before(lane, begin, lanes, part.ts_ns + 1))
+    ends: I64 = gather(end, row, ABSENT)
+    inside: npt.NDArray[np.bool_] = (row >= 0) & (ends >= part.end_ns) & (part.end_ns != ABSENT)
+    return inside
+
+
+def overhead(export: Export, process: Process | None, reading: Reading, table: str) -> Part:
+    """The profiler's own work."""
+    found = export.integers(table, _COLUMNS, export.of_process(table, process))
+    return Part(
+        found["start"],
+        found["end"],
+        EventKind.OVERHEAD,
+        reading.names.of_ids(found["nameId"]),
+        reading.names.code("overhead"),
+        reading.lanes.threads(found["globalTid"]),
+    )

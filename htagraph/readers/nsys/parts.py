@@ -1,0 +1,207 @@
+"""Parts of a recording: the rows of one table each, before they are one event table."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.model.events import EVENT_DTYPES, EventTable, LaneTable, SparseColumn
+from htagraph.model.kinds import EventKind
+from htagraph.model.recording import Repair
+from htagraph.readers.nsys.export import ABSENT
+from htagraph.readers.nsys.names import Lanes, Names
+
+__all__ = ["Part", "Reading", "Values", "event_table", "last_end"]
+
+I64 = npt.NDArray[np.int64]
+Values = npt.NDArray[np.int64] | npt.NDArray[np.float64]
+
+_MAX_TIME_NS = 1 << 60
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of one table as columns of the event table; `ABSENT` is what the export does not say.
+
+    Parameters
+    ----------
+    ts_ns, end_ns : ndarray of shape (n,), dtype=int64
+        On the clock of the export.
+    kind : EventKind or ndarray of shape (n,), dtype=int8
+    name, category, lane : ndarray of shape (n,), dtype=int32, or int for all
+    device, stream, correlation, external_id : ndarray of shape (n,), dtype=int64, or int for all
+    sparse : mapping of str to ndarray of shape (n,)
+        `ABSENT`, or not a number, where a row has no value.
+    """
+
+    ts_ns: I64
+    end_ns: I64
+    kind: EventKind | npt.NDArray[np.int8]
+    name: npt.NDArray[np.int32] | int
+    category: npt.NDArray[np.int32] | int
+    lane: npt.NDArray[np.int32] | int
+    device: I64 | int = -1
+    stream: I64 | int = -1
+    correlation: I64 | int = -1
+    external_id: I64 | int = -1
+    sparse: Mapping[str, Values] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.ts_ns)
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """A column with a value for every row."""
+        return np.broadcast_to(getattr(self, name), len(self))
+
+    def take(self, rows: npt.NDArray[np.bool_]) -> Part:
+        """Some of the rows."""
+        if rows.all():
+            return self
+        columns = {
+            name: value[rows] if isinstance(value, np.ndarray) else value
+            for name, value in vars(self).items()
+            if name != "sparse"
+        }
+        return Part(**columns, sparse={name: value[rows] for name, value in self.sparse.items()})
+
+
+@dataclass
+class Reading:
+    """What is known while an export is read: names, lanes, what was mended and what was left out.
+
+    Parameters
+    ----------
+    names : Names
+    lanes : Lanes
+    repairs : dict of (str, str) to int
+        Kind and detail of each repair, and how often.
+    skipped : dict of str to int
+    """
+
+    names: Names
+    lanes: Lanes = field(default_factory=Lanes)
+    repairs: dict[tuple[str, str], int] = field(default_factory=dict)
+    skipped: dict[str, int] = field(default_factory=dict)
+
+    def mend(self, kind: str, detail: str, n: int | np.integer) -> None:
+        """Count a repair."""
+        if n:
+            self.repairs[kind, detail] = self.repairs.get((kind, detail), 0) + int(n)
+
+    def skip(self, what: str, n: int | np.integer) -> None:
+        """Count what is left out."""
+        if n:
+            self.skipped[what] = self.skipped.get(what, 0) + int(n)
+
+    def all_repairs(self) -> tuple[Repair, ...]:
+        """Repairs as a recording has them; no place in the file stands for rows of a table."""
+        self.mend("unknown name", "called (no name)", self.names.n_unknown)
+        self.names.n_unknown = 0
+        return tuple(Repair(kind, n, -1, detail) for (kind, detail), n in self.repairs.items())
+
+    def asked_for(
+        self, part: Part, categories: Collection[str] | None, window: tuple[int, int] | None
+    ) -> Part:
+        """The events of some categories that touch a window, on the clock of the export."""
+        keep = np.ones(len(part), dtype=bool)
+        category, texts = part.column("category"), self.names.table()
+        if categories is not None:
+            keep &= texts.mask(lambda text: text in categories)[category]
+        if window is not None:
+            keep &= (part.end_ns >= window[0]) & (part.ts_ns < window[1])
+        left, counts = np.unique(category[~keep], return_counts=True)
+        for code, n in zip(left.tolist(), counts.tolist(), strict=True):
+            self.skip(texts.texts[code], n)
+        return part.take(keep)
+
+    def _with_start(self, ts_ns: I64) -> npt.NDArray[np.bool_]:
+        """Which rows have a time; the others are counted."""
+        begins: npt.NDArray[np.bool_] = (ts_ns > -_MAX_TIME_NS) & (ts_ns < _MAX_TIME_NS)
+        self.mend("no start", "left out", np.count_nonzero(~begins))
+        return begins
+
+    def with_times(self, columns: dict[str, I64], time: str) -> dict[str, I64]:
+        """Columns of the rows that have a time."""
+        begins = self._with_start(columns[time])
+        return {name: values[begins] for name, values in columns.items()}
+
+    def with_sound_times(self, part: Part, end_ns: int) -> Part:
+        """A part whose events have a start, and an end that is not before it.
+
+        Parameters
+        ----------
+        part : Part
+        end_ns : int
+            End of the capture: events that were not over end there.
+        """
+        part = part.take(self._with_start(part.ts_ns))
+        ends = part.end_ns.copy()
+        open_ended = (ends <= -_MAX_TIME_NS) | (ends >= _MAX_TIME_NS)
+        self.mend("no end", "ends with the capture", np.count_nonzero(open_ended))
+        ends[open_ended] = end_ns
+        backwards = ends < part.ts_ns
+        self.mend("ends before it starts", "given no length", np.count_nonzero(backwards))
+        ends[backwards] = part.ts_ns[backwards]
+        return Part(**{**vars(part), "end_ns": ends})
+
+
+def last_end(parts: list[Part]) -> int:
+    """The last time that parts know."""
+    times = [part.end_ns[np.abs(part.end_ns) < _MAX_TIME_NS] for part in parts]
+    times += [part.ts_ns[np.abs(part.ts_ns) < _MAX_TIME_NS] for part in parts]
+    return max((int(some.max()) for some in times if len(some)), default=0)
+
+
+def event_table(parts: list[Part], base_time_ns: int, reading: Reading) -> EventTable:
+    """The rows of all parts, one after the other.
+
+    Parameters
+    ----------
+    parts : list of Part
+        With sound times.
+    base_time_ns : int, unit=ns
+        Added to every time.
+    reading : Reading
+    """
+
+    def column(name: str, dtype: type[np.generic]) -> npt.NDArray[Any]:
+        columns = [part.column(name).astype(dtype) for part in parts]
+        return np.concatenate([np.empty(0, dtype=dtype), *columns])
+
+    ts_ns = column("ts_ns", np.int64)
+    columns: dict[str, Any] = {
+        name: column(name, dtype)
+        for name, dtype in EVENT_DTYPES.items()
+        if name not in ("ts_ns", "dur_ns")
+    }
+    return EventTable(
+        ts_ns=ts_ns + base_time_ns,
+        dur_ns=column("end_ns", np.int64) - ts_ns,
+        **columns,
+        symbols=reading.names.table(),
+        lanes=LaneTable(),
+        columns=_sparse_columns(parts),
+    )
+
+
+def _sparse_columns(parts: list[Part]) -> dict[str, SparseColumn]:
+    """The columns that some rows have."""
+    starts = np.cumsum([0, *(len(part) for part in parts)])
+    found: dict[str, tuple[list[I64], list[Values]]] = {}
+    for start, part in zip(starts[:-1].tolist(), parts, strict=True):
+        for name, values in part.sparse.items():
+            there = ~np.isnan(values) if values.dtype.kind == "f" else values != ABSENT
+            rows = np.flatnonzero(there)
+            if len(rows):
+                where, what = found.setdefault(name, ([], []))
+                where.append(rows + start)
+                what.append(values[rows])
+    return {
+        name: SparseColumn(np.concatenate(where), np.concatenate(what))
+        for name, (where, what) in found.items()
+    }

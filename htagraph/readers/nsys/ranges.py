@@ -1,0 +1,146 @@
+"""NVTX ranges of an export: operators of PyTorch where its own profiler's hooks wrote them."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.gather import gather
+from htagraph.algorithms.matching import last_before
+from htagraph.model.autograd import AUTOGRAD_FUNCTION
+from htagraph.model.events import FlowTable
+from htagraph.model.kinds import EventKind
+from htagraph.readers.nsys.export import ABSENT, Export, Process
+from htagraph.readers.nsys.names import enumeration
+from htagraph.readers.nsys.operator_texts import OperatorTexts, operator_texts
+from htagraph.readers.nsys.parts import Part, Reading
+
+__all__ = ["RANGES", "backward_flows", "ranges"]
+
+I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+RANGES = "NVTX_EVENTS"
+
+_TYPES = {34: "NvtxMark", 59: "NvtxPushPopRange", 60: "NvtxStartEndRange",
+          70: "NvtxtPushPopRange", 71: "NvtxtStartEndRange"}  # fmt: skip
+_MARK = re.compile(r"^Nvtxt?Mark$")
+_RANGE = re.compile(r"^Nvtxt?(PushPop|StartEnd)Range$")
+
+_OPERATOR = re.compile(rf"^[\w.]*::[\w.:]+$|^record_param_comms$|{AUTOGRAD_FUNCTION.pattern}")
+"""Operators of a namespace (``aten::mm``), and what the autograd engine runs."""
+
+_NCCL = re.compile(r"^nccl[A-Z]\w*$")
+"""Calls of NCCL, which writes its own ranges: ``ncclAllReduce``, ``ncclGroupEnd``."""
+
+
+def ranges(export: Export, process: Process | None, reading: Reading) -> Part:
+    """NVTX ranges and marks of threads.
+
+    Operators are ranges that PyTorch wrote (``torch.autograd.profiler.emit_nvtx``) with a sequence
+    number, or with the name of an operator; ranges that NCCL wrote are calls of it. Ranges that end
+    on another thread are kept, but are no part of what either thread does in order.
+    """
+    where = export.of_process(RANGES, process)
+    wanted = ("start", "end", "eventType", "globalTid", "endGlobalTid")
+    found = export.integers(RANGES, wanted, where)
+    texts = _texts(export, where)
+    sequence, op_id = texts.sequence, texts.op_id
+    type_names = enumeration(export, "ENUM_NSYS_EVENT_TYPE", _TYPES, "name")
+    is_mark, is_range = (
+        np.isin(found["eventType"], [key for key, name in type_names.items() if kind.search(name)])
+        for kind in (_MARK, _RANGE)
+    )
+    codes = [reading.names.code(text) for text in texts.names]
+    name = np.array(codes, dtype=np.int32)[texts.name]
+    symbols = reading.names.table()
+    crosses = (found["endGlobalTid"] != ABSENT) & (found["endGlobalTid"] != found["globalTid"])
+    crosses &= is_range & (found["endGlobalTid"] != 0)
+    is_op = (sequence >= 0) | ((op_id >= 0) & symbols.searched(_OPERATOR)[name])
+    is_call = (op_id < 0) & symbols.searched(_NCCL)[name]
+    kind = np.select(
+        [is_mark, crosses, is_op, is_call],
+        [EventKind.INSTANT, EventKind.OTHER, EventKind.OP, EventKind.RUNTIME],
+        EventKind.ANNOTATION,
+    )
+    categories = {
+        EventKind.OP: "cpu_op",
+        EventKind.RUNTIME: "nccl_api",
+        EventKind.ANNOTATION: "user_annotation",
+        EventKind.INSTANT: "nvtx_mark",
+        EventKind.OTHER: "nvtx_range_across_threads",
+    }
+    category_of = np.zeros(len(EventKind), dtype=np.int32)
+    for number, text in categories.items():
+        category_of[number] = reading.names.code(text)
+    keep = is_mark | is_range
+    reading.skip("NVTX_EVENTS: no ranges or marks", np.count_nonzero(~keep))
+    part = Part(
+        found["start"],
+        np.where(is_mark & (found["end"] == ABSENT), found["start"], found["end"]),
+        kind.astype(np.int8),
+        name,
+        category_of[kind],
+        reading.lanes.threads(found["globalTid"]),
+        external_id=op_id,
+        sparse={"sequence": np.where(sequence >= 0, sequence, ABSENT)},
+    )
+    return part.take(keep)
+
+
+def _texts(export: Export, where: str) -> OperatorTexts:
+    """Texts of all rows, in the order of the table."""
+    columns = export.columns[RANGES]
+    numbered = "(SELECT value FROM StringIds WHERE id = textId)"
+    here = [*["text"] * ("text" in columns), *[numbered] * ("textId" in columns), "'(no name)'"]
+    text = f"coalesce({', '.join(here)})" if len(here) > 1 else here[0]
+    sql = f"SELECT CAST({text} AS TEXT) FROM {RANGES} WHERE {where} ORDER BY rowid"  # noqa: S608
+    return operator_texts(*export.texts(sql))
+
+
+def backward_flows(part: Part, first: int, base_time_ns: int, reading: Reading) -> FlowTable:
+    """Flows from forward operators to the autograd functions with their sequence numbers.
+
+    Sequence numbers count per thread, and the export does not say of which thread a function's is.
+    A flow is made only where all operators with the number are on one thread. As in the PyTorch
+    profiler, it starts at the last of them: the one that made the function.
+
+    Parameters
+    ----------
+    part : Part
+        Ranges, with sound times.
+    first : int
+        Event of the first of them.
+    base_time_ns : int, unit=ns
+        Added to every time.
+    reading : Reading
+    """
+    lane, sequence = part.column("lane").astype(np.int64), part.sparse["sequence"]
+    rows = np.flatnonzero(sequence != ABSENT)
+    rows = rows[np.lexsort((part.ts_ns[rows], sequence[rows]))]
+    is_autograd = reading.names.table().searched(AUTOGRAD_FUNCTION)[part.column("name")[rows]]
+    forward, backward = rows[~is_autograd], rows[is_autograd]
+    if not len(forward) or not len(backward):
+        return FlowTable()
+    backward = backward[np.unique(sequence[backward], return_index=True)[1]]
+    numbers, starts = np.unique(sequence[forward], return_index=True)
+    lanes = lane[forward]
+    is_one = np.minimum.reduceat(lanes, starts) == np.maximum.reduceat(lanes, starts)
+    backward = backward[np.isin(sequence[backward], numbers[is_one])]
+    source = gather(
+        forward,
+        last_before(
+            sequence[forward], part.ts_ns[forward], sequence[backward], part.ts_ns[backward]
+        ),
+    )
+    pairs = np.stack([source, backward])[:, source >= 0].T.ravel()
+    return FlowTable(
+        ts_ns=part.ts_ns[pairs] + base_time_ns,
+        id=sequence[pairs],
+        lane=lane[pairs].astype(np.int32),
+        phase=np.tile(np.array([0, 2], dtype=np.int8), len(pairs) // 2),
+        category=np.full(len(pairs), reading.names.code("fwdbwd"), dtype=np.int32),
+        event=pairs + first,
+    )

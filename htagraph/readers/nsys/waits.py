@@ -1,0 +1,134 @@
+"""Records of waits in an export: which call waited, on which stream, and for which event record."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.gather import gather
+from htagraph.algorithms.matching import last_before, match_keys
+from htagraph.model.api_calls import POLLS, CallMeaning, meaning_of_call
+from htagraph.model.kinds import EventKind
+from htagraph.readers.nsys.device_work import device_of_context, devices, ids
+from htagraph.readers.nsys.export import ABSENT, Export, Process
+from htagraph.readers.nsys.parts import Part, Reading
+
+__all__ = ["WAITS", "waits"]
+
+I64 = npt.NDArray[np.int64]
+
+WAITS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
+RECORDS = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
+
+_NAMES = {
+    CallMeaning.EVENT_SYNC: "Event Sync",
+    CallMeaning.STREAM_WAIT: "Stream Wait Event",
+    CallMeaning.STREAM_SYNC: "Stream Sync",
+    CallMeaning.DEVICE_SYNC: "Context Sync",
+}
+"""Names of the PyTorch profiler for the waits of a call."""
+
+_NAME_OF_TYPE = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
+_OTHER = "Synchronization"
+
+
+def waits(export: Export, process: Process | None, reading: Reading, calls: Part | None) -> Part:
+    """Records of waits, named by the call that they belong to.
+
+    The type that an export gives a wait is not to be trusted: versions number types from 0 or from
+    1, and list them from 1. It counts where no call is known. A question (``cudaEventQuery``) is
+    recorded like a wait, and is none.
+    """
+    wanted = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "syncType",
+              "eventId", "eventSyncId")  # fmt: skip
+    found = export.integers(WAITS, wanted, export.of_process(WAITS, process))
+    stream, correlation = ids(found["streamId"]), ids(found["correlationId"])
+    device = _devices(export, process, found)
+    called = _called(calls, correlation)
+    texts = reading.names.table()
+    name_of_call = np.array(
+        [reading.names.code(_name_of_call(text)) for text in texts.texts] or [0], dtype=np.int32
+    )
+    by_type = reading.names.of_numbers(
+        found["syncType"], lambda number: _NAME_OF_TYPE.get(number, _OTHER)
+    )
+    name = by_type
+    if calls is not None and len(calls):
+        call_name = gather(calls.column("name"), called, 0)
+        name = np.where(called >= 0, name_of_call[call_name], by_type).astype(np.int32)
+    return Part(
+        found["start"],
+        found["end"],
+        EventKind.SYNC,
+        name,
+        reading.names.code("cuda_sync"),
+        reading.lanes.streams(device, stream),
+        device,
+        stream,
+        correlation,
+        sparse=_event_records(export, process, found, calls, called),
+    )
+
+
+def _name_of_call(call: str) -> str:
+    """The name of the wait that a call makes."""
+    return _OTHER if POLLS.search(call) else _NAMES.get(meaning_of_call(call), _OTHER)
+
+
+def _called(calls: Part | None, correlation: I64) -> I64:
+    """The call of each record, -1 for none."""
+    if calls is None or not len(calls):
+        return np.full(len(correlation), -1, dtype=np.int64)
+    found = match_keys(correlation, calls.column("correlation").astype(np.int64))
+    return np.where(correlation >= 0, found, -1)
+
+
+def _devices(export: Export, process: Process | None, found: dict[str, I64]) -> I64:
+    """The device of each record: that of its context, which what runs there says best."""
+    of_context = device_of_context(export, process)
+    said = devices(found["deviceId"])
+    contexts, places = np.unique(found["contextId"], return_inverse=True)
+    known = np.array([of_context.get(context, -1) for context in contexts.tolist()], dtype=np.int64)
+    by_context = known[places] if len(contexts) else said
+    return np.where(by_context >= 0, by_context, said)
+
+
+def _event_records(
+    export: Export, process: Process | None, found: dict[str, I64], calls: Part | None, called: I64
+) -> dict[str, I64]:
+    """The event record that each wait is for, where records were recorded.
+
+    Records carry the number of their event and a number of their own; of older versions, without
+    the latter, the last one that was called before the wait is meant.
+    """
+    waited = np.where(found["eventId"] == (1 << 32) - 1, ABSENT, found["eventId"])
+    sparse = {"wait_on_event": waited}
+    if calls is None or not export.has(RECORDS, "streamId", "correlationId", "eventId"):
+        return sparse
+    wanted = ("streamId", "correlationId", "eventId", "eventSyncId")
+    records = export.integers(RECORDS, wanted, export.of_process(RECORDS, process))
+    caller = _called(calls, ids(records["correlationId"]))
+    keys, exact = _exact(records, found)
+    record = match_keys(exact, keys) if len(keys) else np.full(len(exact), -1)
+    record = np.where((found["eventSyncId"] > 0) & (waited != ABSENT), record, -1)
+    times = gather(calls.ts_ns, caller, ABSENT)
+    order = np.lexsort((times, records["eventId"]))
+    since = gather(calls.ts_ns, called, ABSENT)
+    last = last_before(records["eventId"][order], times[order], waited, since)
+    numbered = (found["eventSyncId"] > 0) & bool((records["eventSyncId"] > 0).any())
+    record = np.where(numbered, record, gather(order, last))
+    stream = ids(records["streamId"])
+    return sparse | {
+        "wait_on_stream": gather(stream, record, ABSENT),
+        "wait_on_event_record": gather(ids(records["correlationId"]), record, ABSENT),
+    }
+
+
+def _exact(records: dict[str, I64], found: dict[str, I64]) -> tuple[I64, I64]:
+    """Keys of records and of waits by the numbers of event and record."""
+    both = [np.concatenate([records[name], found[name]]) for name in ("eventId", "eventSyncId")]
+    _, event = np.unique(both[0], return_inverse=True)
+    _, number = np.unique(both[1], return_inverse=True)
+    keys = event.astype(np.int64) * (len(number) + 1) + number
+    n_records = len(records["eventId"])
+    return keys[:n_records], keys[n_records:]

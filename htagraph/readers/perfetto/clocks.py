@@ -1,0 +1,144 @@
+"""Clocks of a trace: times of all of them as nanoseconds of one, and what time of day that is.
+
+Snapshots say what several clocks showed at one instant. A time is carried from clock to clock by
+the last snapshot before it (by the first one, for what is earlier)::
+
+    snapshot      BOOTTIME 1,000   clock 64 = 0   REALTIME 1,712,195,495,000,000,000
+    clock 64, 7   -> BOOTTIME 1,007
+
+Ids from 64 to 127 are clocks of one sequence; such a clock may count from its last time
+(incremental), and in other units.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.readers.perfetto.defects import Defect, DefectLog
+from htagraph.readers.perfetto.scan import HAS_TIME, Scan
+
+__all__ = ["Clocks"]
+
+I64 = npt.NDArray[np.int64]
+Key = tuple[int, int]
+
+_REALTIME, _BOOTTIME = 1, 6
+_OF_SEQUENCE = range(64, 128)
+_MAX_SEQUENCE = (1 << 32) - 1
+_MAX_NS = (1 << 62) - 1
+_MAX_UNIT_NS = 1_000_000_000
+
+
+def _key(clock: int, sequence: int) -> Key:
+    """A clock, and the sequence that it belongs to."""
+    return clock, sequence if clock in _OF_SEQUENCE else 0
+
+
+class Clocks:
+    """The snapshots of a trace.
+
+    Parameters
+    ----------
+    specials : list of (int, message)
+        Packets that are no mere events, and their rows.
+    scan : Scan
+    """
+
+    def __init__(self, specials: list[tuple[int, Any]], scan: Scan) -> None:
+        self._snapshots: list[tuple[int, dict[Key, int]]] = []
+        self._unit: dict[Key, int] = {}
+        self._incremental: set[Key] = set()
+        self._primary = _BOOTTIME
+        for row, packet in specials:
+            if packet.HasField("clock_snapshot"):
+                self._add(row, packet.clock_snapshot, int(scan.sequence[row]))
+
+    def _add(self, row: int, snapshot: Any, sequence: int) -> None:  # noqa: ANN401
+        shown = {}
+        self._primary = snapshot.primary_trace_clock or self._primary
+        for clock in snapshot.clocks:
+            key = _key(clock.clock_id, sequence)
+            self._unit[key] = min(max(clock.unit_multiplier_ns, 1), _MAX_UNIT_NS)
+            if clock.is_incremental:
+                self._incremental.add(key)
+            shown[key] = min(clock.timestamp * self._unit[key], _MAX_NS)
+        self._snapshots.append((row, shown))
+
+    def times(self, scan: Scan, clock: I64, log: DefectLog) -> I64:
+        """The time of each packet by the clock of the trace; -1 where there is none.
+
+        Parameters
+        ----------
+        scan : Scan
+        clock : ndarray of shape (n,), dtype=int64
+            Clock of each packet, 0 for that of the trace.
+        log : DefectLog
+            Counts what no snapshot carries over.
+        """
+        out = np.full(len(scan.ts), -1, dtype=np.int64)
+        timed = np.flatnonzero(scan.what & HAS_TIME)
+        clock = np.where(clock[timed] == 0, self._primary, clock[timed])
+        is_local = np.isin(clock, _OF_SEQUENCE)
+        local = np.where(is_local, scan.sequence[timed], 0)
+        of, keys = pd.factorize((clock << 32) | (local & _MAX_SEQUENCE))
+        for number, packed in enumerate(keys.tolist()):
+            key = (packed >> 32, packed & _MAX_SEQUENCE)
+            rows = timed[of == number]
+            shown = self._absolute(key, rows, scan.ts[rows])
+            carried = self._carried(key, (self._primary, 0), shown)
+            if carried is None:
+                log.add(Defect.NO_CLOCK, len(rows))
+            out[rows] = shown if carried is None else carried
+        out[(out < 0) | (out > _MAX_NS)] = -1
+        return out
+
+    def day_ns(self) -> int:
+        """What to add to the time of the trace for the time since 1970; 0 where nothing says it."""
+        shown = np.zeros(1, dtype=np.int64)
+        now = self._carried((self._primary, 0), (_REALTIME, 0), shown)
+        return 0 if now is None else int(now[0])
+
+    def _absolute(self, key: Key, rows: I64, ts: I64) -> I64:
+        """Times of one clock in its nanoseconds."""
+        unit = self._unit.get(key, 1)
+        ts = np.where((ts < 0) | (ts > _MAX_NS // unit), _MAX_NS, ts * np.int64(unit))
+        if key not in self._incremental:
+            return ts
+        known = [(row, shown[key]) for row, shown in self._snapshots if key in shown]
+        since = np.searchsorted([row for row, _ in known], rows) - 1
+        base = np.array([shown for _, shown in known], dtype=np.int64)[np.maximum(since, 0)]
+        run = np.cumsum(ts)
+        first = np.flatnonzero(np.diff(since, prepend=since[0] - 1))
+        before = np.repeat(run[first] - ts[first], np.diff(np.append(first, len(rows))))
+        shown: I64 = np.clip(base + (run - before), -1, _MAX_NS)
+        return shown
+
+    def _carried(self, source: Key, target: Key, ts: I64) -> I64 | None:
+        """Times of one clock as times of another, over others if need be; None if none leads."""
+        reached: dict[Key, I64] = {source: ts}
+        fresh = [source]
+        while fresh and target not in reached:
+            here = fresh.pop(0)
+            for there in sorted(
+                {key for _, shown in self._snapshots if here in shown for key in shown}
+            ):
+                if there not in reached:
+                    reached[there] = self._step(here, there, reached[here])
+                    fresh.append(there)
+        return reached.get(target)
+
+    def _step(self, here: Key, there: Key, ts: I64) -> I64:
+        """Times of a clock as times of one that a snapshot shows with it."""
+        both = sorted(
+            (shown[here], shown[there])
+            for _, shown in self._snapshots
+            if here in shown and there in shown
+        )
+        at, other = np.array(both, dtype=np.int64).T
+        last = np.maximum(np.searchsorted(at, ts, side="right") - 1, 0)
+        carried: I64 = ts + (other - at)[last]
+        return carried

@@ -1,0 +1,1 @@
+"""The functions over the bytes of a trace, compiled by numba."""

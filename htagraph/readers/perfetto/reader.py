@@ -1,0 +1,218 @@
+"""The door of the Perfetto reader: a file in, a recording out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from htagraph.errors import TraceError, TraceFormatError
+from htagraph.model.recording import STACKS, Origin, Progress, Recording
+from htagraph.readers.first_bytes import first_bytes
+from htagraph.readers.kineto.header import rank_of, world_size_of
+from htagraph.readers.kineto.loading import Asked
+from htagraph.readers.perfetto.clocks import Clocks
+from htagraph.readers.perfetto.defects import DefectLog
+from htagraph.readers.perfetto.foreign import foreign_events
+from htagraph.readers.perfetto.material import Material
+from htagraph.readers.perfetto.own import Own, own_events, supplements
+from htagraph.readers.perfetto.scan import Scan
+from htagraph.readers.perfetto.sequences import Sequences, Symbols
+from htagraph.readers.perfetto.slices import find_slices
+from htagraph.readers.perfetto.taking import asked_for
+from htagraph.readers.perfetto.tracks import Tracks
+from htagraph.readers.perfetto.unpacking import scanned
+from htagraph.readers.rank_paths import file_and_part, file_of, rank_in_name
+
+__all__ = ["is_perfetto", "read_perfetto"]
+
+_HEAD = 1 << 16
+_PACKET = b"\x0a"
+_MOST_NAMED = 4
+_WORTH_A_LOOK = 64
+_LONGEST_VARINT = 6
+
+
+def is_perfetto(source: str | Path | bytes) -> bool:
+    r"""Whether a file, or its content, is a Perfetto trace: it begins with a packet.
+
+    Examples
+    --------
+    >>> is_perfetto(bytes.fromhex("0a04 4003 5001")), is_perfetto(b'\n{"traceEvents": []}')
+    (True, False)
+    """
+    head = first_bytes(source if isinstance(source, bytes) else file_of(Path(source)), _HEAD)
+    if not head.startswith(_PACKET) or _is_text(head[1:_WORTH_A_LOOK]):
+        return False
+    from google.protobuf.message import DecodeError  # noqa: PLC0415
+    from perfetto.protos.perfetto.trace import perfetto_trace_pb2  # noqa: PLC0415
+
+    trace = perfetto_trace_pb2.Trace()
+    at, length = 1, 0
+    for at in range(1, min(len(head), _LONGEST_VARINT)):
+        length |= (head[at] & 0x7F) << 7 * (at - 1)
+        if head[at] < 0x80:
+            break
+    end = at + 1 + length
+    if end > len(head):  # a packet that is longer than what was looked at
+        fields = perfetto_trace_pb2.TracePacket.DESCRIPTOR.fields_by_number
+        return len(head) > at + 1 and head[at + 1] >> 3 in fields
+    try:
+        trace.ParseFromString(head[:end])
+    except DecodeError:
+        return False
+    is_followed = head[end : end + 1] in {b"", _PACKET}
+    return is_followed and bool(trace.packet[0].ListFields())
+
+
+def _is_text(part: bytes) -> bool:
+    """Whether bytes are printed characters and spaces only."""
+    return all(byte in b"\t\r\n" or 0x20 <= byte < 0x7F for byte in part)
+
+
+def read_perfetto(
+    source: str | Path | bytes,
+    *,
+    stacks: bool = False,
+    categories: Collection[str] | None = None,
+    window: tuple[int, int] | None = None,
+    progress: Progress | None = None,
+) -> Recording:
+    """The recording in a Perfetto trace: of ours as it was recorded, of others by its tracks.
+
+    Parameters
+    ----------
+    source : str, Path or bytes
+        The file or its content: protobuf, or gzip of it. Of a file that we wrote with several
+        ranks, a path below it names one: ``job.pftrace/rank-1``.
+    stacks : bool
+        Load Python frames (``python_function`` events) too.
+    categories : collection of str, optional
+        Load only events of these categories.
+    window : (int, int), unit=ns, optional
+        Load only events that touch ``[start_ns, end_ns)``, on the clock of ``ts_ns``.
+    progress : callable, optional
+        Called with the bytes read so far and their total.
+
+    Returns
+    -------
+    Recording
+        Of a file with several runs, the first; the events of others are counted in `skipped`.
+
+    Raises
+    ------
+    TraceError
+        If the file cannot be opened, or has several ranks, and none is named.
+    TraceFormatError
+        If nothing in it is an event; the message says what is.
+    TraceLimitError
+        If it exceeds a stated limit.
+    """
+    Asked(stacks, categories, window)  # checks the window
+    part, file, path = "", source, None
+    if not isinstance(source, bytes):
+        file, part = file_and_part(Path(source))
+        path = file
+    found, container = _material(file, progress)
+    if not len(found.slices) and not len(found.slices.sample_packet):
+        raise _nothing(found.scan, path)
+    written = [own for own in supplements(found) if own.facts["n_events"]]
+    own = _chosen(written, part, path)
+    if own is not None:
+        events = own_events(found, own, [one for one in written if one is not own])
+        found.skip(STACKS, _integer(own.facts.get("n_unread_stacks")))
+    else:
+        events = foreign_events(found)
+    events = asked_for(events, found.skipped, stacks=stacks, categories=categories, window=window)
+    metadata = own.facts.get("metadata", {}) if own else {}
+    rank, rank_source = _rank(own, metadata, path)
+    return Recording(
+        events=events,
+        rank=rank,
+        rank_source=rank_source,
+        world_size=world_size_of(metadata),
+        repairs=container + found.log.repairs(),
+        skipped=found.skipped,
+        origin=Origin(
+            source if isinstance(source, bytes) else Path(source),
+            _integer(own.facts.get("base_time_ns")) if own else 0,
+            None,
+            metadata,
+        ),
+    )
+
+
+def _material(
+    source: str | Path | bytes, progress: Progress | None
+) -> tuple[Material, tuple[Any, ...]]:
+    """What is in a file, and what had to be mended of its container."""
+    log, symbols, skipped = DefectLog(), Symbols(), dict[str, int]()
+    file = scanned(source, log, progress)
+    sequences = Sequences(file, log, symbols)
+    clocks = Clocks(sequences.specials, file.scan)
+    slices = find_slices(file.scan, sequences, clocks, log, skipped)
+    material = Material(
+        file.scan,
+        sequences,
+        symbols,
+        Tracks(sequences.specials),
+        slices,
+        clocks.day_ns(),
+        log,
+        skipped,
+    )
+    return material, file.container.repairs()
+
+
+def _chosen(written: list[Own], part: str, path: Path | None) -> Own | None:
+    """The rank that is asked for, or the only one; None where we wrote none."""
+    ranks = list(dict.fromkeys(own.rank for own in written))
+    name = path.name if path else "job.pftrace"
+    listed = ", ".join(f"{name}/rank-{rank}" for rank in ranks)
+    if part:
+        wanted = rank_in_name(Path(part))
+        found = next((own for own in written if own.rank == wanted), None)
+        if found is None:
+            hint = f"there is {listed}." if listed else "it has no ranks of htagraph."
+            raise TraceError(f"this trace has no {part}.", path=path, hint=hint)
+        return found
+    if len(ranks) > 1:
+        raise TraceError(
+            f"this trace holds {len(ranks)} ranks, and none is named.",
+            path=path,
+            hint=f"name one: {listed}.",
+        )
+    return written[0] if written else None
+
+
+def _rank(own: Own | None, metadata: dict[str, Any], path: Path | None) -> tuple[int, str]:
+    """The rank of a trace and where it was found."""
+    if own is None:
+        return rank_of(metadata, path)
+    rank, source = rank_of(metadata, Path(str(own.facts.get("file"))))
+    told = max(own.rank, 0)
+    return (rank, source) if told == rank else (told, "given")
+
+
+def _integer(value: object) -> int:
+    """A number of a supplement; 0 for anything else."""
+    return value if isinstance(value, int) and 0 <= value < 1 << 62 else 0
+
+
+def _nothing(scan: Scan, path: Path | None) -> TraceFormatError:
+    """Error for a trace without events; it says what is there."""
+    from perfetto.protos.perfetto.trace import perfetto_trace_pb2  # noqa: PLC0415
+
+    names = perfetto_trace_pb2.TracePacket.DESCRIPTOR.fields_by_number
+    counts = Counter(scan.other[scan.other > 0].tolist())
+    listed = [
+        f"{n:,} packets of {names[field].name if field in names else f'field {field}'}"
+        for field, n in counts.most_common(_MOST_NAMED)
+    ]
+    what = f"this Perfetto trace holds no track events, but {', '.join(listed)}"
+    return TraceFormatError(
+        what if listed else "this Perfetto trace holds no events",
+        path=path,
+        hint="record slices on tracks (track_event); system traces (ftrace) have none.",
+    )

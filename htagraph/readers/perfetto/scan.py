@@ -1,0 +1,85 @@
+"""What a scan of a trace finds: columns of its packets, annotations, flows and texts.
+
+Numbers are 64 bits wide as they stand in the file; the bits of a float are those of an int. A text
+that is not interned is a row of `Scan.text_at`, and its number is ``-1 - row``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "AFTER_LOSS", "BAD", "BOOL", "CLEARED", "DOUBLE", "EVENT", "EXTRA", "FLOAT",
+    "HAS_TIME", "HAS_TRACK", "INT", "INTEGER", "INTERNED", "LEGACY", "OTHER", "SPECIAL",
+    "TEXT", "UINT", "Room", "Scan",
+]  # fmt: skip
+
+I64 = npt.NDArray[np.int64]
+
+EVENT, SPECIAL, BAD, CLEARED, HAS_TIME, HAS_TRACK, LEGACY, INTEGER, FLOAT, EXTRA, AFTER_LOSS = (
+    1 << bit for bit in range(11)
+)
+"""What a packet is, or has: bits of `Scan.what`."""
+
+INT, DOUBLE, INTERNED, TEXT, BOOL, UINT, OTHER = range(1, 8)
+"""Forms of the value of an annotation."""
+
+_ROWS = (12, 4, 3, 2)
+
+
+class Room(NamedTuple):
+    """Tables to fill, a row for each column: of packets, annotations, flows and texts."""
+
+    packets: I64
+    annotations: I64
+    flows: I64
+    texts: I64
+
+    @classmethod
+    def of(cls, *counts: int) -> Room:
+        """Tables of so many columns each."""
+        return cls(
+            *(
+                np.zeros((n_rows, n), dtype=np.int64)
+                for n_rows, n in zip(_ROWS, counts, strict=True)
+            )
+        )
+
+
+class Scan(NamedTuple):
+    """Columns, of one length in each group.
+
+    Of packets: where the packet is; time, clock, sequence, what it is, and the first field that is
+    none of ours; type, track, name, category and value of its event. Of annotations and flows: the
+    packet that has them, and what they are. Of texts: where they are.
+    """
+
+    at: I64
+    n_bytes: I64
+    ts: I64
+    clock: I64
+    sequence: I64
+    what: I64
+    other: I64
+    type: I64
+    track: I64
+    name: I64
+    category: I64
+    value: I64
+    annotation_packet: I64
+    annotation_name: I64
+    annotation_form: I64
+    annotation_value: I64
+    flow_packet: I64
+    flow_id: I64
+    flow_ends: I64
+    text_at: I64
+    text_bytes: I64
+
+    @classmethod
+    def of(cls, room: Room) -> Scan:
+        """The columns of filled tables."""
+        return cls(*(row for table in room for row in table))

@@ -1,0 +1,92 @@
+"""Some events of a table, in another order: the rows of its columns and flows follow."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.model.events import EVENT_DTYPES, EventTable, FlowTable, SparseColumn
+from htagraph.model.kinds import EventKind
+from htagraph.model.recording import STACKS
+
+__all__ = ["asked_for", "taken"]
+
+I64 = npt.NDArray[np.int64]
+
+
+def taken(events: EventTable, rows: I64) -> EventTable:
+    """Events of some rows, each once, in their order.
+
+    Parameters
+    ----------
+    events : EventTable
+    rows : ndarray of shape (n,), dtype=int64
+
+    Returns
+    -------
+    EventTable
+        Flow points on events that are not taken are left out.
+    """
+    number = np.full(len(events) + 1, -1, dtype=np.int64)  # the last is for no event
+    number[rows] = np.arange(len(rows))
+    columns = {}
+    for name, column in events.columns.items():
+        there = number[column.event]
+        stays = np.flatnonzero(there >= 0)
+        stays = stays[np.argsort(there[stays], kind="stable")]
+        if len(stays):
+            columns[name] = SparseColumn(there[stays], column.value[stays])
+    flows = events.flows
+    keep = (flows.event < 0) | (number[flows.event] >= 0)
+    return replace(
+        events,
+        **{name: getattr(events, name)[rows] for name in EVENT_DTYPES},
+        columns=columns,
+        flows=FlowTable(
+            flows.ts_ns[keep],
+            flows.id[keep],
+            flows.lane[keep],
+            flows.phase[keep],
+            flows.category[keep],
+            number[flows.event[keep]],
+        ),
+    )
+
+
+def asked_for(
+    events: EventTable,
+    skipped: dict[str, int],
+    *,
+    stacks: bool,
+    categories: Collection[str] | None,
+    window: tuple[int, int] | None,
+) -> EventTable:
+    """The events that were asked for; see `htagraph.load`.
+
+    Parameters
+    ----------
+    events : EventTable
+    skipped : dict of str to int
+        Gets counts of the others.
+    stacks, categories, window
+    """
+    texts = events.symbols.array
+    if categories is None:
+        leave = (events.kind == EventKind.PYTHON) & (not stacks)
+    else:
+        wanted = np.array([text in categories for text in texts], dtype=bool)
+        leave = ~wanted[events.category]
+    codes, counts = np.unique(events.category[leave], return_counts=True)
+    for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
+        name = (texts[code] or "no category") if categories is not None else STACKS
+        skipped[name] = skipped.get(name, 0) + count
+    if window is not None:
+        start, end = events.ts_ns, events.end_ns
+        outside = (start >= window[1]) | ((end <= window[0]) & (start != window[0]))
+        if (outside & ~leave).any():
+            skipped["outside the window"] = int((outside & ~leave).sum())
+        leave = leave | outside
+    return taken(events, np.flatnonzero(~leave)) if leave.any() else events

@@ -1,0 +1,153 @@
+"""The bytes of a trace in memory: gzip and compressed packets unpacked."""
+
+from __future__ import annotations
+
+import zlib
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.errors import TraceLimitError
+from htagraph.model.recording import Progress
+from htagraph.readers.kineto.chunks import MAX_RATIO, RATIO_FROM, ByteStream
+from htagraph.readers.kineto.repairs import RepairLog
+from htagraph.readers.perfetto.defects import Defect, DefectLog
+from htagraph.readers.perfetto.scan import BAD, Room, Scan
+
+__all__ = ["Scanned", "scanned"]
+
+I64 = npt.NDArray[np.int64]
+
+_PIECE = 1 << 22
+_COMPRESSED = 50  # TracePacket.compressed_packets
+_ZSTD = 133  # nothing in the standard library unpacks it
+
+
+class Scanned:
+    """A trace that was scanned.
+
+    Attributes
+    ----------
+    data : bytearray or bytes
+    scan : Scan
+    container : RepairLog
+        Defects of the gzip file.
+    """
+
+    def __init__(self, data: bytes | bytearray, found: Scan, container: RepairLog) -> None:
+        self.data = data
+        self.scan = found
+        self.container = container
+
+    def offset(self, row: int) -> int:
+        """Where a packet begins."""
+        return int(self.scan.at[row])
+
+    def packet(self, row: int) -> Any:  # noqa: ANN401  a message of a package without types
+        """A packet as a message; None where it cannot be read."""
+        from google.protobuf.message import DecodeError  # noqa: PLC0415
+        from perfetto.protos.perfetto.trace import perfetto_trace_pb2  # noqa: PLC0415
+
+        at = int(self.scan.at[row])
+        part = bytes(self.data[at : at + int(self.scan.n_bytes[row])])
+        try:
+            return perfetto_trace_pb2.TracePacket.FromString(part)
+        except DecodeError:
+            return None
+
+    def text(self, number: int) -> bytes:
+        """A text that is not interned."""
+        row = -1 - number
+        at = int(self.scan.text_at[row])
+        return bytes(self.data[at : at + int(self.scan.text_bytes[row])])
+
+
+def scanned(source: str | Path | bytes, log: DefectLog, progress: Progress | None) -> Scanned:
+    """The packets of a file, or of its content.
+
+    Parameters
+    ----------
+    source : str, Path or bytes
+    log : DefectLog
+    progress : callable, optional
+        Called with the bytes read so far and their total.
+
+    Returns
+    -------
+    Scanned
+
+    Raises
+    ------
+    TraceError
+        If the file cannot be opened.
+    TraceLimitError
+        If it unpacks to far more than its size.
+    """
+    container = RepairLog()
+    data = bytearray()
+    with closing(ByteStream(source, container, progress)) as stream:
+        while piece := stream.read(_PIECE):
+            data += piece
+        path = stream.path
+    found, cut, lost = _scanned(data)
+    log.add(Defect.TRUNCATED, int(cut > 0), offset=len(data) - cut)
+    log.add(Defect.DAMAGED, lost[0], offset=lost[1])
+    packed = np.flatnonzero(np.isin(found.other, (_COMPRESSED, _ZSTD)))
+    if len(packed):
+        data = _unpacked(data, found, packed, log, path)
+        found, _, _ = _scanned(data)
+    bad = np.flatnonzero(found.what & BAD)
+    log.add(Defect.BAD_PACKET, len(bad), offset=int(found.at[bad].min(initial=len(data))))
+    return Scanned(data, found, container)
+
+
+def _scanned(data: bytes | bytearray) -> tuple[Scan, int, tuple[int, int]]:
+    """The columns of a trace; bytes cut off at its end; bytes that are no packet, where first."""
+    from htagraph.readers.perfetto.compiled.scanner import fill  # noqa: PLC0415  imports numba
+
+    buf = np.frombuffer(data, dtype=np.uint8)
+    counts = np.zeros(7, dtype=np.int64)
+    fill(buf, Room.of(0, 0, 0, 0), counts, False)
+    room = Room.of(*counts[:4].tolist())
+    fill(buf, room, counts, True)
+    return Scan.of(room), int(counts[4]), (int(counts[5]), int(counts[6]))
+
+
+def _unpacked(
+    data: bytearray, found: Scan, packed: I64, log: DefectLog, path: Path | None
+) -> bytearray:
+    """A trace with the packets that some of its packets hold in place of these."""
+    end = found.at + found.n_bytes
+    start = np.concatenate([[0], end[:-1]])
+    most = max(RATIO_FROM, MAX_RATIO * len(data))
+    out, kept_to = bytearray(), 0
+    for row in packed.tolist():
+        out += data[kept_to : start[row]]
+        kept_to = int(end[row])
+        inner = _inflated(bytes(data[found.at[row] : end[row]]), most - len(out))
+        _, cut, lost = _scanned(inner)
+        log.add(Defect.BAD_PACKED, int(cut + lost[0] > 0 or not inner), offset=int(found.at[row]))
+        out += inner[: len(inner) - cut]
+        if len(out) >= most:
+            raise TraceLimitError(
+                f"its packets unpack to more than {MAX_RATIO} times their size; this looks like a "
+                "decompression bomb",
+                path=path,
+                hint="record it without compression if you trust it.",
+            )
+    return out + data[kept_to:]
+
+
+def _inflated(packet: bytes, most: int) -> bytes:
+    """What a packet holds compressed; nothing where it cannot be unpacked."""
+    from google.protobuf.message import DecodeError  # noqa: PLC0415
+    from perfetto.protos.perfetto.trace import perfetto_trace_pb2  # noqa: PLC0415
+
+    try:
+        message = perfetto_trace_pb2.TracePacket.FromString(packet)
+        return zlib.decompressobj().decompress(message.compressed_packets, max(most, 1))
+    except (DecodeError, zlib.error):
+        return b""

@@ -1,0 +1,66 @@
+"""Ranks that share one file: a path below the file names one of them, ``run.sqlite/rank-1``."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+__all__ = ["SQLITE", "file_and_part", "file_of", "name_of", "rank_in_name"]
+
+SQLITE = b"SQLite format 3\x00"
+"""First bytes of such a file."""
+
+_OF_SEVERAL_RANKS = (".sqlite", ".pftrace", ".pftrace.gz")
+"""Endings of files that may hold several ranks."""
+
+
+_RANK_IN_NAME = re.compile(
+    r"(?:^|[^a-zA-Z])(?:rank|worker|tp|dp)[-_.]?(\d{1,9})(?!\d)", re.IGNORECASE
+)
+
+
+def file_of(path: Path) -> Path:
+    """The file that a path names, or that holds the rank that it names.
+
+    Examples
+    --------
+    >>> file_of(Path("nowhere/rank-1"))
+    PosixPath('nowhere/rank-1')
+    """
+    return path.parent if path.parent.is_file() else path
+
+
+def file_and_part(path: Path) -> tuple[Path, str]:
+    """A file, and the part of it that a path below the file names; ``""`` for the whole file.
+
+    Examples
+    --------
+    >>> file_and_part(Path(__file__) / "rank-1")[1], file_and_part(Path("run.sqlite"))[1]
+    ('rank-1', '')
+    """
+    file = file_of(path)
+    return file, "" if file == path else path.name
+
+
+def name_of(path: Path) -> str:
+    """What a trace is called: its file, and its rank where that has several.
+
+    Examples
+    --------
+    >>> name_of(Path("runs/trace.json")), name_of(Path("runs/run.sqlite/rank-1"))
+    ('trace.json', 'run.sqlite/rank-1')
+    """
+    is_part = not path.suffix and path.parent.name.endswith(_OF_SEVERAL_RANKS)
+    return f"{path.parent.name}/{path.name}" if is_part else path.name
+
+
+def rank_in_name(path: Path) -> int | None:
+    """The rank that a file's name says, None where it says none.
+
+    Examples
+    --------
+    >>> rank_in_name(Path("rank-3.json.gz")), rank_in_name(Path("trace.json"))
+    (3, None)
+    """
+    found = _RANK_IN_NAME.search(path.name)
+    return int(found.group(1)) if found else None

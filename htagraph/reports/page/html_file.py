@@ -1,0 +1,67 @@
+"""A page as one HTML file: a head that all pages share, and a body of its own."""
+
+from __future__ import annotations
+
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from htagraph.reports.page.legend import color_rules
+from htagraph.writers.atomic import output_file
+
+__all__ = ["resource", "write_html"]
+
+
+def resource(name: str) -> str:
+    """Text of a file beside this module."""
+    return files("htagraph.reports.page").joinpath(name).read_text(encoding="utf-8")
+
+
+def write_html(
+    out: str | Path,
+    body: str,
+    *,
+    title: str,
+    links: dict[str, str],
+    style: str,
+    legend: str = "",
+    **parts: str,
+) -> Path:
+    """Write a page, whole or not at all.
+
+    Parameters
+    ----------
+    out : str or Path
+    body : str
+        Name of the file with what comes below the title.
+    title : str
+    links : dict of str to str
+        Titles of the sections by their anchors.
+    style : str
+        CSS besides that of all pages.
+    legend : str
+        HTML beside the links.
+    **parts : str
+        HTML for the places of the body.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    OutputError
+        If the file cannot be written.
+    """
+    text = Template(resource("head.html") + resource(body)).substitute(
+        title=escape(title),
+        links="\n".join(f'<a href="#{name}">{escape(said)}</a>' for name, said in links.items()),
+        legend=legend,
+        style=f"{resource('page.css')}\n{color_rules()}\n{style}",
+        **parts,
+    )
+    with output_file(out) as file:
+        file.write(text.encode())
+    return Path(out)

@@ -1,0 +1,105 @@
+"""The section on the critical path, of the page of a rank and of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from htagraph.job.path import JobPath
+from htagraph.model import frames
+from htagraph.path import CriticalPath
+from htagraph.reports import plots
+from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.page.panels import Panel, Section
+from htagraph.reports.page.step_views import StepChoice
+from htagraph.reports.summary import Summary
+
+__all__ = ["path_section"]
+
+_INTRO = (
+    "The chain of waits, followed back from the end of the window. Its segments tile the window, "
+    "so only a shorter path makes the window shorter. Click a segment to see what it is; drag to "
+    "zoom, double-click to zoom out."
+)
+_INTRO_OF_JOB = (
+    " Where a rank waits in a collective, the path continues on the rank that arrived last."
+)
+_COLUMNS = ("start_ns", "dur_ns", "bound", "name", "op", "track", "rule", "is_inferred")
+
+
+def path_section(
+    summary: Summary | JobSummary, steps: StepChoice | None, sampled: Sequence[Panel] = ()
+) -> Section:
+    """Section on the critical path: by bound, as it ran, and by what ran on it.
+
+    Parameters
+    ----------
+    summary : Summary or JobSummary
+    steps : StepChoice, optional
+        Steps of which one can be chosen.
+    sampled : sequence of Panel
+        What was sampled meanwhile; stands above the timeline.
+    """
+    path = summary.path
+    bounds = summary.by_bound.rename_axis("bound").reset_index()
+    drawn = plots.critical_path(path)
+    panels = [
+        Panel("critical-path", drawn, bounds, frames.BREAKDOWN, is_wide=True, is_whole_window=True),
+        *sampled,
+        _timeline(path),
+        _groups(path.breakdown(by="name"), "name", "What ran on the path"),
+        _groups(path.breakdown(by="op"), "op", "Operators on the path"),
+    ]
+    if isinstance(path, JobPath):
+        panels.insert(
+            2 + len(sampled), _groups(path.breakdown(by="rank"), "rank", "Ranks on the path")
+        )
+    return Section(
+        "path",
+        "Critical path",
+        f"{_INTRO}{_INTRO_OF_JOB if isinstance(path, JobPath) else ''} {summary.inferred}".strip(),
+        tuple(panels) if path.dur_ns else (),
+        "Nothing was recorded in this window.",
+        steps,
+    )
+
+
+def _timeline(path: CriticalPath | JobPath) -> Panel:
+    """Panel on the segments, drawn in order of time, listed longest first."""
+    longest = path.segments.sort_values("dur_ns", ascending=False, kind="stable")
+    segments = tuple(longest.index.tolist())
+    if isinstance(path, JobPath):
+        return Panel(
+            "job-path",
+            plots.job_path_timeline(path),
+            longest[["rank", *_COLUMNS]],
+            frames.JOB_SEGMENTS,
+            is_wide=True,
+            segments=segments,
+            whole="htagraph path FOLDER",
+        )
+    return Panel(
+        "critical-path-timeline",
+        plots.critical_path_timeline(path),
+        longest[[*_COLUMNS]],
+        frames.SEGMENTS,
+        is_wide=True,
+        segments=segments,
+        whole="htagraph path FILE",
+    )
+
+
+def _groups(frame: pd.DataFrame, by: str, heading: str) -> Panel:
+    """Panel on the path by group: a table that is open."""
+    named = frame.rename_axis(by).reset_index().replace({"op": {"": "(no operator)"}})
+    return Panel(
+        f"path-{by}s",
+        None,
+        named,
+        frames.BREAKDOWN,
+        heading=heading,
+        is_wide=by == "rank",
+        is_open=True,
+        is_whole_window=True,
+    )

@@ -1,0 +1,106 @@
+"""FLOW edges by arrows that the file has: from slice to slice."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import htagraph as hg
+from htagraph.model.rules import Rule
+
+
+def trace_of(lines: str, *points: tuple[str, int, int, dict[str, Any]]) -> hg.TraceGraph:
+    """Graph of slices, ``name tid start end`` a line, and of flow points (phase, tid, time)."""
+    rows = [line.split() for line in lines.strip().splitlines()]
+    events: list[dict[str, Any]] = [
+        {"ph": "X", "name": n, "pid": 1, "tid": int(t), "ts": int(a), "dur": int(b) - int(a)}
+        for n, t, a, b in rows
+    ]
+    events += [
+        {"ph": ph, "name": "arrow", "cat": "post", "id": 7, "pid": 1, "tid": tid, "ts": ts} | more
+        for ph, tid, ts, more in points
+    ]
+    return hg.load(json.dumps(events).encode()).compile()
+
+
+def edges(graph: hg.TraceGraph) -> list[tuple[str, str]]:
+    """Recorded arrows as written: ``name<`` is the start of an event, ``name>`` its end."""
+    dag = graph.dag
+    rows = dag.edges.take(dag.edges.rule == Rule.RECORDED_FLOW)
+    names = dag.events.names()
+    return [
+        tuple(f"{names[node >> 1]}{'<>'[node & 1]}" for node in pair)
+        for pair in zip(rows.tail.tolist(), rows.head.tolist(), strict=True)
+    ]
+
+
+TWO = """
+    post 1  0 10
+    task 2 30 50
+"""
+ENCLOSING = {"bp": "e"}
+
+
+@pytest.mark.parametrize(
+    ("finish", "joined"),
+    [
+        (("f", 2, 20, {}), [("post>", "task<")]),  # the next slice that begins
+        (("f", 2, 30, ENCLOSING), [("post>", "task<")]),
+        (("f", 2, 20, ENCLOSING), []),  # nothing encloses it
+        (("f", 2, 31, {}), []),  # no slice begins after it
+        (("t", 2, 30, {}), [("post>", "task<")]),
+    ],
+)
+def test_an_arrow_leads_from_slice_to_slice(finish: Any, joined: list[tuple[str, str]]):
+    graph = trace_of(TWO, ("s", 1, 5, {}), finish)
+
+    assert edges(graph) == joined
+    quality = graph.quality().set_index("check").loc["arrows of the file join two slices"]
+    assert (quality["n_good"], quality["n_all"]) == (len(joined), 1)
+
+
+def test_an_arrow_from_a_slice_that_goes_on_leaves_from_its_last_boundary():
+    graph = trace_of("main 1 0 90\nsend 1 10 20\ntask 2 30 50", ("s", 1, 25, {}), ("f", 2, 30, {}))
+
+    assert edges(graph) == [("send>", "task<")]
+
+
+def test_an_arrow_into_a_slice_that_has_begun_leads_to_its_next_boundary():
+    graph = trace_of(
+        "post 1 0 20\nloop 2 5 90\nwork 2 40 60", ("s", 1, 15, {}), ("f", 2, 30, ENCLOSING)
+    )
+
+    assert edges(graph) == [("post>", "work<")]
+
+
+def test_a_step_receives_and_sends():
+    graph = trace_of(
+        "a 1 0 10\nb 2 20 30\nc 3 40 50",
+        ("s", 1, 5, {}),
+        ("t", 2, 25, {}),
+        ("f", 3, 45, ENCLOSING),
+    )
+
+    assert edges(graph) == [("a>", "b<"), ("b>", "c<")]
+
+
+def test_a_thread_that_does_nothing_until_the_arrow_waits_for_it():
+    """The path leaves the waiting thread where the arrow began."""
+    graph = trace_of(
+        "early 2 0 5\nload 1 0 40\ntask 2 50 80", ("s", 1, 39, {}), ("f", 2, 50, ENCLOSING)
+    )
+
+    path = graph.critical_path().segments
+    assert path[["name", "dur_ns"]].to_numpy().tolist() == [
+        ["load", 40_000],
+        ["task", 10_000],
+        ["task", 30_000],
+    ]
+
+
+def test_an_arrow_that_runs_backward_is_set_aside():
+    graph = trace_of("a 1 50 60\nb 2 10 20", ("s", 1, 55, {}), ("f", 2, 56, {}))
+
+    assert edges(graph) == []

@@ -1,0 +1,105 @@
+"""Exports with several processes: which of them are ranks, and how one is addressed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from htagraph import load
+from htagraph.errors import TraceError
+from htagraph.readers.nsys import nsys_ranks
+from htagraph.readers.rank_paths import file_and_part
+from tests.readers.nsys_files import NsysFile, global_id
+
+
+def two_processes(*, devices: tuple[int, int] = (1, 0)) -> NsysFile:
+    """An export of two processes with a kernel each, a launcher, and a call of either process."""
+    file = NsysFile()
+    file.starts(10_000)
+    for pid, device in zip((500, 600), devices, strict=True):
+        place = {"deviceId": device, "contextId": 1, "streamId": 7, "correlationId": 5}
+        name = file.string(f"kernel of {pid}")
+        file.add("CUPTI_ACTIVITY_KIND_KERNEL", start=100, end=200, demangledName=name,
+                 globalPid=global_id(pid), **place)  # fmt: skip
+        file.add("PROCESSES", globalPid=global_id(pid), pid=pid, name="python3")
+    for pid in (400, 500, 600):
+        file.add_call("cudaLaunchKernel_v7000", global_id(pid, pid), 50, 60, correlationId=5)
+    return file
+
+
+def test_ranks_are_the_processes_with_device_work_in_order_of_their_devices(tmp_path):
+    """The launcher is none; where devices have one number, process ids order the ranks."""
+    path = two_processes().write(tmp_path / "run.sqlite")
+    alike = two_processes(devices=(0, 0)).write(tmp_path / "alike.sqlite")
+
+    ranks = nsys_ranks(path)
+
+    assert [(rank.rank, rank.pid, rank.devices) for rank in ranks] == [
+        (0, 600, (0,)),
+        (1, 500, (1,)),
+    ]
+    assert {rank.rank_source for rank in ranks} == {"order of devices"}
+    assert (ranks[0].process, ranks[0].host, ranks[0].world_size) == ("python3", "node-1", None)
+    assert (ranks[0].start_ns, ranks[0].end_ns) == (10_100, 10_200)
+    assert [(rank.pid, rank.rank_source) for rank in nsys_ranks(alike)] == [
+        (500, "order of processes"),
+        (600, "order of processes"),
+    ]
+
+
+def test_nccl_says_the_rank_in_the_largest_communicator(tmp_path):
+    """Its payloads are in exports made with ``--include-json true``."""
+    file = two_processes()
+    for pid, rank in ((500, 4), (600, 6)):
+        for n_ranks, number in ((2, rank // 6), (8, rank)):
+            payload = json.dumps({"p": [{"No. of ranks": n_ranks, "Rank": number}]})
+            file.add_range("ncclCommInitRank", start=1, end=2, globalTid=global_id(pid, pid),
+                           jsonText=payload)  # fmt: skip
+
+    ranks = nsys_ranks(file.write(tmp_path / "run.sqlite"))
+
+    assert [(rank.rank, rank.pid, rank.world_size) for rank in ranks] == [(4, 500, 8), (6, 600, 8)]
+    assert {rank.rank_source for rank in ranks} == {"NCCL"}
+
+
+def test_one_rank_is_read_by_a_path_below_the_file(tmp_path):
+    """Its events only; what belongs to no rank is counted."""
+    path = two_processes().write(tmp_path / "run.sqlite")
+
+    trace = load(path / "rank-1")
+
+    assert trace.events["name"].tolist() == ["cudaLaunchKernel", "kernel of 500"]
+    assert (trace.rank, trace.rank_source) == (1, "order of devices")
+    assert trace.skipped == {"CUPTI_ACTIVITY_KIND_RUNTIME of processes that are no rank": 1}
+    assert file_and_part(path / "rank-1") == (path, "rank-1")
+
+
+def test_an_export_with_several_ranks_says_how_to_read_one(tmp_path):
+    """And one that is not there, which there are."""
+    path = two_processes().write(tmp_path / "run.sqlite")
+
+    with pytest.raises(TraceError, match=r"2 ranks .*pid 600 .*run.sqlite/rank-0.*--rank N"):
+        load(path)
+    with pytest.raises(TraceError, match=r"no rank-7.*run.sqlite/rank-1"):
+        load(path / "rank-7")
+
+
+def test_without_device_work_the_busiest_process_is_the_rank(tmp_path):
+    """An export of a program on the host only."""
+    file = NsysFile()
+    file.starts(10_000)
+    for pid, n in ((500, 1), (600, 3)):
+        for number in range(n):
+            file.add_range("work", start=number, end=number + 1, globalTid=global_id(pid, pid))
+
+    trace = load(file.write(tmp_path / "run.sqlite"))
+
+    assert len(trace.events) == 3
+    assert trace.recording.events.lanes.pid == (600,)
+
+
+def test_a_path_without_a_part_is_the_file():
+    """Whether or not it is there."""
+    assert file_and_part(Path("nowhere/run.sqlite")) == (Path("nowhere/run.sqlite"), "")
