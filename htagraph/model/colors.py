@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from htagraph.model.kinds import Bound
 
-__all__ = ["COLORS", "IDLE", "SERIES", "Color"]
+__all__ = ["COLORS", "FILLS", "IDLE", "SERIES", "Color"]
 
 
 class Color(NamedTuple):
@@ -49,6 +49,9 @@ COLORS = {
 
 IDLE = "rgba(134, 148, 168, 0.35)"
 """Color of a device on which nothing runs."""
+
+FILLS = ("#4ea35a", "#86bf8e", "#b7dfb9", "#dcefdd")
+"""Shades of computation, from a device that is full to one that is empty while a kernel runs."""
 
 SERIES = ("#4f5bd5", "#7a84ea", "#a3abf2")
 """Shades of lines and dots that stand for a rank, a stream or a kernel; a legend beside tells."""

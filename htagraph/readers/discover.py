@@ -18,7 +18,7 @@ TRACE_SUFFIXES = (".json", ".json.gz", ".sqlite")
 """Endings of the files that profilers write."""
 
 _BY_PATH = (".pftrace", ".pftrace.gz", ".perfetto-trace")
-"""Endings of traces that are searched for only by a glob: reports write such files, too."""
+"""Endings of traces that count where there are no others: reports write such files, too."""
 
 _OF_ONE_RANK = (".json", ".json.gz")
 _NOT_EXPORTED = (".nsys-rep", ".qdrep")
@@ -46,7 +46,9 @@ def find_traces(where: str | Path | Iterable[str | Path]) -> list[Path]:
     if not isinstance(where, str | Path):
         found = [Path(path) for path in where]
     elif Path(where).is_dir():
-        found = sorted(path for path in Path(where).rglob("*") if _is_trace(path))
+        files = sorted(Path(where).rglob("*"))
+        found = [path for path in files if _is_trace(path)]
+        found = found or [path for path in files if _is_trace(path, _BY_PATH)]
     elif file_of(Path(where)).is_file():
         found = [Path(where)]
     else:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from htagraph.errors import TraceError
+from htagraph.readers.first_bytes import first_bytes
 from htagraph.readers.kineto.chunks import ByteStream
 from htagraph.readers.kineto.header import rank_of, world_size_of
 from htagraph.readers.kineto.repairs import RepairLog
@@ -159,8 +160,10 @@ def read_heads(paths: Iterable[Path], *, whole: bool = False) -> list[TraceHead]
 
 
 def _read_head(path: Path, *, whole: bool) -> TraceHead:
-    if file_of(path) != path:
-        return _head_in_export(path)
+    file = file_of(path)
+    if file != path:
+        is_export = first_bytes(file, len(SQLITE)) == SQLITE
+        return _head_in_export(path) if is_export else TraceHead(path, rank=rank_in_name(path))
     try:
         n_bytes, seen = path.stat().st_size, _looked_at(path, whole=whole)
     except (TraceError, OSError):

@@ -24,6 +24,7 @@ _COMMA_HEADER = re.compile(
 )
 _MONITOR_HEADER = re.compile(r"^#\s*(date|time|gpu)[\s,]", re.IGNORECASE)
 _ENTITY_HEADER = re.compile(r"^#\s*entity(\s*id)?\b", re.IGNORECASE)
+_HEADERS = (_MONITOR_HEADER, _ENTITY_HEADER, _COMMA_HEADER)
 _EXPOSED = re.compile(
     rf"^(?:(?P<before>{TIME})\s+)?(?P<name>DCGM_FI_\w+)\{{(?P<labels>.*)\}}\s+(?P<value>\S+)"
     rf"(?:\s+(?P<after>\d{{13}}))?$"
@@ -128,6 +129,8 @@ def read_log(lines: Sequence[str]) -> Log:
 
 def _fields(line: str) -> list[str]:
     """The fields of a line of comma-separated values."""
+    if '"' not in line:
+        return [value.strip() for value in line.split(",")]
     try:
         return [value.strip() for value in next(csv.reader([line], skipinitialspace=True))]
     except (csv.Error, StopIteration):
@@ -141,11 +144,11 @@ def _sections(lines: Iterable[str]) -> _Rows:
     is_comma, n_lines, n_unread = False, 0, 0
     for raw in lines:
         line = raw.strip().lstrip("\ufeff")
-        stamped = _STAMPED.match(line)
+        stamped = None if "," in line else _STAMPED.match(line)
         text, stamp = (stamped[2], [stamped[1]]) if stamped else (line, [])
         if not text:
             continue
-        if _MONITOR_HEADER.match(text) or _ENTITY_HEADER.match(text) or _COMMA_HEADER.match(text):
+        if not text[0].isdigit() and any(header.match(text) for header in _HEADERS):
             is_comma = not text.startswith("#")
             at = _headed(text, sections)
         elif text.startswith("#") or re.match(r"^i?id$", text, re.IGNORECASE):
@@ -302,5 +305,7 @@ def _values(frame: pd.DataFrame, section: _Section, lower: list[str]) -> Iterabl
 
 def _numbers(texts: pd.Series[str]) -> pd.Series[float]:
     """Numbers, with or without a unit behind them; NaN for what is none: ``[N/A]``, ``-``."""
-    first = texts.str.extract(r"^\s*([^\s%]+)", expand=False)
-    return pd.to_numeric(first, errors="coerce").astype(np.float64)
+    code, found = pd.factorize(texts)
+    first = pd.Series(found, dtype=object).str.extract(r"^\s*([^\s%]+)", expand=False)
+    number = pd.to_numeric(first, errors="coerce").to_numpy(np.float64)
+    return pd.Series(number[code], index=texts.index)

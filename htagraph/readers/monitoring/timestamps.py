@@ -54,6 +54,26 @@ def read_times(texts: pd.Series[str]) -> Times:
     >>> read_times(pd.Series(["1714564800.25", "1714564801"])).ts_ns.tolist()
     [1714564800250000000, 1714564801000000000]
     """
+    code, unique = pd.factorize(texts)
+    times = _of_each(pd.Series(unique, dtype=object))
+    local = np.count_nonzero((times.is_read & times.is_local)[code])
+    is_local = bool(2 * local > np.count_nonzero(times.is_read[code]))
+    is_read = times.is_read & (times.is_local == is_local)
+    resolution_ns = int(times.resolution_ns[is_read].min(initial=_NS_PER_S))
+    return Times(times.ts_ns[code], is_read[code], is_local, resolution_ns)
+
+
+class _EachTime(NamedTuple):
+    """Times one by one."""
+
+    ts_ns: npt.NDArray[np.int64]
+    is_read: npt.NDArray[np.bool_]
+    is_local: npt.NDArray[np.bool_]
+    resolution_ns: npt.NDArray[np.int64]
+
+
+def _of_each(texts: pd.Series[str]) -> _EachTime:
+    """Times from their texts, each by itself."""
     found = texts.str.extract(
         r"^(?:(?P<whole>\d{10}|\d{13}|\d{16}|\d{19})|"
         r"(?P<year>\d{4})[-/]?(?P<month>\d\d)[-/]?(?P<day>\d\d)[T ]+"
@@ -70,10 +90,10 @@ def read_times(texts: pd.Series[str]) -> Times:
     zone = found["zone"].fillna("")
     ts_ns = ts_ns - _zone_ns(zone)
     is_read = (ts_ns > _FIRST_NS) & (ts_ns < _LAST_NS)
-    local = of_calendar & (zone == "").to_numpy()
-    is_local = bool(np.count_nonzero(local) > np.count_nonzero(is_read & ~local))
-    is_read &= local == is_local
-    return Times(ts_ns, is_read, is_local, _resolution_ns(found[is_read], digits[is_read]))
+    is_local = of_calendar & (zone == "").to_numpy()
+    finer = found["whole"].str.len().fillna(10).to_numpy(np.int64) - 10
+    n_digits = np.minimum(finer + digits.str.len().to_numpy(np.int64), 9)
+    return _EachTime(ts_ns, is_read, is_local, 10 ** (9 - n_digits))
 
 
 def _since_epoch(whole: pd.Series[str]) -> npt.NDArray[np.int64]:
@@ -92,11 +112,3 @@ def _zone_ns(zone: pd.Series[str]) -> npt.NDArray[np.int64]:
     minutes = pd.to_numeric(parts["hours"]) * 60 + pd.to_numeric(parts["minutes"])
     ahead = minutes.fillna(0).to_numpy(np.int64) * 60 * _NS_PER_S
     return np.where(parts["sign"] == "-", -ahead, ahead)
-
-
-def _resolution_ns(found: pd.DataFrame, digits: pd.Series[str]) -> int:
-    """Finest digit that is written."""
-    if found.empty:
-        return _NS_PER_S
-    finer = found["whole"].str.len().fillna(10).to_numpy(np.int64) - 10
-    return int(10 ** max(9 - int((finer + digits.str.len().to_numpy(np.int64)).max()), 0))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.model import answers
-from htagraph.model.colors import IDLE
+from htagraph.model.colors import FILLS, IDLE
 from htagraph.model.kinds import in_words
 from htagraph.model.units import human_duration
 from htagraph.reports.plots.style import (
@@ -311,11 +311,11 @@ def utilization(frame: pd.DataFrame) -> Figure:
     filled, small, tail = frame["sm_occupancy"], frame["small_grid_share"], frame["tail_share"]
     has_warps = filled.notna()
     parts = {
-        "warps": (filled, BOUND_COLORS["compute"]),
-        "SMs with a block, empty warp slots": (active - filled, BOUND_COLORS["device_full"]),
-        "SMs with a block": (active.where(~has_warps), BOUND_COLORS["device_full"]),
-        "no block: small grids": (small, BOUND_COLORS["launch"]),
-        "no block: last waves": (tail, BOUND_COLORS["kernel_gap"]),
+        "warps": (filled, FILLS[0]),
+        "SMs with a block, empty warp slots": (active - filled, FILLS[1]),
+        "SMs with a block": (active.where(~has_warps), FILLS[1]),
+        "no block: small grids": (small, FILLS[2]),
+        "no block: last waves": (tail, FILLS[3]),
         "no block: communication": (busy - active - small - tail, BOUND_COLORS["communication"]),
         "a kernel runs, not estimated": (busy.where(active.isna()), BOUND_COLORS["unexplained"]),
         "no kernel runs": (1 - busy, IDLE),
