@@ -15,8 +15,9 @@ from htagraph.errors import MissingEventsError
 from htagraph.explain.attributed_time import attributed_time
 from htagraph.explain.breakdown import split_by_steps, sum_by
 from htagraph.explain.counter_tracks import counter_tracks
-from htagraph.explain.critical_path import critical_path, path_edges
+from htagraph.explain.critical_path import path_edges, path_segments
 from htagraph.explain.segment_causes import segment_causes
+from htagraph.explain.segments import LABELS, Segments, segment_frame, segment_labels
 from htagraph.lookup.edges import edge_frame
 from htagraph.lookup.links import work_links
 from htagraph.lookup.steps import find_steps
@@ -94,7 +95,17 @@ class CriticalPath:
     @cached_property
     def segments(self) -> pd.DataFrame:
         """Segments in order of time, schema `frames.SEGMENTS`; they tile the window."""
-        return critical_path(self.dag, self.window)
+        return segment_frame(self.dag, self._coded)
+
+    @cached_property
+    def _coded(self) -> Segments:
+        """Segments in codes, which is all that sums over them need."""
+        return path_segments(self.dag, [self.window])
+
+    @property
+    def n_segments(self) -> int:
+        """Number of segments."""
+        return len(self._coded.start_ns)
 
     @cached_property
     def edges(self) -> pd.DataFrame:
@@ -112,15 +123,13 @@ class CriticalPath:
     @property
     def unexplained_share(self) -> float:
         """Share of the path for which no recorded dependency says what it waited for."""
-        unexplained = self.segments.loc[
-            self.segments["bound"] == Bound.UNEXPLAINED.label, "dur_ns"
-        ].sum()
+        unexplained = self._coded.dur_ns[self._coded.bound == Bound.UNEXPLAINED].sum()
         return float(unexplained) / self.dur_ns if self.dur_ns else 0.0
 
     @property
     def inferred_share(self) -> float:
         """Share of the path on edges that rest on order and times of events, not on a record."""
-        inferred = self.segments.loc[self.segments["is_inferred"], "dur_ns"].sum()
+        inferred = self._coded.dur_ns[self._coded.is_inferred(self.dag)].sum()
         return float(inferred) / self.dur_ns if self.dur_ns else 0.0
 
     def breakdown(self, *, by: BreakdownKey = "bound") -> pd.DataFrame:
@@ -145,7 +154,10 @@ class CriticalPath:
             If steps are asked for and the trace has none.
         """
         if by != "step":
-            return sum_by(self.segments, by, self.dur_ns, BREAKDOWN)
+            frame = pd.DataFrame({"dur_ns": self._coded.dur_ns}, copy=False)
+            if by in LABELS:
+                frame[by] = segment_labels(self.dag, self._coded, by)
+            return sum_by(frame, by, self.dur_ns, BREAKDOWN)
         steps = find_steps(self.dag.events)
         if not len(steps):
             raise MissingEventsError(
@@ -275,7 +287,7 @@ class CriticalPath:
         bounds = ", ".join(f"{in_words(name)} {share:.0%}" for name, share in top["share"].items())
         return (
             f"CriticalPath({self.window.name}, {human_duration(self.dur_ns)}, "
-            f"{human_count(len(self.segments), 'segment')}: {bounds or 'nothing'})"
+            f"{human_count(self.n_segments, 'segment')}: {bounds or 'nothing'})"
         )
 
     def _repr_html_(self) -> str:

@@ -81,7 +81,7 @@ def bind(tail: I32, head: I32, kind: I8, lag: I64, node_ts: I64, tiebreak: I64) 
     binding = np.full(len(node_ts), -1, dtype=np.int32)
     latest = np.array(node_ts, dtype=np.int64)
     _bind(tail, head, kind, lag, node_ts, tiebreak, binding, latest)
-    return binding, node_ts - latest
+    return binding, np.subtract(node_ts, latest, out=latest)
 
 
 @compiled
@@ -156,7 +156,7 @@ def topological_order(
         Edges forward in time: ``node_ts[tail] <= node_ts[head]``.
     node_ts : ndarray of shape (n_nodes,), dtype=int64
     nodes : ndarray of shape (k,), dtype=int32
-        Nodes to be ordered.
+        Nodes to be ordered, ascending.
 
     Returns
     -------
@@ -188,5 +188,5 @@ def topological_order(
         level[touched] = depth
         if left:
             cyclic[instant] = (level[head[instant]] < 0) & (level[tail[instant]] < 0)
-    order = nodes[np.lexsort((nodes, level[nodes], node_ts[nodes]))]
+    order = nodes[np.lexsort((level[nodes], node_ts[nodes]))]
     return order, cyclic

@@ -33,7 +33,8 @@ def gather(
     >>> gather(np.array([10, 20]), np.array([1, -1, 0])).tolist()
     [20, -1, 10]
     """
-    out = np.full(len(rows), default, dtype=values.dtype)
-    known = rows >= 0
-    out[known] = values[rows[known]]
+    if not len(values):
+        return np.full(len(rows), default, dtype=values.dtype)
+    out = values.take(rows, mode="clip")
+    out[rows < 0] = default
     return out

@@ -38,6 +38,36 @@ def match_keys(keys: I64, table_keys: I64) -> I64:
     return np.where(table_keys[found] == keys, found, -1)
 
 
+@compiled
+def _last_before(group: I64, time: I64, query_group: I64, query_time: I64, position: I64) -> None:
+    """Fill the position of the last row before each query; from that of the query before, if later.
+
+    Steps of doubling length find where to bisect: queries in order take one pass over the rows.
+    """
+    n = len(group)
+    low, last_group, last_time = 0, query_group[0], query_time[0]
+    for query in range(len(query_group)):
+        in_group, until = query_group[query], query_time[query]
+        if in_group < last_group or (in_group == last_group and until < last_time):
+            low = 0
+        last_group, last_time = in_group, until
+        step, high = 1, low
+        while high < n and (
+            group[high] < in_group or (group[high] == in_group and time[high] < until)
+        ):
+            low = high + 1
+            high += step
+            step *= 2
+        high = min(high, n)
+        while low < high:
+            middle = (low + high) >> 1
+            if group[middle] < in_group or (group[middle] == in_group and time[middle] < until):
+                low = middle + 1
+            else:
+                high = middle
+        position[query] = low - 1 if low > 0 and group[low - 1] == in_group else -1
+
+
 def last_before(group: I64, time: I64, query_group: I64, query_time: I64) -> I64:
     """Position of the last row before each query, in the query's group; -1 for none.
 
@@ -59,24 +89,12 @@ def last_before(group: I64, time: I64, query_group: I64, query_time: I64) -> I64
     >>> last_before(group, time, np.array([1, 1, 2, 3]), np.array([20, 21, 5, 9])).tolist()
     [0, 1, -1, -1]
     """
-    if not len(group) or not len(query_group):
-        return np.full(len(query_group), -1, dtype=np.int64)
-    n, q = len(group), len(query_group)
-    # One sort of rows and queries together; a query comes before the rows of its own time.
-    order = np.lexsort(
-        (
-            np.concatenate([np.ones(n, dtype=np.int8), np.zeros(q, dtype=np.int8)]),
-            np.concatenate([time, query_time]),
-            np.concatenate([group, query_group]),
-        )
-    )
-    is_row = order < n
-    seen = np.cumsum(is_row) - 1
-    position = np.empty(q, dtype=np.int64)
-    position[order[~is_row] - n] = seen[~is_row]
-    inside = position >= 0
-    inside[inside] = group[position[inside]] == query_group[inside]
-    return np.where(inside, position, -1)
+    position = np.full(len(query_group), -1, dtype=np.int64)
+    if len(group) and len(query_group):
+        columns = (group, time, query_group, query_time)
+        groups, times, of, until = (np.ascontiguousarray(each, dtype=np.int64) for each in columns)
+        _last_before(groups, times, of, until, position)
+    return position
 
 
 def group_starts(*keys: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:

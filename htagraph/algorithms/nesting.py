@@ -41,30 +41,55 @@ class Nesting(NamedTuple):
 
     Parameters
     ----------
-    boundary : ndarray of shape (2 * n,), dtype=int64
+    boundary : ndarray of shape (2 * n,), dtype=int32
         ``2 * i`` for the start and ``2 * i + 1`` for the end of interval ``i``; by lane, then in
         order.
-    innermost : ndarray of shape (2 * n,), dtype=int64
+    innermost : ndarray of shape (2 * n,), dtype=int32
         The interval that is innermost from each boundary to the next of its lane, -1 for none.
-    parent : ndarray of shape (n,), dtype=int64
+    parent : ndarray of shape (n,), dtype=int32
         The interval that was innermost when each one started, -1 for none. Passed over are those
         that it overhangs and that are calls.
     """
 
-    boundary: I64
-    innermost: I64
-    parent: I64
+    boundary: I32
+    innermost: I32
+    parent: I32
+
+
+@compiled
+def _merge(begun: I64, ended: I64, lane: I32, start: I64, end: I64, boundary: I32) -> None:
+    """Fill boundaries from intervals in the order of their starts, and those of some length by end.
+
+    What ends up to a time comes before what starts then; what has no length ends at once.
+    """
+    out, done = 0, 0
+    for interval in begun:
+        while done < len(ended) and (
+            lane[ended[done]] < lane[interval]
+            or (lane[ended[done]] == lane[interval] and end[ended[done]] <= start[interval])
+        ):
+            boundary[out] = 2 * ended[done] + 1
+            out += 1
+            done += 1
+        boundary[out] = 2 * interval
+        out += 1
+        if end[interval] <= start[interval]:
+            boundary[out] = 2 * interval + 1
+            out += 1
+    for interval in ended[done:]:
+        boundary[out] = 2 * interval + 1
+        out += 1
 
 
 @compiled
 def _sweep(
-    boundary: I64,
+    boundary: I32,
     lane: I32,
     end: I64,
     is_call: Bools,
-    innermost: I64,
-    parent: I64,
-    stack: I64,
+    innermost: I32,
+    parent: I32,
+    stack: I32,
     ended: Bools,
 ) -> None:
     """Fill innermost and parent by a stack pass; ended intervals are popped when they surface.
@@ -128,7 +153,7 @@ def nest(
 
     Notes
     -----
-    ``O(n log n)`` for the sorts; the pass itself takes about 10 ns a boundary.
+    ``O(n log n)`` for the sorts; the passes take about 10 ns a boundary.
 
     Examples
     --------
@@ -140,21 +165,14 @@ def nest(
     n = len(start)
     hint = np.arange(n) if depth_hint is None else depth_hint
     outer_first = np.lexsort((hint, -end, start, lane))
-    rank = np.empty(n, dtype=np.int64)
-    rank[outer_first] = np.arange(n)
-    has_length = end > start
-    order = np.empty(2 * n, dtype=np.int64)
-    order[0::2] = 2 * rank
-    order[1::2] = np.where(
-        has_length, -rank - 1, 2 * rank + 1
-    )  # ends of intervals with a length come first
-    times = np.empty(2 * n, dtype=np.int64)
-    times[0::2], times[1::2] = start, end
-    boundary = np.lexsort((order, times, np.repeat(lane, 2))).astype(np.int64)
-    innermost = np.full(2 * n, -1, dtype=np.int64)
-    parent = np.full(n, -1, dtype=np.int64)
+    inner_first = outer_first[::-1]
+    inner_first = inner_first[(end > start)[inner_first]]
+    ended = inner_first[np.lexsort((end[inner_first], lane[inner_first]))]
+    lane = np.ascontiguousarray(lane, dtype=np.int32)
+    start, end = np.ascontiguousarray(start), np.ascontiguousarray(end)
+    found = Nesting(*(np.empty(size, dtype=np.int32) for size in (2 * n, 2 * n, n)))
     calls = np.zeros(n, dtype=np.bool_) if is_call is None else is_call
-    lane, end = np.ascontiguousarray(lane, dtype=np.int32), np.ascontiguousarray(end)
-    stack, ended = np.empty(n, dtype=np.int64), np.zeros(n, dtype=np.bool_)
-    _sweep(boundary, lane, end, calls, innermost, parent, stack, ended)
-    return Nesting(boundary, innermost, parent)
+    _merge(outer_first, ended, lane, start, end, found.boundary)
+    stack, is_ended = np.empty(n, dtype=np.int32), np.zeros(n, dtype=np.bool_)
+    _sweep(found.boundary, lane, end, calls, found.innermost, found.parent, stack, is_ended)
+    return found

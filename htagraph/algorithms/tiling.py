@@ -17,7 +17,7 @@ def check_tiling(
     start: I64,
     end: I64,
     windows: tuple[npt.ArrayLike, npt.ArrayLike],
-    of: I64 | None = None,
+    of: npt.NDArray[np.integer] | None = None,
 ) -> None:
     """Raise unless pieces tile their window, or each its own of several.
 
@@ -29,7 +29,7 @@ def check_tiling(
         Pieces, by window and then in order of time.
     windows : (int, int) or two arrays of shape (n_windows,)
         Starts and ends.
-    of : ndarray of shape (n,), dtype=int64, optional
+    of : ndarray of shape (n,), dtype=int, optional
         Number of the window that each piece is of; ascending. All are of the first by default.
 
     Raises
@@ -45,7 +45,7 @@ def check_tiling(
     htagraph.errors.GraphError: the path does not tile the window from 0 to 9 ns. ...
     """
     window_start, window_end = (np.atleast_1d(np.asarray(side, dtype=np.int64)) for side in windows)
-    group = np.zeros(len(start), dtype=np.int64) if of is None else of
+    group = np.zeros(len(start), dtype=np.int8) if of is None else of
     number = np.arange(len(window_start))
     first, last = np.searchsorted(group, number), np.searchsorted(group, number, side="right")
     tiled = window_start == window_end
@@ -53,7 +53,8 @@ def check_tiling(
     tiled[some] = (start[first[some]] == window_start[some]) & (
         end[last[some] - 1] == window_end[some]
     )
-    tiled[group[1:][(group[1:] == group[:-1]) & (start[1:] != end[:-1])]] = False
+    torn = 1 + np.flatnonzero(start[1:] != end[:-1])
+    tiled[group[torn[group[torn] == group[torn - 1]]]] = False
     if not tiled.all():
         worst = int(np.argmin(tiled))
         raise GraphError(

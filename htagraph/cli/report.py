@@ -240,7 +240,7 @@ def print_summary(console: Console, summary: Summary) -> None:
         n_steps = len(summary.by_step)
         of = f", first {_N_STEPS} of {n_steps:,}" if n_steps > _N_STEPS else ""
         print_titled(console, f"By step{of}", summary.by_step.head(_N_STEPS))
-    segments = human_count(len(summary.path.segments), "segment")
+    segments = human_count(summary.path.n_segments, "segment")
     title = f"Critical path: {human_duration(summary.path.dur_ns)} in {segments}"
     print_titled(console, title, _bound_table(summary, console.width))
     if summary.inferred:

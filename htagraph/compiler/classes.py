@@ -15,10 +15,11 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.codes import distinct
 from htagraph.compiler.structure import Structure
 from htagraph.model.collective_names import COMMUNICATION_KERNELS
 from htagraph.model.dag import Classification
-from htagraph.model.kinds import EventKind, KernelClass
+from htagraph.model.kinds import EventKind, KernelClass, among
 
 __all__ = ["BUILT_IN_RULES", "ClassRule", "classify"]
 
@@ -111,7 +112,7 @@ def classify(structure: Structure, user_rules: Sequence[ClassRule] = ()) -> Clas
     class_by_name = np.full(len(events.symbols), KernelClass.COMPUTE, dtype=np.int8)
     rule_by_name = np.full(len(events.symbols), default, dtype=np.int8)
     position_of = _first_matching(named_rules)
-    for code in np.unique(events.name[kernels]).tolist():
+    for code in distinct(events.name[kernels]).tolist():
         position = position_of(events.symbols.texts[code])
         if position >= 0:
             class_by_name[code] = named_rules[position].kernel_class
@@ -120,7 +121,7 @@ def classify(structure: Structure, user_rules: Sequence[ClassRule] = ()) -> Clas
     kernel_class[kernels] = class_by_name[events.name[kernels]]
     rule_of[kernels] = rule_by_name[events.name[kernels]]
     _apply_metadata(structure, kernel_class, rule_of, position=1 + len(user_rules))
-    copies = np.isin(events.kind, (EventKind.MEMCPY, EventKind.MEMSET))
+    copies = among(events.kind, (EventKind.MEMCPY, EventKind.MEMSET))
     kernel_class[copies], rule_of[copies] = KernelClass.MEMORY, 0
     return Classification(kernel_class, rule_of, rules)
 

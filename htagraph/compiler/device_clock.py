@@ -27,7 +27,7 @@ from htagraph.algorithms.intervals import union
 from htagraph.compiler.structure import Structure, examine
 from htagraph.compiler.syncs import certain_waits
 from htagraph.model.events import EventTable
-from htagraph.model.kinds import DEVICE_CLOCK_KINDS, codes
+from htagraph.model.kinds import DEVICE_CLOCK_KINDS, among
 
 __all__ = ["on_host_clock"]
 
@@ -101,7 +101,7 @@ def _followed(structure: Structure, bounds: _Bounds) -> _Shifts:
 
 def _moved(events: EventTable, shifts: _Shifts) -> EventTable:
     """Events with everything recorded by the device clock moved."""
-    by_device = np.isin(events.kind, codes(DEVICE_CLOCK_KINDS))
+    by_device = among(events.kind, DEVICE_CLOCK_KINDS)
     return replace(events, ts_ns=events.ts_ns + np.where(by_device, shifts.at(events.ts_ns), 0))
 
 

@@ -34,7 +34,7 @@ from htagraph.compiler.places import Places, work_label
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.edges import EdgeTable
 from htagraph.model.inference import Inferred, Support
-from htagraph.model.kinds import EventKind, KernelClass
+from htagraph.model.kinds import EventKind, KernelClass, among
 from htagraph.model.rules import Rule
 
 __all__ = ["device_full"]
@@ -225,7 +225,7 @@ def device_full(structure: Structure, known: EdgeTable) -> Inferred:
     is_late[left.event] = True
     parts: list[EdgeTable] = []
     support: list[Support] = []
-    others = late_starts(structure, known.take(~np.isin(known.rule, _BY_TIME)))
+    others = late_starts(structure, known.take(~among(known.rule, _BY_TIME)))
     for late in (others, left):
         met = _meetings(structure, late, traits)
         for place in (places.name, places.stream):

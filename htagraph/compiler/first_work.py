@@ -24,6 +24,7 @@ from htagraph.compiler.structure import Structure, start_node
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.edges import EdgeTable
 from htagraph.model.inference import Inferred
+from htagraph.model.kinds import among
 from htagraph.model.rules import Rule
 
 __all__ = ["first_device_work"]
@@ -65,7 +66,7 @@ def _late_launches(structure: Structure, known: EdgeTable) -> LateStarts:
 def _drained(structure: Structure, until_ns: int) -> bool:
     """Whether a wait for a stream or a device returned before a time."""
     events = structure.events
-    waits = np.isin(call_meanings(events), _DRAINS)
+    waits = among(call_meanings(events), _DRAINS)
     return bool((events.end_ns[waits] <= until_ns).any())
 
 
@@ -76,7 +77,8 @@ def first_device_work(structure: Structure, known: EdgeTable) -> Inferred:
     host = structure.host[structure.is_work[structure.host]]
     if not len(late.event) or not len(host):
         return Inferred()
-    begin = host[np.lexsort((-events.dur_ns[host], events.ts_ns[host]))[0]]
+    first = host[events.ts_ns[host] == events.ts_ns[host].min()]
+    begin = first[np.argmax(events.dur_ns[first])]
     waits = [
         2 * wait_ns >= events.ts_ns[event] - events.ts_ns[begin] > 0
         and _busy_before_ns(structure, event) <= _TINY * wait_ns

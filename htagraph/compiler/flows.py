@@ -16,8 +16,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.codes import distinct, is_in
 from htagraph.algorithms.gather import gather
-from htagraph.algorithms.matching import last_before
 from htagraph.compiler.recorded_flows import slices_around
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.autograd import AUTOGRAD_FUNCTION
@@ -98,14 +98,15 @@ def worker_lanes(structure: Structure) -> dict[int, int]:
     events = structure.events
     forward, backward = _forward_backward_pairs(structure)
     crosses = events.lane[forward] != events.lane[backward]
-    workers = np.union1d(events.lane[backward[crosses]], _autograd_lanes(structure))
+    called = events.lane[backward[crosses]]
+    workers = distinct(np.concatenate([called, _autograd_lanes(structure)]))
     callers = events.lane[structure.host]
-    callers = callers[~np.isin(callers, workers)]
+    callers = callers[~is_in(callers, workers)]
     busiest = int(np.bincount(callers).argmax()) if len(callers) else -1
     waits: dict[int, int] = {}
     for worker in workers.tolist():
         sources = events.lane[forward[crosses & (events.lane[backward] == worker)]]
-        sources = sources[~np.isin(sources, workers)]
+        sources = sources[~is_in(sources, workers)]
         caller = int(np.bincount(sources).argmax()) if len(sources) else busiest
         if caller >= 0:
             waits[worker] = caller
@@ -114,13 +115,9 @@ def worker_lanes(structure: Structure) -> dict[int, int]:
 
 def _gaps(structure: Structure, lane: int) -> tuple[I64, I64]:
     """Boundary nodes between which a lane records no operator and no call."""
-    nesting, host, events = structure.nesting, structure.host, structure.events
-    node = structure.boundaries
-    owner = node >> 1
-    idle = gather(structure.may_idle, gather(host, nesting.innermost), default=True)
-    rows = np.flatnonzero(
-        idle[:-1] & (events.lane[owner[:-1]] == lane) & (events.lane[owner[1:]] == lane)
-    )
+    part = structure.boundaries.of_lane(lane)
+    node = structure.boundaries.node[part].astype(np.int64)
+    rows = np.flatnonzero(structure.is_idle[part][:-1])
     return node[rows], node[rows + 1]
 
 
@@ -160,16 +157,10 @@ def _bursts(
 
 
 def last_boundaries(structure: Structure, lane: int, until_ns: I64) -> I64:
-    """Last node of a lane at or before each time."""
-    events, node = structure.events, structure.boundaries
-    owner = node >> 1
-    lanes = np.full(len(until_ns), lane, dtype=np.int64)
-    last: I64 = node[
-        last_before(
-            events.lane[owner].astype(np.int64), events.node_ts_ns[node], lanes, until_ns + 1
-        )
-    ]
-    return last
+    """Last node of a lane at or before each time, -1 for none."""
+    between = structure.boundaries
+    last = between.last(np.full(len(until_ns), lane), until_ns)
+    return gather(between.node, last).astype(np.int64)
 
 
 def hand_over_edges(structure: Structure) -> EdgeTable:

@@ -32,17 +32,12 @@ _USUAL_FACTOR = 2
 
 def _gaps_before(structure: Structure, calls: I64) -> tuple[I64, I64]:
     """Calls with nothing recorded right before them on their thread, and since when."""
-    nesting, host, events = structure.nesting, structure.host, structure.events
-    node = structure.boundaries
-    owner = node >> 1
-    place = np.full(2 * len(events), -1, dtype=np.int64)
-    place[node] = np.arange(len(node))
-    position = place[start_node(calls)] - 1
-    before = np.maximum(position, 0)
-    same_lane = (position >= 0) & (events.lane[owner[before]] == events.lane[calls])
-    inside = gather(host, nesting.innermost[before])
-    is_gap = same_lane & gather(structure.may_idle, inside, default=True)
-    return calls[is_gap], events.node_ts_ns[node[before[is_gap]]]
+    between = structure.boundaries
+    place = np.full(2 * len(structure.events), -1, dtype=np.int64)
+    place[between.node] = np.arange(len(between))
+    before = place[start_node(calls)] - 1
+    is_gap = gather(between.is_followed & structure.is_idle, before, default=False)
+    return calls[is_gap], between.ts_ns[before[is_gap]]
 
 
 def _last_record_ns(structure: Structure, meanings: npt.NDArray[np.int8], calls: I64) -> I64:
@@ -66,7 +61,10 @@ def hidden_sync_edges(structure: Structure) -> EdgeTable:
         return EdgeTable()
     events, calibration = structure.events, structure.calibration
     meanings = call_meanings(events)
-    calls, since_ns = _gaps_before(structure, np.flatnonzero(meanings == CallMeaning.ELAPSED_TIME))
+    asking = np.flatnonzero(meanings == CallMeaning.ELAPSED_TIME)
+    if not len(asking):
+        return EdgeTable()
+    calls, since_ns = _gaps_before(structure, asking)
     usual = _USUAL_FACTOR * max(calibration.launch_usual_ns, calibration.stream_usual_ns)
     until_ns = events.ts_ns[calls]
     is_long = until_ns - since_ns > usual

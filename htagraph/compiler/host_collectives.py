@@ -17,8 +17,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.codes import distinct, is_in
 from htagraph.algorithms.gather import gather
-from htagraph.algorithms.matching import last_before
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.collective_names import (
     HOST_CALLER,
@@ -45,11 +45,11 @@ _OVERHANG_FACTOR = 10
 def _above(structure: Structure, rows: I64) -> Bools:
     """Whether each event encloses one of some events."""
     out = np.zeros(len(structure.events), dtype=bool)
-    current = np.unique(structure.parent[rows])
-    while (current := current[current >= 0]).size:
+    around = structure.parent[rows]
+    while len(current := distinct(around[around >= 0])):
         current = current[~out[current]]
         out[current] = True
-        current = np.unique(structure.parent[current])
+        around = structure.parent[current]
     return out
 
 
@@ -90,7 +90,7 @@ def _pairs(structure: Structure) -> tuple[I64, I64]:
     calls = _callers(structure)
     ranges = structure.host[
         events.named(events.symbols.searched(HOST_COLLECTIVE))[structure.host]
-        & ~np.isin(events.lane[structure.host], events.lane[calls])
+        & ~is_in(events.lane[structure.host], events.lane[calls])
     ]
     of_call, of_range = _operations(structure, calls), _operations(structure, ranges)
     parts = [
@@ -110,26 +110,20 @@ def _waits(structure: Structure, calls: I64, ranges: I64) -> tuple[I64, I64]:
     A caller waits where it records nothing while a range ends, if it has just called, or goes on
     right after, or what it does next needs the result. Else the time may be its own.
     """
-    nesting, host, events = structure.nesting, structure.host, structure.events
-    node = structure.boundaries
-    owner = node >> 1
-    times, lanes = events.node_ts_ns[node], events.lane[owner].astype(np.int64)
+    events, between = structure.events, structure.boundaries
     ended = events.end_ns[ranges]
-    at = last_before(lanes, times, events.lane[calls].astype(np.int64), ended)
-    inside = (at >= 0) & (at + 1 < len(node))
-    calls, ranges, ended, at = calls[inside], ranges[inside], ended[inside], at[inside]
-    same = lanes[at] == lanes[at + 1]
-    calls, ranges, ended, at = calls[same], ranges[same], ended[same], at[same]
+    at = between.last(events.lane[calls], ended - 1)
+    known = gather(between.is_followed, at, default=False)
+    calls, ranges, ended, at = calls[known], ranges[known], ended[known], at[known]
     uses = events.named(events.symbols.searched(HOST_WAIT))
-    inner = gather(host, nesting.innermost[at])
-    idle = gather(structure.may_idle, inner, default=True)
-    soon = _OVERHANG_FACTOR * (times[at + 1] - ended) <= ended - times[at]
-    waits = (node[at] == end_node(calls)) | gather(uses, inner, default=False)
-    waits |= idle & (soon | uses[node[at + 1] >> 1])
+    soon = _OVERHANG_FACTOR * (between.ts_ns[at + 1] - ended) <= ended - between.ts_ns[at]
+    waits = between.node[at] == end_node(calls)
+    waits |= gather(uses, between.inside[at], default=False)
+    waits |= structure.is_idle[at] & (soon | uses[between.node[at + 1] >> 1])
     rows = np.flatnonzero(waits)
     rows = rows[np.lexsort((ended[rows], at[rows]))]
     rows = rows[np.append(np.diff(at[rows]) > 0, True)[: len(rows)]]
-    return ranges[rows], node[at[rows] + 1]
+    return ranges[rows], between.node[at[rows] + 1].astype(np.int64)
 
 
 def host_collective_edges(structure: Structure) -> EdgeTable:

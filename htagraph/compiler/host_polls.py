@@ -22,14 +22,15 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.codes import is_in
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts, last_before
 from htagraph.compiler.host_recurrences import (
     Pairs,
     Sources,
     Stretches,
-    between_boundaries,
     explained_ends,
+    long_stretches,
     plain_names,
     recurring,
     usual_wait_ns,
@@ -38,7 +39,7 @@ from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.api_calls import POLLS
 from htagraph.model.edges import EdgeTable
 from htagraph.model.inference import Inferred
-from htagraph.model.kinds import EdgeKind, EventKind
+from htagraph.model.kinds import EdgeKind, EventKind, among
 from htagraph.model.rules import Rule
 
 __all__ = ["host_poll_edges"]
@@ -59,47 +60,39 @@ _NEAR_POLLER_FACTOR = 20
 _FEWEST_QUERIES = 3
 
 
-def _quiet(structure: Structure, steps: Stretches, explained: I64) -> Stretches:
+def _quiet(structure: Structure, explained: I64) -> Stretches:
     """Long stretches in no call, on threads that launch, whose end is not explained yet."""
     events = structure.events
-    launching = np.unique(events.lane[structure.launch[structure.launch >= 0]])
-    times = events.node_ts_ns
+    launching, steps = events.lane[structure.is_launch], long_stretches(structure)
     in_call = gather(events.kind, steps.inside, EventKind.OP) == EventKind.RUNTIME
     queries = events.named(events.symbols.searched(POLLS))
     between = queries[steps.since >> 1] & queries[steps.until >> 1]
-    keep = (
-        ~in_call & ~between & (times[steps.until] - times[steps.since] > usual_wait_ns(structure))
-    )
-    keep &= np.isin(events.lane[steps.until >> 1], launching) & ~np.isin(steps.until, explained)
+    keep = ~in_call & ~between
+    keep &= is_in(events.lane[steps.until >> 1], launching) & ~is_in(steps.until, explained)
     return steps.take(keep)
 
 
-def _query_loops(structure: Structure, steps: Stretches) -> tuple[Stretches, I64]:
+def _query_loops(structure: Structure) -> tuple[Stretches, I64]:
     """Runs of queries from the first to the last, and the time of the last but one.
 
     Those below an operator are none: the caching allocator asks for each event that it keeps once.
     """
-    events = structure.events
-    times = events.node_ts_ns
+    events, between = structure.events, structure.boundaries
     queries = events.named(events.symbols.searched(POLLS)) & (events.kind == EventKind.RUNTIME)
-    joins = queries[steps.since >> 1] & queries[steps.until >> 1]
-    opens = joins & ~np.concatenate([[False], joins[:-1] & (steps.since[1:] == steps.until[:-1])])
-    rows = np.flatnonzero(joins)
-    run = np.cumsum(opens)[rows] - 1
-    n_runs = int(opens.sum())
+    asks = queries[between.node >> 1]
+    rows = np.flatnonzero(asks[:-1] & asks[1:] & between.is_followed[:-1])
+    run = np.cumsum(np.diff(rows, prepend=-2) > 1) - 1
+    n_runs = int(run[-1]) + 1 if len(run) else 0
     first = np.searchsorted(run, np.arange(n_runs))
     last = np.searchsorted(run, np.arange(n_runs), side="right") - 1
     long = np.flatnonzero(last - first >= 2 * _FEWEST_QUERIES - 2)
     begins, ends = rows[first[long]], rows[last[long]]
     # The last query is the one that was answered; the gap before it is the last interval.
-    gap = ends - 1
-    found = Stretches(steps.since[begins], steps.until[gap], steps.inside[gap])
-    since_ns = times[steps.since[np.maximum(gap - 1, 0)]]
-    whole_ns = times[found.until] - times[found.since]
-    ok = gather(structure.may_idle, found.inside, default=True)
-    ok &= (whole_ns > usual_wait_ns(structure)) & (
-        _NEAR_POLLER_FACTOR * (times[found.until] - since_ns) <= whole_ns
-    )
+    found = Stretches.at(between, begins, ends)
+    since_ns, until_ns = between.ts_ns[ends - 2], between.ts_ns[ends]
+    whole_ns = until_ns - between.ts_ns[begins]
+    ok = structure.is_idle[ends - 1] & (whole_ns > usual_wait_ns(structure))
+    ok &= _NEAR_POLLER_FACTOR * (until_ns - since_ns) <= whole_ns
     return found.take(ok), since_ns[ok]
 
 
@@ -167,7 +160,7 @@ def _pollers(structure: Structure, known: EdgeTable, stretches: Stretches, pairs
     times = events.node_ts_ns
     length = (times[stretches.until] - times[stretches.since])[pairs.stretch]
     operator = _polling_operator(structure, stretches)[pairs.stretch]
-    syncs = known.head[np.isin(known.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC))]
+    syncs = known.head[among(known.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC))]
     syncs = syncs[events.is_host[syncs >> 1]]
     syncs = syncs[np.lexsort((times[syncs], events.lane[syncs >> 1]))]
     lane = events.lane.astype(np.int64)
@@ -228,8 +221,7 @@ def host_poll_edges(structure: Structure, known: EdgeTable) -> Inferred:
     """
     if not len(structure.host) or not len(structure.queue):
         return Inferred()
-    steps = between_boundaries(structure)
-    quiet = _quiet(structure, steps, explained_ends(known))
+    quiet = _quiet(structure, explained_ends(known))
     pairs = _most_telling(structure, _beside(structure, quiet))
     place = _places(structure, quiet)
     learnt = recurring(
@@ -241,7 +233,7 @@ def host_poll_edges(structure: Structure, known: EdgeTable) -> Inferred:
     )
     certain = pairs.take(_pollers(structure, known, quiet, pairs))
     certain = certain.take(~np.isin(place[certain.stretch], place[learnt.pairs.stretch]))
-    loops, since_ns = _query_loops(structure, steps)
+    loops, since_ns = _query_loops(structure)
     found = [
         _edges(structure, quiet, certain, learnt.pairs),
         _edges(structure, loops, _loop_pairs(structure, loops, since_ns)),

@@ -18,13 +18,15 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.chance import log_chance
+from htagraph.algorithms.codes import distinct
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts, last_before
+from htagraph.compiler.boundaries import Boundaries
 from htagraph.compiler.structure import Structure
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable
 from htagraph.model.inference import Support
-from htagraph.model.kinds import EdgeKind
+from htagraph.model.kinds import EdgeKind, among
 from htagraph.model.rules import Rule
 
 __all__ = [
@@ -32,8 +34,8 @@ __all__ = [
     "Pairs",
     "Sources",
     "Stretches",
-    "between_boundaries",
     "explained_ends",
+    "long_stretches",
     "plain_names",
     "recurring",
     "usual_wait_ns",
@@ -64,11 +66,21 @@ class Stretches(NamedTuple):
         Nodes.
     inside : ndarray of shape (n,), dtype=int64
         Host event that is innermost, -1 for none.
+    end : ndarray of shape (n,), dtype=int64
+        Position of `until` among the boundaries of host events.
     """
 
     since: I64
     until: I64
     inside: I64
+    end: I64
+
+    @classmethod
+    def at(cls, between: Boundaries, first: I64, last: I64 | None = None) -> Stretches:
+        """From boundaries, by position, to the next ones of their lanes, or to the last given."""
+        end = first + 1 if last is None else last
+        columns = (between.node[first], between.node[end], between.inside[end - 1], end)
+        return cls(*(column.astype(np.int64) for column in columns))
 
     def take(self, rows: I64 | Bools) -> Stretches:
         """Some of them."""
@@ -138,25 +150,23 @@ def usual_wait_ns(structure: Structure) -> int:
 
 def explained_ends(known: EdgeTable) -> I64:
     """Nodes at which a wait ends that is explained: by the device, or by a hand-over."""
-    waits = np.isin(known.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC))
+    waits = among(known.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC))
     ends: I64 = known.head[waits | (known.rule == Rule.HAND_OVER)].astype(np.int64)
     return ends
 
 
-def between_boundaries(structure: Structure) -> Stretches:
-    """From each boundary of a host thread to the next, by thread, then in order."""
-    nesting, host, events = structure.nesting, structure.host, structure.events
-    node = structure.boundaries
-    owner = node >> 1
-    same = np.flatnonzero(events.lane[owner[:-1]] == events.lane[owner[1:]])
-    return Stretches(node[same], node[same + 1], gather(host, nesting.innermost[same]))
+def long_stretches(structure: Structure) -> Stretches:
+    """From each boundary of a host thread to the next, if that is long enough for a wait."""
+    between = structure.boundaries
+    is_long = np.diff(between.ts_ns) > usual_wait_ns(structure)
+    return Stretches.at(between, np.flatnonzero(is_long & between.is_followed[:-1]))
 
 
 def plain_names(events: EventTable) -> I64:
     """Code of each host event's name without numbers, which steps and threads have; else -1."""
     texts, codes = events.symbols.texts, dict[str, int]()
     of_symbol = np.full(len(texts), -1, dtype=np.int64)
-    for symbol in np.unique(events.name[events.is_host]).tolist():
+    for symbol in distinct(events.name[events.is_host]).tolist():
         of_symbol[symbol] = codes.setdefault(_NUMBER.sub("#", texts[symbol]), len(codes))
     return gather(of_symbol, events.name)
 

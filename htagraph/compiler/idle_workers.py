@@ -17,6 +17,7 @@ import re
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.codes import distinct
 from htagraph.compiler.flows import worker_lanes
 from htagraph.compiler.host_recurrences import plain_names, usual_wait_ns
 from htagraph.compiler.structure import Structure
@@ -34,12 +35,12 @@ _NEARLY_ALL = 0.9
 def _pools(structure: Structure) -> list[list[int]]:
     """Lanes whose threads have one name but for numbers, and neither step, launch nor call."""
     events = structure.events
-    launches = structure.launch[structure.launch >= 0]
+    launches = structure.is_launch
     steps = events.named(events.symbols.searched(PROFILER_STEP)) & events.is_host
-    busy = {*events.lane[launches].tolist(), *events.lane[steps].tolist()}
+    busy = {*distinct(events.lane[launches]).tolist(), *distinct(events.lane[steps]).tolist()}
     busy |= set(worker_lanes(structure).values())
     pools: dict[tuple[int | str, str], list[int]] = {}
-    for lane in np.unique(events.lane[structure.host]).tolist():
+    for lane in distinct(events.lane[structure.host]).tolist():
         name = _DIGITS.sub("#", events.lanes.thread[lane])
         if name and lane not in busy:
             pools.setdefault((events.lanes.pid[lane], name), []).append(lane)
@@ -70,14 +71,14 @@ def pool_lanes(structure: Structure) -> Bools:
 
 
 def waits_for_work(
-    structure: Structure, tail: npt.NDArray[np.int64], head: npt.NDArray[np.int64]
+    structure: Structure, tail: npt.NDArray[np.int32], head: npt.NDArray[np.int32]
 ) -> Bools:
     """Whether between two boundaries of a thread, with nothing around, it waits for work.
 
     Parameters
     ----------
     structure : Structure
-    tail, head : ndarray of shape (n,), dtype=int64
+    tail, head : ndarray of shape (n,), dtype=int32
         Nodes of one thread each.
 
     Returns

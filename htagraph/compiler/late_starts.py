@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.compiler.structure import Structure, start_node
+from htagraph.compiler.structure import Structure
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind
 
@@ -63,16 +63,16 @@ def late_starts(structure: Structure, known: EdgeTable) -> LateStarts:
     times, device = events.node_ts_ns, structure.queue
     into = np.flatnonzero(times[known.tail] <= times[known.head])
     is_queued = known.kind[into] == EdgeKind.STREAM
-    ready = np.full((2, len(events)), _NEVER)
+    ready = np.full((2, len(device)), _NEVER)
     for row, chosen in enumerate((into[~is_queued], into[is_queued])):
         arrival = times[known.tail[chosen]] + known.lag_ns[chosen]
-        np.maximum.at(ready[row], known.head[chosen] >> 1, arrival)
+        np.maximum.at(ready[row], structure.queue_place[known.head[chosen] >> 1], arrival)
     latest = ready.max(axis=0)
     usual = np.where(ready[1] >= ready[0], calibration.stream_usual_ns, calibration.launch_usual_ns)
-    wait = times[start_node(device)] - latest[device]
-    late = device[(latest[device] > _NEVER) & (wait > usual[device])]
-    late = late[np.lexsort((late, events.ts_ns[late]))]
-    return LateStarts(late, latest[late], events.ts_ns[late] - latest[late])
+    wait = events.ts_ns[device] - latest
+    late = np.flatnonzero((latest > _NEVER) & (wait > usual))
+    late = late[np.lexsort((device[late], events.ts_ns[device[late]]))]
+    return LateStarts(device[late], latest[late], wait[late])
 
 
 def most_used_streams(structure: Structure) -> I64:

@@ -35,6 +35,7 @@ from htagraph.model.dag import Dag, RejectedEdges
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable
 from htagraph.model.inference import Inferred, Support
+from htagraph.model.kinds import among
 from htagraph.model.progress import tell
 from htagraph.model.rules import Evidence, Rule
 from htagraph.model.window import Window
@@ -91,11 +92,6 @@ def _split_backward(structure: Structure, edges: EdgeTable) -> tuple[EdgeTable, 
     return edges.take(skew <= 0), _reject(edges, skew, skew > 0)
 
 
-def _canonical(edges: EdgeTable) -> EdgeTable:
-    """Edges by head, then kind, then tail."""
-    return edges.take(np.lexsort((edges.tail, edges.kind, edges.head)))
-
-
 def _span(events: EventTable, is_work: npt.NDArray[np.bool_]) -> Window:
     """Window from the first start to the last end of work; empty at 0 without any."""
     rows = np.flatnonzero(is_work)
@@ -122,7 +118,7 @@ def _waits(structure: Structure, *, infer: bool) -> _Waits:
     """Recorded edges, and inferred ones where they are wanted."""
     edges = EdgeTable.concat(_told(make)(structure) for make in PASSES)
     if not infer:
-        return _Waits(structure, edges.take(~np.isin(edges.rule, Rule.on(Evidence.INFERRED))))
+        return _Waits(structure, edges.take(~among(edges.rule, Rule.on(Evidence.INFERRED))))
     structure = with_late_ends(structure, edges)
     into_starts = (edges.head & 1 == 0) & structure.events.is_device[edges.head >> 1]
     starts, support = _inferred(structure, edges.take(into_starts), OF_DEVICES)
@@ -169,12 +165,15 @@ def compile_events(
     structure, found, support = _waits(structure, infer=infer)
     events = structure.events
     waits, backward = _split_backward(structure, found)
-    edges = _canonical(
-        EdgeTable.concat([waits, _told(thread_edges)(structure, waits, infer=infer)])
-    )
+    parts = [waits, _told(thread_edges)(structure, waits, infer=infer)]
+    classification = _told(classify)(structure, class_rules)
+    parent, launch, is_work = structure.parent, structure.launch.astype(np.int32), structure.is_work
+    calibration, n_ambiguous = structure.calibration, structure.n_ambiguous_correlations
+    del structure, found, waits  # larger than the graph, and no longer needed
+    edges = EdgeTable.by_head(parts)
+    del parts
     times = events.node_ts_ns
-    graph_events = np.flatnonzero(events.is_host | events.is_device)
-    nodes = np.sort(np.concatenate([2 * graph_events, 2 * graph_events + 1])).astype(np.int32)
+    nodes = np.flatnonzero(np.repeat(events.is_host | events.is_device, 2)).astype(np.int32)
     order, cyclic = _told(topological_order)(edges.tail, edges.head, times, nodes)
     if cyclic.any():
         knots = _reject(edges, np.zeros(len(edges), dtype=np.int64), cyclic)
@@ -190,19 +189,16 @@ def compile_events(
     return Dag(
         events=events,
         edges=edges,
-        parent=structure.parent.astype(np.int32),
-        launch=structure.launch.astype(np.int32),
-        classification=_told(classify)(structure, class_rules),
+        parent=parent,
+        launch=launch,
+        classification=classification,
         order=order,
         binding=binding,
         residual_ns=residual,
-        calibration=structure.calibration,
+        calibration=calibration,
         rejected=backward,
-        is_work=structure.is_work,
-        span=_span(events, structure.is_work),
-        notes={
-            "n_ambiguous_correlations": structure.n_ambiguous_correlations,
-            "is_inferred": int(infer),
-        },
+        is_work=is_work,
+        span=_span(events, is_work),
+        notes={"n_ambiguous_correlations": n_ambiguous, "is_inferred": int(infer)},
         support=support,
     )

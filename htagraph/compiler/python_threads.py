@@ -58,8 +58,8 @@ def python_thread_edges(structure: Structure) -> EdgeTable:
     if not len(waits):
         waits, released = (_named(structure, ops, pattern) for pattern in _COARSE)
     starts = _named(structure, ops, _STARTS)
-    node = structure.boundaries
-    is_first = group_starts(events.lane[node >> 1])
+    node = structure.boundaries.node.astype(np.int64)
+    is_first = group_starts(structure.boundaries.lane)
     first, last = node[is_first], node[np.roll(is_first, -1)]
     sources = np.concatenate([start_node(released), last])
     woken = _last_elsewhere(structure, sources, end_node(waits), events.ts_ns[waits])

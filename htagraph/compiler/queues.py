@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from htagraph.algorithms.codes import distinct
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts
 from htagraph.compiler.structure import Structure, end_node, start_node
@@ -39,7 +40,7 @@ def queue_edges(structure: Structure) -> EdgeTable:
     parts = [EdgeTable()]
     bounds = np.flatnonzero(group_starts(events.device[device]))
     for rows in np.split(device, bounds)[1:]:
-        calls = np.unique(structure.launch[rows])
+        calls = distinct(structure.launch[rows])
         launched = np.sort(events.ts_ns[structure.launch[rows]])
         by_start = rows[np.argsort(events.ts_ns[rows], kind="stable")]
         started = events.ts_ns[by_start]

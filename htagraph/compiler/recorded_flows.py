@@ -43,18 +43,9 @@ class _Arrows(NamedTuple):
 def slices_around(structure: Structure, points: I64) -> I64:
     """Host event that each flow point is on: as the file says, else what encloses it; or -1."""
     flows = structure.events.flows
-    position = _boundary_before(
-        structure, flows.lane[points].astype(np.int64), flows.ts_ns[points] + 1
-    )
-    around = gather(structure.host, gather(structure.nesting.innermost, position))
+    between = structure.boundaries
+    around = gather(between.inside, between.last(flows.lane[points], flows.ts_ns[points]))
     return np.where(flows.event[points] >= 0, flows.event[points], around)
-
-
-def _boundary_before(structure: Structure, lane: I64, ts_ns: I64) -> I64:
-    """Position in `Structure.boundaries` of the last of a lane before each time, -1 for none."""
-    node = structure.boundaries
-    lanes = structure.events.lane[node >> 1].astype(np.int64)
-    return last_before(lanes, structure.events.node_ts_ns[node], lane, ts_ns)
 
 
 def _arrows(structure: Structure) -> _Arrows:
@@ -92,18 +83,17 @@ def _slices(structure: Structure, points: I64) -> I64:
 def _nodes(structure: Structure, arrows: _Arrows, tail: I64, head: I64) -> tuple[I64, I64]:
     """The nodes that arrows between two slices join."""
     events, flows, times = structure.events, structure.events.flows, structure.events.node_ts_ns
-    node, start_ns = structure.boundaries, events.ts_ns[head]
+    between, start_ns = structure.boundaries, events.ts_ns[head]
     is_named = flows.event[arrows.tail] >= 0
     sent_ns = np.where(is_named, events.ts_ns[tail], flows.ts_ns[arrows.tail])
     is_running = (start_ns < sent_ns) & (flows.event[arrows.head] < 0)
     come_ns = np.where(is_running, flows.ts_ns[arrows.head], start_ns)
-    last = _boundary_before(structure, events.lane[tail].astype(np.int64), sent_ns + 1)
-    source = np.where(is_named, start_node(tail), gather(node, last))
+    sent = gather(between.node, between.last(events.lane[tail], sent_ns))
+    source = np.where(is_named, start_node(tail), sent)
     source = np.where(events.end_ns[tail] <= come_ns, end_node(tail), source)
     until = np.maximum(come_ns, times[source])
-    following = 1 + _boundary_before(structure, events.lane[head].astype(np.int64), until)
-    following = np.minimum(following, len(node) - 1)
-    return source, np.where(is_running, node[following], start_node(head))
+    following = np.minimum(between.last(events.lane[head], until - 1) + 1, len(between) - 1)
+    return source, np.where(is_running, between.node[following], start_node(head))
 
 
 def recorded_flow_edges(structure: Structure) -> EdgeTable:

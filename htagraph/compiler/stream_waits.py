@@ -19,6 +19,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.codes import is_in
 from htagraph.algorithms.matching import last_before
 from htagraph.compiler.late_ends import most_overlap, stream_wait_edges_from
 from htagraph.compiler.structure import Structure
@@ -54,12 +55,13 @@ def _inferred_stream_waits(
     streams forward in time are kept.
     """
     events = structure.events
-    launches = np.unique(structure.launch[structure.launch >= 0])
+    launches = np.flatnonzero(structure.is_launch)
 
     def sequence(rows: I64) -> I64:
         return rows[np.lexsort((events.ts_ns[rows], events.lane[rows]))]
 
-    waits = sequence(np.setdiff1d(np.flatnonzero(meanings == CallMeaning.STREAM_WAIT), known))
+    waits = np.flatnonzero(meanings == CallMeaning.STREAM_WAIT)
+    waits = sequence(waits[~is_in(waits, known)])
     marks = sequence(np.flatnonzero(meanings == CallMeaning.EVENT_RECORD))
     launches = sequence(launches)
     lane = events.lane.astype(np.int64)

@@ -16,15 +16,17 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.codes import distinct, is_in
 from htagraph.algorithms.gather import gather
-from htagraph.algorithms.matching import group_starts, last_before, match_keys, running_latest
-from htagraph.algorithms.nesting import Nesting, nest
+from htagraph.algorithms.matching import group_starts, last_before, running_latest
+from htagraph.algorithms.nesting import nest
+from htagraph.compiler.boundaries import Boundaries
 from htagraph.errors import TraceLimitError
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.collective_names import HOST_COLLECTIVE
 from htagraph.model.dag import Calibration
 from htagraph.model.events import EventTable
-from htagraph.model.kinds import EventKind
+from htagraph.model.kinds import EventKind, among
 from htagraph.model.step_markers import PROFILER_STEP
 
 __all__ = [
@@ -83,8 +85,11 @@ class Structure:
     events : EventTable
     host : ndarray of shape (n_host,), dtype=int64
         Events that are nodes on host threads.
-    nesting : Nesting
-        Of the host events; its interval ``i`` is event ``host[i]``.
+    boundaries : Boundaries
+        Where the host events begin and end.
+    parent : ndarray of shape (n_events,), dtype=int32
+        Innermost host event that encloses each host event, -1 for none. No API call encloses an
+        operator or annotation that ends after it.
     launch : ndarray of shape (n_events,), dtype=int64
         Runtime call that enqueued each device event, -1 for none.
     queue : ndarray of shape (n_device,), dtype=int64
@@ -96,21 +101,12 @@ class Structure:
 
     events: EventTable
     host: I64
-    nesting: Nesting
+    boundaries: Boundaries
+    parent: npt.NDArray[np.int32]
     launch: I64
     queue: I64
     calibration: Calibration
     n_ambiguous_correlations: int
-
-    @cached_property
-    def parent(self) -> I64:
-        """Innermost host event that encloses each host event, -1 for none.
-
-        No API call encloses an operator or annotation that ends after it.
-        """
-        out = np.full(len(self.events), -1, dtype=np.int64)
-        out[self.host] = gather(self.host, self.nesting.parent)
-        return out
 
     def calibrated(self, calibration: Calibration) -> Structure:
         """The same structure with other scales; what was derived from its events is kept."""
@@ -126,12 +122,6 @@ class Structure:
         counts = np.bincount(launch[launch >= 0], minlength=len(self.events))
         is_replay: Bool = counts > 1
         return is_replay
-
-    @cached_property
-    def boundaries(self) -> I64:
-        """Starts and ends of host events as nodes, by thread, then in the order of the thread."""
-        node: I64 = 2 * self.host[self.nesting.boundary >> 1] + (self.nesting.boundary & 1)
-        return node
 
     @cached_property
     def resolution_ns(self) -> int:
@@ -165,6 +155,11 @@ class Structure:
         idle: Bool = (self.events.kind == EventKind.ANNOTATION) | self.os_waits
         return idle
 
+    @cached_property
+    def is_idle(self) -> Bool:
+        """Whether a thread may be idle after each of its boundaries; shape (n_boundaries,)."""
+        return gather(self.may_idle, self.boundaries.inside, default=True)
+
     def goes_on(self, nodes: I64) -> Bool:
         """Whether a thread begins something at each node, or returns from a wait."""
         goes_on: Bool = (nodes & 1 == 0) | self.os_waits[nodes >> 1]
@@ -183,19 +178,25 @@ class Structure:
         marked = events.named(events.symbols.searched(PROFILER_STEP)) & (
             events.kind == EventKind.ANNOTATION
         )
-        works = np.isin(events.kind, (EventKind.OP, EventKind.ANNOTATION))
+        works = among(events.kind, (EventKind.OP, EventKind.ANNOTATION))
         serves = events.named(events.symbols.searched(HOST_COLLECTIVE))
         for bounds in (marked, self.is_launch, works & ~serves, works):
             if bounds.any():
-                lanes = np.unique(events.lane[bounds])
-                host = events.is_host & ~self.os_waits & np.isin(events.lane, lanes)
-                return events.is_device | host
+                of_work = is_in(events.lane, events.lane[bounds])
+                return events.is_device | (events.is_host & ~self.os_waits & of_work)
         return events.is_device if events.is_device.any() else events.is_host
 
     @cached_property
     def queue_starts(self) -> Bool:
         """Where a new stream begins in `queue`."""
         return group_starts(self.events.device[self.queue], self.events.stream[self.queue])
+
+    @cached_property
+    def queue_place(self) -> npt.NDArray[np.int32]:
+        """Position of each device event in `queue`, -1 elsewhere; shape (n_events,)."""
+        out = np.full(len(self.events), -1, dtype=np.int32)
+        out[self.queue] = np.arange(len(self.queue))
+        return out
 
     @cached_property
     def queue_id(self) -> I64:
@@ -297,11 +298,16 @@ def _find_launches(events: EventTable) -> tuple[I64, int]:
     launch = np.full(len(events), -1, dtype=np.int64)
     calls = np.flatnonzero((events.kind == EventKind.RUNTIME) & (events.correlation > 0))
     device = np.flatnonzero(events.is_device & (events.correlation > 0))
-    calls = calls[np.lexsort((events.dur_ns[calls], events.ts_ns[calls]))]
-    found = match_keys(events.correlation[device], events.correlation[calls])
-    launch[device] = gather(calls, found)
-    ids, counts = np.unique(events.correlation[calls], return_counts=True)
-    n_ambiguous = int(np.isin(ids[counts > 1], events.correlation[device]).sum())
+    if not len(calls):
+        return launch, 0
+    ids = events.correlation[calls]
+    order = np.lexsort((events.dur_ns[calls], events.ts_ns[calls], ids))
+    first = np.flatnonzero(group_starts(ids[order]))
+    calls, ids, n_calls = calls[order[first]], ids[order[first]], np.diff(first, append=len(calls))
+    found = np.minimum(np.searchsorted(ids, events.correlation[device]), len(ids) - 1)
+    known = ids[found] == events.correlation[device]
+    launch[device[known]] = calls[found[known]]
+    n_ambiguous = int((n_calls[distinct(found[known])] > 1).sum())
     return launch, n_ambiguous
 
 
@@ -374,7 +380,7 @@ def _launch_floor(delays: I64, calls_ns: I64) -> int:
 def _calibrate(events: EventTable, launch: I64, queue: I64) -> Calibration:
     """Launch floor, measured on an idle device, and gap floor, measured between queued work."""
     delays = _idle_launch_delays(events, launch, queue)
-    calls = np.unique(launch[launch >= 0])
+    calls = distinct(launch[launch >= 0])
     launch_floor = _launch_floor(delays, events.dur_ns[calls])
     enough = len(delays) >= FEWEST_IDLE_LAUNCHES
     typical = _percentile(delays, _LAUNCH_TYPICAL_PERCENTILE) if enough else launch_floor
@@ -424,16 +430,20 @@ def examine(events: EventTable) -> Structure:
             f"{n_streams:,} streams run work; a graph has at most {MAX_STREAMS:,}.",
             hint="are streams or devices numbered by something else?",
         )
+    nesting = nest(
+        events.lane[host],
+        events.ts_ns[host],
+        events.end_ns[host],
+        _depth_hint(events, host),
+        is_call=events.kind[host] == EventKind.RUNTIME,
+    )
+    parent = np.full(len(events), -1, dtype=np.int32)
+    parent[host] = gather(host, nesting.parent)
     return Structure(
         events=events,
         host=host,
-        nesting=nest(
-            events.lane[host],
-            events.ts_ns[host],
-            events.end_ns[host],
-            _depth_hint(events, host),
-            is_call=events.kind[host] == EventKind.RUNTIME,
-        ),
+        boundaries=Boundaries.of(events, host, nesting),
+        parent=parent,
         launch=launch,
         queue=queue,
         calibration=_calibrate(events, launch, queue),

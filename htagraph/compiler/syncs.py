@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.codes import is_in
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import last_before, match_keys
 from htagraph.compiler.structure import Structure, end_node, start_node
@@ -26,7 +27,7 @@ from htagraph.compiler.sync_records import SyncRecords, recorded_targets, sync_r
 from htagraph.errors import TraceLimitError
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.edges import EdgeTable
-from htagraph.model.kinds import EventKind
+from htagraph.model.kinds import EventKind, among
 from htagraph.model.rules import Rule
 
 __all__ = ["certain_waits", "sync_edges"]
@@ -218,7 +219,8 @@ def certain_waits(structure: Structure) -> tuple[I64, I64]:
     meanings = call_meanings(events)
     copies = _waiting_copies(structure, meanings)
     records = sync_records(structure)
-    syncs = np.setdiff1d(np.flatnonzero(meanings == CallMeaning.DEVICE_SYNC), records.call)
+    syncs = np.flatnonzero(meanings == CallMeaning.DEVICE_SYNC)
+    syncs = syncs[~is_in(syncs, records.call)]
     work, call = _Waits.concat(
         [
             _Waits(copies.work[copies.is_certain], copies.call[copies.is_certain]),
@@ -248,7 +250,8 @@ def sync_edges(structure: Structure) -> EdgeTable:
         CallMeaning.EVENT_SYNC,
         CallMeaning.FREE,
     )
-    calls = np.setdiff1d(np.flatnonzero(np.isin(meanings, may_wait)), records.call)
+    calls = np.flatnonzero(among(meanings, may_wait))
+    calls = calls[~is_in(calls, records.call)]
     by_semantics = _Waits(_nearest_end(structure, calls, _all_queues(structure, calls)), calls)
     return EdgeTable.concat(
         edges

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
 from htagraph.compiler.idle_workers import waits_for_work
 from htagraph.compiler.structure import Structure
 from htagraph.model.edges import EdgeTable
-from htagraph.model.kinds import EdgeKind, EventKind
+from htagraph.model.kinds import EdgeKind, EventKind, among
 from htagraph.model.rules import Rule
 
 __all__ = ["thread_edges"]
+
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
 
 
 def thread_edges(structure: Structure, waits: EdgeTable, *, infer: bool = True) -> EdgeTable:
@@ -39,59 +43,44 @@ def thread_edges(structure: Structure, waits: EdgeTable, *, infer: bool = True) 
     -------
     EdgeTable
     """
-    events, nesting, host = structure.events, structure.nesting, structure.host
-    node = structure.boundaries
-    lane = events.lane[node >> 1]
-    same = np.flatnonzero(lane[:-1] == lane[1:]) if len(lane) else np.empty(0, dtype=np.int64)
-    tail, head, inner = node[same], node[same + 1], nesting.innermost[same]
-    owner = gather(host, inner)
-    blocked, in_gap, handed_over = _waiting(structure, waits)
-    is_blocked = gather(blocked, owner, default=False) | in_gap[head]
-    is_blocked |= _arrives(structure, waits, tail, head, owner)
-    is_handed_over = handed_over[head]
-    lag = np.where(
-        is_blocked | is_handed_over, 0, events.node_ts_ns[head] - events.node_ts_ns[tail]
-    )
-    rule = np.full(len(tail), Rule.PROGRAM_ORDER, dtype=np.int8)
-    rule[is_handed_over] = Rule.HANDED_OVER
-    rule[is_blocked] = Rule.BLOCKING_CALL
+    between = structure.boundaries
+    same = between.is_followed[:-1]
+    tail, head = between.node[:-1][same], between.node[1:][same]
+    owner, lag = between.inside[:-1][same], np.diff(between.ts_ns)[same]
+    rule = _rules(structure, waits, head, owner)
+    rule[_arrives(structure, waits, tail, head, owner)] = Rule.BLOCKING_CALL
+    lag[rule != Rule.PROGRAM_ORDER] = 0
     if infer:
         gaps = np.flatnonzero((owner < 0) & (rule == Rule.PROGRAM_ORDER))
         rule[gaps[waits_for_work(structure, tail[gaps], head[gaps])]] = Rule.WAITS_FOR_WORK
     return EdgeTable.of(rule, tail, head, lag_ns=lag, event=owner)
 
 
-def _arrives(
-    structure: Structure, waits: EdgeTable, tail: np.ndarray, head: np.ndarray, owner: np.ndarray
-) -> np.ndarray:
-    """Whether a gap ends with what a recorded arrow leads to, and the arrow begins in the gap."""
+def _arrives(structure: Structure, waits: EdgeTable, tail: I32, head: I32, owner: I32) -> I64:
+    """Gaps that end with what a recorded arrow leads to, where the arrow begins in the gap."""
+    arrows = waits.take(among(waits.rule, (Rule.RECORDED_FLOW, Rule.TENSOR_DEPENDENCY)))
+    if not len(arrows):
+        return np.empty(0, dtype=np.int64)
     times = structure.events.node_ts_ns
-    arrows = waits.take(np.isin(waits.rule, (Rule.RECORDED_FLOW, Rule.TENSOR_DEPENDENCY)))
     sent_ns = np.full(len(times), np.iinfo(np.int64).min, dtype=np.int64)
     np.maximum.at(sent_ns, arrows.head, times[arrows.tail])
     kind = gather(structure.events.kind, owner, EventKind.ANNOTATION)
-    arrives: np.ndarray = (kind == EventKind.ANNOTATION) & (sent_ns[head] >= times[tail])
-    return arrives
+    return np.flatnonzero((kind == EventKind.ANNOTATION) & (sent_ns[head] >= times[tail]))
 
 
-def _waiting(structure: Structure, waits: EdgeTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Whether each event is a call that waits, and each node the end of a gap that does.
+def _rules(structure: Structure, waits: EdgeTable, head: I32, owner: I32) -> npt.NDArray[np.int8]:
+    """Rule of each edge by its head and its event: whether a thread waits there, and for what.
 
-    A gap waits for the device, or for another thread.
+    A call waits for the device; a gap waits for the device, or for another thread.
     """
-    n_events = len(structure.events)
-    blocked = np.zeros(n_events, dtype=bool)
-    in_gap = np.zeros(2 * n_events, dtype=bool)
-    handed_over = np.zeros(2 * n_events, dtype=bool)
-    into_end = (
-        waits.head[
-            (waits.head & 1).astype(bool) & np.isin(waits.kind, (EdgeKind.SYNC, EdgeKind.QUEUE))
-        ]
-        >> 1
-    )
-    blocked[into_end[structure.events.is_host[into_end]]] = True
-    acquires = waits.head[waits.rule == Rule.LOCK_RELEASED] >> 1
-    blocked[acquires] = True
-    in_gap[waits.head[waits.kind == EdgeKind.HIDDEN_SYNC]] = True
-    handed_over[waits.head[np.isin(waits.rule, (Rule.HAND_OVER, Rule.WORKER_CALLED))]] = True
-    return blocked, in_gap, handed_over
+    is_blocked = np.zeros(len(structure.events), dtype=bool)
+    into_end = waits.head[among(waits.kind, (EdgeKind.SYNC, EdgeKind.QUEUE))]
+    into_end = into_end[into_end & 1 == 1] >> 1
+    is_blocked[into_end[structure.events.is_host[into_end]]] = True
+    is_blocked[waits.head[waits.rule == Rule.LOCK_RELEASED] >> 1] = True
+    at = np.full(2 * len(structure.events), Rule.PROGRAM_ORDER, dtype=np.int8)
+    at[waits.head[among(waits.rule, (Rule.HAND_OVER, Rule.WORKER_CALLED))]] = Rule.HANDED_OVER
+    at[waits.head[waits.kind == EdgeKind.HIDDEN_SYNC]] = Rule.BLOCKING_CALL
+    rule: npt.NDArray[np.int8] = at[head]
+    rule[gather(is_blocked, owner, default=False)] = Rule.BLOCKING_CALL
+    return rule

@@ -24,6 +24,7 @@ import re
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.codes import distinct, is_in
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts
 from htagraph.compiler.flows import last_boundaries, worker_lanes
@@ -31,8 +32,8 @@ from htagraph.compiler.host_recurrences import (
     Pairs,
     Sources,
     Stretches,
-    between_boundaries,
     explained_ends,
+    long_stretches,
     plain_names,
     recurring,
     usual_wait_ns,
@@ -60,41 +61,31 @@ def _is_idle(structure: Structure, inside: I64) -> Bools:
     return idle
 
 
-def _row_after(structure: Structure, steps: Stretches) -> I64:
-    """Row of the step that begins at each node, -1 for none; shape (2 * n_events,)."""
-    row = np.full(2 * len(structure.events), -1, dtype=np.int64)
-    row[steps.since] = np.arange(len(steps.since))
-    return row
-
-
-def _called_by_known(
-    structure: Structure, steps: Stretches, quiet: Stretches, callers: dict[int, int]
-) -> EdgeTable:
+def _called_by_known(structure: Structure, quiet: Stretches, callers: dict[int, int]) -> EdgeTable:
     """Edges into the bursts of autograd threads, from what their caller did last.
 
     The caller has done something since the worker was idle, and is idle itself when the burst
     begins. Else it goes on with something else, or still waits for the burst before.
     """
-    events = structure.events
+    events, between = structure.events, structure.boundaries
     times = events.node_ts_ns
-    shortest = _inside_burst_ns(structure, steps)
+    shortest = _inside_burst_ns(structure)
     idle = _is_idle(structure, quiet.inside) & structure.goes_on(quiet.until)
     idle &= times[quiet.until] - times[quiet.since] > shortest
-    parts, row_after = [EdgeTable()], _row_after(structure, steps)
+    parts = [EdgeTable()]
     for worker, caller in callers.items():
         mine = quiet.take(idle & (events.lane[quiet.until >> 1] == worker))
-        last = last_boundaries(structure, caller, times[mine.until])
-        inside = gather(steps.inside, gather(row_after, last))
-        calls = (last >= 0) & (events.lane[last >> 1] == caller) & _is_idle(structure, inside)
-        calls &= times[last] >= times[mine.since]
-        parts.append(EdgeTable.of(Rule.WORKER_CALLED, last[calls], mine.until[calls]))
+        last = between.last(np.full(len(mine.until), caller), times[mine.until])
+        calls = gather(structure.is_idle, last, default=False)
+        calls &= gather(between.ts_ns, last) >= times[mine.since]
+        parts.append(EdgeTable.of(Rule.WORKER_CALLED, between.node[last[calls]], mine.until[calls]))
     return EdgeTable.concat(parts)
 
 
 def _named_workers(structure: Structure, callers: dict[int, int]) -> dict[int, int]:
     """Lanes that are named as workers, each with the thread that steps, or that launches most."""
     events = structure.events
-    lanes = np.unique(events.lane[structure.host]).tolist()
+    lanes = distinct(events.lane[structure.host]).tolist()
     named = [lane for lane in lanes if _WORKER_NAME.search(events.lanes.thread[lane])]
     steps = events.named(events.symbols.searched(PROFILER_STEP)) & events.is_host
     acting = events.lane[steps] if steps.any() else events.lane[structure.launch]
@@ -115,40 +106,40 @@ def _called_by_name(structure: Structure, quiet: Stretches, callers: dict[int, i
     for worker, caller in callers.items():
         mine = quiet.take(begins & (events.lane[quiet.until >> 1] == worker))
         last = last_boundaries(structure, caller, times[mine.until])
-        calls = (last >= 0) & (events.lane[last >> 1] == caller)
-        calls &= times[last] >= times[mine.since]
+        calls = (last >= 0) & (times[last] >= times[mine.since])
         parts.append(EdgeTable.of(Rule.WORKER_CALLED, last[calls], mine.until[calls]))
     return EdgeTable.concat(parts)
 
 
 def _openings(structure: Structure) -> Stretches:
     """From the first host event of the trace to the first of each thread."""
-    events, node = structure.events, structure.boundaries
-    first = start_node(node[group_starts(events.lane[node >> 1])] >> 1)
-    begin = first[np.argmin(events.node_ts_ns[first])]
-    return Stretches(np.full(len(first), begin), first, np.full(len(first), -1))
+    between = structure.boundaries
+    first = np.flatnonzero(group_starts(between.lane))
+    node = between.node[first].astype(np.int64)
+    begin = node[np.argmin(between.ts_ns[first])]
+    return Stretches(np.full(len(first), begin), node, np.full(len(first), -1), first)
 
 
 def _side_stretches(structure: Structure, quiet: Stretches, callers: dict[int, int]) -> Stretches:
     """Those of threads whose caller is not known and that do not step, and of no operator."""
     events = structure.events
     steps = events.named(events.symbols.searched(PROFILER_STEP)) & events.is_host
-    others = np.union1d(events.lane[steps], list(callers))
-    side = ~np.isin(events.lane[quiet.until >> 1], others)
+    others = np.concatenate([events.lane[steps], np.array([*callers], dtype=np.int32)])
+    side = ~is_in(events.lane[quiet.until >> 1], others)
     return quiet.take(side & _is_idle(structure, quiet.inside))
 
 
-def _places(structure: Structure, steps: Stretches, targets: Stretches) -> I64:
+def _places(structure: Structure, targets: Stretches) -> I64:
     """Number of the place of each stretch: the range around, and the next boundaries.
 
     Where the thread's record ends before, the commonest place that begins alike.
     """
-    names = plain_names(structure.events)
-    columns, node = [gather(names, targets.inside)], targets.until
-    row_after = _row_after(structure, steps)
+    names, between = plain_names(structure.events), structure.boundaries
+    columns, end = [gather(names, targets.inside)], targets.end
     for _ in range(_BOUNDARIES_OF_PLACE):
+        node = gather(between.node, end)
         columns.append(np.where(node >= 0, 2 * gather(names, node >> 1) + (node & 1), -1))
-        node = gather(steps.until, gather(row_after, node))
+        end = np.where(gather(between.is_followed, end, default=False), end + 1, -1)
     found, place, counts = np.unique(
         np.stack(columns), axis=1, return_inverse=True, return_counts=True
     )
@@ -165,17 +156,15 @@ def _elsewhere(structure: Structure, targets: Stretches) -> Pairs:
     """Stretches, each with the last boundaries of every other thread before its end."""
     events = structure.events
     times = events.node_ts_ns
-    node = structure.boundaries
-    owner = node >> 1
-    lane = events.lane[owner]
+    node, lane = structure.boundaries.node, structure.boundaries.lane
     until_ns, own = times[targets.until], events.lane[targets.until >> 1]
     since_ns = times[targets.since]
     starts = np.flatnonzero(group_starts(lane))
     parts = []
     for begin, end in zip(starts.tolist(), [*starts[1:].tolist(), len(node)], strict=True):
-        last = np.searchsorted(times[node[begin:end]], until_ns, side="right") - 1
+        last = np.searchsorted(structure.boundaries.ts_ns[begin:end], until_ns, side="right") - 1
         for back in range(_NEAREST_BOUNDARIES):
-            source = gather(node[begin:end], last - back)
+            source = gather(node[begin:end], last - back).astype(np.int64)
             fits = (source >= 0) & (own != lane[begin]) & (gather(times, source) > since_ns)
             rows = np.flatnonzero(fits)
             parts.append((rows, source[rows]))
@@ -185,7 +174,7 @@ def _elsewhere(structure: Structure, targets: Stretches) -> Pairs:
     return Pairs(stretch, source, until_ns[stretch] - times[source])
 
 
-def _learnt_calls(structure: Structure, steps: Stretches, targets: Stretches) -> Inferred:
+def _learnt_calls(structure: Structure, targets: Stretches) -> Inferred:
     """Edges into the ends of stretches, from the boundary of another thread that recurs beside."""
     if not len(targets.until):
         return Inferred()
@@ -194,7 +183,7 @@ def _learnt_calls(structure: Structure, steps: Stretches, targets: Stretches) ->
     found = recurring(
         structure,
         Rule.WORKER_CALLED,
-        (targets, _places(structure, steps, targets)),
+        (targets, _places(structure, targets)),
         _elsewhere(structure, targets),
         Sources(np.concatenate([start_node(structure.host), end_node(structure.host)]), boundaries),
     )
@@ -202,11 +191,11 @@ def _learnt_calls(structure: Structure, steps: Stretches, targets: Stretches) ->
     return Inferred(EdgeTable.of(Rule.WORKER_CALLED, found.pairs.source, until), found.support)
 
 
-def _inside_burst_ns(structure: Structure, steps: Stretches) -> int:
+def _inside_burst_ns(structure: Structure) -> int:
     """Time that a worker may take between two events of one burst."""
-    times = structure.events.node_ts_ns
-    length = times[steps.until] - times[steps.since]
-    idle = length[_is_idle(structure, steps.inside) & (length > 0)]
+    between = structure.boundaries
+    idle = np.diff(between.ts_ns)[structure.is_idle[:-1] & between.is_followed[:-1]]
+    idle = idle[idle > 0]
     usual = int(np.median(idle)) if len(idle) else 0
     return max(_BURST_FACTOR * usual, usual_wait_ns(structure))
 
@@ -227,17 +216,15 @@ def worker_call_edges(structure: Structure, known: EdgeTable) -> Inferred:
     events, host = structure.events, structure.host
     if not len(host) or (events.lane[host] == events.lane[host[0]]).all():
         return Inferred()
-    times = events.node_ts_ns
-    steps, openings = between_boundaries(structure), _openings(structure)
-    every = Stretches(*(np.concatenate(columns) for columns in zip(steps, openings, strict=True)))
-    length = times[every.until] - times[every.since]
-    quiet = every.take(
-        (length > usual_wait_ns(structure)) & ~np.isin(every.until, explained_ends(known))
-    )
+    times, openings = events.node_ts_ns, _openings(structure)
+    is_long = times[openings.until] - times[openings.since] > usual_wait_ns(structure)
+    both = zip(long_stretches(structure), openings.take(is_long), strict=True)
+    quiet = Stretches(*(np.concatenate(columns) for columns in both))
+    quiet = quiet.take(~is_in(quiet.until, explained_ends(known)))
     callers = worker_lanes(structure)
-    called = _called_by_known(structure, steps, quiet, callers)
+    called = _called_by_known(structure, quiet, callers)
     named = _named_workers(structure, callers)
     by_name = _called_by_name(structure, quiet, named)
     side = _side_stretches(structure, quiet, callers | named)
-    learnt = _learnt_calls(structure, steps, side)
+    learnt = _learnt_calls(structure, side)
     return Inferred(EdgeTable.concat([called, by_name, learnt.edges]), learnt.support)

@@ -12,7 +12,7 @@ of measured time only if nothing is counted twice or left out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,46 +21,25 @@ import pandas as pd
 from htagraph.algorithms.binding import walk_back
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.tiling import check_tiling
-from htagraph.lookup.attribution import DATA_LOADING, track_labels, under_pattern
-from htagraph.lookup.host_collectives import given_ranges, host_collectives, host_ranges
-from htagraph.lookup.naming import op_names
-from htagraph.model.api_calls import CallMeaning, call_meanings
+from htagraph.explain.edge_bounds import edge_bounds, explained_until
+from htagraph.explain.segments import Segments, segment_frame
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
-from htagraph.model.frames import SEGMENTS
-from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass
-from htagraph.model.rules import Evidence, Rule
-from htagraph.model.schema import categorical
+from htagraph.model.kinds import Bound, EdgeKind, EventKind, among
+from htagraph.model.rules import Rule
 from htagraph.model.window import Window
 
 __all__ = [
-    "NO_EVENT_NAMES",
     "critical_path",
     "critical_paths",
-    "edge_bounds",
     "end_node",
-    "explained_until",
     "last_node",
     "path_edges",
+    "path_segments",
 ]
 
-I8 = npt.NDArray[np.int8]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
-
-NO_EVENT_NAMES = {
-    Bound.PYTHON_GAP: "(host gap)",
-    Bound.LAUNCHED_BEFORE_CAPTURE: "(before the capture)",
-    Bound.UNEXPLAINED: "(unexplained)",
-    Bound.WAITING_FOR_WORK: "(waits for work)",
-}
-"""Name of a segment that belongs to no event."""
-
-_CLASS_BOUND = np.zeros(len(KernelClass), dtype=np.int8)
-_CLASS_BOUND[KernelClass.COMPUTE] = Bound.COMPUTE
-_CLASS_BOUND[KernelClass.COMMUNICATION] = Bound.COMMUNICATION
-_CLASS_BOUND[KernelClass.MEMORY] = Bound.MEMORY
-_WAITS = (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SYNC)
 
 
 class _Walk(NamedTuple):
@@ -77,8 +56,8 @@ def _sink_edge(dag: Dag, window: Window) -> int:
     waits does not run.
     """
     edges, times = dag.edges, dag.events.node_ts_ns
-    spans = np.isin(edges.kind, (EdgeKind.SPAN, EdgeKind.THREAD)) & dag.is_work[edges.tail >> 1]
-    spans &= ~np.isin(edges.rule, (Rule.BLOCKING_CALL, Rule.HANDED_OVER))
+    spans = among(edges.kind, (EdgeKind.SPAN, EdgeKind.THREAD)) & dag.is_work[edges.tail >> 1]
+    spans &= ~among(edges.rule, (Rule.BLOCKING_CALL, Rule.HANDED_OVER))
     crossing = np.flatnonzero(
         spans & (times[edges.tail] < window.end_ns) & (times[edges.head] > window.end_ns)
     )
@@ -142,65 +121,6 @@ def end_node(dag: Dag, window: Window) -> int:
         return window.anchor if window.anchor >= 0 else last_node(dag, window.end_ns)
     tail, head = int(dag.edges.tail[path[-1]]), int(dag.edges.head[path[-1]])
     return head if dag.events.node_ts_ns[head] <= window.end_ns else tail
-
-
-def edge_bounds(dag: Dag, edges: EdgeTable) -> I8:
-    """Bound of the time of each edge, before anything is called unexplained."""
-    kind, event = edges.kind, edges.event.astype(np.int64)
-    owner = np.maximum(event, 0)
-    event_kind = gather(dag.events.kind, event)
-    bound = np.full(len(edges), Bound.UNEXPLAINED, dtype=np.int8)
-    ran = (kind == EdgeKind.SPAN) | edges.ran_until
-    work = _CLASS_BOUND[dag.classification.kernel_class[owner]]
-    host = kind == EdgeKind.THREAD
-    gap = host & ((event < 0) | (event_kind == EventKind.ANNOTATION))
-    is_sync_call = np.isin(call_meanings(dag.events)[owner], _WAITS) & (
-        event_kind == EventKind.RUNTIME
-    )
-    ranges = np.union1d(host_ranges(dag), host_collectives(dag))
-    on_worker, _ = given_ranges(dag, ranges)
-    # Between a receive and its wait, the caller's own thread may do other work.
-    meets = host & (np.isin(event, on_worker) | (edges.head == 2 * event + 1))
-    meets &= np.isin(event, ranges)
-    loads = host & under_pattern(dag, np.where(host, event, -1), DATA_LOADING)
-    bound[kind == EdgeKind.LAUNCH] = Bound.LAUNCH
-    bound[kind == EdgeKind.STREAM] = Bound.KERNEL_GAP
-    bound[np.isin(kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC))] = Bound.SYNC
-    bound[ran] = work[ran]
-    bound[kind == EdgeKind.CONTENTION] = Bound.DEVICE_FULL
-    bound[kind == EdgeKind.SOURCE] = Bound.LAUNCHED_BEFORE_CAPTURE
-    bound[kind == EdgeKind.QUEUE] = Bound.LAUNCH
-    bound[kind == EdgeKind.FLOW] = Bound.PYTHON_GAP
-    bound[host] = Bound.HOST
-    bound[host & is_sync_call] = Bound.SYNC
-    bound[gap] = Bound.PYTHON_GAP
-    bound[edges.rule == Rule.WAITS_FOR_WORK] = Bound.WAITING_FOR_WORK
-    bound[meets] = Bound.COMMUNICATION
-    bound[loads & ~meets] = Bound.DATA_LOADING
-    return bound
-
-
-def explained_until(dag: Dag, edges: EdgeTable) -> I64:
-    """Time until which each edge's own mechanism explains the wait; later is unexplained.
-
-    A launch is explained while its call still runs; beyond that, and for gaps between work that was
-    already enqueued, up to the usual size of such a delay in this trace.
-    """
-    times, calibration = dag.events.node_ts_ns, dag.calibration
-    tail, head, kind = edges.tail, edges.head, edges.kind
-    until = times[head].copy()
-    after_lag = times[tail] + edges.lag_ns
-    launch = kind == EdgeKind.LAUNCH
-    call_end = np.where(launch, dag.events.end_ns[tail >> 1], after_lag)
-    known = np.minimum(np.maximum(after_lag, call_end), until)
-    device_wait = (kind == EdgeKind.SYNC) & dag.events.is_device[head >> 1]
-    queued = (kind == EdgeKind.STREAM) & (edges.rule == Rule.STREAM_ORDER)
-    usual = np.select(
-        [launch, device_wait, queued],
-        [calibration.launch_usual_ns, calibration.launch_usual_ns, calibration.stream_usual_ns],
-        default=np.iinfo(np.int64).max // 4,
-    )
-    return np.where(until - known > usual, known, until)
 
 
 def _host_opens_ns(dag: Dag) -> int:
@@ -282,92 +202,71 @@ def critical_paths(dag: Dag, windows: Sequence[Window]) -> pd.DataFrame:
     GraphError
         If the segments of a window do not tile it: a defect of this package.
     """
+    return segment_frame(dag, path_segments(dag, windows))
+
+
+def path_segments(dag: Dag, windows: Sequence[Window]) -> Segments:
+    """The same as `critical_paths`, in codes.
+
+    Each window has two segments before the first edge of its path, two of each edge, up to where
+    its mechanism explains it and beyond, and one after the last. Those of no length are left out.
+    """
     walks = [_walk(dag, window) for window in windows]
     rows = np.concatenate([np.empty(0, dtype=np.int32), *(walk.edges for walk in walks)])
-    counts = [len(walk.edges) for walk in walks]
-    number = np.repeat(np.arange(len(windows)), counts)
-    edges, times = dag.edges, dag.events.node_ts_ns
-    tail, head = times[edges.tail[rows]], times[edges.head[rows]]
-    bounds_ns = np.array(
-        [(window.start_ns, window.end_ns) for window in windows], dtype=np.int64
-    ).reshape(-1, 2)
-    begin, end = np.maximum(tail, bounds_ns[number, 0]), np.minimum(head, bounds_ns[number, 1])
-    lag_end = np.clip(tail + edges.lag_ns[rows], begin, end)
-    walked_edges = edges.take(rows)
-    known_end = np.clip(explained_until(dag, walked_edges), begin, end)
-    openings = np.array(
-        [_opening(dag, window, walk) for window, walk in zip(windows, walks, strict=True)],
-        dtype=np.int64,
-    ).reshape(-1, 4)
-    last = np.cumsum(counts) - 1
-    opens, closing = openings[:, 0], openings[:, 1].copy()
-    walked = np.array(counts, dtype=np.int64) > 0
-    closing[walked] = end[last[walked]]
-    every, none = np.arange(len(windows)), np.full(len(windows), -1)
-    place = np.arange(len(rows))
-    unexplained = Bound.UNEXPLAINED
-    piece = pd.DataFrame(
-        {
-            "window": np.concatenate([every, every, number, number, every]),
-            "place": np.concatenate([none, none, place, place, np.full(len(windows), len(rows))]),
-            "start_ns": np.concatenate([bounds_ns[:, 0], opens, begin, known_end, closing]),
-            "end_ns": np.concatenate([opens, openings[:, 1], known_end, end, bounds_ns[:, 1]]),
-            "lag_end_ns": np.concatenate([bounds_ns[:, 0], opens, lag_end, known_end, closing]),
-            "bound": np.concatenate(
-                [
-                    np.full(len(every), Bound.LAUNCHED_BEFORE_CAPTURE),
-                    openings[:, 2],
-                    edge_bounds(dag, walked_edges),
-                    np.full(len(rows), unexplained),
-                    np.full(len(every), unexplained),
-                ]
-            ),
-            "event": np.concatenate(
-                [none, openings[:, 3], edges.event[rows], edges.event[rows], none]
-            ),
-            "edge": np.concatenate([none, none, rows, rows, none]),
-        }
+    counts = np.array([len(walk.edges) for walk in walks], dtype=np.int64)
+    limits = np.array([(each.start_ns, each.end_ns) for each in windows], dtype=np.int64)
+    limits = limits.reshape(-1, 2)
+    since, until = limits.T
+    pairs = zip(windows, walks, strict=True)
+    openings = np.array([_opening(dag, window, walk) for window, walk in pairs], dtype=np.int64)
+    opens, opened, opening_bound, opening_event = openings.reshape(-1, 4).T
+    edges = dag.edges.take(rows)
+    bound, event = edge_bounds(dag, edges), edges.event
+    begin, known, end, lag = _edge_times(dag, edges, np.repeat(limits, counts, axis=0))
+    del edges
+    last_edge, walked = np.cumsum(counts) - 1, counts > 0
+    closing = opened.copy()
+    closing[walked] = end[last_edge[walked]]
+
+    last = 2 * last_edge + 3 * np.arange(len(windows)) + 4
+    first = last - 2 * counts - 2
+    of_edge = np.repeat(first + 2 - 2 * (last_edge + 1 - counts), counts)
+    of_edge += np.arange(0, 2 * len(rows), 2)
+
+    def column(dtype: type[np.generic], *parts: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Values of the two before the path, of the two of each edge, and of the one after."""
+        out = np.empty(2 * len(rows) + 3 * len(windows), dtype=dtype)
+        for at, values in zip((first, first + 1, of_edge, of_edge + 1, last), parts, strict=True):
+            out[at] = values
+        return out
+
+    kept = column(
+        np.bool_, opens > since, opened > opens, known > begin, end > known, until > closing
     )
-    piece = piece[piece["end_ns"] > piece["start_ns"]].sort_values(
-        ["window", "start_ns", "place"], kind="stable"
+    start_ns = column(np.int64, since, opens, begin, known, closing)[kept]
+    end_ns = column(np.int64, opens, opened, known, end, until)[kept]
+    of = np.repeat(np.arange(len(windows), dtype=np.int32), 2 * counts + 3)[kept]
+    check_tiling("the critical path", start_ns, end_ns, (since, until), of)
+    end_ns -= start_ns
+    before, rest = Bound.LAUNCHED_BEFORE_CAPTURE, Bound.UNEXPLAINED
+    return Segments(
+        start_ns,
+        end_ns,
+        column(np.int64, 0, 0, lag, 0, 0)[kept],
+        column(np.int8, before, opening_bound, bound, rest, rest)[kept],
+        column(np.int32, -1, opening_event, event, event, -1)[kept],
+        column(np.int32, -1, -1, rows, rows, -1)[kept],
     )
-    start_ns, end_ns, of = (
-        piece[name].to_numpy(np.int64) for name in ("start_ns", "end_ns", "window")
-    )
-    check_tiling("the critical path", start_ns, end_ns, (bounds_ns[:, 0], bounds_ns[:, 1]), of)
-    return _describe(dag, piece)
 
 
-def _describe(dag: Dag, piece: pd.DataFrame) -> pd.DataFrame:
-    """Pieces of the path with their names, as a frame of segments."""
-    edge = piece["edge"].to_numpy(np.int64)
-    event = piece["event"].to_numpy(np.int64)
-    bound = piece["bound"].to_numpy(np.int64)
-    start, end = piece["start_ns"].to_numpy(np.int64), piece["end_ns"].to_numpy(np.int64)
-    lag = np.clip(piece["lag_end_ns"].to_numpy(np.int64), start, end) - start
-    kind = gather(dag.edges.kind, edge, EdgeKind.SOURCE)
-    rule = gather(dag.edges.rule, edge, Rule.WINDOW_START)
-    rule[(bound == Bound.LAUNCHED_BEFORE_CAPTURE) & (edge < 0)] = Rule.LAUNCHED_BEFORE_CAPTURE
-    rule[(bound == Bound.WAITING_FOR_WORK) & (edge < 0)] = Rule.WAITS_FOR_WORK
-    name = np.array([NO_EVENT_NAMES.get(member, "(host gap)") for member in Bound], dtype=object)[
-        bound
-    ]
-    name[event >= 0] = dag.events.names(event[event >= 0])
-    where = np.where(event >= 0, event, gather(dag.edges.head, edge) >> 1)
-    return SEGMENTS.frame(
-        {
-            "start_ns": start,
-            "dur_ns": end - start,
-            "bound": categorical(bound, Bound.labels()),
-            "kind": categorical(kind, EdgeKind.labels()),
-            "lag_ns": lag,
-            "residual_ns": end - start - lag,
-            "event": event,
-            "name": name,
-            "op": op_names(dag, event),
-            "track": track_labels(dag, where.astype(np.int64)),
-            "edge": edge,
-            "rule": categorical(rule, Rule.labels()),
-            "is_inferred": np.isin(rule, Rule.on(Evidence.INFERRED)),
-        }
-    ).reset_index(drop=True)
+def _edge_times(dag: Dag, edges: EdgeTable, limits: I64) -> tuple[I64, I64, I64, I64]:
+    """Start of each edge within its limits, up to when it is explained, its end, and its lag."""
+    times = dag.events.node_ts_ns
+    begin, end, known = times[edges.tail], times[edges.head], explained_until(dag, edges)
+    lag = begin + edges.lag_ns
+    np.maximum(begin, limits[:, 0], out=begin)
+    np.minimum(end, limits[:, 1], out=end)
+    np.clip(known, begin, end, out=known)
+    np.clip(lag, begin, known, out=lag)
+    lag -= begin
+    return begin, known, end, lag

@@ -15,7 +15,7 @@ from htagraph.algorithms.gather import gather
 from htagraph.algorithms.intervals import Intervals, gaps, sum_by_code, union
 from htagraph.algorithms.walks import walks_back
 from htagraph.errors import GraphError
-from htagraph.explain.critical_path import edge_bounds, explained_until
+from htagraph.explain.edge_bounds import edge_bounds, explained_until
 from htagraph.lookup.attribution import innermost
 from htagraph.lookup.clipping import device_work
 from htagraph.lookup.queues import Queues

@@ -6,23 +6,27 @@ import re
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from htagraph.algorithms.ancestors import nearest
+from htagraph.algorithms.codes import distinct
 from htagraph.algorithms.gather import gather
 from htagraph.model.dag import Dag
-from htagraph.model.kinds import EventKind
+from htagraph.model.kinds import EventKind, among
 
 __all__ = [
     "DATA_LOADING",
     "around",
     "host_of",
     "innermost",
+    "track_codes",
     "track_labels",
     "under",
     "under_pattern",
 ]
 
 I64 = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.signedinteger]
 Mask = npt.NDArray[np.bool_]
 
 DATA_LOADING = re.compile(
@@ -32,13 +36,13 @@ DATA_LOADING = re.compile(
 """Names of host ranges that load data."""
 
 
-def host_of(dag: Dag, events: I64) -> I64:
+def host_of(dag: Dag, events: Rows) -> Rows:
     """Host event of each event: itself, or the call that launched it; -1 for none."""
     is_device = gather(dag.events.is_device, events, default=False)
     return np.where(is_device, gather(dag.launch, events), events)
 
 
-def innermost(dag: Dag, events: I64, kinds: tuple[EventKind, ...]) -> I64:
+def innermost(dag: Dag, events: Rows, kinds: tuple[EventKind, ...]) -> I64:
     """Innermost host event of some kinds around each event, itself included; -1 for none.
 
     Device events belong to where they were launched.
@@ -54,7 +58,7 @@ def innermost(dag: Dag, events: I64, kinds: tuple[EventKind, ...]) -> I64:
     -------
     ndarray of shape (n,), dtype=int64
     """
-    return nearest(dag.parent, host_of(dag, events), np.isin(dag.events.kind, kinds))
+    return nearest(dag.parent, host_of(dag, events), among(dag.events.kind, kinds))
 
 
 def around(dag: Dag, events: I64) -> Mask:
@@ -63,44 +67,50 @@ def around(dag: Dag, events: I64) -> Mask:
     current = events
     while len(current):
         current = dag.parent[current].astype(np.int64)
-        current = np.unique(current[current >= 0])
+        current = distinct(current[current >= 0])
         current = current[~out[current]]
         out[current] = True
     return out
 
 
-def under(dag: Dag, events: I64, mask: Mask) -> Mask:
+def under(dag: Dag, events: Rows, mask: Mask) -> Mask:
     """Whether an event, or a host event around it, is in a mask over host events."""
+    if not mask.any():
+        return np.zeros(len(events), dtype=bool)
     return nearest(dag.parent, host_of(dag, events), mask) >= 0
 
 
-def under_pattern(dag: Dag, events: I64, pattern: re.Pattern[str]) -> Mask:
+def under_pattern(dag: Dag, events: Rows, pattern: re.Pattern[str]) -> Mask:
     """Whether the name of an event, or of a host event around it, matches."""
     matches = dag.events.named(dag.events.symbols.searched(pattern))
     return under(dag, events, matches & dag.events.is_host)
 
 
-def track_labels(dag: Dag, events: I64) -> npt.NDArray[np.object_]:
+def track_labels(dag: Dag, events: Rows) -> npt.NDArray[np.object_]:
     """Label of the track of each event: ``stream 7``, or the thread id of host events.
 
     Streams are named with their device where there are several.
     """
-    table = dag.events
-    several = len(np.unique(table.device[table.is_device])) > 1
-    labels = np.empty(len(events), dtype=object)
-    labels[:] = ""
-    known = np.flatnonzero(events >= 0)
-    on_device = known[table.is_device[events[known]]]
-    pairs = np.stack(
-        [table.device[events[on_device]].astype(np.int64), table.stream[events[on_device]]]
-    )
-    streams, which = np.unique(pairs, axis=1, return_inverse=True)
-    names = [
-        f"{f'gpu {device} ' if several else ''}stream {stream}"
-        for device, stream in streams.T.tolist()
-    ]
-    labels[on_device] = np.array([*names, ""], dtype=object)[which]
-    host = known[~table.is_device[events[known]]]
-    threads = np.array([str(tid) for tid in table.lanes.tid] + [""], dtype=object)
-    labels[host] = threads[table.lane[events[host]]]
+    codes, texts = track_codes(dag, events)
+    labels: npt.NDArray[np.object_] = texts[codes]
     return labels
+
+
+def track_codes(dag: Dag, events: Rows) -> tuple[I64, npt.NDArray[np.object_]]:
+    """Code of the track of each event, and the label of each code; `""` for -1."""
+    table = dag.events
+    threads = [str(tid) for tid in table.lanes.tid]
+    codes = gather(table.lane.astype(np.int64), events, len(threads))
+    on_device = np.flatnonzero(gather(table.is_device, events, default=False))
+    work = events[on_device]
+    stream, streams = pd.factorize(table.stream[work])
+    device, devices = pd.factorize(table.device[work])
+    pair, pairs = pd.factorize(device * max(len(streams), 1) + stream)
+    codes[on_device] = len(threads) + 1 + pair
+    several = bool(np.ptp(table.device[table.is_device])) if table.is_device.any() else False
+    names = [
+        f"{f'gpu {devices[key // len(streams)]} ' if several else ''}"
+        f"stream {streams[key % len(streams)]}"
+        for key in pairs.tolist()
+    ]
+    return codes, np.array([*threads, "", *names], dtype=object)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.model.dag import Dag
-from htagraph.model.kinds import EventKind
+from htagraph.model.kinds import EventKind, among
 
 __all__ = ["Bandwidths", "bandwidths"]
 
@@ -62,7 +62,7 @@ def bandwidths(dag: Dag) -> Bandwidths:
     """
     events = dag.events
     work = np.flatnonzero(
-        np.isin(events.kind, (EventKind.MEMCPY, EventKind.MEMSET)) & (events.dur_ns > 0)
+        among(events.kind, (EventKind.MEMCPY, EventKind.MEMSET)) & (events.dur_ns > 0)
     )
     dur_ns = events.dur_ns[work]
     recorded = events.column("memory_bandwidth", -1.0)[work].astype(np.float64)

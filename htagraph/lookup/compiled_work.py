@@ -10,7 +10,7 @@ import numpy.typing as npt
 from htagraph.lookup.clipping import device_work, host_work
 from htagraph.lookup.selecting import under_mask
 from htagraph.model.dag import Dag
-from htagraph.model.kinds import HOST_KINDS, EventKind
+from htagraph.model.kinds import HOST_KINDS, EventKind, among
 from htagraph.model.window import Window
 
 __all__ = ["compiled_share", "graph_launches", "is_replayed"]
@@ -86,4 +86,4 @@ def is_replayed(dag: Dag, window: Window) -> bool:
 def _named(dag: Dag, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
     """Whether each event is a host event with such a name."""
     named: npt.NDArray[np.bool_] = dag.events.named(dag.events.symbols.searched(pattern))
-    return named & np.isin(dag.events.kind, HOST_KINDS)
+    return named & among(dag.events.kind, HOST_KINDS)

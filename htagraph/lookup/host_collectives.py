@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from htagraph.model.collective_names import HOST_CALL, HOST_COLLECTIVE
 from htagraph.model.dag import Dag
-from htagraph.model.kinds import HOST_KINDS
+from htagraph.model.kinds import HOST_KINDS, among
 from htagraph.model.rules import Rule
 
 __all__ = ["given_ranges", "host_collectives", "host_ranges"]
@@ -18,7 +18,7 @@ I64 = npt.NDArray[np.int64]
 def host_ranges(dag: Dag) -> I64:
     """Host ranges that last as long as a collective, ascending."""
     named = dag.events.named(dag.events.symbols.searched(HOST_COLLECTIVE))
-    return np.flatnonzero(named & np.isin(dag.events.kind, HOST_KINDS))
+    return np.flatnonzero(named & among(dag.events.kind, HOST_KINDS))
 
 
 def host_collectives(dag: Dag) -> I64:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.dag import Dag
-from htagraph.model.kinds import EdgeKind
+from htagraph.model.kinds import EdgeKind, among
 
 __all__ = ["READS", "is_matched", "long_waits"]
 
@@ -31,7 +31,7 @@ def long_waits(dag: Dag) -> npt.NDArray[np.bool_]:
     ndarray of shape (n_events,), dtype=bool
     """
     is_long = dag.events.dur_ns > _LONG_FACTOR * dag.calibration.launch_usual_ns
-    waits: npt.NDArray[np.bool_] = np.isin(call_meanings(dag.events), _SYNCS) & is_long
+    waits: npt.NDArray[np.bool_] = among(call_meanings(dag.events), _SYNCS) & is_long
     return waits
 
 

@@ -188,7 +188,7 @@ def code_pieces(
     every = np.arange(len(lane))
     event = np.flatnonzero(events.kind == EventKind.PYTHON)
     found = nest(events.lane[event], events.ts_ns[event], events.end_ns[event])
-    frames = _frames(dag, event, found.parent, topics)
+    frames = _frames(dag, event, found.parent.astype(np.int64), topics)
     owner = event[found.boundary >> 1]
     of = events.lane[owner].astype(np.int64)
     time = events.node_ts_ns[2 * owner + (found.boundary & 1)]

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from htagraph.errors import GraphError
-from htagraph.model.kinds import EdgeKind
+from htagraph.model.kinds import EdgeKind, among
 from htagraph.model.rules import Rule
 
 __all__ = ["EdgeTable"]
@@ -82,16 +83,20 @@ class EdgeTable:
         event: npt.ArrayLike = -1,
     ) -> EdgeTable:
         """Edges by one rule, or a rule each, which says their kind; scalars are broadcast."""
-        tails = np.asarray(tail, dtype=np.int32)
-        n = len(tails)
-        rules = np.broadcast_to(np.asarray(rule, dtype=np.int8), n)
+        n = len(np.asarray(tail))
+
+        def column(values: npt.ArrayLike, dtype: type[np.generic]) -> npt.NDArray[Any]:
+            out = np.empty(n, dtype=dtype)
+            out[:] = values
+            return out
+
         return cls(
-            tail=tails.copy(),
-            head=np.asarray(head, dtype=np.int32).copy(),
-            kind=_KIND_OF_RULE[rules],
-            lag_ns=np.broadcast_to(np.asarray(lag_ns, dtype=np.int64), n).copy(),
-            event=np.broadcast_to(np.asarray(event, dtype=np.int32), n).copy(),
-            rule=rules.copy(),
+            tail=column(tail, np.int32),
+            head=column(head, np.int32),
+            kind=column(_KIND_OF_RULE[np.asarray(rule)], np.int8),
+            lag_ns=column(lag_ns, np.int64),
+            event=column(event, np.int32),
+            rule=column(rule, np.int8),
         )
 
     @classmethod
@@ -107,6 +112,17 @@ class EdgeTable:
             )
         )
 
+    @classmethod
+    def by_head(cls, tables: Iterable[EdgeTable]) -> EdgeTable:
+        """Rows of several tables by head, then kind, then tail: the order of a graph."""
+        parts = list(tables)
+
+        def column(name: str) -> npt.NDArray[Any]:
+            return np.concatenate([getattr(table, name) for table in parts])
+
+        order = np.lexsort([column(name) for name in ("tail", "kind", "head")])
+        return cls(*(column(name)[order] for name in cls.__dataclass_fields__))
+
     def take(self, rows: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> EdgeTable:
         """Some rows (positions or a mask)."""
         return EdgeTable(*(getattr(self, name)[rows] for name in EdgeTable.__dataclass_fields__))
@@ -121,7 +137,7 @@ class EdgeTable:
 
         Its end came later: by the clocks, or because what waited needed no more of it.
         """
-        waits = np.isin(self.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC, EdgeKind.STREAM))
+        waits = among(self.kind, (EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC, EdgeKind.STREAM))
         of_own_start: npt.NDArray[np.bool_] = self.event == self.tail >> 1
         of_own_start &= self.tail & 1 == 0
         return of_own_start & waits

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.model.devices import DeviceProperties
-from htagraph.model.kinds import DEVICE_KINDS, HOST_KINDS, EventKind, codes
+from htagraph.model.kinds import DEVICE_KINDS, HOST_KINDS, EventKind, among
 from htagraph.model.samples import SampleTable
 from htagraph.model.schema import categorical
 from htagraph.model.symbols import SymbolTable
@@ -227,12 +227,12 @@ class EventTable:
     @cached_property
     def is_device(self) -> npt.NDArray[np.bool_]:
         """Whether an event is device work (kernel, memcpy, memset)."""
-        return np.isin(self.kind, codes(DEVICE_KINDS))
+        return among(self.kind, DEVICE_KINDS)
 
     @cached_property
     def is_host(self) -> npt.NDArray[np.bool_]:
         """Whether an event is a graph node on a host thread (op, runtime call, annotation)."""
-        return np.isin(self.kind, codes(HOST_KINDS))
+        return among(self.kind, HOST_KINDS)
 
     @property
     def device_names(self) -> tuple[str, ...]:

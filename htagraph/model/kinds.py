@@ -25,6 +25,7 @@ __all__ = [
     "KernelClass",
     "SlotUse",
     "Vocabulary",
+    "among",
     "codes",
     "in_words",
 ]
@@ -75,8 +76,22 @@ class Vocabulary(IntEnum):
 
 
 def codes(members: Iterable[Vocabulary]) -> npt.NDArray[np.int8]:
-    """Codes of some members, for use with `numpy.isin`."""
+    """Codes of some members."""
     return np.array([int(member) for member in members], dtype=np.int8)
+
+
+def among(column: npt.NDArray[np.integer], members: Iterable[int]) -> npt.NDArray[np.bool_]:
+    """Whether each code of a column is that of one of a few members.
+
+    Examples
+    --------
+    >>> among(codes([EventKind.OP, EventKind.SYNC]), HOST_KINDS).tolist()
+    [True, False]
+    """
+    out = np.zeros(len(column), dtype=bool)
+    for member in members:
+        out |= column == member
+    return out
 
 
 class EventKind(Vocabulary):

@@ -127,5 +127,5 @@ class Rule(Vocabulary):
 
     @classmethod
     def on(cls, evidence: Evidence) -> npt.NDArray[np.int8]:
-        """Codes of the rules on some evidence, for use with `numpy.isin`."""
+        """Codes of the rules on some evidence."""
         return codes(rule for rule in cls if rule.evidence is evidence)

@@ -99,12 +99,14 @@ class Schema:
                 f"{self.name}: columns {sorted(set(data) ^ set(self.columns))} differ from the "
                 "schema."
             )
-        # Typed column by column: what pandas infers from text would be converted twice.
+        # Typed column by column: what pandas infers from text would be converted twice. Each column
+        # is a copy already, which stays as it is: to stack those of one type copies them again.
         return pd.DataFrame(
             {
                 name: pd.Series(data[name], dtype=column.dtype)
                 for name, column in self.columns.items()
-            }
+            },
+            copy=False,
         )
 
     def empty(self) -> pd.DataFrame:

@@ -11,7 +11,8 @@ import pandas as pd
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.errors import MissingEventsError, QueryError, one_of
-from htagraph.explain.critical_path import critical_path, edge_bounds, explained_until
+from htagraph.explain.critical_path import critical_path
+from htagraph.explain.edge_bounds import edge_bounds, explained_until
 from htagraph.explain.self_time import self_time
 from htagraph.lookup.attribution import host_of, innermost, track_labels
 from htagraph.lookup.clipping import device_work, host_work

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.explain.critical_path import NO_EVENT_NAMES, edge_bounds
+from htagraph.explain.edge_bounds import edge_bounds
+from htagraph.explain.segments import NO_EVENT_NAMES
 from htagraph.lookup.attribution import track_labels
 from htagraph.lookup.naming import names_or_empty, op_names
 from htagraph.model.answers import NEAR_CRITICAL

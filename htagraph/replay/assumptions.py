@@ -17,7 +17,7 @@ from htagraph.algorithms.gather import gather
 from htagraph.algorithms.retime import DROPPED
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
-from htagraph.model.kinds import EdgeKind, EventKind, KernelClass, codes
+from htagraph.model.kinds import EdgeKind, EventKind, KernelClass, among
 from htagraph.model.rules import Rule
 from htagraph.replay.own_times import held_calls, own_times
 from htagraph.replay.replay import Replay, residuals
@@ -127,7 +127,7 @@ def _gaps_wait(dag: Dag, replay: Replay) -> Replay | None:
 
 def _own_time(replay: Replay) -> Replay | None:
     """Replay without the edges that are inferred less surely; what they explained is rigid."""
-    unsure = np.isin(replay.rule, codes(_LESS_SURE))
+    unsure = among(replay.rule, _LESS_SURE)
     if not unsure.any():
         return None
     lag = np.where(unsure, DROPPED, replay.lag_ns)

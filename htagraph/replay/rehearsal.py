@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from htagraph.algorithms.binding import bind, walk_back
 from htagraph.algorithms.retime import retime
-from htagraph.explain.critical_path import edge_bounds
+from htagraph.explain.edge_bounds import edge_bounds
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound
 from htagraph.model.units import human_duration

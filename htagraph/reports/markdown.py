@@ -210,7 +210,7 @@ def markdown_summary(summary: Summary) -> str:
         parts += ["## By step", markdown_table(human_frame(summary.by_step.head(_MAX_STEPS)))]
         if len(summary.by_step) > _MAX_STEPS:
             parts.append(f"The first {_MAX_STEPS} of {len(summary.by_step):,}.")
-    segments = human_count(len(summary.path.segments), "segment")
+    segments = human_count(summary.path.n_segments, "segment")
     parts += [
         "## Critical path",
         f"{human_duration(summary.path.dur_ns)} in {segments} that tile the window. "

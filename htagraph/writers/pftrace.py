@@ -21,7 +21,7 @@ from htagraph.algorithms.rows import rows
 from htagraph.errors import GraphError, OutputError
 from htagraph.model import frames
 from htagraph.model.events import EventTable, FlowTable, LaneTable, SparseColumn
-from htagraph.model.kinds import EventKind, codes
+from htagraph.model.kinds import EventKind, among
 from htagraph.model.supplement import FIELD, Supplement
 from htagraph.writers.atomic import output_file
 from htagraph.writers.path_tracks import path_slices
@@ -135,7 +135,7 @@ def _event_slices(
         name=events.name.astype(np.int64) + 1,
         category=np.where(named[category], category + 1, 0) if len(events) else category,
         color=np.zeros(len(events), dtype=np.int64),
-        is_instant=np.isin(events.kind, codes(_POINTS)) & (events.dur_ns == 0),
+        is_instant=among(events.kind, _POINTS) & (events.dur_ns == 0),
         boundary=layered.boundary,
         args=_event_args(events, critical),
         flows=flows,

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.model.events import EventTable
-from htagraph.model.kinds import DEVICE_KINDS, EventKind, codes
+from htagraph.model.kinds import DEVICE_KINDS, EventKind, among
 from htagraph.writers.wire import utf8
 
 __all__ = ["LaneTracks", "Tracks", "device_of_lane", "lane_tracks"]
@@ -190,7 +190,7 @@ def _named(process: str, pid: int | str) -> str:
 
 def device_of_lane(events: EventTable) -> I32:
     """Device whose stream a lane is, -1 for a host thread."""
-    on_device = np.isin(events.kind, codes(_ON_DEVICE))
+    on_device = among(events.kind, _ON_DEVICE)
     out = np.full(len(events.lanes), -1, dtype=np.int32)
     out[events.lane[on_device]] = 0
     by_pid = [pid if isinstance(pid, int) and 0 <= pid < 1 << 20 else 0 for pid in events.lanes.pid]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from htagraph.algorithms.nesting import nest
 
@@ -47,3 +49,27 @@ def test_a_call_holds_what_ends_inside_of_it():
 def test_what_ended_below_is_no_parent():
     """The first operator has ended when the third starts, though the call hides its end."""
     assert _parents((0, 8, "op"), (5, 12, "call"), (10, 25, "op")) == [-1, 0, -1]
+
+
+_INTERVALS = st.lists(
+    st.tuples(st.integers(0, 1), st.integers(0, 5), st.integers(0, 3)), max_size=8
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(intervals=_INTERVALS)
+def test_boundaries_come_as_one_sort_would_have_them(intervals):
+    """By lane and time: first what ends (inner ones first), then what starts (outer ones first)."""
+    spans = [(lane, start, start + length) for lane, start, length in intervals]
+    by_start = sorted(range(len(spans)), key=lambda i: (*spans[i][:2], -spans[i][2], i))
+    rank = {interval: place for place, interval in enumerate(by_start)}
+    keys = []
+    for i, (lane, start, end) in enumerate(spans):
+        keys.append((lane, start, 2 * rank[i], 2 * i))
+        keys.append((lane, end, -rank[i] - 1 if end > start else 2 * rank[i] + 1, 2 * i + 1))
+    lane, start, end = (
+        (np.array(column) for column in zip(*spans, strict=True))
+        if spans
+        else ((np.empty(0, dtype=np.int64),) * 3)
+    )
+    assert nest(lane, start, end).boundary.tolist() == [key[-1] for key in sorted(keys)]

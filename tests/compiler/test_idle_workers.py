@@ -9,7 +9,7 @@ import pytest
 
 from htagraph import load
 from htagraph.compiler.passes import compile_events
-from htagraph.explain.critical_path import edge_bounds
+from htagraph.explain.edge_bounds import edge_bounds
 from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import Bound

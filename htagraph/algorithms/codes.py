@@ -1,0 +1,54 @@
+"""Columns of small numbers, such as lanes, symbols and rows: which occur, and where some do.
+
+A table with a place for each number answers in one pass, without a sort or a hash.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["distinct", "is_in"]
+
+I64 = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.integer]
+
+
+def _marked(codes: Codes, n: int) -> npt.NDArray[np.bool_]:
+    """Whether each number below `n` occurs."""
+    marked = np.zeros(n, dtype=bool)
+    marked[codes] = True
+    return marked
+
+
+def distinct(codes: Codes) -> I64:
+    """Numbers that occur, each once, ascending.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n,), dtype=int
+        None is negative.
+
+    Examples
+    --------
+    >>> distinct(np.array([4, 2, 4])).tolist()
+    [2, 4]
+    """
+    return np.flatnonzero(_marked(codes, int(codes.max(initial=-1)) + 1))
+
+
+def is_in(codes: Codes, wanted: Codes) -> npt.NDArray[np.bool_]:
+    """Whether each number is one of those wanted.
+
+    Parameters
+    ----------
+    codes, wanted : ndarray of shape (n,) and (m,), dtype=int
+        None is negative.
+
+    Examples
+    --------
+    >>> is_in(np.array([4, 2, 4]), np.array([9, 4])).tolist()
+    [True, False, True]
+    """
+    n = max(int(codes.max(initial=-1)), int(wanted.max(initial=-1))) + 1
+    return _marked(wanted, n).take(codes)

@@ -1,0 +1,90 @@
+"""Starts and ends of host events, thread by thread and in the order of each thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from htagraph.algorithms.gather import gather
+from htagraph.algorithms.nesting import Nesting
+from htagraph.model.events import EventTable
+
+__all__ = ["Boundaries"]
+
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Boundaries:
+    """Where host events begin and end.
+
+    Parameters
+    ----------
+    events : EventTable
+    node : ndarray of shape (n,), dtype=int32
+        By lane, then in the order of the thread.
+    inside : ndarray of shape (n,), dtype=int32
+        Host event that is innermost from each boundary to the next of its lane, -1 for none.
+    """
+
+    events: EventTable
+    node: I32
+    inside: I32
+
+    @classmethod
+    def of(cls, events: EventTable, host: I64, nesting: Nesting) -> Boundaries:
+        """Boundaries of host events; interval ``i`` of the nesting is event ``host[i]``."""
+        rows = host.astype(np.int32)
+        node = rows[nesting.boundary >> 1]
+        node *= 2
+        node += nesting.boundary & 1
+        return cls(events, node, gather(rows, nesting.innermost))
+
+    def __len__(self) -> int:
+        """Number of boundaries."""
+        return len(self.node)
+
+    @cached_property
+    def lane(self) -> I32:
+        """Lane of each boundary; ascending."""
+        lane: I32 = self.events.lane[self.node >> 1]
+        return lane
+
+    @cached_property
+    def ts_ns(self) -> I64:
+        """Time of each boundary; ascending on each lane."""
+        times: I64 = self.events.node_ts_ns[self.node]
+        return times
+
+    @cached_property
+    def is_followed(self) -> Bools:
+        """Whether another boundary of the same lane comes after each one."""
+        out = np.zeros(len(self), dtype=bool)
+        np.equal(self.lane[1:], self.lane[:-1], out=out[:-1])
+        return out
+
+    def of_lane(self, lane: int) -> slice:
+        """Positions of the boundaries of a lane."""
+        begin, end = np.searchsorted(self.lane, [lane, lane + 1]).tolist()
+        return slice(begin, end)
+
+    def last(self, lane: npt.NDArray[np.integer], until_ns: I64) -> I64:
+        """Position of the last boundary of a lane at or before each time, -1 for none.
+
+        Parameters
+        ----------
+        lane, until_ns : ndarray of shape (k,), dtype=int
+        """
+        position = np.full(len(lane), -1, dtype=np.int64)
+        order = np.argsort(lane, kind="stable")
+        for one in np.unique(lane).tolist():
+            rows = order[slice(*np.searchsorted(lane, [one, one + 1], sorter=order))]
+            part = self.of_lane(one)
+            found = np.searchsorted(self.ts_ns[part], until_ns[rows], side="right")
+            position[rows] = np.where(found > 0, part.start + found - 1, -1)
+        return position

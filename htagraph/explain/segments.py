@@ -1,0 +1,138 @@
+"""Segments of critical paths: in codes while they are computed with, in words when they are read.
+
+A long trace has millions of segments and a few thousand names. Sums over groups need only codes;
+the words of every segment take most of the time and memory of a path, so they are looked up for
+the columns that are asked for, when they are asked for.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.gather import gather
+from htagraph.lookup.attribution import innermost, track_codes
+from htagraph.model.dag import Dag
+from htagraph.model.frames import SEGMENTS
+from htagraph.model.kinds import Bound, EdgeKind, EventKind, among
+from htagraph.model.rules import Evidence, Rule
+from htagraph.model.schema import categorical
+
+__all__ = ["LABELS", "NO_EVENT_NAMES", "Segments", "segment_frame", "segment_labels"]
+
+I8 = npt.NDArray[np.int8]
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+
+LABELS = ("bound", "kind", "name", "op", "track", "rule")
+"""Columns of segments that `segment_labels` gives."""
+
+NO_EVENT_NAMES = {
+    Bound.PYTHON_GAP: "(host gap)",
+    Bound.LAUNCHED_BEFORE_CAPTURE: "(before the capture)",
+    Bound.UNEXPLAINED: "(unexplained)",
+    Bound.WAITING_FOR_WORK: "(waits for work)",
+}
+"""Name of a segment that belongs to no event."""
+
+
+class Segments(NamedTuple):
+    """Segments of critical paths, in order of time.
+
+    Parameters
+    ----------
+    start_ns, dur_ns, lag_ns : ndarray of shape (n,), dtype=int64, unit=ns
+    bound : ndarray of shape (n,), dtype=int8
+        Codes of `Bound`.
+    event, edge : ndarray of shape (n,), dtype=int32
+        Rows of the event table and of the edge table, -1 for none.
+    """
+
+    start_ns: I64
+    dur_ns: I64
+    lag_ns: I64
+    bound: I8
+    event: I32
+    edge: I32
+
+    def rule(self, dag: Dag) -> I8:
+        """Rule of each segment."""
+        rule: I8 = gather(dag.edges.rule, self.edge, Rule.WINDOW_START)
+        no_edge = np.flatnonzero(self.edge < 0)
+        bound = self.bound[no_edge]
+        rule[no_edge[bound == Bound.LAUNCHED_BEFORE_CAPTURE]] = Rule.LAUNCHED_BEFORE_CAPTURE
+        rule[no_edge[bound == Bound.WAITING_FOR_WORK]] = Rule.WAITS_FOR_WORK
+        return rule
+
+    def is_inferred(self, dag: Dag) -> npt.NDArray[np.bool_]:
+        """Whether the rule of each segment rests on order and times, not on a record."""
+        return among(self.rule(dag), Rule.on(Evidence.INFERRED))
+
+
+class _Coded(NamedTuple):
+    """A column of texts: the code of each row, and the text of each code."""
+
+    codes: npt.NDArray[np.integer]
+    texts: npt.NDArray[np.object_]
+
+
+def _coded(dag: Dag, segments: Segments, column: str) -> _Coded:
+    """Name, operator or track of segments."""
+    event, symbols = segments.event, dag.events.symbols.array
+    if column == "name":
+        nameless = [NO_EVENT_NAMES.get(bound, "(host gap)") for bound in Bound]
+        codes = gather(dag.events.name, event)
+        none = np.flatnonzero(event < 0)
+        codes[none] = segments.bound[none].astype(np.int32) + len(symbols)
+        return _Coded(codes, np.concatenate([symbols, np.array(nameless, dtype=object)]))
+    if column == "op":
+        op = innermost(dag, event, (EventKind.OP, EventKind.ANNOTATION))
+        codes = gather(dag.events.name, op, len(symbols))
+        return _Coded(codes, np.concatenate([symbols, np.array([""], dtype=object)]))
+    where = np.where(event >= 0, event, gather(dag.edges.head, segments.edge) >> 1)
+    return _Coded(*track_codes(dag, where))
+
+
+def segment_labels(dag: Dag, segments: Segments, column: str) -> pd.Categorical[str]:
+    """One column of `LABELS`."""
+    if column == "bound":
+        return categorical(segments.bound, Bound.labels())
+    if column == "kind":
+        return categorical(
+            gather(dag.edges.kind, segments.edge, EdgeKind.SOURCE), EdgeKind.labels()
+        )
+    if column == "rule":
+        return categorical(segments.rule(dag), Rule.labels())
+    codes, texts = _coded(dag, segments, column)
+    distinct: dict[str, int] = {}
+    number = np.array([distinct.setdefault(text, len(distinct)) for text in texts], dtype=np.int32)
+    return categorical(number[codes], list(distinct))
+
+
+def segment_frame(dag: Dag, segments: Segments) -> pd.DataFrame:
+    """Segments in words, schema `frames.SEGMENTS`."""
+
+    def texts(column: str) -> npt.NDArray[np.object_]:
+        codes, words = _coded(dag, segments, column)
+        return words.take(codes)
+
+    return SEGMENTS.frame(
+        {
+            "start_ns": segments.start_ns,
+            "dur_ns": segments.dur_ns,
+            "bound": segment_labels(dag, segments, "bound"),
+            "kind": segment_labels(dag, segments, "kind"),
+            "lag_ns": segments.lag_ns,
+            "residual_ns": segments.dur_ns - segments.lag_ns,
+            "event": segments.event,
+            "name": texts("name"),
+            "op": texts("op"),
+            "track": texts("track"),
+            "edge": segments.edge,
+            "rule": segment_labels(dag, segments, "rule"),
+            "is_inferred": segments.is_inferred(dag),
+        }
+    )
