@@ -58,6 +58,8 @@ def python_thread_edges(structure: Structure) -> EdgeTable:
     if not len(waits):
         waits, released = (_named(structure, ops, pattern) for pattern in _COARSE)
     starts = _named(structure, ops, _STARTS)
+    if not len(waits) and not len(starts):
+        return EdgeTable()
     node = structure.boundaries.node.astype(np.int64)
     is_first = group_starts(structure.boundaries.lane)
     first, last = node[is_first], node[np.roll(is_first, -1)]

@@ -102,6 +102,8 @@ def recorded_flow_edges(structure: Structure) -> EdgeTable:
     if not len(structure.host):
         return EdgeTable()
     arrows = _arrows(structure)
+    if not len(arrows.tail):
+        return EdgeTable()
     tail, head = _slices(structure, arrows.tail), _slices(structure, arrows.head)
     is_host = structure.events.is_host
     found = np.flatnonzero((tail >= 0) & (head >= 0) & (tail != head))
