@@ -26,7 +26,7 @@ __all__ = ["JobSummary"]
 _N_NAMED = 8
 _ASKED = (
     Asked("temporal_breakdown"),
-    Asked("utilization"),
+    Asked.of("utilization", by="device", bins=100),
     Asked("quality"),
     Asked.of("kernel_breakdown", by="name"),
 )

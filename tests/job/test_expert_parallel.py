@@ -319,9 +319,11 @@ def test_kernels_that_are_missing_match_rightly_or_not_at_all(
         [one.collectives.assign(rank=rank) for rank, one in job.summaries.items()]
     ).rename(columns={"start_ns": "local_ns"})
     met = found.merge(tables[["rank", "collective", "local_ns"]], on=["rank", "collective"])
-    seq = met.merge(true, on=["rank", "local_ns"], validate="one_to_one").groupby("match")["seq"]
-    assert (seq.min() == seq.max()).all()
-    assert int(seq.size().sum()) == len(found)
+    # The device clock of a rank may have been moved by microseconds: the nearest is meant.
+    met, true = met.sort_values("local_ns"), true.sort_values("local_ns")
+    seq = pd.merge_asof(met, true, on="local_ns", by="rank", direction="nearest")
+    assert not seq.duplicated(["rank", "seq"]).any()
+    assert (seq.groupby("match")["seq"].nunique() == 1).all()
     assert job.critical_path().dur_ns > 0
 
 

@@ -60,7 +60,7 @@ def test_figures_say_what_they_are_of(two_steps: Summary) -> None:
         ("device busy", "57.5%", "23.0 us of the window, 40.0 us"),
         ("exposed communication", "32.5%", "13.0 us of the window, 40.0 us"),
         ("device idle", "42.5%", "17.0 us of the window, 40.0 us"),
-        ("SM activity, estimate", "–", "too few launch geometries recorded"),
+        ("SM activity, estimate", "–", "neither grids nor multiprocessors are known"),
         ("unexplained", "0.0%", "of the critical path, 40.0 us"),
     ]
 
