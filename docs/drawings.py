@@ -13,12 +13,12 @@ from pathlib import Path
 from htagraph.model.colors import COLORS
 from htagraph.model.kinds import Bound
 
-__all__ = ["DRAWINGS", "Box", "Drawing"]
+__all__ = ["DRAWINGS", "STYLE", "SVG", "Box", "Drawing"]
 
 FOLDER = Path(__file__).parent / "drawings"
 _LABEL, _LANE, _BOX, _EDGE = 144, 40, 26, 14
-_SVG = "http://www.w3.org/2000/svg"
-_STYLE = """
+SVG = "http://www.w3.org/2000/svg"
+STYLE = """
 text{font:12px system-ui,sans-serif}
 .ground{fill:#f6f8fa}.text,.plain+text,.dark{fill:#1f2328}.dim{fill:#59636e}
 .lane{stroke:#d1d9e0}.plain{fill:#dfe5ec}.none{fill:#f6f8fa;stroke:#59636e;stroke-dasharray:4 3}
@@ -76,8 +76,8 @@ class Drawing:
         """The drawing as a file."""
         height = len(self.lanes) * _LANE + 2 * _EDGE
         parts = [
-            f'<svg xmlns="{_SVG}" width="{self.width}" viewBox="0 0 {self.width} {height}">',
-            f"<title>{escape(self.title)}</title><style>{_STYLE}</style>",
+            f'<svg xmlns="{SVG}" width="{self.width}" viewBox="0 0 {self.width} {height}">',
+            f"<title>{escape(self.title)}</title><style>{STYLE}</style>",
             f'<rect class="ground" width="{self.width}" height="{height}" rx="8"/>',
         ]
         for number, (label, boxes) in enumerate(self.lanes.items()):
