@@ -37,7 +37,7 @@ def write(measured: Measured, folder: Path) -> None:
 
 
 def main() -> None:
-    """Measure, and write after each size."""
+    """Measure, and write after each round."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=[20, 100, 500, 1400])
     parser.add_argument("--runs", type=int, default=3)
@@ -48,8 +48,9 @@ def main() -> None:
     measured: Measured = json.loads(store.read_text()) if store.exists() else {}
     for size in asked.sizes:
         trace = write_tiled(asked.out, size)
-        measured[str(size)] = rounds(trace, contenders(asked.hta), asked.runs)
-        write(dict(sorted(measured.items(), key=lambda one: int(one[0]))), asked.out)
+        for runs in rounds(trace, contenders(asked.hta), asked.runs):
+            measured[str(size)] = runs
+            write(dict(sorted(measured.items(), key=lambda one: int(one[0]))), asked.out)
 
 
 if __name__ == "__main__":

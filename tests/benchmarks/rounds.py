@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,15 +73,16 @@ def contenders(hta: list[str]) -> list[Contender]:
     return found
 
 
-def rounds(trace: Path, of: list[Contender], n_runs: int) -> dict[str, list[Run]]:
-    """The runs of each contender on a trace, after one of ours that is not counted.
+def rounds(trace: Path, of: list[Contender], n_runs: int) -> Iterator[dict[str, list[Run]]]:
+    """Yield the runs of each contender on a trace, after each round, in which all take turns.
 
-    That one compiles what is compiled once on a machine, and reads the file into memory.
+    One of ours before is not counted: it compiles what is compiled once on a machine, and reads the
+    file into memory.
     """
     of[0].run(trace)
     runs: dict[str, list[Run]] = {one.name: [] for one in of}
     for _ in range(n_runs):
         for one in of:
             runs[one.name].append(one.run(trace))
+        yield runs
     saved_graph(trace).unlink(missing_ok=True)
-    return runs

@@ -37,7 +37,7 @@ import numpy as np
 from htagraph.native import objects, passes
 
 BASELINE = Path(__file__).with_name("work.json")
-PRICES_NS = {"instructions": 0.1, "bytes": 0.12, "sorted": 12.0, "calls": 150.0}
+PRICES_NS = {"instructions": 0.1, "bytes": 0.12, "sorted": 12.0, "calls": 100.0}
 COUNTS = dict.fromkeys(PRICES_NS, 0)
 _STEPS, _LAYERS = 100, 12
 
