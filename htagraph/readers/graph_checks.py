@@ -273,8 +273,10 @@ def _check_links(dag: Dag) -> None:
     )
     above = dag.parent
     for _ in range(n.bit_length()):
+        if above.max(initial=-1) < 0:
+            break
         above = np.where(above >= 0, above[above], -1)
-    _ensure((above < 0).all(), "an event is its own parent")
+    _ensure(above.max(initial=-1) < 0, "an event is its own parent")
     work = np.flatnonzero(dag.is_work)
     bounds = (
         (int(events.ts_ns[work].min()), int(events.end_ns[work].max())) if len(work) else (0, 0)
@@ -295,19 +297,22 @@ def _check_path(dag: Dag) -> None:
     _ensure_within("binding", dag.binding, -1, len(edges))
     bound = np.flatnonzero(dag.binding >= 0)
     _ensure((edges.head[dag.binding[bound]] == bound).all(), "an edge binds another node")
-    least = np.full(n, np.iinfo(np.int64).max)
-    np.minimum.at(least, edges.head, residual)
-    has_edge = np.zeros(n, dtype=bool)
-    has_edge[edges.head] = True
-    _ensure(np.array_equal(has_edge, dag.binding >= 0), "a node with edges has none that binds")
+    first = np.flatnonzero(np.diff(edges.head, prepend=-1))  # edge into each node that has any
+    _ensure(np.array_equal(edges.head[first], bound), "a node with edges has none that binds")
+    least = np.zeros(n, dtype=np.int64)
+    least[bound] = np.minimum.reduceat(residual, first) if len(first) else 0
     _ensure(
-        np.array_equal(dag.residual_ns, np.where(has_edge, least, 0))
+        np.array_equal(dag.residual_ns, least)
         and (residual[dag.binding[bound]] == least[bound]).all(),
         "residual_ns is not what the edges leave",
     )
     in_graph = np.repeat(dag.events.is_host | dag.events.is_device, 2)
-    _ensure(np.array_equal(np.sort(dag.order), np.flatnonzero(in_graph)), "order lacks nodes")
-    position = np.full(n, -1, dtype=np.int64)
-    position[dag.order] = np.arange(len(dag.order))
+    _ensure_within("order", dag.order, 0, n)
+    position = np.full(n, -1, dtype=np.int32)
+    position[dag.order] = np.arange(len(dag.order), dtype=np.int32)
+    _ensure(
+        len(dag.order) == np.count_nonzero(in_graph) and (position[in_graph] >= 0).all(),
+        "order lacks nodes",
+    )
     place, after = position[edges.tail], position[edges.head]
     _ensure(((place >= 0) & (place < after)).all(), "order is cyclic")

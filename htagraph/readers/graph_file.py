@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -125,14 +127,22 @@ def _no_graph(path: str | Path, exc: BaseException) -> TraceFormatError:
 
 
 def _stored(path: str | Path) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of a file."""
-    with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
-        return _arrays(archive)
+    """The arrays of a file, which are as large as the file and not larger."""
+    with zipfile.ZipFile(path) as archive:
+        entries = archive.infolist()
+        if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+            raise ValueError("it is compressed")
+        return {
+            entry.filename.removesuffix(".npy"): _array(archive.read(entry)) for entry in entries
+        }
 
 
-def _arrays(archive: np.lib.npyio.NpzFile) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of an archive, which are as large as the file and not larger."""
-    entries = archive.zip.infolist() if archive.zip is not None else []
-    if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
-        raise ValueError("it is compressed")
-    return {name: archive[name] for name in archive.files}
+def _array(content: bytes) -> npt.NDArray[Any]:
+    """The array of a ``.npy`` file, not copied."""
+    file = BytesIO(content)
+    if np.lib.format.read_magic(file) != (1, 0):
+        raise ValueError("an array is of another format")
+    shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(file)
+    if dtype.hasobject or is_fortran:
+        raise ValueError("an array is not one of plain numbers")
+    return np.frombuffer(content, dtype, math.prod(shape), file.tell()).reshape(shape)
