@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -133,9 +133,31 @@ def test_what_was_damaged_or_tampered_with_is_made_again(trace, tmp_path, tamper
     assert _n_reads(trace, tmp_path / "kept") == 0
 
 
+@pytest.fixture
+def full_disk() -> Iterator[None]:
+    """No file can be longer than 10 kB."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.filterwarnings("default::htagraph.errors.IncompleteTraceWarning")
+def test_a_full_disk_is_no_failure(trace, tmp_path, full_disk):
+    """The graph is made, nothing is left of what was begun, and one is told."""
+    with pytest.warns(IncompleteTraceWarning, match="nothing is kept: .* cannot be written"):
+        graph = hg.load_graph(trace, cache=tmp_path / "kept")
+    with pytest.warns(IncompleteTraceWarning, match="no graph of rank 0 can be kept"):
+        job = hg.load_job(trace, cache=tmp_path / "kept")
+
+    assert not list((tmp_path / "kept").iterdir())
+    assert job.graphs.open(0).dur_ns == graph.dur_ns > 0
+
+
 @pytest.mark.filterwarnings("default::htagraph.errors.IncompleteTraceWarning")
 def test_where_nothing_can_be_kept_the_answer_is_the_same(trace):
-    """A full disk, or no folder, is said, and no failure."""
+    """That there is no folder is said, and no failure."""
     with pytest.warns(IncompleteTraceWarning, match="nothing is kept: .* no folder can be made"):
         graph = hg.load_graph(trace, cache=trace / "below a file")
     assert repr(graph) == repr(hg.load_graph(trace))

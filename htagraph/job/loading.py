@@ -124,6 +124,14 @@ def load_job(
         failed[str(path)] = str(result)
     _warn(failed, summaries, n_files=len(paths))
     ordered = {rank: summaries[rank] for rank in sorted(summaries)}
+    unkept = [rank for rank, summary in ordered.items() if not summary.graph.is_file()]
+    if unkept and executor is None:  # else it may be seen there
+        warnings.warn(
+            f"no graph of rank {', '.join(map(str, unkept))} can be kept in {folder}, which may be "
+            "full: each question reads the trace again.",
+            IncompleteTraceWarning,
+            stacklevel=2,
+        )
     graphs = RankGraphs(ordered, workers, reading, on_error, keeper)
     return Job(Timeline(graphs), failed, capture_note=note)
 
