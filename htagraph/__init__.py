@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from htagraph.comparison.graph_diff import GraphDiff
     from htagraph.comparison.run_diff import RunDiff
     from htagraph.comparison.run_profile import RunProfile
+    from htagraph.compiled import load_graph
     from htagraph.compiler.classes import ClassRule
     from htagraph.graph import TraceGraph
     from htagraph.job.job import Job
@@ -73,6 +74,7 @@ __all__ = [
     "kernel",
     "launch",
     "load",
+    "load_graph",
     "load_job",
     "no_wait",
     "op",
@@ -124,6 +126,7 @@ _HOMES = {
     "kernel": "selection",
     "launch": "selection",
     "load": "trace",
+    "load_graph": "compiled",
     "load_job": "job.loading",
     "no_wait": "replay.changes",
     "op": "selection",

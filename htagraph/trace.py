@@ -14,7 +14,10 @@ import pandas as pd
 
 from htagraph.compiler.classes import ClassRule
 from htagraph.compiler.passes import compile_events
+from htagraph.errors import QueryError, WindowNotFoundError
 from htagraph.graph import TraceGraph
+from htagraph.lookup.find_window import MEDIAN, WHOLE, times_in
+from htagraph.lookup.named_ranges import is_annotation
 from htagraph.lookup.steps import find_steps
 from htagraph.model.events import EventTable
 from htagraph.model.frames import ATTACHED, REPAIRS, SIZES
@@ -37,6 +40,9 @@ _READERS: tuple[tuple[Callable[[str | Path | bytes], bool], Reader], ...] = (
     (lambda _: True, read_kineto),  # last: its errors say what else a file is
 )
 """Tests whether a source is of a format, and readers of it; the first that fits reads it."""
+
+_NAMED_BY_USERS = ("user_annotation",)
+"""Categories of ranges that programs name, among them the steps of the profiler."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -220,7 +226,8 @@ def load(
     *,
     stacks: bool = False,
     categories: Collection[str] | None = None,
-    window: tuple[int, int] | None = None,
+    window: str | tuple[int, int] | None = None,
+    instance: int | None = None,
     beside: Iterable[str | Path] = (),
     progress: Progress | None = None,
 ) -> Trace:
@@ -236,8 +243,11 @@ def load(
         Whether to load Python frames (``python_function``), which are most of a file that has them.
     categories : collection of str, optional
         Load only events of these categories.
-    window : (int, int), optional, unit=ns
-        Load only events that overlap ``[start_ns, end_ns)``.
+    window : (int, int) or str, optional, unit=ns
+        Load only events that overlap ``[start_ns, end_ns)``; or a step or another range by its
+        name, as `TraceGraph.window` takes it, with as much again before and after it.
+    instance : int, optional
+        Which of several ranges of that name; by default the first, with a warning.
     beside : iterable of str or Path, optional
         Files of other instruments about the same run: `Trace.attached` says what they added.
     progress : callable, optional
@@ -253,6 +263,10 @@ def load(
         If the file is no trace; the message says where and what to do.
     TraceLimitError
         If it exceeds a stated limit.
+    WindowNotFoundError
+        If nothing has the name of the window.
+    QueryError
+        If the window ends before it starts, or is called by what only a whole trace can tell.
 
     Examples
     --------
@@ -261,5 +275,33 @@ def load(
     Trace(rank=0, 1 event, 0 steps, 2.00 us)
     """
     read = next(reader for is_of_format, reader in _READERS if is_of_format(source))
+    if isinstance(window, str):
+        window = _surroundings(source, read, window, instance)
     recording = read(source, stacks=stacks, categories=categories, window=window, progress=progress)
     return Trace(with_beside(recording, beside))
+
+
+def _surroundings(
+    source: str | Path | bytes, read: Reader, name: str, instance: int | None
+) -> tuple[int, int]:
+    """The range with a name, and as much again before and after it.
+
+    Ranges that a user named are few, and enough for most names: nothing else is read for these.
+    """
+
+    def ranges(categories: Collection[str] | None) -> TraceGraph:
+        everything = read(source, stacks=False, categories=categories, window=None, progress=None)
+        return Trace(everything).compile(infer=False)
+
+    graph = ranges(_NAMED_BY_USERS)
+    of_whole = name in (MEDIAN, WHOLE) or times_in(name) is not None
+    if of_whole and not is_annotation(graph.dag, name):
+        raise QueryError(
+            f"what {name!r} is, only the whole trace can tell.",
+            hint="name a step, or give (start_ns, end_ns); or load all, and take graph.window.",
+        )
+    try:
+        found = graph.window(name, instance=instance).interval
+    except WindowNotFoundError:
+        found = ranges(None).window(name, instance=instance).interval
+    return found.start_ns - found.dur_ns, found.end_ns + found.dur_ns

@@ -10,7 +10,9 @@ import pytest
 import htagraph as hg
 from htagraph import trace as trace_module
 from htagraph.model.recording import Origin, Recording, Repair
-from htagraph.synth import timeline
+from htagraph.synth import simulate, timeline, training_rank
+from tests.benchmarks.bench_windows import closeness
+from tests.real_traces import TRACES
 
 EVENTS = timeline("""
     cpu 1    |{ProfilerStep#1        }
@@ -88,3 +90,65 @@ def test_events_at_hand_have_no_origin():
     assert (trace.rank, trace.rank_source, trace.path) == (2, "given", None)
     assert (len(trace.repairs), dict(trace.skipped), trace.metadata) == (0, {}, {})
     assert trace.args([0]) == [{}]
+
+
+def test_a_named_window_is_read_with_as_much_again_around_it(tmp_path):
+    """Steps 0 to 5: of step 3, its neighbours are read, too, and no others."""
+    path = simulate(training_rank(steps=6, layers=1)).write(tmp_path / "rank.json")
+    whole, part = hg.load(path), hg.load(path, window="ProfilerStep#3")
+
+    start_ns, dur_ns = whole.steps.loc[3, ["start_ns", "dur_ns"]]
+    first_ns, last_ns = start_ns - dur_ns, start_ns + 2 * dur_ns
+    events = whole.events
+    wanted = (events["ts_ns"] < last_ns) & (events["ts_ns"] + events["dur_ns"] > first_ns)
+    assert len(part.events) == wanted.sum() < len(events) // 2 + 1
+    assert "ProfilerStep#3" in set(part.steps["name"])
+    assert "ProfilerStep#0" not in set(part.steps["name"])
+    for word in ("3", "ProfilerStep#3*"):
+        assert part.events.equals(hg.load(path, window=word).events)
+
+
+def test_a_named_window_is_explained_as_in_the_whole_trace(tmp_path):
+    """Path and bounds, where nothing is learnt from the steps that were not read."""
+    path = simulate(training_rank(steps=6, layers=2)).write(tmp_path / "rank.json")
+    whole, part = (
+        hg.load(path, window=window).compile().window("ProfilerStep#3").critical_path()
+        for window in (None, "ProfilerStep#3")
+    )
+    shown = ["start_ns", "dur_ns", "bound", "name"]
+    assert whole.segments[shown].astype(str).equals(part.segments[shown].astype(str))
+
+
+def test_one_of_several_windows_of_a_name_is_read_by_its_place(tmp_path):
+    """Operators of one name: the last one."""
+    path = simulate(training_rank(steps=3, layers=1)).write(tmp_path / "rank.json")
+    events = hg.load(path).events
+    name = events.loc[events["kind"] == "op", "name"].mode()[0]
+    starts = events.loc[events["name"] == name, "ts_ns"]
+
+    with pytest.warns(hg.errors.AmbiguousWindowWarning):
+        first = hg.load(path, window=name)
+    last = hg.load(path, window=name, instance=-1)
+    assert first.events["ts_ns"].max() < starts.max()
+    assert starts.max() in set(last.events["ts_ns"])
+    assert len(last.events) < len(events)
+
+
+@pytest.mark.parametrize("word", ["median", "1ms:2ms", "trace"])
+def test_what_only_a_whole_trace_can_tell_is_no_window_to_be_read(tmp_path, word):
+    """Which step is the median one depends on all of them."""
+    path = simulate(training_rank(steps=2, layers=1)).write(tmp_path / "rank.json")
+    with pytest.raises(hg.errors.QueryError, match="only the whole trace can tell"):
+        hg.load(path, window=word)
+    with pytest.raises(hg.errors.WindowNotFoundError):
+        hg.load(path, window="ProfilerStep#77")
+
+
+@pytest.mark.real
+def test_a_step_of_a_real_trace_that_is_read_by_itself_is_explained_nearly_as_in_the_whole():
+    """What is learnt from all steps is missing: at most 0.5% of a step has another bound."""
+    file = next(path for path in TRACES if path.parent.name == "resnet18")
+    steps = closeness(file)
+
+    assert [one.step for one in steps] == ["ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3"]
+    assert all(one.moved_share < 0.005 for one in steps)

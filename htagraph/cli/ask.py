@@ -26,7 +26,7 @@ from htagraph.cli.options import (
     WorkersOption,
     windowed,
 )
-from htagraph.cli.ranks import executor_of, loaded_job, loaded_trace, print_captures, windowed_job
+from htagraph.cli.ranks import compiled_trace, executor_of, loaded_job, print_captures, windowed_job
 from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format, csv_text, print_frame
 from htagraph.errors import MissingEventsError, OutputError, QueryError, one_of
@@ -127,9 +127,7 @@ def _asked(
     """What is asked: the ranks of a folder, or the graph of a trace."""
     if source.is_job:
         return loaded_job(waiting, source, executor, stacks=stacks, infer=infer, capture=capture)
-    loaded = loaded_trace(waiting, source, capture, stacks=stacks)
-    waiting.stage("Compiling the graph")
-    return loaded.compile(infer=infer)
+    return compiled_trace(waiting, source, capture, stacks=stacks, infer=infer).graph
 
 
 def _check(question: str, options: dict[str, Any], *, of_job: bool | None = None) -> None:

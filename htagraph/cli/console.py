@@ -24,10 +24,10 @@ from rich.progress import (
 from rich.segment import Segment
 from rich.text import Text
 
+from htagraph.compiled import Compiled, Reading, compiled
 from htagraph.errors import CaptureNotChosenError, HTAGraphError, HTAGraphWarning
 from htagraph.model.progress import heard_by
 from htagraph.readers.rank_paths import name_of
-from htagraph.trace import Trace, load
 from htagraph.writers.labels import printable
 
 __all__ = ["Waiting", "complain", "notices", "output", "sentences"]
@@ -158,8 +158,19 @@ class Waiting:
             amount = f"{min(done + 1, total):,} of {total:,}, {done / total:.0%}"
             self._progress.update(self._task, completed=done, total=total, amount=amount)
 
-    def load(self, path: Path, *, stacks: bool = False, beside: Sequence[Path] = ()) -> Trace:
-        """Read a trace and what is beside it, and show the progress."""
+    def compiled(
+        self,
+        path: Path,
+        *,
+        stacks: bool = False,
+        infer: bool = True,
+        beside: Sequence[Path] = (),
+        folder: Path | None = None,
+    ) -> Compiled:
+        """Read a trace and what is beside it, compile it, and show the progress.
+
+        A folder, where one is given, keeps both.
+        """
         self.stage(f"Reading {name_of(path)}")
 
         def advance(done: int, total: int) -> None:
@@ -169,7 +180,14 @@ class Waiting:
                 amount = f"{amount} of {filesize.decimal(total)}, {done / total:.0%}"
             self._progress.update(self._task, completed=done, total=total or None, amount=amount)
 
-        return load(path, stacks=stacks, beside=beside, progress=advance)
+        return compiled(
+            path,
+            beside,
+            Reading(stacks=stacks, infer=infer),
+            folder=folder,
+            progress=advance,
+            stage=self.stage,
+        )
 
 
 class _TimeLeft(ProgressColumn):

@@ -52,8 +52,8 @@ def demo(
         for fault in PLANTED:
             waiting.stage(f"Simulating {fault}")
             rank = simulate(training_rank(fault=fault))  # type: ignore[arg-type]
-            trace = waiting.load(rank.write(out / f"{fault}.pt.trace.json.gz"))
-            summaries[fault] = Summary(trace, trace.compile())
+            made = waiting.compiled(rank.write(out / f"{fault}.pt.trace.json.gz"))
+            summaries[fault] = Summary(made.trace, made.graph)
             write_files(summaries[fault], out / fault, doing=waiting.stage, page=fault == _SHOWN)
         waiting.stage("Simulating a job")
         ranks = out / _JOB

@@ -18,7 +18,7 @@ from htagraph.cli.options import (
     WindowOption,
     windowed,
 )
-from htagraph.cli.ranks import loaded_trace, print_captures
+from htagraph.cli.ranks import compiled_trace, print_captures
 from htagraph.cli.sources import Source
 
 __all__ = ["dot"]
@@ -48,9 +48,9 @@ def dot(
         print_captures(source.found)
         return
     with Waiting(quiet=quiet).shown() as waiting:
-        loaded = loaded_trace(waiting, source, source.one_capture)
+        made = compiled_trace(waiting, source, source.one_capture, infer=infer)
         waiting.stage("Drawing")
-        graph = windowed(loaded.compile(infer=infer), window)
+        graph = windowed(made.graph, window)
         file = None if out == "-" else Path(out)
         if whole:
             text = graph.to_dot(file, max_nodes=max_nodes, reduce=reduce)

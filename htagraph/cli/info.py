@@ -14,7 +14,7 @@ from htagraph.cli.options import (
     RankOption,
     TraceArgument,
 )
-from htagraph.cli.ranks import loaded_trace, print_captures
+from htagraph.cli.ranks import compiled_trace, print_captures
 from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format, print_frame, print_titled
 from htagraph.graph import TraceGraph
@@ -43,9 +43,9 @@ def info(
         print_captures(source.found, form)
         return
     with Waiting(quiet=quiet).shown() as waiting:
-        loaded = loaded_trace(waiting, source, source.one_capture)
+        loaded, graph = compiled_trace(waiting, source, source.one_capture, infer=infer)
         waiting.stage("Checking")
-        summary = Summary(loaded, loaded.compile(infer=infer))
+        summary = Summary(loaded, graph)
         quality = summary.quality
         cost = _cost(loaded, summary.graph)
     console = output()

@@ -25,7 +25,7 @@ from htagraph.cli.options import (
     WorkersOption,
     windowed,
 )
-from htagraph.cli.ranks import executor_of, loaded_job, loaded_trace, print_captures, windowed_job
+from htagraph.cli.ranks import compiled_trace, executor_of, loaded_job, print_captures, windowed_job
 from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format, print_frame
 from htagraph.errors import OutputError
@@ -104,9 +104,9 @@ def path(
             waiting.stage("Finding the path across ranks")
             found = windowed_job(job, window).critical_path()
         else:
-            loaded = loaded_trace(waiting, source, source.one_capture)
+            graph = compiled_trace(waiting, source, source.one_capture, infer=infer).graph
             waiting.stage("Finding the critical path")
-            found = windowed(loaded.compile(infer=infer), window).critical_path()
+            found = windowed(graph, window).critical_path()
         frame = _parts(found, by)
         if out is not None:
             waiting.stage(f"Writing {out}")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -12,14 +14,17 @@ import pandas as pd
 from htagraph.cli.console import Waiting, output
 from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format, print_frame
+from htagraph.compiled import Compiled
 from htagraph.errors import MissingEventsError
 from htagraph.readers.captures import CaptureName, files_in_words
-from htagraph.trace import Trace
 
 if TYPE_CHECKING:
     from htagraph.job.job import Job
 
-__all__ = ["executor_of", "loaded_job", "loaded_trace", "print_captures", "windowed_job"]
+__all__ = ["compiled_trace", "executor_of", "loaded_job", "print_captures", "windowed_job"]
+
+CACHE_VARIABLE = "HTAGRAPH_GRAPH_CACHE"
+"""Of the environment: the folder in which traces and their graphs are kept."""
 
 
 @contextmanager
@@ -58,12 +63,25 @@ def print_captures(found: pd.DataFrame, form: Format = Format.TABLE) -> None:
         print_frame(output(), found, form)
 
 
-def loaded_trace(
-    waiting: Waiting, source: Source, capture: CaptureName, *, stacks: bool = False
-) -> Trace:
-    """The one trace of a source, with what is beside it."""
+def compiled_trace(
+    waiting: Waiting,
+    source: Source,
+    capture: CaptureName = "latest",
+    *,
+    stacks: bool = False,
+    infer: bool = True,
+) -> Compiled:
+    """The one trace of a source, with what is beside it, and its graph."""
     file = source.file(capture)
-    return waiting.load(file, stacks=stacks, beside=source.beside_of(file))
+    return waiting.compiled(
+        file, stacks=stacks, infer=infer, beside=source.beside_of(file), folder=_cache()
+    )
+
+
+def _cache() -> Path | None:
+    """Folder that keeps what is compiled; None where nobody asked for that."""
+    asked = os.environ.get(CACHE_VARIABLE)
+    return Path(asked).expanduser() if asked else None
 
 
 def loaded_job(
@@ -86,5 +104,6 @@ def loaded_job(
         on_error="skip",
         stacks=stacks,
         infer=infer,
+        cache=_cache(),
         beside=source.beside,
     )

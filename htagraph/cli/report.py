@@ -30,7 +30,7 @@ from htagraph.cli.options import (
     WorkersOption,
     windowed,
 )
-from htagraph.cli.ranks import executor_of, loaded_job, loaded_trace, print_captures, windowed_job
+from htagraph.cli.ranks import compiled_trace, executor_of, loaded_job, print_captures, windowed_job
 from htagraph.cli.sources import Source
 from htagraph.cli.tables import BAR_WIDTH, bar, print_head, print_titled
 from htagraph.errors import QueryError
@@ -134,9 +134,9 @@ class _Asked:
 
     def of_trace(self, waiting: Waiting, capture: CaptureName) -> tuple[Summary, ReportOrigin]:
         """Read the one trace, and find what bounds it."""
-        loaded = loaded_trace(waiting, self.source, capture, stacks=self.stacks)
-        waiting.stage("Compiling the graph")
-        graph = loaded.compile(infer=self.infer)
+        loaded, graph = compiled_trace(
+            waiting, self.source, capture, stacks=self.stacks, infer=self.infer
+        )
         waiting.stage("Finding the critical path")
         summary = (
             Summary(loaded, windowed(graph, self.window))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from htagraph.cli.console import Waiting
 from htagraph.cli.options import windowed
-from htagraph.cli.ranks import loaded_job, windowed_job
+from htagraph.cli.ranks import compiled_trace, loaded_job, windowed_job
 from htagraph.cli.sources import Source
 from htagraph.comparison.job_profiling import job_profile
 from htagraph.comparison.profiling import graph_profile
@@ -60,7 +60,6 @@ def loaded_run(
         waiting.stage("Finding the path across ranks")
         return job_profile(job, name=source.name)
     file = source.file()
-    trace = waiting.load(file)
+    trace, graph = compiled_trace(waiting, source, infer=infer)
     waiting.stage("Finding the critical path")
-    graph = windowed(trace.compile(infer=infer), window)
-    return graph_profile(graph, name=file.name, world_size=trace.world_size)
+    return graph_profile(windowed(graph, window), name=file.name, world_size=trace.world_size)

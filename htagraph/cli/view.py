@@ -25,7 +25,7 @@ from htagraph.cli.options import (
     WindowOption,
     windowed,
 )
-from htagraph.cli.ranks import loaded_job, loaded_trace, print_captures, windowed_job
+from htagraph.cli.ranks import compiled_trace, loaded_job, print_captures, windowed_job
 from htagraph.cli.serving import PORT, TraceServer, View, offline_ui
 from htagraph.cli.sources import Source
 from htagraph.errors import QueryError
@@ -179,8 +179,7 @@ def _as_it_is(trace: Path, asked: _Asked) -> _Shown:
 
 def _rank(source: Source, waiting: Waiting, asked: _Asked) -> _Shown:
     """A trace of one rank with the critical path of its report on top."""
-    loaded = loaded_trace(waiting, source, source.one_capture)
-    graph = loaded.compile(infer=asked.infer)
+    loaded, graph = compiled_trace(waiting, source, source.one_capture, infer=asked.infer)
     summary = (
         Summary(loaded, windowed(graph, asked.window))
         if asked.window

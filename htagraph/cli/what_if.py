@@ -27,7 +27,7 @@ from htagraph.cli.options import (
     windowed,
 )
 from htagraph.cli.predictions import print_next, print_opportunities, print_prediction
-from htagraph.cli.ranks import executor_of, loaded_job, loaded_trace, print_captures, windowed_job
+from htagraph.cli.ranks import compiled_trace, executor_of, loaded_job, print_captures, windowed_job
 from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format
 from htagraph.errors import OutputError, QueryError
@@ -193,9 +193,9 @@ class _Asking:
 
     def of_trace(self, capture: CaptureName) -> tuple[Scenario, Summary, list[str]]:
         """Read a trace, and ask about its representative step, unless a window is named."""
-        loaded = loaded_trace(self.waiting, self.source, capture, stacks=self.stacks)
-        self.waiting.stage("Compiling the graph")
-        graph = loaded.compile(infer=self.infer)
+        loaded, graph = compiled_trace(
+            self.waiting, self.source, capture, stacks=self.stacks, infer=self.infer
+        )
         step = None if self.window else representative_window(graph.dag)
         summary = (
             Summary(loaded, windowed(graph, self.window))

@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 
+from htagraph.compiled import Reading, kept_file
 from htagraph.compiler.classes import ClassRule
 from htagraph.errors import IncompleteTraceWarning, QueryError, RankFailedError
 from htagraph.job.executors import Workers
@@ -17,8 +18,6 @@ from htagraph.job.ranks import (
     OnError,
     RankGraphs,
     RankSummary,
-    Reading,
-    cached_graph,
     prepare_rank,
 )
 from htagraph.job.timeline import Timeline
@@ -69,8 +68,8 @@ def load_job(
     infer : bool, default=True
         Whether waits that no record names are inferred, as in `Trace.compile`.
     cache : str or Path, optional
-        Folder for compiled graphs; a temporary one by default. Workers on other machines use it if
-        they see it, and compile again if not.
+        Folder that keeps compiled graphs, as that of `load_graph`; a temporary one by default.
+        Workers on other machines use it if they see it, and compile again if not.
     beside : iterable of str or Path, optional
         Files of other instruments that are about every rank, such as a log of ``nvidia-smi``.
         Execution traces that lie in the folder are added to the ranks of their processes.
@@ -103,7 +102,7 @@ def load_job(
     tasks = {}
     for path in paths:
         files = (*beside_of.get(path, ()), *for_all)
-        graph_file = cached_graph(path, files, folder, reading)
+        graph_file = kept_file(path, files, folder, reading)
         tasks[path] = (prepare_rank, (path, files, graph_file, reading))
     files_read = {file_of(path) for path in paths}
     n_bytes = sum(file.stat().st_size for file in files_read if file.exists())
@@ -125,6 +124,14 @@ def load_job(
         failed[str(path)] = str(result)
     _warn(failed, summaries, n_files=len(paths))
     ordered = {rank: summaries[rank] for rank in sorted(summaries)}
+    unkept = [rank for rank, summary in ordered.items() if not summary.graph.is_file()]
+    if unkept and executor is None:  # else it may be seen there
+        warnings.warn(
+            f"no graph of rank {', '.join(map(str, unkept))} can be kept in {folder}, which may be "
+            "full: each question reads the trace again.",
+            IncompleteTraceWarning,
+            stacklevel=2,
+        )
     graphs = RankGraphs(ordered, workers, reading, on_error, keeper)
     return Job(Timeline(graphs), failed, capture_note=note)
 

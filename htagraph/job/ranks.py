@@ -7,11 +7,10 @@ ask it one thing more, so a rank is asked several things in one visit, and the a
 
 from __future__ import annotations
 
-import hashlib
-import os
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -19,10 +18,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.compiler.classes import ClassRule
+from htagraph.compiled import Reading, opened, saved
 from htagraph.errors import (
     HTAGraphError,
     IncompleteTraceWarning,
+    OutputError,
     RankFailedError,
     RankNotFoundError,
 )
@@ -36,8 +36,6 @@ from htagraph.lookup.anchors import first_anchor
 from htagraph.lookup.find_window import annotations_like_words
 from htagraph.lookup.readiness import Readiness, readiness
 from htagraph.lookup.steady_steps import steady_steps
-from htagraph.readers.rank_paths import file_of
-from htagraph.trace import Trace, load
 
 __all__ = [
     "OnError",
@@ -45,11 +43,9 @@ __all__ = [
     "RankGraphs",
     "RankStep",
     "RankSummary",
-    "Reading",
     "Request",
     "WindowName",
     "Work",
-    "cached_graph",
     "prepare_rank",
     "rank_ends",
 ]
@@ -77,29 +73,6 @@ OnError = Literal["raise", "skip"]
 
 _CALLER = 5
 """How many calls lie between a warning about a rank and who asked."""
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How the traces of a job are read and compiled.
-
-    Parameters
-    ----------
-    class_rules : tuple of ClassRule
-    stacks : bool
-        Python stacks are read, too.
-    infer : bool
-        Waits that no record names are inferred.
-    """
-
-    class_rules: tuple[ClassRule, ...] = ()
-    stacks: bool = False
-    infer: bool = True
-
-    def graph(self, path: Path, beside: Sequence[Path] = ()) -> tuple[Trace, TraceGraph]:
-        """The trace in a file, with what files beside it say, and its graph."""
-        trace = load(path, stacks=self.stacks, beside=beside)
-        return trace, trace.compile(class_rules=self.class_rules, infer=self.infer)
 
 
 @dataclass(frozen=True)
@@ -173,30 +146,16 @@ def rank_ends(graph: TraceGraph) -> RankEnds:
     return RankEnds(window.start_ns, window.end_ns, node, int(found[0]) if len(found) else -1)
 
 
-def cached_graph(path: Path, beside: Sequence[Path], folder: Path, reading: Reading) -> Path:
-    """The file for a compiled graph: one per state of its files and way of reading them."""
-    states = [
-        (str(file.resolve()), *((stat.st_size, stat.st_mtime_ns) if (stat := _stat(file)) else ()))
-        for file in (path, *beside)
-    ]
-    key = f"{states} {reading}"
-    return folder / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.npz"
-
-
-def _stat(path: Path) -> os.stat_result | None:
-    """The state of a file, None where it is not there."""
-    try:
-        return file_of(path).stat()
-    except OSError:
-        return None
-
-
 def prepare_rank(
     path: Path, beside: tuple[Path, ...], graph_file: Path, reading: Reading
 ) -> RankSummary:
-    """Load, compile and save one rank; return what is to be known of it."""
-    trace, graph = reading.graph(path, beside)
-    graph.save(graph_file)
+    """Load, compile and save one rank, or open what is kept; return what is to be known of it."""
+    found = opened(graph_file, path)
+    if found is None:
+        found = reading.made(path, beside)
+        with suppress(OutputError):  # then it is made at every visit
+            saved(found, graph_file)
+    trace, graph = found
     collectives = graph.collectives()
     return RankSummary(
         rank=trace.rank,
@@ -231,7 +190,7 @@ def _opened(summary: RankSummary, reading: Reading) -> TraceGraph:
     """The graph of a rank: from the cache, else compiled again where that is not seen."""
     if summary.graph.exists():
         return TraceGraph.open(summary.graph)
-    return reading.graph(summary.path, summary.beside)[1]
+    return reading.made(summary.path, summary.beside).graph
 
 
 def _in_window(graph: TraceGraph, window: WindowName) -> TraceGraph:

@@ -1,5 +1,8 @@
 """A graph as named arrays and back: what a saved graph holds, without code and without pickles.
 
+The recording behind a graph adds little to it: the same events, but for times that were moved to
+the host clock.
+
 Strings are one block of UTF-8 and its offsets; small facts are one JSON text. Whoever stores the
 arrays need not know what they mean.
 """
@@ -9,7 +12,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +24,13 @@ from htagraph.model.devices import DeviceProperties
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EVENT_DTYPES, EventTable, FlowTable, LaneTable, SparseColumn
 from htagraph.model.inference import Support
-from htagraph.model.recording import Origin
+from htagraph.model.recording import Attachment, Origin, Recording, Repair
 from htagraph.model.rules import Rule
 from htagraph.model.samples import SampleTable, Series
 from htagraph.model.symbols import SymbolTable
 from htagraph.model.window import Window
 
-__all__ = ["VERSION", "pack", "unpack"]
+__all__ = ["VERSION", "pack", "pack_recording", "unpack", "unpack_recording"]
 
 VERSION = 4
 """Changes whenever an array changes its meaning."""
@@ -165,3 +168,62 @@ def unpack(arrays: Mapping[str, npt.NDArray[Any]]) -> tuple[Dag, int, Origin | N
     )
     origin = Origin(Path(facts["path"]), facts["base_time_ns"]) if facts["path"] else None
     return dag, facts["rank"], origin
+
+
+def pack_recording(recording: Recording, dag: Dag) -> Arrays:
+    """What a recording has beyond its graph, as arrays to be stored with those of `pack`.
+
+    Parameters
+    ----------
+    recording : Recording
+    dag : Dag
+        The graph of its events.
+
+    Returns
+    -------
+    dict of str to ndarray
+    """
+    origin = recording.origin
+    facts = {
+        "rank_source": recording.rank_source,
+        "world_size": recording.world_size,
+        "repairs": [asdict(repair) for repair in recording.repairs],
+        "skipped": dict(recording.skipped),
+        "n_bytes": dict(recording.n_bytes),
+        "attached": [{**asdict(one), "path": str(one.path)} for one in recording.attached],
+        "base_time_ns": origin.base_time_ns if origin is not None else 0,
+        "metadata": dict(origin.metadata) if origin is not None else {},
+    }
+    moved_ns = recording.events.ts_ns - dag.events.ts_ns
+    moved = np.flatnonzero(moved_ns)
+    return {
+        "recording.moved": moved,
+        "recording.moved_ns": moved_ns[moved],
+        **_text_arrays("recording", [json.dumps(facts)]),
+    }
+
+
+def unpack_recording(arrays: Mapping[str, npt.NDArray[Any]], dag: Dag, rank: int) -> Recording:
+    """The recording behind a graph, from what `pack_recording` returned; its origin has no source.
+
+    Raises
+    ------
+    KeyError, ValueError
+        If the arrays are not those of a recording.
+    """
+    facts = json.loads(_texts("recording", arrays)[0])
+    ts_ns = dag.events.ts_ns.copy()
+    ts_ns[arrays["recording.moved"]] += arrays["recording.moved_ns"]
+    return Recording(
+        events=replace(dag.events, ts_ns=ts_ns),
+        rank=rank,
+        rank_source=facts["rank_source"],
+        world_size=facts["world_size"],
+        repairs=tuple(Repair(**repair) for repair in facts["repairs"]),
+        skipped=facts["skipped"],
+        n_bytes=facts["n_bytes"],
+        attached=tuple(
+            Attachment(**{**one, "path": Path(one["path"])}) for one in facts["attached"]
+        ),
+        origin=Origin(b"", facts["base_time_ns"], metadata=facts["metadata"]),
+    )

@@ -19,12 +19,13 @@ from htagraph.model.devices import DeviceProperties
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EVENT_DTYPES, EventTable, LaneTable
 from htagraph.model.kinds import EventKind, KernelClass
+from htagraph.model.recording import Recording
 from htagraph.model.rules import Rule
 from htagraph.model.samples import SampleTable
 from htagraph.readers.execution_trace.nodes import TEXTS as NODE_TEXTS
 from htagraph.readers.kineto.fields import COLUMNS, Read
 
-__all__ = ["check_graph"]
+__all__ = ["check_graph", "check_places", "check_recording"]
 
 Array = npt.NDArray[Any]
 
@@ -67,6 +68,56 @@ def check_graph(dag: Dag) -> None:
     )
     _check_links(dag)
     _check_path(dag)
+
+
+def check_places(arrays: Mapping[str, Array], dag: Dag) -> None:
+    """Raise unless what is stored of each event's recording is about events that are there.
+
+    Raises
+    ------
+    ValueError
+    """
+    moved = arrays["recording.moved"]
+    _check_shapes(
+        "recording",
+        {"moved": moved, "moved_ns": arrays["recording.moved_ns"]},
+        {"moved": np.int64, "moved_ns": np.int64},
+        len(moved),
+    )
+    _ensure_within("an event that was moved", moved, 0, len(dag.events))
+    _ensure_within("a move", arrays["recording.moved_ns"], -_LAST_NS, _LAST_NS + 1)
+    offset, length = arrays["args.offset"], arrays["args.length"]
+    places = {"offset": offset, "length": length}
+    n = len(dag.events) if len(offset) else 0
+    _check_shapes("events", places, {"offset": np.int64, "length": np.int32}, n)
+    _ensure_within("offset of an event", offset, 0, _LAST_NS)
+    _ensure_within("length of an event", length, 0, 1 << 31)
+
+
+def check_recording(recording: Recording) -> None:
+    """Raise unless the small facts of a recording have their types.
+
+    Raises
+    ------
+    ValueError
+    """
+    origin = recording.origin
+    counts = (recording.skipped, recording.n_bytes)
+    repairs = [(one.kind, one.detail, one.n, one.first_offset) for one in recording.repairs]
+    attached = [(one.instrument, one.detail, one.n, one.n_matched) for one in recording.attached]
+    _ensure(
+        type(recording.rank_source) is str
+        and (recording.world_size is None or _is_int(recording.world_size))
+        and origin is not None
+        and _is_int(origin.base_time_ns)
+        and type(origin.metadata) is dict
+        and all(type(one) is dict and all(map(_is_int, one.values())) for one in counts)
+        and all(
+            type(a) is type(b) is str and _is_int(n) and _is_int(m)
+            for a, b, n, m in [*repairs, *attached]
+        ),
+        "the recording is not described by texts and numbers",
+    )
 
 
 def _ensure(is_true: object, what: str) -> None:
@@ -222,8 +273,10 @@ def _check_links(dag: Dag) -> None:
     )
     above = dag.parent
     for _ in range(n.bit_length()):
+        if above.max(initial=-1) < 0:
+            break
         above = np.where(above >= 0, above[above], -1)
-    _ensure((above < 0).all(), "an event is its own parent")
+    _ensure(above.max(initial=-1) < 0, "an event is its own parent")
     work = np.flatnonzero(dag.is_work)
     bounds = (
         (int(events.ts_ns[work].min()), int(events.end_ns[work].max())) if len(work) else (0, 0)
@@ -244,19 +297,22 @@ def _check_path(dag: Dag) -> None:
     _ensure_within("binding", dag.binding, -1, len(edges))
     bound = np.flatnonzero(dag.binding >= 0)
     _ensure((edges.head[dag.binding[bound]] == bound).all(), "an edge binds another node")
-    least = np.full(n, np.iinfo(np.int64).max)
-    np.minimum.at(least, edges.head, residual)
-    has_edge = np.zeros(n, dtype=bool)
-    has_edge[edges.head] = True
-    _ensure(np.array_equal(has_edge, dag.binding >= 0), "a node with edges has none that binds")
+    first = np.flatnonzero(np.diff(edges.head, prepend=-1))  # edge into each node that has any
+    _ensure(np.array_equal(edges.head[first], bound), "a node with edges has none that binds")
+    least = np.zeros(n, dtype=np.int64)
+    least[bound] = np.minimum.reduceat(residual, first) if len(first) else 0
     _ensure(
-        np.array_equal(dag.residual_ns, np.where(has_edge, least, 0))
+        np.array_equal(dag.residual_ns, least)
         and (residual[dag.binding[bound]] == least[bound]).all(),
         "residual_ns is not what the edges leave",
     )
     in_graph = np.repeat(dag.events.is_host | dag.events.is_device, 2)
-    _ensure(np.array_equal(np.sort(dag.order), np.flatnonzero(in_graph)), "order lacks nodes")
-    position = np.full(n, -1, dtype=np.int64)
-    position[dag.order] = np.arange(len(dag.order))
+    _ensure_within("order", dag.order, 0, n)
+    position = np.full(n, -1, dtype=np.int32)
+    position[dag.order] = np.arange(len(dag.order), dtype=np.int32)
+    _ensure(
+        len(dag.order) == np.count_nonzero(in_graph) and (position[in_graph] >= 0).all(),
+        "order lacks nodes",
+    )
     place, after = position[edges.tail], position[edges.head]
     _ensure(((place >= 0) & (place < after)).all(), "order is cyclic")

@@ -1,8 +1,11 @@
-"""Reads a compiled graph that was saved; arrays only, nothing in the file is executed."""
+"""Reads a compiled graph that was saved, and the recording behind it; nothing is executed."""
 
 from __future__ import annotations
 
+import math
 import zipfile
+from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.errors import TraceFormatError
-from htagraph.model.archive import unpack
+from htagraph.model.archive import unpack, unpack_recording
 from htagraph.model.dag import Dag
-from htagraph.model.recording import Origin
-from htagraph.readers.graph_checks import check_graph
+from htagraph.model.recording import Origin, Recording
+from htagraph.readers.graph_checks import check_graph, check_places, check_recording
+from htagraph.readers.kineto.arguments import ArgsIndex
 
-__all__ = ["read_graph"]
+__all__ = ["arg_places", "read_compiled", "read_graph"]
 
 _BROKEN = (
     OSError,
@@ -50,23 +54,95 @@ def read_graph(path: str | Path) -> tuple[Dag, int, Origin | None]:
         If the file is not there, is no saved graph, or was saved by another version.
     """
     try:
-        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            dag, rank, origin = unpack(_arrays(archive))
-        check_graph(dag)
-        if type(rank) is not int or (origin and type(origin.base_time_ns) is not int):
-            raise ValueError("its rank or its time is no number")
+        return _graph(_stored(path))
     except _BROKEN as exc:
-        raise TraceFormatError(
-            f"not a graph that can be opened: {str(exc) or type(exc).__name__}.",
-            path=path,
-            hint="load the trace, compile it and save it again.",
-        ) from exc
+        raise _no_graph(path, exc) from exc
+
+
+def read_compiled(path: str | Path, source: Path) -> tuple[Dag, Recording]:
+    """A graph that was stored with its recording.
+
+    Parameters
+    ----------
+    path : str or Path
+    source : Path
+        The trace that both are of.
+
+    Returns
+    -------
+    tuple of (Dag, Recording)
+
+    Raises
+    ------
+    TraceFormatError
+        If the file is none such.
+    """
+    try:
+        arrays = _stored(path)
+        dag, rank, _ = _graph(arrays)
+        check_places(arrays, dag)
+        recording = unpack_recording(arrays, dag, rank)
+        check_recording(recording)
+    except _BROKEN as exc:
+        raise _no_graph(path, exc) from exc
+    origin = recording.origin
+    assert origin is not None
+    offset, length = arrays["args.offset"], arrays["args.length"]
+    args = ArgsIndex(source, offset, length) if len(offset) else None
+    return dag, replace(recording, origin=replace(origin, source=source, args=args))
+
+
+def arg_places(origin: Origin | None) -> dict[str, npt.NDArray[Any]]:
+    """Where in its file each event stands, as arrays to be stored; none where not known.
+
+    Parameters
+    ----------
+    origin : Origin, optional
+
+    Returns
+    -------
+    dict of str to ndarray
+    """
+    args = origin.args if origin is not None else None
+    if isinstance(args, ArgsIndex):
+        return {"args.offset": args.offset, "args.length": args.length}
+    return {"args.offset": np.empty(0, np.int64), "args.length": np.empty(0, np.int32)}
+
+
+def _graph(arrays: dict[str, npt.NDArray[Any]]) -> tuple[Dag, int, Origin | None]:
+    """The graph that arrays are, if it obeys the laws of the compiler."""
+    dag, rank, origin = unpack(arrays)
+    check_graph(dag)
+    if type(rank) is not int or (origin and type(origin.base_time_ns) is not int):
+        raise ValueError("its rank or its time is no number")
     return dag, rank, origin
 
 
-def _arrays(archive: np.lib.npyio.NpzFile) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of an archive, which are as large as the file and not larger."""
-    entries = archive.zip.infolist() if archive.zip is not None else []
-    if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
-        raise ValueError("it is compressed")
-    return {name: archive[name] for name in archive.files}
+def _no_graph(path: str | Path, exc: BaseException) -> TraceFormatError:
+    return TraceFormatError(
+        f"not a graph that can be opened: {str(exc) or type(exc).__name__}.",
+        path=path,
+        hint="load the trace, compile it and save it again.",
+    )
+
+
+def _stored(path: str | Path) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of a file, which are as large as the file and not larger."""
+    with zipfile.ZipFile(path) as archive:
+        entries = archive.infolist()
+        if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+            raise ValueError("it is compressed")
+        return {
+            entry.filename.removesuffix(".npy"): _array(archive.read(entry)) for entry in entries
+        }
+
+
+def _array(content: bytes) -> npt.NDArray[Any]:
+    """The array of a ``.npy`` file, not copied."""
+    file = BytesIO(content)
+    if np.lib.format.read_magic(file) != (1, 0):
+        raise ValueError("an array is of another format")
+    shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(file)
+    if dtype.hasobject or is_fortran:
+        raise ValueError("an array is not one of plain numbers")
+    return np.frombuffer(content, dtype, math.prod(shape), file.tell()).reshape(shape)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from htagraph.model.archive import pack
 from htagraph.model.dag import Dag
@@ -14,7 +17,14 @@ from htagraph.writers.atomic import output_file
 __all__ = ["write_graph"]
 
 
-def write_graph(out: str | Path, dag: Dag, *, rank: int = 0, origin: Origin | None = None) -> Path:
+def write_graph(
+    out: str | Path,
+    dag: Dag,
+    *,
+    rank: int = 0,
+    origin: Origin | None = None,
+    more: Mapping[str, npt.NDArray[Any]] | None = None,
+) -> Path:
     """Write a compiled graph.
 
     Parameters
@@ -23,6 +33,8 @@ def write_graph(out: str | Path, dag: Dag, *, rank: int = 0, origin: Origin | No
     dag : Dag
     rank : int, default=0
     origin : Origin, optional
+    more : mapping of str to ndarray, optional
+        Arrays that are stored beside those of the graph, under other names.
 
     Returns
     -------
@@ -35,5 +47,5 @@ def write_graph(out: str | Path, dag: Dag, *, rank: int = 0, origin: Origin | No
         If the file cannot be written.
     """
     with output_file(out) as file:
-        np.savez(file, allow_pickle=False, **pack(dag, rank=rank, origin=origin))
+        np.savez(file, allow_pickle=False, **pack(dag, rank=rank, origin=origin), **(more or {}))
     return Path(out)

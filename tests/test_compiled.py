@@ -1,0 +1,192 @@
+"""What is kept of a trace and its graph is what was made, and is used only while that is true."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import htagraph as hg
+from htagraph.cli.main import main
+from htagraph.compiled import Compiled, Reading, compiled, kept_file
+from htagraph.errors import IncompleteTraceWarning
+from htagraph.model.archive import pack, pack_recording, unpack_recording
+from htagraph.model.events import EVENT_DTYPES
+from htagraph.reports.json_document import json_document
+from htagraph.synth import simulate, simulate_job, training_job, training_rank
+from tests.real_traces import TRACES
+
+pytestmark = pytest.mark.filterwarnings("error::htagraph.errors.IncompleteTraceWarning")
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """A simulated rank."""
+    return simulate(training_rank(layers=2)).write(tmp_path / "rank-3.json")
+
+
+def _n_reads(trace: Path, folder: Path, **options: object) -> int:
+    """How often the file was read to answer: once, or not at all."""
+    told: list[int] = []
+    hg.load_graph(trace, cache=folder, progress=lambda done, _: told.append(done), **options)
+    return int(bool(told))
+
+
+def _assert_equal(one: Compiled, two: Compiled) -> None:
+    ours, theirs = (pack(made.graph.dag, rank=made.graph.rank, origin=None) for made in (one, two))
+    assert ours.keys() == theirs.keys()
+    assert all(np.array_equal(ours[name], theirs[name]) for name in ours)
+    assert replace(one.trace.recording, events=None) == replace(two.trace.recording, events=None)
+    events = [made.trace.recording.events for made in (one, two)]
+    assert all(np.array_equal(*(getattr(table, name) for table in events)) for name in EVENT_DTYPES)
+    assert (one.trace.path, one.trace.metadata) == (two.trace.path, two.trace.metadata)
+    assert one.trace.args([0, 5, 2]) == two.trace.args([0, 5, 2])
+
+
+def test_what_is_opened_is_what_was_made(trace, tmp_path):
+    """Graph, recording, the place of each event in its file."""
+    made, again = (compiled(trace, (), Reading(), folder=tmp_path / "kept") for _ in range(2))
+
+    _assert_equal(made, again)
+    documents = [json_document(hg.Summary(*one)) for one in (made, again)]
+    assert json.dumps(documents[0]) == json.dumps(documents[1])
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", ["resnet18", "amd_trace"])
+def test_what_is_opened_of_a_real_trace_is_what_was_made(name, tmp_path):
+    """Its clock was moved; its header is another."""
+    file = next(path for path in TRACES if name in str(path))
+    _assert_equal(*(compiled(file, (), Reading(), folder=tmp_path) for _ in range(2)))
+
+
+def test_times_that_were_moved_to_the_host_clock_are_moved_back():
+    """The device clock is 50 us behind; the recording keeps the times of the file."""
+    events = simulate(training_rank(layers=1)).events
+    behind = np.where(events.is_device, -50_000, 0)
+    trace = hg.Trace.from_events(replace(events, ts_ns=events.ts_ns + behind))
+    dag = trace.compile().dag
+    again = unpack_recording(pack_recording(trace.recording, dag), dag, 0)
+
+    assert (dag.events.ts_ns != trace.recording.events.ts_ns).any()
+    assert np.array_equal(again.events.ts_ns, trace.recording.events.ts_ns)
+
+
+def test_a_trace_is_read_once_for_each_way_of_reading_it(trace, tmp_path):
+    """Then it is opened."""
+    ways = [{}, {"infer": False}, {"stacks": True}, {"beside": [trace.with_name("gone.csv")]}]
+    with pytest.raises(hg.errors.HTAGraphError):
+        _n_reads(trace, tmp_path / "kept", **ways.pop())
+
+    assert [_n_reads(trace, tmp_path / "kept", **way) for way in ways] == [1, 1, 1]
+    assert [_n_reads(trace, tmp_path / "kept", **way) for way in ways] == [0, 0, 0]
+
+
+def test_a_file_that_changed_is_read_again_whatever_its_time_says(trace, tmp_path):
+    """As long as before, and with the time of before: a copy that keeps times, say."""
+    state = trace.stat()
+    assert _n_reads(trace, tmp_path / "kept") == 1
+    trace.write_bytes(trace.read_bytes().replace(b'"aten::', b'"ATEN::'))
+    os.utime(trace, ns=(state.st_atime_ns, state.st_mtime_ns))
+
+    assert trace.stat().st_size == state.st_size
+    assert _n_reads(trace, tmp_path / "kept") == 1
+    assert "ATEN::" in "".join(hg.load_graph(trace, cache=tmp_path / "kept").events["name"])
+
+
+def _truncated(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+def _with(**changed: object) -> Callable[[bytes], dict[str, object]]:
+    return lambda _: changed
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [
+        _truncated,
+        _with(**{"edges.tail": np.array([2**31 - 1], dtype=np.int32)}),
+        _with(**{"recording.moved": np.array([10**9]), "recording.moved_ns": np.array([1])}),
+        _with(**{"recording.moved_ns": np.array([0.5])}),
+        _with(**{"args.offset": np.array([-1])}),
+        _with(**{"recording.bytes": np.frombuffer(b'{"rank_source": 5}', np.uint8)}),
+    ],
+)
+def test_what_was_damaged_or_tampered_with_is_made_again(trace, tmp_path, tamper):
+    """Nothing in it is believed that does not hold of every graph."""
+    made = compiled(trace, (), Reading(), folder=tmp_path / "kept")
+    kept = kept_file(trace, (), tmp_path / "kept", Reading())
+    changed = tamper(kept.read_bytes())
+    if isinstance(changed, bytes):
+        kept.write_bytes(changed)
+    else:
+        np.savez(kept, **{**np.load(kept), **changed})
+
+    assert _n_reads(trace, tmp_path / "kept") == 1
+    _assert_equal(made, compiled(trace, (), Reading(), folder=tmp_path / "kept"))
+    assert _n_reads(trace, tmp_path / "kept") == 0
+
+
+@pytest.fixture
+def full_disk() -> Iterator[None]:
+    """No file can be longer than 10 kB."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.filterwarnings("default::htagraph.errors.IncompleteTraceWarning")
+def test_a_full_disk_is_no_failure(trace, tmp_path, full_disk):
+    """The graph is made, nothing is left of what was begun, and one is told."""
+    with pytest.warns(IncompleteTraceWarning, match="nothing is kept: .* cannot be written"):
+        graph = hg.load_graph(trace, cache=tmp_path / "kept")
+    with pytest.warns(IncompleteTraceWarning, match="no graph of rank 0 can be kept"):
+        job = hg.load_job(trace, cache=tmp_path / "kept")
+
+    assert not list((tmp_path / "kept").iterdir())
+    assert job.graphs.open(0).dur_ns == graph.dur_ns > 0
+
+
+@pytest.mark.filterwarnings("default::htagraph.errors.IncompleteTraceWarning")
+def test_where_nothing_can_be_kept_the_answer_is_the_same(trace):
+    """That there is no folder is said, and no failure."""
+    with pytest.warns(IncompleteTraceWarning, match="nothing is kept: .* no folder can be made"):
+        graph = hg.load_graph(trace, cache=trace / "below a file")
+    assert repr(graph) == repr(hg.load_graph(trace))
+
+
+def test_commands_keep_what_a_variable_of_the_environment_asks_for(
+    trace, tmp_path, monkeypatch, capsys
+):
+    """The second opens what the first one made, and says the same."""
+    monkeypatch.setenv("HTAGRAPH_GRAPH_CACHE", str(tmp_path / "kept"))
+    printed = []
+    for _ in range(2):
+        with pytest.raises(SystemExit):
+            main(["path", str(trace), "-q"])
+        printed.append(capsys.readouterr().out)
+
+    assert printed[0] == printed[1]
+    assert "CriticalPath" in printed[0]
+    assert _n_reads(trace, tmp_path / "kept") == 0
+
+
+def test_a_job_opens_what_was_kept_of_its_ranks(tmp_path):
+    """Whoever made it: one home for a graph of a trace."""
+    folder, kept = tmp_path / "job", tmp_path / "kept"
+    simulate_job(training_job(ranks=2, steps=1, layers=1)).write(folder)
+    first = hg.load_job(folder, cache=kept)
+    files = sorted(kept.iterdir())
+    states = [file.stat().st_mtime_ns for file in files]
+
+    assert [_n_reads(path, kept) for path in sorted(folder.iterdir())] == [0, 0]
+    assert repr(hg.load_job(folder, cache=kept).critical_path()) == repr(first.critical_path())
+    assert [file.stat().st_mtime_ns for file in files] == states
