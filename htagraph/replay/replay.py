@@ -118,9 +118,16 @@ class Replay:
 
     def into_start_of(self, chosen: Bools) -> Bools:
         """Whether each edge leads to the start of a chosen event."""
-        head = self.node[self.head]
-        begins: Bools = chosen[head >> 1] & (head & 1 == 0)
+        begins = np.zeros(len(self.head), dtype=bool)
+        begins[self.rows_into(2 * np.flatnonzero(chosen))] = True
         return begins
+
+    def rows_into(self, nodes: I64) -> I64:
+        """The edges that lead to some nodes of the graph, as far as these are in it."""
+        places = self.places[nodes[nodes < len(self.places)]]
+        places = places[places >= 0]
+        first, n = self.offsets[places], self.offsets[places + 1] - self.offsets[places]
+        return np.repeat(first - np.cumsum(n) + n, n) + np.arange(n.sum())
 
     @cached_property
     def owner(self) -> I32:
