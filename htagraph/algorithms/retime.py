@@ -114,7 +114,8 @@ def retime_at(graph: tuple[I64, I32, I64, I64], rows: I64, other_ns: I64) -> Ite
     slot[rows] = np.arange(len(rows))
     for first in range(0, other_ns.shape[1], _AT_ONCE):
         n_columns = min(_AT_ONCE, other_ns.shape[1] - first)
-        out = np.repeat(release_ns[:, None], n_columns, axis=1)
+        out = np.empty((len(release_ns), n_columns), dtype=np.int64)
+        out[:] = release_ns[:, None]
         _retime_at(offsets, tail, weight_ns, slot, other_ns, first, out)
         for column in range(n_columns):
             yield out[:, column]

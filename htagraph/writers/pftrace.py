@@ -1,9 +1,9 @@
 """Perfetto's native trace format: the events of a trace, and its critical path on top of them.
 
 A file is a list of packets: descriptors of tracks and the clock, then one packet with all strings,
-then slices that refer to both by number; many slices are a packet that holds theirs compressed, which
-readers unpack. All numbers that identify something lie in a range of
-their rank, or are chosen to differ (`taken`), so that ``cat`` joins files of ranks.
+then slices that refer to both by number. Where there are many, packets hold the packets of slices
+compressed, which readers unpack. All numbers that identify something lie in a range of their rank,
+or are chosen to differ (`taken`), so that ``cat`` joins files of ranks.
 """
 
 from __future__ import annotations
@@ -230,9 +230,13 @@ def _packed(packets: memoryview) -> memoryview:
     """A packet that holds other packets, compressed."""
     from isal import isal_zlib  # noqa: PLC0415  deferred: only large traces need it
 
-    return assemble(
-        1, message_field(1, message_field(50, [isal_zlib.compress(packets, level=_PACKED)]))
-    ).reshape(-1).data
+    return (
+        assemble(
+            1, message_field(1, message_field(50, [isal_zlib.compress(packets, level=_PACKED)]))
+        )
+        .reshape(-1)
+        .data
+    )
 
 
 def _first_ns(
