@@ -171,7 +171,7 @@ class Rehearsal:
         )
         last = int(replay.places[window.anchor])
         walked = walk_back(last, binding, replay.tail, times_ns, until_ns=window.start_ns)
-        bound = edge_bounds(self.dag, replay.edges.take(walked))
+        bound = edge_bounds(self.dag, replay.edges_at(walked))
         since = np.maximum(times_ns[replay.tail[walked]], window.start_ns)
         sums = np.zeros(len(Bound), dtype=np.int64)
         np.add.at(sums, bound, times_ns[replay.head[walked]] - since)
