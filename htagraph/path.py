@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from htagraph.errors import MissingEventsError
@@ -103,6 +104,16 @@ class CriticalPath:
         return path_segments(self.dag, [self.window])
 
     @property
+    def bounds(self) -> npt.NDArray[np.int8]:
+        """Code of the `Bound` of each segment."""
+        return self._coded.bound
+
+    @property
+    def durations_ns(self) -> npt.NDArray[np.int64]:
+        """Length of each segment."""
+        return self._coded.dur_ns
+
+    @property
     def n_segments(self) -> int:
         """Number of segments."""
         return len(self._coded.start_ns)
@@ -165,8 +176,12 @@ class CriticalPath:
                 missing="steps",
                 hint="call profiler.step(), or break down by 'bound'.",
             )
-        pieces = split_by_steps(self.segments, steps)
+        pieces = self.pieces(steps)
         return sum_by(pieces, "step", self.dur_ns, BREAKDOWN, sort=False)
+
+    def pieces(self, steps: pd.DataFrame) -> pd.DataFrame:
+        """Segments cut at the boundaries of steps, as `split_by_steps` gives them."""
+        return split_by_steps(self._coded.start_ns, self._coded.dur_ns, steps)
 
     @property
     def start_ns(self) -> int:
@@ -334,7 +349,7 @@ def write_path_trace(
         segments=segments.assign(cause=causes),
         findings=findings or {},
         links=work_links(dag),
-        critical_events=np.unique(events[events >= 0]),
+        critical_events=events[events >= 0],
         counters=counter_tracks(dag),
         window=path.window_name,
         description=f"Critical path of {path.window_name}. {_ABOUT}{moved}",

@@ -10,6 +10,8 @@ edges (a residual) is part of their weights.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 
@@ -20,6 +22,7 @@ __all__ = [
     "NO_DEADLINE",
     "latest_times",
     "retime",
+    "retime_at",
     "retime_in_order",
     "retime_without",
 ]
@@ -33,6 +36,7 @@ NO_DEADLINE = 2**62
 """Deadline of what may happen whenever it likes."""
 
 _BLOCK = 16
+_AT_ONCE = 3
 
 
 @compiled
@@ -71,6 +75,50 @@ def retime(offsets: I64, tail: I32, weight_ns: I64, release_ns: I64) -> I64:
     out = release_ns.copy()
     _retime(offsets, tail, weight_ns, out)
     return out
+
+
+@compiled
+def _retime_at(
+    offsets: I64, tail: I32, weight: I64, slot: I32, other: I64, first: int, out: I64
+) -> None:
+    """As `_retime`, in columns: in column ``c``, the edge of slot ``s`` weighs ``other[s, c]``."""
+    n_columns = out.shape[1]
+    for node in range(len(out)):
+        for edge in range(offsets[node], offsets[node + 1]):
+            before, by, own = tail[edge], weight[edge], slot[edge]
+            for column in range(n_columns):
+                if own >= 0:
+                    by = other[own, first + column]
+                out[node, column] = max(out[node, column], out[before, column] + by)
+
+
+def retime_at(graph: tuple[I64, I32, I64, I64], rows: I64, other_ns: I64) -> Iterator[I64]:
+    """Yield the time of every node, if some edges had other weights, for each of several.
+
+    Parameters
+    ----------
+    graph : tuple
+        ``offsets, tail, weight_ns, release_ns``, as for `retime`.
+    rows : ndarray of shape (k,), dtype=int64
+        Edges of other weights.
+    other_ns : ndarray of shape (k, n_weights), dtype=int64, unit=ns
+
+    Examples
+    --------
+    >>> graph = (np.array([0, 0, 1]), np.array([0], np.int32), np.array([7]), np.array([100, 0]))
+    >>> [times.tolist() for times in retime_at(graph, np.array([0]), np.array([[7, 3]]))]
+    [[100, 107], [100, 103]]
+    """
+    offsets, tail, weight_ns, release_ns = graph
+    slot = np.full(len(tail), -1, dtype=np.int32)
+    slot[rows] = np.arange(len(rows))
+    for first in range(0, other_ns.shape[1], _AT_ONCE):
+        n_columns = min(_AT_ONCE, other_ns.shape[1] - first)
+        out = np.empty((len(release_ns), n_columns), dtype=np.int64)
+        out[:] = release_ns[:, None]
+        _retime_at(offsets, tail, weight_ns, slot, other_ns, first, out)
+        for column in range(n_columns):
+            yield out[:, column]
 
 
 @compiled

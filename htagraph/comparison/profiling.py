@@ -52,7 +52,8 @@ def path_parts(segments: pd.DataFrame, samples: Samples) -> list[Part]:
     -------
     list of Part
     """
-    pieces = split_by_steps(segments, samples.frame)
+    start_ns, dur_ns = (segments[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns"))
+    pieces = split_by_steps(start_ns, dur_ns, samples.frame)
     pieces = pieces[pieces["row"] >= 0]
     at = pieces["segment"].to_numpy()
     bound = segments["bound"].astype(object).to_numpy()[at]

@@ -377,12 +377,22 @@ def attributed_time(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
         "dur_ns": pieces.dur_ns - waits.attributed_ns,
     }
     by_wait["start_ns"] = pieces.start_ns[waited]
-    order = np.argsort(np.concatenate([2 * waited, 2 * left + 1]), kind="stable")
-    joined = {
-        name: np.concatenate([by_wait.get(name, column[waited]), column[left]])[order]
-        for name, column in columns.items()
-    }
-    return _frame(joined, np.concatenate([pieces.bound[waited], pieces.bound[left]])[order])
+    columns["bound"] = pieces.bound
+    if not len(waited) and len(left) == len(columns["bound"]):
+        return _frame(columns, columns["bound"])
+    until = np.zeros(len(pieces.dur_ns), dtype=np.int64)
+    until[waited] += 1
+    until[left] += 1
+    np.cumsum(until, out=until)
+    is_left = np.zeros(len(waited) + len(left), dtype=bool)
+    is_left[until[left] - 1] = True
+    joined = {}
+    for name in list(columns):
+        column = columns.pop(name)  # one after the other is let go of
+        joined[name] = np.empty(len(is_left), dtype=column.dtype)
+        joined[name][~is_left] = by_wait.get(name, column[waited])
+        joined[name][is_left] = column[left]
+    return _frame(joined, joined["bound"])
 
 
 def _frame(columns: Mapping[str, npt.NDArray[Any]], bound: I8) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import pandas as pd
 from htagraph.algorithms.gather import gather
 from htagraph.errors import GraphError, QueryError, one_of
 from htagraph.lookup.steps import step_at
-from htagraph.model.schema import Schema
+from htagraph.model.schema import Schema, categorical
 
 __all__ = ["OUTSIDE_STEPS", "split_by_steps", "step_names", "sum_by"]
 
@@ -63,36 +63,40 @@ def sum_by(
     return frame[list(schema.columns)]
 
 
-def split_by_steps(segments: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame:
+def split_by_steps(
+    begin: npt.NDArray[np.int64], dur_ns: npt.NDArray[np.int64], steps: pd.DataFrame
+) -> pd.DataFrame:
     """Segments cut at the boundaries of steps.
 
     Parameters
     ----------
-    segments : DataFrame, schema `frames.SEGMENTS`
-        They tile a window.
+    begin, dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
+        Of segments that tile a window.
     steps : DataFrame, schema `frames.STEPS`
         Steps that overlap are cut where the next one starts.
 
     Returns
     -------
     DataFrame
-        Pieces in order of time: ``segment``, the row of `segments`; ``row``, that of `steps`, -1
+        Pieces in order of time: ``segment``, the row of its segment; ``row``, that of `steps`, -1
         outside them; ``step``, its name; and ``dur_ns``.
     """
-    begin = segments["start_ns"].to_numpy(np.int64)
-    end = begin + segments["dur_ns"].to_numpy(np.int64)
     step_begin = steps["start_ns"].to_numpy(np.int64)
-    step_end = step_begin + steps["dur_ns"].to_numpy(np.int64)
-    bounds = np.concatenate([step_begin, step_end])
-    inside = np.clip(bounds, begin[0], end[-1]) if len(begin) else bounds[:0]
-    cuts = np.unique(np.concatenate([begin, end, inside]))
-    row = step_at(steps, cuts[:-1])
+    bounds = np.append(step_begin, step_begin + steps["dur_ns"].to_numpy(np.int64))
+    end = begin[-1:] + dur_ns[-1:]
+    bounds = np.unique(bounds[(bounds > begin[0]) & (bounds < end)] if len(begin) else bounds[:0])
+    after = np.searchsorted(begin, bounds, side="right")
+    inner = begin[after - 1] != bounds
+    after, bounds = after[inner], bounds[inner]
+    start_ns = np.insert(begin, after, bounds)
+    row = step_at(steps, start_ns)
+    number, names = pd.factorize(np.append(steps["name"].to_numpy(object), OUTSIDE_STEPS))
     return pd.DataFrame(
         {
-            "segment": np.searchsorted(begin, cuts[:-1], side="right") - 1,
+            "segment": np.insert(np.arange(len(begin)), after, after - 1),
             "row": row,
-            "step": step_names(steps, row, outside=OUTSIDE_STEPS),
-            "dur_ns": np.diff(cuts),
+            "step": categorical(number[row], names.tolist()),
+            "dur_ns": np.diff(start_ns, append=end),
         }
     )
 

@@ -76,14 +76,11 @@ def find_opening(path: CriticalPath) -> Opening | None:
     >>> find_opening(trace.compile().critical_path()).option
     '-w 20000:36000'
     """
-    segments = path.segments
-    before = np.flatnonzero(segments["bound"] == Bound.LAUNCHED_BEFORE_CAPTURE.label)
-    dur_ns = segments["dur_ns"].to_numpy(np.int64)
-    waited_ns = int(dur_ns[before].sum())
+    before = np.flatnonzero(path.bounds == Bound.LAUNCHED_BEFORE_CAPTURE)
+    waited_ns = int(path.durations_ns[before].sum())
     if waited_ns <= LONG_OPENING * path.dur_ns:
         return None
-    last = int(before[-1])
-    start_ns = int(segments["start_ns"].iloc[last] + dur_ns[last])
+    start_ns = path.start_ns + int(path.durations_ns[: before[-1] + 1].sum())
     if start_ns >= path.window.end_ns:
         return None
     rest = Window(start_ns, path.window.end_ns, _REST)

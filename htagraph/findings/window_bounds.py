@@ -18,10 +18,15 @@ from htagraph.findings.verdict import Verdict
 from htagraph.findings.worth import bounded, predicted
 from htagraph.lookup.find_window import WHOLE
 from htagraph.path import CriticalPath
-from htagraph.queries.opportunities import opportunities as find_opportunities
+from htagraph.queries.opportunities import opportunities_on
 from htagraph.queries.quality import UNEXPLAINED_LIMIT
 
-__all__ = ["find_bounds"]
+__all__ = ["find_bounds", "find_opportunities"]
+
+
+def find_opportunities(path: CriticalPath) -> pd.DataFrame:
+    """What would help the window of a critical path; schema `answers.OPPORTUNITIES`."""
+    return opportunities_on(path.dag, path.window, path.segments, path.attributed_time)
 
 
 def find_bounds(
@@ -51,7 +56,7 @@ def find_bounds(
     'data loading'
     """
     context = find_context(path.dag, path.window)
-    found = find_opportunities(path.dag, path.window) if opportunities is None else opportunities
+    found = find_opportunities(path) if opportunities is None else opportunities
     told = Told(
         context=context,
         unread_stacks=path.dag.notes.get("n_unread_stacks", 0) > 0,

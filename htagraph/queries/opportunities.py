@@ -12,13 +12,15 @@ from htagraph.model.answers import OPPORTUNITIES
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 from htagraph.queries.kernel_patterns import kernel_patterns
-from htagraph.replay.candidates import candidates, kinds_done
+from htagraph.replay.candidates import LARGE, candidates, kinds_done
 from htagraph.replay.predictions import predictions
 from htagraph.replay.rehearsal import Rehearsal
 
-__all__ = ["opportunities"]
+__all__ = ["opportunities", "opportunities_on"]
 
 _LONGEST = 8
+_THREADS_OF_LARGE = 2
+"""Each needs about 60 bytes an edge."""
 
 
 def opportunities(dag: Dag, window: Window) -> pd.DataFrame:
@@ -38,14 +40,35 @@ def opportunities(dag: Dag, window: Window) -> pd.DataFrame:
         Largest expected saving first. Empty where replays of steps miss by so much that nothing
         should be predicted (`htagraph.replay.hold_out`).
     """
+    segments = critical_path(dag, window)
+    return opportunities_on(dag, window, segments, attributed_time(dag, segments))
+
+
+def opportunities_on(
+    dag: Dag, window: Window, segments: pd.DataFrame, attributed: pd.DataFrame
+) -> pd.DataFrame:
+    """The same, where the critical path of the window is at hand.
+
+    Parameters
+    ----------
+    dag : Dag
+    window : Window
+    segments : DataFrame, schema `frames.SEGMENTS`
+    attributed : DataFrame, schema `frames.ATTRIBUTED_TIME`
+
+    Returns
+    -------
+    DataFrame, schema `answers.OPPORTUNITIES`
+    """
     rehearsal = Rehearsal(dag, window)
     if rehearsal.hold_out.is_too_large:
         return OPPORTUNITIES.empty()
-    segments = critical_path(dag, window)
-    attributed, sequences = attributed_time(dag, segments), _sequences(dag, window)
+    sequences = _sequences(dag, window)
     done = kinds_done(is_replayed=is_replayed(dag, window), loading=find_loading(dag))
     asked = candidates(segments, attributed, sequences, n_edges=len(dag.edges), done=done)
-    return predictions(rehearsal, asked)
+    is_large = len(dag.edges) >= LARGE
+    _ = rehearsal.readings  # of all threads
+    return predictions(rehearsal, asked, n_threads=_THREADS_OF_LARGE if is_large else 1)
 
 
 def _sequences(dag: Dag, window: Window) -> list[tuple[str, ...]]:

@@ -18,17 +18,18 @@ from htagraph.replay.host_changes import Graphed, Prefetch
 from htagraph.replay.host_code import Code
 from htagraph.replay.repairs import repairs, spared
 
-__all__ = ["SPEEDS", "TWICE_AS_FAST", "Candidate", "candidates", "kinds_done"]
+__all__ = ["LARGE", "SPEEDS", "TWICE_AS_FAST", "Candidate", "candidates", "kinds_done"]
 
 TWICE_AS_FAST = 0.5
 SPEEDS = (0.9, 0.75, TWICE_AS_FAST, 0.0)
 """Shares of its time that a kernel is left with: 10, 25, 50 and 100% less."""
 
 _N_NAMES = 10
-_LARGE, _N_NAMES_OF_LARGE = 1_000_000, 4
-"""Edges from which on fewer names are asked about: each costs a replay, about 20 ns an edge."""
+LARGE = 1_000_000
+"""Edges from which on fewer changes are asked about: each costs several replays, 20 ns an edge."""
+_N_NAMES_OF_LARGE = 4
 _N_SITES = 8
-_N_FUSIONS = 5
+_N_FUSIONS, _N_FUSIONS_OF_LARGE = 5, 2
 _MIN_SHARE = 0.001
 """Parts of a path below this share are not asked about."""
 _ON_DEVICE = (Bound.COMPUTE, Bound.COMMUNICATION, Bound.MEMORY)
@@ -85,12 +86,13 @@ def candidates(
     done : collection of str
         Kinds of change to the whole run that it has had already, see `kinds_done`.
     """
+    is_large = n_edges >= LARGE
     yield from _of_causes(segments, attributed)
-    yield from _of_names(segments, _N_NAMES if n_edges < _LARGE else _N_NAMES_OF_LARGE)
+    yield from _of_names(segments, _N_NAMES_OF_LARGE if is_large else _N_NAMES)
     yield from _of_host_code(segments, attributed)
     yield from _of_waits(attributed)
     yield from (one for one in _OF_THE_WHOLE if one.kind not in done)
-    for names in sequences[:_N_FUSIONS]:
+    for names in sequences[: _N_FUSIONS_OF_LARGE if is_large else _N_FUSIONS]:
         yield Candidate("fusion", " + ".join(names), (Fuse(names),))
 
 

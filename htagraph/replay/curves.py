@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.algorithms.retime import DROPPED, retime
+from htagraph.algorithms.retime import DROPPED, retime_at
 from htagraph.model.progress import counted
 from htagraph.model.schema import Schema, name, nanoseconds, share
 from htagraph.replay.assumptions import Reading
@@ -89,9 +89,9 @@ def _saved_ns(rehearsal: Rehearsal, target: str, reading: Reading) -> list[int]:
     full = draft.lag_ns.copy()
     Scale(target, 0.0).apply(draft)
     scaled = np.flatnonzero((full != draft.lag_ns) & (full != DROPPED))
-    replay, saved = draft.replay, []
-    for left in (1 - _LESS).tolist():
-        draft.lag_ns[scaled] = np.rint(full[scaled] * left).astype(np.int64)
-        times = retime(replay.offsets, replay.tail, draft.weight_ns, draft.release_ns)
-        saved.append(rehearsal.window.dur_ns - rehearsal.dur_ns(times))
-    return saved
+    replay = draft.replay
+    graph = (replay.offsets, replay.tail, draft.weight_ns, draft.release_ns)
+    lag_ns = np.rint(full[scaled, None] * (1 - _LESS)).astype(np.int64)
+    weights = lag_ns + draft.extra_ns[scaled, None]
+    times = retime_at(graph, scaled, weights)
+    return [rehearsal.window.dur_ns - rehearsal.dur_ns(each) for each in times]

@@ -150,9 +150,12 @@ class Draft:
 
     def into(self, chosen: Bools) -> Bools:
         """Whether each edge leads to the start or the end of a chosen event, from another one."""
-        head = self.replay.node[self.replay.head] >> 1
-        enters: Bools = chosen[head] & (self.replay.node[self.replay.tail] >> 1 != head)
-        return enters
+        replay, events = self.replay, np.flatnonzero(chosen)
+        found = np.zeros(len(replay.head), dtype=bool)
+        rows = replay.rows_into(np.concatenate([2 * events, 2 * events + 1]))
+        from_elsewhere = (replay.node[replay.tail[rows]] ^ replay.node[replay.head[rows]]) > 1
+        found[rows[from_elsewhere]] = True
+        return found
 
     def scale(self, share: F64, by: float) -> None:
         """Make shares of edges take some times as long; several shares of one edge add up."""

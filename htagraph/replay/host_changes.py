@@ -85,7 +85,9 @@ class Graphed(Change):
 def _first_launches(dag: Dag) -> Bools:
     """Whether each event is the first launch of a step."""
     events = dag.events
-    calls = np.unique(dag.launch[dag.launch >= 0]).astype(np.int64)
+    launches = np.zeros(len(events), dtype=bool)
+    launches[dag.launch[dag.launch >= 0]] = True
+    calls = np.flatnonzero(launches)
     calls = calls[np.argsort(events.ts_ns[calls], kind="stable")]
     step = step_at(find_steps(events), events.ts_ns[calls]) if len(calls) else calls
     _, at = np.unique(step, return_index=True)

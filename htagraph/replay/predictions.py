@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -18,6 +20,9 @@ from htagraph.replay.changes import Change
 from htagraph.replay.rehearsal import Saving
 
 __all__ = ["Rehearsed", "predictions"]
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 _N_LOOKED_AT = 10
 """Changes of which it is said what bounds the run then, and what they save together.
@@ -65,7 +70,9 @@ class _Asked(NamedTuple):
         return " + ".join(map(str, self.candidate.changes))
 
 
-def predictions(rehearsal: Rehearsed, asked: Iterable[Candidate]) -> pd.DataFrame:
+def predictions(
+    rehearsal: Rehearsed, asked: Iterable[Candidate], *, n_threads: int = 1
+) -> pd.DataFrame:
     """Candidate changes with what each saves, largest expected saving first.
 
     Parameters
@@ -73,19 +80,20 @@ def predictions(rehearsal: Rehearsed, asked: Iterable[Candidate]) -> pd.DataFram
     rehearsal : Rehearsed
     asked : iterable of Candidate
         Those of which nothing is there are left out.
+    n_threads : int, default=1
+        How many are replayed at once.
 
     Returns
     -------
     DataFrame, schema `answers.OPPORTUNITIES`
     """
-    answers = (_ask(rehearsal, each) for each in counted("change", list(asked)))
+    answers = _each("change", partial(_ask, rehearsal), list(asked), n_threads)
     found = _best_of_each([one for one in answers if one is not None])
     found.sort(key=lambda one: (-one.saving.expected_ns, one.candidate.kind != "repair"))
     rows = _looked_at(found)
-    then = {
-        found[row].change: rehearsal.then_bound(found[row].candidate.changes)
-        for row in counted("bound of a changed run", rows)
-    }
+    changes = [found[row].candidate.changes for row in rows]
+    bounds = _each("bound of a changed run", rehearsal.then_bound, changes, n_threads)
+    then = dict(zip((found[row].change for row in rows), bounds, strict=True))
     shared = _shared(rehearsal, found, rows[:_N_PAIRED])
     savings = [one.saving for one in found]
     expected = np.array([saving.expected_ns for saving in savings], dtype=np.int64)
@@ -103,10 +111,24 @@ def predictions(rehearsal: Rehearsed, asked: Iterable[Candidate]) -> pd.DataFram
             "saves_share": expected / max(rehearsal.window.dur_ns, 1),
             "alone_ns": [_alone_ns(saving) for saving in savings],
             "then_bound": [then.get(one.change, "") for one in found],
-            "together_ns": _together(rehearsal, found, rows),
+            "together_ns": _together(rehearsal, found, rows, n_threads),
             "shares_with": [shared.get(one.change, -1) for one in found],
         }
     )
+
+
+def _each(
+    doing: str, ask: Callable[[Item], Answer], items: Sequence[Item], n_threads: int
+) -> list[Answer]:
+    """The answer for each item, several at a time: replays leave the interpreter to others."""
+    if n_threads == 1:
+        return [ask(item) for item in counted(doing, items)]
+    with ThreadPoolExecutor(n_threads) as pool:
+        waited_for = [pool.submit(ask, item) for item in items]
+        try:
+            return [each.result() for each in counted(doing, waited_for)]
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _ask(rehearsal: Rehearsed, candidate: Candidate) -> _Asked | None:
@@ -148,19 +170,20 @@ def _looked_at(found: Sequence[_Asked]) -> list[int]:
     return list(rows.values())[:_N_LOOKED_AT]
 
 
-def _together(rehearsal: Rehearsed, found: Sequence[_Asked], rows: Sequence[int]) -> list[int]:
+def _together(
+    rehearsal: Rehearsed, found: Sequence[_Asked], rows: Sequence[int], n_threads: int
+) -> list[int]:
     """What each row saves with those above it."""
-    together: list[int] = []
     made: dict[str, Candidate] = {}
-    saved_ns = 0
+    asked: list[list[Change]] = []
+    place: list[int] = []
     for row, one in enumerate(found):
         if row in rows and one.candidate.target not in made:
             made[one.candidate.target] = one.candidate
-            saved_ns = rehearsal.saved_ns(
-                [change for each in made.values() for change in each.changes]
-            )
-        together.append(saved_ns)
-    return together
+            asked.append([change for each in made.values() for change in each.changes])
+        place.append(len(asked))
+    saved_ns = [0, *_each("changes together", rehearsal.saved_ns, asked, n_threads)]
+    return [saved_ns[number] for number in place]
 
 
 def _shared(rehearsal: Rehearsed, found: Sequence[_Asked], rows: Sequence[int]) -> dict[str, int]:

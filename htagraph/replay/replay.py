@@ -75,6 +75,8 @@ class Replay:
         As in the edge table.
     row : ndarray of shape (m,), dtype=int64
         Row of the edge table, -1 for what is not in it.
+    places : ndarray of shape (2 * n_events + 1,), dtype=int64
+        Position of each node of the graph, -1 for what is not in it.
     """
 
     node: I64
@@ -90,6 +92,7 @@ class Replay:
     rule: I8
     event: I32
     row: I64
+    places: I64
 
     @property
     def weight_ns(self) -> I64:
@@ -101,12 +104,16 @@ class Replay:
         """When the first node happened: nothing can happen before."""
         return int(self.ts_ns[0]) if len(self.ts_ns) else 0
 
-    @cached_property
+    @property
     def edges(self) -> EdgeTable:
         """The edges as rows of an edge table, in their order."""
-        node = self.node.astype(np.int32)
+        return self.edges_at(slice(None))
+
+    def edges_at(self, rows: slice | npt.NDArray[np.integer]) -> EdgeTable:
+        """Some of the edges as rows of an edge table."""
+        tail, head = (self.node[end[rows]].astype(np.int32) for end in (self.tail, self.head))
         return EdgeTable(
-            node[self.tail], node[self.head], self.kind, self.lag_ns, self.event, self.rule
+            tail, head, self.kind[rows], self.lag_ns[rows], self.event[rows], self.rule[rows]
         )
 
     def with_lags(self, lag_ns: I64) -> Self:
@@ -118,9 +125,16 @@ class Replay:
 
     def into_start_of(self, chosen: Bools) -> Bools:
         """Whether each edge leads to the start of a chosen event."""
-        head = self.node[self.head]
-        begins: Bools = chosen[head >> 1] & (head & 1 == 0)
+        begins = np.zeros(len(self.head), dtype=bool)
+        begins[self.rows_into(2 * np.flatnonzero(chosen))] = True
         return begins
+
+    def rows_into(self, nodes: I64) -> I64:
+        """The edges that lead to some nodes of the graph, as far as these are in it."""
+        places = self.places[nodes]
+        places = places[places >= 0]
+        first, n = self.offsets[places], self.offsets[places + 1] - self.offsets[places]
+        return np.repeat(first - np.cumsum(n) + n, n) + np.arange(n.sum())
 
     @cached_property
     def owner(self) -> I32:
@@ -218,13 +232,6 @@ class Replay:
         )
         return wider, lag, extra
 
-    @cached_property
-    def places(self) -> I64:
-        """Position of each node of the graph, -1 for what is not in it."""
-        out = np.full(int(self.node.max(initial=-1)) + 2, -1, dtype=np.int64)
-        out[self.node] = np.arange(len(self.node))
-        return out
-
 
 def _offsets(head: npt.NDArray[np.integer], n_nodes: int) -> I64:
     """Where the edges into each position begin, of edges sorted by head."""
@@ -273,6 +280,7 @@ def replay_of(dag: Dag) -> Replay:
         rule=columns.rule,
         event=columns.event,
         row=np.where(order < len(dag.edges), order, -1),
+        places=place,
     )
     held, lag = held_calls(dag, columns), found.lag_ns.copy()
     lag[held] = own_times(dag, found.event[held], 0.5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -59,22 +60,29 @@ def write_files(
     new_folder(folder)
     of_rank = isinstance(summary, Summary)
     files = {"perfetto": folder / ("critical.pftrace" if of_rank else "job.pftrace")}
-    doing(f"Writing {files['perfetto']}")
-    summary.path.to_perfetto(files["perfetto"], findings=summary.verdict.by_cause)
-    if isinstance(summary, Summary):
-        files["dot"] = folder / "critical.dot"
-        doing(f"Writing {files['dot']}")
-        summary.path.to_dot(files["dot"])
-        text = markdown_summary(summary)
-    else:
-        text = markdown_job_summary(summary)
-    files["summary"] = folder / "summary.md"
-    doing(f"Writing {files['summary']}")
-    write_text(files["summary"], text + record)
-    if page and find_spec("plotly") is not None:
-        from htagraph.reports.page import write_page  # noqa: PLC0415  deferred: plotly is an extra
+    said = summary.verdict.by_cause
+    with ThreadPoolExecutor(1, "htagraph-trace") as beside:
+        trace = beside.submit(summary.path.to_perfetto, files["perfetto"], findings=said)
+        if not of_rank:
+            doing(f"Writing {files['perfetto']}")
+            trace.result()  # it opens ranks, which only one may do at a time
+        if isinstance(summary, Summary):
+            files["dot"] = folder / "critical.dot"
+            doing(f"Writing {files['dot']}")
+            summary.path.to_dot(files["dot"])
+            text = markdown_summary(summary)
+        else:
+            text = markdown_job_summary(summary)
+        files["summary"] = folder / "summary.md"
+        doing(f"Writing {files['summary']}")
+        write_text(files["summary"], text + record)
+        if page and find_spec("plotly") is not None:
+            # Deferred: plotly is an extra.
+            from htagraph.reports.page import write_page  # noqa: PLC0415
 
-        files["page"] = folder / "report.html"
-        doing(f"Writing {files['page']}")
-        write_page(files["page"], summary, perfetto_file=files["perfetto"].name)
+            files["page"] = folder / "report.html"
+            doing(f"Writing {files['page']}")
+            write_page(files["page"], summary, perfetto_file=files["perfetto"].name)
+        doing(f"Writing {files['perfetto']}")
+        trace.result()
     return files

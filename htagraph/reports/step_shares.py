@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.explain.breakdown import OUTSIDE_STEPS, split_by_steps, step_names
+from htagraph.explain.breakdown import OUTSIDE_STEPS, step_names
 from htagraph.lookup.steps import find_steps
 from htagraph.model.kinds import Bound
 from htagraph.model.schema import Column, Schema
@@ -43,9 +43,9 @@ def time_by_step(path: CriticalPath) -> tuple[pd.DataFrame, I64]:
     time_ns : ndarray of shape (n_steps + 1, n_bounds), dtype=int64, unit=ns
     """
     steps = find_steps(path.dag.events)
-    pieces = split_by_steps(path.segments, steps)
+    pieces = path.pieces(steps)
     table = np.zeros((len(steps) + 1, len(Bound)), dtype=np.int64)
-    bound = path.segments["bound"].cat.codes.to_numpy()[pieces["segment"]]
+    bound = path.bounds[pieces["segment"]]
     np.add.at(table, (pieces["row"].to_numpy(), bound), pieces["dur_ns"].to_numpy())
     return steps, table
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from htagraph.findings.opening import Opening, find_opening
 from htagraph.findings.verdict import Verdict
-from htagraph.findings.window_bounds import find_bounds
+from htagraph.findings.window_bounds import find_bounds, find_opportunities
 from htagraph.graph import TraceGraph
 from htagraph.lookup.find_window import WHOLE
 from htagraph.model.kinds import Cause, EventKind
@@ -169,7 +169,7 @@ class Summary:
     @cached_property
     def opportunities(self) -> pd.DataFrame:
         """What would help, and by how much; schema `answers.OPPORTUNITIES`."""
-        return self.graph.opportunities()
+        return find_opportunities(self.path)
 
     @cached_property
     def what_helps(self) -> pd.DataFrame:

@@ -1,8 +1,9 @@
 """Perfetto's native trace format: the events of a trace, and its critical path on top of them.
 
 A file is a list of packets: descriptors of tracks and the clock, then one packet with all strings,
-then slices that refer to both by number. All numbers that identify something lie in a range of
-their rank, or are chosen to differ (`taken`), so that ``cat`` joins files of ranks.
+then slices that refer to both by number. Where there are many, packets hold the packets of slices
+compressed, which readers unpack. All numbers that identify something lie in a range of their rank,
+or are chosen to differ (`taken`), so that ``cat`` joins files of ranks.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ _FLOWS_PER_RANK = 1 << 40
 _POINTS = (EventKind.INSTANT, EventKind.COUNTER)
 _BOOTTIME, _REALTIME = 6, 1  # builtin clocks
 _CLEARED = 1  # TracePacket.sequence_flags
+_WORTH_PACKING, _PACKED = 1 << 20, 1  # bytes of packets, and the level of the compression
 _NOTHING_SAID: Mapping[str, str] = MappingProxyType({})
 _NO_FACTS: Mapping[str, Any] = MappingProxyType({})
 _NO_LINKS = (np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32))
@@ -158,10 +160,12 @@ def _intern(
         (data.correlation_id_str, [slices.color for slices in batches], True),
         (data.debug_annotation_string_values, texts, True),
     ):
-        for number in np.unique(np.concatenate([*numbers, np.empty(0, dtype=np.int64)])).tolist():
-            if number:
-                text = utf8(strings.texts[number - 1])
-                target.add(iid=number, **({"str": text.encode()} if encoded else {"name": text}))
+        is_used = np.zeros(len(strings.texts) + 1, dtype=bool)
+        for each in numbers:
+            is_used[each] = True
+        for number in (np.flatnonzero(is_used[1:]) + 1).tolist():
+            text = utf8(strings.texts[number - 1])
+            target.add(iid=number, **({"str": text.encode()} if encoded else {"name": text}))
     names = dict.fromkeys(arg.name for slices in batches for arg in slices.args)
     numbered = {name: number for number, name in enumerate(names, start=1)}
     for name, number in numbered.items():
@@ -220,6 +224,19 @@ def _supplement_packet(supplement: Supplement, sequence: int) -> memoryview:
     """A packet of a sequence with a supplement."""
     body = [*varint_field(10, sequence), *message_field(FIELD, [supplement.packed()])]
     return assemble(1, message_field(1, body)).reshape(-1).data
+
+
+def _packed(packets: memoryview) -> memoryview:
+    """A packet that holds other packets, compressed."""
+    from isal import isal_zlib  # noqa: PLC0415  deferred: only large traces need it
+
+    return (
+        assemble(
+            1, message_field(1, message_field(50, [isal_zlib.compress(packets, level=_PACKED)]))
+        )
+        .reshape(-1)
+        .data
+    )
 
 
 def _first_ns(
@@ -338,7 +355,9 @@ def write_pftrace(
         description=description,
         findings=findings,
     )
-    critical = np.unique(np.asarray(critical_events, dtype=np.int64))
+    is_critical = np.zeros(len(events), dtype=bool)
+    is_critical[np.asarray(critical_events, dtype=np.int64)] = True
+    critical = np.flatnonzero(is_critical)
     slices, lanes = _event_slices(events, events.ts_ns - zero_ns, tracks, critical, arrows.events)
     batches.append(slices)
     samples = [(_counter_track(tracks, counter, lanes), counter) for counter in counters]
@@ -347,14 +366,14 @@ def write_pftrace(
     names = _intern(tracks.add(), strings, batches)
     times = recorded_ns or (events.ts_ns, events.dur_ns)
     supplement = _supplement(events, slices, {**recorded, "zero_ns": zero_ns}, times)
+    packed = Path(out).suffix != ".gz"
     with output_file(out) as file:
         file.write(tracks.serialize())
         file.write(_supplement_packet(supplement, tracks.place))
         for batch in batches:
-            for chunk in encode_slices(
-                batch, [names[arg.name] for arg in batch.args], tracks.place
-            ):
-                file.write(chunk)
+            numbers = [names[arg.name] for arg in batch.args]
+            for chunk in encode_slices(batch, numbers, tracks.place):
+                file.write(_packed(chunk) if packed and len(chunk) > _WORTH_PACKING else chunk)
         for track, counter in samples:
             file.write(encode_counter(track, counter.ts_ns - zero_ns, counter.value, tracks.place))
     return Path(out)

@@ -44,7 +44,7 @@ def test_a_report_tells_each_of_its_phases(shown, tmp_path) -> None:
 
     assert "Compiling the graph · stream edges" in shown
     assert any(re.fullmatch(r"Finding what bounds it · change \d+ of \d+, \d+%", s) for s in shown)
-    assert any("critical.pftrace · part 1 of 1, 0%" in line for line in shown)
+    assert any("report.html · section 1" in line for line in shown)
 
 
 def test_the_ranks_of_a_job_are_counted(shown, tmp_path) -> None:

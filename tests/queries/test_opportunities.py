@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 
 import htagraph as hg
 from htagraph.queries.opportunities import opportunities
+from htagraph.replay.candidates import Candidate
+from htagraph.replay.changes import Scale
+from htagraph.replay.predictions import predictions
+from htagraph.replay.rehearsal import Rehearsal
 from htagraph.synth import simulate, timeline, training_rank
 
 
@@ -41,6 +46,23 @@ def test_the_repair_of_what_was_planted_saves_most(loading):
     repairs = found[found["kind"] == "repair"]
     assert repairs.iloc[0]["cause"] == "data loading"
     assert repairs.iloc[0]["change"] == "scale(data loading, by=0)"
+
+
+def test_several_at_once_find_what_one_after_the_other_do(loading):
+    """Large traces are replayed by two threads; what was found is not asked again."""
+    window = loading.interval
+    asked = [
+        Candidate("operator", name, (Scale(name, 0.5),), 0.5)
+        for name in ("aten::linear", "aten::addmm", "no such operator")
+    ]
+
+    alone, beside = (
+        predictions(Rehearsal(loading.dag, window), asked, n_threads=n_threads)
+        for n_threads in (1, 2)
+    )
+
+    assert len(alone)
+    pd.testing.assert_frame_equal(alone, beside)
 
 
 def test_an_expected_saving_lies_in_its_interval(loading):

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.explain.breakdown import split_by_steps, sum_by
+from htagraph.explain.breakdown import sum_by
 from htagraph.job.path import JobPath
 from htagraph.lookup.steps import find_steps
 from htagraph.model.frames import BREAKDOWN
@@ -102,7 +102,7 @@ def step_choice(path: CriticalPath, window: str, usual: str = "") -> StepChoice:
     StepChoice
     """
     steps = find_steps(path.dag.events)
-    pieces = split_by_steps(path.segments, steps)
+    pieces = path.pieces(steps)
     dur_ns = pieces["dur_ns"].to_numpy(np.int64)
     pieces = pieces.assign(start_ns=path.window.start_ns + np.cumsum(dur_ns) - dur_ns)
     return _choice(

@@ -128,8 +128,9 @@ def memory_bandwidth(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Fi
     if frame.empty:
         return new_figure([], "No copies with a recorded size", height=120)
     several = bool((frame["device"] != frame["device"].iloc[0]).any())
+    labels = {name: label(name) for name in frame["name"].unique()}
     keys = [
-        f"{label(name)}{f', device {device}' if several else ''}"
+        f"{labels[name]}{f', device {device}' if several else ''}"
         for name, device in zip(frame["name"], frame["device"].tolist(), strict=True)
     ]
     tracks = {str(key): part for key, part in frame.groupby(np.array(keys), sort=False)}
