@@ -18,6 +18,7 @@ from htagraph.readers.captures import CaptureName, choose_capture, companions, d
 from htagraph.readers.discover import TRACE_SUFFIXES, find_traces, holds_several, is_glob
 from htagraph.readers.not_found import not_found
 from htagraph.readers.rank_paths import file_of
+from htagraph.readers.storage import exists
 
 __all__ = ["Source"]
 
@@ -64,7 +65,7 @@ class Source:
         """
         paths = tuple(map(readable, (given,) if isinstance(given, Path) else given))
         for path in paths:
-            if not file_of(path).exists() and not is_glob(path):
+            if not exists(file_of(path)) and not is_glob(path):
                 raise not_found(path)
         source = cls(paths, rank, capture, tuple(beside))
         if capture and source._is_one_file:

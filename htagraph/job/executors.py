@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 from htagraph.errors import QueryError
 from htagraph.model.progress import counted
 
-__all__ = ["IsolatedProcesses", "Progress", "Task", "Workers"]
+__all__ = ["SMALL_BYTES", "IsolatedProcesses", "Progress", "Task", "Workers"]
 
 Task = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function and its arguments."""

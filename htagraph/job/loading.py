@@ -10,7 +10,7 @@ from pathlib import Path
 
 from htagraph.compiler.classes import ClassRule
 from htagraph.errors import IncompleteTraceWarning, QueryError, RankFailedError
-from htagraph.job.executors import Workers
+from htagraph.job.executors import SMALL_BYTES, Workers
 from htagraph.job.graph_folder import GraphFolder
 from htagraph.job.job import Job
 from htagraph.job.ranks import (
@@ -27,6 +27,7 @@ from htagraph.readers.captures import CaptureName, choose_capture, companions, d
 from htagraph.readers.discover import find_traces
 from htagraph.readers.heads import EXECUTION_TRACE
 from htagraph.readers.rank_paths import file_of, rank_in_name
+from htagraph.readers.storage import n_bytes_of
 from htagraph.writers.text_file import new_folder
 
 __all__ = ["load_job"]
@@ -53,7 +54,7 @@ def load_job(
     Parameters
     ----------
     where : str, Path, or iterable of them
-        A folder (searched with its subfolders), a glob, or files.
+        A folder (searched with its subfolders), a glob, or files; of a store, by URL.
     capture : int or "latest", default="latest"
         Which capture, by its number in `discover`; else the latest one with all ranks, and a
         warning says which that is.
@@ -105,9 +106,7 @@ def load_job(
         files = (*beside_of.get(path, ()), *for_all)
         graph_file = cached_graph(path, files, folder, reading)
         tasks[path] = (prepare_rank, (path, files, graph_file, reading))
-    files_read = {file_of(path) for path in paths}
-    n_bytes = sum(file.stat().st_size for file in files_read if file.exists())
-    workers = Workers(executor, n_tasks=len(tasks), n_bytes=n_bytes)
+    workers = Workers(executor, n_tasks=len(tasks), n_bytes=_n_bytes(paths))
     results = workers.run(tasks, progress=progress)
     failed: dict[str, str] = {}
     summaries: dict[int, RankSummary] = {}
@@ -127,6 +126,16 @@ def load_job(
     ordered = {rank: summaries[rank] for rank in sorted(summaries)}
     graphs = RankGraphs(ordered, workers, reading, on_error, keeper)
     return Job(Timeline(graphs), failed, capture_note=note)
+
+
+def _n_bytes(paths: Iterable[Path]) -> int:
+    """Size of the files of a job, as far as it matters: each file of a store costs a request."""
+    n_bytes = 0
+    for file in {file_of(path) for path in paths}:
+        n_bytes += n_bytes_of(file)
+        if n_bytes >= SMALL_BYTES:
+            break
+    return n_bytes
 
 
 def _chosen(
