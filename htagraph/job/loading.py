@@ -22,6 +22,7 @@ from htagraph.job.ranks import (
     prepare_rank,
 )
 from htagraph.job.timeline import Timeline
+from htagraph.job.windows import listed
 from htagraph.model.units import human_count
 from htagraph.readers.captures import CaptureName, choose_capture, companions, discover
 from htagraph.readers.discover import find_traces
@@ -185,7 +186,7 @@ def _warn(failed: Mapping[str, str], summaries: Mapping[int, RankSummary], *, n_
 def _steps_of(ranks: Sequence[int], steps: Sequence[str]) -> str:
     """Some ranks and the steps they recorded, in words."""
     recorded = " to ".join(dict.fromkeys((steps[0], steps[-1]))) if steps else "none"
-    return f"rank {', '.join(map(str, ranks))}: {recorded}"
+    return f"rank {listed(ranks)}: {recorded}"
 
 
 def _add(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
+from htagraph.errors import IncompleteTraceWarning
 from htagraph.job.ranks import Work
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.markdown import markdown_job_summary, markdown_summary
@@ -13,6 +15,9 @@ from htagraph.reports.summary import Summary
 from htagraph.writers.text_file import new_folder, write_text
 
 __all__ = ["page_work", "write_files"]
+
+_MOST_RANKS = 64
+"""Ranks in the Perfetto trace of a job: each is opened once more for it, one after the other."""
 
 
 def page_work(n_ranks: int) -> tuple[Work, ...]:
@@ -60,13 +65,14 @@ def write_files(
     of_rank = isinstance(summary, Summary)
     files = {"perfetto": folder / ("critical.pftrace" if of_rank else "job.pftrace")}
     doing(f"Writing {files['perfetto']}")
-    summary.path.to_perfetto(files["perfetto"], findings=summary.verdict.by_cause)
     if isinstance(summary, Summary):
+        summary.path.to_perfetto(files["perfetto"], findings=summary.verdict.by_cause)
         files["dot"] = folder / "critical.dot"
         doing(f"Writing {files['dot']}")
         summary.path.to_dot(files["dot"])
         text = markdown_summary(summary)
     else:
+        _write_job_trace(files["perfetto"], summary)
         text = markdown_job_summary(summary)
     files["summary"] = folder / "summary.md"
     doing(f"Writing {files['summary']}")
@@ -78,3 +84,16 @@ def write_files(
         doing(f"Writing {files['page']}")
         write_page(files["page"], summary, perfetto_file=files["perfetto"].name)
     return files
+
+
+def _write_job_trace(file: Path, summary: JobSummary) -> None:
+    """Write the Perfetto trace of a job; of many ranks, those that matter, which is said."""
+    ranks = summary.ranks_by_interest()
+    if len(ranks) > _MOST_RANKS:
+        warnings.warn(
+            f"{file.name} has {_MOST_RANKS} of {len(ranks):,} ranks: those with most of the path, "
+            "then the latest.",
+            IncompleteTraceWarning,
+            stacklevel=3,
+        )
+    summary.path.to_perfetto(file, findings=summary.verdict.by_cause, ranks=ranks[:_MOST_RANKS])

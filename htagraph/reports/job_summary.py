@@ -93,6 +93,11 @@ class JobSummary:
         """The rank with most of the path."""
         return int(self.by_rank.index[0])
 
+    def ranks_by_interest(self) -> list[int]:
+        """All ranks: those with most of the path first, then those that cost others most."""
+        every = [*self.by_rank.index, *self.stragglers["rank"], *self.job.ranks]
+        return list(dict.fromkeys(map(int, every)))
+
     @cached_property
     def by_bound(self) -> pd.DataFrame:
         """The path by bound, schema `frames.BREAKDOWN`."""
