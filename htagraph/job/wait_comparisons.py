@@ -29,7 +29,7 @@ from htagraph.job.lateness import waits_counted_once
 from htagraph.job.rank_segments import RankEnds, RankSegment
 from htagraph.lookup.readiness import Readiness
 
-__all__ = ["WaitComparisons", "compare_waits"]
+__all__ = ["MOST_COMPARED", "WaitComparisons", "compare_waits"]
 
 I64 = npt.NDArray[np.int64]
 
@@ -37,7 +37,7 @@ _NEVER = np.iinfo(np.int64).max
 _RECORDED = ["event", "start_ns", "end_ns", "after", "arrival"]
 _LINKS = ["after", "arrival", "ready_after"]
 
-_MOST_COMPARED = 100_000
+MOST_COMPARED = 100_000
 """Waits that are compared, the longest: each is about 5 kB of tables, which come to one process."""
 
 
@@ -142,7 +142,7 @@ class _Members:
         return found, both_ns
 
 
-def _waits(collectives: pd.DataFrame, most: int) -> pd.DataFrame:
+def _waits(collectives: pd.DataFrame) -> pd.DataFrame:
     """All waits, by when they end, and why nobody can be charged with some."""
     waited = collectives.assign(once_ns=waits_counted_once(collectives))
     waited = waited[waited["wait_ns"] > 0]
@@ -153,7 +153,8 @@ def _waits(collectives: pd.DataFrame, most: int) -> pd.DataFrame:
     ).astype(object)
     chargeable = np.flatnonzero(why == "")
     by_length = np.argsort(-waited["wait_ns"].to_numpy(np.int64)[chargeable], kind="stable")
-    why[chargeable[by_length[most:]]] = f"(not among the {most:,} longest waits)"
+    left_out = f"(not among the {MOST_COMPARED:,} longest waits)"
+    why[chargeable[by_length[MOST_COMPARED:]]] = left_out
     waited = waited.assign(met_ns=waited["start_ns"] + waited["wait_ns"], why_not=why)
     return waited.sort_values(["met_ns", "match", "rank"], ignore_index=True)
 
@@ -164,8 +165,6 @@ def compare_waits(
     ready: Mapping[int, Readiness],
     ends: Mapping[int, RankEnds],
     clocks: Mapping[int, Clock],
-    *,
-    most: int = _MOST_COMPARED,
 ) -> WaitComparisons:
     """Find out what is to be compared for each wait.
 
@@ -178,14 +177,12 @@ def compare_waits(
         Of these.
     ends : mapping of int to RankEnds
     clocks : mapping of int to Clock
-    most : int
-        Waits that are compared: the longest.
 
     Returns
     -------
     WaitComparisons
     """
-    places, waits = _places(collectives, tables, ready), _waits(collectives, most)
+    places, waits = _places(collectives, tables, ready), _waits(collectives)
     column = {name: places[name].to_numpy(np.int64) for name in places.columns}
     members = _Members(places)
     match, rank, late = (waits[name].to_numpy(np.int64) for name in ("match", "rank", "last_rank"))

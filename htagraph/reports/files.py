@@ -14,9 +14,9 @@ from htagraph.reports.markdown import markdown_job_summary, markdown_summary
 from htagraph.reports.summary import Summary
 from htagraph.writers.text_file import new_folder, write_text
 
-__all__ = ["page_work", "write_files"]
+__all__ = ["MOST_RANKS", "page_work", "write_files"]
 
-_MOST_RANKS = 64
+MOST_RANKS = 64
 """Ranks in the Perfetto trace of a job: each is opened once more for it, one after the other."""
 
 
@@ -89,11 +89,11 @@ def write_files(
 def _write_job_trace(file: Path, summary: JobSummary) -> None:
     """Write the Perfetto trace of a job; of many ranks, those that matter, which is said."""
     ranks = summary.ranks_by_interest()
-    if len(ranks) > _MOST_RANKS:
+    if len(ranks) > MOST_RANKS:
         warnings.warn(
-            f"{file.name} has {_MOST_RANKS} of {len(ranks):,} ranks: those with most of the path, "
+            f"{file.name} has {MOST_RANKS} of {len(ranks):,} ranks: those with most of the path, "
             "then the latest.",
             IncompleteTraceWarning,
             stacklevel=3,
         )
-    summary.path.to_perfetto(file, findings=summary.verdict.by_cause, ranks=ranks[:_MOST_RANKS])
+    summary.path.to_perfetto(file, findings=summary.verdict.by_cause, ranks=ranks[:MOST_RANKS])

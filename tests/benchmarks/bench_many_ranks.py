@@ -1,9 +1,10 @@
 """Reports on jobs of 64 to 1,024 small ranks, through processes and Dask: time, memory, per rank.
 
-``python -m tests.benchmarks.bench_many_ranks FOLDER [--ranks 64 256 1024] [--steps 2]`` writes the
-traces into FOLDER, where they are used again, and runs ``htagraph report`` on each job. Scheduler,
-workers and client are processes of this machine; their peak memory is read from ``/proc``. The last
-lines are fits through the smallest and the largest job: what a job costs, and each rank of it.
+``python -m tests.benchmarks.bench_many_ranks FOLDER [--ranks 64 256 1024] [--layers 2]`` writes
+the traces into FOLDER, where they are used again, and runs ``htagraph report`` on each job.
+Scheduler, workers and client are processes of this machine; their peak memory is read from
+``/proc``. The last lines are fits through the smallest and the largest job: what a job costs, and
+each rank of it.
 """
 
 from __future__ import annotations
@@ -57,8 +58,9 @@ def address_of(scheduler: subprocess.Popen[str]) -> str:
 
 def tree(pid: int) -> list[int]:
     """A process and all that it started."""
+    by_thread = Path(f"/proc/{pid}/task").glob("*/children")
     try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        children = [child for one in by_thread for child in one.read_text().split()]
     except OSError:
         return []
     return [pid, *(one for child in children for one in tree(int(child)))]
@@ -144,13 +146,14 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--ranks", type=int, nargs="+", default=[64, 256, 1024])
     parser.add_argument("--steps", type=int, default=2)
+    parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--executors", nargs="+", default=["processes", "dask"])
     given = parser.parse_args()
     rows = []
     for n_ranks in given.ranks:
-        folder = given.folder / f"{n_ranks}x{given.steps}"
+        folder = given.folder / f"{n_ranks}x{given.steps}x{given.layers}"
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as writer:
-            writer.submit(write_ranks, folder, n_ranks, given.steps).result()
+            writer.submit(write_ranks, folder, n_ranks, given.steps, given.layers).result()
         for kind in given.executors:
             rows.append(measure(folder, kind))
             print(rows[-1], flush=True)
