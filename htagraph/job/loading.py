@@ -28,7 +28,7 @@ from htagraph.readers.captures import CaptureName, choose_capture, companions, d
 from htagraph.readers.discover import find_traces
 from htagraph.readers.heads import EXECUTION_TRACE
 from htagraph.readers.rank_paths import file_of, rank_in_name
-from htagraph.readers.storage import n_bytes_of
+from htagraph.readers.storage import n_bytes_of, url_of
 from htagraph.writers.text_file import new_folder
 
 __all__ = ["load_job"]
@@ -122,7 +122,7 @@ def load_job(
                 rank=number if rank is None else rank,
                 hint='load with on_error="skip" to go on without.',
             ) from result
-        failed[str(path)] = str(result)
+        failed[url_of(path)] = str(result)
     _warn(failed, summaries, n_files=len(paths))
     ordered = {rank: summaries[rank] for rank in sorted(summaries)}
     graphs = RankGraphs(ordered, workers, reading, on_error, keeper)
@@ -206,7 +206,7 @@ def _add(
         )
         summaries[free] = replace(found, rank=free, rank_source="order of files")
         return
-    message = f"{found.path} and {first.path} are both of rank {found.rank}."
+    message = f"{url_of(found.path)} and {url_of(first.path)} are both of rank {found.rank}."
     if on_error == "raise":
         raise QueryError(message, hint="load one of them, or the ranks of one capture only.")
-    failed[str(found.path)] = message
+    failed[url_of(found.path)] = message
