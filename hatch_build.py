@@ -27,6 +27,7 @@ class BitcodeHook(BuildHookInterface):  # type: ignore[misc]
         if version == "editable" or not all(find_spec(name) for name in _NEEDED):
             return
         kept = Path(os.environ.get("HTAGRAPH_BITCODE") or mkdtemp())
+        kept.mkdir(parents=True, exist_ok=True)
         environment = os.environ | {
             "HTAGRAPH_CACHE_DIR": str(kept),
             "NUMBA_CPU_NAME": "generic",
