@@ -238,7 +238,8 @@ def load(
     source : str, Path or bytes
         A trace of the PyTorch profiler, plain or gzip whatever its name says; or its content. Or
         an SQLite export of Nsight Systems (of several ranks, ``run.sqlite/rank-1``); a Perfetto
-        trace (``.pftrace``), which we or another tool wrote; any Chrome trace.
+        trace (``.pftrace``), which we or another tool wrote; any Chrome trace. A URL, such as
+        ``s3://bucket/rank-0.json.gz``, is opened by ``fsspec``.
     stacks : bool, default=False
         Whether to load Python frames (``python_function``), which are most of a file that has them.
     categories : collection of str, optional

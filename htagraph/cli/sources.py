@@ -18,6 +18,7 @@ from htagraph.readers.captures import CaptureName, choose_capture, companions, d
 from htagraph.readers.discover import TRACE_SUFFIXES, find_traces, holds_several, is_glob
 from htagraph.readers.not_found import not_found
 from htagraph.readers.rank_paths import file_of
+from htagraph.readers.storage import exists, is_remote
 
 __all__ = ["Source"]
 
@@ -64,7 +65,7 @@ class Source:
         """
         paths = tuple(map(readable, (given,) if isinstance(given, Path) else given))
         for path in paths:
-            if not file_of(path).exists() and not is_glob(path):
+            if not exists(file_of(path)) and not is_glob(path):
                 raise not_found(path)
         source = cls(paths, rank, capture, tuple(beside))
         if capture and source._is_one_file:
@@ -92,7 +93,9 @@ class Source:
         """Where it lies: the one path that was given, or the folder of all files."""
         if len(self.given) == 1 and not is_glob(self.given[0]):
             return self.given[0]
-        folders = {str(file.parent.absolute()) for file in self._files}
+        folders = {file.parent for file in self._files}
+        if not any(map(is_remote, folders)):
+            folders = {folder.absolute() for folder in folders}
         return Path(commonpath(folders))
 
     @property

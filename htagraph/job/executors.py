@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 from htagraph.errors import QueryError
 from htagraph.model.progress import counted
 
-__all__ = ["IsolatedProcesses", "Progress", "Task", "Workers"]
+__all__ = ["SMALL_BYTES", "IsolatedProcesses", "Progress", "Task", "Workers"]
 
 Task = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function and its arguments."""
@@ -185,7 +185,8 @@ class Workers:
             _check_portable(next(iter(tasks.values())), pool)
         futures = {key: _submitted(pool, task) for key, task in tasks.items() if pool is not None}
         for key, task in zip(tasks, counted("rank", tasks.values()), strict=True):
-            results[key] = _outcome(futures[key] if pool is not None else _done_here(task))
+            # Popped: a worker of Dask keeps a result as long as somebody holds its future.
+            results[key] = _outcome(futures.pop(key) if pool is not None else _done_here(task))
             if progress is not None:
                 progress(len(results), len(tasks))
         lost = [key for key, result in results.items() if isinstance(result, BrokenExecutor)]

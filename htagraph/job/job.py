@@ -63,6 +63,9 @@ _N_SHOWN = 32
 _REPLAYED_EVENTS = 4_000_000
 """Events of all ranks up to which a report replays them: about 2 GB, and 1 s a change."""
 
+_EVENTS_OF_A_RANK = 4_000
+"""What a rank costs beside its events, as much as so many: 1 ms a change."""
+
 
 @dataclass(frozen=True, repr=False)
 class Job(Questions):
@@ -300,7 +303,8 @@ class Job(Questions):
     @property
     def is_replayed(self) -> bool:
         """Whether the job is small enough for a report to replay all of it."""
-        n_events = sum(self.summaries[rank].n_events for rank in self.timeline.aligned)
+        ranks = self.timeline.aligned
+        n_events = sum(_EVENTS_OF_A_RANK + self.summaries[rank].n_events for rank in ranks)
         return n_events <= _REPLAYED_EVENTS
 
     @cached_property
@@ -333,7 +337,8 @@ class Job(Questions):
         DataFrame, schema `job_answers.DELAY_COSTS`
             The costliest first. ``delay_ns`` adds up to ``own_wait_ns`` of `stragglers`: a rank
             that waits in several collectives at once waits once. Rank -1 has what nobody can be
-            charged with, and ``name`` says why. Where several came last, as far as the clocks are
+            charged with, and ``name`` says why: of a job with more than 100,000 waits, only the
+            longest are looked into. Where several came last, as far as the clocks are
             known, it is the last by estimate that is charged.
         """
         return self.timeline.delay_costs

@@ -11,7 +11,7 @@ from pathlib import Path
 from htagraph.compiled import Reading, kept_file
 from htagraph.compiler.classes import ClassRule
 from htagraph.errors import IncompleteTraceWarning, QueryError, RankFailedError
-from htagraph.job.executors import Workers
+from htagraph.job.executors import SMALL_BYTES, Workers
 from htagraph.job.graph_folder import GraphFolder
 from htagraph.job.job import Job
 from htagraph.job.ranks import (
@@ -21,11 +21,13 @@ from htagraph.job.ranks import (
     prepare_rank,
 )
 from htagraph.job.timeline import Timeline
+from htagraph.job.windows import listed
 from htagraph.model.units import human_count
 from htagraph.readers.captures import CaptureName, choose_capture, companions, discover
 from htagraph.readers.discover import find_traces
 from htagraph.readers.heads import EXECUTION_TRACE
 from htagraph.readers.rank_paths import file_of, rank_in_name
+from htagraph.readers.storage import n_bytes_of, url_of
 from htagraph.writers.text_file import new_folder
 
 __all__ = ["load_job"]
@@ -52,7 +54,7 @@ def load_job(
     Parameters
     ----------
     where : str, Path, or iterable of them
-        A folder (searched with its subfolders), a glob, or files.
+        A folder (searched with its subfolders), a glob, or files; of a store, by URL.
     capture : int or "latest", default="latest"
         Which capture, by its number in `discover`; else the latest one with all ranks, and a
         warning says which that is.
@@ -104,9 +106,7 @@ def load_job(
         files = (*beside_of.get(path, ()), *for_all)
         graph_file = kept_file(path, files, folder, reading)
         tasks[path] = (prepare_rank, (path, files, graph_file, reading))
-    files_read = {file_of(path) for path in paths}
-    n_bytes = sum(file.stat().st_size for file in files_read if file.exists())
-    workers = Workers(executor, n_tasks=len(tasks), n_bytes=n_bytes)
+    workers = Workers(executor, n_tasks=len(tasks), n_bytes=_n_bytes(paths))
     results = workers.run(tasks, progress=progress)
     failed: dict[str, str] = {}
     summaries: dict[int, RankSummary] = {}
@@ -121,7 +121,7 @@ def load_job(
                 rank=number if rank is None else rank,
                 hint='load with on_error="skip" to go on without.',
             ) from result
-        failed[str(path)] = str(result)
+        failed[url_of(path)] = str(result)
     _warn(failed, summaries, n_files=len(paths))
     ordered = {rank: summaries[rank] for rank in sorted(summaries)}
     unkept = [rank for rank, summary in ordered.items() if not summary.graph.is_file()]
@@ -134,6 +134,16 @@ def load_job(
         )
     graphs = RankGraphs(ordered, workers, reading, on_error, keeper)
     return Job(Timeline(graphs), failed, capture_note=note)
+
+
+def _n_bytes(paths: Iterable[Path]) -> int:
+    """Size of the files of a job, as far as it matters: each file of a store costs a request."""
+    n_bytes = 0
+    for file in {file_of(path) for path in paths}:
+        n_bytes += n_bytes_of(file)
+        if n_bytes >= SMALL_BYTES:
+            break
+    return n_bytes
 
 
 def _chosen(
@@ -183,7 +193,7 @@ def _warn(failed: Mapping[str, str], summaries: Mapping[int, RankSummary], *, n_
 def _steps_of(ranks: Sequence[int], steps: Sequence[str]) -> str:
     """Some ranks and the steps they recorded, in words."""
     recorded = " to ".join(dict.fromkeys((steps[0], steps[-1]))) if steps else "none"
-    return f"rank {', '.join(map(str, ranks))}: {recorded}"
+    return f"rank {listed(ranks)}: {recorded}"
 
 
 def _add(
@@ -203,7 +213,7 @@ def _add(
         )
         summaries[free] = replace(found, rank=free, rank_source="order of files")
         return
-    message = f"{found.path} and {first.path} are both of rank {found.rank}."
+    message = f"{url_of(found.path)} and {url_of(first.path)} are both of rank {found.rank}."
     if on_error == "raise":
         raise QueryError(message, hint="load one of them, or the ranks of one capture only.")
-    failed[str(found.path)] = message
+    failed[url_of(found.path)] = message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -245,8 +245,14 @@ class JobPath:
         )
         return min(self.start_ns, *firsts)
 
-    def to_perfetto(self, out: str | Path, *, findings: Mapping[str, str] | None = None) -> Path:
-        """Write all ranks on the common clock with the job's path on top, for the Perfetto UI.
+    def to_perfetto(
+        self,
+        out: str | Path,
+        *,
+        findings: Mapping[str, str] | None = None,
+        ranks: Collection[int] | None = None,
+    ) -> Path:
+        """Write the ranks on the common clock with the job's path on top, for the Perfetto UI.
 
         Parameters
         ----------
@@ -254,6 +260,8 @@ class JobPath:
             ``.pftrace``, or ``.pftrace.gz`` to compress.
         findings : mapping of str to str, optional
             What to say of each cause beside it, such as `Verdict.by_cause`.
+        ranks : collection of int, optional
+            Those that are written beside the path; all by default.
 
         Raises
         ------
@@ -269,6 +277,7 @@ class JobPath:
             window=self.window_name,
             origin_ns=self.origin_ns,
             findings=findings or {},
+            ranks=ranks,
         )
 
     @property

@@ -6,7 +6,7 @@ from segments of the path to events of a rank have one id in two parts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -114,8 +114,9 @@ def write_job_trace(
     window: str,
     origin_ns: int,
     findings: Mapping[str, str],
+    ranks: Collection[int] | None = None,
 ) -> Path:
-    """Write all aligned ranks of a job, its critical path on top, as one Perfetto trace.
+    """Write the aligned ranks of a job, its critical path on top, as one Perfetto trace.
 
     Parameters
     ----------
@@ -130,6 +131,8 @@ def write_job_trace(
         Time that is 0 in the file, in common time.
     findings : mapping of str to str
         What to say of each cause.
+    ranks : collection of int, optional
+        Those that are written; all by default. The path has all of its segments.
 
     Returns
     -------
@@ -161,7 +164,7 @@ def write_job_trace(
         )
 
     taken: set[int] = set()
-    ranks = [
+    writers = [
         partial(
             _write_rank,
             segments=segments,
@@ -171,5 +174,6 @@ def write_job_trace(
             taken=taken,
         )
         for rank in timeline.aligned
+        if ranks is None or rank in ranks
     ]
-    return write_joined(out, [write_path, *ranks])
+    return write_joined(out, [write_path, *writers])

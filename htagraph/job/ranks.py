@@ -75,6 +75,14 @@ _CALLER = 5
 """How many calls lie between a warning about a rank and who asked."""
 
 
+class _Files(NamedTuple):
+    """Where a rank lies: its compiled graph, its trace, and files beside that."""
+
+    graph: Path
+    trace: Path
+    beside: tuple[Path, ...]
+
+
 @dataclass(frozen=True)
 class RankSummary:
     """What is known of a rank without opening it.
@@ -133,6 +141,11 @@ class RankSummary:
     steps: tuple[str, ...]
     device_names: tuple[str, ...] = ()
 
+    @property
+    def files(self) -> _Files:
+        """Where the rank lies: all of this that travels to who opens it."""
+        return _Files(self.graph, self.path, self.beside)
+
 
 def rank_ends(graph: TraceGraph) -> RankEnds:
     """Where a window's path on one rank begins and ends."""
@@ -186,11 +199,11 @@ class Request(NamedTuple):
     work: Work
 
 
-def _opened(summary: RankSummary, reading: Reading) -> TraceGraph:
+def _opened(files: _Files, reading: Reading) -> TraceGraph:
     """The graph of a rank: from the cache, else compiled again where that is not seen."""
-    if summary.graph.exists():
-        return TraceGraph.open(summary.graph)
-    return reading.made(summary.path, summary.beside).graph
+    if files.graph.exists():
+        return TraceGraph.open(files.graph)
+    return reading.made(files.trace, files.beside).graph
 
 
 def _in_window(graph: TraceGraph, window: WindowName) -> TraceGraph:
@@ -201,9 +214,9 @@ def _in_window(graph: TraceGraph, window: WindowName) -> TraceGraph:
     return graph.window(window, instance=0)
 
 
-def _visit(summary: RankSummary, reading: Reading, requests: Sequence[Request]) -> list[Any]:
+def _visit(files: _Files, reading: Reading, requests: Sequence[Request]) -> list[Any]:
     """Open a rank once; return the result, or the exception, of each request."""
-    graph, outcomes = _opened(summary, reading), []
+    graph, outcomes = _opened(files, reading), []
     for window, work in requests:
         try:
             outcomes.append(work(_in_window(graph, window)))
@@ -257,7 +270,7 @@ class RankGraphs:
         """
         if rank not in self.summaries:
             raise RankNotFoundError(rank, self.summaries)
-        return _in_window(_opened(self.summaries[rank], self.reading), window)
+        return _in_window(_opened(self.summaries[rank].files, self.reading), window)
 
     def visit(self, requests: Mapping[int, Iterable[Request]]) -> None:
         """Open each of some ranks once, and keep what its requests gave: `ask` finds it there.
@@ -302,7 +315,7 @@ class RankGraphs:
     def _visited(self, requests: Mapping[int, Sequence[Request]]) -> dict[int, Sequence[Any]]:
         """The outcomes of the requests to each rank, which is opened once."""
         tasks: dict[int, Task] = {
-            rank: (_visit, (self.summaries[rank], self.reading, several))
+            rank: (_visit, (self.summaries[rank].files, self.reading, several))
             for rank, several in requests.items()
         }
         return {

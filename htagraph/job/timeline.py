@@ -23,6 +23,7 @@ from htagraph.job.rank_segments import RankSegment
 from htagraph.job.rank_work import TimesByNameIn, on_rank_segments
 from htagraph.job.ranks import RankGraphs
 from htagraph.job.wait_comparisons import WaitComparisons, compare_waits
+from htagraph.job.windows import listed
 
 __all__ = ["Timeline"]
 
@@ -78,10 +79,10 @@ class Timeline:
         """
         ends = {rank: one.ends for rank, one in self.graphs.summaries.items()}
         found = aligned_ranks(self.fitted, ends)
-        if apart := [str(rank) for rank in ends if rank not in found]:
+        if apart := sorted(set(ends).difference(found)):
             many = len(apart) > 1
             warnings.warn(
-                f"no clock brings rank{'s' if many else ''} {', '.join(apart)} together with the "
+                f"no clock brings rank{'s' if many else ''} {listed(apart)} together with the "
                 f"others: {'they' if many else 'it'} may belong to another job, group, step or "
                 f"capture. Path, window and findings are without {'them' if many else 'it'}.",
                 ClockSkewWarning,

@@ -29,12 +29,16 @@ from htagraph.job.lateness import waits_counted_once
 from htagraph.job.rank_segments import RankEnds, RankSegment
 from htagraph.lookup.readiness import Readiness
 
-__all__ = ["WaitComparisons", "compare_waits"]
+__all__ = ["MOST_COMPARED", "WaitComparisons", "compare_waits"]
 
 I64 = npt.NDArray[np.int64]
 
 _NEVER = np.iinfo(np.int64).max
+_RECORDED = ["event", "start_ns", "end_ns", "after", "arrival"]
 _LINKS = ["after", "arrival", "ready_after"]
+
+MOST_COMPARED = 100_000
+"""Waits that are compared, the longest: each is about 5 kB of tables, which come to one process."""
 
 
 @dataclass(frozen=True)
@@ -65,18 +69,23 @@ def _places(
     ready: Mapping[int, Readiness],
 ) -> pd.DataFrame:
     """The collectives of all ranks, one after the other; links are rows of this table."""
-    parts, first, before = [], {}, 0
-    for rank, table in tables.items():
-        part = table[["event", "start_ns", "end_ns", "after", "arrival"]]
-        part = part.assign(rank=np.int64(rank), **ready[rank]._asdict())
-        part[_LINKS] = part[_LINKS].where(part[_LINKS] < 0, part[_LINKS] + before)
-        parts.append(part)
-        first[rank] = before
-        before += len(table)
-    match, left_ns = np.full((2, before), -1, dtype=np.int64)
+    sizes = [len(table) for table in tables.values()]
+    first = dict(zip(tables, np.cumsum([0, *sizes[:-1]]).tolist(), strict=True))
+    column = {
+        name: np.concatenate([table[name].to_numpy(np.int64) for table in tables.values()])
+        for name in _RECORDED
+    }
+    column |= {
+        name: np.concatenate([getattr(ready[rank], name) for rank in tables])
+        for name in Readiness._fields
+    }
+    before = np.repeat(list(first.values()), sizes)
+    column |= {name: np.where(column[name] < 0, -1, column[name] + before) for name in _LINKS}
+    match, left_ns = np.full((2, len(before)), -1, dtype=np.int64)
     at = collectives["rank"].map(first).to_numpy(np.int64) + collectives["collective"].to_numpy()
     match[at], left_ns[at] = collectives["match"], collectives["end_ns"]
-    return pd.concat(parts, ignore_index=True).assign(match=match, left_ns=left_ns)
+    rank = np.repeat(np.array(list(tables), dtype=np.int64), sizes)
+    return pd.DataFrame({**column, "rank": rank, "match": match, "left_ns": left_ns})
 
 
 class _Members:
@@ -141,7 +150,11 @@ def _waits(collectives: pd.DataFrame) -> pd.DataFrame:
         [waited["overrun_ns"] > 0, waited["is_partial"], waited["wait_ns"] <= waited["error_ns"]],
         ["(clocks contradict)", "(ranks missing)", "(within clock uncertainty)"],
         default="",
-    )
+    ).astype(object)
+    chargeable = np.flatnonzero(why == "")
+    by_length = np.argsort(-waited["wait_ns"].to_numpy(np.int64)[chargeable], kind="stable")
+    left_out = f"(not among the {MOST_COMPARED:,} longest waits)"
+    why[chargeable[by_length[MOST_COMPARED:]]] = left_out
     waited = waited.assign(met_ns=waited["start_ns"] + waited["wait_ns"], why_not=why)
     return waited.sort_values(["met_ns", "match", "rank"], ignore_index=True)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from htagraph.errors import (
     QueryError,
@@ -21,7 +21,7 @@ from htagraph.lookup.find_window import (
 )
 from htagraph.model.symbols import compile_pattern
 
-__all__ = ["job_window"]
+__all__ = ["job_window", "listed"]
 
 _STACK = 4
 """How many calls lie between a warning and who asked."""
@@ -83,7 +83,7 @@ def _step(
     if not any(found):
         raise WindowNotFoundError(word, next(iter(steps.values())), where="this job")
     said = "; ".join(
-        f"{name or 'no such step'} on rank {_listed([r for r in named if named[r] == name])}"
+        f"{name or 'no such step'} on rank {listed([r for r in named if named[r] == name])}"
         for name in found
     )
     raise QueryError(
@@ -97,7 +97,7 @@ def _numbered(names: tuple[str, ...], number: str) -> str:
     return next((names[at] for at in numbered_steps(names, number)), "")
 
 
-def _listed(ranks: list[int], most: int = 8) -> str:
+def listed(ranks: Sequence[int], most: int = 8) -> str:
     """Some ranks in words."""
     more = ", …" if len(ranks) > most else ""
     return ", ".join(map(str, ranks[:most])) + more

@@ -11,6 +11,7 @@ from htagraph.readers.execution_trace import is_execution_trace, with_execution_
 from htagraph.readers.monitoring import is_monitoring, with_monitoring
 from htagraph.readers.ncu import is_ncu, with_ncu
 from htagraph.readers.not_found import not_found
+from htagraph.readers.storage import exists
 
 __all__ = ["with_beside"]
 
@@ -43,7 +44,7 @@ def with_beside(recording: Recording, paths: Iterable[str | Path]) -> Recording:
         If nobody knows what it is.
     """
     for path in map(Path, paths):
-        if not path.exists():
+        if not exists(path):
             raise not_found(path)
         companion = next((read for fits, read in _COMPANIONS if fits(path)), None)
         if companion is None:

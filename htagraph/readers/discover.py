@@ -11,6 +11,15 @@ from htagraph.errors import TraceError, TraceFormatError
 from htagraph.readers.first_bytes import first_bytes
 from htagraph.readers.not_found import not_found
 from htagraph.readers.rank_paths import SQLITE, file_of
+from htagraph.readers.storage import (
+    exists,
+    files_matching,
+    files_within,
+    is_file,
+    is_folder,
+    is_remote,
+    url_of,
+)
 
 __all__ = ["TRACE_SUFFIXES", "find_traces", "holds_several", "is_glob", "rank_paths"]
 
@@ -45,22 +54,21 @@ def find_traces(where: str | Path | Iterable[str | Path]) -> list[Path]:
     """
     if not isinstance(where, str | Path):
         found = [Path(path) for path in where]
-    elif Path(where).is_dir():
-        files = sorted(Path(where).rglob("*"))
+    elif is_folder(Path(where)):
+        files = files_within(Path(where))
         found = [path for path in files if _is_trace(path)]
         found = found or [path for path in files if _is_trace(path, _BY_PATH)]
-    elif file_of(Path(where)).is_file():
+    elif is_file(file_of(Path(where))):
         found = [Path(where)]
     else:
-        matched = map(Path, glob.glob(str(where), recursive=True))  # noqa: PTH207  may be absolute
-        found = sorted(path for path in matched if _is_trace(path, _BY_PATH))
-    if not found and isinstance(where, str | Path) and not (is_glob(where) or Path(where).exists()):
+        found = [path for path in files_matching(where) if _is_trace(path, _BY_PATH)]
+    if not found and isinstance(where, str | Path) and not (is_glob(where) or exists(Path(where))):
         raise not_found(Path(where))
     found = [rank for path in found for rank in rank_paths(path)]
     if not found:
         raise TraceFormatError(
             "no traces found.",
-            path=str(where),
+            path=url_of(str(where)),
             hint=_how_to_find(where),
         )
     return found
@@ -74,12 +82,12 @@ def is_glob(where: str | Path) -> bool:
 def holds_several(where: str | Path) -> bool:
     """Whether a path may name several traces: a folder, a glob, or a file of several ranks."""
     path = Path(where)
-    return path.is_dir() or is_glob(where) or len(rank_paths(path)) > 1
+    return is_folder(path) or is_glob(where) or len(rank_paths(path)) > 1
 
 
 def _is_trace(path: Path, also: tuple[str, ...] = ()) -> bool:
-    is_named = path.name.endswith(TRACE_SUFFIXES + also) and not path.name.startswith(".")
-    return is_named and path.is_file()
+    """Whether a file is a trace, by its name."""
+    return path.name.endswith(TRACE_SUFFIXES + also) and not path.name.startswith(".")
 
 
 def _how_to_find(where: object) -> str:
@@ -106,7 +114,8 @@ def rank_paths(path: Path) -> list[Path]:
     -------
     list of Path
     """
-    if path.name.endswith(_OF_ONE_RANK) or first_bytes(path, len(SQLITE)) != SQLITE:
+    may_have_several = not (path.name.endswith(_OF_ONE_RANK) or is_remote(path))
+    if not may_have_several or first_bytes(path, len(SQLITE)) != SQLITE:
         return [path]
     state = path.stat()
     return list(_in_export(path, state.st_size, state.st_mtime_ns))

@@ -5,6 +5,9 @@ from __future__ import annotations
 import zlib
 from pathlib import Path
 
+from htagraph.errors import TraceError
+from htagraph.readers.storage import is_file, open_file
+
 __all__ = ["first_bytes"]
 
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -30,9 +33,9 @@ def first_bytes(source: str | Path | bytes, n_bytes: int) -> bytes:
 
 def _of_file(path: Path, n_bytes: int) -> bytes:
     try:
-        if not path.is_file():
+        if not is_file(path):
             return b""
-        with path.open("rb") as file:
+        with open_file(path) as file:
             return file.read(n_bytes)
-    except OSError:
+    except (OSError, TraceError):
         return b""

@@ -17,6 +17,7 @@ from htagraph.readers.kineto.chunks import ByteStream
 from htagraph.readers.kineto.header import rank_of, world_size_of
 from htagraph.readers.kineto.repairs import RepairLog
 from htagraph.readers.rank_paths import SQLITE, file_of, rank_in_name
+from htagraph.readers.storage import open_file
 
 __all__ = ["EXECUTION_TRACE", "TraceHead", "read_heads"]
 
@@ -165,7 +166,7 @@ def _read_head(path: Path, *, whole: bool) -> TraceHead:
         is_export = first_bytes(file, len(SQLITE)) == SQLITE
         return _head_in_export(path) if is_export else TraceHead(path, rank=rank_in_name(path))
     try:
-        n_bytes, seen = path.stat().st_size, _looked_at(path, whole=whole)
+        n_bytes, seen = _looked_at(path, whole=whole)
     except (TraceError, OSError):
         return TraceHead(path, rank=rank_in_name(path))
     if seen.head.startswith(SQLITE):
@@ -219,8 +220,8 @@ def _head_in_export(path: Path) -> TraceHead:
     )
 
 
-def _looked_at(path: Path, *, whole: bool) -> _Seen:
-    """Read the header, the first events and, where that is cheap or asked for, the last ones."""
+def _looked_at(path: Path, *, whole: bool) -> tuple[int, _Seen]:
+    """Size of a file; its header, first events and, if that is cheap or asked for, last ones."""
     stream, seen = ByteStream(path, RepairLog()), _Seen()
     try:
         while seen.events_at < 0 and len(seen.head) < _MAX_HEADER and not seen.is_whole:
@@ -231,7 +232,7 @@ def _looked_at(path: Path, *, whole: bool) -> _Seen:
         if seen.is_whole:
             seen.tail = seen.head
         elif not stream.is_gzip:
-            with path.open("rb") as file:
+            with open_file(path) as file:
                 file.seek(-min(_TAIL, stream.n_compressed), io.SEEK_END)
                 seen.tail = file.read()
             seen.note_steps(seen.tail)
@@ -239,7 +240,7 @@ def _looked_at(path: Path, *, whole: bool) -> _Seen:
             _read_to_the_end(stream, seen)
     finally:
         stream.close()
-    return seen
+    return stream.n_compressed, seen
 
 
 def _read_on(stream: ByteStream, seen: _Seen) -> None:

@@ -7,6 +7,7 @@ import zlib
 from pathlib import Path
 
 from htagraph.errors import TraceFormatError
+from htagraph.readers.storage import open_file
 
 __all__ = ["text_lines"]
 
@@ -20,7 +21,8 @@ def text_lines(path: Path) -> list[str]:
         If it cannot be read.
     """
     try:
-        content = path.read_bytes()
+        with open_file(path) as file:
+            content = file.read()
         if content.startswith(b"\x1f\x8b"):
             content = gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as exc:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
+from htagraph.errors import IncompleteTraceWarning
 from htagraph.job.ranks import Work
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.markdown import markdown_job_summary, markdown_summary
 from htagraph.reports.summary import Summary
 from htagraph.writers.text_file import new_folder, write_text
 
-__all__ = ["page_work", "write_files"]
+__all__ = ["MOST_RANKS", "page_work", "write_files"]
+
+MOST_RANKS = 64
+"""Ranks in the Perfetto trace of a job: each is opened once more for it, one after the other."""
 
 
 def page_work(n_ranks: int) -> tuple[Work, ...]:
@@ -62,16 +67,16 @@ def write_files(
     files = {"perfetto": folder / ("critical.pftrace" if of_rank else "job.pftrace")}
     said = summary.verdict.by_cause
     with ThreadPoolExecutor(1, "htagraph-trace") as beside:
-        trace = beside.submit(summary.path.to_perfetto, files["perfetto"], findings=said)
-        if not of_rank:
-            doing(f"Writing {files['perfetto']}")
-            trace.result()  # it opens ranks, which only one may do at a time
         if isinstance(summary, Summary):
+            trace = beside.submit(summary.path.to_perfetto, files["perfetto"], findings=said)
             files["dot"] = folder / "critical.dot"
             doing(f"Writing {files['dot']}")
             summary.path.to_dot(files["dot"])
             text = markdown_summary(summary)
         else:
+            doing(f"Writing {files['perfetto']}")
+            trace = beside.submit(_write_job_trace, files["perfetto"], summary)
+            trace.result()  # it opens ranks, which only one may do at a time
             text = markdown_job_summary(summary)
         files["summary"] = folder / "summary.md"
         doing(f"Writing {files['summary']}")
@@ -86,3 +91,16 @@ def write_files(
         doing(f"Writing {files['perfetto']}")
         trace.result()
     return files
+
+
+def _write_job_trace(file: Path, summary: JobSummary) -> None:
+    """Write the Perfetto trace of a job; of many ranks, those that matter, which is said."""
+    ranks = summary.ranks_by_interest()
+    if len(ranks) > MOST_RANKS:
+        warnings.warn(
+            f"{file.name} has {MOST_RANKS} of {len(ranks):,} ranks: those with most of the path, "
+            "then the latest.",
+            IncompleteTraceWarning,
+            stacklevel=3,
+        )
+    summary.path.to_perfetto(file, findings=summary.verdict.by_cause, ranks=ranks[:MOST_RANKS])

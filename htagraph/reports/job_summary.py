@@ -16,6 +16,7 @@ from htagraph.job.verdict import find_job_bounds
 from htagraph.model.answers import OPPORTUNITIES
 from htagraph.model.frames import FAILURES
 from htagraph.model.units import human_count, human_duration
+from htagraph.readers.storage import url_of
 from htagraph.reports.inferred_time import inferred_in_words
 from htagraph.reports.summary import NOT_INFERRED
 from htagraph.reports.what_helps import clocks_in_words, notes_on, what_helps
@@ -93,6 +94,11 @@ class JobSummary:
         """The rank with most of the path."""
         return int(self.by_rank.index[0])
 
+    def ranks_by_interest(self) -> list[int]:
+        """All ranks: those with most of the path first, then those that cost others most."""
+        every = [*self.by_rank.index, *self.stragglers["rank"], *self.job.ranks]
+        return list(dict.fromkeys(map(int, every)))
+
     @cached_property
     def by_bound(self) -> pd.DataFrame:
         """The path by bound, schema `frames.BREAKDOWN`."""
@@ -166,7 +172,7 @@ class JobSummary:
     def failures(self) -> pd.DataFrame:
         """Files that could not be loaded, and ranks that could not answer; `frames.FAILURES`."""
         failed: dict[int, str] = self.quality.attrs["failed"]
-        paths = {str(self.job.summaries[rank].path): error for rank, error in failed.items()}
+        paths = {url_of(self.job.summaries[rank].path): error for rank, error in failed.items()}
         every = {**self.job.failed, **paths}
         return FAILURES.frame({"path": list(every), "error": list(every.values())})
 

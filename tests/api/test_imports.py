@@ -17,6 +17,7 @@ HEAVY = (
     "plotly",
     "dask",
     "distributed",
+    "fsspec",
     "numba",
     "google.protobuf",
     "rich",

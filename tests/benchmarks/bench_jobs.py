@@ -33,13 +33,13 @@ LATE, LAYERS, WORKERS = 2, 40, 2
 SOURCES = [rank for rank in range(4) if rank != LATE]
 
 
-def write_ranks(target: Path, n_ranks: int, steps: int) -> None:
+def write_ranks(target: Path, n_ranks: int, steps: int, layers: int = LAYERS) -> None:
     """Write the traces of a job into a folder, unless it is there."""
     if target.is_dir():
         return
     target.mkdir(parents=True)
     job = hg.synth.simulate_job(
-        hg.synth.training_job(ranks=4, steps=steps, layers=LAYERS, straggler=LATE, seed=1)
+        hg.synth.training_job(ranks=4, steps=steps, layers=layers, straggler=LATE, seed=1)
     )
     originals = [rank.to_json().decode() for rank in job.ranks]
     everybody = str(list(range(n_ranks)))

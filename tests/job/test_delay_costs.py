@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 
 from htagraph.errors import IncompleteTraceWarning
+from htagraph.job import wait_comparisons
 from htagraph.job.job import Job
 from htagraph.job.loading import load_job
 from htagraph.synth import (
@@ -81,6 +82,17 @@ def test_who_was_late_is_charged_with_every_wait_for_it() -> None:
 def test_a_wait_is_charged_through_the_rank_that_waited_itself() -> None:
     """Rank 0 loads for 10 ms: rank 1 waits, and so comes late to rank 2, which waits as long."""
     assert costs(loaded(chain(LOAD))) == [(0, "load", 10 * MS, 10 * MS)]
+
+
+def test_of_too_many_waits_the_longest_are_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank 2 waits for 10 ms, rank 0 for 7; where one wait is the most, nobody is told the 7."""
+    monkeypatch.setattr(wait_comparisons, "MOST_COMPARED", 1)
+    bodies = ((*TOGETHER, work(3 * MS), meet()), (*TOGETHER, LOAD, meet()), (*TOGETHER, meet()))
+
+    assert costs(loaded(three(*bodies))) == [
+        (1, "load", 10 * MS, 0),
+        (-1, "(not among the 1 longest waits)", 7 * MS, 0),
+    ]
 
 
 def test_who_only_waited_is_charged_with_what_it_did_for_longer() -> None:

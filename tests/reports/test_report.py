@@ -9,6 +9,8 @@ from typer.testing import CliRunner
 
 import htagraph as hg
 from htagraph.cli.main import app_of
+from htagraph.errors import IncompleteTraceWarning
+from htagraph.reports import files
 from htagraph.synth import simulate, simulate_job, timeline, training_job, training_rank
 
 
@@ -51,6 +53,15 @@ def test_a_report_on_a_job(job_folder, tmp_path, listed):
     assert found.verdict.findings[0].title == "The others wait for rank 1, which is late"
     assert {"perfetto", "summary"} <= set(found.files)
     assert all(file.is_file() for file in found.files.values())
+
+
+def test_the_trace_of_many_ranks_has_those_that_matter(job_folder, tmp_path, monkeypatch):
+    """Of two ranks, where one is the most: the one with most of the path; and that is said."""
+    monkeypatch.setattr(files, "MOST_RANKS", 1)
+    with pytest.warns(IncompleteTraceWarning, match=r"job\.pftrace has 1 of 2 ranks: those with"):
+        found = hg.report(job_folder, tmp_path)
+
+    assert hg.load(found.files["perfetto"]).rank == 1
 
 
 def test_nothing_is_written_where_that_is_not_wanted(captured, tmp_path, monkeypatch):

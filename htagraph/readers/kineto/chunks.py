@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, BinaryIO
 from htagraph.errors import TraceError, TraceLimitError
 from htagraph.readers.kineto.repairs import Defect, RepairLog
 from htagraph.readers.not_found import not_found
+from htagraph.readers.storage import open_file, size_of
 
 __all__ = ["MAX_RATIO", "RATIO_FROM", "ByteStream"]
 
@@ -51,9 +51,7 @@ class ByteStream:
         self._file: BinaryIO = (
             io.BytesIO(source) if isinstance(source, bytes) else _open(Path(source))
         )
-        self.n_compressed = (
-            len(source) if isinstance(source, bytes) else os.fstat(self._file.fileno()).st_size
-        )
+        self.n_compressed = size_of(self._file)
         self.n_read = 0
         self._input = self._file.read(_READ)
         self._decoder = _gzip_decoder() if self._input.startswith(_GZIP_MAGIC) else None
@@ -171,7 +169,7 @@ def _gzip_decoder() -> Any:  # noqa: ANN401 - a type that isal does not name
 def _open(path: Path) -> BinaryIO:
     """Open a file, or say in one line why not."""
     try:
-        return path.open("rb")
+        return open_file(path)
     except IsADirectoryError:
         raise TraceError(
             "is a folder, not a trace file.", path=path, hint="load_job() reads a folder."

@@ -16,7 +16,7 @@ from htagraph.readers.nsys.export import Export, Process, opened
 from htagraph.readers.nsys.names import Names
 from htagraph.readers.nsys.parts import Part, Reading, event_table, last_end
 from htagraph.readers.nsys.ranks import NsysRank, base_time_ns, ranks_of
-from htagraph.readers.nsys.reports import refuse_report
+from htagraph.readers.nsys.reports import refuse_remote, refuse_report
 from htagraph.readers.rank_paths import file_and_part, rank_in_name
 
 __all__ = ["read_nsys"]
@@ -108,6 +108,7 @@ def read_nsys(
     if not isinstance(source, bytes):
         file, part = file_and_part(Path(source))
         refuse_report(file)
+        refuse_remote(file)
     with opened(file) as export:
         ranks = ranks_of(export)
         rank = _chosen(export, ranks, part)

@@ -10,8 +10,9 @@ from htagraph.errors import TraceFormatError
 from htagraph.readers.first_bytes import first_bytes
 from htagraph.readers.not_found import not_found
 from htagraph.readers.rank_paths import SQLITE, file_of
+from htagraph.readers.storage import is_remote, url_of
 
-__all__ = ["export_nsys", "export_of", "is_nsys", "is_report", "refuse_report"]
+__all__ = ["export_nsys", "export_of", "is_nsys", "is_report", "refuse_remote", "refuse_report"]
 
 _REPORT_SUFFIXES = (".nsys-rep", ".qdrep", ".qdstrm")
 _LAST_WORDS = 300
@@ -51,6 +52,22 @@ def export_of(path: Path) -> Path:
 def _export_command(path: Path) -> list[str]:
     """The command that exports a report."""
     return ["nsys", "export", "--type", "sqlite", "--output", str(export_of(path)), str(path)]
+
+
+def refuse_remote(path: Path) -> None:
+    """Raise if a file lies in a store: SQLite reads files of this machine only.
+
+    Raises
+    ------
+    TraceFormatError
+        If it does.
+    """
+    if is_remote(path):
+        raise TraceFormatError(
+            "an SQLite export is read on a disk only.",
+            path=url_of(path),
+            hint="copy it to this machine.",
+        )
 
 
 def refuse_report(path: Path) -> None:

@@ -65,12 +65,7 @@ def job_page_work(n_ranks: int) -> tuple[Work, ...]:
 
 def _looked_at(summary: JobSummary) -> list[int]:
     """Ranks whose kernels and launches are drawn: most of the path first, then the latest."""
-    order = [
-        *summary.by_rank.index.tolist(),
-        *summary.stragglers["rank"].tolist(),
-        *summary.job.ranks,
-    ]
-    return sorted(list(dict.fromkeys(int(rank) for rank in order))[:_MAX_RANKS])
+    return sorted(summary.ranks_by_interest()[:_MAX_RANKS])
 
 
 def _asked(job: Job, ranks: list[int]) -> dict[str, pd.DataFrame]:

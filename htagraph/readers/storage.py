@@ -1,0 +1,173 @@
+"""Where files lie: on a disk, or in a store that `fsspec` opens, named by a URL.
+
+A URL is kept as a `Path`, which has one slash where the URL has two: ``s3:/bucket/run/rank-0.json``
+has the name, the ending and the parents of its key. Only this file knows the difference, and only
+this file knows `fsspec`, which is imported for a URL and no sooner.
+"""
+
+from __future__ import annotations
+
+import glob
+import io
+import os
+import re
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from htagraph.errors import MissingEventsError, TraceError
+
+__all__ = [
+    "exists",
+    "files_matching",
+    "files_within",
+    "is_file",
+    "is_folder",
+    "is_remote",
+    "n_bytes_of",
+    "open_file",
+    "size_of",
+    "url_of",
+]
+
+_URL = re.compile(r"([a-zA-Z][\w+.-]+(?:::[a-zA-Z][\w+.-]+)*):/+(.*)", re.DOTALL)
+"""A scheme of two letters or more, so that no drive is one; or several, ``simplecache::s3``."""
+
+_ON_DISK = ("file", "local")
+
+
+def is_remote(path: str | Path) -> bool:
+    """Whether a path is a URL.
+
+    Examples
+    --------
+    >>> is_remote("s3://bucket/run"), is_remote(Path("s3://bucket/run")), is_remote("C:/run")
+    (True, True, False)
+    """
+    return _URL.match(str(path)) is not None
+
+
+def url_of(path: str | Path) -> str:
+    """The URL that a path is; any other path as it is.
+
+    Examples
+    --------
+    >>> url_of(Path("s3://bucket/run")), url_of(Path("file:///runs/1")), url_of("runs/1")
+    ('s3://bucket/run', 'file:///runs/1', 'runs/1')
+    """
+    found = _URL.match(str(path))
+    if found is None:
+        return str(path)
+    root = "/" if found[1].endswith(_ON_DISK) else ""
+    return f"{found[1]}://{root}{found[2]}"
+
+
+def _store(path: Path) -> tuple[Any, str]:
+    """The file system of a URL, and the path in it.
+
+    Raises
+    ------
+    MissingEventsError
+        If `fsspec`, or what it needs for the scheme, is not installed.
+    TraceError
+        If nobody knows the scheme, or the store does not answer.
+    """
+    try:
+        from fsspec.core import url_to_fs  # noqa: PLC0415 - an extra
+    except ImportError as exc:
+        raise MissingEventsError(
+            f"{url_of(path)} needs fsspec.",
+            missing="fsspec",
+            hint="pip install 'htagraph[remote]'.",
+        ) from exc
+    try:
+        store, key = url_to_fs(url_of(path))
+    except ImportError as exc:  # names the package for the scheme
+        raise MissingEventsError(
+            f"{url_of(path)} cannot be opened: {exc}.",
+            missing="fsspec",
+            hint="install the package that fsspec needs for it.",
+        ) from exc
+    except Exception as exc:
+        raise _unanswered(path, exc) from exc
+    return store, key
+
+
+def _unanswered(path: Path, exc: Exception) -> TraceError:
+    """Error for a store that does not do what it is asked, whatever its package raises."""
+    return TraceError(
+        f"cannot be read: {exc}.", path=url_of(path), hint="check the URL and its credentials."
+    )
+
+
+def _asked(path: Path, question: str) -> Any:  # noqa: ANN401 - what the store says
+    """What a store says of a URL."""
+    store, key = _store(path)
+    try:
+        return getattr(store, question)(key)
+    except FileNotFoundError:
+        raise
+    except Exception as exc:
+        raise _unanswered(path, exc) from exc
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Open a file to read its bytes."""
+    return cast("BinaryIO", _asked(path, "open")) if is_remote(path) else path.open("rb")
+
+
+def n_bytes_of(path: Path) -> int:
+    """How many bytes a file has; 0 of one that is not there (any more), or cannot be asked."""
+    try:
+        return int(_asked(path, "size") or 0) if is_remote(path) else path.stat().st_size
+    except (OSError, TraceError):
+        return 0
+
+
+def size_of(file: BinaryIO) -> int:
+    """How many bytes an open file has; of a pipe, 0."""
+    try:
+        return os.fstat(file.fileno()).st_size
+    except (OSError, AttributeError):  # in memory, or elsewhere
+        at, end = file.tell(), file.seek(0, io.SEEK_END)
+        file.seek(at)
+        return end
+
+
+def exists(path: Path) -> bool:
+    """Whether there is a file or folder."""
+    return bool(_asked(path, "exists")) if is_remote(path) else path.exists()
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is a file."""
+    return bool(_asked(path, "isfile")) if is_remote(path) else path.is_file()
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is a folder."""
+    return bool(_asked(path, "isdir")) if is_remote(path) else path.is_dir()
+
+
+def files_within(folder: Path) -> list[Path]:
+    """The files of a folder and of its subfolders, by name."""
+    if not is_remote(folder):
+        return [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    _, root = _store(folder)
+    return _below(folder, root, _asked(folder, "find"))
+
+
+def files_matching(pattern: str | Path) -> list[Path]:
+    """The files that a glob matches, by name."""
+    if not is_remote(pattern):
+        found = map(Path, glob.glob(str(pattern), recursive=True))  # noqa: PTH207  may be absolute
+        return sorted(path for path in found if path.is_file())
+    parts = Path(pattern).parts
+    n_plain = next((n for n, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+    folder = Path(*parts[:n_plain])
+    _, root = _store(folder)
+    return _below(folder, root, _asked(Path(pattern), "glob"))
+
+
+def _below(folder: Path, root: str, keys: list[str]) -> list[Path]:
+    """Keys of a store as paths below the folder that they were found in."""
+    return sorted(folder / key.removeprefix(root).lstrip("/") for key in keys)

@@ -1,0 +1,167 @@
+"""Reports on jobs of 64 to 1,024 small ranks, through processes and Dask: time, memory, per rank.
+
+``python -m tests.benchmarks.bench_many_ranks FOLDER [--ranks 64 256 1024] [--layers 2]`` writes
+the traces into FOLDER, where they are used again, and runs ``htagraph report`` on each job.
+Scheduler, workers and client are processes of this machine; their peak memory is read from
+``/proc``. The last lines are fits through the smallest and the largest job: what a job costs, and
+each rank of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+
+import pandas as pd
+
+from tests.benchmarks.bench_jobs import write_ranks
+
+WORKERS = 2
+FITTED = ("seconds", "client_cpu_s", "client_mb")
+EVERY_S = 0.5
+
+
+@contextmanager
+def started(*command: str) -> Iterator[subprocess.Popen[str]]:
+    """A process of Dask, while it is needed."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", *command],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def address_of(scheduler: subprocess.Popen[str]) -> str:
+    """Where a scheduler listens: it says so."""
+    assert scheduler.stderr is not None
+    for line in scheduler.stderr:
+        if found := re.search(r"Scheduler at:\s+(tcp://\S+)", line):
+            return found[1]
+    raise RuntimeError("the scheduler did not start")
+
+
+def tree(pid: int) -> list[int]:
+    """A process and all that it started."""
+    by_thread = Path(f"/proc/{pid}/task").glob("*/children")
+    try:
+        children = [child for one in by_thread for child in one.read_text().split()]
+    except OSError:
+        return []
+    return [pid, *(one for child in children for one in tree(int(child)))]
+
+
+def peak_mb(pid: int) -> float:
+    """The largest memory that a process had so far."""
+    try:
+        said = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0.0
+    found = re.search(r"VmHWM:\s+(\d+) kB", said)
+    return int(found[1]) / 1e3 if found else 0.0
+
+
+def cpu_s_of(pid: int) -> float:
+    """CPU time of a process itself, not of what it started."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def measure(folder: Path, kind: str) -> dict[str, object]:
+    """Time and memory of one report."""
+    peaks: dict[str, float] = {"client": 0.0, "scheduler": 0.0, "worker": 0.0}
+    with ExitStack() as open_, tempfile.TemporaryDirectory() as out:
+        command = ["htagraph", "report", str(folder), "--out", f"{out}/report", "--quiet"]
+        of_dask: dict[str, int] = {}
+        if kind == "dask":
+            scheduler = open_.enter_context(
+                started("distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard")
+            )
+            address = address_of(scheduler)
+            for _ in range(WORKERS):
+                flags = ("--nthreads", "1", "--no-dashboard")
+                worker = open_.enter_context(
+                    started("distributed.cli.dask_worker", address, *flags)
+                )
+                of_dask[f"worker {worker.pid}"] = worker.pid
+            of_dask["scheduler"] = scheduler.pid
+            command += ["--dask", address]
+        began = time.perf_counter()
+        client = subprocess.Popen([sys.executable, "-m", *command], stdout=subprocess.DEVNULL)
+        cpu_s = 0.0
+        while client.poll() is None:
+            cpu_s = cpu_s_of(client.pid) or cpu_s
+            peaks["client"] = max(peaks["client"], peak_mb(client.pid))
+            started_here = [pid for pid in tree(client.pid) if pid != client.pid]
+            for what, pids in (
+                ("worker", started_here),
+                *((name.split()[0], tree(pid)) for name, pid in of_dask.items()),
+            ):
+                peaks[what] = max([peaks[what], *map(peak_mb, pids)])
+            time.sleep(EVERY_S)
+        took = time.perf_counter() - began
+        assert client.returncode == 0, f"{folder}: exit code {client.returncode}"
+        page = Path(out, "report", "report.html")
+        page_mb = page.stat().st_size / 1e6 if page.exists() else 0.0
+    return {
+        "ranks": len(list(folder.iterdir())),
+        "executor": kind,
+        "seconds": round(took, 1),
+        "client_cpu_s": round(cpu_s, 1),
+        **{f"{what}_mb": round(peak) for what, peak in peaks.items()},
+        "page_mb": round(page_mb, 1),
+    }
+
+
+def fit(rows: pd.DataFrame) -> str:
+    """What a rank costs: the slope between the smallest and the largest job."""
+    few, many = rows.iloc[0], rows.iloc[-1]
+    more = many["ranks"] - few["ranks"]
+    slopes = {name: (many[name] - few[name]) / more for name in FITTED}
+    fixed = {name: few[name] - slope * few["ranks"] for name, slope in slopes.items()}
+    return "; ".join(f"{name}: {fixed[name]:.0f} + ranks * {slopes[name]:.3f}" for name in slopes)
+
+
+def main() -> None:
+    """Print a row per job and executor, then the fits."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[64, 256, 1024])
+    parser.add_argument("--steps", type=int, default=2)
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--executors", nargs="+", default=["processes", "dask"])
+    given = parser.parse_args()
+    rows = []
+    for n_ranks in given.ranks:
+        folder = given.folder / f"{n_ranks}x{given.steps}x{given.layers}"
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as writer:
+            writer.submit(write_ranks, folder, n_ranks, given.steps, given.layers).result()
+        for kind in given.executors:
+            rows.append(measure(folder, kind))
+            print(rows[-1], flush=True)
+    table = pd.DataFrame(rows)
+    print(table.to_string(index=False))
+    for kind, own in table.groupby("executor"):
+        print(f"{kind}: {fit(own)}")
+
+
+if __name__ == "__main__":
+    main()
