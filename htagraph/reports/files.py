@@ -93,7 +93,7 @@ def write_files(
     return files
 
 
-def _write_job_trace(file: Path, summary: JobSummary) -> None:
+def _write_job_trace(file: Path, summary: JobSummary) -> Path:
     """Write the Perfetto trace of a job; of many ranks, those that matter, which is said."""
     ranks = summary.ranks_by_interest()
     if len(ranks) > MOST_RANKS:
@@ -103,4 +103,5 @@ def _write_job_trace(file: Path, summary: JobSummary) -> None:
             IncompleteTraceWarning,
             stacklevel=3,
         )
-    summary.path.to_perfetto(file, findings=summary.verdict.by_cause, ranks=ranks[:MOST_RANKS])
+    shown = ranks[:MOST_RANKS]
+    return summary.path.to_perfetto(file, findings=summary.verdict.by_cause, ranks=shown)
