@@ -32,9 +32,9 @@ class _Scale:
 
 
 def picture(measured: Measured) -> str:
-    """Two panels: seconds from the file to the critical path, and the peak memory of that."""
+    """Two panels: seconds of CPU from the file to its critical path, and the peak memory so far."""
     panels = (
-        ("seconds to the critical path", lambda run: seconds(run, "to the path")),
+        ("seconds of CPU to the critical path", lambda run: seconds(run, "to the path", "cpu_s")),
         ("peak memory, GB", gigabytes),
     )
     drawn = [
