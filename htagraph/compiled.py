@@ -114,7 +114,7 @@ def load_graph(
     >>> import tempfile
     >>> import htagraph as hg
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = hg.synth.simulate(hg.synth.training_rank()).write(Path(folder) / "rank-0.json")
+    ...     file = hg.synth.simulate(hg.synth.training_rank(steps=2)).write(Path(folder) / "a.json")
     ...     for _ in range(2):  # the second time, nothing is compiled
     ...         graph = load_graph(file, cache=Path(folder) / "kept")
     >>> [*graph.steps["name"]]
