@@ -82,7 +82,7 @@ def test_every_section_renders_without_a_complaint_or_the_network(tab: Any, file
     assert [part.get_attribute("id") for part in tab.page.query_selector_all("section")] == SECTIONS
     figures = tab.page.query_selector_all("[data-figure]")
     assert all(figure.query_selector("svg.main-svg g.trace") for figure in figures)
-    assert len(figures) == 16
+    assert len(figures) == 17
     assert tab.complaints == []
     # Drawings are blobs at most; images and files of others would be http.
     assert {request.partition(":")[0] for request in tab.requests} <= {"file", "data", "blob"}

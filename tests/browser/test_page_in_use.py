@@ -63,7 +63,7 @@ def told(tab: Any) -> dict[str, str]:
 
 
 def test_without_a_network_every_figure_on_top_leads_to_its_section(tab: Any, file: Path) -> None:
-    """Six figures, from the tables of the sections that they link to."""
+    """Seven figures, from the tables of the sections that they link to."""
     tab.page.context.set_offline(True)
     show(tab, file)
     links = tab.page.eval_on_selector_all(
@@ -75,12 +75,14 @@ def test_without_a_network_every_figure_on_top_leads_to_its_section(tab: Any, fi
         "#devices",
         "#devices",
         "#devices",
+        "#devices",
         "#path",
         "#help",
     ]
     assert all(tab.page.query_selector(link) for link, _ in links)
     assert links[3][1] == float(column(tab, "temporal-breakdown", "idle share")[0])
-    assert links[5][1] == float(column(tab, "what-helps", "share")[0])
+    assert links[4][1] == float(column(tab, "utilization", "SM activity")[0])
+    assert links[6][1] == float(column(tab, "what-helps", "share")[0])
 
 
 def test_a_click_on_a_bar_opens_its_segment(tab: Any, file: Path, summary: Summary) -> None:
