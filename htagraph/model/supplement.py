@@ -80,8 +80,8 @@ class Supplement:
         try:
             data = decoder.decompress(packed, min(_MOST_BYTES, _MOST_PER_BYTE * len(packed) + 64))
             (n_text,) = _LENGTH.unpack_from(data)
-            facts = json.loads(data[_LENGTH.size :][: max(n_text, 0)])
-            at = _LENGTH.size + n_text
+            at = _LENGTH.size + max(n_text, 0)
+            facts = json.loads(data[_LENGTH.size : at])
             if facts.pop("version") != _VERSION:
                 raise ValueError("it is of another version")
             columns = {}

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.algorithms.codes import distinct
 from htagraph.algorithms.rows import rows
 from htagraph.errors import GraphError, OutputError
 from htagraph.model import frames
@@ -28,7 +29,7 @@ from htagraph.writers.atomic import output_file
 from htagraph.writers.path_tracks import path_slices
 from htagraph.writers.slices import Arg, Flows, Slices, Strings, encode_counter, encode_slices
 from htagraph.writers.tracks import LaneTracks, Tracks, lane_tracks
-from htagraph.writers.wire import assemble, message_field, utf8, varint_field
+from htagraph.writers.wire import Piece, assemble, message_field, utf8, varint_field
 
 __all__ = ["CounterTrack", "write_pftrace"]
 
@@ -220,23 +221,21 @@ def _supplement(
     return Supplement(facts, columns)
 
 
+def _packet(body: Sequence[Piece]) -> memoryview:
+    """A packet of some fields, as a part of the file."""
+    return assemble(1, message_field(1, body)).reshape(-1).data
+
+
 def _supplement_packet(supplement: Supplement, sequence: int) -> memoryview:
     """A packet of a sequence with a supplement."""
-    body = [*varint_field(10, sequence), *message_field(FIELD, [supplement.packed()])]
-    return assemble(1, message_field(1, body)).reshape(-1).data
+    return _packet([*varint_field(10, sequence), *message_field(FIELD, [supplement.packed()])])
 
 
 def _packed(packets: memoryview) -> memoryview:
     """A packet that holds other packets, compressed."""
     from isal import isal_zlib  # noqa: PLC0415  deferred: only large traces need it
 
-    return (
-        assemble(
-            1, message_field(1, message_field(50, [isal_zlib.compress(packets, level=_PACKED)]))
-        )
-        .reshape(-1)
-        .data
-    )
+    return _packet(message_field(50, [isal_zlib.compress(packets, level=_PACKED)]))
 
 
 def _first_ns(
@@ -355,9 +354,7 @@ def write_pftrace(
         description=description,
         findings=findings,
     )
-    is_critical = np.zeros(len(events), dtype=bool)
-    is_critical[np.asarray(critical_events, dtype=np.int64)] = True
-    critical = np.flatnonzero(is_critical)
+    critical = distinct(np.asarray(critical_events, dtype=np.int64))
     slices, lanes = _event_slices(events, events.ts_ns - zero_ns, tracks, critical, arrows.events)
     batches.append(slices)
     samples = [(_counter_track(tracks, counter, lanes), counter) for counter in counters]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -113,6 +114,8 @@ def test_a_damaged_gzip_and_an_impossible_window_are_told(tmp_path):
     """As for other traces."""
     path = simulated_file(tmp_path / "run.sqlite", [simulate(training_rank(steps=1)).events])
 
+    with pytest.raises(TraceFormatError, match="the gzip data is damaged"):
+        load(gzip.compress(path.read_bytes())[:-9])
     with pytest.raises(QueryError, match="ends before it starts"):
         load(path, window=(2, 1))
     with pytest.raises(TraceNotFoundError):

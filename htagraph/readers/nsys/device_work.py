@@ -45,7 +45,7 @@ _MEMORIES = {
 _N_MEMORIES = 16
 
 
-def kernels(export: Export, process: Process | None, reading: Reading) -> Part:
+def kernels(export: Export, process: Process, reading: Reading) -> Part:
     """Kernels, with their geometry."""
     geometry = {
         "grid_x": "gridX", "grid_y": "gridY", "grid_z": "gridZ",
@@ -68,7 +68,7 @@ def kernels(export: Export, process: Process | None, reading: Reading) -> Part:
     return _part(reading, found, EventKind.KERNEL, reading.names.of_ids(name), sparse)
 
 
-def copies(export: Export, process: Process | None, reading: Reading) -> Part:
+def copies(export: Export, process: Process, reading: Reading) -> Part:
     """Copies, named as the PyTorch profiler names them: ``Memcpy HtoD (Pageable -> Device)``."""
     found = export.integers(
         COPIES,
@@ -92,7 +92,7 @@ def copies(export: Export, process: Process | None, reading: Reading) -> Part:
     return _part(reading, found, EventKind.MEMCPY, names, _traffic(found))
 
 
-def fills(export: Export, process: Process | None, reading: Reading) -> Part:
+def fills(export: Export, process: Process, reading: Reading) -> Part:
     """Fills: ``Memset (Device)``."""
     found = export.integers(
         FILLS, (*_PLACE, "bytes", "memKind", "graphNodeId"), export.of_process(FILLS, process)
@@ -104,7 +104,7 @@ def fills(export: Export, process: Process | None, reading: Reading) -> Part:
     return _part(reading, found, EventKind.MEMSET, names, _traffic(found))
 
 
-def graph_launches(export: Export, process: Process | None, reading: Reading) -> Part:
+def graph_launches(export: Export, process: Process, reading: Reading) -> Part:
     """Launches of CUDA graphs as a whole: ``CUDA graph 3``.
 
     That is what Nsight Systems records unless it is asked for the nodes of graphs: one span for all
@@ -122,7 +122,7 @@ def graph_launches(export: Export, process: Process | None, reading: Reading) ->
     return _part(reading, found, EventKind.KERNEL, names, {"graph_id": graph})
 
 
-def device_of_context(export: Export, process: Process | None) -> dict[int, int]:
+def device_of_context(export: Export, process: Process) -> dict[int, int]:
     """The device of each context, by the work that runs in it.
 
     Records of waits name a device, too, but not always the one of their context.

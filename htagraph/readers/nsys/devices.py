@@ -19,8 +19,9 @@ _LIMITS = {
     "memory_bytes": "totalMemory",
     "compute_major": "computeMajor",
     "compute_minor": "computeMinor",
+    "warps": "maxWarpsPerSm",
 }
-"""Columns of the export by what they are called in `DeviceProperties`."""
+"""Columns of the export by what they are called in `DeviceProperties`; warps become its threads."""
 
 
 def device_of_gpu(export: Export, process: Process) -> dict[int, int]:
@@ -40,8 +41,7 @@ def devices_of(export: Export, process: Process) -> tuple[DeviceProperties, ...]
         return ()
     numbers = device_of_gpu(export, process)
     wanted = {name: column for name, column in _LIMITS.items() if column in export.columns[_GPUS]}
-    warps = "maxWarpsPerSm" in export.columns[_GPUS]
-    columns = ", ".join(["id", "name", *wanted.values(), *["maxWarpsPerSm"] * warps])
+    columns = ", ".join(["id", "name", *wanted.values()])
     found = {}
     for gpu, name, *values in export.rows(f"SELECT {columns} FROM {_GPUS}"):  # noqa: S608
         device = numbers.get(gpu, gpu)
@@ -49,7 +49,7 @@ def devices_of(export: Export, process: Process) -> tuple[DeviceProperties, ...]
             continue
         limits = {
             limit: value
-            for limit, value in zip([*wanted, *["warps"] * warps], values, strict=True)
+            for limit, value in zip(wanted, values, strict=True)
             if isinstance(value, int)
         }
         threads = limits.pop("warps", 0) * limits.get("warp_size", 0)

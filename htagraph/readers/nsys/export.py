@@ -104,10 +104,8 @@ class Export:
         """All rows of a small answer."""
         return self.connection.execute(sql, values).fetchall()
 
-    def of_process(self, table: str, process: Process | None) -> str:
+    def of_process(self, table: str, process: Process) -> str:
         """Condition of the rows of a process; what names no process belongs to all."""
-        if process is None:
-            return "1"
         if "globalPid" in self.columns[table]:
             return f"globalPid = {process.global_id}"
         if "globalTid" in self.columns[table]:

@@ -43,11 +43,11 @@ def gpu_metrics(
     names = _metric_names(export)
     devices = device_of_gpu(export, process)
     parts = []
-    pairs, places = np.unique(
-        np.stack([found["typeId"], found["metricId"]]), axis=1, return_inverse=True
-    )
-    places = places.ravel()
-    for position, (source, metric) in enumerate(pairs.T.tolist()):
+    sources, of_source = np.unique(found["typeId"], return_inverse=True)
+    metrics, of_metric = np.unique(found["metricId"], return_inverse=True)
+    pairs, places = np.unique(of_source * len(metrics) + of_metric, return_inverse=True)
+    for position, pair in enumerate(pairs.tolist()):
+        source, metric = int(sources[pair // len(metrics)]), int(metrics[pair % len(metrics)])
         rows = np.flatnonzero(places == position)
         gpu = source & _GPU_BITS
         device = devices.get(gpu, gpu)

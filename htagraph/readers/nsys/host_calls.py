@@ -12,7 +12,7 @@ from htagraph.algorithms.matching import group_starts, last_before, running_late
 from htagraph.model.api_calls import OS_CALLS
 from htagraph.model.kinds import EventKind
 from htagraph.readers.nsys.device_work import ids
-from htagraph.readers.nsys.export import ABSENT, Export, Process
+from htagraph.readers.nsys.export import ABSENT, TIDS, Export, Process
 from htagraph.readers.nsys.parts import Part, Reading
 
 __all__ = ["OVERHEAD_TABLES", "api_calls", "os_calls", "overhead"]
@@ -38,7 +38,7 @@ def plain_name(name: str) -> str:
     return _API_VERSION.sub("", name)
 
 
-def api_calls(export: Export, process: Process | None, reading: Reading) -> Part:
+def api_calls(export: Export, process: Process, reading: Reading) -> Part:
     """Calls of CUDA's runtime and driver API."""
     where = export.of_process(CALLS, process)
     found = export.integers(CALLS, (*_COLUMNS, "correlationId"), where)
@@ -57,7 +57,7 @@ def api_calls(export: Export, process: Process | None, reading: Reading) -> Part
     )
 
 
-def os_calls(export: Export, process: Process | None, reading: Reading, api: Part | None) -> Part:
+def os_calls(export: Export, process: Process, reading: Reading, api: Part | None) -> Part:
     """Calls of the operating system's libraries, but for those that CUDA's API makes.
 
     What a call of CUDA waits for is known from the device; how its driver waits says less.
@@ -72,7 +72,7 @@ def os_calls(export: Export, process: Process | None, reading: Reading, api: Par
         reading.names.code(OS_CALLS),
         reading.lanes.threads(found["globalTid"]),
     )
-    is_mark = (found["globalTid"] % (1 << 24) == 0) & (found["start"] == found["end"])
+    is_mark = (found["globalTid"] % TIDS == 0) & (found["start"] == found["end"])
     inside = _inside(part, api) if api is not None and len(api) else np.zeros(len(part), dtype=bool)
     reading.skip("OSRT_API: marks of the profiler", np.count_nonzero(is_mark))
     reading.skip("OSRT_API: inside of CUDA calls", np.count_nonzero(inside & ~is_mark))
@@ -93,7 +93,7 @@ def _inside(part: Part, outer: Part) -> npt.NDArray[np.bool_]:
     return inside
 
 
-def overhead(export: Export, process: Process | None, reading: Reading, table: str) -> Part:
+def overhead(export: Export, process: Process, reading: Reading, table: str) -> Part:
     """The profiler's own work."""
     found = export.integers(table, _COLUMNS, export.of_process(table, process))
     return Part(

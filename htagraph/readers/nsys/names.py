@@ -12,7 +12,7 @@ from htagraph.model.events import LaneTable
 from htagraph.model.symbols import SymbolTable
 from htagraph.readers.nsys.export import ABSENT, TIDS, Export, Process
 
-__all__ = ["Lanes", "Names", "enumeration"]
+__all__ = ["Lanes", "Names", "enumeration", "named"]
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
@@ -43,8 +43,8 @@ class Names:
         """Symbols of numbered strings, each changed by `clean`; unknown ones are counted."""
         numbers, distinct = pd.factorize(ids)
         texts = self._texts(distinct)
-        unknown = [int(number) not in texts for number in distinct]
-        self.n_unknown += int(np.isin(numbers, np.flatnonzero(unknown)).sum())
+        is_unknown = np.array([number not in texts for number in distinct.tolist()], dtype=bool)
+        self.n_unknown += int(np.count_nonzero(is_unknown[numbers]))
         codes = [self.code(clean(texts.get(number, "(no name)"))) for number in distinct.tolist()]
         return np.array(codes, dtype=np.int32)[numbers]
 
@@ -113,8 +113,8 @@ class Lanes:
         owner : Process
             Whose work the streams run.
         """
-        processes = _named(export, "PROCESSES", "globalPid", "name")
-        threads = _named(export, "ThreadNames", "globalTid", "nameId")
+        processes = named(export, "PROCESSES", "globalPid", "name")
+        threads = named(export, "ThreadNames", "globalTid", "nameId")
         rows = [
             _stream(first, second, processes.get(owner.global_id, ""))
             if is_device
@@ -146,7 +146,7 @@ def _thread(
     return process.pid, global_tid % TIDS, name, threads.get(global_tid, ""), 0, 0, "CPU"
 
 
-def _named(export: Export, table: str, key: str, name: str) -> dict[int, str]:
+def named(export: Export, table: str, key: str, name: str) -> dict[int, str]:
     """Names of processes or threads, where the export has them."""
     if not export.has(table, key, name):
         return {}

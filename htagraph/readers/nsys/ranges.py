@@ -36,7 +36,7 @@ _NCCL = re.compile(r"^nccl[A-Z]\w*$")
 """Calls of NCCL, which writes its own ranges: ``ncclAllReduce``, ``ncclGroupEnd``."""
 
 
-def ranges(export: Export, process: Process | None, reading: Reading) -> Part:
+def ranges(export: Export, process: Process, reading: Reading) -> Part:
     """NVTX ranges and marks of threads.
 
     Operators are ranges that PyTorch wrote (``torch.autograd.profiler.emit_nvtx``) with a sequence

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from htagraph.readers.nsys.device_work import DEVICE_TABLES
-from htagraph.readers.nsys.export import Export, Process, opened
+from htagraph.readers.nsys.export import TIDS, Export, Process, opened
+from htagraph.readers.nsys.names import named
 from htagraph.readers.nsys.reports import refuse_report
 from htagraph.readers.rank_paths import file_of, rank_in_name
 
@@ -90,7 +91,8 @@ def ranks_of(export: Export) -> list[NsysRank]:
     found = _extents(export, DEVICE_TABLES) or dict(
         sorted(_extents(export, _HOST_TABLES).items(), key=lambda item: -item[1].n)[:1]
     )
-    base, names, host = base_time_ns(export), _process_names(export), _host(export)
+    names = named(export, "PROCESSES", "globalPid", "name")
+    base, host = base_time_ns(export), _host(export)
     ranks = [
         NsysRank(
             rank=-1,
@@ -130,7 +132,7 @@ def _extents(export: Export, tables: tuple[str, ...]) -> dict[int, _Extent]:
         if "globalPid" in columns:
             process = "globalPid"
         elif "globalTid" in columns:
-            process = "globalTid - globalTid % 16777216"
+            process = f"globalTid - globalTid % {TIDS}"
         device = "deviceId" if "deviceId" in columns else "-1"
         end = "end" if "end" in columns else "start"
         sql = (
@@ -147,13 +149,6 @@ def _extents(export: Export, tables: tuple[str, ...]) -> dict[int, _Extent]:
             if isinstance(on, int) and 0 <= on < _MAX_DEVICE:
                 extent.devices.add(on)
     return found
-
-
-def _process_names(export: Export) -> dict[int, str]:
-    if not export.has("PROCESSES", "globalPid", "name"):
-        return {}
-    rows = export.rows("SELECT globalPid, name FROM PROCESSES")
-    return {process: str(name) for process, name in rows if isinstance(process, int)}
 
 
 def _host(export: Export) -> str:
@@ -215,7 +210,7 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 - JSON
     """All objects in a JSON value."""
     if isinstance(value, dict):
         yield value
-    for inside in (
-        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    ):
-        yield from _objects(inside)
+        value = list(value.values())
+    if isinstance(value, list):
+        for inside in value:
+            yield from _objects(inside)

@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from htagraph.errors import QueryError, TraceError, TraceFormatError
+from htagraph.errors import TraceError, TraceFormatError
 from htagraph.model.events import FlowTable
 from htagraph.model.recording import Origin, Progress, Recording
+from htagraph.readers.kineto.loading import Asked
 from htagraph.readers.nsys import device_work, gpu_metrics, host_calls, ranges, waits
 from htagraph.readers.nsys.devices import devices_of
 from htagraph.readers.nsys.export import Export, Process, opened
@@ -67,7 +68,7 @@ _SAID = {
 def read_nsys(
     source: str | Path | bytes,
     *,
-    stacks: bool = False,  # noqa: ARG001 - exports have none of Python
+    stacks: bool = False,
     categories: Collection[str] | None = None,
     window: tuple[int, int] | None = None,
     progress: Progress | None = None,
@@ -80,7 +81,7 @@ def read_nsys(
         The export or its content. Of an export with several ranks, a path below the file names one:
         ``run.sqlite/rank-1``.
     stacks : bool
-        Without effect.
+        Without effect: exports have no frames of Python.
     categories : collection of str, optional
         Load only events of these categories (``kernel``, ``cuda_runtime``, ``user_annotation``).
     window : (int, int), unit=ns, optional
@@ -99,11 +100,7 @@ def read_nsys(
     TraceFormatError
         If it is no export, or damaged.
     """
-    if window is not None and window[1] < window[0]:
-        raise QueryError(
-            "the window ends before it starts.",
-            hint="give (start_ns, end_ns) with start_ns <= end_ns.",
-        )
+    Asked(stacks, categories, window)  # checks the window
     part, file = "", source
     if not isinstance(source, bytes):
         file, part = file_and_part(Path(source))
@@ -121,7 +118,7 @@ def read_nsys(
     return replace(recording, origin=replace(recording.origin, source=where))
 
 
-def no_events(export: Export) -> TraceFormatError:
+def _no_events(export: Export) -> TraceFormatError:
     """The error of an export without events."""
     return TraceFormatError(
         "this export holds no events that are read here.",
@@ -156,7 +153,7 @@ class _Steps:
 def _chosen(export: Export, ranks: list[NsysRank], part: str) -> NsysRank:
     """The rank that is asked for."""
     if not ranks:
-        raise no_events(export)
+        raise _no_events(export)
     name = export.path.name if export.path is not None else "run.sqlite"
     listed = ", ".join(f"{name}/rank-{rank.rank}" for rank in ranks)
     if part:
@@ -209,7 +206,7 @@ def _recording(export: Export, asked: _Asked, steps: _Steps) -> Recording:
         samples=metrics,
     )
     if not len(events) and categories is None and window is None:
-        raise no_events(export)
+        raise _no_events(export)
     _count_the_rest(export, process, asked.all_ranks, reading)
     return Recording(
         events=events,

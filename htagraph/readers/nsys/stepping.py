@@ -57,8 +57,6 @@ def _library() -> _Library | None:
         names = ("open_v2", "close", "prepare_v2", "finalize", "errmsg")
         functions = [getattr(library, f"sqlite3_{name}") for name in names]
         functions[-1].restype = ctypes.c_char_p
-        for function in functions:
-            function.argtypes = None
         addresses = [
             ctypes.cast(getattr(library, f"sqlite3_{name}"), ctypes.c_void_p).value or 0
             for name in ("step", "column_type", "column_int64", "column_text", "column_bytes")

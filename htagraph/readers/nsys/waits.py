@@ -32,7 +32,7 @@ _NAME_OF_TYPE = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "
 _OTHER = "Synchronization"
 
 
-def waits(export: Export, process: Process | None, reading: Reading, calls: Part | None) -> Part:
+def waits(export: Export, process: Process, reading: Reading, calls: Part | None) -> Part:
     """Records of waits, named by the call that they belong to.
 
     The type that an export gives a wait is not to be trusted: versions number types from 0 or from
@@ -83,7 +83,7 @@ def _called(calls: Part | None, correlation: I64) -> I64:
     return np.where(correlation >= 0, found, -1)
 
 
-def _devices(export: Export, process: Process | None, found: dict[str, I64]) -> I64:
+def _devices(export: Export, process: Process, found: dict[str, I64]) -> I64:
     """The device of each record: that of its context, which what runs there says best."""
     of_context = device_of_context(export, process)
     said = devices(found["deviceId"])
@@ -94,7 +94,7 @@ def _devices(export: Export, process: Process | None, found: dict[str, I64]) -> 
 
 
 def _event_records(
-    export: Export, process: Process | None, found: dict[str, I64], calls: Part | None, called: I64
+    export: Export, process: Process, found: dict[str, I64], calls: Part | None, called: I64
 ) -> dict[str, I64]:
     """The event record that each wait is for, where records were recorded.
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.model.events import SparseColumn
 from htagraph.readers.perfetto.scan import (
     BOOL,
     DOUBLE,
@@ -21,7 +22,7 @@ from htagraph.readers.perfetto.scan import (
 from htagraph.readers.perfetto.sequences import Sequences
 from htagraph.readers.perfetto.slices import Slices
 
-__all__ = ["Annotations"]
+__all__ = ["Annotations", "dense"]
 
 I64 = npt.NDArray[np.int64]
 
@@ -53,10 +54,7 @@ class Annotations:
     @classmethod
     def of(cls, scan: Scan, slices: Slices, chosen: I64, sequences: Sequences) -> Annotations:
         """The annotations of chosen slices; each is told by its position among these."""
-        position = np.full(len(scan.at), -1, dtype=np.int64)
-        ended = slices.end_packet[chosen]
-        position[ended[ended >= 0]] = np.flatnonzero(ended >= 0)
-        position[slices.packet[chosen]] = np.arange(len(chosen))
+        position = slices.of_packets(len(scan.at), chosen)
         known = np.flatnonzero((position[scan.annotation_packet] >= 0) & (scan.annotation_form > 0))
         packet = scan.annotation_packet[known]
         form, value = scan.annotation_form[known], scan.annotation_value[known].copy()
@@ -88,3 +86,8 @@ class Annotations:
                     slices,
                     values.view(np.float64) if kind == "float" else values,
                 )
+
+
+def dense(column: SparseColumn | None, n: int) -> I64:
+    """A column with a value for every event, -1 where there is none."""
+    return np.full(n, -1, dtype=np.int64) if column is None else column.dense(n, -1)

@@ -62,6 +62,10 @@ class DefectLog:
             self._n[defect] += n
             self._first.setdefault(defect, offset)
 
+    def __contains__(self, defect: Defect) -> bool:
+        """Whether there was such a repair."""
+        return self._n[defect] > 0
+
     def repairs(self) -> tuple[Repair, ...]:
         """The repairs made, in the order of `Defect`."""
         return tuple(

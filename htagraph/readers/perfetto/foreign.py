@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.model.categories import CRITICAL_PATH
 from htagraph.model.events import EVENT_DTYPES, EventTable, FlowTable, SparseColumn
-from htagraph.model.kinds import DEVICE_KINDS, HOST_KINDS, EventKind, codes
+from htagraph.model.kinds import DEVICE_KINDS, HOST_KINDS, EventKind, among
 from htagraph.model.samples import Series
 from htagraph.model.symbols import SymbolTable
 from htagraph.readers.kineto.categories import event_kinds
 from htagraph.readers.kineto.fields import ARG_KEYS, COLUMNS, Field, Read
-from htagraph.readers.perfetto.annotations import Annotations
+from htagraph.readers.perfetto.annotations import Annotations, dense
 from htagraph.readers.perfetto.lanes import Lanes, find_lanes
 from htagraph.readers.perfetto.material import Material
 from htagraph.readers.perfetto.scan import EXTRA
@@ -49,17 +50,16 @@ _DTYPES: dict[str, type[np.generic]] = {"int": np.int64, "float": np.float64, "t
 _SOURCE = "src_agent"
 _FLOW = "flow"
 _INSTRUMENT = "Perfetto"
-_DRAWN = "critical_path"  # category of what we add: known also where our supplement is damaged
 
 
 def _known_names() -> dict[str, tuple[str, str]]:
     """Column, and the kind of its values, by the name of an annotation."""
-    dense = dict(
+    by_field = dict(
         zip((Field.DEVICE, Field.STREAM, Field.CORRELATION, Field.EXTERNAL_ID), _DENSE, strict=True)
     )
     out = {
         key: (
-            dense.get(field) or COLUMNS[field - Field.FIRST_SPARSE].name,  # type: ignore[call-overload]
+            by_field.get(field) or COLUMNS[field - Field.FIRST_SPARSE].name,  # type: ignore[call-overload]
             _FORMS[read],
         )
         for key, (field, read) in ARG_KEYS.items()
@@ -76,7 +76,7 @@ def foreign_events(found: Material) -> EventTable:
     slices = found.slices
     every = np.arange(len(slices))
     lanes = find_lanes(found)
-    drawn = found.symbols.code(_DRAWN)
+    drawn = found.symbols.code(CRITICAL_PATH)  # also where our supplement is damaged
     lane = np.searchsorted(lanes.tracks, slices.track)
     name, category = found.names(every), found.categories(every)
     columns = _columns(found, found.annotations(every))
@@ -86,9 +86,9 @@ def foreign_events(found: Material) -> EventTable:
     point = np.where(slices.is_point, ord("i"), ord("X")).astype(np.uint8)
     kind = _kinds(symbols, category, name, point)
     kind = _placed(kind, lanes.is_thread[lane], device)
-    on_device = np.isin(kind, codes(DEVICE_KINDS))
-    dense = {key: _dense(columns.pop(key, None), len(slices)) for key in _DENSE}
-    dense |= {
+    on_device = among(kind, DEVICE_KINDS)
+    every_row = {key: dense(columns.pop(key, None), len(slices)) for key in _DENSE}
+    every_row |= {
         "device": np.where(on_device, device, -1),
         "stream": np.where(on_device, stream, -1),
     }
@@ -99,10 +99,10 @@ def foreign_events(found: Material) -> EventTable:
         name=name.astype(np.int32),
         category=category.astype(np.int32),
         lane=lane.astype(np.int32),
-        **{key: values.astype(EVENT_DTYPES[key]) for key, values in dense.items()},  # type: ignore[arg-type]
+        **{key: values.astype(EVENT_DTYPES[key]) for key, values in every_row.items()},  # type: ignore[arg-type]
         symbols=symbols,
         lanes=lanes.table,
-        flows=_flows(found, lane, (dense["correlation"] >= 0) | (category == drawn), flow),
+        flows=_flows(found, lane, (every_row["correlation"] >= 0) | (category == drawn), flow),
         columns=columns,
         samples=found.samples(_series(found), found.day_ns),
     )
@@ -125,17 +125,12 @@ def _columns(found: Material, annotations: Annotations) -> Sparse:
     return out
 
 
-def _dense(column: SparseColumn | None, n: int) -> I64:
-    """A column with a value for every event, -1 where there is none."""
-    return np.full(n, -1, dtype=np.int64) if column is None else column.dense(n, -1)
-
-
 def _places(columns: Sparse, lanes: Lanes, lane: I64, symbols: SymbolTable) -> tuple[I64, I64]:
     """Device and stream of each event: as it says, else as its lane does; -1 for none.
 
     A copy to a CPU is on the device that it comes from.
     """
-    device, stream = (_dense(columns.get(name), len(lane)) for name in ("device", "stream"))
+    device, stream = (dense(columns.get(name), len(lane)) for name in ("device", "stream"))
     device = np.where(device < 0, lanes.device[lane], device)
     stream = np.where(stream < 0, lanes.stream[lane], stream)
     source = columns.pop(_SOURCE, None)
@@ -160,9 +155,9 @@ def _kinds(symbols: SymbolTable, category: I64, name: I64, point: npt.NDArray[np
 def _placed(kind: I8, on_thread: npt.NDArray[np.bool_], device: I64) -> I8:
     """Kinds that fit the place of each event."""
     on_host = on_thread | (not on_thread.any() and device < 0)
-    needs_device = np.isin(kind, codes(DEVICE_KINDS)) & (device < 0)
+    needs_device = among(kind, DEVICE_KINDS) & (device < 0)
     is_plain = (kind == EventKind.OTHER) | needs_device
-    astray = np.isin(kind, codes(HOST_KINDS)) & ~on_host
+    astray = among(kind, HOST_KINDS) & ~on_host
     out = np.where(is_plain | astray, np.where(on_host, EventKind.OP, EventKind.ASYNC), kind)
     return out.astype(np.int8)
 
@@ -170,11 +165,7 @@ def _placed(kind: I8, on_thread: npt.NDArray[np.bool_], device: I64) -> I8:
 def _flows(found: Material, lane: I64, repeats: npt.NDArray[np.bool_], category: int) -> FlowTable:
     """The flows between slices; not those of slices with a correlation id, which say the same."""
     scan, slices = found.scan, found.slices
-    position = np.full(len(scan.at), -1, dtype=np.int64)
-    ended = slices.end_packet
-    position[ended[ended >= 0]] = np.flatnonzero(ended >= 0)
-    position[slices.packet] = np.arange(len(slices))
-    event = position[scan.flow_packet]
+    event = slices.of_packets(len(scan.at), np.arange(len(slices)))[scan.flow_packet]
     rows = np.flatnonzero(event >= 0)
     rows = rows[~repeats[event[rows]]]
     event, ids, ends = event[rows], scan.flow_id[rows], scan.flow_ends[rows] != 0

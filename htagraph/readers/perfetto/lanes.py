@@ -70,10 +70,9 @@ class _Lane:
 def find_lanes(found: Material) -> Lanes:
     """The lanes of all tracks that have slices."""
     tracks, first = np.unique(found.slices.track, return_index=True)
-    owners = _writing_threads(found)
     packets = found.slices.packet[first].tolist()
     lanes = [
-        _lane(found, uuid % _UUIDS, owners.get(packet))
+        _lane(found, uuid % _UUIDS, found.sequences.thread_of(packet))
         for uuid, packet in zip(tracks.tolist(), packets, strict=True)
     ]
     seen: Counter[tuple[int | str, int | str]] = Counter()
@@ -100,13 +99,6 @@ def find_lanes(found: Material) -> Lanes:
         np.array([lane.stream for lane in lanes], dtype=np.int64),
         np.array([lane.is_gpu for lane in lanes], dtype=bool),
     )
-
-
-def _writing_threads(found: Material) -> dict[int, tuple[int, int]]:
-    """The thread that wrote each packet, of old writers, which have a sequence for each."""
-    return {
-        packet: thread for rows, thread in found.sequences.threads() for packet in rows.tolist()
-    }
 
 
 def _lane(found: Material, uuid: int, writer: tuple[int, int] | None) -> _Lane:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.model.events import SparseColumn
 from htagraph.model.samples import SampleTable, Series
 from htagraph.readers.perfetto.annotations import Annotations
 from htagraph.readers.perfetto.defects import DefectLog
@@ -19,10 +18,9 @@ from htagraph.readers.perfetto.sequences import Sequences, Symbols
 from htagraph.readers.perfetto.slices import Slices
 from htagraph.readers.perfetto.tracks import Track, Tracks
 
-__all__ = ["Material", "Sparse"]
+__all__ = ["Material"]
 
 I64 = npt.NDArray[np.int64]
-Sparse = Mapping[str, SparseColumn]
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from htagraph.model.samples import SampleTable, Series
 from htagraph.model.supplement import FIELD, Supplement
 from htagraph.model.symbols import SymbolTable
 from htagraph.readers.kineto.categories import event_kinds
+from htagraph.readers.perfetto.annotations import dense
 from htagraph.readers.perfetto.defects import Defect
 from htagraph.readers.perfetto.material import Material
 from htagraph.readers.perfetto.taking import taken
@@ -170,7 +171,7 @@ def own_events(found: Material, own: Own, others: list[Own]) -> EventTable:
         name=name.astype(np.int32),
         category=category.astype(np.int32),
         lane=lane.astype(np.int32),
-        **{key: _dense(columns.pop(key, None), n, dtype) for key, dtype in _DENSE.items()},  # type: ignore[arg-type]
+        **{key: dense(columns.pop(key, None), n).astype(dtype) for key, dtype in _DENSE.items()},  # type: ignore[arg-type]
         symbols=symbols,
         lanes=own.lanes,
         columns=columns,
@@ -208,9 +209,8 @@ def _order(found: Material, own: Own, n: int) -> tuple[I64, bool]:
     They are if none is missing, or only the last ones.
     """
     order = own.columns["order"]
-    kinds = {repair.kind for repair in found.log.repairs()}
-    is_cut = Defect.TRUNCATED.label in kinds
-    is_holed = kinds & {defect.label for defect in _HOLES}
+    is_cut = Defect.TRUNCATED in found.log
+    is_holed = any(defect in found.log for defect in _HOLES)
     if n == len(order) or (n < len(order) and is_cut and not is_holed):
         return order[:n], True
     found.log.add(Defect.SUPPLEMENT)
@@ -226,12 +226,6 @@ def _columns(found: Material, chosen: I64) -> dict[str, SparseColumn]:
             typed = value.astype(np.int32) if form == "text" else value
             out[name] = SparseColumn(event, typed)
     return out
-
-
-def _dense(column: SparseColumn | None, n: int, dtype: type[np.generic]) -> npt.NDArray[Any]:
-    """A column with a value for every event, -1 where there is none."""
-    values = np.full(n, -1, dtype=np.int64) if column is None else column.dense(n, -1)
-    return values.astype(dtype)
 
 
 def _flows(own: Own, category: I64, order: I64) -> FlowTable:

@@ -217,13 +217,9 @@ class Sequences:
         has = np.array([state.track is not None for state in self._states])
         return np.array(of_state, dtype=np.uint64).view(np.int64)[self._state], has[self._state]
 
-    def threads(self) -> list[tuple[I64, tuple[int, int]]]:
-        """Rows of packets of sequences that were written by one thread, and its process and id."""
-        return [
-            (np.flatnonzero(self._state == number), state.thread)
-            for number, state in enumerate(self._states)
-            if state.thread is not None
-        ]
+    def thread_of(self, packet: int) -> tuple[int, int] | None:
+        """Process and id of the thread that wrote a packet, of old writers: each had a sequence."""
+        return self._states[int(self._state[packet])].thread
 
 
 def _name(entry: Any) -> str | bytes:  # noqa: ANN401

@@ -53,6 +53,14 @@ class Slices:
         """Number of slices and points."""
         return len(self.packet)
 
+    def of_packets(self, n_packets: int, chosen: I64) -> I64:
+        """Which of chosen slices each packet begins or ends, by its position among these; or -1."""
+        position = np.full(n_packets, -1, dtype=np.int64)
+        ended = self.end_packet[chosen]
+        position[ended[ended >= 0]] = np.flatnonzero(ended >= 0)
+        position[self.packet[chosen]] = np.arange(len(chosen))
+        return position
+
 
 def find_slices(
     scan: Scan, sequences: Sequences, clocks: Clocks, log: DefectLog, skipped: dict[str, int]

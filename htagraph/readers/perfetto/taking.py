@@ -77,7 +77,7 @@ def asked_for(
     if categories is None:
         leave = (events.kind == EventKind.PYTHON) & (not stacks)
     else:
-        wanted = np.array([text in categories for text in texts], dtype=bool)
+        wanted = events.symbols.mask(lambda text: text in categories)
         leave = ~wanted[events.category]
     codes, counts = np.unique(events.category[leave], return_counts=True)
     for code, count in zip(codes.tolist(), counts.tolist(), strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -92,28 +92,47 @@ def scanned(source: str | Path | bytes, log: DefectLog, progress: Progress | Non
         while piece := stream.read(_PIECE):
             data += piece
         path = stream.path
-    found, cut, lost = _scanned(data)
-    log.add(Defect.TRUNCATED, int(cut > 0), offset=len(data) - cut)
-    log.add(Defect.DAMAGED, lost[0], offset=lost[1])
+    counts = _counted(data)
+    log.add(Defect.TRUNCATED, int(counts.cut > 0), offset=len(data) - counts.cut)
+    log.add(Defect.DAMAGED, counts.lost, offset=counts.lost_at)
+    found = _columns(data, counts)
     packed = np.flatnonzero(np.isin(found.other, (_COMPRESSED, _ZSTD)))
     if len(packed):
         data = _unpacked(data, found, packed, log, path)
-        found, _, _ = _scanned(data)
+        found = _columns(data, _counted(data))
     bad = np.flatnonzero(found.what & BAD)
     log.add(Defect.BAD_PACKET, len(bad), offset=int(found.at[bad].min(initial=len(data))))
     return Scanned(data, found, container)
 
 
-def _scanned(data: bytes | bytearray) -> tuple[Scan, int, tuple[int, int]]:
-    """The columns of a trace; bytes cut off at its end; bytes that are no packet, where first."""
+class _Counts(NamedTuple):
+    """How much there is, as the scanner counts it."""
+
+    packets: int
+    annotations: int
+    flows: int
+    texts: int
+    cut: int
+    lost: int
+    lost_at: int
+
+
+def _counted(data: bytes | bytearray) -> _Counts:
+    """How much a trace holds; bytes cut off at its end; bytes that are no packet, where first."""
     from htagraph.readers.perfetto.compiled.scanner import fill  # noqa: PLC0415  deferred
 
-    buf = np.frombuffer(data, dtype=np.uint8)
-    counts = np.zeros(7, dtype=np.int64)
-    fill(buf, Room.of(0, 0, 0, 0), counts, False)
-    room = Room.of(*counts[:4].tolist())
-    fill(buf, room, counts, True)
-    return Scan.of(room), int(counts[4]), (int(counts[5]), int(counts[6]))
+    counts = np.zeros(len(_Counts._fields), dtype=np.int64)
+    fill(np.frombuffer(data, dtype=np.uint8), Room.of(0, 0, 0, 0), counts, False)
+    return _Counts(*counts.tolist())
+
+
+def _columns(data: bytes | bytearray, counts: _Counts) -> Scan:
+    """The columns of a trace of which so much is known."""
+    from htagraph.readers.perfetto.compiled.scanner import fill  # noqa: PLC0415  deferred
+
+    room = Room.of(*counts[:4])
+    fill(np.frombuffer(data, dtype=np.uint8), room, np.zeros(len(counts), dtype=np.int64), True)
+    return Scan.of(room)
 
 
 def _unpacked(
@@ -128,9 +147,10 @@ def _unpacked(
         out += data[kept_to : start[row]]
         kept_to = int(end[row])
         inner = _inflated(bytes(data[found.at[row] : end[row]]), most - len(out))
-        _, cut, lost = _scanned(inner)
-        log.add(Defect.BAD_PACKED, int(cut + lost[0] > 0 or not inner), offset=int(found.at[row]))
-        out += inner[: len(inner) - cut]
+        counts = _counted(inner)
+        is_bad = counts.cut + counts.lost > 0 or not inner
+        log.add(Defect.BAD_PACKED, int(is_bad), offset=int(found.at[row]))
+        out += inner[: len(inner) - counts.cut]
         if len(out) >= most:
             raise TraceLimitError(
                 f"its packets unpack to more than {MAX_RATIO} times their size; this looks like a "
