@@ -152,18 +152,18 @@ def compiled(
     -------
     Compiled
     """
-    keeps = folder is not None and file_of(path).is_file()  # a pipe can be read only once
-    kept = kept_file(path, beside, folder, reading) if folder and keeps else None
-    found = None if kept is None else opened(kept, path)
+    if folder is None or not file_of(path).is_file():  # a pipe can be read only once
+        return reading.made(path, beside, progress=progress, stage=stage)
+    kept = kept_file(path, beside, folder, reading)
+    found = opened(kept, path)
     if found is not None:
         return found
     made = reading.made(path, beside, progress=progress, stage=stage)
-    if kept is not None:
-        try:
-            new_folder(kept.parent, hint="choose another cache.")
-            saved(made, kept)
-        except OutputError as exc:
-            warnings.warn(f"nothing is kept: {exc}", IncompleteTraceWarning, stacklevel=3)
+    try:
+        new_folder(folder, hint="choose another cache.")
+        saved(made, kept)
+    except OutputError as exc:
+        warnings.warn(f"nothing is kept: {exc}", IncompleteTraceWarning, stacklevel=3)
     return made
 
 

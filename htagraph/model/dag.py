@@ -12,7 +12,7 @@ import numpy.typing as npt
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable
 from htagraph.model.inference import Support
-from htagraph.model.kinds import DEVICE_CLOCK_KINDS, codes
+from htagraph.model.kinds import DEVICE_CLOCK_KINDS, among
 from htagraph.model.units import human_duration
 from htagraph.model.window import Window
 
@@ -198,7 +198,7 @@ class Dag:
     def recorded_ns(self) -> I64:
         """Start of each event as it was recorded, before the device clock was moved."""
         shift = self.calibration.shift_at(self.events.ts_ns)
-        by_device = np.isin(self.events.kind, codes(DEVICE_CLOCK_KINDS))
+        by_device = among(self.events.kind, DEVICE_CLOCK_KINDS)
         return self.events.ts_ns - np.where(by_device, shift, 0)
 
     @cached_property

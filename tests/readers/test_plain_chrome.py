@@ -112,6 +112,14 @@ def test_each_value_of_a_counter_is_a_series():
     assert values == {"memory: used": [4.0, 3.0], "memory: free": [1.5], "load": [7.0]}
 
 
+def test_a_counter_too_large_for_a_number_is_no_sample():
+    data = file_of(slice_("f", 0, 30), point("C", "load", 10, args={"a": 10**400, "b": 2}))
+    recording = read_kineto(data)
+
+    assert recording.events.samples.value.tolist() == [2.0]
+    assert recording.skipped == {"counter value that is no number": 1}
+
+
 def test_a_path_that_was_written_back_did_not_run(tmp_path: Path):
     graph = hg.load(file_of(slice_("f", 0, 10), slice_("g", 2, 3))).compile()
     again = hg.load(graph.critical_path().to_chrome_json(tmp_path / "path.json")).compile()

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from htagraph.algorithms.matching import match_keys
 from htagraph.model.events import EventTable
-from htagraph.model.kinds import EventKind
+from htagraph.model.kinds import EventKind, among
 from htagraph.readers.execution_trace.nodes import ExecutionNodes
 
 __all__ = ["Correlation", "correlate"]
@@ -46,17 +46,17 @@ def correlate(events: EventTable, nodes: ExecutionNodes) -> Correlation:
     other, in the same order, is that thread. Ids by which more names differ than agree are of
     another run.
     """
-    ranges = np.flatnonzero(np.isin(events.kind, _RANGES))
-    codes = {text: code for code, text in enumerate(events.symbols.texts)}
-    name = np.fromiter((codes.get(text, -1) for text in nodes.name), np.int64, len(nodes))
+    ranges = np.flatnonzero(among(events.kind, _RANGES))
+    name = np.fromiter(map(events.symbols.code, nodes.name), np.int64, len(nodes))
     for found_by, ids in (
         ("record function id", events.column("record_function")[ranges]),
         ("external id", events.external_id[ranges]),
     ):
         rows = ranges[ids > 0]
         node = match_keys(ids[ids > 0], nodes.record_function)
-        agrees = (node >= 0) & (events.name[rows] == name[node]) if len(nodes) else node > len(node)
-        n_misnamed = int(((node >= 0) & ~agrees).sum())
+        rows, node = rows[node >= 0], node[node >= 0]
+        agrees = events.name[rows] == name[node]
+        n_misnamed = int((~agrees).sum())
         if agrees.sum() > n_misnamed:
             return Correlation(rows[agrees], node[agrees], n_misnamed, found_by)
     event, node = _in_order(events, ranges, nodes.thread, name)

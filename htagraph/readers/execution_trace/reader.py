@@ -92,8 +92,7 @@ def _detail(
 
 def _with_nodes(events: EventTable, nodes: ExecutionNodes, pairs: Correlation) -> EventTable:
     """Events with what the execution trace says of each."""
-    texts = list(events.symbols.texts)
-    codes = {text: code for code, text in enumerate(texts)}
+    codes = {text: code for code, text in enumerate(events.symbols.texts)}
     columns = dict(events.columns)
 
     def add(name: str, values: npt.NDArray[np.generic]) -> None:

@@ -48,11 +48,12 @@ def counter_samples(events: EventTable, args: ArgsReader) -> tuple[SampleTable, 
     ):
         where = f" ({lanes.process[lane] or lanes.pid[lane]})" if several else ""
         for key, value in values.items():
-            if isinstance(value, int | float) and math.isfinite(value):
+            number = _number(value)
+            if math.isfinite(number):
                 label = texts[name] if len(values) == 1 else f"{texts[name]}: {key}"
                 times, numbers = points.setdefault(label + where, ([], []))
                 times.append(ts_ns)
-                numbers.append(float(value))
+                numbers.append(number)
             else:
                 n_left_out += 1
     samples = SampleTable.of(
@@ -62,3 +63,11 @@ def counter_samples(events: EventTable, args: ArgsReader) -> tuple[SampleTable, 
         ]
     )
     return samples, n_left_out
+
+
+def _number(value: object) -> float:
+    """A value as a number, NaN for what is none, or is too large for one."""
+    try:
+        return float(value) if isinstance(value, int | float) else math.nan
+    except OverflowError:
+        return math.nan

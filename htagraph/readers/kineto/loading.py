@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from htagraph.errors import QueryError, TraceFormatError
 from htagraph.model.recording import STACKS, Origin, Progress, Recording
 from htagraph.readers.kineto.arguments import ArgsIndex
@@ -29,7 +27,6 @@ from htagraph.readers.kineto.repairs import Defect, RepairLog
 
 if TYPE_CHECKING:
     from htagraph.readers.kineto.compiled.scanner import Rules
-    from htagraph.readers.kineto.merging import Columns
     from htagraph.readers.kineto.parts import Part
     from htagraph.readers.kineto.worker import Worker
 
@@ -37,7 +34,6 @@ __all__ = ["EVERYTHING", "Asked", "load_file", "scanned"]
 
 _THREADS = 2
 _THREADS_FROM = 1 << 19  # bytes of a file that are worth a second thread
-_PATIENCE_S = 1.0
 EVERYTHING = (-MAX_TIME_NS, MAX_TIME_NS)
 """The window that holds all times."""
 
@@ -80,17 +76,14 @@ def load_file(
     from htagraph.readers.kineto.tables import event_table  # noqa: PLC0415
 
     log, window, assembly = RepairLog(), EVERYTHING, Assembly()
-    elsewhere: Collection[str] = ()
     if asked.window is not None:
-        counted = Assembly()
         header = scanned(
             ByteStream(source, RepairLog()),
             Asked(categories=()),
             window,
             RepairLog(),
-            counted.add,
+            lambda _: None,
         )
-        elsewhere = counted.columns(header.workers).skipped
         base_time_ns = base_time_of(header.metadata)
         start_ns, end_ns = (
             min(max(time_ns - base_time_ns, EVERYTHING[0]), EVERYTHING[1])
@@ -110,7 +103,7 @@ def load_file(
     log.merge(assembly.repairs)
     columns = assembly.columns(file.workers)
     base_time_ns = base_time_of(file.metadata, log)
-    plain = is_plain({*_categories(columns), *elsewhere})
+    plain = is_plain(columns.n_bytes)
     asked_window = None if asked.window is None else window
     columns = cleaned(columns, log, asked_window, asked.categories, base_time_ns)
     metadata_events = _metadata_events(assembly.metas, log)
@@ -133,12 +126,6 @@ def load_file(
         n_bytes=columns.n_bytes,
         origin=Origin(source, base_time_ns, args, file.metadata),
     )
-
-
-def _categories(columns: Columns) -> set[str]:
-    """The categories of what was read, and of what was left out."""
-    codes = np.union1d(columns.rows["category"], columns.flows[4])
-    return {columns.symbols[code] for code in codes.tolist()} | set(columns.skipped)
 
 
 def _metadata_events(texts: list[bytes], log: RepairLog) -> Iterator[Mapping[str, Any]]:

@@ -19,13 +19,12 @@ from htagraph.readers.first_bytes import first_bytes
 from htagraph.readers.monitoring.clock import zone_of
 from htagraph.readers.monitoring.fields import mean_over_ns
 from htagraph.readers.monitoring.tables import Log, instrument_of, read_log
+from htagraph.readers.monitoring.timestamps import FIRST_NS, LAST_NS
 from htagraph.readers.text_lines import text_lines
 
 __all__ = ["is_monitoring", "with_monitoring"]
 
 _HEAD_BYTES = 16_384
-_EPOCH_NS = (10**18, 41 * 10**17)
-"""Absolute times lie between these: 2001 to 2099."""
 _AROUND = 1.5
 """Intervals before and after the trace in which a sample still speaks of it."""
 _ADVICE = (
@@ -94,7 +93,7 @@ def _placed(log: Log, events: EventTable, path: Path) -> tuple[SampleTable, str]
     if not timed.any():
         return SampleTable(), "not placed: the trace has no events"
     trace = int(events.ts_ns[timed].min()), int(events.end_ns[timed].max())
-    if not _EPOCH_NS[0] <= trace[0] <= _EPOCH_NS[1]:
+    if not FIRST_NS <= trace[0] <= LAST_NS:
         return SampleTable(), "not placed: times of the trace do not count from the epoch"
     interval_ns = _interval_ns(log)
     ts_ns = log.samples["ts_ns"].to_numpy(np.int64)
@@ -133,12 +132,11 @@ def _placed(log: Log, events: EventTable, path: Path) -> tuple[SampleTable, str]
 
 def _apart(ts_ns: npt.NDArray[np.int64], trace: tuple[int, int]) -> str:
     """By how much a log misses a trace."""
-    early = trace[0] - int(ts_ns.max())
-    gap = human_duration(early if early > 0 else int(ts_ns.min()) - trace[1])
+    early, late = trace[0] - int(ts_ns.max()), int(ts_ns.min()) - trace[1]
     if early > 0:
-        return f"the log ends {gap} before the trace begins"
-    if int(ts_ns.min()) > trace[1]:
-        return f"the log begins {gap} after the trace ends"
+        return f"the log ends {human_duration(early)} before the trace begins"
+    if late > 0:
+        return f"the log begins {human_duration(late)} after the trace ends"
     return "the log has a gap where the trace is"
 
 

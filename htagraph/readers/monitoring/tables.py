@@ -6,6 +6,7 @@ import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from htagraph.readers.monitoring.timestamps import TIME, read_times
 __all__ = ["Log", "instrument_of", "read_log"]
 
 _COMMA_HEADER = re.compile(
-    r"^\"?(?=[^#]*,)(?=.*\b(time|timestamp|date)\b)?.*("
+    r"^\"?(?=[^#]*,).*("
     r"\b(utilization|memory|power|temperature|clocks|fan)\.\w|\bDCGM_FI_|\b(gfx_activity|socket_power)\b"
     r"|\bGPU use \(%\)|\bGPU Memory Allocated)",
     re.IGNORECASE,
@@ -93,7 +94,8 @@ def instrument_of(lines: Iterable[str]) -> str:
     >>> instrument_of(["timestamp, index, utilization.gpu [%]"])
     'nvidia-smi'
     """
-    for line in [line.strip().lstrip("\ufeff") for line in lines][:_HEAD_LINES]:
+    for raw in islice(lines, _HEAD_LINES):
+        line = raw.strip().lstrip("\ufeff")
         stamped = _STAMPED.match(line)
         text = stamped[2] if stamped else line
         if _ENTITY_HEADER.match(text) or _EXPOSED.match(line) or text.startswith("# HELP DCGM_FI"):
@@ -178,9 +180,10 @@ def _headed(text: str, sections: dict[tuple[str, ...], _Section]) -> _Section:
             names = ["stamp", "entity", "id", *after]
         columns, units = tuple(names), [""] * len(names)
     else:
-        parts = [_UNIT.match(name) for name in _fields(text)]
+        names = _fields(text)
+        parts = [_UNIT.match(name) for name in names]
         columns = tuple(
-            part["name"] if part else name for part, name in zip(parts, _fields(text), strict=True)
+            part["name"] if part else name for part, name in zip(parts, names, strict=True)
         )
         units = [part["unit"] if part else "" for part in parts]
     return sections.setdefault(columns, _Section(columns, units))

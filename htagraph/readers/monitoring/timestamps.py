@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-__all__ = ["TIME", "Times", "read_times"]
+__all__ = ["FIRST_NS", "LAST_NS", "TIME", "Times", "read_times"]
 
 TIME = (
     r"(?:\d{10}(?:\.\d{1,9})?|\d{13}|\d{16}|\d{19}"
@@ -19,7 +19,8 @@ TIME = (
 _NS_PER_S = 10**9
 _FACTORS = {10: _NS_PER_S, 13: 10**6, 16: 10**3, 19: 1}
 """Nanoseconds in what is counted from the epoch, by the digits of the number."""
-_FIRST_NS, _LAST_NS = 10**18, 41 * 10**17  # 2001 to 2099
+FIRST_NS, LAST_NS = 10**18, 41 * 10**17
+"""Times since the epoch lie between these: 2001 to 2099."""
 
 
 class Times(NamedTuple):
@@ -89,7 +90,7 @@ def _of_each(texts: pd.Series[str]) -> _EachTime:
     ts_ns = ts_ns + digits.str.ljust(9, "0").astype(np.int64).to_numpy()
     zone = found["zone"].fillna("")
     ts_ns = ts_ns - _zone_ns(zone)
-    is_read = (ts_ns > _FIRST_NS) & (ts_ns < _LAST_NS)
+    is_read = (ts_ns > FIRST_NS) & (ts_ns < LAST_NS)
     is_local = of_calendar & (zone == "").to_numpy()
     finer = found["whole"].str.len().fillna(10).to_numpy(np.int64) - 10
     n_digits = np.minimum(finer + digits.str.len().to_numpy(np.int64), 9)
@@ -100,7 +101,7 @@ def _since_epoch(whole: pd.Series[str]) -> npt.NDArray[np.int64]:
     """Nanoseconds of numbers that count from the epoch, 0 for none."""
     factor = whole.str.len().map(_FACTORS).fillna(0)
     number = pd.to_numeric(whole, errors="coerce").fillna(0)
-    is_usual = number.to_numpy(np.float64) * factor.to_numpy(np.float64) < _LAST_NS
+    is_usual = number.to_numpy(np.float64) * factor.to_numpy(np.float64) < LAST_NS
     # Whole numbers of 19 digits are not exact as floats.
     exact = whole.where(is_usual & whole.notna().to_numpy(), "0").astype(np.int64)
     return exact.to_numpy() * factor.to_numpy(np.int64)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.algorithms.matching import match_keys
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
 from htagraph.readers.ncu.table import Launches
@@ -85,11 +86,9 @@ def _in_order_of_launch(events: EventTable) -> I64:
     """Kernels, as they were launched."""
     kernels = np.flatnonzero(events.kind == EventKind.KERNEL)
     calls = np.flatnonzero((events.kind == EventKind.RUNTIME) & (events.correlation >= 0))
-    calls = calls[np.argsort(events.correlation[calls], kind="stable")]
-    at = np.searchsorted(events.correlation[calls], events.correlation[kernels])
-    call = calls[np.minimum(at, len(calls) - 1)] if len(calls) else np.zeros_like(kernels)
-    known = (at < len(calls)) & (events.correlation[call] == events.correlation[kernels])
-    launched = np.where(known, events.ts_ns[call], events.ts_ns[kernels])
+    call = match_keys(events.correlation[kernels], events.correlation[calls])
+    launched = events.ts_ns[kernels].copy()
+    launched[call >= 0] = events.ts_ns[calls[call[call >= 0]]]
     return kernels[np.lexsort((events.ts_ns[kernels], launched))]
 
 

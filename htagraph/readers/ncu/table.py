@@ -121,7 +121,7 @@ def read_launches(lines: Iterable[str]) -> Launches:
             else:
                 n_unread += 1
     tables = [_launches(part) for part in parts if part.rows]
-    about = [about for about, _ in tables] or [_about([], [])]
+    about = [about for about, _ in tables] or [_about(pd.DataFrame())]
     offset = np.cumsum([0, *(len(one) for one in about)])
     metrics: dict[str, npt.NDArray[np.float64]] = {}
     for (_, found), first in zip(tables, offset, strict=False):
@@ -131,8 +131,8 @@ def read_launches(lines: Iterable[str]) -> Launches:
     return Launches(pd.concat(about, ignore_index=True), metrics, n_lines, n_unread)
 
 
-def _about(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> pd.DataFrame:
-    frame = pd.DataFrame(list(rows), columns=list(columns), dtype=object)
+def _about(frame: pd.DataFrame) -> pd.DataFrame:
+    """What rows say of their launches."""
     asked = ("ID", "Process ID", "Kernel Name", "Block Size", "Grid Size")
     return pd.DataFrame(
         {name: frame[name] if name in frame else pd.Series("", frame.index) for name in asked},
@@ -144,16 +144,16 @@ def _launches(part: _Part) -> tuple[pd.DataFrame, dict[str, npt.NDArray[np.float
     """Launches of one table, and their metrics."""
     rows = [row + [""] * (len(part.columns) - len(row)) for row in part.rows]
     columns = _unique(part.columns)
-    about = _about(columns, rows)
+    frame = pd.DataFrame(rows, columns=columns, dtype=object)
+    about = _about(frame)
     order = about.groupby(["Process ID", "ID"], sort=False).ngroup().to_numpy()
     if part.is_long:
-        frame = pd.DataFrame(rows, columns=columns, dtype=object)
         first = np.flatnonzero(~about.duplicated(["Process ID", "ID"]).to_numpy())
         return about.iloc[first], _from_long(frame, order, len(first))
     units = part.units or [""] * len(columns)
     texts = {
-        name: (pd.Series([row[at] for row in rows], dtype=object), units[at])
-        for at, name in enumerate(columns)
+        name: (frame[name], unit)
+        for name, unit in zip(columns, units, strict=False)
         if name not in _LAUNCH
     }
     with_comma = _decimal_comma(text for text, _ in texts.values())
