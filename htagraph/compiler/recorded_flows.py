@@ -24,6 +24,7 @@ from htagraph.algorithms.matching import group_starts, last_before
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.categories import FORWARD_BACKWARD, TENSOR_DEPENDENCY
 from htagraph.model.edges import EdgeTable
+from htagraph.model.kinds import among
 from htagraph.model.rules import Rule
 
 __all__ = ["recorded_flow_edges", "slices_around"]
@@ -57,9 +58,9 @@ def _arrows(structure: Structure) -> _Arrows:
     rows = rows[np.lexsort(keys)]
     starts = group_starts(flows.category[rows], flows.id[rows])
     position = np.arange(len(rows))
-    group = np.maximum.accumulate(np.where(starts, position, 0)) if len(rows) else position
-    sends = np.isin(flows.phase[rows], (_START, _STEP))
-    sent = np.maximum.accumulate(np.where(sends, position, -1)) if len(rows) else position
+    group = np.maximum.accumulate(np.where(starts, position, 0))
+    sends = among(flows.phase[rows], (_START, _STEP))
+    sent = np.maximum.accumulate(np.where(sends, position, -1))
     source = np.where(starts, -1, np.roll(sent, 1))
     heads = np.flatnonzero((flows.phase[rows] != _START) & (source >= group))
     return _Arrows(rows[source[heads]], rows[heads])

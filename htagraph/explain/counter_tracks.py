@@ -52,8 +52,8 @@ def _sm_activity(dag: Dag) -> list[CounterTrack]:
     tracks = []
     for device in devices_of(dag).tolist():
         found = sm_activity(dag, dag.span, device)
-        sums = found.within(np.array([dag.span.start_ns]), np.array([dag.span.end_ns]))
-        if not 0 < float(sums["busy"][0]) * _NEARLY_ALL <= float(sums["known"][0]):
+        sums = found.whole
+        if not 0 < sums["busy"] * _NEARLY_ALL <= sums["known"]:
             continue
         ts_ns, share = found.active
         last = np.append(np.diff(ts_ns) > 0, True)

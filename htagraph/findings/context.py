@@ -249,12 +249,9 @@ def _precision(dag: Dag, window: Window) -> Precision:
 
 def _has_small_grids(dag: Dag, window: Window) -> bool:
     """Whether small grids leave most of the devices without a block while kernels compute."""
-    start, end = np.array([window.start_ns]), np.array([window.end_ns])
-    found = [
-        sm_activity(dag, window, device).within(start, end) for device in devices_of(dag).tolist()
-    ]
-    computing_ns = sum(float(one["busy"][0] - one["communication"][0]) for one in found)
-    return sum(float(one["small"][0]) for one in found) > _MOST * computing_ns
+    found = [sm_activity(dag, window, device).whole for device in devices_of(dag).tolist()]
+    computing_ns = sum(one["busy"] - one["communication"] for one in found)
+    return sum(one["small"] for one in found) > _MOST * computing_ns
 
 
 def _blocking_copies(dag: Dag, window: Window) -> tuple[str, int]:

@@ -70,12 +70,11 @@ def kernel_waves(
     kernel = np.concatenate([has_full, np.arange(len(start))])
     from_ns = np.concatenate([start[has_full], split])
     to_ns = np.concatenate([split[has_full], end])
-    n_tails = len(start)
     return KernelWaves(
         kernel,
         np.clip(from_ns, 0, length),
         np.clip(to_ns, 0, length),
         np.concatenate([np.full(len(has_full), n_sms), np.minimum(left, n_sms)]),
         np.concatenate([fits[has_full], left]),
-        np.concatenate([np.zeros(len(has_full), dtype=bool), (n_full > 0)[:n_tails]]),
+        np.concatenate([np.zeros(len(has_full), dtype=bool), n_full > 0]),
     )

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.occupancy import residency
+from htagraph.lookup.device_states import devices_of
 from htagraph.model.dag import Dag
 from htagraph.model.devices import DeviceProperties
 
@@ -108,7 +109,7 @@ def geometry_devices(dag: Dag) -> Mapping[int, DeviceProperties]:
     described = {one.device: one for one in events.devices if one.n_sms and one.threads_per_sm}
     alike = {replace(one, device=0) for one in described.values()}
     found: dict[int, DeviceProperties] = {}
-    for device in np.unique(events.device[events.is_device]).tolist():
+    for device in devices_of(dag).tolist():
         if device in described:
             found[device] = described[device]
         elif len(alike) == 1:

@@ -123,6 +123,12 @@ class SmActivity:
             for name, (time, upto) in self.curves.items()
         }
 
+    @property
+    def whole(self) -> dict[str, float]:
+        """The sums of `within` over all of the window."""
+        bounds = np.array([self.window.start_ns, self.window.end_ns])
+        return {name: float(one[0]) for name, one in self.within(bounds[:1], bounds[1:]).items()}
+
 
 def sm_activity(dag: Dag, window: Window, device: int) -> SmActivity:
     """How full a device is in a window.
@@ -228,8 +234,7 @@ class _Fullness:
         self.room = np.where(self.has_warps, waves.sms * self.sm_warps - self.warps, 0)
         self.sms = np.minimum(sums.of(waves.sms), self.n_sms)
         slots = self.n_sms * self.sm_warps
-        self.all_warps = sums.of(self.warps)
-        self.used = np.minimum(self.all_warps, slots) / slots
+        self.used = np.minimum(sums.of(self.warps), slots) / slots
         self.active = self.sms / self.n_sms
         self.known = (self.n_all > 0) & (self.n_unknown == 0)
         self.counted = self.known & (self.n_uncounted == 0)

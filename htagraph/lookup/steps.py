@@ -1,4 +1,4 @@
-"""Steps of a trace: the ranges that mark them, and the step at a time."""
+"""Steps of a trace: the ranges that mark them, those in a window, and the step at a time."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from htagraph.model.events import EventTable
 from htagraph.model.frames import STEPS
 from htagraph.model.kinds import EventKind
 from htagraph.model.step_markers import STEP_MARKERS, without_step_number
+from htagraph.model.window import Window
 
-__all__ = ["find_steps", "step_at", "without_numbers"]
+__all__ = ["find_steps", "step_at", "steps_in", "without_numbers"]
 
 
 def find_steps(events: EventTable) -> pd.DataFrame:
@@ -50,6 +51,14 @@ def find_steps(events: EventTable) -> pd.DataFrame:
                 }
             )
     return STEPS.empty()
+
+
+def steps_in(events: EventTable, window: Window) -> pd.DataFrame:
+    """Steps that overlap a window, whole; see `find_steps`."""
+    steps = find_steps(events)
+    inside = steps["start_ns"] < window.end_ns
+    inside &= steps["start_ns"] + steps["dur_ns"] > window.start_ns
+    return steps[inside]
 
 
 def step_at(steps: pd.DataFrame, ts_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -20,7 +20,7 @@ from htagraph.explain.critical_path import critical_path
 from htagraph.lookup.clipping import Clipped, clipped
 from htagraph.model.answers import PROFILER_OVERHEAD
 from htagraph.model.dag import Dag
-from htagraph.model.kinds import Bound, EventKind, codes
+from htagraph.model.kinds import Bound, EventKind, among
 from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 
@@ -41,7 +41,7 @@ _FLUSH = re.compile(r"(?i)flush")
 _NO_PROCESS = -1
 """Process of the row on which Kineto puts all overhead."""
 _HOST_RUNS = (Bound.HOST, Bound.DATA_LOADING, Bound.PYTHON_GAP)
-_CALLS = codes((EventKind.OP, EventKind.RUNTIME))
+_CALLS = (EventKind.OP, EventKind.RUNTIME)
 
 
 def profiler_overhead(dag: Dag, window: Window) -> pd.DataFrame:
@@ -147,7 +147,7 @@ def _lanes(dag: Dag, found: Clipped) -> I64:
 def _only_thread_in_a_call(dag: Dag, threads: I64, found: Clipped) -> I64:
     """The thread that is in one operator or call from start to end; -1 for none or several."""
     events = dag.events
-    calls = np.flatnonzero(np.isin(events.kind, _CALLS))
+    calls = np.flatnonzero(among(events.kind, _CALLS))
     calls = calls[np.argsort(events.ts_ns[calls], kind="stable")]
     n_threads, only = np.zeros(len(found.event), np.int64), np.full(len(found.event), -1, np.int64)
     for thread in threads.tolist():
@@ -180,7 +180,7 @@ def _on_path(dag: Dag, found: Clipped, lane: I64, path: pd.DataFrame) -> tuple[I
     inside_ns = np.minimum(end[of], end_ns[segment]) - np.maximum(begin[of], start_ns[segment])
     # The thread on which the path goes on is that of the event at the head of the edge.
     head = gather(dag.edges.head.astype(np.int64), path["edge"].to_numpy(np.int64)[segment], -2)
-    counts = np.isin(path["bound"].cat.codes.to_numpy(), _HOST_RUNS)[segment] & (inside_ns > 0)
+    counts = among(path["bound"].cat.codes.to_numpy(), _HOST_RUNS)[segment] & (inside_ns > 0)
     counts &= gather(dag.events.lane.astype(np.int64), head >> 1) == lane[row[of]]
     return row[of][counts], segment[counts], inside_ns[counts]
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from htagraph.errors import QueryError
 from htagraph.lookup.sample_levels import Levels, over, sample_levels
-from htagraph.lookup.steps import find_steps
+from htagraph.lookup.steps import steps_in
 from htagraph.model.answers import SAMPLED_COUNTERS
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
@@ -77,11 +77,10 @@ def _whole(window: Window) -> tuple[I64, I64, I64]:
 
 def _steps(dag: Dag, window: Window) -> tuple[I64, I64, I64]:
     """Steps that overlap the window."""
-    steps = find_steps(dag.events)
+    steps = steps_in(dag.events, window)
     start = steps["start_ns"].to_numpy(np.int64)
     end = start + steps["dur_ns"].to_numpy(np.int64)
-    inside = (start < window.end_ns) & (end > window.start_ns)
-    return start[inside], end[inside], steps["step"].to_numpy(np.int64)[inside]
+    return start, end, steps["step"].to_numpy(np.int64)
 
 
 def _curve(levels: Levels, window: Window) -> tuple[I64, I64, I64]:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from htagraph.algorithms.intervals import States, sum_by_code
 from htagraph.lookup.device_states import device_states, devices_of, time_by_class
-from htagraph.lookup.steps import find_steps
+from htagraph.lookup.steps import steps_in
 from htagraph.model.answers import STEP_TIMES
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
@@ -33,11 +33,9 @@ def step_times(dag: Dag, window: Window) -> pd.DataFrame:
         a row add up to ``dur_ns``: compute before exposed communication before exposed memory, as
         in the temporal breakdown.
     """
-    steps = find_steps(dag.events)
+    steps = steps_in(dag.events, window)
     start = steps["start_ns"].to_numpy(np.int64)
     end = start + steps["dur_ns"].to_numpy(np.int64)
-    inside = (start < window.end_ns) & (end > window.start_ns)
-    steps, start, end = steps[inside], start[inside], end[inside]
     devices = devices_of(dag)
     whole = Window(
         int(min(start.min(initial=dag.span.start_ns), dag.span.start_ns)),

@@ -13,7 +13,7 @@ from htagraph.errors import QueryError, one_of
 from htagraph.lookup.device_states import devices_of
 from htagraph.lookup.sampled_use import SAMPLED, sampled_use
 from htagraph.lookup.sm_activity import sm_activity
-from htagraph.lookup.steps import find_steps
+from htagraph.lookup.steps import steps_in
 from htagraph.model.answers import UTILIZATION
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
@@ -103,11 +103,10 @@ def utilization(dag: Dag, window: Window, *, by: str = "device", bins: int = 100
 def _ranges(dag: Dag, window: Window, by: str, bins: int) -> _Ranges:
     """The ranges of time that an answer has rows for."""
     if by == "step":
-        steps = find_steps(dag.events)
+        steps = steps_in(dag.events, window)
         start = steps["start_ns"].to_numpy(np.int64)
         end = start + steps["dur_ns"].to_numpy(np.int64)
-        kept = (start < window.end_ns) & (end > window.start_ns)
-        return _Ranges(steps["name"].to_numpy()[kept].tolist(), start[kept], end[kept])
+        return _Ranges(steps["name"].tolist(), start, end)
     n = bins if by == "time" else 1
     edges = window.start_ns + window.dur_ns * np.arange(n + 1) // n
     return _Ranges([""] * n, edges[:-1], edges[1:])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from htagraph.lookup.device_states import devices_of
@@ -15,8 +14,6 @@ from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 
 __all__ = ["utilization_losses"]
-
-I64 = npt.NDArray[np.int64]
 
 _ROUNDING = 1e-10
 _DIGITS = 10
@@ -102,14 +99,9 @@ def _one_device(dag: Dag, window: Window, full: SmActivity) -> pd.DataFrame:
     about["n_kernels"], about["kernel_ns"] = of_name.size(), of_name["kernel_ns"].sum()
     rows = sums.join(about, on="name")
     rows["name"] = dag.events.symbols.array[rows["name"].to_numpy(np.int64)]
-    idle = 1.0 - float(full.within(*_bounds(window))["busy"][0]) / window.dur_ns
+    idle = 1.0 - full.whole["busy"] / window.dur_ns
     if idle > _ROUNDING:
         zeros = dict.fromkeys(("n_blocks", "n_waves", "n_fit", "n_kernels", "kernel_ns"), 0)
         last = {"use": int(SlotUse.IDLE), "name": "", "share": idle, **zeros}
         rows = pd.concat([rows, pd.DataFrame([last])])
     return rows.assign(device=full.device)
-
-
-def _bounds(window: Window) -> tuple[I64, I64]:
-    """Start and end of a window, as ranges."""
-    return np.array([window.start_ns]), np.array([window.end_ns])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.codes import distinct
 from htagraph.errors import QueryError
 from htagraph.lookup.attribution import DATA_LOADING
 from htagraph.lookup.compiled_work import graph_launches
@@ -85,9 +86,7 @@ class Graphed(Change):
 def _first_launches(dag: Dag) -> Bools:
     """Whether each event is the first launch of a step."""
     events = dag.events
-    launches = np.zeros(len(events), dtype=bool)
-    launches[dag.launch[dag.launch >= 0]] = True
-    calls = np.flatnonzero(launches)
+    calls = distinct(dag.launch[dag.launch >= 0])
     calls = calls[np.argsort(events.ts_ns[calls], kind="stable")]
     step = step_at(find_steps(events), events.ts_ns[calls]) if len(calls) else calls
     _, at = np.unique(step, return_index=True)
