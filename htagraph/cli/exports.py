@@ -1,4 +1,4 @@
-"""Reports of Nsight Systems given to a command: their export is read, or made where one says so."""
+"""Reports of Nsight Systems given to a command: their export is read, or made on request."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def load_job(
     unkept = [rank for rank, summary in ordered.items() if not summary.graph.is_file()]
     if unkept and executor is None:  # else it may be seen there
         warnings.warn(
-            f"no graph of rank {', '.join(map(str, unkept))} can be kept in {folder}, which may be "
+            f"no graph of rank {listed(unkept)} can be kept in {folder}, which may be "
             "full: each question reads the trace again.",
             IncompleteTraceWarning,
             stacklevel=2,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from statistics import median_low
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from htagraph.lookup.steps import step_at
 from htagraph.model.kinds import EventKind
 from htagraph.model.recording import STACKS
 from htagraph.model.units import human_count, human_duration, human_size
+from htagraph.readers.storage import n_bytes_of
 from htagraph.trace import Trace
 
 __all__ = ["CaptureCost", "capture_cost"]
@@ -62,7 +64,7 @@ class CaptureCost:
     @property
     def left_out_share(self) -> float:
         """Part of the capture that the steps take but for one; 0 where they are not all alike."""
-        return sum(self.step_shares) - _median(self.step_shares) if self.are_alike else 0.0
+        return sum(self.step_shares) - median_low(self.step_shares) if self.are_alike else 0.0
 
     @property
     def lines(self) -> list[tuple[str, str]]:
@@ -91,8 +93,8 @@ class CaptureCost:
     @property
     def _usual(self) -> str:
         """What a step takes."""
-        events = human_count(round(_median(self.events_per_step)), "event")
-        return f"{events}, {self._part(_median(self.step_shares))}"
+        events = human_count(median_low(self.events_per_step), "event")
+        return f"{events}, {self._part(median_low(self.step_shares))}"
 
     @property
     def _range(self) -> str:
@@ -110,7 +112,7 @@ class CaptureCost:
         rest = f"; {outside:.1%} lies outside of steps" if outside >= _WORTH else ""
         yield "a step", f"{self._usual if self.are_alike or n == 1 else self._range}{rest}"
         if self.are_alike:
-            usual_ns = _median(self.lengths_ns)
+            usual_ns = median_low(self.lengths_ns)
             away = max(abs(length_ns - usual_ns) for length_ns in self.lengths_ns) / usual_ns
             alike = f"{n}, {'all' if n_alike == n else 'all but the first'} alike"
             each = f"({human_duration(usual_ns)} each, up to {away:.1%} more or less)"
@@ -184,7 +186,7 @@ def capture_cost(trace: Trace, graph: TraceGraph) -> CaptureCost:
     step = _steps_of(graph)
     n, inside = len(steady.parts.step), step >= 0
     weight = np.bincount(step[inside], weights=per_event[inside], minlength=n)
-    n_file_bytes = trace.path.stat().st_size if trace.path and trace.path.exists() else 0
+    n_file_bytes = n_bytes_of(trace.path) if trace.path else 0
     return CaptureCost(
         sizes=sizes,
         n_file_bytes=n_file_bytes,
@@ -214,8 +216,3 @@ def _steps_of(graph: TraceGraph) -> I64:
     periods = steps.assign(dur_ns=np.diff(np.append(start_ns, last_ns)))
     caller = np.where(events.is_device & (launch >= 0), launch, np.arange(len(events)))
     return np.asarray(step_at(periods, gather(events.ts_ns, caller)), dtype=np.int64)
-
-
-def _median(values: tuple[float, ...]) -> float:
-    """Median of some values; of an even number, the lower of the two in the middle."""
-    return sorted(values)[(len(values) - 1) // 2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -66,6 +66,7 @@ def write_files(
     of_rank = isinstance(summary, Summary)
     files = {"perfetto": folder / ("critical.pftrace" if of_rank else "job.pftrace")}
     said = summary.verdict.by_cause
+    trace: Future[Path] | None = None
     with ThreadPoolExecutor(1, "htagraph-trace") as beside:
         if isinstance(summary, Summary):
             trace = beside.submit(summary.path.to_perfetto, files["perfetto"], findings=said)
@@ -75,8 +76,7 @@ def write_files(
             text = markdown_summary(summary)
         else:
             doing(f"Writing {files['perfetto']}")
-            trace = beside.submit(_write_job_trace, files["perfetto"], summary)
-            trace.result()  # it opens ranks, which only one may do at a time
+            _write_job_trace(files["perfetto"], summary)  # opens ranks: one may at a time
             text = markdown_job_summary(summary)
         files["summary"] = folder / "summary.md"
         doing(f"Writing {files['summary']}")
@@ -88,8 +88,9 @@ def write_files(
             files["page"] = folder / "report.html"
             doing(f"Writing {files['page']}")
             write_page(files["page"], summary, perfetto_file=files["perfetto"].name)
-        doing(f"Writing {files['perfetto']}")
-        trace.result()
+        if trace is not None:
+            doing(f"Writing {files['perfetto']}")
+            trace.result()
     return files
 
 

@@ -105,6 +105,16 @@ class JobSummary:
         return self.path.breakdown(by="bound")
 
     @cached_property
+    def by_op(self) -> pd.DataFrame:
+        """The path by innermost operator, schema `frames.BREAKDOWN`."""
+        return self.path.breakdown(by="op")
+
+    @cached_property
+    def by_name(self) -> pd.DataFrame:
+        """The path by what ran, schema `frames.BREAKDOWN`."""
+        return self.path.breakdown(by="name")
+
+    @cached_property
     def stragglers(self) -> pd.DataFrame:
         """Who is late and why, schema `job_answers.STRAGGLERS`."""
         return self._visited.stragglers()

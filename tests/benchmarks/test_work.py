@@ -15,7 +15,7 @@ from htagraph.native import objects
 from tests.benchmarks.work import BASELINE, EXECUTED, counted_assembly
 
 LIMIT = 1.05
-"""Counts are equal from run to run, and within 1% between machines; versions of numpy differ."""
+"""Counts are equal from run to run; on other CPUs, and with another numpy, they differ a little."""
 
 _LOOP = """
 define void @htagraph_pass(ptr %words, ptr %same) {

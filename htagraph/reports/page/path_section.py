@@ -44,21 +44,22 @@ def path_section(
     path = summary.path
     bounds = summary.by_bound.rename_axis("bound").reset_index()
     drawn = plots.critical_path(path)
+    intro, of_ranks = _INTRO, []
+    if isinstance(summary, JobSummary):
+        intro += _INTRO_OF_JOB
+        of_ranks = [_groups(summary.by_rank, "rank", "Ranks on the path")]
     panels = [
         Panel("critical-path", drawn, bounds, frames.BREAKDOWN, is_wide=True, is_whole_window=True),
         *sampled,
         _timeline(path),
-        _groups(path.breakdown(by="name"), "name", "What ran on the path"),
-        _groups(path.breakdown(by="op"), "op", "Operators on the path"),
+        *of_ranks,
+        _groups(summary.by_name, "name", "What ran on the path"),
+        _groups(summary.by_op, "op", "Operators on the path"),
     ]
-    if isinstance(path, JobPath):
-        panels.insert(
-            2 + len(sampled), _groups(path.breakdown(by="rank"), "rank", "Ranks on the path")
-        )
     return Section(
         "path",
         "Critical path",
-        f"{_INTRO}{_INTRO_OF_JOB if isinstance(path, JobPath) else ''} {summary.inferred}".strip(),
+        f"{intro} {summary.inferred}".strip(),
         tuple(panels) if path.dur_ns else (),
         "Nothing was recorded in this window.",
         steps,
