@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Form", "Words", "form_of", "text_of", "wrapper_source"]
+__all__ = ["Form", "Words", "fixed", "form_of", "text_of", "wrapper_source"]
 
 Form = str | tuple[type, tuple["Form", ...]]
 """What an argument is: ``i8`` a number, ``i8[2]`` an array of two axes, or a tuple of such."""
 
+T = TypeVar("T")
+
 _RESULT_WORDS = 4
+
+
+class _Fixed:
+    """An argument with its form and words."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value  # its arrays have to live
+        self.form = form_of(value)
+        self.words: list[int] = Words((value,)).content[_RESULT_WORDS:].tolist()
+
+
+def fixed(value: T) -> T:
+    """An argument that is the same in many calls, prepared once: arrays without gaps, in tuples.
+
+    Examples
+    --------
+    >>> form_of(fixed((np.zeros(2), 7)))[1]
+    ('f8[1]', 'i8')
+    """
+    return cast("T", _Fixed(value))
 
 
 def form_of(value: object) -> Form:
@@ -27,6 +49,8 @@ def form_of(value: object) -> Form:
     """
     if isinstance(value, np.ndarray):
         return f"{value.dtype.str[1:]}[{value.ndim}]"
+    if isinstance(value, _Fixed):
+        return value.form
     if isinstance(value, tuple):
         return type(value), tuple(form_of(part) for part in value)
     if isinstance(value, bool | np.bool_):
@@ -63,26 +87,28 @@ class Words:
 
     def __init__(self, arguments: tuple[Any, ...]) -> None:
         self._copies: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = []
-        self.content = np.array(
-            [0] * _RESULT_WORDS + [word for value in arguments for word in self._of(value)],
-            dtype=np.int64,
-        )
+        words = [0] * _RESULT_WORDS
+        for value in arguments:
+            self._put(words, value)
+        self.content = np.array(words, dtype=np.int64)
 
-    def _of(self, value: Any) -> Iterator[int]:
-        """Yield the words of an argument."""
+    def _put(self, words: list[int], value: Any) -> None:
+        """Append the words of an argument."""
         if isinstance(value, np.ndarray):
             if not (value.flags.c_contiguous and value.flags.aligned):
                 self._copies.append((value, value.copy(order="C")))
                 value = self._copies[-1][1]
-            yield value.__array_interface__["data"][0]
-            yield from value.shape
+            words.append(value.__array_interface__["data"][0])
+            words.extend(value.shape)
+        elif isinstance(value, _Fixed):
+            words.extend(value.words)
         elif isinstance(value, tuple):
             for part in value:
-                yield from self._of(part)
+                self._put(words, part)
         elif isinstance(value, float | np.floating):
-            yield int(np.float64(value).view(np.int64))
+            words.append(int(np.float64(value).view(np.int64)))
         else:
-            yield int(value)
+            words.append(int(value))
 
     def result(self, n_results: int) -> Any:
         """What the call left: None, a number, or a tuple of numbers."""

@@ -53,6 +53,7 @@ class ByteStream:
         )
         self.n_compressed = size_of(self._file)
         self.n_read = 0
+        self._member = 0, 0  # where the gzip member begins: in the file, and decompressed
         self._input = self._file.read(_READ)
         self._decoder = _gzip_decoder() if self._input.startswith(_GZIP_MAGIC) else None
         self.is_gzip = self._decoder is not None
@@ -93,6 +94,34 @@ class ByteStream:
             self._progress(min(self._file.tell(), self.n_compressed), self.n_compressed)
         return block
 
+    def is_damaged_ahead(self) -> bool:
+        """Whether the gzip member that is read will turn out to be damaged; not if it is cut off.
+
+        Decompresses it once more, up to its checksum.
+        """
+        from isal.isal_zlib import IsalError  # noqa: PLC0415 - only needed once a file is read
+
+        if self._decoder is None:
+            return self._log.count([Defect.GZIP_DAMAGED]) > 0
+        at, decoder = self._file.tell(), _gzip_decoder()
+        self._file.seek(self._member[0])
+        try:
+            while not decoder.eof:
+                packed = self._file.read(_READ)
+                if not packed:
+                    return False
+                decoder.decompress(packed)
+        except IsalError:  # type: ignore[misc]
+            return True
+        finally:
+            self._file.seek(at)
+        return False
+
+    def end_at_damage(self, offset: int) -> None:
+        """Read no further, as what comes after some decompressed byte is damaged."""
+        self._log.once(Defect.GZIP_DAMAGED, offset)
+        self._end()
+
     def _plain(self, n_bytes: int) -> bytes:
         if self._input:
             block, self._input = self._input[:n_bytes], self._input[n_bytes:]
@@ -116,7 +145,7 @@ class ByteStream:
             was_last = not self._input
             self._input = self._decoder.unconsumed_tail
             if self._decoder.eof:
-                self._next_member()
+                self._next_member(self.n_read + len(block))
             elif was_last and not block:
                 self._log.add(Defect.GZIP_TRUNCATED, self.n_read)
                 self._decoder = None
@@ -127,11 +156,12 @@ class ByteStream:
     def _salvaged(self) -> bytes:
         """The bytes before the damage that were not read yet.
 
-        Decompresses from the start again, and near the damage byte by byte.
+        Decompresses the damaged member from its start again, and near the damage byte by byte.
         """
-        decoder, n_seen, rest = zlib.decompressobj(_GZIP_WINDOW), 0, []
+        start, n_seen = self._member
+        decoder, rest = zlib.decompressobj(_GZIP_WINDOW), []
         end = self._file.tell()
-        self._file.seek(0)
+        self._file.seek(start)
         try:
             while self._file.tell() < end:
                 near = self._file.tell() >= end - 2 * _READ
@@ -143,17 +173,25 @@ class ByteStream:
         self._file.seek(0, io.SEEK_END)
         return b"".join(rest)
 
-    def _next_member(self) -> None:
+    def _next_member(self, n_read: int) -> None:
         """Go on with the gzip member that follows, if one does; zero bytes are padding."""
         assert self._decoder is not None
         rest = self._decoder.unused_data
-        rest = (rest + self._file.read(_READ)).lstrip(b"\0")
+        while len(rest := rest.lstrip(b"\0")) < len(_GZIP_MAGIC) and (
+            more := self._file.read(_READ)
+        ):
+            rest += more
         if rest.startswith(_GZIP_MAGIC):
             self._decoder = _gzip_decoder()
             self._input = rest
+            self._member = self._file.tell() - len(rest), n_read
             return
         if rest:
-            self._log.add(Defect.GZIP_DAMAGED, self.n_read)
+            self._log.add(Defect.GZIP_DAMAGED, n_read)
+        self._end()
+
+    def _end(self) -> None:
+        """Go to the end of the file."""
         self._decoder = None
         self._input = b""
         self._file.seek(0, io.SEEK_END)

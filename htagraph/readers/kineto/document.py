@@ -12,6 +12,7 @@ import re
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,17 @@ _SEARCHED = 1 << 20
 _NESTED = 1 << 16
 _PAIR_END = re.compile(rb'\s*(?:\Z|\}|,\s*(?:["},]|\Z)|"[^"\n]{1,256}"\s*:)')
 """What follows a value of the header: the next key, or the end."""
+
+_OF_EVENTS = [
+    Defect.RAW_QUOTE,
+    Defect.CONTROL_BYTE,
+    Defect.INVALID_UTF8,
+    Defect.BAD_ESCAPE,
+    Defect.BARE_WORD,
+    Defect.COMMA,
+    Defect.TORN,
+]
+"""What bytes that make no sense look like."""
 
 _EVENT = re.compile(rb'\{\s*"ph"\s*:')
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -84,6 +96,8 @@ class Document:
         self._keep = keep
         self._mender = Mender()
         self._n_broken = 0
+        self._met = np.zeros(len(Defect), dtype=bool)
+        self._may_be_damaged = True
         self._stack = np.zeros(MAX_DEPTH, dtype=np.uint8)
 
     def read(self) -> None:
@@ -306,8 +320,7 @@ class Document:
 
     def _note_no_end(self) -> None:
         """Count missing brackets at the end, once for all of them."""
-        if not self._log.count([Defect.NO_END]):
-            self._log.add(Defect.NO_END, self._stream.offset)
+        self._log.once(Defect.NO_END, self._stream.offset)
 
     def _recover(self) -> None:
         """Leave out bytes that make no sense; read on at the next event, as in the event list."""
@@ -342,6 +355,10 @@ class Document:
                 return
             piece, future = ahead.popleft()
             part = future.result()
+            damaged = self._first_damaged(part)
+            if damaged >= 0:
+                self._end_at(damaged, piece, part, ahead)
+                return
             self._keep(part)
             if part.reason == BETWEEN:
                 self._stream.release(piece)
@@ -350,6 +367,32 @@ class Document:
             if part.reason == CLOSED:
                 return
             n_bytes = self._larger(piece.n_bytes - part.stop, piece.origin + part.stop)
+
+    def _first_damaged(self, part: Part) -> int:
+        """The first byte that makes no sense because compressed data is damaged, -1 for none.
+
+        Whether it is damaged is known by the checksum, and looked up once. The damage shows in
+        defects that the file did not have before.
+        """
+        first = np.where(part.repairs[:, 0] > 0, part.repairs[:, 1], -1)[_OF_EVENTS]
+        first[self._met[_OF_EVENTS]] = -1
+        self._met |= part.repairs[:, 0] > 0
+        found = first[first >= 0]
+        if not len(found) or not self._may_be_damaged:
+            return -1
+        self._may_be_damaged = self._stream.is_damaged_ahead()
+        return int(found.min()) if self._may_be_damaged else -1
+
+    def _end_at(
+        self, offset: int, piece: Piece, part: Part, ahead: deque[tuple[Piece, Future[Part]]]
+    ) -> None:
+        """Keep what a piece holds before some byte, and read no further."""
+        for _, wasted in ahead:
+            wasted.exception()
+        n_bytes = max(offset - piece.origin, 0)
+        piece.buf[n_bytes : n_bytes + PADDING] = 0
+        self._keep(self._workers[part.worker].scan(replace(piece, n_bytes=n_bytes, is_last=True)))
+        self._stream.end_at_damage(offset)
 
     def _give_back(
         self, piece: Piece, part: Part, ahead: deque[tuple[Piece, Future[Part]]]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.native.arguments import fixed
 from htagraph.readers.kineto.compiled import mender
 from htagraph.readers.kineto.compiled.bench import CUT, MENDED, NO_ROOM, TORN, Bench
-from htagraph.readers.kineto.compiled.keys import key_table
+from htagraph.readers.kineto.compiled.keys import Keys, key_table
 from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, PADDING
 from htagraph.readers.kineto.repairs import Defect
 
@@ -103,8 +105,7 @@ class Mender:
             self._out = np.zeros(2 * len(self._out) + 8 * (end - i), dtype=np.uint8)
         n_bytes = int(self._n[0])
         self._out[n_bytes : n_bytes + PADDING] = 0
-        defects = tuple(defect for defect in Defect if self._n[1] >> defect & 1)
-        return Mended(ended, stop, self._out, n_bytes, defects)
+        return Mended(ended, stop, self._out, n_bytes, _defects_of(int(self._n[1])))
 
     def next_event(self, buf: U8, i: int, end: int, *, is_last: bool) -> int:
         """The position of the next event; else of the list's end, else of the end."""
@@ -129,4 +130,16 @@ class Mender:
         return found.start() if is_before_events else -1
 
     def _bench(self, buf: U8, end: int, *, is_event: bool) -> Bench:
-        return Bench(buf, end, is_event, key_table(), self._out, self._n, self._stack)
+        return Bench(buf, end, is_event, _keys(), self._out, self._n, self._stack)
+
+
+@cache
+def _keys() -> Keys:
+    """The known keys, ready for machine code."""
+    return fixed(key_table())
+
+
+@cache
+def _defects_of(bits: int) -> tuple[Defect, ...]:
+    """The defects that a number stands for, one bit each."""
+    return tuple(defect for defect in Defect if bits >> defect & 1)

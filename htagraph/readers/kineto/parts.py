@@ -12,7 +12,7 @@ from htagraph.readers.kineto.compiled.scanner import Batch
 from htagraph.readers.kineto.fields import COLUMNS, Read
 from htagraph.readers.kineto.repairs import Defect, RepairLog
 
-__all__ = ["ROW_FIELDS", "Part", "added", "new_batch", "unload"]
+__all__ = ["ROW_FIELDS", "Part", "added", "new_batch", "settle", "unload"]
 
 I64 = npt.NDArray[np.int64]
 
@@ -121,19 +121,26 @@ def added(known: I64, more: I64) -> I64:
     return np.pad(known, (0, len(more) - len(known))) + more
 
 
-def unload(batch: Batch, part: Part, buf: npt.NDArray[np.uint8]) -> None:
-    """Move what a batch holds to the end of a part; `buf` is what it was read from."""
-    n_rows, n_flows, n_metas, n_reals, n_outside = batch.n.tolist()
+def settle(batch: Batch, part: Part, buf: npt.NDArray[np.uint8]) -> None:
+    """Read what a batch only points at; `buf` is what it was read from, and may change then."""
+    n_metas, n_reals = batch.n[2:4].tolist()
     for column, position, a, b in batch.reals[:, :n_reals].T.tolist():
         batch.sparse_value[column, position] = np.float64(buf[a:b].tobytes().decode("ascii")).view(
             np.int64
         )
+    part.metas += [buf[a:b].tobytes() for a, b in batch.metas[:, :n_metas].T.tolist()]
+    batch.n[2:4] = 0
+
+
+def unload(batch: Batch, part: Part, buf: npt.NDArray[np.uint8]) -> None:
+    """Move what a batch holds to the end of a part; `buf` is what it was read from."""
+    settle(batch, part, buf)
+    n_rows, n_flows, _, _, n_outside = batch.n.tolist()
     if n_rows:
         for row, (name, dtype) in zip(batch.rows, ROW_FIELDS.items(), strict=True):
             part.rows[name].append(row[:n_rows].astype(dtype))
     if n_flows:
         part.flows.append(batch.flows[:, :n_flows].copy())
-    part.metas += [buf[a:b].tobytes() for a, b in batch.metas[:, :n_metas].T.tolist()]
     for column in np.flatnonzero(batch.sparse_n).tolist():
         n = int(batch.sparse_n[column])
         bits = batch.sparse_value[column, :n]

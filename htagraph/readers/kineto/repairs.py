@@ -135,6 +135,11 @@ class RepairLog:
             self._table[defect, 0] += n
             self._table[defect, 1] = min(self._table[defect, 1], offset)
 
+    def once(self, defect: Defect, offset: int) -> None:
+        """Count a repair that is made once, wherever it shows first."""
+        self.add(defect, offset)
+        self._table[defect, 0] = 1
+
     def merge(self, table: npt.NDArray[np.int64]) -> None:
         """Count what compiled code has counted."""
         self.merge_tables(self._table, table)

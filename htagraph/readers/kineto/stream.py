@@ -110,6 +110,15 @@ class PieceStream:
         self._held, self._at = rest + self._held[self._at :], 0
         self.offset -= len(rest)
 
+    def is_damaged_ahead(self) -> bool:
+        """Whether the compressed data here is damaged; see `ByteStream`."""
+        return self._stream.is_damaged_ahead()
+
+    def end_at_damage(self, offset: int) -> None:
+        """End the file where damaged bytes begin."""
+        self._stream.end_at_damage(offset)
+        self._held, self._at, self._ended = b"", 0, True
+
     def release(self, piece: Piece) -> None:
         """Let the buffer of a piece be used again."""
         self._buffers.append(piece.buf)

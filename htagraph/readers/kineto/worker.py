@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from htagraph.errors import TraceLimitError
+from htagraph.native.arguments import fixed
 from htagraph.readers.kineto.compiled.interning import enter, new_interned, new_pairs, texts
 from htagraph.readers.kineto.compiled.keys import key_table
 from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, PADDING
@@ -23,7 +24,7 @@ from htagraph.readers.kineto.compiled.scanner import (
 )
 from htagraph.readers.kineto.compiled.values import new_event
 from htagraph.readers.kineto.mending import CUT, MARGIN, MENDED, Mended, Mender
-from htagraph.readers.kineto.parts import Part, new_batch, unload
+from htagraph.readers.kineto.parts import Part, new_batch, settle, unload
 from htagraph.readers.kineto.repairs import Defect, RepairLog
 from htagraph.readers.kineto.stream import Piece
 
@@ -62,6 +63,7 @@ class Worker:
             rules,
             new_batch(_SYMBOLS),
         )
+        self._fixed = fixed(self._tables)
         for symbol in known_symbols:
             enter(self._tables.symbols, symbol.encode())
 
@@ -79,9 +81,10 @@ class Worker:
         part = Part(self.number)
         i, after_event = 0, False
         while True:
-            i, reason = scan(piece.buf, i, piece.n_bytes, piece.origin, self._tables, after_event)
-            unload(self._tables.batch, part, piece.buf)
+            i, reason = scan(piece.buf, i, piece.n_bytes, piece.origin, self._fixed, after_event)
+            settle(self._tables.batch, part, piece.buf)
             if reason == FULL:
+                unload(self._tables.batch, part, piece.buf)
                 self._grow(piece.n_bytes - i)
             elif reason == DEEP:
                 message = f"values are nested more than {MAX_DEPTH} deep"
@@ -91,6 +94,7 @@ class Worker:
             ):  # at 0: it fills the whole piece
                 i, reason = self._mend(part, piece, i)
             if reason in {BETWEEN, CLOSED, OPEN}:
+                unload(self._tables.batch, part, piece.buf)
                 part.stop, part.reason = i, reason
                 return part
             after_event = reason == BAD
@@ -119,11 +123,13 @@ class Worker:
     def _enter(self, part: Part, piece: Piece, i: int, mended: Mended) -> None:
         """Read an event from its mended bytes; it keeps its place in the file."""
         batch = self._tables.batch
-        while scan(mended.out, 0, mended.n_bytes, piece.origin + i, self._tables, False)[1] == FULL:
+        n = int(batch.n[0])
+        while scan(mended.out, 0, mended.n_bytes, piece.origin + i, self._fixed, False)[1] == FULL:
+            unload(batch, part, mended.out)
             self._grow(mended.n_bytes)
-            batch = self._tables.batch
-        batch.rows[-2:, : int(batch.n[0])] = np.array([[piece.origin + i], [mended.stop - i]])
-        unload(batch, part, mended.out)
+            batch, n = self._tables.batch, 0
+        settle(batch, part, mended.out)
+        batch.rows[-2:, n : int(batch.n[0])] = np.array([[piece.origin + i], [mended.stop - i]])
         for defect in mended.defects:
             RepairLog.count_in(part.repairs, defect, piece.origin + i)
 
@@ -140,3 +146,4 @@ class Worker:
             )
         if int(lanes.n[0]) * 2 > len(lanes.keys):
             self._tables = self._tables._replace(lanes=new_pairs(2 * len(lanes.keys), lanes))
+        self._fixed = fixed(self._tables)
