@@ -343,7 +343,7 @@ def op(name: str | re.Pattern[str] | None = None, *, where: str | None = None) -
     name : str or re.Pattern, optional
         Glob or regex.
     where : str, optional
-        Expression over the columns of events, as for `pandas.DataFrame.query`.
+        Condition on the columns of events: ``"dur_ns > 1_000 and 'gemm' in name"``.
 
     Returns
     -------
@@ -360,7 +360,7 @@ def kernel(name: str | re.Pattern[str] | None = None, *, where: str | None = Non
     name : str or re.Pattern, optional
         Glob or regex.
     where : str, optional
-        Expression over the columns of events, as for `pandas.DataFrame.query`.
+        Condition on the columns of events: ``"dur_ns > 1_000 and 'gemm' in name"``.
 
     Returns
     -------
@@ -377,7 +377,7 @@ def launch(name: str | re.Pattern[str] | None = None, *, where: str | None = Non
     name : str or re.Pattern, optional
         Glob or regex.
     where : str, optional
-        Expression over the columns of events, as for `pandas.DataFrame.query`.
+        Condition on the columns of events: ``"dur_ns > 1_000 and 'gemm' in name"``.
 
     Returns
     -------
@@ -394,7 +394,7 @@ def collective(name: str | re.Pattern[str] | None = None, *, where: str | None =
     name : str or re.Pattern, optional
         Glob or regex.
     where : str, optional
-        Expression over the columns of events, as for `pandas.DataFrame.query`.
+        Condition on the columns of events: ``"dur_ns > 1_000 and 'gemm' in name"``.
 
     Returns
     -------

@@ -14,7 +14,6 @@ import pandas as pd
 
 from htagraph.agents.asked import Asked, Calls
 from htagraph.agents.budget import LONGEST_NAME, Part, fitted, plain, rows_part
-from htagraph.agents.conditions import rows_where
 from htagraph.agents.documents import (
     helpful_changes,
     job_parts,
@@ -27,6 +26,7 @@ from htagraph.errors import QueryError
 from htagraph.graph import TraceGraph
 from htagraph.job.catalogue import all_questions
 from htagraph.job.job import JOB_QUESTIONS, Job
+from htagraph.lookup.conditions import rows_where
 from htagraph.model.units import human_duration
 from htagraph.path import CriticalPath
 from htagraph.questions import QUESTIONS

@@ -33,7 +33,7 @@ from htagraph.errors import MissingEventsError, OutputError, QueryError, one_of
 from htagraph.graph import TraceGraph
 from htagraph.job.catalogue import all_questions
 from htagraph.job.job import JOB_QUESTIONS, Job
-from htagraph.lookup.selecting import filtered
+from htagraph.lookup.conditions import rows_where
 from htagraph.questions import QUESTIONS, check_options
 from htagraph.readers.captures import CaptureName
 
@@ -94,7 +94,7 @@ def ask(
     if len(answers) > 1:
         frame = pd.concat(answers, names=["capture", None]).reset_index("capture")
     if where:
-        frame = filtered(frame, where)
+        frame = rows_where(frame, where)
     if out is not None:
         _write(frame, out)
         notices(quiet=quiet).print(f"Wrote {out}", markup=False)

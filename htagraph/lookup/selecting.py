@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from htagraph.algorithms.ancestors import nearest
 from htagraph.errors import QueryError, one_of
+from htagraph.lookup.conditions import rows_where
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.symbols import compile_pattern
@@ -20,7 +20,6 @@ __all__ = [
     "KIND_GROUPS",
     "Kinds",
     "events_in",
-    "filtered",
     "kind_mask",
     "name_mask",
     "tree_parent",
@@ -32,7 +31,6 @@ I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 Kinds = str | EventKind | Iterable[str | EventKind]
 
-_NOT_DEFINED = re.compile(r"name '(\w+)' is not defined")
 
 KIND_GROUPS = ("launch", "collective", "device", "host")
 """Other kinds of events than of `EventKind`.
@@ -132,35 +130,11 @@ def where_rows(dag: Dag, rows: I64, where: str) -> I64:
     dag : Dag
     rows : ndarray of shape (n,), dtype=int64
     where : str
-        As for `pandas.DataFrame.query`: ``"dur_ns > 1_000_000 and stream == 7"``.
+        As for `rows_where`: ``"dur_ns > 1_000_000 and stream == 7"``.
 
     Raises
     ------
     QueryError
-        If the expression cannot be evaluated.
+        If it is no condition.
     """
-    return filtered(dag.events.frame(rows), where)["event"].to_numpy(np.int64)
-
-
-def _unknown(error: Exception) -> str:
-    """Name that an expression has and a table has not; empty where that is not what is wrong."""
-    found = _NOT_DEFINED.search(str(error))
-    return found[1] if found else ""
-
-
-def filtered(frame: pd.DataFrame, where: str) -> pd.DataFrame:
-    """Rows of a table for which an expression over its columns holds.
-
-    Raises
-    ------
-    QueryError
-        If the expression cannot be evaluated; the hint lists the columns.
-    """
-    try:
-        # Columns only: without this, "@pd" would reach every module of ours.
-        return frame.query(where, engine="python", local_dict={}, global_dict={})
-    except Exception as exc:  # whatever pandas raises for a wrong expression is the user's to mend
-        raise QueryError(
-            f"{where!r} cannot be evaluated: {exc}.",
-            hint=one_of(_unknown(exc), frame.columns, "columns are"),
-        ) from exc
+    return rows_where(dag.events.frame(rows), where)["event"].to_numpy(np.int64)

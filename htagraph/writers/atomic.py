@@ -35,12 +35,21 @@ def _compressed(raw: BinaryIO) -> Iterator[BinaryIO]:
         yield cast("BinaryIO", packed)
 
 
+def _end_of_links(path: Path) -> Path:
+    """The file that a link leads to, which need not exist; any other path as it is."""
+    try:
+        return Path(os.path.realpath(path)) if path.is_symlink() else path
+    except OSError:
+        return path
+
+
 @contextmanager
 def output_file(out: str | Path) -> Iterator[BinaryIO]:
     """File to be written, which appears under its name when the block ends without an error.
 
-    The bytes go to a temporary file in the same folder, which replaces `out` at the end. What ends
-    in ``.gz`` is compressed. A device or a pipe (``/dev/null``) is written to as it is.
+    The bytes go to a temporary file in the same folder, which replaces `out` at the end; of a link,
+    what it leads to. What ends in ``.gz`` is compressed. A device or a pipe (``/dev/null``) is
+    written to as it is.
 
     Parameters
     ----------
@@ -65,7 +74,7 @@ def output_file(out: str | Path) -> Iterator[BinaryIO]:
     ...     sorted(entry.name for entry in Path(folder).iterdir())
     ['x.dot']
     """
-    path = Path(out)
+    path = _end_of_links(Path(out))
     if not path.parent.is_dir():
         raise OutputError("the folder does not exist.", path=path, hint=f"mkdir -p {path.parent}")
     if path.is_dir():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from htagraph.agents.conditions import rows_where
 from htagraph.errors import QueryError
+from htagraph.lookup.conditions import rows_where
 
 FRAME = pd.DataFrame(
     {
@@ -14,6 +14,8 @@ FRAME = pd.DataFrame(
         "dur_ns": [5, 7, 1_000],
         "share": [0.5, float("nan"), 0.1],
         "is_inferred": [True, False, False],
+        "SM busy": [20, 50, 30],
+        "stream": pd.array([7, 20, None], dtype="Int64"),
     }
 )
 
@@ -31,6 +33,14 @@ FRAME = pd.DataFrame(
         ("is_inferred", ["gemm"]),
         ("share > 0.2", ["gemm"]),
         ("dur_ns > -1 and True", ["gemm", "add", "nccl"]),
+        ("dur_ns % 2 == 1 and dur_ns // 2 == 3", ["add"]),
+        ("(dur_ns < 6) | ~(dur_ns < 1_000)", ["gemm", "nccl"]),
+        ("name.str.contains('cc') or name.str.endswith('dd')", ["add", "nccl"]),
+        ("name.str.startswith('g')", ["gemm"]),
+        ("`SM busy` > 40", ["add"]),
+        ("stream * 2 == 14", ["gemm"]),
+        ("stream not in [20]", ["gemm", "nccl"]),
+        ("3 > 2 and share != share", ["add"]),
     ],
 )
 def test_rows_for_which_a_condition_holds(where, names):
@@ -54,7 +64,12 @@ def test_rows_for_which_a_condition_holds(where, names):
         "name + name == 'a'",
         "dur_ns",
         "dur_ns > 'gemm'",
-        "dur_ns / 0 > 1",
+        "name.str.contains('g.*m')",
+        "name.str.match('g+')",
+        "name.str.cat(name.to_csv('out.csv')) == 1",
+        "dur_ns.to_pickle('out.pkl')",
+        "name.map(print)",
+        "name < 'gemm'",
         "nothing > 1",
         "dur_ns > ",
         "-name == 1",
