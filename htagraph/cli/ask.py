@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,6 +37,7 @@ from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.lookup.conditions import rows_where
 from htagraph.questions import QUESTIONS, check_options
 from htagraph.readers.captures import CaptureName
+from htagraph.writers.atomic import output_file
 
 __all__ = ["ask"]
 
@@ -185,23 +187,22 @@ def _parsed(options: list[str]) -> dict[str, Any]:
 
 def _write(frame: pd.DataFrame, out: Path) -> None:
     """Write a table by the ending of its file."""
-    try:
-        match out.suffix:
-            case ".csv":
-                out.write_text(csv_text(frame), encoding="utf-8")
-            case ".json":
-                frame.to_json(out, orient="records", indent=2)
-            case ".parquet":
-                frame.to_parquet(out, index=False)
-            case _:
-                raise OutputError(
-                    "tables are .csv, .json or .parquet.",
-                    path=out,
-                    hint="choose one of these endings.",
-                )
-    except ImportError as exc:
-        raise MissingEventsError(
-            "writing Parquet needs pyarrow.", missing="pyarrow", hint="pip install pyarrow."
-        ) from exc
-    except OSError as exc:
-        raise OutputError(str(exc), path=out) from exc
+    content = io.BytesIO()
+    match out.suffix:
+        case ".csv":
+            content.write(csv_text(frame).encode("utf-8", "replace"))
+        case ".json":
+            frame.to_json(content, orient="records", indent=2)
+        case ".parquet":
+            try:
+                frame.to_parquet(content, index=False)
+            except ImportError as exc:
+                raise MissingEventsError(
+                    "writing Parquet needs pyarrow.", missing="pyarrow", hint="pip install pyarrow."
+                ) from exc
+        case _:
+            raise OutputError(
+                "tables are .csv, .json or .parquet.", path=out, hint="choose one of these endings."
+            )
+    with output_file(out) as file:
+        file.write(content.getbuffer())

@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from htagraph.cli.exports import readable
+from htagraph.cli.pipes import from_pipe
 from htagraph.errors import QueryError, RankNotFoundError, TraceError, did_you_mean
 from htagraph.model.units import human_count
 from htagraph.readers.captures import CaptureName, choose_capture, companions, discover
@@ -63,7 +64,8 @@ class Source:
         QueryError
             If a capture is asked of a file.
         """
-        paths = tuple(map(readable, (given,) if isinstance(given, Path) else given))
+        every = (given,) if isinstance(given, Path) else given
+        paths = tuple(readable(from_pipe(path)) for path in every)
         for path in paths:
             if not exists(file_of(path)) and not is_glob(path):
                 raise not_found(path)

@@ -11,6 +11,7 @@ import glob
 import io
 import os
 import re
+import stat
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -111,8 +112,23 @@ def _asked(path: Path, question: str) -> Any:  # noqa: ANN401 - what the store s
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Open a file to read its bytes."""
-    return cast("BinaryIO", _asked(path, "open")) if is_remote(path) else path.open("rb")
+    """Open a file to read its bytes.
+
+    Raises
+    ------
+    TraceError
+        If it is a pipe or a device: what is read is read more than once.
+    """
+    if is_remote(path):
+        return cast("BinaryIO", _asked(path, "open"))
+    mode = path.stat().st_mode
+    if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISSOCK(mode):
+        raise TraceError(
+            "is no file, but can be read only once.",
+            path=path,
+            hint="save it to a file, or give its bytes to `load`; commands read pipes.",
+        )
+    return path.open("rb")
 
 
 def n_bytes_of(path: Path) -> int:

@@ -91,8 +91,8 @@ class JobSummary:
 
     @property
     def main_rank(self) -> int:
-        """The rank with most of the path."""
-        return int(self.by_rank.index[0])
+        """The rank with most of the path; the first one where no rank has work."""
+        return int(self.by_rank.index[0]) if len(self.by_rank) else min(self.job.ranks)
 
     def ranks_by_interest(self) -> list[int]:
         """All ranks: those with most of the path first, then those that cost others most."""

@@ -54,7 +54,7 @@ class ByteStream:
         self.n_compressed = size_of(self._file)
         self.n_read = 0
         self._member = 0, 0  # where the gzip member begins: in the file, and decompressed
-        self._input = self._file.read(_READ)
+        self._input = self._block(_READ)
         self._decoder = _gzip_decoder() if self._input.startswith(_GZIP_MAGIC) else None
         self.is_gzip = self._decoder is not None
         self._note_name()
@@ -107,7 +107,7 @@ class ByteStream:
         self._file.seek(self._member[0])
         try:
             while not decoder.eof:
-                packed = self._file.read(_READ)
+                packed = self._block(_READ)
                 if not packed:
                     return False
                 decoder.decompress(packed)
@@ -122,11 +122,22 @@ class ByteStream:
         self._log.once(Defect.GZIP_DAMAGED, offset)
         self._end()
 
+    def _block(self, n_bytes: int) -> bytes:
+        """Some bytes of the file as they are, none at the end."""
+        try:
+            return self._file.read(n_bytes)
+        except OSError as exc:
+            raise TraceError(
+                f"cannot be read at byte {self._file.tell():,}: {exc.strerror or exc}.",
+                path=self.path,
+                hint="copy the file to another disk, if it can be.",
+            ) from exc
+
     def _plain(self, n_bytes: int) -> bytes:
         if self._input:
             block, self._input = self._input[:n_bytes], self._input[n_bytes:]
             return block
-        return self._file.read(n_bytes)
+        return self._block(n_bytes)
 
     def _inflated(self, n_bytes: int) -> bytes:
         """The next decompressed bytes; damage or a cut ends the stream."""
@@ -134,7 +145,7 @@ class ByteStream:
 
         while self._decoder is not None:
             if not self._input:
-                self._input = self._file.read(_READ)
+                self._input = self._block(_READ)
             try:
                 block: bytes = self._decoder.decompress(self._input, n_bytes)
             except IsalError:  # type: ignore[misc]
@@ -165,7 +176,7 @@ class ByteStream:
         try:
             while self._file.tell() < end:
                 near = self._file.tell() >= end - 2 * _READ
-                block = decoder.decompress(self._file.read(1 if near else _READ))
+                block = decoder.decompress(self._block(1 if near else _READ))
                 rest.append(block[max(self.n_read - n_seen, 0) :])
                 n_seen += len(block)
         except zlib.error:
@@ -177,9 +188,7 @@ class ByteStream:
         """Go on with the gzip member that follows, if one does; zero bytes are padding."""
         assert self._decoder is not None
         rest = self._decoder.unused_data
-        while len(rest := rest.lstrip(b"\0")) < len(_GZIP_MAGIC) and (
-            more := self._file.read(_READ)
-        ):
+        while len(rest := rest.lstrip(b"\0")) < len(_GZIP_MAGIC) and (more := self._block(_READ)):
             rest += more
         if rest.startswith(_GZIP_MAGIC):
             self._decoder = _gzip_decoder()

@@ -7,6 +7,8 @@
   of any length begins at 0: the profiler lost their times.
 - Events and flow points that, with the base time added, lie beyond `MAX_TIME_NS` are left out: all
   times that remain, and all ends, can be added and compared in int64.
+- A few events far from all others are left out, and a few ends far behind all others are unknown: a
+  single wrong time would make hours of nothing of a trace of seconds.
 - Events outside the window or the categories asked for are dropped here if their duration was not
   known while they were scanned.
 """
@@ -32,6 +34,11 @@ Mask = npt.NDArray[np.bool_]
 _ZERO_SHARE = 0.1
 _COMPLETE = ord("X")
 _BEGIN, _END = ord("B"), ord("E")
+_FAR_NS = 3_600 * 10**9
+_TIMES_AS_LONG = 100
+_FEW, _MANY = 100, 10
+"""Strays are one of so many events at most; fewer events are not judged."""
+
 _ASYNC_BEGINS, _ASYNC_ENDS = tuple(b"bS"), tuple(b"eF")
 
 
@@ -71,6 +78,7 @@ def cleaned(
         keep[begins] = _wanted(columns, begins, window, categories)
     keep &= ~_zeros(columns, log)
     keep &= ~_far(columns, keep, base_time_ns, log)
+    keep &= ~_strays(columns, keep, log)
     return columns if keep.all() else _kept(columns, keep)
 
 
@@ -176,6 +184,34 @@ def _far(columns: Columns, keep: Mask, base_time_ns: int, log: RepairLog) -> Mas
         log.add(Defect.FAR_TIME, n=int((~near).sum()))
         columns.flows = columns.flows if near.all() else columns.flows[:, near]
     return far
+
+
+def _strays(columns: Columns, keep: Mask, log: RepairLog) -> Mask:
+    """A mask of all events: those kept so far that begin far from the others.
+
+    Ends that lie far behind are taken back. Where many events do either, it is no mistake.
+    """
+    strays = np.zeros(len(keep), dtype=bool)
+    start_ns, dur_ns = columns.rows["ts_ns"], columns.rows["dur_ns"]
+    end_ns = start_ns + dur_ns
+    kept = np.flatnonzero(keep)
+    if len(kept) < _MANY or end_ns[kept].max() - start_ns[kept].min() <= _FAR_NS:
+        return strays
+    most = max(len(kept) // _FEW, 1)
+    ordered = np.sort(start_ns[kept])
+    bounds = np.concatenate([[0], np.flatnonzero(np.diff(ordered) > _FAR_NS) + 1, [len(ordered)]])
+    largest = int(np.diff(bounds).argmax())
+    first, last = ordered[bounds[largest]], ordered[bounds[largest + 1] - 1]
+    far_ns = max(_FAR_NS, _TIMES_AS_LONG * int(last - first))
+    strays = keep & ((start_ns < first - far_ns) | (start_ns > last + far_ns))
+    if np.count_nonzero(strays) > most:
+        return np.zeros(len(keep), dtype=bool)
+    _note(log, Defect.STRAY_TIME, columns, np.flatnonzero(strays))
+    endless = keep & ~strays & (end_ns > last + far_ns)
+    if np.count_nonzero(endless) <= most:
+        dur_ns[endless] = 0
+        _note(log, Defect.STRAY_DURATION, columns, np.flatnonzero(endless))
+    return strays
 
 
 def _kept(columns: Columns, keep: Mask) -> Columns:

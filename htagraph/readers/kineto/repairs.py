@@ -91,6 +91,17 @@ class Defect(IntEnum):
         "time out of range",
         "an event more than 146 years from 1970, base time included; left out",
     )
+    STRAY_TIME = (
+        30,
+        "stray time",
+        "an event more than an hour, and a hundred times the length of all others, away from them; "
+        "left out",
+    )
+    STRAY_DURATION = (
+        31,
+        "stray duration",
+        "an event lasts as far beyond all others; its duration is unknown, taken as 0",
+    )
 
     label: str
     sentence: str

@@ -1,0 +1,90 @@
+"""What comes through a pipe: kept in a file while the command runs, as it is read more than once."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import select
+import shutil
+import stat
+import tempfile
+import time
+from pathlib import Path
+from typing import BinaryIO
+
+from htagraph.errors import TraceError
+
+__all__ = ["from_pipe"]
+
+_PATIENCE_S = 10.0
+"""How long a pipe may have no writer."""
+
+_BLOCK = 1 << 20
+
+
+def from_pipe(path: Path) -> Path:
+    """A path, or where what comes through it was kept: ``-``, ``/dev/stdin``, a pipe.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    Path
+        Removed at the end of the process.
+
+    Raises
+    ------
+    TraceError
+        If nothing comes.
+    """
+    is_stdin = str(path) == "-"
+    try:
+        if not is_stdin and not _is_pipe(path.stat().st_mode):
+            return path
+    except (OSError, ValueError):
+        return path
+    name = "standard input" if is_stdin else str(path)
+    hint = "write the trace into it: zcat FILE | htagraph … -"
+    descriptor = os.dup(0) if is_stdin else os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb", buffering=0) as pipe:
+        if pipe.isatty():
+            raise TraceError("is a terminal, not a trace.", path=name, hint=hint)
+        folder = Path(tempfile.mkdtemp(prefix="htagraph-pipe-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        kept = folder / ("stdin" if is_stdin else path.name)
+        try:
+            with kept.open("wb") as file:
+                n_bytes = _copied(pipe, file)
+        except OSError as exc:
+            message = f"cannot be kept in {folder}: {exc.strerror}."
+            raise TraceError(message, path=name, hint="set TMPDIR to a folder with room.") from exc
+    if not n_bytes:
+        raise TraceError("nothing came through it.", path=name, hint=hint)
+    return kept
+
+
+def _is_pipe(mode: int) -> bool:
+    """Whether it can be read once only; of devices, terminals and the like are meant."""
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)
+
+
+def _copied(pipe: BinaryIO, file: BinaryIO) -> int:
+    """Copy all that comes; return how many bytes. A pipe that nobody opened yet is waited for."""
+    n_bytes, until = 0, time.monotonic() + _PATIENCE_S
+    while True:
+        block = pipe.read(_BLOCK)
+        if block:
+            file.write(block)
+            n_bytes += len(block)
+        elif block is None:  # there is a writer, who has nothing yet
+            select.select([pipe], [], [])
+        elif (
+            n_bytes
+            or time.monotonic() > until
+            or not stat.S_ISFIFO(os.fstat(pipe.fileno()).st_mode)
+        ):
+            return n_bytes
+        else:
+            time.sleep(0.05)
