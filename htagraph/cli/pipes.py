@@ -1,8 +1,9 @@
-"""What comes through a pipe: kept in a file while the command runs, as it is read more than once."""
+"""What comes through a pipe: kept in a file while the command runs, as it is read again."""
 
 from __future__ import annotations
 
 import atexit
+import io
 import os
 import select
 import shutil
@@ -70,7 +71,7 @@ def _is_pipe(mode: int) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)
 
 
-def _copied(pipe: BinaryIO, file: BinaryIO) -> int:
+def _copied(pipe: io.RawIOBase, file: BinaryIO) -> int:
     """Copy all that comes; return how many bytes. A pipe that nobody opened yet is waited for."""
     n_bytes, until = 0, time.monotonic() + _PATIENCE_S
     while True:

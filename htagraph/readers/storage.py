@@ -12,6 +12,7 @@ import io
 import os
 import re
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -172,11 +173,36 @@ def files_within(folder: Path) -> list[Path]:
     return _below(folder, root, _asked(folder, "find"))
 
 
+def _matching(pattern: str) -> Iterator[str]:
+    """What a glob matches; below ``**``, each folder once, whatever links lead back to it."""
+    parts = Path(pattern).parts
+    if "**" not in parts:
+        yield from glob.glob(pattern)  # noqa: PTH207  may be absolute
+        return
+    n_above = parts.index("**")
+    rest = parts[n_above + 1 :] or ("*",)
+    for above in _matching(str(Path(*parts[:n_above]))) if n_above else ["."]:
+        for folder in _folders_below(above):
+            yield from _matching(str(Path(glob.escape(folder), *rest)))
+
+
+def _folders_below(above: str) -> Iterator[str]:
+    """A folder and all below it that are not hidden, each once."""
+    seen = set()
+    for folder, below, _ in os.walk(above, followlinks=True):
+        about = Path(folder).stat()
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        if (about.st_dev, about.st_ino) in seen:
+            below.clear()
+            continue
+        seen.add((about.st_dev, about.st_ino))
+        yield folder
+
+
 def files_matching(pattern: str | Path) -> list[Path]:
     """The files that a glob matches, by name."""
     if not is_remote(pattern):
-        found = map(Path, glob.glob(str(pattern), recursive=True))  # noqa: PTH207  may be absolute
-        return sorted(path for path in found if path.is_file())
+        return sorted(path for path in set(map(Path, _matching(str(pattern)))) if path.is_file())
     parts = Path(pattern).parts
     n_plain = next((n for n, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     folder = Path(*parts[:n_plain])

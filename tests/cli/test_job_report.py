@@ -296,3 +296,16 @@ def test_all_of_a_job_can_be_asked_for(folder):
     job = load_job(folder)
 
     assert windowed_job(job, "trace") is job
+
+
+def test_ranks_without_work_are_reported(capsys, tmp_path):
+    """That there is nothing, and not that something broke."""
+    for rank in range(2):
+        head = {"schemaVersion": 1, "distributedInfo": {"rank": rank, "world_size": 2}}
+        named = {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "python"}}
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps({**head, "traceEvents": [named]}))
+    with pytest.raises(SystemExit) as ended:
+        main(["report", str(tmp_path), "--out", str(tmp_path / "out"), "--quiet"])
+
+    assert not ended.value.code
+    assert "2 ranks · 0 events" in capsys.readouterr().out

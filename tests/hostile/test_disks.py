@@ -183,6 +183,17 @@ def test_a_pipe_or_device_is_written_to_and_not_replaced(tmp_path: Path) -> None
     assert (read, pipe.is_fifo(), list(tmp_path.iterdir())) == ([b"content"], True, [pipe])
 
 
+def test_a_link_is_written_through(tmp_path: Path) -> None:
+    """Also where what it leads to is not there yet."""
+    link, end = tmp_path / "link", tmp_path / "end"
+    link.symlink_to(end)
+    for content in (b"new", b"newer"):
+        with output_file(link) as file:
+            file.write(content)
+
+        assert (link.is_symlink(), end.read_bytes()) == (True, content)
+
+
 _SLOW = "compiling, once on this machine …\n"
 """What a slow machine says."""
 

@@ -97,3 +97,16 @@ def test_without_fsspec_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
     with pytest.raises(MissingEventsError, match=r"pip install 'htagraph\[remote\]'"):
         hg.load("s3://bucket/rank0.json")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights")
+def test_a_glob_meets_a_folder_once_whatever_links_lead_to_it(tmp_path: Path) -> None:
+    """Two links that lead back made paths without end."""
+    folder = tmp_path / "a" / "b"
+    folder.mkdir(parents=True)
+    for name in "xy":
+        (folder / name).symlink_to("..")
+    (folder / "rank0.json").touch()
+
+    assert files_matching(tmp_path / "**" / "*.json") == [folder / "rank0.json"]
+    assert files_matching(tmp_path / "a" / "**") == [folder / "rank0.json"]

@@ -203,7 +203,7 @@ def _strays(columns: Columns, keep: Mask, log: RepairLog) -> Mask:
     largest = int(np.diff(bounds).argmax())
     first, last = ordered[bounds[largest]], ordered[bounds[largest + 1] - 1]
     far_ns = max(_FAR_NS, _TIMES_AS_LONG * int(last - first))
-    strays = keep & ((start_ns < first - far_ns) | (start_ns > last + far_ns))
+    strays |= keep & ((start_ns < first - far_ns) | (start_ns > last + far_ns))
     if np.count_nonzero(strays) > most:
         return np.zeros(len(keep), dtype=bool)
     _note(log, Defect.STRAY_TIME, columns, np.flatnonzero(strays))

@@ -94,8 +94,7 @@ class Defect(IntEnum):
     STRAY_TIME = (
         30,
         "stray time",
-        "an event more than an hour, and a hundred times the length of all others, away from them; "
-        "left out",
+        "an event more than an hour, and a hundred times their length, from all others; left out",
     )
     STRAY_DURATION = (
         31,
