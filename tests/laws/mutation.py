@@ -31,7 +31,7 @@ from htagraph.synth import simulate, training_rank
 from htagraph.trace import Trace, load
 from tests.real_traces import TRACES
 
-__all__ = ["UnsoundError", "asked", "checked", "mutated", "run", "sources"]
+__all__ = ["UnsoundError", "asked", "damaged", "main", "mutated", "run", "sources", "traced"]
 
 SECONDS = 60
 """Most time for one input."""
@@ -217,7 +217,11 @@ _MUTATIONS: tuple[Callable[[list[Event], random.Random], None], ...] = (
 
 def mutated(rng: random.Random) -> bytes:
     """A stretch of a trace with some damage."""
-    document = _stretch(rng.choice(sources()), rng)
+    return json.dumps(damaged(_stretch(rng.choice(sources()), rng), rng)).encode()
+
+
+def damaged(document: Document, rng: random.Random) -> Document:
+    """A trace after some mutations."""
     events = document["traceEvents"]
     for _ in range(rng.choice((1, 1, 2, 3, 8, 30, 100))):
         if events:
@@ -228,7 +232,7 @@ def mutated(rng: random.Random) -> bytes:
         value = rng.choice((*_NUMBERS, *_OTHERS))
         is_job = rng.random() < 0.5
         document[rng.choice(_HEADERS)] = {"rank": value, "world_size": value} if is_job else value
-    return json.dumps(document).encode()
+    return document
 
 
 def asked(trace: Trace) -> TraceGraph:
@@ -249,7 +253,7 @@ def asked(trace: Trace) -> TraceGraph:
     return graph
 
 
-def checked(data: bytes) -> str:
+def traced(data: bytes) -> str:
     """How it went to load and ask a trace; raise what no trace deserves."""
     try:
         trace = load(data, stacks=True)
@@ -274,6 +278,8 @@ def _too_long(*_: object) -> None:
 
 
 def run(
+    made: Callable[[random.Random], bytes] = mutated,
+    checked: Callable[[bytes], str] = traced,
     *,
     seconds: float = float("inf"),
     inputs: int | None = None,
@@ -293,7 +299,7 @@ def run(
     load(b'{"traceEvents": []}')  # compiles the scanner
     end, number = time.monotonic() + seconds, 0
     while time.monotonic() < end and (inputs is None or number < inputs):
-        data = mutated(random.Random(f"{seed} {number}"))  # noqa: S311  reproducible, no secret
+        data = made(random.Random(f"{seed} {number}"))  # noqa: S311  reproducible, no secret
         number += 1
         signal.alarm(SECONDS)
         try:
@@ -315,14 +321,29 @@ def run(
     return outcomes
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
+def main(
+    about: str | None,
+    made: Callable[[random.Random], bytes] = mutated,
+    checked: Callable[[bytes], str] = traced,
+) -> None:
+    """Mutate for as long as one says, and tell how it went."""
+    parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep-going", action="store_true", help="count what fails, and go on")
     options = parser.parse_args()
     started = time.monotonic()
-    result = run(seconds=options.seconds, seed=options.seed, keep_going=options.keep_going)
+    result = run(
+        made,
+        checked,
+        seconds=options.seconds,
+        seed=options.seed,
+        keep_going=options.keep_going,
+    )
     print(f"{sum(result.values()):,} inputs in {time.monotonic() - started:.0f} s")
     for outcome, n in result.most_common():
         print(f"{n:6,} {outcome}")
+
+
+if __name__ == "__main__":
+    main(__doc__)

@@ -11,7 +11,7 @@ import pytest
 from htagraph.model.events import EventTable
 from htagraph.synth import simulate, timeline, training_rank
 from htagraph.trace import Trace
-from tests.laws import mutation
+from tests.laws import job_mutation, mutation
 
 _LAST_NS = (1 << 62) - 1
 """The reader lets no time pass beyond."""
@@ -27,6 +27,18 @@ def test_a_trace_of_broken_meaning_is_answered_or_refused_by_us(tmp_path: Path, 
 
     assert outcomes["valid"] > 0
     assert outcomes["repaired"] > 0
+
+
+def test_a_job_of_broken_ranks_is_answered_or_refused_by_us(tmp_path: Path) -> None:
+    """Ranks that vanish, are cut off, claim to be others, or make no sense.
+
+    ``python -m tests.laws.job_mutation --seconds 600`` looks for longer.
+    """
+    outcomes = mutation.run(
+        job_mutation.mutated_job, job_mutation.answered, inputs=4, seed=1, folder=tmp_path
+    )
+
+    assert outcomes["answered"] > 0
 
 
 def _moved(events: EventTable, rows: np.ndarray, by_ns: int) -> EventTable:
