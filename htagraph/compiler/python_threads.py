@@ -1,30 +1,30 @@
 """FLOW between Python threads, as a tracer of function calls shows them.
 
 A thread that waits for a lock, a queue, a condition or another thread goes on once another thread
-releases what it waits for. Which lock that is has no record, but both calls tell its sort: a wait
-in ``Queue.get`` ends with a release in ``Queue.put``, and no other::
+releases what it waits for. Which lock that is no trace records, but calls tell its sort: a wait in
+``Queue.get`` ends with a release in ``Queue.put``, of this queue or another::
 
-    MainThread   [Queue.get [lock.acquire                                      ]  ]
-                                                                               ^
+    MainThread   [Queue.get [lock.acquire                                     ]  ]
+                                                                             ^
     producer     [load                ][Queue.put [Condition.notify [lock.release]]]
 
-A wait that is joined with a release of its sort goes on when that release is the only thread's that
-released one while it lasted. Where several threads did, any of them may have ended it, and none is
-said to. In the same way a wait in ``Thread.join`` goes on when a thread ends, and a thread begins
-with the call that starts it. A wait that ends without either (a time limit) is time of its own.
+So a wait is joined with a release of its sort, the last one, if only one thread has any while it
+lasts. Where several have, either may have ended it, and none is said to. A wait in ``Thread.join``
+ends with a thread, in the same way, and a thread begins with the call that starts it. A wait that
+ends without either (a time limit) is time of its own.
 """
 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.codes import is_in
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts, last_before
-from htagraph.compiler.structure import Structure, end_node, start_node
+from htagraph.compiler.structure import Structure, start_node
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EventKind
 from htagraph.model.rules import Rule
@@ -32,100 +32,116 @@ from htagraph.model.rules import Rule
 __all__ = ["python_thread_edges"]
 
 I64 = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.integer]
 Bool = npt.NDArray[np.bool_]
 
 _WAKES_WITHIN_NS = 50_000_000
-"""A woken thread also waits for the interpreter's lock, which changes hands every 5 ms: ten times,
-as other threads wait for it too."""
+"""A woken thread also waits for the interpreter's lock, which changes hands every 5 ms, maybe to
+other threads first."""
 
 _STARTS = re.compile(r"^(_thread\.start_(new|joinable)_thread\b|Thread\.start \(.*threading\.py)")
 _OF_C = re.compile(
     r"^(_?thread\.)?R?[lL]ock\.(acquire|__enter__|release|__exit__|_release_save)$"
     r"|^_thread\._ThreadHandle\.join$|^_queue\.SimpleQueue\.(get|put)$"
 )
-_OF_PYTHON = re.compile(r"^(Condition\.(wait|notify)|Thread\.join) \(.*threading\.py")
+_OF_PYTHON = re.compile(
+    r"^(Condition\.(wait|notify)|Thread\.(join|_wait_for_tstate_lock)) \(.*threading\.py"
+)
 """Calls that wait and calls that release, where functions of C are traced and where not."""
 
-_WAITS = re.compile(r"\.(acquire|__enter__|join|get|wait)\b")
-_GAVE_UP = re.compile(r"^collections\.deque\.remove$")
-"""In ``Condition.wait``: who is not notified in time takes its lock from those to be released."""
-
+_WAITS = re.compile(r"^[\w.]+\.(acquire|__enter__|join|get|wait|_wait_for_tstate_lock)\b")
+_OF_QUEUES = re.compile(r"^_queue\.")
 _JOINS = re.compile(r"^Thread\.(join|_wait_for_tstate_lock) \(.*threading\.py|_ThreadHandle\.join$")
 _CONDITION = re.compile(r"^Condition\.\w+ \(.*threading\.py")
-_WAIT = re.compile(r"^Condition\.wait \(.*threading\.py")
-_NOTIFY = re.compile(r"^Condition\.notify \(.*threading\.py")
+_NOTIFIED = re.compile(r"^Condition\.wait \(.*threading\.py")
+_NOTIFIES = re.compile(r"^Condition\.notify \(.*threading\.py")
+_GIVES_UP = re.compile(r"^collections\.deque\.remove$")
+"""Within ``Condition.wait``: whom nobody notified in time is no longer to be notified."""
+_BEGINS = re.compile(r"^Thread\.(start|_bootstrap_inner) \(.*threading\.py")
+"""Who waits until a thread has begun, and the thread, which says so."""
+
 _LIBRARY = re.compile(
-    r"^(?:Bounded)?((Event|Queue|Semaphore|Barrier|Future)\.\w+) "
+    r"^(?:Bounded)?(Event|Queue|Semaphore|Barrier|Future)(\.\w+) "
     r"\(.*(?:threading|queue|futures.*_base)\.py"
 )
+_FILE = re.compile(r"\((.*):\d+\)$")
 _NOTIFIED_BY = {"Queue.get": "Queue.put", "Queue.put": "Queue.get", "Queue.join": "Queue.task_done"}
-"""Where a class has several sorts of waits, the method that ends each."""
+"""Of a class that has several conditions, the method that notifies those who wait in another."""
 
-_END_OF_A_THREAD = "end of a thread"
-_BEGIN_OF_A_THREAD = "begin of a thread"
-_ITEM = "item"
+_BEGIN, _END, _ITEM, _MORE = range(4)
+"""Sorts that are the same in each trace: begin and end of a thread, an item of a ``SimpleQueue``;
+and the first of those that are not."""
+
+
+class _Calls(NamedTuple):
+    """What calls are that wait, or release; those of one `sort` may belong together."""
+
+    sort: I64
+    is_wait: Bool
+    is_lock: Bool
+    """Whether who waits gets something that it gives back."""
+
+
+class _Points(NamedTuple):
+    """Nodes of some sorts."""
+
+    node: I64
+    sort: I64
 
 
 def python_thread_edges(structure: Structure) -> EdgeTable:
     """Edges from releases of locks, and ends of threads, to waits; from starts to threads."""
     events = structure.events
     ops = structure.host[events.kind[structure.host] == EventKind.OP]
-    calls = _named(structure, ops, _OF_C)
-    if not len(calls):
-        calls = _named(structure, ops, _OF_PYTHON)
+    named = _named(structure, ops, _OF_C)
+    if not len(named):
+        named = _named(structure, ops, _OF_PYTHON)
     starts = _named(structure, ops, _STARTS)
-    if not len(calls) and not len(starts):
+    if not len(named) and not len(starts):
         return EdgeTable()
     node = structure.boundaries.node.astype(np.int64)
     is_first = group_starts(structure.boundaries.lane)
     first, last = node[is_first], node[np.roll(is_first, -1)]
-    texts = _sorts(structure, calls)
-    sorts, sort = np.unique(
-        np.concatenate(
-            [
-                texts,
-                np.full(len(first), _BEGIN_OF_A_THREAD, dtype=object),
-                np.full(len(last), _END_OF_A_THREAD, dtype=object),
-            ]
-        ).astype(str),
-        return_inverse=True,
-    )
-    is_wait = _is_named(structure, calls, _WAITS)
-    may_end = is_wait & _got(structure, calls, sort[: len(calls)], is_wait)
-    may_end &= ~_gave_up(structure, ops, calls)
-    released = np.concatenate([~is_wait, np.ones(len(first) + len(last), dtype=bool)])
-    waits = calls[may_end]
-    woken = _only_one_before(
+    calls = _calls(structure, named)
+    is_ended = calls.is_wait & ~_gives_up(structure, ops, named) & _gets(structure, named, calls)
+    waits = named[is_ended]
+    since_ns, until = _longest_stretch(structure, waits)
+    woken = _last_of_one_thread(
         structure,
-        np.concatenate([start_node(calls), first, last])[released],
-        sort[released],
-        end_node(waits),
-        sort[: len(calls)][may_end],
-        events.ts_ns[waits],
+        _Points(
+            np.concatenate([start_node(named[~calls.is_wait]), first, last]),
+            np.concatenate(
+                [
+                    calls.sort[~calls.is_wait],
+                    np.full(len(first), _BEGIN),
+                    np.full(len(last), _END),
+                ]
+            ),
+        ),
+        _Points(until, calls.sort[is_ended]),
+        since_ns,
     )
-    zeros = np.zeros
-    begun = _only_one_before(
+    begun = _last_of_one_thread(
         structure,
-        start_node(starts),
-        zeros(len(starts), dtype=np.int64),
-        first,
-        zeros(len(first), dtype=np.int64),
-        events.node_ts_ns[first] - _WAKES_WITHIN_NS,
+        _Points(start_node(starts), np.full(len(starts), _BEGIN)),
+        _Points(first, np.full(len(first), _BEGIN)),
     )
     rows, threads = np.flatnonzero(woken >= 0), np.flatnonzero(begun >= 0)
     return EdgeTable.concat(
         [
-            EdgeTable.of(Rule.LOCK_RELEASED, woken[rows], end_node(waits[rows]), event=waits[rows]),
+            EdgeTable.of(Rule.LOCK_RELEASED, woken[rows], until[rows], event=waits[rows]),
             EdgeTable.of(Rule.THREAD_STARTED, begun[threads], first[threads]),
         ]
     )
 
 
-def _is_named(structure: Structure, events: npt.NDArray[np.integer], pattern: re.Pattern[str]) -> Bool:
-    """Whether the name of each event matches; no event has none."""
+def _is_named(structure: Structure, events: Rows, pattern: re.Pattern[str]) -> Bool:
+    """Whether the name of each event matches; that of none does not."""
     table = structure.events
-    name = gather(table.name, events)
-    return gather(table.symbols.searched(pattern), name, default=False)
+    is_named: Bool = gather(
+        table.symbols.searched(pattern), gather(table.name, events), default=False
+    )
+    return is_named
 
 
 def _named(structure: Structure, events: I64, pattern: re.Pattern[str]) -> I64:
@@ -133,84 +149,110 @@ def _named(structure: Structure, events: I64, pattern: re.Pattern[str]) -> I64:
     return events[_is_named(structure, events, pattern)]
 
 
-def _sorts(structure: Structure, calls: I64) -> npt.NDArray[np.object_]:
-    """What ends each wait, and what each release is."""
-    table, parent = structure.events, structure.parent
-    within = parent[calls]
-    owner = within
-    while (is_inside := _is_named(structure, owner, _CONDITION)).any():
-        owner = np.where(is_inside, gather(parent, owner), owner)
-    starts = _is_named(structure, gather(parent, owner), _STARTS)
-    names = np.stack([table.name[calls], gather(table.name, within), gather(table.name, owner), starts])
-    distinct, which = np.unique(names, axis=1, return_inverse=True)
-    texts = [*table.symbols.texts, ""]
-    sorts = [_sort(*(texts[code] for code in codes[:3]), bool(codes[3])) for codes in distinct.T.tolist()]
-    return np.array(sorts, dtype=object)[which]
+def _calls(structure: Structure, calls: I64) -> _Calls:
+    """What sort of wait, or release, each call is, by its name and those of what it is within."""
+    parent = structure.parent
+    within = owner = parent[calls]
+    while (is_within := _is_named(structure, owner, _CONDITION)).any():
+        owner = np.where(is_within, gather(parent, owner), owner)
+    is_wait = _is_named(structure, calls, _WAITS)
+    notifies = np.where(
+        is_wait,
+        _is_named(structure, calls, _NOTIFIED) | _is_named(structure, within, _NOTIFIED),
+        _is_named(structure, calls, _NOTIFIES) | _is_named(structure, within, _NOTIFIES),
+    )
+    joins = _is_named(structure, calls, _JOINS) | _is_named(structure, within, _JOINS)
+    begins = notifies & _is_named(structure, gather(parent, owner), _BEGINS)
+    is_item = _is_named(structure, calls, _OF_QUEUES)
+    names, which = np.unique(gather(structure.events.name, owner), return_inverse=True)
+    texts = [structure.events.symbols.texts[name] if name >= 0 else "" for name in names.tolist()]
+    sorts = [_notified_by(text) for text in texts]
+    sorts += [_method(text) for text in texts] + [_file(text) for text in texts]
+    _, codes = np.unique(sorts, return_inverse=True)
+    notified, notifier, locked = _MORE + codes.reshape(3, -1)
+    sort = np.where(notifies, np.where(is_wait, notified[which], notifier[which]), locked[which])
+    sort[begins], sort[is_item], sort[joins & is_wait] = _BEGIN, _ITEM, _END
+    return _Calls(sort, is_wait, ~notifies & ~joins & ~is_item)
 
 
-def _sort(call: str, within: str, owner: str, starts: bool) -> str:
-    is_wait = bool(_WAITS.search(call))
+def _notified_by(owner: str) -> str:
+    """Who notifies those that wait for a condition in a function: a class, or one method of it."""
+    method = _method(owner)
+    return _NOTIFIED_BY.get(method, method)
+
+
+def _method(owner: str) -> str:
+    """Class of Python's library that a function belongs to, and the method where that matters."""
     library = _LIBRARY.match(owner)
-    method, kind = (library[1], library[2]) if library else ("", "")
-    if is_wait and (_JOINS.search(call) or _JOINS.search(within)):
-        return _END_OF_A_THREAD
-    if "SimpleQueue" in call:
-        return _ITEM
-    pattern = _WAIT if is_wait else _NOTIFY
-    if not pattern.match(call) and not pattern.match(within):
-        return "lock " + kind
-    if is_wait and starts:
-        return _BEGIN_OF_A_THREAD
-    if kind == "Queue":
-        return _NOTIFIED_BY.get(method, "") if is_wait else method
-    return "condition " + kind
+    if library is None:
+        return ""
+    return library[1] + library[2] if library[1] == "Queue" else library[1]
 
 
-def _got(structure: Structure, calls: I64, sort: I64, is_wait: Bool) -> Bool:
-    """Whether the next of its sort on this thread is a release: who got a lock gives it back."""
-    is_lock = np.array([t.startswith("lock ") for t in _sorts(structure, calls)])
-    lane = structure.events.lane[calls]
-    order = np.lexsort([structure.events.ts_ns[calls], sort, lane])
-    nxt = np.zeros(len(calls), dtype=bool)
-    same = (lane[order][1:] == lane[order][:-1]) & (sort[order][1:] == sort[order][:-1])
-    nxt[order[:-1]] = same & ~is_wait[order[1:]]
-    return ~is_lock | nxt
+def _file(owner: str) -> str:
+    """File of a function; a lock is rarely released in another one than it is taken in."""
+    file = _FILE.search(owner)
+    return f"lock of {file[1] if file else ''}"
 
 
-def _gave_up(structure: Structure, ops: I64, calls: I64) -> Bool:
-    removed = structure.parent[_named(structure, ops, _GAVE_UP)]
+def _gives_up(structure: Structure, ops: I64, calls: I64) -> Bool:
+    """Whether each call is a wait for a condition that nobody notified in time."""
+    gave_up = np.zeros(len(structure.events), dtype=bool)
+    gave_up[structure.parent[_named(structure, ops, _GIVES_UP)]] = True
     within = structure.parent[calls]
-    return np.isin(within, removed[removed >= 0]) & _is_named(structure, within, _WAIT)
+    return _is_named(structure, within, _NOTIFIED) & gather(gave_up, within, default=False)
 
 
-def _only_one_before(
-    structure: Structure, sources: I64, sort: I64, targets: I64, wanted: I64, since_ns: I64
+def _gets(structure: Structure, events: I64, calls: _Calls) -> Bool:
+    """Whether each call gets what it waits for: if a lock, then its thread releases one next."""
+    lane = structure.events.lane[events]
+    order = np.lexsort([structure.events.ts_ns[events], calls.sort, lane])
+    is_last = np.roll(group_starts(lane[order], calls.sort[order]), -1)
+    releases = np.empty(len(events), dtype=bool)
+    releases[order] = ~np.roll(calls.is_wait[order], -1) & ~is_last
+    return np.where(calls.is_lock, releases, True)  # noqa: FBT003
+
+
+def _longest_stretch(structure: Structure, events: I64) -> tuple[I64, I64]:
+    """Nodes between which each event is innermost for the longest time: there it waits."""
+    between = structure.boundaries
+    position = np.full(len(structure.events), -1, dtype=np.int64)
+    position[events] = np.arange(len(events))
+    which = gather(position, between.inside[:-1])
+    at = np.flatnonzero(which >= 0)
+    order = at[np.lexsort([np.diff(between.ts_ns)[at], which[at]])]
+    longest = order[np.roll(group_starts(which[order]), -1)]
+    return between.node[longest].astype(np.int64), between.node[longest + 1].astype(np.int64)
+
+
+def _last_of_one_thread(
+    structure: Structure, sources: _Points, targets: _Points, since: I64 | None = None
 ) -> I64:
-    """For each node the last of some nodes before it, if all since a time are of one thread; or -1.
+    """For each target the last source before it, if all that could be are of one thread; or -1.
 
-    Both are of one process and of one sort.
+    Those could be that are of its process and of its sort, and no earlier than `since`.
     """
     events, times = structure.events, structure.events.node_ts_ns
     _, process = np.unique([str(pid) for pid in events.lanes.pid] or [""], return_inverse=True)
-    n_sorts = int(max(sort.max(initial=0), wanted.max(initial=0))) + 1
+    n_sorts = 1 + max(sources.sort.max(initial=0), targets.sort.max(initial=0))
 
-    def group(nodes: I64, of: I64) -> I64:
-        return process[events.lane[nodes >> 1]] * n_sorts + of
+    def group(points: _Points) -> I64:
+        of: I64 = process[events.lane[points.node >> 1]] * n_sorts + points.sort
+        return of
 
-    groups = group(sources, sort)
-    order = np.lexsort([times[sources], groups])
-    sources, groups = sources[order], groups[order]
-    lane, at_ns = events.lane[sources >> 1], times[sources]
-    starts = np.flatnonzero(group_starts(groups, lane))
-    run = starts[np.searchsorted(starts, np.arange(len(sources)), side="right") - 1] if len(starts) else starts
-    of, until = group(targets, wanted), times[targets]
-    since_ns = np.maximum(since_ns, until - _WAKES_WITHIN_NS)
-    found = last_before(groups, at_ns, of, until + 1)
-    too_early = last_before(groups, at_ns, of, since_ns)
-    fits = (found >= 0) & (found > too_early)
-    out = np.full(len(targets), -1, dtype=np.int64)
-    rows = np.flatnonzero(fits)
-    rows = rows[(run[found[rows]] <= np.maximum(too_early[rows] + 1, 0))]
-    rows = rows[lane[found[rows]] != events.lane[targets[rows] >> 1]]
-    out[rows] = sources[found[rows]]
-    return out
+    groups = group(sources)
+    order = np.lexsort([times[sources.node], groups])
+    node, groups = sources.node[order], groups[order]
+    lane, at_ns = events.lane[node >> 1], times[node]
+    begins = group_starts(groups, lane)
+    since_one_thread = np.maximum.accumulate(np.where(begins, np.arange(len(node)), 0))
+    until_ns = times[targets.node]
+    since_ns = until_ns - _WAKES_WITHIN_NS
+    if since is not None:
+        since_ns = np.maximum(since_ns, times[since])
+    of = group(targets)
+    last = last_before(groups, at_ns, of, until_ns + 1)
+    before = last_before(groups, at_ns, of, since_ns)
+    is_one = (last > before) & (gather(since_one_thread, last, 0) <= before + 1)
+    is_one &= gather(lane, last) != events.lane[targets.node >> 1]
+    return np.where(is_one, gather(node, last), -1)

@@ -99,12 +99,11 @@ def judged(dag: Dag) -> tuple[pd.DataFrame, pd.DataFrame]:
     rows = []
     for edge in np.flatnonzero(np.isin(edges.rule, np.array(RULES, dtype=np.int8))).tolist():
         rule, head, said = Rule(int(edges.rule[edge])), int(edges.head[edge]), int(lane_of[edge])
-        event = head >> 1
-        lane, end_ns = int(events.lane[event]), int(events.node_ts_ns[head])
-        begin_ns = int(events.ts_ns[event])
+        lane, end_ns = int(events.lane[head >> 1]), int(events.node_ts_ns[head])
         if rule is Rule.THREAD_STARTED:
             begin_ns, by = end_ns, starters.get(lane, NOBODY)
         else:
+            begin_ns = int(events.ts_ns[edges.event[edge]])
             overlap = np.minimum(waits["end_ns"], end_ns) - np.maximum(waits["begin_ns"], begin_ns)
             own = overlap.where(waits["lane"] == lane, -1)
             wait = int(own.argmax())
