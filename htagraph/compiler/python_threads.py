@@ -51,6 +51,8 @@ _OF_PYTHON = re.compile(
 
 _WAITS = re.compile(r"^[\w.]+\.(acquire|__enter__|join|get|wait|_wait_for_tstate_lock)\b")
 _OF_QUEUES = re.compile(r"^_queue\.")
+_START = re.compile(r"^Thread\.start \(.*threading\.py")
+_JOIN = re.compile(r"^Thread\.join \(.*threading\.py")
 _JOINS = re.compile(r"^Thread\.(join|_wait_for_tstate_lock) \(.*threading\.py|_ThreadHandle\.join$")
 _CONDITION = re.compile(r"^Condition\.\w+ \(.*threading\.py")
 _NOTIFIED = re.compile(r"^Condition\.wait \(.*threading\.py")
@@ -102,29 +104,28 @@ def python_thread_edges(structure: Structure) -> EdgeTable:
     node = structure.boundaries.node.astype(np.int64)
     is_first = group_starts(structure.boundaries.lane)
     first, last = node[is_first], node[np.roll(is_first, -1)]
-    calls = _calls(structure, named)
-    is_ended = calls.is_wait & ~_gives_up(structure, ops, named) & _gets(structure, named, calls)
-    waits = named[is_ended]
-    since_ns, until = _longest_stretch(structure, waits)
-    woken = _last_of_one_thread(
-        structure,
-        _Points(
-            np.concatenate([start_node(named[~calls.is_wait]), first, last]),
-            np.concatenate(
-                [
-                    calls.sort[~calls.is_wait],
-                    np.full(len(first), _BEGIN),
-                    np.full(len(last), _END),
-                ]
-            ),
-        ),
-        _Points(until, calls.sort[is_ended]),
-        since_ns,
-    )
     begun = _last_of_one_thread(
         structure,
         _Points(start_node(starts), np.full(len(starts), _BEGIN)),
         _Points(first, np.full(len(first), _BEGIN)),
+    )
+    calls = _calls(structure, named)
+    joins, joined = _joined(structure, ops, begun, last)
+    which = _around(structure, named, joins)
+    calls.sort[which >= 0] = -1 - which[which >= 0]
+    ends = np.full(len(last), _END)
+    ends[joined] = -1 - np.arange(len(joined))
+    is_ended = calls.is_wait & ~_gives_up(structure, ops, named) & _gets(structure, named, calls)
+    waits = named[is_ended]
+    since, until = _longest_stretch(structure, waits)
+    woken = _last_of_one_thread(
+        structure,
+        _Points(
+            np.concatenate([start_node(named[~calls.is_wait]), first, last]),
+            np.concatenate([calls.sort[~calls.is_wait], np.full(len(first), _BEGIN), ends]),
+        ),
+        _Points(until, calls.sort[is_ended]),
+        since,
     )
     rows, threads = np.flatnonzero(woken >= 0), np.flatnonzero(begun >= 0)
     return EdgeTable.concat(
@@ -195,6 +196,44 @@ def _file(owner: str) -> str:
     return f"lock of {file[1] if file else ''}"
 
 
+def _joined(structure: Structure, ops: I64, begun: I64, last: I64) -> tuple[I64, I64]:
+    """Calls of ``Thread.join``, and the thread that each waits for: one after the other.
+
+    Where a function starts threads and joins as many, it does so in one order, if times allow that.
+    """
+    events, parent = structure.events, structure.parent
+    threads = np.flatnonzero(begun >= 0)
+    starts = begun[threads] >> 1
+    starts = np.where(_is_named(structure, starts, _START), starts, gather(parent, starts))
+    joins = _named(structure, ops, _JOIN)
+    start_of, join_of = parent[starts], parent[joins]
+    starts_order = np.lexsort([events.ts_ns[starts], start_of])
+    joins_order = np.lexsort([events.ts_ns[joins], join_of])
+    n = len(events)
+    n_starts = np.bincount(start_of + 1, minlength=n + 1)
+    n_joins = np.bincount(join_of + 1, minlength=n + 1)
+    is_same = n_starts == n_joins
+    threads = threads[starts_order][is_same[start_of[starts_order] + 1]]
+    joins = joins[joins_order][is_same[join_of[joins_order] + 1]]
+    ended_ns, until_ns = events.node_ts_ns[last[threads]], events.end_ns[joins]
+    late = np.abs(until_ns - np.maximum(ended_ns, events.ts_ns[joins])) > _WAKES_WITHIN_NS
+    wrong = np.zeros(n + 1, dtype=bool)
+    wrong[parent[joins[late]] + 1] = True
+    fits = ~wrong[parent[joins] + 1]
+    return joins[fits], threads[fits]
+
+
+def _around(structure: Structure, calls: I64, outer: I64) -> I64:
+    """Which of some calls each call is, or is within, by two levels; or -1."""
+    position = np.full(len(structure.events), -1, dtype=np.int64)
+    position[outer] = np.arange(len(outer))
+    found = position[calls]
+    for _ in range(2):
+        calls = gather(structure.parent, calls)
+        found = np.maximum(found, gather(position, calls))
+    return found
+
+
 def _gives_up(structure: Structure, ops: I64, calls: I64) -> Bool:
     """Whether each call is a wait for a condition that nobody notified in time."""
     gave_up = np.zeros(len(structure.events), dtype=bool)
@@ -234,10 +273,11 @@ def _last_of_one_thread(
     """
     events, times = structure.events, structure.events.node_ts_ns
     _, process = np.unique([str(pid) for pid in events.lanes.pid] or [""], return_inverse=True)
-    n_sorts = 1 + max(sources.sort.max(initial=0), targets.sort.max(initial=0))
+    low = min(sources.sort.min(initial=0), targets.sort.min(initial=0))
+    n_sorts = 1 - low + max(sources.sort.max(initial=0), targets.sort.max(initial=0))
 
     def group(points: _Points) -> I64:
-        of: I64 = process[events.lane[points.node >> 1]] * n_sorts + points.sort
+        of: I64 = process[events.lane[points.node >> 1]] * n_sorts + points.sort - low
         return of
 
     groups = group(sources)
@@ -253,6 +293,7 @@ def _last_of_one_thread(
     of = group(targets)
     last = last_before(groups, at_ns, of, until_ns + 1)
     before = last_before(groups, at_ns, of, since_ns)
-    is_one = (last > before) & (gather(since_one_thread, last, 0) <= before + 1)
+    first = np.where(before < 0, np.searchsorted(groups, of), before + 1)
+    is_one = (last >= first) & (gather(since_one_thread, last, 0) <= first)
     is_one &= gather(lane, last) != events.lane[targets.node >> 1]
     return np.where(is_one, gather(node, last), -1)
