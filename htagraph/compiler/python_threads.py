@@ -4,14 +4,15 @@ A thread that waits for a lock, a queue, a condition or another thread goes on o
 releases what it waits for. Which lock that is no trace records, but calls tell its sort: a wait in
 ``Queue.get`` ends with a release in ``Queue.put``, of this queue or another::
 
-    MainThread   [Queue.get [lock.acquire                                     ]  ]
+    MainThread   [Queue.get [lock.acquire                                    ]  ]
                                                                              ^
     producer     [load                ][Queue.put [Condition.notify [lock.release]]]
 
-So a wait is joined with a release of its sort, the last one, if only one thread has any while it
-lasts. Where several have, either may have ended it, and none is said to. A wait in ``Thread.join``
-ends with a thread, in the same way, and a thread begins with the call that starts it. A wait that
-ends without either (a time limit) is time of its own.
+So a wait ends with the last release of its sort, if only one thread has any while it lasts. Where
+several have, either may have ended it, and none is said to. A wait in ``Thread.join`` ends with a
+thread, in the same way; a function that starts threads and joins as many joins them in that order,
+if times allow it. A thread begins with the call that starts it. A wait that ends without any of
+these (a time limit) is time of its own.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ Bool = npt.NDArray[np.bool_]
 _WAKES_WITHIN_NS = 50_000_000
 """A woken thread also waits for the interpreter's lock, which changes hands every 5 ms, maybe to
 other threads first."""
+
+_JOINED_WITHIN_NS = 1_000_000
+"""Of threads joined in the order of their starts, each is known to have ended so soon before."""
 
 _STARTS = re.compile(r"^(_thread\.start_(new|joinable)_thread\b|Thread\.start \(.*threading\.py)")
 _OF_C = re.compile(
@@ -104,34 +108,27 @@ def python_thread_edges(structure: Structure) -> EdgeTable:
     node = structure.boundaries.node.astype(np.int64)
     is_first = group_starts(structure.boundaries.lane)
     first, last = node[is_first], node[np.roll(is_first, -1)]
-    begun = _last_of_one_thread(
-        structure,
-        _Points(start_node(starts), np.full(len(starts), _BEGIN)),
-        _Points(first, np.full(len(first), _BEGIN)),
-    )
-    calls = _calls(structure, named)
-    joins, joined = _joined(structure, ops, begun, last)
-    which = _around(structure, named, joins)
-    calls.sort[which >= 0] = -1 - which[which >= 0]
-    ends = np.full(len(last), _END)
-    ends[joined] = -1 - np.arange(len(joined))
+    begins = _Points(first, np.full(len(first), _BEGIN))
+    started = _Points(start_node(starts), np.full(len(starts), _BEGIN))
+    begun = _last_of_one_thread(structure, started, begins)
+    calls, ends = _calls(structure, named), np.full(len(last), _END)
+    joins, threads = _joined(structure, ops, begun, last)
+    pair, more = _around(structure, named, joins), 1 + calls.sort.max(initial=_MORE)
+    calls.sort[pair >= 0], ends[threads] = more + pair[pair >= 0], more + np.arange(len(threads))
     is_ended = calls.is_wait & ~_gives_up(structure, ops, named) & _gets(structure, named, calls)
-    waits = named[is_ended]
-    since, until = _longest_stretch(structure, waits)
-    woken = _last_of_one_thread(
-        structure,
-        _Points(
-            np.concatenate([start_node(named[~calls.is_wait]), first, last]),
-            np.concatenate([calls.sort[~calls.is_wait], np.full(len(first), _BEGIN), ends]),
-        ),
-        _Points(until, calls.sort[is_ended]),
-        since,
+    since, until = _longest_stretch(structure, named[is_ended])
+    released = ~calls.is_wait
+    sources = _Points(
+        np.concatenate([start_node(named[released]), begins.node, last]),
+        np.concatenate([calls.sort[released], begins.sort, ends]),
     )
-    rows, threads = np.flatnonzero(woken >= 0), np.flatnonzero(begun >= 0)
+    woken = _last_of_one_thread(structure, sources, _Points(until, calls.sort[is_ended]), since)
+    rows, lanes = np.flatnonzero(woken >= 0), np.flatnonzero(begun >= 0)
+    waits = named[is_ended][rows]
     return EdgeTable.concat(
         [
-            EdgeTable.of(Rule.LOCK_RELEASED, woken[rows], until[rows], event=waits[rows]),
-            EdgeTable.of(Rule.THREAD_STARTED, begun[threads], first[threads]),
+            EdgeTable.of(Rule.LOCK_RELEASED, woken[rows], until[rows], event=waits),
+            EdgeTable.of(Rule.THREAD_STARTED, begun[lanes], first[lanes]),
         ]
     )
 
@@ -197,29 +194,26 @@ def _file(owner: str) -> str:
 
 
 def _joined(structure: Structure, ops: I64, begun: I64, last: I64) -> tuple[I64, I64]:
-    """Calls of ``Thread.join``, and the thread that each waits for: one after the other.
+    """Calls of ``Thread.join``, and the thread that each waits for, by the order of starts.
 
-    Where a function starts threads and joins as many, it does so in one order, if times allow that.
+    Where one call makes as many calls of either kind, the n-th join is of the n-th thread, if each
+    ends right after its thread does, or does not wait.
     """
     events, parent = structure.events, structure.parent
     threads = np.flatnonzero(begun >= 0)
     starts = begun[threads] >> 1
     starts = np.where(_is_named(structure, starts, _START), starts, gather(parent, starts))
-    joins = _named(structure, ops, _JOIN)
-    start_of, join_of = parent[starts], parent[joins]
-    starts_order = np.lexsort([events.ts_ns[starts], start_of])
-    joins_order = np.lexsort([events.ts_ns[joins], join_of])
-    n = len(events)
-    n_starts = np.bincount(start_of + 1, minlength=n + 1)
-    n_joins = np.bincount(join_of + 1, minlength=n + 1)
-    is_same = n_starts == n_joins
-    threads = threads[starts_order][is_same[start_of[starts_order] + 1]]
-    joins = joins[joins_order][is_same[join_of[joins_order] + 1]]
-    ended_ns, until_ns = events.node_ts_ns[last[threads]], events.end_ns[joins]
-    late = np.abs(until_ns - np.maximum(ended_ns, events.ts_ns[joins])) > _WAKES_WITHIN_NS
-    wrong = np.zeros(n + 1, dtype=bool)
-    wrong[parent[joins[late]] + 1] = True
-    fits = ~wrong[parent[joins] + 1]
+    calls = np.concatenate([starts, _named(structure, ops, _JOIN)])
+    is_join = np.arange(len(calls)) >= len(starts)
+    callers, caller = np.unique(gather(parent, calls), return_inverse=True)
+    is_even = np.bincount(caller, np.where(is_join, 1, -1), len(callers)) == 0
+    order = np.lexsort([events.ts_ns[calls], caller])
+    order = order[(is_even & (callers >= 0))[caller[order]]]
+    of, threads = order[is_join[order]], threads[order[~is_join[order]]]
+    joins, ended_ns = calls[of], events.node_ts_ns[last[threads]]
+    since_ns = events.end_ns[joins] - np.maximum(ended_ns, events.ts_ns[joins])
+    is_other = np.abs(since_ns) > _JOINED_WITHIN_NS
+    fits = (np.bincount(caller[of], is_other, len(callers)) == 0)[caller[of]]
     return joins[fits], threads[fits]
 
 
@@ -236,20 +230,23 @@ def _around(structure: Structure, calls: I64, outer: I64) -> I64:
 
 def _gives_up(structure: Structure, ops: I64, calls: I64) -> Bool:
     """Whether each call is a wait for a condition that nobody notified in time."""
-    gave_up = np.zeros(len(structure.events), dtype=bool)
-    gave_up[structure.parent[_named(structure, ops, _GIVES_UP)]] = True
-    within = structure.parent[calls]
-    return _is_named(structure, within, _NOTIFIED) & gather(gave_up, within, default=False)
+    parent, gave_up = structure.parent, np.zeros(len(structure.events), dtype=bool)
+    by = parent[_named(structure, ops, _GIVES_UP)]
+    gave_up[by[by >= 0]] = True
+    within = parent[calls]
+    is_out: Bool = _is_named(structure, within, _NOTIFIED) & gather(gave_up, within, default=False)
+    return is_out
 
 
 def _gets(structure: Structure, events: I64, calls: _Calls) -> Bool:
     """Whether each call gets what it waits for: if a lock, then its thread releases one next."""
     lane = structure.events.lane[events]
-    order = np.lexsort([structure.events.ts_ns[events], calls.sort, lane])
+    order = np.lexsort((structure.events.ts_ns[events], calls.sort, lane))
     is_last = np.roll(group_starts(lane[order], calls.sort[order]), -1)
     releases = np.empty(len(events), dtype=bool)
     releases[order] = ~np.roll(calls.is_wait[order], -1) & ~is_last
-    return np.where(calls.is_lock, releases, True)  # noqa: FBT003
+    releases[~calls.is_lock] = True
+    return releases
 
 
 def _longest_stretch(structure: Structure, events: I64) -> tuple[I64, I64]:
@@ -273,11 +270,10 @@ def _last_of_one_thread(
     """
     events, times = structure.events, structure.events.node_ts_ns
     _, process = np.unique([str(pid) for pid in events.lanes.pid] or [""], return_inverse=True)
-    low = min(sources.sort.min(initial=0), targets.sort.min(initial=0))
-    n_sorts = 1 - low + max(sources.sort.max(initial=0), targets.sort.max(initial=0))
+    n_sorts = 1 + max(sources.sort.max(initial=0), targets.sort.max(initial=0))
 
     def group(points: _Points) -> I64:
-        of: I64 = process[events.lane[points.node >> 1]] * n_sorts + points.sort - low
+        of: I64 = process[events.lane[points.node >> 1]] * n_sorts + points.sort
         return of
 
     groups = group(sources)

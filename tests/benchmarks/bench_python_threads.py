@@ -1,9 +1,10 @@
 """Precision and recall of what Python threads wait for, on programs that note who ended each wait.
 
-``python -m tests.benchmarks.bench_python_threads [--programs 70] [--seed 0] [--without-c]`` traces
-random programs of ``threaded_program.py`` with viztracer, some of each kind, and prints tables in
-Markdown: edges by rule and by kind of program, with two levels of chance, and the waits that were
-found. ``--without-c`` traces no functions of C.
+``python -m tests.benchmarks.bench_python_threads [--programs 140] [--seed 0] [--without-c]
+[--python python3.13]`` traces random programs of ``threaded_program.py`` with viztracer, some of each
+kind, and prints tables in Markdown: edges by rule and by kind of program, with two levels of
+chance, and the waits that were found. ``--without-c`` traces no functions of C, and ``--python`` has
+viztracer too.
 
 An edge is right if it comes from the thread whose release, or end, ended the wait. A wait that
 nobody ended, or whose lock was free, has no right edge. A wait counts for recall if a thread ended
@@ -44,11 +45,10 @@ NOBODY = -1
 I64 = npt.NDArray[np.int64]
 
 
-def traced(kind: str, seed: int, folder: Path, *, without_c: bool = False) -> Dag:
+def traced(kind: str, seed: int, folder: Path, python: str, options: list[str]) -> Dag:
     """The graph of one program, which runs here."""
     out = folder / "run.json"
-    options = ["--ignore_c_function"] if without_c else []
-    command = [sys.executable, "-m", "viztracer", "--quiet", *options, "-o", str(out)]
+    command = [python, "-m", "viztracer", "--quiet", *options, "-o", str(out)]
     subprocess.run([*command, str(PROGRAM), kind, str(seed)], check=True, capture_output=True)
     run = json.loads(out.read_bytes())
     run["traceEvents"] = [event for event in run["traceEvents"] if not NOTING.match(event["name"])]
@@ -157,15 +157,17 @@ def edge_table(edges: pd.DataFrame, by: str) -> pd.DataFrame:
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--programs", type=int, default=70)
+    parser.add_argument("--programs", type=int, default=140)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--without-c", action="store_true")
+    parser.add_argument("--python", default=sys.executable)
     given = parser.parse_args()
+    options = ["--ignore_c_function"] if given.without_c else []
     parts = []
     with tempfile.TemporaryDirectory() as folder:
         for number in range(given.programs):
             kind, seed = KINDS[number % len(KINDS)], given.seed + number // len(KINDS)
-            dag = traced(kind, seed, Path(folder), without_c=given.without_c)
+            dag = traced(kind, seed, Path(folder), given.python, options)
             parts.append([frame.assign(program=kind) for frame in judged(dag)])
     edges, waits = (pd.concat(frames, ignore_index=True) for frames in zip(*parts, strict=True))
     locks = edges[edges["rule"] == Rule.LOCK_RELEASED.label]

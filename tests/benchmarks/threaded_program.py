@@ -7,6 +7,8 @@ call that releases, and ``started by THREAD`` where a thread begins. A lock says
 last, and an item who put it, so nothing is guessed.
 """
 
+# ruff: noqa: D102, FBT002, S311 -- methods of Python's locks and queues, with their signatures
+
 from __future__ import annotations
 
 import itertools
@@ -150,11 +152,13 @@ def work(rng, most_ms=4.0):
         sum(range(500))
 
 
-def together(*bodies):
-    """Run functions on threads of their own until all have ended."""
+def together(rng, *bodies):
+    """Run functions on threads of their own until all have ended, waited for in some order."""
     threads = [threading.Thread(target=body) for body in bodies]
     for thread in threads:
         thread.start()
+    if rng.random() < 0.3:
+        rng.shuffle(threads)
     for thread in threads:
         thread.join()
 
@@ -187,11 +191,8 @@ def pipeline(rng):
         sink.put(None)
 
     queues = [queue.Queue(rng.randint(1, 3)) for _ in range(rng.randint(2, 4))]
-    stages = [
-        seeded(rng, stage, source, sink)
-        for source, sink in zip(queues[:-1], queues[1:], strict=True)
-    ]
-    together(seeded(rng, produce, queues[0], 10), *stages, seeded(rng, consume, queues[-1]))
+    stages = [seeded(rng, stage, source, sink) for source, sink in itertools.pairwise(queues)]
+    together(rng, seeded(rng, produce, queues[0], 10), *stages, seeded(rng, consume, queues[-1]))
 
 
 def pairs(rng):
@@ -200,7 +201,7 @@ def pairs(rng):
     for _ in range(rng.randint(2, 3)):
         items = queue.Queue(2) if rng.random() < 0.5 else queue.SimpleQueue()
         bodies += [seeded(rng, produce, items, 8), seeded(rng, consume, items)]
-    together(*bodies)
+    together(rng, *bodies)
 
 
 def locks(rng):
@@ -219,7 +220,7 @@ def locks(rng):
             work(own, 2)
 
     shared = [threading.Lock() for _ in range(rng.randint(1, 3))]
-    together(*(seeded(rng, body, shared) for _ in range(rng.randint(2, 6))))
+    together(rng, *(seeded(rng, body, shared) for _ in range(rng.randint(2, 6))))
 
 
 def conditions(rng):
@@ -236,7 +237,7 @@ def conditions(rng):
                 turn[0] += 1
                 changed.notify_all()
 
-    together(*(seeded(rng, body, mine) for mine in range(n)))
+    together(rng, *(seeded(rng, body, mine) for mine in range(n)))
 
 
 def events(rng):
@@ -259,7 +260,7 @@ def events(rng):
     chain = (
         seeded(rng, body, done[k - 1] if k else None, done[k]) for k in reversed(range(len(done)))
     )
-    together(*chain, seeded(rng, meet), seeded(rng, meet))
+    together(rng, *chain, seeded(rng, meet), seeded(rng, meet))
 
 
 def pool(rng):
@@ -292,7 +293,7 @@ def time_limits(rng):
             work(own, 2)
 
     users = [seeded(rng, uses, threading.Lock()) for _ in range(rng.randint(1, 3))]
-    together(seeded(rng, waits), seeded(rng, waits), *users)
+    together(rng, seeded(rng, waits), seeded(rng, waits), *users)
 
 
 KINDS = {
