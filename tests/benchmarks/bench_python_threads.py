@@ -1,10 +1,10 @@
 """Precision and recall of what Python threads wait for, on programs that note who ended each wait.
 
 ``python -m tests.benchmarks.bench_python_threads [--programs 140] [--seed 0] [--without-c]
-[--python python3.13]`` traces random programs of ``threaded_program.py`` with viztracer, some of each
-kind, and prints tables in Markdown: edges by rule and by kind of program, with two levels of
-chance, and the waits that were found. ``--without-c`` traces no functions of C, and ``--python`` has
-viztracer too.
+[--python python3.13]`` traces random programs of ``threaded_program.py`` with viztracer, some of
+each kind, and prints tables in Markdown: edges by rule and by kind of program, with two levels of
+chance, and the waits that were found. ``--without-c`` traces no functions of C; ``--python`` names
+another interpreter that has viztracer.
 
 An edge is right if it comes from the thread whose release, or end, ended the wait. A wait that
 nobody ended, or whose lock was free, has no right edge. A wait counts for recall if a thread ended
