@@ -135,7 +135,7 @@ def others(dag: Dag, lane: int, begin_ns: int, end_ns: int) -> tuple[set[int], i
 
 def share(of: pd.Series) -> str:
     """A mean in percent, or nothing of nothing."""
-    return f"{100 * of.mean():.1f}%" if len(of) else "-"
+    return f"{100 * of.mean():.2f}%" if len(of) else "-"
 
 
 def edge_table(edges: pd.DataFrame, by: str) -> pd.DataFrame:
