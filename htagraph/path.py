@@ -13,30 +13,20 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.errors import MissingEventsError
-from htagraph.explain.attributed_time import attributed_time
 from htagraph.explain.breakdown import split_by_steps, sum_by
-from htagraph.explain.counter_tracks import counter_tracks
 from htagraph.explain.critical_path import path_edges, path_segments
-from htagraph.explain.segment_causes import segment_causes
 from htagraph.explain.segments import LABELS, Segments, segment_frame, segment_labels
 from htagraph.lookup.edges import edge_frame
-from htagraph.lookup.links import work_links
 from htagraph.lookup.steps import find_steps
 from htagraph.model.dag import Dag
 from htagraph.model.deprecated import renamed
 from htagraph.model.frames import BREAKDOWN
 from htagraph.model.kinds import Bound, in_words
 from htagraph.model.recording import Origin
-from htagraph.model.supplement import recorded_facts
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 from htagraph.readers.first_bytes import first_bytes
 from htagraph.readers.rank_paths import file_of
-from htagraph.writers.chrome_json import write_chrome_json
-from htagraph.writers.dot import path_dot
-from htagraph.writers.joined import write_joined
-from htagraph.writers.notebook_cell import path_html
-from htagraph.writers.pftrace import write_pftrace
 
 __all__ = ["BreakdownKey", "CriticalPath", "write_path_trace", "write_runs"]
 
@@ -129,6 +119,8 @@ class CriticalPath:
     @cached_property
     def attributed_time(self) -> pd.DataFrame:
         """The path, each nanosecond charged to one cause; schema `frames.ATTRIBUTED_TIME`."""
+        from htagraph.explain.attributed_time import attributed_time  # noqa: PLC0415  deferred
+
         return attributed_time(self.dag, self.segments)
 
     @property
@@ -260,6 +252,8 @@ class CriticalPath:
                 path=self.origin.path,
                 hint="write a Perfetto trace with to_perfetto().",
             )
+        from htagraph.writers.chrome_json import write_chrome_json  # noqa: PLC0415  deferred
+
         return write_chrome_json(
             out,
             source,
@@ -288,6 +282,8 @@ class CriticalPath:
         OutputError
             If the file cannot be written.
         """
+        from htagraph.writers.dot import path_dot  # noqa: PLC0415  deferred: few need it
+
         return path_dot(
             self.segments,
             out=out,
@@ -307,6 +303,8 @@ class CriticalPath:
 
     def _repr_html_(self) -> str:
         """The path by bound, for a notebook."""
+        from htagraph.writers.notebook_cell import path_html  # noqa: PLC0415  deferred
+
         title = f"Critical path of {self.window_name} ({human_duration(self.dur_ns)})"
         return path_html(title, self.breakdown())
 
@@ -337,6 +335,12 @@ def write_path_trace(
     Path
         The file.
     """
+    from htagraph.explain.counter_tracks import counter_tracks  # noqa: PLC0415  deferred
+    from htagraph.explain.segment_causes import segment_causes  # noqa: PLC0415
+    from htagraph.lookup.links import work_links  # noqa: PLC0415
+    from htagraph.model.supplement import recorded_facts  # noqa: PLC0415
+    from htagraph.writers.pftrace import write_pftrace  # noqa: PLC0415
+
     dag, segments = path.dag, path.segments
     moved_by = dag.calibration.moved_by
     moved = f" Device times were moved by {moved_by} to agree with the host's." if moved_by else ""
@@ -378,6 +382,8 @@ def write_runs(out: str | Path, runs: Mapping[str, CriticalPath], origins: Seque
     Path
         The file.
     """
+    from htagraph.writers.joined import write_joined  # noqa: PLC0415  deferred: few need it
+
     taken: set[int] = set()
     places = zip(runs.items(), origins, strict=True)
     parts = [
