@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.errors import MissingEventsError
-from htagraph.explain.breakdown import split_by_steps, sum_by
+from htagraph.errors import MissingEventsError, QueryError, one_of
+from htagraph.explain.breakdown import label_sums, split_by_steps, sum_by
 from htagraph.explain.critical_path import path_edges, path_segments
 from htagraph.explain.segments import LABELS, Segments, segment_frame, segment_labels
 from htagraph.lookup.edges import edge_frame
@@ -156,11 +156,14 @@ class CriticalPath:
         MissingEventsError
             If steps are asked for and the trace has none.
         """
+        if by in LABELS:
+            sums = self.sums(by=by)
+            return pd.DataFrame(sums).set_index(by)[list(BREAKDOWN.columns)]
         if by != "step":
-            frame = pd.DataFrame({"dur_ns": self._coded.dur_ns}, copy=False)
-            if by in LABELS:
-                frame[by] = segment_labels(self.dag, self._coded, by)
-            return sum_by(frame, by, self.dur_ns, BREAKDOWN)
+            raise QueryError(
+                f"a path cannot be broken down by {by!r}.",
+                hint=one_of(by, (*LABELS, "step"), "by"),
+            )
         steps = find_steps(self.dag.events)
         if not len(steps):
             raise MissingEventsError(
@@ -170,6 +173,21 @@ class CriticalPath:
             )
         pieces = self.pieces(steps)
         return sum_by(pieces, "step", self.dur_ns, BREAKDOWN, sort=False)
+
+    def sums(self, *, by: BreakdownKey = "bound") -> dict[str, npt.NDArray[Any]]:
+        """The columns of a `breakdown` by a label, without steps, as arrays: pandas is not needed.
+
+        Parameters
+        ----------
+        by : {"bound", "kind", "name", "op", "track", "rule"}
+
+        Returns
+        -------
+        dict of str to ndarray
+            The labels, under the name `by`, and the columns of `frames.BREAKDOWN`.
+        """
+        codes, labels = segment_labels(self.dag, self._coded, by)
+        return label_sums(codes, labels, self._coded.dur_ns, by, self.dur_ns)
 
     def pieces(self, steps: pd.DataFrame) -> pd.DataFrame:
         """Segments cut at the boundaries of steps, as `split_by_steps` gives them."""
@@ -293,9 +311,10 @@ class CriticalPath:
 
     def __repr__(self) -> str:
         """Say how long the path is and what it is bound by."""
-        shares = self.breakdown()
-        top = shares[shares["share"] >= _WORTH_SAYING].head(_TOP)
-        bounds = ", ".join(f"{in_words(name)} {share:.0%}" for name, share in top["share"].items())
+        sums = self.sums()
+        shares = zip(sums["bound"][:_TOP], sums["share"], strict=False)
+        top = [(name, share) for name, share in shares if share >= _WORTH_SAYING]
+        bounds = ", ".join(f"{in_words(name)} {share:.0%}" for name, share in top)
         return (
             f"CriticalPath({self.window.name}, {human_duration(self.dur_ns)}, "
             f"{human_count(self.n_segments, 'segment')}: {bounds or 'nothing'})"
