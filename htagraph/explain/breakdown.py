@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
+from htagraph.algorithms.intervals import sum_by_code
 from htagraph.errors import GraphError, QueryError, one_of
 from htagraph.lookup.steps import step_at
 from htagraph.model.schema import Schema, categorical
@@ -54,7 +55,7 @@ def label_sums(
     [['b', 'a'], [6, 4], [0.6, 0.4], [2, 1]]
     """
     n_segments = np.bincount(codes, minlength=len(labels))
-    dur = np.bincount(codes, weights=dur_ns, minlength=len(labels)).astype(np.int64)
+    dur = sum_by_code(codes, dur_ns, len(labels))
     if int(dur.sum()) != total_ns:
         raise _not_the_sum(by, total_ns)
     first = np.empty(len(labels), dtype=np.int64)

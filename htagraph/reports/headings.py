@@ -105,7 +105,7 @@ def holds_names(column: str, values: pd.Series | npt.NDArray[Any]) -> bool:
 
     Examples
     --------
-    >>> names = np.array(["aten::mm"])
+    >>> names = pd.Series(["aten::mm"])
     >>> holds_names("op", names), holds_names("bound", names)
     (True, False)
     """
