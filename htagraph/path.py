@@ -158,7 +158,8 @@ class CriticalPath:
         """
         if by in LABELS:
             sums = self.sums(by=by)
-            return pd.DataFrame(sums).set_index(by)[list(BREAKDOWN.columns)]
+            groups = pd.Index(sums.pop(by), dtype=object, name=by)
+            return pd.DataFrame(sums, index=groups)[list(BREAKDOWN.columns)]
         if by != "step":
             raise QueryError(
                 f"a path cannot be broken down by {by!r}.",
