@@ -7,6 +7,7 @@ the columns that are asked for, when they are asked for.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -96,20 +97,20 @@ def _coded(dag: Dag, segments: Segments, column: str) -> _Coded:
     return _Coded(*track_codes(dag, where))
 
 
-def segment_labels(dag: Dag, segments: Segments, column: str) -> pd.Categorical[str]:
-    """One column of `LABELS`."""
+def segment_labels(
+    dag: Dag, segments: Segments, column: str
+) -> tuple[npt.NDArray[np.integer], Sequence[str]]:
+    """One column of `LABELS`: the code of each segment, and the label of each code."""
     if column == "bound":
-        return categorical(segments.bound, Bound.labels())
+        return segments.bound, Bound.labels()
     if column == "kind":
-        return categorical(
-            gather(dag.edges.kind, segments.edge, EdgeKind.SOURCE), EdgeKind.labels()
-        )
+        return gather(dag.edges.kind, segments.edge, EdgeKind.SOURCE), EdgeKind.labels()
     if column == "rule":
-        return categorical(segments.rule(dag), Rule.labels())
+        return segments.rule(dag), Rule.labels()
     codes, texts = _coded(dag, segments, column)
     distinct: dict[str, int] = {}
     number = np.array([distinct.setdefault(text, len(distinct)) for text in texts], dtype=np.int32)
-    return categorical(number[codes], list(distinct))
+    return number[codes], list(distinct)
 
 
 def segment_frame(dag: Dag, segments: Segments) -> pd.DataFrame:
@@ -123,8 +124,8 @@ def segment_frame(dag: Dag, segments: Segments) -> pd.DataFrame:
         {
             "start_ns": segments.start_ns,
             "dur_ns": segments.dur_ns,
-            "bound": segment_labels(dag, segments, "bound"),
-            "kind": segment_labels(dag, segments, "kind"),
+            "bound": categorical(*segment_labels(dag, segments, "bound")),
+            "kind": categorical(*segment_labels(dag, segments, "kind")),
             "lag_ns": segments.lag_ns,
             "residual_ns": segments.dur_ns - segments.lag_ns,
             "event": segments.event,
@@ -132,7 +133,7 @@ def segment_frame(dag: Dag, segments: Segments) -> pd.DataFrame:
             "op": texts("op"),
             "track": texts("track"),
             "edge": segments.edge,
-            "rule": segment_labels(dag, segments, "rule"),
+            "rule": categorical(*segment_labels(dag, segments, "rule")),
             "is_inferred": segments.is_inferred(dag),
         }
     )

@@ -37,7 +37,7 @@ from htagraph.model.answers import OPPORTUNITIES
 from htagraph.model.deprecated import renamed
 from htagraph.model.frames import FAILURES
 from htagraph.model.units import human_count, human_duration
-from htagraph.questions import Question, Questions, check_options
+from htagraph.questions import Questions, check_options
 from htagraph.replay.candidates import candidates, kinds_done
 from htagraph.replay.predictions import predictions
 from htagraph.writers.notebook_cell import table_html
@@ -227,9 +227,9 @@ class Job(Questions):
             asked.append(replay_requests(timeline, self.asked_window))
         self.graphs.visit({rank: _of_rank(asked, rank) for rank in self.summaries})
 
-    def _ask(self, question: Question, **options: object) -> pd.DataFrame:
+    def _ask(self, question: str, **options: object) -> pd.DataFrame:
         """The answers of all ranks; ``attrs["failed"]`` says why others have none."""
-        answers = self.map(Asked.of(question.__name__, **options))
+        answers = self.map(Asked.of(question, **options))
         frames = [frame.assign(rank=np.int64(rank)) for rank, frame in answers.items()]
         if not frames:
             raise QueryError("no rank of the job could answer.", hint="see job.failures.")
