@@ -12,6 +12,7 @@ from htagraph.compiled import Reading, kept_file
 from htagraph.compiler.classes import ClassRule
 from htagraph.errors import IncompleteTraceWarning, QueryError, RankFailedError
 from htagraph.job.executors import SMALL_BYTES, Workers
+from htagraph.job.failures import failure_in_words
 from htagraph.job.graph_folder import GraphFolder
 from htagraph.job.job import Job
 from htagraph.job.ranks import (
@@ -26,7 +27,7 @@ from htagraph.model.units import human_count
 from htagraph.readers.captures import CaptureName, choose_capture, companions, discover
 from htagraph.readers.discover import find_traces
 from htagraph.readers.heads import EXECUTION_TRACE
-from htagraph.readers.rank_paths import file_of, rank_in_name
+from htagraph.readers.rank_paths import file_of, name_of, rank_in_name
 from htagraph.readers.storage import n_bytes_of, url_of
 from htagraph.writers.text_file import new_folder
 
@@ -107,7 +108,7 @@ def load_job(
         graph_file = kept_file(path, files, folder, reading)
         tasks[path] = (prepare_rank, (path, files, graph_file, reading))
     workers = Workers(executor, n_tasks=len(tasks), n_bytes=_n_bytes(paths))
-    results = workers.run(tasks, progress=progress)
+    results = workers.run(tasks, progress=progress, named=name_of)
     failed: dict[str, str] = {}
     summaries: dict[int, RankSummary] = {}
     for number, (path, result) in enumerate(results.items()):
@@ -117,11 +118,11 @@ def load_job(
         if on_error == "raise":
             rank = rank_in_name(path)
             raise RankFailedError(
-                str(result),
+                failure_in_words(result),
                 rank=number if rank is None else rank,
                 hint='load with on_error="skip" to go on without.',
             ) from result
-        failed[url_of(path)] = str(result)
+        failed[url_of(path)] = failure_in_words(result)
     _warn(failed, summaries, n_files=len(paths))
     ordered = {rank: summaries[rank] for rank in sorted(summaries)}
     unkept = [rank for rank, summary in ordered.items() if not summary.graph.is_file()]

@@ -30,6 +30,7 @@ from htagraph.explain.critical_path import last_node
 from htagraph.findings.context import Context, find_context
 from htagraph.graph import TraceGraph
 from htagraph.job.executors import Task, Workers
+from htagraph.job.failures import failure_in_words
 from htagraph.job.process_groups import in_process_groups
 from htagraph.job.rank_segments import RankEnds
 from htagraph.lookup.anchors import first_anchor
@@ -228,6 +229,11 @@ def _visit(files: _Files, reading: Reading, requests: Sequence[Request]) -> list
     return outcomes
 
 
+def _called(rank: int) -> str:
+    """What a rank is called while it is awaited."""
+    return f"rank {rank}"
+
+
 class RankAnswers(dict[int, Any]):
     """What some work gave, by rank; `failed` says why ranks that are not there could not do it."""
 
@@ -320,7 +326,7 @@ class RankGraphs:
         }
         return {
             rank: [outcomes] * len(requests[rank]) if isinstance(outcomes, Exception) else outcomes
-            for rank, outcomes in self.workers.run(tasks).items()
+            for rank, outcomes in self.workers.run(tasks, named=_called).items()
         }
 
     @staticmethod
@@ -329,9 +335,10 @@ class RankGraphs:
         if not isinstance(outcome, Exception):
             found[rank] = outcome
             return
+        why = failure_in_words(outcome)
         if on_error == "raise":
             hint = 'load with on_error="skip" to go on without.'
-            raise RankFailedError(str(outcome), rank=rank, hint=hint) from outcome
-        found.failed[rank] = str(outcome)
-        message = f"rank {rank} is left out: {outcome}"
+            raise RankFailedError(why, rank=rank, hint=hint) from outcome
+        found.failed[rank] = why
+        message = f"rank {rank} is left out: {why}"
         warnings.warn(message, IncompleteTraceWarning, stacklevel=_CALLER)
