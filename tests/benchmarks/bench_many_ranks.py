@@ -118,7 +118,7 @@ def measure(folder: Path, kind: str) -> dict[str, object]:
                 *((name.split()[0], tree(pid)) for name, pid in of_dask.items()),
             ):
                 peaks[what] = max([peaks[what], *map(peak_mb, pids)])
-                cpu_s[what] |= {pid: cpu_s_of(pid) for pid in pids}
+                cpu_s[what] |= {pid: max(cpu_s_of(pid), cpu_s[what].get(pid, 0.0)) for pid in pids}
             time.sleep(EVERY_S)
         took = time.perf_counter() - began
         assert client.returncode == 0, f"{folder}: exit code {client.returncode}"
