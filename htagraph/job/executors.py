@@ -42,6 +42,9 @@ Key = TypeVar("Key", bound=Hashable)
 SMALL_BYTES = 64 << 20
 """Size of the files of a job below which processes cost more than they save."""
 
+_BYTES_OF_A_RANK = 2 << 20
+"""What a rank costs beside its bytes, as much as so many: 0.3 s."""
+
 _PATIENCE_S = 3.0
 """How long nothing may come from workers until it is told who is awaited."""
 
@@ -134,6 +137,7 @@ class Workers:
     ) -> None:
         self._given = executor
         self._n_processes = min(n_tasks, os.cpu_count() or 1)
+        n_bytes += n_tasks * _BYTES_OF_A_RANK
         self._is_small = n_bytes < SMALL_BYTES or self._n_processes < 2
         self._started: IsolatedProcesses | None = None
 

@@ -93,6 +93,8 @@ def measure(folder: Path, kind: str) -> dict[str, object]:
     with ExitStack() as open_, tempfile.TemporaryDirectory() as out:
         command = ["htagraph", "report", str(folder), "--out", f"{out}/report", "--quiet"]
         of_dask: dict[str, int] = {}
+        if kind == "processes":
+            command += ["--workers", str(WORKERS)]
         if kind == "dask":
             scheduler = open_.enter_context(
                 started("distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard")
