@@ -153,7 +153,7 @@ class Job(Questions):
         AmbiguousWindowWarning
             If several steps of a rank match.
         """
-        found = job_window(self.summaries, window)
+        found = job_window(self.summaries, window) or self.graphs.window
         return self if found == self.asked_window else replace(self, asked_window=found)
 
     def ask(self, question: str, **options: Any) -> pd.DataFrame:  # noqa: ANN401
@@ -273,13 +273,38 @@ class Job(Questions):
         return JobRoute(tuple(rank_segments), max(map(int, starts)), name)
 
     def _rank_ends(self) -> Mapping[int, RankEnds]:
-        found: Mapping[int, RankEnds] = (
-            {rank: summary.ends for rank, summary in self.summaries.items()}
-            if self.asked_window is None
-            else self.map(rank_ends)
-        )
+        known = {rank: summary.ends for rank, summary in self.summaries.items()}
         aligned = set(self.timeline.aligned)
+        if self.asked_window == self.graphs.window:
+            return {rank: ends for rank, ends in known.items() if rank in aligned}
+        found: Mapping[int, RankEnds] = self.map(rank_ends)
+        if kept := self.graphs.kept:
+            if any(ends.start_ns < known[rank].start_ns for rank, ends in found.items()):
+                raise QueryError(
+                    f"{self.asked_window} begins before {kept.window.name}, of which and later the "
+                    "collectives are kept.",
+                    hint="name a later window, or load_job(most_collectives=…) with more.",
+                )
+            found = {r: ends.later(self.summaries[r].n_left_out) for r, ends in found.items()}
         return {rank: ends for rank, ends in found.items() if rank in aligned}
+
+    def quality(self) -> pd.DataFrame:
+        """Checks of what is linked, classified and recorded, and which answers are weaker.
+
+        Where the job is of its last steps, as it has too many collectives, one more check says so.
+        """
+        found = super().quality()
+        if (kept := self.graphs.kept) is None:
+            return found
+        asked = [self.summaries[rank] for rank in found["rank"].unique()]
+        check = kept.check(
+            [len(one.collectives) for one in asked], [one.n_left_out for one in asked]
+        )
+        check.insert(0, "rank", np.array([one.rank for one in asked], dtype=np.int64))
+        rows = pd.concat([found, check], ignore_index=True)
+        rows = rows.sort_values("rank", kind="stable", ignore_index=True)
+        rows.attrs["failed"] = found.attrs["failed"]
+        return rows
 
     def critical_path(self) -> JobPath:
         """The job's critical path: across ranks, through the collectives in which they waited.

@@ -11,7 +11,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -31,6 +31,14 @@ from htagraph.findings.context import Context, find_context
 from htagraph.graph import TraceGraph
 from htagraph.job.executors import Task, Workers
 from htagraph.job.failures import failure_in_words
+from htagraph.job.kept_steps import (
+    KeptSteps,
+    LastSteps,
+    StepStart,
+    first_within,
+    step_starts,
+    table_since,
+)
 from htagraph.job.process_groups import in_process_groups
 from htagraph.job.rank_segments import RankEnds
 from htagraph.lookup.anchors import first_anchor
@@ -63,8 +71,8 @@ class RankStep(NamedTuple):
         return self.name
 
 
-WindowName = str | RankStep | tuple[int, int] | None
-"""A window of every rank: the name of a host range, a step, times, or all."""
+WindowName = str | RankStep | LastSteps | tuple[int, int] | None
+"""A window of every rank: the name of a host range, a step, the last steps, times, or all."""
 
 Work = Callable[[TraceGraph], Any]
 """What is asked of a rank: a function of its graph, which can travel to another process."""
@@ -121,6 +129,10 @@ class RankSummary:
     steps : tuple of str
     device_names : tuple of str, default=()
         Of its machine, each once.
+    starts : tuple of StepStart, default=()
+        Where these steps begin.
+    n_left_out, n_steps_left_out : int, default=0
+        Collectives that are not in the table, which are the first, and the steps of which they are.
     """
 
     rank: int
@@ -141,6 +153,28 @@ class RankSummary:
     ends: RankEnds
     steps: tuple[str, ...]
     device_names: tuple[str, ...] = ()
+    starts: tuple[StepStart, ...] = ()
+    n_left_out: int = 0
+    n_steps_left_out: int = 0
+
+    def since(self, place: int) -> RankSummary:
+        """What is known of the rank from one of its steps on."""
+        begin = self.starts[place]
+        first = begin.collective
+        table, ready = table_since(self.collectives, self.ready, first)
+        kept = [one._replace(collective=one.collective - first) for one in self.starts[place:]]
+        names = tuple(one.name for one in kept)
+        return replace(
+            self,
+            collectives=table,
+            ready=ready,
+            ends=replace(self.ends.later(first), start_ns=max(self.ends.start_ns, begin.start_ns)),
+            steps=names,
+            alike_ns={name: dur_ns for name, dur_ns in self.alike_ns.items() if name in names},
+            starts=tuple(kept),
+            n_left_out=self.n_left_out + first,
+            n_steps_left_out=self.n_steps_left_out + place,
+        )
 
     @property
     def files(self) -> _Files:
@@ -161,9 +195,16 @@ def rank_ends(graph: TraceGraph) -> RankEnds:
 
 
 def prepare_rank(
-    path: Path, beside: tuple[Path, ...], graph_file: Path, reading: Reading
+    path: Path,
+    beside: tuple[Path, ...],
+    graph_file: Path,
+    reading: Reading,
+    most_collectives: int | None = None,
 ) -> RankSummary:
-    """Load, compile and save one rank, or open what is kept; return what is to be known of it."""
+    """Load, compile and save one rank, or open what is kept; return what is to be known of it.
+
+    Of more collectives than it may have, those of its last steps are returned.
+    """
     found = opened(graph_file, path)
     if found is None:
         found = reading.made(path, beside)
@@ -171,7 +212,8 @@ def prepare_rank(
             saved(found, graph_file)
     trace, graph = found
     collectives = graph.collectives()
-    return RankSummary(
+    kernels = collectives["event"].to_numpy(np.int64)
+    summary = RankSummary(
         rank=trace.rank,
         rank_source=trace.rank_source,
         path=path,
@@ -186,11 +228,15 @@ def prepare_rank(
         context=find_context(graph.dag, graph.dag.span),
         first_ns=int(graph.dag.events.ts_ns.min(initial=graph.dag.span.start_ns)),
         collectives=in_process_groups(collectives, trace.metadata, trace.rank),
-        ready=readiness(graph.dag, collectives["event"].to_numpy(np.int64)),
+        ready=readiness(graph.dag, kernels),
         ends=rank_ends(graph),
         steps=tuple(graph.steps["name"]),
         device_names=graph.dag.events.device_names,
+        starts=step_starts(graph, kernels),
     )
+    if most_collectives is None or len(kernels) <= most_collectives or not summary.starts:
+        return summary
+    return summary.since(first_within(summary.starts, len(kernels), most_collectives))
 
 
 class Request(NamedTuple):
@@ -210,6 +256,8 @@ def _opened(files: _Files, reading: Reading) -> TraceGraph:
 def _in_window(graph: TraceGraph, window: WindowName) -> TraceGraph:
     if window is None:
         return graph
+    if isinstance(window, LastSteps):
+        return replace(graph, interval=window(graph))
     if isinstance(window, RankStep):
         return graph.window(window.name, instance=window.instance)
     return graph.window(window, instance=0)
@@ -255,6 +303,8 @@ class RankGraphs:
     on_error : {"raise", "skip"}
     folder : object
         Keeps the folder of compiled graphs as long as they are needed.
+    kept : KeptSteps, optional
+        The steps that the job is of, where its collectives are too many.
     """
 
     summaries: Mapping[int, RankSummary]
@@ -262,9 +312,15 @@ class RankGraphs:
     reading: Reading = field(default_factory=Reading)
     on_error: OnError = "raise"
     folder: object = None
+    kept: KeptSteps | None = None
     _at_hand: dict[tuple[int, Request], Any] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+
+    @property
+    def window(self) -> WindowName:
+        """What the job is of, at most."""
+        return self.kept.window if self.kept else None
 
     def open(self, rank: int, window: WindowName = None) -> TraceGraph:
         """Open the graph of a rank, or of a window of it.

@@ -191,6 +191,8 @@ class JobSummary:
         """What one has to know to read the verdict."""
         job = self.job
         said = [job.capture_note] if job.capture_note else []
+        if job.graphs.kept is not None:
+            said.append(str(job.graphs.kept))
         if not job.graphs.reading.infer:
             said.append(NOT_INFERRED)
         said += job.timeline.unmatched
