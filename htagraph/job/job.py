@@ -293,18 +293,8 @@ class Job(Questions):
 
         Where the job is of its last steps, as it has too many collectives, one more check says so.
         """
-        found = super().quality()
-        if (kept := self.graphs.kept) is None:
-            return found
-        asked = [self.summaries[rank] for rank in found["rank"].unique()]
-        check = kept.check(
-            [len(one.collectives) for one in asked], [one.n_left_out for one in asked]
-        )
-        check.insert(0, "rank", np.array([one.rank for one in asked], dtype=np.int64))
-        rows = pd.concat([found, check], ignore_index=True)
-        rows = rows.sort_values("rank", kind="stable", ignore_index=True)
-        rows.attrs["failed"] = found.attrs["failed"]
-        return rows
+        found, kept = super().quality(), self.graphs.kept
+        return found if kept is None else kept.added_to(found, self.graphs.n_collectives)
 
     def critical_path(self) -> JobPath:
         """The job's critical path: across ranks, through the collectives in which they waited.

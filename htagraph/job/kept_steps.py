@@ -9,7 +9,7 @@ than on another, and ranks that began with different collectives would be matche
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -108,33 +108,40 @@ class KeptSteps:
             f"{gigabytes:.1f} GB)."
         )
 
-    def check(self, n_kept: Sequence[int], n_left_out: Sequence[int]) -> pd.DataFrame:
-        """What `quality` says of it, schema `answers.QUALITY`: a row for each of some ranks.
+    def added_to(
+        self, quality: pd.DataFrame, n_collectives: Mapping[int, tuple[int, int]]
+    ) -> pd.DataFrame:
+        """The quality of a job, with one check more of each rank: how much was kept.
 
         Parameters
         ----------
-        n_kept, n_left_out : sequence of int
-            Collectives of each rank.
+        quality : DataFrame, schema `answers.QUALITY` and ``rank``
+        n_collectives : mapping of int to (int, int)
+            By rank: those kept, and all.
         """
-        n_good = np.array(n_kept, dtype=np.int64)
-        n_all = n_good + np.array(n_left_out, dtype=np.int64)
+        ranks = quality["rank"].unique()
+        n_good, n_all = np.array([n_collectives[rank] for rank in ranks], dtype=np.int64).T
         is_good = n_good == n_all
-        consequence = (
+        why = (
             f"the path across ranks, clocks and waits are of {self.window}: give "
             "load_job(most_collectives=…) more, where there is memory, or fewer steps."
         )
-        return QUALITY.frame(
+        check = QUALITY.frame(
             {
-                "check": ["collectives kept"] * len(n_good),
+                "check": ["collectives kept"] * len(ranks),
                 "n_good": n_good,
                 "n_all": n_all,
                 "share": n_good / np.maximum(n_all, 1),
                 "verdict": pd.Categorical(
-                    np.where(is_good, "good", "weak"), categories=["good", "weak", "missing"]
+                    np.where(is_good, "good", "weak"), quality["verdict"].cat.categories
                 ),
-                "consequence": np.where(is_good, "", consequence),
+                "consequence": np.where(is_good, "", why),
             }
         )
+        both = pd.concat([quality, check.assign(rank=ranks)], ignore_index=True)
+        both = both.sort_values("rank", kind="stable", ignore_index=True)
+        both.attrs |= quality.attrs
+        return both
 
 
 def step_starts(graph: TraceGraph, kernels: I64) -> tuple[StepStart, ...]:
@@ -171,9 +178,9 @@ def since_place(starts: Sequence[StepStart]) -> LastSteps:
 
 
 def place_of(window: LastSteps, starts: Sequence[StepStart]) -> int:
-    """Place of the step with which a window begins; 0 if there is none such."""
+    """Place of the step with which a window begins, -1 if there is none such."""
     named = [place for place, one in enumerate(starts) if one.name == window.name]
-    return named[window.instance] if len(named) >= -window.instance else 0
+    return named[window.instance] if len(named) >= -window.instance else -1
 
 
 def table_since(

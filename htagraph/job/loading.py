@@ -155,9 +155,9 @@ def _of_common_steps(
     if not cut:
         return found, None
     window = since_place(min((one.starts for one in cut), key=len))
+    place = {rank: place_of(window, one.starts) for rank, one in found.items()}
     kept = {
-        rank: one.since(place_of(window, one.starts)) if one.starts else one
-        for rank, one in found.items()
+        rank: one.since(place[rank]) if place[rank] >= 0 else one for rank, one in found.items()
     }
     n_kept = sum(len(one.collectives) for one in kept.values())
     most_steps = max(len(one.steps) for one in kept.values())

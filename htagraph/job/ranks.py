@@ -236,7 +236,8 @@ def prepare_rank(
     )
     if most_collectives is None or len(kernels) <= most_collectives or not summary.starts:
         return summary
-    return summary.since(first_within(summary.starts, len(kernels), most_collectives))
+    place = first_within(summary.starts, len(kernels), most_collectives)
+    return summary.since(place) if summary.starts[place].collective else summary
 
 
 class Request(NamedTuple):
@@ -321,6 +322,14 @@ class RankGraphs:
     def window(self) -> WindowName:
         """What the job is of, at most."""
         return self.kept.window if self.kept else None
+
+    @property
+    def n_collectives(self) -> dict[int, tuple[int, int]]:
+        """How many collectives of each rank are kept, and how many it had."""
+        return {
+            rank: (len(one.collectives), len(one.collectives) + one.n_left_out)
+            for rank, one in self.summaries.items()
+        }
 
     def open(self, rank: int, window: WindowName = None) -> TraceGraph:
         """Open the graph of a rank, or of a window of it.
