@@ -208,7 +208,7 @@ class Job(Questions):
         """
         return self.graphs.ask(self._requests(work))
 
-    def visit(self, *works: Work) -> None:
+    def visit(self, *works: Work) -> dict[int, str]:
         """Open every rank once for its part of the path, why it was late, and some more work.
 
         What this brings is kept: to ask for it afterwards opens nothing. A report visits first.
@@ -217,6 +217,11 @@ class Job(Questions):
         ----------
         *works : callable
             Functions of a `TraceGraph`, as for `map`.
+
+        Returns
+        -------
+        dict of int to str
+            Why ranks could not be visited, by rank.
         """
         timeline = self.timeline
         asked: list[Mapping[int, Request]] = [self._requests(work) for work in works]
@@ -225,7 +230,7 @@ class Job(Questions):
             asked.append(on_rank_segments(TimesByNameIn, compared))
         if self.is_replayed:
             asked.append(replay_requests(timeline, self.asked_window))
-        self.graphs.visit({rank: _of_rank(asked, rank) for rank in self.summaries})
+        return self.graphs.visit({rank: _of_rank(asked, rank) for rank in self.summaries})
 
     def _ask(self, question: Question, **options: object) -> pd.DataFrame:
         """The answers of all ranks; ``attrs["failed"]`` says why others have none."""

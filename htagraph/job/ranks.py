@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, ItemsView, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -315,7 +315,7 @@ class RankGraphs:
     folder: object = None
     kept: KeptSteps | None = None
     _at_hand: dict[tuple[int, Request], Any] = field(
-        default_factory=dict, init=False, repr=False, compare=False
+        default_factory=dict, repr=False, compare=False
     )
 
     @property
@@ -343,18 +343,37 @@ class RankGraphs:
             raise RankNotFoundError(rank, self.summaries)
         return _in_window(_opened(self.summaries[rank].files, self.reading), window)
 
-    def visit(self, requests: Mapping[int, Iterable[Request]]) -> None:
+    def without(self, ranks: Collection[int]) -> RankGraphs:
+        """The others, with the answers that they have given."""
+        kept = {rank: one for rank, one in self.summaries.items() if rank not in ranks}
+        return replace(self, summaries=kept)
+
+    def visit(self, requests: Mapping[int, Iterable[Request]]) -> dict[int, str]:
         """Open each of some ranks once, and keep what its requests gave: `ask` finds it there.
 
         Parameters
         ----------
         requests : mapping of int to iterable of Request
-            By rank.
+            By rank; what is known already is not asked again.
+
+        Returns
+        -------
+        dict of int to str
+            Why ranks could not be opened, or what worked on them died, by rank.
         """
-        wanted = {rank: list(dict.fromkeys(several)) for rank, several in requests.items()}
-        for rank, outcomes in self._visited(wanted).items():
-            asked = ((rank, one) for one in wanted[rank])
-            self._at_hand.update(zip(asked, outcomes, strict=True))
+        wanted = {
+            rank: [one for one in dict.fromkeys(several) if (rank, one) not in self._at_hand]
+            for rank, several in requests.items()
+        }
+        failed = {}
+        for rank, outcomes in self._visited({r: asked for r, asked in wanted.items() if asked}):
+            asked = [(rank, one) for one in wanted[rank]]
+            if isinstance(outcomes, Exception):
+                failed[rank] = failure_in_words(outcomes)
+                self._at_hand.update(dict.fromkeys(asked, outcomes))
+            else:
+                self._at_hand.update(zip(asked, outcomes, strict=True))
+        return failed
 
     def ask(
         self, requests: Mapping[int, Request], *, on_error: OnError | None = None
@@ -377,22 +396,24 @@ class RankGraphs:
         known = {rank: self._at_hand[key] for rank, key in at_hand.items() if key in self._at_hand}
         unknown = {rank: [one] for rank, one in requests.items() if rank not in known}
         if unknown:
-            known |= {rank: outcomes[0] for rank, outcomes in self._visited(unknown).items()}
+            known |= {
+                rank: outcomes if isinstance(outcomes, Exception) else outcomes[0]
+                for rank, outcomes in self._visited(unknown)
+            }
         found = RankAnswers()
         for rank in requests:
             self._note(found, rank, known[rank], on_error or self.on_error)
         return found
 
-    def _visited(self, requests: Mapping[int, Sequence[Request]]) -> dict[int, Sequence[Any]]:
-        """The outcomes of the requests to each rank, which is opened once."""
+    def _visited(
+        self, requests: Mapping[int, Sequence[Request]]
+    ) -> ItemsView[int, Sequence[Any] | Exception]:
+        """The outcomes of the requests to each rank, which is opened once, or why it is not."""
         tasks: dict[int, Task] = {
             rank: (_visit, (self.summaries[rank].files, self.reading, several))
             for rank, several in requests.items()
         }
-        return {
-            rank: [outcomes] * len(requests[rank]) if isinstance(outcomes, Exception) else outcomes
-            for rank, outcomes in self.workers.run(tasks, named=_called).items()
-        }
+        return self.workers.run(tasks, named=_called).items()
 
     @staticmethod
     def _note(found: RankAnswers, rank: int, outcome: object, on_error: OnError) -> None:

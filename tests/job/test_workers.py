@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from htagraph.errors import IncompleteTraceWarning
+from htagraph.errors import IncompleteTraceWarning, RankFailedError
 from htagraph.graph import TraceGraph
 from htagraph.job import executors
 from htagraph.job.executors import Workers
@@ -166,6 +166,23 @@ def test_a_file_that_vanishes_after_it_was_found_costs_one_rank(tmp_path: Path) 
 
     assert (job.ranks, job.missing_ranks) == ((0, 2), (1,))
     assert job.failures["error"][0].startswith(f"{gone}: no such file or folder. Hint: ")
+
+
+def test_a_rank_on_the_path_that_cannot_be_visited_is_left_out(folder: Path) -> None:
+    """A report answers of the others, and names it; other jobs raise."""
+    job, strict = load_job(folder, on_error="skip"), load_job(folder)
+    for one in (job, strict):
+        one.summaries[2].graph.write_bytes(b"")
+    with pytest.warns(
+        IncompleteTraceWarning, match="rank 2 is left out: .*not a graph that can be opened"
+    ):
+        summary = JobSummary.of_answering(job, "job")
+
+    assert set(summary.path.segments["rank"]) <= {0, 1, 3}
+    assert summary.job.missing_ranks == (2,)
+    assert [Path(path).name for path in summary.failures["path"]] == ["rank2.pt.trace.json.gz"]
+    with pytest.raises(RankFailedError, match="rank 2: "):
+        _ = JobSummary.of_answering(strict, "job").path
 
 
 @pytest.mark.dask
