@@ -1,7 +1,7 @@
 """The last steps of a job, whose collectives are kept where those of all steps are too many.
 
 What grows in the client with the size of a job are collectives: to match them, to fit clocks and to
-find who waited takes about 1.1 kB and 7 us for each of each rank. So a rank brings those of as many
+find who waited takes about 1.1 kB and 9 us for each of each rank. So a rank brings those of as many
 of its last steps as its share allows, one at least, and the job is of the steps that all brought.
 Which step a collective is of is said by its launch: the device lags behind, by more on one rank
 than on another, and ranks that began with different collectives would be matched wrongly.
@@ -39,9 +39,9 @@ __all__ = [
 I64 = npt.NDArray[np.int64]
 
 MOST_COLLECTIVES = 4_000_000
-"""Collectives of all ranks that a job keeps, of all steps or of the last ones: about 4.5 GB."""
+"""Collectives of all ranks that a job keeps, of all steps or of the last ones: about 4.4 GB."""
 
-_BYTES_OF_A_COLLECTIVE = 1_150
+_BYTES_OF_A_COLLECTIVE = 1_100
 
 
 class StepStart(NamedTuple):
