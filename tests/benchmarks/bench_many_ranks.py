@@ -163,8 +163,9 @@ def main() -> None:
             print(rows[-1], flush=True)
     table = pd.DataFrame(rows)
     print(table.to_string(index=False))
-    for kind, own in table.groupby("executor"):
-        print(f"{kind}: {fit(own)}")
+    if len(given.ranks) > 1:
+        for kind, own in table.groupby("executor"):
+            print(f"{kind}: {fit(own)}")
 
 
 if __name__ == "__main__":
