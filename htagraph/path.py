@@ -32,6 +32,7 @@ from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 from htagraph.readers.first_bytes import first_bytes
 from htagraph.readers.rank_paths import file_of
+from htagraph.replay.excerpt import Excerpt, excerpt_of
 from htagraph.writers.chrome_json import write_chrome_json
 from htagraph.writers.dot import path_dot
 from htagraph.writers.joined import write_joined
@@ -130,6 +131,11 @@ class CriticalPath:
     def attributed_time(self) -> pd.DataFrame:
         """The path, each nanosecond charged to one cause; schema `frames.ATTRIBUTED_TIME`."""
         return attributed_time(self.dag, self.segments)
+
+    @cached_property
+    def excerpt(self) -> Excerpt:
+        """What is replayed to predict what would help; of a large graph, steps that are alike."""
+        return excerpt_of(self.dag, self.window)
 
     @property
     def unexplained_share(self) -> float:

@@ -180,7 +180,8 @@ class Summary:
     @property
     def help_notes(self) -> str:
         """How to read it."""
-        return notes_on(self.what_helps)
+        said = [notes_on(self.what_helps), self.path.excerpt.sentence]
+        return " ".join(filter(None, said))
 
     @cached_property
     def speed_ups(self) -> pd.DataFrame:
@@ -190,7 +191,8 @@ class Summary:
             found["left_share"] == TWICE_AS_FAST
         )
         targets = found.loc[is_name, "target"].head(0 if self.verdict.withheld else _N_CURVES)
-        return speed_ups(Rehearsal(self.graph.dag, self.graph.interval), targets.tolist())
+        part = self.path.excerpt
+        return part.scaled(speed_ups(Rehearsal(part.dag, part.window), targets.tolist()))
 
     @cached_property
     def inferred(self) -> str:
