@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.errors import MissingEventsError
-from htagraph.explain.attributed_time import attributed_time
+from htagraph.explain.attributed_time import Attributed, attributed
 from htagraph.explain.breakdown import split_by_steps, sum_by
 from htagraph.explain.counter_tracks import counter_tracks
 from htagraph.explain.critical_path import path_edges, path_segments
@@ -130,7 +130,17 @@ class CriticalPath:
     @cached_property
     def attributed_time(self) -> pd.DataFrame:
         """The path, each nanosecond charged to one cause; schema `frames.ATTRIBUTED_TIME`."""
-        return attributed_time(self.dag, self.segments)
+        return self._attributed.frame()
+
+    @cached_property
+    def attributed_labels(self) -> pd.DataFrame:
+        """The same with categories instead of texts: a small part of the memory and time."""
+        return self._attributed.labels()
+
+    @cached_property
+    def _attributed(self) -> Attributed:
+        """The same in codes."""
+        return attributed(self.dag, self._coded)
 
     @cached_property
     def excerpt(self) -> Excerpt:
@@ -347,7 +357,7 @@ def write_path_trace(
     moved_by = dag.calibration.moved_by
     moved = f" Device times were moved by {moved_by} to agree with the host's." if moved_by else ""
     events = segments["event"].to_numpy()
-    causes = segment_causes(path.attributed_time, len(segments))
+    causes = segment_causes(path.attributed_labels, len(segments))
     return write_pftrace(
         out,
         dag.events,

@@ -21,7 +21,15 @@ from htagraph.model.kinds import Bound, EdgeKind, EventKind, among
 from htagraph.model.rules import Evidence, Rule
 from htagraph.model.schema import categorical
 
-__all__ = ["LABELS", "NO_EVENT_NAMES", "Segments", "segment_frame", "segment_labels"]
+__all__ = [
+    "LABELS",
+    "NO_EVENT_NAMES",
+    "Coded",
+    "Segments",
+    "coded_texts",
+    "segment_frame",
+    "segment_labels",
+]
 
 I8 = npt.NDArray[np.int8]
 I32 = npt.NDArray[np.int32]
@@ -72,14 +80,33 @@ class Segments(NamedTuple):
         return among(self.rule(dag), Rule.on(Evidence.INFERRED))
 
 
-class _Coded(NamedTuple):
-    """A column of texts: the code of each row, and the text of each code."""
+class Coded(NamedTuple):
+    """A column of texts.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n,), dtype=int
+    texts : ndarray, dtype=object
+        The text of each code; several may be the same.
+    """
 
     codes: npt.NDArray[np.integer]
     texts: npt.NDArray[np.object_]
 
+    @property
+    def words(self) -> npt.NDArray[np.object_]:
+        """The text of each row."""
+        return self.texts.take(self.codes)
 
-def _coded(dag: Dag, segments: Segments, column: str) -> _Coded:
+    @property
+    def labels(self) -> pd.Categorical[str]:
+        """The rows as categories."""
+        distinct: dict[str, int] = {}
+        number = [distinct.setdefault(text, len(distinct)) for text in self.texts]
+        return categorical(np.array(number, dtype=np.int32)[self.codes], list(distinct))
+
+
+def coded_texts(dag: Dag, segments: Segments, column: str) -> Coded:
     """Name, operator or track of segments."""
     event, symbols = segments.event, dag.events.symbols.array
     if column == "name":
@@ -87,13 +114,13 @@ def _coded(dag: Dag, segments: Segments, column: str) -> _Coded:
         codes = gather(dag.events.name, event)
         none = np.flatnonzero(event < 0)
         codes[none] = segments.bound[none].astype(np.int32) + len(symbols)
-        return _Coded(codes, np.concatenate([symbols, np.array(nameless, dtype=object)]))
+        return Coded(codes, np.concatenate([symbols, np.array(nameless, dtype=object)]))
     if column == "op":
         op = innermost(dag, event, (EventKind.OP, EventKind.ANNOTATION))
         codes = gather(dag.events.name, op, len(symbols))
-        return _Coded(codes, np.concatenate([symbols, np.array([""], dtype=object)]))
+        return Coded(codes, np.concatenate([symbols, np.array([""], dtype=object)]))
     where = np.where(event >= 0, event, gather(dag.edges.head, segments.edge) >> 1)
-    return _Coded(*track_codes(dag, where))
+    return Coded(*track_codes(dag, where))
 
 
 def segment_labels(dag: Dag, segments: Segments, column: str) -> pd.Categorical[str]:
@@ -106,19 +133,11 @@ def segment_labels(dag: Dag, segments: Segments, column: str) -> pd.Categorical[
         )
     if column == "rule":
         return categorical(segments.rule(dag), Rule.labels())
-    codes, texts = _coded(dag, segments, column)
-    distinct: dict[str, int] = {}
-    number = np.array([distinct.setdefault(text, len(distinct)) for text in texts], dtype=np.int32)
-    return categorical(number[codes], list(distinct))
+    return coded_texts(dag, segments, column).labels
 
 
 def segment_frame(dag: Dag, segments: Segments) -> pd.DataFrame:
     """Segments in words, schema `frames.SEGMENTS`."""
-
-    def texts(column: str) -> npt.NDArray[np.object_]:
-        codes, words = _coded(dag, segments, column)
-        return words.take(codes)
-
     return SEGMENTS.frame(
         {
             "start_ns": segments.start_ns,
@@ -128,9 +147,9 @@ def segment_frame(dag: Dag, segments: Segments) -> pd.DataFrame:
             "lag_ns": segments.lag_ns,
             "residual_ns": segments.dur_ns - segments.lag_ns,
             "event": segments.event,
-            "name": texts("name"),
-            "op": texts("op"),
-            "track": texts("track"),
+            "name": coded_texts(dag, segments, "name").words,
+            "op": coded_texts(dag, segments, "op").words,
+            "track": coded_texts(dag, segments, "track").words,
             "edge": segments.edge,
             "rule": segment_labels(dag, segments, "rule"),
             "is_inferred": segments.is_inferred(dag),
