@@ -97,27 +97,27 @@ class CriticalPath:
     @cached_property
     def segments(self) -> pd.DataFrame:
         """Segments in order of time, schema `frames.SEGMENTS`; they tile the window."""
-        return segment_frame(self.dag, self._coded)
+        return segment_frame(self.dag, self.coded)
 
     @cached_property
-    def _coded(self) -> Segments:
+    def coded(self) -> Segments:
         """Segments in codes, which is all that sums over them need."""
         return path_segments(self.dag, [self.window])
 
     @property
     def bounds(self) -> npt.NDArray[np.int8]:
         """Code of the `Bound` of each segment."""
-        return self._coded.bound
+        return self.coded.bound
 
     @property
     def durations_ns(self) -> npt.NDArray[np.int64]:
         """Length of each segment."""
-        return self._coded.dur_ns
+        return self.coded.dur_ns
 
     @property
     def n_segments(self) -> int:
         """Number of segments."""
-        return len(self._coded.start_ns)
+        return len(self.coded.start_ns)
 
     @cached_property
     def edges(self) -> pd.DataFrame:
@@ -140,7 +140,7 @@ class CriticalPath:
     @cached_property
     def _attributed(self) -> Attributed:
         """The same in codes."""
-        return attributed(self.dag, self._coded)
+        return attributed(self.dag, self.coded)
 
     @cached_property
     def excerpt(self) -> Excerpt:
@@ -150,13 +150,13 @@ class CriticalPath:
     @property
     def unexplained_share(self) -> float:
         """Share of the path for which no recorded dependency says what it waited for."""
-        unexplained = self._coded.dur_ns[self._coded.bound == Bound.UNEXPLAINED].sum()
+        unexplained = self.coded.dur_ns[self.coded.bound == Bound.UNEXPLAINED].sum()
         return float(unexplained) / self.dur_ns if self.dur_ns else 0.0
 
     @property
     def inferred_share(self) -> float:
         """Share of the path on edges that rest on order and times of events, not on a record."""
-        inferred = self._coded.dur_ns[self._coded.is_inferred(self.dag)].sum()
+        inferred = self.coded.dur_ns[self.coded.is_inferred(self.dag)].sum()
         return float(inferred) / self.dur_ns if self.dur_ns else 0.0
 
     def breakdown(self, *, by: BreakdownKey = "bound") -> pd.DataFrame:
@@ -181,9 +181,9 @@ class CriticalPath:
             If steps are asked for and the trace has none.
         """
         if by != "step":
-            frame = pd.DataFrame({"dur_ns": self._coded.dur_ns}, copy=False)
+            frame = pd.DataFrame({"dur_ns": self.coded.dur_ns}, copy=False)
             if by in LABELS:
-                frame[by] = segment_labels(self.dag, self._coded, by)
+                frame[by] = segment_labels(self.dag, self.coded, by)
             return sum_by(frame, by, self.dur_ns, BREAKDOWN)
         steps = find_steps(self.dag.events)
         if not len(steps):
@@ -197,7 +197,7 @@ class CriticalPath:
 
     def pieces(self, steps: pd.DataFrame) -> pd.DataFrame:
         """Segments cut at the boundaries of steps, as `split_by_steps` gives them."""
-        return split_by_steps(self._coded.start_ns, self._coded.dur_ns, steps)
+        return split_by_steps(self.coded.start_ns, self.coded.dur_ns, steps)
 
     @property
     def start_ns(self) -> int:

@@ -66,6 +66,17 @@ class Segments(NamedTuple):
     event: I32
     edge: I32
 
+    def take(self, rows: I64) -> Segments:
+        """Some of them."""
+        return Segments(
+            self.start_ns[rows],
+            self.dur_ns[rows],
+            self.lag_ns[rows],
+            self.bound[rows],
+            self.event[rows],
+            self.edge[rows],
+        )
+
     def rule(self, dag: Dag) -> I8:
         """Rule of each segment."""
         rule: I8 = gather(dag.edges.rule, self.edge, Rule.WINDOW_START)

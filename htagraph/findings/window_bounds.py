@@ -66,7 +66,7 @@ def find_bounds(
         unread_stacks=path.dag.notes.get("n_unread_stacks", 0) > 0,
         worth=predicted(found, by_busy_time),
     )
-    verdict = charged(path.attributed_time, path.window_name, path.dur_ns, told)
+    verdict = charged(path.attributed_labels, path.window_name, path.dur_ns, told)
     causes = {finding.cause for finding in verdict.top_findings}
     waits = found["cause"].isin(causes) & (found["alone_ns"] < found["saves_ns"])
     if waits.any():

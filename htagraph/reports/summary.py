@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from htagraph.explain.segments import segment_labels
 from htagraph.findings.opening import Opening, find_opening
 from htagraph.findings.verdict import Verdict
 from htagraph.findings.window_bounds import find_bounds, find_opportunities
@@ -16,6 +17,7 @@ from htagraph.lookup.find_window import WHOLE
 from htagraph.model.kinds import Cause, EventKind
 from htagraph.model.units import human_count, human_duration
 from htagraph.path import CriticalPath
+from htagraph.queries.quality import quality_of
 from htagraph.readers.rank_paths import name_of
 from htagraph.replay.candidates import TWICE_AS_FAST
 from htagraph.replay.curves import speed_ups
@@ -197,7 +199,13 @@ class Summary:
     @cached_property
     def inferred(self) -> str:
         """How much of the path rests on inferred dependencies, in one sentence; empty for none."""
-        return inferred_in_words(self.path.segments)
+        dag, path = self.graph.dag, self.path.coded
+        columns = {
+            "dur_ns": path.dur_ns,
+            "rule": segment_labels(dag, path, "rule"),
+            "is_inferred": path.is_inferred(dag),
+        }
+        return inferred_in_words(pd.DataFrame(columns, copy=False))
 
     @cached_property
     def by_bound(self) -> pd.DataFrame:
@@ -232,7 +240,7 @@ class Summary:
     @cached_property
     def quality(self) -> pd.DataFrame:
         """What is linked, classified and recorded, schema `answers.QUALITY`."""
-        return self.graph.quality()
+        return quality_of(self.graph.dag, self.graph.interval, self.path.coded)
 
     @property
     def weak_checks(self) -> pd.DataFrame:

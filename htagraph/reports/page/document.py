@@ -118,7 +118,7 @@ def _content(summary: Summary | JobSummary) -> _Content:
         graph.interval.start_ns,
         key_figures(summary, steady, temporal),
         list(_told(rank_sections(summary, steady, temporal))),
-        learnt(inferences_of(graph.dag, graph.interval, summary.path.segments)),
+        learnt(inferences_of(graph.dag, graph.interval, summary.path.coded)),
     )
 
 
