@@ -77,6 +77,12 @@ def report(
     files: Annotated[
         bool, typer.Option("--files/--no-files", help="Write files, or print only.")
     ] = True,
+    whole: Annotated[
+        bool,
+        typer.Option(
+            "--whole", help="Write all of a large trace for Perfetto, not steps that stand for it."
+        ),
+    ] = False,
     open_page: Annotated[
         bool, typer.Option("--open", help="Open the page in a browser when it is written.")
     ] = False,
@@ -115,7 +121,7 @@ def report(
             if json_file != "-":
                 output().file.write(text)
                 output().file.flush()
-            written = _write(summary, origin, waiting, out) if files else {}
+            written = _write(summary, origin, waiting, out, whole=whole) if files else {}
             _write_json(summary, json_file, written)
         if json_file != "-":
             _print_files(written, quiet=quiet, has_page=files)
@@ -186,12 +192,17 @@ def _printed(summary: Summary | JobSummary) -> str:
 
 
 def _write(
-    summary: Summary | JobSummary, origin: ReportOrigin, waiting: Waiting, out: Path | None
+    summary: Summary | JobSummary,
+    origin: ReportOrigin,
+    waiting: Waiting,
+    out: Path | None,
+    *,
+    whole: bool,
 ) -> dict[str, Path]:
     """Write the files; the result names them."""
     with waiting.shown():
         into = out or origin.folder(summary.name)
-        written = write_files(summary, into, doing=waiting.stage, record=origin.record)
+        written = write_files(summary, into, doing=waiting.stage, whole=whole, record=origin.record)
         origin.remove_stale(into, written.values())
     return written
 

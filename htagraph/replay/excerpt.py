@@ -18,6 +18,7 @@ from htagraph.lookup.steady_steps import SteadySteps, steady_steps
 from htagraph.model.dag import Classification, Dag, RejectedEdges
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable, FlowTable, SparseColumn
+from htagraph.model.kinds import KernelClass
 from htagraph.model.samples import SampleTable
 from htagraph.model.units import human_count
 from htagraph.model.window import Window
@@ -75,8 +76,17 @@ class Excerpt:
             f"{self.n_alike:,} that do the same is taken to save as much."
         )
 
+    @property
+    def _meets(self) -> bool:
+        """Whether there are collectives, which other ranks may hold up."""
+        classes = self.dag.classification.kernel_class
+        return bool((classes == KernelClass.COMMUNICATION).any())
+
     def scaled(self, found: pd.DataFrame) -> pd.DataFrame:
         """What is saved in the excerpt as what is saved in the window.
+
+        If other ranks do not change, collectives end when they did, and nothing is saved but behind
+        the last of them: once, not in every step.
 
         Parameters
         ----------
@@ -90,6 +100,12 @@ class Excerpt:
             for name in found.columns
             if name.endswith("_ns")
         }
+        if "alone_ns" in found.columns:
+            is_once = found["alone_ns"] < found["saves_ns"]
+            times["alone_ns"] = times["alone_ns"].mask(is_once, found["alone_ns"])
+            times["low_ns"] = times["low_ns"].clip(upper=times["alone_ns"])
+        elif self._meets:
+            times["low_ns"] = times["low_ns"].clip(upper=found["low_ns"])
         window_ns = max(self.of.dur_ns, 1)
         shares = {
             f"{name}_share": times[f"{name}_ns"] / window_ns
@@ -129,7 +145,7 @@ def excerpt_of(
     alike_ns = int((parts.next_ns - parts.start_ns)[alike].sum())
     if alike_ns < _LEAST * window.dur_ns or not asked[steps.usual]:
         return Excerpt.whole(dag, window)
-    before, first, last = _chosen(steps, asked, n_events)
+    before, first, last = _chosen(steps, asked, n_events * len(asked) // len(dag.events))
     cut = cut_out(dag, int(parts.start_ns[before]), int(parts.next_ns[last]))
     if len(cut.edges) > _MOST * len(dag.edges):
         return Excerpt.whole(dag, window)
@@ -138,10 +154,9 @@ def excerpt_of(
     return Excerpt(cut, there, window, last + 1 - first, int(alike.sum()))
 
 
-def _chosen(steps: SteadySteps, asked: Bools, n_events: int) -> tuple[int, int, int]:
+def _chosen(steps: SteadySteps, asked: Bools, n_wanted: int) -> tuple[int, int, int]:
     """Steps around the usual one: the first, the first that is asked about, and the last."""
-    size = np.bincount(steps.parts.part >> 1, minlength=len(asked))[asked].mean()
-    n = max(int(n_events / max(size, 1)), 2)
+    n = max(n_wanted, 2)
     n_before = max(n // _LEAD, 1)
     first = last = steps.usual
     while last + 1 - first < n - n_before:
@@ -167,7 +182,7 @@ def cut_out(dag: Dag, start_ns: int, end_ns: int) -> Dag:
     Returns
     -------
     Dag
-        Without samples, flow points and rejected edges.
+        Without flow points and rejected edges.
     """
     events, launch = dag.events, dag.launch
     kept = (events.ts_ns < end_ns) & (events.end_ns > start_ns)
@@ -177,7 +192,9 @@ def cut_out(dag: Dag, start_ns: int, end_ns: int) -> Dag:
     rows = np.flatnonzero(kept)
     number = np.full(len(events) + 1, -1, dtype=np.int32)
     number[rows] = np.arange(len(rows), dtype=np.int32)
-    taken = _events(events, rows, number)
+    taken = replace(
+        _events(events, rows, number), samples=_samples(events.samples, start_ns, end_ns)
+    )
     edges = _edges(dag.edges, kept, number)
     binding, residual = bind(
         edges.tail,
@@ -238,5 +255,15 @@ def _events(events: EventTable, rows: I64, number: I32) -> EventTable:
         **{name: getattr(events, name)[rows] for name in (*dense, *ids)},
         flows=FlowTable(),
         columns=columns,
-        samples=SampleTable(),
+    )
+
+
+def _samples(samples: SampleTable, start_ns: int, end_ns: int) -> SampleTable:
+    """Samples that were taken in an interval."""
+    rows = np.flatnonzero((samples.ts_ns >= start_ns) & (samples.ts_ns < end_ns))
+    return replace(
+        samples,
+        ts_ns=samples.ts_ns[rows],
+        value=samples.value[rows],
+        series=samples.series[rows],
     )
