@@ -18,14 +18,12 @@ from htagraph.reports.markdown import markdown_job_summary, markdown_summary
 from htagraph.reports.summary import Summary
 from htagraph.writers.text_file import new_folder, write_text
 
-__all__ = ["MOST_EVENTS", "MOST_RANKS", "page_work", "write_files"]
+__all__ = ["MOST_EVENTS", "MOST_RANKS", "page_work", "shown_in_perfetto", "write_files"]
 
 MOST_RANKS = 64
 """Ranks in the Perfetto trace of a job: each is opened once more for it, one after the other."""
 MOST_EVENTS = 1_000_000
 """Events of a trace above which a part stands for it in Perfetto: its UI opens hardly more."""
-
-_N_SHOWN = 400_000
 
 
 def page_work(n_ranks: int) -> tuple[Work, ...]:
@@ -79,7 +77,7 @@ def write_files(
     trace: Future[Path] | None = None
     with ThreadPoolExecutor(1, "htagraph-trace") as beside:
         if isinstance(summary, Summary):
-            shown = summary.path if whole else _shown(summary.path, files["perfetto"])
+            shown = summary.path if whole else shown_in_perfetto(summary.path, files["perfetto"])
             trace = beside.submit(shown.to_perfetto, files["perfetto"], findings=said)
             files["dot"] = folder / "critical.dot"
             doing(f"Writing {files['dot']}")
@@ -105,11 +103,28 @@ def write_files(
     return files
 
 
-def _shown(path: CriticalPath, file: Path, *, most_events: int = MOST_EVENTS) -> CriticalPath:
-    """What Perfetto shows of a path: of a large trace, steps that stand for it, which is said."""
+def shown_in_perfetto(
+    path: CriticalPath, file: Path, *, most_events: int = MOST_EVENTS
+) -> CriticalPath:
+    """What Perfetto shows of a path: of a large trace, steps that stand for it, which is said.
+
+    Parameters
+    ----------
+    path : CriticalPath
+    file : Path
+        What it is written to.
+    most_events : int, default=1_000_000
+        Events of a trace that is shown as a whole.
+
+    Warns
+    -----
+    IncompleteTraceWarning
+        If a part is shown.
+    """
     if len(path.dag.events) <= most_events:
         return path
-    part = excerpt_of(path.dag, path.window, n_events=_N_SHOWN)
+    n_events = most_events * 2 // 5
+    part = excerpt_of(path.dag, path.window, large=0, n_events=n_events)
     if not part.n_steps:
         return path
     warnings.warn(
