@@ -12,6 +12,7 @@ from typing import Any
 
 from htagraph.model.progress import tell
 from htagraph.model.units import human_duration
+from htagraph.path import CriticalPath
 from htagraph.queries.inferences import inferences_of
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.page.headline import commands, quality_line, verdict_html
@@ -132,7 +133,7 @@ def _segments(summary: Summary | JobSummary, page: _Content, texts: Texts) -> di
     path = summary.path
     return segment_details(
         path.segments,
-        path.attributed_time,
+        path.attributed_labels if isinstance(path, CriticalPath) else path.attributed_time,
         rows,
         start_ns=page.start_ns,
         support=page.support,
