@@ -99,6 +99,10 @@ class CriticalPath:
         """Segments in order of time, schema `frames.SEGMENTS`; they tile the window."""
         return segment_frame(self.dag, self.coded)
 
+    def segments_at(self, rows: npt.NDArray[np.int64]) -> pd.DataFrame:
+        """Some of the segments, by their rows, which are the index."""
+        return segment_frame(self.dag, self.coded.take(rows)).set_index(pd.Index(rows))
+
     @cached_property
     def coded(self) -> Segments:
         """Segments in codes, which is all that sums over them need."""
@@ -304,8 +308,18 @@ class CriticalPath:
         OutputError
             If the file cannot be written.
         """
+        path = self.coded
+        labels = {
+            name: segment_labels(self.dag, path, name)
+            for name in ("bound", "name", "track", "op", "kind")
+        }
+        times = {
+            "dur_ns": path.dur_ns,
+            "lag_ns": path.lag_ns,
+            "residual_ns": path.dur_ns - path.lag_ns,
+        }
         return path_dot(
-            self.segments,
+            pd.DataFrame(labels | times, copy=False),
             out=out,
             max_nodes=max_nodes,
             title=f"Critical path of {self.window.name}",

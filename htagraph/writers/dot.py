@@ -122,9 +122,9 @@ def _boxes_of_path(segments: pd.DataFrame, max_nodes: int) -> pd.DataFrame:
         is_coded = isinstance(column.dtype, pd.CategoricalDtype)
         values = column.cat.codes.to_numpy() if is_coded else column.to_numpy()
         begins[1:] |= values[1:] != values[:-1]
-    columns = ["bound", "name", "track", "op", "kind", "dur_ns", "lag_ns", "residual_ns"]
-    boxes = _merge(segments[columns].assign(n_segments=1), begins)
-    boxes = boxes.astype({"bound": object, "kind": object})
+    texts, times = ["bound", "name", "track", "op", "kind"], ["dur_ns", "lag_ns", "residual_ns"]
+    boxes = _merge(segments[texts + times].assign(n_segments=1), begins)
+    boxes = boxes.astype(dict.fromkeys(texts, object))
     if len(boxes) > max_nodes:
         longest = np.argsort(-boxes["dur_ns"].to_numpy(), kind="stable")
         is_long = np.zeros(len(boxes), dtype=bool)
@@ -166,7 +166,7 @@ def path_dot(
     Parameters
     ----------
     segments : DataFrame
-        Schema `frames.SEGMENTS`.
+        Schema `frames.SEGMENTS`; texts may be categories.
     out : str or Path, optional
         File to write to.
     max_nodes : int, default=200

@@ -10,6 +10,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from htagraph.model.progress import tell
 from htagraph.model.units import human_duration
 from htagraph.path import CriticalPath
@@ -130,9 +132,9 @@ def _segments(summary: Summary | JobSummary, page: _Content, texts: Texts) -> di
         rows = rows.union(*(panel.shown_segments for panel in part.panels))
         if part.steps is not None:
             rows = rows.union(*(view.segments for view in part.steps.views))
-    path = summary.path
+    path, shown = summary.path, np.array(sorted(rows), dtype=np.int64)
     return segment_details(
-        path.segments,
+        path.segments_at(np.union1d(shown, np.maximum(shown - 1, 0))),
         path.attributed_labels if isinstance(path, CriticalPath) else path.attributed_time,
         rows,
         start_ns=page.start_ns,
