@@ -338,7 +338,7 @@ def steps(path: CriticalPath) -> Figure:
     names, table = found["name"].iloc[inside].tolist(), table[inside]
     total, shown = table.sum(axis=1), table[:_MAX_STEPS]
     unit = TimeUnit.fitting(float(total.max(initial=0)))
-    labels = path.segments["bound"].cat.categories
+    labels = Bound.labels()
     bars = [
         {
             "type": "bar",
@@ -346,7 +346,7 @@ def steps(path: CriticalPath) -> Figure:
             "name": in_words(labels[bound]),
             "x": unit.of(shown[:, bound]),
             "y": np.arange(len(shown)),
-            "marker": {"color": color_of(BOUND_COLORS, str(labels[bound]))},
+            "marker": {"color": color_of(BOUND_COLORS, labels[bound])},
             "customdata": [human_duration(value) for value in shown[:, bound].tolist()],
             "hovertemplate": in_words(labels[bound]) + ": %{customdata}<extra></extra>",
         }
