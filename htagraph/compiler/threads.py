@@ -77,7 +77,7 @@ def _rules(structure: Structure, waits: EdgeTable, head: I32, owner: I32) -> npt
     into_end = waits.head[among(waits.kind, (EdgeKind.SYNC, EdgeKind.QUEUE))]
     into_end = into_end[into_end & 1 == 1] >> 1
     is_blocked[into_end[structure.events.is_host[into_end]]] = True
-    is_blocked[waits.head[waits.rule == Rule.LOCK_RELEASED] >> 1] = True
+    is_blocked[waits.event[waits.rule == Rule.LOCK_RELEASED]] = True
     at = np.full(2 * len(structure.events), Rule.PROGRAM_ORDER, dtype=np.int8)
     at[waits.head[among(waits.rule, (Rule.HAND_OVER, Rule.WORKER_CALLED))]] = Rule.HANDED_OVER
     at[waits.head[waits.kind == EdgeKind.HIDDEN_SYNC]] = Rule.BLOCKING_CALL
