@@ -13,7 +13,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.errors import MissingEventsError
-from htagraph.explain.attributed_time import Attributed, attributed
+from htagraph.explain.attributed import Attributed
+from htagraph.explain.attributed_time import attributed
 from htagraph.explain.breakdown import split_by_steps, sum_by
 from htagraph.explain.counter_tracks import counter_tracks
 from htagraph.explain.critical_path import path_edges, path_segments

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
+from htagraph.explain.attributed import Attributed
 from htagraph.explain.long_calls import long_calls
 from htagraph.explain.segment_pieces import Pieces
 from htagraph.explain.segments import Coded, Segments, coded_texts
@@ -34,9 +35,8 @@ from htagraph.model.dag import Dag
 from htagraph.model.frames import ATTRIBUTED_TIME
 from htagraph.model.kinds import Bound, Cause, EdgeKind, EventKind
 from htagraph.model.rules import Rule
-from htagraph.model.schema import categorical
 
-__all__ = ["Attributed", "attributed", "attributed_time"]
+__all__ = ["attributed", "attributed_time"]
 
 I8 = npt.NDArray[np.int8]
 I64 = npt.NDArray[np.int64]
@@ -332,40 +332,6 @@ def _called(dag: Dag, event: I64) -> dict[str, npt.NDArray[Any]]:
         "op": gather(dag.events.name, op, len(dag.events.symbols)),
         "event": event,
     }
-
-
-@dataclass(frozen=True)
-class Attributed:
-    """Attributed time in codes: what a frame of it is made of.
-
-    Parameters
-    ----------
-    columns : mapping of str to ndarray
-        Columns of `frames.ATTRIBUTED_TIME`; of those that are texts, codes.
-    texts : mapping of str to ndarray
-        The text of each code.
-    """
-
-    columns: Mapping[str, npt.NDArray[Any]]
-    texts: Mapping[str, Text]
-
-    def frame(self) -> pd.DataFrame:
-        """In words, schema `frames.ATTRIBUTED_TIME`."""
-        words = {name: Coded(self.columns[name], texts).words for name, texts in self.texts.items()}
-        return ATTRIBUTED_TIME.frame(self._ordered | words)
-
-    def labels(self) -> pd.DataFrame:
-        """The same with categories instead of texts: a small part of the memory and time."""
-        labels = {
-            name: Coded(self.columns[name], texts).labels for name, texts in self.texts.items()
-        }
-        return pd.DataFrame(self._ordered | labels, copy=False)
-
-    @property
-    def _ordered(self) -> dict[str, Any]:
-        """The columns in order."""
-        bound = categorical(self.columns["bound"], Bound.labels())
-        return {name: self.columns[name] for name in ATTRIBUTED_TIME.columns} | {"bound": bound}
 
 
 def attributed_time(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:

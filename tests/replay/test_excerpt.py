@@ -7,7 +7,9 @@ import pytest
 
 import htagraph as hg
 from htagraph.explain.critical_path import critical_path
+from htagraph.findings.window_bounds import find_bounds
 from htagraph.model.dag import Dag
+from htagraph.path import CriticalPath
 from htagraph.queries.opportunities import opportunities_of
 from htagraph.replay.curves import speed_ups
 from htagraph.replay.excerpt import LARGE, Excerpt, cut_out, excerpt_of
@@ -69,6 +71,16 @@ def test_shares_are_those_of_the_window(dag):
     found = part.scaled(speed_ups(Rehearsal(part.dag, part.window), [target]))
     expected = found["saves_ns"].to_numpy() / dag.span.dur_ns
     np.testing.assert_allclose(found["saves_share"].to_numpy(), expected)
+
+
+def test_the_verdict_says_what_its_savings_rest_on(dag):
+    path, part = CriticalPath(dag, dag.span), _part(dag)
+    path.__dict__["excerpt"] = part
+    verdict = find_bounds(path)
+    assert part.sentence in verdict.notes
+    assert part.sentence in " ".join(repr(verdict).split())
+    assert verdict.findings[0].saving_high_ns > part.window.dur_ns
+    assert find_bounds(CriticalPath(dag, dag.span)).rests_on == ""
 
 
 def test_a_cut_has_the_path_of_its_window(dag):
