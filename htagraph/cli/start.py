@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 
+from htagraph.cli.deferred import defer
 from htagraph.cli.interrupts import INTERRUPTED, ends_at_once, is_interrupted, raises, say
 
 __all__ = ["start"]
@@ -13,6 +14,7 @@ __all__ = ["start"]
 def start() -> None:
     """Run the command line; exit code 130 where it is interrupted."""
     ends_at_once()
+    defer("pandas")
     from htagraph.cli.main import main  # noqa: PLC0415  it takes a second, in which one may stop
 
     try:

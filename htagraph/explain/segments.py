@@ -7,6 +7,7 @@ the columns that are asked for, when they are asked for.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -110,11 +111,16 @@ class Coded(NamedTuple):
         return self.texts.take(self.codes)
 
     @property
-    def labels(self) -> pd.Categorical[str]:
-        """The rows as categories."""
+    def distinct(self) -> tuple[npt.NDArray[np.integer], Sequence[str]]:
+        """The rows in codes of texts that differ, and these."""
         distinct: dict[str, int] = {}
         number = [distinct.setdefault(text, len(distinct)) for text in self.texts]
-        return categorical(np.array(number, dtype=np.int32)[self.codes], list(distinct))
+        return np.array(number, dtype=np.int32)[self.codes], list(distinct)
+
+    @property
+    def labels(self) -> pd.Categorical[str]:
+        """The rows as categories."""
+        return categorical(*self.distinct)
 
 
 def coded_texts(dag: Dag, segments: Segments, column: str) -> Coded:
@@ -134,17 +140,17 @@ def coded_texts(dag: Dag, segments: Segments, column: str) -> Coded:
     return Coded(*track_codes(dag, where))
 
 
-def segment_labels(dag: Dag, segments: Segments, column: str) -> pd.Categorical[str]:
-    """One column of `LABELS`."""
+def segment_labels(
+    dag: Dag, segments: Segments, column: str
+) -> tuple[npt.NDArray[np.integer], Sequence[str]]:
+    """One column of `LABELS`: the code of each segment, and the label of each code."""
     if column == "bound":
-        return categorical(segments.bound, Bound.labels())
+        return segments.bound, Bound.labels()
     if column == "kind":
-        return categorical(
-            gather(dag.edges.kind, segments.edge, EdgeKind.SOURCE), EdgeKind.labels()
-        )
+        return gather(dag.edges.kind, segments.edge, EdgeKind.SOURCE), EdgeKind.labels()
     if column == "rule":
-        return categorical(segments.rule(dag), Rule.labels())
-    return coded_texts(dag, segments, column).labels
+        return segments.rule(dag), Rule.labels()
+    return coded_texts(dag, segments, column).distinct
 
 
 def segment_frame(dag: Dag, segments: Segments) -> pd.DataFrame:
@@ -153,8 +159,8 @@ def segment_frame(dag: Dag, segments: Segments) -> pd.DataFrame:
         {
             "start_ns": segments.start_ns,
             "dur_ns": segments.dur_ns,
-            "bound": segment_labels(dag, segments, "bound"),
-            "kind": segment_labels(dag, segments, "kind"),
+            "bound": categorical(*segment_labels(dag, segments, "bound")),
+            "kind": categorical(*segment_labels(dag, segments, "kind")),
             "lag_ns": segments.lag_ns,
             "residual_ns": segments.dur_ns - segments.lag_ns,
             "event": segments.event,
@@ -162,7 +168,7 @@ def segment_frame(dag: Dag, segments: Segments) -> pd.DataFrame:
             "op": coded_texts(dag, segments, "op").words,
             "track": coded_texts(dag, segments, "track").words,
             "edge": segments.edge,
-            "rule": segment_labels(dag, segments, "rule"),
+            "rule": categorical(*segment_labels(dag, segments, "rule")),
             "is_inferred": segments.is_inferred(dag),
         }
     )

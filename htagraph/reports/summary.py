@@ -15,6 +15,7 @@ from htagraph.findings.window_bounds import find_bounds, find_opportunities
 from htagraph.graph import TraceGraph
 from htagraph.lookup.find_window import WHOLE
 from htagraph.model.kinds import Cause, EventKind
+from htagraph.model.schema import categorical
 from htagraph.model.units import human_count, human_duration
 from htagraph.path import CriticalPath
 from htagraph.queries.quality import quality_of
@@ -202,7 +203,7 @@ class Summary:
         dag, path = self.graph.dag, self.path.coded
         columns = {
             "dur_ns": path.dur_ns,
-            "rule": segment_labels(dag, path, "rule"),
+            "rule": categorical(*segment_labels(dag, path, "rule")),
             "is_inferred": path.is_inferred(dag),
         }
         return inferred_in_words(pd.DataFrame(columns, copy=False))
