@@ -30,11 +30,14 @@ class Boundaries:
         By lane, then in the order of the thread.
     inside : ndarray of shape (n,), dtype=int32
         Host event that is innermost from each boundary to the next of its lane, -1 for none.
+    first : ndarray of shape (n_lanes + 1,), dtype=int64
+        Those of a lane are ``first[lane]:first[lane + 1]``.
     """
 
     events: EventTable
     node: I32
     inside: I32
+    first: I64
 
     @classmethod
     def of(cls, events: EventTable, host: I64, nesting: Nesting) -> Boundaries:
@@ -43,7 +46,9 @@ class Boundaries:
         node = rows[nesting.boundary >> 1]
         node *= 2
         node += nesting.boundary & 1
-        return cls(events, node, gather(rows, nesting.innermost))
+        n_each = np.bincount(events.lane[host], minlength=len(events.lanes))
+        first = np.append(0, np.cumsum(2 * n_each))
+        return cls(events, node, gather(rows, nesting.innermost), first)
 
     def __len__(self) -> int:
         """Number of boundaries."""
@@ -64,13 +69,18 @@ class Boundaries:
     @cached_property
     def is_followed(self) -> Bools:
         """Whether another boundary of the same lane comes after each one."""
-        out = np.zeros(len(self), dtype=bool)
-        np.equal(self.lane[1:], self.lane[:-1], out=out[:-1])
+        out = np.ones(len(self), dtype=bool)
+        out[self.first[1:][np.diff(self.first) > 0] - 1] = False
         return out
+
+    @property
+    def openings(self) -> I64:
+        """Position of the first boundary of each lane that has some."""
+        return self.first[:-1][np.diff(self.first) > 0]
 
     def of_lane(self, lane: int) -> slice:
         """Positions of the boundaries of a lane."""
-        begin, end = np.searchsorted(self.lane, [lane, lane + 1]).tolist()
+        begin, end = self.first[lane : lane + 2].tolist()
         return slice(begin, end)
 
     def last(self, lane: npt.NDArray[np.integer], until_ns: I64) -> I64:

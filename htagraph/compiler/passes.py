@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.binding import bind, topological_order
+from htagraph.algorithms.by_head import EdgeColumns, by_head
 from htagraph.compiler.classes import ClassRule, classify
 from htagraph.compiler.device_clock import on_host_clock
 from htagraph.compiler.device_full import device_full
@@ -170,7 +171,7 @@ def compile_events(
     parent, launch, is_work = structure.parent, structure.launch.astype(np.int32), structure.is_work
     calibration, n_ambiguous = structure.calibration, structure.n_ambiguous_correlations
     del structure, found, waits  # larger than the graph, and no longer needed
-    edges = EdgeTable.by_head(parts)
+    edges = EdgeTable(*by_head([EdgeColumns(*part.columns) for part in parts]))
     del parts
     times = events.node_ts_ns
     nodes = np.flatnonzero(np.repeat(events.is_host | events.is_device, 2)).astype(np.int32)
