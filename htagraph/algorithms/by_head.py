@@ -6,8 +6,8 @@ those that came before it. Few heads have several edges, and few of these are ou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,8 @@ __all__ = ["EdgeColumns", "by_head"]
 I8 = npt.NDArray[np.int8]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
+
+_DTYPES = (np.int32, np.int32, np.int8, np.int64, np.int32, np.int8)
 
 _MANY = 32
 """Edges of one head, from which on to sort them is faster than to insert each."""
@@ -35,11 +37,15 @@ class EdgeColumns(NamedTuple):
     rule: I8
 
     @classmethod
+    def of(cls, columns: Iterable[npt.NDArray[Any]]) -> EdgeColumns:
+        """Columns as machine code takes them: of these types, and without gaps."""
+        pairs = zip(columns, _DTYPES, strict=True)
+        return cls(*(np.ascontiguousarray(column, dtype=dtype) for column, dtype in pairs))
+
+    @classmethod
     def empty(cls, n: int) -> EdgeColumns:
         """Room for some edges."""
-        return cls(
-            *(np.empty(n, dtype=dtype) for dtype in ("i4", "i4", "i1", "i8", "i4", "i1")),
-        )
+        return cls(*(np.empty(n, dtype=dtype) for dtype in _DTYPES))
 
 
 @compiled

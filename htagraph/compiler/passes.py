@@ -171,7 +171,7 @@ def compile_events(
     parent, launch, is_work = structure.parent, structure.launch.astype(np.int32), structure.is_work
     calibration, n_ambiguous = structure.calibration, structure.n_ambiguous_correlations
     del structure, found, waits  # larger than the graph, and no longer needed
-    edges = EdgeTable(*by_head([EdgeColumns(*part.columns) for part in parts]))
+    edges = EdgeTable(*by_head([EdgeColumns.of(part.columns) for part in parts]))
     del parts
     times = events.node_ts_ns
     nodes = np.flatnonzero(np.repeat(events.is_host | events.is_device, 2)).astype(np.int32)

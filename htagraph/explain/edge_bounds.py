@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.gather import gather
-from htagraph.lookup.attribution import DATA_LOADING, under_pattern
+from htagraph.algorithms.by_head import EdgeColumns
+from htagraph.lookup.attribution import DATA_LOADING, under
 from htagraph.lookup.host_collectives import given_ranges, host_collectives, host_ranges
 from htagraph.model.api_calls import CallMeaning, call_meanings
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass, among
 from htagraph.model.rules import Rule
+from htagraph.native.inner import inlined
+from htagraph.native.passes import compiled
 
-__all__ = ["edge_bounds", "explained_until"]
+__all__ = ["BoundRules", "bound_of", "edge_bounds", "explained", "explained_until"]
 
 I8 = npt.NDArray[np.int8]
 I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+_SPAN, _THREAD, _LAUNCH = int(EdgeKind.SPAN), int(EdgeKind.THREAD), int(EdgeKind.LAUNCH)
+_STREAM, _SYNC, _HIDDEN_SYNC = (
+    int(kind) for kind in (EdgeKind.STREAM, EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC)
+)
+_WAITS_FOR_WORK, _STREAM_ORDER = int(Rule.WAITS_FOR_WORK), int(Rule.STREAM_ORDER)
+_WAITING, _GAP = int(Bound.WAITING_FOR_WORK), int(Bound.PYTHON_GAP)
+_COMMUNICATION = int(Bound.COMMUNICATION)
 
 _CLASS_BOUND = np.zeros(len(KernelClass), dtype=np.int8)
 _CLASS_BOUND[KernelClass.COMPUTE] = Bound.COMPUTE
@@ -38,38 +51,119 @@ _KIND_BOUND[EdgeKind.CONTENTION] = Bound.DEVICE_FULL
 _WAITS = (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SYNC)
 
 
-def _host_bounds(dag: Dag) -> I8:
-    """Bound of the host time that belongs to each event."""
-    events = dag.events
-    bound = np.full(len(events), Bound.HOST, dtype=np.int8)
-    bound[among(call_meanings(events), _WAITS)] = Bound.SYNC
-    bound[events.kind == EventKind.ANNOTATION] = Bound.PYTHON_GAP
-    return bound
+class BoundRules(NamedTuple):
+    """What bounds of edges follow from, for compiled code.
+
+    Parameters
+    ----------
+    node_ts_ns : ndarray of shape (n_nodes,), dtype=int64, unit=ns
+    of_kind : ndarray of shape (n_kinds,), dtype=int8
+        Bound of an edge by its `EdgeKind` alone.
+    of_device, of_host : ndarray of shape (n_events,), dtype=int8
+        Bound of the time that an event ran, on the device and on its thread.
+    is_device : ndarray of shape (n_events,), dtype=bool
+    meets : ndarray of shape (n_events,), dtype=bool
+        Collectives that the host itself runs: between a receive and its wait, the thread may do
+        other work, so only what leads to their end is communication.
+    launch_usual_ns, stream_usual_ns : int, unit=ns
+        As `Calibration` has them.
+    """
+
+    node_ts_ns: I64
+    of_kind: I8
+    of_device: I8
+    of_host: I8
+    is_device: Bools
+    meets: Bools
+    launch_usual_ns: int
+    stream_usual_ns: int
+
+    @classmethod
+    def of(cls, dag: Dag) -> BoundRules:
+        """Those of a graph."""
+        events, meets = dag.events, np.zeros(len(dag.events), dtype=bool)
+        of_host = np.full(len(events), Bound.HOST, dtype=np.int8)
+        of_host[among(call_meanings(events), _WAITS)] = Bound.SYNC
+        of_host[events.kind == EventKind.ANNOTATION] = Bound.PYTHON_GAP
+        of_host[_loading(dag)] = Bound.DATA_LOADING
+        ranges = np.union1d(host_ranges(dag), host_collectives(dag))
+        if len(ranges):
+            meets[ranges] = True
+            on_worker, _ = given_ranges(dag, ranges)
+            meets[on_worker], of_host[on_worker] = False, Bound.COMMUNICATION
+        return cls(
+            events.node_ts_ns,
+            _KIND_BOUND,
+            _CLASS_BOUND[dag.classification.kernel_class],
+            of_host,
+            events.is_device,
+            meets,
+            dag.calibration.launch_usual_ns,
+            dag.calibration.stream_usual_ns,
+        )
 
 
-def _meets(dag: Dag, edges: EdgeTable, ranges: I64) -> npt.NDArray[np.bool_]:
-    """Whether the host time of each edge is that of a collective which the host runs."""
-    on_worker, _ = given_ranges(dag, ranges)
-    event = edges.event
-    # Between a receive and its wait, the caller's own thread may do other work.
-    meets: npt.NDArray[np.bool_] = np.isin(event, on_worker) | (edges.head == 2 * event + 1)
-    meets &= np.isin(event, ranges) & (edges.kind == EdgeKind.THREAD)
-    return meets
+def _loading(dag: Dag) -> I64:
+    """Host events that load data, and all in them."""
+    loads = dag.events.named(dag.events.symbols.searched(DATA_LOADING)) & dag.events.is_host
+    if not loads.any():
+        return np.empty(0, dtype=np.int64)
+    host = np.flatnonzero(dag.events.is_host)
+    return host[under(dag, host, loads)]
+
+
+@inlined
+def bound_of(edge: int, edges: EdgeColumns, rules: BoundRules) -> int:
+    """Bound of the time of an edge, before anything is called unexplained."""
+    kind, event, tail = edges.kind[edge], edges.event[edge], edges.tail[edge]
+    waits = kind == _SYNC or kind == _HIDDEN_SYNC or kind == _STREAM  # noqa: PLR1714 - compiled
+    if kind == _SPAN or (waits and tail & 1 == 0 and tail >> 1 == event):
+        return rules.of_device[event]
+    if kind != _THREAD:
+        return rules.of_kind[kind]
+    if edges.rule[edge] == _WAITS_FOR_WORK:
+        return _WAITING
+    if event < 0:
+        return _GAP
+    if rules.meets[event] and edges.head[edge] == 2 * event + 1:
+        return _COMMUNICATION
+    return rules.of_host[event]
+
+
+@inlined
+def explained(edge: int, edges: EdgeColumns, rules: BoundRules) -> int:
+    """Time until which the mechanism of an edge explains the wait."""
+    head, tail, kind = edges.head[edge], edges.tail[edge], edges.kind[edge]
+    until = rules.node_ts_ns[head]
+    known = rules.node_ts_ns[tail] + edges.lag_ns[edge]
+    usual = rules.launch_usual_ns
+    if kind == _LAUNCH:
+        known = max(known, rules.node_ts_ns[tail | 1])
+    elif edges.rule[edge] == _STREAM_ORDER:
+        usual = rules.stream_usual_ns
+    elif not (kind == _SYNC and rules.is_device[head >> 1]):
+        return until
+    return known if until - known > usual else until
+
+
+@compiled
+def _fill_bounds(edges: EdgeColumns, rules: BoundRules, out: I8) -> None:
+    """Fill the bound of each edge."""
+    for edge in range(len(out)):
+        out[edge] = bound_of(edge, edges, rules)
+
+
+@compiled
+def _fill_explained(edges: EdgeColumns, rules: BoundRules, out: I64) -> None:
+    """Fill the time until which each edge is explained."""
+    for edge in range(len(out)):
+        out[edge] = explained(edge, edges, rules)
 
 
 def edge_bounds(dag: Dag, edges: EdgeTable) -> I8:
     """Bound of the time of each edge, before anything is called unexplained."""
-    kind, event = edges.kind, edges.event
-    bound: I8 = _KIND_BOUND[kind]
-    ran = np.flatnonzero((kind == EdgeKind.SPAN) | edges.ran_until)
-    bound[ran] = _CLASS_BOUND[dag.classification.kernel_class[event[ran]]]
-    host = np.flatnonzero(kind == EdgeKind.THREAD)
-    bound[host] = gather(_host_bounds(dag), event[host], Bound.PYTHON_GAP)
-    bound[edges.rule == Rule.WAITS_FOR_WORK] = Bound.WAITING_FOR_WORK
-    bound[host[under_pattern(dag, event[host], DATA_LOADING)]] = Bound.DATA_LOADING
-    ranges = np.union1d(host_ranges(dag), host_collectives(dag))
-    if len(ranges):
-        bound[_meets(dag, edges, ranges)] = Bound.COMMUNICATION
+    bound = np.empty(len(edges), dtype=np.int8)
+    _fill_bounds(EdgeColumns.of(edges.columns), BoundRules.of(dag), bound)
     return bound
 
 
@@ -79,21 +173,6 @@ def explained_until(dag: Dag, edges: EdgeTable) -> I64:
     A launch is explained while its call still runs; beyond that, and for gaps between work that was
     already enqueued, up to the usual size of such a delay in this trace.
     """
-    times, calibration = dag.events.node_ts_ns, dag.calibration
-    until: I64 = times[edges.head]
-    launches, syncs = (
-        np.flatnonzero(edges.kind == kind) for kind in (EdgeKind.LAUNCH, EdgeKind.SYNC)
-    )
-    by_device = syncs[dag.events.is_device[edges.head[syncs] >> 1]]
-    queued = np.flatnonzero(edges.rule == Rule.STREAM_ORDER)
-    for rows, usual_ns in (
-        (launches, calibration.launch_usual_ns),
-        (by_device, calibration.launch_usual_ns),
-        (queued, calibration.stream_usual_ns),
-    ):
-        known = times[edges.tail[rows]] + edges.lag_ns[rows]
-        if rows is launches:
-            known = np.maximum(known, dag.events.end_ns[edges.tail[rows] >> 1])
-        late = until[rows] - known > usual_ns
-        until[rows[late]] = known[late]
+    until = np.empty(len(edges), dtype=np.int64)
+    _fill_explained(EdgeColumns.of(edges.columns), BoundRules.of(dag), until)
     return until

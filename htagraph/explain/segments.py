@@ -44,7 +44,7 @@ class Segments(NamedTuple):
 
     Parameters
     ----------
-    start_ns, dur_ns, lag_ns : ndarray of shape (n,), dtype=int64, unit=ns
+    start_ns, dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
     bound : ndarray of shape (n,), dtype=int8
         Codes of `Bound`.
     event, edge : ndarray of shape (n,), dtype=int32
@@ -53,10 +53,25 @@ class Segments(NamedTuple):
 
     start_ns: I64
     dur_ns: I64
-    lag_ns: I64
     bound: I8
     event: I32
     edge: I32
+
+    @classmethod
+    def empty(cls, n: int) -> Segments:
+        """Room for some segments."""
+        dtypes = (np.int64, np.int64, np.int8, np.int32, np.int32)
+        return cls(*(np.empty(n, dtype=dtype) for dtype in dtypes))
+
+    def lag_ns(self, dag: Dag) -> I64:
+        """Part of each segment that lies before its edge arrives."""
+        lag: I64 = gather(dag.edges.tail, self.edge)
+        lag = gather(dag.events.node_ts_ns, lag)
+        lag += gather(dag.edges.lag_ns, self.edge, 0)
+        lag -= self.start_ns
+        np.clip(lag, 0, self.dur_ns, out=lag)
+        lag[self.edge < 0] = 0
+        return lag
 
     def rule(self, dag: Dag) -> I8:
         """Rule of each segment."""
@@ -115,6 +130,8 @@ def segment_labels(dag: Dag, segments: Segments, column: str) -> pd.Categorical[
 def segment_frame(dag: Dag, segments: Segments) -> pd.DataFrame:
     """Segments in words, schema `frames.SEGMENTS`."""
 
+    lag_ns = segments.lag_ns(dag)
+
     def texts(column: str) -> npt.NDArray[np.object_]:
         codes, words = _coded(dag, segments, column)
         return words.take(codes)
@@ -125,8 +142,8 @@ def segment_frame(dag: Dag, segments: Segments) -> pd.DataFrame:
             "dur_ns": segments.dur_ns,
             "bound": segment_labels(dag, segments, "bound"),
             "kind": segment_labels(dag, segments, "kind"),
-            "lag_ns": segments.lag_ns,
-            "residual_ns": segments.dur_ns - segments.lag_ns,
+            "lag_ns": lag_ns,
+            "residual_ns": segments.dur_ns - lag_ns,
             "event": segments.event,
             "name": texts("name"),
             "op": texts("op"),

@@ -51,7 +51,7 @@ def retimed(dag: Dag, replay: Replay, lag_ns: I64, times_ns: I64) -> Dag:
         event=replay.event[there],
         rule=replay.rule[there],
     )
-    edges = EdgeTable(*by_head([EdgeColumns(*edges.columns)]))
+    edges = EdgeTable(*by_head([EdgeColumns.of(edges.columns)]))
     times = events.node_ts_ns
     order, cyclic = topological_order(edges.tail, edges.head, times, np.sort(dag.order))
     edges = edges.take(~cyclic)
