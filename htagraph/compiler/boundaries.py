@@ -8,7 +8,6 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.gather import gather
 from htagraph.algorithms.nesting import Nesting
 from htagraph.model.events import EventTable
 
@@ -40,15 +39,11 @@ class Boundaries:
     first: I64
 
     @classmethod
-    def of(cls, events: EventTable, host: I64, nesting: Nesting) -> Boundaries:
-        """Boundaries of host events; interval ``i`` of the nesting is event ``host[i]``."""
-        rows = host.astype(np.int32)
-        node = rows[nesting.boundary >> 1]
-        node *= 2
-        node += nesting.boundary & 1
-        n_each = np.bincount(events.lane[host], minlength=len(events.lanes))
-        first = np.append(0, np.cumsum(2 * n_each))
-        return cls(events, node, gather(rows, nesting.innermost), first)
+    def of(cls, events: EventTable, nesting: Nesting) -> Boundaries:
+        """Boundaries of host events; the intervals of the nesting are events."""
+        none = np.full(max(len(events.lanes) + 1 - len(nesting.first), 0), nesting.first[-1])
+        first = np.concatenate([nesting.first, none])
+        return cls(events, nesting.boundary, nesting.innermost, first)
 
     def __len__(self) -> int:
         """Number of boundaries."""

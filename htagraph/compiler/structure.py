@@ -311,13 +311,13 @@ def _find_launches(events: EventTable) -> tuple[I64, int]:
     return launch, n_ambiguous
 
 
-def _depth_hint(events: EventTable, host: I64) -> I64:
+def _depth_hint(events: EventTable) -> I64:
     """Rank of host events with equal times, the outer one first: by kind, then by number."""
     outer_first = np.zeros(len(EventKind), dtype=np.int64)
     outer_first[EventKind.OP], outer_first[EventKind.RUNTIME] = 1, 2
-    return (outer_first[events.kind[host]] << _KIND_BITS) + np.clip(
-        events.external_id[host], -1, 1 << 60
-    )
+    rank = np.clip(events.external_id, -1, 1 << 60)
+    rank += (outer_first << _KIND_BITS).take(events.kind)
+    return rank
 
 
 def _sort_device(events: EventTable) -> I64:
@@ -431,19 +431,18 @@ def examine(events: EventTable) -> Structure:
             hint="are streams or devices numbered by something else?",
         )
     nesting = nest(
-        events.lane[host],
-        events.ts_ns[host],
-        events.end_ns[host],
-        _depth_hint(events, host),
-        is_call=events.kind[host] == EventKind.RUNTIME,
+        events.lane,
+        events.ts_ns,
+        events.end_ns,
+        _depth_hint(events),
+        is_call=events.kind == EventKind.RUNTIME,
+        rows=host,
     )
-    parent = np.full(len(events), -1, dtype=np.int32)
-    parent[host] = gather(host, nesting.parent)
     return Structure(
         events=events,
         host=host,
-        boundaries=Boundaries.of(events, host, nesting),
-        parent=parent,
+        boundaries=Boundaries.of(events, nesting),
+        parent=nesting.parent,
         launch=launch,
         queue=queue,
         calibration=_calibrate(events, launch, queue),
