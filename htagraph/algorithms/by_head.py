@@ -20,7 +20,7 @@ I8 = npt.NDArray[np.int8]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
-_DTYPES = (np.int32, np.int32, np.int8, np.int64, np.int32, np.int8)
+_DTYPES: tuple[Any, ...] = (np.int32, np.int32, np.int8, np.int64, np.int32, np.int8)
 
 _MANY = 32
 """Edges of one head, from which on to sort them is faster than to insert each."""

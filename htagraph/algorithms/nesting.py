@@ -32,6 +32,7 @@ from htagraph.native.passes import compiled
 
 __all__ = ["Nesting", "nest"]
 
+I8 = npt.NDArray[np.int8]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -64,24 +65,30 @@ class Nesting(NamedTuple):
 
 
 class _Intervals(NamedTuple):
-    """Intervals, and which of equal ones are the outer ones: those of smaller hints."""
+    """Intervals, and which of equal ones are the outer ones: those of lower rank, then number."""
 
     start: I64
     end: I64
-    hint: I64
+    rank: I8
+    number: I64
 
 
 @inlined
 def _is_before(a: int, b: int, of: _Intervals, by_start: I32, of_ends: bool) -> bool:
     """Whether the start of an interval, or of places in that order their end, is before another."""
+    before = False
     if of_ends:
         end_a, end_b = of.end[by_start[a]], of.end[by_start[b]]
-        return end_a < end_b or (end_a == end_b and a > b)
-    if of.start[a] != of.start[b]:
-        return of.start[a] < of.start[b]
-    if of.end[a] != of.end[b]:
-        return of.end[a] > of.end[b]
-    return len(of.hint) > 0 and of.hint[a] < of.hint[b]
+        before = end_a < end_b or (end_a == end_b and a > b)
+    elif of.start[a] != of.start[b]:
+        before = of.start[a] < of.start[b]
+    elif of.end[a] != of.end[b]:
+        before = of.end[a] > of.end[b]
+    elif len(of.rank) > 0 and of.rank[a] != of.rank[b]:
+        before = of.rank[a] < of.rank[b]
+    elif len(of.number) > 0:
+        before = of.number[a] < of.number[b]
+    return before
 
 
 @called
@@ -140,9 +147,7 @@ def _by_start(
 
 
 @compiled
-def _by_end(
-    by_start: I32, of: _Intervals, first: I64, last: I64, by_end: I32, spare: I32
-) -> None:
+def _by_end(by_start: I32, of: _Intervals, first: I64, last: I64, by_end: I32, spare: I32) -> None:
     """Fill intervals of some length by lane and end, inner ones first, and where each lane ends.
 
     A stack gives those that nest in order already.
@@ -243,7 +248,7 @@ def nest(
     lane: I32,
     start: I64,
     end: I64,
-    depth_hint: I64 | None = None,
+    depth_hint: tuple[I8, I64] | None = None,
     is_call: Bools | None = None,
     rows: npt.NDArray[np.integer] | None = None,
 ) -> Nesting:
@@ -257,9 +262,9 @@ def nest(
     lane : ndarray of shape (n,), dtype=int32
     start, end : ndarray of shape (n,), dtype=int64
         ``start <= end``.
-    depth_hint : ndarray of shape (n,), dtype=int64, optional
-        Of equal intervals, the one with the smaller hint is the outer one; by default the one that
-        comes first.
+    depth_hint : tuple of ndarray of shape (n,), dtype=int8, and ndarray, dtype=int64, optional
+        Of equal intervals, the one of lower rank is the outer one, then that of the smaller number;
+        by default the one that comes first.
     is_call : ndarray of shape (n,), dtype=bool, optional
         Intervals that are never the parent of one that overhangs them and is no call itself.
     rows : ndarray of shape (k,), dtype=int, optional
@@ -281,18 +286,23 @@ def nest(
     ([0, 2, 3, 1, 4, 5], [0, 1, 0, -1, 2, -1], [-1, 0, -1])
     """
     n = len(start)
-    rows = np.arange(n, dtype=np.int32) if rows is None else rows.astype(np.int32, copy=False)
+    chosen = np.arange(n, dtype=np.int32) if rows is None else rows.astype(np.int32)
     lane = np.ascontiguousarray(lane, dtype=np.int32)
-    hint = np.empty(0, dtype=np.int64) if depth_hint is None else depth_hint
-    of = _Intervals(*(np.ascontiguousarray(each, dtype=np.int64) for each in (start, end, hint)))
+    rank, number = (np.empty(0, dtype=np.int8), np.empty(0, dtype=np.int64))
+    if depth_hint is not None:
+        rank, number = depth_hint
+    start, end, number = (
+        np.ascontiguousarray(each, dtype=np.int64) for each in (start, end, number)
+    )
+    of = _Intervals(start, end, rank, number)
     first = np.zeros(int(lane.max(initial=-1)) + 2, dtype=np.int64)
-    _count(rows, lane, first)
+    _count(chosen, lane, first)
     np.cumsum(first, out=first)
     last, following = np.empty_like(first), first.copy()
-    by_start, by_end, spare = (np.empty(len(rows), dtype=np.int32) for _ in range(3))
-    _by_start(rows, lane, of, (first, following), by_start, spare)
+    by_start, by_end, spare = (np.empty(len(chosen), dtype=np.int32) for _ in range(3))
+    _by_start(chosen, lane, of, (first, following), by_start, spare)
     _by_end(by_start, of, first, last, by_end, spare)
-    boundary, innermost = (np.empty(2 * len(rows), dtype=np.int32) for _ in range(2))
+    boundary, innermost = (np.empty(2 * len(chosen), dtype=np.int32) for _ in range(2))
     _merge(by_start, by_end, of, first, last, boundary)
     del by_start, by_end
     calls = np.zeros(n, dtype=np.bool_) if is_call is None else is_call

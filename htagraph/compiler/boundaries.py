@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.gather import gather
 from htagraph.algorithms.nesting import Nesting
 from htagraph.model.events import EventTable
 
@@ -16,6 +18,8 @@ __all__ = ["Boundaries"]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+
+_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +62,7 @@ class Boundaries:
     @cached_property
     def ts_ns(self) -> I64:
         """Time of each boundary; ascending on each lane."""
-        times: I64 = self.events.node_ts_ns[self.node]
+        times: I64 = gather(self.events.node_ts_ns, self.node)
         return times
 
     @cached_property
@@ -72,6 +76,15 @@ class Boundaries:
     def openings(self) -> I64:
         """Position of the first boundary of each lane that has some."""
         return self.first[:-1][np.diff(self.first) > 0]
+
+    def longer_than(self, least_ns: int) -> I64:
+        """Positions of boundaries from which it takes longer to the next of their lane."""
+        parts = [np.empty(0, dtype=np.int64)]
+        for begin, end in pairwise(self.first.tolist()):
+            for start in range(begin, end, _AT_ONCE):
+                times = self.ts_ns[start : min(start + _AT_ONCE + 1, end)]
+                parts.append(start + np.flatnonzero(np.diff(times) > least_ns))
+        return np.concatenate(parts)
 
     def of_lane(self, lane: int) -> slice:
         """Positions of the boundaries of a lane."""

@@ -174,7 +174,8 @@ def compile_events(
     edges = EdgeTable(*by_head([EdgeColumns.of(part.columns) for part in parts]))
     del parts
     times = events.node_ts_ns
-    nodes = np.flatnonzero(np.repeat(events.is_host | events.is_device, 2)).astype(np.int32)
+    nodes = np.repeat(np.flatnonzero(events.is_host | events.is_device).astype(np.int32) << 1, 2)
+    nodes[1::2] += 1
     order, cyclic = _told(topological_order)(edges.tail, edges.head, times, nodes)
     if cyclic.any():
         knots = _reject(edges, np.zeros(len(edges), dtype=np.int64), cyclic)
@@ -185,7 +186,7 @@ def compile_events(
         edges = edges.take(~cyclic)
         order, _ = topological_order(edges.tail, edges.head, times, nodes)
     binding, residual = bind(
-        edges.tail, edges.head, edges.kind, edges.lag_ns, times, np.repeat(events.tiebreak, 2)
+        edges.tail, edges.head, edges.kind, edges.lag_ns, times, events.tiebreak
     )
     return Dag(
         events=events,

@@ -38,7 +38,7 @@ from htagraph.compiler.host_recurrences import (
     recurring,
     usual_wait_ns,
 )
-from htagraph.compiler.structure import Structure, end_node, start_node
+from htagraph.compiler.structure import Structure
 from htagraph.model.edges import EdgeTable
 from htagraph.model.inference import Inferred
 from htagraph.model.rules import Rule
@@ -179,14 +179,12 @@ def _learnt_calls(structure: Structure, targets: Stretches) -> Inferred:
     """Edges into the ends of stretches, from the boundary of another thread that recurs beside."""
     if not len(targets.until):
         return Inferred()
-    boundaries = 2 * np.repeat(plain_names(structure.events), 2)
-    boundaries[1::2] += 1
     found = recurring(
         structure,
         Rule.WORKER_CALLED,
         (targets, _places(structure, targets)),
         _elsewhere(structure, targets),
-        Sources(np.concatenate([start_node(structure.host), end_node(structure.host)]), boundaries),
+        Sources(structure.host, plain_names(structure.events), starts=True),
     )
     until = targets.until[found.pairs.stretch]
     return Inferred(EdgeTable.of(Rule.WORKER_CALLED, found.pairs.source, until), found.support)

@@ -80,10 +80,10 @@ def last_node(dag: Dag, end_ns: int) -> int:
     Of several at one instant: device work before host work, then the longest event, then by name.
     """
     order, times = dag.order, dag.events.node_ts_ns
-    end = bisect_right(order, end_ns, key=times.__getitem__)  # type: ignore[call-overload]
+    end = bisect_right(order, end_ns, key=times.__getitem__)
     together: list[int] = []
     while end and not together:
-        begin = bisect_left(order, times[order[end - 1]], hi=end, key=times.__getitem__)  # type: ignore[call-overload]
+        begin = bisect_left(order, times[order[end - 1]], hi=end, key=times.__getitem__)
         nodes = order[begin:end]
         together, end = nodes[dag.is_work[nodes >> 1]].tolist(), begin
     if not together:
@@ -256,8 +256,8 @@ def _fill(
         )
         first, begun = last, n
         last += windows[window, 2]
-        n = _added(n, out, since, opens, _BEFORE, -1, -1)
-        n = _added(n, out, opens, opened, windows[window, 5], windows[window, 6], -1)
+        n = _added(n, out, (since, opens), (_BEFORE, -1, -1))
+        n = _added(n, out, (opens, opened), (windows[window, 5], windows[window, 6], -1))
         closing = opened
         for position in range(first, last):
             edge = rows[position]
@@ -265,10 +265,10 @@ def _fill(
             begin = max(rules.node_ts_ns[edges.tail[edge]], since)
             end = min(rules.node_ts_ns[edges.head[edge]], until)
             known = min(max(explained(edge, edges, rules), begin), end)
-            n = _added(n, out, begin, known, bound_of(edge, edges, rules), event, edge)
-            n = _added(n, out, known, end, _REST, event, edge)
+            n = _added(n, out, (begin, known), (bound_of(edge, edges, rules), event, edge))
+            n = _added(n, out, (known, end), (_REST, event, edge))
             closing = end
-        n = _added(n, out, closing, until, _REST, -1, -1)
+        n = _added(n, out, (closing, until), (_REST, -1, -1))
         reached = since
         for segment in range(begun, n):
             if out.start_ns[segment] != reached:
@@ -280,15 +280,12 @@ def _fill(
 
 
 @inlined
-def _added(
-    n: int, out: Segments, start: int, end: int, bound: int, event: int, edge: int
-) -> int:
-    """Add a segment unless it has no length; return the number of segments."""
+def _added(n: int, out: Segments, times: tuple[int, int], what: tuple[int, int, int]) -> int:
+    """Add a segment (bound, event, edge) unless it has no length; return how many there are."""
+    start, end = times
     if end <= start:
         return n
     out.start_ns[n] = start
     out.dur_ns[n] = end - start
-    out.bound[n] = bound
-    out.event[n] = event
-    out.edge[n] = edge
+    out.bound[n], out.event[n], out.edge[n] = what
     return n + 1

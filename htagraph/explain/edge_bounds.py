@@ -117,25 +117,27 @@ def bound_of(edge: int, edges: EdgeColumns, rules: BoundRules) -> int:
     """Bound of the time of an edge, before anything is called unexplained."""
     kind, event, tail = edges.kind[edge], edges.event[edge], edges.tail[edge]
     waits = kind == _SYNC or kind == _HIDDEN_SYNC or kind == _STREAM  # noqa: PLR1714 - compiled
+    bound: int = rules.of_kind[kind]
     if kind == _SPAN or (waits and tail & 1 == 0 and tail >> 1 == event):
-        return rules.of_device[event]
-    if kind != _THREAD:
-        return rules.of_kind[kind]
-    if edges.rule[edge] == _WAITS_FOR_WORK:
-        return _WAITING
-    if event < 0:
-        return _GAP
-    if rules.meets[event] and edges.head[edge] == 2 * event + 1:
-        return _COMMUNICATION
-    return rules.of_host[event]
+        bound = rules.of_device[event]
+    elif kind == _THREAD:
+        if edges.rule[edge] == _WAITS_FOR_WORK:
+            bound = _WAITING
+        elif event < 0:
+            bound = _GAP
+        elif rules.meets[event] and edges.head[edge] == 2 * event + 1:
+            bound = _COMMUNICATION
+        else:
+            bound = rules.of_host[event]
+    return bound
 
 
 @inlined
 def explained(edge: int, edges: EdgeColumns, rules: BoundRules) -> int:
     """Time until which the mechanism of an edge explains the wait."""
     head, tail, kind = edges.head[edge], edges.tail[edge], edges.kind[edge]
-    until = rules.node_ts_ns[head]
-    known = rules.node_ts_ns[tail] + edges.lag_ns[edge]
+    until: int = rules.node_ts_ns[head]
+    known: int = rules.node_ts_ns[tail] + edges.lag_ns[edge]
     usual = rules.launch_usual_ns
     if kind == _LAUNCH:
         known = max(known, rules.node_ts_ns[tail | 1])

@@ -60,8 +60,9 @@ class Segments(NamedTuple):
     @classmethod
     def empty(cls, n: int) -> Segments:
         """Room for some segments."""
-        dtypes = (np.int64, np.int64, np.int8, np.int32, np.int32)
-        return cls(*(np.empty(n, dtype=dtype) for dtype in dtypes))
+        start_ns, dur_ns = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+        event, edge = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int32)
+        return cls(start_ns, dur_ns, np.empty(n, dtype=np.int8), event, edge)
 
     def lag_ns(self, dag: Dag) -> I64:
         """Part of each segment that lies before its edge arrives."""
@@ -129,7 +130,6 @@ def segment_labels(dag: Dag, segments: Segments, column: str) -> pd.Categorical[
 
 def segment_frame(dag: Dag, segments: Segments) -> pd.DataFrame:
     """Segments in words, schema `frames.SEGMENTS`."""
-
     lag_ns = segments.lag_ns(dag)
 
     def texts(column: str) -> npt.NDArray[np.object_]:

@@ -107,4 +107,5 @@ def call_meanings(events: EventTable) -> npt.NDArray[np.int8]:
     for meaning, pattern in reversed(_MEANINGS):
         by_name[events.symbols.searched(pattern)] = meaning
     meanings = by_name[events.name] if len(events.symbols) else np.zeros(len(events), dtype=np.int8)
-    return np.where(events.kind == EventKind.RUNTIME, meanings, CallMeaning.NONE).astype(np.int8)
+    meanings[events.kind != EventKind.RUNTIME] = CallMeaning.NONE
+    return meanings

@@ -112,7 +112,7 @@ class EdgeTable:
         return cls(*map(np.concatenate, zip(*(table.columns for table in parts), strict=True)))
 
     @property
-    def columns(self) -> tuple[I32, I32, I8, I64, I32, I8]:
+    def columns(self) -> tuple[npt.NDArray[Any], ...]:
         """All columns, in their order."""
         return self.tail, self.head, self.kind, self.lag_ns, self.event, self.rule
 

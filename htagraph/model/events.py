@@ -245,7 +245,10 @@ class EventTable:
         n_names = len(self.symbols)
         rank = np.empty(n_names, dtype=np.int64)
         rank[np.argsort(self.symbols.array, kind="stable")] = np.arange(n_names)
-        return self.dur_ns * max(n_names, 1) + (rank[self.name] if n_names else 0)
+        number = self.dur_ns * max(n_names, 1)
+        if n_names:
+            number += rank[self.name]
+        return number
 
     def names(self, events: npt.ArrayLike | None = None) -> npt.NDArray[np.object_]:
         """Names of all events, or of some."""

@@ -56,7 +56,7 @@ def retimed(dag: Dag, replay: Replay, lag_ns: I64, times_ns: I64) -> Dag:
     order, cyclic = topological_order(edges.tail, edges.head, times, np.sort(dag.order))
     edges = edges.take(~cyclic)
     binding, residual = bind(
-        edges.tail, edges.head, edges.kind, edges.lag_ns, times, np.repeat(events.tiebreak, 2)
+        edges.tail, edges.head, edges.kind, edges.lag_ns, times, events.tiebreak
     )
     work = np.flatnonzero(dag.is_work)
     span = (
