@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.algorithms.codes import distinct
 from htagraph.algorithms.gather import gather
 from htagraph.lookup.attribution import innermost, track_codes
 from htagraph.model.dag import Dag
@@ -20,6 +21,7 @@ from htagraph.model.frames import SEGMENTS
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, among
 from htagraph.model.rules import Evidence, Rule
 from htagraph.model.schema import categorical
+from htagraph.native.passes import compiled
 
 __all__ = ["LABELS", "NO_EVENT_NAMES", "Segments", "segment_frame", "segment_labels"]
 
@@ -66,13 +68,9 @@ class Segments(NamedTuple):
 
     def lag_ns(self, dag: Dag) -> I64:
         """Part of each segment that lies before its edge arrives."""
-        lag: I64 = gather(dag.edges.tail, self.edge)
-        lag = gather(dag.events.node_ts_ns, lag)
-        lag += gather(dag.edges.lag_ns, self.edge, 0)
-        lag -= self.start_ns
-        np.clip(lag, 0, self.dur_ns, out=lag)
-        lag[self.edge < 0] = 0
-        return lag
+        lag_ns = np.empty(len(self.edge), dtype=np.int64)
+        _fill_lags(self, dag.edges.tail, dag.edges.lag_ns, dag.events.node_ts_ns, lag_ns)
+        return lag_ns
 
     def rule(self, dag: Dag) -> I8:
         """Rule of each segment."""
@@ -86,6 +84,18 @@ class Segments(NamedTuple):
     def is_inferred(self, dag: Dag) -> npt.NDArray[np.bool_]:
         """Whether the rule of each segment rests on order and times, not on a record."""
         return among(self.rule(dag), Rule.on(Evidence.INFERRED))
+
+
+@compiled
+def _fill_lags(segments: Segments, tail: I32, lag_ns: I64, node_ts_ns: I64, out: I64) -> None:
+    """Fill the part of each segment that lies before its edge arrives."""
+    for segment in range(len(out)):
+        edge = segments.edge[segment]
+        out[segment] = 0
+        if edge >= 0:
+            arrival = node_ts_ns[tail[edge]] + lag_ns[edge]
+            lag = min(arrival - segments.start_ns[segment], segments.dur_ns[segment])
+            out[segment] = max(lag, 0)
 
 
 class _Coded(NamedTuple):
@@ -105,11 +115,18 @@ def _coded(dag: Dag, segments: Segments, column: str) -> _Coded:
         codes[none] = segments.bound[none].astype(np.int32) + len(symbols)
         return _Coded(codes, np.concatenate([symbols, np.array(nameless, dtype=object)]))
     if column == "op":
-        op = innermost(dag, event, (EventKind.OP, EventKind.ANNOTATION))
-        codes = gather(dag.events.name, op, len(symbols))
+        codes = gather(_operator_names(dag, distinct(event[event >= 0])), event, len(symbols))
         return _Coded(codes, np.concatenate([symbols, np.array([""], dtype=object)]))
     where = np.where(event >= 0, event, gather(dag.edges.head, segments.edge) >> 1)
     return _Coded(*track_codes(dag, where))
+
+
+def _operator_names(dag: Dag, events: I64) -> I32:
+    """Name of the operator or annotation around each of some events, by event."""
+    op = innermost(dag, events, (EventKind.OP, EventKind.ANNOTATION))
+    names = np.empty(len(dag.events), dtype=np.int32)
+    names[events] = gather(dag.events.name, op, len(dag.events.symbols))
+    return names
 
 
 def segment_labels(dag: Dag, segments: Segments, column: str) -> pd.Categorical[str]:
@@ -130,11 +147,11 @@ def segment_labels(dag: Dag, segments: Segments, column: str) -> pd.Categorical[
 
 def segment_frame(dag: Dag, segments: Segments) -> pd.DataFrame:
     """Segments in words, schema `frames.SEGMENTS`."""
-    lag_ns = segments.lag_ns(dag)
+    lag_ns, rule = segments.lag_ns(dag), segments.rule(dag)
 
     def texts(column: str) -> npt.NDArray[np.object_]:
         codes, words = _coded(dag, segments, column)
-        return words.take(codes)
+        return gather(words, codes)
 
     return SEGMENTS.frame(
         {
@@ -149,7 +166,7 @@ def segment_frame(dag: Dag, segments: Segments) -> pd.DataFrame:
             "op": texts("op"),
             "track": texts("track"),
             "edge": segments.edge,
-            "rule": segment_labels(dag, segments, "rule"),
-            "is_inferred": segments.is_inferred(dag),
+            "rule": categorical(rule, Rule.labels()),
+            "is_inferred": among(rule, Rule.on(Evidence.INFERRED)),
         }
     )
