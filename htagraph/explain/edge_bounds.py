@@ -8,19 +8,20 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.by_head import EdgeColumns
-from htagraph.lookup.attribution import DATA_LOADING, under
+from htagraph.lookup.attribution import DATA_LOADING
 from htagraph.lookup.host_collectives import given_ranges, host_collectives, host_ranges
-from htagraph.model.api_calls import CallMeaning, call_meanings
+from htagraph.model.api_calls import CallMeaning, meanings_by_name
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
-from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass, among
+from htagraph.model.kinds import HOST_KINDS, Bound, EdgeKind, EventKind, KernelClass, among
 from htagraph.model.rules import Rule
-from htagraph.native.inner import inlined
+from htagraph.native.inner import called, inlined
 from htagraph.native.passes import compiled
 
 __all__ = ["BoundRules", "bound_of", "edge_bounds", "explained", "explained_until"]
 
 I8 = npt.NDArray[np.int8]
+I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
@@ -30,7 +31,9 @@ _STREAM, _SYNC, _HIDDEN_SYNC = (
 )
 _WAITS_FOR_WORK, _STREAM_ORDER = int(Rule.WAITS_FOR_WORK), int(Rule.STREAM_ORDER)
 _WAITING, _GAP = int(Bound.WAITING_FOR_WORK), int(Bound.PYTHON_GAP)
-_COMMUNICATION = int(Bound.COMMUNICATION)
+_COMMUNICATION, _DATA_LOADING = int(Bound.COMMUNICATION), int(Bound.DATA_LOADING)
+_RUNTIME = int(EventKind.RUNTIME)
+_AT_END, _ALWAYS = 1, 2
 
 _CLASS_BOUND = np.zeros(len(KernelClass), dtype=np.int8)
 _CLASS_BOUND[KernelClass.COMPUTE] = Bound.COMPUTE
@@ -48,68 +51,108 @@ _KIND_BOUND[EdgeKind.HIDDEN_SYNC] = Bound.SYNC
 _KIND_BOUND[EdgeKind.SOURCE] = Bound.LAUNCHED_BEFORE_CAPTURE
 _KIND_BOUND[EdgeKind.CONTENTION] = Bound.DEVICE_FULL
 
+_HOST_BOUND = np.full(len(EventKind), Bound.HOST, dtype=np.int8)
+_HOST_BOUND[EventKind.ANNOTATION] = Bound.PYTHON_GAP
+
+_IS_HOST = among(np.arange(len(EventKind)), HOST_KINDS)
+
 _WAITS = (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SYNC)
 
 
 class BoundRules(NamedTuple):
     """What bounds of edges follow from, for compiled code.
 
+    Of events, only what a path asks for is looked at: one of many short windows costs little.
+
     Parameters
     ----------
     node_ts_ns : ndarray of shape (n_nodes,), dtype=int64, unit=ns
-    of_kind : ndarray of shape (n_kinds,), dtype=int8
-        Bound of an edge by its `EdgeKind` alone.
-    of_device, of_host : ndarray of shape (n_events,), dtype=int8
-        Bound of the time that an event ran, on the device and on its thread.
-    is_device : ndarray of shape (n_events,), dtype=bool
-    meets : ndarray of shape (n_events,), dtype=bool
-        Collectives that the host itself runs: between a receive and its wait, the thread may do
-        other work, so only what leads to their end is communication.
+    kind, name, parent, kernel_class, is_device : ndarray of shape (n_events,)
+        As the tables have them.
+    of_edge, of_event, of_class : ndarray, dtype=int8
+        Bound by `EdgeKind`; of host time, by `EventKind`; of device time, by `KernelClass`.
+    of_call : ndarray of shape (n_symbols,), dtype=int8
+        Bound of the time in a call, by its name.
+    is_host : ndarray of shape (n_kinds,), dtype=bool
+        Whether events of an `EventKind` are host ranges.
+    loads : ndarray of shape (n_symbols,), dtype=bool
+        Names of those that load data; empty if there are none.
+    loading : ndarray of shape (n_events,), dtype=int8
+        Whether an event is in one of these: 1 yes, -1 no, 0 not known yet.
+    meets : ndarray of shape (n_events,), dtype=int8
+        Collectives that the host itself runs: 1, and 2 on a worker thread, else 0. Between a
+        receive and its wait, the caller's own thread may do other work.
     launch_usual_ns, stream_usual_ns : int, unit=ns
         As `Calibration` has them.
     """
 
     node_ts_ns: I64
-    of_kind: I8
-    of_device: I8
-    of_host: I8
+    kind: I8
+    name: I32
+    parent: I32
+    kernel_class: I8
     is_device: Bools
-    meets: Bools
+    of_edge: I8
+    of_event: I8
+    of_class: I8
+    of_call: I8
+    is_host: Bools
+    loads: Bools
+    loading: I8
+    meets: I8
     launch_usual_ns: int
     stream_usual_ns: int
 
     @classmethod
     def of(cls, dag: Dag) -> BoundRules:
         """Those of a graph."""
-        events, meets = dag.events, np.zeros(len(dag.events), dtype=bool)
-        of_host = np.full(len(events), Bound.HOST, dtype=np.int8)
-        of_host[among(call_meanings(events), _WAITS)] = Bound.SYNC
-        of_host[events.kind == EventKind.ANNOTATION] = Bound.PYTHON_GAP
-        of_host[_loading(dag)] = Bound.DATA_LOADING
+        events, calibration = dag.events, dag.calibration
+        of_call = np.full(len(events.symbols), Bound.HOST, dtype=np.int8)
+        of_call[among(meanings_by_name(events), _WAITS)] = Bound.SYNC
+        loads = events.symbols.searched(DATA_LOADING)
+        meets = np.zeros(len(events), dtype=np.int8)
         ranges = np.union1d(host_ranges(dag), host_collectives(dag))
         if len(ranges):
-            meets[ranges] = True
-            on_worker, _ = given_ranges(dag, ranges)
-            meets[on_worker], of_host[on_worker] = False, Bound.COMMUNICATION
+            meets[ranges] = _AT_END
+            meets[given_ranges(dag, ranges)[0]] = _ALWAYS
         return cls(
             events.node_ts_ns,
-            _KIND_BOUND,
-            _CLASS_BOUND[dag.classification.kernel_class],
-            of_host,
+            events.kind,
+            events.name,
+            dag.parent,
+            dag.classification.kernel_class,
             events.is_device,
+            _KIND_BOUND,
+            _HOST_BOUND,
+            _CLASS_BOUND,
+            of_call,
+            _IS_HOST,
+            loads if loads.any() else loads[:0],
+            np.zeros(len(events), dtype=np.int8),
             meets,
-            dag.calibration.launch_usual_ns,
-            dag.calibration.stream_usual_ns,
+            calibration.launch_usual_ns,
+            calibration.stream_usual_ns,
         )
 
 
-def _loading(dag: Dag) -> I64:
-    """Host events that load data, and all in them."""
-    loads = dag.events.named(dag.events.symbols.searched(DATA_LOADING)) & dag.events.is_host
-    if not loads.any():
-        return np.empty(0, dtype=np.int64)
-    host = np.flatnonzero(dag.events.is_host)
-    return host[under(dag, host, loads)]
+@called
+def _is_loading(event: int, rules: BoundRules) -> bool:
+    """Whether a host event loads data, or is in one that does; what is found is noted."""
+    above, found = event, -1
+    while above >= 0 and rules.loading[above] == 0:
+        if rules.loads[rules.name[above]] and rules.is_host[rules.kind[above]]:
+            found = 1
+            break
+        above = rules.parent[above]
+    if found < 0 and above >= 0:
+        found = rules.loading[above]
+    below = event
+    while below != above:
+        rules.loading[below] = found
+        below = rules.parent[below]
+    if above >= 0:
+        rules.loading[above] = found
+    return found == 1
 
 
 @inlined
@@ -117,18 +160,24 @@ def bound_of(edge: int, edges: EdgeColumns, rules: BoundRules) -> int:
     """Bound of the time of an edge, before anything is called unexplained."""
     kind, event, tail = edges.kind[edge], edges.event[edge], edges.tail[edge]
     waits = kind == _SYNC or kind == _HIDDEN_SYNC or kind == _STREAM  # noqa: PLR1714 - compiled
-    bound: int = rules.of_kind[kind]
+    bound: int = rules.of_edge[kind]
     if kind == _SPAN or (waits and tail & 1 == 0 and tail >> 1 == event):
-        bound = rules.of_device[event]
+        bound = rules.of_class[rules.kernel_class[event]]
     elif kind == _THREAD:
         if edges.rule[edge] == _WAITS_FOR_WORK:
             bound = _WAITING
         elif event < 0:
             bound = _GAP
-        elif rules.meets[event] and edges.head[edge] == 2 * event + 1:
+        elif rules.meets[event] == _ALWAYS or (
+            rules.meets[event] == _AT_END and edges.head[edge] == 2 * event + 1
+        ):
             bound = _COMMUNICATION
+        elif len(rules.loads) > 0 and _is_loading(event, rules):
+            bound = _DATA_LOADING
+        elif rules.kind[event] == _RUNTIME:
+            bound = rules.of_call[rules.name[event]]
         else:
-            bound = rules.of_host[event]
+            bound = rules.of_event[rules.kind[event]]
     return bound
 
 

@@ -257,7 +257,7 @@ class EventTable:
 
     def named(self, symbol_mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """Whether the name of each event is in a mask over symbols (`SymbolTable.mask`)."""
-        return symbol_mask[self.name] if len(self.symbols) else np.zeros(len(self), dtype=bool)
+        return symbol_mask[self.name] if symbol_mask.any() else np.zeros(len(self), dtype=bool)
 
     def column(self, name: str, default: float = -1) -> npt.NDArray[Any]:
         """Sparse column as one value per event; all `default` where the trace has none."""
