@@ -147,12 +147,13 @@ def segment_labels(dag: Dag, segments: Segments, column: str) -> pd.Categorical[
 
 def segment_frame(dag: Dag, segments: Segments) -> pd.DataFrame:
     """Segments in words, schema `frames.SEGMENTS`."""
-    lag_ns, rule = segments.lag_ns(dag), segments.rule(dag)
 
     def texts(column: str) -> npt.NDArray[np.object_]:
         codes, words = _coded(dag, segments, column)
         return gather(words, codes)
 
+    op, track = texts("op"), texts("track")  # first, as they take room beside what is made of them
+    lag_ns, rule = segments.lag_ns(dag), segments.rule(dag)
     return SEGMENTS.frame(
         {
             "start_ns": segments.start_ns,
@@ -163,8 +164,8 @@ def segment_frame(dag: Dag, segments: Segments) -> pd.DataFrame:
             "residual_ns": segments.dur_ns - lag_ns,
             "event": segments.event,
             "name": texts("name"),
-            "op": texts("op"),
-            "track": texts("track"),
+            "op": op,
+            "track": track,
             "edge": segments.edge,
             "rule": categorical(rule, Rule.labels()),
             "is_inferred": among(rule, Rule.on(Evidence.INFERRED)),
