@@ -132,7 +132,7 @@ def _operator_names(dag: Dag, events: I64) -> I32:
 def segment_labels(dag: Dag, segments: Segments, column: str) -> pd.Categorical[str]:
     """One column of `LABELS`."""
     if column == "bound":
-        return categorical(segments.bound, Bound.labels())
+        return categorical(segments.bound.copy(), Bound.labels())
     if column == "kind":
         return categorical(
             gather(dag.edges.kind, segments.edge, EdgeKind.SOURCE), EdgeKind.labels()
@@ -156,8 +156,8 @@ def segment_frame(dag: Dag, segments: Segments) -> pd.DataFrame:
     lag_ns, rule = segments.lag_ns(dag), segments.rule(dag)
     return SEGMENTS.frame(
         {
-            "start_ns": segments.start_ns,
-            "dur_ns": segments.dur_ns,
+            "start_ns": segments.start_ns.copy(),
+            "dur_ns": segments.dur_ns.copy(),
             "bound": segment_labels(dag, segments, "bound"),
             "kind": segment_labels(dag, segments, "kind"),
             "lag_ns": lag_ns,
@@ -169,5 +169,6 @@ def segment_frame(dag: Dag, segments: Segments) -> pd.DataFrame:
             "edge": segments.edge,
             "rule": categorical(rule, Rule.labels()),
             "is_inferred": among(rule, Rule.on(Evidence.INFERRED)),
-        }
+        },
+        copy=False,
     )
