@@ -35,5 +35,5 @@ class BitcodeHook(BuildHookInterface):  # type: ignore[misc]
         }
         command = [sys.executable, "-m", "htagraph", "warm", "--quiet"]
         subprocess.run(command, check=True, env=environment, cwd=kept)  # noqa: S603
-        for file in sorted((kept / "htagraph").glob("*.bc")):
+        for file in sorted(kept.glob("*.bc")):
             build_data["force_include"][str(file)] = f"htagraph/native/bitcode/{file.name}"

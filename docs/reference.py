@@ -121,7 +121,7 @@ def _question(name: str, owner: type, schema: Schema, noun: str, file: str) -> s
         first = options[0]
         typed = f"-o {first.name}={'NAME' if first.default is None else first.default}"
         lines += [f"Options, with their defaults: {told}; on the command line `{typed}`.\n"]
-    if QUESTIONS.get(name) in ARGS_READERS:
+    if name in ARGS_READERS:
         lines += ["It needs the file that the graph was made from.\n"]
     return "\n".join([*lines, _columns(schema)])
 

@@ -16,10 +16,8 @@ from htagraph.errors import IncompleteTraceWarning, OutputError, TraceFormatErro
 from htagraph.graph import TraceGraph
 from htagraph.model.archive import VERSION, pack_recording
 from htagraph.model.recording import Progress
-from htagraph.readers.graph_file import arg_places, read_compiled
 from htagraph.readers.rank_paths import file_of
 from htagraph.trace import Trace, load
-from htagraph.writers.graph_file import write_graph
 from htagraph.writers.text_file import new_folder
 
 __all__ = ["Compiled", "Reading", "compiled", "kept_file", "load_graph", "opened", "saved"]
@@ -201,6 +199,8 @@ def opened(kept: Path, path: Path) -> Compiled | None:
     """
     if not kept.is_file():
         return None
+    from htagraph.readers.graph_file import read_compiled  # noqa: PLC0415  only where kept
+
     try:
         dag, recording = read_compiled(kept, path)
     except TraceFormatError:
@@ -226,6 +226,9 @@ def saved(made: Compiled, kept: Path) -> Path:
     OutputError
         If it cannot be written.
     """
+    from htagraph.readers.graph_file import arg_places  # noqa: PLC0415  only where kept
+    from htagraph.writers.graph_file import write_graph  # noqa: PLC0415
+
     recording, dag = made.trace.recording, made.graph.dag
     more = {**pack_recording(recording, dag), **arg_places(recording.origin)}
     return write_graph(kept, dag, rank=recording.rank, origin=recording.origin, more=more)

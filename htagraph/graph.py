@@ -14,8 +14,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.errors import MissingEventsError
-from htagraph.findings.verdict import Verdict
-from htagraph.findings.window_bounds import find_bounds
 from htagraph.lookup.edges import edge_frame
 from htagraph.lookup.find_window import find_window
 from htagraph.lookup.matching import Hop, Pattern, find_matches
@@ -30,15 +28,14 @@ from htagraph.model.schema import categorical
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window, WindowClock
 from htagraph.path import CriticalPath
-from htagraph.questions import ARGS_READERS, Question, Questions
-from htagraph.readers.graph_file import read_graph
+from htagraph.questions import ARGS_READERS, Questions, question_of
 from htagraph.selection import Selection
-from htagraph.writers.dot import graph_dot
 from htagraph.writers.graph_file import write_graph
 from htagraph.writers.notebook_cell import table_html
 
 if TYPE_CHECKING:
     from htagraph.algorithms.reach import PyDiGraph
+    from htagraph.findings.verdict import Verdict
 
 __all__ = ["TraceGraph"]
 
@@ -261,11 +258,11 @@ class TraceGraph(Questions):
         """
         return CriticalPath(self.dag, self.interval, self.rank, self.origin)
 
-    def _ask(self, question: Question, **options: Any) -> pd.DataFrame:  # noqa: ANN401
+    def _ask(self, question: str, **options: Any) -> pd.DataFrame:  # noqa: ANN401
         """Answer for the window."""
         if question in ARGS_READERS:
             options["args"] = self._args
-        return question(self.dag, self.interval, **options)
+        return question_of(question)(self.dag, self.interval, **options)
 
     def _args(self, events: npt.NDArray[np.int64]) -> Sequence[Mapping[str, Any]]:
         """The ``args`` of events, from the original."""
@@ -314,6 +311,8 @@ class TraceGraph(Questions):
         TraceFormatError
             If the file is no saved graph, or was saved by another version.
         """
+        from htagraph.readers.graph_file import read_graph  # noqa: PLC0415  deferred: few need it
+
         dag, rank, origin = read_graph(path)
         return cls(dag, dag.span, rank, origin)
 
@@ -378,6 +377,8 @@ class TraceGraph(Questions):
         OutputError
             If the file cannot be written.
         """
+        from htagraph.writers.dot import graph_dot  # noqa: PLC0415  deferred: few need it
+
         path = self.critical_path()
         times, edges = self.dag.events.node_ts_ns, self.dag.edges
         inside = (times[edges.tail] >= self.interval.start_ns) & (
@@ -408,6 +409,8 @@ class TraceGraph(Questions):
         >>> hg.Trace.from_events(rank.events).compile().verdict().findings[0].title
         'Data loading'
         """
+        from htagraph.findings.window_bounds import find_bounds  # noqa: PLC0415  deferred: large
+
         return find_bounds(self.critical_path())
 
     def __repr__(self) -> str:

@@ -6,37 +6,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.errors import MissingEventsError
-from htagraph.explain.attributed_time import attributed_time
-from htagraph.explain.breakdown import split_by_steps, sum_by
-from htagraph.explain.counter_tracks import counter_tracks
+from htagraph.errors import MissingEventsError, QueryError, one_of
+from htagraph.explain.breakdown import label_sums, split_by_steps, sum_by
 from htagraph.explain.critical_path import path_edges, path_segments
-from htagraph.explain.segment_causes import segment_causes
 from htagraph.explain.segments import LABELS, Segments, segment_frame, segment_labels
 from htagraph.lookup.edges import edge_frame
-from htagraph.lookup.links import work_links
 from htagraph.lookup.steps import find_steps
 from htagraph.model.dag import Dag
 from htagraph.model.deprecated import renamed
 from htagraph.model.frames import BREAKDOWN
 from htagraph.model.kinds import Bound, in_words
 from htagraph.model.recording import Origin
-from htagraph.model.supplement import recorded_facts
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 from htagraph.readers.first_bytes import first_bytes
 from htagraph.readers.rank_paths import file_of
-from htagraph.writers.chrome_json import write_chrome_json
-from htagraph.writers.dot import path_dot
-from htagraph.writers.joined import write_joined
-from htagraph.writers.notebook_cell import path_html
-from htagraph.writers.pftrace import write_pftrace
 
 __all__ = ["BreakdownKey", "CriticalPath", "write_path_trace", "write_runs"]
 
@@ -129,6 +119,8 @@ class CriticalPath:
     @cached_property
     def attributed_time(self) -> pd.DataFrame:
         """The path, each nanosecond charged to one cause; schema `frames.ATTRIBUTED_TIME`."""
+        from htagraph.explain.attributed_time import attributed_time  # noqa: PLC0415  deferred
+
         return attributed_time(self.dag, self.segments)
 
     @property
@@ -164,11 +156,15 @@ class CriticalPath:
         MissingEventsError
             If steps are asked for and the trace has none.
         """
+        if by in LABELS:
+            sums = self.sums(by=by)
+            groups = pd.Index(sums.pop(by), dtype=object, name=by)
+            return pd.DataFrame(sums, index=groups)[list(BREAKDOWN.columns)]
         if by != "step":
-            frame = pd.DataFrame({"dur_ns": self._coded.dur_ns}, copy=False)
-            if by in LABELS:
-                frame[by] = segment_labels(self.dag, self._coded, by)
-            return sum_by(frame, by, self.dur_ns, BREAKDOWN)
+            raise QueryError(
+                f"a path cannot be broken down by {by!r}.",
+                hint=one_of(by, (*LABELS, "step"), "by"),
+            )
         steps = find_steps(self.dag.events)
         if not len(steps):
             raise MissingEventsError(
@@ -178,6 +174,21 @@ class CriticalPath:
             )
         pieces = self.pieces(steps)
         return sum_by(pieces, "step", self.dur_ns, BREAKDOWN, sort=False)
+
+    def sums(self, *, by: BreakdownKey = "bound") -> dict[str, npt.NDArray[Any]]:
+        """The columns of a `breakdown` by a label, without steps, as arrays: pandas is not needed.
+
+        Parameters
+        ----------
+        by : {"bound", "kind", "name", "op", "track", "rule"}
+
+        Returns
+        -------
+        dict of str to ndarray
+            The labels, under the name `by`, and the columns of `frames.BREAKDOWN`.
+        """
+        codes, labels = segment_labels(self.dag, self._coded, by)
+        return label_sums(codes, labels, self._coded.dur_ns, by, self.dur_ns)
 
     def pieces(self, steps: pd.DataFrame) -> pd.DataFrame:
         """Segments cut at the boundaries of steps, as `split_by_steps` gives them."""
@@ -260,6 +271,8 @@ class CriticalPath:
                 path=self.origin.path,
                 hint="write a Perfetto trace with to_perfetto().",
             )
+        from htagraph.writers.chrome_json import write_chrome_json  # noqa: PLC0415  deferred
+
         return write_chrome_json(
             out,
             source,
@@ -288,6 +301,8 @@ class CriticalPath:
         OutputError
             If the file cannot be written.
         """
+        from htagraph.writers.dot import path_dot  # noqa: PLC0415  deferred: few need it
+
         return path_dot(
             self.segments,
             out=out,
@@ -297,9 +312,10 @@ class CriticalPath:
 
     def __repr__(self) -> str:
         """Say how long the path is and what it is bound by."""
-        shares = self.breakdown()
-        top = shares[shares["share"] >= _WORTH_SAYING].head(_TOP)
-        bounds = ", ".join(f"{in_words(name)} {share:.0%}" for name, share in top["share"].items())
+        sums = self.sums()
+        shares = zip(sums["bound"][:_TOP], sums["share"], strict=False)
+        top = [(name, share) for name, share in shares if share >= _WORTH_SAYING]
+        bounds = ", ".join(f"{in_words(name)} {share:.0%}" for name, share in top)
         return (
             f"CriticalPath({self.window.name}, {human_duration(self.dur_ns)}, "
             f"{human_count(self.n_segments, 'segment')}: {bounds or 'nothing'})"
@@ -307,6 +323,8 @@ class CriticalPath:
 
     def _repr_html_(self) -> str:
         """The path by bound, for a notebook."""
+        from htagraph.writers.notebook_cell import path_html  # noqa: PLC0415  deferred
+
         title = f"Critical path of {self.window_name} ({human_duration(self.dur_ns)})"
         return path_html(title, self.breakdown())
 
@@ -337,6 +355,12 @@ def write_path_trace(
     Path
         The file.
     """
+    from htagraph.explain.counter_tracks import counter_tracks  # noqa: PLC0415  deferred
+    from htagraph.explain.segment_causes import segment_causes  # noqa: PLC0415
+    from htagraph.lookup.links import work_links  # noqa: PLC0415
+    from htagraph.model.supplement import recorded_facts  # noqa: PLC0415
+    from htagraph.writers.pftrace import write_pftrace  # noqa: PLC0415
+
     dag, segments = path.dag, path.segments
     moved_by = dag.calibration.moved_by
     moved = f" Device times were moved by {moved_by} to agree with the host's." if moved_by else ""
@@ -378,6 +402,8 @@ def write_runs(out: str | Path, runs: Mapping[str, CriticalPath], origins: Seque
     Path
         The file.
     """
+    from htagraph.writers.joined import write_joined  # noqa: PLC0415  deferred: few need it
+
     taken: set[int] = set()
     places = zip(runs.items(), origins, strict=True)
     parts = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from inspect import signature
 from numbers import Integral
 from types import NoneType
@@ -13,102 +14,68 @@ from typing import Any, Literal, get_args, get_origin
 import pandas as pd
 
 from htagraph.errors import QueryError, one_of
-from htagraph.queries.annotation_breakdown import annotation_breakdown
-from htagraph.queries.choke_points import choke_points
-from htagraph.queries.class_overlap import class_overlap
-from htagraph.queries.collectives import collectives
-from htagraph.queries.counters import counters
-from htagraph.queries.cupti_counters import cupti_counters
-from htagraph.queries.cupti_rates import cupti_rates
-from htagraph.queries.device_annotation_breakdown import device_annotation_breakdown
-from htagraph.queries.drag import drag
-from htagraph.queries.execution_nodes import execution_nodes
-from htagraph.queries.exposed_communication import exposed_communication
-from htagraph.queries.graph_nodes import graph_nodes
-from htagraph.queries.idle_categories import idle_categories
-from htagraph.queries.idle_intervals import idle_intervals
-from htagraph.queries.idle_time import idle_time
-from htagraph.queries.inferences import inferences
-from htagraph.queries.kernel_annotations import kernel_annotations
-from htagraph.queries.kernel_breakdown import kernel_breakdown
-from htagraph.queries.kernel_durations import kernel_durations
-from htagraph.queries.kernel_patterns import kernel_patterns
-from htagraph.queries.launch_stats import launch_stats
-from htagraph.queries.memory_timeline import memory_timeline
-from htagraph.queries.near_critical import near_critical
-from htagraph.queries.operator_breakdown import operator_breakdown
-from htagraph.queries.operator_tree import operator_tree
-from htagraph.queries.opportunities import opportunities
-from htagraph.queries.overlap import overlap
-from htagraph.queries.profiler_overhead import profiler_overhead
-from htagraph.queries.quality import quality
-from htagraph.queries.queue_blocked import queue_blocked
-from htagraph.queries.sampled_counters import sampled_counters
-from htagraph.queries.slack import slack
-from htagraph.queries.steady_state import steady_state
-from htagraph.queries.step_times import step_times
-from htagraph.queries.temporal_breakdown import temporal_breakdown
-from htagraph.queries.utilization import utilization
-from htagraph.queries.utilization_losses import utilization_losses
 
-__all__ = ["ARGS_READERS", "QUESTIONS", "Question", "Questions", "check_options"]
+__all__ = ["ARGS_READERS", "QUESTIONS", "Question", "Questions", "check_options", "question_of"]
 
-Question = Callable[..., pd.DataFrame]
+Question = Callable[..., "pd.DataFrame"]
 """A function of a graph's data, a window and options."""
 
-QUESTIONS: dict[str, Question] = {
-    question.__name__: question
-    for question in (
-        temporal_breakdown,
-        utilization,
-        utilization_losses,
-        class_overlap,
-        idle_time,
-        idle_intervals,
-        idle_categories,
-        kernel_breakdown,
-        kernel_durations,
-        overlap,
-        exposed_communication,
-        launch_stats,
-        graph_nodes,
-        counters,
-        queue_blocked,
-        kernel_patterns,
-        annotation_breakdown,
-        kernel_annotations,
-        device_annotation_breakdown,
-        operator_breakdown,
-        operator_tree,
-        opportunities,
-        memory_timeline,
-        execution_nodes,
-        step_times,
-        steady_state,
-        choke_points,
-        collectives,
-        slack,
-        drag,
-        near_critical,
-        quality,
-        inferences,
-        profiler_overhead,
-        cupti_counters,
-        cupti_rates,
-        sampled_counters,
-    )
-}
-"""All questions by name, for scripts and the command line.
+QUESTIONS = (
+    "temporal_breakdown",
+    "utilization",
+    "utilization_losses",
+    "class_overlap",
+    "idle_time",
+    "idle_intervals",
+    "idle_categories",
+    "kernel_breakdown",
+    "kernel_durations",
+    "overlap",
+    "exposed_communication",
+    "launch_stats",
+    "graph_nodes",
+    "counters",
+    "queue_blocked",
+    "kernel_patterns",
+    "annotation_breakdown",
+    "kernel_annotations",
+    "device_annotation_breakdown",
+    "operator_breakdown",
+    "operator_tree",
+    "opportunities",
+    "memory_timeline",
+    "execution_nodes",
+    "step_times",
+    "steady_state",
+    "choke_points",
+    "collectives",
+    "slack",
+    "drag",
+    "near_critical",
+    "quality",
+    "inferences",
+    "profiler_overhead",
+    "cupti_counters",
+    "cupti_rates",
+    "sampled_counters",
+)
+"""All questions, for scripts and the command line.
 
-To add one: a file ``queries/<name>.py``, its schema in `htagraph.model.answers`, this table, a
+To add one: a file ``queries/<name>.py``, its schema in `htagraph.model.answers`, this list, a
 method of `Questions`, the laws, a test of its own. ``tests/api/test_questions.py`` says what is
 missing.
 """
 
 _MAX_INT = 2**62
 
-ARGS_READERS = frozenset({cupti_counters, cupti_rates})
+ARGS_READERS = frozenset({"cupti_counters", "cupti_rates"})
 """Questions that also need the ``args`` of events, which are in the file only."""
+
+
+def question_of(name: str) -> Question:
+    """The function of a question; its file is loaded once somebody asks it."""
+    question: Question = getattr(import_module(f"htagraph.queries.{name}"), name)
+    return question
 
 
 def check_options(asked: type[Questions], question: str, options: Mapping[str, Any]) -> None:
@@ -148,7 +115,7 @@ class Questions(ABC):
     """
 
     @abstractmethod
-    def _ask(self, question: Question, **options: Any) -> pd.DataFrame:  # noqa: ANN401
+    def _ask(self, question: str, **options: Any) -> pd.DataFrame:  # noqa: ANN401
         """Answer to a question."""
 
     def ask(self, question: str, **options: Any) -> pd.DataFrame:  # noqa: ANN401
@@ -178,7 +145,7 @@ class Questions(ABC):
 
     def temporal_breakdown(self) -> pd.DataFrame:
         """Time of each device by what it does: compute, exposed communication, copies, idle."""
-        return self._ask(temporal_breakdown)
+        return self._ask("temporal_breakdown")
 
     def utilization(
         self, *, by: Literal["device", "step", "time"] = "device", bins: int = 100
@@ -187,67 +154,67 @@ class Questions(ABC):
 
         Estimates from launch geometry, with their coverage; over time, in so many ``bins``.
         """
-        return self._ask(utilization, by=by, bins=bins)
+        return self._ask("utilization", by=by, bins=bins)
 
     def utilization_losses(self) -> pd.DataFrame:
         """Where each device's warp slots go: used, or empty, why, and by which kernel; adds up."""
-        return self._ask(utilization_losses)
+        return self._ask("utilization_losses")
 
     def class_overlap(self) -> pd.DataFrame:
         """Time of each device by the classes of work that run at once; it adds up to the window."""
-        return self._ask(class_overlap)
+        return self._ask("class_overlap")
 
     def idle_time(self, *, per: Literal["device", "stream"] = "device") -> pd.DataFrame:
         """Idle time of each device, or stream, by cause; the causes add up to the idle time."""
-        return self._ask(idle_time, per=per)
+        return self._ask("idle_time", per=per)
 
     def idle_intervals(self, *, per: Literal["device", "stream"] = "device") -> pd.DataFrame:
         """Every idle interval of each device, or stream, tiled by its causes."""
-        return self._ask(idle_intervals, per=per)
+        return self._ask("idle_intervals", per=per)
 
     def idle_categories(self, *, kernel_wait_ns: int = 30_000) -> pd.DataFrame:
         """Idle time per stream as host wait, kernel wait and other, by HTA's definition."""
-        return self._ask(idle_categories, kernel_wait_ns=kernel_wait_ns)
+        return self._ask("idle_categories", kernel_wait_ns=kernel_wait_ns)
 
     def kernel_breakdown(
         self, *, by: Literal["class", "name", "op", "stream", "rule"] = "class"
     ) -> pd.DataFrame:
         """Number and time of device work by class, name, operator, stream, or rule of its class."""
-        return self._ask(kernel_breakdown, by=by)
+        return self._ask("kernel_breakdown", by=by)
 
     def kernel_durations(self, *, name: str | re.Pattern[str] = "*") -> pd.DataFrame:
         """Kernels, copies and fills with a name, one by one, in order of time."""
-        return self._ask(kernel_durations, name=name)
+        return self._ask("kernel_durations", name=name)
 
     def overlap(self) -> pd.DataFrame:
         """Communication that ran beside computation, and communication that was exposed."""
-        return self._ask(overlap)
+        return self._ask("overlap")
 
     def exposed_communication(self) -> pd.DataFrame:
         """Exposed time of each communication kernel, and why it could not overlap."""
-        return self._ask(exposed_communication)
+        return self._ask("exposed_communication")
 
     def launch_stats(
         self, *, launch_cutoff_ns: int = 50_000, delay_cutoff_ns: int = 100_000
     ) -> pd.DataFrame:
         """Launches, one row each: the call, its work, its delay, and what is unusual about it."""
         return self._ask(
-            launch_stats, launch_cutoff_ns=launch_cutoff_ns, delay_cutoff_ns=delay_cutoff_ns
+            "launch_stats", launch_cutoff_ns=launch_cutoff_ns, delay_cutoff_ns=delay_cutoff_ns
         )
 
     def graph_nodes(self) -> pd.DataFrame:
         """Nodes of CUDA and HIP graphs: how long each takes and when it starts, over replays."""
-        return self._ask(graph_nodes)
+        return self._ask("graph_nodes")
 
     def counters(
         self, *, name: Literal["queue_length", "memory_bandwidth"] = "queue_length"
     ) -> pd.DataFrame:
         """Values of a counter over time: launches outstanding, or bandwidth of copies."""
-        return self._ask(counters, name=name)
+        return self._ask("counters", name=name)
 
     def queue_blocked(self, *, max_queue_length: int = 1_024) -> pd.DataFrame:
         """Time in which each stream's launch queue was full, and calls were blocked for it."""
-        return self._ask(queue_blocked, max_queue_length=max_queue_length)
+        return self._ask("queue_blocked", max_queue_length=max_queue_length)
 
     def kernel_patterns(
         self,
@@ -260,7 +227,7 @@ class Questions(ABC):
     ) -> pd.DataFrame:
         """Frequent sequences of kernels, and the gaps in them that a fused kernel would save."""
         return self._ask(
-            kernel_patterns,
+            "kernel_patterns",
             under=under,
             min_length=min_length,
             max_length=max_length,
@@ -270,58 +237,58 @@ class Questions(ABC):
 
     def annotation_breakdown(self, *, name: str | re.Pattern[str] = "*") -> pd.DataFrame:
         """Host and device time under annotations, by name."""
-        return self._ask(annotation_breakdown, name=name)
+        return self._ask("annotation_breakdown", name=name)
 
     def kernel_annotations(self) -> pd.DataFrame:
         """Annotation, operator and module that each kernel, copy and fill was launched under."""
-        return self._ask(kernel_annotations)
+        return self._ask("kernel_annotations")
 
     def device_annotation_breakdown(self, *, name: str | re.Pattern[str] = "*") -> pd.DataFrame:
         """Time under annotations as they were projected onto the device, by name."""
-        return self._ask(device_annotation_breakdown, name=name)
+        return self._ask("device_annotation_breakdown", name=name)
 
     def operator_breakdown(self) -> pd.DataFrame:
         """Inclusive and exclusive host time, and device time, by operator."""
-        return self._ask(operator_breakdown)
+        return self._ask("operator_breakdown")
 
     def operator_tree(self, *, max_depth: int = 100) -> pd.DataFrame:
         """Call tree of operators with inclusive and exclusive time."""
-        return self._ask(operator_tree, max_depth=max_depth)
+        return self._ask("operator_tree", max_depth=max_depth)
 
     def opportunities(self) -> pd.DataFrame:
         """Changes that would make the window shorter, each with what it saves: predictions.
 
         The graph is replayed with each change; see `what_if` for one's own.
         """
-        return self._ask(opportunities)
+        return self._ask("opportunities")
 
     def memory_timeline(self) -> pd.DataFrame:
         """Allocations and releases over time, where they were recorded."""
-        return self._ask(memory_timeline)
+        return self._ask("memory_timeline")
 
     def execution_nodes(self) -> pd.DataFrame:
         """Operators with their nodes of an execution trace, where one was added."""
-        return self._ask(execution_nodes)
+        return self._ask("execution_nodes")
 
     def step_times(self) -> pd.DataFrame:
         """Length and device use of each step."""
-        return self._ask(step_times)
+        return self._ask("step_times")
 
     def steady_state(self) -> pd.DataFrame:
         """Which steps are alike, which one represents them, and what sets the others apart."""
-        return self._ask(steady_state)
+        return self._ask("steady_state")
 
     def choke_points(self) -> pd.DataFrame:
         """What every chain of dependencies through the window passes, and what lies between."""
-        return self._ask(choke_points)
+        return self._ask("choke_points")
 
     def collectives(self) -> pd.DataFrame:
         """Collectives of the rank in the order of their launches."""
-        return self._ask(collectives)
+        return self._ask("collectives")
 
     def slack(self) -> pd.DataFrame:
         """Events with total float and free float: how much later each may end, harming nothing."""
-        return self._ask(slack)
+        return self._ask("slack")
 
     def drag(
         self, *, by: Literal["name", "op", "module", "stream", "bound", "rule"] = "name"
@@ -333,18 +300,18 @@ class Questions(ABC):
         MissingEventsError
             If modules are asked for, and no Python stack was recorded.
         """
-        return self._ask(drag, by=by)
+        return self._ask("drag", by=by)
 
     def near_critical(self, *, within_ns: int = 0, top: int = 20) -> pd.DataFrame:
         """Chains that could be little later before they, too, decide when the window ends.
 
         ``within_ns`` is the most that they may be behind, by default a twentieth of the window.
         """
-        return self._ask(near_critical, within_ns=within_ns, top=top)
+        return self._ask("near_critical", within_ns=within_ns, top=top)
 
     def quality(self) -> pd.DataFrame:
         """Checks of what is linked, classified and recorded, and which answers are weaker."""
-        return self._ask(quality)
+        return self._ask("quality")
 
     def inferences(self, *, by: Literal["rule", "pair"] = "rule") -> pd.DataFrame:
         """Inferred edges by rule, with their time on the critical path, or what each pair rests on.
@@ -352,7 +319,7 @@ class Questions(ABC):
         Waits that no record names are inferred from the order and times of events;
         ``compile(infer=False)`` leaves them out.
         """
-        return self._ask(inferences, by=by)
+        return self._ask("inferences", by=by)
 
     def profiler_overhead(self) -> pd.DataFrame:
         """Recorded work of the profiler and the driver, and how much of it is on the path.
@@ -360,7 +327,7 @@ class Questions(ABC):
         What it takes to record each event is not recorded: that of the profiler is the least by
         which times of the path are too long.
         """
-        return self._ask(profiler_overhead)
+        return self._ask("profiler_overhead")
 
     def cupti_counters(self) -> pd.DataFrame:
         """Hardware counters per kernel, of CUPTI or Nsight Compute, with the operators above.
@@ -370,7 +337,7 @@ class Questions(ABC):
         MissingEventsError
             If there are ranges, but not the file that has their counters.
         """
-        return self._ask(cupti_counters)
+        return self._ask("cupti_counters")
 
     def cupti_rates(self, *, by: Literal["name", "op", "top_op"] = "name") -> pd.DataFrame:
         """Achieved operations and bytes per second by kernel or operator, from hardware counters.
@@ -380,8 +347,8 @@ class Questions(ABC):
         MissingEventsError
             If there are ranges, but not the file that has their counters.
         """
-        return self._ask(cupti_rates, by=by)
+        return self._ask("cupti_rates", by=by)
 
     def sampled_counters(self, *, by: Literal["window", "step", "time"] = "window") -> pd.DataFrame:
         """Means and extremes of what monitoring or another instrument sampled meanwhile."""
-        return self._ask(sampled_counters, by=by)
+        return self._ask("sampled_counters", by=by)

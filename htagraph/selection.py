@@ -23,8 +23,6 @@ from htagraph.model.kinds import EdgeKind
 from htagraph.model.recording import Origin
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
-from htagraph.writers.dot import graph_dot
-from htagraph.writers.subset import write_subset
 
 if TYPE_CHECKING:
     from htagraph.algorithms.reach import PyDiGraph
@@ -276,6 +274,8 @@ class Selection:
                 missing="file",
                 hint="load the trace from a file.",
             )
+        from htagraph.writers.subset import write_subset  # noqa: PLC0415  deferred: few need it
+
         return write_subset(
             out,
             self.origin.args.raw(self.rows),
@@ -302,6 +302,8 @@ class Selection:
         OutputError
             If the file cannot be written.
         """
+        from htagraph.writers.dot import graph_dot  # noqa: PLC0415  deferred: few need it
+
         return graph_dot(
             self.dag, self._edge_rows(), out=out, max_nodes=max_nodes, title=self.window.name
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +25,29 @@ from htagraph.model.frames import ATTACHED, REPAIRS, SIZES
 from htagraph.model.kinds import EventKind, in_words
 from htagraph.model.recording import STACKS, Progress, Reader, Recording
 from htagraph.model.units import human_count, human_duration
-from htagraph.readers.beside import with_beside
-from htagraph.readers.kineto import read_kineto
 from htagraph.readers.kineto.categories import LAUNCH_FLOWS
-from htagraph.readers.nsys import is_nsys, read_nsys
-from htagraph.readers.perfetto import is_perfetto, read_perfetto
+from htagraph.readers.nsys.reports import is_nsys
+from htagraph.readers.perfetto.head import is_perfetto
 from htagraph.readers.rank_paths import name_of
 from htagraph.writers.notebook_cell import table_html
 
 __all__ = ["Trace", "load"]
 
+
+def _reader(name: str) -> Reader:
+    """The reader of a package in `readers`, which is loaded with the first file that needs it."""
+
+    def read(source: str | Path | bytes, **asked: Any) -> Recording:  # noqa: ANN401
+        reader: Reader = getattr(import_module(f"htagraph.readers.{name}.reader"), f"read_{name}")
+        return reader(source, **asked)
+
+    return read
+
+
 _READERS: tuple[tuple[Callable[[str | Path | bytes], bool], Reader], ...] = (
-    (is_nsys, read_nsys),
-    (is_perfetto, read_perfetto),
-    (lambda _: True, read_kineto),  # last: its errors say what else a file is
+    (is_nsys, _reader("nsys")),
+    (is_perfetto, _reader("perfetto")),
+    (lambda _: True, _reader("kineto")),  # last: its errors say what else a file is
 )
 """Tests whether a source is of a format, and readers of it; the first that fits reads it."""
 
@@ -279,7 +289,11 @@ def load(
     if isinstance(window, str):
         window = _surroundings(source, read, window, instance)
     recording = read(source, stacks=stacks, categories=categories, window=window, progress=progress)
-    return Trace(with_beside(recording, beside))
+    if files := list(beside):
+        from htagraph.readers.beside import with_beside  # noqa: PLC0415  deferred: few need it
+
+        recording = with_beside(recording, files)
+    return Trace(recording)
 
 
 def _surroundings(

@@ -144,7 +144,7 @@ class Waiting:
         self._stage, self._part = doing, ""
         self._task = self._added(None)
 
-    def _hear(self, doing: str, done: int, total: int) -> None:
+    def _hear(self, doing: str, done: int, total: int, awaited: str) -> None:
         """Show a part of the stage; of several that take as long, how many are done."""
         if doing != self._part or not total:
             self._part = doing
@@ -156,6 +156,7 @@ class Waiting:
                 self._progress.update(self._task, description=description, total=None, amount="")
         if total:
             amount = f"{min(done + 1, total):,} of {total:,}, {done / total:.0%}"
+            amount += f", awaiting {awaited}" if awaited else ""
             self._progress.update(self._task, completed=done, total=total, amount=amount)
 
     def compiled(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-from htagraph.readers.nsys import export_nsys, export_of, is_report
+from htagraph.readers.nsys.reports import export_nsys, export_of, is_report
 
 __all__ = ["readable"]
 

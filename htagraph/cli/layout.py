@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy.typing as npt
 import pandas as pd
 from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from htagraph.reports.headings import SENTENCES, holds_names
-from htagraph.reports.markdown import full_names, human_frame
+from htagraph.reports.headings import SENTENCES, heading, holds_names
+from htagraph.reports.markdown import Columns, full_names, human_columns
 from htagraph.writers.labels import distinct_names
 
 __all__ = ["fitted"]
@@ -39,18 +40,20 @@ class _Column(NamedTuple):
     is_left: bool
 
     @classmethod
-    def of(cls, values: pd.Series, heading: str, cells: list[str], *, header: bool) -> _Column:
+    def of(
+        cls, name: str, values: pd.Series | npt.NDArray[Any], cells: list[str], *, header: bool
+    ) -> _Column:
         """Column of a frame, with its cells as texts; of names, they stay in full."""
-        name = str(values.name)
+        title = heading(name)
         is_name, folds = holds_names(name, values), name in SENTENCES
         cells = full_names(values) if is_name else cells
-        head = cell_len(heading) if header else 0
+        head = cell_len(title) if header else 0
         whole = max([head, *map(cell_len, cells)])
         least = max(
             head, min(whole, _LEAST_NAME if is_name else _LEAST_SENTENCE if folds else whole)
         )
-        is_left = is_name or folds or not pd.api.types.is_numeric_dtype(values.dtype)
-        return cls(name, heading, cells, least, whole, is_name, folds, is_left)
+        is_left = is_name or folds or values.dtype.kind not in "biuf"
+        return cls(name, title, cells, least, whole, is_name, folds, is_left)
 
 
 def _widths(columns: Sequence[_Column], width: int) -> list[int]:
@@ -65,23 +68,22 @@ def _widths(columns: Sequence[_Column], width: int) -> list[int]:
 
 
 def fitted(
-    frame: pd.DataFrame, width: int, *, header: bool = True, keeps_all: bool = False
+    frame: pd.DataFrame | Columns, width: int, *, header: bool = True, keeps_all: bool = False
 ) -> tuple[Table, list[str]]:
     """Frame as a table that fits the terminal, and the columns for which there is no room.
 
     Parameters
     ----------
-    frame : DataFrame
+    frame : DataFrame, or mapping of str to Series or ndarray
     width : int
         Of the terminal, in characters.
     header : bool, default=True
     keeps_all : bool, default=False
         Leave no column out, even if the table is wider than the terminal.
     """
-    texts = human_frame(frame)
     columns = [
-        _Column.of(frame.iloc[:, at], str(title), texts.iloc[:, at].tolist(), header=header)
-        for at, title in enumerate(texts.columns)
+        _Column.of(name, frame[name], texts, header=header)
+        for name, texts in human_columns(frame).items()
     ]
     ends = list(accumulate((column.least + _GAP for column in columns), initial=-_GAP))[1:]
     n_fit = sum(end <= width for end in ends)

@@ -29,7 +29,9 @@ from htagraph.cli.ranks import compiled_trace, executor_of, loaded_job, print_ca
 from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format, print_frame
 from htagraph.errors import OutputError
+from htagraph.explain.segments import LABELS
 from htagraph.path import CriticalPath
+from htagraph.reports.markdown import Columns
 
 if TYPE_CHECKING:
     from htagraph.job.path import JobPath
@@ -107,7 +109,7 @@ def path(
             graph = compiled_trace(waiting, source, source.one_capture, infer=infer).graph
             waiting.stage("Finding the critical path")
             found = windowed(graph, window).critical_path()
-        frame = _parts(found, by)
+        parts = _parts(found, by)
         if out is not None:
             waiting.stage(f"Writing {out}")
             _write(found, out)
@@ -116,26 +118,28 @@ def path(
         console.print(repr(found), markup=False)
         print_frame(
             console,
-            frame.head(_MAX_ROWS),
+            {str(name): values[:_MAX_ROWS] for name, values in parts.items()},
             form,
             columns=columns,
             first=_SEGMENT if by is By.SEGMENT else (),
             aside=aside,
         )
-        if len(frame) > _MAX_ROWS:
-            n_more = len(frame) - _MAX_ROWS
+        n_more = len(parts["dur_ns"]) - _MAX_ROWS
+        if n_more > 0:
             aside.print(f"… and {n_more:,} more rows: --format csv prints all.", style="dim")
     else:
-        print_frame(console, frame, form, columns=columns)
+        print_frame(console, parts, form, columns=columns)
     if out is not None:
         aside.print(f"Wrote {out}", markup=False)
 
 
-def _parts(found: CriticalPath | JobPath, by: By) -> pd.DataFrame:
+def _parts(found: CriticalPath | JobPath, by: By) -> pd.DataFrame | Columns:
     """The path by its parts, or its segments."""
     if by is By.SEGMENT:
         return found.segments
     key: Any = by.value
+    if isinstance(found, CriticalPath) and key in LABELS:
+        return found.sums(by=key)
     return found.breakdown(by=key).reset_index()
 
 

@@ -158,7 +158,7 @@ class _Asked:
         )
         waiting.stage("Finding the path across ranks")
         also = page_work(len(job)) if has_page else ()
-        summary = JobSummary(windowed_job(job, self.window), source.name, also)
+        summary = JobSummary.of_answering(windowed_job(job, self.window), source.name, also)
         _ = summary.path
         waiting.stage("Finding what bounds it")
         _ = summary.verdict

@@ -7,6 +7,7 @@ import signal
 import sys
 from contextlib import suppress
 
+from htagraph.cli.deferred import defer
 from htagraph.cli.interrupts import INTERRUPTED, ends_at_once, is_interrupted, raises, say
 
 __all__ = ["keeps_memory", "start"]
@@ -31,6 +32,7 @@ def start() -> None:
     """Run the command line; exit code 130 where it is interrupted."""
     ends_at_once()
     keeps_memory()
+    defer("pandas")
     from htagraph.cli.main import main  # noqa: PLC0415  it takes a second, in which one may stop
 
     try:

@@ -16,7 +16,7 @@ from rich.text import Text
 from htagraph.cli.layout import fitted
 from htagraph.errors import QueryError, one_of
 from htagraph.reports.headings import heading
-from htagraph.reports.markdown import human_frame, markdown_table
+from htagraph.reports.markdown import Columns, human_frame, markdown_table
 from htagraph.writers.labels import printable
 
 if TYPE_CHECKING:  # the answer to one question needs no summary
@@ -71,7 +71,7 @@ def bar(share: float) -> str:
 
 
 def _print_table(
-    console: Console, frame: pd.DataFrame, *, header: bool = True, keeps_all: bool = False
+    console: Console, frame: pd.DataFrame | Columns, *, header: bool = True, keeps_all: bool = False
 ) -> list[str]:
     """Print a frame as a table; the result names the columns for which there was no room."""
     table, left_out = fitted(frame, console.width, header=header, keeps_all=keeps_all)
@@ -110,7 +110,7 @@ def print_head(console: Console, summary: Summary | JobSummary) -> None:
 
 def print_frame(
     console: Console,
-    frame: pd.DataFrame,
+    frame: pd.DataFrame | Columns,
     form: Format,
     *,
     columns: str = "",
@@ -122,7 +122,7 @@ def print_frame(
     Parameters
     ----------
     console : Console
-    frame : DataFrame
+    frame : DataFrame, or mapping of str to ndarray
     form : Format
     columns : str
         Columns that the user asked for, with commas between them; ``all`` for all.
@@ -131,21 +131,21 @@ def print_frame(
     aside : Console, optional
         Where the columns that are not shown are named.
     """
-    picked = _picked(frame, columns)
+    names = _picked([*map(str, frame)], columns)
+    if form is Format.TABLE:
+        default = names if columns else [name for name in first if name in names] or names
+        shown = {name: frame[name] for name in default}
+        left_out = {*_print_table(console, shown, keeps_all=bool(columns))}
+        hidden = [name for name in map(str, frame) if name not in shown or name in left_out]
+        if hidden and aside is not None and not columns:
+            aside.print(
+                f"Not shown: {', '.join(hidden)}. --columns NAME,… shows them, --columns all all.",
+                style="dim",
+                markup=False,
+            )
+        return
+    picked = (frame if isinstance(frame, pd.DataFrame) else pd.DataFrame(frame))[names]
     match form:
-        case Format.TABLE:
-            default = [name for name in first if name in frame.columns] or [*frame.columns]
-            shown = picked if columns else frame[default]
-            left_out = {*_print_table(console, shown, keeps_all=bool(columns))}
-            printed = {*shown.columns} - left_out
-            hidden = [str(name) for name in frame.columns if name not in printed]
-            if hidden and aside is not None and not columns:
-                aside.print(
-                    f"Not shown: {', '.join(hidden)}. --columns NAME,… shows them, "
-                    "--columns all all.",
-                    style="dim",
-                    markup=False,
-                )
         case Format.CSV:
             console.file.write(csv_text(picked))
         case Format.JSON:
@@ -180,7 +180,7 @@ def _csv_cell(value: object) -> object:
     return f"'{shown}" if shown.lstrip().startswith(_FORMULA) else shown
 
 
-def _picked(frame: pd.DataFrame, columns: str) -> pd.DataFrame:
+def _picked(names: Sequence[str], columns: str) -> Sequence[str]:
     """Columns that a user asked for, by name or by heading.
 
     Raises
@@ -189,13 +189,12 @@ def _picked(frame: pd.DataFrame, columns: str) -> pd.DataFrame:
         If there is no such column.
     """
     if columns in ("", "all"):
-        return frame
-    known = {heading(str(name)): name for name in frame.columns}
-    known |= {str(name): name for name in frame.columns}
+        return names
+    known = {heading(name): name for name in names} | {name: name for name in names}
     asked = [name.strip() for name in columns.split(",")]
     if unknown := [name for name in asked if name not in known]:
         raise QueryError(
             f"there is no column {unknown[0]!r}.",
-            hint=one_of(unknown[0], map(str, frame.columns)),
+            hint=one_of(unknown[0], names),
         )
-    return frame[[known[name] for name in asked]]
+    return [known[name] for name in asked]

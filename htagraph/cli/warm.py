@@ -17,7 +17,7 @@ from htagraph.cli.options import QuietOption
 from htagraph.errors import HTAGraphError
 from htagraph.job.job import JOB_QUESTIONS
 from htagraph.job.loading import load_job
-from htagraph.native.kept import home
+from htagraph.native.kept import at_home
 from htagraph.native.passes import PASSES
 from htagraph.questions import QUESTIONS
 from htagraph.readers.nsys.operator_texts import operator_texts
@@ -41,7 +41,11 @@ def warm(*, quiet: QuietOption = False) -> None:
     compiles for half a minute. What is there already is not compiled again.
     """
     started = time.perf_counter()
-    with TemporaryDirectory() as folder, Waiting(quiet=quiet).shown() as waiting:
+    with (
+        TemporaryDirectory() as folder,
+        at_home() as place,
+        Waiting(quiet=quiet).shown() as waiting,
+    ):
         waiting.stage("Compiling the readers")
         load(_broken_trace())
         _query(Path(folder) / "some.sqlite")
@@ -51,7 +55,6 @@ def warm(*, quiet: QuietOption = False) -> None:
         _ask_a_job(Path(folder) / "job")
     n_passes = sum(len(forms) for forms in PASSES.values())
     seconds = time.perf_counter() - started
-    place = home()
     where = f"kept in {place}" if place else "kept nowhere: no folder for it can be written"
     output().print(
         f"{n_passes} functions ready after {seconds:.1f} s, {where}", markup=False, soft_wrap=True

@@ -110,7 +110,7 @@ def _is_blocked(structure: Structure, waits: EdgeTable) -> Bools:
     into_end = waits.head[among(waits.kind, (EdgeKind.SYNC, EdgeKind.QUEUE))]
     into_end = into_end[into_end & 1 == 1] >> 1
     is_blocked[into_end[structure.events.is_host[into_end]]] = True
-    is_blocked[waits.head[waits.rule == Rule.LOCK_RELEASED] >> 1] = True
+    is_blocked[waits.event[waits.rule == Rule.LOCK_RELEASED]] = True
     return is_blocked
 
 

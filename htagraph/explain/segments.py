@@ -7,6 +7,7 @@ the columns that are asked for, when they are asked for.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -129,20 +130,20 @@ def _operator_names(dag: Dag, events: I64) -> I32:
     return names
 
 
-def segment_labels(dag: Dag, segments: Segments, column: str) -> pd.Categorical[str]:
-    """One column of `LABELS`."""
+def segment_labels(
+    dag: Dag, segments: Segments, column: str
+) -> tuple[npt.NDArray[np.integer], Sequence[str]]:
+    """One column of `LABELS`: the code of each segment, and the label of each code."""
     if column == "bound":
-        return categorical(segments.bound.copy(), Bound.labels())
+        return segments.bound, Bound.labels()
     if column == "kind":
-        return categorical(
-            gather(dag.edges.kind, segments.edge, EdgeKind.SOURCE), EdgeKind.labels()
-        )
+        return gather(dag.edges.kind, segments.edge, EdgeKind.SOURCE), EdgeKind.labels()
     if column == "rule":
-        return categorical(segments.rule(dag), Rule.labels())
+        return segments.rule(dag), Rule.labels()
     codes, texts = _coded(dag, segments, column)
     distinct: dict[str, int] = {}
     number = np.array([distinct.setdefault(text, len(distinct)) for text in texts], dtype=np.int32)
-    return categorical(number[codes], list(distinct))
+    return number[codes], list(distinct)
 
 
 def segment_frame(dag: Dag, segments: Segments) -> pd.DataFrame:
@@ -158,8 +159,8 @@ def segment_frame(dag: Dag, segments: Segments) -> pd.DataFrame:
         {
             "start_ns": segments.start_ns.copy(),
             "dur_ns": segments.dur_ns.copy(),
-            "bound": segment_labels(dag, segments, "bound"),
-            "kind": segment_labels(dag, segments, "kind"),
+            "bound": categorical(segments.bound.copy(), Bound.labels()),
+            "kind": categorical(*segment_labels(dag, segments, "kind")),
             "lag_ns": lag_ns,
             "residual_ns": segments.dur_ns - lag_ns,
             "event": segments.event,

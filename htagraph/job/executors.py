@@ -13,7 +13,7 @@ import os
 import pickle
 import signal
 import weakref
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import (
     BrokenExecutor,
     Executor,
@@ -22,11 +22,12 @@ from concurrent.futures import (
     ThreadPoolExecutor,
 )
 from multiprocessing import get_context
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from htagraph.errors import QueryError
-from htagraph.model.progress import counted
+from htagraph.job.failures import WorkerDiedError, worker_died
+from htagraph.model.progress import counted, tell
 
 __all__ = ["SMALL_BYTES", "IsolatedProcesses", "Progress", "Task", "Workers"]
 
@@ -41,15 +42,17 @@ Key = TypeVar("Key", bound=Hashable)
 SMALL_BYTES = 64 << 20
 """Size of the files of a job below which processes cost more than they save."""
 
+_BYTES_OF_A_RANK = 2 << 20
+"""What a rank costs beside its bytes, as much as so many: 0.3 s."""
 
-class _WorkerDiedError(RuntimeError):
-    """A process that worked on a rank ended without an answer."""
+_PATIENCE_S = 3.0
+"""How long nothing may come from workers until it is told who is awaited."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "the process that worked on it died: killed, out of memory, or started by a script "
-            'that does not keep its work under `if __name__ == "__main__":`.'
-        )
+_MOST_NAMED = 4
+"""How many that are awaited are named."""
+
+_MOST_RETRIED = 16
+"""How many tasks whose workers died are done once more: of more, the cause is another one."""
 
 
 class IsolatedProcesses(Executor):
@@ -78,12 +81,12 @@ class IsolatedProcesses(Executor):
         pool = self._pools.get()
         try:
             if self._is_ended:
-                raise _WorkerDiedError
+                raise WorkerDiedError
             return pool.submit(function, *args).result()
         except BrokenExecutor:
             pool.shutdown()
             pool = self._new_pool()
-            raise _WorkerDiedError from None
+            raise WorkerDiedError from None
         finally:
             self._pools.put(pool)
 
@@ -134,6 +137,7 @@ class Workers:
     ) -> None:
         self._given = executor
         self._n_processes = min(n_tasks, os.cpu_count() or 1)
+        n_bytes += n_tasks * _BYTES_OF_A_RANK
         self._is_small = n_bytes < SMALL_BYTES or self._n_processes < 2
         self._started: IsolatedProcesses | None = None
 
@@ -150,17 +154,27 @@ class Workers:
             return self._given
         return None if self._is_small or n_tasks < 2 else self._processes()
 
-    def run(self, tasks: Mapping[Key, Task], *, progress: Progress | None = None) -> dict[Key, Any]:
+    def run(
+        self,
+        tasks: Mapping[Key, Task],
+        *,
+        progress: Progress | None = None,
+        named: Callable[[Key], str] = str,
+    ) -> dict[Key, Any]:
         """Run tasks; return the result, or the exception, of each, in their order.
 
-        What a broken executor of the user's lost is done again in processes of our own, so that
-        only the task that kills its worker is lost.
+        Each task is handed out by itself: a worker that is slow keeps no others waiting but for the
+        one that it works on. What a broken executor of the user's lost is done again in processes
+        of our own. A task whose worker died may have had too little memory beside others, or (with
+        Dask) only have lain on that worker: unless there are many, each is done once more, alone.
 
         Parameters
         ----------
         tasks : mapping
         progress : callable, optional
             Called with (tasks done, tasks in all).
+        named : callable, optional
+            What a task is called while it is awaited.
 
         Raises
         ------
@@ -169,31 +183,36 @@ class Workers:
         """
         pool = self._pool(len(tasks))
         try:
-            return self._run(pool, tasks, progress)
+            return self._run(pool, tasks, progress, named)
         except BaseException:  # an interrupt, or the user's progress: nobody waits for the rest
-            if isinstance(pool, IsolatedProcesses):
-                pool.end()
+            if self._started is not None:
+                self._started.end()
                 self._started = None
             raise
 
     def _run(
-        self, pool: Executor | None, tasks: Mapping[Key, Task], progress: Progress | None
+        self,
+        pool: Executor | None,
+        tasks: Mapping[Key, Task],
+        progress: Progress | None,
+        named: Callable[[Key], str],
     ) -> dict[Key, Any]:
         """Run tasks in a pool, or in this process without one."""
-        results: dict[Key, Any] = {}
         if pool is not None and tasks:
             _check_portable(next(iter(tasks.values())), pool)
-        futures = {key: _submitted(pool, task) for key, task in tasks.items() if pool is not None}
-        for key, task in zip(tasks, counted("rank", tasks.values()), strict=True):
-            # Popped: a worker of Dask keeps a result as long as somebody holds its future.
-            results[key] = _outcome(futures.pop(key) if pool is not None else _done_here(task))
+        results: dict[Key, Any] = {}
+        for key, result in _done_here(tasks) if pool is None else _done_by(pool, tasks, named):
+            results[key] = result
             if progress is not None:
                 progress(len(results), len(tasks))
-        lost = [key for key, result in results.items() if isinstance(result, BrokenExecutor)]
-        if lost:
-            again = {key: _submitted(self._processes(), tasks[key]) for key in lost}
-            results |= {key: _outcome(future) for key, future in again.items()}
-        return results
+        if lost := [key for key in tasks if isinstance(results[key], BrokenExecutor)]:
+            pool = self._processes()
+            results |= _done_by(pool, {key: tasks[key] for key in lost}, named)
+        died = [key for key in tasks if worker_died(results[key])]
+        if pool is not None and len(died) <= _MOST_RETRIED:
+            for key in died:
+                results |= _done_by(pool, {key: tasks[key]}, named)
+        return {key: results[key] for key in tasks}
 
 
 def _check_portable(task: Task, pool: Executor) -> None:
@@ -219,14 +238,46 @@ def _submitted(pool: Executor, task: Task) -> Future[Any]:
         return future
 
 
-def _done_here(task: Task) -> Future[Any]:
-    """Run a task in this process."""
-    future: Future[Any] = Future()
+def _done_by(
+    pool: Executor, tasks: Mapping[Key, Task], named: Callable[[Key], str]
+) -> Iterator[tuple[Key, Any]]:
+    """Yield what tasks give in a pool, as it comes, and tell how many did, and who is awaited."""
+    done: SimpleQueue[Key] = SimpleQueue()
+    awaited: dict[Key, Future[Any]] = {}
     try:
-        future.set_result(task[0](*task[1]))
-    except Exception as exc:  # noqa: BLE001  whatever it is, it belongs to one rank
-        future.set_exception(exc)
-    return future
+        for key, task in tasks.items():
+            awaited[key] = _submitted(pool, task)
+        for key, future in awaited.items():
+            future.add_done_callback(lambda _, key=key: done.put(key))  # type: ignore[misc]
+        while awaited:
+            try:
+                key = done.get(timeout=_PATIENCE_S)
+            except Empty:
+                tell("rank", len(tasks) - len(awaited), len(tasks), _named(list(awaited), named))
+                continue
+            tell("rank", len(tasks) - len(awaited), len(tasks))
+            # Popped: a worker of Dask keeps a result as long as somebody holds its future.
+            yield key, _outcome(awaited.pop(key))
+        tell("rank", len(tasks), len(tasks))
+    finally:
+        for future in awaited.values():
+            future.cancel()
+
+
+def _named(keys: Sequence[Key], named: Callable[[Key], str]) -> str:
+    """Tasks that are awaited, in words; a few by name."""
+    if len(keys) > _MOST_NAMED:
+        return f"{len(keys):,} more"
+    return ", ".join(map(named, keys))
+
+
+def _done_here(tasks: Mapping[Key, Task]) -> Iterator[tuple[Key, Any]]:
+    """Yield what tasks give in this process."""
+    for key, (function, args) in zip(tasks, counted("rank", tasks.values()), strict=True):
+        try:
+            yield key, function(*args)
+        except Exception as exc:  # noqa: BLE001  whatever it is, it belongs to one rank
+            yield key, exc
 
 
 def _outcome(future: Future[Any]) -> Any:  # noqa: ANN401  a result or an exception

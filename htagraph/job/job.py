@@ -37,7 +37,7 @@ from htagraph.model.answers import OPPORTUNITIES
 from htagraph.model.deprecated import renamed
 from htagraph.model.frames import FAILURES
 from htagraph.model.units import human_count, human_duration
-from htagraph.questions import Question, Questions, check_options
+from htagraph.questions import Questions, check_options
 from htagraph.replay.candidates import candidates, kinds_done
 from htagraph.replay.predictions import predictions
 from htagraph.writers.notebook_cell import table_html
@@ -153,7 +153,7 @@ class Job(Questions):
         AmbiguousWindowWarning
             If several steps of a rank match.
         """
-        found = job_window(self.summaries, window)
+        found = job_window(self.summaries, window) or self.graphs.window
         return self if found == self.asked_window else replace(self, asked_window=found)
 
     def ask(self, question: str, **options: Any) -> pd.DataFrame:  # noqa: ANN401
@@ -208,7 +208,7 @@ class Job(Questions):
         """
         return self.graphs.ask(self._requests(work))
 
-    def visit(self, *works: Work) -> None:
+    def visit(self, *works: Work) -> dict[int, str]:
         """Open every rank once for its part of the path, why it was late, and some more work.
 
         What this brings is kept: to ask for it afterwards opens nothing. A report visits first.
@@ -217,6 +217,11 @@ class Job(Questions):
         ----------
         *works : callable
             Functions of a `TraceGraph`, as for `map`.
+
+        Returns
+        -------
+        dict of int to str
+            Why ranks could not be visited, by rank.
         """
         timeline = self.timeline
         asked: list[Mapping[int, Request]] = [self._requests(work) for work in works]
@@ -225,11 +230,11 @@ class Job(Questions):
             asked.append(on_rank_segments(TimesByNameIn, compared))
         if self.is_replayed:
             asked.append(replay_requests(timeline, self.asked_window))
-        self.graphs.visit({rank: _of_rank(asked, rank) for rank in self.summaries})
+        return self.graphs.visit({rank: _of_rank(asked, rank) for rank in self.summaries})
 
-    def _ask(self, question: Question, **options: object) -> pd.DataFrame:
+    def _ask(self, question: str, **options: object) -> pd.DataFrame:
         """The answers of all ranks; ``attrs["failed"]`` says why others have none."""
-        answers = self.map(Asked.of(question.__name__, **options))
+        answers = self.map(Asked.of(question, **options))
         frames = [frame.assign(rank=np.int64(rank)) for rank, frame in answers.items()]
         if not frames:
             raise QueryError("no rank of the job could answer.", hint="see job.failures.")
@@ -273,13 +278,28 @@ class Job(Questions):
         return JobRoute(tuple(rank_segments), max(map(int, starts)), name)
 
     def _rank_ends(self) -> Mapping[int, RankEnds]:
-        found: Mapping[int, RankEnds] = (
-            {rank: summary.ends for rank, summary in self.summaries.items()}
-            if self.asked_window is None
-            else self.map(rank_ends)
-        )
+        known = {rank: summary.ends for rank, summary in self.summaries.items()}
         aligned = set(self.timeline.aligned)
+        if self.asked_window == self.graphs.window:
+            return {rank: ends for rank, ends in known.items() if rank in aligned}
+        found: Mapping[int, RankEnds] = self.map(rank_ends)
+        if kept := self.graphs.kept:
+            if any(ends.start_ns < known[rank].start_ns for rank, ends in found.items()):
+                raise QueryError(
+                    f"{self.asked_window} begins before {kept.window.name}, of which and later the "
+                    "collectives are kept.",
+                    hint="name a later window, or load_job(most_collectives=…) with more.",
+                )
+            found = {r: ends.later(self.summaries[r].n_left_out) for r, ends in found.items()}
         return {rank: ends for rank, ends in found.items() if rank in aligned}
+
+    def quality(self) -> pd.DataFrame:
+        """Checks of what is linked, classified and recorded, and which answers are weaker.
+
+        Where the job is of its last steps, as it has too many collectives, one more check says so.
+        """
+        found, kept = super().quality(), self.graphs.kept
+        return found if kept is None else kept.added_to(found, self.graphs.n_collectives)
 
     def critical_path(self) -> JobPath:
         """The job's critical path: across ranks, through the collectives in which they waited.

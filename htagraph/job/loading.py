@@ -12,8 +12,10 @@ from htagraph.compiled import Reading, kept_file
 from htagraph.compiler.classes import ClassRule
 from htagraph.errors import IncompleteTraceWarning, QueryError, RankFailedError
 from htagraph.job.executors import SMALL_BYTES, Workers
+from htagraph.job.failures import failure_in_words
 from htagraph.job.graph_folder import GraphFolder
 from htagraph.job.job import Job
+from htagraph.job.kept_steps import MOST_COLLECTIVES, KeptSteps, place_of, since_place
 from htagraph.job.ranks import (
     OnError,
     RankGraphs,
@@ -26,7 +28,7 @@ from htagraph.model.units import human_count
 from htagraph.readers.captures import CaptureName, choose_capture, companions, discover
 from htagraph.readers.discover import find_traces
 from htagraph.readers.heads import EXECUTION_TRACE
-from htagraph.readers.rank_paths import file_of, rank_in_name
+from htagraph.readers.rank_paths import file_of, name_of, rank_in_name
 from htagraph.readers.storage import n_bytes_of, url_of
 from htagraph.writers.text_file import new_folder
 
@@ -44,6 +46,7 @@ def load_job(
     infer: bool = True,
     cache: str | Path | None = None,
     beside: Iterable[str | Path] = (),
+    most_collectives: int | None = MOST_COLLECTIVES,
     progress: Callable[[int, int], None] | None = None,
 ) -> Job:
     """Load the job whose ranks lie in a folder, match a glob, or are listed.
@@ -75,6 +78,9 @@ def load_job(
     beside : iterable of str or Path, optional
         Files of other instruments that are about every rank, such as a log of ``nvidia-smi``.
         Execution traces that lie in the folder are added to the ranks of their processes.
+    most_collectives : int, optional
+        Of more, on all ranks together, those of the last steps are kept (one step at least): the
+        job is of these. Each takes about 1.1 kB in this process. None keeps all.
     progress : callable, optional
         Called with (ranks done, ranks in all).
 
@@ -101,13 +107,14 @@ def load_job(
     folder = Path(str(cache)) if keeper is None else keeper.path
     new_folder(folder, hint="choose another cache.")
     for_all = tuple(map(Path, beside))
+    share = None if most_collectives is None else max(most_collectives // len(paths), 1)
     tasks = {}
     for path in paths:
         files = (*beside_of.get(path, ()), *for_all)
         graph_file = kept_file(path, files, folder, reading)
-        tasks[path] = (prepare_rank, (path, files, graph_file, reading))
+        tasks[path] = (prepare_rank, (path, files, graph_file, reading, share))
     workers = Workers(executor, n_tasks=len(tasks), n_bytes=_n_bytes(paths))
-    results = workers.run(tasks, progress=progress)
+    results = workers.run(tasks, progress=progress, named=name_of)
     failed: dict[str, str] = {}
     summaries: dict[int, RankSummary] = {}
     for number, (path, result) in enumerate(results.items()):
@@ -117,13 +124,15 @@ def load_job(
         if on_error == "raise":
             rank = rank_in_name(path)
             raise RankFailedError(
-                str(result),
+                failure_in_words(result),
                 rank=number if rank is None else rank,
                 hint='load with on_error="skip" to go on without.',
             ) from result
-        failed[url_of(path)] = str(result)
+        failed[url_of(path)] = failure_in_words(result)
     _warn(failed, summaries, n_files=len(paths))
-    ordered = {rank: summaries[rank] for rank in sorted(summaries)}
+    ordered, kept = _of_common_steps({rank: summaries[rank] for rank in sorted(summaries)})
+    if kept is not None:
+        warnings.warn(str(kept), IncompleteTraceWarning, stacklevel=2)
     unkept = [rank for rank, summary in ordered.items() if not summary.graph.is_file()]
     if unkept and executor is None:  # else it may be seen there
         warnings.warn(
@@ -132,8 +141,27 @@ def load_job(
             IncompleteTraceWarning,
             stacklevel=2,
         )
-    graphs = RankGraphs(ordered, workers, reading, on_error, keeper)
-    return Job(Timeline(graphs), failed, capture_note=note)
+    graphs = RankGraphs(ordered, workers, reading, on_error, keeper, kept)
+    return Job(Timeline(graphs), failed, graphs.window, capture_note=note)
+
+
+def _of_common_steps(
+    found: dict[int, RankSummary],
+) -> tuple[dict[int, RankSummary], KeptSteps | None]:
+    """The ranks in the steps that all brought collectives of; None where no rank left any out."""
+    n_all = sum(len(one.collectives) + one.n_left_out for one in found.values())
+    n_steps = max(len(one.steps) + one.n_steps_left_out for one in found.values())
+    cut = [one for one in found.values() if one.n_left_out]
+    if not cut:
+        return found, None
+    window = since_place(min((one.starts for one in cut), key=len))
+    place = {rank: place_of(window, one.starts) for rank, one in found.items()}
+    kept = {
+        rank: one.since(place[rank]) if place[rank] >= 0 else one for rank, one in found.items()
+    }
+    n_kept = sum(len(one.collectives) for one in kept.values())
+    most_steps = max(len(one.steps) for one in kept.values())
+    return kept, KeptSteps(window, most_steps, n_steps, n_kept, n_all)
 
 
 def _n_bytes(paths: Iterable[Path]) -> int:

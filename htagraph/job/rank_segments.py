@@ -50,6 +50,10 @@ class RankEnds:
     end_node: int
     after: int
 
+    def later(self, n_left_out: int) -> RankEnds:
+        """The same, where the first collectives are left out."""
+        return replace(self, after=max(self.after - n_left_out, -1))
+
 
 @dataclass(frozen=True)
 class RankSegment:

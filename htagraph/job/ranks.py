@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, ItemsView, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -30,6 +30,15 @@ from htagraph.explain.critical_path import last_node
 from htagraph.findings.context import Context, find_context
 from htagraph.graph import TraceGraph
 from htagraph.job.executors import Task, Workers
+from htagraph.job.failures import failure_in_words
+from htagraph.job.kept_steps import (
+    KeptSteps,
+    LastSteps,
+    StepStart,
+    first_within,
+    step_starts,
+    table_since,
+)
 from htagraph.job.process_groups import in_process_groups
 from htagraph.job.rank_segments import RankEnds
 from htagraph.lookup.anchors import first_anchor
@@ -62,8 +71,8 @@ class RankStep(NamedTuple):
         return self.name
 
 
-WindowName = str | RankStep | tuple[int, int] | None
-"""A window of every rank: the name of a host range, a step, times, or all."""
+WindowName = str | RankStep | LastSteps | tuple[int, int] | None
+"""A window of every rank: the name of a host range, a step, the last steps, times, or all."""
 
 Work = Callable[[TraceGraph], Any]
 """What is asked of a rank: a function of its graph, which can travel to another process."""
@@ -120,6 +129,10 @@ class RankSummary:
     steps : tuple of str
     device_names : tuple of str, default=()
         Of its machine, each once.
+    starts : tuple of StepStart, default=()
+        Where these steps begin.
+    n_left_out, n_steps_left_out : int, default=0
+        Collectives that are not in the table, which are the first, and the steps of which they are.
     """
 
     rank: int
@@ -140,6 +153,28 @@ class RankSummary:
     ends: RankEnds
     steps: tuple[str, ...]
     device_names: tuple[str, ...] = ()
+    starts: tuple[StepStart, ...] = ()
+    n_left_out: int = 0
+    n_steps_left_out: int = 0
+
+    def since(self, place: int) -> RankSummary:
+        """What is known of the rank from one of its steps on."""
+        begin = self.starts[place]
+        first = begin.collective
+        table, ready = table_since(self.collectives, self.ready, first)
+        kept = [one._replace(collective=one.collective - first) for one in self.starts[place:]]
+        names = tuple(one.name for one in kept)
+        return replace(
+            self,
+            collectives=table,
+            ready=ready,
+            ends=replace(self.ends.later(first), start_ns=max(self.ends.start_ns, begin.start_ns)),
+            steps=names,
+            alike_ns={name: dur_ns for name, dur_ns in self.alike_ns.items() if name in names},
+            starts=tuple(kept),
+            n_left_out=self.n_left_out + first,
+            n_steps_left_out=self.n_steps_left_out + place,
+        )
 
     @property
     def files(self) -> _Files:
@@ -160,9 +195,16 @@ def rank_ends(graph: TraceGraph) -> RankEnds:
 
 
 def prepare_rank(
-    path: Path, beside: tuple[Path, ...], graph_file: Path, reading: Reading
+    path: Path,
+    beside: tuple[Path, ...],
+    graph_file: Path,
+    reading: Reading,
+    most_collectives: int | None = None,
 ) -> RankSummary:
-    """Load, compile and save one rank, or open what is kept; return what is to be known of it."""
+    """Load, compile and save one rank, or open what is kept; return what is to be known of it.
+
+    Of more collectives than it may have, those of its last steps are returned.
+    """
     found = opened(graph_file, path)
     if found is None:
         found = reading.made(path, beside)
@@ -170,7 +212,8 @@ def prepare_rank(
             saved(found, graph_file)
     trace, graph = found
     collectives = graph.collectives()
-    return RankSummary(
+    kernels = collectives["event"].to_numpy(np.int64)
+    summary = RankSummary(
         rank=trace.rank,
         rank_source=trace.rank_source,
         path=path,
@@ -185,11 +228,16 @@ def prepare_rank(
         context=find_context(graph.dag, graph.dag.span),
         first_ns=int(graph.dag.events.ts_ns.min(initial=graph.dag.span.start_ns)),
         collectives=in_process_groups(collectives, trace.metadata, trace.rank),
-        ready=readiness(graph.dag, collectives["event"].to_numpy(np.int64)),
+        ready=readiness(graph.dag, kernels),
         ends=rank_ends(graph),
         steps=tuple(graph.steps["name"]),
         device_names=graph.dag.events.device_names,
+        starts=step_starts(graph, kernels),
     )
+    if most_collectives is None or len(kernels) <= most_collectives or not summary.starts:
+        return summary
+    place = first_within(summary.starts, len(kernels), most_collectives)
+    return summary.since(place) if summary.starts[place].collective else summary
 
 
 class Request(NamedTuple):
@@ -209,6 +257,8 @@ def _opened(files: _Files, reading: Reading) -> TraceGraph:
 def _in_window(graph: TraceGraph, window: WindowName) -> TraceGraph:
     if window is None:
         return graph
+    if isinstance(window, LastSteps):
+        return replace(graph, interval=window(graph))
     if isinstance(window, RankStep):
         return graph.window(window.name, instance=window.instance)
     return graph.window(window, instance=0)
@@ -226,6 +276,11 @@ def _visit(files: _Files, reading: Reading, requests: Sequence[Request]) -> list
             exc.add_note(traceback.format_exc())  # tracebacks do not travel
             outcomes.append(exc)
     return outcomes
+
+
+def _called(rank: int) -> str:
+    """What a rank is called while it is awaited."""
+    return f"rank {rank}"
 
 
 class RankAnswers(dict[int, Any]):
@@ -249,6 +304,8 @@ class RankGraphs:
     on_error : {"raise", "skip"}
     folder : object
         Keeps the folder of compiled graphs as long as they are needed.
+    kept : KeptSteps, optional
+        The steps that the job is of, where its collectives are too many.
     """
 
     summaries: Mapping[int, RankSummary]
@@ -256,9 +313,23 @@ class RankGraphs:
     reading: Reading = field(default_factory=Reading)
     on_error: OnError = "raise"
     folder: object = None
+    kept: KeptSteps | None = None
     _at_hand: dict[tuple[int, Request], Any] = field(
-        default_factory=dict, init=False, repr=False, compare=False
+        default_factory=dict, repr=False, compare=False
     )
+
+    @property
+    def window(self) -> WindowName:
+        """What the job is of, at most."""
+        return self.kept.window if self.kept else None
+
+    @property
+    def n_collectives(self) -> dict[int, tuple[int, int]]:
+        """How many collectives of each rank are kept, and how many it had."""
+        return {
+            rank: (len(one.collectives), len(one.collectives) + one.n_left_out)
+            for rank, one in self.summaries.items()
+        }
 
     def open(self, rank: int, window: WindowName = None) -> TraceGraph:
         """Open the graph of a rank, or of a window of it.
@@ -272,18 +343,37 @@ class RankGraphs:
             raise RankNotFoundError(rank, self.summaries)
         return _in_window(_opened(self.summaries[rank].files, self.reading), window)
 
-    def visit(self, requests: Mapping[int, Iterable[Request]]) -> None:
+    def without(self, ranks: Collection[int]) -> RankGraphs:
+        """The others, with the answers that they have given."""
+        kept = {rank: one for rank, one in self.summaries.items() if rank not in ranks}
+        return replace(self, summaries=kept)
+
+    def visit(self, requests: Mapping[int, Iterable[Request]]) -> dict[int, str]:
         """Open each of some ranks once, and keep what its requests gave: `ask` finds it there.
 
         Parameters
         ----------
         requests : mapping of int to iterable of Request
-            By rank.
+            By rank; what is known already is not asked again.
+
+        Returns
+        -------
+        dict of int to str
+            Why ranks could not be opened, or what worked on them died, by rank.
         """
-        wanted = {rank: list(dict.fromkeys(several)) for rank, several in requests.items()}
-        for rank, outcomes in self._visited(wanted).items():
-            asked = ((rank, one) for one in wanted[rank])
-            self._at_hand.update(zip(asked, outcomes, strict=True))
+        wanted = {
+            rank: [one for one in dict.fromkeys(several) if (rank, one) not in self._at_hand]
+            for rank, several in requests.items()
+        }
+        failed = {}
+        for rank, outcomes in self._visited({r: asked for r, asked in wanted.items() if asked}):
+            asked = [(rank, one) for one in wanted[rank]]
+            if isinstance(outcomes, Exception):
+                failed[rank] = failure_in_words(outcomes)
+                self._at_hand.update(dict.fromkeys(asked, outcomes))
+            else:
+                self._at_hand.update(zip(asked, outcomes, strict=True))
+        return failed
 
     def ask(
         self, requests: Mapping[int, Request], *, on_error: OnError | None = None
@@ -306,22 +396,24 @@ class RankGraphs:
         known = {rank: self._at_hand[key] for rank, key in at_hand.items() if key in self._at_hand}
         unknown = {rank: [one] for rank, one in requests.items() if rank not in known}
         if unknown:
-            known |= {rank: outcomes[0] for rank, outcomes in self._visited(unknown).items()}
+            known |= {
+                rank: outcomes if isinstance(outcomes, Exception) else outcomes[0]
+                for rank, outcomes in self._visited(unknown)
+            }
         found = RankAnswers()
         for rank in requests:
             self._note(found, rank, known[rank], on_error or self.on_error)
         return found
 
-    def _visited(self, requests: Mapping[int, Sequence[Request]]) -> dict[int, Sequence[Any]]:
-        """The outcomes of the requests to each rank, which is opened once."""
+    def _visited(
+        self, requests: Mapping[int, Sequence[Request]]
+    ) -> ItemsView[int, Sequence[Any] | Exception]:
+        """The outcomes of the requests to each rank, which is opened once, or why it is not."""
         tasks: dict[int, Task] = {
             rank: (_visit, (self.summaries[rank].files, self.reading, several))
             for rank, several in requests.items()
         }
-        return {
-            rank: [outcomes] * len(requests[rank]) if isinstance(outcomes, Exception) else outcomes
-            for rank, outcomes in self.workers.run(tasks).items()
-        }
+        return self.workers.run(tasks, named=_called).items()
 
     @staticmethod
     def _note(found: RankAnswers, rank: int, outcome: object, on_error: OnError) -> None:
@@ -329,9 +421,10 @@ class RankGraphs:
         if not isinstance(outcome, Exception):
             found[rank] = outcome
             return
+        why = failure_in_words(outcome)
         if on_error == "raise":
             hint = 'load with on_error="skip" to go on without.'
-            raise RankFailedError(str(outcome), rank=rank, hint=hint) from outcome
-        found.failed[rank] = str(outcome)
-        message = f"rank {rank} is left out: {outcome}"
+            raise RankFailedError(why, rank=rank, hint=hint) from outcome
+        found.failed[rank] = why
+        message = f"rank {rank} is left out: {why}"
         warnings.warn(message, IncompleteTraceWarning, stacklevel=_CALLER)

@@ -183,7 +183,7 @@ def _summary(before: RankSummary, graph: TraceGraph, file: Path) -> RankSummary:
         graph=file,
         first_ns=int(graph.dag.events.ts_ns.min(initial=graph.interval.start_ns)),
         collectives=_collectives(before.collectives, graph.dag),
-        ends=rank_ends(graph),
+        ends=rank_ends(graph).later(before.n_left_out),
     )
 
 

@@ -13,8 +13,9 @@ from typing import TypeVar
 
 __all__ = ["Listener", "counted", "heard_by", "tell"]
 
-Listener = Callable[[str, int, int], None]
-"""Called with what is done, how many of them are done, and how many there are; 0 for not known."""
+Listener = Callable[[str, int, int, str], None]
+"""Called with what is done, how many of them are done, how many there are (0 for not known), and
+what is awaited, where that takes long."""
 
 Item = TypeVar("Item")
 
@@ -31,7 +32,7 @@ def heard_by(listener: Listener | None) -> Iterator[None]:
         _LISTENER.reset(token)
 
 
-def tell(doing: str, done: int = 0, total: int = 0) -> None:
+def tell(doing: str, done: int = 0, total: int = 0, awaited: str = "") -> None:
     """Tell what is done now; with numbers, where each of `total` takes about as long.
 
     Parameters
@@ -39,10 +40,12 @@ def tell(doing: str, done: int = 0, total: int = 0) -> None:
     doing : str
         In a word or two: of a count the noun, as in ``change 3 of 20``.
     done, total : int
+    awaited : str, optional
+        What is not done yet, where that takes long.
     """
     listener = _LISTENER.get()
     if listener is not None:
-        listener(doing, done, total)
+        listener(doing, done, total, awaited)
 
 
 def counted(doing: str, items: Collection[Item]) -> Iterator[Item]:
@@ -50,7 +53,7 @@ def counted(doing: str, items: Collection[Item]) -> Iterator[Item]:
 
     Examples
     --------
-    >>> with heard_by(lambda doing, done, total: print(doing, done, "of", total)):
+    >>> with heard_by(lambda doing, done, total, _: print(doing, done, "of", total)):
     ...     for _ in counted("change", "ab"):
     ...         tell("part of it")
     change 0 of 2

@@ -111,7 +111,7 @@ class Rule(Vocabulary):
     TENSOR_DEPENDENCY = 28, EdgeKind.FLOW, _RECORDED
     """An operator reads a tensor that one on another thread wrote: an execution trace says so."""
     LOCK_RELEASED = 29, EdgeKind.FLOW, _INFERRED
-    """A Python thread waits for a lock until another one releases a lock, or ends."""
+    """A Python thread waits until the only one that releases what it may wait for does, or ends."""
     THREAD_STARTED = 30, EdgeKind.FLOW, _INFERRED
     """A Python thread begins after the call that starts it."""
 

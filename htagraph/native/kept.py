@@ -16,11 +16,12 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["SHIPPED", "alone", "found", "home", "keep", "places"]
+__all__ = ["SHIPPED", "alone", "at_home", "found", "home", "keep", "places"]
 
 SHIPPED = Path(__file__).parent / "bitcode"
 """The bitcode that a wheel brings along."""
 
+_ONLY_PLACE = "HTAGRAPH_CACHE_DIR"
 _DIGEST = 32
 """Bytes at the start of a file that say whether the rest is whole."""
 
@@ -31,14 +32,15 @@ def places() -> list[Path]:
     That of ``HTAGRAPH_CACHE_DIR`` alone, where it is set; else that of ``NUMBA_CACHE_DIR``, beside
     the package, the user's cache, and a folder of the user's own among the temporary files.
     """
-    if alone := os.environ.get("HTAGRAPH_CACHE_DIR"):
-        return [Path(alone) / "htagraph"]
+    if only := os.environ.get(_ONLY_PLACE):
+        return [Path(only)]
     asked = os.environ.get("NUMBA_CACHE_DIR")
     found = [Path(asked) / "htagraph"] if asked else []
     found.append(Path(__file__).parent / "__pycache__")
     with suppress(RuntimeError):  # no home
         found.append(_user_cache() / "htagraph")
-    return [*found, _temporary()]
+    temporary = _temporary()
+    return [*found, temporary] if temporary else found
 
 
 def _user_cache() -> Path:
@@ -50,9 +52,13 @@ def _user_cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
-def _temporary() -> Path:
-    """The folder of this user among the temporary files, which all users share."""
-    return Path(tempfile.gettempdir()) / f"htagraph-{os.getuid() if hasattr(os, 'getuid') else 0}"
+def _temporary() -> Path | None:
+    """The folder of this user among the temporary files, which all users share; None without."""
+    try:
+        shared = Path(tempfile.gettempdir())
+    except FileNotFoundError:  # nothing can be written here
+        return None
+    return shared / f"htagraph-{os.getuid() if hasattr(os, 'getuid') else 0}"
 
 
 def _is_safe(place: Path) -> bool:
@@ -80,6 +86,20 @@ def home() -> Path | None:
         with suppress(OSError), tempfile.TemporaryFile(dir=place):
             return place
     return None
+
+
+@contextmanager
+def at_home() -> Iterator[Path | None]:
+    """Until the end of the block, code is looked for and kept in the first place that takes it.
+
+    So that all is there: who finds some in another place, which others may not have, leaves it.
+    """
+    place, before = home(), os.environ.get(_ONLY_PLACE)
+    os.environ[_ONLY_PLACE] = str(place or "")
+    try:
+        yield place
+    finally:
+        os.environ[_ONLY_PLACE] = before or ""
 
 
 def found(name: str) -> bytes | None:

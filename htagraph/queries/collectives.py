@@ -37,7 +37,7 @@ from htagraph.model.kinds import EventKind, KernelClass
 from htagraph.model.schema import categorical
 from htagraph.model.window import Window
 
-__all__ = ["HOST_RANGE", "LIBRARY_KERNEL", "collectives", "short_group"]
+__all__ = ["HOST_RANGE", "LIBRARY_KERNEL", "collectives", "launch_times", "short_group"]
 
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -164,6 +164,19 @@ def short_group(group: str) -> str:
     if len(ranks) < 3 or len(set(np.diff(ranks))) > 1:
         return group
     return f"[{ranks[0]}, {ranks[1]}, …, {ranks[-1]}]"
+
+
+def launch_times(dag: Dag, events: I64) -> I64:
+    """When each collective was launched, or given to a worker, in ns: `collectives` has this order.
+
+    Parameters
+    ----------
+    dag : Dag
+    events : ndarray of shape (n,), dtype=int64
+        Of collectives.
+    """
+    ranges = host_collectives(dag)
+    return dag.events.ts_ns[_with_callers(dag, ranges).launch[events]]
 
 
 def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:

@@ -124,7 +124,7 @@ def rank_paths(path: Path) -> list[Path]:
 @lru_cache(maxsize=256)
 def _in_export(path: Path, _n_bytes: int, _changed_ns: int) -> tuple[Path, ...]:
     """The ranks of an export of Nsight Systems, as it is now."""
-    from htagraph.readers.nsys import nsys_ranks  # noqa: PLC0415 - imports sqlite3
+    from htagraph.readers.nsys.ranks import nsys_ranks  # noqa: PLC0415 - imports sqlite3
 
     try:
         ranks = nsys_ranks(path)

@@ -196,7 +196,7 @@ def _read_head(path: Path, *, whole: bool) -> TraceHead:
 
 def _head_in_export(path: Path) -> TraceHead:
     """The head of a rank that an export of Nsight Systems holds."""
-    from htagraph.readers.nsys import nsys_ranks  # noqa: PLC0415 - imports sqlite3
+    from htagraph.readers.nsys.ranks import nsys_ranks  # noqa: PLC0415 - imports sqlite3
 
     file = file_of(path)
     n_bytes = file.stat().st_size

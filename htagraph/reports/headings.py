@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy.typing as npt
 import pandas as pd
 
 from htagraph.model.kinds import in_words
@@ -97,14 +100,15 @@ def heading(column: str) -> str:
     return _HEADINGS.get(column) or in_words(column.removesuffix("_ns")).removeprefix("n ")
 
 
-def holds_names(column: str, values: pd.Series) -> bool:
+def holds_names(column: str, values: pd.Series | npt.NDArray[Any]) -> bool:
     """Whether a column holds names of the trace, which may be shortened, unlike figures and labels.
 
     Examples
     --------
-    >>> holds_names("op", pd.Series(["aten::mm"])), holds_names("bound", pd.Series(["sync"]))
+    >>> names = pd.Series(["aten::mm"])
+    >>> holds_names("op", names), holds_names("bound", names)
     (True, False)
     """
     if column in SENTENCES or column in _LABELS:
         return False
-    return pd.api.types.is_object_dtype(values.dtype) or pd.api.types.is_string_dtype(values.dtype)
+    return values.dtype.kind in "OU" and str(values.dtype) != "category"

@@ -8,6 +8,7 @@ from functools import cached_property
 import pandas as pd
 
 from htagraph.findings.verdict import Verdict
+from htagraph.job.answering import answering
 from htagraph.job.job import Job
 from htagraph.job.path import JobPath
 from htagraph.job.rank_work import Asked
@@ -62,6 +63,11 @@ class JobSummary:
     name: str = "job"
     also: tuple[Work, ...] = ()
     however_large: bool = False
+
+    @classmethod
+    def of_answering(cls, job: Job, name: str, also: tuple[Work, ...] = ()) -> JobSummary:
+        """The summary of a job; of one that skips errors, without ranks that cannot be visited."""
+        return cls(answering(job, *_ASKED, *also), name, also)
 
     @cached_property
     def _visited(self) -> Job:
@@ -191,6 +197,8 @@ class JobSummary:
         """What one has to know to read the verdict."""
         job = self.job
         said = [job.capture_note] if job.capture_note else []
+        if job.graphs.kept is not None:
+            said.append(str(job.graphs.kept))
         if not job.graphs.reading.infer:
             said.append(NOT_INFERRED)
         said += job.timeline.unmatched

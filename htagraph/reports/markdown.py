@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import partial
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
+import numpy.typing as npt
 import pandas as pd
 
 from htagraph.model.kinds import in_words
@@ -20,14 +22,19 @@ if TYPE_CHECKING:  # the answer to one question needs no summary
     from htagraph.reports.summary import Summary
 
 __all__ = [
+    "Columns",
     "escaped",
     "full_names",
+    "human_columns",
     "human_frame",
     "job_tables",
     "markdown_job_summary",
     "markdown_summary",
     "markdown_table",
 ]
+
+Columns = Mapping[str, "pd.Series | npt.NDArray[Any]"]
+"""Columns of a table, where no frame is needed."""
 
 _TOP = 10
 _MAX_STEPS = 20
@@ -65,14 +72,23 @@ def human_frame(frame: pd.DataFrame, *, width: int = 60) -> pd.DataFrame:
     0  aten::mm  1.50 us  25.0%
     """
     out = pd.DataFrame(index=frame.index)
-    times = [frame[name].min() for name in frame.columns if name in TIMES and len(frame)]
-    origin_ns = int(min(times, default=0))
-    for name in frame.columns:
-        out[name] = _texts(str(name), frame[name], origin_ns, width)
+    for name, texts in human_columns(frame, width=width).items():
+        out[name] = texts
     return out.rename(columns=heading)
 
 
-def _texts(name: str, column: pd.Series, origin_ns: int, width: int) -> list[str]:
+def human_columns(columns: pd.DataFrame | Columns, *, width: int = 60) -> dict[str, list[str]]:
+    """Columns of a frame, or arrays, as texts for people; see `human_frame`."""
+    times = [values.min() for name, values in columns.items() if name in TIMES and len(values)]
+    origin_ns = int(min(times, default=0))
+    return {
+        str(name): _texts(str(name), values, origin_ns, width) for name, values in columns.items()
+    }
+
+
+def _texts(
+    name: str, column: pd.Series | npt.NDArray[Any], origin_ns: int, width: int
+) -> list[str]:
     """Cells of a column as texts."""
     if holds_names(name, column):
         names = full_names(column)
@@ -88,10 +104,15 @@ def _text(name: str, origin_ns: int, value: Any) -> str:  # noqa: ANN401  whatev
     if name in TIMES:
         return f"+{human_duration(value - origin_ns)}"
     if name.endswith("_ns"):
-        return "" if pd.isna(value) else human_duration(value)
+        return "" if _is_none(value) else human_duration(value)
     if is_share(name):
-        return "" if pd.isna(value) else f"{value:.{2 if name == 'chance' else 1}%}"
+        return "" if _is_none(value) else f"{value:.{2 if name == 'chance' else 1}%}"
     return "" if name in NONE_IS_NEGATIVE and value == -1 else _plain(value)
+
+
+def _is_none(value: object) -> bool:
+    """Whether there is no number."""
+    return value is None or (isinstance(value, float) and isnan(value))
 
 
 def _plain(value: object) -> str:
@@ -103,7 +124,7 @@ def _plain(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else printable(str(value))
 
 
-def full_names(column: pd.Series) -> list[str]:
+def full_names(column: pd.Series | npt.NDArray[Any]) -> list[str]:
     """Names of a column in full; a pattern is several short ones, one after the other.
 
     Examples

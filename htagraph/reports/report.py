@@ -126,7 +126,8 @@ def report(
     if isinstance(source, Job):
         job = source.window(window) if window else source
         name = Path(where).resolve().name if isinstance(where, str | Path) else "job"
-        summary: Summary | JobSummary = JobSummary(job, name, page_work(len(job)) if write else ())
+        also = page_work(len(job)) if write else ()
+        summary: Summary | JobSummary = JobSummary.of_answering(job, name, also)
     else:
         graph = source.compile(infer=infer)
         summary = (

@@ -18,7 +18,7 @@ from htagraph.cli.main import main
 from htagraph.job.job import JOB_QUESTIONS
 from htagraph.model import answers, job_answers
 from htagraph.model.schema import Schema
-from htagraph.questions import ARGS_READERS, QUESTIONS, Questions
+from htagraph.questions import ARGS_READERS, QUESTIONS, Questions, question_of
 from htagraph.synth import simulate_job, training_job
 from tests.laws import test_query_laws as laws
 
@@ -75,7 +75,7 @@ def test_files_in_queries_are_the_questions():
 @every_question
 def test_a_question_is_defined_in_its_file(name):
     """One question per file."""
-    assert QUESTIONS[name].__module__ == f"htagraph.queries.{name}", (
+    assert question_of(name).__module__ == f"htagraph.queries.{name}", (
         f"{name} is not defined in htagraph/queries/{name}.py"
     )
 
@@ -88,7 +88,7 @@ def test_a_question_is_a_method_with_the_same_options(name):
             f"{asked.__name__}.{name} is missing: add the method to Questions in "
             "htagraph/questions.py"
         )
-        assert _options(getattr(asked, name)) == _options(QUESTIONS[name]), (
+        assert _options(getattr(asked, name)) == _options(question_of(name)), (
             f"options of {asked.__name__}.{name} differ from those of htagraph/queries/{name}.py"
         )
 
@@ -96,9 +96,9 @@ def test_a_question_is_a_method_with_the_same_options(name):
 @every_question
 def test_who_needs_args_is_given_them(name):
     """The args of events are in the file only: whoever reads them says so."""
-    reads = "args" in inspect.signature(QUESTIONS[name]).parameters
+    reads = "args" in inspect.signature(question_of(name)).parameters
 
-    assert reads == (QUESTIONS[name] in ARGS_READERS), (
+    assert reads == (name in ARGS_READERS), (
         f"{name} {'needs args: add it to' if reads else 'needs no args: take it from'} "
         "ARGS_READERS in htagraph/questions.py"
     )

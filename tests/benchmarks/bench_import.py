@@ -10,6 +10,11 @@ import subprocess
 import sys
 
 _REPEATS = 7
+_PATH = (
+    "from htagraph.cli.deferred import defer; defer('pandas'); "
+    "import htagraph.cli.main, htagraph.cli.path, htagraph.native.objects"
+)
+"""As the command begins: without pandas."""
 _TIMED = "import time; t = time.perf_counter(); {statement}; print(time.perf_counter() - t)"
 
 
@@ -29,5 +34,6 @@ if __name__ == "__main__":
         ("import htagraph", "import htagraph", "sys"),
         ("its load, after pandas", "from htagraph import load", "pandas"),
         ("the command line, after pandas", "import htagraph.cli.main", "pandas"),
+        ("`htagraph path`, all of it", _PATH, "sys"),
     ):
         print(f"{name:31}{seconds(statement, after=after):.3f} s")

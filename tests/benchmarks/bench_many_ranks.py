@@ -3,8 +3,8 @@
 ``python -m tests.benchmarks.bench_many_ranks FOLDER [--ranks 64 256 1024] [--layers 2]`` writes
 the traces into FOLDER, where they are used again, and runs ``htagraph report`` on each job.
 Scheduler, workers and client are processes of this machine; their peak memory is read from
-``/proc``. The last lines are fits through the smallest and the largest job: what a job costs, and
-each rank of it.
+``/proc``, and so is CPU time, which says more than seconds where others use the machine. The last
+lines are fits through all jobs (least squares): what a job costs, and each rank of it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from contextlib import ExitStack, contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from tests.benchmarks.bench_jobs import write_ranks
 
 WORKERS = 2
-FITTED = ("seconds", "client_cpu_s", "client_mb")
+FITTED = ("client_cpu_s", "workers_cpu_s", "client_mb", "scheduler_mb")
+CPU = (("client", "client"), ("scheduler", "scheduler"), ("workers", "worker"))
 EVERY_S = 0.5
 
 
@@ -91,6 +93,8 @@ def measure(folder: Path, kind: str) -> dict[str, object]:
     with ExitStack() as open_, tempfile.TemporaryDirectory() as out:
         command = ["htagraph", "report", str(folder), "--out", f"{out}/report", "--quiet"]
         of_dask: dict[str, int] = {}
+        if kind == "processes":
+            command += ["--workers", str(WORKERS)]
         if kind == "dask":
             scheduler = open_.enter_context(
                 started("distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard")
@@ -106,9 +110,9 @@ def measure(folder: Path, kind: str) -> dict[str, object]:
             command += ["--dask", address]
         began = time.perf_counter()
         client = subprocess.Popen([sys.executable, "-m", *command], stdout=subprocess.DEVNULL)
-        cpu_s = 0.0
+        cpu_s: dict[str, dict[int, float]] = {what: {} for what in peaks}
         while client.poll() is None:
-            cpu_s = cpu_s_of(client.pid) or cpu_s
+            cpu_s["client"][client.pid] = cpu_s_of(client.pid)
             peaks["client"] = max(peaks["client"], peak_mb(client.pid))
             started_here = [pid for pid in tree(client.pid) if pid != client.pid]
             for what, pids in (
@@ -116,6 +120,7 @@ def measure(folder: Path, kind: str) -> dict[str, object]:
                 *((name.split()[0], tree(pid)) for name, pid in of_dask.items()),
             ):
                 peaks[what] = max([peaks[what], *map(peak_mb, pids)])
+                cpu_s[what] |= {pid: max(cpu_s_of(pid), cpu_s[what].get(pid, 0.0)) for pid in pids}
             time.sleep(EVERY_S)
         took = time.perf_counter() - began
         assert client.returncode == 0, f"{folder}: exit code {client.returncode}"
@@ -125,19 +130,18 @@ def measure(folder: Path, kind: str) -> dict[str, object]:
         "ranks": len(list(folder.iterdir())),
         "executor": kind,
         "seconds": round(took, 1),
-        "client_cpu_s": round(cpu_s, 1),
+        **{f"{what}_cpu_s": round(sum(cpu_s[of].values()), 1) for what, of in CPU},
         **{f"{what}_mb": round(peak) for what, peak in peaks.items()},
         "page_mb": round(page_mb, 1),
     }
 
 
 def fit(rows: pd.DataFrame) -> str:
-    """What a rank costs: the slope between the smallest and the largest job."""
-    few, many = rows.iloc[0], rows.iloc[-1]
-    more = many["ranks"] - few["ranks"]
-    slopes = {name: (many[name] - few[name]) / more for name in FITTED}
-    fixed = {name: few[name] - slope * few["ranks"] for name, slope in slopes.items()}
-    return "; ".join(f"{name}: {fixed[name]:.0f} + ranks * {slopes[name]:.3f}" for name in slopes)
+    """What a job costs, and each rank of it: a line through all jobs."""
+    lines = {name: np.polyfit(rows["ranks"], rows[name], 1) for name in FITTED}
+    return "; ".join(
+        f"{name}: {line[1]:.1f} + {line[0]:.4f} * ranks" for name, line in lines.items()
+    )
 
 
 def main() -> None:
@@ -159,8 +163,9 @@ def main() -> None:
             print(rows[-1], flush=True)
     table = pd.DataFrame(rows)
     print(table.to_string(index=False))
-    for kind, own in table.groupby("executor"):
-        print(f"{kind}: {fit(own)}")
+    if len(given.ranks) > 1:
+        for kind, own in table.groupby("executor"):
+            print(f"{kind}: {fit(own)}")
 
 
 if __name__ == "__main__":

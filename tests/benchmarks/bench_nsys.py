@@ -19,7 +19,7 @@ from contextlib import closing
 from pathlib import Path
 
 from htagraph import load
-from htagraph.readers.nsys import nsys_ranks
+from htagraph.readers.nsys.ranks import nsys_ranks
 
 _TIMES = ("start", "end", "timestamp")
 _KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"

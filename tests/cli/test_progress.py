@@ -22,8 +22,8 @@ def shown(monkeypatch) -> list[str]:
     lines: list[str] = []
     hear = Waiting._hear
 
-    def note(waiting: Waiting, doing: str, done: int, total: int) -> None:
-        hear(waiting, doing, done, total)
+    def note(waiting: Waiting, doing: str, done: int, total: int, awaited: str) -> None:
+        hear(waiting, doing, done, total, awaited)
         task = waiting._progress.tasks[-1]
         lines.append(f"{task.description} {task.fields['amount']}".strip())
 
@@ -59,15 +59,23 @@ def test_the_ranks_of_a_job_are_counted(shown, tmp_path) -> None:
     ]
 
 
+def test_who_is_awaited_is_shown(shown) -> None:
+    """Beside how many are done."""
+    with Waiting().shown():
+        tell("rank", 3, 4, "rank 2")
+
+    assert shown == ["Opening · rank 4 of 4, 75%, awaiting rank 2"]
+
+
 def test_what_is_told_within_a_count_is_not_heard() -> None:
     """Or the line would jump between the two."""
-    heard: list[tuple[str, int, int]] = []
+    heard: list[tuple[str, int, int, str]] = []
     with heard_by(lambda *told: heard.append(told)):
         for _ in counted("rank", ("a", "b")):
             tell("stream edges")
     tell("nobody listens")
 
-    assert heard == [("rank", 0, 2), ("rank", 1, 2), ("rank", 2, 2)]
+    assert heard == [("rank", 0, 2, ""), ("rank", 1, 2, ""), ("rank", 2, 2, "")]
 
 
 def test_a_terminal_sees_share_and_time_left(monkeypatch, tmp_path: Path) -> None:

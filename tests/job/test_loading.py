@@ -29,9 +29,6 @@ from htagraph.job import executors
 from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.job.loading import load_job
 from htagraph.questions import QUESTIONS
-from htagraph.reports.job_summary import JobSummary
-from htagraph.reports.page.job_sections import job_sections
-from htagraph.reports.page.rank_answers import RankAnswers, job_page_work
 from htagraph.synth import simulate_job, training_job
 
 
@@ -252,23 +249,6 @@ def test_errors_of_other_processes_arrive_whole(folder: Path, processes: Executo
     cause = caught.value.__cause__
     assert isinstance(cause, MissingEventsError)
     assert (cause.missing, cause.rank) == ("counters", 0)
-
-
-def test_a_report_opens_each_rank_once(folder: Path) -> None:
-    """For its findings, its tables and its page; and once more to write the trace of all ranks."""
-    opened: list[str] = []
-
-    def note(event: str, args: tuple[object, ...]) -> None:
-        if event == "open" and str(args[0]).endswith(".npz") and noting:
-            opened.append(str(args[0]))
-
-    job, noting = load_job(folder), True
-    sys.addaudithook(note)
-    summary = JobSummary(job, also=job_page_work(len(job)))
-    assert summary.verdict.findings
-    assert list(job_sections(summary, RankAnswers.of(summary)))
-    noting = False
-    assert sorted(opened) == sorted(str(one.graph) for one in job.summaries.values())
 
 
 def test_each_rank_may_have_work_of_its_own(folder: Path) -> None:

@@ -74,18 +74,31 @@ def test_a_function_whose_source_changes_is_compiled_anew(tmp_path: Path) -> Non
 def test_what_is_kept_is_found_until_it_is_damaged(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HTAGRAPH_CACHE_DIR", str(tmp_path))
     kept.keep("some.o", b"code")
-    (file,) = (tmp_path / "htagraph").iterdir()
+    (file,) = tmp_path.iterdir()
 
     assert kept.found("some.o") == b"code"
     file.write_bytes(file.read_bytes()[:-1] + b"!")
     assert kept.found("some.o") is None
 
 
+def test_warm_looks_for_code_only_where_it_keeps_it(monkeypatch, tmp_path: Path) -> None:
+    """An image gets all of it, though whoever builds it has some in a cache of his own."""
+    monkeypatch.setenv("HTAGRAPH_CACHE_DIR", str(tmp_path / "own" / "htagraph"))
+    kept.keep("some.o", b"code")
+    monkeypatch.setenv("HTAGRAPH_CACHE_DIR", "")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "image"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "own"))
+
+    assert kept.found("some.o") == b"code"
+    with kept.at_home() as place:
+        assert (place, kept.found("some.o")) == (tmp_path / "image" / "htagraph", None)
+
+
 @pytest.mark.parametrize(("mode", "seen"), [(0o700, b"code"), (0o777, None)])
 def test_what_others_may_have_put_among_temporary_files_is_not_run(
     monkeypatch, tmp_path: Path, mode: int, seen: bytes | None
 ) -> None:
-    monkeypatch.setenv("HTAGRAPH_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("HTAGRAPH_CACHE_DIR", str(tmp_path / "htagraph"))
     kept.keep("some-test.o", b"code")
     monkeypatch.delenv("HTAGRAPH_CACHE_DIR")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

@@ -20,7 +20,7 @@ from typing import Any
 
 from htagraph import load
 from htagraph.errors import HTAGraphError
-from htagraph.readers.nsys import nsys_ranks
+from htagraph.readers.nsys.ranks import nsys_ranks
 from htagraph.synth import simulate, training_rank
 from tests.readers.nsys_files import SCHEMA, NsysFile, global_id
 

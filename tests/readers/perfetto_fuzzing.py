@@ -22,7 +22,8 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TracePacket
 import htagraph as hg
 from htagraph.errors import HTAGraphError
 from htagraph.model.recording import Recording
-from htagraph.readers.perfetto import is_perfetto, read_perfetto
+from htagraph.readers.perfetto.head import is_perfetto
+from htagraph.readers.perfetto.reader import read_perfetto
 from tests.readers.perfetto_packets import (
     BEGIN,
     COUNTER,

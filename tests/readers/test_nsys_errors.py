@@ -11,7 +11,8 @@ import pytest
 
 from htagraph import load
 from htagraph.errors import QueryError, TraceFormatError, TraceNotFoundError
-from htagraph.readers.nsys import export_nsys, nsys_ranks
+from htagraph.readers.nsys.ranks import nsys_ranks
+from htagraph.readers.nsys.reports import export_nsys
 from htagraph.synth import simulate, training_rank
 from tests.readers.nsys_files import NsysFile, simulated_file
 

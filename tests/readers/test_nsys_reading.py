@@ -11,7 +11,8 @@ import pytest
 from htagraph import Trace, load
 from htagraph.errors import MissingEventsError
 from htagraph.model.kinds import EventKind
-from htagraph.readers.nsys import nsys_ranks, read_nsys
+from htagraph.readers.nsys.ranks import nsys_ranks
+from htagraph.readers.nsys.reader import read_nsys
 from htagraph.synth import simulate, training_rank
 from tests.readers.nsys_files import NsysFile, global_id, simulated_file
 

@@ -11,8 +11,8 @@ import pytest
 
 from htagraph import Trace, load
 from htagraph.model.kinds import EventKind
-from htagraph.readers.nsys import nsys_ranks
 from htagraph.readers.nsys.export import Process
+from htagraph.readers.nsys.ranks import nsys_ranks
 from tests.real_traces import FOLDER
 
 pytestmark = [pytest.mark.real, pytest.mark.skipif(not FOLDER.is_dir(), reason="no traces here")]

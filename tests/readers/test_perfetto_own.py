@@ -17,7 +17,7 @@ from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EVENT_DTYPES, EventTable
 from htagraph.model.recording import STACKS
 from htagraph.model.samples import SampleTable, Series
-from htagraph.readers.perfetto import read_perfetto
+from htagraph.readers.perfetto.reader import read_perfetto
 from htagraph.writers.pftrace import CounterTrack, write_pftrace
 from tests.readers.conftest import event, file_of
 from tests.real_traces import FOLDER

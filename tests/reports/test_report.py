@@ -71,7 +71,7 @@ def test_the_trace_of_a_job_tells_how_far_it_is(job_folder, tmp_path):
     with heard_by(lambda *said: told.append(said)):
         hg.report(job_folder, tmp_path)
 
-    assert ("part", 3, 3) in told
+    assert ("part", 3, 3, "") in told
 
 
 def test_nothing_is_written_where_that_is_not_wanted(captured, tmp_path, monkeypatch):

@@ -4,7 +4,3 @@ Packets of events are scanned by compiled code (`compiled`); all others, which a
 by the classes of the perfetto package (`sequences`). What we wrote is read back as it was (`own`);
 what others wrote becomes lanes and events by its tracks (`foreign`).
 """
-
-from htagraph.readers.perfetto.reader import is_perfetto, read_perfetto
-
-__all__ = ["is_perfetto", "read_perfetto"]

@@ -1,0 +1,204 @@
+"""The last steps of a job, whose collectives are kept where those of all steps are too many.
+
+What grows in the client with the size of a job are collectives: to match them, to fit clocks and to
+find who waited takes about 1.1 kB and 9 us for each of each rank. So a rank brings those of as many
+of its last steps as its share allows, one at least, and the job is of the steps that all brought.
+Which step a collective is of is said by its launch: the device lags behind, by more on one rank
+than on another, and ranks that began with different collectives would be matched wrongly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.graph import TraceGraph
+from htagraph.lookup.readiness import Readiness
+from htagraph.model.answers import QUALITY
+from htagraph.model.units import human_count
+from htagraph.model.window import Window
+from htagraph.queries.collectives import launch_times
+
+__all__ = [
+    "MOST_COLLECTIVES",
+    "KeptSteps",
+    "LastSteps",
+    "StepStart",
+    "first_within",
+    "place_of",
+    "since_place",
+    "step_starts",
+    "table_since",
+]
+
+I64 = npt.NDArray[np.int64]
+
+MOST_COLLECTIVES = 4_000_000
+"""Collectives of all ranks that a job keeps, of all steps or of the last ones: about 4.4 GB."""
+
+_BYTES_OF_A_COLLECTIVE = 1_100
+
+
+class StepStart(NamedTuple):
+    """Where a step of a rank begins: on its clock, and in its collectives."""
+
+    name: str
+    start_ns: int
+    collective: int
+
+
+@dataclass(frozen=True)
+class LastSteps:
+    """A window of every rank: from a step to the end of the trace.
+
+    Parameters
+    ----------
+    name : str
+        Of the step.
+    instance : int
+        Which of several of the name, from the end: -1 is the last.
+    """
+
+    name: str
+    instance: int = -1
+
+    def __str__(self) -> str:
+        """What it is called."""
+        return f"{self.name} and later"
+
+    def __call__(self, graph: TraceGraph) -> Window:
+        """The window of a rank; all of it, where the rank has no such step."""
+        steps, span = graph.steps, graph.dag.span
+        named = steps["start_ns"][steps["name"] == self.name].to_numpy(np.int64)
+        start_ns = int(named[self.instance]) if len(named) >= -self.instance else span.start_ns
+        return Window(max(start_ns, span.start_ns), span.end_ns, str(self))
+
+
+@dataclass(frozen=True)
+class KeptSteps:
+    """Which steps of a job have their collectives, and how many the others had.
+
+    Parameters
+    ----------
+    window : LastSteps
+    n_steps, n_all_steps : int
+        Of the rank with most steps.
+    n_collectives, n_all_collectives : int
+        Of all ranks.
+    """
+
+    window: LastSteps
+    n_steps: int
+    n_all_steps: int
+    n_collectives: int
+    n_all_collectives: int
+
+    def __str__(self) -> str:
+        """What is kept, in a sentence."""
+        gigabytes = self.n_collectives * _BYTES_OF_A_COLLECTIVE / 1e9
+        return (
+            f"The ranks have {human_count(self.n_all_collectives, 'collective')}, too many for one "
+            f"process: the job is of {self.window}, {self.n_steps:,} of "
+            f"{human_count(self.n_all_steps, 'step')}, with {self.n_collectives:,} of them (about "
+            f"{gigabytes:.1f} GB)."
+        )
+
+    def added_to(
+        self, quality: pd.DataFrame, n_collectives: Mapping[int, tuple[int, int]]
+    ) -> pd.DataFrame:
+        """The quality of a job, with one check more of each rank: how much was kept.
+
+        Parameters
+        ----------
+        quality : DataFrame, schema `answers.QUALITY` and ``rank``
+        n_collectives : mapping of int to (int, int)
+            By rank: those kept, and all.
+        """
+        ranks = quality["rank"].unique()
+        n_good, n_all = np.array([n_collectives[rank] for rank in ranks], dtype=np.int64).T
+        is_good = n_good == n_all
+        why = (
+            f"the path across ranks, clocks and waits are of {self.window}: give "
+            "load_job(most_collectives=…) more, where there is memory, or fewer steps."
+        )
+        check = QUALITY.frame(
+            {
+                "check": ["collectives kept"] * len(ranks),
+                "n_good": n_good,
+                "n_all": n_all,
+                "share": n_good / np.maximum(n_all, 1),
+                "verdict": pd.Categorical(
+                    np.where(is_good, "good", "weak"), quality["verdict"].cat.categories
+                ),
+                "consequence": np.where(is_good, "", why),
+            }
+        )
+        both = pd.concat([quality, check.assign(rank=ranks)], ignore_index=True)
+        both = both.sort_values("rank", kind="stable", ignore_index=True)
+        both.attrs |= quality.attrs
+        return both
+
+
+def step_starts(graph: TraceGraph, kernels: I64) -> tuple[StepStart, ...]:
+    """Where the steps of a rank begin.
+
+    Parameters
+    ----------
+    graph : TraceGraph
+    kernels : ndarray of shape (n,), dtype=int64
+        Events of all collectives of the rank, in the order of their launches.
+    """
+    steps = graph.steps
+    first = np.searchsorted(launch_times(graph.dag, kernels), steps["start_ns"].to_numpy(np.int64))
+    columns = (steps["name"].tolist(), steps["start_ns"].tolist(), first.tolist())
+    return tuple(map(StepStart, *columns))
+
+
+def first_within(starts: Sequence[StepStart], n_all: int, most: int) -> int:
+    """Place of the first step of as many last ones as have so many collectives; the last at least.
+
+    Examples
+    --------
+    >>> starts = [StepStart("a", 0, 2), StepStart("b", 10, 12), StepStart("c", 20, 22)]
+    >>> [first_within(starts, 32, most) for most in (32, 20, 10, 5)]
+    [0, 1, 2, 2]
+    """
+    fits = (place for place, one in enumerate(starts) if n_all - one.collective <= most)
+    return next(fits, len(starts) - 1)
+
+
+def since_place(starts: Sequence[StepStart]) -> LastSteps:
+    """From the first of some steps on, told apart from others of its name."""
+    return LastSteps(starts[0].name, -sum(one.name == starts[0].name for one in starts))
+
+
+def place_of(window: LastSteps, starts: Sequence[StepStart]) -> int:
+    """Place of the step with which a window begins, -1 if there is none such."""
+    named = [place for place, one in enumerate(starts) if one.name == window.name]
+    return named[window.instance] if len(named) >= -window.instance else -1
+
+
+def table_since(
+    table: pd.DataFrame, ready: Readiness, first: int
+) -> tuple[pd.DataFrame, Readiness]:
+    """The collectives of a rank from one on, and since when they were ready, numbered anew.
+
+    Parameters
+    ----------
+    table : DataFrame, schema `answers.COLLECTIVES`
+    ready : Readiness
+    first : int
+    """
+    kept = table.iloc[first:].reset_index(drop=True).copy()
+    own = np.arange(len(kept))
+    after, arrival = (kept[name].to_numpy(np.int64) for name in ("after", "arrival"))
+    # What sends may have been launched a step before what receives: then it came with itself.
+    came = np.where(arrival < 0, -1, np.where(arrival < first, own, arrival - first))
+    kept = kept.assign(collective=own, after=np.maximum(after - first, -1), arrival=came)
+    ready_ns, node, ready_after = (values[first:] for values in ready)
+    return kept, Readiness(ready_ns, node, np.maximum(ready_after - first, -1))

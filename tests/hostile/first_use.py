@@ -1,0 +1,64 @@
+"""First use of a wheel, as in a container: two programs at once, of four spawned workers each.
+
+Nothing is compiled twice, numba is not asked, and nobody warns. Run by `.ci/package` with the
+Python of an empty environment that cannot be written to, without a home.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import warnings
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import htagraph as hg
+from htagraph.native import kept, objects
+from htagraph.synth import simulate, training_rank
+
+_WORKERS = 4
+_PROGRAMS = 2
+
+
+def length_and_compiled(trace: str) -> tuple[int, int]:
+    """Length of a trace's critical path, and how much this process compiled for it."""
+    warnings.simplefilter("error")
+    compiled, object_code = [], objects.object_code
+    objects.object_code = lambda bitcode: compiled.append(bitcode) or object_code(bitcode)
+    segments = hg.load(trace).compile().critical_path().segments
+    objects.object_code = object_code
+    assert "numba" not in sys.modules, "numba compiled what the wheel should bring along"
+    return int(segments["dur_ns"].sum()), len(compiled)
+
+
+def program(trace: str) -> None:
+    """Ask all workers, and print what they said."""
+    with ProcessPoolExecutor(_WORKERS, mp_context=get_context("spawn")) as pool:
+        print(json.dumps(list(pool.map(length_and_compiled, [trace] * _WORKERS))))
+
+
+def main() -> None:
+    """Run the programs, and look at what they said and kept."""
+    with TemporaryDirectory() as folder:
+        rank = simulate(training_rank(steps=2, layers=2)).write(Path(folder) / "rank.json.gz")
+        command = [sys.executable, __file__, str(rank)]
+        both = [
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            for _ in range(_PROGRAMS)
+        ]
+        said = [one.communicate() for one in both]
+    assert [error for _, error in said] == ["", ""], said
+    answers = [answer for out, _ in said for answer in json.loads(out)]
+    place = kept.home()
+    assert place is not None
+    n_kept, n_compiled = len(list(place.glob("*.o"))), sum(n for _, n in answers)
+    assert len({dur_ns for dur_ns, _ in answers}) == 1, answers
+    assert 0 < n_compiled == n_kept, f"{n_compiled} compiled, {n_kept} kept in {place}"
+    print(f"{len(answers)} workers compiled {n_compiled} functions, each once, kept in {place}")
+
+
+if __name__ == "__main__":
+    program(sys.argv[1]) if len(sys.argv) > 1 else main()
