@@ -334,11 +334,8 @@ class CriticalPath:
             name: categorical(*segment_labels(self.dag, path, name))
             for name in ("bound", "name", "track", "op", "kind")
         }
-        times = {
-            "dur_ns": path.dur_ns,
-            "lag_ns": path.lag_ns,
-            "residual_ns": path.dur_ns - path.lag_ns,
-        }
+        lag_ns = path.lag_ns(self.dag)
+        times = {"dur_ns": path.dur_ns, "lag_ns": lag_ns, "residual_ns": path.dur_ns - lag_ns}
         return path_dot(
             pd.DataFrame(labels | times, copy=False),
             out=out,

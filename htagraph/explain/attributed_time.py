@@ -353,7 +353,6 @@ def attributed_time(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
     coded = Segments(
         segments["start_ns"].to_numpy(np.int64),
         segments["dur_ns"].to_numpy(np.int64),
-        segments["lag_ns"].to_numpy(np.int64),
         segments["bound"].cat.codes.to_numpy().astype(np.int8),
         segments["event"].to_numpy(np.int32),
         segments["edge"].to_numpy(np.int32),

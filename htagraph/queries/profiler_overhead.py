@@ -166,7 +166,10 @@ def _on_path(dag: Dag, found: Clipped, lane: I64, path: Segments) -> tuple[I64, 
     placed = np.flatnonzero(lane >= 0)
     some = found.take(placed)
     nesting = nest(
-        lane[placed].astype(np.int32), some.start_ns, some.end_ns, dag.events.tiebreak[some.event]
+        lane[placed].astype(np.int32),
+        some.start_ns,
+        some.end_ns,
+        (np.zeros(len(placed), dtype=np.int8), dag.events.tiebreak[some.event]),
     )
     times = np.stack([some.start_ns, some.end_ns], axis=1).reshape(-1)[nesting.boundary]
     # Up to the next boundary; the last of each thread has nothing innermost.

@@ -120,7 +120,7 @@ def test_a_very_long_path_stays_under_the_limit(training: Summary, tmp_path: Pat
     repeated = path.coded.take(np.arange(n) % path.n_segments)
     long_path = CriticalPath(path.dag, type(path.window)(0, 10 * n, "long"))
     long_path.__dict__["coded"] = repeated._replace(
-        start_ns=10 * np.arange(n), dur_ns=np.full(n, 10), lag_ns=np.zeros(n, dtype=np.int64)
+        start_ns=10 * np.arange(n), dur_ns=np.full(n, 10)
     )
     long_summary = Summary(training.trace, training.graph)
     long_summary.__dict__["path"] = long_path
