@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +23,15 @@ from htagraph.model.deprecated import renamed
 from htagraph.model.frames import BREAKDOWN
 from htagraph.model.kinds import Bound, in_words
 from htagraph.model.recording import Origin
+from htagraph.model.schema import categorical
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
 from htagraph.readers.first_bytes import first_bytes
 from htagraph.readers.rank_paths import file_of
+
+if TYPE_CHECKING:
+    from htagraph.explain.attributed import Attributed
+    from htagraph.replay.excerpt import Excerpt
 
 __all__ = ["BreakdownKey", "CriticalPath", "write_path_trace", "write_runs"]
 
@@ -86,27 +91,31 @@ class CriticalPath:
     @cached_property
     def segments(self) -> pd.DataFrame:
         """Segments in order of time, schema `frames.SEGMENTS`; they tile the window."""
-        return segment_frame(self.dag, self._coded)
+        return segment_frame(self.dag, self.coded)
+
+    def segments_at(self, rows: npt.NDArray[np.int64]) -> pd.DataFrame:
+        """Some of the segments, by their rows, which are the index."""
+        return segment_frame(self.dag, self.coded.take(rows)).set_index(pd.Index(rows))
 
     @cached_property
-    def _coded(self) -> Segments:
+    def coded(self) -> Segments:
         """Segments in codes, which is all that sums over them need."""
         return path_segments(self.dag, [self.window])
 
     @property
     def bounds(self) -> npt.NDArray[np.int8]:
         """Code of the `Bound` of each segment."""
-        return self._coded.bound
+        return self.coded.bound
 
     @property
     def durations_ns(self) -> npt.NDArray[np.int64]:
         """Length of each segment."""
-        return self._coded.dur_ns
+        return self.coded.dur_ns
 
     @property
     def n_segments(self) -> int:
         """Number of segments."""
-        return len(self._coded.start_ns)
+        return len(self.coded.start_ns)
 
     @cached_property
     def edges(self) -> pd.DataFrame:
@@ -119,20 +128,37 @@ class CriticalPath:
     @cached_property
     def attributed_time(self) -> pd.DataFrame:
         """The path, each nanosecond charged to one cause; schema `frames.ATTRIBUTED_TIME`."""
-        from htagraph.explain.attributed_time import attributed_time  # noqa: PLC0415  deferred
+        return self._attributed.frame()
 
-        return attributed_time(self.dag, self.segments)
+    @cached_property
+    def attributed_labels(self) -> pd.DataFrame:
+        """The same with categories instead of texts: a small part of the memory and time."""
+        return self._attributed.labels()
+
+    @cached_property
+    def _attributed(self) -> Attributed:
+        """The same in codes."""
+        from htagraph.explain.attributed_time import attributed  # noqa: PLC0415  deferred
+
+        return attributed(self.dag, self.coded)
+
+    @cached_property
+    def excerpt(self) -> Excerpt:
+        """What is replayed to predict what would help; of a large graph, steps that are alike."""
+        from htagraph.replay.excerpt import excerpt_of  # noqa: PLC0415  deferred: few need it
+
+        return excerpt_of(self.dag, self.window)
 
     @property
     def unexplained_share(self) -> float:
         """Share of the path for which no recorded dependency says what it waited for."""
-        unexplained = self._coded.dur_ns[self._coded.bound == Bound.UNEXPLAINED].sum()
+        unexplained = self.coded.dur_ns[self.coded.bound == Bound.UNEXPLAINED].sum()
         return float(unexplained) / self.dur_ns if self.dur_ns else 0.0
 
     @property
     def inferred_share(self) -> float:
         """Share of the path on edges that rest on order and times of events, not on a record."""
-        inferred = self._coded.dur_ns[self._coded.is_inferred(self.dag)].sum()
+        inferred = self.coded.dur_ns[self.coded.is_inferred(self.dag)].sum()
         return float(inferred) / self.dur_ns if self.dur_ns else 0.0
 
     def breakdown(self, *, by: BreakdownKey = "bound") -> pd.DataFrame:
@@ -187,12 +213,12 @@ class CriticalPath:
         dict of str to ndarray
             The labels, under the name `by`, and the columns of `frames.BREAKDOWN`.
         """
-        codes, labels = segment_labels(self.dag, self._coded, by)
-        return label_sums(codes, labels, self._coded.dur_ns, by, self.dur_ns)
+        codes, labels = segment_labels(self.dag, self.coded, by)
+        return label_sums(codes, labels, self.coded.dur_ns, by, self.dur_ns)
 
     def pieces(self, steps: pd.DataFrame) -> pd.DataFrame:
         """Segments cut at the boundaries of steps, as `split_by_steps` gives them."""
-        return split_by_steps(self._coded.start_ns, self._coded.dur_ns, steps)
+        return split_by_steps(self.coded.start_ns, self.coded.dur_ns, steps)
 
     @property
     def start_ns(self) -> int:
@@ -303,8 +329,15 @@ class CriticalPath:
         """
         from htagraph.writers.dot import path_dot  # noqa: PLC0415  deferred: few need it
 
+        path = self.coded
+        labels = {
+            name: categorical(*segment_labels(self.dag, path, name))
+            for name in ("bound", "name", "track", "op", "kind")
+        }
+        lag_ns = path.lag_ns(self.dag)
+        times = {"dur_ns": path.dur_ns, "lag_ns": lag_ns, "residual_ns": path.dur_ns - lag_ns}
         return path_dot(
-            self.segments,
+            pd.DataFrame(labels | times, copy=False),
             out=out,
             max_nodes=max_nodes,
             title=f"Critical path of {self.window.name}",
@@ -365,7 +398,7 @@ def write_path_trace(
     moved_by = dag.calibration.moved_by
     moved = f" Device times were moved by {moved_by} to agree with the host's." if moved_by else ""
     events = segments["event"].to_numpy()
-    causes = segment_causes(path.attributed_time, len(segments))
+    causes = segment_causes(path.attributed_labels, len(segments))
     return write_pftrace(
         out,
         dag.events,

@@ -25,9 +25,15 @@ I64 = npt.NDArray[np.int64]
 
 @compiled
 def _bind(
-    tail: I32, head: I32, kind: I8, lag: I64, node_ts: I64, tiebreak: I64, binding: I32, latest: I64
+    edges: tuple[I32, I32, I8, I64],
+    node_ts: I64,
+    tiebreak: I64,
+    shift: int,
+    binding: I32,
+    latest: I64,
 ) -> None:
     """Keep the edge with the largest (arrival, time of tail, kind, tiebreak of tail) per head."""
+    tail, head, kind, lag = edges
     for edge in range(len(tail)):
         node = head[edge]
         arrival = node_ts[tail[edge]] + lag[edge]
@@ -42,7 +48,7 @@ def _bind(
                 if (
                     ts == best_ts
                     and kind[edge] == kind[best]
-                    and tiebreak[tail[edge]] <= tiebreak[tail[best]]
+                    and tiebreak[tail[edge] >> shift] <= tiebreak[tail[best] >> shift]
                 ):
                     continue
         binding[node] = edge
@@ -61,7 +67,9 @@ def bind(tail: I32, head: I32, kind: I8, lag: I64, node_ts: I64, tiebreak: I64) 
     kind : ndarray of shape (n_edges,), dtype=int8
     lag : ndarray of shape (n_edges,), dtype=int64, unit=ns
         ``node_ts[tail] + lag <= node_ts[head]``.
-    node_ts, tiebreak : ndarray of shape (n_nodes,), dtype=int64
+    node_ts : ndarray of shape (n_nodes,), dtype=int64
+    tiebreak : ndarray of shape (n_nodes,) or (n_nodes / 2,), dtype=int64
+        Of nodes, or of events, which have two nodes each.
 
     Returns
     -------
@@ -80,7 +88,8 @@ def bind(tail: I32, head: I32, kind: I8, lag: I64, node_ts: I64, tiebreak: I64) 
     """
     binding = np.full(len(node_ts), -1, dtype=np.int32)
     latest = np.array(node_ts, dtype=np.int64)
-    _bind(tail, head, kind, lag, node_ts, tiebreak, binding, latest)
+    shift = int(len(tiebreak) < len(node_ts))
+    _bind((tail, head, kind, lag), node_ts, tiebreak, shift, binding, latest)
     return binding, np.subtract(node_ts, latest, out=latest)
 
 
@@ -111,6 +120,17 @@ def walk_back(node: int, binding: I32, tail: I32, node_ts: I64, *, until_ns: int
     out = np.empty(len(node_ts), dtype=np.int32)
     count = _walk_back(node, binding, tail, node_ts, until_ns, out)
     return out[:count][::-1].copy()
+
+
+@compiled
+def _instant(tail: I32, head: I32, node_ts: I64, out: I32) -> int:
+    """Fill the edges that take no time; return their number."""
+    n = 0
+    for edge in range(len(tail)):
+        if node_ts[tail[edge]] == node_ts[head[edge]]:
+            out[n] = edge
+            n += 1
+    return n
 
 
 @compiled
@@ -172,7 +192,8 @@ def topological_order(
     >>> order.tolist(), cyclic.tolist()
     ([1, 2, 0], [False])
     """
-    instant = np.flatnonzero(node_ts[tail] == node_ts[head])
+    instant = np.empty(len(tail), dtype=np.int32)
+    instant = instant[: _instant(tail, head, node_ts, instant)]
     level = np.zeros(len(node_ts), dtype=np.int32)
     cyclic = np.zeros(len(tail), dtype=bool)
     if len(instant):

@@ -8,6 +8,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.algorithms.gather import gather
+
 __all__ = ["distinct", "is_in"]
 
 I64 = npt.NDArray[np.int64]
@@ -51,4 +53,4 @@ def is_in(codes: Codes, wanted: Codes) -> npt.NDArray[np.bool_]:
     [True, False, True]
     """
     n = max(int(codes.max(initial=-1)), int(wanted.max(initial=-1))) + 1
-    return _marked(wanted, n).take(codes)
+    return gather(_marked(wanted, n), codes, default=False)

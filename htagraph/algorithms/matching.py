@@ -68,14 +68,19 @@ def _last_before(group: I64, time: I64, query_group: I64, query_time: I64, posit
         position[query] = low - 1 if low > 0 and group[low - 1] == in_group else -1
 
 
-def last_before(group: I64, time: I64, query_group: I64, query_time: I64) -> I64:
+def last_before(
+    group: npt.NDArray[np.integer],
+    time: I64,
+    query_group: npt.NDArray[np.integer],
+    query_time: I64,
+) -> I64:
     """Position of the last row before each query, in the query's group; -1 for none.
 
     Before means ``row time < query time``.
 
     Parameters
     ----------
-    group, time : ndarray of shape (n,), dtype=int64
+    group, time : ndarray of shape (n,), dtype=int
         Rows, sorted by group, then time.
     query_group, query_time : ndarray of shape (q,), dtype=int64
 

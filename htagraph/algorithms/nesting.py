@@ -27,13 +27,18 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.native.inner import called, inlined
 from htagraph.native.passes import compiled
 
 __all__ = ["Nesting", "nest"]
 
+I8 = npt.NDArray[np.int8]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+
+_RUN = 16
+"""Intervals that are sorted by insertion."""
 
 
 class Nesting(NamedTuple):
@@ -49,36 +54,151 @@ class Nesting(NamedTuple):
     parent : ndarray of shape (n,), dtype=int32
         The interval that was innermost when each one started, -1 for none. Passed over are those
         that it overhangs and that are calls.
+    first : ndarray of shape (n_lanes + 1,), dtype=int64
+        Boundaries of a lane are ``first[lane]:first[lane + 1]``.
     """
 
     boundary: I32
     innermost: I32
     parent: I32
+    first: I64
+
+
+class _Intervals(NamedTuple):
+    """Intervals, and which of equal ones are the outer ones: those of lower rank, then number."""
+
+    start: I64
+    end: I64
+    rank: I8
+    number: I64
+
+
+@inlined
+def _is_before(a: int, b: int, of: _Intervals, by_start: I32, of_ends: bool) -> bool:
+    """Whether the start of an interval, or of places in that order their end, is before another."""
+    before = False
+    if of_ends:
+        end_a, end_b = of.end[by_start[a]], of.end[by_start[b]]
+        before = end_a < end_b or (end_a == end_b and a > b)
+    elif of.start[a] != of.start[b]:
+        before = of.start[a] < of.start[b]
+    elif of.end[a] != of.end[b]:
+        before = of.end[a] > of.end[b]
+    elif len(of.rank) > 0 and of.rank[a] != of.rank[b]:
+        before = of.rank[a] < of.rank[b]
+    elif len(of.number) > 0:
+        before = of.number[a] < of.number[b]
+    return before
+
+
+@called
+def _sort(
+    items: I32, begin: int, end: int, spare: I32, of: _Intervals, by_start: I32, of_ends: bool
+) -> None:
+    """Sort what is nearly in order: short runs by insertion, then merged where that is needed."""
+    for low in range(begin, end, _RUN):
+        for position in range(low + 1, min(low + _RUN, end)):
+            item, at = items[position], position
+            while at > low and _is_before(item, items[at - 1], of, by_start, of_ends):
+                items[at] = items[at - 1]
+                at -= 1
+            items[at] = item
+    width = _RUN
+    while width < end - begin:
+        for low in range(begin, end - width, 2 * width):
+            middle, high = low + width, min(low + 2 * width, end)
+            if not _is_before(items[middle], items[middle - 1], of, by_start, of_ends):
+                continue
+            for position in range(low, middle):
+                spare[position] = items[position]
+            left, right, out = low, middle, low
+            while left < middle:
+                if right < high and _is_before(items[right], spare[left], of, by_start, of_ends):
+                    items[out] = items[right]
+                    right += 1
+                else:
+                    items[out] = spare[left]
+                    left += 1
+                out += 1
+        width *= 2
 
 
 @compiled
-def _merge(begun: I64, ended: I64, lane: I32, start: I64, end: I64, boundary: I32) -> None:
+def _count(rows: I32, lane: I32, first: I64) -> None:
+    """Count the intervals of each lane, one place further on."""
+    for row in rows:
+        first[lane[row] + 1] += 1
+
+
+@compiled
+def _by_start(
+    rows: I32, lane: I32, of: _Intervals, lanes: tuple[I64, I64], by_start: I32, spare: I32
+) -> None:
+    """Fill intervals by lane and start, outer ones first.
+
+    `lanes` is where each lane begins, twice.
+    """
+    first, following = lanes
+    for row in rows:
+        by_start[following[lane[row]]] = row
+        following[lane[row]] += 1
+    for number in range(len(first) - 1):
+        _sort(by_start, first[number], first[number + 1], spare, of, by_start, False)
+
+
+@compiled
+def _by_end(by_start: I32, of: _Intervals, first: I64, last: I64, by_end: I32, spare: I32) -> None:
+    """Fill intervals of some length by lane and end, inner ones first, and where each lane ends.
+
+    A stack gives those that nest in order already.
+    """
+    n = 0
+    for number in range(len(first) - 1):
+        begin, depth = n, 0
+        for place in range(first[number], first[number + 1]):
+            row = by_start[place]
+            while depth > 0 and of.end[by_start[spare[depth - 1]]] <= of.start[row]:
+                depth -= 1
+                by_end[n] = spare[depth]
+                n += 1
+            if of.end[row] > of.start[row]:
+                spare[depth] = place
+                depth += 1
+        while depth > 0:
+            depth -= 1
+            by_end[n] = spare[depth]
+            n += 1
+        last[number] = n
+        _sort(by_end, begin, n, spare, of, by_start, True)
+        for position in range(begin, n):
+            by_end[position] = by_start[by_end[position]]
+
+
+@compiled
+def _merge(
+    by_start: I32, by_end: I32, of: _Intervals, first: I64, last: I64, boundary: I32
+) -> None:
     """Fill boundaries from intervals in the order of their starts, and those of some length by end.
 
     What ends up to a time comes before what starts then; what has no length ends at once.
     """
     out, done = 0, 0
-    for interval in begun:
-        while done < len(ended) and (
-            lane[ended[done]] < lane[interval]
-            or (lane[ended[done]] == lane[interval] and end[ended[done]] <= start[interval])
-        ):
-            boundary[out] = 2 * ended[done] + 1
+    for number in range(len(first) - 1):
+        for place in range(first[number], first[number + 1]):
+            row = by_start[place]
+            while done < last[number] and of.end[by_end[done]] <= of.start[row]:
+                boundary[out] = 2 * by_end[done] + 1
+                out += 1
+                done += 1
+            boundary[out] = 2 * row
+            out += 1
+            if of.end[row] <= of.start[row]:
+                boundary[out] = 2 * row + 1
+                out += 1
+        while done < last[number]:
+            boundary[out] = 2 * by_end[done] + 1
             out += 1
             done += 1
-        boundary[out] = 2 * interval
-        out += 1
-        if end[interval] <= start[interval]:
-            boundary[out] = 2 * interval + 1
-            out += 1
-    for interval in ended[done:]:
-        boundary[out] = 2 * interval + 1
-        out += 1
 
 
 @compiled
@@ -128,8 +248,9 @@ def nest(
     lane: I32,
     start: I64,
     end: I64,
-    depth_hint: I64 | None = None,
+    depth_hint: tuple[I8, I64] | None = None,
     is_call: Bools | None = None,
+    rows: npt.NDArray[np.integer] | None = None,
 ) -> Nesting:
     """Boundaries of intervals in order and their nesting.
 
@@ -141,11 +262,13 @@ def nest(
     lane : ndarray of shape (n,), dtype=int32
     start, end : ndarray of shape (n,), dtype=int64
         ``start <= end``.
-    depth_hint : ndarray of shape (n,), dtype=int64, optional
-        Of equal intervals, the one with the smaller hint is the outer one; by default the one that
-        comes first.
+    depth_hint : tuple of ndarray of shape (n,), dtype=int8, and ndarray, dtype=int64, optional
+        Of equal intervals, the one of lower rank is the outer one, then that of the smaller number;
+        by default the one that comes first.
     is_call : ndarray of shape (n,), dtype=bool, optional
         Intervals that are never the parent of one that overhangs them and is no call itself.
+    rows : ndarray of shape (k,), dtype=int, optional
+        Intervals to look at, ascending; all by default. The others have no boundaries.
 
     Returns
     -------
@@ -153,7 +276,7 @@ def nest(
 
     Notes
     -----
-    ``O(n log n)`` for the sorts; the passes take about 10 ns a boundary.
+    ``O(n)`` where intervals come in the order of their starts and nest, else ``O(n log n)``.
 
     Examples
     --------
@@ -163,16 +286,26 @@ def nest(
     ([0, 2, 3, 1, 4, 5], [0, 1, 0, -1, 2, -1], [-1, 0, -1])
     """
     n = len(start)
-    hint = np.arange(n) if depth_hint is None else depth_hint
-    outer_first = np.lexsort((hint, -end, start, lane))
-    inner_first = outer_first[::-1]
-    inner_first = inner_first[(end > start)[inner_first]]
-    ended = inner_first[np.lexsort((end[inner_first], lane[inner_first]))]
+    chosen = np.arange(n, dtype=np.int32) if rows is None else rows.astype(np.int32)
     lane = np.ascontiguousarray(lane, dtype=np.int32)
-    start, end = np.ascontiguousarray(start), np.ascontiguousarray(end)
-    found = Nesting(*(np.empty(size, dtype=np.int32) for size in (2 * n, 2 * n, n)))
+    rank, number = (np.empty(0, dtype=np.int8), np.empty(0, dtype=np.int64))
+    if depth_hint is not None:
+        rank, number = depth_hint
+    start, end, number = (
+        np.ascontiguousarray(each, dtype=np.int64) for each in (start, end, number)
+    )
+    of = _Intervals(start, end, rank, number)
+    first = np.zeros(int(lane.max(initial=-1)) + 2, dtype=np.int64)
+    _count(chosen, lane, first)
+    np.cumsum(first, out=first)
+    last, following = np.empty_like(first), first.copy()
+    by_start, by_end, spare = (np.empty(len(chosen), dtype=np.int32) for _ in range(3))
+    _by_start(chosen, lane, of, (first, following), by_start, spare)
+    _by_end(by_start, of, first, last, by_end, spare)
+    boundary, innermost = (np.empty(2 * len(chosen), dtype=np.int32) for _ in range(2))
+    _merge(by_start, by_end, of, first, last, boundary)
+    del by_start, by_end
     calls = np.zeros(n, dtype=np.bool_) if is_call is None else is_call
-    _merge(outer_first, ended, lane, start, end, found.boundary)
-    stack, is_ended = np.empty(n, dtype=np.int32), np.zeros(n, dtype=np.bool_)
-    _sweep(found.boundary, lane, end, calls, found.innermost, found.parent, stack, is_ended)
-    return found
+    parent, is_ended = np.full(n, -1, dtype=np.int32), np.zeros(n, dtype=np.bool_)
+    _sweep(boundary, lane, of.end, calls, innermost, parent, spare, is_ended)
+    return Nesting(boundary, innermost, parent, 2 * first)

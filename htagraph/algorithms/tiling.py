@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from htagraph.errors import GraphError
 
-__all__ = ["check_tiling"]
+__all__ = ["check_tiling", "not_tiled"]
 
 I64 = npt.NDArray[np.int64]
 
@@ -57,8 +57,12 @@ def check_tiling(
     tiled[group[torn[group[torn] == group[torn - 1]]]] = False
     if not tiled.all():
         worst = int(np.argmin(tiled))
-        raise GraphError(
-            f"{what} does not tile the window from {window_start[worst]:,} "
-            f"to {window_end[worst]:,} ns.",
-            hint="this is a defect of htagraph; please report it with the trace.",
-        )
+        raise not_tiled(what, int(window_start[worst]), int(window_end[worst]))
+
+
+def not_tiled(what: str, start_ns: int, end_ns: int) -> GraphError:
+    """The error that says that pieces do not tile their window."""
+    return GraphError(
+        f"{what} does not tile the window from {start_ns:,} to {end_ns:,} ns.",
+        hint="this is a defect of htagraph; please report it with the trace.",
+    )

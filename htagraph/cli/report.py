@@ -6,6 +6,7 @@ import json
 import webbrowser
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -77,6 +78,12 @@ def report(
     files: Annotated[
         bool, typer.Option("--files/--no-files", help="Write files, or print only.")
     ] = True,
+    whole: Annotated[
+        bool,
+        typer.Option(
+            "--whole", help="Write all of a large trace for Perfetto, not steps that stand for it."
+        ),
+    ] = False,
     open_page: Annotated[
         bool, typer.Option("--open", help="Open the page in a browser when it is written.")
     ] = False,
@@ -111,11 +118,8 @@ def report(
                 )
                 if out is not None:
                     origin.check(out)
-                text = _printed(summary)
-            if json_file != "-":
-                output().file.write(text)
-                output().file.flush()
-            written = _write(summary, origin, waiting, out) if files else {}
+            _print(summary, waiting, quiet=json_file == "-")
+            written = _write(summary, origin, waiting, out, whole=whole) if files else {}
             _write_json(summary, json_file, written)
         if json_file != "-":
             _print_files(written, quiet=quiet, has_page=files)
@@ -174,24 +178,33 @@ def _check_files(out: Path | None, *, files: bool, open_page: bool) -> None:
         raise QueryError("a page needs plotly.", hint="pip install 'htagraph[plot]'.")
 
 
-def _printed(summary: Summary | JobSummary) -> str:
-    """What is printed of a report, made while the progress line is shown."""
-    console = output()
-    with console.capture() as captured:
-        if isinstance(summary, JobSummary):
-            print_job(console, summary)
-        else:
-            print_summary(console, summary)
-    return captured.get()
+def _print(summary: Summary | JobSummary, waiting: Waiting, *, quiet: bool) -> None:
+    """Print a report, each part when it is made: of one trace the verdict, then the tables."""
+    if isinstance(summary, JobSummary):
+        parts = [partial(print_job, summary=summary)]
+    else:
+        parts = [partial(print_head, summary=summary), partial(_print_tables, summary=summary)]
+    for part in parts:
+        console = output()
+        with waiting.shown(), console.capture() as captured:
+            part(console)
+        if not quiet:
+            console.file.write(captured.get())
+            console.file.flush()
 
 
 def _write(
-    summary: Summary | JobSummary, origin: ReportOrigin, waiting: Waiting, out: Path | None
+    summary: Summary | JobSummary,
+    origin: ReportOrigin,
+    waiting: Waiting,
+    out: Path | None,
+    *,
+    whole: bool,
 ) -> dict[str, Path]:
     """Write the files; the result names them."""
     with waiting.shown():
         into = out or origin.folder(summary.name)
-        written = write_files(summary, into, doing=waiting.stage, record=origin.record)
+        written = write_files(summary, into, doing=waiting.stage, whole=whole, record=origin.record)
         origin.remove_stale(into, written.values())
     return written
 
@@ -236,6 +249,11 @@ def _print_files(files: dict[str, Path], *, quiet: bool, has_page: bool) -> None
 def print_summary(console: Console, summary: Summary) -> None:
     """Print the summary of a trace: its verdict, and the tables behind it."""
     print_head(console, summary)
+    _print_tables(console, summary)
+
+
+def _print_tables(console: Console, summary: Summary) -> None:
+    """Print what is behind the verdict: the path, what the devices do, and what to check."""
     if len(summary.by_step):
         n_steps = len(summary.by_step)
         of = f", first {_N_STEPS} of {n_steps:,}" if n_steps > _N_STEPS else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,8 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
+_AT_ONCE = 1 << 16
+
 
 @dataclass(frozen=True, eq=False)
 class Boundaries:
@@ -30,20 +33,21 @@ class Boundaries:
         By lane, then in the order of the thread.
     inside : ndarray of shape (n,), dtype=int32
         Host event that is innermost from each boundary to the next of its lane, -1 for none.
+    first : ndarray of shape (n_lanes + 1,), dtype=int64
+        Those of a lane are ``first[lane]:first[lane + 1]``.
     """
 
     events: EventTable
     node: I32
     inside: I32
+    first: I64
 
     @classmethod
-    def of(cls, events: EventTable, host: I64, nesting: Nesting) -> Boundaries:
-        """Boundaries of host events; interval ``i`` of the nesting is event ``host[i]``."""
-        rows = host.astype(np.int32)
-        node = rows[nesting.boundary >> 1]
-        node *= 2
-        node += nesting.boundary & 1
-        return cls(events, node, gather(rows, nesting.innermost))
+    def of(cls, events: EventTable, nesting: Nesting) -> Boundaries:
+        """Boundaries of host events; the intervals of the nesting are events."""
+        none = np.full(max(len(events.lanes) + 1 - len(nesting.first), 0), nesting.first[-1])
+        first = np.concatenate([nesting.first, none])
+        return cls(events, nesting.boundary, nesting.innermost, first)
 
     def __len__(self) -> int:
         """Number of boundaries."""
@@ -58,19 +62,33 @@ class Boundaries:
     @cached_property
     def ts_ns(self) -> I64:
         """Time of each boundary; ascending on each lane."""
-        times: I64 = self.events.node_ts_ns[self.node]
+        times: I64 = gather(self.events.node_ts_ns, self.node)
         return times
 
     @cached_property
     def is_followed(self) -> Bools:
         """Whether another boundary of the same lane comes after each one."""
-        out = np.zeros(len(self), dtype=bool)
-        np.equal(self.lane[1:], self.lane[:-1], out=out[:-1])
+        out = np.ones(len(self), dtype=bool)
+        out[self.first[1:][np.diff(self.first) > 0] - 1] = False
         return out
+
+    @property
+    def openings(self) -> I64:
+        """Position of the first boundary of each lane that has some."""
+        return self.first[:-1][np.diff(self.first) > 0]
+
+    def longer_than(self, least_ns: int) -> I64:
+        """Positions of boundaries from which it takes longer to the next of their lane."""
+        parts = [np.empty(0, dtype=np.int64)]
+        for begin, end in pairwise(self.first.tolist()):
+            for start in range(begin, end, _AT_ONCE):
+                times = self.ts_ns[start : min(start + _AT_ONCE + 1, end)]
+                parts.append(start + np.flatnonzero(np.diff(times) > least_ns))
+        return np.concatenate(parts)
 
     def of_lane(self, lane: int) -> slice:
         """Positions of the boundaries of a lane."""
-        begin, end = np.searchsorted(self.lane, [lane, lane + 1]).tolist()
+        begin, end = self.first[lane : lane + 2].tolist()
         return slice(begin, end)
 
     def last(self, lane: npt.NDArray[np.integer], until_ns: I64) -> I64:

@@ -21,7 +21,7 @@ from htagraph.algorithms.gather import gather
 from htagraph.algorithms.intervals import union
 from htagraph.compiler.late_starts import LateStarts, late_starts
 from htagraph.compiler.structure import Structure, start_node
-from htagraph.model.api_calls import CallMeaning, call_meanings
+from htagraph.model.api_calls import CallMeaning
 from htagraph.model.edges import EdgeTable
 from htagraph.model.inference import Inferred
 from htagraph.model.kinds import among
@@ -66,7 +66,7 @@ def _late_launches(structure: Structure, known: EdgeTable) -> LateStarts:
 def _drained(structure: Structure, until_ns: int) -> bool:
     """Whether a wait for a stream or a device returned before a time."""
     events = structure.events
-    waits = among(call_meanings(events), _DRAINS)
+    waits = among(structure.meanings, _DRAINS)
     return bool((events.end_ns[waits] <= until_ns).any())
 
 

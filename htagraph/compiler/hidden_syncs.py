@@ -19,7 +19,7 @@ import numpy.typing as npt
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import last_before
 from htagraph.compiler.structure import Structure, end_node, start_node
-from htagraph.model.api_calls import CallMeaning, call_meanings
+from htagraph.model.api_calls import CallMeaning
 from htagraph.model.edges import EdgeTable
 from htagraph.model.rules import Rule
 
@@ -33,9 +33,9 @@ _USUAL_FACTOR = 2
 def _gaps_before(structure: Structure, calls: I64) -> tuple[I64, I64]:
     """Calls with nothing recorded right before them on their thread, and since when."""
     between = structure.boundaries
-    place = np.full(2 * len(structure.events), -1, dtype=np.int64)
-    place[between.node] = np.arange(len(between))
-    before = place[start_node(calls)] - 1
+    place = np.full(2 * len(structure.events), -1, dtype=np.int32)
+    place[between.node] = np.arange(len(between), dtype=np.int32)
+    before = place[start_node(calls)].astype(np.int64) - 1
     is_gap = gather(between.is_followed & structure.is_idle, before, default=False)
     return calls[is_gap], between.ts_ns[before[is_gap]]
 
@@ -45,7 +45,7 @@ def _last_record_ns(structure: Structure, meanings: npt.NDArray[np.int8], calls:
     events = structure.events
     marks = np.flatnonzero(meanings == CallMeaning.EVENT_RECORD)
     marks = marks[np.lexsort((events.ts_ns[marks], events.lane[marks]))]
-    lane = events.lane.astype(np.int64)
+    lane = events.lane
     mark = last_before(lane[marks], events.ts_ns[marks], lane[calls], events.ts_ns[calls])
     return np.where(mark >= 0, gather(events.ts_ns, gather(marks, mark)), events.ts_ns[calls])
 
@@ -60,7 +60,7 @@ def hidden_sync_edges(structure: Structure) -> EdgeTable:
     if not len(structure.queue):
         return EdgeTable()
     events, calibration = structure.events, structure.calibration
-    meanings = call_meanings(events)
+    meanings = structure.meanings
     asking = np.flatnonzero(meanings == CallMeaning.ELAPSED_TIME)
     if not len(asking):
         return EdgeTable()

@@ -229,7 +229,7 @@ def host_poll_edges(structure: Structure, known: EdgeTable) -> Inferred:
         Rule.HOST_POLLS,
         (quiet, place),
         pairs,
-        Sources(end_node(structure.queue), np.repeat(structure.events.name, 2).astype(np.int64)),
+        Sources(structure.queue, structure.events.name),
     )
     certain = pairs.take(_pollers(structure, known, quiet, pairs))
     certain = certain.take(~np.isin(place[certain.stretch], place[learnt.pairs.stretch]))

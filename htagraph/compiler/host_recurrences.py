@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.chance import log_chance
-from htagraph.algorithms.codes import distinct
+from htagraph.algorithms.codes import distinct, is_in
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import group_starts, last_before
 from htagraph.compiler.boundaries import Boundaries
-from htagraph.compiler.structure import Structure
+from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EventTable
 from htagraph.model.inference import Support
@@ -41,6 +41,7 @@ __all__ = [
     "usual_wait_ns",
 ]
 
+I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
@@ -112,13 +113,33 @@ class Sources(NamedTuple):
 
     Parameters
     ----------
-    node : ndarray of shape (n,), dtype=int64
-    place : ndarray of shape (n_nodes,), dtype=int64
-        Number of the place of each node of the trace.
+    event : ndarray of shape (n,), dtype=int64
+        Events whose ends may end stretches.
+    name : ndarray of shape (n_events,), dtype=int32
+        Code of the name of each event of the trace.
+    starts : bool, default=False
+        Whether their starts may as well.
     """
 
-    node: I64
-    place: I64
+    event: I64
+    name: I32
+    starts: bool = False
+
+    def place(self, node: I64) -> I64:
+        """Number of the place of each node: what starts, or ends, there."""
+        place: I64 = 2 * self.name[node >> 1].astype(np.int64)
+        place += node & 1
+        return place
+
+    def at(self, places: I64) -> I64:
+        """Nodes at some places."""
+        if not len(places):
+            return np.empty(0, dtype=np.int64)
+        events = self.event[is_in(self.name[self.event], places >> 1)]
+        nodes = end_node(events)
+        if self.starts:
+            nodes = np.concatenate([start_node(events), nodes])
+        return nodes[np.isin(self.place(nodes), places)]
 
 
 class Learnt(NamedTuple):
@@ -158,24 +179,23 @@ def explained_ends(known: EdgeTable) -> I64:
 def long_stretches(structure: Structure) -> Stretches:
     """From each boundary of a host thread to the next, if that is long enough for a wait."""
     between = structure.boundaries
-    is_long = np.diff(between.ts_ns) > usual_wait_ns(structure)
-    return Stretches.at(between, np.flatnonzero(is_long & between.is_followed[:-1]))
+    return Stretches.at(between, between.longer_than(usual_wait_ns(structure)))
 
 
-def plain_names(events: EventTable) -> I64:
+def plain_names(events: EventTable) -> I32:
     """Code of each host event's name without numbers, which steps and threads have; else -1."""
     texts, codes = events.symbols.texts, dict[str, int]()
-    of_symbol = np.full(len(texts), -1, dtype=np.int64)
+    of_symbol = np.full(len(texts), -1, dtype=np.int32)
     for symbol in distinct(events.name[events.is_host]).tolist():
         of_symbol[symbol] = codes.setdefault(_NUMBER.sub("#", texts[symbol]), len(codes))
     return gather(of_symbol, events.name)
 
 
-def _nearest(pairs: Pairs, place: I64, source_place: I64) -> tuple[Pairs, I64]:
+def _nearest(pairs: Pairs, place: I64, sources: Sources) -> tuple[Pairs, I64]:
     """Of each stretch and place of sources the nearest; by both places, and where each begins."""
 
     def keys(of: Pairs) -> tuple[I64, I64]:
-        return place[of.stretch], source_place[of.source]
+        return place[of.stretch], sources.place(of.source)
 
     at, source = keys(pairs)
     order = np.lexsort((pairs.distance_ns, np.abs(pairs.distance_ns), pairs.stretch, source, at))
@@ -278,7 +298,7 @@ def recurring(
     """
     events, (targets, place) = structure.events, stretches
     times = events.node_ts_ns
-    pairs, starts = _nearest(pairs, place, sources.place)
+    pairs, starts = _nearest(pairs, place, sources)
     until_ns = times[targets.until[pairs.stretch]]
     length_ns = until_ns - times[targets.since[pairs.stretch]]
     shortest = _WAIT_FACTOR * _medians(np.abs(pairs.distance_ns), starts)
@@ -286,12 +306,10 @@ def recurring(
     is_long = length_ns > np.repeat(shortest, np.diff(starts))
     n_long = np.add.reduceat(is_long, starts[:-1]) if len(is_long) else n_all
     often = np.flatnonzero((n_all >= _FEWEST) & (n_long >= _NEARLY_ALL * n_all))
-    at = np.unique(sources.place[pairs.source[starts[often]]])
-    known = sources.node[np.isin(sources.place[sources.node], at)]
-    known = known[np.lexsort((times[known], sources.place[known]))]
-    bounds = np.searchsorted(
-        sources.place[known], sources.place[pairs.source[starts[often]]] + np.array([[0], [1]])
-    )
+    at = sources.place(pairs.source[starts[often]])
+    known = sources.at(np.unique(at))
+    known = known[np.lexsort((times[known], sources.place(known)))]
+    bounds = np.searchsorted(sources.place(known), at + np.array([[0], [1]]))
     rows, width, support = [np.empty(0, dtype=np.int64)], [0], []
     for group, begin, end in zip(often.tolist(), *bounds.tolist(), strict=True):
         members = np.arange(starts[group], starts[group + 1])

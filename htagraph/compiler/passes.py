@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.binding import bind, topological_order
+from htagraph.algorithms.by_head import EdgeColumns, by_head
 from htagraph.compiler.classes import ClassRule, classify
 from htagraph.compiler.device_clock import on_host_clock
 from htagraph.compiler.device_full import device_full
@@ -170,10 +171,11 @@ def compile_events(
     parent, launch, is_work = structure.parent, structure.launch.astype(np.int32), structure.is_work
     calibration, n_ambiguous = structure.calibration, structure.n_ambiguous_correlations
     del structure, found, waits  # larger than the graph, and no longer needed
-    edges = EdgeTable.by_head(parts)
+    edges = EdgeTable(*by_head([EdgeColumns.of(part.columns) for part in parts]))
     del parts
     times = events.node_ts_ns
-    nodes = np.flatnonzero(np.repeat(events.is_host | events.is_device, 2)).astype(np.int32)
+    nodes = np.repeat(np.flatnonzero(events.is_host | events.is_device).astype(np.int32) << 1, 2)
+    nodes[1::2] += 1
     order, cyclic = _told(topological_order)(edges.tail, edges.head, times, nodes)
     if cyclic.any():
         knots = _reject(edges, np.zeros(len(edges), dtype=np.int64), cyclic)
@@ -184,7 +186,7 @@ def compile_events(
         edges = edges.take(~cyclic)
         order, _ = topological_order(edges.tail, edges.head, times, nodes)
     binding, residual = bind(
-        edges.tail, edges.head, edges.kind, edges.lag_ns, times, np.repeat(events.tiebreak, 2)
+        edges.tail, edges.head, edges.kind, edges.lag_ns, times, events.tiebreak
     )
     return Dag(
         events=events,

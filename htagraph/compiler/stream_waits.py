@@ -24,7 +24,7 @@ from htagraph.algorithms.matching import last_before
 from htagraph.compiler.late_ends import most_overlap, stream_wait_edges_from
 from htagraph.compiler.structure import Structure
 from htagraph.compiler.sync_records import SyncRecords, recorded_targets, sync_records
-from htagraph.model.api_calls import CallMeaning, call_meanings
+from htagraph.model.api_calls import CallMeaning
 from htagraph.model.edges import EdgeTable
 from htagraph.model.rules import Rule
 
@@ -64,7 +64,7 @@ def _inferred_stream_waits(
     waits = sequence(waits[~is_in(waits, known)])
     marks = sequence(np.flatnonzero(meanings == CallMeaning.EVENT_RECORD))
     launches = sequence(launches)
-    lane = events.lane.astype(np.int64)
+    lane = events.lane
     mark = last_before(lane[marks], events.ts_ns[marks], lane[waits], events.ts_ns[waits])
     waits, mark = waits[mark >= 0], marks[mark[mark >= 0]]
     before = last_before(lane[launches], events.ts_ns[launches], lane[mark], events.ts_ns[mark])
@@ -75,7 +75,7 @@ def _inferred_stream_waits(
     waits, mark, before, after = waits[inside], mark[inside], before[inside], after[inside]
     inside = lane[launches[after]] == lane[waits] if len(waits) else np.zeros(0, dtype=bool)
     mark, before, after = mark[inside], launches[before[inside]], launches[after[inside]]
-    first_work = np.full(len(events), -1, dtype=np.int64)
+    first_work = np.full(len(events), -1, dtype=np.int32)
     queue = structure.queue[structure.launch[structure.queue] >= 0]
     by_start = queue[np.lexsort((events.ts_ns[queue],))][::-1]
     first_work[structure.launch[by_start]] = by_start
@@ -91,7 +91,7 @@ def stream_wait_edges(structure: Structure) -> EdgeTable:
     records = sync_records(structure)
     recorded = _recorded_stream_waits(structure, records)
     known = records.call[records.meaning == CallMeaning.STREAM_WAIT]
-    ordered = _inferred_stream_waits(structure, call_meanings(structure.events), known)
+    ordered = _inferred_stream_waits(structure, structure.meanings, known)
     rules = (Rule.SYNC_RECORD, Rule.RECORD_AND_WAIT_ORDER)
     return EdgeTable.concat(
         stream_wait_edges_from(structure, rule, source, waiter)

@@ -55,7 +55,6 @@ _LAUNCH_CAP_FACTOR = 16
 _NEAR_CALL_FACTOR = 4
 _STREAM_USUAL_FACTOR = 2
 _QUEUED_GAP_PERCENTILE = 99
-_KIND_BITS = 61
 MAX_STREAMS = 4096
 """Streams of all devices together, the most that a graph has; real traces have some hundreds."""
 
@@ -141,12 +140,17 @@ class Structure:
         return out
 
     @cached_property
+    def meanings(self) -> npt.NDArray[np.int8]:
+        """What each event means to its caller, `CallMeaning.NONE` for what is no runtime call."""
+        return call_meanings(self.events)
+
+    @cached_property
     def os_waits(self) -> Bool:
         """Whether each event is a call of the operating system that waits: no work of its thread.
 
         Whom it waits for (another thread, a lock, a file) is not recorded.
         """
-        waits: Bool = call_meanings(self.events) == CallMeaning.THREAD_WAIT
+        waits: Bool = self.meanings == CallMeaning.THREAD_WAIT
         return waits
 
     @cached_property
@@ -301,8 +305,11 @@ def _find_launches(events: EventTable) -> tuple[I64, int]:
     if not len(calls):
         return launch, 0
     ids = events.correlation[calls]
-    order = np.lexsort((events.dur_ns[calls], events.ts_ns[calls], ids))
-    first = np.flatnonzero(group_starts(ids[order]))
+    order = np.argsort(ids, kind="stable")
+    starts = group_starts(ids[order])
+    if not starts.all():
+        order = np.lexsort((events.dur_ns[calls], events.ts_ns[calls], ids))
+    first = np.flatnonzero(starts)
     calls, ids, n_calls = calls[order[first]], ids[order[first]], np.diff(first, append=len(calls))
     found = np.minimum(np.searchsorted(ids, events.correlation[device]), len(ids) - 1)
     known = ids[found] == events.correlation[device]
@@ -311,13 +318,11 @@ def _find_launches(events: EventTable) -> tuple[I64, int]:
     return launch, n_ambiguous
 
 
-def _depth_hint(events: EventTable, host: I64) -> I64:
+def _depth_hint(events: EventTable) -> tuple[npt.NDArray[np.int8], I64]:
     """Rank of host events with equal times, the outer one first: by kind, then by number."""
-    outer_first = np.zeros(len(EventKind), dtype=np.int64)
+    outer_first = np.zeros(len(EventKind), dtype=np.int8)
     outer_first[EventKind.OP], outer_first[EventKind.RUNTIME] = 1, 2
-    return (outer_first[events.kind[host]] << _KIND_BITS) + np.clip(
-        events.external_id[host], -1, 1 << 60
-    )
+    return gather(outer_first, events.kind), events.external_id
 
 
 def _sort_device(events: EventTable) -> I64:
@@ -431,19 +436,18 @@ def examine(events: EventTable) -> Structure:
             hint="are streams or devices numbered by something else?",
         )
     nesting = nest(
-        events.lane[host],
-        events.ts_ns[host],
-        events.end_ns[host],
-        _depth_hint(events, host),
-        is_call=events.kind[host] == EventKind.RUNTIME,
+        events.lane,
+        events.ts_ns,
+        events.end_ns,
+        _depth_hint(events),
+        is_call=events.kind == EventKind.RUNTIME,
+        rows=host,
     )
-    parent = np.full(len(events), -1, dtype=np.int32)
-    parent[host] = gather(host, nesting.parent)
     return Structure(
         events=events,
         host=host,
-        boundaries=Boundaries.of(events, host, nesting),
-        parent=parent,
+        boundaries=Boundaries.of(events, nesting),
+        parent=nesting.parent,
         launch=launch,
         queue=queue,
         calibration=_calibrate(events, launch, queue),

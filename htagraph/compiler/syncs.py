@@ -25,7 +25,7 @@ from htagraph.algorithms.matching import last_before, match_keys
 from htagraph.compiler.structure import Structure, end_node, start_node
 from htagraph.compiler.sync_records import SyncRecords, recorded_targets, sync_records
 from htagraph.errors import TraceLimitError
-from htagraph.model.api_calls import CallMeaning, call_meanings
+from htagraph.model.api_calls import CallMeaning
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EventKind, among
 from htagraph.model.rules import Rule
@@ -216,7 +216,7 @@ def certain_waits(structure: Structure) -> tuple[I64, I64]:
     work, call : ndarray of shape (n,), dtype=int64
     """
     events, launch = structure.events, structure.launch
-    meanings = call_meanings(events)
+    meanings = structure.meanings
     copies = _waiting_copies(structure, meanings)
     records = sync_records(structure)
     syncs = np.flatnonzero(meanings == CallMeaning.DEVICE_SYNC)
@@ -242,7 +242,7 @@ def sync_edges(structure: Structure) -> EdgeTable:
     """
     if not len(structure.queue):
         return EdgeTable()
-    meanings = call_meanings(structure.events)
+    meanings = structure.meanings
     records = sync_records(structure)
     may_wait = (
         CallMeaning.DEVICE_SYNC,

@@ -11,11 +11,16 @@ from htagraph.compiler.structure import Structure
 from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import EdgeKind, EventKind, among
 from htagraph.model.rules import Rule
+from htagraph.native.passes import compiled
 
 __all__ = ["thread_edges"]
 
+I8 = npt.NDArray[np.int8]
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+_PROGRAM_ORDER, _BLOCKING_CALL = int(Rule.PROGRAM_ORDER), int(Rule.BLOCKING_CALL)
 
 
 def thread_edges(structure: Structure, waits: EdgeTable, *, infer: bool = True) -> EdgeTable:
@@ -44,16 +49,47 @@ def thread_edges(structure: Structure, waits: EdgeTable, *, infer: bool = True) 
     EdgeTable
     """
     between = structure.boundaries
-    same = between.is_followed[:-1]
-    tail, head = between.node[:-1][same], between.node[1:][same]
-    owner, lag = between.inside[:-1][same], np.diff(between.ts_ns)[same]
-    rule = _rules(structure, waits, head, owner)
-    rule[_arrives(structure, waits, tail, head, owner)] = Rule.BLOCKING_CALL
-    lag[rule != Rule.PROGRAM_ORDER] = 0
+    n = len(between) - len(between.openings)
+    tail, head, owner = (np.empty(n, dtype=np.int32) for _ in range(3))
+    lag, rule = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int8)
+    _in_order(
+        (between.node, between.inside, between.first),
+        structure.events.node_ts_ns,
+        _rules_into(structure, waits),
+        _is_blocked(structure, waits),
+        (tail, head, owner, lag, rule),
+    )
+    arrives = _arrives(structure, waits, tail, head, owner)
+    rule[arrives], lag[arrives] = Rule.BLOCKING_CALL, 0
     if infer:
         gaps = np.flatnonzero((owner < 0) & (rule == Rule.PROGRAM_ORDER))
         rule[gaps[waits_for_work(structure, tail[gaps], head[gaps])]] = Rule.WAITS_FOR_WORK
     return EdgeTable.of(rule, tail, head, lag_ns=lag, event=owner)
+
+
+@compiled
+def _in_order(
+    between: tuple[I32, I32, I64],
+    node_ts: I64,
+    rule_into: I8,
+    is_blocked: Bools,
+    edges: tuple[I32, I32, I32, I64, I8],
+) -> None:
+    """Fill tail, head, event, lag and rule from each boundary of a lane to the next."""
+    node, inside, first = between
+    tail, head, event, lag, rule = edges
+    edge = 0
+    for lane in range(len(first) - 1):
+        for position in range(first[lane], first[lane + 1] - 1):
+            before, after, owner = node[position], node[position + 1], inside[position]
+            tail[edge] = before
+            head[edge] = after
+            event[edge] = owner
+            rule[edge] = rule_into[after]
+            if owner >= 0 and is_blocked[owner]:
+                rule[edge] = _BLOCKING_CALL
+            lag[edge] = node_ts[after] - node_ts[before] if rule[edge] == _PROGRAM_ORDER else 0
+            edge += 1
 
 
 def _arrives(structure: Structure, waits: EdgeTable, tail: I32, head: I32, owner: I32) -> I64:
@@ -68,19 +104,22 @@ def _arrives(structure: Structure, waits: EdgeTable, tail: I32, head: I32, owner
     return np.flatnonzero((kind == EventKind.ANNOTATION) & (sent_ns[head] >= times[tail]))
 
 
-def _rules(structure: Structure, waits: EdgeTable, head: I32, owner: I32) -> npt.NDArray[np.int8]:
-    """Rule of each edge by its head and its event: whether a thread waits there, and for what.
-
-    A call waits for the device; a gap waits for the device, or for another thread.
-    """
+def _is_blocked(structure: Structure, waits: EdgeTable) -> Bools:
+    """Whether each event is a call in which a thread waits."""
     is_blocked = np.zeros(len(structure.events), dtype=bool)
     into_end = waits.head[among(waits.kind, (EdgeKind.SYNC, EdgeKind.QUEUE))]
     into_end = into_end[into_end & 1 == 1] >> 1
     is_blocked[into_end[structure.events.is_host[into_end]]] = True
     is_blocked[waits.event[waits.rule == Rule.LOCK_RELEASED]] = True
-    at = np.full(2 * len(structure.events), Rule.PROGRAM_ORDER, dtype=np.int8)
-    at[waits.head[among(waits.rule, (Rule.HAND_OVER, Rule.WORKER_CALLED))]] = Rule.HANDED_OVER
-    at[waits.head[waits.kind == EdgeKind.HIDDEN_SYNC]] = Rule.BLOCKING_CALL
-    rule: npt.NDArray[np.int8] = at[head]
-    rule[gather(is_blocked, owner, default=False)] = Rule.BLOCKING_CALL
+    return is_blocked
+
+
+def _rules_into(structure: Structure, waits: EdgeTable) -> I8:
+    """Rule of the edge into each node in a gap: whether a thread waits there, and for what.
+
+    It waits for the device, or for another thread.
+    """
+    rule = np.full(2 * len(structure.events), Rule.PROGRAM_ORDER, dtype=np.int8)
+    rule[waits.head[among(waits.rule, (Rule.HAND_OVER, Rule.WORKER_CALLED))]] = Rule.HANDED_OVER
+    rule[waits.head[waits.kind == EdgeKind.HIDDEN_SYNC]] = Rule.BLOCKING_CALL
     return rule

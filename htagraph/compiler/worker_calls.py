@@ -20,13 +20,13 @@ range until a worker answers.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.codes import distinct, is_in
 from htagraph.algorithms.gather import gather
-from htagraph.algorithms.matching import group_starts
 from htagraph.compiler.flows import last_boundaries, worker_lanes
 from htagraph.compiler.host_recurrences import (
     Pairs,
@@ -38,7 +38,7 @@ from htagraph.compiler.host_recurrences import (
     recurring,
     usual_wait_ns,
 )
-from htagraph.compiler.structure import Structure, end_node, start_node
+from htagraph.compiler.structure import Structure
 from htagraph.model.edges import EdgeTable
 from htagraph.model.inference import Inferred
 from htagraph.model.rules import Rule
@@ -114,7 +114,7 @@ def _called_by_name(structure: Structure, quiet: Stretches, callers: dict[int, i
 def _openings(structure: Structure) -> Stretches:
     """From the first host event of the trace to the first of each thread."""
     between = structure.boundaries
-    first = np.flatnonzero(group_starts(between.lane))
+    first = between.openings
     node = between.node[first].astype(np.int64)
     begin = node[np.argmin(between.ts_ns[first])]
     return Stretches(np.full(len(first), begin), node, np.full(len(first), -1), first)
@@ -156,16 +156,17 @@ def _elsewhere(structure: Structure, targets: Stretches) -> Pairs:
     """Stretches, each with the last boundaries of every other thread before its end."""
     events = structure.events
     times = events.node_ts_ns
-    node, lane = structure.boundaries.node, structure.boundaries.lane
+    between, node = structure.boundaries, structure.boundaries.node
     until_ns, own = times[targets.until], events.lane[targets.until >> 1]
     since_ns = times[targets.since]
-    starts = np.flatnonzero(group_starts(lane))
     parts = []
-    for begin, end in zip(starts.tolist(), [*starts[1:].tolist(), len(node)], strict=True):
-        last = np.searchsorted(structure.boundaries.ts_ns[begin:end], until_ns, side="right") - 1
+    for lane, (begin, end) in enumerate(pairwise(between.first.tolist())):
+        if begin == end:
+            continue
+        last = np.searchsorted(between.ts_ns[begin:end], until_ns, side="right") - 1
         for back in range(_NEAREST_BOUNDARIES):
             source = gather(node[begin:end], last - back).astype(np.int64)
-            fits = (source >= 0) & (own != lane[begin]) & (gather(times, source) > since_ns)
+            fits = (source >= 0) & (own != lane) & (gather(times, source) > since_ns)
             rows = np.flatnonzero(fits)
             parts.append((rows, source[rows]))
     none = np.empty(0, dtype=np.int64)
@@ -178,14 +179,12 @@ def _learnt_calls(structure: Structure, targets: Stretches) -> Inferred:
     """Edges into the ends of stretches, from the boundary of another thread that recurs beside."""
     if not len(targets.until):
         return Inferred()
-    boundaries = 2 * np.repeat(plain_names(structure.events), 2)
-    boundaries[1::2] += 1
     found = recurring(
         structure,
         Rule.WORKER_CALLED,
         (targets, _places(structure, targets)),
         _elsewhere(structure, targets),
-        Sources(np.concatenate([start_node(structure.host), end_node(structure.host)]), boundaries),
+        Sources(structure.host, plain_names(structure.events), starts=True),
     )
     until = targets.until[found.pairs.stretch]
     return Inferred(EdgeTable.of(Rule.WORKER_CALLED, found.pairs.source, until), found.support)

@@ -20,13 +20,14 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
-from htagraph.explain.breakdown import step_names
+from htagraph.explain.attributed import Attributed
 from htagraph.explain.long_calls import long_calls
 from htagraph.explain.segment_pieces import Pieces
+from htagraph.explain.segments import Coded, Segments, coded_texts
 from htagraph.explain.topics import TOPICS, find_topics
-from htagraph.lookup.attribution import around, under, under_pattern
+from htagraph.lookup.attribution import around, innermost, under, under_pattern
 from htagraph.lookup.host_waits import READS, is_matched, long_waits
-from htagraph.lookup.naming import gap_places, op_names
+from htagraph.lookup.naming import gap_places
 from htagraph.lookup.plain_traces import is_plain
 from htagraph.lookup.steps import find_steps, step_at
 from htagraph.model.api_calls import ALLOCATION, WAITING_CALLS, CallMeaning, call_meanings
@@ -34,9 +35,8 @@ from htagraph.model.dag import Dag
 from htagraph.model.frames import ATTRIBUTED_TIME
 from htagraph.model.kinds import Bound, Cause, EdgeKind, EventKind
 from htagraph.model.rules import Rule
-from htagraph.model.schema import categorical
 
-__all__ = ["attributed_time"]
+__all__ = ["attributed", "attributed_time"]
 
 I8 = npt.NDArray[np.int8]
 I64 = npt.NDArray[np.int64]
@@ -277,10 +277,11 @@ def _causes_of_waits(dag: Dag, call: I64) -> I8:
     return cause
 
 
-def _steps(dag: Dag, start_ns: I64) -> Text:
+def _steps(dag: Dag, start_ns: I64) -> Coded:
     """Name of the step in which each time lies, empty for none."""
     steps = find_steps(dag.events)
-    return step_names(steps, step_at(steps, start_ns))
+    names = np.append(steps["name"].to_numpy(object), "")
+    return Coded(step_at(steps, start_ns).astype(np.int32), names)  # -1 is the last
 
 
 def _called_next(dag: Dag, pieces: Pieces, rows: I64) -> I64:
@@ -289,22 +290,23 @@ def _called_next(dag: Dag, pieces: Pieces, rows: I64) -> I64:
     return np.where((head >= 0) & (head & 1 == 0), head >> 1, -1)
 
 
-def _places(dag: Dag, pieces: Pieces, cause: I8) -> Text:
+def _places(dag: Dag, pieces: Pieces, cause: I8) -> Coded:
     """Between which operators code ran that none covers, and which work found no room."""
-    places = np.full(len(cause), "", dtype=object)
     full = np.flatnonzero(cause == _CODE[Cause.DEVICE_FULL])
     waiting = _called_next(dag, pieces, full)
     found = np.flatnonzero(waiting >= 0)
-    places[full[found]] = "before " + dag.events.names(waiting[found])
     rows = np.flatnonzero(
         (cause == _CODE[Cause.HOST_CODE])
         & (pieces.bound == Bound.PYTHON_GAP)
         & (pieces.edge >= 0)
-        & (pieces.line == "")
+        & (pieces.line == 0)
     )
     tail, head = (side[pieces.edge[rows]] for side in (dag.edges.tail, dag.edges.head))
-    places[rows] = gap_places(dag, tail, head)
-    return places
+    before = "before " + dag.events.names(waiting[found])
+    number, texts = pd.factorize(np.concatenate([[""], before, gap_places(dag, tail, head)]))
+    places = np.zeros(len(cause), dtype=np.int32)
+    places[np.concatenate([full[found], rows])] = number[1:]
+    return Coded(places, texts)
 
 
 def _short_calls(
@@ -317,9 +319,19 @@ def _short_calls(
     called = _called_next(dag, pieces, gaps)
     gaps, called = gaps[called >= 0], called[called >= 0]
     named = {name: columns[name].copy() for name in ("name", "op", "event")}
-    named["name"][gaps], named["op"][gaps] = dag.events.names(called), op_names(dag, called)
-    named["event"][gaps] = called
+    for name, values in _called(dag, called).items():
+        named[name][gaps] = values
     return named
+
+
+def _called(dag: Dag, event: I64) -> dict[str, npt.NDArray[Any]]:
+    """Name and operator of some events, in the codes of symbols, and they themselves."""
+    op = innermost(dag, event, (EventKind.OP, EventKind.ANNOTATION))
+    return {
+        "name": dag.events.name[event],
+        "op": gather(dag.events.name, op, len(dag.events.symbols)),
+        "event": event,
+    }
 
 
 def attributed_time(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
@@ -338,28 +350,67 @@ def attributed_time(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
     """
     if not len(segments):
         return ATTRIBUTED_TIME.empty()
+    coded = Segments(
+        segments["start_ns"].to_numpy(np.int64),
+        segments["dur_ns"].to_numpy(np.int64),
+        segments["bound"].cat.codes.to_numpy().astype(np.int8),
+        segments["event"].to_numpy(np.int32),
+        segments["edge"].to_numpy(np.int32),
+    )
+    texts = (Coded(*pd.factorize(segments[name].to_numpy(object))) for name in ("name", "op"))
+    return _attributed(dag, coded, *texts).frame()
+
+
+def attributed(dag: Dag, segments: Segments) -> Attributed:
+    """The same in codes, of segments in codes.
+
+    Parameters
+    ----------
+    dag : Dag
+    segments : Segments
+    """
+    name, op = (coded_texts(dag, segments, column) for column in ("name", "op"))
+    return _attributed(dag, segments, name, op)
+
+
+def _attributed(dag: Dag, segments: Segments, name: Coded, op: Coded) -> Attributed:
+    """Attributed time of segments with these names and operators."""
     pieces = Pieces.of(segments)
     if len(dag.events):
         pieces = pieces.cut_at_code(dag)
-    columns = {name: segments[name].to_numpy()[pieces.segment] for name in ("name", "op")}
-    columns |= {
+    symbols = [*dag.events.symbols.array, ""]
+    texts = {
+        "cause": np.array(_CAUSES, dtype=object),
+        # What a wait is charged with has the name of a call: a symbol, which comes first.
+        "name": np.array([*symbols, *name.texts], dtype=object),
+        "op": np.array([*symbols, *op.texts], dtype=object),
+        "frame": pieces.lines,
+        "place": np.array([""], dtype=object),
+        "step": np.array([""], dtype=object),
+    }
+    columns: dict[str, npt.NDArray[Any]] = {
+        "name": (name.codes + len(symbols))[pieces.segment],
+        "op": (op.codes + len(symbols))[pieces.segment],
         "event": pieces.event,
         "start_ns": pieces.start_ns,
         "dur_ns": pieces.dur_ns,
         "segment": pieces.segment,
         "frame": pieces.line,
+        "bound": pieces.bound,
     }
     if not len(dag.events):
-        unknown = {"cause": _CODE[Cause.UNEXPLAINED], "place": "", "step": ""}
-        return _frame(
-            columns | {name: np.full(len(segments), value) for name, value in unknown.items()},
-            pieces.bound,
+        n = len(pieces.bound)
+        unknown = {"cause": _CODE[Cause.UNEXPLAINED], "place": 0, "step": 0}
+        return Attributed(
+            columns | {name: np.full(n, value) for name, value in unknown.items()}, texts
         )
     is_host = _is_host(dag, pieces)
     cause = _own_causes(dag, pieces, is_host)
     waits = _attributed_to_waits(dag, pieces, is_host, np.isin(cause, _EXEMPT))
-    columns |= {"cause": cause, "place": _places(dag, pieces, cause)}
-    columns |= {"step": _steps(dag, pieces.start_ns)} | _short_calls(dag, pieces, cause, columns)
+    places, steps = _places(dag, pieces, cause), _steps(dag, pieces.start_ns)
+    texts |= {"place": places.texts, "step": steps.texts}
+    columns |= {"cause": cause, "place": places.codes, "step": steps.codes}
+    columns |= _short_calls(dag, pieces, cause, columns)
     waited, left = (
         np.flatnonzero(waits.attributed_ns),
         np.flatnonzero(waits.attributed_ns < pieces.dur_ns),
@@ -367,19 +418,16 @@ def attributed_time(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
     call = waits.call[waited]
     by_wait = {
         "cause": _causes_of_waits(dag, call),
-        "name": dag.events.names(call),
-        "op": op_names(dag, call),
-        "event": call,
         "dur_ns": waits.attributed_ns[waited],
+        "start_ns": pieces.start_ns[waited],
+        **_called(dag, call),
     }
     columns |= {
         "start_ns": pieces.start_ns + waits.attributed_ns,
         "dur_ns": pieces.dur_ns - waits.attributed_ns,
     }
-    by_wait["start_ns"] = pieces.start_ns[waited]
-    columns["bound"] = pieces.bound
-    if not len(waited) and len(left) == len(columns["bound"]):
-        return _frame(columns, columns["bound"])
+    if not len(waited) and len(left) == len(cause):
+        return Attributed(columns, texts)
     until = np.zeros(len(pieces.dur_ns), dtype=np.int64)
     until[waited] += 1
     until[left] += 1
@@ -387,16 +435,9 @@ def attributed_time(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
     is_left = np.zeros(len(waited) + len(left), dtype=bool)
     is_left[until[left] - 1] = True
     joined = {}
-    for name in list(columns):
-        column = columns.pop(name)  # one after the other is let go of
-        joined[name] = np.empty(len(is_left), dtype=column.dtype)
-        joined[name][~is_left] = by_wait.get(name, column[waited])
-        joined[name][is_left] = column[left]
-    return _frame(joined, joined["bound"])
-
-
-def _frame(columns: Mapping[str, npt.NDArray[Any]], bound: I8) -> pd.DataFrame:
-    """Attributed time as a frame."""
-    cause = np.array(_CAUSES, dtype=object)[columns["cause"]]
-    ordered = {**columns, "cause": cause, "bound": categorical(bound, Bound.labels())}
-    return ATTRIBUTED_TIME.frame({name: ordered[name] for name in ATTRIBUTED_TIME.columns})
+    for column in list(columns):
+        values = columns.pop(column)  # one after the other is let go of
+        joined[column] = np.empty(len(is_left), dtype=values.dtype)
+        joined[column][~is_left] = by_wait.get(column, values[waited])
+        joined[column][is_left] = values[left]
+    return Attributed(joined, texts)

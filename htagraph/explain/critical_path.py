@@ -11,23 +11,26 @@ of measured time only if nothing is counted twice or left out.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.binding import walk_back
+from htagraph.algorithms.by_head import EdgeColumns
 from htagraph.algorithms.gather import gather
-from htagraph.algorithms.tiling import check_tiling
-from htagraph.explain.edge_bounds import edge_bounds, explained_until
+from htagraph.algorithms.tiling import not_tiled
+from htagraph.explain.edge_bounds import BoundRules, bound_of, explained
 from htagraph.explain.segments import Segments, segment_frame
 from htagraph.model.dag import Dag
-from htagraph.model.edges import EdgeTable
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, among
 from htagraph.model.rules import Rule
 from htagraph.model.window import Window
+from htagraph.native.inner import inlined
+from htagraph.native.passes import compiled
 
 __all__ = [
     "critical_path",
@@ -40,6 +43,8 @@ __all__ = [
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
+
+_BEFORE, _REST = int(Bound.LAUNCHED_BEFORE_CAPTURE), int(Bound.UNEXPLAINED)
 
 
 class _Walk(NamedTuple):
@@ -74,12 +79,15 @@ def last_node(dag: Dag, end_ns: int) -> int:
 
     Of several at one instant: device work before host work, then the longest event, then by name.
     """
-    nodes = dag.order[dag.is_work[dag.order >> 1]]
-    times = dag.events.node_ts_ns[nodes]
-    position = int(np.searchsorted(times, end_ns, side="right")) - 1
-    if position < 0:
+    order, times = dag.order, dag.events.node_ts_ns
+    end = bisect_right(order, end_ns, key=times.__getitem__)
+    together: list[int] = []
+    while end and not together:
+        begin = bisect_left(order, times[order[end - 1]], hi=end, key=times.__getitem__)
+        nodes = order[begin:end]
+        together, end = nodes[dag.is_work[nodes >> 1]].tolist(), begin
+    if not together:
         return -1
-    together = nodes[np.searchsorted(times, times[position]) : position + 1].tolist()
     names, events = dag.events.symbols.texts, dag.events
 
     def key(node: int) -> tuple[bool, int, str, int]:
@@ -213,60 +221,71 @@ def path_segments(dag: Dag, windows: Sequence[Window]) -> Segments:
     """
     walks = [_walk(dag, window) for window in windows]
     rows = np.concatenate([np.empty(0, dtype=np.int32), *(walk.edges for walk in walks)])
-    counts = np.array([len(walk.edges) for walk in walks], dtype=np.int64)
-    limits = np.array([(each.start_ns, each.end_ns) for each in windows], dtype=np.int64)
-    limits = limits.reshape(-1, 2)
-    since, until = limits.T
     pairs = zip(windows, walks, strict=True)
-    openings = np.array([_opening(dag, window, walk) for window, walk in pairs], dtype=np.int64)
-    opens, opened, opening_bound, opening_event = openings.reshape(-1, 4).T
-    edges = dag.edges.take(rows)
-    bound, event = edge_bounds(dag, edges), edges.event
-    begin, known, end, lag = _edge_times(dag, edges, np.repeat(limits, counts, axis=0))
-    del edges
-    last_edge, walked = np.cumsum(counts) - 1, counts > 0
-    closing = opened.copy()
-    closing[walked] = end[last_edge[walked]]
-
-    last = 2 * last_edge + 3 * np.arange(len(windows)) + 4
-    first = last - 2 * counts - 2
-    of_edge = np.repeat(first + 2 - 2 * (last_edge + 1 - counts), counts)
-    of_edge += np.arange(0, 2 * len(rows), 2)
-
-    def column(dtype: type[np.generic], *parts: npt.ArrayLike) -> npt.NDArray[Any]:
-        """Values of the two before the path, of the two of each edge, and of the one after."""
-        out = np.empty(2 * len(rows) + 3 * len(windows), dtype=dtype)
-        for at, values in zip((first, first + 1, of_edge, of_edge + 1, last), parts, strict=True):
-            out[at] = values
-        return out
-
-    kept = column(
-        np.bool_, opens > since, opened > opens, known > begin, end > known, until > closing
-    )
-    start_ns = column(np.int64, since, opens, begin, known, closing)[kept]
-    end_ns = column(np.int64, opens, opened, known, end, until)[kept]
-    of = np.repeat(np.arange(len(windows), dtype=np.int32), 2 * counts + 3)[kept]
-    check_tiling("the critical path", start_ns, end_ns, (since, until), of)
-    end_ns -= start_ns
-    before, rest = Bound.LAUNCHED_BEFORE_CAPTURE, Bound.UNEXPLAINED
-    return Segments(
-        start_ns,
-        end_ns,
-        column(np.int64, 0, 0, lag, 0, 0)[kept],
-        column(np.int8, before, opening_bound, bound, rest, rest)[kept],
-        column(np.int32, -1, opening_event, event, event, -1)[kept],
-        column(np.int32, -1, -1, rows, rows, -1)[kept],
-    )
+    ends = [
+        (window.start_ns, window.end_ns, len(walk.edges), *_opening(dag, window, walk))
+        for window, walk in pairs
+    ]
+    found = Segments.empty(2 * len(rows) + 3 * len(windows))
+    edges = EdgeColumns.of(dag.edges.columns)
+    of_windows = np.array(ends, dtype=np.int64).reshape(-1, 7)
+    n, torn = _fill(rows, of_windows, edges, BoundRules.of(dag), found)
+    if torn >= 0:
+        raise not_tiled("the critical path", windows[torn].start_ns, windows[torn].end_ns)
+    for column in found:
+        column.resize(n, refcheck=False)
+    return found
 
 
-def _edge_times(dag: Dag, edges: EdgeTable, limits: I64) -> tuple[I64, I64, I64, I64]:
-    """Start of each edge within its limits, up to when it is explained, its end, and its lag."""
-    times = dag.events.node_ts_ns
-    begin, end, known = times[edges.tail], times[edges.head], explained_until(dag, edges)
-    lag = begin + edges.lag_ns
-    np.maximum(begin, limits[:, 0], out=begin)
-    np.minimum(end, limits[:, 1], out=end)
-    np.clip(known, begin, end, out=known)
-    np.clip(lag, begin, known, out=lag)
-    lag -= begin
-    return begin, known, end, lag
+@compiled
+def _fill(
+    rows: I32, windows: I64, edges: EdgeColumns, rules: BoundRules, out: Segments
+) -> tuple[int, int]:
+    """Fill segments; return their number, and a window that they do not tile, -1 for none.
+
+    Of each window: start, end, number of edges, and what `_opening` says.
+    """
+    n, last = 0, 0
+    torn = -1
+    for window in range(len(windows)):
+        since, until, opens, opened = (
+            windows[window, 0],
+            windows[window, 1],
+            windows[window, 3],
+            windows[window, 4],
+        )
+        first, begun = last, n
+        last += windows[window, 2]
+        n = _added(n, out, (since, opens), (_BEFORE, -1, -1))
+        n = _added(n, out, (opens, opened), (windows[window, 5], windows[window, 6], -1))
+        closing = opened
+        for position in range(first, last):
+            edge = rows[position]
+            event = edges.event[edge]
+            begin = max(rules.node_ts_ns[edges.tail[edge]], since)
+            end = min(rules.node_ts_ns[edges.head[edge]], until)
+            known = min(max(explained(edge, edges, rules), begin), end)
+            n = _added(n, out, (begin, known), (bound_of(edge, edges, rules), event, edge))
+            n = _added(n, out, (known, end), (_REST, event, edge))
+            closing = end
+        n = _added(n, out, (closing, until), (_REST, -1, -1))
+        reached = since
+        for segment in range(begun, n):
+            if out.start_ns[segment] != reached:
+                torn = window
+            reached += out.dur_ns[segment]
+        if reached != until:
+            torn = window
+    return n, torn
+
+
+@inlined
+def _added(n: int, out: Segments, times: tuple[int, int], what: tuple[int, int, int]) -> int:
+    """Add a segment (bound, event, edge) unless it has no length; return how many there are."""
+    start, end = times
+    if end <= start:
+        return n
+    out.start_ns[n] = start
+    out.dur_ns[n] = end - start
+    out.bound[n], out.event[n], out.edge[n] = what
+    return n + 1

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.gather import gather
-from htagraph.lookup.attribution import DATA_LOADING, under_pattern
+from htagraph.algorithms.by_head import EdgeColumns
+from htagraph.lookup.attribution import DATA_LOADING
 from htagraph.lookup.host_collectives import given_ranges, host_collectives, host_ranges
-from htagraph.model.api_calls import CallMeaning, call_meanings
+from htagraph.model.api_calls import CallMeaning, meanings_by_name
 from htagraph.model.dag import Dag
 from htagraph.model.edges import EdgeTable
-from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass, among
+from htagraph.model.kinds import HOST_KINDS, Bound, EdgeKind, EventKind, KernelClass, among
 from htagraph.model.rules import Rule
+from htagraph.native.inner import called, inlined
+from htagraph.native.passes import compiled
 
-__all__ = ["edge_bounds", "explained_until"]
+__all__ = ["BoundRules", "bound_of", "edge_bounds", "explained", "explained_until"]
 
 I8 = npt.NDArray[np.int8]
+I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+_SPAN, _THREAD, _LAUNCH = int(EdgeKind.SPAN), int(EdgeKind.THREAD), int(EdgeKind.LAUNCH)
+_STREAM, _SYNC, _HIDDEN_SYNC = (
+    int(kind) for kind in (EdgeKind.STREAM, EdgeKind.SYNC, EdgeKind.HIDDEN_SYNC)
+)
+_WAITS_FOR_WORK, _STREAM_ORDER = int(Rule.WAITS_FOR_WORK), int(Rule.STREAM_ORDER)
+_WAITING, _GAP = int(Bound.WAITING_FOR_WORK), int(Bound.PYTHON_GAP)
+_COMMUNICATION, _DATA_LOADING = int(Bound.COMMUNICATION), int(Bound.DATA_LOADING)
+_RUNTIME = int(EventKind.RUNTIME)
+_AT_END, _ALWAYS = 1, 2
 
 _CLASS_BOUND = np.zeros(len(KernelClass), dtype=np.int8)
 _CLASS_BOUND[KernelClass.COMPUTE] = Bound.COMPUTE
@@ -35,41 +51,170 @@ _KIND_BOUND[EdgeKind.HIDDEN_SYNC] = Bound.SYNC
 _KIND_BOUND[EdgeKind.SOURCE] = Bound.LAUNCHED_BEFORE_CAPTURE
 _KIND_BOUND[EdgeKind.CONTENTION] = Bound.DEVICE_FULL
 
+_HOST_BOUND = np.full(len(EventKind), Bound.HOST, dtype=np.int8)
+_HOST_BOUND[EventKind.ANNOTATION] = Bound.PYTHON_GAP
+
+_IS_HOST = among(np.arange(len(EventKind)), HOST_KINDS)
+
 _WAITS = (CallMeaning.DEVICE_SYNC, CallMeaning.STREAM_SYNC, CallMeaning.EVENT_SYNC)
 
 
-def _host_bounds(dag: Dag) -> I8:
-    """Bound of the host time that belongs to each event."""
-    events = dag.events
-    bound = np.full(len(events), Bound.HOST, dtype=np.int8)
-    bound[among(call_meanings(events), _WAITS)] = Bound.SYNC
-    bound[events.kind == EventKind.ANNOTATION] = Bound.PYTHON_GAP
+class BoundRules(NamedTuple):
+    """What bounds of edges follow from, for compiled code.
+
+    Of events, only what a path asks for is looked at: one of many short windows costs little.
+
+    Parameters
+    ----------
+    node_ts_ns : ndarray of shape (n_nodes,), dtype=int64, unit=ns
+    kind, name, parent, kernel_class, is_device : ndarray of shape (n_events,)
+        As the tables have them.
+    of_edge, of_event, of_class : ndarray, dtype=int8
+        Bound by `EdgeKind`; of host time, by `EventKind`; of device time, by `KernelClass`.
+    of_call : ndarray of shape (n_symbols,), dtype=int8
+        Bound of the time in a call, by its name.
+    is_host : ndarray of shape (n_kinds,), dtype=bool
+        Whether events of an `EventKind` are host ranges.
+    loads : ndarray of shape (n_symbols,), dtype=bool
+        Names of those that load data; empty if there are none.
+    loading : ndarray of shape (n_events,), dtype=int8
+        Whether an event is in one of these: 1 yes, -1 no, 0 not known yet.
+    meets : ndarray of shape (n_events,), dtype=int8
+        Collectives that the host itself runs: 1, and 2 on a worker thread, else 0. Between a
+        receive and its wait, the caller's own thread may do other work.
+    launch_usual_ns, stream_usual_ns : int, unit=ns
+        As `Calibration` has them.
+    """
+
+    node_ts_ns: I64
+    kind: I8
+    name: I32
+    parent: I32
+    kernel_class: I8
+    is_device: Bools
+    of_edge: I8
+    of_event: I8
+    of_class: I8
+    of_call: I8
+    is_host: Bools
+    loads: Bools
+    loading: I8
+    meets: I8
+    launch_usual_ns: int
+    stream_usual_ns: int
+
+    @classmethod
+    def of(cls, dag: Dag) -> BoundRules:
+        """Those of a graph."""
+        events, calibration = dag.events, dag.calibration
+        of_call = np.full(len(events.symbols), Bound.HOST, dtype=np.int8)
+        of_call[among(meanings_by_name(events), _WAITS)] = Bound.SYNC
+        loads = events.symbols.searched(DATA_LOADING)
+        meets = np.zeros(len(events), dtype=np.int8)
+        ranges = np.union1d(host_ranges(dag), host_collectives(dag))
+        if len(ranges):
+            meets[ranges] = _AT_END
+            meets[given_ranges(dag, ranges)[0]] = _ALWAYS
+        return cls(
+            events.node_ts_ns,
+            events.kind,
+            events.name,
+            dag.parent,
+            dag.classification.kernel_class,
+            events.is_device,
+            _KIND_BOUND,
+            _HOST_BOUND,
+            _CLASS_BOUND,
+            of_call,
+            _IS_HOST,
+            loads if loads.any() else loads[:0],
+            np.zeros(len(events), dtype=np.int8),
+            meets,
+            calibration.launch_usual_ns,
+            calibration.stream_usual_ns,
+        )
+
+
+@called
+def _is_loading(event: int, rules: BoundRules) -> bool:
+    """Whether a host event loads data, or is in one that does; what is found is noted."""
+    above, found = event, -1
+    while above >= 0 and rules.loading[above] == 0:
+        if rules.loads[rules.name[above]] and rules.is_host[rules.kind[above]]:
+            found = 1
+            break
+        above = rules.parent[above]
+    if found < 0 and above >= 0:
+        found = rules.loading[above]
+    below = event
+    while below != above:
+        rules.loading[below] = found
+        below = rules.parent[below]
+    if above >= 0:
+        rules.loading[above] = found
+    return found == 1
+
+
+@inlined
+def bound_of(edge: int, edges: EdgeColumns, rules: BoundRules) -> int:
+    """Bound of the time of an edge, before anything is called unexplained."""
+    kind, event, tail = edges.kind[edge], edges.event[edge], edges.tail[edge]
+    waits = kind == _SYNC or kind == _HIDDEN_SYNC or kind == _STREAM  # noqa: PLR1714 - compiled
+    bound: int = rules.of_edge[kind]
+    if kind == _SPAN or (waits and tail & 1 == 0 and tail >> 1 == event):
+        bound = rules.of_class[rules.kernel_class[event]]
+    elif kind == _THREAD:
+        if edges.rule[edge] == _WAITS_FOR_WORK:
+            bound = _WAITING
+        elif event < 0:
+            bound = _GAP
+        elif rules.meets[event] == _ALWAYS or (
+            rules.meets[event] == _AT_END and edges.head[edge] == 2 * event + 1
+        ):
+            bound = _COMMUNICATION
+        elif len(rules.loads) > 0 and _is_loading(event, rules):
+            bound = _DATA_LOADING
+        elif rules.kind[event] == _RUNTIME:
+            bound = rules.of_call[rules.name[event]]
+        else:
+            bound = rules.of_event[rules.kind[event]]
     return bound
 
 
-def _meets(dag: Dag, edges: EdgeTable, ranges: I64) -> npt.NDArray[np.bool_]:
-    """Whether the host time of each edge is that of a collective which the host runs."""
-    on_worker, _ = given_ranges(dag, ranges)
-    event = edges.event
-    # Between a receive and its wait, the caller's own thread may do other work.
-    meets: npt.NDArray[np.bool_] = np.isin(event, on_worker) | (edges.head == 2 * event + 1)
-    meets &= np.isin(event, ranges) & (edges.kind == EdgeKind.THREAD)
-    return meets
+@inlined
+def explained(edge: int, edges: EdgeColumns, rules: BoundRules) -> int:
+    """Time until which the mechanism of an edge explains the wait."""
+    head, tail, kind = edges.head[edge], edges.tail[edge], edges.kind[edge]
+    until: int = rules.node_ts_ns[head]
+    known: int = rules.node_ts_ns[tail] + edges.lag_ns[edge]
+    usual = rules.launch_usual_ns
+    if kind == _LAUNCH:
+        known = max(known, rules.node_ts_ns[tail | 1])
+    elif edges.rule[edge] == _STREAM_ORDER:
+        usual = rules.stream_usual_ns
+    elif not (kind == _SYNC and rules.is_device[head >> 1]):
+        return until
+    return known if until - known > usual else until
+
+
+@compiled
+def _fill_bounds(edges: EdgeColumns, rules: BoundRules, out: I8) -> None:
+    """Fill the bound of each edge."""
+    for edge in range(len(out)):
+        out[edge] = bound_of(edge, edges, rules)
+
+
+@compiled
+def _fill_explained(edges: EdgeColumns, rules: BoundRules, out: I64) -> None:
+    """Fill the time until which each edge is explained."""
+    for edge in range(len(out)):
+        out[edge] = explained(edge, edges, rules)
 
 
 def edge_bounds(dag: Dag, edges: EdgeTable) -> I8:
     """Bound of the time of each edge, before anything is called unexplained."""
-    kind, event = edges.kind, edges.event
-    bound: I8 = _KIND_BOUND[kind]
-    ran = np.flatnonzero((kind == EdgeKind.SPAN) | edges.ran_until)
-    bound[ran] = _CLASS_BOUND[dag.classification.kernel_class[event[ran]]]
-    host = np.flatnonzero(kind == EdgeKind.THREAD)
-    bound[host] = gather(_host_bounds(dag), event[host], Bound.PYTHON_GAP)
-    bound[edges.rule == Rule.WAITS_FOR_WORK] = Bound.WAITING_FOR_WORK
-    bound[host[under_pattern(dag, event[host], DATA_LOADING)]] = Bound.DATA_LOADING
-    ranges = np.union1d(host_ranges(dag), host_collectives(dag))
-    if len(ranges):
-        bound[_meets(dag, edges, ranges)] = Bound.COMMUNICATION
+    bound = np.empty(len(edges), dtype=np.int8)
+    _fill_bounds(EdgeColumns.of(edges.columns), BoundRules.of(dag), bound)
     return bound
 
 
@@ -79,21 +224,6 @@ def explained_until(dag: Dag, edges: EdgeTable) -> I64:
     A launch is explained while its call still runs; beyond that, and for gaps between work that was
     already enqueued, up to the usual size of such a delay in this trace.
     """
-    times, calibration = dag.events.node_ts_ns, dag.calibration
-    until: I64 = times[edges.head]
-    launches, syncs = (
-        np.flatnonzero(edges.kind == kind) for kind in (EdgeKind.LAUNCH, EdgeKind.SYNC)
-    )
-    by_device = syncs[dag.events.is_device[edges.head[syncs] >> 1]]
-    queued = np.flatnonzero(edges.rule == Rule.STREAM_ORDER)
-    for rows, usual_ns in (
-        (launches, calibration.launch_usual_ns),
-        (by_device, calibration.launch_usual_ns),
-        (queued, calibration.stream_usual_ns),
-    ):
-        known = times[edges.tail[rows]] + edges.lag_ns[rows]
-        if rows is launches:
-            known = np.maximum(known, dag.events.end_ns[edges.tail[rows] >> 1])
-        late = until[rows] - known > usual_ns
-        until[rows[late]] = known[late]
+    until = np.empty(len(edges), dtype=np.int64)
+    _fill_explained(EdgeColumns.of(edges.columns), BoundRules.of(dag), until)
     return until

@@ -118,7 +118,8 @@ def _walked(dag: Dag, gap: Intervals, ended_by: I64) -> IdleParts:
     cause, rest = _edge_causes(dag, edges)
     event = edges.event.astype(np.int64)
     lane = np.where(edges.kind == EdgeKind.THREAD, dag.events.lane[head >> 1], -1).astype(np.int64)
-    none = np.full(len(edges), -1, dtype=np.int64)
+    one, two = np.flatnonzero(known > begin), np.flatnonzero(end > known)
+    none = np.full(len(two), -1, dtype=np.int64)
     opening = np.clip(times[found.last], gap.start[ends], gap.end[ends])
     first = found.last >> 1
     launched_before = dag.events.is_device[first] & (dag.launch[first] < 0)
@@ -126,12 +127,12 @@ def _walked(dag: Dag, gap: Intervals, ended_by: I64) -> IdleParts:
         launched_before, IdleCause.LAUNCHED_BEFORE_CAPTURE, IdleCause.UNEXPLAINED
     ).astype(np.int8)
     return IdleParts(
-        np.concatenate([interval, interval, ends]),
-        np.concatenate([begin, known, gap.start[ends]]),
-        np.concatenate([known, end, opening]),
-        np.concatenate([cause, rest, opening_cause]),
-        np.concatenate([event, none, np.full(len(ends), -1)]),
-        np.concatenate([lane, none, np.full(len(ends), -1)]),
+        np.concatenate([interval[one], interval[two], ends]),
+        np.concatenate([begin[one], known[two], gap.start[ends]]),
+        np.concatenate([known[one], end[two], opening]),
+        np.concatenate([cause[one], rest[two], opening_cause]),
+        np.concatenate([event[one], none, np.full(len(ends), -1)]),
+        np.concatenate([lane[one], none, np.full(len(ends), -1)]),
     )
 
 

@@ -34,11 +34,13 @@ def segment_causes(attributed_time: pd.DataFrame, n_segments: int) -> pd.Categor
     """
     segment = attributed_time["segment"].to_numpy(np.int64)
     code, labels = pd.factorize(attributed_time["cause"])
-    n = len(labels)
+    cause = np.full(n_segments, -1, dtype=np.int64)
+    cause[segment] = code
+    several = np.flatnonzero(np.bincount(segment, minlength=n_segments)[segment] > 1)
+    n, segment, code = len(labels), segment[several], code[several]
     group, row = np.unique(segment * max(n, 1) + code, return_inverse=True)
-    total = np.bincount(row, attributed_time["dur_ns"].to_numpy(np.float64), len(group))
+    total = np.bincount(row, attributed_time["dur_ns"].to_numpy(np.float64)[several], len(group))
     segment, code = np.divmod(group, max(n, 1))
     last = np.lexsort((-code, total, segment))
-    cause = np.full(n_segments, -1, dtype=np.int64)
     cause[segment[last]] = code[last]
     return categorical(cause, labels.tolist())

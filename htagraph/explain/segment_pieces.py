@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
+from htagraph.explain.segments import Segments
 from htagraph.explain.topics import NAMES
 from htagraph.lookup.attribution import innermost
 from htagraph.lookup.python_code import Stretches, code_pieces
@@ -18,6 +19,7 @@ from htagraph.model.kinds import Bound, EventKind
 __all__ = ["Pieces"]
 
 I8 = npt.NDArray[np.int8]
+I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 Text = npt.NDArray[np.object_]
 
@@ -37,8 +39,10 @@ class Pieces:
     event, edge : ndarray of shape (n,), dtype=int64
     whole_ns : ndarray of shape (n,), dtype=int64, unit=ns
         Duration of the segment.
-    line : ndarray of shape (n,), dtype=object
-        Python code that runs, empty for none.
+    line : ndarray of shape (n,), dtype=int32
+        Number of the Python code that runs in `lines`.
+    lines : ndarray, dtype=object
+        The first is empty: none.
     topic : ndarray of shape (n,), dtype=int8
         Number of the topic of its frames, -1 for none.
     """
@@ -50,25 +54,25 @@ class Pieces:
     event: I64
     edge: I64
     whole_ns: I64
-    line: Text
+    line: I32
+    lines: Text
     topic: I8
 
     @classmethod
-    def of(cls, segments: pd.DataFrame) -> Pieces:
-        """Columns of a frame of segments."""
-        start_ns, dur_ns, event, edge = (
-            segments[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns", "event", "edge")
-        )
+    def of(cls, segments: Segments) -> Pieces:
+        """Whole segments."""
+        n = len(segments.start_ns)
         return cls(
-            np.arange(len(segments)),
-            start_ns,
-            dur_ns,
-            segments["bound"].cat.codes.to_numpy().astype(np.int8),
-            event,
-            edge,
-            dur_ns,
-            np.full(len(segments), "", dtype=object),
-            np.full(len(segments), -1, dtype=np.int8),
+            np.arange(n),
+            segments.start_ns,
+            segments.dur_ns,
+            segments.bound,
+            segments.event.astype(np.int64),
+            segments.edge.astype(np.int64),
+            segments.dur_ns,
+            np.zeros(n, dtype=np.int32),
+            np.array([""], dtype=object),
+            np.full(n, -1, dtype=np.int8),
         )
 
     def cut_at_code(self, dag: Dag) -> Pieces:
@@ -93,9 +97,10 @@ class Pieces:
         start_ns = np.concatenate([self.start_ns[whole], found.start_ns])
         order = np.lexsort((start_ns, row))
         row = row[order]
+        number, lines = pd.factorize(np.append(self.lines, found.line))
         pieces = (
             (self.dur_ns[whole], found.end_ns - found.start_ns),
-            (self.line[whole], found.line),
+            (self.line[whole], number[len(self.lines) :].astype(np.int32)),
             (self.topic[whole], found.topic),
         )
         dur_ns, line, topic = (np.concatenate(pair)[order] for pair in pieces)
@@ -108,5 +113,6 @@ class Pieces:
             self.edge[row],
             self.whole_ns[row],
             line,
+            lines,
             topic,
         )

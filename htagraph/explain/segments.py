@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.algorithms.codes import distinct
 from htagraph.algorithms.gather import gather
 from htagraph.lookup.attribution import innermost, track_codes
 from htagraph.model.dag import Dag
@@ -21,8 +22,17 @@ from htagraph.model.frames import SEGMENTS
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, among
 from htagraph.model.rules import Evidence, Rule
 from htagraph.model.schema import categorical
+from htagraph.native.passes import compiled
 
-__all__ = ["LABELS", "NO_EVENT_NAMES", "Segments", "segment_frame", "segment_labels"]
+__all__ = [
+    "LABELS",
+    "NO_EVENT_NAMES",
+    "Coded",
+    "Segments",
+    "coded_texts",
+    "segment_frame",
+    "segment_labels",
+]
 
 I8 = npt.NDArray[np.int8]
 I32 = npt.NDArray[np.int32]
@@ -45,7 +55,7 @@ class Segments(NamedTuple):
 
     Parameters
     ----------
-    start_ns, dur_ns, lag_ns : ndarray of shape (n,), dtype=int64, unit=ns
+    start_ns, dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
     bound : ndarray of shape (n,), dtype=int8
         Codes of `Bound`.
     event, edge : ndarray of shape (n,), dtype=int32
@@ -54,10 +64,32 @@ class Segments(NamedTuple):
 
     start_ns: I64
     dur_ns: I64
-    lag_ns: I64
     bound: I8
     event: I32
     edge: I32
+
+    def take(self, rows: I64) -> Segments:
+        """Some of them."""
+        return Segments(
+            self.start_ns[rows],
+            self.dur_ns[rows],
+            self.bound[rows],
+            self.event[rows],
+            self.edge[rows],
+        )
+
+    @classmethod
+    def empty(cls, n: int) -> Segments:
+        """Room for some segments."""
+        start_ns, dur_ns = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+        event, edge = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int32)
+        return cls(start_ns, dur_ns, np.empty(n, dtype=np.int8), event, edge)
+
+    def lag_ns(self, dag: Dag) -> I64:
+        """Part of each segment that lies before its edge arrives."""
+        lag_ns = np.empty(len(self.edge), dtype=np.int64)
+        _fill_lags(self, dag.edges.tail, dag.edges.lag_ns, dag.events.node_ts_ns, lag_ns)
+        return lag_ns
 
     def rule(self, dag: Dag) -> I8:
         """Rule of each segment."""
@@ -73,14 +105,50 @@ class Segments(NamedTuple):
         return among(self.rule(dag), Rule.on(Evidence.INFERRED))
 
 
-class _Coded(NamedTuple):
-    """A column of texts: the code of each row, and the text of each code."""
+@compiled
+def _fill_lags(segments: Segments, tail: I32, lag_ns: I64, node_ts_ns: I64, out: I64) -> None:
+    """Fill the part of each segment that lies before its edge arrives."""
+    for segment in range(len(out)):
+        edge = segments.edge[segment]
+        out[segment] = 0
+        if edge >= 0:
+            arrival = node_ts_ns[tail[edge]] + lag_ns[edge]
+            lag = min(arrival - segments.start_ns[segment], segments.dur_ns[segment])
+            out[segment] = max(lag, 0)
+
+
+class Coded(NamedTuple):
+    """A column of texts.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n,), dtype=int
+    texts : ndarray, dtype=object
+        The text of each code; several may be the same.
+    """
 
     codes: npt.NDArray[np.integer]
     texts: npt.NDArray[np.object_]
 
+    @property
+    def words(self) -> npt.NDArray[np.object_]:
+        """The text of each row."""
+        return gather(self.texts, self.codes)
 
-def _coded(dag: Dag, segments: Segments, column: str) -> _Coded:
+    @property
+    def distinct(self) -> tuple[npt.NDArray[np.integer], Sequence[str]]:
+        """The rows in codes of texts that differ, and these."""
+        distinct: dict[str, int] = {}
+        number = [distinct.setdefault(text, len(distinct)) for text in self.texts]
+        return np.array(number, dtype=np.int32)[self.codes], list(distinct)
+
+    @property
+    def labels(self) -> pd.Categorical[str]:
+        """The rows as categories."""
+        return categorical(*self.distinct)
+
+
+def coded_texts(dag: Dag, segments: Segments, column: str) -> Coded:
     """Name, operator or track of segments."""
     event, symbols = segments.event, dag.events.symbols.array
     if column == "name":
@@ -88,13 +156,20 @@ def _coded(dag: Dag, segments: Segments, column: str) -> _Coded:
         codes = gather(dag.events.name, event)
         none = np.flatnonzero(event < 0)
         codes[none] = segments.bound[none].astype(np.int32) + len(symbols)
-        return _Coded(codes, np.concatenate([symbols, np.array(nameless, dtype=object)]))
+        return Coded(codes, np.concatenate([symbols, np.array(nameless, dtype=object)]))
     if column == "op":
-        op = innermost(dag, event, (EventKind.OP, EventKind.ANNOTATION))
-        codes = gather(dag.events.name, op, len(symbols))
-        return _Coded(codes, np.concatenate([symbols, np.array([""], dtype=object)]))
+        codes = gather(_operator_names(dag, distinct(event[event >= 0])), event, len(symbols))
+        return Coded(codes, np.concatenate([symbols, np.array([""], dtype=object)]))
     where = np.where(event >= 0, event, gather(dag.edges.head, segments.edge) >> 1)
-    return _Coded(*track_codes(dag, where))
+    return Coded(*track_codes(dag, where))
+
+
+def _operator_names(dag: Dag, events: I64) -> I32:
+    """Name of the operator or annotation around each of some events, by event."""
+    op = innermost(dag, events, (EventKind.OP, EventKind.ANNOTATION))
+    names = np.empty(len(dag.events), dtype=np.int32)
+    names[events] = gather(dag.events.name, op, len(dag.events.symbols))
+    return names
 
 
 def segment_labels(
@@ -107,33 +182,29 @@ def segment_labels(
         return gather(dag.edges.kind, segments.edge, EdgeKind.SOURCE), EdgeKind.labels()
     if column == "rule":
         return segments.rule(dag), Rule.labels()
-    codes, texts = _coded(dag, segments, column)
-    distinct: dict[str, int] = {}
-    number = np.array([distinct.setdefault(text, len(distinct)) for text in texts], dtype=np.int32)
-    return number[codes], list(distinct)
+    return coded_texts(dag, segments, column).distinct
 
 
 def segment_frame(dag: Dag, segments: Segments) -> pd.DataFrame:
     """Segments in words, schema `frames.SEGMENTS`."""
-
-    def texts(column: str) -> npt.NDArray[np.object_]:
-        codes, words = _coded(dag, segments, column)
-        return words.take(codes)
-
+    # First, as they take room beside what is made of them.
+    op, track = (coded_texts(dag, segments, column).words for column in ("op", "track"))
+    lag_ns, rule = segments.lag_ns(dag), segments.rule(dag)
     return SEGMENTS.frame(
         {
-            "start_ns": segments.start_ns,
-            "dur_ns": segments.dur_ns,
-            "bound": categorical(*segment_labels(dag, segments, "bound")),
+            "start_ns": segments.start_ns.copy(),
+            "dur_ns": segments.dur_ns.copy(),
+            "bound": categorical(segments.bound.copy(), Bound.labels()),
             "kind": categorical(*segment_labels(dag, segments, "kind")),
-            "lag_ns": segments.lag_ns,
-            "residual_ns": segments.dur_ns - segments.lag_ns,
+            "lag_ns": lag_ns,
+            "residual_ns": segments.dur_ns - lag_ns,
             "event": segments.event,
-            "name": texts("name"),
-            "op": texts("op"),
-            "track": texts("track"),
+            "name": coded_texts(dag, segments, "name").words,
+            "op": op,
+            "track": track,
             "edge": segments.edge,
-            "rule": categorical(*segment_labels(dag, segments, "rule")),
-            "is_inferred": segments.is_inferred(dag),
-        }
+            "rule": categorical(rule, Rule.labels()),
+            "is_inferred": among(rule, Rule.on(Evidence.INFERRED)),
+        },
+        copy=False,
     )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from htagraph.findings.advice import TITLE_HOST_ONLY, TITLE_PLAIN, TITLES
@@ -22,6 +23,7 @@ from htagraph.findings.verdict import Evidence, Finding, Verdict
 from htagraph.findings.worth import Worth
 from htagraph.lookup.steps import without_numbers
 from htagraph.model.kinds import Bound, Cause
+from htagraph.model.step_markers import without_step_number
 from htagraph.model.units import human_duration
 from htagraph.queries.quality import UNEXPLAINED_LIMIT
 from htagraph.writers.labels import distinct_names, name_label
@@ -40,6 +42,7 @@ _BY_OP = (
 )
 """Causes whose calls and copies have few names: the operator says which they are."""
 _LINE_WIDTH = 80
+_TEXTS = ("name", "frame", "place", "op")
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
         title=title,
         dur_ns=dur_ns,
         share=dur_ns / window_ns,
-        n_segments=part["segment"].nunique(),
+        n_segments=len(pd.unique(part["segment"])),
         potential_saving_ns=worth.saves_ns,
         longest_ns=int(part["dur_ns"].max()),
         longest_start_ns=int(part["start_ns"].to_numpy()[part["dur_ns"].to_numpy().argmax()]),
@@ -153,9 +156,7 @@ def _around(part: pd.DataFrame) -> str:
 
 def _evidence(cause: Cause, part: pd.DataFrame) -> tuple[Evidence, ...]:
     """Names with most of the attributed time; some also by operator, or by what waits."""
-    part = part[["name", "frame", "place", "op", "event", "bound", "dur_ns", "segment"]].assign(
-        name=without_numbers(part["name"])
-    )
+    part = _leading(part, by_op=cause in _BY_OP)
     # A line of code is one contributor, whatever it is called from.
     within = part["name"].where(part["frame"] == "", "").rename("within_name")
     longest_first: pd.DataFrame = part.assign(within_name=within).sort_values(
@@ -191,6 +192,36 @@ def _evidence(cause: Cause, part: pd.DataFrame) -> tuple[Evidence, ...]:
         )
         for name, op, frame, place, event, dur_ns, bound, n in zip(called, *columns, strict=True)
     )
+
+
+def _leading(part: pd.DataFrame, *, by_op: bool) -> pd.DataFrame:
+    """Rows of the contributors with most time, in words; the others are evidence of nothing.
+
+    Names count without the numbers of steps, and a line of code whatever its name.
+    """
+    codes, texts = _coded(part["name"])
+    unnumbered, _ = pd.factorize(np.array([without_step_number(text) for text in texts], object))
+    group = unnumbered[codes] + 1
+    for column in ("op",) if by_op else ("frame", "place"):
+        codes, texts = _coded(part[column])
+        if column == "frame":
+            group[np.array([text != "" for text in texts])[codes]] = 0
+        group = group * len(texts) + codes
+    number, _ = pd.factorize(group)
+    total_ns = np.bincount(number, part["dur_ns"].to_numpy())
+    least_ns = np.sort(total_ns)[-_N_EVIDENCE:][0]
+    rows = np.flatnonzero(total_ns[number] >= least_ns)
+    found = part[[*_TEXTS, "event", "bound", "dur_ns", "segment"]].iloc[rows]
+    found = found.assign(**{text: found[text].astype(object) for text in _TEXTS})
+    return found.assign(name=without_numbers(found["name"]))
+
+
+def _coded(column: pd.Series[str]) -> tuple[npt.NDArray[np.integer], list[str]]:
+    """A column of texts or of categories: the code of each row, and the text of each code."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.cat.codes.to_numpy(), column.cat.categories.tolist()
+    codes, texts = pd.factorize(column.to_numpy(object))
+    return codes, list(texts)
 
 
 class _Code(NamedTuple):

@@ -230,6 +230,8 @@ class Verdict:
         Where most device time is replayed: whether launches or the graphs are what costs.
     low_ends : str
         What the low ends of savings are, where that is not only what the trace leaves open.
+    rests_on : str
+        Which part of the window was replayed, where it was not all of it.
     window : str
         Name of the window.
     dur_ns : int, unit=ns
@@ -249,6 +251,7 @@ class Verdict:
     withheld: str = ""
     replays: str = ""
     low_ends: str = ""
+    rests_on: str = ""
     window: str = "the window"
     dur_ns: int = 0
 
@@ -270,8 +273,8 @@ class Verdict:
 
     @property
     def notes(self) -> str:
-        """How to read the findings: their ranking, and the low ends of their savings."""
-        return " ".join(filter(None, [self.ranking, self.low_ends]))
+        """How to read the findings: their ranking, and what their savings rest on."""
+        return " ".join(filter(None, [self.ranking, self.low_ends, self.rests_on]))
 
     @property
     def top_findings(self) -> tuple[Finding, ...]:

@@ -18,7 +18,7 @@ from htagraph.findings.verdict import Verdict
 from htagraph.findings.worth import bounded, predicted
 from htagraph.lookup.find_window import WHOLE
 from htagraph.path import CriticalPath
-from htagraph.queries.opportunities import opportunities_on
+from htagraph.queries.opportunities import opportunities_of, opportunities_on
 from htagraph.queries.quality import UNEXPLAINED_LIMIT
 
 __all__ = ["find_bounds", "find_opportunities"]
@@ -26,6 +26,8 @@ __all__ = ["find_bounds", "find_opportunities"]
 
 def find_opportunities(path: CriticalPath) -> pd.DataFrame:
     """What would help the window of a critical path; schema `answers.OPPORTUNITIES`."""
+    if path.excerpt.n_steps:
+        return opportunities_of(path.excerpt)
     return opportunities_on(path.dag, path.window, path.segments, path.attributed_time)
 
 
@@ -57,18 +59,20 @@ def find_bounds(
     """
     context = find_context(path.dag, path.window)
     found = find_opportunities(path) if opportunities is None else opportunities
+    is_whole = len(found) > 0 and not path.excerpt.n_steps
+    by_busy_time = None if is_whole else bounded(busy_time(path.dag, path.window), path.dur_ns)
     told = Told(
         context=context,
         unread_stacks=path.dag.notes.get("n_unread_stacks", 0) > 0,
-        worth=predicted(found)
-        if len(found)
-        else bounded(busy_time(path.dag, path.window), path.dur_ns),
+        worth=predicted(found, by_busy_time),
     )
-    verdict = charged(path.attributed_time, path.window_name, path.dur_ns, told)
+    verdict = charged(path.attributed_labels, path.window_name, path.dur_ns, told)
     causes = {finding.cause for finding in verdict.top_findings}
     waits = found["cause"].isin(causes) & (found["alone_ns"] < found["saves_ns"])
     if waits.any():
         verdict = replace(verdict, low_ends=OTHER_RANKS)
+    if len(found):
+        verdict = replace(verdict, rests_on=path.excerpt.sentence)
     if context.is_replayed:
         said = replays_in_words(replay_time(path.dag, path.window))
         verdict = replace(verdict, replays=said)

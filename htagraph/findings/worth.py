@@ -58,12 +58,16 @@ class Worth(NamedTuple):
     limited_by: str = ""
 
 
-def predicted(opportunities: pd.DataFrame) -> Callable[[Cause, int, int], Worth]:
+def predicted(
+    opportunities: pd.DataFrame, otherwise: Callable[[Cause, int, int], Worth] | None = None
+) -> Callable[[Cause, int, int], Worth]:
     """What replays say of each cause.
 
     Parameters
     ----------
     opportunities : DataFrame, schema `answers.OPPORTUNITIES`
+    otherwise : callable, optional
+        What is said of a cause that is not in what was replayed; nothing by default.
     """
     repairs = {
         (row["cause"], row["late_rank"]): row
@@ -75,7 +79,7 @@ def predicted(opportunities: pd.DataFrame) -> Callable[[Cause, int, int], Worth]
         """What the repair of a cause saves, of the time attributed to it."""
         row = repairs.get((str(cause), rank))
         if row is None:
-            return Worth(0, 0, 0)
+            return otherwise(cause, rank, dur_ns) if otherwise else Worth(0, 0, 0)
         # A cause that is left with a part of its time keeps that part of what is attributed to it.
         most_ns = round(dur_ns * (1 - row["left_share"]))
         ends = ("saves_ns", "low_ns", "high_ns")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.tiling import check_tiling
@@ -172,6 +173,10 @@ class JobPath:
         """Share of the path for which no recorded dependency says what it waited for."""
         is_unexplained = self.segments["bound"] == Bound.UNEXPLAINED.label
         return float(self.segments.loc[is_unexplained, "dur_ns"].sum()) / max(self.dur_ns, 1)
+
+    def segments_at(self, rows: npt.NDArray[np.int64]) -> pd.DataFrame:
+        """Some of the segments, by their rows, which are the index."""
+        return self.segments.iloc[rows]
 
     @cached_property
     def rank_segments(self) -> pd.DataFrame:

@@ -96,11 +96,11 @@ def track_labels(dag: Dag, events: Rows) -> npt.NDArray[np.object_]:
     return labels
 
 
-def track_codes(dag: Dag, events: Rows) -> tuple[I64, npt.NDArray[np.object_]]:
+def track_codes(dag: Dag, events: Rows) -> tuple[Rows, npt.NDArray[np.object_]]:
     """Code of the track of each event, and the label of each code; `""` for -1."""
     table = dag.events
     threads = [str(tid) for tid in table.lanes.tid]
-    codes = gather(table.lane.astype(np.int64), events, len(threads))
+    codes = gather(table.lane, events, len(threads))
     on_device = np.flatnonzero(gather(table.is_device, events, default=False))
     work = events[on_device]
     stream, streams = pd.factorize(table.stream[work])

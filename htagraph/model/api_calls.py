@@ -22,6 +22,7 @@ __all__ = [
     "CallMeaning",
     "call_meanings",
     "meaning_of_call",
+    "meanings_by_name",
 ]
 
 ALLOCATION = re.compile(
@@ -96,6 +97,14 @@ def meaning_of_call(name: str) -> CallMeaning:
     return next(found, CallMeaning.NONE)
 
 
+def meanings_by_name(events: EventTable) -> npt.NDArray[np.int8]:
+    """Meaning of a call by its name; shape (n_symbols,)."""
+    by_name = np.zeros(len(events.symbols), dtype=np.int8)
+    for meaning, pattern in reversed(_MEANINGS):
+        by_name[events.symbols.searched(pattern)] = meaning
+    return by_name
+
+
 def call_meanings(events: EventTable) -> npt.NDArray[np.int8]:
     """Meaning of each event, `CallMeaning.NONE` for what is no runtime call.
 
@@ -103,8 +112,7 @@ def call_meanings(events: EventTable) -> npt.NDArray[np.int8]:
     -------
     ndarray of shape (n_events,), dtype=int8
     """
-    by_name = np.zeros(len(events.symbols), dtype=np.int8)
-    for meaning, pattern in reversed(_MEANINGS):
-        by_name[events.symbols.searched(pattern)] = meaning
+    by_name = meanings_by_name(events)
     meanings = by_name[events.name] if len(events.symbols) else np.zeros(len(events), dtype=np.int8)
-    return np.where(events.kind == EventKind.RUNTIME, meanings, CallMeaning.NONE).astype(np.int8)
+    meanings[events.kind != EventKind.RUNTIME] = CallMeaning.NONE
+    return meanings

@@ -66,10 +66,9 @@ class EdgeTable:
 
     def __post_init__(self) -> None:
         """Freeze the columns and check that they are of one length."""
-        columns = (self.tail, self.head, self.kind, self.lag_ns, self.event, self.rule)
-        if len({len(column) for column in columns}) != 1:
+        if len({len(column) for column in self.columns}) != 1:
             raise GraphError("edge columns differ in length.")
-        for column in columns:
+        for column in self.columns:
             column.setflags(write=False)
 
     @classmethod
@@ -82,10 +81,15 @@ class EdgeTable:
         lag_ns: npt.ArrayLike = 0,
         event: npt.ArrayLike = -1,
     ) -> EdgeTable:
-        """Edges by one rule, or a rule each, which says their kind; scalars are broadcast."""
+        """Edges by one rule, or a rule each, which says their kind; scalars are broadcast.
+
+        Columns of the right type become the table's own.
+        """
         n = len(np.asarray(tail))
 
         def column(values: npt.ArrayLike, dtype: type[np.generic]) -> npt.NDArray[Any]:
+            if isinstance(values, np.ndarray) and values.dtype == dtype and values.shape == (n,):
+                return values
             out = np.empty(n, dtype=dtype)
             out[:] = values
             return out
@@ -105,27 +109,16 @@ class EdgeTable:
         parts = list(tables)
         if not parts:
             return cls()
-        return cls(
-            *(
-                np.concatenate([getattr(t, name) for t in parts])
-                for name in cls.__dataclass_fields__
-            )
-        )
+        return cls(*map(np.concatenate, zip(*(table.columns for table in parts), strict=True)))
 
-    @classmethod
-    def by_head(cls, tables: Iterable[EdgeTable]) -> EdgeTable:
-        """Rows of several tables by head, then kind, then tail: the order of a graph."""
-        parts = list(tables)
-
-        def column(name: str) -> npt.NDArray[Any]:
-            return np.concatenate([getattr(table, name) for table in parts])
-
-        order = np.lexsort([column(name) for name in ("tail", "kind", "head")])
-        return cls(*(column(name)[order] for name in cls.__dataclass_fields__))
+    @property
+    def columns(self) -> tuple[npt.NDArray[Any], ...]:
+        """All columns, in their order."""
+        return self.tail, self.head, self.kind, self.lag_ns, self.event, self.rule
 
     def take(self, rows: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> EdgeTable:
         """Some rows (positions or a mask)."""
-        return EdgeTable(*(getattr(self, name)[rows] for name in EdgeTable.__dataclass_fields__))
+        return EdgeTable(*(column[rows] for column in self.columns))
 
     def __len__(self) -> int:
         """Number of edges."""

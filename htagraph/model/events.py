@@ -245,7 +245,10 @@ class EventTable:
         n_names = len(self.symbols)
         rank = np.empty(n_names, dtype=np.int64)
         rank[np.argsort(self.symbols.array, kind="stable")] = np.arange(n_names)
-        return self.dur_ns * max(n_names, 1) + (rank[self.name] if n_names else 0)
+        number = self.dur_ns * max(n_names, 1)
+        if n_names:
+            number += rank[self.name]
+        return number
 
     def names(self, events: npt.ArrayLike | None = None) -> npt.NDArray[np.object_]:
         """Names of all events, or of some."""
@@ -254,7 +257,7 @@ class EventTable:
 
     def named(self, symbol_mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """Whether the name of each event is in a mask over symbols (`SymbolTable.mask`)."""
-        return symbol_mask[self.name] if len(self.symbols) else np.zeros(len(self), dtype=bool)
+        return symbol_mask[self.name] if symbol_mask.any() else np.zeros(len(self), dtype=bool)
 
     def column(self, name: str, default: float = -1) -> npt.NDArray[Any]:
         """Sparse column as one value per event; all `default` where the trace has none."""

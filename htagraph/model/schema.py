@@ -86,8 +86,10 @@ class Schema:
     name: str
     columns: Mapping[str, Column]
 
-    def frame(self, data: Mapping[str, object]) -> pd.DataFrame:
+    def frame(self, data: Mapping[str, object], *, copy: bool = True) -> pd.DataFrame:
         """DataFrame of this schema; every column must be given.
+
+        Without a copy, columns of the right type become the frame's own.
 
         Raises
         ------
@@ -99,11 +101,11 @@ class Schema:
                 f"{self.name}: columns {sorted(set(data) ^ set(self.columns))} differ from the "
                 "schema."
             )
-        # Typed column by column: what pandas infers from text would be converted twice. Each column
-        # is a copy already, which stays as it is: to stack those of one type copies them again.
+        # Typed column by column: what pandas infers from text would be converted twice. Columns are
+        # not stacked by type, which would copy them again.
         return pd.DataFrame(
             {
-                name: pd.Series(data[name], dtype=column.dtype)
+                name: pd.Series(data[name], dtype=column.dtype, copy=None if copy else False)
                 for name, column in self.columns.items()
             },
             copy=False,

@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.explain.critical_path import critical_path
+from htagraph.algorithms.intervals import sum_by_code
+from htagraph.explain.critical_path import path_segments
+from htagraph.explain.segments import Segments
 from htagraph.model.answers import INFERENCES
 from htagraph.model.dag import Dag
 from htagraph.model.inference import Support
@@ -47,13 +49,13 @@ def inferences(dag: Dag, window: Window, *, by: Literal["rule", "pair"] = "rule"
             distance_ns=[pair.distance_ns for pair in ordered],
             spread_ns=[pair.spread_ns for pair in ordered],
         )
-    return inferences_of(dag, window, critical_path(dag, window))
+    return inferences_of(dag, window, path_segments(dag, [window]))
 
 
-def inferences_of(dag: Dag, window: Window, path: pd.DataFrame) -> pd.DataFrame:
+def inferences_of(dag: Dag, window: Window, path: Segments) -> pd.DataFrame:
     """Inferred edges by rule, for who has the segments of the window's critical path."""
     n_edges = np.bincount(dag.edges.rule[_inside(dag, window)], minlength=len(Rule)).tolist()
-    path_ns = path.groupby("rule", observed=False)["dur_ns"].sum().tolist()
+    path_ns = sum_by_code(path.rule(dag), path.dur_ns, len(Rule)).tolist()
     rules = [rule for rule in Rule if rule.evidence is Evidence.INFERRED and n_edges[rule]]
     rules.sort(key=lambda rule: (-path_ns[rule], -n_edges[rule], rule))
     on_path = [path_ns[rule] for rule in rules]

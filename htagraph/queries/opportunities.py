@@ -12,11 +12,12 @@ from htagraph.model.answers import OPPORTUNITIES
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 from htagraph.queries.kernel_patterns import kernel_patterns
-from htagraph.replay.candidates import LARGE, candidates, kinds_done
+from htagraph.replay.candidates import candidates, kinds_done
+from htagraph.replay.excerpt import LARGE, Excerpt, excerpt_of
 from htagraph.replay.predictions import predictions
 from htagraph.replay.rehearsal import Rehearsal
 
-__all__ = ["opportunities", "opportunities_on"]
+__all__ = ["opportunities", "opportunities_of", "opportunities_on"]
 
 _LONGEST = 8
 _THREADS_OF_LARGE = 2
@@ -27,7 +28,9 @@ def opportunities(dag: Dag, window: Window) -> pd.DataFrame:
     """Changes that would make a window shorter, each with what it saves.
 
     Every row is a prediction: the graph is replayed with the change made throughout the trace. The
-    interval is what the trace leaves open (`htagraph.replay.assumptions`). Rows do not add up.
+    interval is what the trace leaves open (`htagraph.replay.assumptions`). Rows do not add up. Of a
+    graph of a million edges and more, some of the steps that do the same are replayed for all
+    (`htagraph.replay.excerpt`), where there are such steps.
 
     Parameters
     ----------
@@ -40,8 +43,23 @@ def opportunities(dag: Dag, window: Window) -> pd.DataFrame:
         Largest expected saving first. Empty where replays of steps miss by so much that nothing
         should be predicted (`htagraph.replay.hold_out`).
     """
-    segments = critical_path(dag, window)
-    return opportunities_on(dag, window, segments, attributed_time(dag, segments))
+    return opportunities_of(excerpt_of(dag, window))
+
+
+def opportunities_of(part: Excerpt) -> pd.DataFrame:
+    """The same, by replays of a part of the graph.
+
+    Parameters
+    ----------
+    part : Excerpt
+
+    Returns
+    -------
+    DataFrame, schema `answers.OPPORTUNITIES`
+    """
+    segments = critical_path(part.dag, part.window)
+    attributed = attributed_time(part.dag, segments)
+    return part.scaled(opportunities_on(part.dag, part.window, segments, attributed))
 
 
 def opportunities_on(

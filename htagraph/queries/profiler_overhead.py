@@ -16,7 +16,8 @@ import pandas as pd
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.intervals import sum_by_code
 from htagraph.algorithms.nesting import nest
-from htagraph.explain.critical_path import critical_path
+from htagraph.explain.critical_path import path_segments
+from htagraph.explain.segments import Segments, coded_texts
 from htagraph.lookup.clipping import Clipped, clipped
 from htagraph.model.answers import PROFILER_OVERHEAD
 from htagraph.model.dag import Dag
@@ -83,10 +84,10 @@ def profiler_overhead(dag: Dag, window: Window) -> pd.DataFrame:
            name    source  sum_ns  path_ns     inside
     0  Resource  profiler   10000    10000  aten::add
     """
-    return profiler_overhead_of(dag, window, critical_path(dag, window))
+    return profiler_overhead_of(dag, window, path_segments(dag, [window]))
 
 
-def profiler_overhead_of(dag: Dag, window: Window, path: pd.DataFrame) -> pd.DataFrame:
+def profiler_overhead_of(dag: Dag, window: Window, path: Segments) -> pd.DataFrame:
     """Recorded overhead by name, for who has the segments of the window's critical path."""
     events = dag.events
     found = clipped(dag, np.flatnonzero(events.kind == EventKind.OVERHEAD), window)
@@ -106,7 +107,7 @@ def profiler_overhead_of(dag: Dag, window: Window, path: pd.DataFrame) -> pd.Dat
             "sum_ns": sum_by_code(group, found.dur_ns, n),
             "path_ns": path_ns,
             "path_share": path_ns / max(window.dur_ns, 1),
-            "inside": _inside(path, group[row], segment, dur_ns, n),
+            "inside": _inside(dag, path.take(segment), group[row], dur_ns, n),
         }
     )
     return frame.sort_values(
@@ -160,34 +161,36 @@ def _only_thread_in_a_call(dag: Dag, threads: I64, found: Clipped) -> I64:
     return np.where(n_threads == 1, only, -1)
 
 
-def _on_path(dag: Dag, found: Clipped, lane: I64, path: pd.DataFrame) -> tuple[I64, I64, I64]:
+def _on_path(dag: Dag, found: Clipped, lane: I64, path: Segments) -> tuple[I64, I64, I64]:
     """Stretches of the path in which overhead is innermost: its row, the segment, how long."""
     placed = np.flatnonzero(lane >= 0)
     some = found.take(placed)
     nesting = nest(
-        lane[placed].astype(np.int32), some.start_ns, some.end_ns, dag.events.tiebreak[some.event]
+        lane[placed].astype(np.int32),
+        some.start_ns,
+        some.end_ns,
+        (np.zeros(len(placed), dtype=np.int8), dag.events.tiebreak[some.event]),
     )
     times = np.stack([some.start_ns, some.end_ns], axis=1).reshape(-1)[nesting.boundary]
     # Up to the next boundary; the last of each thread has nothing innermost.
     runs = np.flatnonzero(nesting.innermost[:-1] >= 0)
     row, begin, end = placed[nesting.innermost[runs]], times[runs], times[runs + 1]
-    start_ns = path["start_ns"].to_numpy(np.int64)
-    end_ns = start_ns + path["dur_ns"].to_numpy(np.int64)
+    start_ns, end_ns = path.start_ns, path.start_ns + path.dur_ns
     first = np.searchsorted(end_ns, begin, side="right")
     n_segments = np.maximum(np.searchsorted(start_ns, end, side="left") - first, 0)
     of = np.repeat(np.arange(len(runs)), n_segments)
     segment = first[of] + np.arange(len(of)) - (np.cumsum(n_segments) - n_segments)[of]
     inside_ns = np.minimum(end[of], end_ns[segment]) - np.maximum(begin[of], start_ns[segment])
     # The thread on which the path goes on is that of the event at the head of the edge.
-    head = gather(dag.edges.head.astype(np.int64), path["edge"].to_numpy(np.int64)[segment], -2)
-    counts = among(path["bound"].cat.codes.to_numpy(), _HOST_RUNS)[segment] & (inside_ns > 0)
+    head = gather(dag.edges.head.astype(np.int64), path.edge[segment], -2)
+    counts = among(path.bound[segment], _HOST_RUNS) & (inside_ns > 0)
     counts &= gather(dag.events.lane.astype(np.int64), head >> 1) == lane[row[of]]
     return row[of][counts], segment[counts], inside_ns[counts]
 
 
-def _inside(path: pd.DataFrame, group: I64, segment: I64, dur_ns: I64, n: int) -> Text:
+def _inside(dag: Dag, path: Segments, group: I64, dur_ns: I64, n: int) -> Text:
     """Operator, else the name, of what has most of the overhead's time on the path, by group."""
-    op, name = (path[column].to_numpy(object)[segment] for column in ("op", "name"))
+    op, name = (coded_texts(dag, path, column).words for column in ("op", "name"))
     time = pd.DataFrame({"group": group, "name": np.where(op == "", name, op), "dur_ns": dur_ns})
     sums = time.groupby(["group", "name"], as_index=False).sum()
     most = sums.sort_values(["dur_ns", "name"], ascending=[False, True]).drop_duplicates("group")

@@ -9,7 +9,8 @@ import pandas as pd
 
 from htagraph.algorithms.components import components
 from htagraph.compiler.structure import FEWEST_IDLE_LAUNCHES
-from htagraph.explain.critical_path import critical_path, end_node
+from htagraph.explain.critical_path import end_node, path_segments
+from htagraph.explain.segments import Segments
 from htagraph.lookup.attribution import track_labels
 from htagraph.lookup.bandwidths import bandwidths
 from htagraph.lookup.host_waits import is_matched, long_waits
@@ -26,7 +27,7 @@ from htagraph.model.window import Window
 from htagraph.queries.inferences import inferences_of
 from htagraph.queries.profiler_overhead import profiler_overhead_of
 
-__all__ = ["UNEXPLAINED_LIMIT", "quality", "unexplained_in_words"]
+__all__ = ["UNEXPLAINED_LIMIT", "quality", "quality_of", "unexplained_in_words"]
 
 UNEXPLAINED_LIMIT = 0.2
 """Share of unexplained time on a critical path above which it does not say what bounds the run."""
@@ -210,7 +211,7 @@ def _recorded_values(dag: Dag) -> _Check:
     )
 
 
-def _inferences(dag: Dag, window: Window, path: pd.DataFrame) -> list[_Check]:
+def _inferences(dag: Dag, window: Window, path: Segments) -> list[_Check]:
     """What each rule inferred; a learnt pair of places counts by how often it matched."""
     found = inferences_of(dag, window, path)
     names = ("n_edges", "path_ns", "path_share", "n_pairs", "n_matched", "n_all", "chance")
@@ -232,7 +233,7 @@ def _inferences(dag: Dag, window: Window, path: pd.DataFrame) -> list[_Check]:
     return checks
 
 
-def _overhead(dag: Dag, window: Window, path: pd.DataFrame) -> list[_Check]:
+def _overhead(dag: Dag, window: Window, path: Segments) -> list[_Check]:
     """Check of how much of the path is the profiler's own work, where any is recorded."""
     found = profiler_overhead_of(dag, window, path)
     found = found[found["source"] == "profiler"]
@@ -286,10 +287,14 @@ def quality(dag: Dag, window: Window) -> pd.DataFrame:
     -------
     DataFrame, schema `answers.QUALITY`
     """
+    return quality_of(dag, window, path_segments(dag, [window]))
+
+
+def quality_of(dag: Dag, window: Window, path: Segments) -> pd.DataFrame:
+    """The same, for who has the segments of the window's critical path."""
     kernels = np.flatnonzero(dag.events.kind == EventKind.KERNEL)
     by_default = dag.classification.rule[kernels] == len(dag.classification.rules) - 1
-    path = critical_path(dag, window)
-    unexplained = int(path.loc[path["bound"] == Bound.UNEXPLAINED.label, "dur_ns"].sum())
+    unexplained = int(path.dur_ns[path.bound == Bound.UNEXPLAINED].sum())
     checks = [
         *_links(dag),
         _joined(dag, window),

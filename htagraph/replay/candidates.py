@@ -14,20 +14,20 @@ from htagraph.replay.changes import Change, NoWait, Remove, Scale
 from htagraph.replay.collective_changes import Bandwidth
 from htagraph.replay.device_changes import Fuse, Overlap
 from htagraph.replay.event_groups import ALLOCATIONS, of_class, waits_at
+from htagraph.replay.excerpt import LARGE
 from htagraph.replay.host_changes import Graphed, Prefetch
 from htagraph.replay.host_code import Code
 from htagraph.replay.repairs import repairs, spared
 
-__all__ = ["LARGE", "SPEEDS", "TWICE_AS_FAST", "Candidate", "candidates", "kinds_done"]
+__all__ = ["SPEEDS", "TWICE_AS_FAST", "Candidate", "candidates", "kinds_done"]
 
 TWICE_AS_FAST = 0.5
 SPEEDS = (0.9, 0.75, TWICE_AS_FAST, 0.0)
 """Shares of its time that a kernel is left with: 10, 25, 50 and 100% less."""
 
 _N_NAMES = 10
-LARGE = 1_000_000
-"""Edges from which on fewer changes are asked about: each costs several replays, 20 ns an edge."""
 _N_NAMES_OF_LARGE = 4
+"""Of a large graph: each change costs several replays, 20 ns an edge."""
 _N_SITES = 8
 _N_FUSIONS, _N_FUSIONS_OF_LARGE = 5, 2
 _MIN_SHARE = 0.001

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.binding import bind, topological_order
+from htagraph.algorithms.by_head import EdgeColumns, by_head
 from htagraph.algorithms.retime import DROPPED
 from htagraph.model.dag import Dag, RejectedEdges
 from htagraph.model.edges import EdgeTable
@@ -50,12 +51,12 @@ def retimed(dag: Dag, replay: Replay, lag_ns: I64, times_ns: I64) -> Dag:
         event=replay.event[there],
         rule=replay.rule[there],
     )
-    edges = EdgeTable.by_head([edges])
+    edges = EdgeTable(*by_head([EdgeColumns.of(edges.columns)]))
     times = events.node_ts_ns
     order, cyclic = topological_order(edges.tail, edges.head, times, np.sort(dag.order))
     edges = edges.take(~cyclic)
     binding, residual = bind(
-        edges.tail, edges.head, edges.kind, edges.lag_ns, times, np.repeat(events.tiebreak, 2)
+        edges.tail, edges.head, edges.kind, edges.lag_ns, times, events.tiebreak
     )
     work = np.flatnonzero(dag.is_work)
     span = (

@@ -5,20 +5,25 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from htagraph.errors import IncompleteTraceWarning
 from htagraph.job.ranks import Work
+from htagraph.path import CriticalPath
+from htagraph.replay.excerpt import excerpt_of
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.markdown import markdown_job_summary, markdown_summary
 from htagraph.reports.summary import Summary
 from htagraph.writers.text_file import new_folder, write_text
 
-__all__ = ["MOST_RANKS", "page_work", "write_files"]
+__all__ = ["MOST_EVENTS", "MOST_RANKS", "page_work", "shown_in_perfetto", "write_files"]
 
 MOST_RANKS = 64
 """Ranks in the Perfetto trace of a job: each is opened once more for it, one after the other."""
+MOST_EVENTS = 1_000_000
+"""Events of a trace above which a part stands for it in Perfetto: its UI opens hardly more."""
 
 
 def page_work(n_ranks: int) -> tuple[Work, ...]:
@@ -37,6 +42,7 @@ def write_files(
     *,
     doing: Callable[[str], None],
     page: bool = True,
+    whole: bool = False,
     record: str = "",
 ) -> dict[str, Path]:
     """Write the files of a report into a folder; the page where the `plot` extra is installed.
@@ -49,6 +55,8 @@ def write_files(
         Called with what is written next.
     page : bool, default=True
         Whether a page is wanted.
+    whole : bool, default=False
+        Whether all of a trace of more than `MOST_EVENTS` events goes to Perfetto.
     record : str
         What the summary ends with.
 
@@ -69,7 +77,8 @@ def write_files(
     trace: Future[Path] | None = None
     with ThreadPoolExecutor(1, "htagraph-trace") as beside:
         if isinstance(summary, Summary):
-            trace = beside.submit(summary.path.to_perfetto, files["perfetto"], findings=said)
+            shown = summary.path if whole else shown_in_perfetto(summary.path, files["perfetto"])
+            trace = beside.submit(shown.to_perfetto, files["perfetto"], findings=said)
             files["dot"] = folder / "critical.dot"
             doing(f"Writing {files['dot']}")
             summary.path.to_dot(files["dot"])
@@ -92,6 +101,39 @@ def write_files(
             doing(f"Writing {files['perfetto']}")
             trace.result()
     return files
+
+
+def shown_in_perfetto(
+    path: CriticalPath, file: Path, *, most_events: int = MOST_EVENTS
+) -> CriticalPath:
+    """What Perfetto shows of a path: of a large trace, steps that stand for it, which is said.
+
+    Parameters
+    ----------
+    path : CriticalPath
+    file : Path
+        What it is written to.
+    most_events : int, default=1_000_000
+        Events of a trace that is shown as a whole.
+
+    Warns
+    -----
+    IncompleteTraceWarning
+        If a part is shown.
+    """
+    if len(path.dag.events) <= most_events:
+        return path
+    n_events = most_events * 2 // 5
+    part = excerpt_of(path.dag, path.window, large=0, n_events=n_events)
+    if not part.n_steps:
+        return path
+    warnings.warn(
+        f"{file.name} has {part.window.name}, {part.n_steps:,} of {part.n_alike:,} steps that do "
+        "the same, with their own critical path: --whole writes all.",
+        IncompleteTraceWarning,
+        stacklevel=3,
+    )
+    return replace(path, dag=part.dag, window=part.window)
 
 
 def _write_job_trace(file: Path, summary: JobSummary) -> Path:

@@ -78,6 +78,7 @@ def report(
     infer: bool = True,
     executor: Executor | None = None,
     write: bool = True,
+    whole: bool = False,
 ) -> Report:
     """What bounds a run, with the files that `htagraph report` writes.
 
@@ -97,6 +98,9 @@ def report(
         Runs the work on the ranks of a job.
     write : bool, default=True
         Whether files are written.
+    whole : bool, default=False
+        Whether all of a trace of more than a million events is written for Perfetto, not steps
+        that stand for it.
 
     Returns
     -------
@@ -139,7 +143,7 @@ def report(
     if out is not None:
         origin.check(Path(out))
     into = Path(out) if out is not None else origin.folder(summary.name)
-    files = write_files(summary, into, doing=lambda _: None, record=origin.record)
+    files = write_files(summary, into, doing=lambda _: None, whole=whole, record=origin.record)
     origin.remove_stale(into, files.values())
     return Report(summary, files)
 

@@ -8,14 +8,17 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from htagraph.explain.segments import segment_labels
 from htagraph.findings.opening import Opening, find_opening
 from htagraph.findings.verdict import Verdict
 from htagraph.findings.window_bounds import find_bounds, find_opportunities
 from htagraph.graph import TraceGraph
 from htagraph.lookup.find_window import WHOLE
 from htagraph.model.kinds import Cause, EventKind
+from htagraph.model.schema import categorical
 from htagraph.model.units import human_count, human_duration
 from htagraph.path import CriticalPath
+from htagraph.queries.quality import quality_of
 from htagraph.readers.rank_paths import name_of
 from htagraph.replay.candidates import TWICE_AS_FAST
 from htagraph.replay.curves import speed_ups
@@ -180,7 +183,8 @@ class Summary:
     @property
     def help_notes(self) -> str:
         """How to read it."""
-        return notes_on(self.what_helps)
+        said = [notes_on(self.what_helps), self.path.excerpt.sentence]
+        return " ".join(filter(None, said))
 
     @cached_property
     def speed_ups(self) -> pd.DataFrame:
@@ -190,12 +194,19 @@ class Summary:
             found["left_share"] == TWICE_AS_FAST
         )
         targets = found.loc[is_name, "target"].head(0 if self.verdict.withheld else _N_CURVES)
-        return speed_ups(Rehearsal(self.graph.dag, self.graph.interval), targets.tolist())
+        part = self.path.excerpt
+        return part.scaled(speed_ups(Rehearsal(part.dag, part.window), targets.tolist()))
 
     @cached_property
     def inferred(self) -> str:
         """How much of the path rests on inferred dependencies, in one sentence; empty for none."""
-        return inferred_in_words(self.path.segments)
+        dag, path = self.graph.dag, self.path.coded
+        columns = {
+            "dur_ns": path.dur_ns,
+            "rule": categorical(*segment_labels(dag, path, "rule")),
+            "is_inferred": path.is_inferred(dag),
+        }
+        return inferred_in_words(pd.DataFrame(columns, copy=False))
 
     @cached_property
     def by_bound(self) -> pd.DataFrame:
@@ -230,7 +241,7 @@ class Summary:
     @cached_property
     def quality(self) -> pd.DataFrame:
         """What is linked, classified and recorded, schema `answers.QUALITY`."""
-        return self.graph.quality()
+        return quality_of(self.graph.dag, self.graph.interval, self.path.coded)
 
     @property
     def weak_checks(self) -> pd.DataFrame:

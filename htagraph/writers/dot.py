@@ -21,6 +21,7 @@ from htagraph.writers.labels import name_label, printable
 __all__ = ["graph_dot", "path_dot"]
 
 I64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 _BOUND_COLORS = {bound.label: color.pale for bound, color in COLORS.items()}
 _EVENT_COLORS = {
@@ -103,26 +104,32 @@ def _finish(graph: Any, out: str | Path | None) -> str:  # noqa: ANN401
     return text
 
 
-def _merge(boxes: pd.DataFrame, group: pd.Series[Any]) -> pd.DataFrame:
-    """Merge the boxes of each group: the first, with the sums of all."""
-    grouped = boxes.groupby(group, sort=False)
-    merged, sums = grouped.first(), ["dur_ns", "lag_ns", "residual_ns", "n_segments"]
-    merged[sums] = grouped[sums].sum()
-    merged["n_boxes"] = grouped.size()
-    return merged.reset_index(drop=True)
+def _merge(boxes: pd.DataFrame, begins: Mask) -> pd.DataFrame:
+    """Merge each box that begins with those that follow it: the first, with the sums of all."""
+    first = np.flatnonzero(begins)
+    merged = boxes.iloc[first].reset_index(drop=True)
+    for name in ("dur_ns", "lag_ns", "residual_ns", "n_segments"):
+        merged[name] = np.add.reduceat(boxes[name].to_numpy(np.int64), first)
+    merged["n_boxes"] = np.diff(first, append=len(boxes))
+    return merged
 
 
 def _boxes_of_path(segments: pd.DataFrame, max_nodes: int) -> pd.DataFrame:
     """Merge neighbors that tell the same, then whatever lies between the longest."""
-    texts = segments[["bound", "name", "track", "op", "kind"]].astype(object)
-    boxes = texts.join(segments[["dur_ns", "lag_ns", "residual_ns"]]).assign(n_segments=1)
-    same = texts[["bound", "name", "track"]]
-    boxes = _merge(boxes, (same != same.shift()).any(axis=1).cumsum())
+    begins = np.arange(len(segments)) == 0
+    for name in ("bound", "name", "track"):
+        column = segments[name]
+        is_coded = isinstance(column.dtype, pd.CategoricalDtype)
+        values = column.cat.codes.to_numpy() if is_coded else column.to_numpy()
+        begins[1:] |= values[1:] != values[:-1]
+    texts, times = ["bound", "name", "track", "op", "kind"], ["dur_ns", "lag_ns", "residual_ns"]
+    boxes = _merge(segments[texts + times].assign(n_segments=1), begins)
+    boxes = boxes.astype(dict.fromkeys(texts, object))
     if len(boxes) > max_nodes:
-        is_long = boxes["dur_ns"].rank(method="first", ascending=False) <= max(
-            1, (max_nodes - 1) // 2
-        )
-        boxes = _merge(boxes, (is_long | is_long.shift(fill_value=True)).cumsum())
+        longest = np.argsort(-boxes["dur_ns"].to_numpy(), kind="stable")
+        is_long = np.zeros(len(boxes), dtype=bool)
+        is_long[longest[: max(1, (max_nodes - 1) // 2)]] = True
+        boxes = _merge(boxes, is_long | np.append(True, is_long[:-1]))
         joined = boxes["n_boxes"] > 1
         boxes.loc[joined, "name"] = boxes.loc[joined, "n_segments"].map(
             lambda n: f"({n:,} shorter segments)"
@@ -159,7 +166,7 @@ def path_dot(
     Parameters
     ----------
     segments : DataFrame
-        Schema `frames.SEGMENTS`.
+        Schema `frames.SEGMENTS`; texts may be categories.
     out : str or Path, optional
         File to write to.
     max_nodes : int, default=200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -60,6 +61,20 @@ _INTERVALS = st.lists(
 @given(intervals=_INTERVALS)
 def test_boundaries_come_as_one_sort_would_have_them(intervals):
     """By lane and time: first what ends (inner ones first), then what starts (outer ones first)."""
+    _check_boundaries(intervals)
+
+
+@pytest.mark.parametrize("longest", [3, 40, 1000])
+def test_many_intervals_in_any_order_are_sorted_as_few_are(longest):
+    """In the order of their starts but for some, which overlap with few others, or with most."""
+    drawn = np.random.default_rng(longest)
+    start = np.sort(drawn.integers(0, 1000, 500))
+    start[drawn.integers(0, 500, 50)] = drawn.integers(0, 1000, 50)
+    columns = (drawn.integers(0, 3, 500), start, drawn.integers(0, longest, 500))
+    _check_boundaries(np.stack(columns, axis=1).tolist())
+
+
+def _check_boundaries(intervals):
     spans = [(lane, start, start + length) for lane, start, length in intervals]
     by_start = sorted(range(len(spans)), key=lambda i: (*spans[i][:2], -spans[i][2], i))
     rank = {interval: place for place, interval in enumerate(by_start)}

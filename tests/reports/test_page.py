@@ -12,7 +12,6 @@ import pytest
 
 import htagraph as hg
 from htagraph.errors import OutputError
-from htagraph.model.frames import SEGMENTS
 from htagraph.path import CriticalPath
 from htagraph.reports.page import write_page
 from htagraph.reports.page.rank_answers import _asked
@@ -118,16 +117,11 @@ def test_a_very_long_path_stays_under_the_limit(training: Summary, tmp_path: Pat
     """200,000 segments: the page is thinned, says so, and is less than 8 MB."""
     path = training.path
     n = 200_000
-    whole = path.segments
-    row = {name: whole[name].to_numpy()[np.arange(n) % len(whole)] for name in SEGMENTS.columns}
-    row |= {
-        "bound": whole["bound"].iloc[np.arange(n) % len(whole)].array,
-        "rule": whole["rule"].iloc[np.arange(n) % len(whole)].array,
-        "dur_ns": np.full(n, 10),
-        "start_ns": 10 * np.arange(n),
-    }
+    repeated = path.coded.take(np.arange(n) % path.n_segments)
     long_path = CriticalPath(path.dag, type(path.window)(0, 10 * n, "long"))
-    long_path.__dict__["segments"] = SEGMENTS.frame(row)
+    long_path.__dict__["coded"] = repeated._replace(
+        start_ns=10 * np.arange(n), dur_ns=np.full(n, 10)
+    )
     long_summary = Summary(training.trace, training.graph)
     long_summary.__dict__["path"] = long_path
     file = write_page(tmp_path / "report.html", long_summary)

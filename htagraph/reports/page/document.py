@@ -10,8 +10,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from htagraph.model.progress import tell
 from htagraph.model.units import human_duration
+from htagraph.path import CriticalPath
 from htagraph.queries.inferences import inferences_of
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.page.headline import commands, quality_line, verdict_html
@@ -118,7 +121,7 @@ def _content(summary: Summary | JobSummary) -> _Content:
         graph.interval.start_ns,
         key_figures(summary, steady, temporal),
         list(_told(rank_sections(summary, steady, temporal))),
-        learnt(inferences_of(graph.dag, graph.interval, summary.path.segments)),
+        learnt(inferences_of(graph.dag, graph.interval, summary.path.coded)),
     )
 
 
@@ -129,10 +132,10 @@ def _segments(summary: Summary | JobSummary, page: _Content, texts: Texts) -> di
         rows = rows.union(*(panel.shown_segments for panel in part.panels))
         if part.steps is not None:
             rows = rows.union(*(view.segments for view in part.steps.views))
-    path = summary.path
+    path, shown = summary.path, np.array(sorted(rows), dtype=np.int64)
     return segment_details(
-        path.segments,
-        path.attributed_time,
+        path.segments_at(np.union1d(shown, np.maximum(shown - 1, 0))),
+        path.attributed_labels if isinstance(path, CriticalPath) else path.attributed_time,
         rows,
         start_ns=page.start_ns,
         support=page.support,

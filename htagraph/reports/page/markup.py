@@ -79,11 +79,12 @@ def _table(panel: Panel, origin_ns: int, texts: Texts) -> str:
         columns=panel.schema.columns if panel.schema else None,
         origin_ns=origin_ns,
         segments=panel.segments,
+        n_rows=panel.n_rows,
         whole=panel.whole or _command(panel),
         texts=texts,
     )
     is_open = " open" if panel.is_open else ""
-    rows = human_count(len(panel.frame), "row")
+    rows = human_count(panel.n_rows or len(panel.frame), "row")
     return f"<details{is_open}><summary>Table, {rows}</summary>{shown}</details>"
 
 

@@ -56,6 +56,8 @@ class Panel:
         The panel is as wide as the page.
     is_open : bool
         The table is shown from the start.
+    n_rows : int
+        Rows of the whole table, where the frame has only the first; else 0.
     segments : tuple of int
         Segment of the path that each row of the frame is about.
     whole : str
@@ -71,6 +73,7 @@ class Panel:
     heading: str = ""
     is_wide: bool = False
     is_open: bool = False
+    n_rows: int = 0
     segments: tuple[int, ...] = ()
     whole: str = ""
     is_whole_window: bool = False

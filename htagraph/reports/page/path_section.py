@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 
 from htagraph.job.path import JobPath
@@ -13,6 +14,7 @@ from htagraph.reports import plots
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.page.panels import Panel, Section
 from htagraph.reports.page.step_views import StepChoice
+from htagraph.reports.page.tables import kept_of
 from htagraph.reports.summary import Summary
 
 __all__ = ["path_section"]
@@ -68,9 +70,9 @@ def path_section(
 
 def _timeline(path: CriticalPath | JobPath) -> Panel:
     """Panel on the segments, drawn in order of time, listed longest first."""
-    longest = path.segments.sort_values("dur_ns", ascending=False, kind="stable")
-    segments = tuple(longest.index.tolist())
     if isinstance(path, JobPath):
+        longest = path.segments.sort_values("dur_ns", ascending=False, kind="stable")
+        segments = tuple(longest.index.tolist())
         return Panel(
             "job-path",
             plots.job_path_timeline(path),
@@ -80,13 +82,16 @@ def _timeline(path: CriticalPath | JobPath) -> Panel:
             segments=segments,
             whole="htagraph path FOLDER",
         )
+    kept = kept_of(path.n_segments, len(_COLUMNS))
+    rows = np.argsort(-path.durations_ns, kind="stable")[:kept]
     return Panel(
         "critical-path-timeline",
         plots.critical_path_timeline(path),
-        longest[[*_COLUMNS]],
+        path.segments_at(rows)[[*_COLUMNS]],
         frames.SEGMENTS,
         is_wide=True,
-        segments=segments,
+        n_rows=path.n_segments,
+        segments=tuple(rows.tolist()),
         whole="htagraph path FILE",
     )
 

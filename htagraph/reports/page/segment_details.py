@@ -71,7 +71,7 @@ def segment_details(
     attributed : DataFrame, schema `frames.ATTRIBUTED_TIME` or `frames.JOB_ATTRIBUTED_TIME`
         Of the same path.
     rows : collection of int
-        Segments to describe.
+        Segments to describe; they and those before them are in `segments`, by their index.
     start_ns : int, unit=ns
         Of the window.
     support : mapping of (int, str) to str
@@ -86,11 +86,12 @@ def segment_details(
         of the short and of the whole name, and of the text of each field, -1 for none.
     """
     shown = np.array(sorted(rows), dtype=np.int64)
-    of = segments.iloc[shown]
+    of = segments.loc[shown]
     columns = {name: of[name].astype(object).tolist() for name in ("name", "bound", "op", "track")}
     rules = of["rule"].astype(object).tolist()
     ranks = of["rank"].tolist() if "rank" in of.columns else [-1] * len(of)
-    causes = pd.Series(segment_causes(attributed, len(segments))[shown]).astype(object)
+    n_segments = int(attributed["segment"].to_numpy().max(initial=-1)) + 1
+    causes = pd.Series(segment_causes(attributed, n_segments)[shown]).astype(object)
     starts, durs = ((of[name]).tolist() for name in ("start_ns", "dur_ns"))
     fields = {
         "bound": [in_words(bound) for bound in columns["bound"]],
@@ -135,11 +136,11 @@ def _track(track: object) -> str:
 
 def _waited_for(segments: pd.DataFrame, rows: npt.NDArray[np.int64]) -> list[str]:
     """The segment before each one, which it had to wait for."""
-    before = segments.iloc[np.maximum(rows - 1, 0)]
+    before = segments.loc[np.maximum(rows - 1, 0)]
     names, bounds = before["name"].tolist(), before["bound"].astype(object).tolist()
     is_job = "rank" in segments.columns
     ranks = before["rank"].tolist() if is_job else [0] * len(rows)
-    own = segments["rank"].iloc[rows].tolist() if is_job else ranks
+    own = segments.loc[rows, "rank"].tolist() if is_job else ranks
     where = [
         "" if rank == mine else f", rank {rank}" for rank, mine in zip(ranks, own, strict=True)
     ]

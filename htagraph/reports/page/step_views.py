@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,8 @@ __all__ = ["StepChoice", "StepView", "job_step_choice", "step_choice"]
 _MAX_STEPS = 12
 _LONGEST = 15
 _MIN_SHARE = 0.05
+
+_SegmentsAt = Callable[[npt.NDArray[np.int64]], pd.DataFrame]
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,7 @@ def step_choice(path: CriticalPath, window: str, usual: str = "") -> StepChoice:
     dur_ns = pieces["dur_ns"].to_numpy(np.int64)
     pieces = pieces.assign(start_ns=path.window.start_ns + np.cumsum(dur_ns) - dur_ns)
     return _choice(
-        path.segments,
+        path.segments_at,
         pieces[pieces["row"] >= 0],
         (window, path.window.start_ns, path.dur_ns),
         usual,
@@ -129,11 +132,13 @@ def job_step_choice(path: JobPath, window: str) -> StepChoice:
     pieces = path.attributed_time[["segment", "step", "start_ns", "dur_ns"]]
     pieces = pieces[pieces["step"] != ""]
     row = pieces.groupby("step", sort=False).ngroup()
-    return _choice(path.segments, pieces.assign(row=row), (window, path.start_ns, path.dur_ns), "")
+    return _choice(
+        path.segments_at, pieces.assign(row=row), (window, path.start_ns, path.dur_ns), ""
+    )
 
 
 def _choice(
-    segments: pd.DataFrame, pieces: pd.DataFrame, window: tuple[str, int, int], usual: str
+    segments_at: _SegmentsAt, pieces: pd.DataFrame, window: tuple[str, int, int], usual: str
 ) -> StepChoice:
     """The longest steps, and names of the others."""
     name, start_ns, dur_ns = window
@@ -142,7 +147,7 @@ def _choice(
     order = np.lexsort((-steps["dur_ns"].to_numpy(np.int64), ~first))
     kept = np.zeros(len(steps), dtype=bool)
     kept[order[:_MAX_STEPS]] = True
-    views = [_view(segments, pieces[pieces["row"] == row]) for row in steps.index[kept]]
+    views = [_view(segments_at, pieces[pieces["row"] == row]) for row in steps.index[kept]]
     others = steps[~kept]
     return StepChoice(
         f"{name}, {human_duration(dur_ns)}",
@@ -155,13 +160,13 @@ def _choice(
     )
 
 
-def _view(segments: pd.DataFrame, pieces: pd.DataFrame) -> StepView:
+def _view(segments_at: _SegmentsAt, pieces: pd.DataFrame) -> StepView:
     """One step from its pieces of the path."""
     start_ns = pieces["start_ns"].to_numpy(np.int64)
     parts = pieces.groupby("segment", sort=True).agg(
         start_ns=("start_ns", "min"), dur_ns=("dur_ns", "sum")
     )
-    whole = segments.iloc[parts.index.to_numpy(np.int64)]
+    whole = segments_at(parts.index.to_numpy(np.int64))
     inside = whole.assign(
         start_ns=parts["start_ns"].to_numpy(np.int64), dur_ns=parts["dur_ns"].to_numpy(np.int64)
     )

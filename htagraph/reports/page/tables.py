@@ -19,7 +19,7 @@ from htagraph.reports.page.legend import mark
 from htagraph.reports.page.texts import Texts
 from htagraph.writers.labels import distinct_names, name_label
 
-__all__ = ["html_table", "kept_rows", "short_rule"]
+__all__ = ["html_table", "kept_of", "kept_rows", "short_rule"]
 
 _SHORT, _LONG = 60, 100
 
@@ -127,9 +127,12 @@ def kept_rows(frame: pd.DataFrame | None) -> int:
     >>> [kept_rows(pd.DataFrame({"n": range(n), "m": range(n)})) for n in (1_000, 10_000)]
     [1000, 100]
     """
-    if frame is None:
-        return 0
-    return len(frame) if frame.size <= _MAX_CELLS else min(len(frame), _LONG)
+    return 0 if frame is None else kept_of(*frame.shape)
+
+
+def kept_of(n_rows: int, n_columns: int) -> int:
+    """The same, of a frame that has so many rows and columns."""
+    return n_rows if n_rows * n_columns <= _MAX_CELLS else min(n_rows, _LONG)
 
 
 def short_rule() -> str:
@@ -144,6 +147,7 @@ def html_table(
     columns: Mapping[str, Column] | None = None,
     origin_ns: int = 0,
     segments: Sequence[int] = (),
+    n_rows: int = 0,
     whole: str = "",
     texts: Texts | None = None,
 ) -> str:
@@ -159,6 +163,8 @@ def html_table(
     origin_ns : int, unit=ns
     segments : sequence of int, default=()
         Segment of the path that each name opens.
+    n_rows : int
+        Rows of the whole table, where the frame has only the first; else 0.
     whole : str
         Command that prints all rows.
     texts : Texts, optional
@@ -193,7 +199,7 @@ def html_table(
     short = " short" if kept > _SHORT else ""
     return (
         f'<div class="scroll"><table class="data{short}">\n<thead><tr>{"".join(heads)}</tr></thead>'
-        f"\n<tbody>{rows}</tbody>\n</table></div>{_more(kept, len(frame), whole)}"
+        f"\n<tbody>{rows}</tbody>\n</table></div>{_more(kept, n_rows or len(frame), whole)}"
     )
 
 

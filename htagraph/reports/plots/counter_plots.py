@@ -89,21 +89,20 @@ def queue_length(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Figure
     -------
     plotly.graph_objects.Figure
     """
-    tracks = {
-        (device, stream): f"stream {stream}, device {device}"
-        for device, stream in zip(frame["device"], frame["stream"], strict=True)
-    }
-    rows = frame.set_axis(pd.MultiIndex.from_frame(frame[["device", "stream"]]), axis=0)
     if frame.empty:
         return new_figure([], "No launches were recorded", height=120)
-    busiest = rows["value"].groupby(level=[0, 1]).max().sort_values(ascending=False, kind="stable")
+    rows = frame.groupby(["device", "stream"])
+    busiest = rows["value"].max().sort_values(ascending=False, kind="stable")
+    tracks = {
+        (device, stream): f"stream {stream}, device {device}" for device, stream in busiest.index
+    }
     first = tracks[busiest.index[0]]
     most = int(busiest.iloc[0])
     title = (
         f"At most {most:,} {'launch is' if most == 1 else 'launches are'} outstanding on {first}"
     )
     return _levels(
-        {tracks[key]: rows.loc[[key]] for key in busiest.index},
+        {tracks[key]: rows.get_group(key) for key in busiest.index},
         title,
         "launches outstanding",
         origin_ns,

@@ -10,7 +10,7 @@ import pandas as pd
 
 from htagraph.job.path import JobPath
 from htagraph.lookup.steps import find_steps
-from htagraph.model.kinds import in_words
+from htagraph.model.kinds import Bound, in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.path import CriticalPath
 from htagraph.reports.plots.style import (
@@ -101,13 +101,12 @@ def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE)
     -------
     plotly.graph_objects.Figure
     """
-    segments, origin = path.segments, path.window.start_ns
-    codes = {str(name): code for code, name in enumerate(segments["bound"].cat.categories)}
+    origin, codes = path.window.start_ns, {bound.label: int(bound) for bound in Bound}
+    coded = path.coded
     blocks = thin_path(
-        *_arrays(segments),
-        segments["bound"].cat.codes.to_numpy().astype(np.int64),
-        max_single=max_single,
+        coded.start_ns, coded.dur_ns, coded.bound.astype(np.int64), max_single=max_single
     )
+    segments = path.segments_at(np.unique(blocks.segment[blocks.segment >= 0]))
     totals = path.breakdown(by="bound")
     totals = totals[totals["dur_ns"] > 0]
     unit = TimeUnit.fitting(path.dur_ns)
@@ -213,25 +212,24 @@ def _row(
 ) -> dict[str, Any]:
     """Blocks of one bound as bars of a row; a joined one is as high as its share.
 
-    ``meta`` has the row of each bar's segment, -1 for a joined one.
+    `segments` has those that are blocks by themselves. ``meta`` has the row of each bar's segment,
+    -1 for a joined one.
     """
     row, bound, origin, unit = about
     at = np.flatnonzero(mine)
     height = _BAR * blocks.dur_ns[at] / np.maximum(blocks.span_ns[at], 1)
+    place = segments.index.get_indexer(pd.Index(blocks.segment[at]))
     names, ops = segments["name"].to_numpy(), segments["op"].to_numpy()
     # A joined block is no segment, so none is marked for it.
     is_inferred = np.append(segments["is_inferred"].to_numpy(bool), False)
     rules = segments["rule"].astype(object).to_numpy()
-    columns = (
-        column[at].tolist()
-        for column in (blocks.segment, blocks.n_segments, blocks.dur_ns, blocks.span_ns)
-    )
+    columns = (column[at].tolist() for column in (blocks.n_segments, blocks.dur_ns, blocks.span_ns))
     hover = [
         f"{label(names[one])}{f' in {label(ops[one])}' if ops[one] else ''}, {human_duration(dur)}"
         f"{f'<br>inferred: {label(rules[one])}' if is_inferred[one] else ''}"
         if one >= 0
         else f"{human_count(n, 'short segment')}, {human_duration(dur)} of {human_duration(span)}"
-        for one, n, dur, span in zip(*columns, strict=True)
+        for one, n, dur, span in zip(place.tolist(), *columns, strict=True)
     ]
     return {
         "type": "bar",
@@ -250,7 +248,7 @@ def _row(
         "marker": {
             "color": color_of(BOUND_COLORS, bound),
             "line": {"width": 0},
-            **_hatched(is_inferred[blocks.segment[at]]),
+            **_hatched(is_inferred[place]),
         },
     }
 
@@ -280,7 +278,8 @@ def _longest(segments: pd.DataFrame, origin: int) -> str:
 def _note(segments: pd.DataFrame, blocks: Blocks, window_ns: int) -> str:
     """Sentences on the segments that were joined, and on those that are hatched."""
     drawn = blocks.segment[blocks.segment >= 0]
-    is_hatched = bool(segments["is_inferred"].to_numpy()[drawn].any())
+    place = segments.index.get_indexer(pd.Index(drawn))
+    is_hatched = bool(segments["is_inferred"].to_numpy()[place].any())
     said = (
         _joined_note(blocks, window_ns),
         "Hatched segments are inferred: no record names what they waited for, only order and times "
@@ -339,7 +338,7 @@ def steps(path: CriticalPath) -> Figure:
     names, table = found["name"].iloc[inside].tolist(), table[inside]
     total, shown = table.sum(axis=1), table[:_MAX_STEPS]
     unit = TimeUnit.fitting(float(total.max(initial=0)))
-    labels = path.segments["bound"].cat.categories
+    labels = Bound.labels()
     bars = [
         {
             "type": "bar",
@@ -347,7 +346,7 @@ def steps(path: CriticalPath) -> Figure:
             "name": in_words(labels[bound]),
             "x": unit.of(shown[:, bound]),
             "y": np.arange(len(shown)),
-            "marker": {"color": color_of(BOUND_COLORS, str(labels[bound]))},
+            "marker": {"color": color_of(BOUND_COLORS, labels[bound])},
             "customdata": [human_duration(value) for value in shown[:, bound].tolist()],
             "hovertemplate": in_words(labels[bound]) + ": %{customdata}<extra></extra>",
         }

@@ -1,0 +1,54 @@
+"""Attributed time in codes: told in words, or in categories, where it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.explain.segments import Coded
+from htagraph.model.frames import ATTRIBUTED_TIME
+from htagraph.model.kinds import Bound
+from htagraph.model.schema import categorical
+
+__all__ = ["Attributed"]
+
+Text = npt.NDArray[np.object_]
+
+
+@dataclass(frozen=True)
+class Attributed:
+    """Attributed time in codes: what a frame of it is made of.
+
+    Parameters
+    ----------
+    columns : mapping of str to ndarray
+        Columns of `frames.ATTRIBUTED_TIME`; of those that are texts, codes.
+    texts : mapping of str to ndarray
+        The text of each code.
+    """
+
+    columns: Mapping[str, npt.NDArray[Any]]
+    texts: Mapping[str, Text]
+
+    def frame(self) -> pd.DataFrame:
+        """In words, schema `frames.ATTRIBUTED_TIME`."""
+        words = {name: Coded(self.columns[name], texts).words for name, texts in self.texts.items()}
+        return ATTRIBUTED_TIME.frame(self._ordered | words)
+
+    def labels(self) -> pd.DataFrame:
+        """The same with categories instead of texts: a small part of the memory and time."""
+        labels = {
+            name: Coded(self.columns[name], texts).labels for name, texts in self.texts.items()
+        }
+        return pd.DataFrame(self._ordered | labels, copy=False)
+
+    @property
+    def _ordered(self) -> dict[str, Any]:
+        """The columns in order."""
+        bound = categorical(self.columns["bound"], Bound.labels())
+        return {name: self.columns[name] for name in ATTRIBUTED_TIME.columns} | {"bound": bound}

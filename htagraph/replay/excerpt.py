@@ -1,0 +1,269 @@
+"""Excerpt: steps of a large graph that stand for all that are alike, as a graph of their own.
+
+A replay costs time by the size of the graph, and what would help is found by hundreds of replays.
+Where steps are alike, some of them say the same as all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from htagraph.algorithms.binding import bind
+from htagraph.lookup.steady_steps import SteadySteps, steady_steps
+from htagraph.model.dag import Classification, Dag, RejectedEdges
+from htagraph.model.edges import EdgeTable
+from htagraph.model.events import EventTable, FlowTable, SparseColumn
+from htagraph.model.kinds import KernelClass
+from htagraph.model.samples import SampleTable
+from htagraph.model.units import human_count
+from htagraph.model.window import Window
+
+__all__ = ["LARGE", "Excerpt", "cut_out", "excerpt_of"]
+
+Bools = npt.NDArray[np.bool_]
+I32 = npt.NDArray[np.int32]
+I64 = npt.NDArray[np.int64]
+
+LARGE = 1_000_000
+"""Edges from which on an excerpt is replayed; where there is none, fewer changes are."""
+
+_N_EVENTS = 40_000
+_MOST = 0.5
+"""Share of a graph above which an excerpt saves too little."""
+_LEAST = 0.5
+"""Share of a window that steps which do the same must take to stand for it."""
+_LEAD = 4
+"""One of so many steps comes before those that are asked about."""
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """A graph that is replayed, and the window in it that is asked about.
+
+    Parameters
+    ----------
+    dag : Dag
+    window : Window
+    of : Window
+        The window for which the answer is.
+    n_steps, n_alike : int
+        Steps that are replayed, and those that they stand for; 0 where all is replayed.
+    """
+
+    dag: Dag
+    window: Window
+    of: Window
+    n_steps: int = 0
+    n_alike: int = 0
+
+    @classmethod
+    def whole(cls, dag: Dag, window: Window) -> Self:
+        """All of a graph."""
+        return cls(dag, window, window)
+
+    @property
+    def sentence(self) -> str:
+        """What predictions rest on; empty where all is replayed."""
+        if not self.n_steps:
+            return ""
+        return (
+            f"Predicted from {human_count(self.n_steps, 'step')}, {self.window.name}: each of the "
+            f"{self.n_alike:,} that do the same is taken to save as much."
+        )
+
+    @property
+    def _meets(self) -> bool:
+        """Whether there are collectives, which other ranks may hold up."""
+        classes = self.dag.classification.kernel_class
+        return bool((classes == KernelClass.COMMUNICATION).any())
+
+    def scaled(self, found: pd.DataFrame) -> pd.DataFrame:
+        """What is saved in the excerpt as what is saved in the window.
+
+        If other ranks do not change, collectives end when they did, and nothing is saved but behind
+        the last of them: once, not in every step.
+
+        Parameters
+        ----------
+        found : DataFrame, schema `answers.OPPORTUNITIES` or `curves.SPEED_UPS`
+        """
+        if not self.n_steps:
+            return found
+        by = self.n_alike / self.n_steps
+        times = {
+            name: np.rint(found[name] * by).astype(np.int64)
+            for name in found.columns
+            if name.endswith("_ns")
+        }
+        if "alone_ns" in found.columns:
+            is_once = found["alone_ns"] < found["saves_ns"]
+            times["alone_ns"] = times["alone_ns"].mask(is_once, found["alone_ns"])
+            times["low_ns"] = times["low_ns"].clip(upper=times["alone_ns"])
+        elif self._meets:
+            times["low_ns"] = times["low_ns"].clip(upper=found["low_ns"])
+        window_ns = max(self.of.dur_ns, 1)
+        shares = {
+            f"{name}_share": times[f"{name}_ns"] / window_ns
+            for name in ("saves", "low", "high")
+            if f"{name}_share" in found.columns
+        }
+        return found.assign(**times, **shares)
+
+
+def excerpt_of(
+    dag: Dag, window: Window, *, large: int = LARGE, n_events: int = _N_EVENTS
+) -> Excerpt:
+    """The part of a graph that is replayed to answer for a window.
+
+    Parameters
+    ----------
+    dag : Dag
+    window : Window
+    large : int, default=1_000_000
+        Edges of a graph from which on an excerpt answers for it.
+    n_events : int, default=40_000
+        Events of an excerpt, if that is more than two steps.
+
+    Returns
+    -------
+    Excerpt
+        Of a large graph, steps that are alike, with what comes before them, where steps that do the
+        same make up most of the window; else all of it.
+    """
+    if len(dag.edges) < large:
+        return Excerpt.whole(dag, window)
+    steps = steady_steps(dag)
+    parts = steps.parts
+    alike = steps.is_same_work & (parts.start_ns >= window.start_ns)
+    alike &= parts.next_ns <= window.end_ns
+    asked = alike & steps.is_steady
+    alike_ns = int((parts.next_ns - parts.start_ns)[alike].sum())
+    if alike_ns < _LEAST * window.dur_ns or not asked[steps.usual]:
+        return Excerpt.whole(dag, window)
+    before, first, last = _chosen(steps, asked, n_events * len(asked) // len(dag.events))
+    cut = cut_out(dag, int(parts.start_ns[before]), int(parts.next_ns[last]))
+    if len(cut.edges) > _MOST * len(dag.edges):
+        return Excerpt.whole(dag, window)
+    names = dict.fromkeys(dag.events.names(parts.step[[first, last]]).tolist())
+    there = Window(int(parts.start_ns[first]), int(parts.next_ns[last]), " to ".join(names))
+    return Excerpt(cut, there, window, last + 1 - first, int(alike.sum()))
+
+
+def _chosen(steps: SteadySteps, asked: Bools, n_wanted: int) -> tuple[int, int, int]:
+    """Steps around the usual one: the first, the first that is asked about, and the last."""
+    n = max(n_wanted, 2)
+    n_before = max(n // _LEAD, 1)
+    first = last = steps.usual
+    while last + 1 - first < n - n_before:
+        if last + 1 < len(asked) and asked[last + 1]:
+            last += 1
+        elif first and asked[first - 1]:
+            first -= 1
+        else:
+            break
+    return max(first - n_before, 0), first, last
+
+
+def cut_out(dag: Dag, start_ns: int, end_ns: int) -> Dag:
+    """The graph of what runs in an interval, or was launched there; with its own numbers.
+
+    What waited for something before the interval happens when it did.
+
+    Parameters
+    ----------
+    dag : Dag
+    start_ns, end_ns : int, unit=ns
+
+    Returns
+    -------
+    Dag
+        Without flow points and rejected edges.
+    """
+    events, launch = dag.events, dag.launch
+    kept = (events.ts_ns < end_ns) & (events.end_ns > start_ns)
+    work = np.flatnonzero(launch >= 0)
+    kept[work[kept[launch[work]]]] = True
+    kept[launch[work[kept[work]]]] = True
+    rows = np.flatnonzero(kept)
+    number = np.full(len(events) + 1, -1, dtype=np.int32)
+    number[rows] = np.arange(len(rows), dtype=np.int32)
+    taken = replace(
+        _events(events, rows, number), samples=_samples(events.samples, start_ns, end_ns)
+    )
+    edges = _edges(dag.edges, kept, number)
+    binding, residual = bind(
+        edges.tail,
+        edges.head,
+        edges.kind,
+        edges.lag_ns,
+        taken.node_ts_ns,
+        np.repeat(taken.tiebreak, 2),
+    )
+    classes = dag.classification
+    return replace(
+        dag,
+        events=taken,
+        edges=edges,
+        parent=number[dag.parent[rows]],
+        launch=number[launch[rows]],
+        classification=Classification(
+            classes.kernel_class[rows], classes.rule[rows], classes.rules
+        ),
+        order=_nodes(dag.order[kept[dag.order >> 1]], number),
+        binding=binding,
+        residual_ns=residual,
+        rejected=RejectedEdges(EdgeTable(), np.empty(0, dtype=np.int64)),
+        is_work=dag.is_work[rows],
+        span=Window(start_ns, end_ns, dag.span.name),
+    )
+
+
+def _nodes(nodes: I32, number: I32) -> I32:
+    """Nodes by the new numbers of their events."""
+    found: I32 = 2 * number[nodes >> 1] + (nodes & 1)
+    return found
+
+
+def _edges(edges: EdgeTable, kept: Bools, number: I32) -> EdgeTable:
+    """Edges between events that are kept; in their order, as numbers ascend."""
+    within = edges.take(np.flatnonzero(kept[edges.head >> 1] & kept[edges.tail >> 1]))
+    return replace(
+        within,
+        tail=_nodes(within.tail, number),
+        head=_nodes(within.head, number),
+        event=number[within.event],
+    )
+
+
+def _events(events: EventTable, rows: I64, number: I32) -> EventTable:
+    """Some events, with what few of them have."""
+    dense = ("ts_ns", "dur_ns", "kind", "name", "category", "lane", "device", "stream")
+    ids = ("correlation", "external_id")
+    columns = {}
+    for name, column in events.columns.items():
+        there = number[column.event] >= 0
+        columns[name] = SparseColumn(
+            number[column.event[there]].astype(np.int64), column.value[there]
+        )
+    return replace(
+        events,
+        **{name: getattr(events, name)[rows] for name in (*dense, *ids)},
+        flows=FlowTable(),
+        columns=columns,
+    )
+
+
+def _samples(samples: SampleTable, start_ns: int, end_ns: int) -> SampleTable:
+    """Samples that were taken in an interval."""
+    rows = np.flatnonzero((samples.ts_ns >= start_ns) & (samples.ts_ns < end_ns))
+    return replace(
+        samples,
+        ts_ns=samples.ts_ns[rows],
+        value=samples.value[rows],
+        series=samples.series[rows],
+    )
