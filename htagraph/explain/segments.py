@@ -133,7 +133,7 @@ class Coded(NamedTuple):
     @property
     def words(self) -> npt.NDArray[np.object_]:
         """The text of each row."""
-        return gather(self.texts, self.codes)
+        return self.texts.take(self.codes)
 
     @property
     def distinct(self) -> tuple[npt.NDArray[np.integer], Sequence[str]]:

@@ -134,11 +134,13 @@ class Thread(threading.Thread):
         note("woken by nobody" if self.is_alive() else f"woken by end of {self.native_id}")
 
 
-threading.Lock = threading._allocate_lock = Lock
-threading.RLock = RLock
-threading.Condition.__enter__ = lambda self: self._lock.acquire()  # a call, as in CPython
-queue.SimpleQueue = SimpleQueue
-threading.Thread = Thread
+def note_all():
+    """Have all threads of this process note what they wait for."""
+    threading.Lock = threading._allocate_lock = Lock
+    threading.RLock = RLock
+    threading.Condition.__enter__ = lambda self: self._lock.acquire()  # a call, as in CPython
+    queue.SimpleQueue = SimpleQueue
+    threading.Thread = Thread
 
 
 def work(rng, most_ms=4.0):
@@ -301,4 +303,5 @@ KINDS = {
 }
 
 if __name__ == "__main__":
+    note_all()
     KINDS[sys.argv[1]](random.Random(sys.argv[2]))

@@ -345,6 +345,7 @@ def _enter_timed(
         batch.skipped[category] += 1
         return
     if not _times(buf, event):
+        batch.n_bytes[category] -= n_bytes
         _mark(batch, _NO_TIMESTAMP, offset)
         return
     for defect in (_NANOSECONDS, _AS_TEXT, _TOO_LARGE):
