@@ -50,6 +50,10 @@ I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 _WORKER_NAME = re.compile(r"pt_data_(pin|worker)|pin_?memory", re.IGNORECASE)
+_MOST_THREADS = 1_000
+_MOST_COMPARED = 2_000_000
+"""Stretches times threads: real traces have 150,000 at most."""
+
 _NEAREST_BOUNDARIES = 4
 _BOUNDARIES_OF_PLACE = 4
 _BURST_FACTOR = 10
@@ -152,6 +156,27 @@ def _places(structure: Structure, targets: Stretches) -> I64:
     return places
 
 
+def _threads_with_most(first: I64) -> I64:
+    """Threads that may call others: of thousands, those that did most."""
+    n_boundaries = np.diff(first)
+    busy = np.flatnonzero(n_boundaries)
+    most = np.argsort(-n_boundaries[busy], kind="stable")[:_MOST_THREADS]
+    return np.sort(busy[most])
+
+
+def _longest(structure: Structure, targets: Stretches) -> Stretches:
+    """As many stretches as can be compared with what each thread did: the longest."""
+    n_threads = min(len(structure.boundaries.openings), _MOST_THREADS)
+    most = _MOST_COMPARED // max(n_threads, 1)
+    if len(targets.until) <= most:
+        return targets
+    times = structure.events.node_ts_ns
+    dur_ns = times[targets.until] - times[targets.since]
+    kept = np.zeros(len(dur_ns), dtype=bool)
+    kept[np.argsort(-dur_ns, kind="stable")[:most]] = True
+    return targets.take(kept)
+
+
 def _elsewhere(structure: Structure, targets: Stretches) -> Pairs:
     """Stretches, each with the last boundaries of every other thread before its end."""
     events = structure.events
@@ -160,9 +185,9 @@ def _elsewhere(structure: Structure, targets: Stretches) -> Pairs:
     until_ns, own = times[targets.until], events.lane[targets.until >> 1]
     since_ns = times[targets.since]
     parts = []
-    for lane, (begin, end) in enumerate(pairwise(between.first.tolist())):
-        if begin == end:
-            continue
+    bounds = list(pairwise(between.first.tolist()))
+    for lane in _threads_with_most(between.first).tolist():
+        begin, end = bounds[lane]
         last = np.searchsorted(between.ts_ns[begin:end], until_ns, side="right") - 1
         for back in range(_NEAREST_BOUNDARIES):
             source = gather(node[begin:end], last - back).astype(np.int64)
@@ -179,6 +204,7 @@ def _learnt_calls(structure: Structure, targets: Stretches) -> Inferred:
     """Edges into the ends of stretches, from the boundary of another thread that recurs beside."""
     if not len(targets.until):
         return Inferred()
+    targets = _longest(structure, targets)
     found = recurring(
         structure,
         Rule.WORKER_CALLED,
