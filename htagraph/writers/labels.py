@@ -9,7 +9,7 @@ from collections.abc import Sequence
 __all__ = ["distinct_names", "name_label", "printable"]
 
 _RETURN_TYPE = re.compile(r"^(?:void |std::enable_if<.*?>::type )")
-_FUNCTION = re.compile(r"[\w>]\(.*\)(?: const)?$")
+_ARGUMENTS = re.compile(r"[\w>]\(")
 _HEAD = re.compile(r"([^<(]*)(?:<([\w:]+))?")
 _WORD = re.compile(r"[A-Za-z_]\w{2,}")
 _DOT = " · "
@@ -66,7 +66,8 @@ def name_label(name: str, *, width: int = 48) -> str:
     ('aten::mm', 'Memcpy HtoD (Pageable -> Device)')
     """
     short = name = printable(name)
-    if _RETURN_TYPE.match(name) or _FUNCTION.search(name):
+    is_function = name.endswith((")", ") const")) and _ARGUMENTS.search(name)
+    if is_function or _RETURN_TYPE.match(name):
         bare = _RETURN_TYPE.sub("", name).replace("(anonymous namespace)::", "")
         head, template = _HEAD.findall(bare)[0]
         short = head.rsplit("::", 1)[-1].strip() or name

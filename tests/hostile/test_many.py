@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 import tracemalloc
 
 import htagraph as hg
+from htagraph.writers.labels import name_label
 
 
 def test_thousands_of_threads_are_not_each_compared_with_all() -> None:
@@ -25,3 +27,18 @@ def test_thousands_of_threads_are_not_each_compared_with_all() -> None:
 
     assert graph.critical_path().n_segments > 0
     assert peak < 400e6
+
+
+def seconds_of(n_brackets: int) -> float:
+    """Time of a process for the short form of a long name, the least of three."""
+    name, taken = "a(" * n_brackets, []
+    for _ in range(3):
+        start = time.process_time()
+        assert name_label(name) == f"{name[:32]}…{name[-15:]}"
+        taken.append(time.process_time() - start)
+    return min(taken)
+
+
+def test_a_long_name_of_brackets_is_read_once() -> None:
+    """Ten times the brackets took a hundred times as long: half a second for each use."""
+    assert seconds_of(100_000) < 50 * seconds_of(10_000)

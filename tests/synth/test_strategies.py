@@ -37,7 +37,9 @@ def test_some_program_is_bound_by_it(bound: str) -> None:
 def test_some_job_waits_across_ranks() -> None:
     """The path of the job is on more than one rank."""
     found = find(
-        jobs(), lambda program: simulate_job(program).truth["rank"].nunique() > 2, settings=QUICK
+        jobs(),
+        lambda program: simulate_job(program).truth["rank"].nunique() > 2,
+        settings=settings(QUICK, max_examples=5_000),
     )
 
     assert simulate_job(found).collectives["wait_ns"].max() > 0
