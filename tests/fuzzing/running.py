@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-__all__ = ["Fuzzer", "UnsoundError", "run"]
+__all__ = ["DEFECT", "Fuzzer", "UnsoundError", "run"]
+
+DEFECT = "DEFECT"
+"""What an outcome begins with that no input may have."""
 
 _MAX_GROWTH = 1_000_000_000
 """Bytes by which the memory of the process may grow over one small input."""
@@ -117,4 +120,4 @@ def _peak_bytes() -> int:
 
 def _in_words(error: Exception) -> str:
     last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"DEFECT {type(error).__name__} at {Path(last.filename).name}:{last.lineno}: {error}"
+    return f"{DEFECT} {type(error).__name__} at {Path(last.filename).name}:{last.lineno}: {error}"
