@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import random
-import zipfile
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from htagraph import Trace, TraceGraph
-from htagraph.errors import HTAGraphError, TraceFormatError
+from htagraph.errors import TraceFormatError
 from htagraph.model.archive import pack
-from htagraph.questions import QUESTIONS
-from htagraph.synth import simulate, timeline, training_rank
+from htagraph.synth import simulate, timeline
+from tests.fuzzing import graphs
+from tests.fuzzing.graphs import Arrays
 from tests.synth.strategies import programs
 
 
@@ -68,14 +66,9 @@ def test_a_pickle_in_the_file_is_not_executed(tmp_path):
         TraceGraph.open(path)
 
 
-Arrays = dict[str, np.ndarray]
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def arrays() -> Arrays:
-    """What a saved graph of a small training run holds."""
-    graph = Trace.from_events(simulate(training_rank(steps=1, layers=1)).events).compile()
-    return pack(graph.dag, rank=0, origin=None)
+    return dict(graphs.arrays())
 
 
 def _set(name: str, place: int, value: int) -> Callable[[Arrays], None]:
@@ -161,77 +154,3 @@ def test_a_compressed_archive_is_refused(tmp_path: Path, arrays: Arrays) -> None
 
     with pytest.raises(TraceFormatError, match="it is compressed"):
         TraceGraph.open(tmp_path / "graph.npz")
-
-
-def _somehow(value: np.ndarray, rng: random.Random) -> np.ndarray:
-    """An array with some damage."""
-    how = rng.randrange(7)
-    if how == 0 or not value.size:
-        return value.astype(rng.choice((np.int8, np.int32, np.int64, np.float64, np.bool_, ">i4")))
-    if how == 1:
-        return np.resize(value, rng.choice((0, 1, len(value) - 1, len(value) + 1)))
-    if how == 2:
-        return value.reshape(rng.choice(((-1, 1), (1, -1))))
-    changed = value.copy()
-    places = [rng.randrange(len(value)) for _ in range(rng.choice((1, 1, 5)))]
-    if how == 3 and value.dtype != np.bool_:
-        limits = np.iinfo(value.dtype) if value.dtype.kind in "iu" else np.finfo(value.dtype)
-        changed[places] = rng.choice((limits.min, limits.max, 0, 1, limits.max // 2))
-    elif how == 4:
-        changed[places] = value[rng.randrange(len(value))]
-    elif how == 5:
-        np.random.default_rng(rng.randrange(1 << 30)).shuffle(changed)
-    else:
-        changed[places] = np.roll(changed, 1)[places]
-    return changed
-
-
-_N_ASKED = 8
-"""Questions to each damaged graph; over all graphs, each question is asked many times."""
-
-
-def _asked(graph: TraceGraph, rng: random.Random) -> None:
-    """Ask a graph for its path and a few questions; errors of the package are answers, too."""
-    with suppress(HTAGraphError):
-        graph.critical_path().breakdown(by="bound")
-    for question in rng.sample(list(QUESTIONS), _N_ASKED):
-        with suppress(HTAGraphError):
-            graph.ask(question)
-
-
-def test_a_damaged_graph_is_refused_or_answers(tmp_path: Path, arrays: Arrays) -> None:
-    """Whatever array has whatever damage: a line that says so, or a graph that can be walked.
-
-    A value that only makes a sum wrong is found by the sum.
-    """
-    rng, outcomes = random.Random(5), {"refused": 0, "answers": 0}  # noqa: S311  reproducible
-    for _ in range(150):
-        name = rng.choice(list(arrays))
-        np.savez(tmp_path / "graph.npz", **(arrays | {name: _somehow(arrays[name], rng)}))
-        try:
-            graph = TraceGraph.open(tmp_path / "graph.npz")
-        except TraceFormatError:
-            outcomes["refused"] += 1
-            continue
-        _asked(graph, rng)
-        outcomes["answers"] += 1
-
-    assert min(outcomes.values()) > 5
-
-
-def test_a_damaged_file_is_refused_or_answers(tmp_path: Path, arrays: Arrays) -> None:
-    """The same for bytes of the file; its checksums find most."""
-    path, rng = tmp_path / "graph.npz", random.Random(6)  # noqa: S311  reproducible
-    np.savez(path, **arrays)
-    whole = path.read_bytes()
-    with zipfile.ZipFile(path) as archive:
-        headers = [entry.header_offset for entry in archive.infolist()]
-    for _ in range(150):
-        content = bytearray(whole)
-        at = rng.choice(headers) + rng.randrange(200) if rng.random() < 0.7 else -1
-        content[at if at >= 0 else rng.randrange(len(content))] = rng.randrange(256)
-        path.write_bytes(content[: rng.choice((len(content), rng.randrange(len(content))))])
-        try:
-            _asked(TraceGraph.open(path), rng)
-        except TraceFormatError:
-            continue

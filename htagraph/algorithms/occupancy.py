@@ -93,11 +93,13 @@ def residency(
     if device.registers_per_sm and known.any():
         capability = (device.compute_major, device.compute_minor)
         n_parts = _PARTS // 2 if capability == _P100 else _PARTS
-        of_warp = _up_to(registers[known] * device.warp_size, _REGISTER_UNIT)
+        most = device.registers_per_sm // device.warp_size + 1  # more fit neither
+        of_warp = _up_to(np.minimum(registers[known], most) * device.warp_size, _REGISTER_UNIT)
         in_part = (device.registers_per_sm // n_parts) // of_warp
         by_registers[known] = in_part * n_parts // warps[known]
     by_shared = np.full(len(threads), _NO_LIMIT)
-    taken = np.where(shared_memory >= 0, shared_memory + device.shared_memory_reserved, 0)
+    of_block = np.minimum(shared_memory, device.shared_memory_per_sm + 1)  # more fits neither
+    taken = np.where(of_block >= 0, of_block + device.shared_memory_reserved, 0)
     taken = _up_to(taken, device.shared_memory_granularity)
     if device.shared_memory_per_sm and taken.any():
         by_shared[taken > 0] = device.shared_memory_per_sm // taken[taken > 0]

@@ -13,6 +13,7 @@ import typer
 from htagraph import __version__
 from htagraph.cli.console import complain, sentences
 from htagraph.cli.interrupts import is_interrupted
+from htagraph.cli.plain import speaks_plainly
 from htagraph.errors import HTAGraphError
 
 __all__ = ["VERBS", "app_of", "main"]
@@ -79,6 +80,7 @@ def main(args: Sequence[str] | None = None) -> None:
     args : sequence of str, optional
         Arguments of the process by default.
     """
+    speaks_plainly()
     try:
         given = sys.argv[1:] if args is None else list(args)
         verbs = given[:1] if given[:1] and given[0] in VERBS else VERBS

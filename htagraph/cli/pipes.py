@@ -15,12 +15,13 @@ from typing import BinaryIO
 
 from htagraph.errors import TraceError
 
-__all__ = ["from_pipe"]
+__all__ = ["from_pipe", "lasting"]
 
 _PATIENCE_S = 10.0
 """How long a pipe may have no writer."""
 
 _BLOCK = 1 << 20
+_KEPT_IN = "htagraph-pipe-"
 
 
 def from_pipe(path: Path) -> Path:
@@ -52,7 +53,7 @@ def from_pipe(path: Path) -> Path:
     with os.fdopen(descriptor, "rb", buffering=0) as pipe:
         if pipe.isatty():
             raise TraceError("is a terminal, not a trace.", path=name, hint=hint)
-        folder = Path(tempfile.mkdtemp(prefix="htagraph-pipe-"))
+        folder = Path(tempfile.mkdtemp(prefix=_KEPT_IN))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         kept = folder / ("stdin" if is_stdin else path.name)
         try:
@@ -64,6 +65,11 @@ def from_pipe(path: Path) -> Path:
     if not n_bytes:
         raise TraceError("nothing came through it.", path=name, hint=hint)
     return kept
+
+
+def lasting(path: Path) -> Path:
+    """A path, or for what came through a pipe one that is the same the next time."""
+    return Path(path.name) if path.parent.name.startswith(_KEPT_IN) else path
 
 
 def _is_pipe(mode: int) -> bool:

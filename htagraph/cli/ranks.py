@@ -15,7 +15,7 @@ from htagraph.cli.console import Waiting, output
 from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format, print_frame
 from htagraph.compiled import Compiled
-from htagraph.errors import MissingEventsError
+from htagraph.errors import MissingEventsError, QueryError
 from htagraph.readers.captures import CaptureName, files_in_words
 
 if TYPE_CHECKING:
@@ -39,8 +39,15 @@ def executor_of(workers: int, dask: str = "") -> Iterator[Executor | None]:
                 missing="distributed",
                 hint="pip install 'htagraph[dask]'.",
             ) from exc
-        with Client(dask) as client:  # type: ignore[no-untyped-call]
-            yield client.get_executor()
+        try:
+            client = Client(dask)  # type: ignore[no-untyped-call]
+        except (OSError, ValueError, ImportError) as exc:
+            raise QueryError(
+                f"--dask {dask}: {exc}.",
+                hint="`dask scheduler` starts one and says its address; or ask for --workers.",
+            ) from exc
+        with client:
+            yield client.get_executor()  # type: ignore[no-untyped-call]
     elif workers > 0:
         from htagraph.job.executors import IsolatedProcesses  # noqa: PLC0415 - only for jobs
 

@@ -31,6 +31,7 @@ from htagraph.cli.options import (
     WorkersOption,
     windowed,
 )
+from htagraph.cli.pipes import lasting
 from htagraph.cli.ranks import compiled_trace, executor_of, loaded_job, print_captures, windowed_job
 from htagraph.cli.sources import Source
 from htagraph.cli.tables import BAR_WIDTH, bar, print_head, print_titled
@@ -150,7 +151,7 @@ class _Asked:
         waiting.stage("Finding what bounds it")
         _ = summary.verdict
         waiting.stage("Summing up")
-        return summary, ReportOrigin.of(self.source.file(capture), self.window)
+        return summary, ReportOrigin.of(lasting(self.source.file(capture)), self.window)
 
     def of_job(
         self, waiting: Waiting, capture: CaptureName, executor: Executor | None, *, has_page: bool

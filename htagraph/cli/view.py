@@ -25,6 +25,7 @@ from htagraph.cli.options import (
     WindowOption,
     windowed,
 )
+from htagraph.cli.pipes import lasting
 from htagraph.cli.ranks import compiled_trace, loaded_job, print_captures, windowed_job
 from htagraph.cli.serving import PORT, TraceServer, View, offline_ui
 from htagraph.cli.sources import Source
@@ -191,7 +192,7 @@ def _rank(source: Source, waiting: Waiting, asked: _Asked) -> _Shown:
         interval = windowed(graph, name).interval
         return interval.start_ns, interval.end_ns
 
-    origin = ReportOrigin.of(source.file(source.one_capture), asked.window)
+    origin = ReportOrigin.of(lasting(source.file(source.one_capture)), asked.window)
     return _with_path(summary, origin, waiting, asked, times)
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 from htagraph.comparison.parts import Part
 from htagraph.errors import GraphError, TraceFormatError
 from htagraph.model.units import human_count, human_duration
-from htagraph.writers.atomic import output_file
+from htagraph.writers.text_file import write_text
 
 __all__ = ["PATH_PARTS", "RunProfile", "is_baseline"]
 
@@ -162,8 +162,7 @@ class RunProfile:
             If the file cannot be written.
         """
         document = {"schema": "htagraph.profile", "profile": self.document()}
-        with output_file(out) as file:
-            file.write(json.dumps(document, indent=1).encode() + b"\n")
+        write_text(out, json.dumps(document, indent=1) + "\n")
         return Path(out)
 
     @classmethod

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from htagraph.model.events import EventTable
 
 __all__ = [
+    "MAX_RANKS",
     "STACKS",
     "ArgsReader",
     "Attachment",
@@ -22,6 +23,9 @@ __all__ = [
     "Recording",
     "Repair",
 ]
+
+MAX_RANKS = 1 << 20
+"""More than any job has; files that say so are wrong."""
 
 STACKS = "python_function"
 """Category of Python frames; readers skip them unless asked, and count them under this name."""
@@ -130,7 +134,7 @@ class Recording:
     rank_source : str
         Where the rank was found: ``distributedInfo``, ``file name``, ``default`` (0) or ``given``.
     world_size : int or None
-        Ranks of the job, None where the file does not say.
+        Ranks of the job, below `MAX_RANKS`; None where the file does not say.
     repairs : tuple of Repair
         What had to be mended, each kind counted.
     skipped : mapping of str to int

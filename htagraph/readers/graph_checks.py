@@ -19,7 +19,7 @@ from htagraph.model.devices import DeviceProperties
 from htagraph.model.edges import EdgeTable
 from htagraph.model.events import EVENT_DTYPES, EventTable, LaneTable
 from htagraph.model.kinds import EventKind, KernelClass
-from htagraph.model.recording import Recording
+from htagraph.model.recording import MAX_RANKS, Recording
 from htagraph.model.rules import Rule
 from htagraph.model.samples import SampleTable
 from htagraph.readers.execution_trace.nodes import TEXTS as NODE_TEXTS
@@ -108,6 +108,7 @@ def check_recording(recording: Recording) -> None:
     _ensure(
         type(recording.rank_source) is str
         and (recording.world_size is None or _is_int(recording.world_size))
+        and (recording.world_size or 0) < MAX_RANKS
         and origin is not None
         and _is_int(origin.base_time_ns)
         and type(origin.metadata) is dict

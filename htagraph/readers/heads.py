@@ -56,7 +56,6 @@ _NAMED = re.compile(
     r"(?P<worker>.+)\.(?P<time>\d{19}|\d{16}|\d{13})(?:\.pt)?\.trace\.json(?:\.gz)?"
 )
 _MAX_DEVICE = 15
-_MAX_RANK = 1 << 31
 _MAX_NS = 1 << 62
 
 
@@ -183,7 +182,7 @@ def _read_head(path: Path, *, whole: bool) -> TraceHead:
         path,
         n_bytes,
         rank=_rank(info, path),
-        world_size=_world_size(info),
+        world_size=world_size_of(info),
         host=host[1].decode("utf-8", "replace") if host else _worker_in_name(named, pid),
         pid=pid,
         start_ns=start_ns,
@@ -290,19 +289,8 @@ def _distributed_info(seen: _Seen) -> dict[str, Any]:
 
 def _rank(info: dict[str, Any], path: Path) -> int | None:
     """The rank that header or name say, None where none does."""
-    try:
-        rank, source = rank_of(info, path)
-    except ValueError:
-        return rank_in_name(path)
-    return None if source == "default" or rank > _MAX_RANK else rank
-
-
-def _world_size(info: dict[str, Any]) -> int | None:
-    try:
-        size = world_size_of(info)
-    except ValueError:
-        return None
-    return size if size is not None and size <= _MAX_RANK else None
+    rank, source = rank_of(info, path)
+    return None if source == "default" else rank
 
 
 def _pid(seen: _Seen) -> int:

@@ -15,8 +15,8 @@ from htagraph.model.colors import COLORS
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, in_words
 from htagraph.model.units import human_duration
-from htagraph.writers.atomic import output_file
 from htagraph.writers.labels import name_label, printable
+from htagraph.writers.text_file import write_text
 
 __all__ = ["graph_dot", "path_dot"]
 
@@ -99,8 +99,7 @@ def _finish(graph: Any, out: str | Path | None) -> str:  # noqa: ANN401
     """DOT text, written to a file if one is given."""
     text = str(graph.to_string())
     if out is not None:
-        with output_file(out) as file:
-            file.write(text.encode())
+        write_text(out, text)
     return text
 
 

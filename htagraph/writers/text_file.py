@@ -34,7 +34,10 @@ def new_folder(folder: Path, *, hint: str = "choose another folder (--out).") ->
         ) from exc
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a text file, whole or not at all."""
+def write_text(path: str | Path, text: str) -> None:
+    """Write a text file, whole or not at all.
+
+    What UTF-8 cannot hold, as in the names of files that are not UTF-8, is a question mark.
+    """
     with output_file(path) as file:
-        file.write(text.encode())
+        file.write(text.encode("utf-8", "replace"))

@@ -45,6 +45,13 @@ def test_standard_input_is_a_trace(name: str, content: bytes, tmp_path: Path) ->
     assert (code, out) == run("path", str(file), given=b"")[:2]
 
 
+def test_a_report_on_standard_input_may_be_made_anew(content: bytes, tmp_path: Path) -> None:
+    """Nobody can tell one input from another: as with ``>``, the last one stays."""
+    codes = [run("report", "-", "--out", str(tmp_path), given=content)[0] for _ in range(2)]
+
+    assert codes == [0, 0]
+
+
 def test_an_empty_pipe_is_said_to_be_empty() -> None:
     code, _, error = run("path", "-", given=b"")
 

@@ -57,6 +57,24 @@ def test_a_wrong_option_is_named_before_anything_is_read(capsys, asked, error) -
     )
 
 
+@pytest.mark.dask
+@pytest.mark.parametrize(
+    ("address", "error"),
+    [
+        ("nonsense://x:1", "unknown address scheme 'nonsense'"),
+        ("tcp://127.0.0.1:1", "Timed out trying to connect"),
+    ],
+)
+def test_an_address_at_which_no_dask_answers_is_named(
+    capsys, trace: Path, tmp_path: Path, address: str, error: str
+) -> None:
+    pytest.importorskip("distributed", reason="its configuration")
+    with pytest.importorskip("dask").config.set({"distributed.comm.timeouts.connect": "200ms"}):
+        code, line = said(capsys, "report", trace, trace, "--dask", address, "--out", tmp_path)
+
+    assert (code, line.startswith(f"error: --dask {address}: {error}")) == (1, True), line
+
+
 def test_options_are_checked_from_python_too(graph: hg.TraceGraph) -> None:
     """`ask` takes what the method takes."""
     with pytest.raises(QueryError, match="no option 'foo'"):

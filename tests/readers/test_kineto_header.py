@@ -123,6 +123,16 @@ def test_numbers_of_the_header_that_are_none_are_repairs(number: object) -> None
     assert [(repair.kind, repair.n) for repair in trace.repairs] == [("unreadable metadata", 3)]
 
 
+def test_more_ranks_than_any_job_has_are_a_repair() -> None:
+    """A billion missing ones would be listed."""
+    info = {"rank": 1 << 20, "world_size": 10**9}
+
+    trace = read_kineto(json.dumps({"distributedInfo": info, "traceEvents": []}).encode())
+
+    assert (trace.rank, trace.world_size) == (0, None)
+    assert [(repair.kind, repair.n) for repair in trace.repairs] == [("unreadable metadata", 2)]
+
+
 def test_an_integer_of_five_thousand_digits_is_a_repair() -> None:
     """Python refuses to read one; only that value is lost."""
     digits = "9" * 5000

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -375,6 +378,30 @@ def test_args_are_read_again_on_demand(event: Any, file_of: Any, tmp_path: Path)
         assert read_kineto(source).origin.args.decode([2, 0, 1]) == [{}, args, {"y": None}]
 
 
+@pytest.mark.parametrize("n_bytes", [0, 1_000])
+def test_args_of_a_file_that_was_cut_since_say_so(tmp_path: Path, n_bytes: int) -> None:
+    """Never the args of another event."""
+    file = tmp_path / "rank0.json"
+    events = [{"ph": "X", "ts": k, "name": "op", "args": {"k": k}} for k in range(100)]
+    file.write_text(json.dumps(events))
+    args = read_kineto(file).origin.args
+    os.truncate(file, n_bytes)
+
+    with pytest.raises(TraceError, match=r"rank0\.json: the file has changed since it was loaded"):
+        args.decode([90])
+
+
+def test_args_of_a_file_that_was_written_anew_say_so(tmp_path: Path) -> None:
+    """Its events begin elsewhere."""
+    file = tmp_path / "rank0.json"
+    file.write_text(json.dumps([{"ph": "X", "ts": k, "name": "op"} for k in range(100)]))
+    args = read_kineto(file).origin.args
+    file.write_text(json.dumps([{"ph": "X", "ts": k, "name": "other"} for k in range(100)]))
+
+    with pytest.raises(TraceError, match="the file has changed since it was loaded"):
+        args.decode([50])
+
+
 def test_progress_ends_at_the_size_of_the_file(event: Any, file_of: Any, tmp_path: Path) -> None:
     """In bytes of the file as it is on disk."""
     (tmp_path / "t.json.gz").write_bytes(
@@ -420,6 +447,24 @@ def test_what_is_no_trace_is_refused(data: bytes) -> None:
     """One line, with the place."""
     with pytest.raises(TraceFormatError):
         read_kineto(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "hint"),
+    [
+        (bz2.compress(b'{"traceEvents": []}'), "this is bzip2; decompress it first."),
+        (lzma.compress(b'{"traceEvents": []}'), "this is xz; decompress it first."),
+        (b"PK\x03\x04", "this is a zip archive; unpack it first."),
+        ('{"traceEvents": []}'.encode("utf-16"), "this is UTF-16; traces are UTF-8."),
+        ('{"traceEvents": []}'.encode("utf-16-be"), "this is UTF-16; traces are UTF-8."),
+    ],
+    ids=["bzip2", "xz", "zip", "utf-16", "utf-16-be"],
+)
+def test_what_would_be_a_trace_is_told_how(data: bytes, hint: str) -> None:
+    with pytest.raises(TraceFormatError) as refused:
+        read_kineto(data)
+
+    assert refused.value.hint == hint
 
 
 def test_an_empty_event_list_is_a_trace_without_events() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.errors import TraceError
 from htagraph.readers.kineto.chunks import ByteStream
 from htagraph.readers.kineto.header import decoded
 from htagraph.readers.kineto.repairs import RepairLog
@@ -40,6 +41,11 @@ class ArgsIndex:
         """The bytes of some events, as they stand in the file.
 
         The file is read once from the start, so ask for many events at a time.
+
+        Raises
+        ------
+        TraceError
+            If they are not there any more.
         """
         wanted = np.atleast_1d(np.asarray(events, dtype=np.int64))
         found: dict[int, bytes] = {}
@@ -57,6 +63,12 @@ class ArgsIndex:
                 found[event] = held[a - start : a - start + n]
         finally:
             stream.close()
+        if not all(raw[:1] == b"{" and raw[-1:] == b"}" for raw in found.values()):
+            raise TraceError(
+                "the file has changed since it was loaded: its events are elsewhere.",
+                path=self.source if isinstance(self.source, Path) else None,
+                hint="load it again.",
+            )
         return [found[event] for event in wanted.tolist()]
 
     def decode(self, events: npt.ArrayLike) -> list[dict[str, Any]]:

@@ -63,6 +63,12 @@ _FOREIGN = {
     b"PK\x03\x04": "this is a zip archive; unpack it first.",
     b"\x28\xb5\x2f\xfd": "this is zstd; decompress it first.",
     b"\xfd7zXZ": "this is xz; decompress it first.",
+    b"BZh": "this is bzip2; decompress it first.",
+    b"\x04\x22\x4d\x18": "this is lz4; decompress it first.",
+    b"\xff\xfe": "this is UTF-16; traces are UTF-8.",
+    b"\xfe\xff": "this is UTF-16; traces are UTF-8.",
+    b"{\x00": "this is UTF-16; traces are UTF-8.",
+    b"\x00{": "this is UTF-16; traces are UTF-8.",
     b"\x0a": "a Perfetto file? Kineto traces are JSON.",
 }
 

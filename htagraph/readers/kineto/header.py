@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from htagraph.model.devices import DeviceProperties
+from htagraph.model.recording import MAX_RANKS
 from htagraph.readers.kineto.repairs import Defect, RepairLog
 from htagraph.readers.rank_paths import rank_in_name
 
@@ -19,7 +20,6 @@ __all__ = ["MAX_TIME_NS", "base_time_of", "decoded", "devices_of", "rank_of", "w
 MAX_TIME_NS = (1 << 62) - 1
 """Times of a trace lie before it and after its negative: 146 years around 1970."""
 
-_MAX_RANKS = 1 << 31
 _NUMBER = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
 _MOST_DIGITS = 40
 
@@ -68,7 +68,7 @@ def rank_of(
     >>> rank_of({}, Path("worker3_step_12.pt.trace.json"))
     (3, 'file name')
     """
-    rank = _number(_job_of(metadata), "rank", 0, _MAX_RANKS, log)
+    rank = _number(_job_of(metadata), "rank", 0, MAX_RANKS, log)
     if rank is not None:
         return rank, "distributedInfo"
     rank = rank_in_name(path) if path is not None else None
@@ -77,7 +77,7 @@ def rank_of(
 
 def world_size_of(metadata: Mapping[str, Any], log: RepairLog | None = None) -> int | None:
     """The number of ranks of the job, None where the file does not say."""
-    return _number(_job_of(metadata), "world_size", 0, _MAX_RANKS, log)
+    return _number(_job_of(metadata), "world_size", 0, MAX_RANKS, log)
 
 
 _DEVICE_KEYS = {

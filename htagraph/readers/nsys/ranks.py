@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from htagraph.model.recording import MAX_RANKS
 from htagraph.readers.nsys.device_work import DEVICE_TABLES
 from htagraph.readers.nsys.export import TIDS, Export, Process, opened
 from htagraph.readers.nsys.names import named
@@ -201,7 +202,7 @@ def _said_by_nccl(export: Export) -> dict[int, tuple[int, int]]:
             rank, n_ranks = made.get("Rank"), made.get("No. of ranks")
             if isinstance(rank, int) and isinstance(n_ranks, int) and isinstance(global_tid, int):
                 process = Process.of(global_tid).global_id
-                if 0 <= rank < n_ranks and n_ranks > found.get(process, (0, 0))[1]:
+                if 0 <= rank < n_ranks < MAX_RANKS and n_ranks > found.get(process, (0, 0))[1]:
                     found[process] = rank, n_ranks
     return found
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Template
 
 from htagraph.reports.page.legend import color_rules
-from htagraph.writers.atomic import output_file
+from htagraph.writers.text_file import write_text
 
 __all__ = ["resource", "write_html"]
 
@@ -62,6 +62,5 @@ def write_html(
         style=f"{resource('page.css')}\n{color_rules()}\n{style}",
         **parts,
     )
-    with output_file(out) as file:
-        file.write(text.encode())
+    write_text(out, text)
     return Path(out)

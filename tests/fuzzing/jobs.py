@@ -1,6 +1,6 @@
-"""Mutates jobs: ``python -m tests.laws.job_mutation --seconds 600 --seed 1``.
+"""Breaks jobs.
 
-Ranks of simulated jobs are damaged as `tests.laws.mutation` damages traces; ranks also vanish, are
+Ranks of simulated jobs are damaged as `tests.fuzzing.traces` damages traces; ranks also vanish, are
 cut off, are of another job, or claim to be others. Whatever is left is asked for its path across
 ranks and for everything else, and gives an answer, or an error of the package.
 """
@@ -25,9 +25,9 @@ from htagraph.questions import QUESTIONS
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import job_document
 from htagraph.synth import simulate_job, training_job
-from tests.laws.mutation import damaged, main
+from tests.fuzzing.traces import damaged
 
-__all__ = ["answered", "mutated_job"]
+__all__ = ["answered", "mutated"]
 
 _N_ASKED = 6
 """Questions to each job; over all jobs, each question is asked many times."""
@@ -58,7 +58,7 @@ def load_document(file: Path) -> dict[str, Any]:
     return document
 
 
-def mutated_job(rng: random.Random) -> bytes:
+def mutated(rng: random.Random) -> bytes:
     """The files of a job with some damage, as a zip archive."""
     documents = [json.loads(json.dumps(each)) for each in rng.choice(sources())]
     if rng.random() < 0.1:
@@ -113,7 +113,3 @@ def _asked(folder: Path, rng: random.Random) -> str:
             continue
     json.dumps(job_document(JobSummary(job)), allow_nan=False)
     return "answered" if job.failures.empty else "answered without some ranks"
-
-
-if __name__ == "__main__":
-    main(__doc__, mutated_job, answered)

@@ -1,4 +1,4 @@
-"""Throws broken exports at the reader: ``python -m tests.readers.nsys_fuzzing --seconds 300``.
+"""Throws broken exports at the reader of Nsight Systems' SQLite.
 
 Mutations of a simulated export: columns and tables that are missing, NULLs, values of any type and
 size, rows that are repeated, bytes that are changed or cut off. For each of them the reader gives a
@@ -7,14 +7,11 @@ trace whose rows all are events or counted, and that compiles, or an error of th
 
 from __future__ import annotations
 
-import argparse
 import random
-import signal
 import sqlite3
 import tempfile
-import time
-from collections import Counter
 from contextlib import closing, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +23,7 @@ from tests.readers.nsys_files import SCHEMA, NsysFile, global_id
 
 _EVENT_RECORDS = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
 
-SECONDS = 20
-"""The longest that one export may take."""
+__all__ = ["answered", "mutated"]
 
 _VALUES: tuple[Any, ...] = (
     None, 0, -1, 1, 7, 1 << 31, (1 << 32) - 1, 1 << 62, (1 << 63) - 1, -(1 << 63), 0.5, 1e300,
@@ -67,6 +63,24 @@ def export(path: Path) -> Path:
     return file.write(path)
 
 
+@cache
+def corpus() -> list[bytes]:
+    """What mutations start from."""
+    with tempfile.TemporaryDirectory() as folder:
+        return [export(Path(folder) / f"{name}.sqlite").read_bytes() for name in ("new", "old")]
+
+
+def mutated(rng: random.Random) -> bytes:
+    """An export with some damage."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "broken.sqlite"
+        path.write_bytes(rng.choice(corpus()))
+        damage(path, rng)
+        if rng.random() < 0.25:
+            broken_bytes(path, rng)
+        return path.read_bytes()
+
+
 def damage(path: Path, rng: random.Random) -> None:
     """Change rows, columns or tables of an export."""
     with closing(sqlite3.connect(path)) as connection:
@@ -99,8 +113,15 @@ def broken_bytes(path: Path, rng: random.Random) -> None:
     path.write_bytes(content[: rng.randrange(len(content)) if rng.random() < 0.3 else None])
 
 
-def check(path: Path) -> str:
+def answered(data: bytes) -> str:
     """Read an export; return how it went, raise `AssertionError` if that must not be."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "broken.sqlite"
+        path.write_bytes(data)
+        return _read(path)
+
+
+def _read(path: Path) -> str:
     try:
         ranks = nsys_ranks(path)
         traces = [
@@ -135,36 +156,3 @@ def n_rows(path: Path) -> int:
             for table in _WITH_TIMES
             if table in there
         )
-
-
-def run(*, seconds: float, seed: int) -> Counter[str]:
-    """Break exports until time is over; return how often each outcome was."""
-    outcomes: Counter[str] = Counter()
-    rng = random.Random(seed)  # noqa: S311
-    with tempfile.TemporaryDirectory() as folder:
-        whole = [export(Path(folder) / f"{name}.sqlite").read_bytes() for name in ("new", "old")]
-        path, until = Path(folder) / "broken.sqlite", time.monotonic() + seconds
-        while time.monotonic() < until:
-            path.write_bytes(rng.choice(whole))
-            for how in (damage, broken_bytes):
-                if how is damage or rng.random() < 0.25:
-                    how(path, rng)
-            signal.alarm(SECONDS)
-            try:
-                outcomes[check(path)] += 1
-            except BaseException:
-                kept = Path(tempfile.gettempdir()) / "nsys-fuzz-failure.sqlite"
-                kept.write_bytes(path.read_bytes())
-                print(f"{kept} fails")
-                raise
-            finally:
-                signal.alarm(0)
-    return outcomes
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    print(run(seconds=asked.seconds, seed=asked.seed))

@@ -1,6 +1,6 @@
-"""Mutates traces event by event: ``python -m tests.laws.mutation --seconds 600 --seed 1``.
+"""Breaks traces event by event.
 
-Where `tests.readers.fuzzing` breaks bytes, this breaks what the bytes mean: values trade places
+Where `tests.fuzzing.kineto` breaks bytes, this breaks what the bytes mean: values trade places
 between events, keys vanish, types change, ids occur twice, times go far away, events are shuffled.
 Each trace is loaded, compiled, asked for its path and for everything else. All of that gives an
 answer, or an error of the package that the trace deserves; a `GraphError` is a defect of ours.
@@ -8,18 +8,11 @@ answer, or an error of the package that the trace deserves; a `GraphError` is a 
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import random
-import signal
-import time
-import traceback
-import warnings
-from collections import Counter
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from htagraph.errors import GraphError, HTAGraphError
@@ -31,10 +24,8 @@ from htagraph.synth import simulate, training_rank
 from htagraph.trace import Trace, load
 from tests.real_traces import TRACES
 
-__all__ = ["UnsoundError", "asked", "damaged", "main", "mutated", "run", "sources", "traced"]
+__all__ = ["answered", "asked", "damaged", "mutated", "sources"]
 
-SECONDS = 60
-"""Most time for one input."""
 MAX_EVENTS = 300
 """Events of one input, a stretch of a file: whatever breaks, breaks in few."""
 MAX_FILE_BYTES = 60_000
@@ -65,10 +56,6 @@ _NAMES = (
     "thread_name", "process_name", "thread_sort_index", "process_sort_index", "process_labels",
 )  # fmt: skip
 _HEADERS = ("distributedInfo", "deviceProperties", "schemaVersion", "x")
-
-
-class UnsoundError(AssertionError):
-    """An exception that no trace deserves; its trace is in the file that is named."""
 
 
 @cache
@@ -253,7 +240,7 @@ def asked(trace: Trace) -> TraceGraph:
     return graph
 
 
-def traced(data: bytes) -> str:
+def answered(data: bytes) -> str:
     """How it went to load and ask a trace; raise what no trace deserves."""
     try:
         trace = load(data, stacks=True)
@@ -269,81 +256,3 @@ def traced(data: bytes) -> str:
     except HTAGraphError as error:
         return type(error).__name__
     return "repaired" if trace.recording.repairs else "valid"
-
-
-def _too_long(*_: object) -> None:
-    """Raise where one input takes minutes."""
-    message = f"one input takes over {SECONDS} s"
-    raise TimeoutError(message)
-
-
-def run(
-    made: Callable[[random.Random], bytes] = mutated,
-    checked: Callable[[bytes], str] = traced,
-    *,
-    seconds: float = float("inf"),
-    inputs: int | None = None,
-    seed: int = 1,
-    folder: Path = Path("/tmp"),  # noqa: S108  for a person to look at
-    keep_going: bool = False,
-) -> Counter[str]:
-    """Check mutations for some time, or some number of them; return how they went.
-
-    Raises
-    ------
-    UnsoundError
-        If one ended otherwise than it may; with `keep_going` these are counted, each kept once.
-    """
-    outcomes: Counter[str] = Counter()
-    signal.signal(signal.SIGALRM, _too_long)
-    load(b'{"traceEvents": []}')  # compiles the scanner
-    end, number = time.monotonic() + seconds, 0
-    while time.monotonic() < end and (inputs is None or number < inputs):
-        data = made(random.Random(f"{seed} {number}"))  # noqa: S311  reproducible, no secret
-        number += 1
-        signal.alarm(SECONDS)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("error", RuntimeWarning)
-                outcome = checked(data)
-        except Exception as error:
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            outcome = f"{type(error).__name__} at {Path(last.filename).name}:{last.lineno}: {error}"
-            kept = folder / f"htagraph-mutation-{seed}-{number - 1}.json"
-            if not keep_going or outcome[:60] not in {each[:60] for each in outcomes}:
-                kept.write_bytes(data)
-            if not keep_going:
-                message = f"seed {seed}, input {number - 1}, kept in {kept}: {outcome}"
-                raise UnsoundError(message) from error
-        finally:
-            signal.alarm(0)
-        outcomes[outcome] += 1
-    return outcomes
-
-
-def main(
-    about: str | None,
-    made: Callable[[random.Random], bytes] = mutated,
-    checked: Callable[[bytes], str] = traced,
-) -> None:
-    """Mutate for as long as one says, and tell how it went."""
-    parser = argparse.ArgumentParser(description=about)
-    parser.add_argument("--seconds", type=float, default=600)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--keep-going", action="store_true", help="count what fails, and go on")
-    options = parser.parse_args()
-    started = time.monotonic()
-    result = run(
-        made,
-        checked,
-        seconds=options.seconds,
-        seed=options.seed,
-        keep_going=options.keep_going,
-    )
-    print(f"{sum(result.values()):,} inputs in {time.monotonic() - started:.0f} s")
-    for outcome, n in result.most_common():
-        print(f"{n:6,} {outcome}")
-
-
-if __name__ == "__main__":
-    main(__doc__)

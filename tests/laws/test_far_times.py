@@ -1,9 +1,8 @@
-"""Traces whose meaning was broken, and times at the ends of what an integer holds."""
+"""Times at the ends of what an integer holds."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,34 +10,10 @@ import pytest
 from htagraph.model.events import EventTable
 from htagraph.synth import simulate, timeline, training_rank
 from htagraph.trace import Trace
-from tests.laws import job_mutation, mutation
+from tests.fuzzing.traces import asked
 
 _LAST_NS = (1 << 62) - 1
 """The reader lets no time pass beyond."""
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_trace_of_broken_meaning_is_answered_or_refused_by_us(tmp_path: Path, seed: int) -> None:
-    """No foreign exception, no law of ours broken, from the bytes to the JSON of the report.
-
-    ``python -m tests.laws.mutation --seconds 600`` looks for longer.
-    """
-    outcomes = mutation.run(inputs=12, seed=seed, folder=tmp_path)
-
-    assert outcomes["valid"] > 0
-    assert outcomes["repaired"] > 0
-
-
-def test_a_job_of_broken_ranks_is_answered_or_refused_by_us(tmp_path: Path) -> None:
-    """Ranks that vanish, are cut off, claim to be others, or make no sense.
-
-    ``python -m tests.laws.job_mutation --seconds 600`` looks for longer.
-    """
-    outcomes = mutation.run(
-        job_mutation.mutated_job, job_mutation.answered, inputs=4, seed=1, folder=tmp_path
-    )
-
-    assert outcomes["answered"] > 0
 
 
 def _moved(events: EventTable, rows: np.ndarray, by_ns: int) -> EventTable:
@@ -58,7 +33,7 @@ def test_the_only_launch_on_an_idle_stream_may_take_a_century() -> None:
     )
     is_far = events.names() == "far"
 
-    graph = mutation.asked(Trace.from_events(_moved(events, is_far, _LAST_NS)))
+    graph = asked(Trace.from_events(_moved(events, is_far, _LAST_NS)))
 
     assert graph.dur_ns == _LAST_NS - int(events.ts_ns.min())
 
@@ -72,6 +47,6 @@ def test_times_as_far_apart_as_integers_go_are_times(who: str, by_ns: int) -> No
     half, last = number % 2 == 0, number == number[-1]
     rows = {"half": half, "last": last}.get(who, getattr(events, who, half))
 
-    graph = mutation.asked(Trace.from_events(_moved(events, rows, by_ns)))
+    graph = asked(Trace.from_events(_moved(events, rows, by_ns)))
 
     assert graph.dur_ns >= 0

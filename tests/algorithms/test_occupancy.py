@@ -1,0 +1,26 @@
+"""How many blocks fit on a multiprocessor, of numbers that no kernel has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from htagraph.algorithms.occupancy import Limit, residency
+from tests.queries.gridded import FOUR_SMS
+
+AMPERE = replace(FOUR_SMS, compute_major=8)
+"""Its system takes some of the shared memory."""
+
+
+def test_registers_whose_product_is_beyond_64_bits_fit_once() -> None:
+    """The kernel has run: one block fits."""
+    fit = residency(AMPERE, np.array([128]), np.array([1 << 60]), np.array([0]))
+
+    assert (fit.blocks.tolist(), fit.limit.tolist()) == ([1], [Limit.REGISTERS])
+
+
+def test_shared_memory_whose_sum_is_beyond_64_bits_fits_once() -> None:
+    fit = residency(AMPERE, np.array([128]), np.array([16]), np.array([(1 << 63) - 1]))
+
+    assert (fit.blocks.tolist(), fit.limit.tolist()) == ([1], [Limit.SHARED_MEMORY])

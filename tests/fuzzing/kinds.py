@@ -1,0 +1,18 @@
+"""Every fuzzer by its kind."""
+
+from __future__ import annotations
+
+from tests.fuzzing import graphs, jobs, kineto, nsys, perfetto, traces
+from tests.fuzzing.running import Fuzzer
+
+__all__ = ["KINDS"]
+
+KINDS = {
+    "kineto": Fuzzer(kineto.mutated, kineto.answered, ending=".bin", limit_s=10),
+    "traces": Fuzzer(traces.mutated, traces.answered),
+    "jobs": Fuzzer(jobs.mutated, jobs.answered, ending=".zip"),
+    "graphs": Fuzzer(graphs.mutated, graphs.answered, ending=".npz", limit_s=20),
+    "nsys": Fuzzer(nsys.mutated, nsys.answered, ending=".sqlite", limit_s=20),
+    "perfetto": Fuzzer(perfetto.mutated, perfetto.answered, ending=".pftrace", limit_s=20),
+}
+"""Bytes of Kineto files, what traces mean, ranks of jobs, saved graphs, and other formats."""

@@ -1,0 +1,35 @@
+"""A short run of each fuzzer; ``python -m tests.fuzzing --minutes 30`` runs them for long."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fuzzing.kinds import KINDS
+from tests.fuzzing.running import run
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX")
+
+
+_SHORT = {
+    "kineto": (250, {"valid", "repaired", "TraceFormatError"}),
+    "traces": (12, {"valid", "repaired"}),
+    "jobs": (4, {"answered"}),
+    "graphs": (120, {"valid", "refused"}),
+    "nsys": (20, {"repaired", "TraceFormatError"}),
+    "perfetto": (100, {"repaired", "TraceFormatError"}),
+}
+"""How many inputs take a few seconds, and what becomes of some of them."""
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_broken_is_answered_or_refused_by_us(tmp_path: Path, kind: str, seed: int) -> None:
+    """No foreign exception, no law of ours broken, nothing lost that is not counted."""
+    n_inputs, expected = _SHORT[kind]
+
+    outcomes = run(kind, KINDS[kind], inputs=n_inputs, seed=seed, folder=tmp_path)
+
+    assert expected <= set(outcomes)
