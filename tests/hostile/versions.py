@@ -113,17 +113,19 @@ def environments(wheel: Wheel, pythons: dict[str, str]) -> Iterator[Environment]
 def settings(python: Path, out: Path) -> dict[str, tuple[str, dict[str, str]]]:
     """Machines where something is missing: what a shell does there first, and variables."""
     frozen, home = read_only(python.parents[1]), f"{out}.home"
-    full = f"mkdir -p {home}; mount -t tmpfs -o size=16k tmpfs {home}; cat /dev/zero >{home}/all"
-    as_nobody = f"setpriv --reuid {_NOBODY} --regid {_NOBODY} --clear-groups"
-    writable = "/ /tmp /var/tmp /home"
-    nothing = f"for at in {writable}; do mount -o remount,ro,bind $at 2>/dev/null || :; done"
+    small = f"mkdir {home}; mount -t tmpfs -o size=16k tmpfs {home}"
+    filled = f"{small}; cat /dev/zero 2>/dev/null >{home}/all || :"
+    no_cache, no_home = "unset XDG_CACHE_HOME", "unset XDG_CACHE_HOME HOME"
+    as_nobody = f"exec setpriv --reuid {_NOBODY} --regid {_NOBODY} --clear-groups"
+    remount = "mount -o remount,ro,bind $at 2>/dev/null || :"
+    only_out = f"mount -t tmpfs tmpfs {out}; for at in / /tmp /var/tmp /home; do {remount}; done"
     ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     return {
         "site-packages read-only": (frozen, {}),
-        "no HOME": (f"{frozen}; unset HOME XDG_CACHE_HOME", {}),
-        "HOME full": (f"{full} 2>/dev/null || :; {frozen}", {"HOME": home}),
-        "no root": (f'chmod 777 {out}; {_in_sight(python)}; exec {as_nobody} "$@"', {}),
-        "read-only but the output": (f"mount -t tmpfs tmpfs {out}; {nothing}; cd {out}", {}),
+        "no HOME": (f"{frozen}; {read_only(Path.home())}; {no_home}", {}),
+        "HOME full": (f"{no_cache}; {filled}; {frozen}", {"HOME": home}),
+        "no root": (f'chmod 777 {out}; {_in_sight(python)}; {no_home}; {as_nobody} "$@"', {}),
+        "read-only but the output": (f"{only_out}; cd {out}", {}),
         "ASCII": ("", ascii_only),
         "NUMBA_DISABLE_JIT": ("", {"NUMBA_DISABLE_JIT": "1"}),
     }
@@ -156,15 +158,20 @@ def answered(
     python: Path, out: Path, *extras: str, mounts: str = "", env: Mapping[str, str] | None = None
 ) -> str:
     """What an environment answers in a new folder, on a machine with some mounts."""
+    temporary = out.with_name("out.tmp")
     out.mkdir()
+    temporary.mkdir()
+    temporary.chmod(0o1777)
     program = shutil.copy(answers.__file__, out.parent)  # the repository may be out of sight
     for kept in python.parents[1].glob("lib/*/site-packages/htagraph/native/__pycache__/*.o"):
         kept.unlink()  # of whoever was here before
-    clean = {"PYTHONPATH": "", "HTAGRAPH_CACHE_DIR": "", "NUMBA_CACHE_DIR": ""}
+    clean = {"TMPDIR": str(temporary), "XDG_CACHE_HOME": f"{out}.cache"}
+    clean |= {"PYTHONPATH": "", "HTAGRAPH_CACHE_DIR": "", "NUMBA_CACHE_DIR": ""}
     run = confined(
         mounts, program, *extras, python=python, cwd=out, env=clean | dict(env or {}), timeout_s=600
     )
-    shutil.rmtree(out)
+    for used in out.parent.glob("out*"):
+        shutil.rmtree(used)
     if run.returncode or run.stderr:
         raise FailedError(run.stderr.strip())
     return run.stdout
