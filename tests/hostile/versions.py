@@ -145,7 +145,7 @@ def said_by(*command: str) -> str:
     """What a command prints."""
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     if run.returncode:
-        raise FailedError(run.stderr.strip())
+        raise FailedError(f"{command[0]}: exit code {run.returncode}\n{run.stderr}".strip())
     return run.stdout
 
 
@@ -173,7 +173,7 @@ def answered(
     for used in out.parent.glob("out*"):
         shutil.rmtree(used)
     if run.returncode or run.stderr:
-        raise FailedError(run.stderr.strip())
+        raise FailedError(f"exit code {run.returncode}\n{run.stderr}".strip())
     return run.stdout
 
 
@@ -211,7 +211,7 @@ class Table:
             answer, about = said()
             self.first = self.first or answer
             verdict = "equal" if answer == self.first else f"OTHER: {self._unlike(answer)};"
-        except FailedError as error:
+        except (FailedError, subprocess.TimeoutExpired) as error:
             verdict, about = "FAILED:", str(error).splitlines()[-1]
             print(error, file=sys.stderr)
         self.n_failed += verdict != "equal"
