@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import tempfile
 import webbrowser
 from collections.abc import Callable
@@ -138,8 +137,6 @@ def view(
         raise QueryError(
             "only one file is served as it is.", hint="leave out --plain, or give one file."
         )
-    # Whatever ends it, the temporary folder goes with it.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="htagraph-") as folder:
         asked = _Asked(window, at, Path(folder), infer)
         with Waiting(quiet=quiet).shown() as waiting:
