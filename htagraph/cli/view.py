@@ -102,7 +102,8 @@ def view(
         ),
     ] = False,
     port: Annotated[
-        int, typer.Option(help="Port on 127.0.0.1; the online UI needs the default.")
+        int,
+        typer.Option(min=0, max=65_535, help="Port on 127.0.0.1; the online UI needs the default."),
     ] = PORT,
     once: Annotated[
         bool, typer.Option("--once", help="Stop when the UI has fetched the trace.")
