@@ -114,7 +114,8 @@ def _restored(
     kind: type[HTAGraphError], args: tuple[object, ...], state: dict[str, object]
 ) -> HTAGraphError:
     """An error that came from another process."""
-    error = kind.__new__(kind, *args)
+    made = OSError if issubclass(kind, OSError) else Exception  # the first base may be another
+    error: HTAGraphError = made.__new__(kind, *args)
     error.__dict__.update(state)
     return error
 

@@ -1,4 +1,4 @@
-"""Ctrl-C: whatever runs ends, in one line, with exit code 130, and leaves no half file.
+"""Ctrl-C and SIGTERM: whatever runs ends, in one line, and leaves no half file.
 
 An interrupt is an exception, so that what is being written is removed on the way out. It may get
 lost where machine code calls back into Python, or wait where that does not return for long: a
@@ -21,8 +21,8 @@ from types import FrameType
 from typing import NoReturn
 
 __all__ = [
-    "INTERRUPTED",
     "ends_at_once",
+    "exit_code",
     "expected",
     "is_interrupted",
     "leave",
@@ -30,8 +30,8 @@ __all__ = [
     "say",
 ]
 
-INTERRUPTED = 130
-"""Exit code, as shells expect it."""
+_SAID = {signal.SIGINT: b"interrupted.\n", signal.SIGTERM: b"terminated.\n"}
+"""What a signal does."""
 
 _PATIENCE_S = 2.0
 """Time that an interrupt has to end the process as an exception."""
@@ -39,23 +39,30 @@ _PATIENCE_S = 2.0
 _CLEANING_S = 1.0
 """Time for the removal of temporary files where it did not."""
 
-_SAID = b"interrupted.\n"
 _CLEARED = b"\r\x1b[2K\x1b[?25h"
 """Clears the line of a terminal, and shows the cursor that a progress line has hidden."""
 
-_seen, _said = threading.Event(), threading.Lock()
+_heard: list[int] = []
+"""Signals that came; the first is why the process ends."""
+
+_said = threading.Lock()
 
 
 def is_interrupted() -> bool:
-    """Whether Ctrl-C was pressed."""
-    return _seen.is_set()
+    """Whether Ctrl-C was pressed, or the process told to end."""
+    return bool(_heard)
+
+
+def exit_code() -> int:
+    """Exit code of what was interrupted, as shells expect it."""
+    return 128 + _heard[0]
 
 
 def say() -> None:
     """Say in one line that the command was interrupted; once."""
     if _said.acquire(blocking=False):
         with suppress(OSError):
-            os.write(2, (_CLEARED if os.isatty(2) else b"") + _SAID)
+            os.write(2, (_CLEARED if os.isatty(2) else b"") + _SAID[signal.Signals(_heard[0])])
 
 
 def leave() -> NoReturn:
@@ -64,46 +71,50 @@ def leave() -> NoReturn:
     for process in active_children():
         with suppress(OSError, ValueError):
             process.kill()
-    last = threading.Timer(_CLEANING_S, os._exit, (INTERRUPTED,))
+    last = threading.Timer(_CLEANING_S, os._exit, (exit_code(),))
     last.daemon = True
     last.start()
     with suppress(Exception):
         atexit._run_exitfuncs()  # noqa: SLF001  nothing else runs them without the main thread
-    os._exit(INTERRUPTED)
+    os._exit(exit_code())
 
 
 def ends_at_once() -> None:
-    """End the process on Ctrl-C: extension modules would make an ImportError of theirs of it."""
-    signal.signal(signal.SIGINT, _end)
+    """End the process on a signal: extension modules would make an ImportError of theirs of it."""
+    for number in _SAID:
+        signal.signal(number, _end)
 
 
-def _end(_signal: int, _frame: FrameType | None) -> None:
+def _end(number: int, _frame: FrameType | None) -> None:
     """Say so and end."""
+    _heard.append(number)
     say()
-    os._exit(INTERRUPTED)
+    os._exit(exit_code())
 
 
 def raises() -> None:
-    """Raise `KeyboardInterrupt` on Ctrl-C, and see to it that the process ends."""
+    """Raise `KeyboardInterrupt` on a signal, and see to it that the process ends."""
     heard, told = socket.socketpair()
     told.setblocking(False)
     threading.Thread(target=_watch, args=(heard, told), daemon=True).start()
-    signal.signal(signal.SIGINT, _interrupt)
+    for number in _SAID:
+        signal.signal(number, _interrupt)
     signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
 
 
 def _watch(heard: socket.socket, _told: socket.socket) -> None:
     """Wait for the number of the signal, which comes even while machine code runs."""
-    while heard.recv(1) != bytes([signal.SIGINT]):
+    while (number := heard.recv(1)[0]) not in _SAID:
         pass
     time.sleep(_PATIENCE_S)
+    _heard.append(number)
     leave()
 
 
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+def _interrupt(number: int, _frame: FrameType | None) -> None:
     """Interrupt the main thread, once; what else fails on the way out is of no interest."""
-    if not _seen.is_set():
-        _seen.set()
+    _heard.append(number)
+    if len(_heard) == 1:
         sys.excepthook = lambda *_: say()
         sys.unraisablehook = lambda _: None
         threading.excepthook = lambda _: None
@@ -112,12 +123,13 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> None:
 
 @contextmanager
 def expected() -> Iterator[None]:
-    """Take Ctrl-C in the block as the usual end of it."""
-    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Take a signal in the block as the usual end of it."""
+    handlers = {number: signal.signal(number, signal.default_int_handler) for number in _SAID}
     told = signal.set_wakeup_fd(-1)
     try:
         with suppress(KeyboardInterrupt):
             yield
     finally:
-        signal.signal(signal.SIGINT, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
         signal.set_wakeup_fd(told)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import atexit
 import io
 import os
 import select
-import shutil
 import stat
-import tempfile
 import time
 from pathlib import Path
 from typing import BinaryIO
 
 from htagraph.errors import TraceError
+from htagraph.writers.own_folder import OwnFolder
 
 __all__ = ["from_pipe", "lasting"]
 
@@ -21,7 +19,9 @@ _PATIENCE_S = 10.0
 """How long a pipe may have no writer."""
 
 _BLOCK = 1 << 20
-_KEPT_IN = "htagraph-pipe-"
+_KIND = "pipe-"
+_folders: list[OwnFolder] = []
+"""Until the end of the process."""
 
 
 def from_pipe(path: Path) -> Path:
@@ -53,8 +53,8 @@ def from_pipe(path: Path) -> Path:
     with os.fdopen(descriptor, "rb", buffering=0) as pipe:
         if pipe.isatty():
             raise TraceError("is a terminal, not a trace.", path=name, hint=hint)
-        folder = Path(tempfile.mkdtemp(prefix=_KEPT_IN))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        _folders.append(OwnFolder(_KIND))
+        folder = _folders[-1].path
         kept = folder / ("stdin" if is_stdin else path.name)
         try:
             with kept.open("wb") as file:
@@ -69,7 +69,7 @@ def from_pipe(path: Path) -> Path:
 
 def lasting(path: Path) -> Path:
     """A path, or for what came through a pipe one that is the same the next time."""
-    return Path(path.name) if path.parent.name.startswith(_KEPT_IN) else path
+    return Path(path.name) if any(folder.path == path.parent for folder in _folders) else path
 
 
 def _is_pipe(mode: int) -> bool:

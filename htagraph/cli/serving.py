@@ -307,11 +307,18 @@ class _Handler(BaseHTTPRequestHandler):
         super().end_headers()
 
     def _refused(self) -> bool:
-        """Refuse all but the UI: other origins, and host names that were made to lead here."""
+        """Refuse all but the UI: other origins, and host names that were made to lead here.
+
+        And what is no address.
+        """
         hosts = {f"{name}:{self._offer.port}" for name in (LOOPBACK, "localhost")}
         origin = self.headers.get("Origin")
         if self.headers.get("Host") in hosts and origin in (None, self._offer.origin):
-            return False
+            with suppress(ValueError):
+                urlsplit(self.path)
+                return False
+            self.send_error(HTTPStatus.BAD_REQUEST)
+            return True
         self.close_connection = True
         self.send_error(HTTPStatus.FORBIDDEN, "Only the Perfetto UI may ask.")
         return True

@@ -1,4 +1,4 @@
-"""What the command `htagraph` runs: Ctrl-C ends it in one line, also while its code is loaded."""
+"""What the command `htagraph` runs: a signal ends it in one line, even while code is loaded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 
 from htagraph.cli.deferred import defer
-from htagraph.cli.interrupts import INTERRUPTED, ends_at_once, is_interrupted, raises, say
+from htagraph.cli.interrupts import ends_at_once, exit_code, is_interrupted, raises, say
 
 __all__ = ["keeps_memory", "start"]
 
@@ -29,7 +29,7 @@ def keeps_memory() -> None:
 
 
 def start() -> None:
-    """Run the command line; exit code 130 where it is interrupted."""
+    """Run the command line; exit code 130 where it is interrupted, 143 where it is told to end."""
     ends_at_once()
     keeps_memory()
     defer("pandas")
@@ -42,7 +42,7 @@ def start() -> None:
         if not is_interrupted():
             raise
         say()
-        sys.exit(INTERRUPTED)
+        sys.exit(exit_code())
     finally:
         # The answer is there, or what is left only has to be removed.
         signal.signal(signal.SIGINT, signal.SIG_IGN)

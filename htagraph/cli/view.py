@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import tempfile
 import webbrowser
 from collections.abc import Callable
@@ -103,7 +102,8 @@ def view(
         ),
     ] = False,
     port: Annotated[
-        int, typer.Option(help="Port on 127.0.0.1; the online UI needs the default.")
+        int,
+        typer.Option(min=0, max=65_535, help="Port on 127.0.0.1; the online UI needs the default."),
     ] = PORT,
     once: Annotated[
         bool, typer.Option("--once", help="Stop when the UI has fetched the trace.")
@@ -138,8 +138,6 @@ def view(
         raise QueryError(
             "only one file is served as it is.", hint="leave out --plain, or give one file."
         )
-    # Whatever ends it, the temporary folder goes with it.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="htagraph-") as folder:
         asked = _Asked(window, at, Path(folder), infer)
         with Waiting(quiet=quiet).shown() as waiting:

@@ -21,8 +21,10 @@ from concurrent.futures import (
     ProcessPoolExecutor,
     ThreadPoolExecutor,
 )
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
 from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any, TypeVar
 
 from htagraph.errors import QueryError
@@ -73,7 +75,7 @@ class IsolatedProcesses(Executor):
             self._pools.put(self._new_pool())
 
     def _new_pool(self) -> ProcessPoolExecutor:
-        pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+        pool = ProcessPoolExecutor(1, get_context("spawn"), _end_with_parent)
         self._made.append(pool)
         return pool
 
@@ -108,6 +110,18 @@ class IsolatedProcesses(Executor):
         self._threads.shutdown(wait=True, cancel_futures=cancel_futures)
         while not self._pools.empty():
             self._pools.get().shutdown(wait=wait)
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it ends, which may be killed and tell nobody."""
+    parent = parent_process()
+    assert parent is not None
+
+    def end() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    Thread(target=end, daemon=True).start()
 
 
 def _block_interrupts() -> None:

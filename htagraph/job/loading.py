@@ -13,7 +13,6 @@ from htagraph.compiler.classes import ClassRule
 from htagraph.errors import IncompleteTraceWarning, QueryError, RankFailedError
 from htagraph.job.executors import SMALL_BYTES, Workers
 from htagraph.job.failures import failure_in_words
-from htagraph.job.graph_folder import GraphFolder
 from htagraph.job.job import Job
 from htagraph.job.kept_steps import MOST_COLLECTIVES, KeptSteps, place_of, since_place
 from htagraph.job.ranks import (
@@ -30,6 +29,7 @@ from htagraph.readers.discover import find_traces
 from htagraph.readers.heads import EXECUTION_TRACE
 from htagraph.readers.rank_paths import file_of, name_of, rank_in_name
 from htagraph.readers.storage import n_bytes_of, url_of
+from htagraph.writers.own_folder import OwnFolder
 from htagraph.writers.text_file import new_folder
 
 __all__ = ["load_job"]
@@ -103,7 +103,7 @@ def load_job(
     """
     paths, beside_of, note = _chosen(where, capture)
     reading = Reading(tuple(class_rules), stacks, infer)
-    keeper = GraphFolder() if cache is None else None
+    keeper = OwnFolder() if cache is None else None
     folder = Path(str(cache)) if keeper is None else keeper.path
     new_folder(folder, hint="choose another cache.")
     for_all = tuple(map(Path, beside))

@@ -13,7 +13,6 @@ from htagraph.algorithms.gather import gather
 from htagraph.explain.differences import path_diff
 from htagraph.graph import TraceGraph
 from htagraph.job.executors import Workers
-from htagraph.job.graph_folder import GraphFolder
 from htagraph.job.job import Job
 from htagraph.job.path import JobBreakdownKey, JobPath
 from htagraph.job.rank_replay import RankReplay
@@ -30,6 +29,7 @@ from htagraph.replay.changes import Change
 from htagraph.replay.members import Members, transfers
 from htagraph.replay.rehearsal import Run, Saving
 from htagraph.replay.retimed import retimed
+from htagraph.writers.own_folder import OwnFolder
 
 __all__ = ["JobScenario"]
 
@@ -105,7 +105,7 @@ class JobScenario:
         Its window is that of `before`, on each rank. Its graphs lie in files of a temporary folder.
         """
         rehearsal, graphs = self.rehearsal, self.before.graphs
-        folder = GraphFolder()
+        folder = OwnFolder()
         windows = rehearsal.windows(self._run)
         summaries = {
             rank: _summary(

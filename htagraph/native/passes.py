@@ -109,12 +109,15 @@ def _digest_of(files: tuple[str, ...]) -> str:
     return sha256(b"".join(Path(file).read_bytes() for file in every)).hexdigest()
 
 
+@cache
+def _say() -> None:
+    logging.getLogger("htagraph").warning("compiling, once on this machine …")
+
+
 @contextmanager
 def _announced() -> Iterator[None]:
-    """Say so if it takes long, which it does once on a machine."""
-    message = "compiling, once on this machine …"
-    logger = logging.getLogger("htagraph")
-    timer = threading.Timer(_PATIENCE_S, logger.warning, [message])
+    """Say so, once, if it takes long."""
+    timer = threading.Timer(_PATIENCE_S, _say)
     timer.daemon = True
     timer.start()
     try:

@@ -1,4 +1,4 @@
-"""Ctrl-C ends whatever runs in one line with exit code 130: no traceback, no half file, no orphan.
+"""A signal ends whatever runs, in one line: no traceback, no half file, no orphan.
 
 Processes are interrupted for real, with all that they started, as a terminal does it.
 """
@@ -70,18 +70,47 @@ def test_an_interrupt_while_the_code_is_loaded_is_one_line(after_s: float, tmp_p
     assert ended(process) == (130, b"interrupted.\n")
 
 
+JOB = INSTEAD.format(
+    work="""
+    from htagraph.job.executors import Workers
+    from htagraph.writers.own_folder import OwnFolder
+    folder, workers = OwnFolder(), Workers(n_tasks=2, n_bytes=2**40)
+    workers.run({0: (os.write, (1, b"up\\n")), 1: (time.sleep, (60,))})
+""".strip()
+)
+
+
 def test_workers_of_a_job_end_in_silence(tmp_path: Path) -> None:
     """They never get the signal, nobody waits for what they do, and their folder is removed."""
-    work = """
-    from htagraph.job.executors import Workers
-    from htagraph.job.graph_folder import GraphFolder
-    folder, workers = GraphFolder(), Workers(n_tasks=2, n_bytes=2**40)
-    workers.run({0: (os.write, (1, b"up\\n")), 1: (time.sleep, (60,))})
-    """
-    process = started(INSTEAD.format(work=work.strip()), cwd=tmp_path)
+    process = started(JOB, cwd=tmp_path)
 
     assert ended(process) == (130, b"interrupted.\n")
     assert _is_gone(process.pid)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_job_that_is_told_to_end_takes_all_along(tmp_path: Path) -> None:
+    """SIGTERM, as of a scheduler, goes to the command alone."""
+    process = started(JOB, cwd=tmp_path)
+    process.terminate()
+    _, error = process.communicate(timeout=60)
+
+    assert (process.returncode, error) == (143, b"terminated.\n")
+    assert _is_gone(process.pid)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_workers_of_a_job_that_is_killed_end_with_it(tmp_path: Path) -> None:
+    """SIGKILL tells nobody. The next one removes the folder that is left, but none in use."""
+    process, other = started(JOB, cwd=tmp_path), started(JOB, cwd=tmp_path)
+    process.kill()
+    process.communicate(timeout=60)
+
+    assert _is_gone(process.pid)
+    assert len(list(tmp_path.iterdir())) == 2
+    third = started(JOB, cwd=tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+    assert [ended(each)[0] for each in (other, third)] == [130, 130]
     assert list(tmp_path.iterdir()) == []
 
 

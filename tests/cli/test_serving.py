@@ -176,6 +176,14 @@ def test_a_path_that_no_file_can_have_is_not_found(
     assert (status, capfd.readouterr().err) == (404, "")
 
 
+def test_what_is_no_address_is_refused(trace: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The address of a machine has an open bracket."""
+    server = TraceServer(trace, port=0)
+    with serving(server):
+        statuses = [ask(server, path)[0] for path in ("http://[", "http://[x]y/")]
+    assert (statuses, capfd.readouterr().err) == ([400, 400], "")
+
+
 def test_a_browser_that_breaks_off_says_nothing_on_the_terminal(
     trace: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

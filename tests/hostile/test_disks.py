@@ -97,6 +97,20 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(trace: Path, tmp_path:
     assert run.stdout.splitlines()[-2:] == ["critical.pftrace", "old"]
 
 
+@needs_mounts
+def test_an_answer_that_a_full_disk_cannot_take_leaves_the_old_one(
+    trace: Path, tmp_path: Path
+) -> None:
+    """``ask --out`` of a few kB onto a disk of four."""
+    small = f"mount -t tmpfs -o size=4k tmpfs {tmp_path}; printf old > {tmp_path}/answer.csv"
+    look = f'"$@" || code=$?; ls -A {tmp_path}; cat {tmp_path}/answer.csv; exit $code'
+    command = (*CLI, "ask", "operator_breakdown", str(trace), "--out", f"{tmp_path}/answer.csv")
+    run = confined(f"{small}\n{look}", *command, "-q", cwd=trace.parent)
+
+    assert "answer.csv: cannot be written: No space left on device." in said(run)
+    assert run.stdout.splitlines()[-2:] == ["answer.csv", "old"]
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("command", [["ask", "list"], ["info"], ["path", "--format", "csv"]])
 def test_output_that_goes_to_a_full_disk_is_said_to(trace: Path, command: list[str]) -> None:

@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 import time
 import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 import htagraph as hg
+from htagraph.errors import TraceLimitError
 from htagraph.writers.labels import name_label
 
 
@@ -42,3 +47,72 @@ def seconds_of(n_brackets: int) -> float:
 def test_a_long_name_of_brackets_is_read_once() -> None:
     """Ten times the brackets took a hundred times as long: half a second for each use."""
     assert seconds_of(100_000) < 50 * seconds_of(10_000)
+
+
+Event = dict[str, Any]
+START_US = 1_700_000_000_000_000
+
+
+def op(name: str, ts: float, dur: float, **more: Any) -> Event:
+    """An operator on the CPU."""
+    event = {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1}
+    return event | {"ts": START_US + ts, "dur": dur} | more
+
+
+def nested(n: int) -> list[Event]:
+    """Each operator within the one before."""
+    return [op("op", k, 2 * (n - k) + 1) for k in range(n)]
+
+
+def overlapping(n: int) -> list[Event]:
+    """Each operator ends after the next has begun."""
+    return [op("op", 10 * k, 15) for k in range(n)]
+
+
+def named_processes(n: int) -> list[Event]:
+    """As many processes with names, of which one did something."""
+    names = [{"ph": "M", "name": "process_name", "pid": k, "args": {"name": k}} for k in range(n)]
+    return [*names, op("op", 0, 1)]
+
+
+def waiting_streams(n: int) -> list[Event]:
+    """A few streams that wait for each other, often."""
+    events = []
+    for k in range(n):
+        ids = {"correlation": 2 * k + 1}
+        events.append(op("cudaLaunchKernel", 10 * k, 2, cat="cuda_runtime", args=ids))
+        ids = {"correlation": 2 * k + 2}
+        events.append(op("cudaStreamWaitEvent", 10 * k + 3, 2, cat="cuda_runtime", args=ids))
+        work = {"stream": k % 9, "device": 0, "correlation": 2 * k + 1}
+        events.append(op("kernel", 10 * k + 20, 9, cat="kernel", pid=0, tid=k % 9, args=work))
+        wait = {"stream": k % 7, "device": 0, "correlation": 2 * k + 2, "wait_on_stream": k % 5}
+        events.append(op("Stream Wait Event", 10 * k + 4, 1, cat="cuda_sync", pid=0, args=wait))
+    return events
+
+
+def seconds_for(events: list[Event]) -> float:
+    """Time of a process from the bytes to the path and its operators, the least of three."""
+    data, taken = json.dumps(events).encode(), []
+    for _ in range(3):
+        start = time.process_time()
+        hg.load(data).compile().critical_path().breakdown(by="op")
+        taken.append(time.process_time() - start)
+    return min(taken)
+
+
+@pytest.mark.parametrize("made", [nested, overlapping, named_processes, waiting_streams])
+def test_twenty_times_as_many_cost_less_than_a_hundred_times_as_much(
+    made: Callable[[int], list[Event]],
+) -> None:
+    """The first three took a minute and more of 20,000 and 40,000: the square is 400 times."""
+    assert seconds_for(made(20_000)) < 100 * seconds_for(made(1_000))
+
+
+def test_more_streams_than_any_device_has_are_refused() -> None:
+    """100,000 took a minute."""
+    work = [
+        op("kernel", k, 1, cat="kernel", pid=0, args={"stream": k, "correlation": k})
+        for k in range(5_000)
+    ]
+    with pytest.raises(TraceLimitError, match="5,000 streams run work; a graph has at most 4,096"):
+        hg.load(json.dumps(work).encode()).compile()
