@@ -69,7 +69,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     ''
     """
     by_lower = {name.lower(): name for name in islice(known, _MAX_COMPARED) if name != word}
-    near = get_close_matches(word.lower(), by_lower, n=1)
+    near = get_close_matches(str(word).lower(), by_lower, n=1)
     return f"did you mean {by_lower[near[0]]!r}? " if near else ""
 
 

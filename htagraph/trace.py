@@ -17,7 +17,7 @@ from htagraph.compiler.classes import ClassRule
 from htagraph.compiler.passes import compile_events
 from htagraph.errors import QueryError, WindowNotFoundError
 from htagraph.graph import TraceGraph
-from htagraph.lookup.find_window import MEDIAN, WHOLE, times_in
+from htagraph.lookup.find_window import MEDIAN, WHOLE, bounds_of, times_in
 from htagraph.lookup.named_ranges import is_annotation
 from htagraph.lookup.steps import find_steps
 from htagraph.model.events import EventTable
@@ -288,6 +288,8 @@ def load(
     read = next(reader for is_of_format, reader in _READERS if is_of_format(source))
     if isinstance(window, str):
         window = _surroundings(source, read, window, instance)
+    elif window is not None:
+        window = bounds_of(window)
     recording = read(source, stacks=stacks, categories=categories, window=window, progress=progress)
     if files := list(beside):
         from htagraph.readers.beside import with_beside  # noqa: PLC0415  deferred: few need it

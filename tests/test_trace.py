@@ -9,6 +9,7 @@ import pytest
 
 import htagraph as hg
 from htagraph import trace as trace_module
+from htagraph.errors import QueryError
 from htagraph.model.recording import Origin, Recording, Repair
 from htagraph.synth import simulate, timeline, training_rank
 from tests.benchmarks.bench_windows import closeness
@@ -152,3 +153,9 @@ def test_a_step_of_a_real_trace_that_is_read_by_itself_is_explained_nearly_as_in
 
     assert [one.step for one in steps] == ["ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3"]
     assert all(one.moved_share < 0.005 for one in steps)
+
+
+@pytest.mark.parametrize("window", [5, (1, 2, 3), ("a", "b"), (0, 2**70), (float("nan"), 1)])
+def test_what_is_no_window_is_refused_before_anything_is_read(window):
+    with pytest.raises(QueryError):
+        hg.load(b"[]", window=window)

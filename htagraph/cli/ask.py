@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Annotated, Any
@@ -42,6 +43,8 @@ from htagraph.writers.atomic import output_file
 __all__ = ["ask"]
 
 _MAX_ROWS = 40
+_WHOLE = re.compile(r"-?[0-9]{1,19}")
+"""A whole number, as an option has it."""
 
 
 def ask(
@@ -181,7 +184,7 @@ def _parsed(options: list[str]) -> dict[str, Any]:
                 f"{option!r} is no option.", hint="write NAME=VALUE, for example --option by=name."
             )
         digits = value.replace("_", "")
-        parsed[name.strip()] = int(digits) if digits.lstrip("-").isdigit() else value
+        parsed[name.strip()] = int(digits) if _WHOLE.fullmatch(digits) else value
     return parsed
 
 

@@ -9,6 +9,7 @@ from htagraph.comparison.job_profiling import job_profile
 from htagraph.comparison.profiling import graph_profile
 from htagraph.comparison.run_diff import RunDiff
 from htagraph.comparison.run_profile import RunProfile
+from htagraph.errors import QueryError
 from htagraph.graph import TraceGraph
 from htagraph.job.job import Job
 from htagraph.trace import Trace
@@ -45,6 +46,9 @@ def run_profile(run: Trace | TraceGraph | Job | RunProfile, *, name: str = "") -
             return graph_profile(run.compile(), name=name, world_size=run.world_size)
         case TraceGraph():
             return graph_profile(run, name=name)
+    raise QueryError(  # what is typed otherwise
+        f"{run!r} is no run.", hint="hg.load(FILE) reads one, hg.load_job(FOLDER) a job."
+    )
 
 
 @overload

@@ -63,6 +63,7 @@ class IsolatedProcesses(Executor):
     Parameters
     ----------
     n_workers : int
+        At most so many; a process starts when there is work for it.
     """
 
     def __init__(self, n_workers: int) -> None:
@@ -71,8 +72,6 @@ class IsolatedProcesses(Executor):
         self._pools: SimpleQueue[ProcessPoolExecutor] = SimpleQueue()
         self._made: list[ProcessPoolExecutor] = []
         self._is_ended = False
-        for _ in range(n_workers):
-            self._pools.put(self._new_pool())
 
     def _new_pool(self) -> ProcessPoolExecutor:
         pool = ProcessPoolExecutor(1, get_context("spawn"), _end_with_parent)
@@ -80,7 +79,10 @@ class IsolatedProcesses(Executor):
         return pool
 
     def _run(self, function: Callable[..., object], args: tuple[Any, ...]) -> object:
-        pool = self._pools.get()
+        try:
+            pool = self._pools.get_nowait()
+        except Empty:  # each thread has one at a time, so there are never more than workers
+            pool = self._new_pool()
         try:
             if self._is_ended:
                 raise WorkerDiedError

@@ -31,6 +31,7 @@ __all__ = [
     "WHOLE",
     "WINDOWS_IN_WORDS",
     "annotations_like_words",
+    "bounds_of",
     "find_window",
     "is_step_word",
     "numbered_steps",
@@ -141,7 +142,7 @@ def warn_of_others(window: str, n_matching: int, taken: str, *, stacklevel: int)
         )
 
 
-def _times(window: object) -> tuple[int, int]:
+def bounds_of(window: object) -> tuple[int, int]:
     """Bounds of a window in ns.
 
     Raises
@@ -216,7 +217,7 @@ def find_window(
     """
     text = getattr(window, "pattern", window)
     if isinstance(window, tuple) or not isinstance(text, str):
-        start_ns, end_ns = _times(window)
+        start_ns, end_ns = bounds_of(window)
         return Window(start_ns, end_ns, f"[{start_ns}, {end_ns})")
     if window == WHOLE:
         return dag.span

@@ -7,12 +7,13 @@ this file knows `fsspec`, which is imported for a URL and no sooner.
 
 from __future__ import annotations
 
+import errno
 import glob
 import io
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -122,7 +123,10 @@ def open_file(path: Path) -> BinaryIO:
     """
     if is_remote(path):
         return cast("BinaryIO", _asked(path, "open"))
-    mode = path.stat().st_mode
+    try:
+        mode = path.stat().st_mode
+    except ValueError as exc:  # a byte 0
+        raise FileNotFoundError(errno.ENOENT, str(exc)) from exc
     if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISSOCK(mode):
         raise TraceError(
             "is no file, but can be read only once.",
@@ -150,19 +154,31 @@ def size_of(file: BinaryIO) -> int:
         return end
 
 
+def _is(path: Path, it: Callable[[Path], bool]) -> bool:
+    """Whether something is true of a path; nothing is of one that no file can have."""
+    try:
+        return it(path)
+    except ValueError:  # a byte 0
+        return False
+    except OSError as exc:
+        if exc.errno == errno.ENAMETOOLONG:
+            return False
+        raise
+
+
 def exists(path: Path) -> bool:
     """Whether there is a file or folder."""
-    return bool(_asked(path, "exists")) if is_remote(path) else path.exists()
+    return bool(_asked(path, "exists")) if is_remote(path) else _is(path, Path.exists)
 
 
 def is_file(path: Path) -> bool:
     """Whether there is a file."""
-    return bool(_asked(path, "isfile")) if is_remote(path) else path.is_file()
+    return bool(_asked(path, "isfile")) if is_remote(path) else _is(path, Path.is_file)
 
 
 def is_folder(path: Path) -> bool:
     """Whether there is a folder."""
-    return bool(_asked(path, "isdir")) if is_remote(path) else path.is_dir()
+    return bool(_asked(path, "isdir")) if is_remote(path) else _is(path, Path.is_dir)
 
 
 def files_within(folder: Path) -> list[Path]:

@@ -43,6 +43,7 @@ WRONG_OPTIONS = [
         ("kernel_patterns", "top=x"),
         "top of kernel_patterns is a whole number from 0 on, not 'x'.",
     ),
+    (("kernel_patterns", "top=²"), "top of kernel_patterns is a whole number from 0 on, not '²'."),
     (("kernel_durations", "name=5"), "name of kernel_durations is a name, not 5."),
 ]
 

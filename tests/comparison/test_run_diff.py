@@ -188,6 +188,11 @@ def test_windows_are_compared_as_they_are():
     assert "noise is not known, of 1 before and 1 after windows" in found.verdict()
 
 
+def test_a_path_is_no_run():
+    with pytest.raises(QueryError, match=r"'rank0\.json' is no run\. Hint: hg\.load\(FILE\) reads"):
+        hg.diff("rank0.json", "rank1.json")
+
+
 @pytest.mark.real
 def test_real_traces_do_not_differ_from_themselves(real_traces):
     """Nor three of their odd steps from three even ones."""

@@ -20,7 +20,7 @@ import pytest
 from htagraph.errors import IncompleteTraceWarning, RankFailedError
 from htagraph.graph import TraceGraph
 from htagraph.job import executors
-from htagraph.job.executors import Workers
+from htagraph.job.executors import IsolatedProcesses, Workers
 from htagraph.job.failures import failure_in_words
 from htagraph.job.loading import load_job
 from htagraph.model.progress import heard_by
@@ -183,6 +183,14 @@ def test_a_rank_on_the_path_that_cannot_be_visited_is_left_out(folder: Path) -> 
     assert [Path(path).name for path in summary.failures["path"]] == ["rank2.pt.trace.json.gz"]
     with pytest.raises(RankFailedError, match="rank 2: "):
         _ = JobSummary.of_answering(strict, "job").path
+
+
+def test_processes_start_when_there_is_work_for_them() -> None:
+    """``--workers 1000000`` had no files left to open."""
+    with IsolatedProcesses(1_000_000) as pool:
+        found = Workers(pool).run({k: (abs, (-k,)) for k in range(2)})
+
+    assert found == {0: 0, 1: 1}
 
 
 @pytest.mark.dask

@@ -478,6 +478,10 @@ def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     """The package's own error, not that of the operating system."""
     with pytest.raises(TraceError, match=r"absent\.json: no such file"):
         read_kineto(tmp_path / "absent.json")
+    with pytest.raises(TraceError, match="no such file"):
+        read_kineto(tmp_path / "a\0b")
+    with pytest.raises(TraceError, match="File name too long"):
+        read_kineto(tmp_path / ("a" * 400))
     with pytest.raises(TraceError, match="is a folder"):
         read_kineto(tmp_path)
 
