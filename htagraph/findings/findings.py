@@ -79,10 +79,11 @@ def charged(attributed_time: pd.DataFrame, window: str, window_ns: int, told: To
         late = np.where(known["cause"] == Cause.LATE_RANK, known["rank"], -1)
         parts = [
             (Cause(str(cause)), part)
-            for (cause, _), part in known.groupby(["cause", late], sort=False)
+            for (cause, _), part in known.groupby(["cause", late], sort=False, observed=True)
         ]
     else:
-        parts = [(Cause(str(cause)), part) for cause, part in known.groupby("cause", sort=False)]
+        by_cause = known.groupby("cause", sort=False, observed=True)
+        parts = [(Cause(str(cause)), part) for cause, part in by_cause]
     found = (_finding(cause, part, window_ns, told) for cause, part in parts)
     ranked = tuple(sorted(found, key=lambda finding: -finding.potential_saving_ns))
     return Verdict(ranked, window=window, dur_ns=window_ns)
@@ -151,7 +152,11 @@ def _finding(cause: Cause, part: pd.DataFrame, window_ns: int, told: Told) -> Fi
 def _around(part: pd.DataFrame) -> str:
     """Operator or annotation around most of some time, as far as there is one."""
     ops = part.loc[part["op"] != "", ["op", "dur_ns"]]
-    return str(ops.groupby("op", sort=False)["dur_ns"].sum().idxmax()) if len(ops) else ""
+    return (
+        str(ops.groupby("op", sort=False, observed=True)["dur_ns"].sum().idxmax())
+        if len(ops)
+        else ""
+    )
 
 
 def _evidence(cause: Cause, part: pd.DataFrame) -> tuple[Evidence, ...]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+from zipfile import ZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -47,5 +48,13 @@ def write_graph(
         If the file cannot be written.
     """
     with output_file(out) as file:
-        np.savez(file, allow_pickle=False, **pack(dag, rank=rank, origin=origin), **(more or {}))
+        _write_arrays(file, {**pack(dag, rank=rank, origin=origin), **(more or {})})
     return Path(out)
+
+
+def _write_arrays(file: BinaryIO, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """As ``np.savez``, which before numpy 2.1 may pickle, and on a full disk closes nothing."""
+    with ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)

@@ -23,7 +23,8 @@ def test_ninety_nine_percent_lie_within_the_quantile(freedom):
     scale = gamma((freedom + 1) / 2) / (sqrt(freedom * pi) * gamma(freedom / 2))
     density = scale * (1 + at**2 / freedom) ** (-(freedom + 1) / 2)
 
-    assert 2 * np.trapezoid(density, at) == pytest.approx(0.99, abs=4e-4)
+    between = (density[1:] + density[:-1]) @ np.diff(at)  # both sides: twice the half of it
+    assert between == pytest.approx(0.99, abs=4e-4)
 
 
 @pytest.mark.parametrize("n", [3, 5, 10])

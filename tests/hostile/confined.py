@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["PACKAGE", "confined", "needs_mounts"]
+__all__ = ["PACKAGE", "confined", "needs_mounts", "read_only"]
 
 PACKAGE = Path(__file__).resolve().parents[2] / "htagraph"
 
@@ -32,9 +32,19 @@ needs_mounts = pytest.mark.skipif(not _can_mount(), reason="nothing can be mount
 """A real read-only or full file system: permissions do not stop root, who runs many tests."""
 
 
+def read_only(*folders: str | Path) -> str:
+    """Mounts after which nothing in some folders can be written."""
+    return "\n".join(
+        f"mount --bind {folder} {folder}; mount -o remount,ro,bind {folder}"
+        for folder in folders
+        if Path(folder).is_dir()
+    )
+
+
 def confined(
     mounts: str,
     *arguments: str,
+    python: str | Path = sys.executable,
     cwd: Path,
     env: Mapping[str, str] | None = None,
     timeout_s: float = 120,
@@ -44,17 +54,19 @@ def confined(
     Parameters
     ----------
     mounts : str
-        Shell commands.
+        Shell commands; empty for the file system that there is.
     *arguments : str
         Of Python.
+    python : str or Path, optional
+        By default this one.
     cwd : Path
     env : mapping of str to str, optional
         Beside the environment of the test.
     timeout_s : float, unit=s
     """
-    command = [*_UNSHARE, "sh", "-ec", f'{mounts}\nexec "$@"', "sh", sys.executable, *arguments]
+    shell = [*_UNSHARE, "sh", "-ec", f'{mounts}\nexec "$@"', "sh"] if mounts else []
     return subprocess.run(
-        command,
+        [*shell, python, *arguments],
         capture_output=True,
         text=True,
         check=False,

@@ -21,7 +21,7 @@ import htagraph as hg
 from htagraph.errors import OutputError
 from htagraph.synth import simulate, simulate_job, training_job, training_rank
 from htagraph.writers.atomic import output_file
-from tests.hostile.confined import PACKAGE, confined, needs_mounts
+from tests.hostile.confined import PACKAGE, confined, needs_mounts, read_only
 
 CLI = ("-m", "htagraph.cli.main")
 _TEMPORARY = ("/tmp", "/var/tmp", "/usr/tmp")  # noqa: S108
@@ -30,15 +30,6 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX"),
 ]
-
-
-def _read_only(*folders: str | Path) -> str:
-    """Mounts after which nothing in some folders can be written."""
-    return "\n".join(
-        f"mount --bind {folder} {folder}; mount -o remount,ro,bind {folder}"
-        for folder in folders
-        if Path(folder).is_dir()
-    )
 
 
 @pytest.fixture(scope="module")
@@ -71,9 +62,9 @@ def test_a_read_only_folder_for_a_report_is_named(trace: Path, tmp_path: Path) -
 def test_an_old_report_in_a_read_only_folder_stays(trace: Path, tmp_path: Path) -> None:
     """The first file that cannot be written is named; those of the old report are as they were."""
     (tmp_path / "critical.pftrace").write_text("old")
-    read_only = _read_only(tmp_path)
+    frozen = read_only(tmp_path)
     run = confined(
-        read_only, *CLI, "report", str(trace), "--out", str(tmp_path), "-q", cwd=trace.parent
+        frozen, *CLI, "report", str(trace), "--out", str(tmp_path), "-q", cwd=trace.parent
     )
 
     assert f"error: {tmp_path}/critical.dot: cannot be written: Read-only file" in said(run)
@@ -264,7 +255,7 @@ def _environment(folder: Path) -> dict[str, str]:
 def test_where_nothing_can_be_written_code_is_compiled_in_memory(fresh: Path) -> None:
     """Home and site-packages are read-only, as in many containers; so are temporary folders."""
     run = confined(
-        _read_only(fresh, *_TEMPORARY),
+        read_only(fresh, *_TEMPORARY),
         str(fresh / "site" / "fresh.py"),
         cwd=fresh,
         env=_environment(fresh),
@@ -329,7 +320,7 @@ def test_of_many_processes_without_a_home_one_compiles(fresh: Path) -> None:
     """Two programs of four spawned workers each; only temporary files can be written."""
     program = fresh / "site" / "workers.py"
     program.write_text(_WORKERS)
-    mounts = _read_only(fresh)
+    mounts = read_only(fresh)
     temporary = Path(tempfile.mkdtemp())
     environment = _environment(fresh) | {"HOME": "/nowhere", "XDG_CACHE_HOME": "/proc/none"}
     environment |= {"TMPDIR": str(temporary)}
@@ -352,7 +343,7 @@ def test_the_main_job_runs_where_only_its_output_can_be_written(fresh: Path, tra
     """The whole of a fresh installation is read-only; the report is what it always is."""
     out = fresh / "out"
     out.mkdir()
-    mounts = _read_only(fresh)
+    mounts = read_only(fresh)
     mounts += f"; mount -t tmpfs tmpfs {out}"
     command = (*CLI, "report", str(trace), "--out", f"{out}/report", "--json", "-", "-q")
     run = confined(mounts, *command, cwd=fresh, env=_environment(fresh), timeout_s=400)
@@ -387,8 +378,8 @@ def test_a_cache_for_a_job_that_cannot_be_made_is_named(job: Path, tmp_path: Pat
 @needs_mounts
 def test_without_any_temporary_folder_a_job_says_so(job: Path, tmp_path: Path) -> None:
     """Everything that could hold the compiled graphs is read-only."""
-    read_only = _read_only(*_TEMPORARY, tmp_path)
-    run = confined(read_only, *CLI, "report", str(job), "-q", cwd=tmp_path)
+    frozen = read_only(*_TEMPORARY, tmp_path)
+    run = confined(frozen, *CLI, "report", str(job), "-q", cwd=tmp_path)
 
     assert "no temporary folder can be made" in said(run)
 

@@ -50,8 +50,8 @@ def read_times(texts: pd.Series[str]) -> Times:
     Examples
     --------
     >>> times = read_times(pd.Series(["2024/05/01 12:00:00.250", "soon"]))
-    >>> times.ts_ns[0], times.is_read.tolist(), times.is_local, times.resolution_ns
-    (np.int64(1714564800250000000), [True, False], True, 1000000)
+    >>> int(times.ts_ns[0]), times.is_read.tolist(), times.is_local, times.resolution_ns
+    (1714564800250000000, [True, False], True, 1000000)
     >>> read_times(pd.Series(["1714564800.25", "1714564801"])).ts_ns.tolist()
     [1714564800250000000, 1714564801000000000]
     """
@@ -92,7 +92,7 @@ def _of_each(texts: pd.Series[str]) -> _EachTime:
     ts_ns = ts_ns - _zone_ns(zone)
     is_read = (ts_ns > FIRST_NS) & (ts_ns < LAST_NS)
     is_local = of_calendar & (zone == "").to_numpy()
-    finer = found["whole"].str.len().fillna(10).to_numpy(np.int64) - 10
+    finer = found["whole"].str.len().astype(float).fillna(10).to_numpy(np.int64) - 10
     n_digits = np.minimum(finer + digits.str.len().to_numpy(np.int64), 9)
     return _EachTime(ts_ns, is_read, is_local, 10 ** (9 - n_digits))
 
