@@ -106,8 +106,9 @@ class Tools:
         shown = found[
             ["capture", "rank", "world_size", "steps", "dur_ns", "n_bytes", "is_complete"]
         ]
+        paths = map(self.calls.root.shown, found["path"])  # of any bytes: no text of Arrow
         shown = shown.assign(
-            path=[self.calls.root.shown(one) for one in found["path"]], note=found["note"]
+            path=pd.Series([*paths], found.index, dtype=object), note=found["note"]
         )
         n_captures = int(found.loc[found["capture"] > 0, "capture"].nunique())
         head = {"folder": plain(path), "n_captures": n_captures}

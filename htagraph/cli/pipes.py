@@ -53,6 +53,8 @@ def from_pipe(path: Path) -> Path:
     with os.fdopen(descriptor, "rb", buffering=0) as pipe:
         if pipe.isatty():
             raise TraceError("is a terminal, not a trace.", path=name, hint=hint)
+        if stat.S_ISCHR(os.fstat(descriptor).st_mode) and pipe.read(1):  # it would never end
+            raise TraceError("is a device, not a trace.", path=name, hint=hint)
         _folders.append(OwnFolder(_KIND))
         folder = _folders[-1].path
         kept = folder / ("stdin" if is_stdin else path.name)

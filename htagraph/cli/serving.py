@@ -254,6 +254,7 @@ class _LoopbackServer(ThreadingHTTPServer):
     """Takes connections from this machine only; a hanging request does not keep it from ending."""
 
     daemon_threads = True
+    request_queue_size = 128
 
     def server_bind(self) -> None:
         """Bind without asking a name server what the machine is called."""

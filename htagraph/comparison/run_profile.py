@@ -22,6 +22,8 @@ PATH_PARTS = ("bound", "op", "name")
 """Breakdowns of the critical path: each adds up to the steps."""
 
 _HEAD = 4_096
+_FAR = 1 << 62
+_MOST_BYTES = 1 << 26
 _SCHEMA = b'"schema": "htagraph.'
 
 
@@ -78,6 +80,11 @@ class RunProfile:
 
     def __post_init__(self) -> None:
         """Check that what is said of the path is all of it."""
+        numbers = [getattr(self, one.name) for one in fields(self)]
+        numbers += [getattr(part, one.name) for part in self.parts for one in fields(part)]
+        numbers = [*self.steps_ns, *(one for one in numbers if isinstance(one, int | float))]
+        if not all(-_FAR < number < _FAR for number in numbers):
+            raise GraphError("a number in a profile of a run is beyond 146 years, or none.")
         if self.n_compared < 1 or sum(part.part == "step" for part in self.parts) != 1:
             raise GraphError("a profile of a run needs one whole, of at least one step.")
         for part in PATH_PARTS:
@@ -184,7 +191,8 @@ class RunProfile:
         """
         hint = "write it with htagraph report TRACE --json FILE."
         try:
-            document = json.loads(Path(path).read_bytes())
+            document = json.loads(_content(Path(path)))
+            json.dumps(document, ensure_ascii=False).encode()  # half a surrogate pair is no text
             return msgspec.convert(document["profile"], cls)
         except (OSError, ValueError, TypeError, KeyError, RecursionError, GraphError) as exc:
             said = "it has no profile" if isinstance(exc, KeyError) else str(exc)
@@ -193,6 +201,15 @@ class RunProfile:
     def __repr__(self) -> str:
         """Say what is compared."""
         return f"RunProfile({self.facts})"
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of a file, which are not too many."""
+    with path.open("rb") as file:
+        content = file.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise ValueError(f"it has more than {_MOST_BYTES:,} bytes")
+    return content
 
 
 def is_baseline(path: Path) -> bool:
@@ -206,7 +223,7 @@ def is_baseline(path: Path) -> bool:
     -------
     bool
     """
-    if path.is_dir() or not path.exists():
+    if not path.is_file():
         return False
     with path.open("rb") as file:
         return _SCHEMA in file.read(_HEAD)

@@ -70,7 +70,6 @@ _LIBRARY = re.compile(
     r"^(?:Bounded)?(Event|Queue|Semaphore|Barrier|Future)(\.\w+) "
     r"\(.*(?:threading|queue|futures.*_base)\.py"
 )
-_FILE = re.compile(r"\((.*):\d+\)$")
 _NOTIFIED_BY = {"Queue.get": "Queue.put", "Queue.put": "Queue.get", "Queue.join": "Queue.task_done"}
 """Of a class that has several conditions, the method that notifies those who wait in another."""
 
@@ -189,8 +188,9 @@ def _method(owner: str) -> str:
 
 def _file(owner: str) -> str:
     """File of a function; a lock is rarely released in another one than it is taken in."""
-    file = _FILE.search(owner)
-    return f"lock of {file[1] if file else ''}"
+    place, colon, line = owner.removesuffix(")").rpartition(":")
+    file = place.partition("(")[2] if owner.endswith(")") and colon and line.isdecimal() else ""
+    return f"lock of {file}"
 
 
 def _joined(structure: Structure, ops: I64, begun: I64, last: I64) -> tuple[I64, I64]:

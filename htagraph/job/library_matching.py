@@ -36,7 +36,7 @@ Bools = npt.NDArray[np.bool_]
 INFERRED_RULES = ("inferred order", "inferred run")
 """Rules that match by the order of kernels: all of it, or the one place at which it fits."""
 
-_STATED_RANKS = re.compile(r" of (\d+) ranks ")
+_STATED_RANKS = re.compile(r" of (\d{1,9}) ranks ")
 _TIMES = ("arrived_ns", "end_ns")
 
 

@@ -103,7 +103,8 @@ _LIBRARY_OPERATIONS = {
 """Pattern of each operation in lower-case names of library kernels; the first that fits counts."""
 
 _RANKS_IN_NAME = re.compile(
-    r"(?:::intranode::\w+|cross_device_reduce_\w+)<(?:[A-Za-z_][\w:]*, *)?(?:\(int\))?(\d+)[,>]"
+    r"(?:::intranode::\w{1,99}|cross_device_reduce_\w{1,99})<"
+    r"(?:[A-Za-z_][\w:]{0,99}, {0,9})?(?:\(int\))?(\d{1,9})[,>]"
 )
 
 

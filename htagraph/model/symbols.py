@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from htagraph.errors import QueryError
 
 __all__ = ["SymbolTable", "compile_pattern"]
 
+_FEW, _MOST_OPEN = 8, 4
 _REGEX_ONLY = re.compile(r"[\^$|(){}+\\]|\.\*|\.\+")
 
 
@@ -37,11 +39,43 @@ def compile_pattern(pattern: str | re.Pattern[str]) -> Callable[[str], bool]:
     if _REGEX_ONLY.search(pattern):
         try:
             regex = re.compile(pattern)
-        except re.error as exc:
+        except (re.error, RecursionError, OverflowError) as exc:
             raise QueryError(f"{pattern!r} is no regular expression: {exc}.") from exc
+        if _may_take_forever(pattern):
+            raise QueryError(
+                f"{pattern!r} repeats what repeats or has alternatives: it may take for ever.",
+                hint="write it without that, or as a glob: 'nccl*'.",
+            )
         return lambda name: name == pattern or regex.search(name) is not None
     glob = re.compile(fnmatch.translate(pattern.replace("[", "[[]")))
     return lambda name: glob.match(name) is not None
+
+
+def _may_take_forever(pattern: str) -> bool:
+    """Whether a regex may match a name in ways that double with each letter, or nearly so.
+
+    Python searches in C, and nothing can stop it.
+    """
+    from re import _constants, _parser  # type: ignore[attr-defined] # noqa: PLC0415
+
+    n_open = 0
+
+    def explodes(tree: Any, within: bool) -> bool:  # noqa: ANN401
+        nonlocal n_open
+        for kind, value in tree:
+            if kind in (_constants.MAX_REPEAT, _constants.MIN_REPEAT):
+                is_open = value[1] > _FEW
+                n_open += is_open
+                if (is_open and within) or explodes(value[2], within or is_open):
+                    return True
+            elif kind is _constants.BRANCH:
+                if within or any(explodes(one, within) for one in value[1]):
+                    return True
+            elif kind is _constants.SUBPATTERN and explodes(value[3], within):
+                return True
+        return False
+
+    return explodes(_parser.parse(pattern), False) or n_open > _MOST_OPEN
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-__all__ = ["human_count", "human_duration", "human_number", "human_size", "human_time"]
+__all__ = [
+    "apart_from_unit",
+    "human_count",
+    "human_duration",
+    "human_number",
+    "human_size",
+    "human_time",
+]
 
 _STEPS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
 
@@ -73,3 +80,27 @@ def human_time(time_ns: int) -> str:
     except (OverflowError, OSError, ValueError):
         at = None
     return f"{at:%Y-%m-%d %H:%M:%S}.{time_ns // 1_000_000 % 1000:03d}" if at else "-"
+
+
+def apart_from_unit(text: str, brackets: str = "[]()") -> tuple[str, str]:
+    """A name and the unit in brackets at its end, empty for none.
+
+    Parameters
+    ----------
+    text : str
+    brackets : str, default="[]()"
+
+    Examples
+    --------
+    >>> apart_from_unit("power.draw [W]"), apart_from_unit("GPU use (%)"), apart_from_unit("SMACT")
+    (('power.draw', 'W'), ('GPU use', '%'), ('SMACT', ''))
+    """
+    opening, closing = brackets[::2], brackets[1::2]
+    if not text.endswith(tuple(closing)):
+        return text, ""
+    before = text[:-1]
+    behind = max(before.rfind(bracket) for bracket in closing) + 1
+    starts = [at for bracket in opening if (at := before.find(bracket, behind)) >= 0]
+    if not starts:
+        return text, ""
+    return before[: min(starts)].rstrip(), before[min(starts) + 1 :]

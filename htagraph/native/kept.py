@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import stat
 import sys
 import tempfile
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
+from time import monotonic, sleep
 
 try:
     import fcntl
@@ -22,6 +24,9 @@ SHIPPED = Path(__file__).parent / "bitcode"
 """The bitcode that a wheel brings along."""
 
 _ONLY_PLACE = "HTAGRAPH_CACHE_DIR"
+_PATIENCE_S = 120.0
+_POLL_S = 0.02
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 _DIGEST = 32
 """Bytes at the start of a file that say whether the rest is whole."""
 
@@ -103,22 +108,36 @@ def at_home() -> Iterator[Path | None]:
 
 
 def found(name: str) -> bytes | None:
-    """Code by the name of its file; None where it is kept nowhere, or damaged."""
+    """Code by the name of its file; None where it is kept nowhere, damaged, or another user's."""
     for place in [SHIPPED, *places()]:
-        with suppress(OSError):
-            content = (place / name).read_bytes()
-            is_whole = sha256(content[_DIGEST:]).digest() == content[:_DIGEST]
-            if is_whole and _is_safe(place):
+        with suppress(OSError), (place / name).open("rb") as file:
+            if not (_is_safe(place) and _is_trusted(os.fstat(file.fileno()))):
+                continue
+            content = file.read()
+            if sha256(content[_DIGEST:]).digest() == content[:_DIGEST]:
                 return content[_DIGEST:]
     return None
+
+
+def _is_trusted(file: os.stat_result) -> bool:
+    """Whether code is of this user, or of one whose package runs here anyway.
+
+    Who names a folder as ``HTAGRAPH_CACHE_DIR`` trusts what is in it.
+    """
+    if os.environ.get(_ONLY_PLACE) or not hasattr(os, "getuid"):
+        return True
+    owners = {0, os.getuid(), Path(__file__).stat().st_uid}
+    return file.st_uid in owners and not file.st_mode & stat.S_IWOTH
 
 
 def keep(name: str, code: bytes) -> None:
     """Keep code in the first place that takes it; where none does, each process makes its own."""
     for place in _places_to_write():
-        part = place / f"{name}.{os.getpid()}"
+        part = place / f"{name}.{secrets.token_hex(4)}"
         try:
-            part.write_bytes(sha256(code).digest() + code)
+            # A new file, which others cannot write to, wherever the folder is.
+            with os.fdopen(os.open(part, _NEW, 0o644), "wb") as file:
+                file.write(sha256(code).digest() + code)
             part.replace(place / name)
         except OSError:  # read-only, or full
             with suppress(OSError):
@@ -131,13 +150,27 @@ def keep(name: str, code: bytes) -> None:
 def alone() -> Iterator[None]:
     """Until the end of the block, no other process that keeps its code in the same place makes any.
 
-    Where nothing can be locked, all work at once.
+    Where nothing can be locked, or somebody does not let go, all work at once.
     """
     with ExitStack() as stack:
         if fcntl is not None:
             for place in _places_to_write():
                 with suppress(OSError):  # read-only, or a file system without locks
                     lock = stack.enter_context((place / "lock").open("a"))
-                    fcntl.flock(lock, fcntl.LOCK_EX)
+                    _lock(lock.fileno())
                     break
         yield
+
+
+def _lock(file: int) -> None:
+    """Wait until nobody else holds a lock, but not for one that was stopped, or means harm."""
+    until = monotonic() + _PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if monotonic() > until:
+                return
+            sleep(_POLL_S)
+        else:
+            return

@@ -54,7 +54,7 @@ _FOUND_BY = (
 )
 _KERNEL_NAME, _HOST_RANGE, _LIBRARY_KERNEL = 3, 4, 5
 _LONG_GROUP = 64
-_POINT_TO_POINT = re.compile(r"(\d+)\s*(->|<-)\s*(\d+)")
+_POINT_TO_POINT = re.compile(r"(?<!\d)(\d{1,9})\s{0,9}(->|<-)\s{0,9}(\d{1,9})(?!\d)")
 
 
 def _with_callers(dag: Dag, ranges: I64) -> Dag:
@@ -123,7 +123,10 @@ def _roots(dag: Dag, kernels: I64, group: npt.NDArray[np.object_]) -> I64:
     """Rank of the root, which the operator above recorded as a place in the group; -1 for none."""
     place = _column_above(dag, kernels, "comms_rank")
     codes, distinct = pd.factorize(group)
-    members = [[int(number) for number in re.findall(r"\d+", str(text))] for text in distinct]
+    members = [
+        [int(number) for number in re.findall(r"(?<!\d)\d{1,9}(?!\d)", str(text))]
+        for text in distinct
+    ]
     roots = [
         members[code][at] if 0 <= at < len(members[code]) else -1
         for code, at in zip(codes, place.tolist(), strict=True)
@@ -159,7 +162,9 @@ def short_group(group: str) -> str:
     '[0, 4, …, 1020]'
     """
     ranks = (
-        [int(number) for number in re.findall(r"\d+", group)] if len(group) > _LONG_GROUP else []
+        [int(number) for number in re.findall(r"(?<!\d)\d{1,9}(?!\d)", group)]
+        if len(group) > _LONG_GROUP
+        else []
     )
     if len(ranks) < 3 or len(set(np.diff(ranks))) > 1:
         return group

@@ -25,7 +25,7 @@ from htagraph.model.samples import SampleTable
 from htagraph.readers.execution_trace.nodes import TEXTS as NODE_TEXTS
 from htagraph.readers.kineto.fields import COLUMNS, Read
 
-__all__ = ["check_graph", "check_places", "check_recording"]
+__all__ = ["check_events", "check_graph", "check_places", "check_recording"]
 
 Array = npt.NDArray[Any]
 
@@ -53,11 +53,7 @@ def check_graph(dag: Dag) -> None:
         If it does not; the message names the first thing that is wrong.
     """
     _check_facts(dag)
-    _check_lanes(dag.events.lanes)
-    _check_events(dag.events)
-    _check_columns(dag.events)
-    _check_devices(dag.events.devices)
-    _check_samples(dag.events.samples)
+    check_events(dag.events)
     _check_edges("edges", dag.edges, dag)
     _check_edges("rejected edges", dag.rejected.edges, dag)
     _check_shapes(
@@ -68,6 +64,21 @@ def check_graph(dag: Dag) -> None:
     )
     _check_links(dag)
     _check_path(dag)
+
+
+def check_events(events: EventTable) -> None:
+    """Raise unless a table of events can be compiled.
+
+    Raises
+    ------
+    ValueError
+        If it cannot; the message names the first thing that is wrong.
+    """
+    _check_lanes(events.lanes)
+    _check_events(events)
+    _check_columns(events)
+    _check_devices(events.devices)
+    _check_samples(events.samples)
 
 
 def check_places(arrays: Mapping[str, Array], dag: Dag) -> None:
@@ -193,6 +204,7 @@ def _check_events(events: EventTable) -> None:
         _ensure_within("lane", table.lane, 0, len(events.lanes))
         _ensure_within("category", table.category, 0, len(events.symbols))
         _ensure_within("ts_ns", table.ts_ns, -_LAST_NS, _LAST_NS + 1)
+    _ensure_within("end of an event", events.end_ns, -_LAST_NS, _LAST_NS + 1)
     _ensure_within("name of an event", events.name, 0, len(events.symbols))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -49,11 +50,11 @@ _TIME = re.compile(
     rb'"ts"\s*:\s*"?(\d{1,18})(?:\.(\d{1,3})\d*)?"?(?=[\s,}])'
     rb'(?:\s*,\s*"dur"\s*:\s*"?(\d{1,15})(?:\.(\d{1,3})\d*)?"?(?=[\s,}]))?'
 )
-_HOST_PROCESS = re.compile(rb'"pid"\s*:\s*"?(\d{1,18})"?\s*,[^{}]*\{\s*"labels"\s*:\s*"CPU"')
+_HOST_PROCESS = re.compile(rb'"pid"\s*:\s*"?(\d{1,18})"?\s*,[^{}]{0,200}\{\s*"labels"\s*:\s*"CPU"')
 _PID = re.compile(rb'"pid"\s*:\s*"?(\d{1,18})"?\s*[,}]')
 _STEP = re.compile(rb"ProfilerStep\s?#(\d{1,15})(?=\D)")
 _NAMED = re.compile(
-    r"(?P<worker>.+)\.(?P<time>\d{19}|\d{16}|\d{13})(?:\.pt)?\.trace\.json(?:\.gz)?"
+    r"(?P<worker>.{1,255})\.(?P<time>\d{19}|\d{16}|\d{13})(?:\.pt)?\.trace\.json(?:\.gz)?"
 )
 _MAX_DEVICE = 15
 _MAX_NS = 1 << 62
@@ -299,8 +300,8 @@ def _pid(seen: _Seen) -> int:
     if labelled:
         return int(labelled[1])
     pids = [int(pid) for pid in _PID.findall(seen.head, max(seen.events_at, 0))]
-    hosts = [pid for pid in pids if pid > _MAX_DEVICE] or pids
-    return max(set(hosts), key=hosts.count, default=-1)
+    hosts = Counter([pid for pid in pids if pid > _MAX_DEVICE] or pids)
+    return max(hosts, key=hosts.__getitem__, default=-1)
 
 
 def _worker_in_name(named: re.Match[str] | None, pid: int) -> str:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from htagraph.errors import TraceNotFoundError, did_you_mean
-from htagraph.readers.storage import is_remote, url_of
+from htagraph.readers.storage import exists, is_remote, url_of
 
 __all__ = ["not_found"]
 
@@ -18,7 +18,7 @@ def not_found(path: Path) -> TraceNotFoundError:
             "no such file or folder.", path=url_of(path), hint="check the URL."
         )
     missing = path
-    while missing.parent != missing and not missing.parent.exists():
+    while missing.parent != missing and not exists(missing.parent):
         missing = missing.parent
     names: list[str] = []
     with suppress(OSError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -27,7 +28,8 @@ def file_of(path: Path) -> Path:
     >>> file_of(Path("nowhere/rank-1"))
     PosixPath('nowhere/rank-1')
     """
-    return path.parent if path.parent.is_file() else path
+    # Unlike those of `Path`, functions of `os.path` answer for names that no file can have.
+    return path.parent if os.path.isfile(path.parent) else path  # noqa: PTH113
 
 
 def file_and_part(path: Path) -> tuple[Path, str]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from pathlib import Path
 
-from htagraph.errors import TraceFormatError
-from htagraph.readers.storage import open_file
+from htagraph.readers.content import content_of
 
 __all__ = ["text_lines"]
 
@@ -17,14 +14,7 @@ def text_lines(path: Path) -> list[str]:
 
     Raises
     ------
-    TraceFormatError
-        If it cannot be read.
+    TraceError
+        If it cannot be read, as `content_of` says.
     """
-    try:
-        with open_file(path) as file:
-            content = file.read()
-        if content.startswith(b"\x1f\x8b"):
-            content = gzip.decompress(content)
-    except (OSError, EOFError, zlib.error) as exc:
-        raise TraceFormatError(f"this file cannot be read: {exc}.", path=path) from exc
-    return content.decode("utf-8", "replace").splitlines()
+    return content_of(path).decode("utf-8", "replace").splitlines()

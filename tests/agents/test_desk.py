@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from threading import Event
@@ -278,3 +279,14 @@ def test_the_folder_is_as_it_was(desk, folder):
         ask(desk, tool, **arguments)
 
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+@pytest.mark.skipif(os.name == "nt", reason="names of files are texts there")
+def test_a_file_whose_name_is_no_utf8_is_listed(tmp_path):
+    """It was a defect, and nothing of the folder was."""
+    file = synth.simulate(synth.training_rank(steps=1)).write(tmp_path / "rank0.json")
+    os.rename(file, os.fsencode(tmp_path) + b"/\xff.json")  # noqa: PTH104
+
+    listed = ask(Desk(Root.of(tmp_path)), "captures")["files"]
+
+    assert listed["rows"][0][listed["columns"].index("path")] == "\ufffd.json"

@@ -70,6 +70,13 @@ def test_a_pipe_that_nobody_writes_to_is_not_waited_for_for_ever(
         pipes.from_pipe(pipe)
 
 
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="needs POSIX")
+def test_a_device_that_never_ends_is_not_kept() -> None:
+    """It filled the disk."""
+    with pytest.raises(TraceError, match="is a device, not a trace"):
+        pipes.from_pipe(Path("/dev/zero"))
+
+
 def test_from_python_a_pipe_is_refused(tmp_path: Path) -> None:
     """What is read is read more than once."""
     pipe = tmp_path / "pipe"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import NamedTuple
 
@@ -107,6 +109,41 @@ def test_what_others_may_have_put_among_temporary_files_is_not_run(
     own.chmod(mode)
 
     assert kept.found("some-test.o") == seen
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="gives files away")
+def test_code_of_another_user_is_not_run(monkeypatch, tmp_path: Path) -> None:
+    """``NUMBA_CACHE_DIR=/tmp/numba``, ``HOME=/tmp``: whoever was there first could plant code."""
+    monkeypatch.delenv("HTAGRAPH_CACHE_DIR", raising=False)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    file = tmp_path / "htagraph" / "some.o"
+    kept.keep("some.o", b"code")
+
+    assert kept.found("some.o") == b"code"
+    file.chmod(0o666)
+    assert kept.found("some.o") is None
+    file.chmod(0o644)
+    os.chown(file, 12_345, -1)
+    assert kept.found("some.o") is None
+    monkeypatch.setenv("HTAGRAPH_CACHE_DIR", str(file.parent))
+    assert kept.found("some.o") == b"code"
+
+
+def test_a_process_that_keeps_the_lock_is_not_waited_for(monkeypatch, tmp_path: Path) -> None:
+    """It was stopped in the middle: others make their own code."""
+    monkeypatch.setenv("HTAGRAPH_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(kept, "_PATIENCE_S", 0.1)
+    done = []
+
+    def wait() -> None:
+        with kept.alone():
+            done.append(True)
+
+    with kept.alone():
+        other = threading.Thread(target=wait, daemon=True)
+        other.start()
+        other.join(timeout=10)
+    assert done
 
 
 def test_bitcode_of_a_later_llvm_is_left_alone() -> None:

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import htagraph as hg
 from htagraph.errors import QueryError, TraceError, TraceFormatError, TraceLimitError
 from htagraph.model.kinds import EventKind
 from htagraph.readers.kineto import chunks, document, read_kineto
@@ -472,6 +473,22 @@ def test_an_empty_event_list_is_a_trace_without_events() -> None:
     trace = read_kineto(b'{"traceEvents": []}')
 
     assert (len(trace.events), trace.repairs) == (0, ())
+
+
+@pytest.mark.parametrize(
+    "window", [("a", "b"), (None, 1), (1,), (1, 2, 3), 5, "ab", (2.0, float("nan"))]
+)
+def test_what_is_no_window_is_told(window: Any) -> None:
+    with pytest.raises(QueryError, match="window"):
+        read_kineto(b'{"traceEvents": []}', window=window)
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "a/" * 3_000, "a\0b"], ids=["long", "deep", "null"])
+def test_a_name_that_no_file_can_have_is_an_error_of_ours(name: str) -> None:
+    """Not that of the operating system."""
+    for read in (hg.load, hg.load_job, hg.load_graph):
+        with pytest.raises(TraceError):
+            read(name)
 
 
 def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:

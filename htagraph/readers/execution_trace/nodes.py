@@ -170,7 +170,7 @@ def _node(value: object) -> _Node | None:
         _values(value, side) for side in ("inputs", "outputs")
     )
     reads = list(_storages(inputs))
-    made = list(_storages(outputs))
+    made, known = list(_storages(outputs)), set(reads)
     schema = said.get("op_schema")
     schema = schema.encode("utf-8", "replace").decode() if isinstance(schema, str) else ""
     mutated = _mutated(schema)
@@ -182,7 +182,7 @@ def _node(value: object) -> _Node | None:
         value["name"],
         (schema, *of_inputs, *of_outputs),
         reads,
-        [*changed, *(storage for storage in made if storage not in reads)],
+        [*changed, *(storage for storage in made if storage not in known)],
         len(made),
     )
 

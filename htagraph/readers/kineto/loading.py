@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,11 +50,15 @@ class Asked:
 
     def __post_init__(self) -> None:
         """Check the window."""
-        if self.window is not None and self.window[1] < self.window[0]:
-            raise QueryError(
-                "the window ends before it starts.",
-                hint="give (start_ns, end_ns) with start_ns <= end_ns.",
-            )
+        if self.window is None:
+            return
+        hint = "give (start_ns, end_ns) with start_ns <= end_ns."
+        window: Any = self.window
+        is_pair = hasattr(window, "__len__") and len(window) == 2
+        if not is_pair or not all(isinstance(time_ns, Real) for time_ns in window):
+            raise QueryError(f"{window!r} is no window.", hint=hint)
+        if not window[0] <= window[1]:
+            raise QueryError("the window ends before it starts.", hint=hint)
 
 
 @dataclass(frozen=True)

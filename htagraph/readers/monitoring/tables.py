@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from htagraph.model.units import apart_from_unit
 from htagraph.readers.monitoring.fields import NOT_SAMPLED, field_unit
 from htagraph.readers.monitoring.timestamps import TIME, read_times
 
@@ -32,7 +33,6 @@ _EXPOSED = re.compile(
 )
 _STAMPED = re.compile(rf"^({TIME})\s+(?=#|GPU|Switch|CPU|ID\b|Id\b)(.*)$")
 _HEADERLESS = re.compile(r"^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)?,")
-_UNIT = re.compile(r"^(?P<name>.*?)\s*[\[(](?P<unit>[^\])]*)[\])]$")
 _TIME_COLUMNS = ("timestamp", "time", "datetime", "date")
 _GPU_COLUMNS = ("index", "gpu", "gpu_id", "gpuid", "gpu_index", "device", "card", "id", "entity")
 _NAME_COLUMNS = ("name", "modelname", "gpu_name")
@@ -181,11 +181,9 @@ def _headed(text: str, sections: dict[tuple[str, ...], _Section]) -> _Section:
         columns, units = tuple(names), [""] * len(names)
     else:
         names = _fields(text)
-        parts = [_UNIT.match(name) for name in names]
-        columns = tuple(
-            part["name"] if part else name for part, name in zip(parts, names, strict=True)
-        )
-        units = [part["unit"] if part else "" for part in parts]
+        parts = [apart_from_unit(name) for name in names]
+        columns = tuple(name for name, _ in parts)
+        units = [unit for _, unit in parts]
     return sections.setdefault(columns, _Section(columns, units))
 
 

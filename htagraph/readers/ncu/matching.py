@@ -150,10 +150,17 @@ def _nth(code: Codes) -> pd.DataFrame:
 
 
 def _runs(whole: Codes, part: Codes) -> Codes:
-    """Where a part stands in a whole, one after the other."""
-    at = np.arange(len(whole) - len(part) + 1)
-    for offset, code in enumerate(part.tolist()):
-        at = at[whole[at + offset] == code]
-        if not len(at):
-            break
-    return at
+    """Where a part stands in a whole, one after the other.
+
+    Stretches are numbered by what is in them, each time twice as long: two of the last, from the
+    begin and up to the end, are all of the part.
+    """
+    number, size = np.concatenate([whole, part]), 1
+    begin, at = len(whole), np.arange(len(whole) - len(part) + 1)
+    while len(at) and 2 * size <= len(part):
+        at = at[number[at] == number[begin]]
+        pairs = number[:-size] * (int(number.max()) + 1) + number[size:]
+        number, size = np.unique(pairs, return_inverse=True)[1], 2 * size
+    rest = len(part) - size
+    found: Codes = at[(number[at] == number[begin]) & (number[at + rest] == number[begin + rest])]
+    return found

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.errors import TraceLimitError
 from htagraph.readers.ncu.values import numbers, scale
 
 __all__ = ["Launches", "is_header", "read_launches"]
@@ -20,6 +21,8 @@ _LAUNCH = (
     "Stream", "Block Size", "Grid Size", "Device", "CC",
 )  # fmt: skip
 """Columns that say which launch a row is about."""
+
+_MOST_VALUES = 1 << 27
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,7 @@ def read_launches(lines: Iterable[str]) -> Launches:
                 part.units = row
             else:
                 n_unread += 1
+    _check_size(parts)
     tables = [_launches(part) for part in parts if part.rows]
     about = [about for about, _ in tables] or [_about(pd.DataFrame())]
     offset = np.cumsum([0, *(len(one) for one in about)])
@@ -129,6 +133,29 @@ def read_launches(lines: Iterable[str]) -> Launches:
             whole = metrics.setdefault(name, np.full(int(offset[-1]), np.nan))
             whole[first : first + len(value)] = value
     return Launches(pd.concat(about, ignore_index=True), metrics, n_lines, n_unread)
+
+
+def _check_size(parts: Iterable[_Part]) -> None:
+    """Raise if values of all metrics of all launches are too many, most of which are not there."""
+    metrics: set[str] = set()
+    n_launches = 0
+    for part in parts:
+        of_launch = [
+            part.columns.index(name) for name in ("ID", "Process ID") if name in part.columns
+        ]
+        if part.is_long:
+            at = part.columns.index("Metric Name")
+            metrics |= {row[at] for row in part.rows}
+            n_launches += len({tuple(row[one] for one in of_launch) for row in part.rows})
+        else:
+            metrics |= set(part.columns)
+            n_launches += len(part.rows)
+    if len(metrics) * n_launches > _MOST_VALUES:
+        raise TraceLimitError(
+            f"{len(metrics):,} metrics of {n_launches:,} launches are more than "
+            f"{_MOST_VALUES:,} values.",
+            hint="give fewer kernels or metrics at once (ncu --launch-count, --metrics).",
+        )
 
 
 def _about(frame: pd.DataFrame) -> pd.DataFrame:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import itertools
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -16,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.errors import TraceFormatError
+from htagraph.readers.content import content_of
 from htagraph.readers.not_found import not_found
 
 if TYPE_CHECKING:
@@ -87,14 +86,33 @@ class Export:
 
     @cached_property
     def columns(self) -> Mapping[str, frozenset[str]]:
-        """Names of the columns of each table."""
-        tables = self.rows("SELECT name FROM sqlite_master WHERE type = 'table'")
+        """Names of the columns of each table; none of a virtual one, which is run, not read."""
+        tables = self.rows(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE TABLE%'"
+        )
         return {
             str(table): frozenset(
                 str(row[0]) for row in self.rows("SELECT name FROM pragma_table_info(?)", (table,))
             )
             for (table,) in tables
         }
+
+    @cached_property
+    def _finds_texts(self) -> bool:
+        """Whether a text is found by its number without a look at all of them."""
+        return bool(
+            self.rows("SELECT 1 FROM pragma_table_info('StringIds') WHERE name = 'id' AND pk > 0")
+        )
+
+    def numbered_text(self, number: str) -> tuple[str, str]:
+        """Expression of the text whose number is in a column, and what to join its table with.
+
+        A copy of an export, table by table, has lost the key of its texts: they are sorted once.
+        """
+        if self._finds_texts:
+            return f"(SELECT value FROM StringIds WHERE id = {number})", ""  # noqa: S608
+        texts = "SELECT id AS numbered_id, min(value) AS numbered_text FROM StringIds GROUP BY id"
+        return "numbered_text", f"LEFT JOIN ({texts}) ON numbered_id = {number}"
 
     def has(self, table: str, *columns: str) -> bool:
         """Whether there is a table with these columns."""
@@ -182,7 +200,7 @@ def opened(source: str | Path | bytes) -> Iterator[Export]:
     path = None if isinstance(source, bytes) else Path(source)
     with ExitStack() as stack:
         try:
-            content = source if isinstance(source, bytes) else _checked(Path(source))
+            content = content_of(source) if isinstance(source, bytes) else _checked(Path(source))
             if path is not None and content is None:
                 uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
                 connection = sqlite3.connect(uri, uri=True)
@@ -227,12 +245,12 @@ def _checked(path: Path) -> bytes | None:
     try:
         with path.open("rb") as file:
             is_packed = file.read(2) == _GZIP_MAGIC
-        if is_packed:
-            return path.read_bytes()
     except FileNotFoundError as exc:
         raise not_found(path) from exc
     except OSError as exc:
         raise TraceFormatError(f"cannot be read: {exc.strerror}.", path=path) from exc
+    if is_packed:
+        return content_of(path)
     for ending in ("-journal", "-wal"):
         beside = path.with_name(path.name + ending)
         if beside.is_file() and beside.stat().st_size:
@@ -248,13 +266,6 @@ def _in_memory(content: bytes, path: Path | None) -> Connection:
     """A connection to content."""
     import sqlite3  # noqa: PLC0415
 
-    if content.startswith(_GZIP_MAGIC):
-        try:
-            content = gzip.decompress(content)
-        except (OSError, EOFError, zlib.error) as exc:
-            raise TraceFormatError(
-                f"the gzip data is damaged: {exc}.", path=path, hint="copy the file again."
-            ) from exc
     connection = sqlite3.connect(":memory:")
     try:
         connection.deserialize(content)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from htagraph.model.samples import SampleTable, Series
+from htagraph.model.units import apart_from_unit
 from htagraph.readers.nsys.devices import device_of_gpu
 from htagraph.readers.nsys.export import Export, Process
 from htagraph.readers.nsys.parts import Reading
@@ -17,7 +16,6 @@ METRICS = "GPU_METRICS"
 _NAMES = "TARGET_INFO_GPU_METRICS"
 _INSTRUMENT = "nsys GPU metrics"
 _GPU_BITS = 0xFF  # of `typeId`
-_UNIT = re.compile(r"^(?P<name>.*?)\s*\[(?:Throughput )?(?P<unit>[^\]]*)\]$")
 
 
 def gpu_metrics(
@@ -55,9 +53,8 @@ def gpu_metrics(
             reading.skip("GPU_METRICS of other devices", len(rows))
             continue
         text = names.get((source, metric), f"metric {metric}")
-        split = _UNIT.match(text)
-        name, unit = (split["name"], split["unit"]) if split else (text, "")
-        series = Series(name, unit, device, _INSTRUMENT)
+        name, unit = apart_from_unit(text, "[]")
+        series = Series(name, unit.removeprefix("Throughput "), device, _INSTRUMENT)
         parts.append((series, found["timestamp"][rows] + base_time_ns, found["value"][rows]))
     return SampleTable.of(parts)
 

@@ -93,10 +93,11 @@ def ranges(export: Export, process: Process, reading: Reading) -> Part:
 def _texts(export: Export, where: str) -> OperatorTexts:
     """Texts of all rows, in the order of the table."""
     columns = export.columns[RANGES]
-    numbered = "(SELECT value FROM StringIds WHERE id = textId)"
-    here = [*["text"] * ("text" in columns), *[numbered] * ("textId" in columns), "'(no name)'"]
+    numbered, join = export.numbered_text("textId") if "textId" in columns else ("", "")
+    here = [*["text"] * ("text" in columns), *[numbered] * bool(numbered), "'(no name)'"]
     text = f"coalesce({', '.join(here)})" if len(here) > 1 else here[0]
-    sql = f"SELECT CAST({text} AS TEXT) FROM {RANGES} WHERE {where} ORDER BY rowid"  # noqa: S608
+    order = f"WHERE {where} ORDER BY {RANGES}.rowid"
+    sql = f"SELECT CAST({text} AS TEXT) FROM {RANGES} {join} {order}"  # noqa: S608
     return operator_texts(*export.texts(sql))
 
 

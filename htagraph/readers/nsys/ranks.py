@@ -185,11 +185,12 @@ def _said_by_nccl(export: Export) -> dict[int, tuple[int, int]]:
     if not export.has("NVTX_EVENTS", "jsonText", "globalTid"):
         return {}
     columns = export.columns["NVTX_EVENTS"]
-    text = "jsonText"
+    text, join = "jsonText", ""
     if "jsonTextId" in columns:
-        text = "ifnull(jsonText, (SELECT value FROM StringIds WHERE id = jsonTextId))"
+        numbered, join = export.numbered_text("jsonTextId")
+        text = f"ifnull(jsonText, {numbered})"
     sql = (
-        f"SELECT globalTid, {text} AS payload FROM NVTX_EVENTS "  # noqa: S608
+        f"SELECT globalTid, {text} AS payload FROM NVTX_EVENTS {join} "  # noqa: S608
         "WHERE payload LIKE '%No. of ranks%'"
     )
     found: dict[int, tuple[int, int]] = {}

@@ -31,6 +31,8 @@ _OF_SEQUENCE = range(64, 128)
 _MAX_SEQUENCE = (1 << 32) - 1
 _MAX_NS = (1 << 62) - 1
 _MAX_UNIT_NS = 1_000_000_000
+_MOST_STEPS = 8
+"""From clock to clock, on the way of a time."""
 
 
 def _key(clock: int, sequence: int) -> Key:
@@ -50,6 +52,8 @@ class Clocks:
 
     def __init__(self, specials: list[tuple[int, Any]], scan: Scan) -> None:
         self._snapshots: list[tuple[int, dict[Key, int]]] = []
+        self._showing: dict[Key, list[int]] = {}
+        self._steps: dict[tuple[Key, Key], tuple[I64, I64]] = {}
         self._unit: dict[Key, int] = {}
         self._incremental: set[Key] = set()
         self._primary = _BOOTTIME
@@ -66,6 +70,8 @@ class Clocks:
             if clock.is_incremental:
                 self._incremental.add(key)
             shown[key] = min(clock.timestamp * self._unit[key], _MAX_NS)
+        for key in shown:
+            self._showing.setdefault(key, []).append(len(self._snapshots))
         self._snapshots.append((row, shown))
 
     def times(self, scan: Scan, clock: I64, log: DefectLog) -> I64:
@@ -85,11 +91,14 @@ class Clocks:
         is_local = np.isin(clock, _OF_SEQUENCE)
         local = np.where(is_local, scan.sequence[timed], 0)
         of, keys = pd.factorize((clock << 32) | (local & _MAX_SEQUENCE))
-        for number, packed in enumerate(keys.tolist()):
+        target = (self._primary, 0)
+        ways = self._ways(target)
+        of_key = np.split(np.argsort(of, kind="stable"), np.cumsum(np.bincount(of))[:-1])
+        for packed, positions in zip(keys.tolist(), of_key, strict=False):
             key = (packed >> 32, packed & _MAX_SEQUENCE)
-            rows = timed[of == number]
+            rows = timed[positions]
             shown = self._absolute(key, rows, scan.ts[rows])
-            carried = self._carried(key, (self._primary, 0), shown)
+            carried = self._carried(key, ways, shown)
             if carried is None:
                 log.add(Defect.NO_CLOCK, len(rows))
             out[rows] = shown if carried is None else carried
@@ -99,7 +108,7 @@ class Clocks:
     def day_ns(self) -> int:
         """What to add to the time of the trace for the time since 1970; 0 where nothing says it."""
         shown = np.zeros(1, dtype=np.int64)
-        now = self._carried((self._primary, 0), (_REALTIME, 0), shown)
+        now = self._carried((self._primary, 0), self._ways((_REALTIME, 0)), shown)
         return 0 if now is None else int(now[0])
 
     def _absolute(self, key: Key, rows: I64, ts: I64) -> I64:
@@ -108,7 +117,8 @@ class Clocks:
         ts = np.where((ts < 0) | (ts > _MAX_NS // unit), _MAX_NS, ts * np.int64(unit))
         if key not in self._incremental:
             return ts
-        known = [(row, shown[key]) for row, shown in self._snapshots if key in shown]
+        found = [self._snapshots[number] for number in self._showing[key]]
+        known = [(row, shown[key]) for row, shown in found]
         since = np.searchsorted([row for row, _ in known], rows) - 1
         base = np.array([shown for _, shown in known], dtype=np.int64)[np.maximum(since, 0)]
         run = np.cumsum(ts)
@@ -117,28 +127,42 @@ class Clocks:
         shown: I64 = np.clip(base + (run - before), -1, _MAX_NS)
         return shown
 
-    def _carried(self, source: Key, target: Key, ts: I64) -> I64 | None:
-        """Times of one clock as times of another, over others if need be; None if none leads."""
-        reached: dict[Key, I64] = {source: ts}
-        fresh = [source]
-        while fresh and target not in reached:
-            here = fresh.pop(0)
-            for there in sorted(
-                {key for _, shown in self._snapshots if here in shown for key in shown}
-            ):
-                if there not in reached:
-                    reached[there] = self._step(here, there, reached[here])
-                    fresh.append(there)
-        return reached.get(target)
+    def _ways(self, target: Key) -> dict[Key, Key | None]:
+        """The next clock on the way to one, for each that a few snapshots lead there from."""
+        ways: dict[Key, Key | None] = {target: None}
+        seen: set[int] = set()
+        reached = [target]
+        for _ in range(_MOST_STEPS):
+            fresh = []
+            for there in reached:
+                for number in self._showing.get(there, ()):
+                    if number not in seen:
+                        seen.add(number)
+                        fresh += [(key, there) for key in sorted(self._snapshots[number][1])]
+            reached = []
+            for here, there in fresh:
+                if here not in ways:
+                    ways[here] = there
+                    reached.append(here)
+        return ways
+
+    def _carried(self, clock: Key, ways: dict[Key, Key | None], ts: I64) -> I64 | None:
+        """Times of one clock as times of that which ways lead to; None if none leads."""
+        if clock not in ways:
+            return None
+        while (there := ways[clock]) is not None:
+            ts = self._step(clock, there, ts)
+            clock = there
+        return ts
 
     def _step(self, here: Key, there: Key, ts: I64) -> I64:
         """Times of a clock as times of one that a snapshot shows with it."""
-        both = sorted(
-            (shown[here], shown[there])
-            for _, shown in self._snapshots
-            if here in shown and there in shown
-        )
-        at, other = np.array(both, dtype=np.int64).T
+        if (here, there) not in self._steps:
+            found = (self._snapshots[number][1] for number in self._showing[here])
+            both = sorted((shown[here], shown[there]) for shown in found if there in shown)
+            at, other = np.array(both, dtype=np.int64).T
+            self._steps[here, there] = at, other - at
+        at, ahead = self._steps[here, there]
         last = np.maximum(np.searchsorted(at, ts, side="right") - 1, 0)
-        carried: I64 = ts + (other - at)[last]
+        carried: I64 = ts + ahead[last]
         return carried

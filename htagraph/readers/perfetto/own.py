@@ -150,6 +150,11 @@ def own_events(found: Material, own: Own, others: list[Own]) -> EventTable:
         The rank.
     others : list of Own
         Other ranks in the file, which are counted.
+
+    Raises
+    ------
+    ValueError
+        If numbers make no sense.
     """
     chosen = _chosen(found, own, others)
     order, is_told = _order(found, own, len(chosen))
@@ -171,7 +176,7 @@ def own_events(found: Material, own: Own, others: list[Own]) -> EventTable:
         name=name.astype(np.int32),
         category=category.astype(np.int32),
         lane=lane.astype(np.int32),
-        **{key: dense(columns.pop(key, None), n).astype(dtype) for key, dtype in _DENSE.items()},  # type: ignore[arg-type]
+        **{key: _of_every(columns.pop(key, None), n, dtype) for key, dtype in _DENSE.items()},  # type: ignore[arg-type]
         symbols=symbols,
         lanes=own.lanes,
         columns=columns,
@@ -226,6 +231,17 @@ def _columns(found: Material, chosen: I64) -> dict[str, SparseColumn]:
             typed = value.astype(np.int32) if form == "text" else value
             out[name] = SparseColumn(event, typed)
     return out
+
+
+def _of_every(
+    column: SparseColumn | None, n: int, dtype: type[np.generic]
+) -> npt.NDArray[np.generic]:
+    """A column of whole numbers with a value for every event."""
+    values = dense(column, n)
+    narrow = values.astype(dtype) if values.dtype == np.int64 else np.empty(0, dtype)
+    if not np.array_equal(narrow, values):
+        raise ValueError("a device, stream or id is no such number")
+    return narrow
 
 
 def _flows(own: Own, category: I64, order: I64) -> FlowTable:

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from htagraph.errors import TraceError, TraceFormatError
+from htagraph.model.events import EventTable
 from htagraph.model.recording import STACKS, Origin, Progress, Recording
+from htagraph.readers.graph_checks import check_events
 from htagraph.readers.kineto.header import rank_of, world_size_of
 from htagraph.readers.kineto.loading import Asked
 from htagraph.readers.perfetto.clocks import Clocks
-from htagraph.readers.perfetto.defects import DefectLog
+from htagraph.readers.perfetto.defects import Defect, DefectLog
 from htagraph.readers.perfetto.foreign import foreign_events
 from htagraph.readers.perfetto.material import Material
 from htagraph.readers.perfetto.own import Own, own_events, supplements
@@ -77,11 +79,9 @@ def read_perfetto(
         raise _nothing(found.scan, path)
     written = [own for own in supplements(found) if own.facts["n_events"]]
     own = _chosen(written, part, path)
-    if own is not None:
-        events = own_events(found, own, [one for one in written if one is not own])
-        found.skip(STACKS, _integer(own.facts.get("n_unread_stacks")))
-    else:
-        events = foreign_events(found)
+    told = None if own is None else _told(found, own, [one for one in written if one is not own])
+    own = None if told is None else own
+    events = foreign_events(found) if told is None else told
     events = asked_for(events, found.skipped, stacks=stacks, categories=categories, window=window)
     metadata = own.facts.get("metadata", {}) if own else {}
     rank, rank_source = _rank(own, metadata, path)
@@ -121,6 +121,21 @@ def _material(
         skipped,
     )
     return material, file.container.repairs()
+
+
+def _told(found: Material, own: Own, others: list[Own]) -> EventTable | None:
+    """The events of a rank as we wrote them; None where somebody changed what makes no sense."""
+    skipped = dict(found.skipped)
+    try:
+        events = own_events(found, own, others)
+        check_events(events)
+    except ValueError:
+        found.log.add(Defect.SUPPLEMENT)
+        found.skipped.clear()
+        found.skipped.update(skipped)
+        return None
+    found.skip(STACKS, _integer(own.facts.get("n_unread_stacks")))
+    return events
 
 
 def _chosen(written: list[Own], part: str, path: Path | None) -> Own | None:

@@ -115,6 +115,7 @@ class _Counts(NamedTuple):
     cut: int
     lost: int
     lost_at: int
+    may_see: int
 
 
 def _counted(data: bytes | bytearray) -> _Counts:

@@ -4,7 +4,7 @@ The classes of protobuf need 9 us for a packet and its fields, and a trace has t
 this needs a fiftieth of that. It knows the fields that millions of packets have, and only notes
 that there are others. A position of -1 says that a field is cut off. Counts are packets,
 annotations, flows and texts; bytes of a packet that is cut off at the end; bytes that are no
-packet, and where first.
+packet, and where first; bytes that may still be looked at to find where packets go on.
 """
 
 from __future__ import annotations
@@ -52,10 +52,11 @@ _SEVEN = np.uint64(7)
 _WIDE = np.uint64(64)
 _THREE = np.uint64(3)
 _ONE_FIELD = np.uint64(8)
-_PACKETS, _ANNOTATIONS, _FLOWS, _TEXTS, _CUT, _LOST, _LOST_AT = range(7)
+_PACKETS, _ANNOTATIONS, _FLOWS, _TEXTS, _CUT, _LOST, _LOST_AT, _MAY_SEE = range(8)
 _OF_SEQUENCE = 10
 _IN_A_ROW = 4
 _LONGEST = 1 << 16  # of packets that are looked for
+_LOOKS = 8  # at each byte, by which more may be looked for
 _AT, _N_BYTES, _TS, _CLOCK, _SEQUENCE, _WHAT, _OTHER, _TYPE, _TRACK, _NAME, _CATEGORY, _VALUE = (
     range(12)
 )
@@ -327,47 +328,58 @@ def _packet(buf: U8, i: int, end: int, out: Room, counts: I64, fills: bool) -> i
 
 
 @called
-def _is_packet(buf: U8, i: int, end: int) -> bool:
-    """Whether bytes are the fields of a packet that tells its sequence, as all do."""
+def _is_packet(buf: U8, i: int, end: int) -> tuple[bool, int]:
+    """Whether bytes are fields of a packet with a sequence, as all have; how far was looked."""
     has_sequence = False
     while i < end:
+        at = i
         field, wire, i = _tag(buf, i, end)
         if i < 0:
-            return False
+            return False, at
         has_sequence |= field == _OF_SEQUENCE and wire == _VARINT
         i = _after(buf, i, end, wire)
         if i < 0:
-            return False
-    return has_sequence
+            return False, at
+    return has_sequence, end
 
 
 @called
-def _next_packet(buf: U8, i: int, end: int) -> int:
-    """Where packets go on: some in a row, or those before the end; the end for nowhere."""
+def _next_packet(buf: U8, i: int, end: int, counts: I64) -> int:
+    """Where packets go on: some in a row, or those before the end; the end for nowhere.
+
+    A byte may be looked at some times, so that what only seems to be packets takes no longer.
+    """
     while i < end:
         n, at = 0, i
-        while at < end and n < _IN_A_ROW and buf[at] == _PACKET:
+        while counts[_MAY_SEE] > 0 and at < end and n < _IN_A_ROW and buf[at] == _PACKET:
             start, at = _body(buf, at + 1, end)
-            if at < 0 or at - start > _LONGEST or not _is_packet(buf, start, at):
+            if at < 0 or at - start > _LONGEST:
+                n = -1
+                break
+            is_packet, seen = _is_packet(buf, start, at)
+            counts[_MAY_SEE] -= seen - start
+            if not is_packet:
                 n = -1
                 break
             n += 1
         if n == _IN_A_ROW or (n > 0 and at == end):
             return i
         i += 1
+        counts[_MAY_SEE] += _LOOKS
     return end
 
 
 def _fill(buf: U8, out: Room, counts: I64, fills: bool) -> None:
     """Fill the columns, or only count their rows."""
     counts[:] = 0
+    counts[_MAY_SEE] = _IN_A_ROW * _LONGEST
     end, i = len(buf), 0
     while i < end:
         at, stop = i, -1
         if buf[i] == _PACKET:
             at, stop = _body(buf, i + 1, end)
         if stop < 0:
-            again = _next_packet(buf, i + 1, end)
+            again = _next_packet(buf, i + 1, end, counts)
             if again == end and buf[i] == _PACKET:
                 counts[_CUT] = end - i
                 break
@@ -379,7 +391,7 @@ def _fill(buf: U8, out: Room, counts: I64, fills: bool) -> None:
         packet = counts[_PACKETS]
         what = _packet(buf, at, stop, out, counts, fills)
         if what & BAD:  # its length may be wrong
-            stop = min(stop, _next_packet(buf, at, stop))
+            stop = min(stop, _next_packet(buf, at, stop, counts))
         if fills:
             out.packets[_AT, packet] = at
             out.packets[_N_BYTES, packet] = stop - at
