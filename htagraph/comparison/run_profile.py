@@ -14,6 +14,7 @@ import pandas as pd
 from htagraph.comparison.parts import Part
 from htagraph.errors import GraphError, TraceFormatError
 from htagraph.model.units import human_count, human_duration
+from htagraph.readers.first_bytes import first_bytes
 from htagraph.writers.text_file import write_text
 
 __all__ = ["PATH_PARTS", "RunProfile", "is_baseline"]
@@ -223,7 +224,4 @@ def is_baseline(path: Path) -> bool:
     -------
     bool
     """
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return _SCHEMA in file.read(_HEAD)
+    return _SCHEMA in first_bytes(path, _HEAD)
