@@ -161,8 +161,8 @@ def _command_line() -> str:
     verbs = "\n".join(_verb(one.callback) for one in app_of().registered_commands if one.callback)
     return (
         f"# Command line\n\n{app_of().info.help}\n\nThe exit code is 0; 1 for input that cannot be "
-        "answered, 2 for wrong usage, 130 after an interrupt. Answers go to the output, notices "
-        "and progress to the error stream.\n\n" + verbs
+        "answered, 2 for wrong usage, 130 after an interrupt, 143 after SIGTERM. Answers go to "
+        "the output, notices and progress to the error stream.\n\n" + verbs
     )
 
 
