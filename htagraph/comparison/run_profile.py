@@ -23,7 +23,7 @@ PATH_PARTS = ("bound", "op", "name")
 """Breakdowns of the critical path: each adds up to the steps."""
 
 _HEAD = 4_096
-_FAR = 1 << 62
+_FAR = 1 << 63
 _MOST_BYTES = 1 << 26
 _SCHEMA = b'"schema": "htagraph.'
 
@@ -85,7 +85,7 @@ class RunProfile:
         numbers += [getattr(part, one.name) for part in self.parts for one in fields(part)]
         numbers = [*self.steps_ns, *(one for one in numbers if isinstance(one, int | float))]
         if not all(-_FAR < number < _FAR for number in numbers):
-            raise GraphError("a number in a profile of a run is beyond 146 years, or none.")
+            raise GraphError("a number in a profile of a run is beyond 64 bits, or none.")
         if self.n_compared < 1 or sum(part.part == "step" for part in self.parts) != 1:
             raise GraphError("a profile of a run needs one whole, of at least one step.")
         for part in PATH_PARTS:
