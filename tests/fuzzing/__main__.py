@@ -15,6 +15,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 
+from htagraph.cli.warm import warm
 from tests.fuzzing.kinds import KINDS
 from tests.fuzzing.running import DEFECT, run
 
@@ -46,6 +47,7 @@ def main() -> None:
     kinds = asked.kinds or list(KINDS)
     processes = min(os.cpu_count() or 1, len(kinds))
     seconds = 60 * asked.minutes * processes / len(kinds)
+    warm(quiet=True)  # nobody compiles within the time for an input
     started, n_defects = time.monotonic(), 0
     with ThreadPoolExecutor(processes) as together:
         runs = together.map(lambda kind: outcomes(kind, seconds, asked.seed), kinds)
