@@ -120,6 +120,11 @@ class TraceHandler:
         try:
             self._say_what_is_missing(profiler)
             file.export(profiler)
+            if file.is_cut_off():
+                say(
+                    f"{name} is cut off, as on a full disk; what there is of it is kept.",
+                    self.place,
+                )
         except Exception as error:  # noqa: BLE001  of any torch, any disk
             file.discard()
             self._excuse(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ __all__ = ["TraceFile"]
 
 _CHUNK = 1 << 23
 """Bytes compressed at a time; each time, the training has to give the thread a turn."""
+
+_END = 64
+"""Bytes in which the last one that is no white space lies."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,12 @@ class TraceFile:
                 path=self.folder,
                 hint="check the free space and the permissions.",
             )
+
+    def is_cut_off(self) -> bool:
+        """Whether the profiler wrote not all of it, which it tells nobody."""
+        with self._plain.open("rb") as file:
+            file.seek(-min(self._plain.stat().st_size, _END), io.SEEK_END)
+            return not file.read().rstrip().endswith((b"}", b"]"))
 
     def compress(self) -> Path:
         """The file under its name, compressed.

@@ -191,6 +191,20 @@ def test_a_full_disk_is_one_line_and_no_end_of_training(tmp_path, capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+def test_a_trace_that_is_cut_off_is_said_to_be(tmp_path, capsys):
+    """Kineto closes a file that a full disk did not take to its end, and says nothing."""
+
+    class CutOff(Profiler):
+        def export_chrome_trace(self, path: str) -> None:
+            Path(path).write_text('{"traceEvents": [{"ph": "X", "External i')
+
+    ready = hg.handler(tmp_path, report=False)
+    file = ready.exported(CutOff(ready), 5)
+
+    assert file is not None
+    assert f"{file.name} is cut off, as on a full disk" in capsys.readouterr().err
+
+
 def test_a_trace_that_cannot_be_compressed_stays_as_it_is(tmp_path, capsys):
     """Its name is taken by a folder, in place of a disk that is full by then."""
     ready = hg.handler(tmp_path, report=False)
