@@ -192,7 +192,7 @@ class RunProfile:
         """
         hint = "write it with htagraph report TRACE --json FILE."
         try:
-            document = json.loads(_content(Path(path)))
+            document = json.loads(_content(Path(path)), parse_int=_integer)
             json.dumps(document, ensure_ascii=False).encode()  # half a surrogate pair is no text
             return msgspec.convert(document["profile"], cls)
         except (OSError, ValueError, TypeError, KeyError, RecursionError, GraphError) as exc:
@@ -202,6 +202,14 @@ class RunProfile:
     def __repr__(self) -> str:
         """Say what is compared."""
         return f"RunProfile({self.facts})"
+
+
+def _integer(digits: str) -> int:
+    """An integer of 64 bits; of a longer one, msgspec may make any float."""
+    number = int(digits)
+    if not -_FAR < number < _FAR:
+        raise ValueError("a number is beyond 64 bits")
+    return number
 
 
 def _content(path: Path) -> bytes:
