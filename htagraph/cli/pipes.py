@@ -60,7 +60,7 @@ def from_pipe(path: Path) -> Path:
         kept = folder / ("stdin" if is_stdin else path.name)
         try:
             with kept.open("wb") as file:
-                n_bytes = _copied(pipe, file)
+                n_bytes = _copied(pipe, file, 0 if is_stdin else _PATIENCE_S)
         except OSError as exc:
             message = f"cannot be kept in {folder}: {exc.strerror}."
             raise TraceError(message, path=name, hint="set TMPDIR to a folder with room.") from exc
@@ -79,9 +79,9 @@ def _is_pipe(mode: int) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode)
 
 
-def _copied(pipe: io.RawIOBase, file: BinaryIO) -> int:
+def _copied(pipe: io.RawIOBase, file: BinaryIO, patience_s: float) -> int:
     """Copy all that comes; return how many bytes. A pipe that nobody opened yet is waited for."""
-    n_bytes, until = 0, time.monotonic() + _PATIENCE_S
+    n_bytes, until = 0, time.monotonic() + patience_s
     while True:
         block = pipe.read(_BLOCK)
         if block:
