@@ -282,6 +282,17 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         """Say nothing."""
 
+    def parse_request(self) -> bool:
+        """Read what is asked for; refuse what is no address."""
+        if not super().parse_request():
+            return False
+        try:
+            self._address = urlsplit(self.path)
+        except ValueError:
+            self.send_error(HTTPStatus.BAD_REQUEST)
+            return False
+        return True
+
     def do_GET(self) -> None:
         """Send the trace, or a file of the UI."""
         self._send(with_body=True)
@@ -308,18 +319,11 @@ class _Handler(BaseHTTPRequestHandler):
         super().end_headers()
 
     def _refused(self) -> bool:
-        """Refuse all but the UI: other origins, and host names that were made to lead here.
-
-        And what is no address.
-        """
+        """Refuse all but the UI: other origins, and host names that were made to lead here."""
         hosts = {f"{name}:{self._offer.port}" for name in (LOOPBACK, "localhost")}
         origin = self.headers.get("Origin")
         if self.headers.get("Host") in hosts and origin in (None, self._offer.origin):
-            with suppress(ValueError):
-                urlsplit(self.path)
-                return False
-            self.send_error(HTTPStatus.BAD_REQUEST)
-            return True
+            return False
         self.close_connection = True
         self.send_error(HTTPStatus.FORBIDDEN, "Only the Perfetto UI may ask.")
         return True
@@ -327,7 +331,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _file(self) -> Path | None:
         """File that was asked for: the trace, or one of the UI's."""
         self._offer.asked()
-        path, ui = unquote(urlsplit(self.path).path), self._offer.ui
+        path, ui = unquote(self._address.path), self._offer.ui
         if path == unquote(self._offer.trace_path):
             return self._offer.path
         if path == _PAGE and self._offer.page is not None:
@@ -344,7 +348,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _leads_to_ui(self) -> bool:
         """Send a browser on to the UI, at the time that it asked for."""
-        asked = urlsplit(self.path)
+        asked = self._address
         if asked.path != "/" or (self._offer.ui and not asked.query):
             return False
         self._offer.asked()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import webbrowser
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from htagraph.lookup.find_window import times_in
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
+from htagraph.writers.own_folder import OwnFolder
 
 __all__ = ["view"]
 
@@ -138,29 +138,29 @@ def view(
         raise QueryError(
             "only one file is served as it is.", hint="leave out --plain, or give one file."
         )
-    with tempfile.TemporaryDirectory(prefix="htagraph-") as folder:
-        asked = _Asked(window, at, Path(folder), infer)
-        with Waiting(quiet=quiet).shown() as waiting:
-            if as_it_is:
-                shown = _as_it_is(traces[0], asked)
-            elif source.has_several:
-                shown = _job(source, waiting, asked)
-            else:
-                shown = _rank(source, waiting, asked)
-        ui = offline_ui() if offline else None
-        page = shown.page if shown.page.is_file() else None
-        with (
-            TraceServer(shown.path, port=port, ui=ui, view=shown.view, page=page) as server,
-            expected(),
-        ):
-            typer.echo(server.url)
-            console = notices(quiet=quiet)
-            if server.page_url:
-                console.print(f"The report on it: {server.page_url}", markup=False)
-            console.print(f"Serving {shown.path.name}; Ctrl-C stops.", markup=False)
-            if browser:
-                webbrowser.open(server.url)
-            server.serve(once=once)
+    folder = OwnFolder()  # removed at the end
+    asked = _Asked(window, at, folder.path, infer)
+    with Waiting(quiet=quiet).shown() as waiting:
+        if as_it_is:
+            shown = _as_it_is(traces[0], asked)
+        elif source.has_several:
+            shown = _job(source, waiting, asked)
+        else:
+            shown = _rank(source, waiting, asked)
+    ui = offline_ui() if offline else None
+    page = shown.page if shown.page.is_file() else None
+    with (
+        TraceServer(shown.path, port=port, ui=ui, view=shown.view, page=page) as server,
+        expected(),
+    ):
+        typer.echo(server.url)
+        console = notices(quiet=quiet)
+        if server.page_url:
+            console.print(f"The report on it: {server.page_url}", markup=False)
+        console.print(f"Serving {shown.path.name}; Ctrl-C stops.", markup=False)
+        if browser:
+            webbrowser.open(server.url)
+        server.serve(once=once)
 
 
 def _as_it_is(trace: Path, asked: _Asked) -> _Shown:

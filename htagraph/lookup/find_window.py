@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Sequence
-from numbers import Real
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +21,7 @@ from htagraph.lookup.steps import find_steps
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import EventKind
 from htagraph.model.step_markers import step_number
-from htagraph.model.window import Window, WindowClock
+from htagraph.model.window import Window, WindowClock, pair_of
 
 __all__ = [
     "FIRST",
@@ -55,7 +54,6 @@ WINDOWS_IN_WORDS = (
 """What a window may be called, for the help of commands."""
 
 _HINT = "give the name of a step or range, a regex, or (start_ns, end_ns) in nanoseconds."
-_PAIR = 2
 _FIRST_NS, _LAST_NS = -(2**62), 2**62
 """Times beyond these could not be subtracted from each other in 64 bits."""
 
@@ -150,9 +148,7 @@ def bounds_of(window: object) -> tuple[int, int]:
     QueryError
         If it is no pair of numbers, or they are too large.
     """
-    pair = [*window] if isinstance(window, Iterable) else []
-    if len(pair) != _PAIR or not all(isinstance(one, Real) for one in pair):
-        raise QueryError(f"{window!r} is no window.", hint=_HINT)
+    pair = pair_of(window, hint=_HINT)
     if not all(_FIRST_NS <= one <= _LAST_NS for one in pair):
         raise QueryError(f"{window!r} is outside of what 64 bits can say.", hint=_HINT)
     return int(pair[0]), int(pair[1])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from numbers import Real
+from typing import Any, Literal
 
 from htagraph.errors import QueryError
 
-__all__ = ["Window", "WindowClock"]
+__all__ = ["Window", "WindowClock", "pair_of"]
+
+_PAIR = 2
 
 WindowClock = Literal["host", "device"]
 """Whether a step's name stands for the host range, or for the device work launched in it."""
@@ -51,3 +55,28 @@ class Window:
     def dur_ns(self) -> int:
         """Length of the window."""
         return self.end_ns - self.start_ns
+
+
+def pair_of(window: object, *, hint: str) -> tuple[Any, Any]:
+    """Start and end of a window, which may be of any type before.
+
+    Parameters
+    ----------
+    window : object
+    hint : str
+        What to give instead.
+
+    Raises
+    ------
+    QueryError
+        If it is no pair of numbers.
+
+    Examples
+    --------
+    >>> pair_of([0, 1.5], hint="")
+    (0, 1.5)
+    """
+    pair = [*window] if isinstance(window, Iterable) else []
+    if len(pair) != _PAIR or not all(isinstance(time_ns, Real) for time_ns in pair):
+        raise QueryError(f"{window!r} is no window.", hint=hint)
+    return pair[0], pair[1]

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import weakref
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from htagraph.errors import OutputError
@@ -73,8 +74,9 @@ def _remove(folder: Path, mark: int) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+@cache
 def _remove_left(shared: Path) -> None:
-    """Remove the folders of this user whose processes are no more."""
+    """Remove the folders of this user whose processes are no more; a process looks once."""
     if sys.platform == "win32":
         return
     for mark in shared.glob(f"{_PREFIX}*/{_IN_USE}"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 import htagraph as hg
 from htagraph.errors import TraceLimitError
 from htagraph.writers.labels import name_label
+from tests.hostile.cpu_time import cpu_seconds
 
 
 def test_thousands_of_threads_are_not_each_compared_with_all() -> None:
@@ -35,13 +35,10 @@ def test_thousands_of_threads_are_not_each_compared_with_all() -> None:
 
 
 def seconds_of(n_brackets: int) -> float:
-    """Time of a process for the short form of a long name, the least of three."""
-    name, taken = "a(" * n_brackets, []
-    for _ in range(3):
-        start = time.process_time()
-        assert name_label(name) == f"{name[:32]}…{name[-15:]}"
-        taken.append(time.process_time() - start)
-    return min(taken)
+    """CPU time for the short form of a long name."""
+    name = "a(" * n_brackets
+    assert name_label(name) == f"{name[:32]}…{name[-15:]}"
+    return cpu_seconds(lambda: name_label(name))
 
 
 def test_a_long_name_of_brackets_is_read_once() -> None:
@@ -91,13 +88,9 @@ def waiting_streams(n: int) -> list[Event]:
 
 
 def seconds_for(events: list[Event]) -> float:
-    """Time of a process from the bytes to the path and its operators, the least of three."""
-    data, taken = json.dumps(events).encode(), []
-    for _ in range(3):
-        start = time.process_time()
-        hg.load(data).compile().critical_path().breakdown(by="op")
-        taken.append(time.process_time() - start)
-    return min(taken)
+    """CPU time from the bytes to the path and its operators."""
+    data = json.dumps(events).encode()
+    return cpu_seconds(lambda: hg.load(data).compile().critical_path().breakdown(by="op"))
 
 
 @pytest.mark.parametrize("made", [nested, overlapping, named_processes, waiting_streams])

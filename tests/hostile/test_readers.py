@@ -5,8 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import sqlite3
-import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -28,16 +26,9 @@ from htagraph.readers.ncu.matching import _runs
 from htagraph.readers.ncu.table import read_launches
 from htagraph.readers.perfetto.reader import read_perfetto
 from htagraph.synth import simulate, training_rank
+from tests.hostile.cpu_time import cpu_seconds
 from tests.readers.nsys_files import NsysFile, global_id, simulated_file
 from tests.readers.perfetto_packets import BEGIN, END, event, packet, sliced, trace_of
-
-
-def seconds_of(work: Callable[[], object]) -> float:
-    """Time of a process for some work, the second time: code is compiled by then."""
-    work()
-    start = time.process_time()
-    work()
-    return time.process_time() - start
 
 
 def test_clocks_that_lead_from_one_to_the_next_are_followed_a_few_steps() -> None:
@@ -54,7 +45,7 @@ def test_clocks_that_lead_from_one_to_the_next_are_followed_a_few_steps() -> Non
     ]
     data = trace_of(*snapshots, *slices)
 
-    assert seconds_of(lambda: read_perfetto(data)) < 1
+    assert cpu_seconds(lambda: read_perfetto(data)) < 1
     repairs = {one.kind: one.n for one in read_perfetto(data).repairs}
     assert repairs["unknown clock"] == 2
 
@@ -74,7 +65,7 @@ def test_clocks_of_thousands_of_sequences_are_each_carried_once() -> None:
         )
     )
 
-    assert seconds_of(lambda: read_perfetto(data)) < 1
+    assert cpu_seconds(lambda: read_perfetto(data)) < 1
     assert set(read_perfetto(data).events.ts_ns.tolist()) == {15}
 
 
@@ -93,7 +84,7 @@ def test_bytes_that_seem_to_be_packets_within_packets_are_looked_at_a_few_times(
         b"\xff" + b"".join(units) + trace_of(*[packet()] * 4)
     ) * 4  # fmt: skip
 
-    assert seconds_of(lambda: read_perfetto(data)) < 1
+    assert cpu_seconds(lambda: read_perfetto(data)) < 1
     found = read_perfetto(data)
     assert found.events.names().tolist() == ["op"]
     assert {one.kind for one in found.repairs} >= {"damaged", "bad packet"}
@@ -164,7 +155,7 @@ def test_texts_of_a_copied_export_are_found_without_a_key(tmp_path: Path) -> Non
     """``CREATE TABLE ... AS SELECT`` loses it: 32,000 texts took 26 s."""
     file = ranges(tmp_path / "run.sqlite", 10_000)
 
-    assert seconds_of(lambda: hg.load(file)) < 1
+    assert cpu_seconds(lambda: hg.load(file)) < 1
     assert hg.load(file).events["name"].nunique() == 10_001
 
 
@@ -213,7 +204,7 @@ def test_a_head_of_thousands_of_processes_is_read_once(tmp_path: Path) -> None:
     pids = ",".join(f'{{"ph":"X","pid":{k}}}' for k in range(100, 30_000))
     other.write_text(f'{{"schemaVersion": 1, "traceEvents": [{pids}]}}')
 
-    assert seconds_of(lambda: discover([same, other])) < 1
+    assert cpu_seconds(lambda: discover([same, other])) < 1
 
 
 def test_a_node_of_thousands_of_tensors_is_read_once(tmp_path: Path) -> None:
@@ -225,7 +216,7 @@ def test_a_node_of_thousands_of_tensors_is_read_once(tmp_path: Path) -> None:
     node = {"id": 1, "name": "aten::cat", "inputs": inputs, "outputs": outputs}
     file.write_text(json.dumps({"schema": "1.1.1-chakra.0.0.4", "nodes": [node]}))
 
-    assert seconds_of(lambda: read_nodes(file)) < 1
+    assert cpu_seconds(lambda: read_nodes(file)) < 1
     assert int(read_nodes(file).accesses.is_write.sum()) == n - 1
 
 
@@ -245,7 +236,7 @@ def test_launches_that_are_all_alike_are_found_in_few_steps() -> None:
     """40,000 launches of one kernel in 80,000 took 3 s."""
     whole = np.zeros(80_000, dtype=np.int64)
 
-    assert seconds_of(lambda: _runs(whole, whole[:40_000])) < 0.5
+    assert cpu_seconds(lambda: _runs(whole, whole[:40_000])) < 0.5
 
 
 def test_metrics_that_each_launch_has_one_of_are_too_many() -> None:

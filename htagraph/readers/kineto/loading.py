@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
-from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from htagraph.errors import QueryError, TraceFormatError
 from htagraph.model.recording import STACKS, Origin, Progress, Recording
+from htagraph.model.window import pair_of
 from htagraph.readers.kineto.arguments import ArgsIndex
 from htagraph.readers.kineto.categories import LAUNCH_FLOWS, is_plain
 from htagraph.readers.kineto.chunks import ByteStream
@@ -53,11 +53,8 @@ class Asked:
         if self.window is None:
             return
         hint = "give (start_ns, end_ns) with start_ns <= end_ns."
-        window: Any = self.window
-        is_pair = hasattr(window, "__len__") and len(window) == 2
-        if not is_pair or not all(isinstance(time_ns, Real) for time_ns in window):
-            raise QueryError(f"{window!r} is no window.", hint=hint)
-        if not window[0] <= window[1]:
+        start_ns, end_ns = pair_of(self.window, hint=hint)
+        if not start_ns <= end_ns:  # also of what is no number
             raise QueryError("the window ends before it starts.", hint=hint)
 
 
