@@ -38,7 +38,6 @@ class Reading:
 
     Parameters
     ----------
-    class_rules : tuple of ClassRule
     stacks : bool
         Python stacks are read, too.
     infer : bool
@@ -137,18 +136,10 @@ def compiled(
 
     Parameters
     ----------
-    path : Path
-    beside : sequence of Path
-    reading : Reading
-    folder : Path, optional
     progress : callable, optional
         Called while the file is read.
     stage : callable, optional
         Called with what is done after that.
-
-    Returns
-    -------
-    Compiled
     """
     if folder is None or not file_of(path).is_file():  # a pipe can be read only once
         return reading.made(path, beside, progress=progress, stage=stage)
@@ -166,19 +157,7 @@ def compiled(
 
 
 def kept_file(path: Path, beside: Sequence[Path], folder: Path, reading: Reading) -> Path:
-    """The file for a trace and its graph: one per state of its files, and way of reading them.
-
-    Parameters
-    ----------
-    path : Path
-    beside : sequence of Path
-    folder : Path
-    reading : Reading
-
-    Returns
-    -------
-    Path
-    """
+    """The file for a trace and its graph: one per state of its files, and way of reading them."""
     states = [(str(file.absolute()), _state(file_of(file))) for file in (path, *beside)]
     key = f"{VERSION} {_code()} {reading} {states}"
     return folder / f"{sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}.npz"
@@ -189,13 +168,8 @@ def opened(kept: Path, path: Path) -> Compiled | None:
 
     Parameters
     ----------
-    kept : Path
     path : Path
         The trace.
-
-    Returns
-    -------
-    Compiled or None
     """
     if not kept.is_file():
         return None
@@ -210,11 +184,6 @@ def opened(kept: Path, path: Path) -> Compiled | None:
 
 def saved(made: Compiled, kept: Path) -> Path:
     """Keep a trace and its graph in one file; a graph alone can be opened from it as well.
-
-    Parameters
-    ----------
-    made : Compiled
-    kept : Path
 
     Returns
     -------

@@ -376,8 +376,6 @@ def write_path_trace(
 
     Parameters
     ----------
-    path : CriticalPath
-    out : str or Path
     findings : mapping of str to str, optional
         What to say of each cause.
     run, place, origin_ns, taken
@@ -424,7 +422,6 @@ def write_runs(out: str | Path, runs: Mapping[str, CriticalPath], origins: Seque
 
     Parameters
     ----------
-    out : str or Path
     runs : mapping of str to CriticalPath
         By name, the first on top.
     origins : sequence of int, unit=ns

@@ -26,7 +26,18 @@ from htagraph.errors import HTAGraphError
 from tests.real_traces import FOLDER, traces_in
 
 SENTENCES = frozenset(
-    "title to_try caveats sentence consequence detail check withheld left_out meaning".split()
+    [
+        "title",
+        "to_try",
+        "caveats",
+        "sentence",
+        "consequence",
+        "detail",
+        "check",
+        "withheld",
+        "left_out",
+        "meaning",
+    ]
 )
 """Keys of the document that hold words for people: these may be written better."""
 

@@ -133,10 +133,8 @@ class Signature:
 
     Parameters
     ----------
-    tool : str
     meaning : str
         What it does, for whoever chooses among tools.
-    parameters : mapping of str to _Parameter
     """
 
     tool: str

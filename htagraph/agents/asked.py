@@ -31,8 +31,6 @@ class Calls:
 
     Parameters
     ----------
-    root : Root
-    loaded : Loaded
     stage, progress : callable
         Called while it works; they raise where nobody waits for the answer any more.
     """
@@ -49,7 +47,6 @@ class Asked:
 
     Parameters
     ----------
-    calls : Calls
     name : str
         The path, as the client says it.
     window : str, default=""

@@ -164,7 +164,6 @@ def plain(value: Any, *, longest: int | None = LONGEST_NAME) -> Any:  # noqa: AN
 
     Parameters
     ----------
-    value : object
     longest : int, optional
         Characters from which on a text loses its middle; None for never.
 
@@ -211,7 +210,6 @@ def rows_part(
     ----------
     name : str
         As of `Part`.
-    frame : DataFrame
     how : str
         As of `Part`.
     offset, limit : int

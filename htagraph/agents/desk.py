@@ -68,10 +68,8 @@ class Desk:
 
         Parameters
         ----------
-        tool : str
         arguments : mapping
             As the client gives them.
-        report : callable
         abandoned : Event
             Set where the call was cancelled: the work then ends at its next stage.
 

@@ -89,7 +89,6 @@ class Root:
         -------
         DataFrame, schema `frames.CAPTURES`
             Without those links.
-        list of str
         """
         found = find_traces(folder)
         inside = [path for path in found if path.resolve().is_relative_to(self.folder)]

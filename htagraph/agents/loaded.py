@@ -36,7 +36,6 @@ class LoadedTrace:
 
     Parameters
     ----------
-    trace : Trace
     graph : TraceGraph
         Of the whole trace.
     """
@@ -61,7 +60,6 @@ class LoadedJob:
 
     Parameters
     ----------
-    job : Job
     notes : tuple of str
         What was said when it was loaded.
     """

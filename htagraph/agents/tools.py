@@ -78,12 +78,7 @@ _NEXT = "offset={next}, or a larger max_tokens."
 
 @dataclass(frozen=True)
 class Tools:
-    """What can be asked.
-
-    Parameters
-    ----------
-    calls : Calls
-    """
+    """What can be asked."""
 
     calls: Calls
 

@@ -166,7 +166,6 @@ def sums_under(parent: Parents, code: I64, values: I64, n_codes: int) -> I64:
     code : ndarray of shape (n_events,), dtype=int64
         -1 for none.
     values : ndarray of shape (n_events,), dtype=int64
-    n_codes : int
 
     Returns
     -------

@@ -100,14 +100,6 @@ def by_head(tables: Sequence[EdgeColumns]) -> EdgeColumns:
 
     Equal ones stay in the order of the tables.
 
-    Parameters
-    ----------
-    tables : sequence of EdgeColumns
-
-    Returns
-    -------
-    EdgeColumns
-
     Notes
     -----
     ``O(n)``, but for heads of very many edges.

@@ -70,10 +70,6 @@ def chains(float_ns: I64, is_near: Bools, binding: I32, tail: I32) -> Chains:
         Edge into each node by which it is as late as it is, -1 for none.
     tail : ndarray of shape (n_edges,), dtype=int32
 
-    Returns
-    -------
-    Chains
-
     Examples
     --------
     >>> binding, tail = np.array([-1, 0, 1, 0, 2], np.int32), np.array([0, 1, 3], np.int32)

@@ -97,14 +97,12 @@ class ClockFit:
 
     Parameters
     ----------
-    clock : Clock
     low_ns, high_ns : int, unit=ns
         Feasible offsets: what the matched collectives allow if the drift is wrong by no more than
         is not noticed (5 ppm where none was fitted). ``low_ns > high_ns`` if no clock fits; months
         apart on a side from which nothing bounds them.
     spread_ns : int, unit=ns
         Median distance of the ends of a matched collective after alignment.
-    n_collectives : int
     """
 
     clock: Clock
@@ -164,10 +162,6 @@ def fit_clock(
         by default.
     ends_together : ndarray of shape (n,), dtype=bool, optional
         Whether members leave the collective together; always, by default.
-
-    Returns
-    -------
-    ClockFit
 
     Examples
     --------

@@ -40,7 +40,6 @@ def components(tail: I32, head: I32, n_nodes: int) -> I32:
     Parameters
     ----------
     tail, head : ndarray of shape (n_edges,), dtype=int32
-    n_nodes : int
 
     Returns
     -------

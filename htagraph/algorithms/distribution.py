@@ -46,11 +46,6 @@ def distribution(group: I64, value: I64, quantiles: tuple[float, ...] = ()) -> D
     Parameters
     ----------
     group, value : ndarray of shape (n,), dtype=int64
-    quantiles : tuple of float
-
-    Returns
-    -------
-    Distribution
 
     Examples
     --------

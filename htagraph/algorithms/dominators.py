@@ -24,7 +24,6 @@ def dominators(
     ----------
     tail, head : ndarray of shape (n_edges,), dtype=int
         Positions in a topological order: ``tail < head``.
-    n_nodes : int
 
     Returns
     -------

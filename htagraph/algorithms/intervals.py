@@ -80,10 +80,6 @@ def union(group: I64, start: I64, end: I64) -> Intervals:
     group, start, end : ndarray of shape (n,), dtype=int64
         ``start <= end``; intervals of no length count for nothing.
 
-    Returns
-    -------
-    Intervals
-
     Examples
     --------
     >>> start, end = np.array([0, 3, 10, 12]), np.array([5, 8, 12, 15])
@@ -140,7 +136,6 @@ def states(group: I64, start: I64, end: I64, bit: npt.NDArray[np.integer], n_bit
     group, start, end : ndarray of shape (n,), dtype=int64
     bit : ndarray of shape (n,), dtype=int
         Class of each interval, ``0 <= bit < n_bits``.
-    n_bits : int
 
     Examples
     --------

@@ -270,10 +270,6 @@ def nest(
     rows : ndarray of shape (k,), dtype=int, optional
         Intervals to look at, ascending; all by default. The others have no boundaries.
 
-    Returns
-    -------
-    Nesting
-
     Notes
     -----
     ``O(n)`` where intervals come in the order of their starts and nest, else ``O(n log n)``.

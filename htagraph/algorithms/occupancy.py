@@ -72,10 +72,6 @@ def residency(
     shared_memory : ndarray of shape (n,), dtype=int64, unit=byte
         Shared memory of a block, static and dynamic; less than 0 for unknown.
 
-    Returns
-    -------
-    Residency
-
     Examples
     --------
     A kernel of 256 threads with 64 registers each: an A100 holds 64 warps of it by their number,

@@ -29,10 +29,6 @@ def to_rustworkx(
     payload : iterable
         What each edge carries, in the order of the edges.
 
-    Returns
-    -------
-    rustworkx.PyDiGraph
-
     Notes
     -----
     About 0.5 us an edge.
@@ -60,7 +56,6 @@ def is_implied(
     Parameters
     ----------
     tail, head : ndarray of shape (n_edges,)
-    n_nodes : int
 
     Returns
     -------

@@ -191,7 +191,6 @@ def retime_without(
         Weight of each edge where the one or the other of its groups is left out.
     group : ndarray of shape (m, 2), dtype=int32
         Groups of each edge, which differ; -1 for none.
-    n_groups : int
     ends : list of ndarray, dtype=int64
         Positions of each set; an empty one is at the first release.
 

@@ -98,10 +98,6 @@ def rows(lane: I32, start: I64, end: I64) -> Rows:
     start, end : ndarray of shape (n,), dtype=int64
         ``start <= end``.
 
-    Returns
-    -------
-    Rows
-
     Notes
     -----
     ``O(n log n)`` for the sort, and the pass looks at each row of a lane once per interval.

@@ -77,10 +77,6 @@ def repeats(code: I64, lane: I64, *, min_length: int, max_length: int) -> Repeat
     min_length, max_length : int
         ``1 <= min_length <= max_length``.
 
-    Returns
-    -------
-    Repeats
-
     Notes
     -----
     Sequences grow by one code at a time, and what occurs once is dropped: ``O(n log n)`` a length.

@@ -78,10 +78,6 @@ def walks_back(node: I64, until_ns: I64, binding: I32, tail: I32, node_ts: I64) 
     tail : ndarray of shape (n_edges,), dtype=int32
     node_ts : ndarray of shape (n_nodes,), dtype=int64
 
-    Returns
-    -------
-    Walks
-
     Raises
     ------
     TraceLimitError

@@ -79,10 +79,6 @@ class Sample(NamedTuple):
 def half_width(before: Sample, after: Sample) -> F64:
     """How far the means of two samples of one distribution lie apart in 99 of 100 cases, at most.
 
-    Parameters
-    ----------
-    before, after : Sample
-
     Returns
     -------
     ndarray of float
@@ -117,7 +113,6 @@ def half_width_ends_apart(
 
     Parameters
     ----------
-    before, after : Sample
     first, last : bool
         Which ends are apart.
 
@@ -164,10 +159,6 @@ def range_if_apart(before: Sample, after: Sample) -> F64:
 
     Of three normal values each, chance does so in 0.8 of 100 cases, of more hardly ever; whatever
     distribution they are of, all of one lie above all of the other in 10 of 100.
-
-    Parameters
-    ----------
-    before, after : Sample
 
     Returns
     -------

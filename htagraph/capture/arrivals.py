@@ -25,7 +25,6 @@ class Arrivals:
 
     Parameters
     ----------
-    folder : Path
     earlier : frozenset of str
         Names that do not count: files of earlier runs.
     """
@@ -57,9 +56,6 @@ class Arrivals:
 
         Parameters
         ----------
-        world_size : int
-        step : int, optional
-        n : int, default=1
         timeout_s : float, unit=s
         meanwhile : callable, optional
             Told at each look what is waited for.

@@ -39,7 +39,6 @@ class Cycle:
 
         Parameters
         ----------
-        profiler : torch.profiler.profile
         before : int
             Number of the step in which the cycle before ended, -1 for none.
         """

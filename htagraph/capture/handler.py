@@ -70,8 +70,6 @@ class TraceHandler:
 
     Parameters
     ----------
-    folder : str or Path
-    report : bool, default=True
     timeout_s : float, default=120, unit=s
     records_waits : bool, default=True
         Waits of CUDA are recorded, as far as is known; if not, that is said once.

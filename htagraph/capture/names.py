@@ -19,7 +19,6 @@ class TraceName:
 
     Parameters
     ----------
-    rank : int
     step : int, optional
         First recorded step, None where the profiler counts no steps.
     written_ns : int, unit=ns

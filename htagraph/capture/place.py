@@ -11,13 +11,7 @@ __all__ = ["Place"]
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a process in its job.
-
-    Parameters
-    ----------
-    world_size : int
-    rank : int
-    """
+    """The place of a process in its job."""
 
     world_size: int = 1
     rank: int = 0

@@ -28,8 +28,6 @@ class TraceFile:
 
     Parameters
     ----------
-    folder : Path
-    name : TraceName
     with_stack : bool, default=False
         Python stacks were recorded, too.
     """

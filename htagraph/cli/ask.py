@@ -140,8 +140,6 @@ def _check(question: str, options: dict[str, Any], *, of_job: bool | None = None
 
     Parameters
     ----------
-    question : str
-    options : dict
     of_job : bool, optional
         Whether a job is asked; None where that is not known yet.
 

@@ -21,14 +21,6 @@ def readable(path: Path) -> Path:
 
     Where `nsys` is on this machine and somebody sits in front of it, the export is offered. A
     report that is not exported stays as it is: who reads it says what to do.
-
-    Parameters
-    ----------
-    path : Path
-
-    Returns
-    -------
-    Path
     """
     if not is_report(path) or not path.is_file():
         return path

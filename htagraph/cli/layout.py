@@ -74,10 +74,8 @@ def fitted(
 
     Parameters
     ----------
-    frame : DataFrame, or mapping of str to Series or ndarray
     width : int
         Of the terminal, in characters.
-    header : bool, default=True
     keeps_all : bool, default=False
         Leave no column out, even if the table is wider than the terminal.
     """

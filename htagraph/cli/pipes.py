@@ -27,10 +27,6 @@ _folders: list[OwnFolder] = []
 def from_pipe(path: Path) -> Path:
     """A path, or where what comes through it was kept: ``-``, ``/dev/stdin``, a pipe.
 
-    Parameters
-    ----------
-    path : Path
-
     Returns
     -------
     Path

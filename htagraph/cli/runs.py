@@ -31,7 +31,6 @@ def loaded_run(
 
     Parameters
     ----------
-    waiting : Waiting
     given : Path or sequence of Path
         Arguments of a command.
     window : str
@@ -40,11 +39,6 @@ def loaded_run(
         One rank of a job by itself.
     executor : Executor, optional
         Of the ranks of a job.
-    infer : bool, default=True
-
-    Returns
-    -------
-    RunProfile
     """
     paths = [given] if isinstance(given, Path) else list(given)
     if len(paths) == 1 and is_baseline(paths[0]):

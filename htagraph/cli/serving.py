@@ -124,7 +124,6 @@ class TraceServer:
     ui : Path, optional
         Folder of an installed UI that is served beside the trace; the online UI is used without
         one.
-    view : View
     page : Path, optional
         The page of the report on the trace.
     idle_s : float, unit=s

@@ -22,10 +22,6 @@ def settings_near(folder: Path) -> dict[str, str]:
 
     A baseline is relative to that file.
 
-    Parameters
-    ----------
-    folder : Path
-
     Returns
     -------
     dict of str to str

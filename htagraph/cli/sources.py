@@ -33,7 +33,6 @@ class Source:
 
     Parameters
     ----------
-    given : tuple of Path
     rank : int, optional
         One rank by itself; None for all that there is.
     capture : str

@@ -121,9 +121,6 @@ def print_frame(
 
     Parameters
     ----------
-    console : Console
-    frame : DataFrame, or mapping of str to ndarray
-    form : Format
     columns : str
         Columns that the user asked for, with commas between them; ``all`` for all.
     first : sequence of str

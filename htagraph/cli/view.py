@@ -52,7 +52,6 @@ class _Asked:
         Where to open.
     folder : Path
         For what is written.
-    infer : bool
     """
 
     window: str

@@ -33,10 +33,6 @@ def calls_in_words(row: Mapping[Hashable, Any]) -> str:
     row : mapping
         Of a frame of schema `frames.STEP_DIFF`.
 
-    Returns
-    -------
-    str
-
     Examples
     --------
     >>> row = {"calls_before": 10, "calls_after": 10, "before_ns": 100, "after_ns": 112}
@@ -74,10 +70,6 @@ class Tables(NamedTuple):
 
 def causes_in_words(tables: Tables) -> str:
     """The bounds that changed most, each with what changed most in it; beyond noise, if known.
-
-    Parameters
-    ----------
-    tables : Tables
 
     Returns
     -------

@@ -15,16 +15,7 @@ _MOST_ODD = 0.5
 
 
 def why_not_comparable(before: RunProfile, after: RunProfile) -> tuple[str, ...]:
-    """Why two runs cannot be compared, in words; empty if they can.
-
-    Parameters
-    ----------
-    before, after : RunProfile
-
-    Returns
-    -------
-    tuple of str
-    """
+    """Why two runs cannot be compared, in words; empty if they can."""
     said = []
     if before.unit != after.unit:
         said.append(f"a {before.unit} before, a {after.unit} after")

@@ -135,12 +135,7 @@ def job_profile(job: Job, *, name: str = "job") -> RunProfile:
 
     Parameters
     ----------
-    job : Job
     name : str, default="job"
-
-    Returns
-    -------
-    RunProfile
     """
     path, aligned = job.critical_path(), set(job.timeline.aligned)
     of_rank: dict[int, DoneSteps] = job.map(_rank_steps)

@@ -75,16 +75,7 @@ class Checked:
     said: str = ""
 
     def in_words(self, value: float | None) -> str:
-        """A value of this limit as people read it.
-
-        Parameters
-        ----------
-        value : float or None
-
-        Returns
-        -------
-        str
-        """
+        """A value of this limit as people read it."""
         if value is None:
             return "unknown"
         if self.limit == "max-step":
@@ -98,8 +89,6 @@ class Check:
 
     Parameters
     ----------
-    run : RunProfile
-    limits : tuple of Checked
     diff : RunDiff, optional
         The baseline against the run.
     """
@@ -115,12 +104,7 @@ class Check:
         return next((one for one in ("broken", "withheld") if one in states), "passed")
 
     def verdict(self) -> str:
-        """What the check found, in a sentence or two.
-
-        Returns
-        -------
-        str
-        """
+        """What the check found, in a sentence or two."""
         named = {
             state: ", ".join(one.limit for one in self.limits if one.state == state)
             for state in ("broken", "withheld")
@@ -144,16 +128,10 @@ def check_run(
 
     Parameters
     ----------
-    run : RunProfile
-    limits : Limits
     baseline : RunProfile, optional
         An earlier run, which this one must not be slower than by more than ``fail_above``.
     is_step : bool, default=False
         A window that is no step was asked for, and is to be judged as one.
-
-    Returns
-    -------
-    Check
 
     Raises
     ------

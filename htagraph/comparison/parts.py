@@ -25,7 +25,6 @@ class Part:
         hide of ``communication`` and ``memory``.
     bound : str
         Bound of the path, empty elsewhere.
-    name : str
     calls : float
         Events per step; of a path, segments.
     total_ns : int, unit=ns
@@ -57,7 +56,6 @@ def reduced(pieces: pd.DataFrame, part: str, n: int, *, top: int, over: int = 1)
     ----------
     pieces : DataFrame
         ``row``, the step; ``bound``, ``name``, ``calls``, ``dur_ns``.
-    part : str
     n : int
         Number of steps.
     top : int

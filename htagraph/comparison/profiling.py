@@ -46,11 +46,6 @@ def path_parts(segments: pd.DataFrame, samples: Samples) -> list[Part]:
     ----------
     segments : DataFrame, schema `frames.SEGMENTS`
         They tile a window with all samples in it.
-    samples : Samples
-
-    Returns
-    -------
-    list of Part
     """
     start_ns, dur_ns = (segments[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns"))
     pieces = split_by_steps(start_ns, dur_ns, samples.frame)
@@ -121,15 +116,10 @@ def work_parts(dag: Dag, steps: pd.DataFrame, rows: I64) -> list[Part]:
 
     Parameters
     ----------
-    dag : Dag
     steps : DataFrame
         Of samples: ``name``, ``start_ns``, ``dur_ns``.
     rows : ndarray of int64
         The steps of the trace that they are; empty for a window.
-
-    Returns
-    -------
-    list of Part
     """
     work, began_ns = device_work_began(dag)
     marks = find_steps(dag.events)["event"].to_numpy(np.int64)
@@ -151,16 +141,8 @@ def profile_of(
 
     Parameters
     ----------
-    name : str
-    samples : Samples
     parts : list of Part
         Of these samples, but for the whole.
-    devices : str
-    world_size, n_ranks : int
-
-    Returns
-    -------
-    RunProfile
     """
     steps_ns = samples.frame["dur_ns"].to_numpy(np.int64)
     std_ns = float(steps_ns.std(ddof=1)) if len(steps_ns) > 1 else 0.0
@@ -190,15 +172,10 @@ def graph_profile(
 
     Parameters
     ----------
-    graph : TraceGraph
     name : str
         By default that of its file.
     world_size : int, optional
         Ranks of its job; by default as the file says.
-
-    Returns
-    -------
-    RunProfile
 
     Examples
     --------

@@ -222,14 +222,5 @@ def _content(path: Path) -> bytes:
 
 
 def is_baseline(path: Path) -> bool:
-    """Whether a file is a stored report or profile, by its first bytes.
-
-    Parameters
-    ----------
-    path : Path
-
-    Returns
-    -------
-    bool
-    """
+    """Whether a file is a stored report or profile, by its first bytes."""
     return _SCHEMA in first_bytes(path, _HEAD)

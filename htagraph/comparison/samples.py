@@ -77,7 +77,6 @@ class DoneSteps(NamedTuple):
 
     Parameters
     ----------
-    names : ndarray of str
     start_ns, end_ns : ndarray of int64, unit=ns
     is_same_work : ndarray of bool
         The step does what most do.
@@ -116,14 +115,6 @@ def device_work_began(dag: Dag) -> tuple[I64, I64]:
 
 def done_steps(dag: Dag) -> DoneSteps:
     """The steps of a rank, from when the one before was done until each is done.
-
-    Parameters
-    ----------
-    dag : Dag
-
-    Returns
-    -------
-    DoneSteps
 
     Examples
     --------
@@ -180,13 +171,8 @@ def _alike(steps: DoneSteps, inside: Bools) -> _Alike:
 
     Parameters
     ----------
-    steps : DoneSteps
     inside : ndarray of bool
         Steps that lie in the window; at least one.
-
-    Returns
-    -------
-    _Alike
     """
     same = inside & steps.is_same_work
     if not same.any():
@@ -205,17 +191,12 @@ def compared(
 
     Parameters
     ----------
-    steps : DoneSteps
     inside : ndarray of bool
         Steps that lie in the window; at least one.
     counted : ndarray of bool
         Steps of which it is said where they are not compared.
     reasons : callable
         What is known of each step beside its length; empty texts for nothing.
-
-    Returns
-    -------
-    Samples
     """
     kept, is_first_left_out = _alike(steps, inside)
     lengths_ns = steps.end_ns - steps.start_ns
@@ -246,14 +227,6 @@ def graph_samples(graph: TraceGraph) -> Samples:
     """What is compared of a graph: the steps of its window that are alike.
 
     A window in which fewer than two steps are done is compared as a whole.
-
-    Parameters
-    ----------
-    graph : TraceGraph
-
-    Returns
-    -------
-    Samples
 
     Examples
     --------

@@ -28,7 +28,6 @@ class Boundaries:
 
     Parameters
     ----------
-    events : EventTable
     node : ndarray of shape (n,), dtype=int32
         By lane, then in the order of the thread.
     inside : ndarray of shape (n,), dtype=int32

@@ -88,13 +88,8 @@ def classify(structure: Structure, user_rules: Sequence[ClassRule] = ()) -> Clas
 
     Parameters
     ----------
-    structure : Structure
     user_rules : sequence of ClassRule
         Tried before `BUILT_IN_RULES`.
-
-    Returns
-    -------
-    Classification
     """
     events = structure.events
     named_rules = (*user_rules, *BUILT_IN_RULES)

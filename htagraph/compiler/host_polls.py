@@ -211,13 +211,8 @@ def host_poll_edges(structure: Structure, known: EdgeTable) -> Inferred:
 
     Parameters
     ----------
-    structure : Structure
     known : EdgeTable
         What ends with a SYNC, HIDDEN_SYNC or hand-over edge is explained.
-
-    Returns
-    -------
-    Inferred
     """
     if not len(structure.host) or not len(structure.queue):
         return Inferred()

@@ -143,13 +143,7 @@ class Sources(NamedTuple):
 
 
 class Learnt(NamedTuple):
-    """Pairs that recur, at most one for each stretch.
-
-    Parameters
-    ----------
-    pairs : Pairs
-    support : tuple of Support
-    """
+    """Pairs that recur, at most one for each stretch."""
 
     pairs: Pairs
     support: tuple[Support, ...]
@@ -284,17 +278,10 @@ def recurring(
 
     Parameters
     ----------
-    structure : Structure
     rule : Rule
         That will make edges of them; for the support.
     stretches : tuple of Stretches and ndarray of shape (n_stretches,), dtype=int64
         And the number of the place of each.
-    pairs : Pairs
-    sources : Sources
-
-    Returns
-    -------
-    Learnt
     """
     events, (targets, place) = structure.events, stretches
     times = events.node_ts_ns

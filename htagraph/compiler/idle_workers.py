@@ -77,7 +77,6 @@ def waits_for_work(
 
     Parameters
     ----------
-    structure : Structure
     tail, head : ndarray of shape (n,), dtype=int32
         Nodes of one thread each.
 

@@ -59,13 +59,8 @@ def with_late_ends(structure: Structure, known: EdgeTable) -> Structure:
 
     Parameters
     ----------
-    structure : Structure
     known : EdgeTable
         With the stream waits that are recorded, or follow from the order of calls.
-
-    Returns
-    -------
-    Structure
     """
     events, most = structure.events, most_overlap(structure)
     between = known.take((known.kind == EdgeKind.SYNC) & events.is_device[known.head >> 1])
@@ -97,7 +92,6 @@ def stream_wait_edges_from(
 
     Parameters
     ----------
-    structure : Structure
     rule : Rule, or ndarray of shape (n,), dtype=int8
     source, waiter : ndarray of shape (n,), dtype=int64
     lag_ns : array_like, default=0, unit=ns

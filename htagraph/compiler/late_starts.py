@@ -51,13 +51,8 @@ def late_starts(structure: Structure, known: EdgeTable) -> LateStarts:
 
     Parameters
     ----------
-    structure : Structure
     known : EdgeTable
         All edges into starts of device work so far; those that run backward count for nothing.
-
-    Returns
-    -------
-    LateStarts
     """
     events, calibration = structure.events, structure.calibration
     times, device = events.node_ts_ns, structure.queue

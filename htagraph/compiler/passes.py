@@ -148,15 +148,10 @@ def compile_events(
 
     Parameters
     ----------
-    events : EventTable
     class_rules : sequence of ClassRule
         Rules that say what a kernel is, tried before the built-in ones.
     infer : bool, default=True
         Whether to add the edges that rest on order and times of events, not on a record.
-
-    Returns
-    -------
-    Dag
 
     Notes
     -----

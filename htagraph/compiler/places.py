@@ -35,10 +35,6 @@ class Places:
 
     Equal numbers are equal places. Each is an array of shape (n_events,), of no meaning for other
     events.
-
-    Parameters
-    ----------
-    structure : Structure
     """
 
     def __init__(self, structure: Structure) -> None:

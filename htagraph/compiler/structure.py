@@ -81,7 +81,6 @@ class Structure:
 
     Parameters
     ----------
-    events : EventTable
     host : ndarray of shape (n_host,), dtype=int64
         Events that are nodes on host threads.
     boundaries : Boundaries
@@ -93,7 +92,6 @@ class Structure:
         Runtime call that enqueued each device event, -1 for none.
     queue : ndarray of shape (n_device,), dtype=int64
         Device events by device, stream, start, end.
-    calibration : Calibration
     n_ambiguous_correlations : int
         Correlation ids that several runtime calls carry; the earliest call is taken as the launch.
     """
@@ -412,14 +410,6 @@ def _calibrate(events: EventTable, launch: I64, queue: I64) -> Calibration:
 
 def examine(events: EventTable) -> Structure:
     """Structure of a trace, with device times as they are (see `htagraph.compiler.device_clock`).
-
-    Parameters
-    ----------
-    events : EventTable
-
-    Returns
-    -------
-    Structure
 
     Raises
     ------

@@ -207,10 +207,6 @@ def certain_waits(structure: Structure) -> tuple[I64, I64]:
 
     Only what is recorded, or follows from what the call means.
 
-    Parameters
-    ----------
-    structure : Structure
-
     Returns
     -------
     work, call : ndarray of shape (n,), dtype=int64

@@ -38,15 +38,10 @@ def thread_edges(structure: Structure, waits: EdgeTable, *, infer: bool = True) 
 
     Parameters
     ----------
-    structure : Structure
     waits : EdgeTable
         SYNC, QUEUE, HIDDEN_SYNC and FLOW edges; those into host nodes say who waits.
     infer : bool, default=True
         Whether gaps of threads of a pool are told from time of their own.
-
-    Returns
-    -------
-    EdgeTable
     """
     between = structure.boundaries
     n = len(between) - len(between.openings)

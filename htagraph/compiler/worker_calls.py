@@ -230,13 +230,8 @@ def worker_call_edges(structure: Structure, known: EdgeTable) -> Inferred:
 
     Parameters
     ----------
-    structure : Structure
     known : EdgeTable
         What ends with a SYNC, HIDDEN_SYNC or hand-over edge is explained.
-
-    Returns
-    -------
-    Inferred
     """
     events, host = structure.events, structure.host
     if not len(host) or (events.lane[host] == events.lane[host[0]]).all():

@@ -56,9 +56,6 @@ def annotated_time(
 
     Parameters
     ----------
-    dag : Dag
-    window : Window
-    found : RangesOfWork
     kind : {EventKind.ANNOTATION, EventKind.DEVICE_ANNOTATION}
     name : str or re.Pattern
         Only ranges whose names match.

@@ -339,7 +339,6 @@ def attributed_time(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
 
     Parameters
     ----------
-    dag : Dag
     segments : DataFrame, schema `frames.SEGMENTS`
         Of one path, or of several parts of paths one after the other.
 
@@ -362,13 +361,7 @@ def attributed_time(dag: Dag, segments: pd.DataFrame) -> pd.DataFrame:
 
 
 def attributed(dag: Dag, segments: Segments) -> Attributed:
-    """The same in codes, of segments in codes.
-
-    Parameters
-    ----------
-    dag : Dag
-    segments : Segments
-    """
+    """The same in codes, of segments in codes."""
     name, op = (coded_texts(dag, segments, column) for column in ("name", "op"))
     return _attributed(dag, segments, name, op)
 

@@ -36,7 +36,6 @@ def label_sums(
     ----------
     codes : ndarray of shape (n,), dtype=int
         Position of each segment's label.
-    labels : sequence of str
     dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
     by : str
         What the labels are called.
@@ -83,16 +82,10 @@ def sum_by(
     ----------
     segments : DataFrame
         With ``dur_ns`` and the column `by`.
-    by : str
     total_ns : int, unit=ns
         What the parts must add up to.
-    schema : Schema
     sort : bool, default=True
         Largest first; else in order of appearance.
-
-    Returns
-    -------
-    DataFrame, indexed by group
 
     Raises
     ------

@@ -52,15 +52,6 @@ class BusyTime(NamedTuple):
 def busy_time(dag: Dag, window: Window) -> BusyTime:
     """Busy time without waits of devices and host in a window.
 
-    Parameters
-    ----------
-    dag : Dag
-    window : Window
-
-    Returns
-    -------
-    BusyTime
-
     Examples
     --------
     >>> from htagraph.compiler.passes import compile_events

@@ -174,11 +174,6 @@ def _opening(dag: Dag, window: Window, walk: _Walk) -> tuple[int, int, int, int]
 def critical_path(dag: Dag, window: Window) -> pd.DataFrame:
     """Segments of the critical path of a window; they tile it.
 
-    Parameters
-    ----------
-    dag : Dag
-    window : Window
-
     Returns
     -------
     DataFrame, schema `frames.SEGMENTS`
@@ -195,15 +190,6 @@ def critical_path(dag: Dag, window: Window) -> pd.DataFrame:
 
 def critical_paths(dag: Dag, windows: Sequence[Window]) -> pd.DataFrame:
     """Segments of the critical paths of several windows, one after the other.
-
-    Parameters
-    ----------
-    dag : Dag
-    windows : sequence of Window
-
-    Returns
-    -------
-    DataFrame, schema `frames.SEGMENTS`
 
     Raises
     ------

@@ -119,7 +119,6 @@ def op_diff(
 
     Parameters
     ----------
-    before, after : Dag
     before_window, after_window : Window, optional
         Default is the whole trace; take a step of each, as captures differ in length.
     short_names : bool, default=False
@@ -149,7 +148,6 @@ def kernel_diff(
 
     Parameters
     ----------
-    before, after : Dag
     before_window, after_window : Window, optional
         Default is the whole trace; take a step of each, as captures differ in length.
     short_names : bool, default=False
@@ -183,7 +181,6 @@ def path_diff(before: pd.DataFrame, after: pd.DataFrame, *, delta_ns: int) -> pd
 
     Parameters
     ----------
-    before, after : DataFrame, schema `frames.BREAKDOWN`, indexed by group
     delta_ns : int, unit=ns
         How much longer the second window is.
 

@@ -51,16 +51,7 @@ class LongCalls(NamedTuple):
 
 
 def long_calls(dag: Dag) -> LongCalls:
-    """First uses, launches that met a full queue, and launches that waited, of all long API calls.
-
-    Parameters
-    ----------
-    dag : Dag
-
-    Returns
-    -------
-    LongCalls
-    """
+    """Long API calls: first uses, launches into a full queue, and launches that waited."""
     events = dag.events
     is_long = (events.kind == EventKind.RUNTIME) & (events.dur_ns > _LONG_NS)
     is_long &= events.category != events.symbols.code(OS_CALLS)

@@ -157,11 +157,6 @@ def _reference(steady: SteadySteps) -> int:
 def odd_step_reasons(dag: Dag, steady: SteadySteps) -> list[str]:
     """Why each step is not steady, in words; empty for the steady ones.
 
-    Parameters
-    ----------
-    dag : Dag
-    steady : SteadySteps
-
     Returns
     -------
     list of str

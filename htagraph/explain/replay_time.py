@@ -27,7 +27,6 @@ class ReplayTime(NamedTuple):
 
     Parameters
     ----------
-    n_replays : int
     window_ns : int, unit=ns
         Length of the window, times the number of these devices.
     inside_ns : int, unit=ns
@@ -50,15 +49,6 @@ class ReplayTime(NamedTuple):
 
 def replay_time(dag: Dag, window: Window) -> ReplayTime:
     """Time inside and between replays in a window.
-
-    Parameters
-    ----------
-    dag : Dag
-    window : Window
-
-    Returns
-    -------
-    ReplayTime
 
     Examples
     --------

@@ -17,7 +17,6 @@ def segment_causes(attributed_time: pd.DataFrame, n_segments: int) -> pd.Categor
     ----------
     attributed_time : DataFrame
         Schema `frames.ATTRIBUTED_TIME` or `frames.JOB_ATTRIBUTED_TIME`.
-    n_segments : int
 
     Returns
     -------

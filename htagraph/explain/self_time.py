@@ -24,8 +24,6 @@ def self_time(dag: Dag, window: Window, host: Clipped) -> I64:
 
     Parameters
     ----------
-    dag : Dag
-    window : Window
     host : Clipped
         All host events of the window.
 

@@ -75,7 +75,6 @@ def find_topics(dag: Dag, event: I64, start_ns: I64, of_frame: I8) -> I8:
 
     Parameters
     ----------
-    dag : Dag
     event : ndarray of shape (n,), dtype=int64
         What runs; -1 for none.
     start_ns : ndarray of shape (n,), dtype=int64, unit=ns
@@ -106,7 +105,6 @@ def about(dag: Dag, topic: Cause) -> Mask:
 
     Parameters
     ----------
-    dag : Dag
     topic : Cause
         One of `TOPICS`.
     """

@@ -166,11 +166,6 @@ class Context:
 def find_context(dag: Dag, window: Window) -> Context:
     """Context of a window: what is computed is that of the window, all else that of the trace.
 
-    Parameters
-    ----------
-    dag : Dag
-    window : Window
-
     Examples
     --------
     >>> import htagraph as hg

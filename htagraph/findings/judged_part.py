@@ -19,7 +19,6 @@ def judged_part(path: CriticalPath, limit: float) -> Window | None:
 
     Parameters
     ----------
-    path : CriticalPath
     limit : float
         Share of unexplained time above which a window is not judged.
 

@@ -56,10 +56,6 @@ class Opening(NamedTuple):
 def find_opening(path: CriticalPath) -> Opening | None:
     """Opening of a window, where it is long.
 
-    Parameters
-    ----------
-    path : CriticalPath
-
     Returns
     -------
     Opening or None

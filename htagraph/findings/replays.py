@@ -21,10 +21,6 @@ _MEANING = {
 def replay_bound(found: ReplayTime) -> str:
     """What replayed work is bound by.
 
-    Parameters
-    ----------
-    found : ReplayTime
-
     Returns
     -------
     {"launch", "graph", "kernels", ""}
@@ -38,10 +34,6 @@ def replay_bound(found: ReplayTime) -> str:
 
 def replays_in_words(found: ReplayTime) -> str:
     """What replayed work is bound by, with the times that say so; empty without replays.
-
-    Parameters
-    ----------
-    found : ReplayTime
 
     Examples
     --------

@@ -104,12 +104,7 @@ _UNNAMED = (Cause.HOST_CODE, Cause.HOST, Cause.LATE_RANK)
 
 
 def advice_on(seen: Seen) -> str:
-    """What to try about a cause.
-
-    Parameters
-    ----------
-    seen : Seen
-    """
+    """What to try about a cause."""
     asks = seen.cause in _UNNAMED and seen.is_code
     asks &= seen.cause is not Cause.HOST or seen.run.has_device
     first = next(rule.says for rule in FIRST if rule.when(seen)) if asks else ""

@@ -22,8 +22,6 @@ class Seen:
 
     Parameters
     ----------
-    cause : Cause
-    run : Context
     most : Evidence
         Its largest contributor.
     bound : str

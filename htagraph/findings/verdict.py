@@ -38,7 +38,6 @@ class Paragraph(NamedTuple):
     ----------
     role : str
         What it says: ``title``, ``finding``, ``evidence``, ...
-    text : str
     indent : int
         Spaces before each of its lines.
     """
@@ -79,7 +78,6 @@ class Evidence:
         Its part of the attributed time.
     bound : str
         Bound of most of it.
-    n_segments : int
     """
 
     name: str
@@ -106,7 +104,6 @@ class Finding:
         Attributed time; that of all findings and the unexplained time add up to the window.
     share : float
         Share of the window.
-    n_segments : int
     potential_saving_ns : int, unit=ns
         How much shorter the window is expected to be once the cause is repaired, by replaying the
         run without it; at most the attributed time, as nothing else is repaired.

@@ -40,7 +40,6 @@ def find_bounds(
 
     Parameters
     ----------
-    path : CriticalPath
     opportunities : DataFrame, schema `answers.OPPORTUNITIES`, optional
         Of the window, where they are at hand.
 

@@ -94,7 +94,6 @@ def bounded(busy: BusyTime, window_ns: int) -> Callable[[Cause, int, int], Worth
 
     Parameters
     ----------
-    busy : BusyTime
     window_ns : int, unit=ns
     """
 

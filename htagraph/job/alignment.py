@@ -23,7 +23,6 @@ def aligned_ranks(fitted: Clocks, ends: Mapping[int, RankEnds]) -> tuple[int, ..
 
     Parameters
     ----------
-    fitted : Clocks
     ends : mapping of int to RankEnds
         By rank, of the whole traces.
     """

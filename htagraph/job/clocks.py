@@ -184,7 +184,6 @@ def fit_clocks(
     ----------
     matched : DataFrame
         As `match_collectives` returns it.
-    ranks : list of int
     hosts : mapping of int to str, optional
         The host of each rank, empty where not recorded.
 

@@ -206,7 +206,6 @@ def measure_waits(matched: pd.DataFrame, clocks: Clocks) -> pd.DataFrame:
     ----------
     matched : DataFrame
         As `match_collectives` returns it.
-    clocks : Clocks
 
     Returns
     -------

@@ -106,14 +106,8 @@ def delay_costs(
 
     Parameters
     ----------
-    compared : WaitComparisons
     times : mapping of int to DataFrame
         By rank: what `rank_work.TimesByNameIn` gives for its rank segments.
-    collectives : DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
-
-    Returns
-    -------
-    DataFrame, schema `job_answers.DELAY_COSTS`
 
     Raises
     ------

@@ -186,7 +186,6 @@ class Workers:
 
         Parameters
         ----------
-        tasks : mapping
         progress : callable, optional
             Called with (tasks done, tasks in all).
         named : callable, optional

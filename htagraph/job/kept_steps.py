@@ -85,7 +85,6 @@ class KeptSteps:
 
     Parameters
     ----------
-    window : LastSteps
     n_steps, n_all_steps : int
         Of the rank with most steps.
     n_collectives, n_all_collectives : int
@@ -115,7 +114,6 @@ class KeptSteps:
 
         Parameters
         ----------
-        quality : DataFrame, schema `answers.QUALITY` and ``rank``
         n_collectives : mapping of int to (int, int)
             By rank: those kept, and all.
         """
@@ -149,7 +147,6 @@ def step_starts(graph: TraceGraph, kernels: I64) -> tuple[StepStart, ...]:
 
     Parameters
     ----------
-    graph : TraceGraph
     kernels : ndarray of shape (n,), dtype=int64
         Events of all collectives of the rank, in the order of their launches.
     """
@@ -186,14 +183,7 @@ def place_of(window: LastSteps, starts: Sequence[StepStart]) -> int:
 def table_since(
     table: pd.DataFrame, ready: Readiness, first: int
 ) -> tuple[pd.DataFrame, Readiness]:
-    """The collectives of a rank from one on, and since when they were ready, numbered anew.
-
-    Parameters
-    ----------
-    table : DataFrame, schema `answers.COLLECTIVES`
-    ready : Readiness
-    first : int
-    """
+    """The collectives of a rank from one on, and since when they were ready, numbered anew."""
     kept = table.iloc[first:].reset_index(drop=True).copy()
     own = np.arange(len(kept))
     after, arrival = (kept[name].to_numpy(np.int64) for name in ("after", "arrival"))

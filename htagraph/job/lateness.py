@@ -50,10 +50,6 @@ def waits_counted_once(collectives: pd.DataFrame) -> I64:
 
     Collectives that a rank is in at once, on several streams or worker threads, cost it their time
     only once.
-
-    Parameters
-    ----------
-    collectives : DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
     """
     rank, start, wait = (
         collectives[name].to_numpy(np.int64) for name in ("rank", "start_ns", "wait_ns")
@@ -69,10 +65,6 @@ def waits_counted_once(collectives: pd.DataFrame) -> I64:
 
 def late_arrivals(collectives: pd.DataFrame) -> pd.DataFrame:
     """Who came last to each matched collective in which somebody certainly waited.
-
-    Parameters
-    ----------
-    collectives : DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
 
     Returns
     -------
@@ -153,11 +145,8 @@ def compared_rank_segments(
     ----------
     late : DataFrame
         As `late_arrivals` returns it.
-    collectives : DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
     tables : mapping of int to DataFrame
         Schema `answers.COLLECTIVES`, by rank.
-    ends : mapping of int to RankEnds
-    clocks : mapping of int to Clock
     """
     columns = {
         rank: {
@@ -262,7 +251,6 @@ def blame_late_ranks(
         Of the path.
     late, excess : DataFrame
         As `late_arrivals` and `excess_times` return them.
-    collectives : DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
     """
     left_ns = collectives.groupby("match")["end_ns"].max()
     windows = _blamed_windows(late, left_ns)

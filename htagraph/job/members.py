@@ -29,7 +29,6 @@ def members_of(timeline: Timeline, begun_ns: Mapping[int, int]) -> dict[int, Mem
 
     Parameters
     ----------
-    timeline : Timeline
     begun_ns : mapping of int to int
         When each rank that is asked about begins, in common time. How late it is by then is not
         its doing: the profiler began there later.

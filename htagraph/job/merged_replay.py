@@ -42,8 +42,6 @@ class MergedReplay:
         Of all ranks; collectives come after these.
     order : ndarray of shape (n_nodes + n_collectives,), dtype=int32
         Topological: by time, then by depth. It keeps the order within each rank.
-    members : mapping of int to Members
-    n_collectives : int
     """
 
     first: Mapping[int, int]

@@ -124,7 +124,6 @@ def write_job_trace(
         ``.pftrace``, or ``.pftrace.gz`` to compress.
     segments : DataFrame, schema `frames.JOB_SEGMENTS`
         Of the path; with a ``cause`` of each.
-    timeline : Timeline
     window : str
         Name of the path's window.
     origin_ns : int, unit=ns

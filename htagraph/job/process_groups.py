@@ -50,10 +50,8 @@ def in_process_groups(
 
     Parameters
     ----------
-    collectives : DataFrame, schema `answers.COLLECTIVES`
     metadata : mapping
         Header of the trace.
-    rank : int
     """
     on_host = (collectives["found_by"] == HOST_RANGE).to_numpy(dtype=bool)
     by_library = is_inferred(collectives)

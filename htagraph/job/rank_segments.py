@@ -61,7 +61,6 @@ class RankSegment:
 
     Parameters
     ----------
-    rank : int
     start_ns, end_ns : int, unit=ns
         In common time.
     local_start_ns, local_end_ns : int, unit=ns
@@ -134,9 +133,6 @@ def find_rank_segments(
     ----------
     tables : mapping of int to DataFrame
         Schema `answers.COLLECTIVES`, by rank.
-    ends : mapping of int to RankEnds
-    collectives : DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
-    clocks : mapping of int to Clock
 
     Returns
     -------

@@ -32,13 +32,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Asked:
-    """A question by its name, and its options.
-
-    Parameters
-    ----------
-    question : str
-    options : tuple of (str, object)
-    """
+    """A question by its name, and its options."""
 
     question: str
     options: tuple[tuple[str, Any], ...] = ()

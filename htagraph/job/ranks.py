@@ -98,7 +98,6 @@ class RankSummary:
 
     Parameters
     ----------
-    rank : int
     rank_source : str
         Where the rank was found.
     path : Path
@@ -107,10 +106,8 @@ class RankSummary:
         Files of other instruments that were added.
     graph : Path
         The compiled graph.
-    world_size : int, optional
     host : str
         Where it ran, empty where not recorded.
-    n_events : int
     called_like_words : tuple of str
         Annotations whose names could be words for a window: ``last``, ``5``.
     alike_ns : mapping of str to int, unit=ns
@@ -121,12 +118,10 @@ class RankSummary:
         What kind of run it is, for advice.
     first_ns : int, unit=ns
         First time in the trace, also of what is no work.
-    collectives : DataFrame, schema `answers.COLLECTIVES`
     ready : Readiness
         Since when each of these was ready.
     ends : RankEnds
         Of the whole trace.
-    steps : tuple of str
     device_names : tuple of str, default=()
         Of its machine, each once.
     starts : tuple of StepStart, default=()
@@ -299,8 +294,6 @@ class RankGraphs:
     ----------
     summaries : mapping of int to RankSummary
         By rank, ascending.
-    workers : Workers
-    reading : Reading
     on_error : {"raise", "skip"}
     folder : object
         Keeps the folder of compiled graphs as long as they are needed.

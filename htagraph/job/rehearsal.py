@@ -37,7 +37,6 @@ class JobRehearsal:
     ----------
     ranks : mapping of int to RankReplay
         Their transfers begin when all are there.
-    merged : MergedReplay
     clock_error_ns : int, unit=ns
         How far the clock of any rank may be off: three times the spread of its collectives.
     """
@@ -52,7 +51,6 @@ class JobRehearsal:
 
         Parameters
         ----------
-        timeline : Timeline
         window : str or (int, int), optional
             Of every rank.
 

@@ -44,7 +44,6 @@ def slow_device(frame: pd.DataFrame, rank: int) -> str:
     ----------
     frame : DataFrame, schema `answers.KERNEL_BREAKDOWN` and ``rank``
         By name, of a job.
-    rank : int
     """
     compared = against_median_rank(frame)
     mine = compared[compared["rank"] == rank]

@@ -54,14 +54,8 @@ def summarize_stragglers(
 
     Parameters
     ----------
-    collectives : DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
     late, excess : DataFrame
         As `lateness.late_arrivals` and `lateness.excess_times` return them.
-    ranks : list of int
-
-    Returns
-    -------
-    DataFrame, schema `job_answers.STRAGGLERS`
     """
     cost = late.groupby("rank").agg(
         n_certain=("is_certain", "sum"),

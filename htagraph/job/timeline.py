@@ -34,7 +34,6 @@ class Timeline:
 
     Parameters
     ----------
-    graphs : RankGraphs
     known : Clocks, optional
         The clocks of the ranks, where they need not be fitted.
     """

@@ -34,8 +34,6 @@ def find_job_bounds(
 
     Parameters
     ----------
-    path : JobPath
-    stragglers : DataFrame, schema `job_answers.STRAGGLERS`
     kernels : DataFrame, schema `answers.KERNEL_BREAKDOWN` and ``rank``
         By name.
     opportunities : DataFrame, schema `answers.OPPORTUNITIES`

@@ -170,17 +170,10 @@ def compare_waits(
 
     Parameters
     ----------
-    collectives : DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
     tables : mapping of int to DataFrame
         Schema `answers.COLLECTIVES`, by rank.
     ready : mapping of int to Readiness
         Of these.
-    ends : mapping of int to RankEnds
-    clocks : mapping of int to Clock
-
-    Returns
-    -------
-    WaitComparisons
     """
     places, waits = _places(collectives, tables, ready), _waits(collectives)
     column = {name: places[name].to_numpy(np.int64) for name in places.columns}

@@ -37,7 +37,6 @@ def job_window(summaries: Mapping[int, RankSummary], window: str | tuple[int, in
     ----------
     summaries : mapping of int to RankSummary
         By rank.
-    window : str or (int, int)
 
     Raises
     ------

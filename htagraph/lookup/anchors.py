@@ -19,7 +19,6 @@ def first_anchor(dag: Dag, kernels: npt.NDArray[np.int64]) -> npt.NDArray[np.int
 
     Parameters
     ----------
-    dag : Dag
     kernels : ndarray of shape (n,), dtype=int64
         Kernels of collectives.
 

@@ -49,10 +49,8 @@ def innermost(dag: Dag, events: Rows, kinds: tuple[EventKind, ...]) -> I64:
 
     Parameters
     ----------
-    dag : Dag
     events : ndarray of shape (n,), dtype=int64
         -1 gives -1.
-    kinds : tuple of EventKind
 
     Returns
     -------

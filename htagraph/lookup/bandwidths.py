@@ -51,14 +51,6 @@ def bandwidths(dag: Dag) -> Bandwidths:
     Bytes by duration is exact where durations are in nanoseconds. Older profilers computed the
     bandwidth first and then cut durations to whole microseconds: there the recorded value is
     better, unless it is off by one factor throughout, or by more than such a cut.
-
-    Parameters
-    ----------
-    dag : Dag
-
-    Returns
-    -------
-    Bandwidths
     """
     events = dag.events
     work = np.flatnonzero(

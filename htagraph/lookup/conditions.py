@@ -65,7 +65,6 @@ def rows_where(frame: pd.DataFrame, where: str) -> pd.DataFrame:
 
     Parameters
     ----------
-    frame : DataFrame
     where : str
         Columns, numbers and texts, compared (``<``, ``==``, ...), added or multiplied, and joined
         by ``and``, ``or``, ``not``. ``'gemm' in name`` holds where the name contains the text, as

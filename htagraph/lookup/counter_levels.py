@@ -90,7 +90,6 @@ def bandwidth_changes(dag: Dag, *, by_stream: bool = False) -> CounterChanges:
 
     Parameters
     ----------
-    dag : Dag
     by_stream : bool, default=False
         Also apart by stream.
     """

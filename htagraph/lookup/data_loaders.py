@@ -24,10 +24,6 @@ _MOST = 0.5
 def find_loading(dag: Dag) -> Loading:
     """Where most of the time of DataLoaders goes.
 
-    Parameters
-    ----------
-    dag : Dag
-
     Returns
     -------
     str

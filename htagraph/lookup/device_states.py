@@ -34,11 +34,6 @@ def device_states(dag: Dag, window: Window) -> States:
         stream 9   |         [nccl      ]
         class      |   [  1  ][ 1+2 ][2 ]      0 (idle) elsewhere
 
-    Parameters
-    ----------
-    dag : Dag
-    window : Window
-
     Returns
     -------
     States
@@ -76,7 +71,6 @@ def time_by_class(found: States, device: int, start_ns: I64, end_ns: I64) -> dic
     ----------
     found : States
         Of a window with all ranges in it.
-    device : int
     start_ns, end_ns : ndarray of shape (n,), dtype=int64, unit=ns
 
     Returns

@@ -20,12 +20,7 @@ def edge_frame(dag: Dag, rows: npt.NDArray[np.integer]) -> pd.DataFrame:
 
     Parameters
     ----------
-    dag : Dag
     rows : ndarray of shape (n,)
-
-    Returns
-    -------
-    DataFrame, schema `frames.EDGES`
     """
     edges, times = dag.edges, dag.events.node_ts_ns
     tail, head = edges.tail[rows].astype(np.int64), edges.head[rows].astype(np.int64)

@@ -182,7 +182,6 @@ def find_window(
 
     Parameters
     ----------
-    dag : Dag
     window : str, re.Pattern or (int, int)
         Name of a host range (``"ProfilerStep#5"``), a glob or regex; a step by its number
         (``"5"``), ``"first"``, ``"last"`` or ``"median"``, which is the representative one; times
@@ -193,10 +192,6 @@ def find_window(
     instance : int, optional
         Which of several ranges of this name, in order of time; negative from the end. By default
         the first, with a warning where there are more.
-
-    Returns
-    -------
-    Window
 
     Raises
     ------

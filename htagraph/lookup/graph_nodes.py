@@ -50,10 +50,6 @@ class GraphNodes(NamedTuple):
 def graph_nodes(dag: Dag) -> GraphNodes:
     """Nodes of captured graphs in a trace, with all their replays.
 
-    Parameters
-    ----------
-    dag : Dag
-
     Returns
     -------
     GraphNodes

@@ -57,7 +57,6 @@ def kernel_waves(
     ----------
     start, end : ndarray of shape (n_kernels,), dtype=float64, unit=ns
         Of the whole kernels.
-    geometry : LaunchGeometry
     n_sms : int
         Multiprocessors of the device; 0 for unknown.
     length : float, unit=ns

@@ -135,7 +135,6 @@ def launch_geometry(dag: Dag, kernels: I64, device: DeviceProperties | None) -> 
 
     Parameters
     ----------
-    dag : Dag
     kernels : ndarray of shape (n,), dtype=int64
     device : DeviceProperties or None
         As of `geometry_devices`; None for one that is not known.

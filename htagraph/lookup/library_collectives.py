@@ -83,7 +83,6 @@ def library_collectives(dag: Dag, kernels: I64) -> LibraryCollectives:
 
     Parameters
     ----------
-    dag : Dag
     kernels : ndarray of shape (n,), dtype=int64
         Events, in the order of their launches.
     """

@@ -19,10 +19,6 @@ def work_links(dag: Dag) -> tuple[I32, I32]:
     A launch leads to its device work, and FLOW edges from one host thread to another: forward to
     backward, and a caller to the autograd thread that works for it.
 
-    Parameters
-    ----------
-    dag : Dag
-
     Returns
     -------
     tail, head : ndarray of shape (n,), dtype=int32

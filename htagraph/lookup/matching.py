@@ -111,7 +111,6 @@ def linked_events(dag: Dag, kind: str) -> tuple[I64, I64]:
 
     Parameters
     ----------
-    dag : Dag
     kind : str
         An `EdgeKind`, or ``CHILD``.
 
@@ -171,7 +170,6 @@ def find_matches(dag: Dag, rows: I64, chain: Sequence[Pattern | Hop | str]) -> p
 
     Parameters
     ----------
-    dag : Dag
     rows : ndarray of shape (n,), dtype=int64
         Events that may take part.
     chain : sequence

@@ -77,7 +77,6 @@ def instance_window(
 
     Parameters
     ----------
-    dag : Dag
     rows : ndarray of shape (n,), dtype=int64
         Events that were asked for, in order of time.
     wanted : str

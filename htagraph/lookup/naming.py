@@ -62,7 +62,6 @@ def gap_places(dag: Dag, tail: Nodes, head: Nodes) -> Text:
 
     Parameters
     ----------
-    dag : Dag
     tail, head : ndarray of shape (n,), dtype=int
     """
     ended, begins = tail & 1 == 1, head & 1 == 0
@@ -76,7 +75,6 @@ def frames_at(dag: Dag, lane: I64, ts_ns: I64, pattern: re.Pattern[str] | None =
 
     Parameters
     ----------
-    dag : Dag
     lane, ts_ns : ndarray of shape (n,), dtype=int64
     pattern : re.Pattern, optional
         Only frames whose names match.
@@ -97,7 +95,6 @@ def innermost_at(dag: Dag, ranges: I64, lane: I64, ts_ns: I64) -> tuple[I64, I64
 
     Parameters
     ----------
-    dag : Dag
     ranges : ndarray of shape (k,), dtype=int64
         Events of any kind.
     lane, ts_ns : ndarray of shape (n,), dtype=int64

@@ -175,14 +175,8 @@ def code_pieces(
 
     Parameters
     ----------
-    dag : Dag
-    stretches : Stretches
     topics : mapping of int to re.Pattern
         Names of frames that say what all the code below them is about, by number.
-
-    Returns
-    -------
-    CodePieces
     """
     events, (lane, start_ns, end_ns, op) = dag.events, stretches
     every = np.arange(len(lane))

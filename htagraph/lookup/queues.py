@@ -67,12 +67,7 @@ def queues(dag: Dag, per: str = "device") -> Queues:
 
     Parameters
     ----------
-    dag : Dag
     per : {"device", "stream"}
-
-    Returns
-    -------
-    Queues
 
     Raises
     ------

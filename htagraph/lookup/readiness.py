@@ -45,13 +45,8 @@ def readiness(dag: Dag, kernels: I64) -> Readiness:
 
     Parameters
     ----------
-    dag : Dag
     kernels : ndarray of shape (n,), dtype=int64
         Kernels of collectives, or their ranges on the host.
-
-    Returns
-    -------
-    Readiness
     """
     place = np.full(len(dag.events), -1, dtype=np.int64)
     place[kernels] = np.arange(len(kernels))

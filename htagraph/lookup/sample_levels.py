@@ -21,7 +21,6 @@ class Levels(NamedTuple):
 
     Parameters
     ----------
-    series : Series
     ts_ns : ndarray of shape (n,), dtype=int64, unit=ns
         When each sample was taken.
     bound_ns : ndarray of shape (n + 1,), dtype=int64, unit=ns

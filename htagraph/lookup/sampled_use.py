@@ -40,8 +40,6 @@ def sampled_use(
 
     Parameters
     ----------
-    samples : SampleTable
-    device : int
     devices : ndarray of int
         All devices of the trace: a series of no device is of the only one.
     start_ns, end_ns : ndarray of shape (n,), dtype=int64, unit=ns

@@ -75,7 +75,6 @@ def kind_mask(dag: Dag, kinds: Kinds) -> Bool:
 
     Parameters
     ----------
-    dag : Dag
     kinds : str, EventKind, or several
         Labels of `EventKind` (``"op"``, ``"kernel"``), or one of `KIND_GROUPS`.
 
@@ -127,7 +126,6 @@ def where_rows(dag: Dag, rows: I64, where: str) -> I64:
 
     Parameters
     ----------
-    dag : Dag
     rows : ndarray of shape (n,), dtype=int64
     where : str
         As for `rows_where`: ``"dur_ns > 1_000_000 and stream == 7"``.

@@ -73,10 +73,8 @@ class SmActivity:
 
     Parameters
     ----------
-    device : int
     n_sms : int
         Multiprocessors; 0 where they are not known.
-    window : Window
     kernels : Clipped
         Its kernels in the window, in order of time.
     geometry : LaunchGeometry
@@ -85,7 +83,6 @@ class SmActivity:
         Instants from the start of the window, and an integral up to each.
     active : (ndarray, ndarray)
         Instants, and the share of multiprocessors with a block from each to the next.
-    slots : SlotShares
     """
 
     device: int
@@ -131,18 +128,7 @@ class SmActivity:
 
 
 def sm_activity(dag: Dag, window: Window, device: int) -> SmActivity:
-    """How full a device is in a window.
-
-    Parameters
-    ----------
-    dag : Dag
-    window : Window
-    device : int
-
-    Returns
-    -------
-    SmActivity
-    """
+    """How full a device is in a window."""
     events = dag.events
     properties = geometry_devices(dag).get(device)
     mine = events.device == device
@@ -206,10 +192,7 @@ class _Fullness:
 
     Parameters
     ----------
-    waves : KernelWaves
-    geometry : LaunchGeometry
     communicates : ndarray of shape (n_kernels,), dtype=bool
-    device : DeviceProperties or None
     """
 
     def __init__(

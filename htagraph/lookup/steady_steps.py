@@ -71,7 +71,6 @@ class SteadySteps:
 
     Parameters
     ----------
-    parts : StepParts
     compared_ns : ndarray of shape (n,), dtype=int64, unit=ns
         Length by which steps are compared: to the start of the next. The last, which no step
         follows, is taken to be followed by as much time as is usual.
@@ -182,14 +181,6 @@ def are_near(lengths_ns: I64, among: Bools) -> Bools:
 def steady_steps(dag: Dag) -> SteadySteps:
     """Which steps of a trace are alike.
 
-    Parameters
-    ----------
-    dag : Dag
-
-    Returns
-    -------
-    SteadySteps
-
     Examples
     --------
     >>> from htagraph.compiler.passes import compile_events
@@ -225,16 +216,7 @@ def steady_steps(dag: Dag) -> SteadySteps:
 
 
 def representative_window(dag: Dag) -> Window | None:
-    """Window of the representative step: its host range; None without steady steps.
-
-    Parameters
-    ----------
-    dag : Dag
-
-    Returns
-    -------
-    Window or None
-    """
+    """Window of the representative step: its host range; None without steady steps."""
     found = steady_steps(dag)
     if not found.is_steady.any():
         return None

@@ -21,10 +21,6 @@ def find_steps(events: EventTable) -> pd.DataFrame:
     Steps are host ranges named ``ProfilerStep#n``; else the markers of serving engines (vLLM
     ``execute_…``, SGLang ``step[…]``). `found_by` says which.
 
-    Parameters
-    ----------
-    events : EventTable
-
     Returns
     -------
     DataFrame, schema `frames.STEPS`
@@ -66,7 +62,6 @@ def step_at(steps: pd.DataFrame, ts_ns: npt.NDArray[np.int64]) -> npt.NDArray[np
 
     Parameters
     ----------
-    steps : DataFrame, schema `frames.STEPS`
     ts_ns : ndarray of shape (n,), dtype=int64, unit=ns
 
     Examples

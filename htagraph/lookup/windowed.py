@@ -54,15 +54,6 @@ def windowed_edges(dag: Dag, window: Window) -> WindowedEdges:
 
     An edge from before the window becomes one from the source, with what is left of its lag. A node
     without any edge hangs on the source, a node whose followers lie beyond the window on the sink.
-
-    Parameters
-    ----------
-    dag : Dag
-    window : Window
-
-    Returns
-    -------
-    WindowedEdges
     """
     times, edges = dag.events.node_ts_ns, dag.edges
     inside = np.zeros(len(times), dtype=bool)

@@ -77,14 +77,8 @@ def pack(dag: Dag, *, rank: int, origin: Origin | None) -> Arrays:
 
     Parameters
     ----------
-    dag : Dag
-    rank : int
     origin : Origin, optional
         Only a path is kept, not the content.
-
-    Returns
-    -------
-    dict of str to ndarray
     """
     events = dag.events
     path = origin.path if origin is not None else None
@@ -175,13 +169,8 @@ def pack_recording(recording: Recording, dag: Dag) -> Arrays:
 
     Parameters
     ----------
-    recording : Recording
     dag : Dag
         The graph of its events.
-
-    Returns
-    -------
-    dict of str to ndarray
     """
     origin = recording.origin
     facts = {

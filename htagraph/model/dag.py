@@ -115,7 +115,6 @@ class RejectedEdges:
 
     Parameters
     ----------
-    edges : EdgeTable
     skew_ns : ndarray of shape (n,), dtype=int64, unit=ns
         ``ts(tail) - ts(head)``, ``> 0``; 0 for an edge left out to break a cycle at one instant.
     """
@@ -138,15 +137,12 @@ class Dag:
         Innermost host event that encloses a host event on its thread, -1 for none.
     launch : ndarray of shape (n_events,), dtype=int32
         Runtime call that enqueued a device event, -1 for none.
-    classification : Classification
     order : ndarray of shape (n_graph_nodes,), dtype=int32
         Topological order of the nodes of the graph: by time, then by the edges that take no time.
     binding : ndarray of shape (2 * n_events,), dtype=int32
         The edge into each node with the latest arrival, -1 where there is no edge.
     residual_ns : ndarray of shape (2 * n_events,), dtype=int64, unit=ns
         ``ts(node) - arrival(binding)``, ``>= 0``; 0 where there is no edge.
-    calibration : Calibration
-    rejected : RejectedEdges
     is_work : ndarray of shape (n_events,), dtype=bool
         Device work, and host events of the threads that take the profiler's steps; without steps,
         of all threads that do more than poll (a watchdog's ``cudaEventQuery``). Only work can begin

@@ -174,9 +174,6 @@ class EventTable:
         Stream of device work, -1 elsewhere.
     correlation, external_id : ndarray of shape (n_events,), dtype=int64
         Ids that link events; different id spaces, never compared. -1 where there is none.
-    symbols : SymbolTable
-    lanes : LaneTable
-    flows : FlowTable
     columns : mapping of str to SparseColumn
         What few events have: ``bytes``, ``memory_bandwidth``, ``wait_on_stream``, ``fwd_thread``,
         ``sequence`` …

@@ -48,7 +48,6 @@ class Inferred(NamedTuple):
 
     Parameters
     ----------
-    edges : EdgeTable
     support : tuple of Support
         One for each pair of places that was learnt; empty where a rule judges every event by
         itself.

@@ -39,7 +39,6 @@ def tell(doing: str, done: int = 0, total: int = 0, awaited: str = "") -> None:
     ----------
     doing : str
         In a word or two: of a count the noun, as in ``change 3 of 20``.
-    done, total : int
     awaited : str, optional
         What is not done yet, where that takes long.
     """

@@ -106,7 +106,6 @@ class Attachment:
     ----------
     instrument : str
         ``execution trace``, ``Nsight Compute``, ``nvidia-smi``, ``dcgm``.
-    path : Path
     n : int
         What it holds: operators, kernels, samples.
     n_matched : int
@@ -130,7 +129,6 @@ class Recording:
     ----------
     events : EventTable
         Rows in file order.
-    rank : int
     rank_source : str
         Where the rank was found: ``distributedInfo``, ``file name``, ``default`` (0) or ``given``.
     world_size : int or None

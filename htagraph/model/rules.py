@@ -27,11 +27,6 @@ _RECORDED, _DEFINITION, _INFERRED = Evidence
 class Rule(Vocabulary):
     """Why an edge is there: a rule makes edges of one kind, on one sort of evidence.
 
-    Attributes
-    ----------
-    kind : EdgeKind
-    evidence : Evidence
-
     Examples
     --------
     >>> Rule.CORRELATION.label, Rule.CORRELATION.kind.label, Rule.CORRELATION.evidence.name

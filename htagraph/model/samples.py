@@ -55,7 +55,6 @@ class SampleTable:
     value : ndarray of shape (n,), dtype=float64
     series : ndarray of shape (n,), dtype=int32
         Position in `all_series`; ascending.
-    all_series : tuple of Series
     """
 
     ts_ns: I64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))

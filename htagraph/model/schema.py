@@ -80,7 +80,6 @@ class Schema:
     ----------
     name : str
         Name of the constant that the schema is.
-    columns : mapping of str to Column
     """
 
     name: str

@@ -105,15 +105,8 @@ def recorded_facts(dag: Dag, rank: int, origin: Origin | None, run: str = "") ->
 
     Parameters
     ----------
-    dag : Dag
-    rank : int
-    origin : Origin or None
     run : str, default=""
         Which of several runs it is.
-
-    Returns
-    -------
-    dict of str to object
     """
     return {
         "rank": rank,

@@ -87,7 +87,6 @@ def apart_from_unit(text: str, brackets: str = "[]()") -> tuple[str, str]:
 
     Parameters
     ----------
-    text : str
     brackets : str, default="[]()"
 
     Examples

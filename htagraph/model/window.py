@@ -62,7 +62,6 @@ def pair_of(window: object, *, hint: str) -> tuple[Any, Any]:
 
     Parameters
     ----------
-    window : object
     hint : str
         What to give instead.
 

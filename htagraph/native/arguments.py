@@ -79,10 +79,6 @@ class Words:
     """Arguments as 64-bit words: of an array its address and shape, of a number its bits.
 
     Machine code knows only arrays without gaps; any other is copied, and back after the call.
-
-    Parameters
-    ----------
-    arguments : tuple
     """
 
     def __init__(self, arguments: tuple[Any, ...]) -> None:

@@ -38,7 +38,6 @@ def compiled(function: Function, sources: tuple[str, ...] = ()) -> Function:
 
     Parameters
     ----------
-    function : callable
     sources : tuple of str, optional
         Files that its code is made from, beside its own.
     """

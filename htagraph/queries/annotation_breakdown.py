@@ -29,7 +29,6 @@ def annotation_breakdown(
 
     Parameters
     ----------
-    dag : Dag
     window : Window
         Host times and device times are those inside it.
     name : str or re.Pattern, default="*"

@@ -116,11 +116,6 @@ def choke_points(dag: Dag, window: Window) -> pd.DataFrame:
         stream 7 |                  [gemm <a      ][relu <b]
                   |serial|  parallel                         | serial|
 
-    Parameters
-    ----------
-    dag : Dag
-    window : Window
-
     Returns
     -------
     DataFrame, schema `answers.CHOKE_POINTS`

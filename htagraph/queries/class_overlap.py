@@ -22,11 +22,6 @@ def class_overlap(dag: Dag, window: Window) -> pd.DataFrame:
         stream 7 |[gemm  ]
         stream 9 |    [nccl  ]          compute 4, compute + communication 4, communication 4
 
-    Parameters
-    ----------
-    dag : Dag
-    window : Window
-
     Returns
     -------
     DataFrame, schema `answers.CLASS_OVERLAP`

@@ -176,7 +176,6 @@ def launch_times(dag: Dag, events: I64) -> I64:
 
     Parameters
     ----------
-    dag : Dag
     events : ndarray of shape (n,), dtype=int64
         Of collectives.
     """
@@ -189,7 +188,6 @@ def collectives(dag: Dag, window: Window | None = None) -> pd.DataFrame:
 
     Parameters
     ----------
-    dag : Dag
     window : Window, optional
         Only those that overlap it; all by default.
 

@@ -37,8 +37,6 @@ def counters(dag: Dag, window: Window, *, name: str = "queue_length") -> pd.Data
 
     Parameters
     ----------
-    dag : Dag
-    window : Window
     name : {"queue_length", "memory_bandwidth"}
         A launch counts from the start of its call to the start of its first work, a graph of many
         kernels as one. Bandwidth is summed over the copies of one direction that run at once, in

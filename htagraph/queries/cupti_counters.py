@@ -55,7 +55,6 @@ def cupti_counters(dag: Dag, window: Window, *, args: Args) -> pd.DataFrame:
 
     Parameters
     ----------
-    dag : Dag
     window : Window
         Ranges and kernels that overlap it.
     args : callable

@@ -38,8 +38,6 @@ def cupti_rates(dag: Dag, window: Window, *, args: Args, by: str = "name") -> pd
 
     Parameters
     ----------
-    dag : Dag
-    window : Window
     args : callable
         See `cupti_counters`.
     by : {"name", "op", "top_op"}

@@ -25,8 +25,6 @@ def device_annotation_breakdown(
 
     Parameters
     ----------
-    dag : Dag
-    window : Window
     name : str or re.Pattern, default="*"
         Name, glob or regex of annotations.
 

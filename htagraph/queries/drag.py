@@ -61,8 +61,6 @@ def drag(
 
     Parameters
     ----------
-    dag : Dag
-    window : Window
     by : {"name", "op", "module", "stream", "bound", "rule"}
         Events by their name, the innermost operator or annotation, the innermost ``nn.Module``, or
         device work by its stream; or time of edges by its bound, or by the rule of the edge.

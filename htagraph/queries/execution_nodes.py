@@ -19,11 +19,6 @@ __all__ = ["execution_nodes"]
 def execution_nodes(dag: Dag, window: Window) -> pd.DataFrame:
     """Operators and annotations in the window, each with its node of the execution trace.
 
-    Parameters
-    ----------
-    dag : Dag
-    window : Window
-
     Returns
     -------
     DataFrame, schema `answers.EXECUTION_NODES`

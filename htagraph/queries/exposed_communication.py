@@ -53,11 +53,6 @@ def exposed_communication(dag: Dag, window: Window) -> pd.DataFrame:
 
     Here gemm waits for an event of stream 9: a dependency.
 
-    Parameters
-    ----------
-    dag : Dag
-    window : Window
-
     Returns
     -------
     DataFrame, schema `answers.EXPOSED_COMMUNICATION`

@@ -21,11 +21,6 @@ _FOUND_BY = ("position", "node id")
 def graph_nodes(dag: Dag, window: Window) -> pd.DataFrame:
     """Nodes of CUDA and HIP graphs, with their time over the replays that overlap the window.
 
-    Parameters
-    ----------
-    dag : Dag
-    window : Window
-
     Returns
     -------
     DataFrame, schema `answers.GRAPH_NODES`

@@ -30,8 +30,6 @@ def idle_categories(dag: Dag, window: Window, *, kernel_wait_ns: int = 30_000) -
 
     Parameters
     ----------
-    dag : Dag
-    window : Window
     kernel_wait_ns : int, default=30_000, unit=ns
         Gaps shorter than this are kernel waits.
 

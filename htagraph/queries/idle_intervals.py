@@ -37,8 +37,6 @@ def idle_intervals(dag: Dag, window: Window, *, per: str = "device") -> pd.DataF
 
     Parameters
     ----------
-    dag : Dag
-    window : Window
     per : {"device", "stream"}
         A device is idle when none of its streams runs anything.
 

@@ -34,8 +34,6 @@ def idle_time(dag: Dag, window: Window, *, per: str = "device") -> pd.DataFrame:
 
     Parameters
     ----------
-    dag : Dag
-    window : Window
     per : {"device", "stream"}
         A device is idle when none of its streams runs anything.
 

@@ -28,8 +28,6 @@ def inferences(dag: Dag, window: Window, *, by: Literal["rule", "pair"] = "rule"
 
     Parameters
     ----------
-    dag : Dag
-    window : Window
     by : {"rule", "pair"}
         One row for each rule that made edges in the window; or one for each pair of places that was
         learnt, over the whole trace.

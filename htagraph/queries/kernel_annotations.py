@@ -20,11 +20,6 @@ __all__ = ["kernel_annotations"]
 def kernel_annotations(dag: Dag, window: Window) -> pd.DataFrame:
     """Kernels, copies and fills, each with the annotation, operator and module that launched it.
 
-    Parameters
-    ----------
-    dag : Dag
-    window : Window
-
     Returns
     -------
     DataFrame, schema `answers.KERNEL_ANNOTATIONS`

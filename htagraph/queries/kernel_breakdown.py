@@ -72,8 +72,6 @@ def kernel_breakdown(dag: Dag, window: Window, *, by: str = "class") -> pd.DataF
 
     Parameters
     ----------
-    dag : Dag
-    window : Window
     by : {"class", "name", "op", "stream", "rule"}
         ``op`` is the innermost operator or annotation of the launch, ``rule`` the rule that decided
         on the class.

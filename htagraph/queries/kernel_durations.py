@@ -26,8 +26,6 @@ def kernel_durations(
 
     Parameters
     ----------
-    dag : Dag
-    window : Window
     name : str or re.Pattern, default="*"
         Glob or regex of their names.
 

@@ -125,7 +125,6 @@ def kernel_patterns(
 
     Parameters
     ----------
-    dag : Dag
     window : Window
         Along a stream, work that overlaps it; under an operator, calls that begin in it. Times are
         whole.

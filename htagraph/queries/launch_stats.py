@@ -51,7 +51,6 @@ def launch_stats(
 
     Parameters
     ----------
-    dag : Dag
     window : Window
         Calls that begin in it; their times are whole.
     launch_cutoff_ns : int, default=50_000, unit=ns

@@ -21,11 +21,6 @@ _MEMORY = "[memory]"
 def memory_timeline(dag: Dag, window: Window) -> pd.DataFrame:
     """Allocations and releases in the window, each with the operator that made it.
 
-    Parameters
-    ----------
-    dag : Dag
-    window : Window
-
     Returns
     -------
     DataFrame, schema `answers.MEMORY_TIMELINE`

@@ -49,8 +49,6 @@ def near_critical(dag: Dag, window: Window, *, within_ns: int = 0, top: int = 20
 
     Parameters
     ----------
-    dag : Dag
-    window : Window
     within_ns : int, default=0, unit=ns
         Most float of a chain; 0 for a twentieth of the window.
     top : int, default=20

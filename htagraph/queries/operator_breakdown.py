@@ -34,11 +34,6 @@ def operator_breakdown(dag: Dag, window: Window) -> pd.DataFrame:
 
     The operator of gemm is mm.
 
-    Parameters
-    ----------
-    dag : Dag
-    window : Window
-
     Returns
     -------
     DataFrame, schema `answers.OPERATOR_BREAKDOWN`

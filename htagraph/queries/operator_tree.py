@@ -26,8 +26,6 @@ def operator_tree(dag: Dag, window: Window, *, max_depth: int = 100) -> pd.DataF
 
     Parameters
     ----------
-    dag : Dag
-    window : Window
     max_depth : int, default=100
         Deeper calls are counted with their callers.
 

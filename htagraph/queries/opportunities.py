@@ -32,11 +32,6 @@ def opportunities(dag: Dag, window: Window) -> pd.DataFrame:
     graph of a million edges and more, some of the steps that do the same are replayed for all
     (`htagraph.replay.excerpt`), where there are such steps.
 
-    Parameters
-    ----------
-    dag : Dag
-    window : Window
-
     Returns
     -------
     DataFrame, schema `answers.OPPORTUNITIES`
@@ -47,16 +42,7 @@ def opportunities(dag: Dag, window: Window) -> pd.DataFrame:
 
 
 def opportunities_of(part: Excerpt) -> pd.DataFrame:
-    """The same, by replays of a part of the graph.
-
-    Parameters
-    ----------
-    part : Excerpt
-
-    Returns
-    -------
-    DataFrame, schema `answers.OPPORTUNITIES`
-    """
+    """The same, by replays of a part of the graph."""
     segments = critical_path(part.dag, part.window)
     attributed = attributed_time(part.dag, segments)
     return part.scaled(opportunities_on(part.dag, part.window, segments, attributed))
@@ -65,19 +51,7 @@ def opportunities_of(part: Excerpt) -> pd.DataFrame:
 def opportunities_on(
     dag: Dag, window: Window, segments: pd.DataFrame, attributed: pd.DataFrame
 ) -> pd.DataFrame:
-    """The same, where the critical path of the window is at hand.
-
-    Parameters
-    ----------
-    dag : Dag
-    window : Window
-    segments : DataFrame, schema `frames.SEGMENTS`
-    attributed : DataFrame, schema `frames.ATTRIBUTED_TIME`
-
-    Returns
-    -------
-    DataFrame, schema `answers.OPPORTUNITIES`
-    """
+    """The same, where the critical path of the window is at hand."""
     rehearsal = Rehearsal(dag, window)
     if rehearsal.hold_out.is_too_large:
         return OPPORTUNITIES.empty()

@@ -18,11 +18,6 @@ __all__ = ["overlap"]
 def overlap(dag: Dag, window: Window) -> pd.DataFrame:
     """Time in which each device computes, communicates, and does both.
 
-    Parameters
-    ----------
-    dag : Dag
-    window : Window
-
     Returns
     -------
     DataFrame, schema `answers.OVERLAP`

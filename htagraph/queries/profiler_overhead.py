@@ -54,11 +54,6 @@ def profiler_overhead(dag: Dag, window: Window) -> pd.DataFrame:
                       [Buffer]                  aten::add
         stream 7 |                    [k <a ]
 
-    Parameters
-    ----------
-    dag : Dag
-    window : Window
-
     Returns
     -------
     DataFrame, schema `answers.PROFILER_OVERHEAD`

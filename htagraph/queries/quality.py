@@ -276,17 +276,7 @@ def unexplained_in_words(share: float) -> str:
 
 
 def quality(dag: Dag, window: Window) -> pd.DataFrame:
-    """Checks of what is linked, classified and recorded, and what follows where something is not.
-
-    Parameters
-    ----------
-    dag : Dag
-    window : Window
-
-    Returns
-    -------
-    DataFrame, schema `answers.QUALITY`
-    """
+    """Checks of what is linked, classified and recorded, and what a failed check means."""
     return quality_of(dag, window, path_segments(dag, [window]))
 
 

@@ -21,8 +21,6 @@ def queue_blocked(dag: Dag, window: Window, *, max_queue_length: int = 1_024) ->
 
     Parameters
     ----------
-    dag : Dag
-    window : Window
     max_queue_length : int, default=1_024
         Launches outstanding from which the queue of a stream counts as full.
 

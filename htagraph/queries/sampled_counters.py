@@ -34,8 +34,6 @@ def sampled_counters(dag: Dag, window: Window, *, by: str = "window") -> pd.Data
 
     Parameters
     ----------
-    dag : Dag
-    window : Window
     by : {"window", "step", "time"}
         Of the window, of each step that overlaps it (whole), or of the few hundred stretches of a
         curve: one for each sample, or of equal length where there are more samples.

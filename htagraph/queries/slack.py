@@ -28,7 +28,6 @@ def slack(dag: Dag, window: Window) -> pd.DataFrame:
 
     Parameters
     ----------
-    dag : Dag
     window : Window
         It ends when all work is done that was done by its end. An event that still runs then has no
         row: its end is no matter of this window. What the window's end does not depend on may end

@@ -22,11 +22,6 @@ def steady_state(dag: Dag, window: Window) -> pd.DataFrame:
     (`htagraph.lookup.steady_steps` has the limits); the one of median length represents them. All
     steps of the trace are compared, the first and the last by the same rule.
 
-    Parameters
-    ----------
-    dag : Dag
-    window : Window
-
     Returns
     -------
     DataFrame, schema `answers.STEADY_STATE`

@@ -21,11 +21,6 @@ I64 = npt.NDArray[np.int64]
 def step_times(dag: Dag, window: Window) -> pd.DataFrame:
     """Steps that overlap the window, each with what every device did while it lasted.
 
-    Parameters
-    ----------
-    dag : Dag
-    window : Window
-
     Returns
     -------
     DataFrame, schema `answers.STEP_TIMES`

@@ -28,11 +28,6 @@ def temporal_breakdown(dag: Dag, window: Window) -> pd.DataFrame:
         stream 9   |         [nccl   ]
         counts as  | i [compute  ][n ][i  ][m  ]
 
-    Parameters
-    ----------
-    dag : Dag
-    window : Window
-
     Returns
     -------
     DataFrame, schema `answers.TEMPORAL_BREAKDOWN`

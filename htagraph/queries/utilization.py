@@ -52,8 +52,6 @@ def utilization(dag: Dag, window: Window, *, by: str = "device", bins: int = 100
 
     Parameters
     ----------
-    dag : Dag
-    window : Window
     by : {"device", "step", "time"}
         The whole window, each step that overlaps it (whole), or parts of equal length.
     bins : int, default=100

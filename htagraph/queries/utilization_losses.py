@@ -29,11 +29,6 @@ def utilization_losses(dag: Dag, window: Window) -> pd.DataFrame:
                    |      | grid, tail, communication  |                      |
         warp slots |      |                            | few blocks, limit | used
 
-    Parameters
-    ----------
-    dag : Dag
-    window : Window
-
     Returns
     -------
     DataFrame, schema `answers.UTILIZATION_LOSSES`

@@ -26,11 +26,6 @@ _COMPANIONS: tuple[tuple[Callable[[Path], bool], Companion], ...] = (
 def with_beside(recording: Recording, paths: Iterable[str | Path]) -> Recording:
     """A recording with what files beside it say.
 
-    Parameters
-    ----------
-    recording : Recording
-    paths : iterable of str or Path
-
     Returns
     -------
     Recording

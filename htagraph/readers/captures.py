@@ -79,7 +79,6 @@ def choose_capture(
 
     Parameters
     ----------
-    captures : DataFrame, schema `frames.CAPTURES`
     where : object
         Where they were found, for messages.
     capture : int or "latest"
@@ -117,13 +116,7 @@ def choose_capture(
 
 
 def companions(captures: pd.DataFrame, trace: Path) -> tuple[Path, ...]:
-    """Files beside a trace that are of its process: execution traces in its folder.
-
-    Parameters
-    ----------
-    captures : DataFrame, schema `frames.CAPTURES`
-    trace : Path
-    """
+    """Files beside a trace that are of its process: execution traces in its folder."""
     folders = captures["path"].map(lambda path: Path(path).parent)
     here = captures[folders == trace.parent]
     beside = here[here["note"] == EXECUTION_TRACE]
@@ -145,12 +138,7 @@ def _paths(rows: pd.DataFrame) -> list[Path]:
 
 
 def captures_in_words(captures: pd.DataFrame) -> str:
-    """Captures as lines of text, one each.
-
-    Parameters
-    ----------
-    captures : DataFrame, schema `frames.CAPTURES`
-    """
+    """Captures as lines of text, one each."""
     found = list(captures[captures["capture"] > 0].groupby("capture"))
     lines = [("capture", "ranks", "steps", "time (UTC)", "length", "size", "first file")]
     root = _root(captures)
@@ -174,12 +162,7 @@ def captures_in_words(captures: pd.DataFrame) -> str:
 
 
 def files_in_words(captures: pd.DataFrame) -> str:
-    """The files of captures as lines of text, one each.
-
-    Parameters
-    ----------
-    captures : DataFrame, schema `frames.CAPTURES`
-    """
+    """The files of captures as lines of text, one each."""
     root = _root(captures)
     lines = [("capture", "rank", "steps", "time (UTC)", "length", "size", "file", "")]
     for row in captures.to_dict("records"):

@@ -43,10 +43,6 @@ def find_traces(where: str | Path | Iterable[str | Path]) -> list[Path]:
     where : str, Path, or iterable of them
         A list is taken as it is.
 
-    Returns
-    -------
-    list of Path
-
     Raises
     ------
     TraceFormatError
@@ -104,16 +100,7 @@ def _how_to_find(where: object) -> str:
 
 
 def rank_paths(path: Path) -> list[Path]:
-    """The ranks of a file, each by its path; the path itself where there is one, or nobody knows.
-
-    Parameters
-    ----------
-    path : Path
-
-    Returns
-    -------
-    list of Path
-    """
+    """The path of each rank in a file; the file itself if it holds one rank, or cannot tell."""
     may_have_several = not (path.name.endswith(_OF_ONE_RANK) or is_remote(path))
     if not may_have_several or first_bytes(path, len(SQLITE)) != SQLITE:
         return [path]

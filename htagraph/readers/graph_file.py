@@ -40,14 +40,6 @@ _BROKEN = (
 def read_graph(path: str | Path) -> tuple[Dag, int, Origin | None]:
     """A saved graph, its rank, and the file that it was read from.
 
-    Parameters
-    ----------
-    path : str or Path
-
-    Returns
-    -------
-    tuple of (Dag, int, Origin or None)
-
     Raises
     ------
     TraceFormatError
@@ -64,13 +56,8 @@ def read_compiled(path: str | Path, source: Path) -> tuple[Dag, Recording]:
 
     Parameters
     ----------
-    path : str or Path
     source : Path
         The trace that both are of.
-
-    Returns
-    -------
-    tuple of (Dag, Recording)
 
     Raises
     ------
@@ -93,16 +80,7 @@ def read_compiled(path: str | Path, source: Path) -> tuple[Dag, Recording]:
 
 
 def arg_places(origin: Origin | None) -> dict[str, npt.NDArray[Any]]:
-    """Where in its file each event stands, as arrays to be stored; none where not known.
-
-    Parameters
-    ----------
-    origin : Origin, optional
-
-    Returns
-    -------
-    dict of str to ndarray
-    """
+    """Where in its file each event stands, as arrays to be stored; none where not known."""
     args = origin.args if origin is not None else None
     if isinstance(args, ArgsIndex):
         return {"args.offset": args.offset, "args.length": args.length}

@@ -66,13 +66,10 @@ class TraceHead:
 
     Parameters
     ----------
-    path : Path
     n_bytes : int
         Size of the file.
     foreign : str
         What the file is if it is no trace, else empty.
-    rank : int, optional
-    world_size : int, optional
     host : str
         Empty where not recorded.
     pid : int
@@ -147,7 +144,6 @@ def read_heads(paths: Iterable[Path], *, whole: bool = False) -> list[TraceHead]
 
     Parameters
     ----------
-    paths : iterable of Path
     whole : bool, default=False
         Unpack compressed files to their ends, which tell when a capture ended.
 

@@ -26,10 +26,6 @@ class Asked:
 
     Parameters
     ----------
-    scale, remove, no_wait, insert, overlap, fuse : sequence of str, optional
-    prefetch, graphed : bool
-    bandwidth : float, optional
-    equalise : bool
     rank : int, optional
         Of a job, the rank on which they are made; None for all.
     """

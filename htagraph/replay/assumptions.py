@@ -52,13 +52,7 @@ class Assumption(StrEnum):
 
 @dataclass(frozen=True)
 class Reading:
-    """A replay under one assumption, as it was.
-
-    Parameters
-    ----------
-    assumption : Assumption
-    replay : Replay
-    """
+    """A replay under one assumption, as it was."""
 
     assumption: Assumption
     replay: Replay
@@ -69,7 +63,6 @@ def readings(dag: Dag, replay: Replay, *, is_alone: bool = True) -> Iterator[Rea
 
     Parameters
     ----------
-    dag : Dag
     replay : Replay
         As `replay_of` gives it.
     is_alone : bool, default=True

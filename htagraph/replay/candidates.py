@@ -45,7 +45,6 @@ class Candidate(NamedTuple):
         Sort of change: ``repair`` of a cause, ``kernel``, ``operator``, ``wait`` …
     target : str
         What is changed, for people.
-    changes : tuple of Change
     left : float
         Share of its time that the target is left with.
     cause : str
@@ -77,8 +76,6 @@ def candidates(
 
     Parameters
     ----------
-    segments : DataFrame, schema `frames.SEGMENTS` or `frames.JOB_SEGMENTS`
-    attributed : DataFrame, schema `frames.ATTRIBUTED_TIME` or `frames.JOB_ATTRIBUTED_TIME`
     sequences : sequence of tuple of str
         Names of kernels that recur one after the other.
     n_edges : int

@@ -47,7 +47,6 @@ def speed_ups(rehearsal: Rehearsal, targets: Sequence[str]) -> pd.DataFrame:
 
     Parameters
     ----------
-    rehearsal : Rehearsal
     targets : sequence of str
         Names of kernels, operators or calls.
 

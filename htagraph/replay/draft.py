@@ -49,8 +49,6 @@ class Draft:
 
     Parameters
     ----------
-    dag : Dag
-    reading : Reading
     members : Members, optional
         Of a rank of a job: where it meets the others. The edges of their own time are transfers
         there, without the wait.

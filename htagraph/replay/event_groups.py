@@ -38,7 +38,6 @@ class EventGroup:
 
     Parameters
     ----------
-    name : str
     find : callable
         From a graph to a mask over its events.
     """

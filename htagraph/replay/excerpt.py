@@ -47,8 +47,6 @@ class Excerpt:
 
     Parameters
     ----------
-    dag : Dag
-    window : Window
     of : Window
         The window for which the answer is.
     n_steps, n_alike : int
@@ -87,10 +85,6 @@ class Excerpt:
 
         If other ranks do not change, collectives end when they did, and nothing is saved but behind
         the last of them: once, not in every step.
-
-        Parameters
-        ----------
-        found : DataFrame, schema `answers.OPPORTUNITIES` or `curves.SPEED_UPS`
         """
         if not self.n_steps:
             return found
@@ -122,8 +116,6 @@ def excerpt_of(
 
     Parameters
     ----------
-    dag : Dag
-    window : Window
     large : int, default=1_000_000
         Edges of a graph from which on an excerpt answers for it.
     n_events : int, default=40_000
@@ -176,7 +168,6 @@ def cut_out(dag: Dag, start_ns: int, end_ns: int) -> Dag:
 
     Parameters
     ----------
-    dag : Dag
     start_ns, end_ns : int, unit=ns
 
     Returns

@@ -18,7 +18,6 @@ def later_members(dag: Dag, *members: Bools) -> Bools:
 
     Parameters
     ----------
-    dag : Dag
     *members : ndarray of shape (n_events,), dtype=bool
         One mask: runs of it. Several: what may stand at each place of a run.
 
@@ -62,7 +61,6 @@ def only_launching(dag: Dag, work: Bools) -> Bools:
 
     Parameters
     ----------
-    dag : Dag
     work : ndarray of shape (n_events,), dtype=bool
     """
     n_all, n_chosen = (np.zeros(len(dag.events), dtype=np.int64) for _ in range(2))

@@ -72,7 +72,6 @@ def hold_out(dag: Dag, replay: Replay) -> HoldOut:
 
     Parameters
     ----------
-    dag : Dag
     replay : Replay
         As the first reading gives it.
 

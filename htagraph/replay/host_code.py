@@ -71,7 +71,6 @@ class Frames:
 
     Parameters
     ----------
-    dag : Dag
     rows : ndarray of shape (n,), dtype=int64
         Events of kind `EventKind.PYTHON`.
     """

@@ -37,10 +37,6 @@ _OF_DEVICE = (CallMeaning.DEVICE_SYNC, CallMeaning.FREE)
 def latent_waits(dag: Dag) -> EdgeTable:
     """Edges of waits that cost no time: of calls, of launches for the queue, of streams.
 
-    Parameters
-    ----------
-    dag : Dag
-
     Returns
     -------
     EdgeTable

@@ -34,7 +34,6 @@ class Members:
 
     Parameters
     ----------
-    rank : int
     match : ndarray of shape (n,), dtype=int64
         Number of the matched collective across ranks.
     event, came : ndarray of shape (n,), dtype=int64
@@ -112,7 +111,6 @@ def transfers(replay: Replay, members: Members) -> Transfers:
     ----------
     replay : Replay
         In common time.
-    members : Members
     """
     waits = np.flatnonzero(members.waits)
     size = int(max(members.event.max(initial=-1), replay.owner.max(initial=-1))) + 1

@@ -64,19 +64,12 @@ def near_chains(
 
     Parameters
     ----------
-    dag : Dag
-    replay : Replay
-    window : Window
     within_ns : int, unit=ns
         Most float of a chain.
     least_ns : int, unit=ns
         Shorter ones are left out.
     top : int
         As many at most.
-
-    Returns
-    -------
-    NearChains
 
     Raises
     ------

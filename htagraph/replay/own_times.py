@@ -19,13 +19,7 @@ I64 = npt.NDArray[np.int64]
 
 
 def held_calls(dag: Dag, edges: EdgeTable) -> Bools:
-    """Whether each edge is a whole call of the runtime that waited.
-
-    Parameters
-    ----------
-    dag : Dag
-    edges : EdgeTable
-    """
+    """Whether each edge is a whole call of the runtime that waited."""
     call = edges.event.astype(np.int64)
     held = (edges.rule == Rule.BLOCKING_CALL) & (call >= 0)
     held &= (edges.tail == 2 * call) & (edges.head == 2 * call + 1)
@@ -41,7 +35,6 @@ def own_times(dag: Dag, calls: I32, share: float) -> I64:
 
     Parameters
     ----------
-    dag : Dag
     calls : ndarray of shape (n,), dtype=int32
     share : float
         Quantile of the times of calls of that name: 0.5 the (lower) median, 1 the longest.

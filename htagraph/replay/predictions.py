@@ -77,15 +77,10 @@ def predictions(
 
     Parameters
     ----------
-    rehearsal : Rehearsed
     asked : iterable of Candidate
         Those of which nothing is there are left out.
     n_threads : int, default=1
         How many are replayed at once.
-
-    Returns
-    -------
-    DataFrame, schema `answers.OPPORTUNITIES`
     """
     answers = _each("change", partial(_ask, rehearsal), list(asked), n_threads)
     found = _best_of_each([one for one in answers if one is not None])

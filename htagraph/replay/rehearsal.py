@@ -89,13 +89,7 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What replays of a window under changes share.
-
-    Parameters
-    ----------
-    dag : Dag
-    window : Window
-    """
+    """What replays of a window under changes share."""
 
     dag: Dag
     window: Window

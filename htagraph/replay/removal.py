@@ -33,12 +33,10 @@ class Removal(NamedTuple):
 
     Parameters
     ----------
-    replay : Replay
     group : ndarray of shape (m, 2), dtype=int32
         Up to two groups of each edge, which differ; -1 for none.
     without_ns : ndarray of shape (m, 2), dtype=int64, unit=ns
         At most the weight of the edge.
-    n_groups : int
     """
 
     replay: Replay
@@ -54,11 +52,8 @@ class Removal(NamedTuple):
 
         Parameters
         ----------
-        dag : Dag
-        replay : Replay
         group : ndarray of shape (n_events,), dtype=int64
             -1 for none.
-        n_groups : int
         """
         weight, kind, edges = replay.weight_ns, replay.kind, replay.edges
         head = edges.head >> 1

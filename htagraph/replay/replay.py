@@ -245,10 +245,6 @@ def replay_of(dag: Dag) -> Replay:
     Each residual belongs to the edges that arrived last; see `htagraph.replay.assumptions` for the
     other readings.
 
-    Parameters
-    ----------
-    dag : Dag
-
     Notes
     -----
     About 150 ns an edge.

@@ -29,7 +29,6 @@ def retimed(dag: Dag, replay: Replay, lag_ns: I64, times_ns: I64) -> Dag:
     ----------
     dag : Dag
         The graph that was replayed.
-    replay : Replay
     lag_ns : ndarray of shape (m,), dtype=int64, unit=ns
         Lag of each edge of the replay in the other run, `DROPPED` where it is not there.
     times_ns : ndarray of shape (n,), dtype=int64, unit=ns

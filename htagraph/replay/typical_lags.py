@@ -38,7 +38,6 @@ def with_typical_lags(dag: Dag, replay: Replay, percentile: int) -> Replay:
 
     Parameters
     ----------
-    dag : Dag
     replay : Replay
         Whose residuals belong to the edges that arrived last.
     percentile : int

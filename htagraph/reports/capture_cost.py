@@ -37,10 +37,8 @@ class CaptureCost:
 
     Parameters
     ----------
-    sizes : DataFrame, schema `frames.SIZES`
     n_file_bytes : int, unit=byte
         Of the file as it is on disk, 0 where there is none.
-    is_compressed : bool
     events_per_step : tuple of int
         Events of each step, with the device work launched in it, until the next step begins.
     step_shares : tuple of float
@@ -49,7 +47,6 @@ class CaptureCost:
         Of the steps that are alike, from start to start.
     are_alike : bool
         All steps are alike, but for the first; of fewer than three, that is not known.
-    overhead : DataFrame, schema `answers.PROFILER_OVERHEAD`
     """
 
     sizes: pd.DataFrame
@@ -167,7 +164,6 @@ def capture_cost(trace: Trace, graph: TraceGraph) -> CaptureCost:
 
     Parameters
     ----------
-    trace : Trace
     graph : TraceGraph
         The graph of the whole trace.
 

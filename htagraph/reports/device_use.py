@@ -61,10 +61,6 @@ def use_in_words(used: pd.DataFrame) -> str:
 def seems_busier(used: pd.DataFrame) -> bool:
     """Whether devices are busy, as is usually said, but less than half of each is.
 
-    Parameters
-    ----------
-    used : DataFrame, schema `answers.UTILIZATION`
-
     Examples
     --------
     >>> used = pd.DataFrame({"gpu_utilization": [0.98], "sm_activity": [0.24]})
@@ -83,22 +79,13 @@ def _percent(share: float) -> str:
 
 
 def lost_slots(losses: pd.DataFrame) -> pd.DataFrame:
-    """Rows of what is lost while kernels run: without what is idle or used.
-
-    Parameters
-    ----------
-    losses : DataFrame, schema `answers.UTILIZATION_LOSSES`
-    """
+    """Rows of what is lost while kernels run: without what is idle or used."""
     kept = ~losses["use"].isin([SlotUse.IDLE.label, SlotUse.USED.label])
     return losses[kept].reset_index(drop=True)
 
 
 def losses_in_words(losses: pd.DataFrame) -> str:
     """The largest losses of warp slots, over all kernels and devices; empty without any.
-
-    Parameters
-    ----------
-    losses : DataFrame, schema `answers.UTILIZATION_LOSSES`
 
     Examples
     --------

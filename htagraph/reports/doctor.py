@@ -64,13 +64,8 @@ def examine(trace: Trace, graph: TraceGraph) -> tuple[Diagnosis, ...]:
 
     Parameters
     ----------
-    trace : Trace
     graph : TraceGraph
         The graph of the trace.
-
-    Returns
-    -------
-    tuple of Diagnosis
 
     Examples
     --------

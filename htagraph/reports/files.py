@@ -49,8 +49,6 @@ def write_files(
 
     Parameters
     ----------
-    summary : Summary or JobSummary
-    folder : Path
     doing : callable
         Called with what is written next.
     page : bool, default=True
@@ -110,7 +108,6 @@ def shown_in_perfetto(
 
     Parameters
     ----------
-    path : CriticalPath
     file : Path
         What it is written to.
     most_events : int, default=1_000_000

@@ -35,7 +35,6 @@ def shown_diff(frame: pd.DataFrame, *, calls: bool = False) -> pd.DataFrame:
 
     Parameters
     ----------
-    frame : DataFrame, schema `frames.STEP_DIFF`
     calls : bool, default=False
         Whether it says if work is done more often or takes longer.
 
@@ -64,10 +63,6 @@ def shown_diff(frame: pd.DataFrame, *, calls: bool = False) -> pd.DataFrame:
 def limits_table(check: Check) -> pd.DataFrame:
     """The limits of a check as texts, one row each.
 
-    Parameters
-    ----------
-    check : Check
-
     Returns
     -------
     DataFrame
@@ -86,16 +81,7 @@ def _details(title: str, body: str) -> str:
 
 
 def markdown_diff(found: RunDiff) -> str:
-    """What changed, as Markdown: the path by bound, and what can be opened.
-
-    Parameters
-    ----------
-    found : RunDiff
-
-    Returns
-    -------
-    str
-    """
+    """What changed, as Markdown: the path by bound, and what can be opened."""
     tables = (
         ("Critical path by operator", found.critical_path(by="op"), False),
         ("Kernels", found.kernels(), True),
@@ -118,16 +104,7 @@ def markdown_diff(found: RunDiff) -> str:
 
 
 def markdown_check(check: Check) -> str:
-    """A check as a comment on a pull request: the verdict, the limits, and what changed.
-
-    Parameters
-    ----------
-    check : Check
-
-    Returns
-    -------
-    str
-    """
+    """A check as a comment on a pull request: the verdict, the limits, and what changed."""
     rows = [
         f"| {limit} | {measured} | {allowed} | {_STATES[state]} | {escaped(said)} |"
         for limit, measured, allowed, state, said in limits_table(check).to_numpy().tolist()
@@ -163,10 +140,6 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 def diff_document(found: RunDiff) -> dict[str, Any]:
     """A comparison of runs as a dict that `json.dumps` accepts.
 
-    Parameters
-    ----------
-    found : RunDiff
-
     Returns
     -------
     dict
@@ -198,10 +171,6 @@ def diff_document(found: RunDiff) -> dict[str, Any]:
 
 def check_document(check: Check) -> dict[str, Any]:
     """A check as a dict that `json.dumps` accepts.
-
-    Parameters
-    ----------
-    check : Check
 
     Returns
     -------

@@ -13,10 +13,6 @@ _WORTH_SAYING = 0.0005
 def inferred_in_words(segments: pd.DataFrame) -> str:
     """Share of a path on inferred edges, and of the rules with most of it; empty for 0.0%.
 
-    Parameters
-    ----------
-    segments : DataFrame, schema `frames.SEGMENTS` or `frames.JOB_SEGMENTS`
-
     Examples
     --------
     >>> path = pd.DataFrame({

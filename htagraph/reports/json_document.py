@@ -170,10 +170,6 @@ def _opportunities(summary: Summary | JobSummary) -> list[dict[str, Any]]:
 def opportunities_document(summary: Summary | JobSummary) -> dict[str, Any]:
     """What would help, as a dict that `json.dumps` accepts.
 
-    Parameters
-    ----------
-    summary : Summary or JobSummary
-
     Returns
     -------
     dict
@@ -230,7 +226,6 @@ def json_document(summary: Summary, files: Mapping[str, Path] | None = None) -> 
 
     Parameters
     ----------
-    summary : Summary
     files : mapping of str to Path, optional
         Files of the report.
 
@@ -288,7 +283,6 @@ def job_document(summary: JobSummary, files: Mapping[str, Path] | None = None) -
 
     Parameters
     ----------
-    summary : JobSummary
     files : mapping of str to Path, optional
         Files of the report.
 

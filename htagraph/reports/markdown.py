@@ -216,16 +216,7 @@ def _utilization(summary: Summary) -> list[str]:
 
 
 def markdown_summary(summary: Summary) -> str:
-    """Summary as a Markdown page.
-
-    Parameters
-    ----------
-    summary : Summary
-
-    Returns
-    -------
-    str
-    """
+    """Summary as a Markdown page."""
     parts = [*_head(summary), *_help(summary)]
     if len(summary.by_step):
         parts += ["## By step", markdown_table(human_frame(summary.by_step.head(_MAX_STEPS)))]
@@ -268,16 +259,7 @@ def job_tables(summary: JobSummary) -> list[tuple[str, pd.DataFrame]]:
 
 
 def markdown_job_summary(summary: JobSummary) -> str:
-    """Summary of a job as a Markdown page.
-
-    Parameters
-    ----------
-    summary : JobSummary
-
-    Returns
-    -------
-    str
-    """
+    """Summary of a job as a Markdown page."""
     parts = _head(summary)
     if summary.inferred:
         parts.append(escaped(summary.inferred))

@@ -34,10 +34,6 @@ PREDICTION_VERSION = 1
 def readings_of(scenario: Scenario | JobScenario) -> pd.DataFrame:
     """What the changes save by each reading of the trace, the expected one first.
 
-    Parameters
-    ----------
-    scenario : Scenario or JobScenario
-
     Returns
     -------
     DataFrame
@@ -60,10 +56,6 @@ def readings_of(scenario: Scenario | JobScenario) -> pd.DataFrame:
 def bounds_of(scenario: Scenario | JobScenario) -> pd.DataFrame:
     """The critical path by bound, as it was and as it would be; both add up to their windows.
 
-    Parameters
-    ----------
-    scenario : Scenario or JobScenario
-
     Returns
     -------
     DataFrame
@@ -80,10 +72,6 @@ def bounds_of(scenario: Scenario | JobScenario) -> pd.DataFrame:
 def ranks_of(scenario: JobScenario) -> pd.DataFrame:
     """The critical path by rank, as it was and as it would be; both add up to their windows.
 
-    Parameters
-    ----------
-    scenario : JobScenario
-
     Returns
     -------
     DataFrame
@@ -96,10 +84,6 @@ def trust_in_words(scenario: Scenario | JobScenario) -> str:
     """How far predictions of this trace or job can be trusted, in one sentence.
 
     Of a trace, how well its steps predict each other; of a job, how well its clocks are known.
-
-    Parameters
-    ----------
-    scenario : Scenario or JobScenario
 
     Examples
     --------
@@ -117,10 +101,6 @@ def trust_in_words(scenario: Scenario | JobScenario) -> str:
 
 def prediction_in_words(scenario: Scenario | JobScenario) -> str:
     """What the changes save, in one sentence; or why nothing is predicted.
-
-    Parameters
-    ----------
-    scenario : Scenario or JobScenario
 
     Examples
     --------
@@ -147,10 +127,6 @@ def prediction_in_words(scenario: Scenario | JobScenario) -> str:
 
 def prediction_document(scenario: Scenario | JobScenario) -> dict[str, Any]:
     """Prediction as a dict that `json.dumps` accepts.
-
-    Parameters
-    ----------
-    scenario : Scenario or JobScenario
 
     Returns
     -------

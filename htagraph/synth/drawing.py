@@ -60,14 +60,6 @@ class Box:
 def parse(drawing: str) -> list[Box]:
     """The events of a drawing, line by line, left to right.
 
-    Parameters
-    ----------
-    drawing : str
-
-    Returns
-    -------
-    list of Box
-
     Raises
     ------
     QueryError

@@ -62,8 +62,6 @@ def kineto_json(
     ----------
     rows : sequence of Row
         In the order of the file; times are absolute.
-    flows : sequence of FlowPoint
-    lane_names : mapping of lane to LaneName
     program : Program
         For the header.
 

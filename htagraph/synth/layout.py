@@ -15,7 +15,6 @@ class Layout:
 
     Parameters
     ----------
-    rank, n_ranks : int
     tensor : int
         Ranks that share each layer.
     pipeline : int

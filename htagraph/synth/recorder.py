@@ -33,16 +33,12 @@ class Recorder:
 
     Parameters
     ----------
-    program : Program
-    rows : list of Row
-    flows : list of FlowPoint
     first_row : int
         Rows before it were not captured.
     nodes : dict of int to Mark
         When each row starts (twice its number) and ends (one more).
     launched_by : dict of int to int
         Row of the call that launched each row of device work.
-    thread_names : dict of int to str
     forward : dict of int to Row
         Forward operators by sequence number.
     device_ranges : dict

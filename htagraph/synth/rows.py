@@ -36,10 +36,6 @@ class Row:
 
     Parameters
     ----------
-    name : str
-    kind : EventKind
-    category : str
-    lane : tuple of (pid, tid)
     ts_ns, dur_ns : int, unit=ns
     device, stream, correlation, external_id : int
         As in `EventTable`; -1 for none.
@@ -86,16 +82,10 @@ def event_table(
 
     Parameters
     ----------
-    rows : sequence of Row
-    flows : sequence of FlowPoint
     lane_names : mapping of lane to LaneName, optional
         Every lane of a row that is not in it has no name.
     devices : tuple of DeviceProperties
         Devices that the file describes.
-
-    Returns
-    -------
-    EventTable
 
     Examples
     --------

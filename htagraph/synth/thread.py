@@ -59,9 +59,6 @@ class Thread:
 
     Parameters
     ----------
-    recorder : Recorder
-    device : Device
-    engine : Engine
     tid : int
         Number; the main thread is 1.
     now : int, unit=ns

@@ -64,7 +64,6 @@ class Mark:
         The mark that released this instant; None at the very start.
     bound : Bound
         What bound the time from the cause to this instant.
-    name : str
     rank, event : int
         What the time belongs to.
     local_cause : Mark, optional

@@ -51,10 +51,6 @@ def output_file(out: str | Path) -> Iterator[BinaryIO]:
     what it leads to. What ends in ``.gz`` is compressed. A device or a pipe (``/dev/null``) is
     written to as it is.
 
-    Parameters
-    ----------
-    out : str or Path
-
     Yields
     ------
     BinaryIO

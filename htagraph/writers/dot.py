@@ -171,11 +171,6 @@ def path_dot(
     max_nodes : int, default=200
         Largest number of boxes: of more, the longest are drawn and what lies between them is
         joined.
-    title : str
-
-    Returns
-    -------
-    str
 
     Raises
     ------
@@ -258,7 +253,6 @@ def graph_dot(
 
     Parameters
     ----------
-    dag : Dag
     edge_rows : ndarray of int, optional
         Edges to draw, with the events they join; all by default.
     critical : array_like of int
@@ -269,11 +263,6 @@ def graph_dot(
         File to write to.
     max_nodes : int, default=300
         Largest number of boxes.
-    title : str
-
-    Returns
-    -------
-    str
 
     Raises
     ------

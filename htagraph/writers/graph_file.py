@@ -30,10 +30,6 @@ def write_graph(
 
     Parameters
     ----------
-    out : str or Path
-    dag : Dag
-    rank : int, default=0
-    origin : Origin, optional
     more : mapping of str to ndarray, optional
         Arrays that are stored beside those of the graph, under other names.
 

@@ -52,7 +52,6 @@ def name_label(name: str, *, width: int = 48) -> str:
 
     Parameters
     ----------
-    name : str
     width : int
         What is longer loses its middle.
 

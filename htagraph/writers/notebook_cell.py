@@ -36,8 +36,6 @@ def table_html(rows: Iterable[Sequence[str]], *, title: str, colors: Sequence[st
 
     Parameters
     ----------
-    rows : iterable of sequence of str
-    title : str
     colors : sequence of str, optional
         What marks each row.
 
@@ -64,13 +62,7 @@ def _mark(color: str) -> str:
 
 
 def path_html(title: str, by_bound: pd.DataFrame) -> str:
-    """A critical path: one bar, and the time of each bound.
-
-    Parameters
-    ----------
-    title : str
-    by_bound : DataFrame, schema `frames.BREAKDOWN`, indexed by bound
-    """
+    """A critical path: one bar, and the time of each bound."""
     columns = (by_bound["dur_ns"].tolist(), by_bound["share"].tolist())
     parts = list(zip(by_bound.index.astype(str), *columns, strict=True))
     bar = "".join(

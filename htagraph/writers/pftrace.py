@@ -278,7 +278,6 @@ def write_pftrace(
     ----------
     out : str or Path
         Compressed where it ends in ``.gz``.
-    events : EventTable
     rank : int, optional
         Named in the tracks; files of different ranks can be concatenated, if `taken` tells them
         apart. None: a trace that stands for itself.
@@ -289,7 +288,6 @@ def write_pftrace(
         Arrows from an event to an event (launch to device work, forward to backward).
     critical_events : array_like of int
         Events to annotate with ``critical``.
-    counters : sequence of CounterTrack
     window : str
         Name of the path's window.
     description : str

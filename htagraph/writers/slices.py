@@ -56,7 +56,6 @@ class Arg:
 
     Parameters
     ----------
-    name : str
     row : ndarray of shape (n,), dtype=int64
         Slices that have it, ascending.
     value : ndarray of shape (n,)
@@ -121,8 +120,6 @@ class Slices:
         Whether it is a point in time.
     boundary : ndarray of shape (2 * n,), dtype=int64
         Begins (``2 * i``) and ends (``2 * i + 1``), in order on each track.
-    args : sequence of Arg
-    flows : Flows
     """
 
     ts_ns: I64
@@ -213,7 +210,6 @@ def encode_slices(slices: Slices, arg_names: Sequence[int], sequence: int) -> It
 
     Parameters
     ----------
-    slices : Slices
     arg_names : sequence of int
         Number among the interned annotation names of each of ``slices.args``.
     sequence : int

@@ -84,7 +84,6 @@ def write_subset(
         ``.json``, or ``.json.gz`` to compress.
     raw : sequence of bytes
         The events, as they stand in the original.
-    events : EventTable
     rows : ndarray of shape (n,), dtype=int64
         Rows of the events.
     launch : ndarray of shape (n_events,)

@@ -15,7 +15,6 @@ def new_folder(folder: Path, *, hint: str = "choose another folder (--out).") ->
 
     Parameters
     ----------
-    folder : Path
     hint : str
         What to do where it cannot be made.
 

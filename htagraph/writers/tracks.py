@@ -46,7 +46,6 @@ class LaneTracks(NamedTuple):
     Parameters
     ----------
     of_event : ndarray of shape (n_events,), dtype=int64
-    of_device : dict of int to int
     of_stream : dict of (int, int) to int
         By device and stream.
     """
@@ -230,13 +229,8 @@ def lane_tracks(tracks: Tracks, events: EventTable, row: I32) -> LaneTracks:
     ----------
     tracks : Tracks
         Gets the new tracks.
-    events : EventTable
     row : ndarray of shape (n_events,), dtype=int32
         Row within the lane; rows after the first get tracks of their own.
-
-    Returns
-    -------
-    LaneTracks
     """
     device, stream, lanes = device_of_lane(events), _stream_of_lane(events), events.lanes
     n_rows = np.zeros(len(lanes), dtype=np.int64)

@@ -62,10 +62,8 @@ class ExecutionNodes:
         Number of the thread, of the execution trace's own.
     n_inputs, n_outputs : ndarray of shape (n,), dtype=int64
         Tensors among inputs and outputs; those of a list count each.
-    name : list of str
     texts : dict of str to list of str
         By name of `TEXTS`.
-    accesses : Accesses
     n_unread : int
         Nodes that make no sense.
     """

@@ -126,7 +126,6 @@ def event_kinds(
 
     Parameters
     ----------
-    symbols : SymbolTable
     category, name : ndarray of shape (n_events,), dtype=int32
         Codes of `symbols`.
     phase : ndarray of shape (n_events,), dtype=uint8

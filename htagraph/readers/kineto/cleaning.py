@@ -53,7 +53,6 @@ def cleaned(
 
     Parameters
     ----------
-    columns : Columns
     log : RepairLog
         Counts what is mended.
     window : (int, int), unit=ns, optional

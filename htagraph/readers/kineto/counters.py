@@ -21,7 +21,6 @@ def counter_samples(events: EventTable, args: ArgsReader) -> tuple[SampleTable, 
 
     Parameters
     ----------
-    events : EventTable
     args : ArgsReader
         The values stand in the args, so the file is read again where there are counters.
 

@@ -78,10 +78,8 @@ class Document:
 
     Parameters
     ----------
-    stream : PieceStream
     workers : list of Worker
         One thread each; a single one works in the calling thread.
-    log : RepairLog
     keep : callable
         Called with each part of the event list, in order.
     """

@@ -156,11 +156,8 @@ def scanned(
 
     Parameters
     ----------
-    stream : ByteStream
-    asked : Asked
     window : (int, int), unit=ns
         On the clock of the file, without its base time.
-    log : RepairLog
     keep : callable
         Called with each part of the event list, in order.
     notes_all : bool

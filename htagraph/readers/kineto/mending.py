@@ -53,7 +53,6 @@ class Mended:
     out : ndarray, dtype=uint8
         The value as valid JSON, zero bytes after it; overwritten by the next one.
     n_bytes : int
-    defects : tuple of Defect
     """
 
     ended: int
@@ -94,7 +93,6 @@ class Mender:
         ----------
         buf : ndarray, dtype=uint8
             Bytes, zero bytes after `end`.
-        i, end : int
         is_event : bool
             Whether it is an event, else a value of the header.
         """

@@ -40,9 +40,6 @@ class Columns:
         By name of `ROW_FIELDS`.
     flows : ndarray of shape (5, n), dtype=int64
         ts, id, lane, phase, category.
-    sparse : dict of str to (rows, values)
-    symbols : list of str
-    lanes : list of (pid, tid)
     skipped : dict of str to int
         By category, or why.
     n_bytes : dict of str to int, unit=byte

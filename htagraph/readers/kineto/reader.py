@@ -34,10 +34,6 @@ def read_kineto(
     progress : callable, optional
         Called with the bytes read so far and their total.
 
-    Returns
-    -------
-    Recording
-
     Raises
     ------
     TraceError

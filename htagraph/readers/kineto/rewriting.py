@@ -57,10 +57,6 @@ def repair_kineto(
     progress : callable, optional
         Called with the bytes read so far and their total.
 
-    Returns
-    -------
-    tuple of Repair
-
     Raises
     ------
     TraceFormatError

@@ -58,7 +58,6 @@ class PieceStream:
 
     Parameters
     ----------
-    stream : ByteStream
     block : int, optional
         Bytes of a piece, as a rule; `BLOCK` by default.
     """

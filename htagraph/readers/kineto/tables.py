@@ -50,7 +50,6 @@ def event_table(
         Events with ``"ph": "M"``, their ``name`` a text.
     base_time_ns : int, unit=ns
         Added to every time.
-    devices : tuple of DeviceProperties
     is_plain : bool
         Whether the file is no profile of PyTorch.
     """

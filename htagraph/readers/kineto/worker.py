@@ -40,7 +40,6 @@ class Worker:
 
     Parameters
     ----------
-    number : int
     known_symbols : list of str
         Symbols that get the first codes.
     rules : Rules

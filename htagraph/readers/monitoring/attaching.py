@@ -42,11 +42,6 @@ def is_monitoring(path: Path) -> bool:
 def with_monitoring(recording: Recording, path: Path) -> Recording:
     """A recording with the samples of a log that lie in it.
 
-    Parameters
-    ----------
-    recording : Recording
-    path : Path
-
     Returns
     -------
     Recording

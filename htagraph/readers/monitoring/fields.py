@@ -62,7 +62,6 @@ def mean_over_ns(name: str, interval_ns: int) -> int:
 
     Parameters
     ----------
-    name : str
     interval_ns : int, unit=ns
         Between two samples.
 

@@ -111,10 +111,6 @@ def instrument_of(lines: Iterable[str]) -> str:
 def read_log(lines: Sequence[str]) -> Log:
     """The values of a log.
 
-    Parameters
-    ----------
-    lines : sequence of str
-
     Examples
     --------
     >>> log = read_log(["timestamp, index, power.draw [W]", "2024/05/01 12:00:00.250, 0, 71.5 W"])

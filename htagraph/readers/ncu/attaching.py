@@ -32,11 +32,6 @@ def is_ncu(path: Path) -> bool:
 def with_ncu(recording: Recording, path: Path) -> Recording:
     """A recording with metrics of its kernels, in columns whose names begin with ``ncu.``.
 
-    Parameters
-    ----------
-    recording : Recording
-    path : Path
-
     Returns
     -------
     Recording

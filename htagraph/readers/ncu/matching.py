@@ -101,7 +101,6 @@ def matched(events: EventTable, launches: Launches) -> Matched:
 
     Parameters
     ----------
-    events : EventTable
     launches : Launches
         Of one process, in order.
     """

@@ -92,10 +92,6 @@ def is_header(line: str) -> bool:
 def read_launches(lines: Iterable[str]) -> Launches:
     """Launches and their metrics; what the program itself printed before the table is passed over.
 
-    Parameters
-    ----------
-    lines : iterable of str
-
     Examples
     --------
     >>> found = read_launches([

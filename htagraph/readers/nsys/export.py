@@ -42,10 +42,6 @@ class Process:
     """A process as an export numbers it.
 
     Ids are, from their highest bits: hypervisor and machine (16), process (24), thread (24).
-
-    Parameters
-    ----------
-    global_id : int
     """
 
     global_id: int
@@ -73,7 +69,6 @@ class Export:
 
     Parameters
     ----------
-    connection : sqlite3.Connection
     path : Path or None
         The file on disk; None for content in memory.
     stepper : Stepper or None
@@ -145,11 +140,6 @@ class Export:
             One that there is.
         wanted : tuple of str
             Names of columns; those that the table does not have are `ABSENT` throughout.
-        where : str
-
-        Returns
-        -------
-        dict of str to ndarray of int64
         """
         there = [name for name in wanted if name in self.columns[table]]
         if not there:

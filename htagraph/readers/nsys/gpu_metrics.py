@@ -25,13 +25,10 @@ def gpu_metrics(
 
     Parameters
     ----------
-    export : Export
-    process : Process
     used : frozenset of int
         Devices whose samples are wanted.
     base_time_ns : int, unit=ns
         Added to every time.
-    reading : Reading
     """
     wanted = ("timestamp", "typeId", "metricId", "value")
     if not export.has(METRICS, *wanted):

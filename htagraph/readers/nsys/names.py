@@ -23,12 +23,7 @@ _DEVICES_LAST = 5_000_000
 
 
 class Names:
-    """Symbols of the events that are read, given out as they come.
-
-    Parameters
-    ----------
-    export : Export
-    """
+    """Symbols of the events that are read, given out as they come."""
 
     def __init__(self, export: Export) -> None:
         self._export = export
@@ -109,7 +104,6 @@ class Lanes:
 
         Parameters
         ----------
-        export : Export
         owner : Process
             Whose work the streams run.
         """

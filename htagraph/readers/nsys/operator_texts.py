@@ -51,7 +51,6 @@ def operator_texts(text: Bytes, ends: I64) -> OperatorTexts:
 
     Parameters
     ----------
-    text : ndarray of uint8
     ends : ndarray of shape (n,), dtype=int64
         Where each text ends.
 

@@ -76,11 +76,8 @@ class Reading:
 
     Parameters
     ----------
-    names : Names
-    lanes : Lanes
     repairs : dict of (str, str) to int
         Kind and detail of each repair, and how often.
-    skipped : dict of str to int
     """
 
     names: Names
@@ -135,7 +132,6 @@ class Reading:
 
         Parameters
         ----------
-        part : Part
         end_ns : int
             End of the capture: events that were not over end there.
         """
@@ -166,7 +162,6 @@ def event_table(parts: list[Part], base_time_ns: int, reading: Reading) -> Event
         With sound times.
     base_time_ns : int, unit=ns
         Added to every time.
-    reading : Reading
     """
 
     def column(name: str, dtype: type[np.generic]) -> npt.NDArray[Any]:

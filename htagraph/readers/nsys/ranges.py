@@ -116,7 +116,6 @@ def backward_flows(part: Part, first: int, base_time_ns: int, reading: Reading) 
         Event of the first of them.
     base_time_ns : int, unit=ns
         Added to every time.
-    reading : Reading
     """
     lane, sequence = part.column("lane").astype(np.int64), part.sparse["sequence"]
     rows = np.flatnonzero(sequence != ABSENT)

@@ -27,15 +27,11 @@ class NsysRank:
 
     Parameters
     ----------
-    rank : int
     rank_source : str
         ``NCCL`` (its ranges, exported with ``--include-json``), ``order of devices``, ``order of
         processes``; of an only rank ``file name`` or ``default``.
-    world_size : int or None
-    pid : int
     process : str
         Name of the process.
-    host : str
     devices : tuple of int
         Devices that its work runs on.
     start_ns, end_ns : int, unit=ns

@@ -89,10 +89,6 @@ def read_nsys(
     progress : callable, optional
         Called with the bytes read so far and their total, which are estimates.
 
-    Returns
-    -------
-    Recording
-
     Raises
     ------
     TraceError

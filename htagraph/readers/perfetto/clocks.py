@@ -47,7 +47,6 @@ class Clocks:
     ----------
     specials : list of (int, message)
         Packets that are no mere events, and their rows.
-    scan : Scan
     """
 
     def __init__(self, specials: list[tuple[int, Any]], scan: Scan) -> None:
@@ -79,7 +78,6 @@ class Clocks:
 
         Parameters
         ----------
-        scan : Scan
         clock : ndarray of shape (n,), dtype=int64
             Clock of each packet, 0 for that of the trace.
         log : DefectLog

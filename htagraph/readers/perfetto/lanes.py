@@ -37,7 +37,6 @@ class Lanes:
 
     Parameters
     ----------
-    table : LaneTable
     tracks : ndarray of shape (n,), dtype=int64
         Bits of uuids, ascending; a track is a lane.
     is_thread : ndarray of shape (n,), dtype=bool

@@ -29,15 +29,8 @@ class Material:
 
     Parameters
     ----------
-    scan : Scan
-    sequences : Sequences
-    symbols : Symbols
-    tracks : Tracks
-    slices : Slices
     day_ns : int
         What to add to times for those since 1970.
-    log : DefectLog
-    skipped : dict of str to int
     """
 
     scan: Scan

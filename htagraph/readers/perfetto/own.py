@@ -40,13 +40,9 @@ class Own:
     ----------
     sequence : int
         Of its packets.
-    facts : mapping of str to object
     columns : mapping of str to ndarray of dtype=int64
-    lanes : LaneTable
     tracks, lane : ndarray of shape (n,), dtype=int64
         Bits of uuids, ascending, and the lane of each.
-    devices : tuple of DeviceProperties
-    samples : SampleTable
     """
 
     sequence: int
@@ -145,7 +141,6 @@ def own_events(found: Material, own: Own, others: list[Own]) -> EventTable:
 
     Parameters
     ----------
-    found : Material
     own : Own
         The rank.
     others : list of Own

@@ -80,8 +80,6 @@ class Sequences:
 
     Parameters
     ----------
-    file : Scanned
-    log : DefectLog
     symbols : Symbols
         Gets the texts that are looked up.
 

@@ -69,9 +69,6 @@ def find_slices(
 
     Parameters
     ----------
-    scan : Scan
-    sequences : Sequences
-    clocks : Clocks
     log : DefectLog
         Counts what is mended or left out because it is broken.
     skipped : dict of str to int

@@ -22,7 +22,6 @@ def taken(events: EventTable, rows: I64) -> EventTable:
 
     Parameters
     ----------
-    events : EventTable
     rows : ndarray of shape (n,), dtype=int64
 
     Returns
@@ -68,10 +67,8 @@ def asked_for(
 
     Parameters
     ----------
-    events : EventTable
     skipped : dict of str to int
         Gets counts of the others.
-    stacks, categories, window
     """
     texts = events.symbols.array
     if categories is None:

@@ -17,12 +17,10 @@ class Track:
 
     Parameters
     ----------
-    name : str
     parent : int
         Its uuid; 0 for none.
     process, thread : tuple of int, or None
         The process, or the process and thread, that it is; ids as in the file.
-    is_counter, is_incremental : bool
     unit : str
     multiplier : int
         Values are to be multiplied by it.

@@ -32,7 +32,6 @@ class Scanned:
     Attributes
     ----------
     data : bytearray or bytes
-    scan : Scan
     container : RepairLog
         Defects of the gzip file.
     """
@@ -71,13 +70,8 @@ def scanned(source: str | Path | bytes, log: DefectLog, progress: Progress | Non
     Parameters
     ----------
     source : str, Path or bytes
-    log : DefectLog
     progress : callable, optional
         Called with the bytes read so far and their total.
-
-    Returns
-    -------
-    Scanned
 
     Raises
     ------

@@ -32,15 +32,7 @@ def devices_section(
     used: pd.DataFrame,
     losses: pd.DataFrame | None = None,
 ) -> Section:
-    """Section on what devices spend their time on, how full they are, and why they are idle.
-
-    Parameters
-    ----------
-    temporal : DataFrame, schema `answers.TEMPORAL_BREAKDOWN`
-    idle : DataFrame, schema `answers.IDLE_TIME`
-    used : DataFrame, schema `answers.UTILIZATION`
-    losses : DataFrame, schema `answers.UTILIZATION_LOSSES`, optional
-    """
+    """Section on what devices spend their time on, how full they are, and why they are idle."""
     drawn = plots.temporal_breakdown(temporal)
     told = [name for name in used.columns if used[name].notna().any() and name != "name"]
     panels = [
@@ -79,8 +71,6 @@ def communication_section(
 
     Parameters
     ----------
-    overlap : DataFrame, schema `answers.OVERLAP`
-    exposed : DataFrame, schema `answers.EXPOSED_COMMUNICATION`
     more : str
         More sentences of its introduction.
     """

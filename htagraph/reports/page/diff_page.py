@@ -29,11 +29,6 @@ _ROOM = 0.15
 def write_diff_page(out: str | Path, found: RunDiff) -> Path:
     """Write a comparison as one HTML file that loads nothing else.
 
-    Parameters
-    ----------
-    out : str or Path
-    found : RunDiff
-
     Returns
     -------
     Path

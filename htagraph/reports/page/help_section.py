@@ -16,13 +16,8 @@ def help_section(summary: Summary | JobSummary, *more: Panel) -> Section:
 
     Parameters
     ----------
-    summary : Summary or JobSummary
     *more : Panel
         Below the changes.
-
-    Returns
-    -------
-    Section
     """
     helpful = summary.what_helps
     changes = Panel(

@@ -32,10 +32,8 @@ def write_html(
 
     Parameters
     ----------
-    out : str or Path
     body : str
         Name of the file with what comes below the title.
-    title : str
     links : dict of str to str
         Titles of the sections by their anchors.
     style : str

@@ -23,7 +23,6 @@ class KeyFigure:
 
     Parameters
     ----------
-    name : str
     text : str
         The number as people read it, a dash where it is not known.
     about : str
@@ -53,17 +52,12 @@ def key_figures(
 
     Parameters
     ----------
-    summary : Summary or JobSummary
     steady : DataFrame, schema `answers.STEADY_STATE`
         Of a job with a column ``rank``.
     devices : DataFrame, schema `answers.TEMPORAL_BREAKDOWN`
         Of a job with a column ``rank``.
     n_shown : int
         Ranks of a job that `steady` is of.
-
-    Returns
-    -------
-    list of KeyFigure
     """
     step = (
         _job_step(steady, n_shown)

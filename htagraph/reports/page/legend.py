@@ -44,10 +44,6 @@ def legend(drawn: str) -> str:
     drawn : str
         Figures as JSON and elements as HTML.
 
-    Returns
-    -------
-    str
-
     Examples
     --------
     >>> legend(f'{{"color": "{BOUND_COLORS["host"]}"}}')

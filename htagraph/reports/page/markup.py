@@ -25,7 +25,6 @@ def section_html(part: Section, origin_ns: int, texts: Texts) -> str:
 
     Parameters
     ----------
-    part : Section
     origin_ns : int, unit=ns
         Time from which tables count.
     texts : Texts

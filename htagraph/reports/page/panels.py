@@ -47,7 +47,6 @@ class Panel:
         Identifies the panel in the page.
     figure : Figure, optional
         Absent where the table is enough.
-    frame : DataFrame, optional
     schema : Schema, optional
         Of the frame.
     heading : str
@@ -94,10 +93,8 @@ class Section:
     ----------
     name : str
         Anchor in the page.
-    title : str
     intro : str
         What the section shows.
-    panels : tuple of Panel
     absent : str
         Text in place of panels where there are none.
     steps : StepChoice, optional

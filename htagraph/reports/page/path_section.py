@@ -37,7 +37,6 @@ def path_section(
 
     Parameters
     ----------
-    summary : Summary or JobSummary
     steps : StepChoice, optional
         Steps of which one can be chosen.
     sampled : sequence of Panel

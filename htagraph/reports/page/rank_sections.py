@@ -173,14 +173,7 @@ def _quality(summary: Summary) -> Section:
 def rank_sections(
     summary: Summary, steady: pd.DataFrame, temporal: pd.DataFrame
 ) -> Iterator[Section]:
-    """Sections of the page of one rank, in order.
-
-    Parameters
-    ----------
-    summary : Summary
-    steady : DataFrame, schema `answers.STEADY_STATE`
-    temporal : DataFrame, schema `answers.TEMPORAL_BREAKDOWN`
-    """
+    """Sections of the page of one rank, in order."""
     graph = summary.graph
     usual = steady.loc[steady["is_representative"], "name"].tolist()
     steps = step_choice(summary.path, summary.window_name, usual[0] if usual else "")

@@ -67,7 +67,6 @@ def segment_details(
 
     Parameters
     ----------
-    segments : DataFrame, schema `frames.SEGMENTS` or `frames.JOB_SEGMENTS`
     attributed : DataFrame, schema `frames.ATTRIBUTED_TIME` or `frames.JOB_ATTRIBUTED_TIME`
         Of the same path.
     rows : collection of int

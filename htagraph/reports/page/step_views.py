@@ -32,7 +32,6 @@ class StepView:
 
     Parameters
     ----------
-    name : str
     start_ns, end_ns : int, unit=ns
         First and last time of the path in the step.
     bounds : DataFrame, schema `frames.BREAKDOWN`
@@ -94,15 +93,10 @@ def step_choice(path: CriticalPath, window: str, usual: str = "") -> StepChoice:
 
     Parameters
     ----------
-    path : CriticalPath
     window : str
         Its name.
     usual : str
         Name of a step that can be chosen in any case.
-
-    Returns
-    -------
-    StepChoice
     """
     steps = find_steps(path.dag.events)
     pieces = path.pieces(steps)
@@ -121,13 +115,8 @@ def job_step_choice(path: JobPath, window: str) -> StepChoice:
 
     Parameters
     ----------
-    path : JobPath
     window : str
         Its name.
-
-    Returns
-    -------
-    StepChoice
     """
     pieces = path.attributed_time[["segment", "step", "start_ns", "dur_ns"]]
     pieces = pieces[pieces["step"] != ""]

@@ -170,10 +170,6 @@ def html_table(
     texts : Texts, optional
         Where names are stored that are too long for their cells.
 
-    Returns
-    -------
-    str
-
     Examples
     --------
     >>> print(html_table(pd.DataFrame({"name": ["aten::mm<a>"], "dur_ns": [1500]})))

@@ -49,10 +49,6 @@ def thin_path(start_ns: I64, dur_ns: I64, code: I64, *, max_single: int) -> Bloc
         What each goes to, from 0.
     max_single : int
         Number of segments that stay by themselves; all, where there are at most twice as many.
-
-    Returns
-    -------
-    Blocks
     """
     n = len(start_ns)
     if n <= 2 * max_single:
@@ -95,7 +91,6 @@ def thin_line(ts_ns: I64, dur_ns: I64, value: npt.NDArray[np.float64], *, max_po
     ts_ns, dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
         Levels one after another, in order of time.
     value : ndarray of shape (n,), dtype=float64
-    max_points : int
 
     Returns
     -------

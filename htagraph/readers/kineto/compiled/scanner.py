@@ -421,7 +421,6 @@ def scan(
         Where to start, between two events, and where the bytes end.
     origin : int
         Offset of ``buf[0]`` in the file.
-    tables : Tables
     after_event : bool
         Whether a comma must come before the next event.
     """
