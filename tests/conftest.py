@@ -58,27 +58,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
 
 
-@pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Tell the process that prints, where this one is a worker of xdist."""
+    """Tell the process that prints, if this is a worker of xdist."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["n_left_out"] = session.config.stash.get(_N_LEFT_OUT, 0)
 
 
-class _Workers:
-    """Hears how many tests a worker left out: each collects all tests."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        self.config = config
-
-    def pytest_testnodedown(self, node: Any) -> None:
-        self.config.stash[_N_LEFT_OUT] = getattr(node, "workeroutput", {}).get("n_left_out", 0)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Listen to workers where there are some."""
-    if config.pluginmanager.hasplugin("dsession"):
-        config.pluginmanager.register(_Workers(config))
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Hear how many tests a worker of xdist left out: each collects all tests."""
+    node.config.stash[_N_LEFT_OUT] = getattr(node, "workeroutput", {}).get("n_left_out", 0)
 
 
 def pytest_terminal_summary(
