@@ -46,6 +46,8 @@ _COMMAND = re.compile(
     r"(?: \| head -(?P<lines>\d+)| \| sed -n (?P<first>\d+),(?P<last>\d+)p|(?P<code>; echo \$\?))?"
 )
 _LANGUAGES = ("bash", "console", "python")
+_ROOT = Path(__file__).parents[1]
+_REAL_JOB = Path("tests/data/captures/jobs/ddp_sleep_4")
 WIDTH = "100"
 """Columns of the terminal of documents."""
 
@@ -162,13 +164,14 @@ def _run(command: str) -> str:
 
 
 def write_captures(folder: Path) -> None:
-    """Write the traces that documents name: those of `htagraph demo`, a rank's, and a job's."""
+    """Write the traces that documents name: the demo's, a rank's, a job's, and a real job."""
     runs = folder / "htagraph-demo"
     for fault in PLANTED:
         synth.simulate(synth.training_rank(fault=fault)).write(runs / f"{fault}.pt.trace.json.gz")
     job = synth.training_job(ranks=4, straggler=2, delay_ns=10_000_000, max_offset_ns=5_000_000)
     synth.simulate_job(job).write(runs / "job")
     shutil.copytree(runs / "job", folder / "traces")
+    shutil.copytree(_ROOT / _REAL_JOB, folder / _REAL_JOB)
     synth.simulate(synth.training_rank(steps=7)).write(folder / "rank0.pt.trace.json.gz")
 
 
