@@ -1,28 +1,18 @@
-"""How hard hypothesis tries, what coverage sees, and which tests need traces that are not here."""
+"""What coverage sees, and which tests are left out as the public traces are not here."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator
 from typing import Any
 
 import pytest
 from coverage import Coverage
-from hypothesis import HealthCheck, is_hypothesis_test, settings
+from hypothesis import is_hypothesis_test
 
+import tests.examples  # noqa: F401  loads the profile of hypothesis, before any law is read
 from tests.public_traces import FOLDER, is_here
 
 _N_LEFT_OUT = pytest.StashKey[int]()
-
-settings.register_profile("dev", deadline=None)
-settings.register_profile(
-    "ci",
-    max_examples=50,  # half of the usual: CI runs often, and other examples every time
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import htagraph as hg
@@ -73,7 +73,6 @@ def test_ranks_of_a_cycle_are_a_capture_cycles_and_runs_are_others(tmp_path, rea
 
 
 @given(st.integers(0, 10**9 - 1), st.none() | st.integers(0, 10**9), st.integers(0, 10**19 - 1))
-@settings(max_examples=30)
 def test_a_name_says_its_rank_its_step_and_its_time(rank, step, written_ns):
     """To the handler, compressed or not, and to the readers."""
     name = TraceName(rank, step, written_ns)

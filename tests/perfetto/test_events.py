@@ -250,9 +250,7 @@ def test_files_of_ranks_can_be_concatenated(tmp_path: Path, ask) -> None:
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.tuples(st.integers(0, 60), st.integers(0, 30), st.integers(0, 3)),
