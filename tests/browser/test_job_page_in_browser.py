@@ -119,5 +119,5 @@ def test_bars_are_on_the_rank_that_the_path_is_on(
 
 
 def test_the_page_of_eight_ranks_is_small(file: Path) -> None:
-    """Under 8 MB; how soon it opens is measured by ``python -m tests.benchmarks.bench_page``."""
+    """Under 8 MB."""
     assert file.stat().st_size < MAX_BYTES
