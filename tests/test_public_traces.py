@@ -1,4 +1,4 @@
-"""Public traces are those of the registry, and are fetched from where it says."""
+"""Public traces are fetched from the repositories in the registry, and have its checksums."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_trace_is_fetched_to_its_name(repository):
 
 
 def test_a_trace_in_an_archive_is_taken_out_of_it(repository):
-    """By its file name, in whatever folder it is there."""
+    """By its file name, in any folder."""
     with tarfile.open(repository / "all.tar.gz", "w:gz") as archive:
         for name, content in {"deep/other.json": b"", "deep/rank0.json": CONTENT}.items():
             member = tarfile.TarInfo(name)
@@ -93,7 +93,7 @@ def test_another_content_is_refused(repository, name):
 
 
 def test_traces_that_are_here_are_those_of_the_registry():
-    """Otherwise answers to them prove nothing."""
+    """Tests expect certain answers to them."""
     here = [one for one in PUBLIC_TRACES if one.file.is_file()]
 
     assert [

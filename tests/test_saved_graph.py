@@ -1,4 +1,4 @@
-"""A saved graph comes back as it was."""
+"""A saved graph is read back unchanged."""
 
 from __future__ import annotations
 

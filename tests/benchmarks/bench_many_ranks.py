@@ -88,7 +88,7 @@ def started(*command: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def address_of(scheduler: subprocess.Popen[str]) -> str:
-    """Where a scheduler listens: it says so."""
+    """The address that a scheduler prints."""
     assert scheduler.stderr is not None
     for line in scheduler.stderr:
         if found := re.search(r"Scheduler at:\s+(tcp://\S+)", line):

@@ -114,7 +114,7 @@ def test_a_handler_that_is_used_again_knows_the_steps_of_the_new_profiler(tmp_pa
 
 
 class Stateful:
-    """A schedule that must not be asked out of turn."""
+    """A schedule that fails if it is called out of order."""
 
     def __init__(self):
         self.asked = -1
@@ -191,7 +191,7 @@ def test_a_full_disk_is_one_line_and_no_end_of_training(tmp_path, capsys):
 
 
 def test_a_trace_that_is_cut_off_is_said_to_be(tmp_path, capsys):
-    """Kineto closes a file that a full disk did not take to its end, and says nothing."""
+    """Kineto closes a file that a full disk cut off, without an error."""
 
     class CutOff(Profiler):
         def export_chrome_trace(self, path: str) -> None:

@@ -207,7 +207,7 @@ def test_scaling_all_times_scales_the_path(events, factor, infer):
 @with_and_without_inference
 @given(events=_simulated(), seed=st.integers(0, 2**32 - 1))
 def test_the_order_of_events_in_the_file_does_not_matter(events, seed, infer):
-    """Profilers write events in whatever order they arrive."""
+    """Profilers write events in any order."""
     order = np.random.default_rng(seed).permutation(len(events))
     shuffled = taken(events, order)
 

@@ -158,7 +158,7 @@ QUESTIONS = {
     "execution_nodes": Question(execution_nodes, answers.EXECUTION_NODES),
     "memory_timeline": Question(memory_timeline, answers.MEMORY_TIMELINE),
     "step_times": Question(step_times, answers.STEP_TIMES),
-    # What sets a step apart is said in words, with durations in them.
+    # Its sentences on what sets a step apart hold durations.
     "steady_state": Question(steady_state, answers.STEADY_STATE, scales=False),
     "choke_points": Question(choke_points, answers.CHOKE_POINTS),
     "collectives": Question(collectives, answers.COLLECTIVES),
@@ -177,7 +177,7 @@ QUESTIONS = {
     ),
     "quality": Question(quality, answers.QUALITY, scales=False, always_answers=True),
 }
-"""What is asked, by the name of the question; a variant adds its options after a space."""
+"""Questions by name; a variant adds its options after a space."""
 _ABSOLUTE = ("ts_ns", "start_ns", "end_ns")
 _NUMBERS = ("interval", "node", "parent")
 _NAMES = (
@@ -225,7 +225,7 @@ def nonsense(draw: st.DrawFn) -> EventTable:
 
 
 def _sampled(events: EventTable) -> EventTable:
-    """Events beside two series of samples: around them, and in them, at an even distance."""
+    """Events with two evenly spaced series of samples: around them, and among them."""
     first, last = (int(events.ts_ns.min()), int(events.end_ns.max())) if len(events) else (0, 20)
     step = 2 * ((last - first) // 8 + 1)
     power = SampleTable.of(
@@ -361,7 +361,7 @@ def test_scaling_all_times_scales_times_and_nothing_else(events, factor):
 @_EXPENSIVE
 @given(events=simulated, seed=st.integers(0, 2**32 - 1))
 def test_the_order_of_events_and_names_in_the_file_does_not_matter(events, seed):
-    """Profilers write events in whatever order they arrive."""
+    """Profilers write events in any order."""
     one, other = _compiled(events), _compiled(_shuffled(events, np.random.default_rng(seed)))
     for name, question in QUESTIONS.items():
         answer, expected = (

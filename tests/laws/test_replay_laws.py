@@ -48,7 +48,7 @@ groups = st.one_of(st.sampled_from(GROUPS), st.integers(0, 50).map(one_of))
 
 
 def rehearsal_of(events, *asked: EventGroup) -> Rehearsal:
-    """A rehearsal of the whole trace in which there is something of all that is asked."""
+    """A rehearsal of a whole trace to which every change applies."""
     dag = compile_events(events)
     assume((IN_GRAPH.find(dag)).any())
     assume(all(group.find(dag).any() for group in asked))
@@ -67,7 +67,7 @@ def test_what_takes_as_long_as_it_took_changes_nothing(events, group):
 
 @given(events=any_events, group=groups)
 def test_without_an_event_nothing_happens_later_than_if_it_took_no_time(events, group):
-    """What is removed neither waits nor is waited for, and takes along what is under it."""
+    """A removed event neither waits nor is waited for; its children go with it."""
     rehearsal = rehearsal_of(events, group)
     for reading in rehearsal.readings:
         removed = rehearsal.run([Remove(group)], reading).times_ns

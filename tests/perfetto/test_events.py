@@ -62,7 +62,7 @@ def events_of(
 def test_events_that_overlap_partially_keep_their_durations(
     tmp_path: Path, ask, kind: EventKind
 ) -> None:
-    """A viewer takes an end for that of the slice begun last; so each row must nest strictly."""
+    """A viewer ends the slice that began last, so each row must nest strictly."""
     events = events_of(("a", 0, 10), ("b", 5, 10), ("c", 12, 10), kind=kind)
     (slices,) = ask(write_pftrace(tmp_path / "x.pftrace", events), SLICES)
     assert slices == [["a", 0, 10], ["b", 5, 10], ["c", 12, 10]]
