@@ -17,13 +17,12 @@ _N_LEFT_OUT = pytest.StashKey[int]()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """Leave laws, and tests marked slow, out of coverage, which more than doubles their time.
+    """Leave laws out of coverage, which more than doubles their time.
 
-    They go through the same code many times over; what they alone reach is not counted.
+    They run the same code many times; lines that only laws reach do not count.
     """
-    is_law = is_hypothesis_test(getattr(item, "function", None))
     coverage = Coverage.current()
-    if coverage is None or not (is_law or item.get_closest_marker("slow")):
+    if coverage is None or not is_hypothesis_test(getattr(item, "function", None)):
         return (yield)
     coverage.stop()
     coverage.get_data()  # keeps what was seen so far; a start forgets it

@@ -1,7 +1,7 @@
 """First use of a wheel, as in a container: two programs at once, of four spawned workers each.
 
-Nothing is compiled twice, numba is not imported, and there is no warning. `.ci/package` runs it with
-the Python of a read-only environment, without a home.
+Nothing is compiled twice, numba is not imported, and there is no warning. `.ci/package` runs it
+with the Python of a read-only environment, without a home.
 """
 
 from __future__ import annotations
