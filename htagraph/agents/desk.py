@@ -1,4 +1,4 @@
-"""Where calls of tools arrive: each gets an answer, or one line that says what is wrong."""
+"""The desk: each call of a tool gets an answer, or one line that says what is wrong."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from threading import Event, Lock
 from typing import Any
 
-from htagraph.agents.arguments import Signature
-from htagraph.agents.asked import Calls
+from htagraph.agents.arguments import Tool
 from htagraph.agents.budget import as_json, plain
 from htagraph.agents.files import Root
 from htagraph.agents.loaded import Loaded
-from htagraph.agents.tools import TOOLS, Tools
-from htagraph.errors import CaptureNotChosenError, HTAGraphError, QueryError
+from htagraph.agents.target import Session
+from htagraph.agents.tools import TOOLS
+from htagraph.errors import CaptureNotChosenError, HTAGraphError, QueryError, one_of
 
 __all__ = ["INSTRUCTIONS", "AbandonedError", "Desk", "Report"]
 
@@ -32,13 +32,14 @@ INSTRUCTIONS = (
 )
 
 _LONGEST_ERROR = 800
+"""Characters of an error, chosen: room for a hint with all questions. Pinned by `test_desk.py`."""
 
 Report = Callable[[str], None]
-"""Called with what is done."""
+"""Called with what is done next."""
 
 
 class AbandonedError(Exception):
-    """Nobody waits for the answer any more."""
+    """The call was cancelled."""
 
 
 class Desk:
@@ -53,7 +54,6 @@ class Desk:
     def __init__(self, root: Root) -> None:
         self.root = root
         self.loaded = Loaded()
-        self.signatures = {name: Signature.of(getattr(Tools, name)) for name in TOOLS}
         self._one_at_a_time = Lock()
 
     @property
@@ -92,11 +92,11 @@ class Desk:
         with self._one_at_a_time:
             try:
                 stage(f"Answering {tool}")
-                given = self._signature(tool).read(arguments)
-                tools = Tools(Calls(self.root, self.loaded, stage, progress))
+                called = _tool(tool).read(arguments)
+                session = Session(self.root, self.loaded, stage, progress)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # what matters of them is in the notes
-                    return as_json(getattr(tools, tool)(**given)), False
+                    return as_json(called.answer(session)), False
             except HTAGraphError as error:
                 return self._one_line(_said(error)), True
             except OSError as error:
@@ -108,17 +108,17 @@ class Desk:
                 told = self._one_line(f"{type(error).__name__}: {error}")
                 return f"a defect of htagraph, worth reporting: {told}", True
 
-    def _signature(self, tool: str) -> Signature:
-        """What a tool takes."""
-        if tool not in self.signatures:
-            hint = f"one of {', '.join(self.signatures)}."
-            raise QueryError(f"there is no tool {tool!r}.", hint=hint)
-        return self.signatures[tool]
-
     def _one_line(self, text: str) -> str:
         """What is wrong, in one line; files as the client names them."""
         text = text.replace(f"{self.root.folder}{os.sep}", "")
         return str(plain(" ".join(text.split()), longest=_LONGEST_ERROR))
+
+
+def _tool(name: str) -> type[Tool]:
+    """The tool of a name."""
+    if name not in TOOLS:
+        raise QueryError(f"there is no tool {name!r}.", hint=one_of(name, TOOLS))
+    return TOOLS[name]
 
 
 def _said(error: HTAGraphError) -> str:

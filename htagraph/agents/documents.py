@@ -6,8 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from htagraph.agents.asked import Asked
 from htagraph.agents.budget import Part, plain, rows_part
+from htagraph.agents.target import Target
 from htagraph.findings.verdict import Finding, Verdict
 from htagraph.model.units import human_duration
 from htagraph.replay.candidates import TWICE_AS_FAST
@@ -18,7 +18,8 @@ __all__ = ["helpful_changes", "job_parts", "notes_part", "trace_parts", "window_
 
 _CHANGES = ("change", "saves_ns", "low_ns", "high_ns", "saves_share", "then_bound")
 _N_CHANGES = 8
-_MANY = 1_000
+"""Changes of a verdict, chosen: `what_if` has all. Pinned by `tests/agents/test_desk.py`."""
+
 _RAISE = "raise max_tokens."
 
 
@@ -34,7 +35,8 @@ def window_head(name: str, start_ns: int, dur_ns: int) -> dict[str, Any]:
 
 def notes_part(notes: list[str]) -> Part:
     """What one has to know to read an answer."""
-    return Part("notes", [plain(note, longest=None) for note in notes if note], _RAISE)
+    items = [plain(note, longest=None) for note in notes if note]
+    return Part("notes", items, len(items), _RAISE)
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
@@ -60,7 +62,8 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 def _findings_part(verdict: Verdict) -> Part:
     """What bounds a window, the largest saving first; what is below half a percent is not told."""
-    return Part("findings", [_finding(one) for one in verdict.top_findings], _RAISE)
+    items = [_finding(one) for one in verdict.top_findings]
+    return Part("findings", items, len(items), _RAISE)
 
 
 def _evidence_part(verdict: Verdict) -> Part:
@@ -70,7 +73,7 @@ def _evidence_part(verdict: Verdict) -> Part:
         for number, finding in enumerate(verdict.top_findings, start=1)
         for item in finding.evidence
     ]
-    return Part("evidence", rows, _RAISE, ("finding", "name", "op", "frame", "dur_ns"))
+    return Part("evidence", rows, len(rows), _RAISE, ("finding", "name", "op", "frame", "dur_ns"))
 
 
 def helpful_changes(opportunities: pd.DataFrame) -> pd.DataFrame:
@@ -92,9 +95,9 @@ def helpful_changes(opportunities: pd.DataFrame) -> pd.DataFrame:
 
 def _changes_part(summary: Summary | JobSummary) -> Part:
     """What would help, for `what_if`; nothing where the verdict is withheld."""
-    found = helpful_changes(summary.opportunities.head(0 if summary.verdict.withheld else _MANY))
-    how = "what_if without changes has them."
-    return rows_part("opportunities", found, how, limit=_N_CHANGES)
+    found = helpful_changes(summary.opportunities)
+    shown = found.head(0) if summary.verdict.withheld else found
+    return rows_part("opportunities", shown, "what_if without changes has them.", limit=_N_CHANGES)
 
 
 def _weak_part(weak: pd.DataFrame, first: tuple[str, ...]) -> Part:
@@ -109,12 +112,12 @@ def _bounds_part(frame: pd.DataFrame, key: str) -> Part:
     return rows_part(f"path_by_{key}", rows, f"path by={key!r} has them.")
 
 
-def trace_parts(asked: Asked) -> tuple[dict[str, Any], list[Part]]:
+def trace_parts(target: Target) -> tuple[dict[str, Any], list[Part]]:
     """What bounds a trace: the head of the answer, and its parts."""
-    summary = asked.summary
+    summary = target.summary
     verdict, window = summary.verdict, summary.graph.interval
     head = {
-        "file": plain(asked.file),
+        "file": plain(target.file),
         "about": plain(summary.facts),
         "window": window_head(window.name, window.start_ns, window.dur_ns),
         **({"withheld": plain(verdict.withheld, longest=400)} if verdict.withheld else {}),
@@ -124,33 +127,33 @@ def trace_parts(asked: Asked) -> tuple[dict[str, Any], list[Part]]:
     return head, [
         _findings_part(verdict),
         _evidence_part(verdict),
-        notes_part([*asked.notes, *summary.caveats, verdict.replays, verdict.notes]),
+        notes_part([*target.notes, *summary.caveats, verdict.replays, verdict.notes]),
         _bounds_part(summary.by_bound, "bound"),
         _weak_part(summary.weak_checks, ()),
         _changes_part(summary),
     ]
 
 
-def job_parts(asked: Asked) -> tuple[dict[str, Any], list[Part]]:
+def job_parts(target: Target) -> tuple[dict[str, Any], list[Part]]:
     """What bounds a job: the head of the answer, and its parts."""
-    summary = asked.job_summary
+    summary = target.job_summary
     verdict, path = summary.verdict, summary.path
     head = {
-        "folder": plain(asked.name),
+        "folder": plain(target.name),
         "about": plain(summary.facts),
         "window": window_head(path.name, path.start_ns, path.dur_ns),
         **({"withheld": plain(verdict.withheld, longest=400)} if verdict.withheld else {}),
     }
     late = summary.stragglers
     failures = [
-        [plain(asked.calls.root.shown(path)), plain(error, longest=300)]
+        [plain(target.session.root.shown(path)), plain(error, longest=300)]
         for path, error in summary.failures.itertuples(index=False)
     ]
     return head, [
         _findings_part(verdict),
         _evidence_part(verdict),
-        notes_part([*asked.notes, *summary.caveats, verdict.replays, verdict.notes]),
-        Part("failures", failures, _RAISE, ("path", "error")),
+        notes_part([*target.notes, *summary.caveats, verdict.replays, verdict.notes]),
+        Part("failures", failures, len(failures), _RAISE, ("path", "error")),
         _bounds_part(summary.by_rank, "rank"),
         _bounds_part(summary.by_bound, "bound"),
         rows_part("stragglers", late, "ask 'stragglers' has them."),
