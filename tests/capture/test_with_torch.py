@@ -117,7 +117,7 @@ def test_a_rank_that_dies_is_missing_in_the_report(tmp_path):
     done = train("dies", tmp_path, 4)
 
     assert hg.discover(tmp_path)["rank"].tolist() == [0, 1, 3]
-    assert "no trace of rank 2 came in 5 s; the report is on the others." in done.stderr
+    assert "no trace from rank 2 within 5 s; the report leaves them out." in done.stderr
     assert "3 ranks · 1 rank missing" in done.stdout
 
 
@@ -132,11 +132,11 @@ def test_two_cycles_of_four_ranks_are_two_captures(tmp_path):
 @pytest.mark.parametrize(
     ("n_steps", "step", "said"),
     [
-        (0, 0, "step() was never called: all of the block is recorded, as one step."),
+        (0, 0, "step() was never called, so the whole block is one step."),
         (
             4,
             0,
-            "the block ended after 4 steps, within the 5 to skip: the trace is of the very first",
+            "the block ended after 4 steps, within skip=5: the trace has only the very first",
         ),
         (6, 5, "the block ended after 6 steps: of the 2 to record, the trace has 1."),
         (9, 5, ""),
