@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from threading import Event, Lock
 from typing import Any
 
-from htagraph.agents.arguments import Tool
 from htagraph.agents.budget import as_json, plain
 from htagraph.agents.files import Root
 from htagraph.agents.loaded import Loaded
 from htagraph.agents.target import Session
+from htagraph.agents.tool import Tool
 from htagraph.agents.tools import TOOLS
 from htagraph.errors import CaptureNotChosenError, HTAGraphError, QueryError, one_of
 

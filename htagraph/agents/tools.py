@@ -11,7 +11,6 @@ from typing import Any, Literal
 import pandas as pd
 from pydantic import Field
 
-from htagraph.agents.arguments import Options, RunTool, TableTool, Texts, Tokens, Tool, Window
 from htagraph.agents.budget import fitted, plain, rows_part
 from htagraph.agents.documents import (
     helpful_changes,
@@ -21,6 +20,7 @@ from htagraph.agents.documents import (
     window_head,
 )
 from htagraph.agents.target import Session, Target
+from htagraph.agents.tool import Options, RunTool, TableTool, Texts, Tokens, Tool, Window
 from htagraph.comparison.diff import diff
 from htagraph.errors import QueryError, one_of
 from htagraph.graph import TraceGraph

@@ -168,7 +168,7 @@ class TraceHandler:
                 "leaves them out."
             )
         out = file.name.report(self.folder)
-        said = verdict(
+        findings = verdict(
             trace,
             self.folder if world_size > 1 else None,
             out,
@@ -177,7 +177,7 @@ class TraceHandler:
         )
         page = next((out / name for name in _PAGES if (out / name).exists()), out)
         with suppress(Exception):  # stdout may be closed
-            sys.stdout.write(f"\n{said}\n\nThe report: {page}\n")
+            sys.stdout.write(f"\n{findings}\n\nThe report: {page}\n")
             sys.stdout.flush()
 
     def _notice_at_exit(self) -> Callable[[str], None]:

@@ -65,13 +65,13 @@ def verdict(
         os.setpriority(os.PRIO_PROCESS, child.pid, _NICENESS)
     while True:
         with suppress(subprocess.TimeoutExpired):
-            said, complaints = child.communicate(timeout=POLL_S)
+            output, errors = child.communicate(timeout=POLL_S)
             break
         meanwhile(f"writing the report into {out}")
     if child.returncode:
-        last = (complaints.strip() or f"exit code {child.returncode}").splitlines()[-1]
+        last = (errors.strip() or f"exit code {child.returncode}").splitlines()[-1]
         raise HTAGraphError(f"there is no report: {last.removeprefix('error: ')}")
-    return _head(said)
+    return _head(output)
 
 
 def _head(text: str) -> str:

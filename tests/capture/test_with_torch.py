@@ -138,7 +138,7 @@ def test_two_cycles_of_four_ranks_are_two_captures(tmp_path):
             0,
             "the block ended after 4 steps, within skip=5: the trace has only the very first",
         ),
-        (6, 5, "the block ended after 6 steps: of the 2 to record, the trace has 1."),
+        (6, 5, "the block ended after 6 steps: the trace has 1 of the 2 steps to record."),
         (9, 5, ""),
     ],
 )
@@ -149,7 +149,7 @@ def test_a_block_always_leaves_a_trace_and_says_if_it_is_not_what_was_asked(
     done = train(f"block-{n_steps}", tmp_path)
 
     assert names(tmp_path) == [f"rank0-step{step}"]
-    assert done.stderr.split("(Ctrl-C to leave)")[0].startswith(
+    assert done.stderr.split("(Ctrl-C to quit)")[0].startswith(
         f"htagraph: {said}" if said else ("htagraph: writing the report", "")
     )
     assert "What bounds the whole trace" in done.stdout
