@@ -1,4 +1,4 @@
-"""Answers of a bounded length: what fits is there, and what does not is named."""
+"""Answers of bounded length: they hold what fits, and name what does not."""
 
 from __future__ import annotations
 
@@ -26,19 +26,20 @@ __all__ = [
 ]
 
 CHARACTERS_PER_TOKEN = 4
-"""By which the length of an answer is estimated."""
+"""Estimate for English and JSON, chosen. Pinned by `test_budget.py`, which measures answers."""
 
 LEAST_TOKENS = 300
-"""Of an answer: what the trace and the window are, and what was left out, always fit."""
+"""Shortest answer, chosen: the head and the names of what is left out fit into it."""
 
 MOST_TOKENS = 50_000
-"""Of an answer: whoever wants more reads a report."""
+"""Longest answer, chosen: longer ones belong into a report."""
 
 LONGEST_NAME = 120
-"""Characters of a name, beyond which it loses its middle unless names are asked for in full."""
+"""Characters of a name that `full_names` does not ask for, chosen. `docs/agents.md` states it."""
 
 _DIGITS = 6
-"""Significant digits of a number that is no integer: `docs/agents.md` says so."""
+"""Significant digits of a float, chosen: shares and durations need no more. `docs/agents.md`
+states it."""
 
 _SPARE = 12
 """Characters of an entry of ``left_out`` besides its texts: six of JSON, and digits that an offset
@@ -47,7 +48,7 @@ may gain."""
 
 @dataclass(frozen=True)
 class Part:
-    """A list in an answer, of which as much is given as fits.
+    """A list in an answer, cut where the answer is full.
 
     Parameters
     ----------
@@ -58,11 +59,11 @@ class Part:
     n_all : int
         Number of items, with those that `offset` skips and a limit leaves out.
     how : str
-        How to ask for the rest.
+        How to get the rest.
     columns : tuple of str, default=()
         Of a table, whose items are rows.
     offset : int
-        Items skipped before the first.
+        Items skipped at the start.
     """
 
     name: str
@@ -77,7 +78,7 @@ class Part:
         return {"columns": list(self.columns), "rows": items} if self.columns else items
 
     def rest(self, n_items: int) -> str:
-        """What is missing after so many items; empty for nothing."""
+        """The entry of ``left_out`` after so many items, empty if nothing is missing."""
         n_left = self.n_all - self.offset - n_items
         if n_left <= 0:
             return ""
@@ -86,15 +87,15 @@ class Part:
 
 
 def as_json(document: Any) -> str:  # noqa: ANN401  plain values
-    """JSON without spaces, in which every number is one that JSON has."""
+    """JSON without spaces; NaN and infinity are errors."""
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def fitted(head: Mapping[str, Any], parts: Iterable[Part], max_tokens: int) -> dict[str, Any]:
     """An answer of at most so many tokens.
 
-    The head is always there. Parts that come first take what they need, later ones what is left.
-    ``left_out`` says for each part what is missing, and how to ask for it.
+    The head is always included. The first parts take what they need, later ones the rest.
+    ``left_out`` names for each part what is missing, and how to get it.
 
     Examples
     --------
@@ -103,7 +104,7 @@ def fitted(head: Mapping[str, Any], parts: Iterable[Part], max_tokens: int) -> d
     {'rows': '1 of 3 left out: offset=2.'}
     """
     parts = [part for part in parts if part.rest(0)]
-    # Room for what may have to be said of each part; a part that fits gives its own back.
+    # Reserved for the entries of left_out; a part that fits frees its own.
     reserved = {part.name: len(part.rest(0)) + len(part.name) + _SPARE for part in parts}
     room = max_tokens * CHARACTERS_PER_TOKEN - len(as_json(head)) - len('"left_out":{},')
     room -= sum(reserved.values())
@@ -122,7 +123,7 @@ def fitted(head: Mapping[str, Any], parts: Iterable[Part], max_tokens: int) -> d
 
 
 def _fitting(part: Part, room: int) -> tuple[list[Any], int]:
-    """The first items of a part that fit into a number of characters, and how many they take."""
+    """The first items of a part that fit into some characters, and how many those take."""
     taken = len(as_json({part.name: part.of([])}))
     items: list[Any] = []
     for item in part.items:
@@ -135,7 +136,7 @@ def _fitting(part: Part, room: int) -> tuple[list[Any], int]:
 
 
 def plain(value: Any, *, longest: int | None = LONGEST_NAME) -> Any:  # noqa: ANN401  any value
-    r"""A value as JSON has it: no number that is none, and texts without control characters.
+    r"""A value for JSON: no NaN or infinity, and texts without control characters.
 
     Parameters
     ----------
@@ -163,7 +164,7 @@ def plain(value: Any, *, longest: int | None = LONGEST_NAME) -> Any:  # noqa: AN
 
 
 def _shortened(text: str, longest: int | None) -> str:
-    """A text without its middle, if it is too long."""
+    """A text, without its middle if it is too long."""
     if longest is None or len(text) <= longest:
         return text
     n_first = longest * 2 // 3
@@ -179,12 +180,12 @@ def rows_part(
     limit: int | None = None,
     longest: int | None = LONGEST_NAME,
 ) -> Part:
-    """A table, of which as many rows are given as fit.
+    """A table, cut where the answer is full.
 
     Parameters
     ----------
     offset, limit : int
-        Rows to skip, and how many to give at most.
+        Rows to skip, and rows at most.
     longest : int, optional
         As of `plain`.
 

@@ -27,7 +27,7 @@ _OF_A_STEP = f"About the representative one of the similar steps; window={WHOLE!
 
 @dataclass(frozen=True)
 class Session:
-    """What a call needs of the server.
+    """What a call uses of the server.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ class Target:
 
     @property
     def summary(self) -> Summary:
-        """Of a trace, what a report says of the window; without its opening, where it has one."""
+        """Of a trace, the summary in the window; by default without the opening, if it has one."""
         trace = self._loaded.trace
         assert trace is not None
 
@@ -157,7 +157,7 @@ class Target:
 
     @property
     def job_summary(self) -> JobSummary:
-        """Of a folder, what a report says of its ranks."""
+        """Of a folder, the summary of its ranks."""
 
         def make() -> JobSummary:
             self.session.stage("Finding what bounds it")

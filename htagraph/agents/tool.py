@@ -1,4 +1,4 @@
-"""The base of all tools: what a client may send, checked by pydantic, which comes with mcp."""
+"""The base of all tools: arguments checked by pydantic, which mcp depends on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NEXT = "offset={next}, or a larger max_tokens."
 
 
 def _unquoted(value: Any) -> Any:  # noqa: ANN401  as JSON has it
-    """A list or an object that a client sent as text. Some quote every argument."""
+    """A list or an object, which some clients send as text."""
     try:
         read = json.loads(value) if isinstance(value, str) else value
     except (ValueError, RecursionError):
@@ -29,7 +29,7 @@ def _unquoted(value: Any) -> Any:  # noqa: ANN401  as JSON has it
 
 
 def _listed(value: Any) -> Any:  # noqa: ANN401  as JSON has it
-    """A list; of a single text, with that text only."""
+    """A list; a single text becomes a list of one."""
     found = _unquoted(value)
     return [found] if isinstance(found, str) else found
 
@@ -63,7 +63,7 @@ class _Untitled(GenerateJsonSchema):
 
 
 class Tool(BaseModel):
-    """A tool: its fields are the arguments, its docstring tells clients what it answers."""
+    """A tool: its fields are the arguments, its docstring is the description for clients."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
     name: ClassVar[str]
@@ -72,7 +72,7 @@ class Tool(BaseModel):
 
     @classmethod
     def meaning(cls) -> str:
-        """What the tool answers, for whoever chooses among tools."""
+        """The description of the tool."""
         return " ".join((cls.__doc__ or "").split())
 
     @classmethod
@@ -83,7 +83,7 @@ class Tool(BaseModel):
 
     @classmethod
     def read(cls, arguments: Mapping[str, Any]) -> Self:
-        """The tool with the arguments of a client; an argument that is null is not given.
+        """The tool with the arguments of a client. Null stands for an absent argument.
 
         Raises
         ------
@@ -98,7 +98,7 @@ class Tool(BaseModel):
 
     @classmethod
     def _refusal(cls, error: ValidationError) -> QueryError:
-        """One error of pydantic in one line. A typo in a name also leaves an argument missing."""
+        """One error of pydantic; a mistyped name first, as it also leaves an argument missing."""
         first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
         name, given, kind = str(first["loc"][0]), first["input"], first["type"]
         if kind == "extra_forbidden":
@@ -126,7 +126,7 @@ class Tool(BaseModel):
 
 
 class RunTool(Tool):
-    """A tool that is asked about a trace or a job, in a window."""
+    """A tool for a trace or a job, in a window."""
 
     path: str = Field(
         description="Trace of one rank (.json, .json.gz), or a folder with the ranks of a job."

@@ -1,4 +1,4 @@
-"""The tools: each asks one thing, and answers with plain values in a bounded number of tokens.
+"""The tools, which answer with plain values in a bounded number of tokens.
 
 A client reads the docstring of a tool and the descriptions of its fields.
 """
@@ -12,13 +12,7 @@ import pandas as pd
 from pydantic import Field
 
 from htagraph.agents.budget import fitted, plain, rows_part
-from htagraph.agents.documents import (
-    helpful_changes,
-    job_parts,
-    notes_part,
-    trace_parts,
-    window_head,
-)
+from htagraph.agents.documents import helpful_changes, notes_part, verdict_parts, window_head
 from htagraph.agents.target import Session, Target
 from htagraph.agents.tool import Options, RunTool, TableTool, Texts, Tokens, Tool, Window
 from htagraph.comparison.diff import diff
@@ -87,9 +81,8 @@ class VerdictTool(RunTool):
     name = "verdict"
 
     def answer(self, session: Session) -> dict[str, Any]:
-        """What a report says of a run."""
-        target = self.target(session)
-        head, parts = job_parts(target) if target.is_job else trace_parts(target)
+        """The findings of a report."""
+        head, parts = verdict_parts(self.target(session))
         return self.fitted(head, *parts)
 
 
@@ -115,8 +108,8 @@ class PathTool(TableTool, RunTool):
         is_trace = isinstance(found, CriticalPath)
         if self.by in ("rank", "step") and (self.by == "step") != is_trace:
             raise QueryError(
-                f"the path of this is not broken down by {self.by!r}.",
-                hint="by rank is asked of a folder, by step of a trace.",
+                f"this path cannot be broken down by {self.by!r}.",
+                hint="by rank is for a folder, by step for a trace.",
             )
         if self.by == "segment":
             frame = found.segments[[*(() if is_trace else ("rank",)), *_SEGMENT]]
@@ -169,9 +162,9 @@ class WhatIfTool(TableTool, RunTool):
     remove: Texts = Field((), description="NAME: are not there; 'sync': nothing waits.")
     no_wait: Texts = Field((), description="NAME: do not wait for the device.")
     insert: Texts = Field((), description="'NAME=50us': are followed by as much more.")
-    overlap: Texts = Field((), description="NAME: run beside all other device work.")
+    overlap: Texts = Field((), description="NAME: run concurrently with all other device work.")
     fuse: Texts = Field((), description="'NAME,NAME': kernels that follow become one.")
-    prefetch: bool = Field(False, description="Data is loaded beside the step, one batch ahead.")
+    prefetch: bool = Field(False, description="Data is loaded during the step, one batch ahead.")
     graphed: bool = Field(False, description="Each step is captured as a CUDA or HIP graph.")
     bandwidth: float = Field(
         0, description="Collectives move data so many times as fast; 0: as now."
@@ -187,21 +180,21 @@ class WhatIfTool(TableTool, RunTool):
         if changes.is_of_a_job and not target.is_job:
             hint = "give the folder with the traces of its ranks."
             raise QueryError("equalise and rank are about the ranks of a job.", hint=hint)
-        run, notes = (target.job, target.notes) if target.is_job else target.step
+        run, target_notes = (target.job, target.notes) if target.is_job else target.step
         session.stage("Replaying")
         scenario: Any = what_if(run, *made, on="window")
-        said = notes_part([trust_in_words(scenario), *notes])
+        notes = notes_part([trust_in_words(scenario), *target_notes])
         head = _head(run)
         if scenario.withheld and not made:
-            return self.fitted({**head, "withheld": plain(scenario.withheld)}, said)
+            return self.fitted({**head, "withheld": plain(scenario.withheld)}, notes)
         if not made:
             return self.fitted(
-                head, said, self.rows("opportunities", helpful_changes(run.opportunities()))
+                head, notes, self.rows("opportunities", helpful_changes(run.opportunities()))
             )
         head["changes"] = plain([str(change) for change in made])
         head["prediction"] = plain(prediction_in_words(scenario), longest=400)
         if scenario.withheld:
-            return self.fitted(head, said)
+            return self.fitted(head, notes)
         saves = scenario.saves_ns
         head |= {
             "after_ns": scenario.dur_ns,
@@ -213,7 +206,7 @@ class WhatIfTool(TableTool, RunTool):
             head,
             rows_part("path_by_bound", bounds_of(scenario), _MORE),
             *([rows_part("path_by_rank", ranks_of(scenario), _MORE)] if target.is_job else []),
-            said,
+            notes,
             rows_part("readings", readings_of(scenario), _MORE),
         )
 
@@ -263,7 +256,7 @@ class DiffTool(TableTool):
 
 
 class QuestionsTool(Tool):
-    """List the questions for `ask`: their options with defaults, and what they tell."""
+    """List the questions for `ask`: their options with defaults, and what they answer."""
 
     name = "questions"
     max_tokens: Tokens = 4_000
@@ -295,14 +288,14 @@ class AskTool(TableTool, RunTool):
     )
 
     def answer(self, session: Session) -> dict[str, Any]:
-        """The rows that are asked for."""
+        """The requested rows."""
         if self.question not in QUESTIONS and self.question not in JOB_QUESTIONS:
             hint = one_of(self.question, sorted({*QUESTIONS, *JOB_QUESTIONS}))
             raise QueryError(f"there is no question {self.question!r}.", hint=hint)
         target = self.target(session)
         if self.question not in QUESTIONS and not target.is_job:
             hint = "give the folder with the traces of its ranks."
-            raise QueryError(f"{self.question!r} is asked of a job.", hint=hint)
+            raise QueryError(f"{self.question!r} is a question about a job.", hint=hint)
         run = target.run
         session.stage(f"Asking {self.question}")
         frame = run.ask(self.question, **self.options)

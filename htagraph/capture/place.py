@@ -1,4 +1,4 @@
-"""The place of a process in its job, and what it tells whoever trains."""
+"""The place of a process in its job, and its messages to the user."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ class Place:
     @classmethod
     def now(cls) -> Place:
         """The place according to torch.distributed, else to the environment that torchrun sets."""
-        distributed = sys.modules.get("torch.distributed")  # whoever uses it has imported it
+        distributed = sys.modules.get(
+            "torch.distributed"
+        )  # imported already by any job that uses it
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
             return cls(distributed.get_world_size(), distributed.get_rank())
         try:
