@@ -25,7 +25,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     if coverage is None or not is_hypothesis_test(getattr(item, "function", None)):
         return (yield)
     coverage.stop()
-    coverage.get_data()  # keeps what was seen so far; a start forgets it
+    coverage.get_data()  # a start would forget the lines seen so far
     try:
         return (yield)
     finally:
