@@ -25,9 +25,9 @@ from htagraph.model.frames import ATTACHED, REPAIRS, SIZES
 from htagraph.model.kinds import EventKind, in_words
 from htagraph.model.recording import STACKS, Progress, Reader, Recording
 from htagraph.model.units import human_count, human_duration
-from htagraph.readers.kineto.categories import LAUNCH_FLOWS
+from htagraph.readers.kineto.event_kinds import LAUNCH_FLOWS
 from htagraph.readers.nsys.reports import is_nsys
-from htagraph.readers.perfetto.head import is_perfetto
+from htagraph.readers.perfetto.first_packet import is_perfetto
 from htagraph.readers.rank_paths import name_of
 from htagraph.writers.notebook_cell import table_html
 

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from htagraph.errors import TraceFormatError
-from htagraph.readers.kineto.chunks import ByteStream
+from htagraph.readers.kineto.byte_stream import ByteStream
 from htagraph.readers.kineto.repairs import Defect, RepairLog
 
 __all__ = ["content_of"]

@@ -23,7 +23,7 @@ from htagraph.model.recording import MAX_RANKS, Recording
 from htagraph.model.rules import Rule
 from htagraph.model.samples import SampleTable
 from htagraph.readers.execution_trace.nodes import TEXTS as NODE_TEXTS
-from htagraph.readers.kineto.fields import COLUMNS, Read
+from htagraph.readers.kineto.event_fields import COLUMNS, Read
 
 __all__ = ["check_events", "check_graph", "check_places", "check_recording"]
 

@@ -17,7 +17,7 @@ from htagraph.model.archive import unpack, unpack_recording
 from htagraph.model.dag import Dag
 from htagraph.model.recording import Origin, Recording
 from htagraph.readers.graph_checks import check_graph, check_places, check_recording
-from htagraph.readers.kineto.arguments import ArgsIndex
+from htagraph.readers.kineto.event_args import ArgsIndex
 
 __all__ = ["arg_places", "read_compiled", "read_graph"]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from htagraph.errors import TraceError
 from htagraph.readers.first_bytes import first_bytes
-from htagraph.readers.kineto.chunks import ByteStream
+from htagraph.readers.kineto.byte_stream import ByteStream
 from htagraph.readers.kineto.header import rank_of, world_size_of
 from htagraph.readers.kineto.repairs import RepairLog
 from htagraph.readers.rank_paths import SQLITE, file_of, rank_in_name

@@ -24,7 +24,7 @@ from htagraph.model.categories import CRITICAL_PATH
 from htagraph.model.kinds import Bound, in_words
 from htagraph.model.rules import Rule
 from htagraph.model.units import human_duration
-from htagraph.writers.slices import Arg, Flows, Slices, Strings
+from htagraph.writers.slice_packets import Arg, Flows, Slices, Strings
 from htagraph.writers.tracks import Tracks
 
 __all__ = ["path_slices"]

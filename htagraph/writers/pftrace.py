@@ -27,7 +27,14 @@ from htagraph.model.kinds import EventKind, among
 from htagraph.model.supplement import FIELD, Supplement
 from htagraph.writers.atomic import output_file
 from htagraph.writers.path_tracks import path_slices
-from htagraph.writers.slices import Arg, Flows, Slices, Strings, encode_counter, encode_slices
+from htagraph.writers.slice_packets import (
+    Arg,
+    Flows,
+    Slices,
+    Strings,
+    encode_counter,
+    encode_slices,
+)
 from htagraph.writers.tracks import LaneTracks, Tracks, lane_tracks
 from htagraph.writers.wire import Piece, assemble, message_field, utf8, varint_field
 

@@ -10,7 +10,7 @@ import pytest
 
 from htagraph.errors import TraceLimitError
 from htagraph.model.recording import Recording
-from htagraph.readers.kineto import document, read_kineto
+from htagraph.readers.kineto import json_document, read_kineto
 
 EVENTS = ", ".join(
     f'{{"ph": "X", "cat": "cpu_op", "name": "{name}", "pid": 1, "tid": 1, "ts": {ts}, "dur": 2}}'
@@ -107,7 +107,7 @@ def test_thousands_of_broken_keys_are_an_error() -> None:
 
     with pytest.raises(TraceLimitError, match=r"more than 1000 keys and values .* are no JSON"):
         read_kineto(before_the_events(metadata).encode())
-    assert document.MAX_BROKEN == 1000
+    assert json_document.MAX_BROKEN == 1000
 
 
 @pytest.mark.parametrize("number", ["²", "--5", "9" * 5000, "", "rank", 2**70, -(2**70), 1.5, [3]])

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from htagraph.errors import QueryError, TraceFormatError
 from htagraph.model.recording import STACKS, Origin, Progress, Recording
 from htagraph.model.window import pair_of
-from htagraph.readers.kineto.arguments import ArgsIndex
-from htagraph.readers.kineto.categories import LAUNCH_FLOWS, is_plain
-from htagraph.readers.kineto.chunks import ByteStream
-from htagraph.readers.kineto.counters import counter_samples
+from htagraph.readers.kineto.byte_stream import ByteStream
+from htagraph.readers.kineto.counter_samples import counter_samples
+from htagraph.readers.kineto.event_args import ArgsIndex
+from htagraph.readers.kineto.event_kinds import LAUNCH_FLOWS, is_plain
 from htagraph.readers.kineto.header import (
     MAX_TIME_NS,
     base_time_of,
@@ -28,7 +28,7 @@ from htagraph.readers.kineto.repairs import Defect, RepairLog
 
 if TYPE_CHECKING:
     from htagraph.readers.kineto.compiled.scanner import Rules
-    from htagraph.readers.kineto.parts import Part
+    from htagraph.readers.kineto.scanned_parts import Part
     from htagraph.readers.kineto.worker import Worker
 
 __all__ = ["EVERYTHING", "Asked", "load_file", "scanned"]
@@ -74,8 +74,8 @@ def load_file(
     With a window the file is read twice, first for its base time, which may stand after the events.
     """
     from htagraph.readers.kineto.cleaning import cleaned  # noqa: PLC0415 - only for this kind of file
+    from htagraph.readers.kineto.event_table import event_table  # noqa: PLC0415
     from htagraph.readers.kineto.merging import Assembly  # noqa: PLC0415
-    from htagraph.readers.kineto.tables import event_table  # noqa: PLC0415
 
     log, window, assembly = RepairLog(), EVERYTHING, Assembly()
     if asked.window is not None:
@@ -169,8 +169,8 @@ def scanned(
         If it has no event list.
     """
     with closing(stream):
-        from htagraph.readers.kineto.document import Document  # noqa: PLC0415 - only for this kind of file
-        from htagraph.readers.kineto.stream import PieceStream  # noqa: PLC0415
+        from htagraph.readers.kineto.json_document import Document  # noqa: PLC0415 - only for this kind of file
+        from htagraph.readers.kineto.pieces import PieceStream  # noqa: PLC0415
         from htagraph.readers.kineto.worker import Worker  # noqa: PLC0415
 
         known, rules = _rules(asked, window, notes_all=notes_all)

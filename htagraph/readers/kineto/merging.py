@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.readers.kineto.compiled.scanner import TEXT_IDS
-from htagraph.readers.kineto.fields import COLUMNS, Read
-from htagraph.readers.kineto.parts import ROW_FIELDS, Part, added
+from htagraph.readers.kineto.event_fields import COLUMNS, Read
 from htagraph.readers.kineto.repairs import RepairLog
+from htagraph.readers.kineto.scanned_parts import ROW_FIELDS, Part, added
 from htagraph.readers.kineto.worker import Worker
 
 __all__ = ["Assembly", "Columns", "canonical_id"]

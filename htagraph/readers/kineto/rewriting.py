@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import msgspec
 
 from htagraph.model.recording import Progress, Repair
-from htagraph.readers.kineto.chunks import ByteStream
+from htagraph.readers.kineto.byte_stream import ByteStream
 from htagraph.readers.kineto.loading import EVERYTHING, Asked, scanned
 from htagraph.readers.kineto.repairs import Defect, RepairLog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from htagraph.readers.kineto.parts import Part
+    from htagraph.readers.kineto.scanned_parts import Part
 
 __all__ = ["repair_kineto"]
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from htagraph.errors import TraceLimitError
 from htagraph.native.arguments import fixed
+from htagraph.readers.kineto.compiled.event_values import new_event
 from htagraph.readers.kineto.compiled.interning import enter, new_interned, new_pairs, texts
 from htagraph.readers.kineto.compiled.keys import key_table
 from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, PADDING
@@ -22,11 +23,10 @@ from htagraph.readers.kineto.compiled.scanner import (
     Tables,
     scan,
 )
-from htagraph.readers.kineto.compiled.values import new_event
 from htagraph.readers.kineto.mending import CUT, MARGIN, MENDED, Mended, Mender
-from htagraph.readers.kineto.parts import Part, new_batch, settle, unload
+from htagraph.readers.kineto.pieces import Piece
 from htagraph.readers.kineto.repairs import Defect, RepairLog
-from htagraph.readers.kineto.stream import Piece
+from htagraph.readers.kineto.scanned_parts import Part, new_batch, settle, unload
 
 __all__ = ["Worker"]
 

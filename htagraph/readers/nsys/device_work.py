@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from htagraph.model.kinds import EventKind
 from htagraph.readers.nsys.export import ABSENT, Export, Process
-from htagraph.readers.nsys.names import enumeration
-from htagraph.readers.nsys.parts import Part, Reading, Values
+from htagraph.readers.nsys.numbered_names import enumeration
+from htagraph.readers.nsys.table_rows import Part, Reading, Values
 
 __all__ = ["DEVICE_TABLES", "copies", "device_of_context", "fills", "graph_launches", "kernels"]
 

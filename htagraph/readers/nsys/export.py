@@ -20,8 +20,6 @@ from htagraph.readers.not_found import not_found
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-    from htagraph.readers.nsys.stepping import Stepper
-
 __all__ = ["ABSENT", "TIDS", "Export", "Process", "opened"]
 
 I64 = npt.NDArray[np.int64]
@@ -65,19 +63,10 @@ class Process:
 
 @dataclass(frozen=True)
 class Export:
-    """An open export.
-
-    Parameters
-    ----------
-    path : Path or None
-        The file on disk; None for content in memory.
-    stepper : Stepper or None
-        Reads columns of integers; None where they are read by way of Python.
-    """
+    """An open export; its path is None for content in memory."""
 
     connection: Connection
     path: Path | None
-    stepper: Stepper | None
 
     @cached_property
     def columns(self) -> Mapping[str, frozenset[str]]:
@@ -150,25 +139,12 @@ class Export:
         return {name: found.get(name, absent) for name in wanted}
 
     def _values(self, table: str, names: list[str], where: str) -> I64:
-        """Columns that there are, one a row of the answer."""
-        rest = f"FROM {table} WHERE {where} ORDER BY rowid"
-        if self.stepper is not None:
-            return self.stepper.columns(f"SELECT {', '.join(names)} {rest}", len(names), ABSENT)
-        checked = (
-            "CASE WHEN typeof({0}) IN ('integer', 'real') THEN CAST({0} AS INTEGER) ELSE {1} END"
-        )
-        cells = ", ".join(checked.format(name, ABSENT) for name in names)
-        rows = self.connection.execute(f"SELECT {cells} {rest}")
+        """Existing columns, one per row of the result."""
+        cell = "CASE WHEN typeof({0}) IN ('integer', 'real') THEN CAST({0} AS INTEGER) ELSE {1} END"
+        cells = ", ".join(cell.format(name, ABSENT) for name in names)
+        rows = self.connection.execute(f"SELECT {cells} FROM {table} WHERE {where} ORDER BY rowid")  # noqa: S608
         flat = np.fromiter(itertools.chain.from_iterable(rows), dtype=np.int64)
         return np.ascontiguousarray(flat.reshape(-1, len(names)).T)
-
-    def texts(self, sql: str) -> tuple[npt.NDArray[np.uint8], I64]:
-        """The only column of an answer: its texts one after the other, and where each ends."""
-        if self.stepper is not None:
-            return self.stepper.texts(sql)
-        texts = [text.encode() for (text,) in self.rows(sql)]
-        sizes = np.array([len(text) for text in texts], dtype=np.int64)
-        return np.frombuffer(b"".join(texts), dtype=np.uint8), np.cumsum(sizes)
 
 
 @contextmanager
@@ -194,14 +170,11 @@ def opened(source: str | Path | bytes) -> Iterator[Export]:
             if path is not None and content is None:
                 uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
                 connection = sqlite3.connect(uri, uri=True)
-                stepper = _stepper(uri)
             else:
-                connection, stepper = _in_memory(content or b"", path), None
+                connection = _in_memory(content or b"", path)
             stack.callback(connection.close)
-            if stepper is not None:
-                stack.callback(stepper.close)
             connection.text_factory = _text
-            export = Export(connection, path, stepper)
+            export = Export(connection, path)
             if not export.has("StringIds", "id", "value"):
                 raise TraceFormatError(
                     "this SQLite file is no export of Nsight Systems (no table `StringIds`).",
@@ -215,13 +188,6 @@ def opened(source: str | Path | bytes) -> Iterator[Export]:
                 path=path,
                 hint="the file is cut off or damaged; export the report again.",
             ) from exc
-
-
-def _stepper(uri: str) -> Stepper | None:
-    """What reads columns of integers fast, where that can be had."""
-    from htagraph.readers.nsys.stepping import Stepper, can_step  # noqa: PLC0415 - only for this kind of file
-
-    return Stepper(uri) if can_step() else None
 
 
 def _checked(path: Path) -> bytes | None:

@@ -8,7 +8,7 @@ from htagraph.model.samples import SampleTable, Series
 from htagraph.model.units import apart_from_unit
 from htagraph.readers.nsys.devices import device_of_gpu
 from htagraph.readers.nsys.export import Export, Process
-from htagraph.readers.nsys.parts import Reading
+from htagraph.readers.nsys.table_rows import Reading
 
 __all__ = ["METRICS", "gpu_metrics"]
 

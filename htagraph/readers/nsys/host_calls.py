@@ -13,7 +13,7 @@ from htagraph.model.api_calls import OS_CALLS
 from htagraph.model.kinds import EventKind
 from htagraph.readers.nsys.device_work import ids
 from htagraph.readers.nsys.export import ABSENT, TIDS, Export, Process
-from htagraph.readers.nsys.parts import Part, Reading
+from htagraph.readers.nsys.table_rows import Part, Reading
 
 __all__ = ["OVERHEAD_TABLES", "api_calls", "os_calls", "overhead"]
 

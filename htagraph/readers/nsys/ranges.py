@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from htagraph.algorithms.gather import gather
 from htagraph.algorithms.matching import last_before
@@ -13,9 +15,8 @@ from htagraph.model.autograd import AUTOGRAD_FUNCTION
 from htagraph.model.events import FlowTable
 from htagraph.model.kinds import EventKind
 from htagraph.readers.nsys.export import ABSENT, Export, Process
-from htagraph.readers.nsys.names import enumeration
-from htagraph.readers.nsys.operator_texts import OperatorTexts, operator_texts
-from htagraph.readers.nsys.parts import Part, Reading
+from htagraph.readers.nsys.numbered_names import enumeration
+from htagraph.readers.nsys.table_rows import Part, Reading
 
 __all__ = ["RANGES", "backward_flows", "ranges"]
 
@@ -26,6 +27,12 @@ RANGES = "NVTX_EVENTS"
 
 _TYPES = {34: "NvtxMark", 59: "NvtxPushPopRange", 60: "NvtxStartEndRange",
           70: "NvtxtPushPopRange", 71: "NvtxtStartEndRange"}  # fmt: skip
+_NUMBERS = {"sequence": ", seq = ", "op_id": ", op_id = "}
+_SIZES = ", sizes = [["
+"""What ``emit_nvtx`` appends to names: ``aten::mm, seq = 7, op_id = 12, sizes = [[2, 3]]``."""
+
+_END = 1 << 30
+_ROWS = 1 << 16
 _MARK = re.compile(r"^Nvtxt?Mark$")
 _RANGE = re.compile(r"^Nvtxt?(PushPop|StartEnd)Range$")
 
@@ -34,6 +41,21 @@ _OPERATOR = re.compile(rf"^[\w.]*::[\w.:]+$|^record_param_comms$|{AUTOGRAD_FUNCT
 
 _NCCL = re.compile(r"^nccl[A-Z]\w*$")
 """Calls of NCCL, which writes its own ranges: ``ncclAllReduce``, ``ncclGroupEnd``."""
+
+
+class _RangeTexts(NamedTuple):
+    """What the texts of ranges hold; numbers are -1 where absent.
+
+    Parameters
+    ----------
+    name : ndarray of shape (n,), dtype=int64
+        Positions in `names`.
+    """
+
+    name: I64
+    names: list[str]
+    sequence: I64
+    op_id: I64
 
 
 def ranges(export: Export, process: Process, reading: Reading) -> Part:
@@ -90,15 +112,41 @@ def ranges(export: Export, process: Process, reading: Reading) -> Part:
     return part.take(keep)
 
 
-def _texts(export: Export, where: str) -> OperatorTexts:
-    """Texts of all rows, in the order of the table."""
+def _texts(export: Export, where: str) -> _RangeTexts:
+    """The texts of all rows, in table order.
+
+    PyTorch's texts hold tensor sizes, so nearly every row has a text of its own. SQLite splits
+    them, and Python only sees the names, which repeat.
+    """
     columns = export.columns[RANGES]
     numbered, join = export.numbered_text("textId") if "textId" in columns else ("", "")
     here = [*["text"] * ("text" in columns), *[numbered] * bool(numbered), "'(no name)'"]
     text = f"coalesce({', '.join(here)})" if len(here) > 1 else here[0]
-    order = f"WHERE {where} ORDER BY {RANGES}.rowid"
-    sql = f"SELECT CAST({text} AS TEXT) FROM {RANGES} {join} {order}"  # noqa: S608
-    return operator_texts(*export.texts(sql))
+    whole = f"SELECT {RANGES}.rowid AS row, CAST({text} AS TEXT) AS whole FROM {RANGES} {join}"  # noqa: S608
+    marks = ", ".join(
+        f"CASE WHEN whole GLOB '*{mark}[0-9]*' THEN instr(whole, '{mark}') END AS {name}"
+        for name, mark in _NUMBERS.items()
+    )
+    numbers = ", ".join(
+        f"ifnull(CAST(substr(whole, {name} + {len(mark)}) AS INTEGER), -1)"
+        for name, mark in _NUMBERS.items()
+    )
+    ends = ", ".join(f"ifnull({name}, {_END})" for name in (*_NUMBERS, "sizes"))
+    sql = (
+        f"SELECT substr(whole, 1, min({ends}) - 1), {numbers} FROM "  # noqa: S608
+        f"(SELECT row, whole, {marks}, nullif(instr(whole, '{_SIZES}'), 0) AS sizes "
+        f"FROM ({whole} WHERE {where})) ORDER BY row"
+    )
+    codes: dict[str, int] = {}
+    parts = [np.empty((0, 3), dtype=np.int64)]
+    rows = export.connection.execute(sql)
+    while some := rows.fetchmany(_ROWS):
+        table = np.array(some, dtype=object)
+        places, distinct = pd.factorize(table[:, 0])
+        table[:, 0] = np.array([codes.setdefault(name, len(codes)) for name in distinct])[places]
+        parts.append(table.astype(np.int64))
+    name, sequence, op_id = np.concatenate(parts).T
+    return _RangeTexts(name, list(codes), sequence, op_id)
 
 
 def backward_flows(part: Part, first: int, base_time_ns: int, reading: Reading) -> FlowTable:

@@ -11,7 +11,7 @@ from typing import Any
 from htagraph.model.recording import MAX_RANKS
 from htagraph.readers.nsys.device_work import DEVICE_TABLES
 from htagraph.readers.nsys.export import TIDS, Export, Process, opened
-from htagraph.readers.nsys.names import named
+from htagraph.readers.nsys.numbered_names import named
 from htagraph.readers.nsys.reports import refuse_report
 from htagraph.readers.rank_paths import file_of, rank_in_name
 

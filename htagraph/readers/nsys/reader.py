@@ -14,10 +14,10 @@ from htagraph.readers.kineto.loading import Asked
 from htagraph.readers.nsys import device_work, gpu_metrics, host_calls, ranges, waits
 from htagraph.readers.nsys.devices import devices_of
 from htagraph.readers.nsys.export import Export, Process, opened
-from htagraph.readers.nsys.names import Names
-from htagraph.readers.nsys.parts import Part, Reading, event_table, last_end
+from htagraph.readers.nsys.numbered_names import Names
 from htagraph.readers.nsys.ranks import NsysRank, base_time_ns, ranks_of
 from htagraph.readers.nsys.reports import refuse_remote, refuse_report
+from htagraph.readers.nsys.table_rows import Part, Reading, event_table, last_end
 from htagraph.readers.rank_paths import file_and_part, rank_in_name
 
 __all__ = ["read_nsys"]

@@ -11,7 +11,7 @@ from htagraph.model.api_calls import POLLS, CallMeaning, meaning_of_call
 from htagraph.model.kinds import EventKind
 from htagraph.readers.nsys.device_work import device_of_context, devices, ids
 from htagraph.readers.nsys.export import ABSENT, Export, Process
-from htagraph.readers.nsys.parts import Part, Reading
+from htagraph.readers.nsys.table_rows import Part, Reading
 
 __all__ = ["WAITS", "waits"]
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.model.events import SparseColumn
+from htagraph.readers.perfetto.packet_sequences import Sequences
 from htagraph.readers.perfetto.scan import (
     BOOL,
     DOUBLE,
@@ -19,8 +20,7 @@ from htagraph.readers.perfetto.scan import (
     UINT,
     Scan,
 )
-from htagraph.readers.perfetto.sequences import Sequences
-from htagraph.readers.perfetto.slices import Slices
+from htagraph.readers.perfetto.slice_pairs import Slices
 
 __all__ = ["Annotations", "dense"]
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.model.events import LaneTable
-from htagraph.readers.perfetto.material import Material
+from htagraph.readers.perfetto.trace_content import Material
 
 __all__ = ["Lanes", "find_lanes"]
 

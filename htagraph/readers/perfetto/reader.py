@@ -13,17 +13,17 @@ from htagraph.model.recording import STACKS, Origin, Progress, Recording
 from htagraph.readers.graph_checks import check_events
 from htagraph.readers.kineto.header import rank_of, world_size_of
 from htagraph.readers.kineto.loading import Asked
-from htagraph.readers.perfetto.clocks import Clocks
+from htagraph.readers.perfetto.clock_snapshots import Clocks
 from htagraph.readers.perfetto.defects import Defect, DefectLog
-from htagraph.readers.perfetto.foreign import foreign_events
-from htagraph.readers.perfetto.material import Material
-from htagraph.readers.perfetto.own import Own, own_events, supplements
+from htagraph.readers.perfetto.foreign_events import foreign_events
+from htagraph.readers.perfetto.htagraph_events import Own, own_events, supplements
+from htagraph.readers.perfetto.packet_sequences import Sequences, Symbols
+from htagraph.readers.perfetto.packets import scanned
+from htagraph.readers.perfetto.row_selection import asked_for
 from htagraph.readers.perfetto.scan import Scan
-from htagraph.readers.perfetto.sequences import Sequences, Symbols
-from htagraph.readers.perfetto.slices import find_slices
-from htagraph.readers.perfetto.taking import asked_for
-from htagraph.readers.perfetto.tracks import Tracks
-from htagraph.readers.perfetto.unpacking import scanned
+from htagraph.readers.perfetto.slice_pairs import find_slices
+from htagraph.readers.perfetto.trace_content import Material
+from htagraph.readers.perfetto.track_descriptors import Tracks
 from htagraph.readers.rank_paths import file_and_part, rank_in_name
 
 __all__ = ["read_perfetto"]

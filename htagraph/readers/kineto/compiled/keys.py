@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from htagraph.readers.kineto.compiled.lexer import PADDING
 from htagraph.readers.kineto.compiled.machine import inlined, word_at
-from htagraph.readers.kineto.fields import ARG_KEYS, COLUMNS, EVENT_KEYS, Field
+from htagraph.readers.kineto.event_fields import ARG_KEYS, COLUMNS, EVENT_KEYS, Field
 
 __all__ = ["Keys", "find_key", "key_table"]
 

@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _HERE = Path(__file__).parent
 _SOURCES = (
     *sorted(str(file) for file in _HERE.glob("*.py")),
-    str(_HERE.parent / "fields.py"),
+    str(_HERE.parent / "event_fields.py"),
     str(_HERE.parent / "repairs.py"),
 )
 

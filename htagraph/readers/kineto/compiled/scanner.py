@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.readers.kineto.compiled.event_values import Event, integer_text, read_value, time_at
 from htagraph.readers.kineto.compiled.interning import Interned, Pairs, intern, intern_pair
 from htagraph.readers.kineto.compiled.keys import Keys, find_key
 from htagraph.readers.kineto.compiled.lexer import (
@@ -22,8 +23,7 @@ from htagraph.readers.kineto.compiled.lexer import (
     string_end,
 )
 from htagraph.readers.kineto.compiled.machine import called, entry, inlined
-from htagraph.readers.kineto.compiled.values import Event, integer_text, read_value, time_at
-from htagraph.readers.kineto.fields import COLUMNS, Field, Read
+from htagraph.readers.kineto.event_fields import COLUMNS, Field, Read
 from htagraph.readers.kineto.repairs import Defect
 
 __all__ = [

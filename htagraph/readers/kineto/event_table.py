@@ -13,7 +13,7 @@ from htagraph.model.devices import DeviceProperties
 from htagraph.model.events import EventTable, FlowTable, LaneTable, SparseColumn
 from htagraph.model.kinds import DEVICE_KINDS, EventKind, codes
 from htagraph.model.symbols import SymbolTable
-from htagraph.readers.kineto.categories import event_kinds
+from htagraph.readers.kineto.event_kinds import event_kinds
 from htagraph.readers.kineto.merging import Columns, Id, canonical_id
 
 __all__ = ["event_table", "lane_table"]

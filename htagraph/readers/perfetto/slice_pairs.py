@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.readers.perfetto.clocks import Clocks
+from htagraph.readers.perfetto.clock_snapshots import Clocks
 from htagraph.readers.perfetto.defects import Defect, DefectLog
+from htagraph.readers.perfetto.packet_sequences import Sequences
 from htagraph.readers.perfetto.scan import BAD, EVENT, HAS_TIME, HAS_TRACK, LEGACY, Scan
-from htagraph.readers.perfetto.sequences import Sequences
 
 __all__ = ["BEGIN", "COUNTER", "END", "INSTANT", "Slices", "find_slices"]
 

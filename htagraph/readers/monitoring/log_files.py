@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from htagraph.model.units import apart_from_unit
-from htagraph.readers.monitoring.fields import NOT_SAMPLED, field_unit
+from htagraph.readers.monitoring.metric_fields import NOT_SAMPLED, field_unit
 from htagraph.readers.monitoring.timestamps import TIME, read_times
 
 __all__ = ["Log", "instrument_of", "read_log"]

@@ -13,10 +13,10 @@ import numpy.typing as npt
 from htagraph.model.samples import SampleTable, Series
 from htagraph.readers.perfetto.annotations import Annotations
 from htagraph.readers.perfetto.defects import DefectLog
+from htagraph.readers.perfetto.packet_sequences import Sequences, Symbols
 from htagraph.readers.perfetto.scan import FLOAT, Scan
-from htagraph.readers.perfetto.sequences import Sequences, Symbols
-from htagraph.readers.perfetto.slices import Slices
-from htagraph.readers.perfetto.tracks import Track, Tracks
+from htagraph.readers.perfetto.slice_pairs import Slices
+from htagraph.readers.perfetto.track_descriptors import Track, Tracks
 
 __all__ = ["Material"]
 

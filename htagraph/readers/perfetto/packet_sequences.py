@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.readers.perfetto.defects import Defect, DefectLog
+from htagraph.readers.perfetto.packets import Scanned
 from htagraph.readers.perfetto.scan import AFTER_LOSS, BAD, CLEARED, SPECIAL
-from htagraph.readers.perfetto.unpacking import Scanned
 
 __all__ = ["Sequences", "Symbols", "decoded"]
 

@@ -23,9 +23,9 @@ from htagraph.readers.kineto.compiled.scanner import BETWEEN, CLOSED
 from htagraph.readers.kineto.compiled.tokens import value_end
 from htagraph.readers.kineto.header import decoded
 from htagraph.readers.kineto.mending import MARGIN, MENDED, Mender, before_own_key
-from htagraph.readers.kineto.parts import Part
+from htagraph.readers.kineto.pieces import Piece, PieceStream
 from htagraph.readers.kineto.repairs import Defect, RepairLog
-from htagraph.readers.kineto.stream import Piece, PieceStream
+from htagraph.readers.kineto.scanned_parts import Part
 from htagraph.readers.kineto.worker import Worker
 
 __all__ = ["MAX_BROKEN", "MAX_DOCUMENTS", "MAX_VALUE", "Document"]

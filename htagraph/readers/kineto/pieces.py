@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.readers.kineto.chunks import ByteStream
+from htagraph.readers.kineto.byte_stream import ByteStream
 from htagraph.readers.kineto.compiled.lexer import PADDING
 from htagraph.readers.kineto.compiled.tokens import last_boundary
 

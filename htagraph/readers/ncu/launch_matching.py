@@ -12,7 +12,7 @@ import pandas as pd
 from htagraph.algorithms.matching import match_keys
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import EventKind
-from htagraph.readers.ncu.table import Launches
+from htagraph.readers.ncu.csv_table import Launches
 
 __all__ = ["Matched", "base_name", "matched"]
 

@@ -17,13 +17,13 @@ from htagraph.model.events import EVENT_DTYPES, EventTable, FlowTable, SparseCol
 from htagraph.model.kinds import DEVICE_KINDS, HOST_KINDS, EventKind, among
 from htagraph.model.samples import Series
 from htagraph.model.symbols import SymbolTable
-from htagraph.readers.kineto.categories import event_kinds
-from htagraph.readers.kineto.fields import ARG_KEYS, COLUMNS, Field, Read
+from htagraph.readers.kineto.event_fields import ARG_KEYS, COLUMNS, Field, Read
+from htagraph.readers.kineto.event_kinds import event_kinds
 from htagraph.readers.perfetto.annotations import Annotations, dense
 from htagraph.readers.perfetto.lanes import Lanes, find_lanes
-from htagraph.readers.perfetto.material import Material
+from htagraph.readers.perfetto.row_selection import taken
 from htagraph.readers.perfetto.scan import EXTRA
-from htagraph.readers.perfetto.taking import taken
+from htagraph.readers.perfetto.trace_content import Material
 
 __all__ = ["foreign_events"]
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.readers.kineto.compiled.scanner import Batch
-from htagraph.readers.kineto.fields import COLUMNS, Read
+from htagraph.readers.kineto.event_fields import COLUMNS, Read
 from htagraph.readers.kineto.repairs import Defect, RepairLog
 
 __all__ = ["ROW_FIELDS", "Part", "added", "new_batch", "settle", "unload"]

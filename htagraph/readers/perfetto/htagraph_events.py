@@ -15,11 +15,11 @@ from htagraph.model.kinds import EventKind
 from htagraph.model.samples import SampleTable, Series
 from htagraph.model.supplement import FIELD, Supplement
 from htagraph.model.symbols import SymbolTable
-from htagraph.readers.kineto.categories import event_kinds
+from htagraph.readers.kineto.event_kinds import event_kinds
 from htagraph.readers.perfetto.annotations import dense
 from htagraph.readers.perfetto.defects import Defect
-from htagraph.readers.perfetto.material import Material
-from htagraph.readers.perfetto.taking import taken
+from htagraph.readers.perfetto.row_selection import taken
+from htagraph.readers.perfetto.trace_content import Material
 
 __all__ = ["Own", "own_events", "supplements"]
 

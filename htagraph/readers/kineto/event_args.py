@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.errors import TraceError
-from htagraph.readers.kineto.chunks import ByteStream
+from htagraph.readers.kineto.byte_stream import ByteStream
 from htagraph.readers.kineto.header import decoded
 from htagraph.readers.kineto.repairs import RepairLog
 

@@ -13,7 +13,7 @@ from htagraph.model.events import EVENT_DTYPES, EventTable, LaneTable, SparseCol
 from htagraph.model.kinds import EventKind
 from htagraph.model.recording import Repair
 from htagraph.readers.nsys.export import ABSENT
-from htagraph.readers.nsys.names import Lanes, Names
+from htagraph.readers.nsys.numbered_names import Lanes, Names
 
 __all__ = ["Part", "Reading", "Values", "event_table", "last_end"]
 

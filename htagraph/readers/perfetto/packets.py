@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from htagraph.errors import TraceLimitError
 from htagraph.model.recording import Progress
-from htagraph.readers.kineto.chunks import MAX_RATIO, RATIO_FROM, ByteStream
+from htagraph.readers.kineto.byte_stream import MAX_RATIO, RATIO_FROM, ByteStream
 from htagraph.readers.kineto.repairs import RepairLog
 from htagraph.readers.perfetto.defects import Defect, DefectLog
 from htagraph.readers.perfetto.scan import BAD, Room, Scan

@@ -16,7 +16,7 @@ from htagraph.readers.kineto.compiled.lexer import (
     string_end,
 )
 from htagraph.readers.kineto.compiled.machine import called, inlined
-from htagraph.readers.kineto.fields import COLUMNS, Field, Read
+from htagraph.readers.kineto.event_fields import COLUMNS, Field, Read
 from htagraph.readers.kineto.repairs import Defect
 
 __all__ = ["Event", "integer_text", "new_event", "read_value", "time_at"]
