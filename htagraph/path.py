@@ -26,7 +26,7 @@ from htagraph.model.recording import Origin
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
-from htagraph.readers.first_bytes import first_bytes
+from htagraph.readers.content import first_bytes
 from htagraph.readers.rank_paths import file_of
 
 if TYPE_CHECKING:

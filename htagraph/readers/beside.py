@@ -10,8 +10,7 @@ from htagraph.model.recording import Companion, Recording
 from htagraph.readers.execution_trace import is_execution_trace, with_execution_trace
 from htagraph.readers.monitoring import is_monitoring, with_monitoring
 from htagraph.readers.ncu import is_ncu, with_ncu
-from htagraph.readers.not_found import not_found
-from htagraph.readers.storage import exists
+from htagraph.readers.storage import exists, not_found
 
 __all__ = ["with_beside"]
 

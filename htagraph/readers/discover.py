@@ -8,8 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from htagraph.errors import TraceError, TraceFormatError
-from htagraph.readers.first_bytes import first_bytes
-from htagraph.readers.not_found import not_found
+from htagraph.readers.content import first_bytes
 from htagraph.readers.rank_paths import SQLITE, file_of
 from htagraph.readers.storage import (
     exists,
@@ -18,6 +17,7 @@ from htagraph.readers.storage import (
     is_file,
     is_folder,
     is_remote,
+    not_found,
     url_of,
 )
 

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from htagraph.errors import TraceError
-from htagraph.readers.first_bytes import first_bytes
+from htagraph.readers.content import first_bytes
 from htagraph.readers.kineto.byte_stream import ByteStream
 from htagraph.readers.kineto.header import rank_of, world_size_of
-from htagraph.readers.kineto.repairs import RepairLog
 from htagraph.readers.rank_paths import SQLITE, file_of, rank_in_name
 from htagraph.readers.storage import open_file
 
@@ -218,7 +217,7 @@ def _head_in_export(path: Path) -> TraceHead:
 
 def _looked_at(path: Path, *, whole: bool) -> tuple[int, _Seen]:
     """Size of a file; its header, first events and, if that is cheap or asked for, last ones."""
-    stream, seen = ByteStream(path, RepairLog()), _Seen()
+    stream, seen = ByteStream(path), _Seen()
     try:
         while seen.events_at < 0 and len(seen.head) < _MAX_HEADER and not seen.is_whole:
             _read_on(stream, seen)

@@ -14,10 +14,11 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from htagraph.errors import MissingEventsError, TraceError
+from htagraph.errors import MissingEventsError, TraceError, TraceNotFoundError, did_you_mean
 
 __all__ = [
     "exists",
@@ -27,6 +28,7 @@ __all__ = [
     "is_folder",
     "is_remote",
     "n_bytes_of",
+    "not_found",
     "open_file",
     "size_of",
     "url_of",
@@ -179,6 +181,22 @@ def is_file(path: Path) -> bool:
 def is_folder(path: Path) -> bool:
     """Whether there is a folder."""
     return bool(_asked(path, "isdir")) if is_remote(path) else _is(path, Path.is_dir)
+
+
+def not_found(path: Path) -> TraceNotFoundError:
+    """Error for a missing file or folder; the hint names one with a similar name."""
+    if is_remote(path):
+        return TraceNotFoundError(
+            "no such file or folder.", path=url_of(path), hint="check the URL."
+        )
+    missing = path
+    while missing.parent != missing and not exists(missing.parent):
+        missing = missing.parent
+    names: list[str] = []
+    with suppress(OSError):
+        names = sorted(entry.name for entry in missing.parent.iterdir())
+    meant = did_you_mean(missing.name, names)
+    return TraceNotFoundError("no such file or folder.", path=path, hint=meant + "check the path.")
 
 
 def files_within(folder: Path) -> list[Path]:

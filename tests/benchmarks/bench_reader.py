@@ -28,10 +28,11 @@ peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(json.dumps([seconds, cpu_seconds, peak * 1024, (peak - before) * 1024, n]))
 """
 OURS = """
-from htagraph.readers.kineto import read_kineto
-from htagraph.readers.kineto.loading import Asked, load_file
+from htagraph.readers.kineto.reader import read_kineto
+from htagraph.readers.event_filter import EventFilter
+from htagraph.readers.kineto.reader import load_file
 SMALL = b'[{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 1, "pid": 0, "tid": 7}]'
-load_file(SMALL, Asked())
+load_file(SMALL, EventFilter())
 """
 UNPACK = """
 import gc, gzip, importlib
@@ -41,15 +42,15 @@ gc.disable()
 WAYS = {
     "htagraph, 2 threads": (
         OURS,
-        "n = len(load_file(path, Asked(n_threads=2)).events)",
+        "n = len(load_file(path, EventFilter(n_threads=2)).events)",
     ),
     "htagraph, 1 thread": (
         OURS,
-        "n = len(load_file(path, Asked(n_threads=1)).events)",
+        "n = len(load_file(path, EventFilter(n_threads=1)).events)",
     ),
     "htagraph, stacks": (
         OURS,
-        "n = len(load_file(path, Asked(stacks=True)).events)",
+        "n = len(load_file(path, EventFilter(stacks=True)).events)",
     ),
     "msgspec": (
         UNPACK + "import msgspec",

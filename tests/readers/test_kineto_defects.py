@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from htagraph.model.recording import Recording
-from htagraph.readers.kineto import read_kineto
+from htagraph.readers.kineto.reader import read_kineto
 
 NAMES = st.sampled_from(
     ["aten::mm", "Memcpy HtoD (Pageable -> Device)", 'é \\ " /', "void f<int>(int*)", ""]
@@ -182,7 +182,8 @@ def test_where_the_bytes_are_cut_into_pieces_changes_nothing(
 
 def pieced(texts: list[str], block: int, n_threads: int) -> list[tuple[Any, ...]]:
     """The rows of a file that is read in small pieces by some threads."""
-    from htagraph.readers.kineto import loading, pieces
+    from htagraph.readers.event_filter import EventFilter
+    from htagraph.readers.kineto import pieces, reader
 
     usual = pieces.BLOCK
     data = (
@@ -192,8 +193,7 @@ def pieced(texts: list[str], block: int, n_threads: int) -> list[tuple[Any, ...]
     )
     pieces.BLOCK = block
     try:
-        asked = loading.Asked(n_threads=n_threads)
-        loaded = loading.load_file(data, asked)
+        loaded = reader.load_file(data, EventFilter(), n_threads=n_threads)
     finally:
         pieces.BLOCK = usual
     return list(loaded.events.frame().drop(columns="event").itertuples(index=False, name=None))

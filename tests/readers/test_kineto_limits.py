@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from htagraph.errors import TraceLimitError
-from htagraph.readers.kineto import json_document, read_kineto
+from htagraph.readers.kineto import json_document
 from htagraph.readers.kineto.event_table import lane_table
 from htagraph.readers.kineto.pieces import Piece, PieceStream
+from htagraph.readers.kineto.reader import read_kineto
 
 FARTHEST_NS = 2**62
 TIMES_US = st.one_of(

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 import htagraph as hg
 from htagraph.errors import QueryError, TraceError, TraceFormatError, TraceLimitError
 from htagraph.model.kinds import EventKind
-from htagraph.readers.kineto import byte_stream, json_document, read_kineto
+from htagraph.readers.kineto import byte_stream, json_document
+from htagraph.readers.kineto.reader import read_kineto
 
 
 def one(text: str) -> Any:
@@ -455,7 +456,7 @@ def test_what_is_no_trace_is_refused(data: bytes) -> None:
     [
         (bz2.compress(b'{"traceEvents": []}'), "this is bzip2; decompress it first."),
         (lzma.compress(b'{"traceEvents": []}'), "this is xz; decompress it first."),
-        (b"PK\x03\x04", "this is a zip archive; unpack it first."),
+        (b"PK\x03\x04", "this is a zip archive; extract it first."),
         ('{"traceEvents": []}'.encode("utf-16"), "this is UTF-16; traces are UTF-8."),
         ('{"traceEvents": []}'.encode("utf-16-be"), "this is UTF-16; traces are UTF-8."),
     ],

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 from htagraph.errors import OutputError
-from htagraph.readers.kineto import read_kineto
+from htagraph.readers.kineto.reader import read_kineto
 from htagraph.synth import Clock, JobProgram, SimulatedRank, simulate, simulate_job, training_rank
 from htagraph.synth.kineto_json import _ARGS, _TRIPLES
 from tests.synth.strategies import programs

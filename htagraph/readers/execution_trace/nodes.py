@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.errors import TraceFormatError
-from htagraph.readers.kineto.byte_stream import ByteStream
+from htagraph.readers.content import content_of
 from htagraph.readers.kineto.header import decoded
-from htagraph.readers.kineto.repairs import RepairLog
 
 __all__ = ["TEXTS", "Accesses", "ExecutionNodes", "read_nodes"]
 
@@ -29,7 +28,6 @@ TEXTS = ("op_schema", "input_shapes", "input_types", "output_shapes", "output_ty
 _MARKER = "[pytorch|profiler|execution_trace|"
 _TENSOR_FIELDS = 6  # id, storage, offset, number of elements, bytes of one, device
 _MOST = (1 << 63) - 1
-_BLOCK = 1 << 20
 _MUTATED = re.compile(r"\([a-z]+!")
 
 
@@ -104,13 +102,8 @@ def read_nodes(path: Path) -> ExecutionNodes:
     TraceFormatError
         If it is no execution trace, or breaks off.
     """
-    stream = ByteStream(path, RepairLog())
     try:
-        content = b"".join(iter(lambda: stream.read(_BLOCK), b""))
-    finally:
-        stream.close()
-    try:
-        value = decoded(content)
+        value = decoded(content_of(path))
     except ValueError as exc:
         raise TraceFormatError(
             f"this execution trace is no valid JSON ({exc})",

@@ -14,10 +14,10 @@ from htagraph.model.events import EventTable, FlowTable, SparseColumn
 from htagraph.model.recording import Attachment, Recording
 from htagraph.model.symbols import SymbolTable
 from htagraph.model.units import human_count
+from htagraph.readers.content import first_bytes
 from htagraph.readers.execution_trace.correlation import Correlation, correlate
 from htagraph.readers.execution_trace.dependencies import tensor_dependencies
 from htagraph.readers.execution_trace.nodes import TEXTS, ExecutionNodes, read_nodes
-from htagraph.readers.first_bytes import first_bytes
 
 __all__ = ["is_execution_trace", "with_execution_trace"]
 

@@ -1,4 +1,4 @@
-"""A file as a stream of decompressed bytes: plain or gzip by content, in bounded memory."""
+"""A file as a stream of decompressed bytes, plain or gzip by content, in bounded memory."""
 
 from __future__ import annotations
 
@@ -9,44 +9,47 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from htagraph.errors import TraceError, TraceLimitError
-from htagraph.readers.kineto.repairs import Defect, RepairLog
-from htagraph.readers.not_found import not_found
-from htagraph.readers.storage import open_file, size_of
+from htagraph.readers.kineto.defects import Defect
+from htagraph.readers.repair_log import RepairLog
+from htagraph.readers.storage import not_found, open_file, size_of
 
-__all__ = ["MAX_RATIO", "RATIO_FROM", "ByteStream"]
+__all__ = ["GZIP_MAGIC", "GZIP_WINDOW", "MAX_RATIO", "RATIO_FROM", "ByteStream"]
 
 RATIO_FROM = 1 << 28
-"""Decompressed bytes from which on the compression ratio is watched."""
+"""Decompressed bytes from which the compression ratio is checked; smaller files fit in memory."""
 
 MAX_RATIO = 200
-"""Largest ratio of decompressed to compressed bytes; real traces have 8 to 30, bombs more."""
+"""Largest ratio of decompressed to compressed bytes: real traces have 8 to 30."""
 
-_GZIP_MAGIC = b"\x1f\x8b"
+GZIP_MAGIC = b"\x1f\x8b"
+GZIP_WINDOW = 31
+"""zlib's code for "gzip, 32 KiB window"."""
+
 _READ = 1 << 15
-_GZIP_WINDOW = 31  # zlib's code for "gzip, 32 KiB window"
+"""Compressed bytes read at once (chosen)."""
 
 
 class ByteStream:
-    """The decompressed bytes of a file, from the first to the last.
+    """The decompressed bytes of a file, from first to last.
 
     Parameters
     ----------
     source : str, Path or bytes
         The file, or its content.
-    log : RepairLog
+    log : RepairLog, optional
         Counts the defects of the container.
     progress : callable, optional
-        Called with the bytes of the file read so far and their total.
+        Called with the file's bytes read so far and their total.
     """
 
     def __init__(
         self,
         source: str | Path | bytes,
-        log: RepairLog,
+        log: RepairLog | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
         self.path = None if isinstance(source, bytes) else Path(source)
-        self._log = log
+        self._log = RepairLog(Defect) if log is None else log
         self._progress = progress
         self._file: BinaryIO = (
             io.BytesIO(source) if isinstance(source, bytes) else _open(Path(source))
@@ -55,7 +58,7 @@ class ByteStream:
         self.n_read = 0
         self._member = 0, 0  # where the gzip member begins: in the file, and decompressed
         self._input = self._block(_READ)
-        self._decoder = _gzip_decoder() if self._input.startswith(_GZIP_MAGIC) else None
+        self._decoder = _gzip_decoder() if self._input.startswith(GZIP_MAGIC) else None
         self.is_gzip = self._decoder is not None
         self._note_name()
 
@@ -74,7 +77,7 @@ class ByteStream:
         self._file.close()
 
     def read(self, n_bytes: int) -> bytes:
-        """Some bytes, none at the end."""
+        """Up to `n_bytes`, none at the end."""
         block = self._inflated(n_bytes) if self._decoder is not None else self._plain(n_bytes)
         self.n_read += len(block)
         if (
@@ -83,21 +86,20 @@ class ByteStream:
             and self.n_read > MAX_RATIO * max(self._file.tell(), 1)
         ):
             raise TraceLimitError(
-                f"the file unpacks to more than {MAX_RATIO} times its size; "
+                f"the file decompresses to more than {MAX_RATIO} times its size; "
                 "this looks like a decompression bomb",
                 path=self.path,
                 offset=self.n_read,
-                hint="decompress it yourself if you trust it; "
-                "a plain .json file has no such limit.",
+                hint="if you trust it, decompress it; a plain .json file has no such limit.",
             )
         if self._progress is not None:
             self._progress(min(self._file.tell(), self.n_compressed), self.n_compressed)
         return block
 
     def is_damaged_ahead(self) -> bool:
-        """Whether the gzip member that is read will turn out to be damaged; not if it is cut off.
+        """Whether the current gzip member turns out to be damaged; false if it is only cut off.
 
-        Decompresses it once more, up to its checksum.
+        Only the checksum at its end tells, so this decompresses the member once more.
         """
         from isal.isal_zlib import IsalError  # noqa: PLC0415 - only needed once a file is read
 
@@ -118,19 +120,19 @@ class ByteStream:
         return False
 
     def end_at_damage(self, offset: int) -> None:
-        """Read no further, as what comes after some decompressed byte is damaged."""
+        """End the stream: bytes after some decompressed offset are damaged."""
         self._log.once(Defect.GZIP_DAMAGED, offset)
         self._end()
 
     def _block(self, n_bytes: int) -> bytes:
-        """Some bytes of the file as they are, none at the end."""
+        """Some bytes of the file as it is, none at the end."""
         try:
             return self._file.read(n_bytes)
         except OSError as exc:
             raise TraceError(
                 f"cannot be read at byte {self._file.tell():,}: {exc.strerror or exc}.",
                 path=self.path,
-                hint="copy the file to another disk, if it can be.",
+                hint="try to copy the file to another disk.",
             ) from exc
 
     def _plain(self, n_bytes: int) -> bytes:
@@ -165,12 +167,13 @@ class ByteStream:
         return b""
 
     def _salvaged(self) -> bytes:
-        """The bytes before the damage that were not read yet.
+        """The unread bytes before the damage.
 
-        Decompresses the damaged member from its start again, and near the damage byte by byte.
+        isal discards its output at an error, zlib keeps it: decompress the member again, byte by
+        byte near the end.
         """
         start, n_seen = self._member
-        decoder, rest = zlib.decompressobj(_GZIP_WINDOW), []
+        decoder, rest = zlib.decompressobj(GZIP_WINDOW), []
         end = self._file.tell()
         self._file.seek(start)
         try:
@@ -185,12 +188,12 @@ class ByteStream:
         return b"".join(rest)
 
     def _next_member(self, n_read: int) -> None:
-        """Go on with the gzip member that follows, if one does; zero bytes are padding."""
+        """Continue with the next gzip member; zero bytes between are padding."""
         assert self._decoder is not None
         rest = self._decoder.unused_data
-        while len(rest := rest.lstrip(b"\0")) < len(_GZIP_MAGIC) and (more := self._block(_READ)):
+        while len(rest := rest.lstrip(b"\0")) < len(GZIP_MAGIC) and (more := self._block(_READ)):
             rest += more
-        if rest.startswith(_GZIP_MAGIC):
+        if rest.startswith(GZIP_MAGIC):
             self._decoder = _gzip_decoder()
             self._input = rest
             self._member = self._file.tell() - len(rest), n_read
@@ -200,7 +203,6 @@ class ByteStream:
         self._end()
 
     def _end(self) -> None:
-        """Go to the end of the file."""
         self._decoder = None
         self._input = b""
         self._file.seek(0, io.SEEK_END)
@@ -210,11 +212,10 @@ def _gzip_decoder() -> Any:  # noqa: ANN401 - a type that isal does not name
     """A decoder of one gzip member."""
     from isal import isal_zlib  # noqa: PLC0415 - only needed once a file is read
 
-    return isal_zlib.decompressobj(_GZIP_WINDOW)
+    return isal_zlib.decompressobj(GZIP_WINDOW)
 
 
 def _open(path: Path) -> BinaryIO:
-    """Open a file, or say in one line why not."""
     try:
         return open_file(path)
     except IsADirectoryError:

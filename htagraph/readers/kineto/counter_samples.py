@@ -1,4 +1,4 @@
-"""Counters of a file (``ph: C``) as samples: one series for each value of each counter."""
+"""Counters of a file (``ph: C``) as samples: one series per value of each counter."""
 
 from __future__ import annotations
 
@@ -17,18 +17,14 @@ _INSTRUMENT = "trace counter"
 
 
 def counter_samples(events: EventTable, args: ArgsReader) -> tuple[SampleTable, int]:
-    """Samples of the counters of a trace, and how many values are no numbers, so no samples.
-
-    Parameters
-    ----------
-    args : ArgsReader
-        The values stand in the args, so the file is read again where there are counters.
+    """Samples of the counters of a trace.
 
     Returns
     -------
     samples : SampleTable
-        Series are named after counter and value, and after the process where several count.
+        Series are named after counter and value, and after the process if several count.
     n_left_out : int
+        Values that are not numbers.
     """
     rows = np.flatnonzero(events.kind == EventKind.COUNTER)
     if not len(rows):
@@ -65,7 +61,7 @@ def counter_samples(events: EventTable, args: ArgsReader) -> tuple[SampleTable, 
 
 
 def _number(value: object) -> float:
-    """A value as a number, NaN for what is none, or is too large for one."""
+    """A value as a float, NaN if it is no number or too large."""
     try:
         return float(value) if isinstance(value, int | float) else math.nan
     except OverflowError:

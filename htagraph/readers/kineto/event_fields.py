@@ -1,6 +1,6 @@
-"""Fields of an event: its keys, the columns they fill, and how values are read. Drives the scanner.
+"""Fields of an event: its JSON keys, the columns they fill, and how values are read.
 
-A new column is one line in `ARG_KEYS`.
+A new column is one line in `COLUMNS`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ __all__ = ["ARG_KEYS", "COLUMNS", "EVENT_KEYS", "Field", "Read", "SparseField"]
 class Read(IntEnum):
     """A way to read a value."""
 
-    SKIP = 0  #: passed over
-    TEXT = 1  #: a text, or any other value as it is written; interned
+    SKIP = 0
+    TEXT = 1  #: a text, or any other value as written; interned
     TIME = 2  #: decimal microseconds, to integer nanoseconds
     INT = 3  #: an integer, also as decimal or hexadecimal text
     REAL = 4  #: a float64
@@ -26,7 +26,7 @@ class Read(IntEnum):
 
 
 class Field(IntEnum):
-    """A place for the value of a key; codes from `FIRST_SPARSE` on are positions in `COLUMNS`."""
+    """Where the value of a key goes; codes from `FIRST_SPARSE` on are positions in `COLUMNS`."""
 
     PHASE = 0
     CATEGORY = 1
@@ -104,7 +104,7 @@ COLUMNS = (
     SparseField("comms_rank", ("Rank",)),
     SparseField("call_from", ("CallFrom",), Read.TEXT),
     SparseField("record_function", ("Record function id",)),
-    SparseField("async_id", ()),  # of an event of its own that is on no thread: its ``id``
+    SparseField("async_id", ()),  # the ``id`` of an async event
 )
 """Columns that few events have, by code. A `TRIPLE` fills its own column and the next two."""
 
@@ -121,7 +121,7 @@ EVENT_KEYS: dict[str, tuple[int, Read]] = {
     "dur": (Field.DUR, Read.TIME),
     "args": (Field.ARGS, Read.ARGS),
 }
-"""Keys of an event itself: where the value goes, and how it is read."""
+"""Keys of an event: where the value goes, and how it is read."""
 
 ARG_KEYS: dict[str, tuple[int, Read]] = {
     "device": (Field.DEVICE, Read.INT),
@@ -134,4 +134,4 @@ ARG_KEYS: dict[str, tuple[int, Read]] = {
     for position, column in enumerate(COLUMNS)
     for key in column.keys
 }
-"""Keys of an event's ``args``: where the value goes, and how it is read."""
+"""Keys of an event's ``args``, likewise."""

@@ -1,4 +1,4 @@
-"""Kinds of events by category: one table of old and new names, and the names that overrule it.
+"""Kinds of events by category, with old and new names, and event names that overrule the category.
 
 A new category is one line in `KIND_OF_CATEGORY`.
 """
@@ -35,7 +35,7 @@ KIND_OF_CATEGORY = {
     "privateuse1_runtime": EventKind.RUNTIME,
     "privateuse1_driver": EventKind.RUNTIME,
     "glow_runtime": EventKind.RUNTIME,
-    "hpu_op": EventKind.RUNTIME,  # despite its name: calls of the runtime on the host
+    "hpu_op": EventKind.RUNTIME,  # despite the name, host runtime calls
     "kernel": EventKind.KERNEL,
     "Kernel": EventKind.KERNEL,
     "mtia_ccp_events": EventKind.KERNEL,
@@ -47,7 +47,7 @@ KIND_OF_CATEGORY = {
     "xpu_sync": EventKind.SYNC,
     "cuda_event": EventKind.SYNC,
     "graph_event_node": EventKind.SYNC,
-    "graph_host_node": EventKind.SYNC,  # its stream waits for a function on the host
+    "graph_host_node": EventKind.SYNC,  # its stream waits for a host function
     "user_annotation": EventKind.ANNOTATION,
     "gpu_user_annotation": EventKind.DEVICE_ANNOTATION,
     "collective_comm": EventKind.DEVICE_ANNOTATION,
@@ -60,7 +60,7 @@ KIND_OF_CATEGORY = {
     "mtia_counters": EventKind.COUNTER,
     "Trace": EventKind.SPAN,
 }
-"""Kind of the events of a category; any other category is `EventKind.OTHER`."""
+"""Kind of each category; any other category is `EventKind.OTHER`."""
 
 _KIND_OF_PHASE = {
     **dict.fromkeys("iInTp", EventKind.INSTANT),
@@ -68,9 +68,7 @@ _KIND_OF_PHASE = {
     "C": EventKind.COUNTER,
 }
 
-_PREFIXES = {
-    ("hip_", "privateuse1_"): EventKind.RUNTIME,
-}
+_RUNTIME_PREFIXES = ("hip_", "privateuse1_")
 
 _SYNC_RECORDS = frozenset(
     {
@@ -85,22 +83,16 @@ _SYNC_RECORDS = frozenset(
         "event_wait",
     }
 )
-"""Names of the profiler's records of waits, which some versions put among the kernels."""
+"""Names of the profiler's wait records, which some versions put among the kernels."""
 
 
 def _kind_of(category: str) -> EventKind:
-    """The kind of a category."""
-    known = KIND_OF_CATEGORY.get(category)
-    if known is not None:
-        return known
-    return next(
-        (kind for prefixes, kind in _PREFIXES.items() if category.startswith(prefixes)),
-        EventKind.OTHER,
-    )
+    is_runtime = category.startswith(_RUNTIME_PREFIXES)
+    return KIND_OF_CATEGORY.get(category, EventKind.RUNTIME if is_runtime else EventKind.OTHER)
 
 
 def is_plain(categories: Iterable[str]) -> bool:
-    """Whether a file of these categories is no profile of PyTorch: it has none that Kineto uses.
+    """Whether a file with these categories is no PyTorch profile: Kineto uses none of them.
 
     Examples
     --------
@@ -122,7 +114,7 @@ def event_kinds(
     *,
     is_plain: bool = False,
 ) -> npt.NDArray[np.int8]:
-    """The kind of each event from its category, its phase, and the names that overrule both.
+    """The kind of each event from its category and phase, and the names that overrule both.
 
     Parameters
     ----------
@@ -131,7 +123,7 @@ def event_kinds(
     phase : ndarray of shape (n_events,), dtype=uint8
         The character ``ph``.
     is_plain : bool
-        Whether the file is no profile of PyTorch: its slices are what its threads did.
+        Whether the file is no PyTorch profile: its slices are operators.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Columns of a file as the model's tables: kinds, times, streams and lanes."""
+"""Columns of a file as the model's event table: kinds, times, streams and lanes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,15 @@ Mask = npt.NDArray[np.bool_]
 ABSENT = np.iinfo(np.int64).min
 _ON_STREAM = codes((*DEVICE_KINDS, EventKind.SYNC, EventKind.DEVICE_ANNOTATION))
 _STREAM_TID = re.compile(r"(?:stream\s*)?([0-9]{1,19})", re.IGNORECASE)
-_SYNC_ROWS = 1_000_000  # some versions put sync records on the row ``stream + 1000000``
+_SYNC_ROWS = 1_000_000
+"""Some versions of PyTorch put sync records on the row ``stream + 1000000``."""
+
 _NO_STREAM = 4_294_967_295
+"""CUPTI_SYNCHRONIZATION_INVALID_VALUE: the sync record is about no stream."""
+
 _MAX_DEVICE = 4096
+"""A pid below this may be a device number, as Kineto writes it on device rows (chosen)."""
+
 _MAX_INT32 = np.iinfo(np.int32).max
 _PHASES = np.zeros(256, dtype=np.int8)
 _PHASES[ord("t")], _PHASES[ord("f")], _PHASES[ord("F")] = 1, 2, 3
@@ -51,7 +57,7 @@ def event_table(
     base_time_ns : int, unit=ns
         Added to every time.
     is_plain : bool
-        Whether the file is no profile of PyTorch.
+        Whether the file is no PyTorch profile.
     """
     rows, sparse = columns.rows, dict(columns.sparse)
     symbols = SymbolTable(tuple(columns.symbols))
@@ -87,25 +93,25 @@ def event_table(
 
 
 def _or_none(ids: I64) -> I64:
-    """Ids with -1 where there is none, changed in place."""
+    """Ids with -1 for none, in place."""
     ids[ids == ABSENT] = -1
     return ids
 
 
 def _stream(ids: I64) -> I64:
-    """Stream ids with -1 for every way to write that there is none."""
+    """Stream ids with -1 for none."""
     return np.where((ids == ABSENT) | (ids == _NO_STREAM), -1, ids)
 
 
 def _devices(rows: Mapping[str, I64], lanes: LaneTable, on_stream: Mask) -> npt.NDArray[np.int32]:
-    """The device of each event on one: its own, else the pid of its row if plausible."""
+    """The device of each device event: its own, else the pid of its row if plausible."""
     events = np.flatnonzero(on_stream)
     by_lane = [pid if isinstance(pid, int) and 0 <= pid < _MAX_DEVICE else -1 for pid in lanes.pid]
     of_lane = np.array(by_lane, dtype=np.int64)[rows["lane"][events]]
-    said = rows["device"][events]
+    given = rows["device"][events]
     device = np.full(len(on_stream), -1, dtype=np.int32)
     device[events] = np.where(
-        said == ABSENT, of_lane, np.where((said >= 0) & (said <= _MAX_INT32), said, -1)
+        given == ABSENT, of_lane, np.where((given >= 0) & (given <= _MAX_INT32), given, -1)
     )
     return device
 
@@ -113,27 +119,26 @@ def _devices(rows: Mapping[str, I64], lanes: LaneTable, on_stream: Mask) -> npt.
 def _streams(
     rows: Mapping[str, I64], lanes: LaneTable, on_stream: Mask, kind: npt.NDArray[np.int8]
 ) -> I64:
-    """The stream of each event on one: its own, else the number in the tid of its row."""
+    """The stream of each device event: its own, else the number in the tid of its row."""
     events = np.flatnonzero(on_stream)
     of_lane = np.array([_stream_of_tid(tid) for tid in lanes.tid], dtype=np.int64)[
         rows["lane"][events]
     ]
     is_sync_row = (kind[events] == EventKind.SYNC) & (of_lane >= _SYNC_ROWS)
-    said = rows["stream"][events]
+    given = rows["stream"][events]
     stream = np.full(len(on_stream), -1, dtype=np.int64)
-    stream[events] = _stream(np.where(said == ABSENT, of_lane - _SYNC_ROWS * is_sync_row, said))
+    stream[events] = _stream(np.where(given == ABSENT, of_lane - _SYNC_ROWS * is_sync_row, given))
     return stream
 
 
 def _stream_of_tid(tid: Id) -> int:
-    """The stream that a row is named after, -1 for none."""
+    """The stream in the name of a row, -1 for none."""
     found = _STREAM_TID.fullmatch(str(tid))
     number = int(found.group(1)) if found else -1
     return number if number <= np.iinfo(np.int64).max else -1
 
 
 def _flow_table(flows: I64, base_time_ns: int) -> FlowTable:
-    """The flow points."""
     return FlowTable(
         ts_ns=flows[0] + base_time_ns,
         id=flows[1].copy(),
@@ -147,7 +152,7 @@ def _flow_table(flows: I64, base_time_ns: int) -> FlowTable:
 def lane_table(
     lanes: list[tuple[Id, Id]], metadata_events: Iterable[Mapping[str, Any]]
 ) -> LaneTable:
-    """The lanes with the names of the metadata events; lanes only they know come last."""
+    """The lanes with the names from metadata events; lanes without events are last."""
     of_process: dict[str, dict[Id, Any]] = {
         "process_name": {},
         "process_labels": {},
@@ -179,11 +184,10 @@ def lane_table(
 
 
 def _text(value: object) -> str:
-    """A name, of whatever type it was written; half a surrogate pair is U+FFFD."""
+    """A name, whatever its JSON type; half a surrogate pair becomes U+FFFD."""
     text = "" if value is None else str(value)
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _index(value: object) -> int:
-    """A sort index, 0 where it is none."""
     return value if isinstance(value, int) and abs(value) < 1 << 63 else 0

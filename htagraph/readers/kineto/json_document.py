@@ -1,9 +1,8 @@
-"""The document: one pass over a file, header and events in whatever order.
+"""The JSON document: one pass over a file, header and events in any order.
 
-Events are scanned by several workers at once. Each piece is scanned on the guess that it begins
-between two events; the guess holds if the piece before it was found to end there. Where it does
-not, what was scanned ahead is thrown away, and the bytes are scanned again from where the last good
-event ended.
+Workers scan events in parallel. Each piece is scanned on the guess that it begins between two
+events. The guess holds if the previous piece ends there; otherwise the pieces scanned ahead are
+discarded, and scanning restarts after the last complete event.
 """
 
 from __future__ import annotations
@@ -18,32 +17,38 @@ from typing import Any
 import numpy as np
 
 from htagraph.errors import TraceFormatError, TraceLimitError
-from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, PADDING, TOO_DEEP
+from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, PADDING, TOO_DEEP, value_end
 from htagraph.readers.kineto.compiled.scanner import BETWEEN, CLOSED
-from htagraph.readers.kineto.compiled.tokens import value_end
+from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.kineto.header import decoded
 from htagraph.readers.kineto.mending import MARGIN, MENDED, Mender, before_own_key
 from htagraph.readers.kineto.pieces import Piece, PieceStream
-from htagraph.readers.kineto.repairs import Defect, RepairLog
 from htagraph.readers.kineto.scanned_parts import Part
 from htagraph.readers.kineto.worker import Worker
+from htagraph.readers.repair_log import RepairLog
 
 __all__ = ["MAX_BROKEN", "MAX_DOCUMENTS", "MAX_VALUE", "Document"]
 
 MAX_VALUE = 1 << 26
-"""Bytes of the largest event, or value of the header, that is read."""
+"""Bytes of the largest event, or header value, that is read."""
 
 MAX_DOCUMENTS = 1000
-"""Documents that may follow each other in one file; each is read ahead of."""
+"""Documents that may follow each other in one file; each costs a read ahead."""
 
 MAX_BROKEN = 1000
-"""Keys and values beside the events that may be broken; each is searched for its end."""
+"""Broken keys and values allowed outside the events; each costs a search for its end."""
 
 _LOOK = 1 << 8
+"""Bytes to look at first for a key or value (chosen); more where it is longer."""
+
 _SEARCHED = 1 << 20
+"""Bytes searched for the next key after a broken value (chosen)."""
+
 _NESTED = 1 << 16
+"""Bytes of a broken list or object that may be repaired (chosen)."""
+
 _PAIR_END = re.compile(rb'\s*(?:\Z|\}|,\s*(?:["},]|\Z)|"[^"\n]{1,256}"\s*:)')
-"""What follows a value of the header: the next key, or the end."""
+"""What follows a header value: the next key, or the end."""
 
 _OF_EVENTS = [
     Defect.RAW_QUOTE,
@@ -54,13 +59,13 @@ _OF_EVENTS = [
     Defect.COMMA,
     Defect.TORN,
 ]
-"""What bytes that make no sense look like."""
+"""Defects that damaged compressed data looks like."""
 
 _EVENT = re.compile(rb'\{\s*"ph"\s*:')
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _FOREIGN = {
     b"SQLite format 3": "this is an SQLite file (Nsight Systems?).",
-    b"PK\x03\x04": "this is a zip archive; unpack it first.",
+    b"PK\x03\x04": "this is a zip archive; extract it first.",
     b"\x28\xb5\x2f\xfd": "this is zstd; decompress it first.",
     b"\xfd7zXZ": "this is xz; decompress it first.",
     b"BZh": "this is bzip2; decompress it first.",
@@ -74,7 +79,7 @@ _FOREIGN = {
 
 
 class Document:
-    """One pass over a file: hands on the event list part by part, and keeps the keys beside it.
+    """One pass over a file: passes on the event list part by part, and collects the header keys.
 
     Parameters
     ----------
@@ -105,7 +110,7 @@ class Document:
         self._stack = np.zeros(MAX_DEPTH, dtype=np.uint8)
 
     def read(self) -> None:
-        """Read all of it.
+        """Read the whole file.
 
         Raises
         ------
@@ -123,7 +128,7 @@ class Document:
                 pool.shutdown()
 
     def _read_documents(self) -> None:
-        """Read the JSON document, and those that follow where the file was written twice."""
+        """Read the JSON document, and others that follow if the file was written twice."""
         if self._stream.peek(3).text() == _BYTE_ORDER_MARK:
             self._log.add(Defect.BYTE_ORDER_MARK, 0)
             self._stream.advance(3)
@@ -152,12 +157,11 @@ class Document:
                 self._log.add(Defect.MANY_DOCUMENTS, self._stream.offset)
 
     def _no_trace(self) -> TraceFormatError:
-        """The error for a file that begins like no JSON document."""
         start = self._stream.peek(16).text()
         offset = self._stream.offset
         if not start and self._log.count([Defect.GZIP_DAMAGED, Defect.GZIP_TRUNCATED]):
             return TraceFormatError(
-                "the compressed data is damaged from its start", path=self._stream.path, offset=0
+                "the gzip data is damaged from its start", path=self._stream.path, offset=0
             )
         if not start:
             return TraceFormatError(
@@ -170,19 +174,18 @@ class Document:
             "expected '{' or '['.",
         )
         return TraceFormatError(
-            "this is no JSON trace", path=self._stream.path, offset=offset, hint=hint
+            "this is not a JSON trace", path=self._stream.path, offset=offset, hint=hint
         )
 
     def _next_byte(self) -> str:
-        """Go to the next byte that is no white space and return it, empty at the end."""
+        """Advance to the next byte that is not white space; empty at the end."""
         return self._stream.skip_space().decode("latin-1")
 
     def _starts_with_event(self) -> bool:
-        """Whether the next bytes are an event, without a list around it."""
         return _EVENT.match(self._stream.peek(_LOOK).text()) is not None
 
     def _read_object(self) -> None:
-        """Read the keys of the top-level object, its ``{`` already taken."""
+        """Read the keys of the top-level object, after its ``{``."""
         commas = 1
         while True:
             byte = self._next_byte()
@@ -206,7 +209,7 @@ class Document:
                 return
 
     def _read_key(self) -> bool:
-        """Read a key and its value; whether they make sense."""
+        """Read a key and its value; false if they are not valid."""
         start = self._stream.offset
         key = self._read_value(is_key=True)
         if key is None or self._next_byte() != ":":
@@ -227,7 +230,7 @@ class Document:
         return False
 
     def _resume(self) -> bool:
-        """Leave out bytes that make no sense up to the next key; whether one is near."""
+        """Skip invalid bytes up to the next key; false if none is near."""
         _, end = self._next_key()
         if end < 0:
             return False
@@ -236,7 +239,7 @@ class Document:
         return True
 
     def _read_value(self, *, is_key: bool = False) -> object:
-        """Read a value of the header, or a key; None where it makes no sense."""
+        """Read a header value, or a key; None if it is not valid."""
         n_bytes = _LOOK
         while True:
             piece = self._stream.peek(n_bytes)
@@ -261,13 +264,12 @@ class Document:
 
     @staticmethod
     def _is_nested(piece: Piece) -> bool:
-        """Whether a list or object begins here."""
         return bool(piece.n_bytes) and chr(piece.buf[0]) in "{["
 
     def _read_broken_value(self) -> object:
-        """Read a value that is no JSON; None, and no step, where no next key is near.
+        """Repair a value that is not JSON; None, without advancing, if no next key is near.
 
-        A list or object may hold what looks like a key. A text goes on to the next key at most.
+        A list or object may contain what looks like a key. A text extends at most to the next key.
         """
         piece, end = self._next_key()
         is_nested, offset = self._is_nested(piece), self._stream.offset
@@ -294,10 +296,10 @@ class Document:
         return text.removeprefix('"').removesuffix('"') if text.startswith('"') else text
 
     def _next_key(self) -> tuple[Piece, int]:
-        """The bytes from here, and where among them the value here ends before the next key."""
+        """The bytes from here, and the position where the value here ends before the next key."""
         self._n_broken += 1
         if self._n_broken > MAX_BROKEN:
-            message = f"more than {MAX_BROKEN} keys and values outside the events are no JSON"
+            message = f"more than {MAX_BROKEN} keys and values outside the events are not JSON"
             raise TraceLimitError(message, path=self._stream.path, offset=self._stream.offset)
         n_bytes = _LOOK
         while True:
@@ -308,14 +310,13 @@ class Document:
             n_bytes *= 16
 
     def _larger(self, n_bytes: int, offset: int) -> int:
-        """How many bytes to look at next for a value that is longer."""
+        """How many bytes to look at next for a longer value."""
         if n_bytes > MAX_VALUE:
             message = f"a single value is larger than {MAX_VALUE >> 20} MiB"
             raise TraceLimitError(message, path=self._stream.path, offset=offset)
         return 4 * n_bytes
 
     def _decoded(self, raw: bytes) -> object:
-        """The value of some JSON, None if it cannot be had."""
         try:
             return decoded(raw)
         except ValueError:
@@ -323,11 +324,11 @@ class Document:
             return None
 
     def _note_no_end(self) -> None:
-        """Count missing brackets at the end, once for all of them."""
+        """Count missing closing brackets, once per file."""
         self._log.once(Defect.NO_END, self._stream.offset)
 
     def _recover(self) -> None:
-        """Leave out bytes that make no sense; read on at the next event, as in the event list."""
+        """Skip invalid bytes; continue at the next event, as in the event list."""
         self._log.add(Defect.BAD_METADATA, self._stream.offset)
         self._stream.advance(1)
         while True:
@@ -342,7 +343,7 @@ class Document:
             self._stream.advance(max(found, 1))
 
     def _read_events(self) -> None:
-        """Read the event list, its ``[`` already taken, up to after its ``]``."""
+        """Read the event list, after its ``[``, through its ``]``."""
         self.has_event_list = True
         ahead: deque[tuple[Piece, Future[Part]]] = deque()
         turn = n_bytes = 0
@@ -373,10 +374,10 @@ class Document:
             n_bytes = self._larger(piece.n_bytes - part.stop, piece.origin + part.stop)
 
     def _first_damaged(self, part: Part) -> int:
-        """The first byte that makes no sense because compressed data is damaged, -1 for none.
+        """The first byte that is invalid because compressed data is damaged, -1 for none.
 
-        Whether it is damaged is known by the checksum, and looked up once. The damage shows in
-        defects that the file did not have before.
+        Damage shows as defects that the file did not have before. The checksum confirms it, once
+        per file.
         """
         first = np.where(part.repairs[:, 0] > 0, part.repairs[:, 1], -1)[_OF_EVENTS]
         first[self._met[_OF_EVENTS]] = -1
@@ -390,7 +391,7 @@ class Document:
     def _end_at(
         self, offset: int, piece: Piece, part: Part, ahead: deque[tuple[Piece, Future[Part]]]
     ) -> None:
-        """Keep what a piece holds before some byte, and read no further."""
+        """Keep what a piece holds before an offset, and stop reading."""
         for _, wasted in ahead:
             wasted.exception()
         n_bytes = max(offset - piece.origin, 0)
@@ -404,13 +405,12 @@ class Document:
         """Undo what was scanned ahead of where the scanner stopped."""
         rest = [piece.text(part.stop)]
         for later, wasted in ahead:
-            wasted.exception()  # waits; what went wrong after a wrong guess means nothing
+            wasted.exception()  # waits; errors after a wrong guess mean nothing
             rest.append(later.text())
         ahead.clear()
         self._stream.give_back(b"".join(rest))
 
     def _start(self, turn: int, piece: Piece) -> Future[Part]:
-        """Have a worker scan a piece."""
         worker = self._workers[turn % len(self._workers)]
         if self._pools:
             return self._pools[turn % len(self._pools)].submit(worker.scan, piece)

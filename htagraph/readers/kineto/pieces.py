@@ -1,8 +1,7 @@
-"""The bytes of a file as pieces to scan: cut where one event seems to end and the next to begin.
+"""The bytes of a file as pieces to scan, cut where one event seems to end and the next to begin.
 
-A cut is a guess (the same bytes may stand in a list inside an event), and it may be wrong at no
-cost but time: `document` checks that the scanner stops between two events at the end of each piece,
-and gives back what it did not use.
+A cut is a guess, as the same bytes may occur in a list inside an event. A wrong guess only costs
+time: `json_document` checks where the scanner stops, and gives back what it did not use.
 """
 
 from __future__ import annotations
@@ -14,29 +13,30 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.readers.kineto.byte_stream import ByteStream
-from htagraph.readers.kineto.compiled.lexer import PADDING
-from htagraph.readers.kineto.compiled.tokens import last_boundary
+from htagraph.readers.kineto.compiled.lexer import PADDING, last_boundary
 
 __all__ = ["Piece", "PieceStream"]
 
 U8 = npt.NDArray[np.uint8]
 
 BLOCK = 1 << 20
-"""Bytes of a piece, as a rule."""
+"""Usual size of a piece in bytes (chosen)."""
 
 _READ = 1 << 16
+"""Decompressed bytes read at once (chosen)."""
+
 _SEARCHED = 1 << 16
+"""Bytes at the end of a piece searched for the last event boundary (chosen)."""
+
 _NO_SPACE = re.compile(rb"[^ \t\r\n]")
 
 
 @dataclass
 class Piece:
-    """Some consecutive bytes of a file, zero bytes after them.
+    """Consecutive bytes of a file, followed by zero bytes.
 
     Parameters
     ----------
-    buf : ndarray, dtype=uint8
-    n_bytes : int
     origin : int
         Offset of the first byte in the file.
     is_last : bool
@@ -54,13 +54,7 @@ class Piece:
 
 
 class PieceStream:
-    """A byte stream that is taken piece by piece, and takes back what was not used.
-
-    Parameters
-    ----------
-    block : int, optional
-        Bytes of a piece, as a rule; `BLOCK` by default.
-    """
+    """A byte stream that is taken piece by piece, and takes back what was not used."""
 
     def __init__(self, stream: ByteStream, block: int | None = None) -> None:
         self.path = stream.path
@@ -78,13 +72,13 @@ class PieceStream:
         return self._piece(min(n_bytes, len(self._held) - self._at))
 
     def advance(self, n_bytes: int) -> None:
-        """Take bytes that were looked at."""
+        """Take bytes after `peek`."""
         n_bytes = min(n_bytes, len(self._held) - self._at)
         self._at += n_bytes
         self.offset += n_bytes
 
     def skip_space(self) -> bytes:
-        """The next byte that is no white space, without taking it; none at the end."""
+        """The next byte that is not white space, without taking it; none at the end."""
         while True:
             self._hold(1)
             found = _NO_SPACE.search(self._held, self._at)
@@ -93,7 +87,7 @@ class PieceStream:
                 return self._held[self._at : self._at + 1]
 
     def take(self, n_bytes: int = 0) -> Piece:
-        """Take a block or more, up to where its last event seems to end; at the end, nothing."""
+        """Take a block or more, up to its last event boundary; at the end, nothing."""
         self._hold(max(self._block, n_bytes))
         piece = self._piece(len(self._held) - self._at)
         n = piece.n_bytes
@@ -105,12 +99,12 @@ class PieceStream:
         return piece
 
     def give_back(self, rest: bytes) -> None:
-        """Put bytes that were taken before those to come."""
+        """Return bytes that were taken."""
         self._held, self._at = rest + self._held[self._at :], 0
         self.offset -= len(rest)
 
     def is_damaged_ahead(self) -> bool:
-        """Whether the compressed data here is damaged; see `ByteStream`."""
+        """See `ByteStream.is_damaged_ahead`."""
         return self._stream.is_damaged_ahead()
 
     def end_at_damage(self, offset: int) -> None:
@@ -119,11 +113,10 @@ class PieceStream:
         self._held, self._at, self._ended = b"", 0, True
 
     def release(self, piece: Piece) -> None:
-        """Let the buffer of a piece be used again."""
+        """Reuse the buffer of a piece."""
         self._buffers.append(piece.buf)
 
     def _hold(self, n_bytes: int) -> None:
-        """Read until some bytes are there, or the file ends."""
         n = len(self._held) - self._at
         if n >= n_bytes or self._ended:
             return

@@ -9,14 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.readers.kineto.compiled.scanner import Batch
+from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.kineto.event_fields import COLUMNS, Read
-from htagraph.readers.kineto.repairs import Defect, RepairLog
+from htagraph.readers.repair_log import merge_counts, new_counts
 
 __all__ = ["ROW_FIELDS", "Part", "added", "new_batch", "settle", "unload"]
 
 I64 = npt.NDArray[np.int64]
 
 _CAPACITY = 1 << 14
+"""Events per batch (chosen)."""
 
 ROW_FIELDS: dict[str, type[np.generic]] = {
     "ts_ns": np.int64,
@@ -32,7 +34,7 @@ ROW_FIELDS: dict[str, type[np.generic]] = {
     "offset": np.int64,
     "length": np.int32,
 }
-"""Columns that every event has, in the order of `Batch.rows`, and how they are stored."""
+"""Columns of every event, in the order of `Batch.rows`, and their stored types."""
 
 
 @dataclass
@@ -42,22 +44,22 @@ class Part:
     Parameters
     ----------
     worker : int
-        The worker whose codes of symbols and lanes they hold.
+        Whose codes of symbols and lanes they use.
     rows : dict of str to list of ndarray
         By name of `ROW_FIELDS`, one array per batch.
     flows : list of ndarray of shape (5, n), dtype=int64
     sparse : list of list of (rows, values)
         By column of `COLUMNS`; rows count from the start of the part.
     metas : list of bytes
-        Metadata events as they stand in the file, or all events if the rules say so.
+        Metadata events as in the file, or all events if the rules ask for them.
     n_rows, n_outside : int
-        Events read, and left out as they are outside the window.
+        Events read, and events outside the window.
     skipped, phases : ndarray, dtype=int64
-        Events left out, by symbol of their category, and by a phase that is not read.
+        Events skipped, by symbol of their category, and by unknown phase.
     n_bytes : ndarray, dtype=int64, unit=byte
-        Of all events that have a time, left out or not, by symbol of their category.
+        Of all timed events, skipped or not, by symbol of their category.
     repairs : ndarray, dtype=int64
-        As `RepairLog.blank`.
+        As `new_counts`.
     stop, reason : int
         Where in the piece the scanner stopped, and why.
     """
@@ -76,23 +78,23 @@ class Part:
     skipped: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     phases: I64 = field(default_factory=lambda: np.zeros(256, dtype=np.int64))
     n_bytes: I64 = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    repairs: I64 = field(default_factory=RepairLog.blank)
+    repairs: I64 = field(default_factory=lambda: new_counts(Defect))
     stop: int = 0
     reason: int = 0
 
     def has_events(self) -> bool:
-        """Whether any event was read, or left out on purpose."""
+        """Whether any event was read, or skipped on purpose."""
         n_skipped = int(self.skipped.sum() + self.phases.sum())
         return bool(self.n_rows + self.n_outside + len(self.metas) + len(self.flows) + n_skipped)
 
     def first_nonsense(self) -> int:
-        """The offset of the first bytes that are no event, -1 where all are."""
+        """The offset of the first bytes that are no event, -1 for none."""
         nonsense = [Defect.TORN, Defect.NO_PHASE, Defect.NO_TIMESTAMP]
         return int(self.repairs[nonsense, 1].min()) if self.repairs[nonsense, 0].any() else -1
 
 
 def new_batch(n_symbols: int) -> Batch:
-    """An empty batch for events of up to some symbols."""
+    """An empty batch with counters for `n_symbols`."""
     n_columns = len(COLUMNS)
     return Batch(
         rows=np.empty((len(ROW_FIELDS), _CAPACITY), dtype=np.int64),
@@ -103,7 +105,7 @@ def new_batch(n_symbols: int) -> Batch:
         sparse_value=np.empty((n_columns, _CAPACITY), dtype=np.int64),
         sparse_n=np.zeros(n_columns, dtype=np.int64),
         n=np.zeros(5, dtype=np.int64),
-        repairs=RepairLog.blank(),
+        repairs=new_counts(Defect),
         skipped=np.zeros(n_symbols, dtype=np.int64),
         phases=np.zeros(256, dtype=np.int64),
         n_bytes=np.zeros(n_symbols, dtype=np.int64),
@@ -111,18 +113,12 @@ def new_batch(n_symbols: int) -> Batch:
 
 
 def added(known: I64, more: I64) -> I64:
-    """Sums by symbol; there may be more symbols by now.
-
-    Examples
-    --------
-    >>> added(np.array([1, 2]), np.array([0, 1, 5])).tolist()
-    [1, 3, 5]
-    """
+    """Sums by symbol; `more` may have more symbols."""
     return np.pad(known, (0, len(more) - len(known))) + more
 
 
 def settle(batch: Batch, part: Part, buf: npt.NDArray[np.uint8]) -> None:
-    """Read what a batch only points at; `buf` is what it was read from, and may change then."""
+    """Copy what a batch only points at in `buf`, which may change afterwards."""
     n_metas, n_reals = batch.n[2:4].tolist()
     for column, position, a, b in batch.reals[:, :n_reals].T.tolist():
         batch.sparse_value[column, position] = np.float64(buf[a:b].tobytes().decode("ascii")).view(
@@ -133,7 +129,7 @@ def settle(batch: Batch, part: Part, buf: npt.NDArray[np.uint8]) -> None:
 
 
 def unload(batch: Batch, part: Part, buf: npt.NDArray[np.uint8]) -> None:
-    """Move what a batch holds to the end of a part; `buf` is what it was read from."""
+    """Move the content of a batch to the end of a part; `buf` is what was scanned."""
     settle(batch, part, buf)
     n_rows, n_flows, _, _, n_outside = batch.n.tolist()
     if n_rows:
@@ -154,7 +150,7 @@ def unload(batch: Batch, part: Part, buf: npt.NDArray[np.uint8]) -> None:
     part.phases += batch.phases
     part.skipped = added(part.skipped, batch.skipped)
     part.n_bytes = added(part.n_bytes, batch.n_bytes)
-    RepairLog.merge_tables(part.repairs, batch.repairs)
+    merge_counts(part.repairs, batch.repairs)
     for counts in (batch.n, batch.sparse_n, batch.skipped, batch.phases, batch.n_bytes):
         counts[:] = 0
-    batch.repairs[:] = RepairLog.blank()
+    batch.repairs[:] = new_counts(Defect)

@@ -15,12 +15,11 @@ from htagraph.model.events import EventTable
 from htagraph.model.recording import Attachment, Recording, Repair
 from htagraph.model.samples import SampleTable, Series
 from htagraph.model.units import human_count, human_duration
-from htagraph.readers.first_bytes import first_bytes
+from htagraph.readers.content import first_bytes, text_lines
 from htagraph.readers.monitoring.log_files import Log, instrument_of, read_log
 from htagraph.readers.monitoring.metric_fields import mean_over_ns
 from htagraph.readers.monitoring.time_zone import zone_of
 from htagraph.readers.monitoring.timestamps import FIRST_NS, LAST_NS
-from htagraph.readers.text_lines import text_lines
 
 __all__ = ["is_monitoring", "with_monitoring"]
 

@@ -12,10 +12,9 @@ from htagraph.errors import TraceFormatError
 from htagraph.model.events import EventTable, SparseColumn
 from htagraph.model.metrics import NCU
 from htagraph.model.recording import Attachment, Recording, Repair
-from htagraph.readers.first_bytes import first_bytes
+from htagraph.readers.content import first_bytes, text_lines
 from htagraph.readers.ncu.csv_table import Launches, is_header, read_launches
 from htagraph.readers.ncu.launch_matching import Matched, matched
-from htagraph.readers.text_lines import text_lines
 
 __all__ = ["is_ncu", "with_ncu"]
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from htagraph.errors import TraceFormatError
 from htagraph.readers.content import content_of
-from htagraph.readers.not_found import not_found
+from htagraph.readers.storage import not_found
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from htagraph.errors import TraceError, TraceFormatError
 from htagraph.model.events import FlowTable
 from htagraph.model.recording import Origin, Progress, Recording
-from htagraph.readers.kineto.loading import Asked
+from htagraph.readers.event_filter import EventFilter
 from htagraph.readers.nsys import device_work, gpu_metrics, host_calls, ranges, waits
 from htagraph.readers.nsys.devices import devices_of
 from htagraph.readers.nsys.export import Export, Process, opened
@@ -96,7 +96,7 @@ def read_nsys(
     TraceFormatError
         If it is no export, or damaged.
     """
-    Asked(stacks, categories, window)  # checks the window
+    EventFilter(stacks, categories, window)  # checks the window
     part, file = "", source
     if not isinstance(source, bytes):
         file, part = file_and_part(Path(source))

@@ -7,10 +7,9 @@ import shutil
 from pathlib import Path
 
 from htagraph.errors import TraceFormatError
-from htagraph.readers.first_bytes import first_bytes
-from htagraph.readers.not_found import not_found
+from htagraph.readers.content import first_bytes
 from htagraph.readers.rank_paths import SQLITE, file_of
-from htagraph.readers.storage import is_remote, url_of
+from htagraph.readers.storage import is_remote, not_found, url_of
 
 __all__ = ["export_nsys", "export_of", "is_nsys", "is_report", "refuse_remote", "refuse_report"]
 

@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.readers.perfetto.defects import Defect, DefectLog
+from htagraph.readers.perfetto.defects import Defect
 from htagraph.readers.perfetto.scan import HAS_TIME, Scan
+from htagraph.readers.repair_log import RepairLog
 
 __all__ = ["Clocks"]
 
@@ -73,14 +74,14 @@ class Clocks:
             self._showing.setdefault(key, []).append(len(self._snapshots))
         self._snapshots.append((row, shown))
 
-    def times(self, scan: Scan, clock: I64, log: DefectLog) -> I64:
+    def times(self, scan: Scan, clock: I64, log: RepairLog) -> I64:
         """The time of each packet by the clock of the trace; -1 where there is none.
 
         Parameters
         ----------
         clock : ndarray of shape (n,), dtype=int64
             Clock of each packet, 0 for that of the trace.
-        log : DefectLog
+        log : RepairLog
             Counts what no snapshot carries over.
         """
         out = np.full(len(scan.ts), -1, dtype=np.int64)
@@ -98,7 +99,7 @@ class Clocks:
             shown = self._absolute(key, rows, scan.ts[rows])
             carried = self._carried(key, ways, shown)
             if carried is None:
-                log.add(Defect.NO_CLOCK, len(rows))
+                log.add(Defect.NO_CLOCK, n=len(rows))
             out[rows] = shown if carried is None else carried
         out[(out < 0) | (out > _MAX_NS)] = -1
         return out

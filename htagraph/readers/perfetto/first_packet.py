@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from htagraph.readers.first_bytes import first_bytes
+from htagraph.readers.content import first_bytes
 from htagraph.readers.rank_paths import file_of
 
 __all__ = ["is_perfetto"]

@@ -209,8 +209,8 @@ def _order(found: Material, own: Own, n: int) -> tuple[I64, bool]:
     They are if none is missing, or only the last ones.
     """
     order = own.columns["order"]
-    is_cut = Defect.TRUNCATED in found.log
-    is_holed = any(defect in found.log for defect in _HOLES)
+    is_cut = found.log.count([Defect.TRUNCATED]) > 0
+    is_holed = found.log.count(_HOLES) > 0
     if n == len(order) or (n < len(order) and is_cut and not is_holed):
         return order[:n], True
     found.log.add(Defect.SUPPLEMENT)

@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.readers.perfetto.defects import Defect, DefectLog
+from htagraph.readers.perfetto.defects import Defect
 from htagraph.readers.perfetto.packets import Scanned
 from htagraph.readers.perfetto.scan import AFTER_LOSS, BAD, CLEARED, SPECIAL
+from htagraph.readers.repair_log import RepairLog
 
 __all__ = ["Sequences", "Symbols", "decoded"]
 
@@ -47,7 +48,7 @@ class Symbols:
         return code
 
 
-def decoded(raw: bytes, log: DefectLog) -> str:
+def decoded(raw: bytes, log: RepairLog) -> str:
     """A text; what is no UTF-8 is replaced, and counted."""
     try:
         return raw.decode()
@@ -89,7 +90,7 @@ class Sequences:
         Packets that are no mere events, and their rows: descriptors, clocks, our supplements.
     """
 
-    def __init__(self, file: Scanned, log: DefectLog, symbols: Symbols) -> None:
+    def __init__(self, file: Scanned, log: RepairLog, symbols: Symbols) -> None:
         self._file, self._log, self._symbols = file, log, symbols
         self.specials: list[tuple[int, Any]] = []
         self._states = [_State(_Texts())]  # of packets before the first that says anything
@@ -124,7 +125,7 @@ class Sequences:
         lost = (scan.what & AFTER_LOSS != 0) & pd.Series(scan.sequence).duplicated().to_numpy()
         rows = np.flatnonzero(lost)
         if len(rows):
-            self._log.add(Defect.LOST, len(rows), offset=self._file.offset(int(rows[0])))
+            self._log.add(Defect.LOST, n=len(rows), offset=self._file.offset(int(rows[0])))
 
     def _next(self, state: _State | None, row: int, packet: Any) -> _State:  # noqa: ANN401
         """The state from a packet on."""
@@ -198,7 +199,7 @@ class Sequences:
                 state, of = divmod(key, len(known))
                 entry = self._states[state].texts.tables[table].get(int(known[of]))
                 if entry is None:
-                    self._log.add(Defect.NO_STRING, int(n_uses[position]))
+                    self._log.add(Defect.NO_STRING, n=int(n_uses[position]))
                     continue
                 text = decoded(entry, self._log) if isinstance(entry, bytes) else entry
                 codes[position] = self._symbols.code(text)

@@ -12,10 +12,11 @@ import numpy.typing as npt
 
 from htagraph.errors import TraceLimitError
 from htagraph.model.recording import Progress
+from htagraph.readers.kineto import defects as kineto_defects
 from htagraph.readers.kineto.byte_stream import MAX_RATIO, RATIO_FROM, ByteStream
-from htagraph.readers.kineto.repairs import RepairLog
-from htagraph.readers.perfetto.defects import Defect, DefectLog
+from htagraph.readers.perfetto.defects import Defect
 from htagraph.readers.perfetto.scan import BAD, Room, Scan
+from htagraph.readers.repair_log import RepairLog
 
 __all__ = ["Scanned", "scanned"]
 
@@ -64,7 +65,7 @@ class Scanned:
         return bytes(self.data[at : at + int(self.scan.text_bytes[row])])
 
 
-def scanned(source: str | Path | bytes, log: DefectLog, progress: Progress | None) -> Scanned:
+def scanned(source: str | Path | bytes, log: RepairLog, progress: Progress | None) -> Scanned:
     """The packets of a file, or of its content.
 
     Parameters
@@ -80,22 +81,22 @@ def scanned(source: str | Path | bytes, log: DefectLog, progress: Progress | Non
     TraceLimitError
         If it unpacks to far more than its size.
     """
-    container = RepairLog()
+    container = RepairLog(kineto_defects.Defect)
     data = bytearray()
     with closing(ByteStream(source, container, progress)) as stream:
         while piece := stream.read(_PIECE):
             data += piece
         path = stream.path
     counts = _counted(data)
-    log.add(Defect.TRUNCATED, int(counts.cut > 0), offset=len(data) - counts.cut)
-    log.add(Defect.DAMAGED, counts.lost, offset=counts.lost_at)
+    log.add(Defect.TRUNCATED, n=int(counts.cut > 0), offset=len(data) - counts.cut)
+    log.add(Defect.DAMAGED, n=counts.lost, offset=counts.lost_at)
     found = _columns(data, counts)
     packed = np.flatnonzero(np.isin(found.other, (_COMPRESSED, _ZSTD)))
     if len(packed):
         data = _unpacked(data, found, packed, log, path)
         found = _columns(data, _counted(data))
     bad = np.flatnonzero(found.what & BAD)
-    log.add(Defect.BAD_PACKET, len(bad), offset=int(found.at[bad].min(initial=len(data))))
+    log.add(Defect.BAD_PACKET, n=len(bad), offset=int(found.at[bad].min(initial=len(data))))
     return Scanned(data, found, container)
 
 
@@ -131,7 +132,7 @@ def _columns(data: bytes | bytearray, counts: _Counts) -> Scan:
 
 
 def _unpacked(
-    data: bytearray, found: Scan, packed: I64, log: DefectLog, path: Path | None
+    data: bytearray, found: Scan, packed: I64, log: RepairLog, path: Path | None
 ) -> bytearray:
     """A trace with the packets that some of its packets hold in place of these."""
     end = found.at + found.n_bytes
@@ -144,7 +145,7 @@ def _unpacked(
         inner = _inflated(bytes(data[found.at[row] : end[row]]), most - len(out))
         counts = _counted(inner)
         is_bad = counts.cut + counts.lost > 0 or not inner
-        log.add(Defect.BAD_PACKED, int(is_bad), offset=int(found.at[row]))
+        log.add(Defect.BAD_PACKED, n=int(is_bad), offset=int(found.at[row]))
         out += inner[: len(inner) - counts.cut]
         if len(out) >= most:
             raise TraceLimitError(

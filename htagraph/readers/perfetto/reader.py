@@ -10,11 +10,11 @@ from typing import Any
 from htagraph.errors import TraceError, TraceFormatError
 from htagraph.model.events import EventTable
 from htagraph.model.recording import STACKS, Origin, Progress, Recording
+from htagraph.readers.event_filter import EventFilter
 from htagraph.readers.graph_checks import check_events
 from htagraph.readers.kineto.header import rank_of, world_size_of
-from htagraph.readers.kineto.loading import Asked
 from htagraph.readers.perfetto.clock_snapshots import Clocks
-from htagraph.readers.perfetto.defects import Defect, DefectLog
+from htagraph.readers.perfetto.defects import Defect
 from htagraph.readers.perfetto.foreign_events import foreign_events
 from htagraph.readers.perfetto.htagraph_events import Own, own_events, supplements
 from htagraph.readers.perfetto.packet_sequences import Sequences, Symbols
@@ -25,6 +25,7 @@ from htagraph.readers.perfetto.slice_pairs import find_slices
 from htagraph.readers.perfetto.trace_content import Material
 from htagraph.readers.perfetto.track_descriptors import Tracks
 from htagraph.readers.rank_paths import file_and_part, rank_in_name
+from htagraph.readers.repair_log import RepairLog
 
 __all__ = ["read_perfetto"]
 
@@ -69,7 +70,7 @@ def read_perfetto(
     TraceLimitError
         If it exceeds a stated limit.
     """
-    Asked(stacks, categories, window)  # checks the window
+    EventFilter(stacks, categories, window)  # checks the window
     part, file, path = "", source, None
     if not isinstance(source, bytes):
         file, part = file_and_part(Path(source))
@@ -105,7 +106,7 @@ def _material(
     source: str | Path | bytes, progress: Progress | None
 ) -> tuple[Material, tuple[Any, ...]]:
     """What is in a file, and what had to be mended of its container."""
-    log, symbols, skipped = DefectLog(), Symbols(), dict[str, int]()
+    log, symbols, skipped = RepairLog(Defect), Symbols(), dict[str, int]()
     file = scanned(source, log, progress)
     sequences = Sequences(file, log, symbols)
     clocks = Clocks(sequences.specials, file.scan)

@@ -9,9 +9,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.readers.perfetto.clock_snapshots import Clocks
-from htagraph.readers.perfetto.defects import Defect, DefectLog
+from htagraph.readers.perfetto.defects import Defect
 from htagraph.readers.perfetto.packet_sequences import Sequences
 from htagraph.readers.perfetto.scan import BAD, EVENT, HAS_TIME, HAS_TRACK, LEGACY, Scan
+from htagraph.readers.repair_log import RepairLog
 
 __all__ = ["BEGIN", "COUNTER", "END", "INSTANT", "Slices", "find_slices"]
 
@@ -63,13 +64,13 @@ class Slices:
 
 
 def find_slices(
-    scan: Scan, sequences: Sequences, clocks: Clocks, log: DefectLog, skipped: dict[str, int]
+    scan: Scan, sequences: Sequences, clocks: Clocks, log: RepairLog, skipped: dict[str, int]
 ) -> Slices:
     """The slices of a trace.
 
     Parameters
     ----------
-    log : DefectLog
+    log : RepairLog
         Counts what is mended or left out because it is broken.
     skipped : dict of str to int
         Gets counts of what else is left out.
@@ -79,11 +80,11 @@ def find_slices(
     is_event = (scan.what & (EVENT | BAD)) == EVENT
     is_known = is_event & np.isin(scan.type, kinds)
     no_time = is_known & (scan.what & HAS_TIME == 0)
-    log.add(Defect.NO_TIME, int(no_time.sum()))
+    log.add(Defect.NO_TIME, n=int(no_time.sum()))
     rows = np.flatnonzero(is_known & ~no_time)
     ts_ns = clocks.times(scan, clock, log)
     far = rows[ts_ns[rows] < 0]
-    log.add(Defect.FAR_TIME, len(far))
+    log.add(Defect.FAR_TIME, n=len(far))
     rows = rows[ts_ns[rows] >= 0]
     _count(skipped, "event of Chrome's old format", is_event & ~is_known & (scan.what & LEGACY > 0))
     _count(skipped, "event without type", is_event & ~is_known & (scan.what & LEGACY == 0))
@@ -95,7 +96,7 @@ def find_slices(
     end_packet = ends[starts]
     is_point = scan.type[starts] == INSTANT
     open_ = ~is_point & (end_packet < 0)
-    log.add(Defect.BEGIN_ONLY, int(open_.sum()))
+    log.add(Defect.BEGIN_ONLY, n=int(open_.sum()))
     last = int(ts_ns[rows].max(initial=0))
     end_ns = np.where(end_packet >= 0, ts_ns[end_packet], np.where(open_, last, ts_ns[starts]))
     samples = rows[scan.type[rows] == COUNTER]
@@ -118,7 +119,7 @@ def _count(skipped: dict[str, int], reason: str, left_out: npt.NDArray[np.bool_]
         skipped[reason] = int(left_out.sum())
 
 
-def _ends(scan: Scan, rows: I64, ts_ns: I64, track: I64, log: DefectLog) -> I64:
+def _ends(scan: Scan, rows: I64, ts_ns: I64, track: I64, log: RepairLog) -> I64:
     """The packet that ends the slice that each packet begins; -1 for none."""
     from htagraph.readers.kineto.compiled.pairing import pair  # noqa: PLC0415  deferred
 
@@ -132,5 +133,5 @@ def _ends(scan: Scan, rows: I64, ts_ns: I64, track: I64, log: DefectLog) -> I64:
     pair(is_begin, lane.astype(np.int32), top, partner)
     both = is_begin & (partner >= 0)
     out[halves[both]] = halves[partner[both]]
-    log.add(Defect.END_ONLY, int((~is_begin & (partner < 0)).sum()))
+    log.add(Defect.END_ONLY, n=int((~is_begin & (partner < 0)).sum()))
     return out

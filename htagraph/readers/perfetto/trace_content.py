@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from htagraph.model.samples import SampleTable, Series
 from htagraph.readers.perfetto.annotations import Annotations
-from htagraph.readers.perfetto.defects import DefectLog
 from htagraph.readers.perfetto.packet_sequences import Sequences, Symbols
 from htagraph.readers.perfetto.scan import FLOAT, Scan
 from htagraph.readers.perfetto.slice_pairs import Slices
 from htagraph.readers.perfetto.track_descriptors import Track, Tracks
+from htagraph.readers.repair_log import RepairLog
 
 __all__ = ["Material"]
 
@@ -39,7 +39,7 @@ class Material:
     tracks: Tracks
     slices: Slices
     day_ns: int
-    log: DefectLog
+    log: RepairLog
     skipped: dict[str, int]
 
     def skip(self, reason: str, n: int) -> None:

@@ -16,8 +16,8 @@ from htagraph.readers.kineto.compiled.lexer import (
     string_end,
 )
 from htagraph.readers.kineto.compiled.machine import called, inlined
+from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.kineto.event_fields import COLUMNS, Field, Read
-from htagraph.readers.kineto.repairs import Defect
 
 __all__ = ["Event", "integer_text", "new_event", "read_value", "time_at"]
 
@@ -35,7 +35,7 @@ AS_TEXT, TOO_LARGE, NANOSECONDS = (
 FIRST_SPARSE, TS = int(Field.FIRST_SPARSE), int(Field.TS)
 
 QUOTE, MINUS, OPEN_LIST, CLOSE_LIST, COMMA = 34, 45, 91, 93, 44
-_TO_NS = 3  # from microseconds: powers of ten
+_TO_NS = 3  # powers of ten between microseconds and nanoseconds
 _MAX_TIME = np.uint64(1 << 62)
 _HALF_RANGE = np.uint64(1 << 63)
 _EXACT_DIGITS = np.uint64(1 << 53)
@@ -43,11 +43,11 @@ _REAL_POWERS = np.array([10.0**k for k in range(23)])
 
 
 class Event(NamedTuple):
-    """The event that is being read: what each field holds."""
+    """The event being read: what each field holds."""
 
     value: I64  #: integers, nanoseconds, bits of reals
     real: npt.NDArray[np.float64]  #: the same memory as `value`
-    start: I64  #: bytes of the value, a text without its quotes
+    start: I64  #: bytes of the value; a text without its quotes
     end: I64
     has: I64  #: equals ``serial[0]`` where this event has the field
     listed: I64  #: equals ``serial[0]`` where `sparse` lists the field
@@ -75,7 +75,7 @@ def new_event() -> Event:
 
 @called
 def integer_text(buf: U8, a: int, b: int) -> tuple[int, bool]:
-    """The integer that all of ``buf[a:b]`` writes, decimal or ``0x…``, and if it does."""
+    """The integer that ``buf[a:b]`` spells in decimal or as ``0x…``, and whether it does."""
     if b - a > 2 and buf[a] == 48 and (buf[a + 1] | 32) == 120:
         value = np.uint64(0)
         for k in range(a + 2, b):
@@ -96,7 +96,7 @@ def integer_text(buf: U8, a: int, b: int) -> tuple[int, bool]:
 
 @inlined
 def time_at(buf: U8, a: int, scale: int) -> tuple[int, int, bool]:
-    """Read a decimal times a power of ten: position after it, integer, if it fits in 62 bits."""
+    """Read a decimal times a power of ten: next position, integer, whether it fits in 62 bits."""
     i, digits, power, negative, lost = decimal(buf, a)
     if i < 0:
         return i, 0, False
@@ -108,7 +108,6 @@ def time_at(buf: U8, a: int, scale: int) -> tuple[int, int, bool]:
 
 @inlined
 def _set(event: Event, field: int, a: int, b: int) -> None:
-    """Note that the event has a field, and where."""
     event.has[field] = event.serial[0]
     if field >= FIRST_SPARSE and event.listed[field] != event.serial[0]:
         event.listed[field] = event.serial[0]
@@ -137,7 +136,6 @@ def _read_time(buf: U8, a: int, b: int, event: Event, field: int) -> int:
 
 @inlined
 def _read_int(buf: U8, a: int, event: Event, field: int) -> int:
-    """Read an integer; return the position after it."""
     i, digits, power, negative, lost = decimal(buf, a)
     if i < 0:
         return i
@@ -152,7 +150,7 @@ def _read_int(buf: U8, a: int, event: Event, field: int) -> int:
 
 @called
 def _read_real(buf: U8, a: int, event: Event, field: int) -> int:
-    """Read a float; if a division would round twice, ``end`` stays behind: Python reads it."""
+    """Read a float. Where a division would round twice, ``end`` is set, and Python reads it."""
     i, digits, power, negative, lost = decimal(buf, a)
     if i < 0:
         return i
@@ -167,7 +165,7 @@ def _read_real(buf: U8, a: int, event: Event, field: int) -> int:
 
 @called
 def _read_triple(buf: U8, i: int, event: Event, field: int) -> int:
-    """Read a list of three integers; -1 where it is something else."""
+    """Read a list of three integers; -1 if it is something else."""
     for k in range(3):
         i = skip_space(buf, i + 1)
         i, digits, power, negative, lost = decimal(buf, i)
@@ -184,7 +182,7 @@ def _read_triple(buf: U8, i: int, event: Event, field: int) -> int:
 
 @inlined
 def _read_text(buf: U8, i: int, event: Event, field: int, read: int) -> int:
-    """Read the text at a quote as what its field wants; return the position after it."""
+    """Read the text at a quote as its field wants it; return the position after it."""
     a = i + 1
     b = string_end(buf, a)
     if b < 0:
@@ -203,7 +201,7 @@ def _read_text(buf: U8, i: int, event: Event, field: int, read: int) -> int:
 
 @inlined
 def read_value(buf: U8, i: int, event: Event, field: int, read: int) -> int:
-    """Read a value into the event; return the position after it. Of two keys the last counts."""
+    """Read a value into the event; return the position after it. The last of equal keys counts."""
     event.has[field] = 0
     c = buf[i]
     if c == QUOTE:

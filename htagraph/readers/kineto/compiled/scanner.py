@@ -1,8 +1,8 @@
 """The scanner: goes over the bytes of the event list once and fills columns. Compiled.
 
-One event is read into a scratch `Event` first (`_read_event`), then entered into the columns of a
-`Batch` (`_enter`). The scanner is strict: bytes that are not valid JSON stop it at the start of
-their event, and `mender` has its turn.
+An event is read into a scratch `Event` (`_read_event`), then entered into the columns of a `Batch`
+(`_enter`). The scanner is strict: invalid JSON stops it at the start of its event, and `mender`
+takes over.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from htagraph.readers.kineto.compiled.lexer import (
     string_end,
 )
 from htagraph.readers.kineto.compiled.machine import called, entry, inlined
+from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.kineto.event_fields import COLUMNS, Field, Read
-from htagraph.readers.kineto.repairs import Defect
 
 __all__ = [
     "ABSENT",
@@ -51,22 +51,23 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 BETWEEN, CLOSED, OPEN, FULL, BAD, DEEP = range(6)
-"""Reasons to stop: the end of the bytes between two events; the ``]``; an event that the end cuts
-off; lack of room; an event that is not valid JSON; one that is nested too deep."""
+"""Reasons to stop: the end of the bytes between two events; the ``]``; an event cut off by the end;
+lack of room; an event that is not valid JSON; one that is nested too deep.
+"""
 
 KEEP, LEAVE_ALL, LEAVE_FLOWS = range(3)
-"""Treatments of a category: all events are read; none; all but flow points."""
+"""What to do with a category: read all events; none; all but flow points."""
 
 ABSENT = -(1 << 63)
-"""Value of a dense column where the event has none."""
+"""Value of a dense column if the event has none."""
 
 TEXT_IDS = 1 << 62
-"""Ids from here on are symbols of texts that are no integers."""
+"""Ids from here on are symbols of texts that are not integers."""
 
 _UNREAD, _WHOLE, _HALF, _FLOW, _META, _ASYNC = range(6)
 
 MAX_DURATION_NS = 7 * 86_400 * 1_000_000_000
-"""Longest event; what claims to last longer has no duration that is known."""
+"""Longest event, 7 days (chosen); the duration of a longer one counts as unknown."""
 
 _SYMBOLS_PER_EVENT = 16
 (
@@ -117,12 +118,12 @@ _TEXT, _REAL, _IS_ARGS = int(Read.TEXT), int(Read.REAL), int(Read.ARGS)
 class Rules(NamedTuple):
     """The events to skip."""
 
-    dropped: U8  #: by code of a category known beforehand: `KEEP`, `LEAVE_ALL` or `LEAVE_FLOWS`
+    dropped: U8  #: by code of a known category: `KEEP`, `LEAVE_ALL` or `LEAVE_FLOWS`
     others: int  #: the same for any other category
     start_ns: int  #: events that do not touch ``[start_ns, end_ns)`` are skipped
     end_ns: int
-    shapes: U8  #: by the byte of the phase: how an event of this phase is entered
-    notes_all: bool  #: whether to note where all events stand, not only metadata events
+    shapes: U8  #: by the byte of the phase: how such an event is entered
+    notes_all: bool  #: whether to note the place of all events, not only of metadata events
 
 
 class Batch(NamedTuple):
@@ -131,21 +132,19 @@ class Batch(NamedTuple):
     rows: I64  #: by position in `parts.ROW_FIELDS`
     flows: I64  #: ts, id, lane, phase, category
     metas: I64  #: start and end of the bytes of metadata events, or of all
-    reals: (
-        I64  #: column, position in it, start and end of the bytes of floats that Python must read
-    )
+    reals: I64  #: column, position, start and end of the bytes of floats for Python to read
     sparse_row: I32  #: by column of `fields.COLUMNS`
     sparse_value: I64
     sparse_n: I64  #: number of values by column
     n: I64  #: number of rows, flows, metas, reals, events outside the window
     repairs: I64  #: count and first offset by `Defect`
     skipped: I64  #: number of events skipped, by code of their category
-    phases: I64  #: number of events of phases that are not read, by the byte of the phase
-    n_bytes: I64  #: bytes of all events that have a time, skipped or not, as `skipped`
+    phases: I64  #: number of events of unknown phases, by the byte of the phase
+    n_bytes: I64  #: bytes of all timed events, skipped or not, as `skipped`
 
 
 class Tables(NamedTuple):
-    """All that the scanner reads and writes beside the bytes."""
+    """All that the scanner reads and writes besides the bytes."""
 
     keys: Keys
     event: Event
@@ -157,14 +156,13 @@ class Tables(NamedTuple):
 
 @inlined
 def _mark(batch: Batch, defect: int, offset: int) -> None:
-    """Count a repair."""
     batch.repairs[defect, 0] += 1
     batch.repairs[defect, 1] = min(batch.repairs[defect, 1], offset)
 
 
 @called
 def _holds_args(buf: U8, i: int, event: Event) -> bool:
-    """Whether ``args`` is an object; of two the last counts, earlier ones are forgotten."""
+    """Whether ``args`` is an object; a second one replaces the first."""
     if event.has[_ARGS] == event.serial[0]:
         for field in range(_ARGS, len(event.has)):
             event.has[field] = 0
@@ -222,7 +220,7 @@ def _read_event(buf: U8, i: int, keys: Keys, event: Event) -> int:
 
 @inlined
 def _code(buf: U8, event: Event, field: int, symbols: Interned) -> int:
-    """The symbol of a text field; where there is none that of the empty text, which is 0."""
+    """The symbol of a text field; 0, the empty text, if absent."""
     if event.has[field] != event.serial[0]:
         return 0
     return intern(symbols, buf, event.start[field], event.end[field])
@@ -230,13 +228,13 @@ def _code(buf: U8, event: Event, field: int, symbols: Interned) -> int:
 
 @inlined
 def _dense(event: Event, field: int) -> int:
-    """An integer field, `ABSENT` where there is none."""
+    """An integer field, `ABSENT` if there is none."""
     return event.value[field] if event.has[field] == event.serial[0] else ABSENT
 
 
 @called
 def _times(buf: U8, event: Event) -> bool:
-    """Take times too late to be microseconds as nanoseconds; return whether there is a start."""
+    """Read times too large for microseconds as nanoseconds; return whether there is a start."""
     if event.serial[2] & (1 << _NANOSECONDS):
         for field in (_TS, _DUR):
             if event.has[field] == event.serial[0]:
@@ -249,7 +247,7 @@ def _times(buf: U8, event: Event) -> bool:
 
 @inlined
 def _duration(event: Event, batch: Batch, phase: int, offset: int) -> int:
-    """The duration of an event, 0 where it has none that can be true."""
+    """The duration of an event, 0 if it has none that is plausible."""
     if phase != 88:  # X
         return 0
     if event.has[_DUR] != event.serial[0]:
@@ -263,7 +261,6 @@ def _duration(event: Event, batch: Batch, phase: int, offset: int) -> int:
 
 @called
 def _enter_sparse(buf: U8, tables: Tables, row: int) -> None:
-    """Enter what few events have."""
     keys, event, symbols, batch = tables.keys, tables.event, tables.symbols, tables.batch
     for k in range(event.serial[1]):
         field = event.sparse[k]
@@ -298,7 +295,7 @@ def _id(buf: U8, tables: Tables) -> int:
 
 @called
 def _enter_flow(buf: U8, tables: Tables, phase: int, category: int, lane: int) -> None:
-    """Enter a flow point; a finish that binds to the next slice is entered as ``F``."""
+    """Enter a flow point; a finish that binds to the next slice becomes ``F``."""
     event, batch = tables.event, tables.batch
     n = batch.n[1]
     if phase == 102 and not (  # f
@@ -395,7 +392,7 @@ def _enter(buf: U8, i: int, end: int, origin: int, tables: Tables) -> None:
 
 @inlined
 def _has_room(tables: Tables, n_bytes: int) -> bool:
-    """Whether an event of some bytes fits in all tables."""
+    """Whether an event of `n_bytes` fits in all tables."""
     batch, symbols, lanes = tables.batch, tables.symbols, tables.lanes
     n = symbols.n[0]
     return bool(
@@ -422,7 +419,7 @@ def scan(
     origin : int
         Offset of ``buf[0]`` in the file.
     after_event : bool
-        Whether a comma must come before the next event.
+        Whether a comma must precede the next event.
     """
     commas = 0 if after_event else -1  # since the last event; -1 where none is expected
     while True:
@@ -456,7 +453,7 @@ def scan(
 
 
 def new_rules(n_known: int, *, notes_all: bool = False) -> Rules:
-    """Rules that skip nothing, with room for some categories known beforehand."""
+    """Rules that skip nothing, with room for some known categories."""
     shapes = np.full(256, _UNREAD, dtype=np.uint8)
     for phases, shape in (
         (b"XiIC", _WHOLE),

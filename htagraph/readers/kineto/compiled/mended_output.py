@@ -1,28 +1,88 @@
-"""Numbers and literals, and what stands in their place in broken files. Compiled."""
+"""What the mender reads and writes: texts, numbers and words as valid JSON. Compiled."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.readers.kineto.compiled.bench import CUT, MENDED, TORN, Bench, copy_text, put
-from htagraph.readers.kineto.compiled.lexer import skip_number
+from htagraph.readers.kineto.compiled.keys import Keys
+from htagraph.readers.kineto.compiled.lexer import skip_number, utf8_end
 from htagraph.readers.kineto.compiled.machine import called, inlined
-from htagraph.readers.kineto.repairs import Defect
+from htagraph.readers.kineto.defects import Defect
 
-__all__ = ["mend_word"]
+__all__ = ["CUT", "MENDED", "NO_ROOM", "TORN", "Bench", "copy_text", "mend_word", "put"]
 
 U8 = npt.NDArray[np.uint8]
+I64 = npt.NDArray[np.int64]
 
+MENDED, TORN, CUT, NO_ROOM = range(4)
+"""How a repair ends: done; at invalid bytes; at the end of the bytes; for lack of room to write."""
+
+_HEX = b"0123456789abcdef"
 _ESCAPE, _NOT_FINITE, _HEX_NUMBER, _WORD = (
     int(defect)
     for defect in (Defect.BAD_ESCAPE, Defect.NOT_FINITE, Defect.HEX_NUMBER, Defect.BARE_WORD)
 )
 
 
+class Bench(NamedTuple):
+    """The bytes that the mender reads, and those it writes."""
+
+    buf: U8  #: followed by zeros
+    end: int
+    is_event: bool  #: whether the outermost object is an event, whose keys are known
+    keys: Keys
+    out: U8
+    n: I64  #: [0] number of bytes written; [1] defects found, one bit each
+    stack: U8
+
+
+@inlined
+def put(bench: Bench, byte: int) -> None:
+    """Write a byte; `mend` ensures room before each token."""
+    bench.out[bench.n[0]] = byte
+    bench.n[0] += 1
+
+
+@called
+def put_escaped(bench: Bench, c: int) -> None:
+    """Write a control byte, quote or backslash of a text as an escape."""
+    put(bench, 92)
+    if c == 34 or c == 92:
+        put(bench, c)
+        return
+    for byte in b"u00":
+        put(bench, byte)
+    put(bench, _HEX[c >> 4])
+    put(bench, _HEX[c & 15])
+
+
+@called
+def copy_text(bench: Bench, i: int, end: int, defects: int) -> None:
+    """Write a text; if any backslash is invalid, only those before quotes are escapes."""
+    buf = bench.buf
+    literal = defects & (1 << _ESCAPE)
+    while i < end:
+        c = buf[i]
+        after = utf8_end(buf, i) if c >= 128 else i + 1
+        if c == 34 or c < 32 or (c == 92 and literal and buf[i + 1] != 34):
+            put_escaped(bench, c)
+        elif after < 0:
+            after = i + 1
+            for byte in b"\xef\xbf\xbd":  # U+FFFD
+                put(bench, byte)
+        else:
+            after += c == 92  # an escape, with the byte after it
+            for k in range(i, after):
+                put(bench, buf[k])
+        i = after
+
+
 @inlined
 def _matches(buf: U8, a: int, b: int, word: bytes) -> bool:
-    """Whether bytes are a word, in whatever case."""
+    """Whether bytes are a word, ignoring case."""
     if b - a != len(word):
         return False
     for k in range(len(word)):
@@ -33,7 +93,6 @@ def _matches(buf: U8, a: int, b: int, word: bytes) -> bool:
 
 @called
 def _put_digits(bench: Bench, value: np.uint64) -> None:
-    """Write a positive integer in decimal."""
     unit = np.uint64(1)
     while value // unit >= np.uint64(10):
         unit *= np.uint64(10)
@@ -44,7 +103,7 @@ def _put_digits(bench: Bench, value: np.uint64) -> None:
 
 @called
 def _hex_value(buf: U8, a: int, b: int) -> tuple[np.uint64, bool]:
-    """The number that ``0x…`` writes, and whether it is one that fits in 64 bits."""
+    """The value of ``0x…``, and whether it is one that fits in 64 bits."""
     value = np.uint64(0)
     if not (3 <= b - a <= 18 and buf[a] == 48 and buf[a + 1] | 32 == 120):
         return value, False
@@ -59,7 +118,7 @@ def _hex_value(buf: U8, a: int, b: int) -> tuple[np.uint64, bool]:
 
 @called
 def mend_word(bench: Bench, a: int) -> tuple[int, int]:
-    """Copy or make a number or literal; return the position after it, and how it ended."""
+    """Copy or repair a number or literal; return the position after it, and how it ended."""
     buf, b = bench.buf, a
     while (
         buf[b] > 32
