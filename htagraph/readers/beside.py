@@ -1,4 +1,4 @@
-"""Files beside a trace: what other instruments saw of the same run, added to its recording."""
+"""Companion files: what other instruments recorded of the same run, added to a recording."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _COMPANIONS: tuple[tuple[Callable[[Path], bool], Companion], ...] = (
     (is_ncu, with_ncu),
     (is_monitoring, with_monitoring),
 )
-"""Tests whether a file is of a format, and readers of it; the first that fits reads it."""
+"""Tests whether a file is of a format, and readers of it; the first match reads it."""
 
 
 def with_beside(recording: Recording, paths: Iterable[str | Path]) -> Recording:
-    """A recording with what files beside it say.
+    """A recording with the content of companion files.
 
     Returns
     -------
@@ -33,9 +33,9 @@ def with_beside(recording: Recording, paths: Iterable[str | Path]) -> Recording:
     Raises
     ------
     TraceNotFoundError
-        If a file is not there.
+        If a file is missing.
     TraceFormatError
-        If nobody knows what it is.
+        If its format is unknown.
     """
     for path in map(Path, paths):
         if not exists(path):
@@ -43,9 +43,9 @@ def with_beside(recording: Recording, paths: Iterable[str | Path]) -> Recording:
         companion = next((read for fits, read in _COMPANIONS if fits(path)), None)
         if companion is None:
             raise TraceFormatError(
-                "this is no file that is known to stand beside a trace.",
+                "this file is not of a format that can be added to a trace.",
                 path=path,
-                hint="an execution trace, Nsight Compute CSV, nvidia-smi or DCGM log is.",
+                hint="an execution trace, Nsight Compute CSV, nvidia-smi or DCGM log can.",
             )
         recording = companion(recording, path)
     return recording

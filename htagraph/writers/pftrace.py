@@ -22,6 +22,7 @@ from htagraph.algorithms.codes import distinct
 from htagraph.algorithms.rows import rows
 from htagraph.errors import GraphError, OutputError
 from htagraph.model import frames
+from htagraph.model import perfetto_fields as proto
 from htagraph.model.events import EventTable, FlowTable, LaneTable, SparseColumn
 from htagraph.model.kinds import EventKind, among
 from htagraph.model.supplement import FIELD, Supplement
@@ -44,10 +45,12 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 _FLOWS_PER_RANK = 1 << 40
+"""Range of arrow ids of each rank."""
+
 _POINTS = (EventKind.INSTANT, EventKind.COUNTER)
-_BOOTTIME, _REALTIME = 6, 1  # builtin clocks
-_CLEARED = 1  # TracePacket.sequence_flags
-_WORTH_PACKING, _PACKED = 1 << 20, 1  # bytes of packets, and the level of the compression
+_WORTH_PACKING, _PACKED = 1 << 20, 1
+"""Bytes of packets that are worth compression, and its level (chosen)."""
+
 _NOTHING_SAID: Mapping[str, str] = MappingProxyType({})
 _NO_FACTS: Mapping[str, Any] = MappingProxyType({})
 _NO_LINKS = (np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32))
@@ -159,7 +162,7 @@ def _intern(
     batches: Sequence[Slices],
 ) -> dict[str, int]:
     """Put all strings of slices into a packet; return the numbers of the annotation names."""
-    packet.sequence_flags = _CLEARED
+    packet.sequence_flags = proto.SEQ_INCREMENTAL_STATE_CLEARED
     data = packet.interned_data
     texts = [arg.value for slices in batches for arg in slices.args if arg.form == "text"]
     for target, numbers, encoded in (
@@ -183,8 +186,8 @@ def _intern(
 
 def _snapshot(packet: Any, origin_ns: int) -> None:  # noqa: ANN401
     """Say what time it was at time 0 of the file."""
-    packet.clock_snapshot.clocks.add(clock_id=_BOOTTIME, timestamp=0)
-    packet.clock_snapshot.clocks.add(clock_id=_REALTIME, timestamp=origin_ns)
+    packet.clock_snapshot.clocks.add(clock_id=proto.BUILTIN_CLOCK_BOOTTIME, timestamp=0)
+    packet.clock_snapshot.clocks.add(clock_id=proto.BUILTIN_CLOCK_REALTIME, timestamp=origin_ns)
 
 
 def _counter_track(tracks: Tracks, counter: CounterTrack, lanes: LaneTracks) -> int:
@@ -230,19 +233,21 @@ def _supplement(
 
 def _packet(body: Sequence[Piece]) -> memoryview:
     """A packet of some fields, as a part of the file."""
-    return assemble(1, message_field(1, body)).reshape(-1).data
+    return assemble(1, message_field(proto.TRACE_PACKET, body)).reshape(-1).data
 
 
 def _supplement_packet(supplement: Supplement, sequence: int) -> memoryview:
     """A packet of a sequence with a supplement."""
-    return _packet([*varint_field(10, sequence), *message_field(FIELD, [supplement.packed()])])
+    of_sequence = varint_field(proto.PACKET_TRUSTED_PACKET_SEQUENCE_ID, sequence)
+    return _packet([*of_sequence, *message_field(FIELD, [supplement.packed()])])
 
 
 def _packed(packets: memoryview) -> memoryview:
     """A packet that holds other packets, compressed."""
     from isal import isal_zlib  # noqa: PLC0415  deferred: only large traces need it
 
-    return _packet(message_field(50, [isal_zlib.compress(packets, level=_PACKED)]))
+    packed = isal_zlib.compress(packets, level=_PACKED)
+    return _packet(message_field(proto.PACKET_COMPRESSED_PACKETS, [packed]))
 
 
 def _first_ns(

@@ -1,8 +1,8 @@
 """Slices of a Perfetto trace as columns, and their bytes.
 
-A slice is written as two packets, its begin and its end, which a viewer matches by their order on a
-track; so each track must nest strictly (`algorithms.rows` sees to that). Packets with the same set
-of fields are encoded together, see `wire`.
+A slice is written as two packets, begin and end, which a viewer matches by their order on a track;
+so each track must nest strictly, as `algorithms.rows` makes it. Packets with the same set of fields
+are encoded together, see `wire`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.model import perfetto_fields as proto
 from htagraph.model.progress import counted
 from htagraph.writers.wire import (
     Block,
@@ -31,13 +32,18 @@ __all__ = ["Arg", "Flows", "Slices", "Strings", "encode_counter", "encode_slices
 I64 = npt.NDArray[np.int64]
 
 _CHUNK = 1 << 16
-_BEGIN, _END, _INSTANT, _COUNTER = 1, 2, 3, 4  # TrackEvent.Type
-_VALUE_FIELD = {"flag": 2, "int": 4, "float": 5, "text": 17}  # of DebugAnnotation
-_NEEDS_INTERNED = 2  # TracePacket.sequence_flags
+"""Packets encoded at once, which bounds memory (chosen)."""
+
+_VALUE_FIELD = {
+    "flag": proto.ANNOTATION_BOOL_VALUE,
+    "int": proto.ANNOTATION_INT_VALUE,
+    "float": proto.ANNOTATION_DOUBLE_VALUE,
+    "text": proto.ANNOTATION_STRING_VALUE_IID,
+}
 
 
 class Strings:
-    """Strings that packets refer to by number, from 1 on; 0 is none."""
+    """Interned strings of packets, numbered from 1; 0 is none."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = list(texts)
@@ -52,7 +58,7 @@ class Strings:
 
 @dataclass(frozen=True)
 class Arg:
-    """An annotation that some slices have.
+    """A debug annotation that some slices have.
 
     Parameters
     ----------
@@ -60,7 +66,6 @@ class Arg:
         Slices that have it, ascending.
     value : ndarray of shape (n,)
         Numbers, numbers of `Strings`, or 1 for a flag.
-    form : {"int", "float", "text", "flag"}
     """
 
     name: str
@@ -74,15 +79,17 @@ class Arg:
         return at < len(self.row) and int(self.row[at]) == row
 
     def pieces(self, name: int, rows: I64) -> list[Piece]:
-        """Field for slices that have it."""
+        """The field for slices that have it."""
         values = self.value[np.searchsorted(self.row, rows)]
         encode = double_field if self.form == "float" else varint_field
-        return message_field(4, [*varint_field(1, name), *encode(_VALUE_FIELD[self.form], values)])
+        body = varint_field(proto.ANNOTATION_NAME_IID, name)
+        body += encode(_VALUE_FIELD[self.form], values)
+        return message_field(proto.EVENT_DEBUG_ANNOTATIONS, body)
 
 
 @dataclass(frozen=True)
 class Flows:
-    """Ends of arrows: two slices with one id are linked, from the earlier to the later.
+    """Ends of arrows: slices with the same id are linked, from the earlier to the later.
 
     Parameters
     ----------
@@ -95,7 +102,7 @@ class Flows:
 
     @classmethod
     def of(cls, row: I64, ids: I64) -> Flows:
-        """Ends in any order as a table."""
+        """A table from ends in any order."""
         order = np.lexsort((ids, row))
         return cls(row[order].astype(np.int64), ids[order].astype(np.int64))
 
@@ -106,18 +113,17 @@ class Flows:
 
 @dataclass(frozen=True)
 class Slices:
-    """Slices as a struct of columns.
+    """Slices as columns.
 
     Parameters
     ----------
     ts_ns, dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
         ``ts_ns >= 0``.
     track : ndarray of shape (n,), dtype=int64
-        Track that each one is on; those of one track are disjoint or nested.
+        The slices of a track are disjoint or nested.
     name, category, color : ndarray of shape (n,), dtype=int64
-        Numbers of `Strings`, 0 for none; slices of one color string are drawn in one color.
+        Numbers of `Strings`, 0 for none; slices with one color string get one color.
     is_instant : ndarray of shape (n,), dtype=bool
-        Whether it is a point in time.
     boundary : ndarray of shape (2 * n,), dtype=int64
         Begins (``2 * i``) and ends (``2 * i + 1``), in order on each track.
     """
@@ -152,7 +158,7 @@ class Slices:
 
 @dataclass(frozen=True)
 class _Encoder:
-    """What does not change while the slices of a file are written."""
+    """What stays the same for all slices of a file."""
 
     slices: Slices
     arg_names: Sequence[int]
@@ -161,39 +167,44 @@ class _Encoder:
     def packet(self, n: int, ts_ns: I64, event: Sequence[Piece]) -> Block:
         """Packets of one shape, as fields of the trace."""
         body: list[Piece] = [
-            *varint_field(8, ts_ns),
-            *varint_field(10, self.sequence),
-            *varint_field(13, _NEEDS_INTERNED),
-            *message_field(11, event),
+            *varint_field(proto.PACKET_TIMESTAMP, ts_ns),
+            *varint_field(proto.PACKET_TRUSTED_PACKET_SEQUENCE_ID, self.sequence),
+            *varint_field(proto.PACKET_SEQUENCE_FLAGS, proto.SEQ_NEEDS_INCREMENTAL_STATE),
+            *message_field(proto.PACKET_TRACK_EVENT, event),
         ]
-        return assemble(n, message_field(1, body))
+        return assemble(n, message_field(proto.TRACE_PACKET, body))
 
     def begins(self, rows: I64) -> Block:
         """Begins of slices of one shape."""
         slices, first = self.slices, int(rows[0])
-        event = varint_field(9, _INSTANT if slices.is_instant[first] else _BEGIN)
-        event += varint_field(11, slices.track[rows]) + varint_field(10, slices.name[rows])
+        is_instant = slices.is_instant[first]
+        event = varint_field(
+            proto.EVENT_TYPE, proto.TYPE_INSTANT if is_instant else proto.TYPE_SLICE_BEGIN
+        )
+        event += varint_field(proto.EVENT_TRACK_UUID, slices.track[rows])
+        event += varint_field(proto.EVENT_NAME_IID, slices.name[rows])
         if slices.category[first]:
-            event += varint_field(3, slices.category[rows])
+            event += varint_field(proto.EVENT_CATEGORY_IIDS, slices.category[rows])
         if slices.color[first]:
-            event += varint_field(54, slices.color[rows])
+            event += varint_field(proto.EVENT_CORRELATION_ID_STR_IID, slices.color[rows])
         for name, arg in zip(self.arg_names, slices.args, strict=True):
             if arg.has(first):
                 event += arg.pieces(name, rows)
         low, high = np.searchsorted(slices.flows.row, (first, first + 1))
         starts = np.searchsorted(slices.flows.row, rows)
         for k in range(high - low):
-            event += fixed64_field(47, slices.flows.id[starts + k])
+            event += fixed64_field(proto.EVENT_FLOW_IDS, slices.flows.id[starts + k])
         return self.packet(len(rows), slices.ts_ns[rows], event)
 
     def ends(self, rows: I64) -> Block:
         """Ends of slices."""
-        event = varint_field(9, _END) + varint_field(11, self.slices.track[rows])
+        event = varint_field(proto.EVENT_TYPE, proto.TYPE_SLICE_END)
+        event += varint_field(proto.EVENT_TRACK_UUID, self.slices.track[rows])
         return self.packet(len(rows), self.slices.ts_ns[rows] + self.slices.dur_ns[rows], event)
 
 
 def _interleave(blocks: Sequence[tuple[npt.NDArray[np.intp], Block]], n: int) -> memoryview:
-    """Put rows of several blocks, each with its positions among `n` rows, one after the other."""
+    """Merge the rows of blocks, each with its positions among `n` rows."""
     width = np.zeros(n, dtype=np.int64)
     for positions, block in blocks:
         width[positions] = block.shape[1]
@@ -211,9 +222,9 @@ def encode_slices(slices: Slices, arg_names: Sequence[int], sequence: int) -> It
     Parameters
     ----------
     arg_names : sequence of int
-        Number among the interned annotation names of each of ``slices.args``.
+        Interning id of the name of each of ``slices.args``.
     sequence : int
-        Packet sequence that the strings were interned on.
+        Packet sequence of the interned strings.
     """
     encoder = _Encoder(slices, arg_names, sequence)
     shapes = slices.shapes()
@@ -237,10 +248,15 @@ def encode_counter(track: int, ts_ns: I64, value: npt.NDArray[Any], sequence: in
     """Packets of the samples of a counter."""
     n = len(ts_ns)
     number = (
-        varint_field(30, value)
+        varint_field(proto.EVENT_COUNTER_VALUE, value)
         if np.issubdtype(value.dtype, np.integer)
-        else double_field(44, value.astype(np.float64))
+        else double_field(proto.EVENT_DOUBLE_COUNTER_VALUE, value.astype(np.float64))
     )
-    event = varint_field(9, _COUNTER) + varint_field(11, track) + number
-    body = [*varint_field(8, ts_ns), *varint_field(10, sequence), *message_field(11, event)]
-    return assemble(n, message_field(1, body)).reshape(-1).data
+    event = varint_field(proto.EVENT_TYPE, proto.TYPE_COUNTER)
+    event += varint_field(proto.EVENT_TRACK_UUID, track) + number
+    body = [
+        *varint_field(proto.PACKET_TIMESTAMP, ts_ns),
+        *varint_field(proto.PACKET_TRUSTED_PACKET_SEQUENCE_ID, sequence),
+        *message_field(proto.PACKET_TRACK_EVENT, event),
+    ]
+    return assemble(n, message_field(proto.TRACE_PACKET, body)).reshape(-1).data

@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import DEVICE_KINDS, EventKind, among
+from htagraph.model.perfetto_fields import EXPLICIT
 from htagraph.writers.wire import utf8
 
 __all__ = ["LaneTracks", "Tracks", "device_of_lane", "lane_tracks"]
@@ -36,7 +37,6 @@ I64 = npt.NDArray[np.int64]
 _UUIDS_PER_RANK = 1_000_000
 _MAX_ID = (1 << 31) - 1
 _ROOTS_PER_RANK = 1_000
-_EXPLICIT = 3  # TrackDescriptor.ChildTracksOrdering
 _ON_DEVICE = (*DEVICE_KINDS, EventKind.DEVICE_ANNOTATION, EventKind.SYNC)
 
 
@@ -98,7 +98,7 @@ class Tracks:
         self._n_roots = 0
         self._moved_by = moved_by
         everything = self.add().track_descriptor
-        everything.uuid, everything.child_ordering = 0, _EXPLICIT
+        everything.uuid, everything.child_ordering = 0, EXPLICIT
 
     def add(self) -> Any:  # noqa: ANN401  a message of a package without types
         """New packet of the descriptors."""
@@ -120,7 +120,7 @@ class Tracks:
         """New track that stands above all processes, after the roots made before."""
         descriptor = self._new(name + self._suffix, None)
         descriptor.sibling_order_rank = self.place * _ROOTS_PER_RANK + self._n_roots
-        descriptor.child_ordering = _EXPLICIT
+        descriptor.child_ordering = EXPLICIT
         if description:
             descriptor.description = utf8(description)
         self._n_roots += 1
@@ -137,7 +137,7 @@ class Tracks:
         """New track within a track; children of one name are drawn as one track with rows."""
         descriptor = self._new(name, parent)
         descriptor.sibling_order_rank = order
-        descriptor.child_ordering = _EXPLICIT
+        descriptor.child_ordering = EXPLICIT
         return int(descriptor.uuid)
 
     def process(self, name: str, pid: int | str) -> tuple[int, int]:

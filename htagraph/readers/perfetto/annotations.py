@@ -1,4 +1,4 @@
-"""Annotations of slices as columns: numbers, floats and texts, by name."""
+"""Debug annotations of slices as columns: numbers, floats and texts, by name."""
 
 from __future__ import annotations
 
@@ -27,12 +27,14 @@ __all__ = ["Annotations", "dense"]
 I64 = npt.NDArray[np.int64]
 
 _NARROW = 1 << 15
+"""Names that fit in int16, which numpy sorts by radix."""
+
 _INTEGERS, _TEXTS = (INT, UINT, BOOL), (TEXT, INTERNED)
 
 
 @dataclass(frozen=True)
 class Annotations:
-    """Annotations of some slices, those of the end of a slice included.
+    """Debug annotations of some slices, including those of their end packets.
 
     Parameters
     ----------
@@ -41,7 +43,7 @@ class Annotations:
     name : ndarray of shape (n,), dtype=int64
         Symbols.
     form : ndarray of shape (n,), dtype=int64
-        As the scan has it.
+        As in `Scan`.
     value : ndarray of shape (n,), dtype=int64
         Numbers, bits of floats, or symbols.
     """
@@ -53,7 +55,7 @@ class Annotations:
 
     @classmethod
     def of(cls, scan: Scan, slices: Slices, chosen: I64, sequences: Sequences) -> Annotations:
-        """The annotations of chosen slices; each is told by its position among these."""
+        """The annotations of chosen slices, numbered by their position among these."""
         position = slices.of_packets(len(scan.at), chosen)
         known = np.flatnonzero((position[scan.annotation_packet] >= 0) & (scan.annotation_form > 0))
         packet = scan.annotation_packet[known]
@@ -68,10 +70,10 @@ class Annotations:
     def columns(self) -> Iterator[tuple[int, str, I64, npt.NDArray[np.generic]]]:
         """Yield symbol of the name, kind of value, slices (ascending) and values.
 
-        The kind is ``int``, ``float`` or ``text``; of several values of one slice, the last counts.
+        The kind is ``int``, ``float`` or ``text``; the last of several values of a slice counts.
         """
         number, names = pd.factorize(self.name)
-        narrow = np.int16 if len(names) < _NARROW else np.int64  # sorts ten times as fast
+        narrow = np.int16 if len(names) < _NARROW else np.int64
         order = np.argsort(number.astype(narrow), kind="stable")
         for rows in np.split(order, np.cumsum(np.bincount(number))[:-1]) if len(order) else ():
             for kind, forms in (("int", _INTEGERS), ("float", (DOUBLE,)), ("text", _TEXTS)):
@@ -89,5 +91,5 @@ class Annotations:
 
 
 def dense(column: SparseColumn | None, n: int) -> I64:
-    """A column with a value for every event, -1 where there is none."""
+    """A column with a value for every event, -1 if absent."""
     return np.full(n, -1, dtype=np.int64) if column is None else column.dense(n, -1)

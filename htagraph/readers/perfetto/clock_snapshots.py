@@ -1,13 +1,13 @@
-"""Clocks of a trace: times of all of them as nanoseconds of one, and what time of day that is.
+"""Clock snapshots: times of all clocks as nanoseconds of one, and the time of day.
 
-Snapshots say what several clocks showed at one instant. A time is carried from clock to clock by
-the last snapshot before it (by the first one, for what is earlier)::
+A snapshot holds what several clocks showed at one instant. A time is converted from clock to clock
+by the last snapshot before it (or the first one, for earlier times)::
 
     snapshot      BOOTTIME 1,000   clock 64 = 0   REALTIME 1,712,195,495,000,000,000
     clock 64, 7   -> BOOTTIME 1,007
 
-Ids from 64 to 127 are clocks of one sequence; such a clock may count from its last time
-(incremental), and in other units.
+Ids from 64 to 127 are clocks of one sequence; such a clock may be incremental (count from its last
+time), and have another unit.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.model.perfetto_fields import BUILTIN_CLOCK_BOOTTIME, BUILTIN_CLOCK_REALTIME
 from htagraph.readers.perfetto.defects import Defect
 from htagraph.readers.perfetto.scan import HAS_TIME, Scan
 from htagraph.readers.repair_log import RepairLog
@@ -27,27 +28,28 @@ __all__ = ["Clocks"]
 I64 = npt.NDArray[np.int64]
 Key = tuple[int, int]
 
-_REALTIME, _BOOTTIME = 1, 6
 _OF_SEQUENCE = range(64, 128)
 _MAX_SEQUENCE = (1 << 32) - 1
 _MAX_NS = (1 << 62) - 1
 _MAX_UNIT_NS = 1_000_000_000
+"""Coarsest unit of a clock, a second (chosen)."""
+
 _MOST_STEPS = 8
-"""From clock to clock, on the way of a time."""
+"""Most conversions from clock to clock on the way to the trace clock (chosen)."""
 
 
 def _key(clock: int, sequence: int) -> Key:
-    """A clock, and the sequence that it belongs to."""
+    """A clock, and its sequence, 0 for a global clock."""
     return clock, sequence if clock in _OF_SEQUENCE else 0
 
 
 class Clocks:
-    """The snapshots of a trace.
+    """The clock snapshots of a trace.
 
     Parameters
     ----------
     specials : list of (int, message)
-        Packets that are no mere events, and their rows.
+        Rows and packets that are not only events.
     """
 
     def __init__(self, specials: list[tuple[int, Any]], scan: Scan) -> None:
@@ -56,7 +58,7 @@ class Clocks:
         self._steps: dict[tuple[Key, Key], tuple[I64, I64]] = {}
         self._unit: dict[Key, int] = {}
         self._incremental: set[Key] = set()
-        self._primary = _BOOTTIME
+        self._primary = BUILTIN_CLOCK_BOOTTIME
         for row, packet in specials:
             if packet.HasField("clock_snapshot"):
                 self._add(row, packet.clock_snapshot, int(scan.sequence[row]))
@@ -75,14 +77,14 @@ class Clocks:
         self._snapshots.append((row, shown))
 
     def times(self, scan: Scan, clock: I64, log: RepairLog) -> I64:
-        """The time of each packet by the clock of the trace; -1 where there is none.
+        """The time of each packet by the trace clock; -1 for none.
 
         Parameters
         ----------
         clock : ndarray of shape (n,), dtype=int64
-            Clock of each packet, 0 for that of the trace.
+            Clock of each packet, 0 for the trace clock.
         log : RepairLog
-            Counts what no snapshot carries over.
+            Counts times that no snapshot converts.
         """
         out = np.full(len(scan.ts), -1, dtype=np.int64)
         timed = np.flatnonzero(scan.what & HAS_TIME)
@@ -105,13 +107,13 @@ class Clocks:
         return out
 
     def day_ns(self) -> int:
-        """What to add to the time of the trace for the time since 1970; 0 where nothing says it."""
+        """What to add to the trace clock to get the time since 1970; 0 if unknown."""
         shown = np.zeros(1, dtype=np.int64)
-        now = self._carried((self._primary, 0), self._ways((_REALTIME, 0)), shown)
+        now = self._carried((self._primary, 0), self._ways((BUILTIN_CLOCK_REALTIME, 0)), shown)
         return 0 if now is None else int(now[0])
 
     def _absolute(self, key: Key, rows: I64, ts: I64) -> I64:
-        """Times of one clock in its nanoseconds."""
+        """Times of one clock in nanoseconds."""
         unit = self._unit.get(key, 1)
         ts = np.where((ts < 0) | (ts > _MAX_NS // unit), _MAX_NS, ts * np.int64(unit))
         if key not in self._incremental:
@@ -127,7 +129,7 @@ class Clocks:
         return shown
 
     def _ways(self, target: Key) -> dict[Key, Key | None]:
-        """The next clock on the way to one, for each that a few snapshots lead there from."""
+        """The next clock on the way to `target`, for each clock within a few snapshots of it."""
         ways: dict[Key, Key | None] = {target: None}
         seen: set[int] = set()
         reached = [target]
@@ -146,7 +148,7 @@ class Clocks:
         return ways
 
     def _carried(self, clock: Key, ways: dict[Key, Key | None], ts: I64) -> I64 | None:
-        """Times of one clock as times of that which ways lead to; None if none leads."""
+        """Times of one clock converted along `ways`; None if there is no way."""
         if clock not in ways:
             return None
         while (there := ways[clock]) is not None:
@@ -155,7 +157,7 @@ class Clocks:
         return ts
 
     def _step(self, here: Key, there: Key, ts: I64) -> I64:
-        """Times of a clock as times of one that a snapshot shows with it."""
+        """Times of a clock as times of another one in the same snapshots."""
         if (here, there) not in self._steps:
             found = (self._snapshots[number][1] for number in self._showing[here])
             both = sorted((shown[here], shown[there]) for shown in found if there in shown)

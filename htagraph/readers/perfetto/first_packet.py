@@ -1,4 +1,4 @@
-"""How a Perfetto trace begins."""
+"""Recognises Perfetto traces by their first packet."""
 
 from __future__ import annotations
 
@@ -10,8 +10,14 @@ from htagraph.readers.rank_paths import file_of
 __all__ = ["is_perfetto"]
 
 _HEAD = 1 << 16
+"""Bytes in which the first packet should end (chosen)."""
+
 _PACKET = b"\x0a"
+"""Tag of `Trace.packet`; also a newline, with which text may begin."""
+
 _WORTH_A_LOOK = 64
+"""First bytes that are all printable in text, and not in a packet (chosen)."""
+
 _LONGEST_VARINT = 6
 
 
@@ -36,7 +42,7 @@ def is_perfetto(source: str | Path | bytes) -> bool:
         if head[at] < 0x80:
             break
     end = at + 1 + length
-    if end > len(head):  # a packet that is longer than what was looked at
+    if end > len(head):  # the packet is longer than what was read
         fields = perfetto_trace_pb2.TracePacket.DESCRIPTOR.fields_by_number
         return len(head) > at + 1 and head[at + 1] >> 3 in fields
     try:
@@ -48,5 +54,5 @@ def is_perfetto(source: str | Path | bytes) -> bool:
 
 
 def _is_text(part: bytes) -> bool:
-    """Whether bytes are printed characters and spaces only."""
+    """Whether bytes are printable characters and spaces only."""
     return all(byte in b"\t\r\n" or 0x20 <= byte < 0x7F for byte in part)

@@ -1,8 +1,8 @@
-"""A trace of another tool: its tracks as lanes, its slices as events, its flows and counters.
+"""Traces of other tools: tracks as lanes, slices as events, with flows and counters.
 
-A slice whose category is one of the PyTorch profiler or of rocprofv3 is what that says, if it is
-on such a lane: device work needs a device. Any other slice on a thread is an operator, and one that
-is on no thread is context, unless the file knows no threads at all.
+The category of a slice decides its kind if it is one of the PyTorch profiler or rocprofv3, and the
+lane fits: device work needs a device. Any other slice on a thread is an operator. A slice on no
+thread is context, unless the file has no threads at all.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from htagraph.readers.perfetto.annotations import Annotations, dense
 from htagraph.readers.perfetto.lanes import Lanes, find_lanes
 from htagraph.readers.perfetto.row_selection import taken
 from htagraph.readers.perfetto.scan import EXTRA
-from htagraph.readers.perfetto.trace_content import Material
+from htagraph.readers.perfetto.trace_content import TraceContent
 
 __all__ = ["foreign_events"]
 
@@ -42,7 +42,7 @@ _KINDS = {
     "kernel_dispatch": EventKind.KERNEL,
     "memory_copy": EventKind.MEMCPY,
 }
-"""Kinds of the categories of rocprofv3."""
+"""Kinds of rocprofv3's categories."""
 
 _DENSE = ("device", "stream", "correlation", "external_id")
 _FORMS = {Read.INT: "int", Read.REAL: "float", Read.TEXT: "text"}
@@ -53,7 +53,7 @@ _INSTRUMENT = "Perfetto"
 
 
 def _known_names() -> dict[str, tuple[str, str]]:
-    """Column, and the kind of its values, by the name of an annotation."""
+    """Column, and kind of its values, by annotation name."""
     by_field = dict(
         zip((Field.DEVICE, Field.STREAM, Field.CORRELATION, Field.EXTERNAL_ID), _DENSE, strict=True)
     )
@@ -71,12 +71,12 @@ def _known_names() -> dict[str, tuple[str, str]]:
     return out | {_SOURCE: (_SOURCE, "text")}
 
 
-def foreign_events(found: Material) -> EventTable:
-    """The events of a trace that we did not write."""
+def foreign_events(found: TraceContent) -> EventTable:
+    """The events of a trace that htagraph did not write."""
     slices = found.slices
     every = np.arange(len(slices))
     lanes = find_lanes(found)
-    drawn = found.symbols.code(CRITICAL_PATH)  # also where our supplement is damaged
+    drawn = found.symbols.code(CRITICAL_PATH)  # of htagraph, where the supplement is damaged
     lane = np.searchsorted(lanes.tracks, slices.track)
     name, category = found.names(every), found.categories(every)
     columns = _columns(found, found.annotations(every))
@@ -114,8 +114,8 @@ def foreign_events(found: Material) -> EventTable:
     return taken(events, order[~is_drawn])
 
 
-def _columns(found: Material, annotations: Annotations) -> Sparse:
-    """The annotations that are known as columns."""
+def _columns(found: TraceContent, annotations: Annotations) -> Sparse:
+    """The known annotations as columns."""
     known, out = _known_names(), Sparse()
     for symbol, form, event, found_values in annotations.columns():
         column, wanted = known.get(found.symbols.texts[symbol], ("", ""))
@@ -126,9 +126,9 @@ def _columns(found: Material, annotations: Annotations) -> Sparse:
 
 
 def _places(columns: Sparse, lanes: Lanes, lane: I64, symbols: SymbolTable) -> tuple[I64, I64]:
-    """Device and stream of each event: as it says, else as its lane does; -1 for none.
+    """Device and stream of each event: its own, else its lane's; -1 for none.
 
-    A copy to a CPU is on the device that it comes from.
+    A copy to a CPU is on the device it comes from.
     """
     device, stream = (dense(columns.get(name), len(lane)) for name in ("device", "stream"))
     device = np.where(device < 0, lanes.device[lane], device)
@@ -145,15 +145,15 @@ def _places(columns: Sparse, lanes: Lanes, lane: I64, symbols: SymbolTable) -> t
 
 
 def _kinds(symbols: SymbolTable, category: I64, name: I64, point: npt.NDArray[np.uint8]) -> I8:
-    """The kind that the category of each event says; OTHER where it says nothing."""
+    """The kind of each event by its category; OTHER for an unknown one."""
     kinds = event_kinds(symbols, category.astype(np.int32), name.astype(np.int32), point)
-    ours = np.array([_KINDS.get(text, -1) for text in symbols.texts], dtype=np.int8)[category]
+    rocprof = np.array([_KINDS.get(text, -1) for text in symbols.texts], dtype=np.int8)[category]
     is_slice = point == ord("X")
-    return np.where((ours >= 0) & is_slice, ours, kinds).astype(np.int8)
+    return np.where((rocprof >= 0) & is_slice, rocprof, kinds).astype(np.int8)
 
 
 def _placed(kind: I8, on_thread: npt.NDArray[np.bool_], device: I64) -> I8:
-    """Kinds that fit the place of each event."""
+    """Kinds that fit the lane of each event."""
     on_host = on_thread | (not on_thread.any() and device < 0)
     needs_device = among(kind, DEVICE_KINDS) & (device < 0)
     is_plain = (kind == EventKind.OTHER) | needs_device
@@ -162,8 +162,10 @@ def _placed(kind: I8, on_thread: npt.NDArray[np.bool_], device: I64) -> I8:
     return out.astype(np.int8)
 
 
-def _flows(found: Material, lane: I64, repeats: npt.NDArray[np.bool_], category: int) -> FlowTable:
-    """The flows between slices; not those of slices with a correlation id, which say the same."""
+def _flows(
+    found: TraceContent, lane: I64, repeats: npt.NDArray[np.bool_], category: int
+) -> FlowTable:
+    """The flows between slices, except where a correlation id already links them."""
     scan, slices = found.scan, found.slices
     event = slices.of_packets(len(scan.at), np.arange(len(slices)))[scan.flow_packet]
     rows = np.flatnonzero(event >= 0)
@@ -188,7 +190,7 @@ def _flows(found: Material, lane: I64, repeats: npt.NDArray[np.bool_], category:
     )
 
 
-def _series(found: Material) -> list[tuple[int, Series]]:
+def _series(found: TraceContent) -> list[tuple[int, Series]]:
     """The counters of a trace."""
     out: list[tuple[int, Series]] = []
     for uuid in np.unique(found.slices.sample_track).tolist():

@@ -1,4 +1,4 @@
-"""A trace that we wrote, as it was before: slices, and the supplement that stands beside them."""
+"""Traces that htagraph wrote, restored as recorded: slices plus the supplement stored with them."""
 
 from __future__ import annotations
 
@@ -19,22 +19,25 @@ from htagraph.readers.kineto.event_kinds import event_kinds
 from htagraph.readers.perfetto.annotations import dense
 from htagraph.readers.perfetto.defects import Defect
 from htagraph.readers.perfetto.row_selection import taken
-from htagraph.readers.perfetto.trace_content import Material
+from htagraph.readers.perfetto.trace_content import TraceContent
 
-__all__ = ["Own", "own_events", "supplements"]
+__all__ = ["WrittenRank", "htagraph_events", "supplements"]
 
 I64 = npt.NDArray[np.int64]
 
 _DENSE = {name: EVENT_DTYPES[name] for name in ("device", "stream", "correlation", "external_id")}
+
 _FLAG = "critical"
 _HOLES = (Defect.DAMAGED, Defect.BAD_PACKET, Defect.BAD_PACKED, Defect.NO_TIME, Defect.FAR_TIME)
+"""Defects after which slices may be missing in the middle."""
+
 _SAMPLE_COLUMNS = ("ts_ns", "value", "series")
 _FLOW_COLUMNS = ("ts_ns", "id", "lane", "phase", "category", "event")
 
 
 @dataclass(frozen=True)
-class Own:
-    """What we wrote of one rank beside its slices, checked.
+class WrittenRank:
+    """The checked supplement of one rank.
 
     Parameters
     ----------
@@ -55,7 +58,7 @@ class Own:
     samples: SampleTable
 
     @classmethod
-    def of(cls, sequence: int, packed: bytes) -> Own:
+    def of(cls, sequence: int, packed: bytes) -> WrittenRank:
         """The supplement of a sequence.
 
         Raises
@@ -106,13 +109,13 @@ class Own:
 
     @property
     def rank(self) -> int:
-        """Its rank; -1 where it has none."""
+        """Its rank, -1 for none."""
         rank = self.facts.get("rank")
         return rank if isinstance(rank, int) and 0 <= rank < 1 << 31 else -1
 
     @property
     def called(self) -> str:
-        """Which part of a file it is, in words."""
+        """Display name of this part of the file."""
         return str(self.facts.get("run") or f"rank {self.facts.get('rank')}")
 
 
@@ -121,8 +124,8 @@ def _within(values: I64, end: int) -> bool:
     return not len(values) or (int(values.min()) >= 0 and int(values.max()) < end)
 
 
-def supplements(found: Material) -> list[Own]:
-    """What we wrote beside the slices of each rank of a file, in the order of the file."""
+def supplements(found: TraceContent) -> list[WrittenRank]:
+    """The supplements of all ranks in a file, in file order."""
     from google.protobuf.unknown_fields import UnknownFieldSet  # noqa: PLC0415
 
     out = []
@@ -130,26 +133,24 @@ def supplements(found: Material) -> list[Own]:
         for entry in UnknownFieldSet(packet):
             if entry.field_number == FIELD:
                 try:
-                    out.append(Own.of(int(found.scan.sequence[row]), entry.data))
+                    out.append(WrittenRank.of(int(found.scan.sequence[row]), entry.data))
                 except ValueError:
                     found.log.add(Defect.SUPPLEMENT, offset=int(found.scan.at[row]))
     return out
 
 
-def own_events(found: Material, own: Own, others: list[Own]) -> EventTable:
+def htagraph_events(found: TraceContent, own: WrittenRank, others: list[WrittenRank]) -> EventTable:
     """The events of one rank as they were recorded.
 
     Parameters
     ----------
-    own : Own
-        The rank.
-    others : list of Own
-        Other ranks in the file, which are counted.
+    others : list of WrittenRank
+        Other ranks in the file, whose events are counted as skipped.
 
     Raises
     ------
     ValueError
-        If numbers make no sense.
+        If numbers are invalid.
     """
     chosen = _chosen(found, own, others)
     order, is_told = _order(found, own, len(chosen))
@@ -185,7 +186,7 @@ def own_events(found: Material, own: Own, others: list[Own]) -> EventTable:
     return replace(events, flows=_flows(own, np.array(flow_category, dtype=np.int64), order))
 
 
-def _chosen(found: Material, own: Own, others: list[Own]) -> I64:
+def _chosen(found: TraceContent, own: WrittenRank, others: list[WrittenRank]) -> I64:
     """The slices that are events of a rank; counts the others."""
     slices = found.slices
     sequence = found.scan.sequence[slices.packet]
@@ -203,10 +204,10 @@ def _chosen(found: Material, own: Own, others: list[Own]) -> I64:
     return np.flatnonzero(is_event)
 
 
-def _order(found: Material, own: Own, n: int) -> tuple[I64, bool]:
+def _order(found: TraceContent, own: WrittenRank, n: int) -> tuple[I64, bool]:
     """The row of each slice, and whether the columns of the supplement are of these slices.
 
-    They are if none is missing, or only the last ones.
+    They are if no slice is missing, or only the last ones.
     """
     order = own.columns["order"]
     is_cut = found.log.count([Defect.TRUNCATED]) > 0
@@ -217,7 +218,7 @@ def _order(found: Material, own: Own, n: int) -> tuple[I64, bool]:
     return np.arange(n), False
 
 
-def _columns(found: Material, chosen: I64) -> dict[str, SparseColumn]:
+def _columns(found: TraceContent, chosen: I64) -> dict[str, SparseColumn]:
     """The annotations of slices as columns."""
     out = {}
     for symbol, form, event, value in found.annotations(chosen).columns():
@@ -231,7 +232,7 @@ def _columns(found: Material, chosen: I64) -> dict[str, SparseColumn]:
 def _of_every(
     column: SparseColumn | None, n: int, dtype: type[np.generic]
 ) -> npt.NDArray[np.generic]:
-    """A column of whole numbers with a value for every event."""
+    """A column of integers with a value for every event."""
     values = dense(column, n)
     narrow = values.astype(dtype) if values.dtype == np.int64 else np.empty(0, dtype)
     if not np.array_equal(narrow, values):
@@ -239,8 +240,8 @@ def _of_every(
     return narrow
 
 
-def _flows(own: Own, category: I64, order: I64) -> FlowTable:
-    """The flow points; those on events that are not there are left out."""
+def _flows(own: WrittenRank, category: I64, order: I64) -> FlowTable:
+    """The flow points, except those of missing events."""
     of = {name: own.columns[f"flow_{name}"] for name in _FLOW_COLUMNS}
     rows = np.sort(order)
     place = np.minimum(np.searchsorted(rows, of["event"]), max(len(rows) - 1, 0))

@@ -1,7 +1,7 @@
-"""Packet sequences: what their packets take as given, and the texts that they number.
+"""Packet sequences: interned texts, and defaults of packets.
 
-Each writer of a trace has a sequence. From a packet that clears its state on, numbers mean what the
-packets since then define, and fields that are left out have the defaults that were given::
+Each writer of a trace has a sequence. After a packet that clears its state, interning ids and
+omitted fields mean what the packets since then define::
 
     sequence 1   [clear, 1 = "mm"] [event 1] [event 1] [clear, 1 = "relu"] [event 1]
 """
@@ -34,7 +34,7 @@ _TABLES = (
 
 
 class Symbols:
-    """Distinct texts, in order of their first use."""
+    """Distinct texts, in order of first use."""
 
     def __init__(self) -> None:
         self._codes = {"": 0}
@@ -49,7 +49,7 @@ class Symbols:
 
 
 def decoded(raw: bytes, log: RepairLog) -> str:
-    """A text; what is no UTF-8 is replaced, and counted."""
+    """A text; bytes that are not UTF-8 are replaced, and counted."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -59,7 +59,7 @@ def decoded(raw: bytes, log: RepairLog) -> str:
 
 @dataclass(eq=False)
 class _Texts:
-    """The texts that a sequence has numbered, by what they are."""
+    """The texts that a sequence has interned, by field."""
 
     tables: dict[str, dict[int, bytes | str]] = field(
         default_factory=lambda: {name: {} for name in _TABLES}
@@ -68,7 +68,7 @@ class _Texts:
 
 @dataclass(eq=False)
 class _State:
-    """What the packets of a sequence take as given, from one packet on."""
+    """Defaults of the packets of a sequence, from one packet on."""
 
     texts: _Texts
     clock: int = 0
@@ -87,13 +87,13 @@ class Sequences:
     Attributes
     ----------
     specials : list of (int, message)
-        Packets that are no mere events, and their rows: descriptors, clocks, our supplements.
+        Rows and packets that are not only events: descriptors, clocks, supplements.
     """
 
     def __init__(self, file: Scanned, log: RepairLog, symbols: Symbols) -> None:
         self._file, self._log, self._symbols = file, log, symbols
         self.specials: list[tuple[int, Any]] = []
-        self._states = [_State(_Texts())]  # of packets before the first that says anything
+        self._states = [_State(_Texts())]  # of packets before the first state
         current: dict[int, _State] = {}
         changes: list[tuple[int, int, int]] = []
         for row, packet in self._messages():
@@ -108,7 +108,7 @@ class Sequences:
         self._note_losses()
 
     def _messages(self) -> Iterator[tuple[int, Any]]:
-        """Yield packets that change a state, and others that are no mere events."""
+        """Yield packets that change a state, or are not only events."""
         what = self._file.scan.what
         for row in np.flatnonzero((what & (CLEARED | SPECIAL)) * (what & BAD == 0)).tolist():
             message = self._file.packet(row)
@@ -120,7 +120,7 @@ class Sequences:
             yield row, message
 
     def _note_losses(self) -> None:
-        """Count the packets before which others were lost; recorders also mark the first so."""
+        """Count packets after a loss; recorders mark the first of a sequence, too."""
         scan = self._file.scan
         lost = (scan.what & AFTER_LOSS != 0) & pd.Series(scan.sequence).duplicated().to_numpy()
         rows = np.flatnonzero(lost)
@@ -147,7 +147,7 @@ class Sequences:
 
     @staticmethod
     def _define(texts: _Texts, packet: Any) -> None:  # noqa: ANN401
-        """Enter the texts that a packet numbers."""
+        """Enter the texts that a packet interns."""
         if packet.HasField("interned_data"):
             data = packet.interned_data
             for name, table in texts.tables.items():
@@ -178,7 +178,7 @@ class Sequences:
         packets : ndarray of shape (n,), dtype=int64
             Rows of the packets.
         numbers : ndarray of shape (n,), dtype=int64
-            As the scan has them; 0 for none.
+            As in `Scan`; 0 for none.
 
         Returns
         -------
@@ -207,22 +207,22 @@ class Sequences:
         return out
 
     def clocks(self) -> I64:
-        """The clock that each packet means by default; 0 for that of the trace."""
+        """The default clock of each packet; 0 for the trace clock."""
         return np.array([state.clock for state in self._states], dtype=np.int64)[self._state]
 
     def tracks(self) -> tuple[I64, npt.NDArray[np.bool_]]:
-        """The track that the event of each packet is on by default, and whether there is one."""
+        """The default track of each packet's event, and whether there is one."""
         of_state = [0 if state.track is None else state.track for state in self._states]
         has = np.array([state.track is not None for state in self._states])
         return np.array(of_state, dtype=np.uint64).view(np.int64)[self._state], has[self._state]
 
     def thread_of(self, packet: int) -> tuple[int, int] | None:
-        """Process and id of the thread that wrote a packet, of old writers: each had a sequence."""
+        """Process and thread id of a packet's writer: old writers had a sequence each."""
         return self._states[int(self._state[packet])].thread
 
 
 def _name(entry: Any) -> str | bytes:  # noqa: ANN401
-    """The name of an entry; protobuf checks it where it is read."""
+    """The name of an entry; protobuf checks UTF-8 on access."""
     try:
         return str(entry.name)
     except UnicodeDecodeError as exc:

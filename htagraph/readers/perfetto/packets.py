@@ -1,4 +1,4 @@
-"""The bytes of a trace in memory: gzip and compressed packets unpacked."""
+"""The packets of a trace in memory; gzip and compressed packets are unpacked."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.errors import TraceLimitError
+from htagraph.model.perfetto_fields import (
+    PACKET_COMPRESSED_PACKETS,
+    PACKET_ZSTD_COMPRESSED_PACKETS,
+)
 from htagraph.model.recording import Progress
 from htagraph.readers.kineto import defects as kineto_defects
 from htagraph.readers.kineto.byte_stream import MAX_RATIO, RATIO_FROM, ByteStream
@@ -23,16 +27,17 @@ __all__ = ["Scanned", "scanned"]
 I64 = npt.NDArray[np.int64]
 
 _PIECE = 1 << 22
-_COMPRESSED = 50  # TracePacket.compressed_packets
-_ZSTD = 133  # nothing in the standard library unpacks it
+"""Bytes read at once (chosen)."""
+
+_COMPRESSED = (PACKET_COMPRESSED_PACKETS, PACKET_ZSTD_COMPRESSED_PACKETS)
+"""The latter are counted as bad: zstd is not in the standard library."""
 
 
 class Scanned:
-    """A trace that was scanned.
+    """A scanned trace.
 
     Attributes
     ----------
-    data : bytearray or bytes
     container : RepairLog
         Defects of the gzip file.
     """
@@ -47,7 +52,7 @@ class Scanned:
         return int(self.scan.at[row])
 
     def packet(self, row: int) -> Any:  # noqa: ANN401  a message of a package without types
-        """A packet as a message; None where it cannot be read."""
+        """A packet as a message; None if it cannot be parsed."""
         from google.protobuf.message import DecodeError  # noqa: PLC0415
         from perfetto.protos.perfetto.trace import perfetto_trace_pb2  # noqa: PLC0415
 
@@ -68,18 +73,12 @@ class Scanned:
 def scanned(source: str | Path | bytes, log: RepairLog, progress: Progress | None) -> Scanned:
     """The packets of a file, or of its content.
 
-    Parameters
-    ----------
-    source : str, Path or bytes
-    progress : callable, optional
-        Called with the bytes read so far and their total.
-
     Raises
     ------
     TraceError
         If the file cannot be opened.
     TraceLimitError
-        If it unpacks to far more than its size.
+        If it decompresses to far more than its size.
     """
     container = RepairLog(kineto_defects.Defect)
     data = bytearray()
@@ -91,7 +90,7 @@ def scanned(source: str | Path | bytes, log: RepairLog, progress: Progress | Non
     log.add(Defect.TRUNCATED, n=int(counts.cut > 0), offset=len(data) - counts.cut)
     log.add(Defect.DAMAGED, n=counts.lost, offset=counts.lost_at)
     found = _columns(data, counts)
-    packed = np.flatnonzero(np.isin(found.other, (_COMPRESSED, _ZSTD)))
+    packed = np.flatnonzero(np.isin(found.other, _COMPRESSED))
     if len(packed):
         data = _unpacked(data, found, packed, log, path)
         found = _columns(data, _counted(data))
@@ -101,7 +100,7 @@ def scanned(source: str | Path | bytes, log: RepairLog, progress: Progress | Non
 
 
 class _Counts(NamedTuple):
-    """How much there is, as the scanner counts it."""
+    """Rows to make room for, and damage, as the scanner counts them."""
 
     packets: int
     annotations: int
@@ -114,7 +113,7 @@ class _Counts(NamedTuple):
 
 
 def _counted(data: bytes | bytearray) -> _Counts:
-    """How much a trace holds; bytes cut off at its end; bytes that are no packet, where first."""
+    """How much a trace holds, and its damage."""
     from htagraph.readers.perfetto.compiled.scanner import fill  # noqa: PLC0415  deferred
 
     counts = np.zeros(len(_Counts._fields), dtype=np.int64)
@@ -123,7 +122,6 @@ def _counted(data: bytes | bytearray) -> _Counts:
 
 
 def _columns(data: bytes | bytearray, counts: _Counts) -> Scan:
-    """The columns of a trace of which so much is known."""
     from htagraph.readers.perfetto.compiled.scanner import fill  # noqa: PLC0415  deferred
 
     room = Room.of(*counts[:4])
@@ -134,7 +132,7 @@ def _columns(data: bytes | bytearray, counts: _Counts) -> Scan:
 def _unpacked(
     data: bytearray, found: Scan, packed: I64, log: RepairLog, path: Path | None
 ) -> bytearray:
-    """A trace with the packets that some of its packets hold in place of these."""
+    """A trace with compressed packets replaced by their content."""
     end = found.at + found.n_bytes
     start = np.concatenate([[0], end[:-1]])
     most = max(RATIO_FROM, MAX_RATIO * len(data))
@@ -149,8 +147,8 @@ def _unpacked(
         out += inner[: len(inner) - counts.cut]
         if len(out) >= most:
             raise TraceLimitError(
-                f"its packets unpack to more than {MAX_RATIO} times their size; this looks like a "
-                "decompression bomb",
+                f"its packets decompress to more than {MAX_RATIO} times their size; this looks "
+                "like a decompression bomb",
                 path=path,
                 hint="record it without compression if you trust it.",
             )
@@ -158,7 +156,7 @@ def _unpacked(
 
 
 def _inflated(packet: bytes, most: int) -> bytes:
-    """What a packet holds compressed; nothing where it cannot be unpacked."""
+    """The content of a compressed packet; empty if it cannot be decompressed."""
     from google.protobuf.message import DecodeError  # noqa: PLC0415
     from perfetto.protos.perfetto.trace import perfetto_trace_pb2  # noqa: PLC0415
 

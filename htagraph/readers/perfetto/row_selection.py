@@ -1,8 +1,7 @@
-"""Some events of a table, in another order: the rows of its columns and flows follow."""
+"""A selection of events of a table, in any order, with their columns and flows."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -11,14 +10,15 @@ import numpy.typing as npt
 from htagraph.model.events import EVENT_DTYPES, EventTable, FlowTable, SparseColumn
 from htagraph.model.kinds import EventKind
 from htagraph.model.recording import STACKS
+from htagraph.readers.event_filter import EventFilter
 
-__all__ = ["asked_for", "taken"]
+__all__ = ["filtered", "taken"]
 
 I64 = npt.NDArray[np.int64]
 
 
 def taken(events: EventTable, rows: I64) -> EventTable:
-    """Events of some rows, each once, in their order.
+    """Events of some rows, each at most once, in that order.
 
     Parameters
     ----------
@@ -27,9 +27,9 @@ def taken(events: EventTable, rows: I64) -> EventTable:
     Returns
     -------
     EventTable
-        Flow points on events that are not taken are left out.
+        Without flow points on other events.
     """
-    number = np.full(len(events) + 1, -1, dtype=np.int64)  # the last is for no event
+    number = np.full(len(events) + 1, -1, dtype=np.int64)  # the last is for event -1, none
     number[rows] = np.arange(len(rows))
     columns = {}
     for name, column in events.columns.items():
@@ -55,27 +55,14 @@ def taken(events: EventTable, rows: I64) -> EventTable:
     )
 
 
-def asked_for(
-    events: EventTable,
-    skipped: dict[str, int],
-    *,
-    stacks: bool,
-    categories: Collection[str] | None,
-    window: tuple[int, int] | None,
-) -> EventTable:
-    """The events that were asked for; see `htagraph.load`.
-
-    Parameters
-    ----------
-    skipped : dict of str to int
-        Gets counts of the others.
-    """
+def filtered(events: EventTable, skipped: dict[str, int], wanted: EventFilter) -> EventTable:
+    """The wanted events; the others are counted in `skipped`."""
+    categories, window = wanted.categories, wanted.window
     texts = events.symbols.array
     if categories is None:
-        leave = (events.kind == EventKind.PYTHON) & (not stacks)
+        leave = (events.kind == EventKind.PYTHON) & (not wanted.stacks)
     else:
-        wanted = events.symbols.mask(lambda text: text in categories)
-        leave = ~wanted[events.category]
+        leave = ~events.symbols.mask(categories.__contains__)[events.category]
     codes, counts = np.unique(events.category[leave], return_counts=True)
     for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
         name = (texts[code] or "no category") if categories is not None else STACKS

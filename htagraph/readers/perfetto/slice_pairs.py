@@ -1,4 +1,4 @@
-"""Slices: begins and ends of one track as ranges, points in time, and samples of counters."""
+"""Slices: begin and end events of a track as ranges, instants, and counter samples."""
 
 from __future__ import annotations
 
@@ -8,36 +8,40 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from htagraph.model.perfetto_fields import (
+    TYPE_COUNTER,
+    TYPE_INSTANT,
+    TYPE_SLICE_BEGIN,
+    TYPE_SLICE_END,
+)
+from htagraph.readers.kineto.compiled.pairing import pair
 from htagraph.readers.perfetto.clock_snapshots import Clocks
 from htagraph.readers.perfetto.defects import Defect
 from htagraph.readers.perfetto.packet_sequences import Sequences
 from htagraph.readers.perfetto.scan import BAD, EVENT, HAS_TIME, HAS_TRACK, LEGACY, Scan
 from htagraph.readers.repair_log import RepairLog
 
-__all__ = ["BEGIN", "COUNTER", "END", "INSTANT", "Slices", "find_slices"]
+__all__ = ["Slices", "find_slices"]
 
 I64 = npt.NDArray[np.int64]
-
-BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4
-"""Types of events, as the file has them."""
 
 
 @dataclass(frozen=True)
 class Slices:
-    """Slices and points in time, in the order of the file, and samples.
+    """Slices and instants in file order, and samples.
 
     Parameters
     ----------
     packet : ndarray of shape (n,), dtype=int64
         Rows of the packets where they begin.
     end_packet : ndarray of shape (n,), dtype=int64
-        Rows of the packets where they end; -1 for points, and for what has no end.
+        Rows of the packets where they end; -1 for instants, and slices without an end.
     ts_ns, dur_ns : ndarray of shape (n,), dtype=int64, unit=ns
     track : ndarray of shape (n,), dtype=int64
         Bits of the uuid.
     is_point : ndarray of shape (n,), dtype=bool
     sample_packet, sample_ts_ns, sample_track : ndarray of shape (k,), dtype=int64
-        Samples of counters, in the order of the file.
+        Counter samples in file order.
     """
 
     packet: I64
@@ -55,7 +59,7 @@ class Slices:
         return len(self.packet)
 
     def of_packets(self, n_packets: int, chosen: I64) -> I64:
-        """Which of chosen slices each packet begins or ends, by its position among these; or -1."""
+        """For each packet, the position among `chosen` of the slice it begins or ends; or -1."""
         position = np.full(n_packets, -1, dtype=np.int64)
         ended = self.end_packet[chosen]
         position[ended[ended >= 0]] = np.flatnonzero(ended >= 0)
@@ -70,13 +74,11 @@ def find_slices(
 
     Parameters
     ----------
-    log : RepairLog
-        Counts what is mended or left out because it is broken.
     skipped : dict of str to int
-        Gets counts of what else is left out.
+        Gets counts of what is left out and not broken.
     """
     clock = np.where(scan.clock == 0, sequences.clocks(), scan.clock)
-    kinds = (BEGIN, END, INSTANT, COUNTER)
+    kinds = (TYPE_SLICE_BEGIN, TYPE_SLICE_END, TYPE_INSTANT, TYPE_COUNTER)
     is_event = (scan.what & (EVENT | BAD)) == EVENT
     is_known = is_event & np.isin(scan.type, kinds)
     no_time = is_known & (scan.what & HAS_TIME == 0)
@@ -91,15 +93,15 @@ def find_slices(
 
     default, has_default = sequences.tracks()
     track = np.where(scan.what & HAS_TRACK != 0, scan.track, np.where(has_default, default, 0))
-    starts = rows[np.isin(scan.type[rows], (BEGIN, INSTANT))]
+    starts = rows[np.isin(scan.type[rows], (TYPE_SLICE_BEGIN, TYPE_INSTANT))]
     ends = _ends(scan, rows, ts_ns, track, log)
     end_packet = ends[starts]
-    is_point = scan.type[starts] == INSTANT
+    is_point = scan.type[starts] == TYPE_INSTANT
     open_ = ~is_point & (end_packet < 0)
     log.add(Defect.BEGIN_ONLY, n=int(open_.sum()))
     last = int(ts_ns[rows].max(initial=0))
     end_ns = np.where(end_packet >= 0, ts_ns[end_packet], np.where(open_, last, ts_ns[starts]))
-    samples = rows[scan.type[rows] == COUNTER]
+    samples = rows[scan.type[rows] == TYPE_COUNTER]
     return Slices(
         packet=starts,
         end_packet=end_packet,
@@ -114,20 +116,17 @@ def find_slices(
 
 
 def _count(skipped: dict[str, int], reason: str, left_out: npt.NDArray[np.bool_]) -> None:
-    """Count what is left out."""
     if left_out.any():
         skipped[reason] = int(left_out.sum())
 
 
 def _ends(scan: Scan, rows: I64, ts_ns: I64, track: I64, log: RepairLog) -> I64:
     """The packet that ends the slice that each packet begins; -1 for none."""
-    from htagraph.readers.kineto.compiled.pairing import pair  # noqa: PLC0415  deferred
-
     out = np.full(len(scan.at), -1, dtype=np.int64)
-    halves = rows[np.isin(scan.type[rows], (BEGIN, END))]
+    halves = rows[np.isin(scan.type[rows], (TYPE_SLICE_BEGIN, TYPE_SLICE_END))]
     halves = halves[np.argsort(ts_ns[halves], kind="stable")]
     lane, uuids = pd.factorize(track[halves])
-    is_begin = scan.type[halves] == BEGIN
+    is_begin = scan.type[halves] == TYPE_SLICE_BEGIN
     partner = np.full(len(halves), -1, dtype=np.int64)
     top = np.full(len(uuids), -1, dtype=np.int64)
     pair(is_begin, lane.astype(np.int32), top, partner)

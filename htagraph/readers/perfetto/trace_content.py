@@ -1,4 +1,4 @@
-"""What both ways to read a trace begin with: slices with their texts, and samples with values."""
+"""What a scanned trace holds: slices with their texts, and samples with their values."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from htagraph.readers.perfetto.slice_pairs import Slices
 from htagraph.readers.perfetto.track_descriptors import Track, Tracks
 from htagraph.readers.repair_log import RepairLog
 
-__all__ = ["Material"]
+__all__ = ["TraceContent"]
 
 I64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Material:
-    """All that was found in a trace.
+class TraceContent:
+    """Everything found in a trace.
 
     Parameters
     ----------
     day_ns : int
-        What to add to times for those since 1970.
+        What to add to times to get those since 1970.
     """
 
     scan: Scan
@@ -63,7 +63,7 @@ class Material:
 
     @cached_property
     def sample_values(self) -> npt.NDArray[np.float64]:
-        """Values of samples as the file has them."""
+        """Values of samples as in the file."""
         packet = self.slices.sample_packet
         raw = self.scan.value[packet]
         is_float = self.scan.what[packet] & FLOAT != 0
@@ -75,7 +75,7 @@ class Material:
         Parameters
         ----------
         series : iterable of (int, Series)
-            Bits of the uuid of the track, and what it is.
+            Bits of the track's uuid, and its description.
         zero_ns : int, unit=ns
             Added to all times.
         """

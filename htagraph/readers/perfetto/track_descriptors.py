@@ -1,4 +1,4 @@
-"""Tracks of a trace: what they are called, whose they are, and what their counters count."""
+"""Track descriptors: names, processes and threads, and what counters count."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ from typing import Any
 __all__ = ["Track", "Tracks"]
 
 _DEEPEST = 64
-_UNITS = ("", "ns", "", "bytes")  # CounterDescriptor.Unit
+"""Most ancestors of a track (chosen): damaged files may have circles."""
+
+_UNITS = ("", "ns", "", "bytes")
+"""By CounterDescriptor.Unit."""
 
 
 @dataclass(frozen=True)
 class Track:
-    """A track as its descriptors have it.
+    """A track as described.
 
     Parameters
     ----------
     parent : int
         Its uuid; 0 for none.
     process, thread : tuple of int, or None
-        The process, or the process and thread, that it is; ids as in the file.
-    unit : str
+        The process, or the process and thread, that the track is.
     multiplier : int
-        Values are to be multiplied by it.
+        Factor of its values.
     """
 
     name: str = ""
@@ -42,7 +44,7 @@ class Tracks:
     Parameters
     ----------
     specials : list of (int, message)
-        Packets that are no mere events, and their rows.
+        Rows and packets that are not only events.
     """
 
     def __init__(self, specials: list[tuple[int, Any]]) -> None:
@@ -59,18 +61,24 @@ class Tracks:
                 if packet.HasField(name):
                     enter(getattr(packet, name))
 
-    def _track(self, said: Any) -> None:  # noqa: ANN401
-        known = self.by_uuid.get(said.uuid, Track())
-        name = _text(said, "name") or _text(said, "static_name") or _text(said, "atrace_name")
-        known = replace(known, name=name or known.name, parent=said.parent_uuid or known.parent)
-        if said.HasField("process"):
-            self._process(said.process)
-            known = replace(known, process=said.process.pid)
-        if said.HasField("thread"):
-            self._thread(said.thread)
-            known = replace(known, thread=(said.thread.pid, said.thread.tid))
-        if said.HasField("counter"):
-            counter = said.counter
+    def _track(self, descriptor: Any) -> None:  # noqa: ANN401
+        known = self.by_uuid.get(descriptor.uuid, Track())
+        name = (
+            _text(descriptor, "name")
+            or _text(descriptor, "static_name")
+            or _text(descriptor, "atrace_name")
+        )
+        known = replace(
+            known, name=name or known.name, parent=descriptor.parent_uuid or known.parent
+        )
+        if descriptor.HasField("process"):
+            self._process(descriptor.process)
+            known = replace(known, process=descriptor.process.pid)
+        if descriptor.HasField("thread"):
+            self._thread(descriptor.thread)
+            known = replace(known, thread=(descriptor.thread.pid, descriptor.thread.tid))
+        if descriptor.HasField("counter"):
+            counter = descriptor.counter
             known = replace(
                 known,
                 is_counter=True,
@@ -78,24 +86,24 @@ class Tracks:
                 unit=_text(counter, "unit_name") or dict(enumerate(_UNITS)).get(counter.unit, ""),
                 multiplier=counter.unit_multiplier or 1,
             )
-        self.by_uuid[said.uuid] = known
+        self.by_uuid[descriptor.uuid] = known
 
-    def _process(self, said: Any) -> None:  # noqa: ANN401
-        name = _text(said, "process_name") or "".join(said.cmdline[:1])
-        self.processes[said.pid] = name or self.processes.get(said.pid, "")
+    def _process(self, descriptor: Any) -> None:  # noqa: ANN401
+        name = _text(descriptor, "process_name") or "".join(descriptor.cmdline[:1])
+        self.processes[descriptor.pid] = name or self.processes.get(descriptor.pid, "")
 
-    def _thread(self, said: Any) -> None:  # noqa: ANN401
-        key = (said.pid, said.tid)
-        self.threads[key] = _text(said, "thread_name") or self.threads.get(key, "")
+    def _thread(self, descriptor: Any) -> None:  # noqa: ANN401
+        key = (descriptor.pid, descriptor.tid)
+        self.threads[key] = _text(descriptor, "thread_name") or self.threads.get(key, "")
 
-    def _tree(self, said: Any) -> None:  # noqa: ANN401
-        for process in said.processes:
+    def _tree(self, descriptor: Any) -> None:  # noqa: ANN401
+        for process in descriptor.processes:
             self.processes.setdefault(process.pid, "".join(process.cmdline[:1]))
-        for thread in said.threads:
+        for thread in descriptor.threads:
             self.threads.setdefault((thread.tgid, thread.tid), _text(thread, "name"))
 
     def ancestors(self, uuid: int) -> list[Track]:
-        """A track, its parent, and so on; empty where nothing describes it."""
+        """A track, its parent, and so on; empty if it is not described."""
         found: list[Track] = []
         while uuid in self.by_uuid and len(found) < _DEEPEST:
             found.append(self.by_uuid[uuid])
@@ -115,7 +123,7 @@ class Tracks:
 
 
 def _text(message: Any, field: str) -> str:  # noqa: ANN401
-    """A text; protobuf checks it where it is read."""
+    """A text; protobuf checks UTF-8 on access."""
     try:
         return str(getattr(message, field))
     except UnicodeDecodeError as exc:
