@@ -7,9 +7,9 @@ from pathlib import Path
 
 from htagraph.errors import TraceFormatError
 from htagraph.model.recording import Companion, Recording
-from htagraph.readers.execution_trace import is_execution_trace, with_execution_trace
-from htagraph.readers.monitoring import is_monitoring, with_monitoring
-from htagraph.readers.ncu import is_ncu, with_ncu
+from htagraph.readers.execution_trace.reader import is_execution_trace, with_execution_trace
+from htagraph.readers.monitoring.placement import is_monitoring, with_monitoring
+from htagraph.readers.ncu.kernel_metrics import is_ncu, with_ncu
 from htagraph.readers.storage import exists, not_found
 
 __all__ = ["with_beside"]
@@ -29,13 +29,6 @@ def with_beside(recording: Recording, paths: Iterable[str | Path]) -> Recording:
     -------
     Recording
         With an `Attachment` for each file.
-
-    Raises
-    ------
-    TraceNotFoundError
-        If a file is missing.
-    TraceFormatError
-        If its format is unknown.
     """
     for path in map(Path, paths):
         if not exists(path):

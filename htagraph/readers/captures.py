@@ -84,13 +84,6 @@ def choose_capture(
         Where they were found, for messages.
     capture : int or "latest"
         Its number; by default the latest complete one.
-
-    Raises
-    ------
-    CaptureNotChosenError
-        If the captures are of unrelated runs, or nothing tells which file belongs to which.
-    QueryError
-        If there is no such capture.
     """
     traces = captures[captures["capture"] > 0]
     found = {number: traces[traces["capture"] == number] for number in _numbers(traces)}
@@ -221,13 +214,7 @@ def _row(head: TraceHead, number: int, capture: Capture | None) -> dict[str, obj
 
 
 def _latest(found: dict[int, pd.DataFrame], captures: pd.DataFrame, where: object) -> int:
-    """The latest complete capture of the one job in a folder.
-
-    Raises
-    ------
-    CaptureNotChosenError
-        If it is about several.
-    """
+    """The latest complete capture of the one job in a folder."""
     jobs = _jobs(found)
     of_ranks = [job for job in jobs if max(len(found[number]) for number in job) > 1]
     if len(jobs) > 1 and len(of_ranks) == 1:  # a job, and single files beside it

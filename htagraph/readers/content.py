@@ -46,17 +46,7 @@ def _head_of(path: Path, n_bytes: int) -> bytes:
 
 
 def content_of(source: str | Path | bytes) -> bytes:
-    """All bytes of a file, or of its content.
-
-    Raises
-    ------
-    TraceError
-        If it cannot be read.
-    TraceFormatError
-        If it is damaged gzip.
-    TraceLimitError
-        If it unpacks to far more than its size.
-    """
+    """All bytes of a file, or of its content."""
     if isinstance(source, bytes) and not source.startswith(GZIP_MAGIC):
         return source
     log = RepairLog(Defect)

@@ -42,11 +42,6 @@ def find_traces(where: str | Path | Iterable[str | Path]) -> list[Path]:
     ----------
     where : str, Path, or iterable of them
         A list is used unchanged.
-
-    Raises
-    ------
-    TraceFormatError
-        If there is none.
     """
     if not isinstance(where, str | Path):
         found = [Path(path) for path in where]

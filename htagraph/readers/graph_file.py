@@ -38,13 +38,7 @@ _BROKEN = (
 
 
 def read_graph(path: str | Path) -> tuple[Dag, int, Origin | None]:
-    """A saved graph, its rank, and the file that it was made from.
-
-    Raises
-    ------
-    TraceFormatError
-        If the file is missing, is no saved graph, or was saved by another version.
-    """
+    """A saved graph, its rank, and the file that it was made from."""
     try:
         return _graph(_stored(path))
     except _BROKEN as exc:
@@ -58,11 +52,6 @@ def read_compiled(path: str | Path, source: Path) -> tuple[Dag, Recording]:
     ----------
     source : Path
         The trace of both.
-
-    Raises
-    ------
-    TraceFormatError
-        If the file holds no such graph.
     """
     try:
         arrays = _stored(path)

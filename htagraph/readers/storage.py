@@ -67,15 +67,7 @@ def url_of(path: str | Path) -> str:
 
 
 def _store(path: Path) -> tuple[Any, str]:
-    """The file system of a URL, and the path in it.
-
-    Raises
-    ------
-    MissingEventsError
-        If `fsspec`, or its package for the scheme, is not installed.
-    TraceError
-        If the scheme is unknown, or the store does not answer.
-    """
+    """The file system of a URL, and the path in it."""
     try:
         from fsspec.core import url_to_fs  # noqa: PLC0415 - an extra
     except ImportError as exc:
@@ -115,13 +107,7 @@ def _request(path: Path, method: str) -> Any:  # noqa: ANN401 - as the store has
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Open a file to read its bytes.
-
-    Raises
-    ------
-    TraceError
-        If it is a pipe or a device: traces are read more than once.
-    """
+    """Open a file to read its bytes."""
     if is_remote(path):
         return cast("BinaryIO", _request(path, "open"))
     try:

@@ -56,11 +56,6 @@ def output_file(out: str | Path) -> Iterator[BinaryIO]:
     BinaryIO
         To write bytes to.
 
-    Raises
-    ------
-    OutputError
-        If the folder is absent, or the file cannot be written.
-
     Examples
     --------
     >>> import tempfile

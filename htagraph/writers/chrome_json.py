@@ -175,18 +175,6 @@ def write_chrome_json(
     clock_shift_ns : array_like of int, unit=ns, default=0
         What was added to the times of device work since it was read; one, or one per event.
 
-    Returns
-    -------
-    Path
-        The file.
-
-    Raises
-    ------
-    TraceFormatError
-        If the original is cut off, or has no list of events.
-    OutputError
-        If the file cannot be written.
-
     Examples
     --------
     >>> write_chrome_json(  # doctest: +SKIP

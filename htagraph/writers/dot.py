@@ -172,11 +172,6 @@ def path_dot(
         Largest number of boxes: of more, the longest are drawn and what lies between them is
         joined.
 
-    Raises
-    ------
-    OutputError
-        If the file cannot be written.
-
     Examples
     --------
     >>> from htagraph.model import frames
@@ -263,13 +258,6 @@ def graph_dot(
         File to write to.
     max_nodes : int, default=300
         Largest number of boxes.
-
-    Raises
-    ------
-    QueryError
-        If there are more boxes.
-    OutputError
-        If the file cannot be written.
     """
     rows = np.arange(len(dag.edges)) if edge_rows is None else np.asarray(edge_rows, dtype=np.int64)
     boxes = _graph_boxes(dag, rows)

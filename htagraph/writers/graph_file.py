@@ -32,16 +32,6 @@ def write_graph(
     ----------
     more : mapping of str to ndarray, optional
         Arrays that are stored beside those of the graph, under other names.
-
-    Returns
-    -------
-    Path
-        The file.
-
-    Raises
-    ------
-    OutputError
-        If the file cannot be written.
     """
     with output_file(out) as file:
         _write_arrays(file, {**pack(dag, rank=rank, origin=origin), **(more or {})})

@@ -23,16 +23,6 @@ def write_joined(out: str | Path, parts: Iterable[Callable[[Path], object]]) -> 
     parts : iterable of callable
         Each writes one part to the file that it is given; that lies beside `out` until it is
         joined.
-
-    Returns
-    -------
-    Path
-        The file.
-
-    Raises
-    ------
-    OutputError
-        If the file cannot be written.
     """
     target = Path(out)
     with (

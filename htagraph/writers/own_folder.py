@@ -31,11 +31,6 @@ class OwnFolder:
     kind : str, default=""
         Beginning of its name.
 
-    Raises
-    ------
-    OutputError
-        If none can be made.
-
     Examples
     --------
     >>> folder = OwnFolder("example-")

@@ -326,16 +326,6 @@ def write_pftrace(
     recorded_ns : tuple of two ndarrays of shape (n_events,), dtype=int64, optional
         Starts and durations of events as they were recorded, where they were changed since.
 
-    Returns
-    -------
-    Path
-        The file.
-
-    Raises
-    ------
-    OutputError
-        If the file cannot be written, or something happens before the origin.
-
     Examples
     --------
     >>> write_pftrace("critical.pftrace.gz", events, segments=path.segments)  # doctest: +SKIP

@@ -94,16 +94,6 @@ def write_subset(
         Time that is 0 in the original.
     clock_shift_ns : array_like of int, unit=ns, default=0
         What was added to the times of device work since it was read; one, or one per event.
-
-    Returns
-    -------
-    Path
-        The file.
-
-    Raises
-    ------
-    OutputError
-        If the file cannot be written.
     """
     kept = np.zeros(len(events), dtype=bool)
     kept[rows] = True

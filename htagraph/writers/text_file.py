@@ -17,11 +17,6 @@ def new_folder(folder: Path, *, hint: str = "choose another folder (--out).") ->
     ----------
     hint : str
         What to do where it cannot be made.
-
-    Raises
-    ------
-    OutputError
-        If it cannot be made.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

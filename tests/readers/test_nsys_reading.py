@@ -60,7 +60,7 @@ def test_an_export_has_the_path_of_the_run_that_was_simulated(tmp_path, fault, o
 
 
 def test_content_in_memory_and_packed_content_are_read_as_the_file(tmp_path):
-    """By Python's `sqlite3`, not by the compiled loop: both read the same."""
+    """From memory instead of from the file."""
     path = simulated_file(tmp_path / "run.sqlite", [simulate(training_rank(steps=1)).events])
     packed = tmp_path / "run.sqlite.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))

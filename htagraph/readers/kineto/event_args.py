@@ -41,11 +41,6 @@ class ArgsIndex:
         """The bytes of events, as they are in the file.
 
         Each call reads the file from its start, so pass many events at once.
-
-        Raises
-        ------
-        TraceError
-            If the file has changed.
         """
         wanted = np.atleast_1d(np.asarray(events, dtype=np.int64))
         found: dict[int, bytes] = {}

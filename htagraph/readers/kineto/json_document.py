@@ -110,15 +110,7 @@ class Document:
         self._stack = np.zeros(MAX_DEPTH, dtype=np.uint8)
 
     def read(self) -> None:
-        """Read the whole file.
-
-        Raises
-        ------
-        TraceFormatError
-            If it is no trace.
-        TraceLimitError
-            If a value is too large, or nested too deep.
-        """
+        """Read the whole file."""
         if len(self._workers) > 1:
             self._pools = [ThreadPoolExecutor(1, "htagraph-scan") for _ in self._workers]
         try:

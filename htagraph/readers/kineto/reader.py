@@ -70,15 +70,6 @@ def read_kineto(
     window : (int, int), unit=ns, optional
         On the clock of ``ts_ns``.
 
-    Raises
-    ------
-    TraceError
-        If the file cannot be opened.
-    TraceFormatError
-        If it is no trace; with the first offending byte, if there is one.
-    TraceLimitError
-        If it exceeds a documented limit.
-
     Examples
     --------
     >>> kernel = b'{"ph": "X", "cat": "kernel", "name": "k", "tid": 7, "ts": 1.5, "dur": 2}'
@@ -193,11 +184,6 @@ def scanned(
         Called with each part of the event list, in order.
     notes_all : bool
         Whether a part holds the bytes of all events, not only of metadata events.
-
-    Raises
-    ------
-    TraceFormatError
-        If it has no event list.
     """
     with closing(stream):
         known, rules = _rules(wanted, window, notes_all=notes_all)

@@ -55,11 +55,6 @@ def repair_kineto(
     file : BinaryIO
         Open for writing.
 
-    Raises
-    ------
-    TraceFormatError
-        If `source` is no trace.
-
     Examples
     --------
     >>> import io

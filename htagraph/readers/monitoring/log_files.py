@@ -1,4 +1,4 @@
-"""What logs of monitoring hold: rows below headers, of one tool or another, and their values."""
+"""Reads logs of monitoring tools: rows below headers, and their values."""
 
 from __future__ import annotations
 
@@ -37,11 +37,12 @@ _TIME_COLUMNS = ("timestamp", "time", "datetime", "date")
 _GPU_COLUMNS = ("index", "gpu", "gpu_id", "gpuid", "gpu_index", "device", "card", "id", "entity")
 _NAME_COLUMNS = ("name", "modelname", "gpu_name")
 _HEAD_LINES = 40
+"""Lines in which a header must appear (chosen)."""
 
 
 @dataclass(frozen=True)
 class Log:
-    """Values that a log holds.
+    """Values of a log.
 
     Parameters
     ----------
@@ -50,14 +51,14 @@ class Log:
     samples : DataFrame
         Columns ``ts_ns``, ``gpu`` (-1 for none), ``name``, ``unit``, ``value``.
     is_local : bool
-        Whether times are those of a clock on a wall whose zone is not known.
+        Local times without a time zone.
     resolution_ns : int, unit=ns
     names : mapping of int to str
-        What a GPU is called, where the log says so.
+        Names of GPUs, if the log has them.
     n_lines : int
         Lines that are neither headers nor remarks.
     n_unread : int
-        Of these, what was not understood.
+        Those of them that cannot be parsed.
     """
 
     instrument: str
@@ -71,7 +72,7 @@ class Log:
 
 @dataclass
 class _Section:
-    """Rows under one header."""
+    """Rows below one header."""
 
     columns: tuple[str, ...]
     units: list[str]
@@ -85,7 +86,7 @@ class _Rows(NamedTuple):
 
 
 def instrument_of(lines: Iterable[str]) -> str:
-    """Tool that wrote a log, by its first lines; ``""`` for what is no log of monitoring.
+    """The tool that wrote a log, by its first lines; ``""`` for any other text.
 
     Examples
     --------
@@ -126,7 +127,7 @@ def read_log(lines: Sequence[str]) -> Log:
 
 
 def _fields(line: str) -> list[str]:
-    """The fields of a line of comma-separated values."""
+    """The fields of a CSV line."""
     if '"' not in line:
         return [value.strip() for value in line.split(",")]
     try:
@@ -136,7 +137,7 @@ def _fields(line: str) -> list[str]:
 
 
 def _sections(lines: Iterable[str]) -> _Rows:
-    """Rows under their headers, which repeat; those of one header are together."""
+    """Rows below their headers; a repeated header continues its section."""
     sections: dict[tuple[str, ...], _Section] = {}
     at: _Section | None = None
     is_comma, n_lines, n_unread = False, 0, 0
@@ -153,7 +154,7 @@ def _sections(lines: Iterable[str]) -> _Rows:
             if at is not None and not at.rows:
                 at.units[:] = _units_below(text, at)
         elif at is None and not _HEADERLESS.match(text):
-            continue  # remarks before the first header
+            continue  # text before the first header
         else:
             n_lines += 1
             values = _fields(text) if is_comma else text.replace(",", " ").split()
@@ -167,7 +168,6 @@ def _sections(lines: Iterable[str]) -> _Rows:
 
 
 def _headed(text: str, sections: dict[tuple[str, ...], _Section]) -> _Section:
-    """The section of a header."""
     if text.startswith("#"):
         entity = _ENTITY_HEADER.match(text)
         names = text.lstrip("# ").replace(",", " ").split()
@@ -184,13 +184,13 @@ def _headed(text: str, sections: dict[tuple[str, ...], _Section]) -> _Section:
 
 
 def _units_below(text: str, section: _Section) -> list[str]:
-    """Units that stand in a line below the header."""
+    """Units in the line below the header."""
     found = text.lstrip("# ").replace(",", " ").split()
     return found if len(found) == len(section.columns) else section.units
 
 
 def _exposed(lines: Iterable[str]) -> _Rows:
-    """Rows of what an exporter for Prometheus prints, with a time before or after each."""
+    """Rows of a Prometheus exporter's output, with a time before or after each."""
     said = [line.strip() for line in lines]
     rows = [line for line in said if "DCGM_FI_" in line and "#" not in line]
     found = pd.Series(rows, dtype=object).str.extract(_EXPOSED)
@@ -206,7 +206,6 @@ def _exposed(lines: Iterable[str]) -> _Rows:
 
 
 def _log(instrument: str, rows: _Rows) -> Log:
-    """The values in rows."""
     parts: list[pd.DataFrame] = []
     names: dict[int, str] = {}
     locals_, resolutions = [], []
@@ -257,7 +256,7 @@ def _no_samples() -> pd.DataFrame:
 
 
 def _time_texts(frame: pd.DataFrame, lower: list[str]) -> pd.Series[str] | None:
-    """Texts of times, None where there is no column of them."""
+    """The column of times, None if there is none."""
     if "date" in lower and "time" in lower:
         return frame[lower.index("date")] + " " + frame[lower.index("time")]
     if lower[0] == "stamp":
@@ -267,7 +266,7 @@ def _time_texts(frame: pd.DataFrame, lower: list[str]) -> pd.Series[str] | None:
 
 
 def _gpus(frame: pd.DataFrame, lower: list[str]) -> tuple[pd.Series[int], pd.Series[bool]]:
-    """Number of the GPU of each row, -1 for none, and whether the row is about a whole GPU."""
+    """GPU of each row, -1 for none, and whether the row is about a whole GPU."""
     if {"entity", "id"} <= set(lower):
         number = pd.to_numeric(frame[lower.index("id")], errors="coerce")
         is_gpu = (frame[lower.index("entity")] == "GPU") & number.notna()
@@ -282,7 +281,7 @@ def _gpus(frame: pd.DataFrame, lower: list[str]) -> tuple[pd.Series[int], pd.Ser
 
 
 def _values(frame: pd.DataFrame, section: _Section, lower: list[str]) -> Iterable[pd.DataFrame]:
-    """Values by field; those of a row without a number are NaN."""
+    """Values by field; NaN for a row without a number."""
     if "metric" in lower and "value" in lower:
         metric = frame[lower.index("metric")]
         units = metric.map({one: field_unit(one) for one in metric.unique()})
@@ -301,7 +300,7 @@ def _values(frame: pd.DataFrame, section: _Section, lower: list[str]) -> Iterabl
 
 
 def _numbers(texts: pd.Series[str]) -> pd.Series[float]:
-    """Numbers, with or without a unit behind them; NaN for what is none: ``[N/A]``, ``-``."""
+    """Numbers, with or without a unit; NaN for anything else: ``[N/A]``, ``-``."""
     code, found = pd.factorize(texts)
     first = pd.Series(found, dtype=object).str.extract(r"^\s*([^\s%]+)", expand=False)
     number = pd.to_numeric(first, errors="coerce").to_numpy(np.float64)

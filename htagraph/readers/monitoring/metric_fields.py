@@ -1,4 +1,4 @@
-"""What is known of the fields of monitoring: their units, and over how long a value is a mean."""
+"""Fields of monitoring logs: units, and the time that a value is averaged over."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOT_SAMPLED = re.compile(
     r"|modelname|instance|job|pod|namespace|container|display.*|compute_cap|inforom.*|xcp)$",
     re.IGNORECASE,
 )
-"""Columns that say what a row is about, not what was measured."""
+"""Columns that identify a row, and are no measurements."""
 
 _NS_PER_S = 10**9
 _UNITS = (
@@ -44,7 +44,7 @@ _MEANS_OF_THE_INTERVAL = re.compile(
 
 
 def field_unit(name: str) -> str:
-    """Unit of a field whose log does not say it, ``""`` for none.
+    """Unit of a field whose log has none, ``""`` if unknown.
 
     Examples
     --------
@@ -55,10 +55,10 @@ def field_unit(name: str) -> str:
 
 
 def mean_over_ns(name: str, interval_ns: int) -> int:
-    """How long before its time a value may begin to count: 0 for what is read at one instant.
+    """The time that a value is averaged over, 0 for an instantaneous value.
 
-    NVML gives utilisation over the last sixth of a second to a second, by the product, and power
-    over the last second; the profiling fields of DCGM are means between two readings.
+    NVML averages utilisation over the last sixth of a second to a second, depending on the product,
+    and power over the last second; DCGM's profiling fields are means between two samples.
 
     Parameters
     ----------

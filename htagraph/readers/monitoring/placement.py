@@ -1,4 +1,4 @@
-"""Logs of monitoring beside a trace: whose they are, which samples are in it, and how certain."""
+"""Places the samples of a monitoring log on a trace: by time, time zone and GPU."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from htagraph.model.units import human_count, human_duration
 from htagraph.readers.content import first_bytes, text_lines
 from htagraph.readers.monitoring.log_files import Log, instrument_of, read_log
 from htagraph.readers.monitoring.metric_fields import mean_over_ns
-from htagraph.readers.monitoring.time_zone import zone_of
-from htagraph.readers.monitoring.timestamps import FIRST_NS, LAST_NS
+from htagraph.readers.monitoring.timestamps import FIRST_NS, LAST_NS, zone_of
 
 __all__ = ["is_monitoring", "with_monitoring"]
 
 _HEAD_BYTES = 16_384
+"""Bytes in which a log must show its header (chosen)."""
+
 _AROUND = 1.5
-"""Intervals before and after the trace in which a sample still speaks of it."""
+"""Sampling intervals around the trace in which samples belong to it: one, and half for jitter."""
+
 _ADVICE = (
     "record times: nvidia-smi --query-gpu=timestamp,index,…; nvidia-smi dmon -o DT; "
     "dcgmi dmon … | ts '%.s'; with their header."
@@ -39,18 +41,13 @@ def is_monitoring(path: Path) -> bool:
 
 
 def with_monitoring(recording: Recording, path: Path) -> Recording:
-    """A recording with the samples of a log that lie in it.
+    """A recording with the samples of a log that overlap it.
 
     Returns
     -------
     Recording
-        With the samples on its clock, of the devices that it uses; the `Attachment` says how they
-        were placed, or why not.
-
-    Raises
-    ------
-    TraceFormatError
-        If the log has no times, or nothing in it can be read.
+        With samples of the devices it uses; the `Attachment` describes how they were placed, or why
+        not.
     """
     log = read_log(text_lines(path))
     if log.samples.empty:
@@ -61,7 +58,7 @@ def with_monitoring(recording: Recording, path: Path) -> Recording:
             hint=_ADVICE,
         )
     samples, detail = _placed(log, recording.events, path)
-    unread = Repair("monitoring line", log.n_unread, -1, f"not understood in {path.name}")
+    unread = Repair("monitoring line", log.n_unread, -1, f"cannot be parsed in {path.name}")
     attachment = Attachment(log.instrument, path, len(log.samples), len(samples), detail)
     return replace(
         recording,
@@ -72,7 +69,7 @@ def with_monitoring(recording: Recording, path: Path) -> Recording:
 
 
 def _interval_ns(log: Log) -> int:
-    """Usual time between two samples of one field; 0 where no field has two."""
+    """Median time between two samples of one field; 0 if no field has two."""
     values = log.samples
     field = values.groupby(["name", "gpu"], sort=False).ngroup().to_numpy()
     order = np.lexsort((values["ts_ns"], field))
@@ -82,7 +79,7 @@ def _interval_ns(log: Log) -> int:
 
 
 def _placed(log: Log, events: EventTable, path: Path) -> tuple[SampleTable, str]:
-    """Samples on the clock of a trace, of its devices, and how they came there in words."""
+    """Samples on the clock of a trace, of its devices, and how they were placed."""
     timed = events.is_host | events.is_device
     if not timed.any():
         return SampleTable(), "not placed: the trace has no events"
@@ -111,17 +108,17 @@ def _placed(log: Log, events: EventTable, path: Path) -> tuple[SampleTable, str]
     rows = near & known
     values = log.samples[rows].assign(ts_ns=ts_ns[rows], device=device[rows])
     samples, uncertainty_ns = _samples(log, values, interval_ns)
-    said = [how, whose]
+    notes = [how, whose]
     if interval_ns:
-        said.append(f"sampled every {human_duration(interval_ns)}")
+        notes.append(f"sampled every {human_duration(interval_ns)}")
     if uncertainty_ns:
-        said.append(f"times to +-{' to '.join(map(human_duration, uncertainty_ns))}")
+        notes.append(f"times to +-{' to '.join(map(human_duration, uncertainty_ns))}")
     left = {
         "before or after the trace": np.count_nonzero(~near),
         "of other GPUs": np.count_nonzero(near & ~known),
     }
-    said += [f"{human_count(int(n), 'sample')} {where} left out" for where, n in left.items() if n]
-    return samples, "; ".join(said)
+    notes += [f"{human_count(int(n), 'sample')} {where} left out" for where, n in left.items() if n]
+    return samples, "; ".join(notes)
 
 
 def _apart(ts_ns: npt.NDArray[np.int64], trace: tuple[int, int]) -> str:
@@ -135,10 +132,10 @@ def _apart(ts_ns: npt.NDArray[np.int64], trace: tuple[int, int]) -> str:
 
 
 def _devices(log: Log, events: EventTable) -> tuple[npt.NDArray[np.integer[Any]], str]:
-    """Device of the trace that each value is about, -1 for the host, -2 for none; and by what.
+    """Device of each value in the trace, -1 for the host, -2 for none; and by what criterion.
 
-    A process may see but some of the GPUs, and number them anew. Names tell some apart, and one
-    GPU in the log is the one of a trace that uses one; all else is by number.
+    A process may see only some GPUs, and renumber them. Names tell some apart, and the only GPU in
+    the log is that of a trace which uses one; all others match by number.
     """
     gpu = log.samples["gpu"].to_numpy(np.int64)
     used = np.unique(events.device[events.is_device]).tolist()
@@ -161,17 +158,17 @@ def _devices(log: Log, events: EventTable) -> tuple[npt.NDArray[np.integer[Any]]
             device_of[alike[0]] = device
             by = "GPUs by name" if len(logged) > 1 else "its only GPU is that of the trace"
     if len(device_of) == 1:
-        ours, theirs = (
+        in_trace, in_log = (
             " or ".join(sorted({str(names.get(one) or one) for one in which}))
             for names, which in ((called, used), (log.names, logged))
         )
-        by = f"no GPU of the log ({theirs}) is one of the trace ({ours})"
+        by = f"no GPU of the log ({in_log}) is one of the trace ({in_trace})"
     table = pd.Series(gpu).map(device_of).fillna(-2)
     return table.astype(np.int64).to_numpy(), by
 
 
 def _same(name: str, other: str) -> bool:
-    """Whether two tools call one GPU by these names: ``NVIDIA H100 PCIe``, ``H100 PCIe``."""
+    """Whether two names mean one GPU: ``NVIDIA H100 PCIe``, ``H100 PCIe``."""
     one, two = (text.lower().removeprefix("nvidia ").strip() for text in (name, other))
     return one in two or two in one
 

@@ -1,8 +1,9 @@
-"""The CSV of Nsight Compute: a launch a row (``--page raw``), or a metric (``--page details``)."""
+"""CSV of Nsight Compute: a launch per row (``--page raw``), or a metric (``--page details``)."""
 
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +13,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.errors import TraceLimitError
-from htagraph.readers.ncu.values import numbers, scale
 
 __all__ = ["Launches", "is_header", "read_launches"]
 
@@ -20,26 +20,31 @@ _LAUNCH = (
     "ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Kernel Time", "Context",
     "Stream", "Block Size", "Grid Size", "Device", "CC",
 )  # fmt: skip
-"""Columns that say which launch a row is about."""
+"""Columns that identify the launch."""
 
 _MOST_VALUES = 1 << 27
+"""Most values of all metrics of all launches, a gigabyte (chosen): a small file may claim more."""
+
+_POWER = {"": 0, "n": -9, "u": -6, "m": -3, "K": 3, "M": 6, "G": 9, "T": 12}
+_SECOND = re.compile(r"^(?P<prefix>[num]?)(second|s|sec)$")
+_SCALED = re.compile(r"^(?P<prefix>[KMGT])(?:i?bytes?|B|hz|Hz|cycles?|insts?|sectors?|requests?)?$")
+_NS = 9
 
 
 @dataclass(frozen=True)
 class Launches:
-    """Launches that were measured, in order.
+    """Measured launches, in order.
 
     Parameters
     ----------
     about : DataFrame
-        Columns ``Process ID``, ``Kernel Name``, ``Block Size``, ``Grid Size``; text, ``""`` for
-        what is not said.
+        Columns ``Process ID``, ``Kernel Name``, ``Block Size``, ``Grid Size``: text, maybe empty.
     metrics : mapping of str to ndarray of shape (n,), dtype=float64
-        Values in bytes, nanoseconds or per second; NaN where there is none.
+        Values in bytes, nanoseconds or per second; NaN if absent.
     n_lines : int
         Lines below headers.
     n_unread : int
-        Of these, what was not understood.
+        Those of them that cannot be parsed.
     """
 
     about: pd.DataFrame
@@ -62,12 +67,12 @@ class _Part:
 
     @property
     def is_long(self) -> bool:
-        """Whether a row is one metric."""
+        """Whether each row is one metric."""
         return "Metric Name" in self.columns and "Metric Value" in self.columns
 
     @property
     def n_needed(self) -> int:
-        """Fields that a whole row has at least; rules behind a metric may be absent."""
+        """Fewest fields of a row; rules that follow a metric may be absent."""
         return self.columns.index("Metric Value") + 1 if self.is_long else len(self.columns)
 
 
@@ -79,7 +84,7 @@ def _fields(line: str) -> list[str]:
 
 
 def is_header(line: str) -> bool:
-    """Whether a line names the columns of such a table.
+    """Whether a line is the header of such a table.
 
     Examples
     --------
@@ -90,7 +95,7 @@ def is_header(line: str) -> bool:
 
 
 def read_launches(lines: Iterable[str]) -> Launches:
-    """Launches and their metrics; what the program itself printed before the table is passed over.
+    """Launches and their metrics; output of the program before the table is ignored.
 
     Examples
     --------
@@ -132,7 +137,7 @@ def read_launches(lines: Iterable[str]) -> Launches:
 
 
 def _check_size(parts: Iterable[_Part]) -> None:
-    """Raise if values of all metrics of all launches are too many, most of which are not there."""
+    """Raise if metrics times launches are too many values, most of them absent."""
     metrics: set[str] = set()
     n_launches = 0
     for part in parts:
@@ -155,10 +160,9 @@ def _check_size(parts: Iterable[_Part]) -> None:
 
 
 def _about(frame: pd.DataFrame) -> pd.DataFrame:
-    """What rows say of their launches."""
-    asked = ("ID", "Process ID", "Kernel Name", "Block Size", "Grid Size")
+    wanted = ("ID", "Process ID", "Kernel Name", "Block Size", "Grid Size")
     return pd.DataFrame(
-        {name: frame[name] if name in frame else pd.Series("", frame.index) for name in asked},
+        {name: frame[name] if name in frame else pd.Series("", frame.index) for name in wanted},
         dtype=object,
     )
 
@@ -181,14 +185,14 @@ def _launches(part: _Part) -> tuple[pd.DataFrame, dict[str, npt.NDArray[np.float
     }
     with_comma = _decimal_comma(text for text, _ in texts.values())
     found = {
-        name: numbers(text, decimal_comma=with_comma) * scale(unit)
+        name: _numbers(text, decimal_comma=with_comma) * _scale(unit)
         for name, (text, unit) in texts.items()
     }
     return about, {name: value for name, value in found.items() if np.isfinite(value).any()}
 
 
 def _decimal_comma(texts: Iterable[pd.Series[str]]) -> bool:
-    """Whether numbers are written as 1.234,5: some can be read so only."""
+    """Whether numbers are written as 1.234,5: more texts are only valid so than otherwise."""
     whole = pd.concat([*texts, pd.Series(dtype=object)], ignore_index=True)
     so = whole.str.fullmatch(r"-?\d{1,3}(\.\d{3})*,\d+") & ~whole.str.fullmatch(
         r"-?\d{1,3}(,\d{3})+"
@@ -200,7 +204,7 @@ def _decimal_comma(texts: Iterable[pd.Series[str]]) -> bool:
 
 
 def _unique(names: Sequence[str]) -> list[str]:
-    """Names of which none comes twice."""
+    """Distinct names: repeated ones are numbered."""
     seen: dict[str, int] = {}
     out = []
     for name in names:
@@ -212,13 +216,13 @@ def _unique(names: Sequence[str]) -> list[str]:
 def _from_long(
     frame: pd.DataFrame, launch: npt.NDArray[np.integer[Any]], n: int
 ) -> dict[str, npt.NDArray[np.float64]]:
-    """Metrics of a table of one row each; labels are told apart by their section."""
+    """Metrics of a table with a metric per row; labels are prefixed by their section."""
     name, section = frame["Metric Name"], frame.get("Section Name", pd.Series("", frame.index))
     is_label = ~name.str.contains("__", regex=False) & (section != "")
     full = name.where(~is_label, section + ": " + name)
-    value = numbers(frame["Metric Value"], decimal_comma=_decimal_comma([frame["Metric Value"]]))
+    value = _numbers(frame["Metric Value"], decimal_comma=_decimal_comma([frame["Metric Value"]]))
     unit = frame["Metric Unit"] if "Metric Unit" in frame else pd.Series("", frame.index)
-    value = value * unit.map({one: scale(one) for one in unit.unique()}).to_numpy(np.float64)
+    value = value * unit.map({one: _scale(one) for one in unit.unique()}).to_numpy(np.float64)
     out: dict[str, npt.NDArray[np.float64]] = {}
     known = np.isfinite(value) & (name != "").to_numpy()
     for metric, rows in pd.Series(np.arange(len(frame)))[known].groupby(full[known].to_numpy()):
@@ -226,3 +230,27 @@ def _from_long(
         column[launch[rows]] = value[rows]
         out[str(metric)] = column
     return out
+
+
+def _scale(unit: str) -> float:
+    """Factor from a unit to bytes, nanoseconds or "per second".
+
+    Examples
+    --------
+    >>> _scale("Kbyte"), _scale("usecond"), _scale("Gbyte/second"), _scale("cycle/nsecond")
+    (1000.0, 1000.0, 1000000000.0, 1000000000.0)
+    """
+    above, _, below = unit.strip().partition("/")
+    time = _SECOND.match(above)
+    many = _SCALED.match(above)
+    power = _POWER[time["prefix"]] + _NS if time else _POWER[many["prefix"]] if many else 0
+    per = _SECOND.match(below)
+    return 10.0 ** (power - _POWER[per["prefix"]] if per else power)
+
+
+def _numbers(texts: pd.Series[str], *, decimal_comma: bool = False) -> npt.NDArray[np.float64]:
+    """Numbers from their texts; NaN for anything else."""
+    thousands, point = (".", ",") if decimal_comma else (",", ".")
+    plain = texts.str.replace(thousands, "", regex=False).str.replace(point, ".", regex=False)
+    value = pd.to_numeric(plain, errors="coerce").to_numpy(np.float64)
+    return np.where(np.isfinite(value), value, np.nan)

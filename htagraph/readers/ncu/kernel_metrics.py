@@ -1,4 +1,4 @@
-"""Tables of Nsight Compute beside a trace: their metrics as columns of its kernels."""
+"""Adds the metrics of Nsight Compute to a trace, as columns of its kernels."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from htagraph.readers.ncu.launch_matching import Matched, matched
 
 __all__ = ["is_ncu", "with_ncu"]
 
-_HEAD_BYTES = 1 << 20  # what the program prints itself comes before the table
+_HEAD_BYTES = 1 << 20
+"""Bytes in which the table must begin (chosen): output of the program precedes it."""
 
 
 def is_ncu(path: Path) -> bool:
-    """Whether a file is a table that ``ncu --csv`` printed, by its header."""
+    """Whether a file is a table of ``ncu --csv``, by its header."""
     head = first_bytes(path, _HEAD_BYTES)
     lines = head.decode("utf-8", "replace").splitlines() if b'"Kernel Name"' in head else []
     return any(is_header(line) for line in lines)
@@ -34,17 +35,12 @@ def with_ncu(recording: Recording, path: Path) -> Recording:
     Returns
     -------
     Recording
-        With a column for each metric; the `Attachment` says which launches were found.
-
-    Raises
-    ------
-    TraceFormatError
-        If the table has no launch.
+        With a column for each metric; the `Attachment` describes which launches were found.
     """
     launches = read_launches(text_lines(path))
     if not len(launches) or not launches.metrics:
         raise TraceFormatError(
-            f"this table of Nsight Compute has no launch with a metric "
+            "this table of Nsight Compute has no launch with a metric "
             f"({launches.n_lines:,} lines).",
             path=path,
             hint="ncu --csv --page raw --import REPORT.ncu-rep > metrics.csv",
@@ -53,10 +49,12 @@ def with_ncu(recording: Recording, path: Path) -> Recording:
     events, n_matched = recording.events, int(np.count_nonzero(found.event >= 0))
     columns = {**events.columns, **_columns(launches, found)}
     left = len(launches) - n_matched
-    said = [found.how, whose, f"{left:,} not found" if left else "", _pace(columns, events)]
-    unread = Repair("Nsight Compute line", launches.n_unread, -1, f"not understood in {path.name}")
+    notes = [found.how, whose, f"{left:,} not found" if left else "", _pace(columns, events)]
+    unread = Repair(
+        "Nsight Compute line", launches.n_unread, -1, f"cannot be parsed in {path.name}"
+    )
     attachment = Attachment(
-        "Nsight Compute", path, len(launches), n_matched, "; ".join(filter(None, said))
+        "Nsight Compute", path, len(launches), n_matched, "; ".join(filter(None, notes))
     )
     return replace(
         recording,
@@ -67,7 +65,6 @@ def with_ncu(recording: Recording, path: Path) -> Recording:
 
 
 def _columns(launches: Launches, found: Matched) -> dict[str, SparseColumn]:
-    """Metrics of the kernels that were found."""
     order = np.argsort(found.event, kind="stable")
     order = order[found.event[order] >= 0]
     out = {}
@@ -79,7 +76,7 @@ def _columns(launches: Launches, found: Matched) -> dict[str, SparseColumn]:
 
 
 def _pace(columns: Mapping[str, SparseColumn], events: EventTable) -> str:
-    """How long kernels took while they were measured, beside the trace."""
+    """How much slower kernels ran while being measured than in the trace."""
     measured = columns.get(f"{NCU}gpu__time_duration.sum")
     if measured is None:
         return ""
@@ -91,7 +88,7 @@ def _pace(columns: Mapping[str, SparseColumn], events: EventTable) -> str:
 
 
 def _best_process(recording: Recording, launches: Launches) -> tuple[Matched, str]:
-    """Launches of the process that fits best, and which it is where there are several."""
+    """Launches of the process that fits best, and which it is if there are several."""
     process = launches.about["Process ID"]
     fits = []
     for one in process.unique():

@@ -1,4 +1,4 @@
-"""Which kernel of a trace a measured launch is: by name, size of grid and block, and order."""
+"""Matches measured launches with kernels of a trace, by name, grid, block and order."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Matched(NamedTuple):
 
 
 def base_name(name: str) -> str:
-    """Name of the function of a kernel, without return type, namespaces and arguments.
+    """The function name of a kernel, without return type, namespaces and arguments.
 
     Examples
     --------
@@ -57,14 +57,14 @@ def base_name(name: str) -> str:
 
 
 def _whole_name(name: str) -> str:
-    """Name of a kernel without what tools write differently: spaces, and the type of nothing."""
+    """The name of a kernel without what tools write differently: spaces and ``void``."""
     return name.replace(" ", "").removeprefix("void")
 
 
 def _names(
     kernels: pd.Series[str], launches: pd.Series[str]
 ) -> tuple[pd.Series[str], pd.Series[str]]:
-    """Names that can be compared: as they are, where the launches have whole names, else short."""
+    """Comparable names: whole ones if the launches have those, else base names."""
     known = {_whole_name(one) for one in kernels.unique()}
     bases = {base_name(one) for one in kernels.unique()}
     ran = [one for one in launches.unique() if base_name(one) in bases]
@@ -74,7 +74,7 @@ def _names(
 
 
 def _sizes(about: pd.DataFrame) -> pd.DataFrame:
-    """Grid and block of launches, -1 for what is not said."""
+    """Grid and block of launches, -1 if absent."""
     grid = about["Grid Size"].str.extract(_SIZE)
     block = about["Block Size"].str.extract(_SIZE)
     both = pd.concat([grid, block], axis=1, keys=["grid", "block"])
@@ -83,7 +83,7 @@ def _sizes(about: pd.DataFrame) -> pd.DataFrame:
 
 
 def _in_order_of_launch(events: EventTable) -> I64:
-    """Kernels, as they were launched."""
+    """Kernels in the order of their launch calls."""
     kernels = np.flatnonzero(events.kind == EventKind.KERNEL)
     calls = np.flatnonzero((events.kind == EventKind.RUNTIME) & (events.correlation >= 0))
     call = match_keys(events.correlation[kernels], events.correlation[calls])
@@ -95,9 +95,9 @@ def _in_order_of_launch(events: EventTable) -> I64:
 def matched(events: EventTable, launches: Launches) -> Matched:
     """The kernel of each launch.
 
-    The launches of the tool are a run of those in the trace, or the other way round, where skips,
-    counts and filters chose some; else the n-th of a name, grid and block is the n-th. Without
-    sizes on both sides, a name must be as frequent on both.
+    The measured launches are a run of those in the trace, or the other way round, if skips, counts
+    and filters chose some; else the n-th of a name, grid and block is the n-th. Without sizes on
+    both sides, a name must be as frequent on both.
 
     Parameters
     ----------
@@ -105,26 +105,26 @@ def matched(events: EventTable, launches: Launches) -> Matched:
         Of one process, in order.
     """
     kernels = _in_order_of_launch(events)
-    ours, theirs = _names(
+    traced, measured = _names(
         pd.Series(events.names(kernels), dtype=object), launches.about["Kernel Name"]
     )
     sizes = pd.DataFrame({name: events.column(name)[kernels] for name in _GEOMETRY})
-    measured = _sizes(launches.about)
-    has_sizes = bool((sizes >= 0).any(axis=None) and (measured >= 0).any(axis=None))
+    measured_sizes = _sizes(launches.about)
+    has_sizes = bool((sizes >= 0).any(axis=None) and (measured_sizes >= 0).any(axis=None))
     both = pd.concat(
-        [pd.concat([ours, theirs], ignore_index=True).rename("name"),
-         pd.concat([sizes, measured], ignore_index=True)], axis=1,
+        [pd.concat([traced, measured], ignore_index=True).rename("name"),
+         pd.concat([sizes, measured_sizes], ignore_index=True)], axis=1,
     )  # fmt: skip
     by = ["name", *_GEOMETRY] if has_sizes else ["name"]
     code = both.groupby(by, sort=False).ngroup().to_numpy(np.int64)
-    mine, of_launch = code[: len(kernels)], code[len(kernels) :]
+    of_kernel, of_launch = code[: len(kernels)], code[len(kernels) :]
     found = np.full(len(launches), -1, dtype=np.int64)
-    in_both = np.isin(ours, theirs.unique()), np.isin(theirs, ours.unique())
-    a, b = np.flatnonzero(in_both[0]), np.flatnonzero(in_both[1])
+    a = np.flatnonzero(np.isin(traced, measured.unique()))
+    b = np.flatnonzero(np.isin(measured, traced.unique()))
     if not len(a) or not len(b):
-        return Matched(found, "no kernel of the trace has the name of one that was measured")
+        return Matched(found, "no kernel of the trace has the name of a measured one")
     is_part = len(b) <= len(a)
-    at = _runs(mine[a], of_launch[b]) if is_part else _runs(of_launch[b], mine[a])
+    at = _runs(of_kernel[a], of_launch[b]) if is_part else _runs(of_launch[b], of_kernel[a])
     n = min(len(a), len(b))
     if len(at):
         first = int(at[0])
@@ -132,27 +132,27 @@ def matched(events: EventTable, launches: Launches) -> Matched:
         found[rows] = kernels[of]
         again = f"; the first of {len(at)} that are alike" if len(at) > 1 else ""
         return Matched(found, f"as one run of launches{again}")
-    frequency = [np.bincount(one, minlength=int(code.max()) + 1) for one in (of_launch, mine)]
-    theirs_nth, ours_nth = _nth(of_launch), _nth(mine)
+    nth_launch, nth_kernel = _nth(of_launch), _nth(of_kernel)
     if not has_sizes:
-        theirs_nth = theirs_nth[frequency[0][of_launch] == frequency[1][of_launch]]
-    joined = theirs_nth.merge(ours_nth, on=["code", "nth"], suffixes=("_launch", "_kernel"))
+        counts = [np.bincount(one, minlength=int(code.max()) + 1) for one in (of_launch, of_kernel)]
+        nth_launch = nth_launch[counts[0][of_launch] == counts[1][of_launch]]
+    joined = nth_launch.merge(nth_kernel, on=["code", "nth"], suffixes=("_launch", "_kernel"))
     found[joined["row_launch"]] = kernels[joined["row_kernel"]]
     sizes_too = ", grid and block" if has_sizes else ", where it is as frequent in both"
     return Matched(found, f"the n-th of a name{sizes_too} as the n-th, as the orders differ")
 
 
 def _nth(code: Codes) -> pd.DataFrame:
-    """Rows by their code, and the how many-th of it each is."""
+    """Rows by their code, and their number among those of the same code."""
     rows = pd.DataFrame({"code": code, "row": np.arange(len(code))})
     return rows.assign(nth=rows.groupby("code").cumcount())
 
 
 def _runs(whole: Codes, part: Codes) -> Codes:
-    """Where a part stands in a whole, one after the other.
+    """Where a part occurs in a whole, consecutively.
 
-    Stretches are numbered by what is in them, each time twice as long: two of the last, from the
-    begin and up to the end, are all of the part.
+    Stretches are numbered by content, each time twice as long: two of the last length, from the
+    begin and up to the end, cover the part.
     """
     number, size = np.concatenate([whole, part]), 1
     begin, at = len(whole), np.arange(len(whole) - len(part) + 1)

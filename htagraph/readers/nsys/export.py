@@ -3,43 +3,42 @@
 from __future__ import annotations
 
 import itertools
+import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from sqlite3 import Connection
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from htagraph.errors import TraceFormatError
 from htagraph.readers.content import content_of
+from htagraph.readers.kineto.byte_stream import GZIP_MAGIC
 from htagraph.readers.storage import not_found
-
-if TYPE_CHECKING:
-    from sqlite3 import Connection
 
 __all__ = ["ABSENT", "TIDS", "Export", "Process", "opened"]
 
 I64 = npt.NDArray[np.int64]
 
 ABSENT = np.iinfo(np.int64).min
-"""Value of a cell that is NULL, or no number, or of a column that the file does not have."""
+"""Value of a cell that is NULL or no number, or of a column that the file lacks."""
 
 _TID_BITS = 24
 TIDS = 1 << _TID_BITS
-"""Threads of a process have this many numbers."""
+"""Number of thread ids per process."""
 
-_GZIP_MAGIC = b"\x1f\x8b"
 _REPORTS_HINT = "is it `nsys export --type sqlite` of a report?"
 
 
 @dataclass(frozen=True)
 class Process:
-    """A process as an export numbers it.
+    """A process by its id in an export.
 
-    Ids are, from their highest bits: hypervisor and machine (16), process (24), thread (24).
+    From the highest bits: hypervisor and machine (16), process (24), thread (24).
     """
 
     global_id: int
@@ -57,7 +56,7 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Its number in the operating system."""
+        """Its process id."""
         return (self.global_id >> _TID_BITS) & (TIDS - 1)
 
 
@@ -70,7 +69,7 @@ class Export:
 
     @cached_property
     def columns(self) -> Mapping[str, frozenset[str]]:
-        """Names of the columns of each table; none of a virtual one, which is run, not read."""
+        """Column names by table; virtual tables, which run code, are left out."""
         tables = self.rows(
             "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE TABLE%'"
         )
@@ -83,15 +82,16 @@ class Export:
 
     @cached_property
     def _finds_texts(self) -> bool:
-        """Whether a text is found by its number without a look at all of them."""
+        """Whether the table of texts has an index on their ids."""
         return bool(
             self.rows("SELECT 1 FROM pragma_table_info('StringIds') WHERE name = 'id' AND pk > 0")
         )
 
     def numbered_text(self, number: str) -> tuple[str, str]:
-        """Expression of the text whose number is in a column, and what to join its table with.
+        """Expression of the text whose id is in a column, and a table to join.
 
-        A copy of an export, table by table, has lost the key of its texts: they are sorted once.
+        A copy of an export made table by table has lost the primary key of its texts: sort them
+        once.
         """
         if self._finds_texts:
             return f"(SELECT value FROM StringIds WHERE id = {number})", ""  # noqa: S608
@@ -103,11 +103,11 @@ class Export:
         return table in self.columns and self.columns[table].issuperset(columns)
 
     def rows(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a small answer."""
+        """All rows of a small result."""
         return self.connection.execute(sql, values).fetchall()
 
     def of_process(self, table: str, process: Process) -> str:
-        """Condition of the rows of a process; what names no process belongs to all."""
+        """Condition for the rows of a process; a table without process ids belongs to all."""
         if "globalPid" in self.columns[table]:
             return f"globalPid = {process.global_id}"
         if "globalTid" in self.columns[table]:
@@ -121,14 +121,14 @@ class Export:
         return int(found[0][0])
 
     def integers(self, table: str, wanted: tuple[str, ...], where: str = "1") -> dict[str, I64]:
-        """Columns of integers, in the order of the table.
+        """Columns of integers, in table order.
 
         Parameters
         ----------
         table : str
-            One that there is.
+            An existing one.
         wanted : tuple of str
-            Names of columns; those that the table does not have are `ABSENT` throughout.
+            Names of columns; those that the table lacks are `ABSENT` throughout.
         """
         there = [name for name in wanted if name in self.columns[table]]
         if not there:
@@ -149,20 +149,10 @@ class Export:
 
 @contextmanager
 def opened(source: str | Path | bytes) -> Iterator[Export]:
-    """An export, open while the context lasts.
+    """An open export: a file, plain or gzip, or its content.
 
-    Parameters
-    ----------
-    source : str, Path or bytes
-        The file, plain or gzip, or its content.
-
-    Raises
-    ------
-    TraceFormatError
-        If it is no sound database, no export, or still written to; also while the context lasts.
+    SQLite's errors become a TraceFormatError, also those of queries inside the context.
     """
-    import sqlite3  # noqa: PLC0415 - not for who reads other traces
-
     path = None if isinstance(source, bytes) else Path(source)
     with ExitStack() as stack:
         try:
@@ -177,7 +167,7 @@ def opened(source: str | Path | bytes) -> Iterator[Export]:
             export = Export(connection, path)
             if not export.has("StringIds", "id", "value"):
                 raise TraceFormatError(
-                    "this SQLite file is no export of Nsight Systems (no table `StringIds`).",
+                    "this SQLite file is not an Nsight Systems export (no table `StringIds`).",
                     path=path,
                     hint=_REPORTS_HINT,
                 )
@@ -186,21 +176,15 @@ def opened(source: str | Path | bytes) -> Iterator[Export]:
             raise TraceFormatError(
                 f"SQLite cannot read this export: {exc}.",
                 path=path,
-                hint="the file is cut off or damaged; export the report again.",
+                hint="the file is truncated or damaged; export the report again.",
             ) from exc
 
 
 def _checked(path: Path) -> bytes | None:
-    """The content of a packed file; None for a file that SQLite can open.
-
-    Raises
-    ------
-    TraceFormatError
-        If somebody still writes to it.
-    """
+    """The content of a gzip file; None for a file that SQLite can open."""
     try:
         with path.open("rb") as file:
-            is_packed = file.read(2) == _GZIP_MAGIC
+            is_packed = file.read(2) == GZIP_MAGIC
     except FileNotFoundError as exc:
         raise not_found(path) from exc
     except OSError as exc:
@@ -211,7 +195,7 @@ def _checked(path: Path) -> bytes | None:
         beside = path.with_name(path.name + ending)
         if beside.is_file() and beside.stat().st_size:
             raise TraceFormatError(
-                f"somebody writes to this file, or was cut off ({beside.name} is there).",
+                f"this file is still being written, or nsys was killed ({beside.name} exists).",
                 path=path,
                 hint="wait until `nsys export` is done, or export the report again.",
             )
@@ -219,17 +203,13 @@ def _checked(path: Path) -> bytes | None:
 
 
 def _in_memory(content: bytes, path: Path | None) -> Connection:
-    """A connection to content."""
-    import sqlite3  # noqa: PLC0415
-
     connection = sqlite3.connect(":memory:")
     try:
         connection.deserialize(content)
     except OverflowError as exc:
-        raise TraceFormatError("too large to be read from memory.", path=path) from exc
+        raise TraceFormatError("too large to read into memory.", path=path) from exc
     return connection
 
 
 def _text(raw: bytes) -> str:
-    """A text that may not be UTF-8."""
     return raw.decode("utf-8", "replace")

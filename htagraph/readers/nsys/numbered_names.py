@@ -1,4 +1,4 @@
-"""Names of an export: its numbered strings, as symbols; threads and streams, as lanes."""
+"""Names of an export: its numbered strings as symbols, its threads and streams as lanes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,17 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 _BATCH = 500
+"""Parameters of one query; SQLite before 3.32 allows 999."""
+
 _ALL_FROM = 20_000
+"""Strings from which reading the whole table is cheaper than looking each up (chosen)."""
+
 _DEVICES_LAST = 5_000_000
+"""Kineto's sort index of device rows."""
 
 
 class Names:
-    """Symbols of the events that are read, given out as they come."""
+    """Symbols of the events that are read, numbered as they appear."""
 
     def __init__(self, export: Export) -> None:
         self._export = export
@@ -44,13 +49,13 @@ class Names:
         return np.array(codes, dtype=np.int32)[numbers]
 
     def of_numbers(self, numbers: I64, name: Callable[[int], str]) -> I32:
-        """Symbols of what is named after a number."""
+        """Symbols of numbers by a naming function."""
         places, distinct = pd.factorize(numbers)
         codes = [self.code(name(number)) for number in distinct.tolist()]
         return np.array(codes, dtype=np.int32)[places]
 
     def _texts(self, ids: I64) -> Mapping[int, str]:
-        """The strings with these numbers, as far as there are such."""
+        """The strings with these numbers, if they exist."""
         if len(ids) > _ALL_FROM:
             return self._select("1", ())
         found: dict[int, str] = {}
@@ -71,7 +76,7 @@ class Names:
 
 
 class Lanes:
-    """Threads and streams of the events that are read, numbered as they come."""
+    """Threads and streams of the events that are read, numbered as they appear."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[bool, int, int], int] = {}
@@ -100,7 +105,7 @@ class Lanes:
         )
 
     def table(self, export: Export, owner: Process) -> LaneTable:
-        """The lanes with the names that the export gives them.
+        """The lanes with their names in the export.
 
         Parameters
         ----------
@@ -119,7 +124,7 @@ class Lanes:
 
 
 def _stream(device: int, stream: int, process: str) -> tuple[int, int, str, str, int, int, str]:
-    """A row of the lane table, as the PyTorch profiler has it."""
+    """A row of the lane table, as in the PyTorch profiler."""
     return (
         device,
         stream,
@@ -134,14 +139,13 @@ def _stream(device: int, stream: int, process: str) -> tuple[int, int, str, str,
 def _thread(
     global_tid: int, processes: Mapping[int, str], threads: Mapping[int, str]
 ) -> tuple[int, int, str, str, int, int, str]:
-    """A row of the lane table."""
     process = Process.of(global_tid)
     name = processes.get(process.global_id, "")
     return process.pid, global_tid % TIDS, name, threads.get(global_tid, ""), 0, 0, "CPU"
 
 
 def named(export: Export, table: str, key: str, name: str) -> dict[int, str]:
-    """Names of processes or threads, where the export has them."""
+    """Names of processes or threads, if the export has them."""
     if not export.has(table, key, name):
         return {}
     sql = f"SELECT {key}, {name} FROM {table}"  # noqa: S608 - own names
@@ -153,7 +157,7 @@ def named(export: Export, table: str, key: str, name: str) -> dict[int, str]:
 def enumeration(
     export: Export, table: str, default: Mapping[int, str], column: str = "label"
 ) -> dict[int, str]:
-    """Names of the values of an enumeration, as this export has them, else as they are today."""
+    """Names of an enumeration's values in this export, else today's."""
     if not export.has(table, "id", column):
         return dict(default)
     found = export.rows(f"SELECT id, {column} FROM {table}")  # noqa: S608 - own names

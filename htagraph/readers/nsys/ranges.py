@@ -1,4 +1,4 @@
-"""NVTX ranges of an export: operators of PyTorch where its own profiler's hooks wrote them."""
+"""NVTX ranges of an export: operators where PyTorch's ``emit_nvtx`` wrote them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from htagraph.model.events import FlowTable
 from htagraph.model.kinds import EventKind
 from htagraph.readers.nsys.export import ABSENT, Export, Process
 from htagraph.readers.nsys.numbered_names import enumeration
-from htagraph.readers.nsys.table_rows import Part, Reading
+from htagraph.readers.nsys.table_rows import ReadState, TableRows
 
 __all__ = ["RANGES", "backward_flows", "ranges"]
 
@@ -32,15 +32,19 @@ _SIZES = ", sizes = [["
 """What ``emit_nvtx`` appends to names: ``aten::mm, seq = 7, op_id = 12, sizes = [[2, 3]]``."""
 
 _END = 1 << 30
+"""Longer than any text (SQLite's limit is a billion bytes)."""
+
 _ROWS = 1 << 16
+"""Rows fetched at once (chosen)."""
+
 _MARK = re.compile(r"^Nvtxt?Mark$")
 _RANGE = re.compile(r"^Nvtxt?(PushPop|StartEnd)Range$")
 
 _OPERATOR = re.compile(rf"^[\w.]*::[\w.:]+$|^record_param_comms$|{AUTOGRAD_FUNCTION.pattern}")
-"""Operators of a namespace (``aten::mm``), and what the autograd engine runs."""
+"""Operators of a namespace (``aten::mm``), and functions of the autograd engine."""
 
 _NCCL = re.compile(r"^nccl[A-Z]\w*$")
-"""Calls of NCCL, which writes its own ranges: ``ncclAllReduce``, ``ncclGroupEnd``."""
+"""NCCL API calls; NCCL writes its own ranges: ``ncclAllReduce``, ``ncclGroupEnd``."""
 
 
 class _RangeTexts(NamedTuple):
@@ -58,12 +62,12 @@ class _RangeTexts(NamedTuple):
     op_id: I64
 
 
-def ranges(export: Export, process: Process, reading: Reading) -> Part:
+def ranges(export: Export, process: Process, state: ReadState) -> TableRows:
     """NVTX ranges and marks of threads.
 
     Operators are ranges that PyTorch wrote (``torch.autograd.profiler.emit_nvtx``) with a sequence
-    number, or with the name of an operator; ranges that NCCL wrote are calls of it. Ranges that end
-    on another thread are kept, but are no part of what either thread does in order.
+    number, or with the name of an operator; NCCL's ranges are its API calls. Ranges that end on
+    another thread are kept, outside the program order of either thread.
     """
     where = export.of_process(RANGES, process)
     wanted = ("start", "end", "eventType", "globalTid", "endGlobalTid")
@@ -75,9 +79,9 @@ def ranges(export: Export, process: Process, reading: Reading) -> Part:
         np.isin(found["eventType"], [key for key, name in type_names.items() if kind.search(name)])
         for kind in (_MARK, _RANGE)
     )
-    codes = [reading.names.code(text) for text in texts.names]
+    codes = [state.names.code(text) for text in texts.names]
     name = np.array(codes, dtype=np.int32)[texts.name]
-    symbols = reading.names.table()
+    symbols = state.names.table()
     crosses = (found["endGlobalTid"] != ABSENT) & (found["endGlobalTid"] != found["globalTid"])
     crosses &= is_range & (found["endGlobalTid"] != 0)
     is_op = (sequence >= 0) | ((op_id >= 0) & symbols.searched(_OPERATOR)[name])
@@ -96,16 +100,16 @@ def ranges(export: Export, process: Process, reading: Reading) -> Part:
     }
     category_of = np.zeros(len(EventKind), dtype=np.int32)
     for number, text in categories.items():
-        category_of[number] = reading.names.code(text)
+        category_of[number] = state.names.code(text)
     keep = is_mark | is_range
-    reading.skip("NVTX_EVENTS: no ranges or marks", np.count_nonzero(~keep))
-    part = Part(
+    state.skip("NVTX_EVENTS: no ranges or marks", np.count_nonzero(~keep))
+    part = TableRows(
         found["start"],
         np.where(is_mark & (found["end"] == ABSENT), found["start"], found["end"]),
         kind.astype(np.int8),
         name,
         category_of[kind],
-        reading.lanes.threads(found["globalTid"]),
+        state.lanes.threads(found["globalTid"]),
         external_id=op_id,
         sparse={"sequence": np.where(sequence >= 0, sequence, ABSENT)},
     )
@@ -149,26 +153,26 @@ def _texts(export: Export, where: str) -> _RangeTexts:
     return _RangeTexts(name, list(codes), sequence, op_id)
 
 
-def backward_flows(part: Part, first: int, base_time_ns: int, reading: Reading) -> FlowTable:
+def backward_flows(part: TableRows, first: int, base_time_ns: int, state: ReadState) -> FlowTable:
     """Flows from forward operators to the autograd functions with their sequence numbers.
 
-    Sequence numbers count per thread, and the export does not say of which thread a function's is.
-    A flow is made only where all operators with the number are on one thread. As in the PyTorch
+    Sequence numbers count per thread, and the export does not record the thread of a function's. So
+    a flow is made only if all operators with the number are on one thread. As in the PyTorch
     profiler, it starts at the last of them: the one that made the function.
 
     Parameters
     ----------
-    part : Part
+    part : TableRows
         Ranges, with sound times.
     first : int
-        Event of the first of them.
+        Event number of the first of them.
     base_time_ns : int, unit=ns
         Added to every time.
     """
     lane, sequence = part.column("lane").astype(np.int64), part.sparse["sequence"]
     rows = np.flatnonzero(sequence != ABSENT)
     rows = rows[np.lexsort((part.ts_ns[rows], sequence[rows]))]
-    is_autograd = reading.names.table().searched(AUTOGRAD_FUNCTION)[part.column("name")[rows]]
+    is_autograd = state.names.table().searched(AUTOGRAD_FUNCTION)[part.column("name")[rows]]
     forward, backward = rows[~is_autograd], rows[is_autograd]
     if not len(forward) or not len(backward):
         return FlowTable()
@@ -189,6 +193,6 @@ def backward_flows(part: Part, first: int, base_time_ns: int, reading: Reading) 
         id=sequence[pairs],
         lane=lane[pairs].astype(np.int32),
         phase=np.tile(np.array([0, 2], dtype=np.int8), len(pairs) // 2),
-        category=np.full(len(pairs), reading.names.code("fwdbwd"), dtype=np.int32),
+        category=np.full(len(pairs), state.names.code("fwdbwd"), dtype=np.int32),
         event=pairs + first,
     )

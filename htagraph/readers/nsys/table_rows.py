@@ -1,4 +1,4 @@
-"""Parts of a recording: the rows of one table each, before they are one event table."""
+"""The rows of one table as columns of the event table, and all of them as one event table."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ import numpy.typing as npt
 from htagraph.model.events import EVENT_DTYPES, EventTable, LaneTable, SparseColumn
 from htagraph.model.kinds import EventKind
 from htagraph.model.recording import Repair
-from htagraph.readers.nsys.export import ABSENT
+from htagraph.readers.nsys.export import ABSENT, Export
 from htagraph.readers.nsys.numbered_names import Lanes, Names
 
-__all__ = ["Part", "Reading", "Values", "event_table", "last_end"]
+__all__ = ["ReadState", "TableRows", "Values", "event_table", "last_end"]
 
 I64 = npt.NDArray[np.int64]
 Values = npt.NDArray[np.int64] | npt.NDArray[np.float64]
 
 _MAX_TIME_NS = 1 << 60
+"""Times beyond it, 36 years, are not real: clocks of exports count from the boot or session."""
 
 
 @dataclass(frozen=True)
-class Part:
-    """Rows of one table as columns of the event table; `ABSENT` is what the export does not say.
+class TableRows:
+    """Rows of one table as columns of the event table, `ABSENT` where the export has no value.
 
     Parameters
     ----------
@@ -35,7 +36,7 @@ class Part:
     name, category, lane : ndarray of shape (n,), dtype=int32, or int for all
     device, stream, correlation, external_id : ndarray of shape (n,), dtype=int64, or int for all
     sparse : mapping of str to ndarray of shape (n,)
-        `ABSENT`, or not a number, where a row has no value.
+        `ABSENT`, or NaN, if a row has no value.
     """
 
     ts_ns: I64
@@ -58,7 +59,7 @@ class Part:
         """A column with a value for every row."""
         return np.broadcast_to(getattr(self, name), len(self))
 
-    def take(self, rows: npt.NDArray[np.bool_]) -> Part:
+    def take(self, rows: npt.NDArray[np.bool_]) -> TableRows:
         """Some of the rows."""
         if rows.all():
             return self
@@ -67,23 +68,29 @@ class Part:
             for name, value in vars(self).items()
             if name != "sparse"
         }
-        return Part(**columns, sparse={name: value[rows] for name, value in self.sparse.items()})
+        return TableRows(
+            **columns, sparse={name: value[rows] for name, value in self.sparse.items()}
+        )
 
 
-@dataclass
-class Reading:
-    """What is known while an export is read: names, lanes, what was mended and what was left out.
+_NO_ROWS = TableRows(np.empty(0, np.int64), np.empty(0, np.int64), EventKind.OTHER, 0, 0, 0)
 
-    Parameters
+
+class ReadState:
+    """What is known while an export is read: names, lanes, CUDA calls, repairs, skipped rows.
+
+    Attributes
     ----------
     repairs : dict of (str, str) to int
-        Kind and detail of each repair, and how often.
+        How often, by kind and detail.
     """
 
-    names: Names
-    lanes: Lanes = field(default_factory=Lanes)
-    repairs: dict[tuple[str, str], int] = field(default_factory=dict)
-    skipped: dict[str, int] = field(default_factory=dict)
+    def __init__(self, export: Export) -> None:
+        self.names = Names(export)
+        self.lanes = Lanes()
+        self.calls = _NO_ROWS
+        self.repairs: dict[tuple[str, str], int] = {}
+        self.skipped: dict[str, int] = {}
 
     def mend(self, kind: str, detail: str, n: int | np.integer) -> None:
         """Count a repair."""
@@ -91,20 +98,20 @@ class Reading:
             self.repairs[kind, detail] = self.repairs.get((kind, detail), 0) + int(n)
 
     def skip(self, what: str, n: int | np.integer) -> None:
-        """Count what is left out."""
+        """Count skipped rows."""
         if n:
             self.skipped[what] = self.skipped.get(what, 0) + int(n)
 
     def all_repairs(self) -> tuple[Repair, ...]:
-        """Repairs as a recording has them; no place in the file stands for rows of a table."""
+        """Repairs as a recording has them; rows of tables have no byte offset."""
         self.mend("unknown name", "called (no name)", self.names.n_unknown)
         self.names.n_unknown = 0
         return tuple(Repair(kind, n, -1, detail) for (kind, detail), n in self.repairs.items())
 
-    def asked_for(
-        self, part: Part, categories: Collection[str] | None, window: tuple[int, int] | None
-    ) -> Part:
-        """The events of some categories that touch a window, on the clock of the export."""
+    def filtered(
+        self, part: TableRows, categories: Collection[str] | None, window: tuple[int, int] | None
+    ) -> TableRows:
+        """The events of some categories that touch a window on the clock of the export."""
         keep = np.ones(len(part), dtype=bool)
         category, texts = part.column("category"), self.names.table()
         if categories is not None:
@@ -127,13 +134,13 @@ class Reading:
         begins = self._with_start(columns[time])
         return {name: values[begins] for name, values in columns.items()}
 
-    def with_sound_times(self, part: Part, end_ns: int) -> Part:
-        """A part whose events have a start, and an end that is not before it.
+    def with_sound_times(self, part: TableRows, end_ns: int) -> TableRows:
+        """A part whose events have a start, and no end before it.
 
         Parameters
         ----------
         end_ns : int
-            End of the capture: events that were not over end there.
+            End of the capture, where open events end.
         """
         part = part.take(self._with_start(part.ts_ns))
         ends = part.end_ns.copy()
@@ -143,22 +150,22 @@ class Reading:
         backwards = ends < part.ts_ns
         self.mend("ends before it starts", "given no length", np.count_nonzero(backwards))
         ends[backwards] = part.ts_ns[backwards]
-        return Part(**{**vars(part), "end_ns": ends})
+        return TableRows(**{**vars(part), "end_ns": ends})
 
 
-def last_end(parts: list[Part]) -> int:
-    """The last time that parts know."""
+def last_end(parts: list[TableRows]) -> int:
+    """The last time in any of the parts."""
     times = [part.end_ns[np.abs(part.end_ns) < _MAX_TIME_NS] for part in parts]
     times += [part.ts_ns[np.abs(part.ts_ns) < _MAX_TIME_NS] for part in parts]
     return max((int(some.max()) for some in times if len(some)), default=0)
 
 
-def event_table(parts: list[Part], base_time_ns: int, reading: Reading) -> EventTable:
+def event_table(parts: list[TableRows], base_time_ns: int, state: ReadState) -> EventTable:
     """The rows of all parts, one after the other.
 
     Parameters
     ----------
-    parts : list of Part
+    parts : list of TableRows
         With sound times.
     base_time_ns : int, unit=ns
         Added to every time.
@@ -178,13 +185,13 @@ def event_table(parts: list[Part], base_time_ns: int, reading: Reading) -> Event
         ts_ns=ts_ns + base_time_ns,
         dur_ns=column("end_ns", np.int64) - ts_ns,
         **columns,
-        symbols=reading.names.table(),
+        symbols=state.names.table(),
         lanes=LaneTable(),
         columns=_sparse_columns(parts),
     )
 
 
-def _sparse_columns(parts: list[Part]) -> dict[str, SparseColumn]:
+def _sparse_columns(parts: list[TableRows]) -> dict[str, SparseColumn]:
     """The columns that some rows have."""
     starts = np.cumsum([0, *(len(part) for part in parts)])
     found: dict[str, tuple[list[I64], list[Values]]] = {}

@@ -71,15 +71,7 @@ class Scanned:
 
 
 def scanned(source: str | Path | bytes, log: RepairLog, progress: Progress | None) -> Scanned:
-    """The packets of a file, or of its content.
-
-    Raises
-    ------
-    TraceError
-        If the file cannot be opened.
-    TraceLimitError
-        If it decompresses to far more than its size.
-    """
+    """The packets of a file, or of its content."""
     container = RepairLog(kineto_defects.Defect)
     data = bytearray()
     with closing(ByteStream(source, container, progress)) as stream:

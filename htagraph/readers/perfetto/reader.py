@@ -55,15 +55,6 @@ def read_perfetto(
     -------
     Recording
         Of a file with several runs, the first; the events of others are counted in `skipped`.
-
-    Raises
-    ------
-    TraceError
-        If the file cannot be opened, or has several ranks, and none is named.
-    TraceFormatError
-        If it has no events; the message lists what it has.
-    TraceLimitError
-        If it exceeds a documented limit.
     """
     wanted = EventFilter(stacks, categories, window)
     part, file, path = "", source, None

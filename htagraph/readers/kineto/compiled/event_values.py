@@ -24,16 +24,7 @@ __all__ = ["Event", "integer_text", "new_event", "read_value", "time_at"]
 U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]
 
-N_FIELDS = int(Field.FIRST_SPARSE) + len(COLUMNS)
-SKIP, TEXT, TIME, INT, REAL, TRIPLE = (
-    int(read) for read in (Read.SKIP, Read.TEXT, Read.TIME, Read.INT, Read.REAL, Read.TRIPLE)
-)
-AS_TEXT, TOO_LARGE, NANOSECONDS = (
-    1 << int(defect)
-    for defect in (Defect.NUMBER_AS_TEXT, Defect.NUMBER_TOO_LARGE, Defect.NANOSECONDS)
-)
-FIRST_SPARSE, TS = int(Field.FIRST_SPARSE), int(Field.TS)
-
+_N_FIELDS = Field.FIRST_SPARSE + len(COLUMNS)
 QUOTE, MINUS, OPEN_LIST, CLOSE_LIST, COMMA = 34, 45, 91, 93, 44
 _TO_NS = 3  # powers of ten between microseconds and nanoseconds
 _MAX_TIME = np.uint64(1 << 62)
@@ -58,8 +49,8 @@ class Event(NamedTuple):
 
 def new_event() -> Event:
     """Room for one event."""
-    value = np.zeros(N_FIELDS, dtype=np.int64)
-    start, end, has, listed, sparse = (np.zeros(N_FIELDS, dtype=np.int64) for _ in range(5))
+    value = np.zeros(_N_FIELDS, dtype=np.int64)
+    start, end, has, listed, sparse = (np.zeros(_N_FIELDS, dtype=np.int64) for _ in range(5))
     return Event(
         value,
         value.view(np.float64),
@@ -109,7 +100,7 @@ def time_at(buf: U8, a: int, scale: int) -> tuple[int, int, bool]:
 @inlined
 def _set(event: Event, field: int, a: int, b: int) -> None:
     event.has[field] = event.serial[0]
-    if field >= FIRST_SPARSE and event.listed[field] != event.serial[0]:
+    if field >= Field.FIRST_SPARSE.value and event.listed[field] != event.serial[0]:
         event.listed[field] = event.serial[0]
         event.sparse[event.serial[1]] = field
         event.serial[1] += 1
@@ -125,12 +116,12 @@ def _read_time(buf: U8, a: int, b: int, event: Event, field: int) -> int:
         return i if b < 0 else b
     event.value[field] = value
     _set(event, field, a, i)
-    if not fits and field == TS:
-        event.serial[2] |= NANOSECONDS
+    if not fits and field == Field.TS.value:
+        event.serial[2] |= 1 << Defect.NANOSECONDS.value
     elif not fits:
         event.value[field] = -1  # a duration that cannot be true
     if b >= 0:
-        event.serial[2] |= AS_TEXT
+        event.serial[2] |= 1 << Defect.NUMBER_AS_TEXT.value
     return i
 
 
@@ -141,7 +132,7 @@ def _read_int(buf: U8, a: int, event: Event, field: int) -> int:
         return i
     whole, fits = scaled(digits, power, lost)
     if not fits or (negative and whole > _HALF_RANGE):
-        event.serial[2] |= TOO_LARGE
+        event.serial[2] |= 1 << Defect.NUMBER_TOO_LARGE.value
         return i
     event.value[field] = -np.int64(whole) if negative else np.int64(whole)
     _set(event, field, a, i)
@@ -187,11 +178,11 @@ def _read_text(buf: U8, i: int, event: Event, field: int, read: int) -> int:
     b = string_end(buf, a)
     if b < 0:
         return b
-    if read == TEXT:
+    if read == Read.TEXT.value:
         _set(event, field, a, b)
-    elif read == TIME:
+    elif read == Read.TIME.value:
         _read_time(buf, a, b, event, field)
-    elif read == INT:
+    elif read == Read.INT.value:
         value, good = integer_text(buf, a, b)
         if good:
             event.value[field] = value
@@ -207,21 +198,21 @@ def read_value(buf: U8, i: int, event: Event, field: int, read: int) -> int:
     if c == QUOTE:
         return _read_text(buf, i, event, field, read)
     if c == MINUS or 48 <= c <= 57:
-        if read == TIME:
+        if read == Read.TIME.value:
             return _read_time(buf, i, -1, event, field)
-        if read == INT:
+        if read == Read.INT.value:
             return _read_int(buf, i, event, field)
-        if read == REAL:
+        if read == Read.REAL.value:
             return _read_real(buf, i, event, field)
-    elif c == OPEN_LIST and read == TRIPLE:
+    elif c == OPEN_LIST and read == Read.TRIPLE.value:
         end = _read_triple(buf, i, event, field)
         if end >= 0:
             return end
     end = skip_value(buf, i, event.stack)
     if end > 0 and c != 110:  # not null
-        if read == TEXT:
+        if read == Read.TEXT.value:
             _set(event, field, i, end)
-        elif read == INT and (c == 116 or c == 102):
+        elif read == Read.INT.value and (c == 116 or c == 102):
             event.value[field] = c == 116
             _set(event, field, i, end)
     return end

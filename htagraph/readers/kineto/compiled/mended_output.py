@@ -21,10 +21,6 @@ MENDED, TORN, CUT, NO_ROOM = range(4)
 """How a repair ends: done; at invalid bytes; at the end of the bytes; for lack of room to write."""
 
 _HEX = b"0123456789abcdef"
-_ESCAPE, _NOT_FINITE, _HEX_NUMBER, _WORD = (
-    int(defect)
-    for defect in (Defect.BAD_ESCAPE, Defect.NOT_FINITE, Defect.HEX_NUMBER, Defect.BARE_WORD)
-)
 
 
 class Bench(NamedTuple):
@@ -63,7 +59,7 @@ def put_escaped(bench: Bench, c: int) -> None:
 def copy_text(bench: Bench, i: int, end: int, defects: int) -> None:
     """Write a text; if any backslash is invalid, only those before quotes are escapes."""
     buf = bench.buf
-    literal = defects & (1 << _ESCAPE)
+    literal = defects & (1 << Defect.BAD_ESCAPE.value)
     while i < end:
         c = buf[i]
         after = utf8_end(buf, i) if c >= 128 else i + 1
@@ -137,14 +133,14 @@ def mend_word(bench: Bench, a: int) -> tuple[int, int]:
     value, is_hex = _hex_value(buf, a, b)
     signless = a + 1 if buf[a] == 45 or buf[a] == 43 else a
     if is_hex:
-        bench.n[1] |= 1 << _HEX_NUMBER
+        bench.n[1] |= 1 << Defect.HEX_NUMBER.value
         _put_digits(bench, value)
     elif (
         _matches(buf, signless, b, b"nan")
         or _matches(buf, signless, b, b"inf")
         or _matches(buf, signless, b, b"infinity")
     ):
-        bench.n[1] |= 1 << _NOT_FINITE
+        bench.n[1] |= 1 << Defect.NOT_FINITE.value
         for byte in b"null":
             put(bench, byte)
     elif (
@@ -156,8 +152,8 @@ def mend_word(bench: Bench, a: int) -> tuple[int, int]:
         for k in range(a, b):
             put(bench, buf[k])
     else:
-        bench.n[1] |= 1 << _WORD
+        bench.n[1] |= 1 << Defect.BARE_WORD.value
         put(bench, 34)
-        copy_text(bench, a, b, 1 << _ESCAPE)
+        copy_text(bench, a, b, 1 << Defect.BAD_ESCAPE.value)
         put(bench, 34)
     return b, MENDED

@@ -34,18 +34,6 @@ __all__ = ["mend", "next_event"]
 _MAX_KEY = 256
 """Bytes of the longest key (chosen)."""
 
-_RAW_QUOTE, _CONTROL, _UTF8, _ESCAPE, _WORD, _COMMA = (
-    int(defect)
-    for defect in (
-        Defect.RAW_QUOTE,
-        Defect.CONTROL_BYTE,
-        Defect.INVALID_UTF8,
-        Defect.BAD_ESCAPE,
-        Defect.BARE_WORD,
-        Defect.COMMA,
-    )
-)
-
 
 @called
 def _known_key(bench: Bench, i: int, any_key: bool) -> int:
@@ -130,21 +118,21 @@ def _text_end(bench: Bench, i: int, depth: int, is_key: bool) -> tuple[int, int]
         if c == 34:
             if _ends_text(bench, i, depth, is_key):
                 return i, defects
-            defects |= 1 << _RAW_QUOTE
+            defects |= 1 << Defect.RAW_QUOTE.value
         elif c == 92:
             after = escape_end(buf, i)
             if after < 0:
-                defects |= 1 << _ESCAPE
+                defects |= 1 << Defect.BAD_ESCAPE.value
             else:
                 i = after - 1
         elif c >= 128:
             after = utf8_end(buf, i)
             if after < 0:
-                defects |= 1 << _UTF8
+                defects |= 1 << Defect.INVALID_UTF8.value
             else:
                 i = after - 1
         elif c < 32:
-            defects |= 1 << _CONTROL
+            defects |= 1 << Defect.CONTROL_BYTE.value
         elif c == 123 and _begins_event(bench, i):
             return -2, defects
         i += 1
@@ -173,7 +161,7 @@ def _skip_commas(bench: Bench, i: int) -> int:
     """The position after white space and surplus commas."""
     i = skip_space(bench.buf, i)
     while bench.buf[i] == 44:
-        bench.n[1] |= 1 << _COMMA
+        bench.n[1] |= 1 << Defect.COMMA.value
         i = skip_space(bench.buf, i + 1)
     return i
 
@@ -206,7 +194,7 @@ def _after_value(bench: Bench, i: int, depth: int) -> tuple[int, int, int]:
             i = _skip_commas(bench, i + 1)
         if buf[i] == close:
             if had_comma:
-                bench.n[1] |= 1 << _COMMA
+                bench.n[1] |= 1 << Defect.COMMA.value
             put(bench, close)
             depth -= 1
             i += 1
@@ -214,7 +202,7 @@ def _after_value(bench: Bench, i: int, depth: int) -> tuple[int, int, int]:
             return i, depth, CUT
         elif had_comma or buf[i] == 34:
             if not had_comma:
-                bench.n[1] |= 1 << _COMMA
+                bench.n[1] |= 1 << Defect.COMMA.value
             put(bench, 44)
             if close == 93:
                 return i, depth, MENDED
@@ -232,7 +220,7 @@ def _mend_scalar(bench: Bench, i: int, depth: int) -> tuple[int, int]:
     if c == 34:
         return _mend_text(bench, i, depth, False)
     if depth > 0 and (c == 44 or c == 125 or c == 93):
-        bench.n[1] |= 1 << _WORD
+        bench.n[1] |= 1 << Defect.BARE_WORD.value
         for byte in b"null":
             put(bench, byte)
         return i, MENDED

@@ -70,49 +70,7 @@ MAX_DURATION_NS = 7 * 86_400 * 1_000_000_000
 """Longest event, 7 days (chosen); the duration of a longer one counts as unknown."""
 
 _SYMBOLS_PER_EVENT = 16
-(
-    _PHASE,
-    _CATEGORY,
-    _NAME,
-    _PID,
-    _TID,
-    _ID,
-    _TS,
-    _DUR,
-    _BIND,
-    _ARGS,
-    _DEVICE,
-    _STREAM,
-    _CORRELATION,
-    _EXTERNAL_ID,
-    _SPARSE,
-) = (int(field) for field in Field)
 _ASYNC_ID = next(code for code, column in enumerate(COLUMNS) if column.name == "async_id")
-_TEXT, _REAL, _IS_ARGS = int(Read.TEXT), int(Read.REAL), int(Read.ARGS)
-(
-    _COMMA,
-    _NO_PHASE,
-    _NO_TIMESTAMP,
-    _NO_DURATION,
-    _IMPOSSIBLE,
-    _NANOSECONDS,
-    _AS_TEXT,
-    _TOO_LARGE,
-    _NO_PLACE,
-) = (
-    int(defect)
-    for defect in (
-        Defect.COMMA,
-        Defect.NO_PHASE,
-        Defect.NO_TIMESTAMP,
-        Defect.NO_DURATION,
-        Defect.IMPOSSIBLE_DURATION,
-        Defect.NANOSECONDS,
-        Defect.NUMBER_AS_TEXT,
-        Defect.NUMBER_TOO_LARGE,
-        Defect.NO_PLACE,
-    )
-)
 
 
 class Rules(NamedTuple):
@@ -160,13 +118,19 @@ def _mark(batch: Batch, defect: int, offset: int) -> None:
     batch.repairs[defect, 1] = min(batch.repairs[defect, 1], offset)
 
 
+@inlined
+def _has(event: Event, field: int) -> bool:
+    """Whether the event has a field."""
+    return bool(event.has[field] == event.serial[0])
+
+
 @called
 def _holds_args(buf: U8, i: int, event: Event) -> bool:
     """Whether ``args`` is an object; a second one replaces the first."""
-    if event.has[_ARGS] == event.serial[0]:
-        for field in range(_ARGS, len(event.has)):
+    if _has(event, Field.ARGS.value):
+        for field in range(Field.ARGS.value, len(event.has)):
             event.has[field] = 0
-    event.has[_ARGS] = event.serial[0]
+    event.has[Field.ARGS.value] = event.serial[0]
     return bool(buf[i] == 123)
 
 
@@ -194,7 +158,7 @@ def _read_event(buf: U8, i: int, keys: Keys, event: Event) -> int:
         key = find_key(keys, buf, a, b, level)
         if key < 0:
             i = skip_value(buf, i, event.stack)
-        elif keys.read[key] != _IS_ARGS:
+        elif keys.read[key] != Read.ARGS.value:
             i = read_value(buf, i, event, keys.field[key], keys.read[key])
         elif _holds_args(buf, i, event):
             i = skip_space(buf, i + 1)
@@ -221,7 +185,7 @@ def _read_event(buf: U8, i: int, keys: Keys, event: Event) -> int:
 @inlined
 def _code(buf: U8, event: Event, field: int, symbols: Interned) -> int:
     """The symbol of a text field; 0, the empty text, if absent."""
-    if event.has[field] != event.serial[0]:
+    if not _has(event, field):
         return 0
     return intern(symbols, buf, event.start[field], event.end[field])
 
@@ -229,34 +193,34 @@ def _code(buf: U8, event: Event, field: int, symbols: Interned) -> int:
 @inlined
 def _dense(event: Event, field: int) -> int:
     """An integer field, `ABSENT` if there is none."""
-    return event.value[field] if event.has[field] == event.serial[0] else ABSENT
+    return event.value[field] if _has(event, field) else ABSENT
 
 
 @called
 def _times(buf: U8, event: Event) -> bool:
     """Read times too large for microseconds as nanoseconds; return whether there is a start."""
-    if event.serial[2] & (1 << _NANOSECONDS):
-        for field in (_TS, _DUR):
-            if event.has[field] == event.serial[0]:
+    if event.serial[2] & (1 << Defect.NANOSECONDS.value):
+        for field in (Field.TS.value, Field.DUR.value):
+            if _has(event, field):
                 _, value, fits = time_at(buf, event.start[field], 0)
                 event.value[field] = value if fits else -1
-                if not fits and field == _TS:
+                if not fits and field == Field.TS.value:
                     return False
-    return event.has[_TS] == event.serial[0]
+    return _has(event, Field.TS.value)
 
 
 @inlined
 def _duration(event: Event, batch: Batch, phase: int, offset: int) -> int:
     """The duration of an event, 0 if it has none that is plausible."""
-    if phase != 88:  # X
+    if phase != ord("X"):
         return 0
-    if event.has[_DUR] != event.serial[0]:
-        _mark(batch, _NO_DURATION, offset)
+    if not _has(event, Field.DUR.value):
+        _mark(batch, Defect.NO_DURATION.value, offset)
         return 0
-    if not 0 <= event.value[_DUR] <= MAX_DURATION_NS:
-        _mark(batch, _IMPOSSIBLE, offset)
+    if not 0 <= event.value[Field.DUR.value] <= MAX_DURATION_NS:
+        _mark(batch, Defect.IMPOSSIBLE_DURATION.value, offset)
         return 0
-    return event.value[_DUR]
+    return event.value[Field.DUR.value]
 
 
 @called
@@ -264,18 +228,18 @@ def _enter_sparse(buf: U8, tables: Tables, row: int) -> None:
     keys, event, symbols, batch = tables.keys, tables.event, tables.symbols, tables.batch
     for k in range(event.serial[1]):
         field = event.sparse[k]
-        if event.has[field] != event.serial[0]:
+        if not _has(event, field):
             continue
-        column = field - _SPARSE
+        column = field - Field.FIRST_SPARSE.value
         n = batch.sparse_n[column]
         batch.sparse_row[column, n] = row
-        if keys.read_of_field[field] == _TEXT:
+        if keys.read_of_field[field] == Read.TEXT.value:
             batch.sparse_value[column, n] = intern(
                 symbols, buf, event.start[field], event.end[field]
             )
         else:
             batch.sparse_value[column, n] = event.value[field]
-            if keys.read_of_field[field] == _REAL and event.end[field] > 0:
+            if keys.read_of_field[field] == Read.REAL.value and event.end[field] > 0:
                 real = batch.n[3]
                 batch.reals[0, real], batch.reals[1, real] = column, n
                 batch.reals[2, real], batch.reals[3, real] = event.start[field], event.end[field]
@@ -288,9 +252,9 @@ def _id(buf: U8, tables: Tables) -> int:
     """The id of an event: an integer, else the symbol of its text, from `TEXT_IDS` on."""
     event = tables.event
     number, good = 0, False
-    if event.has[_ID] == event.serial[0]:
-        number, good = integer_text(buf, event.start[_ID], event.end[_ID])
-    return number if good else TEXT_IDS + _code(buf, event, _ID, tables.symbols)
+    if _has(event, Field.ID.value):
+        number, good = integer_text(buf, event.start[Field.ID.value], event.end[Field.ID.value])
+    return number if good else TEXT_IDS + _code(buf, event, Field.ID.value, tables.symbols)
 
 
 @called
@@ -298,11 +262,10 @@ def _enter_flow(buf: U8, tables: Tables, phase: int, category: int, lane: int) -
     """Enter a flow point; a finish that binds to the next slice becomes ``F``."""
     event, batch = tables.event, tables.batch
     n = batch.n[1]
-    if phase == 102 and not (  # f
-        event.has[_BIND] == event.serial[0] and buf[event.start[_BIND]] == 101  # e
-    ):
-        phase = 70  # F
-    batch.flows[0, n] = event.value[_TS]
+    binds_inside = _has(event, Field.BIND.value) and buf[event.start[Field.BIND.value]] == ord("e")
+    if phase == ord("f") and not binds_inside:
+        phase = ord("F")
+    batch.flows[0, n] = event.value[Field.TS.value]
     batch.flows[1, n] = _id(buf, tables)
     batch.flows[2, n], batch.flows[3, n], batch.flows[4, n] = lane, phase, category
     batch.n[1] = n + 1
@@ -316,13 +279,10 @@ def _enter_row(
     event, rows = tables.event, tables.batch.rows
     row = tables.batch.n[0]
     rows[0, row], rows[1, row], rows[2, row] = start, dur, phase
-    rows[3, row], rows[4, row], rows[5, row] = (
-        _code(buf, event, _NAME, tables.symbols),
-        category,
-        lane,
-    )
-    rows[6, row], rows[7, row] = _dense(event, _DEVICE), _dense(event, _STREAM)
-    rows[8, row], rows[9, row] = _dense(event, _CORRELATION), _dense(event, _EXTERNAL_ID)
+    rows[3, row] = _code(buf, event, Field.NAME.value, tables.symbols)
+    rows[4, row], rows[5, row] = category, lane
+    for k in range(4):  # device, stream, correlation, external id
+        rows[6 + k, row] = _dense(event, Field.DEVICE.value + k)
     _enter_sparse(buf, tables, row)
     tables.batch.n[0] = row + 1
     return row
@@ -334,7 +294,7 @@ def _enter_timed(
 ) -> None:
     """Enter an event that has a time, or count why not."""
     event, batch, rules = tables.event, tables.batch, tables.rules
-    category = _code(buf, event, _CATEGORY, tables.symbols)
+    category = _code(buf, event, Field.CATEGORY.value, tables.symbols)
     batch.n_bytes[category] += n_bytes
     rule = rules.dropped[category] if category < len(rules.dropped) else rules.others
     is_half = shape in (_HALF, _ASYNC)
@@ -343,21 +303,26 @@ def _enter_timed(
         return
     if not _times(buf, event):
         batch.n_bytes[category] -= n_bytes
-        _mark(batch, _NO_TIMESTAMP, offset)
+        _mark(batch, Defect.NO_TIMESTAMP.value, offset)
         return
-    for defect in (_NANOSECONDS, _AS_TEXT, _TOO_LARGE):
+    for defect in (
+        Defect.NANOSECONDS.value,
+        Defect.NUMBER_AS_TEXT.value,
+        Defect.NUMBER_TOO_LARGE.value,
+    ):
         if event.serial[2] & (1 << defect):
             _mark(batch, defect, offset)
-    start = event.value[_TS]
+    start = event.value[Field.TS.value]
     dur = _duration(event, batch, phase, offset)
     if not is_half and not (
         start < rules.end_ns and (start + dur > rules.start_ns or start == rules.start_ns)
     ):
         batch.n[4] += 1
         return
-    if event.has[_PID] != event.serial[0] and event.has[_TID] != event.serial[0]:
-        _mark(batch, _NO_PLACE, offset)
-    pid, tid = _code(buf, event, _PID, tables.symbols), _code(buf, event, _TID, tables.symbols)
+    if not _has(event, Field.PID.value) and not _has(event, Field.TID.value):
+        _mark(batch, Defect.NO_PLACE.value, offset)
+    pid = _code(buf, event, Field.PID.value, tables.symbols)
+    tid = _code(buf, event, Field.TID.value, tables.symbols)
     lane = intern_pair(tables.lanes, pid, tid)
     if shape == _FLOW:
         _enter_flow(buf, tables, phase, category, lane)
@@ -375,10 +340,10 @@ def _enter_timed(
 def _enter(buf: U8, i: int, end: int, origin: int, tables: Tables) -> None:
     """Enter the event ``buf[i:end]`` into the columns, or count why not."""
     event, batch = tables.event, tables.batch
-    if event.has[_PHASE] != event.serial[0]:
-        _mark(batch, _NO_PHASE, origin + i)
+    if not _has(event, Field.PHASE.value):
+        _mark(batch, Defect.NO_PHASE.value, origin + i)
         return
-    phase = np.int64(buf[event.start[_PHASE]])
+    phase = np.int64(buf[event.start[Field.PHASE.value]])
     shape = tables.rules.shapes[phase]
     if shape == _META or tables.rules.notes_all:
         n = batch.n[2]
@@ -434,19 +399,19 @@ def scan(
             if not _has_room(tables, after - i):
                 return i, FULL
             if commas == 0:
-                _mark(tables.batch, _COMMA, origin + i)
+                _mark(tables.batch, Defect.COMMA.value, origin + i)
             _enter(buf, i, after, origin, tables)
             i, commas = after, 0
         elif c == 44:
             if commas != 0:
-                _mark(tables.batch, _COMMA, origin + i)
+                _mark(tables.batch, Defect.COMMA.value, origin + i)
             commas = 1
             i += 1
         elif i >= end:
             return end, BETWEEN
         elif c == 93:
             if commas == 1:
-                _mark(tables.batch, _COMMA, origin + i)
+                _mark(tables.batch, Defect.COMMA.value, origin + i)
             return i + 1, CLOSED
         else:
             return i, BAD
