@@ -1,15 +1,16 @@
 """The trace byte for byte, with the critical path added: for viewers of Chrome's JSON format.
 
-What is added stands in one piece, before the bracket that closes the list of events. Slices of the
-path are begin-end pairs: viewers keep times as float64 microseconds, and rounding cannot make pairs
-overlap as it can slices with a duration. Arrows start at the earlier and end at the later of the
-two slices they join, as viewers drop those that run back in time.
+The path is one piece of text, at the start of the list of events. Its slices are begin-end pairs:
+viewers keep times as float64 microseconds, and rounding cannot make pairs overlap as it can slices
+with a duration. Arrows start at the earlier and end at the later of the two slices they join, as
+viewers drop those that run back in time.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,19 +23,27 @@ import pandas as pd
 from htagraph.errors import TraceFormatError
 from htagraph.model.categories import CRITICAL_PATH
 from htagraph.model.events import EventTable
-from htagraph.writers.array_end import ArrayEnd
 from htagraph.writers.atomic import output_file
 
-__all__ = ["microseconds", "write_chrome_json"]
+__all__ = ["microseconds", "with_added", "write_chrome_json"]
 
 I64 = npt.NDArray[np.int64]
 
 _PIECE = 4 << 20
+"""Bytes copied at once (chosen)."""
+
 _GZIP = b"\x1f\x8b"
-_FIRST_PID = (
-    2_000_000_000  # larger than any process id of a real system, and below what viewers cut off
-)
-_FIRST_FLOW = 1 << 40  # larger than any correlation id
+_FIRST_PID = 2_000_000_000
+"""Larger than any real process id, and below what viewers cut off."""
+
+_FIRST_FLOW = 1 << 40
+"""Larger than any correlation id."""
+
+_KEY = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
+"""The start of the list of events; inside of a text, its quotes are escaped."""
+
+_BARE_LIST = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
+_OVERLAP = 64
 
 
 @contextmanager
@@ -157,8 +166,7 @@ def write_chrome_json(
 ) -> Path:
     """Write the original trace with the critical path added to it.
 
-    Every byte of the original stays; what is added stands in one piece. Memory does not grow with
-    the file.
+    Every byte of the original stays. Memory does not grow with the file.
 
     Parameters
     ----------
@@ -185,22 +193,40 @@ def write_chrome_json(
     ...     base_time_ns=0,
     ... )
     """
-    search, position = ArrayEnd(), -1
+    path = None if isinstance(source, bytes) else source
+    added = ",\n".join(_added(segments, events, base_time_ns, clock_shift_ns)).encode()
     with output_file(out) as file:
-        for piece in _pieces(source):
-            rest = piece
-            if position < 0 and (position := search.feed(piece)) >= 0:
-                file.write(piece[:position])
-                file.write(b"\n" if search.is_empty else b",\n")
-                file.write(
-                    ",\n".join(_added(segments, events, base_time_ns, clock_shift_ns)).encode()
-                )
-                file.write(b"\n")
-                rest = piece[position:]
-            file.write(rest)
-        if position < 0:
-            path = None if isinstance(source, bytes) else source
-            raise TraceFormatError(
-                "the list of events has no end.", path=path, hint="repair the file first."
-            )
+        try:
+            for part in with_added(_pieces(source), added):
+                file.write(part)
+        except ValueError as exc:
+            hint = "repair the file first."
+            raise TraceFormatError(f"{exc}.", path=path, hint=hint) from exc
     return Path(out)
+
+
+def with_added(pieces: Iterable[bytes], added: bytes) -> Iterator[bytes]:
+    """Yield a trace with events added to it; all else stays.
+
+    Raises
+    ------
+    ValueError
+        If it has no list of events, or is cut off.
+    """
+    held, pattern, is_added = b"", _BARE_LIST, False
+    for piece in pieces:
+        held += piece
+        if not is_added:
+            found = pattern.match(held) if pattern is _BARE_LIST else None
+            found = found or _KEY.search(held)
+            if found:
+                is_added, at = True, found.end()
+                is_empty = held[at:].lstrip().startswith(b"]")
+                yield held[:at] + b"\n" + added + (b"\n" if is_empty else b",\n")
+                held = held[at:]
+        pattern = _KEY
+        yield held[:-_OVERLAP]
+        held = held[-_OVERLAP:]
+    yield held
+    if not is_added or not held.rstrip().endswith((b"]", b"}")):
+        raise ValueError("the list of events has no end")

@@ -9,7 +9,7 @@ import numpy as np
 from htagraph.errors import TraceLimitError
 from htagraph.native.arguments import fixed
 from htagraph.readers.kineto.compiled.event_values import new_event
-from htagraph.readers.kineto.compiled.interning import enter, new_interned, new_pairs, texts
+from htagraph.readers.kineto.compiled.interning import enter, new_interned, texts
 from htagraph.readers.kineto.compiled.keys import key_table
 from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, PADDING
 from htagraph.readers.kineto.compiled.scanner import (
@@ -56,7 +56,7 @@ class Worker:
             key_table(),
             new_event(),
             new_interned(_SYMBOLS, _SYMBOL_BYTES),
-            new_pairs(_LANES),
+            new_interned(_LANES, 8 * _LANES),
             rules,
             new_batch(_SYMBOLS),
         )
@@ -71,7 +71,8 @@ class Worker:
     def lanes(self) -> list[tuple[int, int]]:
         """The pairs of symbols that name all lanes."""
         lanes = self._tables.lanes
-        return [(key >> 32, key & 0xFFFFFFFF) for key in lanes.keys[: lanes.n[0]].tolist()]
+        keys = lanes.arena[: 8 * int(lanes.n[0])].view(np.int64).tolist()
+        return [(key >> 32, key & 0xFFFFFFFF) for key in keys]
 
     def scan(self, piece: Piece) -> Part:
         """Read the events of a piece that begins between two events."""
@@ -141,6 +142,7 @@ class Worker:
                 symbols=new_interned(more, 2 * (used + n_bytes + PADDING), symbols),
                 batch=new_batch(more),
             )
-        if int(lanes.n[0]) * 2 > len(lanes.keys):
-            self._tables = self._tables._replace(lanes=new_pairs(2 * len(lanes.keys), lanes))
+        if int(lanes.n[0]) * 2 > len(lanes.hashes):
+            n = 2 * len(lanes.hashes)
+            self._tables = self._tables._replace(lanes=new_interned(n, 8 * n, lanes))
         self._fixed = fixed(self._tables)

@@ -20,7 +20,7 @@ from htagraph.readers.content import content_of
 from htagraph.readers.kineto.byte_stream import GZIP_MAGIC
 from htagraph.readers.storage import not_found
 
-__all__ = ["ABSENT", "TIDS", "Export", "Process", "opened"]
+__all__ = ["ABSENT", "NUMBERED_TEXTS", "TIDS", "Export", "Process", "opened"]
 
 I64 = npt.NDArray[np.int64]
 
@@ -60,6 +60,12 @@ class Process:
         return (self.global_id >> _TID_BITS) & (TIDS - 1)
 
 
+NUMBERED_TEXTS = """
+LEFT JOIN (SELECT id AS numbered_id, min(value) AS numbered_text FROM StringIds GROUP BY id)
+ON numbered_id ="""
+"""Join, to be followed by a column of text ids; one text per id, also in a damaged table."""
+
+
 @dataclass(frozen=True)
 class Export:
     """An open export; its path is None for content in memory."""
@@ -79,24 +85,6 @@ class Export:
             )
             for (table,) in tables
         }
-
-    @cached_property
-    def _finds_texts(self) -> bool:
-        """Whether the table of texts has an index on their ids."""
-        return bool(
-            self.rows("SELECT 1 FROM pragma_table_info('StringIds') WHERE name = 'id' AND pk > 0")
-        )
-
-    def numbered_text(self, number: str) -> tuple[str, str]:
-        """Expression of the text whose id is in a column, and a table to join.
-
-        A copy of an export made table by table has lost the primary key of its texts: sort them
-        once.
-        """
-        if self._finds_texts:
-            return f"(SELECT value FROM StringIds WHERE id = {number})", ""  # noqa: S608
-        texts = "SELECT id AS numbered_id, min(value) AS numbered_text FROM StringIds GROUP BY id"
-        return "numbered_text", f"LEFT JOIN ({texts}) ON numbered_id = {number}"
 
     def has(self, table: str, *columns: str) -> bool:
         """Whether there is a table with these columns."""

@@ -14,7 +14,7 @@ from htagraph.algorithms.matching import last_before
 from htagraph.model.autograd import AUTOGRAD_FUNCTION
 from htagraph.model.events import FlowTable
 from htagraph.model.kinds import EventKind
-from htagraph.readers.nsys.export import ABSENT, Export, Process
+from htagraph.readers.nsys.export import ABSENT, NUMBERED_TEXTS, Export, Process
 from htagraph.readers.nsys.numbered_names import enumeration
 from htagraph.readers.nsys.table_rows import ReadState, TableRows
 
@@ -123,10 +123,10 @@ def _texts(export: Export, where: str) -> _RangeTexts:
     them, and Python only sees the names, which repeat.
     """
     columns = export.columns[RANGES]
-    numbered, join = export.numbered_text("textId") if "textId" in columns else ("", "")
-    here = [*["text"] * ("text" in columns), *[numbered] * bool(numbered), "'(no name)'"]
-    text = f"coalesce({', '.join(here)})" if len(here) > 1 else here[0]
-    whole = f"SELECT {RANGES}.rowid AS row, CAST({text} AS TEXT) AS whole FROM {RANGES} {join}"  # noqa: S608
+    join = f"{NUMBERED_TEXTS} textId" if "textId" in columns else ""
+    texts = ["NULL"] + ["text"] * ("text" in columns) + ["numbered_text"] * bool(join)
+    text = f"CAST(coalesce({', '.join(texts)}, '(no name)') AS TEXT)"
+    whole = f"SELECT {RANGES}.rowid AS row, {text} AS whole FROM {RANGES} {join}"  # noqa: S608
     marks = ", ".join(
         f"CASE WHEN whole GLOB '*{mark}[0-9]*' THEN instr(whole, '{mark}') END AS {name}"
         for name, mark in _NUMBERS.items()

@@ -10,7 +10,7 @@ from typing import Any
 
 from htagraph.model.recording import MAX_RANKS
 from htagraph.readers.nsys.device_work import DEVICE_TABLES
-from htagraph.readers.nsys.export import TIDS, Export, Process, opened
+from htagraph.readers.nsys.export import NUMBERED_TEXTS, TIDS, Export, Process, opened
 from htagraph.readers.nsys.numbered_names import named
 from htagraph.readers.nsys.reports import refuse_report
 from htagraph.readers.rank_paths import file_of, rank_in_name
@@ -176,8 +176,7 @@ def _ranks_in_nccl(export: Export) -> dict[int, tuple[int, int]]:
     columns = export.columns["NVTX_EVENTS"]
     text, join = "jsonText", ""
     if "jsonTextId" in columns:
-        numbered, join = export.numbered_text("jsonTextId")
-        text = f"ifnull(jsonText, {numbered})"
+        text, join = "ifnull(jsonText, numbered_text)", f"{NUMBERED_TEXTS} jsonTextId"
     sql = (
         f"SELECT globalTid, {text} AS payload FROM NVTX_EVENTS {join} "  # noqa: S608
         "WHERE payload LIKE '%No. of ranks%'"

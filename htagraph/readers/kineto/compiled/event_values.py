@@ -45,12 +45,15 @@ class Event(NamedTuple):
     serial: I64  #: [0] serial number; [1] number of sparse fields; [2] defects, one bit each
     sparse: I64  #: the sparse fields that were set
     stack: U8  #: open brackets
+    word: I64  #: one word, for pairs of codes
+    word_bytes: U8  #: the same memory
 
 
 def new_event() -> Event:
     """Room for one event."""
     value = np.zeros(_N_FIELDS, dtype=np.int64)
     start, end, has, listed, sparse = (np.zeros(_N_FIELDS, dtype=np.int64) for _ in range(5))
+    word = np.zeros(2, dtype=np.int64)
     return Event(
         value,
         value.view(np.float64),
@@ -61,6 +64,8 @@ def new_event() -> Event:
         np.zeros(3, np.int64),
         sparse,
         np.zeros(MAX_DEPTH, np.uint8),
+        word,
+        word.view(np.uint8),
     )
 
 

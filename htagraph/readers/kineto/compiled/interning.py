@@ -1,7 +1,6 @@
-"""Interned byte strings, and interned pairs of codes, as arrays that compiled code fills. Compiled.
+"""Interned byte strings as arrays that compiled code fills. Compiled.
 
-Both are hash tables with open addressing. Compiled code stops when they may be full, and Python
-doubles them.
+A hash table with open addressing. Compiled code stops when it may be full, and Python doubles it.
 """
 
 from __future__ import annotations
@@ -17,12 +16,9 @@ from htagraph.readers.kineto.compiled.machine import called, entry, inlined, wor
 
 __all__ = [
     "Interned",
-    "Pairs",
     "enter",
     "intern",
-    "intern_pair",
     "new_interned",
-    "new_pairs",
     "texts",
 ]
 
@@ -40,15 +36,6 @@ class Interned(NamedTuple):
     starts: I64  #: by code: string ``c`` is ``arena[starts[c]:starts[c + 1]]``
     arena: U8  #: all strings, one after the other
     n: I64  #: [0]: number of strings
-
-
-class Pairs(NamedTuple):
-    """Distinct pairs of codes; the code of each is its position."""
-
-    slots: I32
-    hashes: U64
-    keys: I64  #: by code: first << 32 | second
-    n: I64
 
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
@@ -71,23 +58,6 @@ def new_interned(n_strings: int, n_bytes: int, old: Interned | None = None) -> I
         table.hashes[:n] = old.hashes[:n]
         table.starts[: n + 1] = old.starts[: n + 1]
         table.arena[: old.starts[n]] = old.arena[: old.starts[n]]
-        table.n[0] = n
-        _place(table.slots, table.hashes, n)
-    return table
-
-
-def new_pairs(n_pairs: int, old: Pairs | None = None) -> Pairs:
-    """An empty table with room for some pairs, or a copy of `old`."""
-    table = Pairs(
-        np.zeros(1 << (2 * n_pairs).bit_length(), dtype=np.int32),
-        np.zeros(n_pairs, dtype=np.uint64),
-        np.zeros(n_pairs, dtype=np.int64),
-        np.zeros(1, dtype=np.int64),
-    )
-    if old is not None:
-        n = int(old.n[0])
-        table.hashes[:n] = old.hashes[:n]
-        table.keys[:n] = old.keys[:n]
         table.n[0] = n
         _place(table.slots, table.hashes, n)
     return table
@@ -176,25 +146,3 @@ def intern(table: Interned, buf: U8, a: int, b: int) -> int:
 @entry
 def _enter(table: Interned, buf: U8, n_bytes: int) -> int:
     return intern(table, buf, 0, n_bytes)
-
-
-@inlined
-def intern_pair(table: Pairs, first: int, second: int) -> int:
-    """The code of a pair of codes, added if new; there must be room."""
-    key = (first << 32) | second
-    mask = np.uint64(len(table.slots) - 1)
-    h = _mixed(np.uint64(key))
-    slot = h & mask
-    while True:
-        code = np.int64(table.slots[slot]) - 1
-        if code < 0:
-            break
-        if table.keys[code] == key:
-            return code
-        slot = (slot + np.uint64(1)) & mask
-    code = table.n[0]
-    table.keys[code] = key
-    table.hashes[code] = h
-    table.slots[slot] = code + 1
-    table.n[0] = code + 1
-    return code

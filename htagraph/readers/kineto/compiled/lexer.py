@@ -20,7 +20,7 @@ from htagraph.readers.kineto.compiled.machine import (
 
 __all__ = [
     "MAX_DEPTH", "PADDING", "TOO_DEEP", "decimal", "escape_end", "last_boundary", "plain_end",
-    "scaled", "skip_number", "skip_space", "skip_value", "string_end", "utf8_end", "value_end",
+    "scaled", "skip_space", "skip_value", "string_end", "utf8_end", "value_end",
 ]  # fmt: skip
 
 U8 = npt.NDArray[np.uint8]
@@ -226,27 +226,6 @@ def scaled(digits: np.uint64, power: int, lost: bool) -> tuple[np.uint64, bool]:
 
 
 @inlined
-def skip_number(buf: U8, i: int) -> int:
-    """The position after a number."""
-    if buf[i] == MINUS:
-        i += 1
-    start = i
-    while 48 <= buf[i] <= 57:
-        i += 1
-    if i == start or (buf[start] == 48 and i > start + 1):
-        return -i - 1
-    if buf[i] == POINT:
-        start = i = i + 1
-        while 48 <= buf[i] <= 57:
-            i += 1
-        if i == start:
-            return -i - 1
-    if buf[i] == 101 or buf[i] == 69:
-        i, _ = _exponent(buf, i + 1)
-    return i
-
-
-@inlined
 def _skip_scalar(buf: U8, i: int) -> int:
     c = buf[i]
     if c == QUOTE:
@@ -258,7 +237,7 @@ def _skip_scalar(buf: U8, i: int) -> int:
         return _skip_word(buf, i, b"false")
     if c == 110:
         return _skip_word(buf, i, b"null")
-    return skip_number(buf, i)
+    return decimal(buf, i)[0]
 
 
 @inlined

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from htagraph.readers.kineto.compiled.event_values import integer_text
 from htagraph.readers.kineto.compiled.keys import Keys
-from htagraph.readers.kineto.compiled.lexer import skip_number, utf8_end
+from htagraph.readers.kineto.compiled.lexer import decimal, utf8_end
 from htagraph.readers.kineto.compiled.machine import called, inlined
 from htagraph.readers.kineto.defects import Defect
 
@@ -98,21 +99,6 @@ def _put_digits(bench: Bench, value: np.uint64) -> None:
 
 
 @called
-def _hex_value(buf: U8, a: int, b: int) -> tuple[np.uint64, bool]:
-    """The value of ``0x…``, and whether it is one that fits in 64 bits."""
-    value = np.uint64(0)
-    if not (3 <= b - a <= 18 and buf[a] == 48 and buf[a + 1] | 32 == 120):
-        return value, False
-    for k in range(a + 2, b):
-        c = np.int64(buf[k] | 32)
-        d = c - 48 if 48 <= c <= 57 else c - 87 if 97 <= c <= 102 else -1
-        if d < 0:
-            return value, False
-        value = (value << np.uint64(4)) | np.uint64(d)
-    return value, True
-
-
-@called
 def mend_word(bench: Bench, a: int) -> tuple[int, int]:
     """Copy or repair a number or literal; return the position after it, and how it ended."""
     buf, b = bench.buf, a
@@ -130,11 +116,11 @@ def mend_word(bench: Bench, a: int) -> tuple[int, int]:
         return a, CUT if a >= bench.end else TORN
     if b >= bench.end:
         return a, CUT
-    value, is_hex = _hex_value(buf, a, b)
+    value, is_integer = integer_text(buf, a, b)
     signless = a + 1 if buf[a] == 45 or buf[a] == 43 else a
-    if is_hex:
+    if is_integer and b - a > 2 and buf[a + 1] | 32 == ord("x"):
         bench.n[1] |= 1 << Defect.HEX_NUMBER.value
-        _put_digits(bench, value)
+        _put_digits(bench, np.uint64(value))
     elif (
         _matches(buf, signless, b, b"nan")
         or _matches(buf, signless, b, b"inf")
@@ -144,7 +130,7 @@ def mend_word(bench: Bench, a: int) -> tuple[int, int]:
         for byte in b"null":
             put(bench, byte)
     elif (
-        skip_number(buf, a) == b
+        decimal(buf, a)[0] == b
         or _matches(buf, a, b, b"true")
         or _matches(buf, a, b, b"false")
         or _matches(buf, a, b, b"null")

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.readers.kineto.compiled.event_values import Event, integer_text, read_value, time_at
-from htagraph.readers.kineto.compiled.interning import Interned, Pairs, intern, intern_pair
+from htagraph.readers.kineto.compiled.interning import Interned, intern
 from htagraph.readers.kineto.compiled.keys import Keys, find_key
 from htagraph.readers.kineto.compiled.lexer import (
     PADDING,
@@ -107,7 +107,7 @@ class Tables(NamedTuple):
     keys: Keys
     event: Event
     symbols: Interned
-    lanes: Pairs
+    lanes: Interned  #: of pairs of symbols, 32 bits each
     rules: Rules
     batch: Batch
 
@@ -323,7 +323,8 @@ def _enter_timed(
         _mark(batch, Defect.NO_PLACE.value, offset)
     pid = _code(buf, event, Field.PID.value, tables.symbols)
     tid = _code(buf, event, Field.TID.value, tables.symbols)
-    lane = intern_pair(tables.lanes, pid, tid)
+    event.word[0] = (pid << 32) | tid
+    lane = intern(tables.lanes, event.word_bytes, 0, 8)
     if shape == _FLOW:
         _enter_flow(buf, tables, phase, category, lane)
     else:
@@ -365,7 +366,7 @@ def _has_room(tables: Tables, n_bytes: int) -> bool:
         and batch.n[3] + _SYMBOLS_PER_EVENT < batch.reals.shape[1]
         and n + _SYMBOLS_PER_EVENT < min(len(symbols.hashes), len(batch.skipped))
         and symbols.starts[n] + n_bytes < len(symbols.arena) - PADDING
-        and lanes.n[0] + 1 < len(lanes.keys)
+        and lanes.n[0] + 1 < len(lanes.hashes)
     )
 
 
