@@ -48,7 +48,7 @@ _OVERLAP = 64
 
 @contextmanager
 def _opened(source: bytes | str | Path) -> Iterator[BinaryIO]:
-    """Open what is plain or compressed, whatever its name says."""
+    """Open a plain or gzip file, whatever its name."""
     with io.BytesIO(source) if isinstance(source, bytes) else Path(source).open("rb") as raw:
         magic = raw.read(2)
         raw.seek(0)
@@ -171,27 +171,15 @@ def write_chrome_json(
     Parameters
     ----------
     out : str or Path
-        Compressed where it ends in ``.gz``; may be the source.
+        Compressed if it ends in ``.gz``; may be the source.
     source : bytes, str or Path
-        The original, plain or compressed: its content, or the file that holds it.
-    events : EventTable
-        Events of the original.
+        The original, plain or compressed: its content, or the file.
     segments : DataFrame
         The critical path, schema `frames.SEGMENTS`.
     base_time_ns : int, unit=ns
         Time that is 0 in the original (``baseTimeNanoseconds``).
     clock_shift_ns : array_like of int, unit=ns, default=0
         What was added to the times of device work since it was read; one, or one per event.
-
-    Examples
-    --------
-    >>> write_chrome_json(  # doctest: +SKIP
-    ...     "critical.json.gz",
-    ...     "trace.json.gz",
-    ...     events=graph.dag.events,
-    ...     segments=path.segments,
-    ...     base_time_ns=0,
-    ... )
     """
     path = None if isinstance(source, bytes) else source
     added = ",\n".join(_added(segments, events, base_time_ns, clock_shift_ns)).encode()

@@ -21,7 +21,6 @@ from htagraph.writers.wire import (
     Block,
     Piece,
     assemble,
-    double_field,
     fixed64_field,
     message_field,
     varint_field,
@@ -81,7 +80,7 @@ class Arg:
     def pieces(self, name: int, rows: I64) -> list[Piece]:
         """The field for slices that have it."""
         values = self.value[np.searchsorted(self.row, rows)]
-        encode = double_field if self.form == "float" else varint_field
+        encode = fixed64_field if self.form == "float" else varint_field
         body = varint_field(proto.ANNOTATION_NAME_IID, name)
         body += encode(_VALUE_FIELD[self.form], values)
         return message_field(proto.EVENT_DEBUG_ANNOTATIONS, body)
@@ -250,7 +249,7 @@ def encode_counter(track: int, ts_ns: I64, value: npt.NDArray[Any], sequence: in
     number = (
         varint_field(proto.EVENT_COUNTER_VALUE, value)
         if np.issubdtype(value.dtype, np.integer)
-        else double_field(proto.EVENT_DOUBLE_COUNTER_VALUE, value.astype(np.float64))
+        else fixed64_field(proto.EVENT_DOUBLE_COUNTER_VALUE, value.astype(np.float64))
     )
     event = varint_field(proto.EVENT_TYPE, proto.TYPE_COUNTER)
     event += varint_field(proto.EVENT_TRACK_UUID, track) + number

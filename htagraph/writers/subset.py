@@ -1,4 +1,4 @@
-"""A smaller trace: some events of a trace as a valid one, each as it stands in the original."""
+"""A smaller trace: some events of a trace as a valid one, each as in the original."""
 
 from __future__ import annotations
 
@@ -83,11 +83,11 @@ def write_subset(
     out : str or Path
         ``.json``, or ``.json.gz`` to compress.
     raw : sequence of bytes
-        The events, as they stand in the original.
+        The events as in the original.
     rows : ndarray of shape (n,), dtype=int64
         Rows of the events.
     launch : ndarray of shape (n_events,)
-        Runtime call of each device event, -1 for none; arrows are kept where both ends are.
+        Runtime call of each device event, -1 for none; arrows are kept if both ends are.
     metadata : mapping
         Top-level keys of the original.
     base_time_ns : int, unit=ns

@@ -381,7 +381,7 @@ def test_without_any_temporary_folder_a_job_says_so(job: Path, tmp_path: Path) -
     frozen = read_only(*_TEMPORARY, tmp_path)
     run = confined(frozen, *CLI, "report", str(job), "-q", cwd=tmp_path)
 
-    assert "no temporary folder can be made" in said(run)
+    assert "cannot create a temporary folder" in said(run)
 
 
 @needs_mounts
