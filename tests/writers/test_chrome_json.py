@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 import htagraph as hg
 from htagraph.errors import TraceFormatError
 from htagraph.writers.chrome_json import with_added, write_chrome_json
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 TEXT = st.text(alphabet='ab\\"[]{}:, \n', max_size=12)
 JSON = st.recursive(
@@ -26,7 +28,7 @@ JSON = st.recursive(
 def original(tmp_path: Path) -> Path:
     """The JSON file of a simulated rank."""
     path = tmp_path / "rank.json"
-    path.write_bytes(hg.synth.simulate(hg.synth.training_rank(steps=1, layers=2)).to_json())
+    path.write_bytes(simulate(training_rank(steps=1, layers=2)).to_json())
     return path
 
 
