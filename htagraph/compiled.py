@@ -18,9 +18,9 @@ from htagraph.model.archive import VERSION, pack_recording
 from htagraph.model.recording import Progress
 from htagraph.readers.rank_paths import file_of
 from htagraph.trace import Trace, load
-from htagraph.writers.text_file import new_folder
+from htagraph.writers.output_file import new_folder
 
-__all__ = ["Compiled", "Reading", "compiled", "kept_file", "load_graph", "opened", "saved"]
+__all__ = ["Compiled", "LoadOptions", "compiled", "kept_file", "load_graph", "opened", "saved"]
 
 _ENDS = 1 << 16
 """Bytes at each end of a file that identify it in a cache (chosen)."""
@@ -34,7 +34,7 @@ class Compiled(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Reading:
+class LoadOptions:
     """How a trace is read and compiled.
 
     Parameters
@@ -118,16 +118,16 @@ def load_graph(
     >>> [*graph.steps["name"]]
     ['ProfilerStep#0', 'ProfilerStep#1', 'ProfilerStep#2']
     """
-    reading = Reading(tuple(class_rules), stacks, infer)
+    options = LoadOptions(tuple(class_rules), stacks, infer)
     files = tuple(map(Path, beside))
     folder = None if cache is None else Path(cache).expanduser()
-    return compiled(Path(source), files, reading, folder=folder, progress=progress).graph
+    return compiled(Path(source), files, options, folder=folder, progress=progress).graph
 
 
 def compiled(
     path: Path,
     beside: Sequence[Path],
-    reading: Reading,
+    options: LoadOptions,
     *,
     folder: Path | None = None,
     progress: Progress | None = None,
@@ -143,12 +143,12 @@ def compiled(
         Called with the stages after that.
     """
     if folder is None or not file_of(path).is_file():  # a pipe can be read only once
-        return reading.made(path, beside, progress=progress, stage=stage)
-    kept = kept_file(path, beside, folder, reading)
+        return options.made(path, beside, progress=progress, stage=stage)
+    kept = kept_file(path, beside, folder, options)
     found = opened(kept, path)
     if found is not None:
         return found
-    made = reading.made(path, beside, progress=progress, stage=stage)
+    made = options.made(path, beside, progress=progress, stage=stage)
     try:
         new_folder(folder, hint="choose another cache.")
         saved(made, kept)
@@ -157,10 +157,10 @@ def compiled(
     return made
 
 
-def kept_file(path: Path, beside: Sequence[Path], folder: Path, reading: Reading) -> Path:
+def kept_file(path: Path, beside: Sequence[Path], folder: Path, options: LoadOptions) -> Path:
     """The cache entry of a trace and its graph: one per state of its files, and options."""
     states = [(str(file.absolute()), _state(file_of(file))) for file in (path, *beside)]
-    key = f"{VERSION} {_code()} {reading} {states}"
+    key = f"{VERSION} {_code()} {options} {states}"
     return folder / f"{sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}.npz"
 
 

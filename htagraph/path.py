@@ -432,7 +432,7 @@ def write_runs(out: str | Path, runs: Mapping[str, CriticalPath], origins: Seque
     Path
         The file.
     """
-    from htagraph.writers.joined import write_joined  # noqa: PLC0415  deferred: few need it
+    from htagraph.writers.output_file import write_joined  # noqa: PLC0415  deferred: few need it
 
     taken: set[int] = set()
     places = zip(runs.items(), origins, strict=True)

@@ -23,7 +23,7 @@ import pandas as pd
 from htagraph.errors import TraceFormatError
 from htagraph.model.categories import CRITICAL_PATH
 from htagraph.model.events import EventTable
-from htagraph.writers.atomic import output_file
+from htagraph.writers.output_file import output_file
 
 __all__ = ["microseconds", "with_added", "write_chrome_json"]
 

@@ -16,7 +16,7 @@ from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound, EdgeKind, EventKind, in_words
 from htagraph.model.units import human_duration
 from htagraph.writers.labels import name_label, printable
-from htagraph.writers.text_file import write_text
+from htagraph.writers.output_file import write_text
 
 __all__ = ["graph_dot", "path_dot"]
 

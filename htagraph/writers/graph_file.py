@@ -13,7 +13,7 @@ import numpy.typing as npt
 from htagraph.model.archive import pack
 from htagraph.model.dag import Dag
 from htagraph.model.recording import Origin
-from htagraph.writers.atomic import output_file
+from htagraph.writers.output_file import output_file
 
 __all__ = ["write_graph"]
 

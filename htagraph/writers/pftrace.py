@@ -26,7 +26,7 @@ from htagraph.model import perfetto_fields as proto
 from htagraph.model.events import EventTable, FlowTable, LaneTable, SparseColumn
 from htagraph.model.kinds import EventKind, among
 from htagraph.model.supplement import FIELD, Supplement
-from htagraph.writers.atomic import output_file
+from htagraph.writers.output_file import output_file
 from htagraph.writers.path_tracks import path_slices
 from htagraph.writers.slice_packets import (
     Arg,

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.model.events import EventTable, LaneTable
-from htagraph.writers.atomic import output_file
 from htagraph.writers.chrome_json import microseconds
+from htagraph.writers.output_file import output_file
 
 __all__ = ["write_subset"]
 
