@@ -167,9 +167,7 @@ def test_a_full_disk_is_no_failure(trace, tmp_path, full_disk):
 @pytest.mark.filterwarnings("default::htagraph.errors.IncompleteTraceWarning")
 def test_where_nothing_can_be_kept_the_answer_is_the_same(trace):
     """That there is no folder is said, and no failure."""
-    with pytest.warns(
-        IncompleteTraceWarning, match="nothing is kept: .* cannot create"
-    ):
+    with pytest.warns(IncompleteTraceWarning, match="nothing is kept: .* cannot create"):
         graph = hg.load_graph(trace, cache=trace / "below a file")
     assert repr(graph) == repr(hg.load_graph(trace))
 

@@ -19,13 +19,7 @@ _BLOCK = 1 << 22
 
 
 def first_bytes(source: str | Path | bytes, n_bytes: int) -> bytes:
-    """The first bytes of a file or of content; none if it cannot be read, or only once (a pipe).
-
-    Examples
-    --------
-    >>> first_bytes(b'{"traceEvents": []}', 8)
-    b'{"traceE'
-    """
+    """The first bytes of a file or of content; none if it cannot be read, or only once (a pipe)."""
     head = source[:n_bytes] if isinstance(source, bytes) else _head_of(Path(source), n_bytes)
     if not head.startswith(GZIP_MAGIC):
         return head

@@ -21,13 +21,7 @@ _RANK_IN_NAME = re.compile(
 
 
 def file_of(path: Path) -> Path:
-    """The file that a path names, or that holds the rank that it names.
-
-    Examples
-    --------
-    >>> file_of(Path("nowhere/rank-1"))
-    PosixPath('nowhere/rank-1')
-    """
+    """The file that a path names, or that holds the rank that it names."""
     # Unlike those of `Path`, functions of `os.path` answer for names that no file can have.
     return path.parent if os.path.isfile(path.parent) else path  # noqa: PTH113
 

@@ -57,17 +57,7 @@ def merge_counts(counts: I64, more: I64) -> None:
 
 
 class RepairLog:
-    """Counts and first offsets of all repairs of one file, while it is read.
-
-    Examples
-    --------
-    >>> from htagraph.readers.kineto.defects import Defect
-    >>> log = RepairLog(Defect)
-    >>> log.add(Defect.COMMA, offset=70)
-    >>> log.add(Defect.COMMA, offset=12)
-    >>> [(repair.kind, repair.n, repair.first_offset) for repair in log.repairs()]
-    [('comma', 2, 12)]
-    """
+    """Counts and first offsets of all repairs of one file, while it is read."""
 
     def __init__(self, defects: type[Defect]) -> None:
         self._defects = defects

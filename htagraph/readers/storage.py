@@ -41,24 +41,12 @@ _ON_DISK = ("file", "local")
 
 
 def is_remote(path: str | Path) -> bool:
-    """Whether a path is a URL.
-
-    Examples
-    --------
-    >>> is_remote("s3://bucket/run"), is_remote(Path("s3://bucket/run")), is_remote("C:/run")
-    (True, True, False)
-    """
+    """Whether a path is a URL."""
     return _URL.match(str(path)) is not None
 
 
 def url_of(path: str | Path) -> str:
-    """The URL of a path; other paths unchanged.
-
-    Examples
-    --------
-    >>> url_of(Path("s3://bucket/run")), url_of(Path("file:///runs/1")), url_of("runs/1")
-    ('s3://bucket/run', 'file:///runs/1', 'runs/1')
-    """
+    """The URL of a path; other paths unchanged."""
     found = _URL.match(str(path))
     if found is None:
         return str(path)

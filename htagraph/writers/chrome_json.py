@@ -48,7 +48,6 @@ _OVERLAP = 64
 
 @contextmanager
 def _opened(source: bytes | str | Path) -> Iterator[BinaryIO]:
-    """Open a plain or gzip file, whatever its name."""
     with io.BytesIO(source) if isinstance(source, bytes) else Path(source).open("rb") as raw:
         magic = raw.read(2)
         raw.seek(0)
@@ -61,7 +60,6 @@ def _opened(source: bytes | str | Path) -> Iterator[BinaryIO]:
 
 
 def _pieces(source: bytes | str | Path) -> Iterator[bytes]:
-    """Yield the text in pieces of bounded size."""
     path = None if isinstance(source, bytes) else source
     try:
         with _opened(source) as file:
@@ -143,7 +141,6 @@ def _arrows(
 def _added(
     segments: pd.DataFrame, events: EventTable, base_time_ns: int, clock_shift_ns: npt.ArrayLike
 ) -> Iterable[str]:
-    """The events to add, as JSON text."""
     pid = _FIRST_PID
     while pid in events.lanes.pid:
         pid += 1

@@ -73,7 +73,6 @@ def name_label(name: str, *, width: int = 48) -> str:
 
 
 def _cut(text: str, width: int) -> str:
-    """Text without its middle where it is too long."""
     if len(text) <= width:
         return text
     head_width = width * 2 // 3

@@ -38,11 +38,6 @@ def table_html(rows: Iterable[Sequence[str]], *, title: str, colors: Sequence[st
     ----------
     colors : sequence of str, optional
         Marks of the rows.
-
-    Examples
-    --------
-    >>> table_html([("compute", "3.00 us")], title="Path").count("<td")
-    2
     """
     body = ""
     for row, color in zip_longest(rows, colors, fillvalue=""):

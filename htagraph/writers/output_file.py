@@ -54,15 +54,6 @@ def output_file(out: str | Path) -> Iterator[BinaryIO]:
     The bytes go to a temporary file in the same folder, which replaces `out`, or the target of a
     link, at the end. ``.gz`` files are compressed. A device or a pipe (``/dev/null``) is written
     directly.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with output_file(Path(folder) / "x.dot") as file:
-    ...         _ = file.write(b"digraph {}")
-    ...     sorted(entry.name for entry in Path(folder).iterdir())
-    ['x.dot']
     """
     path = _end_of_links(Path(out))
     if not path.parent.is_dir():

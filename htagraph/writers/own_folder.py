@@ -30,12 +30,6 @@ class OwnFolder:
     ----------
     kind : str, default=""
         Prefix of its name.
-
-    Examples
-    --------
-    >>> folder = OwnFolder("example-")
-    >>> folder.path.is_dir(), folder.path.name.startswith("htagraph-example-")
-    (True, True)
     """
 
     def __init__(self, kind: str = "") -> None:

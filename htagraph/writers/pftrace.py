@@ -9,7 +9,7 @@ files of ranks.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,7 +20,7 @@ import pandas as pd
 
 from htagraph.algorithms.codes import distinct
 from htagraph.algorithms.rows import rows
-from htagraph.errors import GraphError, OutputError
+from htagraph.errors import OutputError
 from htagraph.model import frames
 from htagraph.model import perfetto_fields as proto
 from htagraph.model.events import EventTable, FlowTable, LaneTable, SparseColumn
@@ -43,6 +43,7 @@ __all__ = ["CounterTrack", "write_pftrace"]
 
 I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
+Ends = tuple[npt.NDArray[np.integer[Any]], npt.NDArray[np.integer[Any]]]
 
 _FLOWS_PER_RANK = 1 << 40
 """Range of arrow ids of each rank."""
@@ -53,7 +54,6 @@ _WORTH_PACKING, _PACKED = 1 << 20, 1
 
 _NOTHING_SAID: Mapping[str, str] = MappingProxyType({})
 _NO_FACTS: Mapping[str, Any] = MappingProxyType({})
-_NO_LINKS = (np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32))
 _NO_ENDS = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
 
@@ -78,37 +78,19 @@ class CounterTrack:
     device: int = -1
     stream: int = -1
 
-    def __post_init__(self) -> None:
-        """Check that there is a time for each value."""
-        if len(self.ts_ns) != len(self.value):
-            raise GraphError(
-                f"counter {self.name!r} has {len(self.ts_ns)} times for {len(self.value)} values."
-            )
 
-
-@dataclass(frozen=True)
-class _Arrows:
-    """Both ends of all arrows, as flows of event slices and of path slices."""
-
-    events: Flows = field(default_factory=Flows)
-    path: Flows = field(default_factory=Flows)
-
-    @classmethod
-    def of(cls, links: tuple[I32, I32], path_event: I64, first_id: int) -> _Arrows:
-        """Arrows of each link and of each path slice about an event."""
-        at = np.flatnonzero(path_event >= 0)
-        n_links = len(links[0])
-        ids = first_id + np.arange(n_links + len(at), dtype=np.int64)
-        return cls(
-            Flows.of(
-                np.concatenate([*links, path_event[at]]), np.concatenate([ids[:n_links], ids])
-            ),
-            Flows.of(at, ids[n_links:]),
-        )
-
-    def and_across(self, events: tuple[I64, I64], segments: tuple[I64, I64]) -> _Arrows:
-        """These, and ends of arrows to other files."""
-        return _Arrows(self.events.and_of(*events), self.path.and_of(*segments))
+def _arrows(
+    links: Ends, path_event: I64, first_id: int, event_ends: Ends, segment_ends: Ends
+) -> tuple[Flows, Flows]:
+    """Ends of arrows at events and at path slices: of links, of each path slice about an event."""
+    at, n_links = np.flatnonzero(path_event >= 0), len(links[0])
+    ids = first_id + np.arange(n_links + len(at), dtype=np.int64)
+    events = np.concatenate([*links, path_event[at], event_ends[0]])
+    segments = np.concatenate([at, segment_ends[0]])
+    return (
+        Flows.of(events, np.concatenate([ids[:n_links], ids, event_ends[1]])),
+        Flows.of(segments, np.concatenate([ids[n_links:], segment_ends[1]])),
+    )
 
 
 def _event_args(events: EventTable, critical: I64) -> list[Arg]:
@@ -238,7 +220,6 @@ def _supplement_packet(supplement: Supplement, sequence: int) -> memoryview:
 
 
 def _packed(packets: memoryview) -> memoryview:
-    """A packet that holds other packets, compressed."""
     from isal import isal_zlib  # noqa: PLC0415  deferred: only large traces need it
 
     packed = isal_zlib.compress(packets, level=_PACKED)
@@ -259,7 +240,7 @@ def write_pftrace(
     *,
     rank: int | None = None,
     segments: pd.DataFrame | None = None,
-    links: tuple[I32, I32] | None = None,
+    links: Ends | None = None,
     critical_events: npt.ArrayLike = (),
     counters: Sequence[CounterTrack] = (),
     window: str = "",
@@ -268,8 +249,8 @@ def write_pftrace(
     moved_by: str = "",
     origin_ns: int | None = None,
     place: int | None = None,
-    segment_ends: tuple[I64, I64] = _NO_ENDS,
-    event_ends: tuple[I64, I64] = _NO_ENDS,
+    segment_ends: Ends = _NO_ENDS,
+    event_ends: Ends = _NO_ENDS,
     run: str = "",
     taken: set[int] | None = None,
     recorded: Mapping[str, Any] = _NO_FACTS,
@@ -326,21 +307,22 @@ def write_pftrace(
     )
     path = frames.SEGMENTS.empty() if segments is None else segments
     about = path["event"].to_numpy(np.int64)
-    arrows = _Arrows.of(links or _NO_LINKS, about, tracks.place * _FLOWS_PER_RANK)
-    arrows = arrows.and_across(event_ends, segment_ends)
+    event_arrows, path_arrows = _arrows(
+        links or _NO_ENDS, about, tracks.place * _FLOWS_PER_RANK, event_ends, segment_ends
+    )
     path_ns = path["start_ns"].to_numpy(np.int64) - zero_ns
     batches = path_slices(
         path,
         path_ns,
         tracks,
         strings,
-        flows=arrows.path,
+        flows=path_arrows,
         window=window,
         description=description,
         findings=findings,
     )
     critical = distinct(np.asarray(critical_events, dtype=np.int64))
-    slices, lanes = _event_slices(events, events.ts_ns - zero_ns, tracks, critical, arrows.events)
+    slices, lanes = _event_slices(events, events.ts_ns - zero_ns, tracks, critical, event_arrows)
     batches.append(slices)
     samples = [(_counter_track(tracks, counter, lanes), counter) for counter in counters]
     if zero_ns >= 0:

@@ -100,14 +100,10 @@ class Flows:
     id: I64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @classmethod
-    def of(cls, row: I64, ids: I64) -> Flows:
+    def of(cls, row: npt.NDArray[np.integer[Any]], ids: I64) -> Flows:
         """A table from ends in any order."""
         order = np.lexsort((ids, row))
         return cls(row[order].astype(np.int64), ids[order].astype(np.int64))
-
-    def and_of(self, row: I64, ids: I64) -> Flows:
-        """These ends and others."""
-        return Flows.of(np.append(self.row, row), np.append(self.id, ids)) if len(row) else self
 
 
 @dataclass(frozen=True)

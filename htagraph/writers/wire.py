@@ -36,24 +36,12 @@ _VARINT, _FIXED64, _BYTES = 0, 1, 2
 
 
 def utf8(text: str) -> str:
-    r"""A text without what UTF-8 cannot encode: half a surrogate pair, as in truncated names.
-
-    Examples
-    --------
-    >>> utf8("aten::mm"), utf8("cut\ud83d")
-    ('aten::mm', 'cut?')
-    """
+    """A text without what UTF-8 cannot encode: half a surrogate pair, as in truncated names."""
     return text.encode("utf-8", "replace").decode()
 
 
 def varint(number: int) -> bytes:
-    """A number as a varint.
-
-    Examples
-    --------
-    >>> varint(150).hex()
-    '9601'
-    """
+    """A number as a varint."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)

@@ -261,7 +261,7 @@ def test_only_what_is_asked_for_is_loaded_and_the_rest_is_counted(tmp_path, file
     assert by_category.events["name"].tolist() == ["k"]
     assert by_category.skipped == {"cuda_runtime": 1, "SCHED_EVENTS": 1}
     assert by_window.events["name"].tolist() == ["cudaFree"]
-    assert by_window.skipped == {"kernel": 1, "SCHED_EVENTS": 1}
+    assert by_window.skipped == {"outside the window": 1, "SCHED_EVENTS": 1}
 
 
 def test_threads_and_streams_have_their_names(tmp_path, file):

@@ -209,7 +209,6 @@ class ByteStream:
 
 
 def _gzip_decoder() -> Any:  # noqa: ANN401 - a type that isal does not name
-    """A decoder of one gzip member."""
     from isal import isal_zlib  # noqa: PLC0415 - only needed once a file is read
 
     return isal_zlib.decompressobj(GZIP_WINDOW)

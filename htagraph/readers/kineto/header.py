@@ -49,13 +49,7 @@ def _integer(digits: str) -> int | str:
 
 
 def base_time_of(metadata: Mapping[str, Any], log: RepairLog | None = None) -> int:
-    """The time in ns that is 0 in the file; 0 if the header has no valid one.
-
-    Examples
-    --------
-    >>> base_time_of({"baseTimeNanoseconds": "17"}), base_time_of({"baseTimeNanoseconds": "--5"})
-    (17, 0)
-    """
+    """The time in ns that is 0 in the file; 0 if the header has no valid one."""
     base = _number(metadata, "baseTimeNanoseconds", -MAX_TIME_NS + 1, MAX_TIME_NS, log)
     return 0 if base is None else base
 
@@ -63,13 +57,7 @@ def base_time_of(metadata: Mapping[str, Any], log: RepairLog | None = None) -> i
 def rank_of(
     metadata: Mapping[str, Any], path: Path | None, log: RepairLog | None = None
 ) -> tuple[int, str]:
-    """The rank of a trace and where it was found; 0 by default.
-
-    Examples
-    --------
-    >>> rank_of({}, Path("worker3_step_12.pt.trace.json"))
-    (3, 'file name')
-    """
+    """The rank of a trace and where it was found; 0 by default."""
     rank = _number(_job_of(metadata), "rank", 0, MAX_RANKS, log)
     if rank is not None:
         return rank, "distributedInfo"
@@ -97,13 +85,7 @@ _DEVICE_KEYS = {
 
 
 def devices_of(metadata: Mapping[str, Any]) -> tuple[DeviceProperties, ...]:
-    """The devices in the header; values that are not numbers are dropped.
-
-    Examples
-    --------
-    >>> devices_of({"deviceProperties": [{"id": 0, "name": "A100", "numSms": 108}]})[0].n_sms
-    108
-    """
+    """The devices in the header; values that are not numbers are dropped."""
     listed = metadata.get("deviceProperties")
     return tuple(
         _device(number, device)

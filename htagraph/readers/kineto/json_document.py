@@ -302,7 +302,6 @@ class Document:
             n_bytes *= 16
 
     def _larger(self, n_bytes: int, offset: int) -> int:
-        """How many bytes to look at next for a longer value."""
         if n_bytes > MAX_VALUE:
             message = f"a single value is larger than {MAX_VALUE >> 20} MiB"
             raise TraceLimitError(message, path=self._stream.path, offset=offset)

@@ -134,5 +134,4 @@ def _keys() -> Keys:
 
 @cache
 def _defects_of(bits: int) -> tuple[Defect, ...]:
-    """The defects in a bit set."""
     return tuple(defect for defect in Defect if bits >> defect & 1)

@@ -99,7 +99,7 @@ class PieceStream:
         return piece
 
     def give_back(self, rest: bytes) -> None:
-        """Return bytes that were taken."""
+        """Put bytes that were taken back in front."""
         self._held, self._at = rest + self._held[self._at :], 0
         self.offset -= len(rest)
 

@@ -152,7 +152,6 @@ def _window_in_file(source: str | Path | bytes, window: tuple[int, int]) -> tupl
 
 
 def _metadata_events(texts: list[bytes], log: RepairLog) -> Iterator[Mapping[str, Any]]:
-    """Yield the events that name processes and threads."""
     for text in texts:
         try:
             event = decoded(text)

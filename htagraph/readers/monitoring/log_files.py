@@ -86,15 +86,7 @@ class _Rows(NamedTuple):
 
 
 def instrument_of(lines: Iterable[str]) -> str:
-    """The tool that wrote a log, by its first lines; ``""`` for any other text.
-
-    Examples
-    --------
-    >>> instrument_of(["# Entity  SMACT", "GPU 0  0.5"])
-    'dcgm'
-    >>> instrument_of(["timestamp, index, utilization.gpu [%]"])
-    'nvidia-smi'
-    """
+    """The tool that wrote a log, by its first lines; ``""`` for any other text."""
     for raw in islice(lines, _HEAD_LINES):
         line = raw.strip().lstrip("\ufeff")
         stamped = _STAMPED.match(line)
@@ -110,14 +102,7 @@ def instrument_of(lines: Iterable[str]) -> str:
 
 
 def read_log(lines: Sequence[str]) -> Log:
-    """The values of a log.
-
-    Examples
-    --------
-    >>> log = read_log(["timestamp, index, power.draw [W]", "2024/05/01 12:00:00.250, 0, 71.5 W"])
-    >>> log.samples[["gpu", "name", "unit", "value"]].values.tolist()
-    [[0, 'power.draw', 'W', 71.5]]
-    """
+    """The values of a log."""
     instrument = instrument_of(lines)
     if instrument == "dcgm" and any("DCGM_FI_" in line and "{" in line for line in lines):
         rows = _exposed(lines)
@@ -127,7 +112,6 @@ def read_log(lines: Sequence[str]) -> Log:
 
 
 def _fields(line: str) -> list[str]:
-    """The fields of a CSV line."""
     if '"' not in line:
         return [value.strip() for value in line.split(",")]
     try:
@@ -184,7 +168,6 @@ def _headed(text: str, sections: dict[tuple[str, ...], _Section]) -> _Section:
 
 
 def _units_below(text: str, section: _Section) -> list[str]:
-    """Units in the line below the header."""
     found = text.lstrip("# ").replace(",", " ").split()
     return found if len(found) == len(section.columns) else section.units
 

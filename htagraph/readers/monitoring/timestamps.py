@@ -55,16 +55,7 @@ class Times(NamedTuple):
 
 
 def read_times(texts: pd.Series[str]) -> Times:
-    """Times from their texts.
-
-    Examples
-    --------
-    >>> times = read_times(pd.Series(["2024/05/01 12:00:00.250", "soon"]))
-    >>> int(times.ts_ns[0]), times.is_read.tolist(), times.is_local, times.resolution_ns
-    (1714564800250000000, [True, False], True, 1000000)
-    >>> read_times(pd.Series(["1714564800.25", "1714564801"])).ts_ns.tolist()
-    [1714564800250000000, 1714564801000000000]
-    """
+    """Times from their texts."""
     code, unique = pd.factorize(texts)
     times = _of_each(pd.Series(unique, dtype=object))
     local = np.count_nonzero((times.is_read & times.is_local)[code])
@@ -117,7 +108,6 @@ def _since_epoch(whole: pd.Series[str]) -> npt.NDArray[np.int64]:
 
 
 def _zone_ns(zone: pd.Series[str]) -> npt.NDArray[np.int64]:
-    """How far a time zone is ahead of UTC."""
     parts = zone.str.extract(r"^(?P<sign>[+-])(?P<hours>\d\d):?(?P<minutes>\d\d)$")
     minutes = pd.to_numeric(parts["hours"]) * 60 + pd.to_numeric(parts["minutes"])
     ahead = minutes.fillna(0).to_numpy(np.int64) * 60 * _NS_PER_S
@@ -155,13 +145,6 @@ def zone_of(
         How far beyond its first and last sample the log is valid.
     written_ns : int, unit=ns
         When the log was last written, since 1970.
-
-    Examples
-    --------
-    >>> hour = 3600 * 10**9
-    >>> log, trace = (102 * hour, 103 * hour), (100 * hour + 5, 100 * hour + 9)
-    >>> zone_of(log, trace, slack_ns=0, written_ns=0).how
-    'its local times taken as UTC+2, the only zone in which it overlaps the trace'
     """
     ahead = np.array(_ZONES, dtype=np.int64) * 15 * _MINUTE_NS
     begin = np.maximum(log[0] - slack_ns - ahead, trace[0])

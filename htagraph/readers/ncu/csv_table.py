@@ -84,30 +84,12 @@ def _fields(line: str) -> list[str]:
 
 
 def is_header(line: str) -> bool:
-    """Whether a line is the header of such a table.
-
-    Examples
-    --------
-    >>> is_header('"ID","Process ID","Kernel Name","dram__bytes.sum"'), is_header("==PROF== ID")
-    (True, False)
-    """
+    """Whether a line is the header of such a table."""
     return "Kernel Name" in line and {"ID", "Kernel Name"} <= set(_fields(line))
 
 
 def read_launches(lines: Iterable[str]) -> Launches:
-    """Launches and their metrics; output of the program before the table is ignored.
-
-    Examples
-    --------
-    >>> found = read_launches([
-    ...     "==PROF== Connected to process 1",
-    ...     '"ID","Kernel Name","dram__bytes.sum"',
-    ...     '"","","Kbyte"',
-    ...     '"0","gemm(float*)","1,234.5"',
-    ... ])
-    >>> found.about["Kernel Name"].tolist(), found.metrics["dram__bytes.sum"].tolist()
-    (['gemm(float*)'], [1234500.0])
-    """
+    """Launches and their metrics; output of the program before the table is ignored."""
     parts: list[_Part] = []
     n_lines = n_unread = 0
     for line in lines:

@@ -83,7 +83,6 @@ def _sizes(about: pd.DataFrame) -> pd.DataFrame:
 
 
 def _in_order_of_launch(events: EventTable) -> I64:
-    """Kernels in the order of their launch calls."""
     kernels = np.flatnonzero(events.kind == EventKind.KERNEL)
     calls = np.flatnonzero((events.kind == EventKind.RUNTIME) & (events.correlation >= 0))
     call = match_keys(events.correlation[kernels], events.correlation[calls])

@@ -110,7 +110,6 @@ def gpu_metrics(
 
 
 def _metric_names(export: Export) -> dict[tuple[int, int], str]:
-    """Name of each metric of each source."""
     if not export.has(_NAMES, "typeId", "metricId", "metricName"):
         return {}
     rows = export.rows(f"SELECT typeId, metricId, metricName FROM {_NAMES}")  # noqa: S608

@@ -45,13 +45,7 @@ class Process:
 
     @classmethod
     def of(cls, global_tid: int) -> Process:
-        """The process of a thread.
-
-        Examples
-        --------
-        >>> Process.of(281477392629904).pid
-        144
-        """
+        """The process of a thread."""
         return cls(global_tid & ~(TIDS - 1))
 
     @property

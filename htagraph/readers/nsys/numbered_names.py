@@ -124,7 +124,6 @@ class Lanes:
 
 
 def _stream(device: int, stream: int, process: str) -> tuple[int, int, str, str, int, int, str]:
-    """A row of the lane table, as in the PyTorch profiler."""
     return (
         device,
         stream,

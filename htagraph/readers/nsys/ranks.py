@@ -197,7 +197,6 @@ def _ranks_in_nccl(export: Export) -> dict[int, tuple[int, int]]:
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 - JSON
-    """All objects in a JSON value."""
     if isinstance(value, dict):
         yield value
         value = list(value.values())

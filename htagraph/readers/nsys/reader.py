@@ -11,7 +11,7 @@ from typing import Any
 from htagraph.errors import TraceError, TraceFormatError
 from htagraph.model.events import FlowTable
 from htagraph.model.recording import Origin, Progress, Recording
-from htagraph.readers.event_filter import EventFilter
+from htagraph.readers.event_filter import EventFilter, filtered
 from htagraph.readers.nsys import device_work, host_calls, ranges, waits
 from htagraph.readers.nsys.devices import METRICS, devices_of, gpu_metrics
 from htagraph.readers.nsys.export import Export, Process, opened
@@ -153,28 +153,24 @@ def _recording(
     """The recording of a rank, without its origin's source."""
     process, base_ns = Process(rank.global_id), base_time_ns(export)
     last_ns = last_end(list(parts.values()))
-    window = wanted.window and (wanted.window[0] - base_ns, wanted.window[1] - base_ns)
-    kept = {
-        table: state.filtered(state.with_sound_times(part, last_ns), wanted.categories, window)
-        for table, part in parts.items()
-    }
+    sound = {table: state.with_sound_times(part, last_ns) for table, part in parts.items()}
     flows = FlowTable()
-    if ranges.RANGES in kept:
-        tables = list(kept)
-        first = sum(len(kept[table]) for table in tables[: tables.index(ranges.RANGES)])
-        flows = ranges.backward_flows(kept[ranges.RANGES], first, base_ns, state)
-    events = event_table(list(kept.values()), base_ns, state)
+    if ranges.RANGES in sound:
+        tables = list(sound)
+        first = sum(len(sound[table]) for table in tables[: tables.index(ranges.RANGES)])
+        flows = ranges.backward_flows(sound[ranges.RANGES], first, base_ns, state)
     metrics = gpu_metrics(export, process, frozenset(rank.devices), base_ns, state)
     events = replace(
-        events,
+        event_table(list(sound.values()), base_ns, state),
         flows=flows,
         symbols=state.names.table(),
         lanes=state.lanes.table(export, process),
         devices=devices_of(export, process),
         samples=metrics,
     )
-    if not len(events) and wanted.categories is None and window is None:
+    if not len(events):
         raise _no_events(export)
+    events = filtered(events, state.skipped, wanted)
     return Recording(
         events=events,
         rank=rank.rank,

@@ -19,13 +19,7 @@ _LAST_WORDS = 300
 
 
 def is_nsys(source: str | Path | bytes) -> bool:
-    """Whether a source is any SQLite file, or a report that is not exported yet.
-
-    Examples
-    --------
-    >>> is_nsys(b"SQLite format 3" + bytes(85)), is_nsys(b"{}"), is_nsys("run.nsys-rep")
-    (True, False, True)
-    """
+    """Whether a source is any SQLite file, or a report that is not exported yet."""
     if not isinstance(source, bytes):
         source = file_of(Path(source))
         if is_report(source):
@@ -39,13 +33,7 @@ def is_report(path: Path) -> bool:
 
 
 def export_of(path: Path) -> Path:
-    """Where the export of a report is written: next to it.
-
-    Examples
-    --------
-    >>> export_of(Path("run.nsys-rep")).name
-    'run.sqlite'
-    """
+    """Where the export of a report is written: next to it."""
     return path.with_suffix(".sqlite")
 
 

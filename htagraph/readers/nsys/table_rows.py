@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -107,21 +107,6 @@ class ReadState:
         self.mend("unknown name", "called (no name)", self.names.n_unknown)
         self.names.n_unknown = 0
         return tuple(Repair(kind, n, -1, detail) for (kind, detail), n in self.repairs.items())
-
-    def filtered(
-        self, part: TableRows, categories: Collection[str] | None, window: tuple[int, int] | None
-    ) -> TableRows:
-        """The events of some categories that touch a window on the clock of the export."""
-        keep = np.ones(len(part), dtype=bool)
-        category, texts = part.column("category"), self.names.table()
-        if categories is not None:
-            keep &= texts.mask(lambda text: text in categories)[category]
-        if window is not None:
-            keep &= (part.end_ns >= window[0]) & (part.ts_ns < window[1])
-        left, counts = np.unique(category[~keep], return_counts=True)
-        for code, n in zip(left.tolist(), counts.tolist(), strict=True):
-            self.skip(texts.texts[code], n)
-        return part.take(keep)
 
     def _with_start(self, ts_ns: I64) -> npt.NDArray[np.bool_]:
         """Which rows have a time; the others are counted."""

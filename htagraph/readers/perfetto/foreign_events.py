@@ -17,13 +17,12 @@ from htagraph.model.events import EVENT_DTYPES, EventTable, FlowTable, SparseCol
 from htagraph.model.kinds import DEVICE_KINDS, HOST_KINDS, EventKind, among
 from htagraph.model.samples import Series
 from htagraph.model.symbols import SymbolTable
+from htagraph.readers.event_filter import taken
 from htagraph.readers.kineto.event_fields import ARG_KEYS, COLUMNS, Field, Read
 from htagraph.readers.kineto.event_kinds import event_kinds
-from htagraph.readers.perfetto.annotations import Annotations, dense
 from htagraph.readers.perfetto.lanes import Lanes, find_lanes
-from htagraph.readers.perfetto.row_selection import taken
 from htagraph.readers.perfetto.scan import EXTRA
-from htagraph.readers.perfetto.trace_content import TraceContent
+from htagraph.readers.perfetto.trace_content import Annotations, TraceContent, dense
 
 __all__ = ["foreign_events"]
 
@@ -115,7 +114,6 @@ def foreign_events(found: TraceContent) -> EventTable:
 
 
 def _columns(found: TraceContent, annotations: Annotations) -> Sparse:
-    """The known annotations as columns."""
     known, out = _known_names(), Sparse()
     for symbol, form, event, found_values in annotations.columns():
         column, wanted = known.get(found.symbols.texts[symbol], ("", ""))
@@ -191,7 +189,6 @@ def _flows(
 
 
 def _series(found: TraceContent) -> list[tuple[int, Series]]:
-    """The counters of a trace."""
     out: list[tuple[int, Series]] = []
     for uuid in np.unique(found.slices.sample_track).tolist():
         line: list[Any] = found.tracks.ancestors(uuid % (1 << 64))

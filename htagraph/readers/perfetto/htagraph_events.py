@@ -15,11 +15,10 @@ from htagraph.model.kinds import EventKind
 from htagraph.model.samples import SampleTable, Series
 from htagraph.model.supplement import FIELD, Supplement
 from htagraph.model.symbols import SymbolTable
+from htagraph.readers.event_filter import taken
 from htagraph.readers.kineto.event_kinds import event_kinds
-from htagraph.readers.perfetto.annotations import dense
 from htagraph.readers.perfetto.defects import Defect
-from htagraph.readers.perfetto.row_selection import taken
-from htagraph.readers.perfetto.trace_content import TraceContent
+from htagraph.readers.perfetto.trace_content import TraceContent, dense
 
 __all__ = ["WrittenRank", "htagraph_events", "supplements"]
 
@@ -219,7 +218,6 @@ def _order(found: TraceContent, own: WrittenRank, n: int) -> tuple[I64, bool]:
 
 
 def _columns(found: TraceContent, chosen: I64) -> dict[str, SparseColumn]:
-    """The annotations of slices as columns."""
     out = {}
     for symbol, form, event, value in found.annotations(chosen).columns():
         name = found.symbols.texts[symbol]

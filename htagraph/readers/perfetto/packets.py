@@ -105,7 +105,6 @@ class _Counts(NamedTuple):
 
 
 def _counted(data: bytes | bytearray) -> _Counts:
-    """How much a trace holds, and its damage."""
     from htagraph.readers.perfetto.compiled.scanner import fill  # noqa: PLC0415  deferred
 
     counts = np.zeros(len(_Counts._fields), dtype=np.int64)

@@ -10,7 +10,7 @@ from typing import Any
 from htagraph.errors import TraceError, TraceFormatError
 from htagraph.model.events import EventTable
 from htagraph.model.recording import STACKS, Origin, Progress, Recording
-from htagraph.readers.event_filter import EventFilter
+from htagraph.readers.event_filter import EventFilter, filtered
 from htagraph.readers.graph_checks import check_events
 from htagraph.readers.kineto.header import rank_of, world_size_of
 from htagraph.readers.perfetto.clock_snapshots import Clocks
@@ -19,7 +19,6 @@ from htagraph.readers.perfetto.foreign_events import foreign_events
 from htagraph.readers.perfetto.htagraph_events import WrittenRank, htagraph_events, supplements
 from htagraph.readers.perfetto.packet_sequences import Sequences, Symbols
 from htagraph.readers.perfetto.packets import scanned
-from htagraph.readers.perfetto.row_selection import filtered
 from htagraph.readers.perfetto.scan import Scan
 from htagraph.readers.perfetto.slice_pairs import find_slices
 from htagraph.readers.perfetto.trace_content import TraceContent
@@ -146,7 +145,6 @@ def _chosen(written: list[WrittenRank], part: str, path: Path | None) -> Written
 
 
 def _rank(own: WrittenRank | None, metadata: dict[str, Any], path: Path | None) -> tuple[int, str]:
-    """The rank of a trace and where it was found."""
     if own is None:
         return rank_of(metadata, path)
     rank, source = rank_of(metadata, Path(str(own.facts.get("file"))))

@@ -250,7 +250,6 @@ def _skip_word(buf: U8, i: int, word: bytes) -> int:
 
 @inlined
 def _skip_key(buf: U8, i: int) -> int:
-    """The position of the value after a key."""
     if buf[i] != QUOTE:
         return -i - 1
     i = string_end(buf, i + 1)

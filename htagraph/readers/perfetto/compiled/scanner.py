@@ -128,7 +128,6 @@ def _body(buf: U8, i: int, end: int) -> tuple[int, int]:
 
 @called
 def _after(buf: U8, i: int, end: int, wire: int) -> int:
-    """The position after a field."""
     if wire == _VARINT:
         return _varint(buf, i, end)[1]
     if wire == _BYTES:
