@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.compiled import Reading, opened, saved
+from htagraph.compiled import LoadOptions, opened, saved
 from htagraph.errors import (
     HTAGraphError,
     IncompleteTraceWarning,
@@ -193,7 +193,7 @@ def prepare_rank(
     path: Path,
     beside: tuple[Path, ...],
     graph_file: Path,
-    reading: Reading,
+    reading: LoadOptions,
     most_collectives: int | None = None,
 ) -> RankSummary:
     """Load, compile and save one rank, or open what is kept; return what is to be known of it.
@@ -242,7 +242,7 @@ class Request(NamedTuple):
     work: Work
 
 
-def _opened(files: _Files, reading: Reading) -> TraceGraph:
+def _opened(files: _Files, reading: LoadOptions) -> TraceGraph:
     """The graph of a rank: from the cache, else compiled again where that is not seen."""
     if files.graph.exists():
         return TraceGraph.open(files.graph)
@@ -259,7 +259,7 @@ def _in_window(graph: TraceGraph, window: WindowName) -> TraceGraph:
     return graph.window(window, instance=0)
 
 
-def _visit(files: _Files, reading: Reading, requests: Sequence[Request]) -> list[Any]:
+def _visit(files: _Files, reading: LoadOptions, requests: Sequence[Request]) -> list[Any]:
     """Open a rank once; return the result, or the exception, of each request."""
     graph, outcomes = _opened(files, reading), []
     for window, work in requests:
@@ -303,7 +303,7 @@ class RankGraphs:
 
     summaries: Mapping[int, RankSummary]
     workers: Workers
-    reading: Reading = field(default_factory=Reading)
+    reading: LoadOptions = field(default_factory=LoadOptions)
     on_error: OnError = "raise"
     folder: object = None
     kept: KeptSteps | None = None
