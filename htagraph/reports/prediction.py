@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from htagraph.job.scenario import JobScenario
+from htagraph.model.frames import READINGS
 from htagraph.model.units import human_duration
 from htagraph.reports.json_document import records
 from htagraph.reports.what_helps import clocks_in_words
@@ -36,14 +37,13 @@ def readings_of(scenario: Scenario | JobScenario) -> pd.DataFrame:
 
     Returns
     -------
-    DataFrame
-        Columns ``reading``, ``saves_ns``, ``after_ns``, ``saves_share``; empty where the
-        prediction is withheld.
+    DataFrame, schema `frames.READINGS`
+        Empty where the prediction is withheld.
     """
     before_ns = scenario.rehearsal.window.dur_ns
     found = scenario.saves_ns.readings if scenario.saves_ns is not None else ()
     saves = np.array([saved_ns for _, saved_ns in found], dtype=np.int64)
-    return pd.DataFrame(
+    return READINGS.frame(
         {
             "reading": [str(assumption) for assumption, _ in found],
             "saves_ns": saves,

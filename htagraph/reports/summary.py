@@ -188,7 +188,7 @@ class Summary:
 
     @cached_property
     def speed_ups(self) -> pd.DataFrame:
-        """Curves of the first kernels and operators that would help, schema `SPEED_UPS`."""
+        """Curves of the first kernels and operators that would help, schema `frames.SPEED_UPS`."""
         found = self.opportunities
         is_name = found["kind"].isin(("kernel", "operator")) & (
             found["left_share"] == TWICE_AS_FAST
@@ -225,7 +225,7 @@ class Summary:
 
     @cached_property
     def by_step(self) -> pd.DataFrame:
-        """The path by step, schema `STEP_SHARES`."""
+        """The path by step, schema `frames.STEP_SHARES`."""
         return step_shares(self.path)
 
     @cached_property

@@ -142,7 +142,7 @@ def _where(found: RunDiff) -> str:
         rows.append(_row(in_words(name), bar, value))
     rows.append(_whole("after", low, span, after_ns))
     begins = f'<p class="note">The bars begin at {human_duration(low)}.</p>' if low else ""
-    table = html_table(shown_diff(found.critical_path()), columns=STEP_DIFF.columns)
+    table = html_table(shown_diff(found.critical_path()), schema=STEP_DIFF)
     title = f"From {human_duration(before_ns)} to {human_duration(after_ns)} per step, by bound"
     details = f"<details><summary>Table</summary>{table}</details>"
     return _panel(title, f'<div class="bars">{"".join(rows)}</div>{begins}{details}')
@@ -179,9 +179,7 @@ def _table(frame: pd.DataFrame, heading: str, *, calls: bool = False) -> str:
         if n_same
         else ""
     )
-    table = (
-        html_table(shown_diff(moved, calls=calls), columns=STEP_DIFF.columns) if len(moved) else ""
-    )
+    table = html_table(shown_diff(moved, calls=calls), schema=STEP_DIFF) if len(moved) else ""
     return _panel(heading, table + same)
 
 

@@ -75,7 +75,7 @@ def _table(panel: Panel, origin_ns: int, texts: Texts) -> str:
         return ""
     shown = html_table(
         panel.frame,
-        columns=panel.schema.columns if panel.schema else None,
+        schema=panel.schema,
         origin_ns=origin_ns,
         segments=panel.segments,
         n_rows=panel.n_rows,
@@ -135,10 +135,10 @@ def _step(number: int, view: StepView, origin_ns: int, texts: Texts) -> str:
         f'title="{escape(in_words(bound))}: {human_duration(dur)} ({share:.1%})"></i>'
         for bound, dur, share in zip(*columns, strict=True)
     )
-    bounds = html_table(view.bounds, columns=BREAKDOWN.columns)
+    bounds = html_table(view.bounds, schema=BREAKDOWN)
     longest = html_table(
         view.longest,
-        columns=JOB_SEGMENTS.columns,
+        schema=JOB_SEGMENTS,
         origin_ns=origin_ns,
         segments=view.segments,
         texts=texts,

@@ -8,7 +8,6 @@ import pandas as pd
 
 from htagraph.graph import TraceGraph
 from htagraph.model import answers, frames
-from htagraph.replay.curves import SPEED_UPS
 from htagraph.reports import plots
 from htagraph.reports.page.device_sections import communication_section, devices_section
 from htagraph.reports.page.help_section import help_section
@@ -34,7 +33,7 @@ def _help(summary: Summary) -> Section:
     if curves.empty:
         return help_section(summary)
     drawn = plots.speed_ups(curves)
-    return help_section(summary, Panel("speed-ups", drawn, curves, SPEED_UPS, is_wide=True))
+    return help_section(summary, Panel("speed-ups", drawn, curves, frames.SPEED_UPS, is_wide=True))
 
 
 def _steps(summary: Summary, steady: pd.DataFrame) -> Section:

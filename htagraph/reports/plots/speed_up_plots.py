@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from htagraph.replay.curves import SPEED_UPS
+from htagraph.model.frames import SPEED_UPS
 from htagraph.reports.plots.style import label, new_figure, of_frame, series_line
 from htagraph.writers.labels import distinct_names
 
@@ -31,7 +31,7 @@ def speed_ups(frame: pd.DataFrame) -> Figure:
 
     Parameters
     ----------
-    frame : DataFrame, schema `SPEED_UPS`
+    frame : DataFrame, schema `frames.SPEED_UPS`
         As `Summary.speed_ups`.
 
     Returns
