@@ -12,7 +12,7 @@ description of a column by its name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -24,6 +24,7 @@ from htagraph.errors import GraphError
 
 __all__ = [
     "EVENT",
+    "STEP",
     "TRACK",
     "Column",
     "Quantity",
@@ -38,6 +39,7 @@ __all__ = [
     "labelled",
     "name",
     "number",
+    "schema",
     "share",
     "text",
 ]
@@ -178,6 +180,35 @@ class Schema:
         )
 
 
+def schema(
+    name: str,
+    columns: Mapping[str, Column | str],
+    first: str = "",
+    first_by: Mapping[str, str] | None = None,
+) -> Schema:
+    """Schema whose columns are given by their meaning alone where the name says the quantity.
+
+    Examples
+    --------
+    >>> columns = schema("SOME", {"n_calls": "number of calls", "sum_ns": "time"}).columns
+    >>> [(column.dtype, column.unit) for column in columns.values()]
+    [('int64', 'count'), ('int64', 'ns')]
+    """
+    described = {
+        key: _by_name(key, column) if isinstance(column, str) else column
+        for key, column in columns.items()
+    }
+    return Schema(name, described, first, first_by or {})
+
+
+def _by_name(name: str, meaning: str) -> Column:
+    """Column whose name says what it holds, by its first or last part."""
+    if name in ("start_ns", "end_ns", "ts_ns"):
+        return instant(meaning)
+    first, last = name.partition("_")[0], name.rpartition("_")[2]
+    return (_BY_FIRST.get(first) or _BY_LAST[last])(meaning)
+
+
 def instant(meaning: str) -> Column:
     """Column of points in time."""
     return Column("int64", "ns", meaning, Quantity.INSTANT)
@@ -228,5 +259,14 @@ def text(meaning: str) -> Column:
     return Column("object", "text", meaning, Quantity.TEXT)
 
 
+_BY_FIRST: dict[str, Callable[[str], Column]] = {"n": count, "is": flag}
+_BY_LAST: dict[str, Callable[[str], Column]] = {"ns": duration, "share": share}
+
 EVENT = identifier("row of the event table", unit="event")
+STEP: dict[str, Column | str] = {
+    "step": identifier("position in time"),
+    "name": name("name of the step"),
+    "start_ns": "start of the host range",
+    "dur_ns": "length of the host range",
+}
 TRACK = name("thread id of host work, `stream n` of device work", unit="id")
