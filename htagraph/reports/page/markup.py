@@ -71,8 +71,6 @@ def _panel(panel: Panel, origin_ns: int, texts: Texts) -> str:
 
 def _table(panel: Panel, origin_ns: int, texts: Texts) -> str:
     """The table behind a figure, to be opened."""
-    if panel.frame is None:
-        return ""
     shown = html_table(
         panel.frame,
         schema=panel.schema,
@@ -82,7 +80,7 @@ def _table(panel: Panel, origin_ns: int, texts: Texts) -> str:
         whole=panel.whole or _command(panel),
         texts=texts,
     )
-    is_open = " open" if panel.is_open else ""
+    is_open = " open" if panel.figure is None else ""
     rows = human_count(panel.n_rows or len(panel.frame), "row")
     return f"<details{is_open}><summary>Table, {rows}</summary>{shown}</details>"
 
@@ -92,7 +90,7 @@ def _command(panel: Panel) -> str:
     name = panel.schema.name.lower() if panel.schema else ""
     question = name.removeprefix("matched_")
     is_asked = question in QUESTIONS or question in JOB_QUESTIONS
-    of = "FOLDER" if panel.frame is not None and "rank" in panel.frame.columns else "FILE"
+    of = "FOLDER" if "rank" in panel.frame.columns else "FILE"
     return f"htagraph ask {question} {of}" if is_asked else ""
 
 

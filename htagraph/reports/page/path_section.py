@@ -27,7 +27,7 @@ _INTRO = (
 _INTRO_OF_JOB = (
     " Where a rank waits in a collective, the path continues on the rank that arrived last."
 )
-_COLUMNS = ("start_ns", "dur_ns", "bound", "name", "op", "track", "rule", "is_inferred")
+_COLUMNS = frames.SEGMENTS.first.split()
 
 
 def path_section(
@@ -50,7 +50,7 @@ def path_section(
         intro += _INTRO_OF_JOB
         of_ranks = [_groups(summary.by_rank, "rank", "Ranks on the path")]
     panels = [
-        Panel("critical-path", drawn, bounds, frames.BREAKDOWN, is_wide=True, is_whole_window=True),
+        Panel("critical-path", drawn, bounds, frames.BREAKDOWN, is_whole_window=True),
         *sampled,
         _timeline(path),
         *of_ranks,
@@ -77,7 +77,6 @@ def _timeline(path: CriticalPath | JobPath) -> Panel:
             plots.job_path_timeline(path),
             longest[["rank", *_COLUMNS]],
             frames.JOB_SEGMENTS,
-            is_wide=True,
             segments=segments,
             whole="htagraph path FOLDER",
         )
@@ -86,9 +85,8 @@ def _timeline(path: CriticalPath | JobPath) -> Panel:
     return Panel(
         "critical-path-timeline",
         plots.critical_path_timeline(path),
-        path.segments_at(rows)[[*_COLUMNS]],
+        path.segments_at(rows)[_COLUMNS],
         frames.SEGMENTS,
-        is_wide=True,
         n_rows=path.n_segments,
         segments=tuple(rows.tolist()),
         whole="htagraph path FILE",
@@ -103,8 +101,7 @@ def _groups(frame: pd.DataFrame, by: str, heading: str) -> Panel:
         None,
         named,
         frames.BREAKDOWN,
-        heading=heading,
+        heading,
         is_wide=by == "rank",
-        is_open=True,
         is_whole_window=True,
     )
