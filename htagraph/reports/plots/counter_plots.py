@@ -38,10 +38,6 @@ def launch_stats(frame: pd.DataFrame) -> Figure:
     Parameters
     ----------
     frame : DataFrame, schema `answers.LAUNCH_STATS`
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     if frame.empty:
         return new_figure([], "No launches were recorded", height=120)
@@ -84,10 +80,6 @@ def queue_length(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Figure
         Of ``queue_length``.
     origin_ns : int, unit=ns, optional
         Time at which the axis begins, the first change by default.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     if frame.empty:
         return new_figure([], "No launches were recorded", height=120)
@@ -119,10 +111,6 @@ def memory_bandwidth(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Fi
         Of ``memory_bandwidth``.
     origin_ns : int, unit=ns, optional
         Time at which the axis begins, the first change by default.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     if frame.empty:
         return new_figure([], "No copies with a recorded size", height=120)

@@ -79,10 +79,6 @@ def temporal_breakdown(frame: pd.DataFrame) -> Figure:
     ----------
     frame : DataFrame, schema `answers.TEMPORAL_BREAKDOWN`
         Of one rank, or of a job with a column ``rank``.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     rows = track_labels(frame)
     colors = {**CLASS_COLORS, "idle": IDLE}
@@ -121,10 +117,6 @@ def idle_causes(frame: pd.DataFrame) -> Figure:
     Parameters
     ----------
     frame : DataFrame, schema `answers.IDLE_TIME`
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     by_cause = (
         frame.groupby("cause", observed=True)["idle_ns"]
@@ -170,10 +162,6 @@ def idle_time(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
     frame : DataFrame, schema `answers.IDLE_TIME`
     top : int, default=12
         Bars; the note says what the others add up to.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     total = int(frame["idle_ns"].sum())
     if not total:
@@ -219,10 +207,6 @@ def overlap(frame: pd.DataFrame) -> Figure:
     Parameters
     ----------
     frame : DataFrame, schema `answers.OVERLAP`
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     rows = track_labels(frame)
     parts = {
@@ -262,10 +246,6 @@ def exposed_communication(frame: pd.DataFrame) -> Figure:
     Parameters
     ----------
     frame : DataFrame, schema `answers.EXPOSED_COMMUNICATION`
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     exposed = frame[frame["exposed_ns"] > 0]
     why = (
@@ -301,10 +281,6 @@ def utilization(frame: pd.DataFrame) -> Figure:
     ----------
     frame : DataFrame, schema `answers.UTILIZATION`
         By device, of one rank, or of a job with a column ``rank``.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     rows = track_labels(frame)
     busy, active = frame["gpu_utilization"], frame["sm_activity"]

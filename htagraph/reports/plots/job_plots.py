@@ -47,10 +47,6 @@ def collective_waits(collectives: pd.DataFrame, *, max_columns: int = _MAX_COLUM
     collectives : DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
     max_columns : int, default=400
         Where there are more, neighboring collectives are joined and their longest wait is shown.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     if collectives.empty:
         return new_figure([], "No collectives were matched across ranks", height=120)
@@ -103,10 +99,6 @@ def kernels_across_ranks(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
     frame : DataFrame, schema `answers.KERNEL_BREAKDOWN` and ``rank``
         By name, of a job. Communication is left out: it takes as long as a rank waits.
     top : int, default=12
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     own = against_median_rank(frame)
     if own.empty:
@@ -163,10 +155,6 @@ def step_spread(frame: pd.DataFrame) -> Figure:
     Parameters
     ----------
     frame : DataFrame, schema `answers.STEP_TIMES` and ``rank``
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     each = frame.drop_duplicates(["rank", "step"])
     spread = each.groupby("name", sort=False)["dur_ns"].agg(["min", "median", "max"])

@@ -53,10 +53,6 @@ def kernel_classes(frame: pd.DataFrame) -> Figure:
     ----------
     frame : DataFrame, schema `answers.KERNEL_BREAKDOWN`
         By class.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     columns = (frame[name].tolist() for name in ("group", "class", "sum_ns", "n_kernels", "share"))
     bars = [
@@ -95,10 +91,6 @@ def top_kernels(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
     frame : DataFrame, schema `answers.KERNEL_BREAKDOWN`
         By name.
     top : int, default=15
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     shown = frame.head(top)
     if shown.empty:
@@ -172,10 +164,6 @@ def kernel_durations(frame: pd.DataFrame) -> Figure:
     Parameters
     ----------
     frame : DataFrame, schema `answers.KERNEL_DURATIONS`
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     if frame.empty:
         return new_figure([], "No kernels ran", height=120)
@@ -216,10 +204,6 @@ def kernel_patterns(frame: pd.DataFrame, *, top: int = _N_PATTERNS) -> Figure:
     ----------
     frame : DataFrame, schema `answers.KERNEL_PATTERNS`
     top : int, default=10
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     shown = frame.head(top)
     if shown.empty:

@@ -48,10 +48,6 @@ def critical_path(path: CriticalPath | JobPath) -> Figure:
     Parameters
     ----------
     path : CriticalPath or JobPath
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     frame = path.breakdown(by="bound")
     frame = frame[frame["dur_ns"] > 0]
@@ -96,10 +92,6 @@ def critical_path_timeline(path: CriticalPath, *, max_single: int = _MAX_SINGLE)
     max_single : int
         Number of the longest segments that are drawn one by one; the others are joined between
         them, and the note says so (``figure.layout.meta["note"]``).
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     origin, codes = path.window.start_ns, {bound.label: int(bound) for bound in Bound}
     coded = path.coded
@@ -325,10 +317,6 @@ def steps(path: CriticalPath) -> Figure:
     ----------
     path : CriticalPath
         Steps that do not overlap its window are left out.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     found, table = time_by_step(path)
     starts_before = found["start_ns"] < path.window.end_ns

@@ -38,10 +38,6 @@ def sampled_counters(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Fi
         By ``time``.
     origin_ns : int, unit=ns, optional
         Time at which the axis begins, the first stretch by default.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     if frame.empty:
         return new_figure([], "Nothing was sampled", height=120)

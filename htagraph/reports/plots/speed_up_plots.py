@@ -33,10 +33,6 @@ def speed_ups(frame: pd.DataFrame) -> Figure:
     ----------
     frame : DataFrame, schema `frames.SPEED_UPS`
         As `Summary.speed_ups`.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     if frame.empty:
         return new_figure([], "No kernel or operator on the path saves time", height=120)
