@@ -16,8 +16,10 @@ from htagraph.reports.plots.style import (
     durations_axis,
     label,
     new_figure,
+    no_figure,
     of_frame,
     series_line,
+    time_axis,
 )
 from htagraph.reports.plots.thinning import Line, thin_line
 
@@ -40,7 +42,7 @@ def launch_stats(frame: pd.DataFrame) -> Figure:
     frame : DataFrame, schema `answers.LAUNCH_STATS`
     """
     if frame.empty:
-        return new_figure([], "No launches were recorded", height=120)
+        return no_figure("No launches were recorded")
     columns = {
         "launch call": ("launch_ns", BOUND_COLORS["host"]),
         "delay until its work starts": ("launch_delay_ns", BOUND_COLORS["launch"]),
@@ -82,7 +84,7 @@ def queue_length(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Figure
         Time at which the axis begins, the first change by default.
     """
     if frame.empty:
-        return new_figure([], "No launches were recorded", height=120)
+        return no_figure("No launches were recorded")
     rows = frame.groupby(["device", "stream"])
     busiest = rows["value"].max().sort_values(ascending=False, kind="stable")
     tracks = {
@@ -113,7 +115,7 @@ def memory_bandwidth(frame: pd.DataFrame, *, origin_ns: int | None = None) -> Fi
         Time at which the axis begins, the first change by default.
     """
     if frame.empty:
-        return new_figure([], "No copies with a recorded size", height=120)
+        return no_figure("No copies with a recorded size")
     several = bool((frame["device"] != frame["device"].iloc[0]).any())
     labels = {name: label(name) for name in frame["name"].unique()}
     keys = [
@@ -165,11 +167,7 @@ def _levels(
         }
         for place, (name, line) in enumerate(drawn.items())
     ]
-    axis_end = (end - origin) / unit.size_ns
-    x_axis = {
-        "title": {"text": f"time from the start of the window, {unit.name}"},
-        "range": [0, axis_end],
-    }
+    x_axis = time_axis(unit, end - origin)
     y_axis = {"title": {"text": unit_name}, "rangemode": "tozero"}
     figure = new_figure(traces, title, xaxis=x_axis, yaxis=y_axis, showlegend=True)
     notes = []

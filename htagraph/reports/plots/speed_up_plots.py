@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from htagraph.model.frames import SPEED_UPS
-from htagraph.reports.plots.style import label, new_figure, of_frame, series_line
+from htagraph.reports.plots.style import label, new_figure, no_figure, of_frame, series_line
 from htagraph.writers.labels import distinct_names
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def speed_ups(frame: pd.DataFrame) -> Figure:
         As `Summary.speed_ups`.
     """
     if frame.empty:
-        return new_figure([], "No kernel or operator on the path saves time", height=120)
+        return no_figure("No kernel or operator on the path saves time")
     short = distinct_names(frame["target"].drop_duplicates().tolist(), width=36)
     traces: list[dict[str, Any]] = []
     curves = list(frame.groupby("target", sort=False))

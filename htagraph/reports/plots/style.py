@@ -25,16 +25,20 @@ __all__ = [
     "CAUSE_COLORS",
     "CLASS_COLORS",
     "TimeUnit",
+    "bars",
     "color_of",
     "durations_axis",
     "label",
     "named_rows",
     "new_figure",
+    "no_figure",
     "of_frame",
     "of_path",
+    "one_bar",
     "percent",
     "series_line",
     "series_marker",
+    "time_axis",
     "track_labels",
 ]
 
@@ -58,7 +62,9 @@ _DASHES = ("solid", "dash", "dot", "dashdot")
 _SYMBOLS = ("circle", "square", "diamond", "cross")
 
 _MARGIN = {"l": 10, "r": 16, "t": 60, "b": 44}
-_ROW_PX, _FRAME_PX = 34, 120
+_ROW_PX, _FRAME_PX, _EMPTY_PX = 34, 120, 120
+_MIN_SHARE = 0.05
+"""Share of a bar from which its part has room for a text: chosen."""
 _LEGEND_LINE, _LEGEND_LINE_PX = 7, 22
 """Names that fit on one line of a legend beside each other, and the height of another line."""
 
@@ -199,6 +205,62 @@ def track_labels(frame: pd.DataFrame) -> list[str]:
         ", ".join(f"{name} {value}" for name, value in zip(parts, row, strict=True) if value >= 0)
         for row in rows
     ]
+
+
+def bars(
+    name: str, rows: npt.ArrayLike, x: npt.ArrayLike, color: str, hover: Sequence[str]
+) -> dict[str, Any]:
+    """Horizontal bars of one color and name.
+
+    Parameters
+    ----------
+    hover : sequence of str
+        What each bar says after the name.
+    """
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": name,
+        "x": x,
+        "y": rows,
+        "marker": {"color": color},
+        "customdata": hover,
+        "hovertemplate": f"{name}: %{{customdata}}<extra></extra>",
+    }
+
+
+def one_bar(parts: Sequence[tuple[str, float, str, str]], title: str, axis: str) -> Figure:
+    """Figure of one bar of parts that add up to 100%.
+
+    Parameters
+    ----------
+    parts : sequence of (str, float, str, str)
+        Name, share, color and what a part says on hovering.
+    axis : str
+        Title of the axis of shares.
+    """
+    inside = {"textposition": "inside", "insidetextanchor": "middle", "textangle": 0}
+    traces = [
+        bars(name, [""], [share * 100], color, [hover])
+        | {"text": [f"{share:.0%}" if share >= _MIN_SHARE else ""], **inside}
+        | {"insidetextfont": {"color": "white"}}
+        for name, share, color, hover in parts
+    ]
+    x_axis = {"title": {"text": axis}, "range": [0, 100]}
+    return new_figure(traces, title, rows=1, barmode="stack", xaxis=x_axis, bargap=0.1)
+
+
+def no_figure(title: str) -> Figure:
+    """A figure that only says why there is nothing to draw."""
+    return new_figure([], title, height=_EMPTY_PX)
+
+
+def time_axis(unit: TimeUnit, dur_ns: float, clock: str = "time") -> dict[str, Any]:
+    """Axis of the time since the start of the window."""
+    return {
+        "title": {"text": f"{clock} from the start of the window, {unit.name}"},
+        "range": [0, dur_ns / unit.size_ns],
+    }
 
 
 def named_rows(names: Sequence[str]) -> dict[str, Any]:
