@@ -87,7 +87,7 @@ def _head(summary: Summary | JobSummary) -> list[str]:
 
 
 def _help(summary: Summary | JobSummary) -> list[str]:
-    """Paragraphs on what would help; none where nothing does, or nothing is known of it."""
+    """Paragraphs on what would help; none if nothing would or nothing is known."""
     helpful = summary.what_helps
     if helpful.empty:
         return []

@@ -1,7 +1,4 @@
-"""A prediction in words and tables: what changes save, by each reading, and what bounds it then.
-
-Of a trace, or of a job: then also on which ranks its path runs.
-"""
+"""A prediction in words and tables: what changes save, and what bounds the run then."""
 
 from __future__ import annotations
 
@@ -33,12 +30,12 @@ PREDICTION_VERSION = 1
 
 
 def readings_of(scenario: Scenario | JobScenario) -> pd.DataFrame:
-    """What the changes save by each reading of the trace, the expected one first.
+    """What the changes save under each assumption about the trace, the expected one first.
 
     Returns
     -------
     DataFrame, schema `frames.READINGS`
-        Empty where the prediction is withheld.
+        Empty if the prediction is withheld.
     """
     before_ns = scenario.rehearsal.window.dur_ns
     found = scenario.saves_ns.readings if scenario.saves_ns is not None else ()
@@ -54,13 +51,7 @@ def readings_of(scenario: Scenario | JobScenario) -> pd.DataFrame:
 
 
 def bounds_of(scenario: Scenario | JobScenario) -> pd.DataFrame:
-    """The critical path by bound, as it was and as it would be; both add up to their windows.
-
-    Returns
-    -------
-    DataFrame
-        Column ``bound``, then those of `frames.PATH_DIFF`; largest change first.
-    """
+    """The path by ``bound`` before and after, as `frames.PATH_DIFF`, largest change first."""
     by_bound = (
         scenario.path_diff(by="bound")
         if isinstance(scenario, JobScenario)
@@ -70,13 +61,7 @@ def bounds_of(scenario: Scenario | JobScenario) -> pd.DataFrame:
 
 
 def ranks_of(scenario: JobScenario) -> pd.DataFrame:
-    """The critical path by rank, as it was and as it would be; both add up to their windows.
-
-    Returns
-    -------
-    DataFrame
-        Column ``rank``, then those of `frames.PATH_DIFF`; largest change first.
-    """
+    """The path by ``rank`` before and after, as `frames.PATH_DIFF`, largest change first."""
     return scenario.path_diff(by="rank").reset_index(names="rank")
 
 

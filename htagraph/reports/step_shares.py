@@ -20,11 +20,6 @@ I64 = npt.NDArray[np.int64]
 def time_by_step(path: CriticalPath) -> tuple[pd.DataFrame, I64]:
     """Steps of the trace, and the time of the path in each by bound; the last row is outside steps.
 
-    Parameters
-    ----------
-    path : CriticalPath
-        Cut at the boundaries of steps (`split_by_steps`).
-
     Returns
     -------
     steps : DataFrame, schema `frames.STEPS`
@@ -39,17 +34,12 @@ def time_by_step(path: CriticalPath) -> tuple[pd.DataFrame, I64]:
 
 
 def step_shares(path: CriticalPath) -> pd.DataFrame:
-    """Bounds of each step that the window touches; what lies in no step comes last.
-
-    Parameters
-    ----------
-    path : CriticalPath
-        Cut as `time_by_step` does.
+    """Bounds of each step that the window touches, then of the time outside steps.
 
     Returns
     -------
     DataFrame, schema `frames.STEP_SHARES`
-        Empty where the window touches no step.
+        Empty if the window touches no step.
     """
     steps, table = time_by_step(path)
     if not table[:-1].any():

@@ -41,7 +41,7 @@ def section_html(part: Section, origin_ns: int, texts: Texts) -> str:
 
 
 def has_own_legend(panel: Panel) -> bool:
-    """Whether the colors of a figure are not all in the legend of the page."""
+    """Whether a figure has colors that the legend of the page lacks."""
     if panel.figure is None or panel.figure.layout.showlegend is False:
         return False
     named = {
@@ -54,7 +54,7 @@ def has_own_legend(panel: Panel) -> bool:
 
 
 def _panel(panel: Panel, origin_ns: int, texts: Texts) -> str:
-    """A panel: its fact, the figure, a note on what was left out, and the table behind it."""
+    """A panel: its title, the figure, a note on what is left out, and the table behind it."""
     title, drawn, note = escape(panel.heading), "", ""
     if panel.figure is not None:
         layout = panel.figure.layout
@@ -95,7 +95,7 @@ def _command(panel: Panel) -> str:
 
 
 def _choice(steps: StepChoice, texts: Texts) -> str:
-    """What is reported on, and the steps of it that can be chosen; then what there is of each."""
+    """The window, the steps to choose from, and the path in each."""
     if not steps.views:
         return f'<p class="choice">Window: <b>{escape(steps.window)}</b></p>'
     options = "".join(

@@ -60,18 +60,14 @@ class Panel:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page.
+    """A part of the page; `name` is its anchor.
 
     Parameters
     ----------
-    name : str
-        Anchor in the page.
-    intro : str
-        What the section shows.
     absent : str
-        Text in place of panels where there are none.
+        Text in place of panels.
     steps : StepChoice, optional
-        Steps of which one can be chosen.
+        Steps to choose from.
     """
 
     name: str
@@ -83,7 +79,7 @@ class Section:
 
 
 def useful(frame: pd.DataFrame) -> pd.DataFrame:
-    """Frame without columns that tell a person nothing: row numbers of events, empty texts."""
+    """Frame without columns that tell people nothing: rows of the event table, empty texts."""
     empty = [
         name
         for name in frame.columns

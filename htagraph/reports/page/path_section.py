@@ -33,14 +33,12 @@ _COLUMNS = frames.SEGMENTS.first.split()
 def path_section(
     summary: Summary | JobSummary, steps: StepChoice | None, sampled: Sequence[Panel] = ()
 ) -> Section:
-    """Section on the critical path: by bound, as it ran, and by what ran on it.
+    """Section on the critical path: by bound, over time, and by what ran on it.
 
     Parameters
     ----------
-    steps : StepChoice, optional
-        Steps of which one can be chosen.
     sampled : sequence of Panel
-        What was sampled meanwhile; stands above the timeline.
+        What was sampled meanwhile, above the timeline.
     """
     path = summary.path
     bounds = summary.by_bound.rename_axis("bound").reset_index()
@@ -68,7 +66,7 @@ def path_section(
 
 
 def _timeline(path: CriticalPath | JobPath) -> Panel:
-    """Panel on the segments, drawn in order of time, listed longest first."""
+    """Panel with the segments, drawn over time and listed longest first."""
     if isinstance(path, JobPath):
         longest = path.segments.sort_values("dur_ns", ascending=False, kind="stable")
         segments = tuple(longest.index.tolist())

@@ -1,6 +1,6 @@
 """Frames as HTML tables: rounded for people, with the exact value in each cell for programs.
 
-A table shows its first rows and keeps more, which a button shows; what it does not keep it says.
+A table shows its first rows; a button shows all that the page keeps. A note says what is left out.
 """
 
 from __future__ import annotations
@@ -71,23 +71,23 @@ def _key(kind: Quantity, value: object) -> str:
 
 
 def kept_rows(frame: pd.DataFrame | None) -> int:
-    """Number of rows of a frame that its table keeps.
-
-    Examples
-    --------
-    >>> [kept_rows(pd.DataFrame({"n": range(n), "m": range(n)})) for n in (1_000, 10_000)]
-    [1000, 100]
-    """
+    """Number of rows of a frame that its table keeps."""
     return 0 if frame is None else kept_of(*frame.shape)
 
 
 def kept_of(n_rows: int, n_columns: int) -> int:
-    """The same, of a frame that has so many rows and columns."""
+    """Number of rows that the table of a frame keeps.
+
+    Examples
+    --------
+    >>> kept_of(1_000, 2), kept_of(10_000, 2)
+    (1000, 100)
+    """
     return n_rows if n_rows * n_columns <= _MAX_CELLS else min(n_rows, _LONG)
 
 
 def short_rule() -> str:
-    """Rule of CSS that hides the rows of a long table until its button is pressed, not on paper."""
+    """CSS that hides the rows of a long table until its button is pressed; never on paper."""
     rows = f"table.short tbody tr:nth-child(n + {_SHORT + 1})"
     return f"@media screen {{ {rows} {{ display: none; }} }}"
 
@@ -106,8 +106,6 @@ def html_table(
 
     Parameters
     ----------
-    frame : DataFrame
-        One of more than 2,000 cells is cut, and says so.
     schema : Schema, optional
         Of the frame; hovering over a heading shows what the column means.
     origin_ns : int, unit=ns
@@ -115,11 +113,11 @@ def html_table(
     segments : sequence of int, default=()
         Segment of the path that each name opens.
     n_rows : int
-        Rows of the whole table, where the frame has only the first; else 0.
+        Rows of the whole table if the frame has only the first; else 0.
     whole : str
         Command that prints all rows.
     texts : Texts, optional
-        Where names are stored that are too long for their cells.
+        Where long names are stored.
 
     Examples
     --------
@@ -151,7 +149,7 @@ def html_table(
 
 
 def _more(kept: int, n_rows: int, whole: str) -> str:
-    """Button that shows the rows that a table keeps, and a line on those that it does not."""
+    """Button that shows the rest of the table, and a note on rows that the page does not keep."""
     every = f"all {n_rows:,}" if kept == n_rows else f"the first {kept:,}"
     button = (
         f'<button type="button" class="all" aria-expanded="false">Show {every} rows</button>'
@@ -164,14 +162,14 @@ def _more(kept: int, n_rows: int, whole: str) -> str:
 
 
 def _head(name: str, meaning: str, *, is_number: bool) -> str:
-    """Heading of a column, with its meaning on hovering."""
+    """Heading of a column; hovering shows its meaning."""
     tip = f' title="{escape(meaning)}"' if meaning else ""
     align = ' class="n"' if is_number else ""
     return f"<th{align}{tip}>{escape(heading(name))}</th>"
 
 
 def _cell(cell: _Cell, texts: Texts | None, *, is_number: bool) -> str:
-    """A cell; numbers carry their exact value, shortened names the whole one."""
+    """A cell; a number carries its exact value, a shortened name the full one."""
     if is_number:
         return f'<td class="n" data-value="{escape(cell.exact)}">{escape(cell.text)}</td>'
     return f"<td{mark(cell.key)}{_tip(cell, texts)}>{escape(cell.text)}</td>"
@@ -184,7 +182,7 @@ def _opening(cell: _Cell, segment: int, texts: Texts | None) -> str:
 
 
 def _tip(cell: _Cell, texts: Texts | None) -> str:
-    """Attribute with the whole of a shortened text, or with the numbers of its parts."""
+    """Attribute with the full text of a shortened cell, or the numbers of its parts."""
     if cell.text == cell.exact or len(cell.exact) <= len(cell.text):
         return ""
     if texts is None:

@@ -250,8 +250,8 @@ def _note(segments: pd.DataFrame, blocks: Blocks, window_ns: int) -> str:
     is_hatched = bool(segments["is_inferred"].to_numpy()[place].any())
     said = (
         _joined_note(blocks, window_ns),
-        "Hatched segments are inferred: no record names what they waited for, only order and times "
-        "of events do."
+        "Hatched segments are inferred from the order and times of events; no record names what "
+        "they waited for."
         if is_hatched
         else "",
     )
