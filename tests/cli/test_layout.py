@@ -24,6 +24,9 @@ from htagraph.model.schema import Quantity
 from htagraph.questions import QUESTIONS
 from htagraph.reports.cells import cell_text, human_frame
 from htagraph.reports.json_document import records
+from tests.real_traces import located
+from tests.synth.simulator import simulate, simulate_job
+from tests.synth.training import training_job, training_rank
 
 GEMM = "sm80_xmma_fprop_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16"
 KERNELS = pd.DataFrame(
@@ -57,7 +60,7 @@ def test_names_shrink_and_figures_do_not() -> None:
 
 @pytest.fixture(scope="module")
 def graph() -> hg.TraceGraph:
-    rank = hg.synth.simulate(hg.synth.training_rank(steps=2, layers=2))
+    rank = simulate(training_rank(steps=2, layers=2))
     return hg.Trace.from_events(rank.events).compile()
 
 
@@ -123,7 +126,7 @@ def check_numbers(asked: hg.TraceGraph | hg.Job, question: str, width: int) -> N
 @pytest.fixture(scope="module")
 def job(tmp_path_factory) -> hg.Job:
     into = tmp_path_factory.mktemp("job")
-    hg.synth.simulate_job(hg.synth.training_job(ranks=2, steps=2, layers=1)).write(into)
+    simulate_job(training_job(ranks=2, steps=2, layers=1)).write(into)
     return hg.load_job(into)
 
 
@@ -141,9 +144,9 @@ def test_each_number_of_a_job_is_read_at_80_columns(job: hg.Job) -> None:
         check_numbers(job, question, 80)
 
 
-@pytest.mark.real
-def test_each_number_of_a_real_answer_is_read(real_traces: Path) -> None:
-    control = hg.load(real_traces / "hta" / "trace_diff" / "control" / "control.json.gz").compile()
+@pytest.mark.public("hta/trace_diff/control/control.json.gz")
+def test_each_number_of_a_real_answer_is_read() -> None:
+    control = hg.load(located("hta/trace_diff/control/control.json.gz")).compile()
     for question in ASKED:
         for width in (80, 120, 200):
             check_numbers(control, question, width)
@@ -205,7 +208,7 @@ def test_a_column_that_does_not_exist_is_a_wrong_question() -> None:
 
 def test_the_example_of_the_readme_shows_its_numbers(capsys, tmp_path: Path) -> None:
     """`ask kernel_breakdown FILE -o by=name`: a share for every kernel, at the width of a pipe."""
-    file = hg.synth.simulate(hg.synth.training_rank(steps=1)).write(tmp_path / "rank0.json")
+    file = simulate(training_rank(steps=1)).write(tmp_path / "rank0.json")
     with pytest.raises(SystemExit):
         main(["ask", "kernel_breakdown", str(file), "-o", "by=name", "-q"])
     head, *rows = capsys.readouterr().out.splitlines()
