@@ -87,10 +87,6 @@ def human_time(time_ns: int) -> str:
 def apart_from_unit(text: str, brackets: str = "[]()") -> tuple[str, str]:
     """A name and the unit in brackets at its end, empty for none.
 
-    Parameters
-    ----------
-    brackets : str, default="[]()"
-
     Examples
     --------
     >>> apart_from_unit("power.draw [W]"), apart_from_unit("GPU use (%)"), apart_from_unit("SMACT")

@@ -140,16 +140,9 @@ def kernels_section(
     intro: str,
     rank: int = -1,
 ) -> Section:
-    """Section on kernels.
+    """Section on kernels: breakdowns, panels on differences between ranks, durations, patterns.
 
-    Parameters
-    ----------
-    by_class, by_name : DataFrame, schema `answers.KERNEL_BREAKDOWN`
-    durations : DataFrame, schema `answers.KERNEL_DURATIONS`
-    patterns : DataFrame, schema `answers.KERNEL_PATTERNS`
-        Of one rank: of a job, of `rank`.
-    across : Panel
-        On differences between ranks.
+    Patterns are of one rank: of a job, of `rank`.
     """
     longest = useful(durations.sort_values("dur_ns", ascending=False, kind="stable"))
     drawn, breakdown = plots.kernel_durations(durations), answers.KERNEL_BREAKDOWN
@@ -176,12 +169,10 @@ def launches_section(
 ) -> Section:
     """Section on launches, queue length and memory bandwidth.
 
+    The last two are of one rank: of a job, of `rank`.
+
     Parameters
     ----------
-    launches : DataFrame, schema `answers.LAUNCH_STATS`
-    queue, copies : DataFrame, schema `answers.COUNTERS`
-        Of one rank, as is `blocked`: of a job, of `rank`.
-    blocked : DataFrame, schema `answers.QUEUE_BLOCKED`
     origin_ns : int, unit=ns
         Start of the window.
     """
