@@ -604,7 +604,9 @@ OPPORTUNITIES = schema(
             "saving if no other rank changes; saves_ns in a trace", heading="alone"
         ),
         "then_bound": label(
-            "next bottleneck: largest bound afterwards; empty beyond the first ten", dtype="object"
+            "largest bound afterwards; empty beyond the first ten",
+            dtype="object",
+            heading="next bottleneck",
         ),
         "together_ns": "saving together with all rows above for other targets",
         "shares_with": identifier("first row above whose saving overlaps, -1 for none", unit="row"),

@@ -244,9 +244,11 @@ def flag(meaning: str) -> Column:
     return Column("bool", "flag", meaning, Quantity.FLAG)
 
 
-def label(meaning: str, *, unit: str = "name", dtype: str = "category") -> Column:
+def label(
+    meaning: str, *, unit: str = "name", dtype: str = "category", heading: str = ""
+) -> Column:
     """Column of words from a fixed vocabulary."""
-    return Column(dtype, unit, meaning, Quantity.LABEL)
+    return Column(dtype, unit, meaning, Quantity.LABEL, heading)
 
 
 def name(meaning: str, *, unit: str = "name") -> Column:
