@@ -193,7 +193,7 @@ def first_leads_ms(job: Job) -> list[float]:
 
 
 @pytest.mark.real
-@pytest.mark.filterwarnings("ignore:.*does not say its rank")
+@pytest.mark.filterwarnings("ignore:.*does not name its rank")
 @pytest.mark.parametrize(
     ("name", "late"),
     [
