@@ -51,7 +51,7 @@ class JobSummary:
     --------
     >>> import htagraph as hg
     >>> hg.JobSummary(hg.load_job(hg.demo_trace("job"))).verdict.findings[0].title
-    'The others wait for rank 2, which is late'
+    'Rank 2 is late and keeps the others waiting'
     """
 
     job: Job

@@ -1,4 +1,4 @@
-"""Ranks that no clock brings together with the others are no part of the job's path."""
+"""Ranks that no clock aligns with the others are left out of the job's path."""
 
 from __future__ import annotations
 
