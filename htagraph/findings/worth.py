@@ -61,14 +61,7 @@ class Worth(NamedTuple):
 def predicted(
     opportunities: pd.DataFrame, otherwise: Callable[[Cause, int, int], Worth] | None = None
 ) -> Callable[[Cause, int, int], Worth]:
-    """The savings that replays predict.
-
-    Parameters
-    ----------
-    opportunities : DataFrame, schema `answers.OPPORTUNITIES`
-    otherwise : callable, optional
-        The saving of a cause that was not replayed; none by default.
-    """
+    """The savings that replays predict; `otherwise` gives that of a cause that was not replayed."""
     repairs = {
         (row["cause"], row["late_rank"]): row
         for row in opportunities.to_dict("records")

@@ -73,12 +73,7 @@ class Clocks:
 
         Collectives align the ranks of a component. Without a common collective, all that ties two
         ranks together is that both were recorded at one time, on clocks as they are. A rank whose
-        collectives fit no clock does not belong.
-
-        Parameters
-        ----------
-        ends : mapping of int to RankEnds
-            By rank, of the whole traces.
+        collectives fit no clock does not belong. `ends` are those of the whole traces.
         """
         spans = {
             rank: self.clock(rank).to_common([one.start_ns, one.end_ns]).tolist()
@@ -211,12 +206,7 @@ def fit_clocks(
     Host ranges of one host share a clock, unless their collectives forbid it. Devices have clocks
     of their own.
 
-    Parameters
-    ----------
-    matched : DataFrame
-        As `match_collectives` returns it.
-    hosts : mapping of int to str, optional
-        The host of each rank, empty where not recorded.
+    `matched` is `Matching.members`.
     """
     full = matched[(matched["waits"] | matched["is_awaited"]) & ~matched["is_partial"]]
     by_rank = {int(str(rank)): part for rank, part in full.groupby("rank")}

@@ -136,15 +136,7 @@ def _roles(matched: pd.DataFrame) -> tuple[Bools, Bools]:
 def match_collectives(
     tables: Mapping[int, pd.DataFrame], hosts: Mapping[int, str] | None = None
 ) -> Matching:
-    """Match the collectives of all ranks.
-
-    Parameters
-    ----------
-    tables : mapping of int to DataFrame
-        Schema `answers.COLLECTIVES`, by rank.
-    hosts : mapping of int to str, optional
-        The host of each rank, empty where not recorded.
-    """
+    """Match the collectives of all ranks, schema `answers.COLLECTIVES`; hosts may be empty."""
     table = _stacked(tables)
     certain: list[pd.DataFrame] = []
     inferred: list[pd.DataFrame] = []
@@ -197,11 +189,6 @@ def measure_waits(matched: pd.DataFrame, clocks: Clocks) -> pd.DataFrame:
     The wait ends when the last member that it needs has started. The rest moves data, as fast as
     size and network allow (latency plus size over bandwidth: Hockney 1994), however early other
     ranks arrive.
-
-    Parameters
-    ----------
-    matched : DataFrame
-        As `match_collectives` returns it.
 
     Returns
     -------

@@ -104,11 +104,6 @@ def delay_costs(
 ) -> pd.DataFrame:
     """Waits of all ranks, charged to what made ranks late.
 
-    Parameters
-    ----------
-    times : mapping of int to DataFrame
-        By rank: `rank_work.times_by_name` of its rank segments.
-
     Raises
     ------
     GraphError

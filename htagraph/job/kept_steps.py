@@ -112,10 +112,7 @@ class KeptSteps:
     ) -> pd.DataFrame:
         """The quality of a job with one more check of each rank: how much was kept.
 
-        Parameters
-        ----------
-        n_kept : mapping of int to (int, int)
-            By rank: collectives that are kept, and that are not.
+        `n_kept` has the collectives of each rank that are kept, and that are not.
         """
         ranks = quality["rank"].unique()
         n_good, n_out = np.array([n_kept[rank] for rank in ranks], dtype=np.int64).T

@@ -123,11 +123,8 @@ def excess_times(late: pd.DataFrame, times: Mapping[int, pd.DataFrame]) -> pd.Da
 
     Parameters
     ----------
-    late : DataFrame
-        As `late_arrivals` returns it.
     times : mapping of int to DataFrame
-        By rank: columns ``rank_segment``, `CAUSE_KEY` and ``dur_ns``, of the rank segments that
-        `compare_late_arrivals` returned.
+        By rank: `rank_work.times_by_name` of the rank segments of `compare_late_arrivals`.
 
     Returns
     -------
@@ -188,10 +185,6 @@ def blame_late_ranks(
     attributed_time : DataFrame
         Columns ``rank``, ``start_ns``, ``dur_ns``, ``cause`` and ``segment`` at least; tiles the
         path.
-    segments : DataFrame, schema `frames.JOB_SEGMENTS`
-        Of the path.
-    late, excess : DataFrame
-        As `late_arrivals` and `excess_times` return them.
     """
     left_ns = collectives.groupby("match")["end_ns"].max()
     windows = _blamed_windows(late, left_ns)

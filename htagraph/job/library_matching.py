@@ -111,14 +111,7 @@ def contradicted(
 ) -> str:
     """Why a match by the order of kernels cannot be right, in words; empty if it can.
 
-    Parameters
-    ----------
-    inferred : DataFrame
-        Members of the matched collectives of one group.
-    certain : DataFrame
-        Members of collectives of any group that metadata match.
-    hosts : mapping of int to str, optional
-        The host of each rank, empty where not recorded.
+    `inferred` are members of one group, `certain` those of any group that metadata match.
     """
     first, *others = (int(rank) for rank in np.unique(inferred["rank"]))
     limit_ns = _usual_distance_ns(inferred[inferred["rank"] == first]) // 2

@@ -84,13 +84,7 @@ class RankSegment:
 
 
 def _last_arrivals(collectives: pd.DataFrame, tables: Mapping[int, pd.DataFrame]) -> dict[int, I64]:
-    """For each collective of each rank, the rank it waited for and that rank's collective, or -1.
-
-    Returns
-    -------
-    dict of int to ndarray of shape (2, n), dtype=int64
-        By rank.
-    """
+    """By rank: of each collective, the rank it waited for and that rank's collective, or -1."""
     columns = ("match", "rank", "collective", "last_rank")
     match, rank, collective, last_rank = (collectives[name].to_numpy(np.int64) for name in columns)
     n_ranks = int(rank.max(initial=0)) + 1
@@ -115,16 +109,8 @@ def find_rank_segments(
 ) -> list[RankSegment]:
     """Find the rank segments of the job's path, earliest first.
 
-    Parameters
-    ----------
-    tables : mapping of int to DataFrame
-        Schema `answers.COLLECTIVES`, by rank.
-
-    Returns
-    -------
-    list of RankSegment
-        In common time each begins where the one before ended; the first begins where its rank's
-        part of the window does.
+    In common time each begins where the one before ended; the first begins where its rank's part of
+    the window does.
     """
     last = _last_arrivals(collectives, tables)
     columns = {

@@ -58,13 +58,7 @@ def _times_last(collectives: pd.DataFrame) -> pd.Series[int]:
 def summarize_stragglers(
     collectives: pd.DataFrame, late: pd.DataFrame, excess: pd.DataFrame, ranks: list[int]
 ) -> pd.DataFrame:
-    """How often each rank arrived last, what that cost the others, and the costliest cause.
-
-    Parameters
-    ----------
-    late, excess : DataFrame
-        As `lateness.late_arrivals` and `lateness.excess_times` return them.
-    """
+    """How often each rank arrived last, what that cost the others, and the costliest cause."""
     cost = late.groupby("rank").agg(
         n_certain=("is_certain", "sum"),
         caused_wait_ns=("wait_ns", "sum"),
@@ -102,11 +96,6 @@ def against_median_rank(frame: pd.DataFrame) -> pd.DataFrame:
 
     Without kernels that only one rank runs, and without communication, which takes as long as a
     rank waits. This needs no common clock.
-
-    Parameters
-    ----------
-    frame : DataFrame, schema `answers.KERNEL_BREAKDOWN` and ``rank``
-        By name, of a job.
 
     Examples
     --------

@@ -30,17 +30,8 @@ def find_job_bounds(
 ) -> Verdict:
     """Verdict on a job: the causes of its path across ranks, largest potential saving first.
 
-    Parameters
-    ----------
-    kernels : DataFrame, schema `answers.KERNEL_BREAKDOWN` and ``rank``
-        By name.
-    opportunities : DataFrame, schema `answers.OPPORTUNITIES`
-        Of the job; empty if nothing was replayed.
-
-    Returns
-    -------
-    Verdict
-        Withheld if too much of the path is unexplained, or no clocks of two ranks were aligned.
+    Withheld if too much of the path is unexplained, or no clocks of two ranks were aligned.
+    `kernels` are by name and rank; `opportunities` are empty if nothing was replayed.
     """
     ranks = path.timeline.graphs.summaries.values()
     if len(ranks) > 1 and path.timeline.collectives.empty:

@@ -144,13 +144,7 @@ def compare_waits(
     ends: Mapping[int, RankEnds],
     clocks: Mapping[int, Clock],
 ) -> WaitComparisons:
-    """Find the rank segments to compare for each wait.
-
-    Parameters
-    ----------
-    tables : mapping of int to DataFrame
-        Schema `answers.COLLECTIVES`, by rank.
-    """
+    """Find the rank segments to compare for each wait."""
     places, waits = _Places(collectives, tables), _waits(collectives)
     ready_ns, ready_node, ready_after = map(
         np.concatenate, zip(*map(ready.get, tables), strict=True)
@@ -216,13 +210,7 @@ def compare_late_arrivals(
     ends: Mapping[int, RankEnds],
     clocks: Mapping[int, Clock],
 ) -> list[RankSegment]:
-    """The rank segments to compare, two per late arrival: the late rank's, and the runner-up's.
-
-    Parameters
-    ----------
-    late : DataFrame
-        As `late_arrivals` returns it.
-    """
+    """The rank segments to compare, two per late arrival: the late rank's, and the runner-up's."""
     places = _Places(collectives, tables)
     pairs = late[["rank", "runner_up"]].to_numpy(np.int64)
     rank, other = pairs.ravel(), pairs[:, ::-1].ravel()
