@@ -210,7 +210,7 @@ def test_demo_reports_on_every_planted_fault(run, tmp_path):
     assert code == 0
     assert "Data loading: 82.4% of the time" in out
     assert "Data loading: 76.7% of the time" in out
-    assert "The others wait for rank 2, which is late" in out
+    assert "Rank 2 is late and keeps the others waiting" in out
     assert "critical.pftrace" in err
     assert sorted(path.parent.name for path in (tmp_path / "demo").glob("*/summary.md")) == [
         "blocking_copy",
