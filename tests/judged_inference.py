@@ -20,17 +20,20 @@ __all__ = ["INFERRED", "UNNAMED", "Judgement", "judge", "path_time"]
 
 INFERRED = tuple(rule for rule in Rule if rule.evidence is Evidence.INFERRED)
 
-_WAIT = (Rule.RECORD_AND_WAIT_ORDER, Rule.ENDED_RIGHT_BEFORE)
-_LEARNT = (Rule.RECURRING_IN_REPLAYS, Rule.RECURRING_AT_A_DISTANCE)
+_STREAM_WAITS = (
+    Rule.RECORD_AND_WAIT_ORDER,
+    Rule.ENDED_RIGHT_BEFORE,
+    Rule.RECURRING_IN_REPLAYS,
+)
 UNNAMED: dict[Release, tuple[Rule, ...]] = {
-    Release.STREAM_WAIT: (*_WAIT, *_LEARNT),
-    Release.GRAPH: (*_WAIT, *_LEARNT),
+    Release.STREAM_WAIT: _STREAM_WAITS,
+    Release.GRAPH: _STREAM_WAITS,
     Release.DEVICE_FULL: (Rule.DEVICE_FULL,),
     Release.BEFORE_CAPTURE: (Rule.FIRST_DEVICE_WORK,),
-    Release.POLL: (Rule.HOST_WAITS_FOR_KERNEL, Rule.HOST_POLLS),
+    Release.POLL: (Rule.HOST_POLLS,),
     Release.QUEUE: (Rule.QUEUE_FULL,),
-    Release.HAND_OVER: (Rule.HAND_OVER, Rule.WORKER_CALLED),
-    Release.CALL: (Rule.HAND_OVER, Rule.WORKER_CALLED),
+    Release.HAND_OVER: (Rule.HANDOFF, Rule.WORKER_CALLED),
+    Release.CALL: (Rule.HANDOFF, Rule.WORKER_CALLED),
 }
 """Waits that a trace may not name, and the rules that may find them."""
 

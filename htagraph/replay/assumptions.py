@@ -29,9 +29,7 @@ Bools = npt.NDArray[np.bool_]
 I64 = npt.NDArray[np.int64]
 
 _LESS_SURE = (
-    Rule.HOST_WAITS_FOR_KERNEL,
     Rule.HOST_POLLS,
-    Rule.RECURRING_AT_A_DISTANCE,
     Rule.DEVICE_FULL,
 )
 """Inferred rules that are wrong in one of a hundred edges; see docs/accuracy.md."""
@@ -110,7 +108,7 @@ def _gaps_wait(dag: Dag, replay: Replay) -> Replay | None:
     lag = replay.lag_ns.copy()
     lag[rows] = 0
     more = EdgeTable.of(
-        Rule.HOST_WAITS_FOR_KERNEL,
+        Rule.HOST_POLLS,
         2 * work + 1,
         replay.node[replay.head[rows]],
         lag_ns=left_ns,
@@ -129,7 +127,7 @@ def _own_time(replay: Replay) -> Replay | None:
     still[replay.head[waits]] = True
     freed = np.zeros(len(replay.node), dtype=bool)
     freed[replay.head[unsure]] = True
-    own = np.isin(replay.rule, (Rule.BLOCKING_CALL, Rule.HANDED_OVER))
+    own = np.isin(replay.rule, (Rule.BLOCKING_CALL, Rule.HANDED_OFF))
     own &= (freed & ~still)[replay.head]
     elapsed = replay.ts_ns[replay.head] - replay.ts_ns[replay.tail]
     return replay.with_lags(np.where(own, elapsed, lag))

@@ -155,7 +155,6 @@ def _events(trace: Trace, graph: TraceGraph) -> Iterator[Diagnosis]:
 def _plain(trace: Trace, graph: TraceGraph) -> Iterator[Diagnosis]:
     """Yield what a trace of functions records."""
     events = graph.dag.events
-    of_threads = (Rule.RECORDED_FLOW, Rule.LOCK_RELEASED)
     yield _present(
         "device work",
         0,
@@ -169,10 +168,10 @@ def _plain(trace: Trace, graph: TraceGraph) -> Iterator[Diagnosis]:
         'slices named "ProfilerStep#1", "ProfilerStep#2" … are taken as steps',
     )
     yield _present(
-        "hand-overs between threads",
-        int(np.isin(graph.dag.edges.rule, of_threads).sum()),
+        "handoffs between threads",
+        int((graph.dag.edges.rule == Rule.RECORDED_FLOW).sum()),
         "the path stays on the thread that ends last: what it waited for there is not known",
-        "flow events (ph s, f) from what sends to what receives, or calls of Python's locks",
+        "flow events (ph s, f) from what sends to what receives",
         is_needed=len(np.unique(events.lane[events.is_host])) > 1,
     )
 

@@ -54,7 +54,7 @@ def test_a_thread_that_waits_for_autograd_in_a_call_hands_over_as_in_a_gap():
         """)
     )
 
-    assert _arrows(dag, Rule.HAND_OVER) == [
+    assert _arrows(dag, Rule.HANDOFF) == [
         ("AddBackward0", "pthread_cond_wait"),
         ("pthread_cond_wait", "MmBackward0"),
     ]
