@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.algorithms.gather import gather
-from htagraph.compiler.late_ends import stream_wait_edges_from
+from htagraph.compiler.late_ends import most_overlap, stream_wait_edges_from
 from htagraph.compiler.late_starts import (
     LateStarts,
     ends_before,
@@ -105,12 +105,13 @@ def ended_right_before(structure: Structure, known: EdgeTable) -> Inferred:
 def _just_ended(structure: Structure, late: LateStarts) -> Candidates:
     """What ended last on each other stream, right before a late start and launched before it."""
     events, usual = structure.events, _usual_gap(structure)
+    overlap_ns = max(most_overlap(structure), structure.calibration.late_end_ns)
     start_ns, launched_ns = events.ts_ns[late.event], structure.launch_time_ns
     device = events.device[structure.queue[structure.queue_starts]]
     none = np.empty(0, dtype=np.int64)
     parts = [(none, none)]
     for queue in most_used_streams(structure).tolist():
-        other = ends_before(structure, queue, start_ns + structure.calibration.late_end_ns, 1)[0]
+        other = ends_before(structure, queue, start_ns + overlap_ns, 1)[0]
         fits = (other >= 0) & (structure.queue_id[late.event] != queue)
         fits &= events.device[late.event] == device[queue]
         fits &= (events.ts_ns[other] < start_ns) & (start_ns - events.end_ns[other] <= usual)
@@ -126,7 +127,6 @@ def _just_ended(structure: Structure, late: LateStarts) -> Candidates:
 def recurring_waits(structure: Structure, known: EdgeTable) -> Inferred:
     """Edges from work of one stream to late work of another that always starts right after it."""
     late = late_starts(structure, known)
-    late = late.take(late.wait_ns > _usual_gap(structure))
     found = _just_ended(structure, late)
     if not len(found.wait):
         return Inferred()

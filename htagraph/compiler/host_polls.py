@@ -54,6 +54,9 @@ _POLLING_OPERATOR = re.compile(
 _POLLED_KERNEL = re.compile(r"(?<!cached_)notify_dispatch")
 """Kernels that write what their host spins on."""
 
+_PART_OF_WAIT = 8
+"""A host that spins continues within as small a part of its wait after the kernel ended (chosen)."""
+
 _FEWEST_QUERIES = 20
 """A loop of queries is as many in a row: each may be of another event, but hardly of so many
 (chosen)."""
@@ -170,9 +173,12 @@ def _waits(structure: Structure, known: EdgeTable, quiet: Stretches, beside: _Be
     )
     elapsed = (structure.meanings[until >> 1] == CallMeaning.ELAPSED_TIME) & (until & 1 == 0)
     elapsed &= gather(structure.may_idle, quiet.inside, default=True)[beside.stretch]
-    # The counter is written while the kernel runs: the host may go on before it ends.
+    # The counter is written while the kernel runs: the host may continue before it ends.
+    length_ns = (events.node_ts_ns[quiet.until] - events.node_ts_ns[quiet.since])[beside.stretch]
     spins = events.named(events.symbols.searched(_POLLED_KERNEL))[beside.work]
-    waits: Bools = (is_prompt & (reads | elapsed)) | (spins & (beside.distance_ns <= usual))
+    spins &= (beside.distance_ns <= np.minimum(usual, length_ns // _PART_OF_WAIT))
+    spins &= -beside.distance_ns <= length_ns
+    waits: Bools = spins | (is_prompt & (reads | elapsed))
     return waits
 
 

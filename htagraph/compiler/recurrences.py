@@ -29,6 +29,9 @@ _FEWEST = 3
 """Waits at a place that show nothing yet if there are fewer (chosen)."""
 _NEARLY_ALL = 0.9
 """Share of the waits at a place that must match; the others were held up by something else."""
+_MOST_CHANCE = 0.2
+"""Chance of one match beyond which no number of them is evidence: the source is everywhere
+(chosen)."""
 _FALSE_PAIRS = 1e-4
 """Pairs of places that chance would yield in a trace, as an expectation (chosen)."""
 
@@ -135,8 +138,8 @@ def recurring(
         return pairs.found, ()
     n_matched = np.bincount(pairs.number)
     chance = _chances(waits, pairs, sources[0])
-    likely = log_chance(n_matched, pairs.n_all, chance) >= np.log(_FALSE_PAIRS / len(chance))
-    rows = np.flatnonzero(~likely[pairs.number])
+    unlikely = log_chance(n_matched, pairs.n_all, chance) < np.log(_FALSE_PAIRS / len(chance))
+    rows = np.flatnonzero((unlikely & (chance <= _MOST_CHANCE))[pairs.number])
     distance_ns = pairs.found.distance_ns
     rows = rows[np.lexsort((np.abs(distance_ns[rows]), pairs.found.wait[rows]))]
     rows = rows[group_starts(pairs.found.wait[rows])]
