@@ -13,7 +13,8 @@ import pytest
 import htagraph as hg
 from htagraph.cli import pipes
 from htagraph.errors import TraceError
-from htagraph.synth import simulate, training_rank
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 pytestmark = [
     pytest.mark.slow,

@@ -13,7 +13,8 @@ from htagraph.cli import console
 from htagraph.cli.console import Waiting
 from htagraph.cli.main import main
 from htagraph.model.progress import counted, heard_by, tell
-from htagraph.synth import simulate, simulate_job, training_job, training_rank
+from tests.synth.simulator import simulate, simulate_job
+from tests.synth.training import training_job, training_rank
 
 
 @pytest.fixture
