@@ -37,12 +37,12 @@ from htagraph.model.events import EventTable
 from htagraph.model.inference import Inferred
 from htagraph.model.kinds import Bound
 from htagraph.model.rules import Rule
-from htagraph.synth import simulate
 from tests.answers import sources
 from tests.benchmarks.bench_inference import percent, table
 from tests.judged_inference import INFERRED, path_time
 from tests.real_traces import FOLDER
 from tests.synth.mechanisms import KINDS, inference_program
+from tests.synth.simulator import simulate
 
 TRUTH = (
     "tests/findings/test_planted_captures.py",

@@ -55,7 +55,8 @@ _POLLED_KERNEL = re.compile(r"(?<!cached_)notify_dispatch")
 """Kernels that write what their host spins on."""
 
 _PART_OF_WAIT = 8
-"""A host that spins continues within as small a part of its wait after the kernel ended (chosen)."""
+"""A host that spins continues so near to the end of the kernel, before or after: within as small a
+part of its wait (chosen)."""
 
 _FEWEST_QUERIES = 20
 """A loop of queries is as many in a row: each may be of another event, but hardly of so many
@@ -175,9 +176,11 @@ def _waits(structure: Structure, known: EdgeTable, quiet: Stretches, beside: _Be
     elapsed &= gather(structure.may_idle, quiet.inside, default=True)[beside.stretch]
     # The counter is written while the kernel runs: the host may continue before it ends.
     length_ns = (events.node_ts_ns[quiet.until] - events.node_ts_ns[quiet.since])[beside.stretch]
-    spins = events.named(events.symbols.searched(_POLLED_KERNEL))[beside.work]
-    spins &= (beside.distance_ns <= np.minimum(usual, length_ns // _PART_OF_WAIT))
-    spins &= -beside.distance_ns <= length_ns
+    polled = events.named(events.symbols.searched(_POLLED_KERNEL))[beside.work]
+    spins = polled & (beside.distance_ns <= usual)
+    spins &= _PART_OF_WAIT * np.abs(beside.distance_ns) <= length_ns
+    # What spins on one kernel does not wait for another that happens to end there.
+    reads &= ~np.isin(beside.stretch, beside.stretch[polled])
     waits: Bools = spins | (is_prompt & (reads | elapsed))
     return waits
 
