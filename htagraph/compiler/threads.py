@@ -114,6 +114,7 @@ def _rules_into(structure: Structure, waits: EdgeTable) -> I8:
     It waits for the device, or for another thread.
     """
     rule = np.full(2 * len(structure.events), Rule.PROGRAM_ORDER, dtype=np.int8)
-    rule[waits.head[among(waits.rule, (Rule.HANDOFF, Rule.WORKER_CALLED))]] = Rule.HANDED_OFF
-    rule[waits.head[waits.kind == EdgeKind.HIDDEN_SYNC]] = Rule.BLOCKING_CALL
+    waits_there = among(waits.rule, (Rule.HANDOFF, Rule.WORKER_CALLED))
+    waits_there |= waits.kind == EdgeKind.HIDDEN_SYNC
+    rule[waits.head[waits_there]] = Rule.BLOCKING_CALL
     return rule

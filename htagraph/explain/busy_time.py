@@ -76,7 +76,7 @@ def busy_time(dag: Dag, window: Window) -> BusyTime:
 def _host_ns(dag: Dag, window: Window) -> int:
     """Time in which operators and calls run and do not wait, on the thread where it is longest."""
     edges, events, times = dag.edges, dag.events, dag.events.node_ts_ns
-    waits = np.isin(edges.rule, (Rule.BLOCKING_CALL, Rule.HANDED_OFF))
+    waits = edges.rule == Rule.BLOCKING_CALL
     mine = np.flatnonzero((edges.kind == EdgeKind.THREAD) & ~waits & (edges.event >= 0))
     works = np.isin(events.kind, (EventKind.OP, EventKind.RUNTIME)) & ~np.isin(
         call_meanings(events), _MAY_WAIT

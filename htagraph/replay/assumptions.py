@@ -127,7 +127,7 @@ def _own_time(replay: Replay) -> Replay | None:
     still[replay.head[waits]] = True
     freed = np.zeros(len(replay.node), dtype=bool)
     freed[replay.head[unsure]] = True
-    own = np.isin(replay.rule, (Rule.BLOCKING_CALL, Rule.HANDED_OFF))
+    own = replay.rule == Rule.BLOCKING_CALL
     own &= (freed & ~still)[replay.head]
     elapsed = replay.ts_ns[replay.head] - replay.ts_ns[replay.tail]
     return replay.with_lags(np.where(own, elapsed, lag))
