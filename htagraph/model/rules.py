@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import StrEnum, unique
 from typing import Self
 
 import numpy as np
@@ -13,6 +13,7 @@ from htagraph.model.kinds import EdgeKind, Vocabulary, codes
 __all__ = ["Evidence", "Rule"]
 
 
+@unique
 class Evidence(StrEnum):
     """What says that an edge is there."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from enum import StrEnum
+from enum import StrEnum, unique
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,7 @@ _NEAR = 0.1
 """Device work that ends within this share of a gap before its end may be what it waited for."""
 
 
+@unique
 class Assumption(StrEnum):
     """A reading of what a trace leaves open; the value says it in words."""
 
