@@ -107,7 +107,7 @@ def test_quality_has_a_line_for_each_rule_that_made_edges():
 def test_a_rule_without_pairs_judges_each_edge_by_itself():
     """All its edges count."""
     dag = compile_events(timeline(POLLED, names=NAMES))
-    row = quality(dag, dag.span).set_index("check").loc["inferred: host waits for kernel"]
+    row = quality(dag, dag.span).set_index("check").loc["inferred: host polls"]
 
     assert (row["n_good"], row["n_all"]) == (1, 1)
     assert row["consequence"].endswith("each judged by itself.")
