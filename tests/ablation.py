@@ -1,11 +1,9 @@
 """What each inference rule earns: every answer again with that rule off.
 
 ``python -m tests.ablation [FOLDER …]`` compiles each trace of some folders once with all rules, and
-once more without each rule that made an edge there. ``--programs 330`` does the same with simulated
-programs (`tests.synth.mechanisms`), ``--truth`` with the tests of what was planted in real captures.
-Each prints one table in Markdown.
-
-A rule that is off makes no edges; a thread that it says waits has time of its own again.
+once more without each rule that made an edge there. ``--programs 330`` does so with simulated
+programs (`tests.synth.mechanisms`), ``--truth`` runs the tests of what was planted in real captures
+without each rule that made an edge in one. Each prints a table in Markdown.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ import io
 import sys
 import time
 import warnings
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -40,15 +37,12 @@ from htagraph.model.rules import Rule
 from tests.answers import sources
 from tests.benchmarks.bench_inference import percent, table
 from tests.judged_inference import INFERRED, path_time
-from tests.real_traces import FOLDER
+from tests.public_traces import FOLDER
+from tests.real_traces import CAPTURES
 from tests.synth.mechanisms import KINDS, inference_program
 from tests.synth.simulator import simulate
 
-TRUTH = (
-    "tests/findings/test_planted_captures.py",
-    "tests/job/test_real_jobs.py",
-    "tests/job/test_host_collectives.py",
-)
+TRUTH = ("tests/findings/test_planted_captures.py", "tests/job/test_real_jobs.py")
 """Tests of what was planted in real captures."""
 
 
@@ -248,7 +242,12 @@ def of_programs(n_programs: int, seed: int) -> None:
                 f"{100 * own['unexplained'].sum() / n_programs:+.2f}%",
             ]
         )
-    print(table(["rule", "programs with an edge", "true bound, by the rule", "unexplained without"], lines))
+    print(
+        table(
+            ["rule", "programs with an edge", "true bound, by the rule", "unexplained without"],
+            lines,
+        )
+    )
 
 
 class _Counted:
@@ -271,18 +270,19 @@ def _passed(rule: Rule | None) -> set[str]:
 
 def of_truth() -> None:
     """Print which tests of planted truth fail without each rule."""
-    whole = _passed(None)
-    lines: list[list[object]] = []
+    dags = [compile_events(events) for _, events in tables([CAPTURES])]
+    whole, lines = _passed(None), []
     for rule in INFERRED:
-        lost = whole - _passed(rule)
-        lines.append([rule.label, len(whole), len(lost), ", ".join(sorted(lost))])
-    print(table(["rule off", "right with it", "wrong without", "which"], lines))
+        n_captures = sum(bool((dag.edges.rule == rule).any()) for dag in dags)
+        lost = whole - _passed(rule) if n_captures else set()
+        lines.append([rule.label, n_captures, len(whole), len(lost)])
+    print(table(["rule off", "captures with an edge", "right with it", "wrong without"], lines))
 
 
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folders", nargs="*", type=Path, default=[FOLDER])
+    parser.add_argument("folders", nargs="*", type=Path, default=[CAPTURES, FOLDER])
     parser.add_argument("--programs", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--truth", action="store_true")

@@ -169,9 +169,7 @@ def _waits(structure: Structure, known: EdgeTable, quiet: Stretches, beside: _Be
     is_prompt = (beside.distance_ns >= 0) & (beside.distance_ns <= usual)
     operator = _polling_operator(structure, quiet)[beside.stretch]
     # A call below the operator that waits has got its value already.
-    reads = (operator >= 0) & (
-        _waited_ns(structure, known, until) < gather(events.ts_ns, operator)
-    )
+    reads = (operator >= 0) & (_waited_ns(structure, known, until) < gather(events.ts_ns, operator))
     elapsed = (structure.meanings[until >> 1] == CallMeaning.ELAPSED_TIME) & (until & 1 == 0)
     elapsed &= gather(structure.may_idle, quiet.inside, default=True)[beside.stretch]
     # The counter is written while the kernel runs: the host may continue before it ends.

@@ -22,7 +22,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.algorithms.codes import distinct, is_in
+from htagraph.algorithms.codes import is_in
 from htagraph.algorithms.gather import gather
 from htagraph.compiler.flows import worker_lanes
 from htagraph.compiler.recurrences import Candidates, Sources, Waits, recurring
@@ -109,7 +109,8 @@ def _busiest_threads(structure: Structure) -> list[int]:
     n_boundaries = np.diff(structure.boundaries.first)
     busy = np.flatnonzero(n_boundaries)
     most = np.argsort(-n_boundaries[busy], kind="stable")[:_MOST_THREADS]
-    return np.sort(busy[most]).tolist()
+    threads: list[int] = np.sort(busy[most]).tolist()
+    return threads
 
 
 def _longest(structure: Structure, quiet: Stretches, n_threads: int) -> Stretches:
@@ -181,4 +182,6 @@ def worker_call_edges(structure: Structure, known: EdgeTable) -> Inferred:
         (Sources(nodes, times[nodes], place(nodes)), place(found.source)),
         label,
     )
-    return Inferred(EdgeTable.of(Rule.WORKER_CALLED, calls.source, quiet.until[calls.wait]), support)
+    return Inferred(
+        EdgeTable.of(Rule.WORKER_CALLED, calls.source, quiet.until[calls.wait]), support
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from htagraph.model.colors import COLORS
-from htagraph.model.kinds import Bound, EdgeKind, EventKind, KernelClass, Vocabulary, in_words
+from htagraph.model.kinds import Bound, EdgeKind, Vocabulary, in_words
 from htagraph.model.rules import Evidence, Rule
 
 VOCABULARIES = tuple(Vocabulary.__subclasses__())

@@ -21,8 +21,8 @@ from tests.synth.program import (
     Machine,
     Op,
     Poll,
-    Receive,
     Program,
+    Receive,
     Record,
     Replay,
     Spend,
@@ -259,7 +259,10 @@ def _servers(draw: Draw) -> tuple[Action, ...]:
             tuple(
                 action
                 for _ in range(6)
-                for action in (Receive(draw.ns(wait_ns / 2e3, wait_ns / 500)), _served(draw, serve_ns))
+                for action in (
+                    Receive(draw.ns(wait_ns / 2e3, wait_ns / 500)),
+                    _served(draw, serve_ns),
+                )
             ),
             11 + number,
             thread_name=f"exec{number}",
