@@ -163,7 +163,7 @@ def test_inferred_segments_of_the_path_say_so(tmp_path: Path) -> None:
     inferred = [args for args in said if args.get("evidence") == "inferred"]
 
     assert [(args["rule"], args["evidence"]) for args in inferred] == [
-        ("host waits for kernel", "inferred")
+        ("host polls", "inferred")
     ]
 
 
