@@ -25,6 +25,7 @@ __all__ = ["JobSummary"]
 
 
 _N_NAMED = 8
+"""Missing ranks named in a caveat: chosen."""
 _ASKED = (
     Asked("temporal_breakdown"),
     Asked.of("utilization", by="device", bins=100),

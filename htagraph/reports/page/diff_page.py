@@ -22,8 +22,11 @@ __all__ = ["write_diff_page"]
 
 _COLORS = {bound.label: color.strong for bound, color in COLORS.items()}
 _N_BOUNDS = 9
+"""Bounds with a bar of their own; the others share one: chosen."""
 _N_STEPS = 40
+"""Steps of each run with a bar: chosen."""
 _ROOM = 0.15
+"""Part of the range left empty below the shortest bar: chosen."""
 
 
 def write_diff_page(out: str | Path, found: RunDiff) -> Path:

@@ -18,6 +18,7 @@ from htagraph.reports.page.texts import Texts
 __all__ = ["has_own_legend", "section_html"]
 
 _MAX_NAMED = 200
+"""Steps outside the page that the list names: chosen."""
 
 
 def section_html(part: Section, origin_ns: int, texts: Texts) -> str:
