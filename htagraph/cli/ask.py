@@ -38,7 +38,7 @@ from htagraph.lookup.conditions import rows_where
 from htagraph.model.columns import schema_of
 from htagraph.questions import QUESTIONS, check_options
 from htagraph.readers.captures import CaptureName
-from htagraph.writers.atomic import output_file
+from htagraph.writers.output_file import output_file
 
 __all__ = ["ask"]
 

@@ -1,4 +1,4 @@
-"""Which questions there are: their options, and what they tell."""
+"""The catalogue of questions: their options and meanings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["all_questions"]
 
 
 def all_questions() -> pd.DataFrame:
-    """Names of the questions, their options with defaults, and what they tell.
+    """Names of the questions, their options with defaults, and their meanings.
 
     Returns
     -------

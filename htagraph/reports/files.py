@@ -16,7 +16,7 @@ from htagraph.replay.excerpt import excerpt_of
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.markdown import markdown_job_summary, markdown_summary
 from htagraph.reports.summary import Summary
-from htagraph.writers.text_file import new_folder, write_text
+from htagraph.writers.output_file import new_folder, write_text
 
 __all__ = ["MOST_EVENTS", "MOST_RANKS", "page_work", "shown_in_perfetto", "write_files"]
 

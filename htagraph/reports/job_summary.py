@@ -8,10 +8,9 @@ from functools import cached_property
 import pandas as pd
 
 from htagraph.findings.verdict import Verdict
-from htagraph.job.answering import answering
 from htagraph.job.job import Job
 from htagraph.job.path import JobPath
-from htagraph.job.rank_work import Asked
+from htagraph.job.rank_work import Question
 from htagraph.job.ranks import Work
 from htagraph.job.verdict import find_job_bounds
 from htagraph.model.answers import OPPORTUNITIES
@@ -27,10 +26,10 @@ __all__ = ["JobSummary"]
 _N_NAMED = 8
 """Missing ranks named in a caveat: chosen."""
 _ASKED = (
-    Asked("temporal_breakdown"),
-    Asked.of("utilization", by="device", bins=100),
-    Asked("quality"),
-    Asked.of("kernel_breakdown", by="name"),
+    Question("temporal_breakdown"),
+    Question.of("utilization", by="device", bins=100),
+    Question("quality"),
+    Question.of("kernel_breakdown", by="name"),
 )
 """Questions that every report asks of each rank."""
 
@@ -52,7 +51,7 @@ class JobSummary(PathSummary):
     --------
     >>> import htagraph as hg
     >>> hg.JobSummary(hg.load_job(hg.demo_trace("job"))).verdict.findings[0].title
-    'The others wait for rank 2, which is late'
+    'Rank 2 is late and keeps the others waiting'
     """
 
     job: Job
@@ -63,7 +62,7 @@ class JobSummary(PathSummary):
     @classmethod
     def of_answering(cls, job: Job, name: str, also: tuple[Work, ...] = ()) -> JobSummary:
         """The summary of a job; of one that skips errors, without ranks that cannot be visited."""
-        return cls(answering(job, *_ASKED, *also), name, also)
+        return cls(job.without_lost_ranks(*_ASKED, *also), name, also)
 
     @cached_property
     def _visited(self) -> Job:

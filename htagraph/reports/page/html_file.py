@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Template
 
 from htagraph.reports.page.legend import color_rules
-from htagraph.writers.text_file import write_text
+from htagraph.writers.output_file import write_text
 
 __all__ = ["resource", "write_html"]
 

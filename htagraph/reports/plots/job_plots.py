@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from htagraph.job.slow_ranks import against_median_rank
+from htagraph.job.stragglers import against_median_rank
 from htagraph.model import answers, job_answers
 from htagraph.model.colors import SERIES
 from htagraph.model.units import human_duration
