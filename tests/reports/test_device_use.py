@@ -44,7 +44,7 @@ def test_what_is_known_of_a_part_says_so() -> None:
         (
             "stream 7 |[x ]",
             (
-                "A kernel runs 100% of the time; too few launch geometries are recorded to say how "
+                "A kernel runs 100% of the time; too few launch geometries are recorded to tell how "
                 "full the device is then."
             ),
         ),
