@@ -15,8 +15,8 @@ from htagraph.model.kinds import in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.gate import shown_diff
 from htagraph.reports.page.html_file import resource, write_html
+from htagraph.reports.page.html_tables import html_table
 from htagraph.reports.page.legend import legend
-from htagraph.reports.page.tables import html_table
 
 __all__ = ["write_diff_page"]
 
