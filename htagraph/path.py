@@ -19,14 +19,13 @@ from htagraph.explain.segments import LABELS, Segments, segment_frame, segment_l
 from htagraph.lookup.edges import edge_frame
 from htagraph.lookup.steps import find_steps
 from htagraph.model.dag import Dag
-from htagraph.model.deprecated import renamed
 from htagraph.model.frames import BREAKDOWN
 from htagraph.model.kinds import Bound, in_words
 from htagraph.model.recording import Origin
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
-from htagraph.readers.first_bytes import first_bytes
+from htagraph.readers.content import first_bytes
 from htagraph.readers.rank_paths import file_of
 
 if TYPE_CHECKING:
@@ -75,8 +74,6 @@ class CriticalPath:
     window: Window
     rank: int = 0
     origin: Origin | None = None
-
-    claims = renamed("path.claims", "path.attributed_time", lambda path: path.attributed_time)
 
     @property
     def dur_ns(self) -> int:
@@ -432,7 +429,7 @@ def write_runs(out: str | Path, runs: Mapping[str, CriticalPath], origins: Seque
     Path
         The file.
     """
-    from htagraph.writers.joined import write_joined  # noqa: PLC0415  deferred: few need it
+    from htagraph.writers.output_file import write_joined  # noqa: PLC0415  deferred: few need it
 
     taken: set[int] = set()
     places = zip(runs.items(), origins, strict=True)

@@ -24,7 +24,7 @@ from rich.progress import (
 from rich.segment import Segment
 from rich.text import Text
 
-from htagraph.compiled import Compiled, Reading, compiled
+from htagraph.compiled import Compiled, LoadOptions, compiled
 from htagraph.errors import CaptureNotChosenError, HTAGraphError, HTAGraphWarning
 from htagraph.model.progress import heard_by
 from htagraph.readers.rank_paths import name_of
@@ -184,7 +184,7 @@ class Waiting:
         return compiled(
             path,
             beside,
-            Reading(stacks=stacks, infer=infer),
+            LoadOptions(stacks=stacks, infer=infer),
             folder=folder,
             progress=advance,
             stage=self.stage,

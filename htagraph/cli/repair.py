@@ -12,8 +12,8 @@ from htagraph.cli.console import Waiting, output
 from htagraph.cli.options import FormatOption, QuietOption, RankOption
 from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format, print_frame
-from htagraph.readers.kineto import repair_kineto
-from htagraph.writers.atomic import output_file
+from htagraph.readers.kineto.rewriting import repair_kineto
+from htagraph.writers.output_file import output_file
 
 __all__ = ["repair"]
 

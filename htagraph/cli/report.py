@@ -46,7 +46,7 @@ from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import job_document, json_document
 from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
-from htagraph.writers.text_file import write_text
+from htagraph.writers.output_file import write_text
 
 __all__ = ["print_summary", "report"]
 

@@ -43,7 +43,7 @@ from htagraph.reports.prediction import prediction_document
 from htagraph.reports.summary import Summary
 from htagraph.scenario import Scenario
 from htagraph.scenario import what_if as replayed
-from htagraph.writers.text_file import write_text
+from htagraph.writers.output_file import write_text
 
 __all__ = ["what_if"]
 

@@ -13,8 +13,8 @@ import pandas as pd
 
 from htagraph.errors import GraphError, TraceFormatError
 from htagraph.model.units import human_count, human_duration
-from htagraph.readers.first_bytes import first_bytes
-from htagraph.writers.text_file import write_text
+from htagraph.readers.content import first_bytes
+from htagraph.writers.output_file import write_text
 
 __all__ = ["OTHER", "PATH_PARTS", "Part", "RunProfile", "is_baseline"]
 

@@ -8,7 +8,7 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 
-from htagraph.compiled import Reading, kept_file
+from htagraph.compiled import LoadOptions, kept_file
 from htagraph.compiler.classes import ClassRule
 from htagraph.errors import IncompleteTraceWarning, QueryError, RankFailedError
 from htagraph.job.executors import SMALL_BYTES, Workers, failure_in_words
@@ -23,8 +23,8 @@ from htagraph.readers.discover import find_traces
 from htagraph.readers.heads import EXECUTION_TRACE
 from htagraph.readers.rank_paths import file_of, name_of, rank_in_name
 from htagraph.readers.storage import n_bytes_of, url_of
+from htagraph.writers.output_file import new_folder
 from htagraph.writers.own_folder import OwnFolder
-from htagraph.writers.text_file import new_folder
 
 __all__ = ["load_job"]
 
@@ -96,7 +96,7 @@ def load_job(
         If there is no folder for compiled graphs.
     """
     paths, beside_of, note = _chosen(where, capture)
-    reading = Reading(tuple(class_rules), stacks, infer)
+    reading = LoadOptions(tuple(class_rules), stacks, infer)
     keeper = OwnFolder() if cache is None else None
     folder = Path(str(cache)) if keeper is None else keeper.path
     new_folder(folder, hint="choose another cache.")

@@ -22,7 +22,7 @@ from htagraph.lookup.links import work_links
 from htagraph.model.events import EventTable, LaneTable
 from htagraph.model.supplement import recorded_facts
 from htagraph.model.symbols import SymbolTable
-from htagraph.writers.joined import write_joined
+from htagraph.writers.output_file import write_joined
 from htagraph.writers.pftrace import write_pftrace
 
 __all__ = ["write_job_trace"]

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from htagraph.compiled import Reading, opened, saved
+from htagraph.compiled import LoadOptions, opened, saved
 from htagraph.errors import (
     HTAGraphError,
     IncompleteTraceWarning,
@@ -187,7 +187,7 @@ def prepare_rank(
     path: Path,
     beside: tuple[Path, ...],
     graph_file: Path,
-    reading: Reading,
+    reading: LoadOptions,
     most_collectives: int | None = None,
 ) -> RankSummary:
     """Load, compile and save one rank, or open the kept graph; return its summary.
@@ -235,7 +235,7 @@ class Request(NamedTuple):
     work: Work
 
 
-def _opened(files: _Files, reading: Reading) -> TraceGraph:
+def _opened(files: _Files, reading: LoadOptions) -> TraceGraph:
     """The graph of a rank: from the cache, or compiled again on machines that do not see it."""
     if files.graph.exists():
         return TraceGraph.open(files.graph)
@@ -252,7 +252,7 @@ def _in_window(graph: TraceGraph, window: WindowName) -> TraceGraph:
     return graph.window(window, instance=0)
 
 
-def _visit(files: _Files, reading: Reading, requests: Sequence[Request]) -> list[Any]:
+def _visit(files: _Files, reading: LoadOptions, requests: Sequence[Request]) -> list[Any]:
     """Open a rank once; return the result, or the exception, of each request."""
     graph, outcomes = _opened(files, reading), []
     for window, work in requests:
@@ -290,7 +290,7 @@ class RankGraphs:
 
     summaries: Mapping[int, RankSummary]
     workers: Workers
-    reading: Reading = field(default_factory=Reading)
+    reading: LoadOptions = field(default_factory=LoadOptions)
     on_error: OnError = "raise"
     folder: object = None
     kept: KeptSteps | None = None

@@ -17,9 +17,8 @@ from htagraph.model.answers import OPPORTUNITIES
 from htagraph.model.frames import FAILURES
 from htagraph.model.units import human_count, human_duration
 from htagraph.readers.storage import url_of
-from htagraph.reports.inferred_time import inferred_in_words
-from htagraph.reports.summary import NOT_INFERRED
-from htagraph.reports.what_helps import clocks_in_words, notes_on, what_helps
+from htagraph.reports.summary import NOT_INFERRED, PathSummary, inferred_in_words
+from htagraph.reports.what_helps import clocks_in_words, notes_on
 
 __all__ = ["JobSummary"]
 
@@ -35,7 +34,7 @@ _ASKED = (
 
 
 @dataclass(frozen=True)
-class JobSummary:
+class JobSummary(PathSummary):
     """Everything a report says about a job.
 
     Parameters
@@ -70,11 +69,6 @@ class JobSummary:
         self.job.visit(*_ASKED, *self.also)
         return self.job
 
-    @property
-    def window_name(self) -> str:
-        """Name of the window."""
-        return self.path.window_name
-
     @cached_property
     def path(self) -> JobPath:
         """The job's critical path."""
@@ -101,21 +95,6 @@ class JobSummary:
         return list(dict.fromkeys(map(int, every)))
 
     @cached_property
-    def by_bound(self) -> pd.DataFrame:
-        """The path by bound, schema `frames.BREAKDOWN`."""
-        return self.path.breakdown(by="bound")
-
-    @cached_property
-    def by_op(self) -> pd.DataFrame:
-        """The path by innermost operator, schema `frames.BREAKDOWN`."""
-        return self.path.breakdown(by="op")
-
-    @cached_property
-    def by_name(self) -> pd.DataFrame:
-        """The path by what ran, schema `frames.BREAKDOWN`."""
-        return self.path.breakdown(by="name")
-
-    @cached_property
     def stragglers(self) -> pd.DataFrame:
         """Who is late and why, schema `job_answers.STRAGGLERS`."""
         return self._visited.stragglers()
@@ -134,11 +113,6 @@ class JobSummary:
     def quality(self) -> pd.DataFrame:
         """Quality checks of each rank, schema `answers.QUALITY` and ``rank``."""
         return self._visited.quality()
-
-    @property
-    def weak_checks(self) -> pd.DataFrame:
-        """Rows of `quality` that are not good."""
-        return self.quality[self.quality["verdict"] != "good"]
 
     @property
     def weak_by_check(self) -> pd.DataFrame:
@@ -165,12 +139,6 @@ class JobSummary:
     def opportunities(self) -> pd.DataFrame:
         """What would help, schema `answers.OPPORTUNITIES`; empty where nothing is replayed."""
         return self._visited.opportunities() if self.is_replayed else OPPORTUNITIES.empty()
-
-    @cached_property
-    def what_helps(self) -> pd.DataFrame:
-        """The same for people (`what_helps`); empty where there is no verdict."""
-        found = self.opportunities
-        return what_helps(found.head(0) if self.verdict.withheld else found)
 
     @property
     def help_notes(self) -> str:

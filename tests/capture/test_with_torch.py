@@ -24,7 +24,7 @@ PROGRAM = Path(__file__).with_name("training.py")
 
 
 def run(*command: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run Python with the package of this tree; what torch says of its own is left out."""
+    """Run Python with the package of this tree; messages of torch are left out."""
     done = subprocess.run(
         [sys.executable, *map(str, command)],
         capture_output=True,

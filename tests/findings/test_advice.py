@@ -10,8 +10,8 @@ import pytest
 import htagraph as hg
 from htagraph.findings.advice import BINDS
 from htagraph.findings.window_bounds import find_bounds
+from htagraph.model.columns import heading
 from htagraph.model.kinds import Bound
-from htagraph.reports.headings import heading
 from htagraph.reports.markdown import markdown_summary
 from htagraph.synth import timeline
 from tests.synth.simulator import simulate

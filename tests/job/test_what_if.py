@@ -14,6 +14,7 @@ import htagraph as hg
 from htagraph.errors import QueryError, TraceLimitError
 from htagraph.job import rehearsal
 from htagraph.job.job import Job
+from tests.examples import one_in
 from tests.job.simulated import FEW, loaded, meet, three
 from tests.job.test_host_collectives import late_on_rank_1, written
 from tests.real_traces import CAPTURES, cases, located
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:Generating overly large repr", "ignore::htagraph.errors.HTAGraphWarning"
 )
 
-SOME = settings(FEW, max_examples=6)
+SOME = settings(FEW, max_examples=one_in(8).max_examples)
 TRAINING: dict[str, Any] = {
     "steps": 2,
     "layers": 3,

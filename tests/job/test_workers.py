@@ -191,7 +191,7 @@ def test_a_rank_on_the_path_that_cannot_be_visited_is_left_out(folder: Path) -> 
     for one in (job, strict):
         one.summaries[2].graph.write_bytes(b"")
     with pytest.warns(
-        IncompleteTraceWarning, match="rank 2 is left out: .*not a graph that can be opened"
+        IncompleteTraceWarning, match="rank 2 is left out: .*not a valid saved graph"
     ):
         summary = JobSummary.of_answering(job, "job")
 

@@ -117,7 +117,7 @@ def test_every_segment_has_an_arrow_to_its_event(tmp_path: Path, ask, graph: Tra
 
 
 def test_launches_have_arrows_to_their_kernels(tmp_path: Path, ask, graph: TraceGraph) -> None:
-    """The links of the trace are there beside those of the path."""
+    """The flows of the trace are there, next to those of the path."""
     query = (
         "select a.name, b.name from flow "
         "join slice a on a.id = slice_out join slice b on b.id = slice_in "
