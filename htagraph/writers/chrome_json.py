@@ -173,8 +173,6 @@ def write_chrome_json(
         The original, plain or compressed: its content, or the file.
     segments : DataFrame
         The critical path, schema `frames.SEGMENTS`.
-    base_time_ns : int, unit=ns
-        Time that is 0 in the original (``baseTimeNanoseconds``).
     clock_shift_ns : array_like of int, unit=ns, default=0
         What was added to the times of device work since it was read; one, or one per event.
     """

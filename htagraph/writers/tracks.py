@@ -223,8 +223,6 @@ def lane_tracks(tracks: Tracks, events: EventTable, row: I32) -> LaneTracks:
 
     Parameters
     ----------
-    tracks : Tracks
-        Gets the new tracks.
     row : ndarray of shape (n_events,), dtype=int32
         Row within the lane; rows after the first get tracks of their own.
     """

@@ -45,8 +45,6 @@ def with_execution_trace(recording: Recording, path: Path) -> Recording:
     ----------
     recording : Recording
         Of the same process.
-    path : Path
-        File of `torch.profiler.ExecutionTraceObserver`, plain or gzip.
 
     Returns
     -------

@@ -42,8 +42,6 @@ class Worker:
     ----------
     known_symbols : list of str
         Symbols that get the first codes.
-    path : Path or None
-        The file, for errors.
     """
 
     def __init__(

@@ -152,8 +152,6 @@ def event_table(parts: list[TableRows], base_time_ns: int, state: ReadState) -> 
     ----------
     parts : list of TableRows
         With sound times.
-    base_time_ns : int, unit=ns
-        Added to every time.
     """
 
     def column(name: str, dtype: type[np.generic]) -> npt.NDArray[Any]:

@@ -44,13 +44,7 @@ def _key(clock: int, sequence: int) -> Key:
 
 
 class Clocks:
-    """The clock snapshots of a trace.
-
-    Parameters
-    ----------
-    specials : list of (int, message)
-        Rows and packets that are not only events.
-    """
+    """The clock snapshots of a trace."""
 
     def __init__(self, specials: list[tuple[int, Any]], scan: Scan) -> None:
         self._snapshots: list[tuple[int, dict[Key, int]]] = []
@@ -83,8 +77,6 @@ class Clocks:
         ----------
         clock : ndarray of shape (n,), dtype=int64
             Clock of each packet, 0 for the trace clock.
-        log : RepairLog
-            Counts times that no snapshot converts.
         """
         out = np.full(len(scan.ts), -1, dtype=np.int64)
         timed = np.flatnonzero(scan.what & HAS_TIME)

@@ -382,8 +382,6 @@ def scan(
         Bytes of the event list, `lexer.PADDING` zero bytes after them.
     i, end : int
         Where to start, between two events, and where the bytes end.
-    origin : int
-        Offset of ``buf[0]`` in the file.
     after_event : bool
         Whether a comma must precede the next event.
     """
