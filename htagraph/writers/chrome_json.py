@@ -44,6 +44,7 @@ _KEY = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
 
 _BARE_LIST = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
 _OVERLAP = 64
+"""Bytes that pieces overlap by when searched for the key."""
 
 
 @contextmanager

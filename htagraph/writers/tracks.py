@@ -35,8 +35,14 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 _UUIDS_PER_RANK = 1_000_000
+"""Range of track ids of each rank."""
+
 _MAX_ID = (1 << 31) - 1
+"""Largest id of a process or thread in viewers."""
+
 _ROOTS_PER_RANK = 1_000
+"""Range of the order of root tracks of each rank."""
+
 _ON_DEVICE = (*DEVICE_KINDS, EventKind.DEVICE_ANNOTATION, EventKind.SYNC)
 
 

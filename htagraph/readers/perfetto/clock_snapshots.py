@@ -29,6 +29,8 @@ I64 = npt.NDArray[np.int64]
 Key = tuple[int, int]
 
 _OF_SEQUENCE = range(64, 128)
+"""Ids of clocks that belong to one sequence."""
+
 _MAX_SEQUENCE = (1 << 32) - 1
 _MAX_NS = (1 << 62) - 1
 _MAX_UNIT_NS = 1_000_000_000
