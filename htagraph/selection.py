@@ -18,7 +18,6 @@ from htagraph.lookup.edges import edge_frame
 from htagraph.lookup.matching import Hop, Pattern, linked_events
 from htagraph.lookup.selecting import events_in, tree_parent
 from htagraph.model.dag import Dag
-from htagraph.model.deprecated import renamed
 from htagraph.model.kinds import EdgeKind
 from htagraph.model.recording import Origin
 from htagraph.model.units import human_count, human_duration
@@ -65,8 +64,6 @@ class Selection:
     window: Window
     rows: npt.NDArray[np.int64]
     origin: Origin | None = None
-
-    at = renamed("selection.at", "selection.window", lambda selection: selection.window)
 
     def __post_init__(self) -> None:
         """Freeze the rows."""

@@ -166,7 +166,7 @@ def test_a_full_disk_is_no_failure(trace, tmp_path, full_disk):
 
 @pytest.mark.filterwarnings("default::htagraph.errors.IncompleteTraceWarning")
 def test_where_nothing_can_be_kept_the_answer_is_the_same(trace):
-    """That there is no folder is said, and no failure."""
+    """A missing folder is reported, and is no failure."""
     with pytest.warns(IncompleteTraceWarning, match="nothing is kept: .* cannot create"):
         graph = hg.load_graph(trace, cache=trace / "below a file")
     assert repr(graph) == repr(hg.load_graph(trace))
@@ -175,7 +175,7 @@ def test_where_nothing_can_be_kept_the_answer_is_the_same(trace):
 def test_commands_keep_what_a_variable_of_the_environment_asks_for(
     trace, tmp_path, monkeypatch, capsys
 ):
-    """The second opens what the first one made, and says the same."""
+    """The second opens what the first one made, and prints the same."""
     monkeypatch.setenv("HTAGRAPH_GRAPH_CACHE", str(tmp_path / "kept"))
     printed = []
     for _ in range(2):

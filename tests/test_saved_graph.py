@@ -1,4 +1,4 @@
-"""A saved graph comes back as it was."""
+"""A saved graph is read back unchanged."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ from tests.synth.simulator import simulate
 from tests.synth.strategies import programs
 
 
-@settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(program=programs(max_blocks=3))
 def test_every_array_survives(tmp_path, program):
     """Events, edges, bindings, names: all of it."""

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import pandas as pd
 import typer
 
-from htagraph.cli.columns import DEFAULT_COLUMNS
 from htagraph.cli.console import Waiting, notices, output
 from htagraph.cli.options import (
     BesideOption,
@@ -36,6 +35,7 @@ from htagraph.graph import TraceGraph
 from htagraph.job.catalogue import all_questions
 from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.lookup.conditions import rows_where
+from htagraph.model.columns import schema_of
 from htagraph.questions import QUESTIONS, check_options
 from htagraph.readers.captures import CaptureName
 from htagraph.writers.output_file import output_file
@@ -104,20 +104,13 @@ def ask(
         _write(frame, out)
         notices(quiet=quiet).print(f"Wrote {out}", markup=False)
     shown = frame if form is not Format.TABLE else frame.head(_MAX_ROWS)
-    first = _default_columns(question, options)
+    first = schema_of(question, of_job=source.is_job).shown(frame, options.get("by"))
     aside = notices(quiet=quiet)
     print_frame(console, shown, form, columns=columns, first=first, aside=aside)
     if frame.empty and form is Format.TABLE:
         aside.print("No rows.", style="dim")
     if len(shown) < len(frame):
         aside.print(f"{len(shown):,} of {len(frame):,} rows; --format csv or --out gives all.")
-
-
-def _default_columns(question: str, options: dict[str, Any]) -> tuple[str, ...]:
-    """Columns of an answer that a table shows by default; empty for all."""
-    by = f"{question} by={options.get('by')}"
-    columns = DEFAULT_COLUMNS.get(by, DEFAULT_COLUMNS.get(question, ()))
-    return tuple(dict.fromkeys(("rank", *columns))) if columns else ()
 
 
 def _asked(

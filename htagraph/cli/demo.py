@@ -1,4 +1,4 @@
-"""`htagraph demo`: reports on simulated training runs, each with a planted fault."""
+"""`htagraph demo`: reports on training runs, each with a planted fault."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ PLANTED = {
     "small_kernels": "many tiny kernels",
     "exposed_allreduce": "gradients reduced in one late bucket",
     "blocking_copy": "batches copied from pageable memory",
+    "captured": "a real run on a CPU: loading a batch sleeps 40 ms",
 }
 """Faults of the demo traces, in words."""
 
@@ -46,7 +47,7 @@ def demo(
     ),
     quiet: QuietOption = False,
 ) -> None:
-    """Report on simulated runs, each with a planted fault. Nothing is downloaded."""
+    """Report on training runs, each with a planted fault. Nothing is downloaded."""
     summaries: dict[str, Summary] = {}
     with Waiting(quiet=quiet).shown() as waiting:
         for fault in PLANTED:
@@ -60,7 +61,7 @@ def demo(
         job_files = write_files(job, out / f"{_JOB}-report", doing=waiting.stage)
     console = output()
     print_summary(console, summaries[_SHOWN])
-    print_titled(console, "All simulated runs", _comparison(summaries))
+    print_titled(console, "All runs: simulated, and one captured", _comparison(summaries))
     console.print(
         f"\nFour ranks, rank {_LATE_RANK} slowed down, clocks up to 5 ms apart", style="bold"
     )

@@ -104,7 +104,7 @@ def _metadata(trace: Trace) -> pd.DataFrame:
         ),
         **plain,
     }
-    return pd.DataFrame({"kind": list(rows), "name": list(rows.values())})
+    return pd.DataFrame({"check": list(rows), "name": list(rows.values())})
 
 
 def _categories(trace: Trace) -> pd.DataFrame:

@@ -30,8 +30,9 @@ from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format, print_frame
 from htagraph.errors import OutputError
 from htagraph.explain.segments import LABELS
+from htagraph.model.frames import SEGMENTS
 from htagraph.path import CriticalPath
-from htagraph.reports.markdown import Columns
+from htagraph.reports.cells import Columns
 
 if TYPE_CHECKING:
     from htagraph.job.path import JobPath
@@ -39,20 +40,6 @@ if TYPE_CHECKING:
 __all__ = ["By", "path"]
 
 _MAX_ROWS = 40
-_SEGMENT = (
-    "start_ns",
-    "dur_ns",
-    "rank",
-    "bound",
-    "name",
-    "track",
-    "op",
-    "kind",
-    "rule",
-    "is_inferred",
-    "step",
-)
-"""Columns of a segment that a table shows by default."""
 
 
 class By(StrEnum):
@@ -121,7 +108,7 @@ def path(
             {str(name): values[:_MAX_ROWS] for name, values in parts.items()},
             form,
             columns=columns,
-            first=_SEGMENT if by is By.SEGMENT else (),
+            first=SEGMENTS.shown(parts) if by is By.SEGMENT else (),
             aside=aside,
         )
         n_more = len(parts["dur_ns"]) - _MAX_ROWS

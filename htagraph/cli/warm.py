@@ -17,7 +17,7 @@ from htagraph.demo_traces import demo_trace
 from htagraph.errors import HTAGraphError
 from htagraph.job.job import JOB_QUESTIONS
 from htagraph.job.loading import load_job
-from htagraph.native.kept import at_home
+from htagraph.native.code_cache import at_home
 from htagraph.native.passes import PASSES
 from htagraph.questions import QUESTIONS
 from htagraph.reports.job_summary import JobSummary

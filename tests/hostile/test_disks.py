@@ -1,4 +1,4 @@
-"""A disk that is full or cannot be written to: a line that says so, and the old file whole."""
+"""A full or read-only disk costs one line of error, and leaves the old file whole."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def said(run: subprocess.CompletedProcess[str]) -> str:
-    """What a command said when it gave up: one line, no trace of calls."""
+    """The error of a command: one line, no traceback."""
     lines = [line for line in run.stderr.splitlines() if line]
     assert (run.returncode, len(lines), "Traceback" in run.stderr) == (1, 1, False), run.stderr
     return lines[0]
@@ -61,7 +61,7 @@ def test_a_read_only_folder_for_a_report_is_named(trace: Path, tmp_path: Path) -
 
 @needs_mounts
 def test_an_old_report_in_a_read_only_folder_stays(trace: Path, tmp_path: Path) -> None:
-    """The first file that cannot be written is named; those of the old report are as they were."""
+    """The error names the first file that cannot be written; the old report stays."""
     (tmp_path / "critical.pftrace").write_text("old")
     frozen = read_only(tmp_path)
     run = confined(
@@ -211,7 +211,7 @@ def test_a_link_is_written_through(tmp_path: Path) -> None:
 
 
 _SLOW = "compiling, once on this machine …\n"
-"""What a slow machine says."""
+"""The note printed on a slow machine."""
 
 _COMPILED_CODE = """
 import numpy as np
@@ -228,7 +228,7 @@ print(entry(double)(21))
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> Path:
-    """The package as it was installed a moment ago: nothing of it is compiled."""
+    """The package as freshly installed: nothing is compiled yet."""
     code = tmp_path / "site" / "fresh.py"
     for source in PACKAGE.rglob("*.*"):
         if source.suffix in {".py", ".css", ".html", ".js"}:

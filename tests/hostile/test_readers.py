@@ -119,7 +119,7 @@ def test_a_supplement_that_was_changed_is_left_out(
 
 
 def changed_supplement(content: bytes, name: str, value: object) -> bytes:
-    """A trace that we wrote, with other facts or columns beside its slices."""
+    """A trace written by htagraph, with changed facts or columns."""
     packets = []
     for one in Trace.FromString(content).packet:
         packed = [field.data for field in UnknownFieldSet(one) if field.field_number == FIELD]

@@ -226,7 +226,7 @@ _VALUES = st.recursive(
 )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     at=st.integers(0, 3),
     key=st.sampled_from(["id", "name", "inputs", "outputs", "attrs", "values", "value"]),

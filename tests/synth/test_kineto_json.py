@@ -117,7 +117,7 @@ def test_forward_and_backward_are_joined(file: dict[str, Any]) -> None:
     assert len({arrow["tid"] for arrow in arrows}) == 2
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(program=programs())
 def test_the_reader_returns_the_table(program: object) -> None:
     """Whatever was simulated: what is written and read again is what was there."""

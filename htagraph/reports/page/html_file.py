@@ -36,22 +36,10 @@ def write_html(
         Name of the file with what comes below the title.
     links : dict of str to str
         Titles of the sections by their anchors.
-    style : str
-        CSS besides that of all pages.
-    legend : str
-        HTML beside the links.
+    style, legend : str
+        CSS and legend of this page.
     **parts : str
-        HTML for the places of the body.
-
-    Returns
-    -------
-    Path
-        The file.
-
-    Raises
-    ------
-    OutputError
-        If the file cannot be written.
+        HTML for the placeholders of the body.
     """
     text = Template(resource("head.html") + resource(body)).substitute(
         title=escape(title),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import tempfile
 
+import pandas as pd
+import pytest
+
 from htagraph.findings.verdict import Finding
 from htagraph.job.loading import load_job
-from htagraph.job.slow_ranks import slow_device
+from htagraph.job.stragglers import slow_device
 from htagraph.reports.job_summary import JobSummary
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job
@@ -44,6 +47,15 @@ def test_equal_devices_are_not_compared():
 
     assert finding.detail == ""
     assert finding.to_try.startswith("the device is busy, as it should be")
+
+
+@pytest.mark.parametrize(("took_ns", "is_slow"), [(104, False), (107, True)])
+def test_a_device_is_slow_from_a_twentieth_on(took_ns: int, is_slow: bool):
+    """Of its kernel time: on equal devices, times differ by some percent as well."""
+    frame = pd.DataFrame({"rank": [0, 1, 2], "group": "gemm", "class": "compute"})
+    times = [100.0, 100.0, float(took_ns)]
+
+    assert bool(slow_device(frame.assign(mean_ns=times, sum_ns=times), 2)) is is_slow
 
 
 def test_kernels_that_no_other_rank_runs_say_nothing():
