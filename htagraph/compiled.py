@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -15,7 +15,7 @@ from htagraph.compiler.classes import ClassRule
 from htagraph.errors import IncompleteTraceWarning, OutputError, TraceFormatError
 from htagraph.graph import TraceGraph
 from htagraph.model.archive import VERSION, pack_recording
-from htagraph.model.recording import Progress
+from htagraph.model.progress import Listener, listening
 from htagraph.readers.rank_paths import file_of
 from htagraph.trace import Trace, load
 from htagraph.writers.text_file import new_folder
@@ -48,18 +48,9 @@ class Reading:
     stacks: bool = False
     infer: bool = True
 
-    def made(
-        self,
-        path: str | Path,
-        beside: Sequence[Path] = (),
-        *,
-        progress: Progress | None = None,
-        stage: Callable[[str], None] | None = None,
-    ) -> Compiled:
-        """The trace in a file, with what files beside it say, and its graph."""
-        trace = load(path, stacks=self.stacks, beside=beside, progress=progress)
-        if stage is not None:
-            stage("Compiling the graph")
+    def made(self, path: str | Path, beside: Sequence[Path] = ()) -> Compiled:
+        """The trace in a file with the content of companion files, and its graph."""
+        trace = load(path, stacks=self.stacks, beside=beside)
         return Compiled(trace, trace.compile(class_rules=self.class_rules, infer=self.infer))
 
 
@@ -71,7 +62,7 @@ def load_graph(
     infer: bool = True,
     beside: Iterable[str | Path] = (),
     cache: str | Path | None = None,
-    progress: Progress | None = None,
+    progress: Listener | None = None,
 ) -> TraceGraph:
     """The graph of a trace: `load` and `Trace.compile`, or what a folder keeps of them.
 
@@ -89,6 +80,7 @@ def load_graph(
     cache : str or Path, optional
         Folder for what is kept; nothing is by default. Nobody removes what is no longer used.
     progress : callable, optional
+        As for `load`.
 
     Returns
     -------
@@ -120,7 +112,8 @@ def load_graph(
     reading = Reading(tuple(class_rules), stacks, infer)
     files = tuple(map(Path, beside))
     folder = None if cache is None else Path(cache).expanduser()
-    return compiled(Path(source), files, reading, folder=folder, progress=progress).graph
+    with listening(progress):
+        return compiled(Path(source), files, reading, folder=folder).graph
 
 
 def compiled(
@@ -129,25 +122,18 @@ def compiled(
     reading: Reading,
     *,
     folder: Path | None = None,
-    progress: Progress | None = None,
-    stage: Callable[[str], None] | None = None,
 ) -> Compiled:
-    """A trace and its graph, from a folder that keeps them, where there is one; see `load_graph`.
+    """A trace and its graph; opened from a folder that keeps them, if one is given.
 
-    Parameters
-    ----------
-    progress : callable, optional
-        Called while the file is read.
-    stage : callable, optional
-        Called with what is done after that.
+    See `load_graph`.
     """
     if folder is None or not file_of(path).is_file():  # a pipe can be read only once
-        return reading.made(path, beside, progress=progress, stage=stage)
+        return reading.made(path, beside)
     kept = kept_file(path, beside, folder, reading)
     found = opened(kept, path)
     if found is not None:
         return found
-    made = reading.made(path, beside, progress=progress, stage=stage)
+    made = reading.made(path, beside)
     try:
         new_folder(folder, hint="choose another cache.")
         saved(made, kept)

@@ -8,13 +8,13 @@ from functools import cached_property
 from pathlib import Path
 
 from htagraph.agents.files import Root
-from htagraph.agents.loaded import Loaded, LoadedJob, LoadedTrace, Stage
+from htagraph.agents.loaded import Loaded, LoadedJob, LoadedTrace
 from htagraph.errors import AmbiguousWindowWarning, QueryError
 from htagraph.graph import TraceGraph
 from htagraph.job.job import Job
 from htagraph.lookup.find_window import WHOLE
 from htagraph.lookup.steady_steps import representative_window
-from htagraph.model.recording import Progress
+from htagraph.model.progress import begin_stage
 from htagraph.readers.captures import CaptureName
 from htagraph.readers.discover import holds_several
 from htagraph.reports.job_summary import JobSummary
@@ -27,18 +27,10 @@ _OF_A_STEP = f"Asked of the representative one of the steps that are alike; wind
 
 @dataclass(frozen=True)
 class Calls:
-    """What a call needs of the server.
-
-    Parameters
-    ----------
-    stage, progress : callable
-        Called while it works; they raise where nobody waits for the answer any more.
-    """
+    """What a call needs of the server."""
 
     root: Root
     loaded: Loaded
-    stage: Stage
-    progress: Progress
 
 
 @dataclass(frozen=True)
@@ -107,12 +99,12 @@ class Asked:
                 f"{self.name} has several ranks; this is asked of the trace of one.",
                 hint=f"for example {first!r}.",
             )
-        return self.calls.loaded.trace(self._file, self.calls.stage, self.calls.progress)
+        return self.calls.loaded.trace(self._file)
 
     @cached_property
     def _job(self) -> LoadedJob:
         self._check_times()
-        return self.calls.loaded.job(self._capture[0], self.calls.stage)
+        return self.calls.loaded.job(self._capture[0])
 
     @property
     def notes(self) -> list[str]:
@@ -158,10 +150,10 @@ class Asked:
         loaded = self._trace
 
         def make() -> Summary:
-            self.calls.stage("Finding what bounds it")
+            begin_stage("Finding what bounds it")
             if self.window or self.times:
                 return Summary(loaded.trace, self.graph)
-            return Summary.by_default(loaded.trace, loaded.graph)
+            return Summary.of(loaded.trace, loaded.graph)
 
         return loaded.summary((self.window, self.times), make)
 
@@ -170,7 +162,7 @@ class Asked:
         """Of a folder, what a report says of its ranks."""
 
         def make() -> JobSummary:
-            self.calls.stage("Finding what bounds it")
+            begin_stage("Finding what bounds it")
             return JobSummary(self.job, self.path.name)
 
         return self._job.summary(self.window, make)

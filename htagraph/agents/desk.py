@@ -17,6 +17,7 @@ from htagraph.agents.files import Root
 from htagraph.agents.loaded import Loaded
 from htagraph.agents.tools import TOOLS, Tools
 from htagraph.errors import CaptureNotChosenError, HTAGraphError, QueryError
+from htagraph.model.progress import Progress, begin_stage, listening
 
 __all__ = ["INSTRUCTIONS", "AbandonedError", "Desk", "Report"]
 
@@ -79,21 +80,17 @@ class Desk:
             JSON; or one line that says what is wrong, and what to do.
         """
 
-        def stage(doing: str) -> None:
-            """Begin a stage, unless the call was cancelled."""
+        def hear(progress: Progress) -> None:
+            """Report progress, or cancel the call."""
             if abandoned.is_set():
                 raise AbandonedError
-            report(doing)
+            report(str(progress))
 
-        def progress(done: int, total: int) -> None:
-            """Go on reading, unless the call was cancelled."""
-            stage(f"Reading: {done / total:.0%}" if total else "Reading")
-
-        with self._one_at_a_time:
+        with self._one_at_a_time, listening(hear):
             try:
-                stage(f"Answering {tool}")
+                begin_stage(f"Answering {tool}")
                 given = self._signature(tool).read(arguments)
-                tools = Tools(Calls(self.root, self.loaded, stage, progress))
+                tools = Tools(Calls(self.root, self.loaded))
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # what matters of them is in the notes
                     return as_json(getattr(tools, tool)(**given)), False

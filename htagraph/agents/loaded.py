@@ -9,19 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from htagraph.compiled import Reading
 from htagraph.errors import HTAGraphWarning
 from htagraph.graph import TraceGraph
 from htagraph.job.job import Job
 from htagraph.job.loading import load_job
-from htagraph.model.recording import Progress
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.summary import Summary
-from htagraph.trace import Trace, load
+from htagraph.trace import Trace
 
-__all__ = ["Loaded", "LoadedJob", "LoadedTrace", "Stage"]
-
-Stage = Callable[[str], None]
-"""Called with what is done next; it may raise, where nobody waits for the answer any more."""
+__all__ = ["Loaded", "LoadedJob", "LoadedTrace"]
 
 _MOST = 8
 _MOST_EVENTS = 10_000_000
@@ -105,31 +102,23 @@ class Loaded:
         """Let go of everything; temporary files of jobs go with them."""
         self._kept.clear()
 
-    def trace(self, path: Path, stage: Stage, progress: Progress) -> LoadedTrace:
+    def trace(self, path: Path) -> LoadedTrace:
         """A trace of one rank."""
         key = _state(path)
         found = self._kept.get(key)
         if not isinstance(found, LoadedTrace):
-            stage(f"Reading {path.name}")
-            trace = load(path, progress=progress)
-            stage("Compiling the graph")
-            found = LoadedTrace(trace, trace.compile())
+            found = LoadedTrace(*Reading().made(path))
         self._keep(key, found)
         return found
 
-    def job(self, paths: Sequence[Path], stage: Stage) -> LoadedJob:
+    def job(self, paths: Sequence[Path]) -> LoadedJob:
         """A job of some ranks; those that cannot be used are left out and reported."""
         key = tuple(map(_state, paths))
         found = self._kept.get(key)
         if not isinstance(found, LoadedJob):
-
-            def advance(done: int, total: int) -> None:
-                stage(f"Reading rank {min(done + 1, total)} of {total}")
-
-            advance(0, len(paths))
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", HTAGraphWarning)
-                job = load_job(paths, on_error="skip", progress=advance)
+                job = load_job(paths, on_error="skip")
             notes = [
                 str(one.message) for one in caught if issubclass(one.category, HTAGraphWarning)
             ]

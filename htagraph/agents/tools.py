@@ -27,6 +27,7 @@ from htagraph.graph import TraceGraph
 from htagraph.job.catalogue import all_questions
 from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.lookup.conditions import rows_where
+from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_duration
 from htagraph.path import CriticalPath
 from htagraph.questions import QUESTIONS
@@ -154,7 +155,7 @@ class Tools:
         Groups add up to the window. Shortening what is not on the path changes nothing.
         """
         asked = self._asked(path, window, start_ns, end_ns, capture)
-        self.calls.stage("Finding the critical path")
+        begin_stage("Finding the critical path")
         found = asked.run.critical_path()
         is_trace = isinstance(found, CriticalPath)
         if by in ("rank", "step") and (by == "step") != is_trace:
@@ -197,7 +198,7 @@ class Tools:
         """
         asked = self._asked(path, window, start_ns, end_ns, capture)
         run = asked.run
-        self.calls.stage("Summing up kernels")
+        begin_stage("Summing up kernels")
         frame = run.kernel_breakdown(by=by)
         if isinstance(run, TraceGraph) and by == "name":
             on_path = run.critical_path().breakdown(by="name")["dur_ns"]
@@ -253,7 +254,7 @@ class Tools:
             hint = "give the folder with the traces of its ranks."
             raise QueryError("equalise and rank are about the ranks of a job.", hint=hint)
         run, notes = (asked.job, asked.notes) if asked.is_job else asked.step
-        self.calls.stage("Replaying")
+        begin_stage("Replaying")
         scenario: Any = replayed(run, *made, on="window")
         said = [trust_in_words(scenario), *notes]
         if not made:
@@ -302,7 +303,7 @@ class Tools:
         The deltas of the path add up to the difference of the windows.
         """
         graphs = [self._asked(one, window, 0, 0, 0).graph for one in (before, after)]
-        self.calls.stage("Comparing")
+        begin_stage("Comparing")
         found = diff(graphs[0], graphs[1])
         head = {
             "before": _head(graphs[0])["window"],
@@ -361,7 +362,7 @@ class Tools:
             hint = "give the folder with the traces of its ranks."
             raise QueryError(f"{question!r} is asked of a job.", hint=hint)
         run = asked.run
-        self.calls.stage(f"Asking {question}")
+        begin_stage(f"Asking {question}")
         frame = run.ask(question, **(options or {}))
         if where:
             frame = rows_where(frame, where)

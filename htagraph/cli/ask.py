@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-from concurrent.futures import Executor
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +11,7 @@ import pandas as pd
 import typer
 
 from htagraph.cli.columns import DEFAULT_COLUMNS
-from htagraph.cli.console import Waiting, notices, output
+from htagraph.cli.console import notices, output, shown_progress
 from htagraph.cli.options import (
     BesideOption,
     CaptureOption,
@@ -26,17 +25,18 @@ from htagraph.cli.options import (
     StacksOption,
     WindowOption,
     WorkersOption,
-    windowed,
 )
-from htagraph.cli.ranks import compiled_trace, executor_of, loaded_job, print_captures, windowed_job
-from htagraph.cli.sources import Source
+from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, windowed
+from htagraph.cli.sources import given
 from htagraph.cli.tables import Format, csv_text, print_frame
+from htagraph.compiled import Reading
 from htagraph.errors import MissingEventsError, OutputError, QueryError, one_of
 from htagraph.graph import TraceGraph
 from htagraph.job.catalogue import all_questions
 from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.lookup.conditions import rows_where
-from htagraph.questions import QUESTIONS, check_options
+from htagraph.model.progress import begin_stage
+from htagraph.questions import QUESTIONS, Questions, check_options
 from htagraph.readers.captures import CaptureName
 from htagraph.writers.atomic import output_file
 
@@ -82,19 +82,20 @@ def ask(
     if question == "list" or not paths:
         print_frame(console, all_questions(), form)
         return
-    if capture == "list":
-        print_captures(Source.of(paths, rank, capture).found, form)
-        return
-    options = _parsed(option or [])
+    options, reading = _parsed(option or []), Reading(stacks=stacks, infer=infer)
     answers: dict[CaptureName, pd.DataFrame] = {}
     _check(question, options)
-    source = Source.of(paths, rank, capture, beside or ())
+    source = given(paths, rank, capture, beside, form)
     _check(question, options, of_job=source.is_job)
-    with Waiting(quiet=quiet).shown() as waiting, executor_of(workers, dask) as executor:
+    with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
         for number in source.captures:
-            asked = _asked(waiting, source, executor, stacks=stacks, infer=infer, capture=number)
-            waiting.stage("Asking")
-            answers[number] = _answer(asked, question, window, options)
+            run: Questions = (
+                windowed(loaded_job(source, number, reading, executor), window)
+                if source.is_job
+                else windowed(loaded_trace(source, number, reading).graph, window)
+            )
+            begin_stage(f"Answering {question}")
+            answers[number] = run.ask(question, **options)
     frame = next(iter(answers.values()))
     if len(answers) > 1:
         frame = pd.concat(answers, names=["capture", None]).reset_index("capture")
@@ -118,21 +119,6 @@ def _default_columns(question: str, options: dict[str, Any]) -> tuple[str, ...]:
     by = f"{question} by={options.get('by')}"
     columns = DEFAULT_COLUMNS.get(by, DEFAULT_COLUMNS.get(question, ()))
     return tuple(dict.fromkeys(("rank", *columns))) if columns else ()
-
-
-def _asked(
-    waiting: Waiting,
-    source: Source,
-    executor: Executor | None,
-    *,
-    stacks: bool,
-    infer: bool,
-    capture: CaptureName,
-) -> Job | TraceGraph:
-    """What is asked: the ranks of a folder, or the graph of a trace."""
-    if source.is_job:
-        return loaded_job(waiting, source, executor, stacks=stacks, infer=infer, capture=capture)
-    return compiled_trace(waiting, source, capture, stacks=stacks, infer=infer).graph
 
 
 def _check(question: str, options: dict[str, Any], *, of_job: bool | None = None) -> None:
@@ -161,15 +147,6 @@ def _check(question: str, options: dict[str, Any], *, of_job: bool | None = None
     if of_job is None:
         of_job = question not in QUESTIONS
     check_options(Job if of_job else TraceGraph, question, options)
-
-
-def _answer(
-    asked: Job | TraceGraph, question: str, window: str, options: dict[str, Any]
-) -> pd.DataFrame:
-    """Answer of a trace, or of the ranks of a job."""
-    if isinstance(asked, TraceGraph):
-        return windowed(asked, window).ask(question, **options)
-    return windowed_job(asked, window).ask(question, **options)
 
 
 def _parsed(options: list[str]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from htagraph.cli.console import Waiting, notices, output
+from htagraph.cli.console import notices, output, shown_progress
 from htagraph.cli.options import (
     InferOption,
     QuietOption,
@@ -19,12 +19,12 @@ from htagraph.cli.options import (
     WindowOption,
     WorkersOption,
 )
-from htagraph.cli.ranks import executor_of
-from htagraph.cli.runs import loaded_run
+from htagraph.cli.runs import executor_of, loaded_run
 from htagraph.cli.settings import settings_near
 from htagraph.cli.tables import print_titled
 from htagraph.cli.units import duration_of, share_of
 from htagraph.comparison.limits import Check, Limits, State, check_run
+from htagraph.model.progress import begin_stage
 from htagraph.reports.gate import check_document, limits_table, markdown_check, shown_diff
 from htagraph.writers.text_file import write_text
 
@@ -110,14 +110,14 @@ def check(
     }
     asked = settings_near(Path.cwd()) | {key: text for key, text in given.items() if text}
     limits = _limits(asked)
-    with Waiting(quiet=quiet).shown() as waiting, executor_of(workers) as executor:
+    with shown_progress(quiet=quiet), executor_of(workers) as executor:
         earlier = (
-            loaded_run(waiting, Path(asked["baseline"]), executor=executor, infer=infer)
+            loaded_run(Path(asked["baseline"]), executor=executor, infer=infer)
             if "baseline" in asked
             else None
         )
-        run = loaded_run(waiting, trace, window, rank=rank, executor=executor, infer=infer)
-        waiting.stage("Checking")
+        run = loaded_run(trace, window, rank=rank, executor=executor, infer=infer)
+        begin_stage("Checking")
         found = check_run(run, limits, baseline=earlier, is_step=bool(window))
     if out is not None:
         write_text(out, markdown_check(found))

@@ -9,12 +9,14 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from htagraph.cli.console import Waiting, notices, output
+from htagraph.cli.console import notices, output, shown_progress
 from htagraph.cli.options import QuietOption
-from htagraph.cli.ranks import loaded_job
 from htagraph.cli.report import print_summary
+from htagraph.cli.runs import loaded_job
 from htagraph.cli.sources import Source
 from htagraph.cli.tables import print_titled
+from htagraph.compiled import Reading
+from htagraph.model.progress import begin_stage
 from htagraph.reports.files import write_files
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.summary import Summary
@@ -48,21 +50,21 @@ def demo(
     from htagraph.synth import simulate, simulate_job, training_job, training_rank  # noqa: PLC0415
 
     summaries: dict[str, Summary] = {}
-    with Waiting(quiet=quiet).shown() as waiting:
+    with shown_progress(quiet=quiet):
         for fault in PLANTED:
-            waiting.stage(f"Simulating {fault}")
+            begin_stage(f"Simulating {fault}")
             rank = simulate(training_rank(fault=fault))  # type: ignore[arg-type]
-            made = waiting.compiled(rank.write(out / f"{fault}.pt.trace.json.gz"))
-            summaries[fault] = Summary(made.trace, made.graph)
-            write_files(summaries[fault], out / fault, doing=waiting.stage, page=fault == _SHOWN)
-        waiting.stage("Simulating a job")
+            made = Reading().made(rank.write(out / f"{fault}.pt.trace.json.gz"))
+            summaries[fault] = Summary(*made)
+            write_files(summaries[fault], out / fault, page=fault == _SHOWN)
+        begin_stage("Simulating a job")
         ranks = out / _JOB
         planted = training_job(
             ranks=_N_RANKS, straggler=_LATE_RANK, delay_ns=_DELAY_NS, max_offset_ns=5_000_000
         )
         simulate_job(planted).write(ranks)
-        job = JobSummary(loaded_job(waiting, Source.of(ranks)), "a job of four ranks")
-        job_files = write_files(job, out / f"{_JOB}-report", doing=waiting.stage)
+        job = JobSummary(loaded_job(Source.of(ranks)), "a job of four ranks")
+        job_files = write_files(job, out / f"{_JOB}-report")
     console = output()
     print_summary(console, summaries[_SHOWN])
     print_titled(console, "All simulated runs", _comparison(summaries))

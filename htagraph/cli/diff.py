@@ -11,7 +11,7 @@ import pandas as pd
 import typer
 
 from htagraph.cli.check import end_with
-from htagraph.cli.console import Waiting, notices, output
+from htagraph.cli.console import notices, output, shown_progress
 from htagraph.cli.options import (
     ColumnsOption,
     FormatOption,
@@ -21,12 +21,12 @@ from htagraph.cli.options import (
     WindowOption,
     WorkersOption,
 )
-from htagraph.cli.ranks import executor_of
-from htagraph.cli.runs import loaded_run
+from htagraph.cli.runs import executor_of, loaded_run
 from htagraph.cli.tables import Format, print_frame
 from htagraph.cli.units import share_of
 from htagraph.comparison.limits import Limits, check_run
 from htagraph.comparison.run_diff import RunDiff
+from htagraph.model.progress import begin_stage
 from htagraph.reports.gate import diff_document, shown_diff
 from htagraph.reports.page.diff_page import write_diff_page
 
@@ -83,12 +83,12 @@ def diff(
 ) -> None:
     """Compare the steps of two runs, with noise. The largest change comes first."""
     limit = share_of(fail_above) if fail_above else None
-    with Waiting(quiet=quiet).shown() as waiting, executor_of(workers) as executor:
+    with shown_progress(quiet=quiet), executor_of(workers) as executor:
         runs = [
-            loaded_run(waiting, path, window, rank=rank, executor=executor, infer=infer)
+            loaded_run(path, window, rank=rank, executor=executor, infer=infer)
             for path in (before, after)
         ]
-        waiting.stage("Comparing")
+        begin_stage("Comparing")
         found = RunDiff(*runs)
         frame = _asked(found, what, by)
     console, aside = output(), notices(quiet=quiet)

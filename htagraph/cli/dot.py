@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from htagraph.cli.console import Waiting, notices
+from htagraph.cli.console import notices, shown_progress
 from htagraph.cli.options import (
     BesideOption,
     CaptureOption,
@@ -16,10 +16,11 @@ from htagraph.cli.options import (
     RankOption,
     TraceArgument,
     WindowOption,
-    windowed,
 )
-from htagraph.cli.ranks import compiled_trace, print_captures
-from htagraph.cli.sources import Source
+from htagraph.cli.runs import loaded_trace, windowed
+from htagraph.cli.sources import given
+from htagraph.compiled import Reading
+from htagraph.model.progress import begin_stage
 
 __all__ = ["dot"]
 
@@ -43,13 +44,10 @@ def dot(
     quiet: QuietOption = False,
 ) -> None:
     """Write the critical path as DOT for Graphviz. htagraph dot TRACE | dot -Tsvg > path.svg."""
-    source = Source.of(paths, rank, capture, beside or ())
-    if capture == "list":
-        print_captures(source.found)
-        return
-    with Waiting(quiet=quiet).shown() as waiting:
-        made = compiled_trace(waiting, source, source.one_capture, infer=infer)
-        waiting.stage("Drawing")
+    source = given(paths, rank, capture, beside)
+    with shown_progress(quiet=quiet):
+        made = loaded_trace(source, source.one_capture, Reading(infer=infer))
+        begin_stage("Drawing")
         graph = windowed(made.graph, window)
         file = None if out == "-" else Path(out)
         if whole:

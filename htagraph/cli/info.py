@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from htagraph.cli.console import Waiting, output
+from htagraph.cli.console import output, shown_progress
 from htagraph.cli.options import (
     BesideOption,
     CaptureOption,
@@ -14,11 +14,13 @@ from htagraph.cli.options import (
     RankOption,
     TraceArgument,
 )
-from htagraph.cli.ranks import compiled_trace, print_captures
-from htagraph.cli.sources import Source
+from htagraph.cli.runs import loaded_trace
+from htagraph.cli.sources import given
 from htagraph.cli.tables import Format, print_frame, print_titled
+from htagraph.compiled import Reading
 from htagraph.graph import TraceGraph
 from htagraph.model.kinds import EventKind
+from htagraph.model.progress import begin_stage
 from htagraph.reports.capture_cost import capture_cost
 from htagraph.reports.doctor import examine
 from htagraph.reports.summary import Summary
@@ -38,13 +40,10 @@ def info(
     quiet: QuietOption = False,
 ) -> None:
     """Say what is in a trace, what is missing, what follows from it, and how to record it."""
-    source = Source.of(paths, rank, capture, beside or ())
-    if capture == "list":
-        print_captures(source.found, form)
-        return
-    with Waiting(quiet=quiet).shown() as waiting:
-        loaded, graph = compiled_trace(waiting, source, source.one_capture, infer=infer)
-        waiting.stage("Checking")
+    source = given(paths, rank, capture, beside, form)
+    with shown_progress(quiet=quiet):
+        loaded, graph = loaded_trace(source, source.one_capture, Reading(infer=infer))
+        begin_stage("Checking")
         summary = Summary(loaded, graph)
         quality = summary.quality
         cost = _cost(loaded, summary.graph)

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from htagraph.cli.tables import Format
-from htagraph.graph import TraceGraph
 from htagraph.lookup.find_window import WINDOWS_IN_WORDS
 
 __all__ = [
@@ -26,7 +25,6 @@ __all__ = [
     "TraceArgument",
     "WindowOption",
     "WorkersOption",
-    "windowed",
 ]
 
 TraceArgument = Annotated[
@@ -114,8 +112,3 @@ ColumnsOption = Annotated[
 QuietOption = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print the answer only: no progress, no notices.")
 ]
-
-
-def windowed(graph: TraceGraph, window: str) -> TraceGraph:
-    """Part of a graph that `--window` names; all of it for an empty name."""
-    return graph.window(window) if window else graph

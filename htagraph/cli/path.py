@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pandas as pd
 import typer
 
-from htagraph.cli.console import Waiting, notices, output
+from htagraph.cli.console import notices, output, shown_progress
 from htagraph.cli.options import (
     BesideOption,
     CaptureOption,
@@ -23,13 +23,14 @@ from htagraph.cli.options import (
     ReportArgument,
     WindowOption,
     WorkersOption,
-    windowed,
 )
-from htagraph.cli.ranks import compiled_trace, executor_of, loaded_job, print_captures, windowed_job
-from htagraph.cli.sources import Source
+from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, windowed
+from htagraph.cli.sources import given
 from htagraph.cli.tables import Format, print_frame
+from htagraph.compiled import Reading
 from htagraph.errors import OutputError
 from htagraph.explain.segments import LABELS
+from htagraph.model.progress import begin_stage
 from htagraph.path import CriticalPath
 from htagraph.reports.markdown import Columns
 
@@ -94,24 +95,21 @@ def path(
     quiet: QuietOption = False,
 ) -> None:
     """Print the critical path of a trace, or of a job, by its parts. They add up to the window."""
-    source = Source.of(paths, rank, capture, beside or ())
-    if capture == "list":
-        print_captures(source.found, form)
-        return
-    with Waiting(quiet=quiet).shown() as waiting, executor_of(workers, dask) as executor:
+    source = given(paths, rank, capture, beside, form)
+    with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
         found: CriticalPath | JobPath
+        number, reading = source.one_capture, Reading(infer=infer)
         if source.has_several:
-            number = source.one_capture
-            job = loaded_job(waiting, source, executor, infer=infer, capture=number)
-            waiting.stage("Finding the path across ranks")
-            found = windowed_job(job, window).critical_path()
+            job = windowed(loaded_job(source, number, reading, executor), window)
+            begin_stage("Finding the path across ranks")
+            found = job.critical_path()
         else:
-            graph = compiled_trace(waiting, source, source.one_capture, infer=infer).graph
-            waiting.stage("Finding the critical path")
+            graph = loaded_trace(source, number, reading).graph
+            begin_stage("Finding the critical path")
             found = windowed(graph, window).critical_path()
         parts = _parts(found, by)
         if out is not None:
-            waiting.stage(f"Writing {out}")
+            begin_stage(f"Writing {out}")
             _write(found, out)
     console, aside = output(), notices(quiet=quiet)
     if form is Format.TABLE:

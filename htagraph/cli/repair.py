@@ -8,10 +8,11 @@ from typing import Annotated
 import pandas as pd
 import typer
 
-from htagraph.cli.console import Waiting, output
+from htagraph.cli.console import output, shown_progress
 from htagraph.cli.options import FormatOption, QuietOption, RankOption
 from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format, print_frame
+from htagraph.model.progress import begin_stage
 from htagraph.readers.kineto import repair_kineto
 from htagraph.writers.atomic import output_file
 
@@ -32,8 +33,8 @@ def repair(
 ) -> None:
     """Make a broken trace valid and list the repairs. All else is unchanged."""
     file_in = Source.of(broken, rank).file()
-    with Waiting(quiet=quiet).shown() as waiting:
-        waiting.stage(f"Repairing {file_in.name}")
+    with shown_progress(quiet=quiet):
+        begin_stage(f"Repairing {file_in.name}")
         with output_file(out) as file:
             repairs = repair_kineto(file_in, file)
     rows = [(found.kind, found.n, found.first_offset, found.detail) for found in repairs]

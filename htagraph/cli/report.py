@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import webbrowser
+from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from htagraph.cli.console import Waiting, notices, output
+from htagraph.cli.console import notices, output, shown_progress
 from htagraph.cli.job_report import print_job
 from htagraph.cli.options import (
     BesideOption,
@@ -29,15 +29,16 @@ from htagraph.cli.options import (
     StacksOption,
     WindowOption,
     WorkersOption,
-    windowed,
 )
 from htagraph.cli.pipes import lasting
-from htagraph.cli.ranks import compiled_trace, executor_of, loaded_job, print_captures, windowed_job
-from htagraph.cli.sources import Source
+from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, windowed
+from htagraph.cli.sources import Source, given
 from htagraph.cli.tables import BAR_WIDTH, bar, print_head, print_titled
+from htagraph.compiled import Reading
 from htagraph.errors import QueryError
 from htagraph.model.colors import COLORS
 from htagraph.model.kinds import in_words
+from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count, human_duration
 from htagraph.readers.captures import CaptureName
 from htagraph.reports.device_use import losses_in_words, seems_busier, use_in_words
@@ -98,29 +99,31 @@ def report(
 ) -> None:
     """Say what bounds a run and what to try first. A folder holds the ranks of a job."""
     _check_files(out, files=files, open_page=open_page)
-    source = Source.of(paths, rank, capture, beside or ())
-    if capture == "list":
-        print_captures(source.found)
-        return
+    source = given(paths, rank, capture, beside)
     captures = source.captures
     if len(captures) > 1 and (out is not None or json_file):
         raise QueryError(
             "--out and --json are for one report, not for all captures.", hint="give --capture N."
         )
-    asked = _Asked(source, window, stacks=stacks, infer=infer)
+    reading = Reading(stacks=stacks, infer=infer)
     for number in captures:
         with executor_of(workers, dask) as executor:
-            waiting = Waiting(quiet=quiet)
-            with waiting.shown():
+            with shown_progress(quiet=quiet):
                 summary, origin = (
-                    asked.of_job(waiting, number, executor, has_page=files)
+                    _job_summary(source, window, number, reading, executor, has_page=files)
                     if source.is_job
-                    else asked.of_trace(waiting, number)
+                    else _trace_summary(source, window, number, reading)
                 )
                 if out is not None:
                     origin.check(out)
-            _print(summary, waiting, quiet=json_file == "-")
-            written = _write(summary, origin, waiting, out, whole=whole) if files else {}
+            if json_file != "-":
+                _print(summary, quiet=quiet)
+            written: dict[str, Path] = {}
+            if files:
+                with shown_progress(quiet=quiet):
+                    into = out or origin.folder(summary.name)
+                    written = write_files(summary, into, whole=whole, record=origin.record)
+                    origin.remove_stale(into, written.values())
             _write_json(summary, json_file, written)
         if json_file != "-":
             _print_files(written, quiet=quiet, has_page=files)
@@ -128,47 +131,36 @@ def report(
             _open(written)
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """What is reported on: it gives a summary, and what the report is about."""
+def _trace_summary(
+    source: Source, window: str, capture: CaptureName, reading: Reading
+) -> tuple[Summary, ReportOrigin]:
+    """Read the one trace, and find what bounds it."""
+    loaded, graph = loaded_trace(source, capture, reading)
+    begin_stage("Finding the critical path")
+    summary = Summary.of(loaded, graph, window)
+    begin_stage("Finding what bounds it")
+    _ = summary.verdict
+    return summary, ReportOrigin.of(lasting(source.file(capture)), window)
 
-    source: Source
-    window: str
-    stacks: bool
-    infer: bool
 
-    def of_trace(self, waiting: Waiting, capture: CaptureName) -> tuple[Summary, ReportOrigin]:
-        """Read the one trace, and find what bounds it."""
-        loaded, graph = compiled_trace(
-            waiting, self.source, capture, stacks=self.stacks, infer=self.infer
-        )
-        waiting.stage("Finding the critical path")
-        summary = (
-            Summary(loaded, windowed(graph, self.window))
-            if self.window
-            else Summary.by_default(loaded, graph)
-        )
-        waiting.stage("Finding what bounds it")
-        _ = summary.verdict
-        waiting.stage("Summing up")
-        return summary, ReportOrigin.of(lasting(self.source.file(capture)), self.window)
-
-    def of_job(
-        self, waiting: Waiting, capture: CaptureName, executor: Executor | None, *, has_page: bool
-    ) -> tuple[JobSummary, ReportOrigin]:
-        """Read all ranks, and find what bounds the job."""
-        source = self.source
-        job = loaded_job(
-            waiting, source, executor, stacks=self.stacks, infer=self.infer, capture=capture
-        )
-        waiting.stage("Finding the path across ranks")
-        also = page_work(len(job)) if has_page else ()
-        summary = JobSummary.of_answering(windowed_job(job, self.window), source.name, also)
-        _ = summary.path
-        waiting.stage("Finding what bounds it")
-        _ = summary.verdict
-        waiting.stage("Summing up")
-        return summary, ReportOrigin.of(source.path, self.window, capture)
+def _job_summary(
+    source: Source,
+    window: str,
+    capture: CaptureName,
+    reading: Reading,
+    executor: Executor | None,
+    *,
+    has_page: bool,
+) -> tuple[JobSummary, ReportOrigin]:
+    """Read all ranks, and find what bounds the job."""
+    job = loaded_job(source, capture, reading, executor)
+    begin_stage("Finding the path across ranks")
+    also = page_work(len(job)) if has_page else ()
+    summary = JobSummary.of_answering(windowed(job, window), source.name, also)
+    _ = summary.path
+    begin_stage("Finding what bounds it")
+    _ = summary.verdict
+    return summary, ReportOrigin.of(source.path, window, capture)
 
 
 def _check_files(out: Path | None, *, files: bool, open_page: bool) -> None:
@@ -179,35 +171,20 @@ def _check_files(out: Path | None, *, files: bool, open_page: bool) -> None:
         raise QueryError("a page needs plotly.", hint="pip install 'htagraph[plot]'.")
 
 
-def _print(summary: Summary | JobSummary, waiting: Waiting, *, quiet: bool) -> None:
-    """Print a report, each part when it is made: of one trace the verdict, then the tables."""
+def _print(summary: Summary | JobSummary, *, quiet: bool) -> None:
+    """Print a report, each part as soon as it is made."""
+    parts: list[Callable[[Console], None]] = [partial(print_head, summary=summary)]
     if isinstance(summary, JobSummary):
         parts = [partial(print_job, summary=summary)]
     else:
-        parts = [partial(print_head, summary=summary), partial(_print_tables, summary=summary)]
+        parts.append(partial(_print_tables, summary=summary))
     for part in parts:
         console = output()
-        with waiting.shown(), console.capture() as captured:
+        with shown_progress(quiet=quiet), console.capture() as captured:
+            begin_stage("Summing up")
             part(console)
-        if not quiet:
-            console.file.write(captured.get())
-            console.file.flush()
-
-
-def _write(
-    summary: Summary | JobSummary,
-    origin: ReportOrigin,
-    waiting: Waiting,
-    out: Path | None,
-    *,
-    whole: bool,
-) -> dict[str, Path]:
-    """Write the files; the result names them."""
-    with waiting.shown():
-        into = out or origin.folder(summary.name)
-        written = write_files(summary, into, doing=waiting.stage, whole=whole, record=origin.record)
-        origin.remove_stale(into, written.values())
-    return written
+        console.file.write(captured.get())
+        console.file.flush()
 
 
 def _write_json(summary: Summary | JobSummary, json_file: str, written: dict[str, Path]) -> None:

@@ -10,21 +10,54 @@ from os.path import commonpath
 from pathlib import Path
 
 import pandas as pd
+import typer
 
+from htagraph.cli.console import output
 from htagraph.cli.exports import readable
 from htagraph.cli.pipes import from_pipe
+from htagraph.cli.tables import Format, print_frame
 from htagraph.errors import QueryError, RankNotFoundError, TraceError, did_you_mean
 from htagraph.model.units import human_count
-from htagraph.readers.captures import CaptureName, choose_capture, companions, discover
+from htagraph.readers.captures import (
+    CaptureName,
+    choose_capture,
+    companions,
+    discover,
+    files_in_words,
+)
 from htagraph.readers.discover import TRACE_SUFFIXES, find_traces, holds_several, is_glob
 from htagraph.readers.not_found import not_found
 from htagraph.readers.rank_paths import file_of
 from htagraph.readers.storage import exists, is_remote
 
-__all__ = ["Source"]
+__all__ = ["Source", "given"]
 
 _LOG = logging.getLogger("htagraph")
 _N_NAMED = 8
+
+
+def given(
+    paths: Sequence[Path] | Path,
+    rank: int | None = None,
+    capture: str = "",
+    beside: Sequence[Path] | None = None,
+    form: Format = Format.TABLE,
+) -> Source:
+    """Source that the arguments of a command name; `--capture list` lists it and ends the command.
+
+    Raises
+    ------
+    typer.Exit
+        After the list.
+    """
+    source = Source.of(paths, rank, capture, beside or ())
+    if capture != "list":
+        return source
+    if form is Format.TABLE:
+        output().print(files_in_words(source.found), markup=False, soft_wrap=True)
+    else:
+        print_frame(output(), source.found, form)
+    raise typer.Exit
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import typer
 
-from htagraph.cli.console import Waiting, notices
+from htagraph.cli.console import notices, shown_progress
 from htagraph.cli.interrupts import expected
 from htagraph.cli.options import (
     BesideOption,
@@ -21,14 +21,15 @@ from htagraph.cli.options import (
     QuietOption,
     RankOption,
     WindowOption,
-    windowed,
 )
 from htagraph.cli.pipes import lasting
-from htagraph.cli.ranks import compiled_trace, loaded_job, print_captures, windowed_job
+from htagraph.cli.runs import loaded_job, loaded_trace, windowed
 from htagraph.cli.serving import PORT, TraceServer, View, offline_ui
-from htagraph.cli.sources import Source
+from htagraph.cli.sources import Source, given
+from htagraph.compiled import Reading
 from htagraph.errors import QueryError
 from htagraph.lookup.find_window import times_in
+from htagraph.model.progress import begin_stage
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
@@ -41,23 +42,13 @@ _PAGE = "report.html"
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """What is asked for, beside the trace.
-
-    Parameters
-    ----------
-    window : str
-        What the path is about.
-    at : str
-        Where to open.
-    folder : Path
-        For what is written.
-    """
+class _Request:
+    """The window of the path, where to open it, and the folder for the trace with it."""
 
     window: str
     at: str
     folder: Path
-    infer: bool
+    reading: Reading
 
 
 @dataclass(frozen=True)
@@ -118,13 +109,9 @@ def view(
 ) -> None:
     """Open a trace in the Perfetto UI at what bounds it. It is served on loopback, to the UI alone.
 
-    Where there is a report on it, its page is served, too. Ctrl-C stops the server, and so does an
-    hour in which nothing is asked for.
+    If there is a report on it, its page is served, too. Ctrl-C stops the server.
     """
-    source = Source.of(traces, rank, capture, beside or ())
-    if capture == "list":
-        print_captures(source.found)
-        return
+    source = given(traces, rank, capture, beside)
     as_it_is = plain
     for trace in traces:
         as_it_is |= (has_path := trace.name.endswith(_PERFETTO))
@@ -138,92 +125,87 @@ def view(
             "only one file is served as it is.", hint="leave out --plain, or give one file."
         )
     folder = OwnFolder()  # removed at the end
-    asked = _Asked(window, at, folder.path, infer)
-    with Waiting(quiet=quiet).shown() as waiting:
+    request = _Request(window, at, folder.path, Reading(infer=infer))
+    with shown_progress(quiet=quiet):
         if as_it_is:
-            shown = _as_it_is(traces[0], asked)
+            shown = _as_it_is(traces[0], request)
         elif source.has_several:
-            shown = _job(source, waiting, asked)
+            shown = _job(source, request)
         else:
-            shown = _rank(source, waiting, asked)
+            shown = _rank(source, request)
     ui = offline_ui() if offline else None
     page = shown.page if shown.page.is_file() else None
     with (
-        TraceServer(shown.path, port=port, ui=ui, view=shown.view, page=page) as server,
+        TraceServer(shown.path, shown.view, port=port, ui=ui, page=page, once=once) as server,
         expected(),
     ):
-        typer.echo(server.url)
+        typer.echo(server.url())
         console = notices(quiet=quiet)
-        if server.page_url:
+        if page:
             console.print(f"The report on it: {server.page_url}", markup=False)
         console.print(f"Serving {shown.path.name}; Ctrl-C stops.", markup=False)
         if browser:
-            webbrowser.open(server.url)
-        server.serve(once=once)
+            webbrowser.open(server.url())
+        server.serve_forever(poll_interval=0.1)
 
 
-def _as_it_is(trace: Path, asked: _Asked) -> _Shown:
+def _as_it_is(trace: Path, request: _Request) -> _Shown:
     """A trace that is served as it is; in a folder of a report, with its page."""
-    name = asked.at or asked.window
+    name = request.at or request.window
     times = times_in(name)
     if name and times is None:
         raise QueryError(
             f"{name!r} cannot be looked up in a trace that is served as it is.",
             hint="give START:END in ns, or a .json trace without --plain.",
         )
-    shown = View(*times, selects=bool(asked.at)) if times else View()
+    shown = View(*times, selects=bool(request.at)) if times else View()
     return _Shown(trace, shown, trace.parent / _PAGE)
 
 
-def _rank(source: Source, waiting: Waiting, asked: _Asked) -> _Shown:
+def _rank(source: Source, request: _Request) -> _Shown:
     """A trace of one rank with the critical path of its report on top."""
-    loaded, graph = compiled_trace(waiting, source, source.one_capture, infer=asked.infer)
-    summary = (
-        Summary(loaded, windowed(graph, asked.window))
-        if asked.window
-        else Summary.by_default(loaded, graph)
-    )
+    loaded, graph = loaded_trace(source, source.one_capture, request.reading)
+    summary = Summary.of(loaded, graph, request.window)
 
     def times(name: str) -> tuple[int, int]:
         """When a range of the trace was."""
         interval = windowed(graph, name).interval
         return interval.start_ns, interval.end_ns
 
-    origin = ReportOrigin.of(lasting(source.file(source.one_capture)), asked.window)
-    return _with_path(summary, origin, waiting, asked, times)
+    origin = ReportOrigin.of(lasting(source.file(source.one_capture)), request.window)
+    return _with_path(summary, origin, request, times)
 
 
-def _job(source: Source, waiting: Waiting, asked: _Asked) -> _Shown:
+def _job(source: Source, request: _Request) -> _Shown:
     """The ranks of a job on one clock, with the job's path on top."""
     capture = source.one_capture
-    job = loaded_job(waiting, source, infer=asked.infer, capture=capture)
-    summary = JobSummary(windowed_job(job, asked.window), source.name)
+    job = loaded_job(source, capture, request.reading)
+    summary = JobSummary(windowed(job, request.window), source.name)
 
     def times(name: str) -> tuple[int, int]:
         """When a step of all ranks was, in common time."""
-        path = windowed_job(job, name).critical_path()
+        path = windowed(job, name).critical_path()
         return path.start_ns, path.end_ns
 
-    origin = ReportOrigin.of(source.path, asked.window, capture)
-    return _with_path(summary, origin, waiting, asked, times)
+    origin = ReportOrigin.of(source.path, request.window, capture)
+    return _with_path(summary, origin, request, times)
 
 
 def _with_path(
     summary: Summary | JobSummary,
     origin: ReportOrigin,
-    waiting: Waiting,
-    asked: _Asked,
+    request: _Request,
     times: Callable[[str], tuple[int, int]],
 ) -> _Shown:
     """Write what a report is about with its path on top, and find where to open it."""
-    waiting.stage("Finding what bounds it")
+    begin_stage("Finding what bounds it")
     path, verdict = summary.path, summary.verdict
-    waiting.stage("Writing the trace with its critical path")
-    out = path.to_perfetto(asked.folder / f"{summary.name}.pftrace", findings=verdict.by_cause)
+    begin_stage("Writing the trace with its critical path")
+    out = path.to_perfetto(request.folder / f"{summary.name}.pftrace", findings=verdict.by_cause)
     page = origin.folder(summary.name) / _PAGE
-    if part := times_in(asked.at):
+    if part := times_in(request.at):
         return _Shown(out, View(*part, selects=True), page)
-    if name := asked.at or asked.window:
+    if name := request.at or request.window:
         start_ns, end_ns = times(name)
     elif verdict.top_findings:
         start_ns, end_ns = _segment_at(path.segments, verdict.top_findings[0].longest_start_ns)

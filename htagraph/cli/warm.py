@@ -12,11 +12,12 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from htagraph.algorithms.clocks import follow
-from htagraph.cli.console import Waiting, output
+from htagraph.cli.console import output, shown_progress
 from htagraph.cli.options import QuietOption
 from htagraph.errors import HTAGraphError
 from htagraph.job.job import JOB_QUESTIONS
 from htagraph.job.loading import load_job
+from htagraph.model.progress import begin_stage
 from htagraph.native.kept import at_home
 from htagraph.native.passes import PASSES
 from htagraph.questions import QUESTIONS
@@ -44,14 +45,14 @@ def warm(*, quiet: QuietOption = False) -> None:
     with (
         TemporaryDirectory() as folder,
         at_home() as place,
-        Waiting(quiet=quiet).shown() as waiting,
+        shown_progress(quiet=quiet),
     ):
-        waiting.stage("Compiling the readers")
+        begin_stage("Compiling the readers")
         load(_broken_trace())
         _query(Path(folder) / "some.sqlite")
-        waiting.stage("Compiling what a rank is asked")
+        begin_stage("Compiling what a rank is asked")
         _ask_a_rank(Path(folder))
-        waiting.stage("Compiling what a job is asked")
+        begin_stage("Compiling what a job is asked")
         _ask_a_job(Path(folder) / "job")
     n_passes = sum(len(forms) for forms in PASSES.values())
     seconds = time.perf_counter() - started

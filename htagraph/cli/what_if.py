@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from htagraph.cli.console import Waiting, notices
+from htagraph.cli.console import notices, shown_progress
 from htagraph.cli.options import (
     BesideOption,
     CaptureOption,
@@ -24,17 +25,17 @@ from htagraph.cli.options import (
     StacksOption,
     WindowOption,
     WorkersOption,
-    windowed,
 )
 from htagraph.cli.predictions import print_next, print_opportunities, print_prediction
-from htagraph.cli.ranks import compiled_trace, executor_of, loaded_job, print_captures, windowed_job
-from htagraph.cli.sources import Source
+from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, windowed
+from htagraph.cli.sources import Source, given
 from htagraph.cli.tables import Format
+from htagraph.compiled import Reading
 from htagraph.errors import OutputError, QueryError
 from htagraph.job.scenario import JobScenario
 from htagraph.lookup.find_window import WHOLE
 from htagraph.lookup.steady_steps import representative_window
-from htagraph.readers.captures import CaptureName
+from htagraph.model.progress import begin_stage
 from htagraph.replay.asked_changes import Asked
 from htagraph.replay.changes import Change
 from htagraph.reports.job_summary import JobSummary
@@ -130,9 +131,6 @@ def what_if(
     NAME is a name, glob or regex of kernels, operators or calls. Options combine into one run. A
     folder holds the ranks of a job, which are replayed together.
     """
-    if capture == "list":
-        print_captures(Source.of(paths, rank, capture).found, form)
-        return
     asked = Asked(
         scale=scale,
         remove=remove,
@@ -148,20 +146,21 @@ def what_if(
     )
     changes = asked.changes()
     _check_out(out, has_changes=bool(changes))
-    source = Source.of(paths, rank, capture, beside or ())
+    source = given(paths, rank, capture, beside, form)
     if asked.is_of_a_job and not source.is_job:
         hint = "give the folder with the traces of its ranks."
         raise QueryError("--equalise and --on-rank are about the ranks of a job.", hint=hint)
-    with Waiting(quiet=quiet).shown() as waiting, executor_of(workers, dask) as executor:
-        made = _Asking(waiting, source, window, changes, stacks=stacks, infer=infer)
-        number = source.one_capture
+    with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
+        reading = Reading(stacks=stacks, infer=infer)
         scenario, summary, caveats = (
-            made.of_job(number, executor) if source.is_job else made.of_trace(number)
+            _of_job(source, window, changes, reading, executor)
+            if source.is_job
+            else _of_trace(source, window, changes, reading)
         )
-        waiting.stage("Replaying")
+        begin_stage("Replaying")
         document = prediction_document(scenario) if changes else opportunities_document(summary)
         if out is not None:
-            waiting.stage(f"Writing {out}")
+            begin_stage(f"Writing {out}")
             run = scenario if isinstance(scenario, Scenario) else scenario.critical_path()
             run.to_perfetto(out)
     aside = notices(quiet=quiet)
@@ -180,53 +179,37 @@ def what_if(
         print_next(source, changed=bool(changes), out=out, aside=aside)
 
 
-@dataclass(frozen=True)
-class _Asking:
-    """What is asked of a path: it gives a scenario, a summary, and caveats on the window."""
+def _of_trace(
+    source: Source, window: str, changes: Sequence[Change], reading: Reading
+) -> tuple[Scenario, Summary, list[str]]:
+    """Scenario, summary and caveats of a trace; by default of its representative step."""
+    loaded, graph = loaded_trace(source, source.one_capture, reading)
+    step = None if window else representative_window(graph.dag)
+    summary = (
+        Summary.of(loaded, graph, window)
+        if step is None
+        else Summary(loaded, replace(graph, interval=step))
+    )
+    scenario = replayed(summary.graph, *changes, on="window")
+    return scenario, summary, summary.window_caveats if step is None else [_OF_A_STEP]
 
-    waiting: Waiting
-    source: Source
-    window: str
-    changes: tuple[Change, ...]
-    stacks: bool
-    infer: bool
 
-    def of_trace(self, capture: CaptureName) -> tuple[Scenario, Summary, list[str]]:
-        """Read a trace, and ask about its representative step, unless a window is named."""
-        loaded, graph = compiled_trace(
-            self.waiting, self.source, capture, stacks=self.stacks, infer=self.infer
-        )
-        step = None if self.window else representative_window(graph.dag)
-        summary = (
-            Summary(loaded, windowed(graph, self.window))
-            if self.window
-            else Summary(loaded, replace(graph, interval=step))
-            if step is not None
-            else Summary.by_default(loaded, graph)
-        )
-        scenario = replayed(summary.graph, *self.changes, on="window")
-        return scenario, summary, [_OF_A_STEP] if step is not None else summary.window_caveats
-
-    def of_job(
-        self, capture: CaptureName, executor: Executor | None
-    ) -> tuple[JobScenario, JobSummary, list[str]]:
-        """Read the ranks of a job, and open each once for all that is asked of it."""
-        job = loaded_job(
-            self.waiting,
-            self.source,
-            executor,
-            stacks=self.stacks,
-            infer=self.infer,
-            capture=capture,
-        )
-        asked = windowed_job(job, self.window)
-        scenario = replayed(asked, *self.changes)
-        self.waiting.stage("Finding the path across ranks")
-        if not asked.is_replayed:
-            _ = scenario.rehearsal  # raises where no replay is possible, before ranks are visited
-        summary = JobSummary(asked, self.source.name, however_large=True)
-        _ = summary.facts  # visits every rank, while there are processes to do it
-        return scenario, summary, summary.caveats
+def _of_job(
+    source: Source,
+    window: str,
+    changes: Sequence[Change],
+    reading: Reading,
+    executor: Executor | None,
+) -> tuple[JobScenario, JobSummary, list[str]]:
+    """Scenario, summary and caveats of a job; each rank is opened once."""
+    job = windowed(loaded_job(source, source.one_capture, reading, executor), window)
+    scenario = replayed(job, *changes)
+    begin_stage("Finding the path across ranks")
+    if not job.is_replayed:
+        _ = scenario.rehearsal  # raises if no replay is possible, before ranks are visited
+    summary = JobSummary(job, source.name, however_large=True)
+    _ = summary.facts  # visits every rank, while the worker processes are there
+    return scenario, summary, summary.caveats
 
 
 def _check_out(out: Path | None, *, has_changes: bool) -> None:

@@ -29,15 +29,12 @@ from typing import Any, TypeVar
 
 from htagraph.errors import QueryError
 from htagraph.job.failures import WorkerDiedError, worker_died
-from htagraph.model.progress import counted, tell
+from htagraph.model.progress import counted, report_progress
 
-__all__ = ["SMALL_BYTES", "IsolatedProcesses", "Progress", "Task", "Workers"]
+__all__ = ["SMALL_BYTES", "IsolatedProcesses", "Task", "Workers"]
 
 Task = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function and its arguments."""
-
-Progress = Callable[[int, int], None]
-"""Called with (tasks done, tasks in all)."""
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -171,11 +168,7 @@ class Workers:
         return None if self._is_small or n_tasks < 2 else self._processes()
 
     def run(
-        self,
-        tasks: Mapping[Key, Task],
-        *,
-        progress: Progress | None = None,
-        named: Callable[[Key], str] = str,
+        self, tasks: Mapping[Key, Task], *, named: Callable[[Key], str] = str
     ) -> dict[Key, Any]:
         """Run tasks; return the result, or the exception, of each, in their order.
 
@@ -186,8 +179,6 @@ class Workers:
 
         Parameters
         ----------
-        progress : callable, optional
-            Called with (tasks done, tasks in all).
         named : callable, optional
             What a task is called while it is awaited.
 
@@ -198,28 +189,21 @@ class Workers:
         """
         pool = self._pool(len(tasks))
         try:
-            return self._run(pool, tasks, progress, named)
-        except BaseException:  # an interrupt, or the user's progress: nobody waits for the rest
+            return self._run(pool, tasks, named)
+        except BaseException:  # an interrupt, or a listener that cancels: stop the rest
             if self._started is not None:
                 self._started.end()
                 self._started = None
             raise
 
     def _run(
-        self,
-        pool: Executor | None,
-        tasks: Mapping[Key, Task],
-        progress: Progress | None,
-        named: Callable[[Key], str],
+        self, pool: Executor | None, tasks: Mapping[Key, Task], named: Callable[[Key], str]
     ) -> dict[Key, Any]:
         """Run tasks in a pool, or in this process without one."""
         if pool is not None and tasks:
             _check_portable(next(iter(tasks.values())), pool)
-        results: dict[Key, Any] = {}
-        for key, result in _done_here(tasks) if pool is None else _done_by(pool, tasks, named):
-            results[key] = result
-            if progress is not None:
-                progress(len(results), len(tasks))
+        done = _done_here(tasks) if pool is None else _done_by(pool, tasks, named)
+        results: dict[Key, Any] = dict(done)
         if lost := [key for key in tasks if isinstance(results[key], BrokenExecutor)]:
             pool = self._processes()
             results |= _done_by(pool, {key: tasks[key] for key in lost}, named)
@@ -256,7 +240,7 @@ def _submitted(pool: Executor, task: Task) -> Future[Any]:
 def _done_by(
     pool: Executor, tasks: Mapping[Key, Task], named: Callable[[Key], str]
 ) -> Iterator[tuple[Key, Any]]:
-    """Yield what tasks give in a pool, as it comes, and tell how many did, and who is awaited."""
+    """Yield results of tasks as a pool finishes them; report how many, and who is awaited."""
     done: SimpleQueue[Key] = SimpleQueue()
     awaited: dict[Key, Future[Any]] = {}
     try:
@@ -268,12 +252,13 @@ def _done_by(
             try:
                 key = done.get(timeout=_PATIENCE_S)
             except Empty:
-                tell("rank", len(tasks) - len(awaited), len(tasks), _named(list(awaited), named))
+                slow = _named(list(awaited), named)
+                report_progress("rank", len(tasks) - len(awaited), len(tasks), slow)
                 continue
-            tell("rank", len(tasks) - len(awaited), len(tasks))
+            report_progress("rank", len(tasks) - len(awaited), len(tasks))
             # Popped: a worker of Dask keeps a result as long as somebody holds its future.
             yield key, _outcome(awaited.pop(key))
-        tell("rank", len(tasks), len(tasks))
+        report_progress("rank", len(tasks), len(tasks))
     finally:
         for future in awaited.values():
             future.cancel()

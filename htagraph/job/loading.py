@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from htagraph.job.ranks import (
 )
 from htagraph.job.timeline import Timeline
 from htagraph.job.windows import listed
+from htagraph.model.progress import Listener, begin_stage, listening
 from htagraph.model.units import human_count
 from htagraph.readers.captures import CaptureName, choose_capture, companions, discover
 from htagraph.readers.discover import find_traces
@@ -47,7 +48,7 @@ def load_job(
     cache: str | Path | None = None,
     beside: Iterable[str | Path] = (),
     most_collectives: int | None = MOST_COLLECTIVES,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Listener | None = None,
 ) -> Job:
     """Load the job whose ranks lie in a folder, match a glob, or are listed.
 
@@ -82,7 +83,7 @@ def load_job(
         Of more, on all ranks together, those of the last steps are kept (one step at least): the
         job is of these. Each takes about 1.1 kB in this process. None keeps all.
     progress : callable, optional
-        Called with (ranks done, ranks in all).
+        Called with a `Progress` now and then; ``print`` shows it.
 
     Returns
     -------
@@ -114,7 +115,9 @@ def load_job(
         graph_file = kept_file(path, files, folder, reading)
         tasks[path] = (prepare_rank, (path, files, graph_file, reading, share))
     workers = Workers(executor, n_tasks=len(tasks), n_bytes=_n_bytes(paths))
-    results = workers.run(tasks, progress=progress, named=name_of)
+    with listening(progress):
+        begin_stage("Reading")
+        results = workers.run(tasks, named=name_of)
     failed: dict[str, str] = {}
     summaries: dict[int, RankSummary] = {}
     for number, (path, result) in enumerate(results.items()):

@@ -10,7 +10,7 @@ from threading import Event
 
 import pytest
 
-from htagraph import synth
+from htagraph import compiled, synth
 from htagraph.agents import loaded as loading
 from htagraph.agents.desk import Desk
 from htagraph.agents.files import Root
@@ -235,9 +235,9 @@ def test_a_second_question_reads_nothing(desk, folder, monkeypatch):
     path = folder / "again.json.gz"
     shutil.copy(folder / SLOW, path)
     read: list[str] = []
-    load = loading.load
+    load = compiled.load
     monkeypatch.setattr(
-        loading, "load", lambda file, **options: read.append(file.name) or load(file, **options)
+        compiled, "load", lambda file, **options: read.append(file.name) or load(file, **options)
     )
 
     for _ in range(2):

@@ -20,13 +20,13 @@ QUIET = ["--once", "--no-browser", "--quiet"]
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command to its end."""
-    command = [sys.executable, "-m", "htagraph.cli.main", "view", *arguments]
+    command = [sys.executable, "-m", "htagraph", "view", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
 def fetched(*arguments: str) -> tuple[dict[str, str], bytes, int]:
     """Run the command and fetch the trace as the UI would: parameters, trace and exit code."""
-    command = [sys.executable, "-m", "htagraph.cli.main", "view", *arguments, *QUIET, "--port", "0"]
+    command = [sys.executable, "-m", "htagraph", "view", *arguments, *QUIET, "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         address = urlsplit(process.stdout.readline().strip())
@@ -159,7 +159,7 @@ def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
 def test_a_terminated_server_leaves_no_files(file: Path, tmp_path: Path) -> None:
     """SIGTERM, as at the end of a session, ends it like Ctrl-C."""
-    command = [sys.executable, "-m", "htagraph.cli.main", "view", str(file), "--port", "0"]
+    command = [sys.executable, "-m", "htagraph", "view", str(file), "--port", "0"]
     with subprocess.Popen(
         [*command, "--no-browser", "--quiet"],
         stdout=subprocess.PIPE,

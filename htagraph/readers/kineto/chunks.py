@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from htagraph.errors import TraceError, TraceLimitError
+from htagraph.model.progress import BYTES, report_progress
 from htagraph.readers.kineto.repairs import Defect, RepairLog
 from htagraph.readers.not_found import not_found
 from htagraph.readers.storage import open_file, size_of
@@ -35,19 +35,16 @@ class ByteStream:
         The file, or its content.
     log : RepairLog
         Counts the defects of the container.
-    progress : callable, optional
-        Called with the bytes of the file read so far and their total.
+    reports : bool, default=False
+        Whether progress is reported, in bytes of the file.
     """
 
     def __init__(
-        self,
-        source: str | Path | bytes,
-        log: RepairLog,
-        progress: Callable[[int, int], None] | None = None,
+        self, source: str | Path | bytes, log: RepairLog, *, reports: bool = False
     ) -> None:
         self.path = None if isinstance(source, bytes) else Path(source)
         self._log = log
-        self._progress = progress
+        self._reports = reports
         self._file: BinaryIO = (
             io.BytesIO(source) if isinstance(source, bytes) else _open(Path(source))
         )
@@ -90,8 +87,9 @@ class ByteStream:
                 hint="decompress it yourself if you trust it; "
                 "a plain .json file has no such limit.",
             )
-        if self._progress is not None:
-            self._progress(min(self._file.tell(), self.n_compressed), self.n_compressed)
+        if self._reports:
+            done = min(self._file.tell(), self.n_compressed)
+            report_progress(BYTES, done, self.n_compressed)
         return block
 
     def is_damaged_ahead(self) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from htagraph.errors import QueryError, TraceFormatError
-from htagraph.model.recording import STACKS, Origin, Progress, Recording
+from htagraph.model.recording import STACKS, Origin, Recording
 from htagraph.model.window import pair_of
 from htagraph.readers.kineto.arguments import ArgsIndex
 from htagraph.readers.kineto.categories import LAUNCH_FLOWS, is_plain
@@ -66,9 +66,7 @@ class Scanned:
     workers: list[Worker]
 
 
-def load_file(
-    source: str | Path | bytes, asked: Asked, progress: Progress | None = None
-) -> Recording:
+def load_file(source: str | Path | bytes, asked: Asked) -> Recording:
     """The recording in a file.
 
     With a window the file is read twice, first for its base time, which may stand after the events.
@@ -92,7 +90,7 @@ def load_file(
             for time_ns in asked.window
         )
         window = start_ns, end_ns
-    stream = ByteStream(source, log, progress)
+    stream = ByteStream(source, log, reports=True)
     file = scanned(stream, asked, window, log, assembly.add)
     if assembly.nonsense >= 0 and not assembly.has_events:
         message = "nothing in the event list is an event"

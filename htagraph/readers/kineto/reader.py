@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from htagraph.model.recording import Progress, Recording
+from htagraph.model.recording import Recording
 from htagraph.readers.kineto.loading import Asked, load_file
 
 __all__ = ["read_kineto"]
@@ -17,7 +17,6 @@ def read_kineto(
     stacks: bool = False,
     categories: Collection[str] | None = None,
     window: tuple[int, int] | None = None,
-    progress: Progress | None = None,
 ) -> Recording:
     """The recording in a Kineto file, mended where the file is broken.
 
@@ -31,8 +30,6 @@ def read_kineto(
         Load only events of these categories, as the file names them (``kernel``, ``cpu_op``).
     window : (int, int), unit=ns, optional
         Load only events that touch ``[start_ns, end_ns)``, on the clock of ``ts_ns``.
-    progress : callable, optional
-        Called with the bytes read so far and their total.
 
     Raises
     ------
@@ -50,4 +47,4 @@ def read_kineto(
     >>> recording.events.ts_ns.tolist(), recording.events.dur_ns.tolist(), recording.rank_source
     ([1500], [2000], 'default')
     """
-    return load_file(source, Asked(stacks, categories, window), progress)
+    return load_file(source, Asked(stacks, categories, window))

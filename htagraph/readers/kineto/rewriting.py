@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
-from htagraph.model.recording import Progress, Repair
+from htagraph.model.recording import Repair
 from htagraph.readers.kineto.chunks import ByteStream
 from htagraph.readers.kineto.loading import EVERYTHING, Asked, scanned
 from htagraph.readers.kineto.repairs import Defect, RepairLog
@@ -38,9 +38,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-def repair_kineto(
-    source: str | Path | bytes, file: BinaryIO, *, progress: Progress | None = None
-) -> tuple[Repair, ...]:
+def repair_kineto(source: str | Path | bytes, file: BinaryIO) -> tuple[Repair, ...]:
     """Write a valid trace with the events of a broken one; return what was repaired.
 
     Events are copied byte for byte where they are valid. Left as they are, for the reader to judge:
@@ -54,8 +52,6 @@ def repair_kineto(
     file : BinaryIO
         Open for writing; to have it appear under its name only when it is whole is up to the
         caller.
-    progress : callable, optional
-        Called with the bytes read so far and their total.
 
     Raises
     ------
@@ -75,7 +71,7 @@ def repair_kineto(
     log = RepairLog()
     writer = _Writer(file, log)
     result = scanned(
-        ByteStream(source, log, progress),
+        ByteStream(source, log, reports=True),
         Asked(stacks=True),
         EVERYTHING,
         log,

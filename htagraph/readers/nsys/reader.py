@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from htagraph.errors import TraceError, TraceFormatError
 from htagraph.model.events import FlowTable
-from htagraph.model.recording import Origin, Progress, Recording
+from htagraph.model.progress import report_progress
+from htagraph.model.recording import Origin, Recording
 from htagraph.readers.kineto.loading import Asked
 from htagraph.readers.nsys import device_work, gpu_metrics, host_calls, ranges, waits
 from htagraph.readers.nsys.devices import devices_of
@@ -71,7 +72,6 @@ def read_nsys(
     stacks: bool = False,
     categories: Collection[str] | None = None,
     window: tuple[int, int] | None = None,
-    progress: Progress | None = None,
 ) -> Recording:
     """The recording of one rank in an SQLite export of Nsight Systems.
 
@@ -86,8 +86,6 @@ def read_nsys(
         Load only events of these categories (``kernel``, ``cuda_runtime``, ``user_annotation``).
     window : (int, int), unit=ns, optional
         Load only events that touch ``[start_ns, end_ns)``, on the clock of ``ts_ns``.
-    progress : callable, optional
-        Called with the bytes read so far and their total, which are estimates.
 
     Raises
     ------
@@ -105,10 +103,8 @@ def read_nsys(
     with opened(file) as export:
         ranks = ranks_of(export)
         rank = _chosen(export, ranks, part)
-        n_bytes = len(file) if isinstance(file, bytes) else Path(file).stat().st_size
-        steps = _Steps(progress, n_bytes, len(_READ))
         asked = _Asked(rank, tuple(one.global_id for one in ranks), categories, window)
-        recording = _recording(export, asked, steps)
+        recording = _recording(export, asked)
     assert recording.origin is not None
     where = source if isinstance(source, bytes) else Path(source)
     return replace(recording, origin=replace(recording.origin, source=where))
@@ -130,20 +126,6 @@ class _Asked(NamedTuple):
     all_ranks: tuple[int, ...]
     categories: Collection[str] | None
     window: tuple[int, int] | None
-
-
-class _Steps:
-    """Progress by tables."""
-
-    def __init__(self, progress: Progress | None, n_bytes: int, n_steps: int) -> None:
-        self._progress, self._n_bytes, self._n_steps = progress, n_bytes, n_steps
-        self._done = 0
-
-    def done(self) -> None:
-        """One table more is read."""
-        self._done += 1
-        if self._progress is not None:
-            self._progress(self._n_bytes * self._done // self._n_steps, self._n_bytes)
 
 
 def _chosen(export: Export, ranks: list[NsysRank], part: str) -> NsysRank:
@@ -174,12 +156,12 @@ def _chosen(export: Export, ranks: list[NsysRank], part: str) -> NsysRank:
     return ranks[0]
 
 
-def _recording(export: Export, asked: _Asked, steps: _Steps) -> Recording:
+def _recording(export: Export, asked: _Asked) -> Recording:
     """The recording of a rank, without its origin's source."""
     rank, categories, window = asked.rank, asked.categories, asked.window
     process, base_ns = Process(rank.global_id), base_time_ns(export)
     reading = Reading(Names(export))
-    parts = _parts(export, process, reading, steps)
+    parts = _parts(export, process, reading)
     last_ns = last_end(list(parts.values()))
     span_ns = None if window is None else (window[0] - base_ns, window[1] - base_ns)
     kept: dict[str, Part] = {}
@@ -215,30 +197,29 @@ def _recording(export: Export, asked: _Asked, steps: _Steps) -> Recording:
     )
 
 
-def _parts(export: Export, process: Process, reading: Reading, steps: _Steps) -> dict[str, Part]:
+def _parts(export: Export, process: Process, reading: Reading) -> dict[str, Part]:
     """The rows of a process, by table."""
+
+    def has(table: str) -> bool:
+        report_progress(table)
+        return export.has(table, "start")
+
     parts: dict[str, Part] = {}
     calls = None
-    if export.has(host_calls.CALLS, "start"):
+    if has(host_calls.CALLS):
         calls = parts[host_calls.CALLS] = host_calls.api_calls(export, process, reading)
-    steps.done()
     for table, read in _DEVICE.items():
-        if export.has(table, "start"):
+        if has(table):
             parts[table] = read(export, process, reading)
-        steps.done()
-    if export.has(waits.WAITS, "start"):
+    if has(waits.WAITS):
         parts[waits.WAITS] = waits.waits(export, process, reading, calls)
-    steps.done()
-    if export.has(host_calls.OS_TABLE, "start"):
+    if has(host_calls.OS_TABLE):
         parts[host_calls.OS_TABLE] = host_calls.os_calls(export, process, reading, calls)
-    steps.done()
-    if export.has(ranges.RANGES, "start"):
+    if has(ranges.RANGES):
         parts[ranges.RANGES] = ranges.ranges(export, process, reading)
-    steps.done()
     for table in host_calls.OVERHEAD_TABLES:
-        if export.has(table, "start"):
+        if has(table):
             parts[table] = host_calls.overhead(export, process, reading, table)
-        steps.done()
     return parts
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from htagraph.errors import TraceError, TraceFormatError
 from htagraph.model.events import EventTable
-from htagraph.model.recording import STACKS, Origin, Progress, Recording
+from htagraph.model.recording import STACKS, Origin, Recording
 from htagraph.readers.graph_checks import check_events
 from htagraph.readers.kineto.header import rank_of, world_size_of
 from htagraph.readers.kineto.loading import Asked
@@ -37,7 +37,6 @@ def read_perfetto(
     stacks: bool = False,
     categories: Collection[str] | None = None,
     window: tuple[int, int] | None = None,
-    progress: Progress | None = None,
 ) -> Recording:
     """The recording in a Perfetto trace: of ours as it was recorded, of others by its tracks.
 
@@ -52,8 +51,6 @@ def read_perfetto(
         Load only events of these categories.
     window : (int, int), unit=ns, optional
         Load only events that touch ``[start_ns, end_ns)``, on the clock of ``ts_ns``.
-    progress : callable, optional
-        Called with the bytes read so far and their total.
 
     Returns
     -------
@@ -74,7 +71,7 @@ def read_perfetto(
     if not isinstance(source, bytes):
         file, part = file_and_part(Path(source))
         path = file
-    found, container = _material(file, progress)
+    found, container = _material(file)
     if not len(found.slices) and not len(found.slices.sample_packet):
         raise _nothing(found.scan, path)
     written = [own for own in supplements(found) if own.facts["n_events"]]
@@ -101,12 +98,10 @@ def read_perfetto(
     )
 
 
-def _material(
-    source: str | Path | bytes, progress: Progress | None
-) -> tuple[Material, tuple[Any, ...]]:
+def _material(source: str | Path | bytes) -> tuple[Material, tuple[Any, ...]]:
     """What is in a file, and what had to be mended of its container."""
     log, symbols, skipped = DefectLog(), Symbols(), dict[str, int]()
-    file = scanned(source, log, progress)
+    file = scanned(source, log)
     sequences = Sequences(file, log, symbols)
     clocks = Clocks(sequences.specials, file.scan)
     slices = find_slices(file.scan, sequences, clocks, log, skipped)

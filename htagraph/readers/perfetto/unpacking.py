@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.errors import TraceLimitError
-from htagraph.model.recording import Progress
 from htagraph.readers.kineto.chunks import MAX_RATIO, RATIO_FROM, ByteStream
 from htagraph.readers.kineto.repairs import RepairLog
 from htagraph.readers.perfetto.defects import Defect, DefectLog
@@ -64,14 +63,8 @@ class Scanned:
         return bytes(self.data[at : at + int(self.scan.text_bytes[row])])
 
 
-def scanned(source: str | Path | bytes, log: DefectLog, progress: Progress | None) -> Scanned:
+def scanned(source: str | Path | bytes, log: DefectLog) -> Scanned:
     """The packets of a file, or of its content.
-
-    Parameters
-    ----------
-    source : str, Path or bytes
-    progress : callable, optional
-        Called with the bytes read so far and their total.
 
     Raises
     ------
@@ -82,7 +75,7 @@ def scanned(source: str | Path | bytes, log: DefectLog, progress: Progress | Non
     """
     container = RepairLog()
     data = bytearray()
-    with closing(ByteStream(source, container, progress)) as stream:
+    with closing(ByteStream(source, container, reports=True)) as stream:
         while piece := stream.read(_PIECE):
             data += piece
         path = stream.path
