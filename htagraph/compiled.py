@@ -102,12 +102,12 @@ def load_graph(
     --------
     >>> import tempfile
     >>> import htagraph as hg
+    >>> file = hg.demo_trace("none")
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = hg.synth.simulate(hg.synth.training_rank(steps=2)).write(Path(folder) / "a.json")
     ...     for _ in range(2):  # the second time, nothing is compiled
     ...         graph = load_graph(file, cache=Path(folder) / "kept")
     >>> [*graph.steps["name"]]
-    ['ProfilerStep#0', 'ProfilerStep#1']
+    ['ProfilerStep#0', 'ProfilerStep#1', 'ProfilerStep#2']
     """
     reading = Reading(tuple(class_rules), stacks, infer)
     files = tuple(map(Path, beside))

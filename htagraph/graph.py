@@ -155,10 +155,9 @@ class TraceGraph(Questions):
         Examples
         --------
         >>> import htagraph as hg
-        >>> rank = hg.synth.simulate(hg.synth.training_rank(steps=6))
-        >>> graph = hg.Trace.from_events(rank.events).compile()
-        >>> [graph.window(word).interval.name for word in ("last", "2", "median")]
-        ['ProfilerStep#5', 'ProfilerStep#2', 'ProfilerStep#1']
+        >>> graph = hg.load(hg.demo_trace("none")).compile()
+        >>> [graph.window(word).interval.name for word in ("last", "0", "median")]
+        ['ProfilerStep#2', 'ProfilerStep#0', 'ProfilerStep#1']
         >>> graph.window("1ms:3ms").dur_ns
         2000000
         """
@@ -405,8 +404,7 @@ class TraceGraph(Questions):
         Examples
         --------
         >>> import htagraph as hg
-        >>> rank = hg.synth.simulate(hg.synth.training_rank(fault="dataloader"))
-        >>> hg.Trace.from_events(rank.events).compile().verdict().findings[0].title
+        >>> hg.load(hg.demo_trace("dataloader")).compile().verdict().findings[0].title
         'Data loading'
         """
         from htagraph.findings.window_bounds import find_bounds  # noqa: PLC0415  deferred: large

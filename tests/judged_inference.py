@@ -13,8 +13,8 @@ from htagraph.explain.critical_path import critical_path, path_edges
 from htagraph.model.dag import Dag
 from htagraph.model.kinds import Bound
 from htagraph.model.rules import Evidence, Rule
-from htagraph.synth import SimulatedRank
-from htagraph.synth.truth import Release
+from tests.synth.simulated import SimulatedRank
+from tests.synth.truth import Release
 
 __all__ = ["INFERRED", "UNNAMED", "Judgement", "judge", "path_time"]
 

@@ -19,8 +19,9 @@ from htagraph.model.archive import pack, pack_recording, unpack_recording
 from htagraph.model.events import EVENT_DTYPES
 from htagraph.model.progress import Progress
 from htagraph.reports.json_document import json_document
-from htagraph.synth import simulate, simulate_job, training_job, training_rank
 from tests.real_traces import TRACES
+from tests.synth.simulator import simulate, simulate_job
+from tests.synth.training import training_job, training_rank
 
 pytestmark = pytest.mark.filterwarnings("error::htagraph.errors.IncompleteTraceWarning")
 

@@ -14,9 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from htagraph import Trace, TraceGraph
 from htagraph.errors import TraceFormatError
 from htagraph.model.archive import pack
-from htagraph.synth import simulate, timeline
+from htagraph.synth import timeline
 from tests.fuzzing import graphs
 from tests.fuzzing.graphs import Arrays
+from tests.synth.simulator import simulate
 from tests.synth.strategies import programs
 
 

@@ -11,9 +11,11 @@ import htagraph as hg
 from htagraph import trace as trace_module
 from htagraph.errors import QueryError
 from htagraph.model.recording import Origin, Recording, Repair
-from htagraph.synth import simulate, timeline, training_rank
+from htagraph.synth import timeline
 from tests.benchmarks.bench_windows import closeness
 from tests.real_traces import TRACES
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 EVENTS = timeline("""
     cpu 1    |{ProfilerStep#1        }

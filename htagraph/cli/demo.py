@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,8 @@ from htagraph.cli.runs import loaded_job
 from htagraph.cli.sources import Source
 from htagraph.cli.tables import print_titled
 from htagraph.compiled import Reading
-from htagraph.model.progress import begin_stage
+from htagraph.demo_traces import demo_trace
+from htagraph.errors import OutputError
 from htagraph.reports.files import write_files
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.summary import Summary
@@ -31,11 +33,11 @@ PLANTED = {
     "exposed_allreduce": "gradients reduced in one late bucket",
     "blocking_copy": "batches copied from pageable memory",
 }
-"""Faults of `htagraph.synth.training_rank`, in words."""
+"""Faults of the demo traces, in words."""
 
 _SHOWN = "dataloader"
 _JOB = "job"
-_N_RANKS, _LATE_RANK, _DELAY_NS = 4, 2, 10_000_000
+_LATE_RANK = 2
 
 
 def demo(
@@ -46,23 +48,14 @@ def demo(
     quiet: QuietOption = False,
 ) -> None:
     """Report on simulated runs, each with a planted fault. Nothing is downloaded."""
-    # Deferred: only the demo simulates.
-    from htagraph.synth import simulate, simulate_job, training_job, training_rank  # noqa: PLC0415
-
     summaries: dict[str, Summary] = {}
     with shown_progress(quiet=quiet):
         for fault in PLANTED:
-            begin_stage(f"Simulating {fault}")
-            rank = simulate(training_rank(fault=fault))  # type: ignore[arg-type]
-            made = Reading().made(rank.write(out / f"{fault}.pt.trace.json.gz"))
-            summaries[fault] = Summary(*made)
+            summaries[fault] = Summary(*Reading().made(_copied(demo_trace(fault), out)))
             write_files(summaries[fault], out / fault, page=fault == _SHOWN)
-        begin_stage("Simulating a job")
         ranks = out / _JOB
-        planted = training_job(
-            ranks=_N_RANKS, straggler=_LATE_RANK, delay_ns=_DELAY_NS, max_offset_ns=5_000_000
-        )
-        simulate_job(planted).write(ranks)
+        for rank in sorted(demo_trace(_JOB).iterdir()):
+            _copied(rank, ranks)
         job = JobSummary(loaded_job(Source.of(ranks)), "a job of four ranks")
         job_files = write_files(job, out / f"{_JOB}-report")
     console = output()
@@ -89,6 +82,16 @@ def demo(
         f"  draw   dot -Tsvg {shown / 'critical.dot'} > path.svg   (needs Graphviz)", markup=False
     )
     aside.print("  next   htagraph report YOUR_TRACE.json.gz")
+
+
+def _copied(trace: Path, folder: Path) -> Path:
+    """Copy a trace into a folder, which is made."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return Path(shutil.copyfile(trace, folder / trace.name))
+    except OSError as exc:
+        hint = "choose a folder that can be written."
+        raise OutputError(str(exc), path=folder, hint=hint) from exc
 
 
 def _comparison(summaries: dict[str, Summary]) -> Table:

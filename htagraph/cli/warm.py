@@ -14,6 +14,7 @@ import numpy as np
 from htagraph.algorithms.clocks import follow
 from htagraph.cli.console import output, shown_progress
 from htagraph.cli.options import QuietOption
+from htagraph.demo_traces import demo_trace
 from htagraph.errors import HTAGraphError
 from htagraph.job.job import JOB_QUESTIONS
 from htagraph.job.loading import load_job
@@ -26,7 +27,6 @@ from htagraph.readers.nsys.stepping import Stepper, can_step
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import job_document, json_document
 from htagraph.reports.summary import Summary
-from htagraph.synth import simulate, simulate_job, training_job, training_rank
 from htagraph.trace import load
 
 __all__ = ["warm"]
@@ -53,7 +53,7 @@ def warm(*, quiet: QuietOption = False) -> None:
         begin_stage("Compiling what a rank is asked")
         _ask_a_rank(Path(folder))
         begin_stage("Compiling what a job is asked")
-        _ask_a_job(Path(folder) / "job")
+        _ask_a_job()
     n_passes = sum(len(forms) for forms in PASSES.values())
     seconds = time.perf_counter() - started
     where = f"kept in {place}" if place else "kept nowhere: no folder for it can be written"
@@ -87,8 +87,8 @@ def _query(path: Path) -> None:
 
 
 def _ask_a_rank(folder: Path) -> None:
-    """Ask a simulated rank all that it can be asked by itself."""
-    trace = load(simulate(training_rank(fault="dataloader")).write(folder / "rank.json.gz"))
+    """Ask a rank of the demo all that it can be asked by itself."""
+    trace = load(demo_trace("dataloader"))
     graph = trace.compile()
     for question in QUESTIONS:
         with suppress(HTAGraphError, TypeError):  # it is asked about something
@@ -102,11 +102,9 @@ def _ask_a_rank(folder: Path) -> None:
     _ = summary.speed_ups
 
 
-def _ask_a_job(folder: Path) -> None:
-    """Ask a simulated job all that it can be asked by itself."""
-    planted = training_job(ranks=2, straggler=1, delay_ns=1_000_000, max_offset_ns=1_000_000)
-    simulate_job(planted).write(folder)
-    job = load_job(folder)
+def _ask_a_job() -> None:
+    """Ask the job of the demo all that it can be asked by itself."""
+    job = load_job(demo_trace("job"))
     for question in JOB_QUESTIONS:
         with suppress(HTAGraphError, TypeError):
             job.ask(question)

@@ -32,10 +32,9 @@ def run_profile(run: Trace | TraceGraph | Job | RunProfile, *, name: str = "") -
 
     Examples
     --------
-    >>> from htagraph import Trace, synth
-    >>> rank = synth.simulate(synth.training_rank(steps=4))
-    >>> run_profile(Trace.from_events(rank.events), name="rank 0")
-    RunProfile(rank 0, 3 compared of 4 steps, 4.38 ms each)
+    >>> import htagraph as hg
+    >>> run_profile(hg.load(hg.demo_trace("none")), name="rank 0")
+    RunProfile(rank 0, 3 compared of 3 steps, 4.42 ms each)
     """
     match run:
         case RunProfile():

@@ -141,8 +141,7 @@ def check_run(
     Examples
     --------
     >>> import htagraph as hg
-    >>> rank = hg.synth.simulate(hg.synth.training_rank(steps=4))
-    >>> run = hg.run_profile(hg.Trace.from_events(rank.events))
+    >>> run = hg.run_profile(hg.load(hg.demo_trace("none")))
     >>> check_run(run, Limits(max_step=4e6, max_idle=0.2)).verdict()
     'Failed: max-step.'
     """

@@ -179,10 +179,9 @@ def graph_profile(
 
     Examples
     --------
-    >>> from htagraph import Trace, synth
-    >>> rank = synth.simulate(synth.training_rank(steps=4))
-    >>> graph_profile(Trace.from_events(rank.events).compile(), name="rank 0")
-    RunProfile(rank 0, 3 compared of 4 steps, 4.38 ms each)
+    >>> import htagraph as hg
+    >>> graph_profile(hg.load(hg.demo_trace("none")).compile(), name="rank 0")
+    RunProfile(rank 0, 3 compared of 3 steps, 4.42 ms each)
     """
     samples = graph_samples(graph)
     origin = graph.origin

@@ -46,10 +46,9 @@ class RunDiff:
     Examples
     --------
     >>> import htagraph as hg
-    >>> runs = (hg.synth.training_rank(steps=4, seed=seed) for seed in (1, 2))
-    >>> traces = (hg.Trace.from_events(hg.synth.simulate(run).events) for run in runs)
-    >>> hg.diff(*traces).runs
-    RunDiff(No change: steps take 4.40 ms (+0.4%, noise 1.1%).)
+    >>> before, after = (hg.load(hg.demo_trace(name)) for name in ("dataloader", "none"))
+    >>> hg.diff(before, after).runs
+    RunDiff(Steps are 44.2% faster (7.92 ms -> 4.42 ms, noise 22.1%): -6.56 ms of data loading ...)
     """
 
     before: RunProfile

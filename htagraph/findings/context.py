@@ -169,7 +169,7 @@ def find_context(dag: Dag, window: Window) -> Context:
     Examples
     --------
     >>> import htagraph as hg
-    >>> graph = hg.Trace.from_events(hg.synth.simulate(hg.synth.training_rank()).events).compile()
+    >>> graph = hg.load(hg.demo_trace("none")).compile()
     >>> found = find_context(graph.dag, graph.interval)
     >>> found.trains, found.optimizer, found.precision, found.loading
     (True, 'fused', 'full', 'in process')

@@ -237,8 +237,7 @@ class Verdict:
     Examples
     --------
     >>> import htagraph as hg
-    >>> rank = hg.synth.simulate(hg.synth.training_rank(fault="dataloader"))
-    >>> print(hg.Trace.from_events(rank.events).compile().verdict())
+    >>> print(hg.load(hg.demo_trace("dataloader")).compile().verdict())
     What bounds the whole trace (24.0 ms)
       1. Data loading: 82.4% of the time (19.7 ms)
     ...

@@ -51,8 +51,7 @@ def find_bounds(
     Examples
     --------
     >>> import htagraph as hg
-    >>> rank = hg.synth.simulate(hg.synth.training_rank(fault="dataloader"))
-    >>> path = hg.Trace.from_events(rank.events).compile().critical_path()
+    >>> path = hg.load(hg.demo_trace("dataloader")).compile().critical_path()
     >>> find_bounds(path).findings[0].cause
     'data loading'
     """

@@ -47,13 +47,8 @@ class JobScenario:
 
     Examples
     --------
-    >>> import tempfile
     >>> import htagraph as hg
-    >>> slow = hg.synth.simulate_job(hg.synth.training_job(ranks=2, steps=2, straggler=1))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = slow.write(folder)
-    ...     job = hg.load_job(folder)
-    >>> hg.what_if(job, hg.equalise())
+    >>> hg.what_if(hg.load_job(hg.demo_trace("job")), hg.equalise())
     JobScenario(equalise(): ... ms -> ... ms, saves 2... ms)
     """
 

@@ -50,13 +50,9 @@ class JobSummary:
 
     Examples
     --------
-    >>> import tempfile
     >>> import htagraph as hg
-    >>> folder = tempfile.mkdtemp()
-    >>> job = hg.synth.training_job(ranks=2, straggler=1, delay_ns=9_000_000)
-    >>> _ = hg.synth.simulate_job(job).write(folder)
-    >>> hg.JobSummary(hg.load_job(folder)).verdict.findings[0].title
-    'The others wait for rank 1, which is late'
+    >>> hg.JobSummary(hg.load_job(hg.demo_trace("job"))).verdict.findings[0].title
+    'The others wait for rank 2, which is late'
     """
 
     job: Job

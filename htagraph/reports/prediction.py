@@ -88,8 +88,7 @@ def trust_in_words(scenario: Scenario | JobScenario) -> str:
     Examples
     --------
     >>> import htagraph as hg
-    >>> rank = hg.synth.simulate(hg.synth.training_rank(steps=1))
-    >>> graph = hg.Trace.from_events(rank.events).compile()
+    >>> graph = hg.Trace.from_events(hg.synth.timeline("cpu 1 |[aten::mm ]")).compile()
     >>> print(trust_in_words(hg.what_if(graph)))
     No two steps do the same, so that no step was predicted from another.
     """
@@ -105,8 +104,7 @@ def prediction_in_words(scenario: Scenario | JobScenario) -> str:
     Examples
     --------
     >>> import htagraph as hg
-    >>> rank = hg.synth.simulate(hg.synth.training_rank(fault="dataloader"))
-    >>> graph = hg.Trace.from_events(rank.events).compile()
+    >>> graph = hg.load(hg.demo_trace("dataloader")).compile()
     >>> print(prediction_in_words(hg.what_if(graph, hg.prefetch())))
     7.48 ms -> 6.60 ms: saves 886 us, 11.8%
     """

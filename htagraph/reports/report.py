@@ -116,8 +116,7 @@ def report(
     Examples
     --------
     >>> import htagraph as hg
-    >>> rank = hg.synth.simulate(hg.synth.training_rank(fault="dataloader"))
-    >>> hg.report(hg.Trace.from_events(rank.events), write=False).verdict.findings[0].title
+    >>> hg.report(hg.load(hg.demo_trace("dataloader")), write=False).verdict.findings[0].title
     'Data loading'
     """
     if not isinstance(where, str | Path | Trace | Job):

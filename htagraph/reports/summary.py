@@ -58,8 +58,7 @@ class Summary:
     Examples
     --------
     >>> import htagraph as hg
-    >>> rank = hg.synth.simulate(hg.synth.training_rank(fault="dataloader"))
-    >>> trace = hg.Trace.from_events(rank.events)
+    >>> trace = hg.load(hg.demo_trace("dataloader"))
     >>> hg.Summary(trace, trace.compile()).verdict.findings[0].title
     'Data loading'
     """

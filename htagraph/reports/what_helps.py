@@ -68,8 +68,7 @@ def what_helps(opportunities: pd.DataFrame) -> pd.DataFrame:
     Examples
     --------
     >>> import htagraph as hg
-    >>> rank = hg.synth.simulate(hg.synth.training_rank(fault="dataloader"))
-    >>> graph = hg.Trace.from_events(rank.events).compile()
+    >>> graph = hg.load(hg.demo_trace("dataloader")).compile()
     >>> what_helps(graph.opportunities())[["row", "kind", "target", "saves_ns"]].head(1)
        row     kind        target  saves_ns
     0    1  without  data loading  17094049

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.model.devices import DeviceProperties
 from htagraph.model.events import EventTable, FlowTable, LaneTable, SparseColumn
 from htagraph.model.kinds import EventKind
 from htagraph.model.symbols import SymbolTable
@@ -76,7 +75,6 @@ def event_table(
     rows: Sequence[Row],
     flows: Sequence[FlowPoint] = (),
     lane_names: Mapping[Lane, LaneName] | None = None,
-    devices: tuple[DeviceProperties, ...] = (),
 ) -> EventTable:
     """The event table of some rows, in their order.
 
@@ -84,8 +82,6 @@ def event_table(
     ----------
     lane_names : mapping of lane to LaneName, optional
         Every lane of a row that is not in it has no name.
-    devices : tuple of DeviceProperties
-        Devices that the file describes.
 
     Examples
     --------
@@ -121,7 +117,6 @@ def event_table(
         flows=_flow_table(flows, number, code),
         lanes=_lane_table([(lane, names.get(lane, LaneName())) for lane in number]),
         symbols=SymbolTable(tuple(codes)),
-        devices=devices,
     )
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from htagraph.algorithms.binding import walk_back
 from htagraph.algorithms.walks import walks_back
 from htagraph.compiler.passes import compile_events
-from htagraph.synth import simulate
+from tests.synth.simulator import simulate
 from tests.synth.strategies import programs
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from htagraph import Job, JobPath, Trace, load_job
-from htagraph.synth import simulate_job, timeline, training_job
+from htagraph.synth import timeline
+from tests.synth.simulator import simulate_job
+from tests.synth.training import training_job
 
 GRAPH = Trace.from_events(timeline("cpu 1 |[op [launch >a]]\nstream 7 |[k <a ]")).compile()
 OF_A_RANK = [

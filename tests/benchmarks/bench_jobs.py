@@ -28,6 +28,8 @@ from typing import Any
 import pandas as pd
 
 import htagraph as hg
+from tests.synth.simulator import simulate_job
+from tests.synth.training import training_job
 
 LATE, LAYERS, WORKERS = 2, 40, 2
 SOURCES = [rank for rank in range(4) if rank != LATE]
@@ -38,9 +40,7 @@ def write_ranks(target: Path, n_ranks: int, steps: int, layers: int = LAYERS) ->
     if target.is_dir():
         return
     target.mkdir(parents=True)
-    job = hg.synth.simulate_job(
-        hg.synth.training_job(ranks=4, steps=steps, layers=layers, straggler=LATE, seed=1)
-    )
+    job = simulate_job(training_job(ranks=4, steps=steps, layers=layers, straggler=LATE, seed=1))
     originals = [rank.to_json().decode() for rank in job.ranks]
     everybody = str(list(range(n_ranks)))
     offsets = random.Random(0)  # noqa: S311 - no secret

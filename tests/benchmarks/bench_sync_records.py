@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from htagraph.compiler.passes import compile_events
 from htagraph.reports.markdown import markdown_table
-from htagraph.synth import simulate
-from htagraph.synth.program import Program
 from tests.judged_inference import path_time
 from tests.synth.mechanisms import inference_program
+from tests.synth.program import Program
+from tests.synth.simulator import simulate
 from tests.synth.strategies import programs
 
 RECORDED = {

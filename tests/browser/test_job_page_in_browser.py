@@ -11,8 +11,9 @@ from htagraph.job.loading import load_job
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import job_document
 from htagraph.reports.page import write_page
-from htagraph.synth import simulate_job, training_job
 from tests.browser.test_page_in_browser import column, show
+from tests.synth.simulator import simulate_job
+from tests.synth.training import training_job
 
 pytest.importorskip("plotly")
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

@@ -15,6 +15,8 @@ import htagraph as hg
 from htagraph.reports.page import write_page
 from htagraph.reports.summary import Summary
 from tests.browser.test_page_in_browser import column, show
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 pytest.importorskip("plotly")
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -32,7 +34,7 @@ class Quiet(SimpleHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def summary() -> Summary:
     """Three steps that wait for their all-reduces."""
-    rank = hg.synth.simulate(hg.synth.training_rank(fault="exposed_allreduce", layers=8))
+    rank = simulate(training_rank(fault="exposed_allreduce", layers=8))
     trace = hg.Trace.from_events(rank.events)
     return Summary(trace, trace.compile())
 

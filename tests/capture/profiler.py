@@ -13,7 +13,9 @@ from enum import Enum
 from functools import cache
 from pathlib import Path
 
-from htagraph.synth import SimulatedRank, simulate_job, training_job
+from tests.synth.simulated import SimulatedRank
+from tests.synth.simulator import simulate_job
+from tests.synth.training import training_job
 
 Action = Enum("Action", ["NONE", "WARMUP", "RECORD", "RECORD_AND_SAVE"])
 Schedule = Callable[[int], Action]

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from htagraph.cli.main import main
-from htagraph.synth import simulate, training_rank
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from htagraph.cli.main import main
-from htagraph.synth import simulate_job, training_job
 from tests.comparison.profiles import simulated
+from tests.synth.simulator import simulate_job
+from tests.synth.training import training_job
 
 SLOW = {"kernel": "ampere_sgemm_128x64_nn", "by": 1.12}
 

@@ -18,7 +18,8 @@ from htagraph.reports.json_document import JOB_VERSION, job_document
 from htagraph.reports.markdown import markdown_job_summary
 from htagraph.reports.page.help_section import help_section
 from htagraph.reports.what_helps import NOT_REPLAYED
-from htagraph.synth import simulate_job, training_job
+from tests.synth.simulator import simulate_job
+from tests.synth.training import training_job
 
 _LATE = 2
 

@@ -32,6 +32,8 @@ from htagraph.reports.headings import (
 )
 from htagraph.reports.json_document import records
 from htagraph.reports.markdown import human_frame
+from tests.synth.simulator import simulate, simulate_job
+from tests.synth.training import training_job, training_rank
 
 GEMM = "sm80_xmma_fprop_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize128x128x16"
 KERNELS = pd.DataFrame(
@@ -65,7 +67,7 @@ def test_names_shrink_and_figures_do_not() -> None:
 
 @pytest.fixture(scope="module")
 def graph() -> hg.TraceGraph:
-    rank = hg.synth.simulate(hg.synth.training_rank(steps=2, layers=2))
+    rank = simulate(training_rank(steps=2, layers=2))
     return hg.Trace.from_events(rank.events).compile()
 
 
@@ -128,7 +130,7 @@ def check_numbers(asked: hg.TraceGraph | hg.Job, question: str, width: int) -> N
 @pytest.fixture(scope="module")
 def job(tmp_path_factory) -> hg.Job:
     into = tmp_path_factory.mktemp("job")
-    hg.synth.simulate_job(hg.synth.training_job(ranks=2, steps=2, layers=1)).write(into)
+    simulate_job(training_job(ranks=2, steps=2, layers=1)).write(into)
     return hg.load_job(into)
 
 
@@ -224,7 +226,7 @@ def test_default_columns_are_columns_of_their_questions() -> None:
 
 def test_the_example_of_the_readme_shows_its_numbers(capsys, tmp_path: Path) -> None:
     """`ask kernel_breakdown FILE -o by=name`: a share for every kernel, at the width of a pipe."""
-    file = hg.synth.simulate(hg.synth.training_rank(steps=1)).write(tmp_path / "rank0.json")
+    file = simulate(training_rank(steps=1)).write(tmp_path / "rank0.json")
     with pytest.raises(SystemExit):
         main(["ask", "kernel_breakdown", str(file), "-o", "by=name", "-q"])
     head, *rows = capsys.readouterr().out.splitlines()

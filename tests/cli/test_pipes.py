@@ -12,7 +12,8 @@ import pytest
 
 import htagraph as hg
 from htagraph.errors import TraceError
-from htagraph.synth import simulate, training_rank
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 pytestmark = [
     pytest.mark.slow,

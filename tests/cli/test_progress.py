@@ -20,7 +20,8 @@ from htagraph.model.progress import (
     listening,
     report_progress,
 )
-from htagraph.synth import simulate, simulate_job, training_job, training_rank
+from tests.synth.simulator import simulate, simulate_job
+from tests.synth.training import training_job, training_rank
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from htagraph.cli.main import main
-from htagraph.synth import simulate_job, training_job
+from tests.synth.simulator import simulate_job
+from tests.synth.training import training_job
 
 
 @pytest.fixture(scope="module")

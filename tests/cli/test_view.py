@@ -14,6 +14,8 @@ from urllib.request import Request, urlopen
 import pytest
 
 import htagraph as hg
+from tests.synth.simulator import simulate, simulate_job
+from tests.synth.training import training_job, training_rank
 
 QUIET = ["--once", "--no-browser", "--quiet"]
 
@@ -42,9 +44,7 @@ def fetched(*arguments: str) -> tuple[dict[str, str], bytes, int]:
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return hg.synth.simulate(hg.synth.training_rank(steps=2)).write(
-        tmp_path_factory.mktemp("view") / "rank0.json"
-    )
+    return simulate(training_rank(steps=2)).write(tmp_path_factory.mktemp("view") / "rank0.json")
 
 
 def slice_at(graph_or_job: Any) -> tuple[str, str]:
@@ -70,7 +70,7 @@ def test_a_json_trace_is_opened_at_its_first_finding(file: Path) -> None:
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("view") / "job"
-    hg.synth.simulate_job(hg.synth.training_job(ranks=2, steps=1, layers=1)).write(folder)
+    simulate_job(training_job(ranks=2, steps=1, layers=1)).write(folder)
     return folder
 
 

@@ -10,7 +10,8 @@ import pytest
 import htagraph as hg
 from htagraph.cli.main import main
 from htagraph.errors import QueryError
-from htagraph.synth import simulate, simulate_job, training_job, training_rank
+from tests.synth.simulator import simulate, simulate_job
+from tests.synth.training import training_job, training_rank
 
 ROOT = str(Path(__file__).parents[2])
 

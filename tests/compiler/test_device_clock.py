@@ -15,8 +15,10 @@ from htagraph.explain.critical_path import critical_path
 from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import Cause, EventKind
-from htagraph.synth import simulate, timeline, training_rank
+from htagraph.synth import timeline
 from tests.real_traces import FOLDER, traces_in
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 _NAMES = {
     "L": "cudaLaunchKernel",

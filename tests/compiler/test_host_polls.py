@@ -16,9 +16,9 @@ from htagraph.model.dag import Dag
 from htagraph.model.events import EventTable
 from htagraph.model.kinds import Cause, EdgeKind, EventKind
 from htagraph.model.rules import Rule
-from htagraph.synth import simulate
-from htagraph.synth.program import Action, Annotation, Launch, Op, Program, Spend, Work
 from htagraph.synth.rows import Row, event_table
+from tests.synth.program import Action, Annotation, Launch, Op, Program, Spend, Work
+from tests.synth.simulator import simulate
 
 _US = 1_000
 _MS = 1_000_000

@@ -8,7 +8,7 @@ from dataclasses import replace
 from htagraph.compiler.passes import compile_events
 from htagraph.model.dag import Dag
 from htagraph.model.rules import Rule
-from htagraph.synth import (
+from tests.synth.program import (
     Graph,
     GraphNode,
     Launch,
@@ -19,8 +19,8 @@ from htagraph.synth import (
     Spend,
     Synchronize,
     Work,
-    simulate,
 )
+from tests.synth.simulator import simulate
 
 N_REPLAYS = 12
 MACHINE = Machine(launch_latency_ns=5_000, stream_gap_ns=800, stream_wait_ns=1_100)

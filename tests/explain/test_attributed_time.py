@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from htagraph import Trace
 from htagraph.model.frames import ATTRIBUTED_TIME
 from htagraph.model.kinds import EventKind
-from htagraph.synth import simulate, timeline
+from htagraph.synth import timeline
+from tests.synth.simulator import simulate
 from tests.synth.strategies import programs
 
 

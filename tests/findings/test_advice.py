@@ -14,6 +14,8 @@ from htagraph.model.kinds import Bound
 from htagraph.reports.headings import heading
 from htagraph.reports.markdown import markdown_summary
 from htagraph.synth import timeline
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 DRAWING = """
     cpu 1    |[region  [launch >a]                                  ]
@@ -116,7 +118,7 @@ def test_sums_over_ranks_say_so() -> None:
 
 def test_what_takes_nothing_is_listed_without_advice() -> None:
     """A training run: of its findings, those below 0.05% keep their time and lose their advice."""
-    rank = hg.synth.simulate(hg.synth.training_rank(fault="blocking_copy"))
+    rank = simulate(training_rank(fault="blocking_copy"))
     trace = hg.Trace.from_events(rank.events)
     summary = hg.Summary(trace, trace.compile())
     findings = summary.verdict.findings

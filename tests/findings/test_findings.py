@@ -10,17 +10,10 @@ from htagraph import Trace
 from htagraph.findings.window_bounds import find_bounds
 from htagraph.model.kinds import EventKind
 from htagraph.model.recording import STACKS, Recording
-from htagraph.synth import (
-    Launch,
-    Machine,
-    Program,
-    Spend,
-    Synchronize,
-    Work,
-    simulate,
-    timeline,
-    training_rank,
-)
+from htagraph.synth import timeline
+from tests.synth.program import Launch, Machine, Program, Spend, Synchronize, Work
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 
 def test_findings_are_ranked_by_potential_saving_and_share_the_window():

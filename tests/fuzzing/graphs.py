@@ -20,8 +20,9 @@ from htagraph.errors import HTAGraphError, TraceFormatError
 from htagraph.graph import TraceGraph
 from htagraph.model.archive import pack
 from htagraph.questions import QUESTIONS
-from htagraph.synth import simulate, training_rank
 from htagraph.trace import Trace
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 __all__ = ["Arrays", "answered", "archived", "arrays", "mutated"]
 

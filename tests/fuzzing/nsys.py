@@ -18,8 +18,9 @@ from typing import Any
 from htagraph import load
 from htagraph.errors import HTAGraphError
 from htagraph.readers.nsys.ranks import nsys_ranks
-from htagraph.synth import simulate, training_rank
 from tests.readers.nsys_files import SCHEMA, NsysFile, global_id
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 _EVENT_RECORDS = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
 

@@ -34,6 +34,8 @@ from tests.readers.perfetto_packets import (
     trace_of,
     track,
 )
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 __all__ = ["answered", "mutated"]
 
@@ -75,9 +77,7 @@ def corpus() -> list[bytes]:
         event(91, COUNTER, 5, counter_value=3),
     ]
     packed = packet(compressed_packets=zlib.compress(trace_of(*foreign[4:])))
-    graph = hg.Trace.from_events(
-        hg.synth.simulate(hg.synth.training_rank(steps=1)).events
-    ).compile()
+    graph = hg.Trace.from_events(simulate(training_rank(steps=1)).events).compile()
     with tempfile.TemporaryDirectory() as folder:
         own = graph.critical_path().to_perfetto(Path(folder) / "x.pftrace").read_bytes()
     return [trace_of(*foreign), trace_of(*foreign[:4], packed), own]

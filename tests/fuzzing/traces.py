@@ -20,9 +20,10 @@ from htagraph.graph import TraceGraph
 from htagraph.questions import QUESTIONS
 from htagraph.reports.json_document import json_document
 from htagraph.reports.summary import Summary
-from htagraph.synth import simulate, training_rank
 from htagraph.trace import Trace, load
 from tests.real_traces import TRACES
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 __all__ = ["answered", "asked", "damaged", "mutated", "sources"]
 

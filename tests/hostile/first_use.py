@@ -12,12 +12,9 @@ import sys
 import warnings
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import htagraph as hg
 from htagraph.native import kept, objects
-from htagraph.synth import simulate, training_rank
 
 _WORKERS = 4
 _PROGRAMS = 2
@@ -42,14 +39,12 @@ def program(trace: str) -> None:
 
 def main() -> None:
     """Run the programs, and look at what they said and kept."""
-    with TemporaryDirectory() as folder:
-        rank = simulate(training_rank(steps=2, layers=2)).write(Path(folder) / "rank.json.gz")
-        command = [sys.executable, __file__, str(rank)]
-        both = [
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            for _ in range(_PROGRAMS)
-        ]
-        said = [one.communicate() for one in both]
+    command = [sys.executable, __file__, str(hg.demo_trace("none"))]
+    both = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(_PROGRAMS)
+    ]
+    said = [one.communicate() for one in both]
     assert [error for _, error in said] == ["", ""], said
     answers = [answer for out, _ in said for answer in json.loads(out)]
     place = kept.home()

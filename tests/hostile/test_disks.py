@@ -19,9 +19,10 @@ import pytest
 
 import htagraph as hg
 from htagraph.errors import OutputError
-from htagraph.synth import simulate, simulate_job, training_job, training_rank
 from htagraph.writers.atomic import output_file
 from tests.hostile.confined import PACKAGE, confined, needs_mounts, read_only
+from tests.synth.simulator import simulate, simulate_job
+from tests.synth.training import training_job, training_rank
 
 CLI = ("-m", "htagraph.cli.main")
 _TEMPORARY = ("/tmp", "/var/tmp", "/usr/tmp")  # noqa: S108

@@ -25,10 +25,11 @@ from htagraph.readers.kineto import chunks
 from htagraph.readers.ncu.matching import _runs
 from htagraph.readers.ncu.table import read_launches
 from htagraph.readers.perfetto.reader import read_perfetto
-from htagraph.synth import simulate, training_rank
 from tests.hostile.cpu_time import cpu_seconds
 from tests.readers.nsys_files import NsysFile, global_id, simulated_file
 from tests.readers.perfetto_packets import BEGIN, END, event, packet, sliced, trace_of
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 
 def test_clocks_that_lead_from_one_to_the_next_are_followed_a_few_steps() -> None:

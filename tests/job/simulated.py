@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 from htagraph.job.job import Job
 from htagraph.job.loading import load_job
-from htagraph.synth import (
+from tests.synth.program import (
     Action,
     Clock,
     Collective,
@@ -20,10 +20,10 @@ from htagraph.synth import (
     Machine,
     Op,
     Program,
-    SimulatedJob,
     Spend,
-    simulate_job,
 )
+from tests.synth.simulated import SimulatedJob
+from tests.synth.simulator import simulate_job
 
 MACHINE = Machine(launch_latency_ns=5_000, stream_gap_ns=1_000, sync_return_ns=2_000)
 WORLD = Group("0", (0, 1, 2))

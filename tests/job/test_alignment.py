@@ -12,7 +12,8 @@ import pytest
 from htagraph import JobSummary, load_job
 from htagraph.errors import ClockSkewWarning
 from htagraph.job.job import Job
-from htagraph.synth import (
+from tests.job.simulated import MACHINE, meet, three
+from tests.synth.program import (
     Action,
     Group,
     JobProgram,
@@ -22,9 +23,8 @@ from htagraph.synth import (
     Spend,
     Synchronize,
     Work,
-    simulate_job,
 )
-from tests.job.simulated import MACHINE, meet, three
+from tests.synth.simulator import simulate_job
 
 SECOND = 1_000_000_000
 

@@ -15,7 +15,8 @@ from htagraph.job.kept_steps import LastSteps
 from htagraph.job.loading import _of_common_steps, load_job
 from htagraph.job.timeline import Timeline
 from htagraph.reports.job_summary import JobSummary
-from htagraph.synth import simulate_job, training_job
+from tests.synth.simulator import simulate_job
+from tests.synth.training import training_job
 
 STEPS, KEPT = 5, 2
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 
 from htagraph.job.job import Job
-from htagraph.synth import Action, JobProgram, Op, Spend, Synchronize, simulate_job, training_job
 from tests.job.simulated import FEW, loaded, meet, three
+from tests.synth.program import Action, JobProgram, Op, Spend, Synchronize
+from tests.synth.simulator import simulate_job
 from tests.synth.strategies import jobs
+from tests.synth.training import training_job
 
 
 def late_time(job: Job) -> list[tuple[int, str, str, int]]:

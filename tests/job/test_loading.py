@@ -30,7 +30,8 @@ from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.job.loading import load_job
 from htagraph.model.progress import Progress
 from htagraph.questions import QUESTIONS
-from htagraph.synth import simulate_job, training_job
+from tests.synth.simulator import simulate_job
+from tests.synth.training import training_job
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,8 @@ from htagraph.findings.verdict import Finding
 from htagraph.job.loading import load_job
 from htagraph.job.slow_ranks import slow_device
 from htagraph.reports.job_summary import JobSummary
-from htagraph.synth import simulate_job, training_job
+from tests.synth.simulator import simulate_job
+from tests.synth.training import training_job
 
 
 def summary_of(**options: object) -> JobSummary:

@@ -14,18 +14,12 @@ import htagraph as hg
 from htagraph.errors import QueryError, TraceLimitError
 from htagraph.job import rehearsal
 from htagraph.job.job import Job
-from htagraph.synth import (
-    Collective,
-    JobProgram,
-    Op,
-    Spend,
-    Synchronize,
-    simulate_job,
-    training_job,
-)
 from tests.job.simulated import FEW, loaded, meet, three
 from tests.job.test_host_collectives import late_on_rank_1, written
+from tests.synth.program import Collective, JobProgram, Op, Spend, Synchronize
+from tests.synth.simulator import simulate_job
 from tests.synth.strategies import expert_jobs, jobs
+from tests.synth.training import training_job
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Generating overly large repr", "ignore::htagraph.errors.HTAGraphWarning"

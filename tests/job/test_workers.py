@@ -27,7 +27,8 @@ from htagraph.model.progress import Progress, listening
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.page.job_sections import job_sections
 from htagraph.reports.page.rank_answers import RankAnswers, job_page_work
-from htagraph.synth import simulate_job, training_job
+from tests.synth.simulator import simulate_job
+from tests.synth.training import training_job
 
 
 class Counting(ThreadPoolExecutor):

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from htagraph.model.rules import Rule
-from htagraph.synth import simulate
 from tests.judged_inference import INFERRED, Judgement, judge
 from tests.synth.mechanisms import KINDS, inference_program
+from tests.synth.simulator import simulate
 
 LEAST_PRECISION = 0.99
 SEEDS = range(1_000, 1_008)

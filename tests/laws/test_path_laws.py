@@ -21,9 +21,9 @@ from htagraph.model.symbols import SymbolTable
 from htagraph.model.window import Window
 from htagraph.replay.rehearsal import Rehearsal
 from htagraph.replay.replay import replay_of
-from htagraph.synth import simulate
 from tests.event_rows import taken
 from tests.synth.mechanisms import KINDS
+from tests.synth.simulator import simulate
 from tests.synth.strategies import inference_programs, programs
 
 _NAMES = (

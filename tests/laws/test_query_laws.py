@@ -59,8 +59,9 @@ from htagraph.queries.step_times import step_times
 from htagraph.queries.temporal_breakdown import temporal_breakdown
 from htagraph.queries.utilization import utilization
 from htagraph.queries.utilization_losses import utilization_losses
-from htagraph.synth import simulate, timeline
+from htagraph.synth import timeline
 from tests.event_rows import taken
+from tests.synth.simulator import simulate
 from tests.synth.strategies import programs
 
 

@@ -20,8 +20,9 @@ from htagraph.replay.changes import Change, Remove, Scale
 from htagraph.replay.event_groups import EventGroup
 from htagraph.replay.rehearsal import Rehearsal
 from htagraph.replay.retimed import retimed
-from htagraph.synth import simulate, training_rank
 from tests.laws.test_path_laws import any_events
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 IN_GRAPH = EventGroup("all", lambda dag: dag.events.is_host | dag.events.is_device)
 ON_DEVICE = EventGroup("device work", lambda dag: dag.events.is_device.copy())

@@ -11,7 +11,7 @@ from htagraph.compiler.passes import compile_events
 from htagraph.explain.critical_path import critical_path
 from htagraph.lookup.find_window import find_window
 from htagraph.model.dag import Dag
-from htagraph.synth import simulate
+from tests.synth.simulator import simulate
 from tests.synth.strategies import programs
 
 

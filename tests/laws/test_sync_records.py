@@ -18,11 +18,11 @@ from htagraph import load
 from htagraph.compiler.passes import compile_events
 from htagraph.explain.critical_path import critical_path
 from htagraph.model.kinds import EventKind
-from htagraph.synth import simulate
-from htagraph.synth.program import Program
 from tests.event_rows import taken
 from tests.judged_inference import path_time
 from tests.synth.mechanisms import inference_program
+from tests.synth.program import Program
+from tests.synth.simulator import simulate
 from tests.synth.strategies import programs
 
 RECORDED = (

@@ -12,7 +12,8 @@ from hypothesis.strategies import integers
 
 from htagraph import CriticalPath, Trace
 from htagraph.model.kinds import EventKind
-from htagraph.synth import simulate, timeline
+from htagraph.synth import timeline
+from tests.synth.simulator import simulate
 from tests.synth.strategies import programs
 
 NAMES = {

@@ -65,6 +65,7 @@ def run(notebook, tmp_path_factory):
     """The notebook after it ran, in a process and a folder of its own."""
     document = nbformat.read(notebook, as_version=4)
     folder = tmp_path_factory.mktemp(notebook.stem)
+    (folder / "traces").symlink_to(notebook.parent / "traces")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PLOTLY_RENDERER", "plotly_mimetype")
         nbclient.NotebookClient(

@@ -9,6 +9,8 @@ import pytest
 
 import htagraph as hg
 from htagraph.graph import TraceGraph
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 pytestmark = pytest.mark.perfetto
 
@@ -125,7 +127,7 @@ def test_launches_have_arrows_to_their_kernels(tmp_path: Path, ask, graph: Trace
 
 def test_the_path_in_json_tiles_the_window_and_has_its_arrows(tmp_path: Path, ask) -> None:
     """The JSON importer takes the added pairs and arrows as they are meant."""
-    rank = hg.synth.simulate(hg.synth.training_rank(steps=2, layers=2))
+    rank = simulate(training_rank(steps=2, layers=2))
     original = tmp_path / "rank.json"
     original.write_bytes(rank.to_json())
     path = hg.load(original).compile().critical_path()

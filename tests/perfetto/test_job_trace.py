@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import htagraph as hg
 from htagraph.errors import OutputError
 from htagraph.job.job import Job
 from htagraph.job.loading import load_job
+from tests.synth.simulator import simulate_job
+from tests.synth.training import training_job
 
 pytestmark = pytest.mark.perfetto
 
@@ -46,10 +47,10 @@ select max(ts + dur) - min(ts + dur) from (
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
     """Four ranks whose clocks are off by up to 20 ms, of which rank 2 is late."""
-    program = hg.synth.training_job(
+    program = training_job(
         ranks=4, tensor=2, steps=2, layers=2, straggler=2, max_offset_ns=20_000_000
     )
-    hg.synth.simulate_job(program).write(tmp_path / "job")
+    simulate_job(program).write(tmp_path / "job")
     return load_job(tmp_path / "job")
 
 
@@ -88,10 +89,8 @@ def test_arrows_lead_from_segments_to_events_of_their_rank(tmp_path: Path, ask, 
 
 def test_ranks_are_on_one_clock(tmp_path: Path, ask) -> None:
     """The all-reduces of all ranks end together, though their clocks are off by milliseconds."""
-    program = hg.synth.training_job(
-        ranks=4, steps=2, layers=2, straggler=2, max_offset_ns=20_000_000
-    )
-    hg.synth.simulate_job(program).write(tmp_path / "job")
+    program = training_job(ranks=4, steps=2, layers=2, straggler=2, max_offset_ns=20_000_000)
+    simulate_job(program).write(tmp_path / "job")
     (apart,) = ask(
         load_job(tmp_path / "job").critical_path().to_perfetto(tmp_path / "x.pftrace"), KERNEL_ENDS
     )

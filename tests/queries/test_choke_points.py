@@ -10,7 +10,8 @@ from htagraph.explain.critical_path import path_edges
 from htagraph.model.dag import Dag
 from htagraph.model.window import Window
 from htagraph.queries.choke_points import choke_points
-from htagraph.synth import simulate, timeline
+from htagraph.synth import timeline
+from tests.synth.simulator import simulate
 from tests.synth.strategies import programs
 
 _DAG = compile_events(

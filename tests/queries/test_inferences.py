@@ -15,7 +15,8 @@ from htagraph.model.rules import Evidence, Rule
 from htagraph.model.window import Window
 from htagraph.queries.inferences import inferences
 from htagraph.queries.quality import quality
-from htagraph.synth import simulate, timeline
+from htagraph.synth import timeline
+from tests.synth.simulator import simulate
 from tests.synth.strategies import programs
 
 POLLED = """

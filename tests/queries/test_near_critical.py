@@ -13,7 +13,8 @@ from htagraph.model.window import Window
 from htagraph.queries.near_critical import near_critical
 from htagraph.replay.near_chains import near_chains
 from htagraph.replay.rehearsal import Rehearsal
-from htagraph.synth import simulate, timeline
+from htagraph.synth import timeline
+from tests.synth.simulator import simulate
 from tests.synth.strategies import programs
 
 DRAWING = """

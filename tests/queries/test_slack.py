@@ -14,7 +14,8 @@ from htagraph.model.window import Window
 from htagraph.queries.slack import slack
 from htagraph.replay.changes import Scale
 from htagraph.replay.rehearsal import Rehearsal
-from htagraph.synth import simulate, timeline
+from htagraph.synth import timeline
+from tests.synth.simulator import simulate
 from tests.synth.strategies import programs
 
 DRAWING = """

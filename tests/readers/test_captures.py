@@ -19,7 +19,8 @@ from htagraph.errors import (
     TraceFormatError,
 )
 from htagraph.model.frames import CAPTURES
-from htagraph.synth import simulate_job, training_job
+from tests.synth.simulator import simulate_job
+from tests.synth.training import training_job
 
 _SECOND = 1_000_000_000
 

@@ -13,8 +13,9 @@ from htagraph import load
 from htagraph.errors import QueryError, TraceFormatError, TraceNotFoundError
 from htagraph.readers.nsys.ranks import nsys_ranks
 from htagraph.readers.nsys.reports import export_nsys
-from htagraph.synth import simulate, training_rank
 from tests.readers.nsys_files import NsysFile, simulated_file
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 
 @pytest.fixture(name="report")

@@ -14,8 +14,9 @@ from htagraph.model.kinds import EventKind
 from htagraph.model.progress import Progress, listening
 from htagraph.readers.nsys.ranks import nsys_ranks
 from htagraph.readers.nsys.reader import read_nsys
-from htagraph.synth import simulate, training_rank
 from tests.readers.nsys_files import NsysFile, global_id, simulated_file
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 UTC_NS = 1_700_000_000_000_000_000
 PROCESS, THREAD = global_id(900), global_id(900, 901)

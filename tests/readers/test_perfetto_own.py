@@ -21,7 +21,10 @@ from htagraph.readers.perfetto.reader import read_perfetto
 from htagraph.writers.pftrace import CounterTrack, write_pftrace
 from tests.readers.conftest import event, file_of
 from tests.real_traces import FOLDER
+from tests.synth.program import Program
+from tests.synth.simulator import simulate, simulate_job
 from tests.synth.strategies import programs
+from tests.synth.training import training_job
 
 _REAL = (
     "hta/trace_diff/control/control.json.gz",
@@ -74,11 +77,9 @@ def assert_same(first: hg.Trace, again: hg.Trace) -> None:
     max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(programs())
-def test_a_simulated_trace_is_read_back_as_it_was(
-    tmp_path: Path, program: hg.synth.Program
-) -> None:
+def test_a_simulated_trace_is_read_back_as_it_was(tmp_path: Path, program: Program) -> None:
     """Law: writing and reading change nothing, path and graph included."""
-    first = hg.Trace.from_events(hg.synth.simulate(program).events)
+    first = hg.Trace.from_events(simulate(program).events)
     again = hg.load(first.compile().critical_path().to_perfetto(tmp_path / "x.pftrace"))
     assert_same(first, again)
     assert not again.recording.repairs
@@ -206,7 +207,7 @@ def test_devices_and_samples_stand_beside_the_events(tmp_path: Path) -> None:
 
 def test_a_rank_of_a_job_is_read_on_its_own_clock(tmp_path: Path) -> None:
     """It is named by a path below the file; the events of others are counted."""
-    hg.synth.simulate_job(hg.synth.training_job()).write(tmp_path / "job")
+    simulate_job(training_job()).write(tmp_path / "job")
     ranks = [hg.load(file) for file in sorted((tmp_path / "job").iterdir())]
     written = hg.load_job(tmp_path / "job").critical_path().to_perfetto(tmp_path / "job.pftrace")
     with pytest.raises(TraceError, match=r"holds 4 ranks, .* job.pftrace/rank-0, job"):

@@ -18,7 +18,8 @@ from htagraph.errors import (
     TraceNotFoundError,
 )
 from htagraph.readers.storage import files_matching, files_within
-from htagraph.synth import simulate_job, training_job
+from tests.synth.simulator import simulate_job
+from tests.synth.training import training_job
 
 fsspec = pytest.importorskip("fsspec", reason="needs fsspec")
 

@@ -8,7 +8,9 @@ import pytest
 
 import htagraph as hg
 from htagraph.reports.capture_cost import CaptureCost, capture_cost
-from htagraph.synth import simulate, timeline, training_rank
+from htagraph.synth import timeline
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 OPERATOR = b'{"ph":"X","cat":"cpu_op","name":"mm","pid":1,"tid":1,"ts":5,"dur":2}'
 FLOW = b'{"ph":"s","cat":"ac2g","name":"ac2g","pid":1,"tid":1,"ts":5,"id":7}'

@@ -9,7 +9,9 @@ import pytest
 from htagraph import Trace, load
 from htagraph.model.recording import Origin
 from htagraph.reports.doctor import examine
-from htagraph.synth import simulate, timeline, training_rank
+from htagraph.synth import timeline
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 
 def diagnoses(trace):

@@ -10,14 +10,16 @@ import htagraph as hg
 from htagraph.errors import IncompleteTraceWarning
 from htagraph.path import CriticalPath
 from htagraph.reports.files import shown_in_perfetto
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 _FILE = Path("critical.pftrace")
 
 
 @pytest.fixture(scope="module")
 def path() -> CriticalPath:
-    program = hg.synth.training_rank(steps=16, layers=2, fault="sync_in_loop")
-    return hg.Trace.from_events(hg.synth.simulate(program).events).compile().critical_path()
+    program = training_rank(steps=16, layers=2, fault="sync_in_loop")
+    return hg.Trace.from_events(simulate(program).events).compile().critical_path()
 
 
 def test_a_trace_of_a_million_events_is_shown_as_a_whole(path):

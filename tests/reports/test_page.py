@@ -17,6 +17,8 @@ from htagraph.reports.page import write_page
 from htagraph.reports.page.rank_answers import _asked
 from htagraph.reports.page.tables import html_table
 from htagraph.reports.summary import Summary
+from tests.synth.simulator import simulate, simulate_job
+from tests.synth.training import training_job, training_rank
 
 pytest.importorskip("plotly")
 
@@ -60,7 +62,7 @@ def page_of(summary: Summary, folder: Path, **options: object) -> str:
 
 @pytest.fixture(scope="module")
 def training() -> Summary:
-    return summary_of(hg.Trace.from_events(hg.synth.simulate(hg.synth.training_rank()).events))
+    return summary_of(hg.Trace.from_events(simulate(training_rank()).events))
 
 
 def test_the_page_needs_nothing_but_itself(training: Summary, tmp_path: Path) -> None:
@@ -159,8 +161,8 @@ def test_pages_of_real_traces_stay_under_the_limit(
 
 def test_what_some_ranks_are_asked_is_on_the_clock_of_the_whole_job(tmp_path: Path) -> None:
     """Also where the ranks shown leave out the first, whose clock is the common one."""
-    program = hg.synth.training_job(ranks=3, steps=1, layers=1, max_offset_ns=5_000_000, seed=3)
-    hg.synth.simulate_job(program).write(tmp_path)
+    program = training_job(ranks=3, steps=1, layers=1, max_offset_ns=5_000_000, seed=3)
+    simulate_job(program).write(tmp_path)
     job = hg.load_job(tmp_path)
     found = _asked(job, [1, 2])["kernel_durations"]
     own_ns = job[1].kernel_durations()["ts_ns"].to_numpy()

@@ -12,7 +12,9 @@ from htagraph.cli.main import app_of
 from htagraph.errors import IncompleteTraceWarning
 from htagraph.model.progress import Progress, listening
 from htagraph.reports import files
-from htagraph.synth import simulate, simulate_job, timeline, training_job, training_rank
+from htagraph.synth import timeline
+from tests.synth.simulator import simulate, simulate_job
+from tests.synth.training import training_job, training_rank
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,9 @@ from htagraph.reports.json_document import SCHEMA, VERSION, json_document
 from htagraph.reports.markdown import human_frame, markdown_summary, markdown_table
 from htagraph.reports.step_shares import STEP_SHARES, step_shares
 from htagraph.reports.summary import Summary
-from htagraph.synth import simulate, timeline, training_rank
+from htagraph.synth import timeline
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 STEPS = """
     us       |0         10        20        30        40

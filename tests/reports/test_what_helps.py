@@ -9,7 +9,9 @@ import htagraph as hg
 from htagraph.model.answers import OPPORTUNITIES
 from htagraph.reports.markdown import markdown_summary
 from htagraph.reports.what_helps import what_helps
-from htagraph.synth import simulate, timeline, training_rank
+from htagraph.synth import timeline
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 
 def asked(**columns: object) -> pd.DataFrame:

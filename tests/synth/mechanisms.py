@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from htagraph.synth.program import (
+from tests.synth.draw import Draw
+from tests.synth.program import (
     Action,
     Annotation,
     Call,
@@ -27,7 +28,6 @@ from htagraph.synth.program import (
     StreamWait,
     Synchronize,
 )
-from tests.synth.draw import Draw
 
 __all__ = ["KINDS", "inference_program"]
 

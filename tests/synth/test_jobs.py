@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from htagraph.errors import QueryError
-from htagraph.synth import (
+from tests.synth.program import (
     Action,
     Clock,
     Collective,
@@ -16,11 +16,11 @@ from htagraph.synth import (
     Machine,
     Op,
     Program,
-    SimulatedJob,
     Spend,
     Synchronize,
-    simulate_job,
 )
+from tests.synth.simulated import SimulatedJob
+from tests.synth.simulator import simulate_job
 from tests.synth.strategies import expert_jobs, jobs
 
 MACHINE = Machine(launch_latency_ns=5_000, stream_gap_ns=1_000, sync_return_ns=2_000)

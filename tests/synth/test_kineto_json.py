@@ -14,9 +14,12 @@ from hypothesis import given, settings
 
 from htagraph.errors import OutputError
 from htagraph.readers.kineto import read_kineto
-from htagraph.synth import Clock, JobProgram, SimulatedRank, simulate, simulate_job, training_rank
-from htagraph.synth.kineto_json import _ARGS, _TRIPLES
+from tests.synth.kineto_json import _ARGS, _TRIPLES
+from tests.synth.program import Clock, JobProgram
+from tests.synth.simulated import SimulatedRank
+from tests.synth.simulator import simulate, simulate_job
 from tests.synth.strategies import programs
+from tests.synth.training import training_rank
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, settings
 
 from htagraph.model.kinds import EventKind
-from htagraph.synth import Program, simulate
-from htagraph.synth.truth import Release
 from tests.synth.mechanisms import inference_program
+from tests.synth.program import Program
+from tests.synth.simulator import simulate
 from tests.synth.strategies import inference_programs
+from tests.synth.truth import Release
 
 PLANTED = {
     "replays": Release.GRAPH,

@@ -8,10 +8,11 @@ from hypothesis import given, settings
 
 from htagraph import Trace
 from htagraph.model.kinds import Bound
-from htagraph.synth import Program, simulate, training_rank
-from htagraph.synth.training import Fault
-from htagraph.synth.truth import Mark, tiles
+from tests.synth.program import Program
+from tests.synth.simulator import simulate
 from tests.synth.strategies import programs
+from tests.synth.training import Fault, training_rank
+from tests.synth.truth import Mark, tiles
 
 FAULTS = (
     "none",

@@ -11,13 +11,15 @@ import pytest
 import htagraph as hg
 from htagraph.errors import TraceFormatError
 from htagraph.writers.chrome_json import write_chrome_json
+from tests.synth.simulator import simulate
+from tests.synth.training import training_rank
 
 
 @pytest.fixture
 def original(tmp_path: Path) -> Path:
     """The JSON file of a simulated rank."""
     path = tmp_path / "rank.json"
-    path.write_bytes(hg.synth.simulate(hg.synth.training_rank(steps=1, layers=2)).to_json())
+    path.write_bytes(simulate(training_rank(steps=1, layers=2)).to_json())
     return path
 
 

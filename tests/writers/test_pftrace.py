@@ -12,8 +12,9 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TracePacket
 import htagraph as hg
 from htagraph.errors import GraphError, OutputError
 from htagraph.model.events import EventTable
-from htagraph.synth import Launch, Machine, Program, Synchronize, Work
 from htagraph.writers.pftrace import CounterTrack, write_pftrace
+from tests.synth.program import Launch, Machine, Program, Synchronize, Work
+from tests.synth.simulator import simulate
 
 DRAWING = """
   cpu 1    |[aten::linear           ]  [sync                ]  [aten::relu  ]
@@ -184,7 +185,7 @@ def test_a_full_device_says_what_waits(tmp_path: Path) -> None:
         )
     )
     machine = Machine(launch_latency_ns=5_000, stream_gap_ns=800, n_sms=10)
-    simulated = hg.synth.simulate(Program(body, machine, sync_records=False))
+    simulated = simulate(Program(body, machine, sync_records=False))
     path = hg.Trace.from_events(simulated.events).compile().critical_path()
     said = said_of_slices(path.to_perfetto(tmp_path / "x.pftrace"))
     waiting = [(args["rule"], args["waiting"]) for args in said if "waiting" in args]

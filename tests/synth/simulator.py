@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from itertools import count
 
 from htagraph.errors import QueryError
-from htagraph.synth.device import Engine
-from htagraph.synth.program import Clock, JobProgram, Program
-from htagraph.synth.simulated import SimulatedJob, SimulatedRank
-from htagraph.synth.thread import Steps, Thread
+from tests.synth.device import Engine
+from tests.synth.program import Clock, JobProgram, Program
+from tests.synth.simulated import SimulatedJob, SimulatedRank
+from tests.synth.thread import Steps, Thread
 
 __all__ = ["simulate", "simulate_job"]
 
@@ -56,7 +56,7 @@ def simulate(program: Program) -> SimulatedRank:
 
     Examples
     --------
-    >>> from htagraph.synth import Launch, Machine, Op, Program, Synchronize, Work
+    >>> from tests.synth.program import Launch, Machine, Op, Program, Synchronize, Work
     >>> rank = simulate(Program(
     ...     body=(Op("aten::mm", (Launch(Work("gemm", 20_000), cost_ns=4_000),)), Synchronize()),
     ...     machine=Machine(launch_latency_ns=5_000, sync_return_ns=2_000),

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from htagraph.model.kinds import Bound, EventKind
-from htagraph.synth.actions import Annotation, Op
-from htagraph.synth.device import Item
-from htagraph.synth.program import Machine, Program
 from htagraph.synth.rows import FlowPoint, Lane, LaneName, Row
-from htagraph.synth.truth import Mark, Release
-from htagraph.synth.work import Collective, Work
+from tests.synth.actions import Annotation, Op
+from tests.synth.device import Item
+from tests.synth.program import Machine, Program
+from tests.synth.truth import Mark, Release
+from tests.synth.work import Collective, Work
 
 __all__ = ["Recorder"]
 

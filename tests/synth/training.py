@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from htagraph.errors import QueryError, one_of
-from htagraph.synth.layout import Layout
-from htagraph.synth.program import (
+from tests.synth.layout import Layout
+from tests.synth.program import (
     Action,
     Annotation,
     Clock,
@@ -95,7 +95,7 @@ def training_rank(
 
     Examples
     --------
-    >>> from htagraph.synth import simulate
+    >>> from tests.synth.simulator import simulate
     >>> rank = simulate(training_rank(steps=2, fault="dataloader"))
     >>> rank.truth.groupby("bound")["dur_ns"].sum().idxmax()
     'data_loading'
@@ -161,7 +161,7 @@ def training_job(
 
     Examples
     --------
-    >>> from htagraph.synth import simulate_job
+    >>> from tests.synth.simulator import simulate_job
     >>> job = simulate_job(training_job(ranks=2, steps=2, straggler=1))
     >>> job.collectives.query("wait_ns > 1_000_000")["last_rank"].unique().tolist()
     [1]

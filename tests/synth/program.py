@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from htagraph.model.devices import DeviceProperties
-from htagraph.synth.actions import (
+from tests.synth.actions import (
     Action,
     Annotation,
     Call,
@@ -25,7 +25,7 @@ from htagraph.synth.actions import (
     StreamWait,
     Synchronize,
 )
-from htagraph.synth.work import Collective, Graph, GraphNode, Group, Work
+from tests.synth.work import Collective, Graph, GraphNode, Group, Work
 
 __all__ = [
     "Action",

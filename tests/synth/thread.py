@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from htagraph.errors import QueryError
 from htagraph.model.kinds import Bound, EventKind
-from htagraph.synth.actions import (
+from tests.synth.actions import (
     Action,
     Annotation,
     Call,
@@ -30,11 +30,11 @@ from htagraph.synth.actions import (
     StreamWait,
     Synchronize,
 )
-from htagraph.synth.device import Device, Engine, Item
-from htagraph.synth.program import Program
-from htagraph.synth.recorder import Recorder
-from htagraph.synth.truth import Mark, Release
-from htagraph.synth.work import GraphNode
+from tests.synth.device import Device, Engine, Item
+from tests.synth.program import Program
+from tests.synth.recorder import Recorder
+from tests.synth.truth import Mark, Release
+from tests.synth.work import GraphNode
 
 __all__ = ["Steps", "Thread"]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pandas as pd
 
 from htagraph.model.schema import Column, Schema
-from htagraph.synth.recorder import Recorder
-from htagraph.synth.truth import Mark, Release
+from tests.synth.recorder import Recorder
+from tests.synth.truth import Mark, Release
 
 __all__ = ["CAUSES", "causes_frame"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from htagraph.model.kinds import EventKind
-from htagraph.synth.work import Collective, Graph, Work
+from tests.synth.work import Collective, Graph, Work
 
 __all__ = [
     "Action",

@@ -19,9 +19,9 @@ from typing import Any
 
 from htagraph.errors import QueryError
 from htagraph.model.kinds import Bound, EventKind
-from htagraph.synth.program import Machine
-from htagraph.synth.truth import Mark, Release
-from htagraph.synth.work import Collective, Work
+from tests.synth.program import Machine
+from tests.synth.truth import Mark, Release
+from tests.synth.work import Collective, Work
 
 __all__ = ["Device", "Engine", "Item"]
 

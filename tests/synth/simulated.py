@@ -15,13 +15,13 @@ from htagraph.errors import OutputError, WindowNotFoundError
 from htagraph.model.events import EventTable
 from htagraph.model.schema import Column, Schema
 from htagraph.model.units import human_count, human_duration
-from htagraph.synth.causes import causes_frame
-from htagraph.synth.device import Item
-from htagraph.synth.kineto_json import kineto_json
-from htagraph.synth.program import Clock
-from htagraph.synth.recorder import Recorder
 from htagraph.synth.rows import Row, event_table
-from htagraph.synth.truth import Mark, Tile, tiles, truth_frame
+from tests.synth.causes import causes_frame
+from tests.synth.device import Item
+from tests.synth.kineto_json import kineto_json
+from tests.synth.program import Clock
+from tests.synth.recorder import Recorder
+from tests.synth.truth import Mark, Tile, tiles, truth_frame
 
 __all__ = ["TRUE_COLLECTIVES", "SimulatedJob", "SimulatedRank"]
 
@@ -102,7 +102,8 @@ class SimulatedRank:
         """The trace as a reader would return it."""
         flows = [replace(point, ts_ns=self._local_ns(point.ts_ns)) for point in self.recorder.flows]
         devices = (self.recorder.program.properties,)
-        return event_table(self.rows, flows, self.recorder.lane_names(), devices)
+        events = event_table(self.rows, flows, self.recorder.lane_names())
+        return replace(events, devices=devices)
 
     def to_json(self) -> bytes:
         """The trace as Kineto JSON."""

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from htagraph.model.kinds import DEVICE_KINDS, EventKind
-from htagraph.synth.program import Program
 from htagraph.synth.rows import FlowPoint, Lane, LaneName, Row
+from tests.synth.program import Program
 
 __all__ = ["kineto_json"]
 

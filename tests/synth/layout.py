@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from htagraph.synth.program import Group
+from tests.synth.program import Group
 
 __all__ = ["Layout"]
 
