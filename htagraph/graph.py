@@ -21,7 +21,6 @@ from htagraph.lookup.selecting import Kinds, events_in, kind_mask, name_mask, un
 from htagraph.lookup.steps import find_steps
 from htagraph.lookup.windowed import windowed_edges
 from htagraph.model.dag import Dag
-from htagraph.model.deprecated import renamed
 from htagraph.model.kinds import EdgeKind, in_words
 from htagraph.model.recording import Origin
 from htagraph.model.schema import categorical
@@ -58,8 +57,6 @@ class TraceGraph(Questions):
     interval: Window
     rank: int = 0
     origin: Origin | None = None
-
-    at = renamed("graph.at", "graph.interval", lambda graph: graph.interval)
 
     @property
     def dur_ns(self) -> int:

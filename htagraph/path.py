@@ -19,7 +19,6 @@ from htagraph.explain.segments import LABELS, Segments, segment_frame, segment_l
 from htagraph.lookup.edges import edge_frame
 from htagraph.lookup.steps import find_steps
 from htagraph.model.dag import Dag
-from htagraph.model.deprecated import renamed
 from htagraph.model.frames import BREAKDOWN
 from htagraph.model.kinds import Bound, in_words
 from htagraph.model.recording import Origin
@@ -75,8 +74,6 @@ class CriticalPath:
     window: Window
     rank: int = 0
     origin: Origin | None = None
-
-    claims = renamed("path.claims", "path.attributed_time", lambda path: path.attributed_time)
 
     @property
     def dur_ns(self) -> int:

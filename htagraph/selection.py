@@ -18,7 +18,6 @@ from htagraph.lookup.edges import edge_frame
 from htagraph.lookup.matching import Hop, Pattern, linked_events
 from htagraph.lookup.selecting import events_in, tree_parent
 from htagraph.model.dag import Dag
-from htagraph.model.deprecated import renamed
 from htagraph.model.kinds import EdgeKind
 from htagraph.model.recording import Origin
 from htagraph.model.units import human_count, human_duration
@@ -65,8 +64,6 @@ class Selection:
     window: Window
     rows: npt.NDArray[np.int64]
     origin: Origin | None = None
-
-    at = renamed("selection.at", "selection.window", lambda selection: selection.window)
 
     def __post_init__(self) -> None:
         """Freeze the rows."""
@@ -235,10 +232,8 @@ class Selection:
         dag = self.dag
         seeds = np.zeros(2 * len(dag.events), dtype=bool)
         seeds[2 * self.rows + 1] = True
-        if (
-            via is not None
-        ):  # along edges that leave starts (LAUNCH), the end is not where they begin
-            seeds[2 * self.rows] = True
+        if via is not None:
+            seeds[2 * self.rows] = True  # LAUNCH edges leave the start of a call, not its end
         reached = descendants(dag.order, dag.in_offsets, dag.edges.tail, self._allowed(via), seeds)
         return self._of(np.flatnonzero(reached) >> 1) - self
 
@@ -355,53 +350,17 @@ def op(name: str | re.Pattern[str] | None = None, *, where: str | None = None) -
 
 
 def kernel(name: str | re.Pattern[str] | None = None, *, where: str | None = None) -> Pattern:
-    """A pattern for a device kernel.
-
-    Parameters
-    ----------
-    name : str or re.Pattern, optional
-        Glob or regex.
-    where : str, optional
-        Condition on the columns of events: ``"dur_ns > 1_000 and 'gemm' in name"``.
-
-    Returns
-    -------
-    Pattern
-    """
+    """A pattern for a device kernel; parameters are those of `op`."""
     return Pattern("kernel", name, where)
 
 
 def launch(name: str | re.Pattern[str] | None = None, *, where: str | None = None) -> Pattern:
-    """A pattern for an API call that launched device work.
-
-    Parameters
-    ----------
-    name : str or re.Pattern, optional
-        Glob or regex.
-    where : str, optional
-        Condition on the columns of events: ``"dur_ns > 1_000 and 'gemm' in name"``.
-
-    Returns
-    -------
-    Pattern
-    """
+    """A pattern for an API call that launched device work; parameters are those of `op`."""
     return Pattern("launch", name, where)
 
 
 def collective(name: str | re.Pattern[str] | None = None, *, where: str | None = None) -> Pattern:
-    """A pattern for a communication kernel.
-
-    Parameters
-    ----------
-    name : str or re.Pattern, optional
-        Glob or regex.
-    where : str, optional
-        Condition on the columns of events: ``"dur_ns > 1_000 and 'gemm' in name"``.
-
-    Returns
-    -------
-    Pattern
-    """
+    """A pattern for a communication kernel; parameters are those of `op`."""
     return Pattern("collective", name, where)
 
 

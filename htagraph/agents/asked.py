@@ -22,7 +22,7 @@ from htagraph.reports.summary import Summary
 
 __all__ = ["Asked", "Calls"]
 
-_OF_A_STEP = f"Asked of the representative one of the steps that are alike; window={WHOLE!r}: all."
+_OF_A_STEP = f"Predicted for a representative step; window={WHOLE!r}: for the whole trace."
 
 
 @dataclass(frozen=True)

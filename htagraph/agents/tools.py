@@ -252,7 +252,7 @@ class Tools:
         asked = self._asked(path, window, 0, 0, capture)
         if changes.is_of_a_job and not asked.is_job:
             hint = "give the folder with the traces of its ranks."
-            raise QueryError("equalise and rank are about the ranks of a job.", hint=hint)
+            raise QueryError("equalise and rank need the ranks of a job.", hint=hint)
         run, notes = (asked.job, asked.notes) if asked.is_job else asked.step
         begin_stage("Replaying")
         scenario: Any = replayed(run, *made, on="window")
@@ -360,7 +360,7 @@ class Tools:
         asked = self._asked(path, window, start_ns, end_ns, capture)
         if question not in QUESTIONS and not asked.is_job:
             hint = "give the folder with the traces of its ranks."
-            raise QueryError(f"{question!r} is asked of a job.", hint=hint)
+            raise QueryError(f"{question!r} needs a job.", hint=hint)
         run = asked.run
         begin_stage(f"Asking {question}")
         frame = run.ask(question, **(options or {}))

@@ -49,19 +49,19 @@ _WHOLE = re.compile(r"-?[0-9]{1,19}")
 
 def ask(
     question: Annotated[
-        str, typer.Argument(metavar="QUESTION", help="A question by name; `list` lists them.")
+        str, typer.Argument(metavar="QUESTION", help="Name of a question; `list` lists all.")
     ],
     paths: JobArgument = None,
     *,
     rank: RankOption = None,
     window: WindowOption = "",
     where: Annotated[
-        str, typer.Option(help="Keep rows for which this holds: 'idle_ns > 1000 and device == 0'.")
+        str, typer.Option(help="Keep only rows that match: 'idle_ns > 1000 and device == 0'.")
     ] = "",
     option: Annotated[
         list[str] | None,
         typer.Option(
-            "--option", "-o", metavar="NAME=VALUE", help="Option of the question; repeatable."
+            "--option", "-o", metavar="NAME=VALUE", help="Option of the question. Repeatable."
         ),
     ] = None,
     out: Annotated[
@@ -77,7 +77,7 @@ def ask(
     infer: InferOption = True,
     quiet: QuietOption = False,
 ) -> None:
-    """Answer a question; of a folder, for every rank. `htagraph ask list` names them all."""
+    """Answer a question; for a folder, on every rank. `htagraph ask list` lists all questions."""
     console = output()
     if question == "list" or not paths:
         print_frame(console, all_questions(), form)
@@ -141,7 +141,7 @@ def _check(question: str, options: dict[str, Any], *, of_job: bool | None = None
         )
     if of_job is False and question not in QUESTIONS:
         raise QueryError(
-            f"{question!r} is asked of a job.",
+            f"{question!r} needs a job.",
             hint="give the folder with the traces of its ranks.",
         )
     if of_job is None:

@@ -45,29 +45,25 @@ class CheckFormat(StrEnum):
     JSON = "json"
 
 
-def _limit(of: str) -> str:
-    return f"Most that {of}."
-
-
 def check(
     trace: ReportArgument,
     *,
     max_step: Annotated[
-        str, typer.Option(metavar="LENGTH", help=_limit("a step may take, on average: 120ms"))
+        str, typer.Option(metavar="LENGTH", help="Limit for the mean step time: 120ms.")
     ] = "",
     max_exposed: Annotated[
         str,
         typer.Option(
             metavar="SHARE",
-            help=_limit("devices may communicate without computing, of the steps: 10%"),
+            help="Limit for exposed communication, as a share of the steps: 10%.",
         ),
     ] = "",
     max_idle: Annotated[
-        str, typer.Option(metavar="SHARE", help=_limit("devices may be idle, of the steps: 15%"))
+        str, typer.Option(metavar="SHARE", help="Limit for idle devices, as a share of the steps: 15%.")
     ] = "",
     max_unexplained: Annotated[
         str,
-        typer.Option(metavar="SHARE", help=_limit("of the critical path may be unexplained: 5%")),
+        typer.Option(metavar="SHARE", help="Limit for the unexplained share of the critical path: 5%."),
     ] = "",
     baseline: Annotated[
         Path | None,
@@ -79,26 +75,26 @@ def check(
         str,
         typer.Option(
             metavar="SHARE",
-            help="Most that steps may be longer than those of the baseline, beyond noise.",
+            help="Limit for how much slower than the baseline steps may be, beyond noise.",
             show_default="5%",
         ),
     ] = "",
     rank: RankOption = None,
     window: WindowOption = "",
-    form: Annotated[CheckFormat, typer.Option("--format", "-f", help="How to print it.")] = (
+    form: Annotated[CheckFormat, typer.Option("--format", "-f", help="Output format.")] = (
         CheckFormat.TABLE
     ),
     out: Annotated[
-        Path | None, typer.Option(help="Also write it as Markdown, for a pull request.")
+        Path | None, typer.Option(help="Also write Markdown, for a pull request.")
     ] = None,
     workers: WorkersOption = 0,
     infer: InferOption = True,
     quiet: QuietOption = False,
 ) -> None:
-    """Hold a run against limits. Ends with 0: kept, 1: not known, 2: wrong usage, 3: broken.
+    """Check a run against limits. Exit code 0: within, 1: unknown, 2: wrong usage, 3: exceeded.
 
-    What is not given is taken from [tool.htagraph] of the nearest pyproject.toml, by the names of
-    the options. See docs/gate.md.
+    Defaults are read from [tool.htagraph] in the nearest pyproject.toml, under the names of the
+    options. See docs/gate.md.
     """
     given = {
         "max-step": max_step,
@@ -129,11 +125,11 @@ def _limits(asked: dict[str, str]) -> Limits:
     """The limits that are asked for; at least one, or a baseline."""
     if not asked:
         raise typer.BadParameter(
-            "there is nothing to check: give --max-step, --max-exposed, --max-idle, "
+            "no limits: give --max-step, --max-exposed, --max-idle, "
             "--max-unexplained or --baseline, or [tool.htagraph] in pyproject.toml."
         )
     if "fail-above" in asked and "baseline" not in asked:
-        raise typer.BadParameter("--fail-above is about a --baseline, which is missing.")
+        raise typer.BadParameter("--fail-above needs a --baseline.")
     shares = {
         key.replace("-", "_"): share_of(text)
         for key, text in asked.items()

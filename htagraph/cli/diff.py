@@ -52,15 +52,15 @@ def diff(
             metavar="BEFORE", help="Trace, folder, or JSON of a report before the change."
         ),
     ],
-    after: Annotated[Path, typer.Argument(metavar="AFTER", help="The same after it.")],
+    after: Annotated[Path, typer.Argument(metavar="AFTER", help="The same after the change.")],
     *,
     rank: RankOption = None,
     window: WindowOption = "",
     what: Annotated[
         What,
         typer.Option(
-            help="Compare critical paths (deltas add up), kernels, operators or devices; all is "
-            "for JSON."
+            help="Compare critical paths (deltas add up), kernels, operators or devices; all: "
+            "everything as JSON."
         ),
     ] = What.PATH,
     by: Annotated[str, typer.Option(help="For paths: bound, op or name.")] = "bound",
@@ -68,12 +68,12 @@ def diff(
         str,
         typer.Option(
             metavar="SHARE",
-            help="Exit with 3 if steps are longer by more than this (5%) and than noise, with 1 "
-            "if that is not known.",
+            help="Exit with 3 if steps are slower by more than this (5%) and by more than noise, "
+            "with 1 if that is unknown.",
         ),
     ] = "",
     out: Annotated[
-        Path | None, typer.Option(metavar="PAGE.html", help="Also write a page with all of it.")
+        Path | None, typer.Option(metavar="PAGE.html", help="Also write a page with everything.")
     ] = None,
     columns: ColumnsOption = "",
     form: FormatOption = Format.TABLE,
@@ -81,7 +81,7 @@ def diff(
     infer: InferOption = True,
     quiet: QuietOption = False,
 ) -> None:
-    """Compare the steps of two runs, with noise. The largest change comes first."""
+    """Compare the steps of two runs, with noise. The largest change is first."""
     limit = share_of(fail_above) if fail_above else None
     with shown_progress(quiet=quiet), executor_of(workers) as executor:
         runs = [

@@ -32,12 +32,12 @@ def dot(
     window: WindowOption = "",
     out: Annotated[str, typer.Option(help="File to write; - prints it.")] = "-",
     whole: Annotated[
-        bool, typer.Option("--graph", help="Draw all events of the window, not only the path.")
+        bool, typer.Option("--graph", help="Draw all events of the window, not just the path.")
     ] = False,
     reduce: Annotated[
-        bool, typer.Option("--reduce", help="With --graph, leave out arrows that others imply.")
+        bool, typer.Option("--reduce", help="With --graph, leave out redundant arrows (transitive reduction).")
     ] = False,
-    max_nodes: Annotated[int, typer.Option(help="Largest number of boxes.", min=2)] = 200,
+    max_nodes: Annotated[int, typer.Option(help="Maximum number of boxes.", min=2)] = 200,
     beside: BesideOption = None,
     capture: CaptureOption = "",
     infer: InferOption = True,

@@ -39,7 +39,7 @@ def info(
     infer: InferOption = True,
     quiet: QuietOption = False,
 ) -> None:
-    """Say what is in a trace, what is missing, what follows from it, and how to record it."""
+    """List what a trace holds and lacks, what that affects, and how to record the rest."""
     source = given(paths, rank, capture, beside, form)
     with shown_progress(quiet=quiet):
         loaded, graph = loaded_trace(source, source.one_capture, Reading(infer=infer))
@@ -64,10 +64,10 @@ def info(
     )
     if len(missing):
         print_titled(console, "Not recorded, and how to record it", missing, header=False)
-    print_titled(console, "What the capture took", cost, header=False)
+    print_titled(console, "Cost of the capture", cost, header=False)
     if len(loaded.attached):
         shown = ["instrument", "n", "n_matched", "detail"]
-        print_titled(console, "Files beside the trace", loaded.attached[shown])
+        print_titled(console, "Companion files", loaded.attached[shown])
     if len(loaded.repairs):
         print_titled(console, "Repairs of the file", loaded.repairs)
     else:
@@ -108,7 +108,7 @@ def _metadata(trace: Trace) -> pd.DataFrame:
 
 def _categories(trace: Trace) -> pd.DataFrame:
     """What each category takes of the file: events that were loaded and were not, and bytes."""
-    frame = trace.sizes.replace({"kind": {EventKind.OTHER.label: "unknown, kept out of the graph"}})
+    frame = trace.sizes.replace({"kind": {EventKind.OTHER.label: "unknown, not in the graph"}})
     return frame.rename(columns={"category": "name"})
 
 

@@ -31,27 +31,27 @@ TraceArgument = Annotated[
     list[Path],
     typer.Argument(
         metavar="PATH...",
-        help="Trace of one rank (.json, .json.gz), or a folder, glob or files with it; of several "
-        "ranks, --rank N says which.",
+        help="Trace of one rank (.json, .json.gz); or a folder, glob or files, with --rank N for "
+        "one of several ranks.",
     ),
 ]
 ReportArgument = Annotated[
     list[Path],
     typer.Argument(
         metavar="PATH...",
-        help="Trace of one rank; or a folder, a glob or files with the traces of a job.",
+        help="Trace of one rank; or a folder, a glob or files with all ranks of a job.",
     ),
 ]
 JobArgument = Annotated[
     list[Path] | None,
     typer.Argument(
         metavar="PATH...",
-        help="Trace of one rank; or a folder, a glob or files with the traces of a job.",
+        help="Trace of one rank; or a folder, a glob or files with all ranks of a job.",
     ),
 ]
 RankOption = Annotated[
     int | None,
-    typer.Option("--rank", metavar="N", min=0, help="One rank of a job, by itself."),
+    typer.Option("--rank", metavar="N", min=0, help="Analyze only this rank of a job."),
 ]
 WindowOption = Annotated[
     str,
@@ -64,18 +64,18 @@ WindowOption = Annotated[
 ]
 DaskOption = Annotated[
     str,
-    typer.Option("--dask", metavar="ADDRESS", help="Dask scheduler whose workers read the ranks."),
+    typer.Option("--dask", metavar="ADDRESS", help="Address of a Dask scheduler; its workers read the ranks."),
 ]
 WorkersOption = Annotated[
-    int, typer.Option("--workers", min=0, help="Processes for the ranks of a job; 0: automatic.")
+    int, typer.Option("--workers", min=0, help="Number of worker processes for a job; 0: automatic.")
 ]
 BesideOption = Annotated[
     list[Path] | None,
     typer.Option(
         "--beside",
         metavar="FILE",
-        help="What another instrument saw of the same run: an execution trace, Nsight Compute CSV, "
-        "a log of nvidia-smi or DCGM; may be given again.",
+        help="Add data from the same run: an execution trace, Nsight Compute CSV, or a log of "
+        "nvidia-smi or DCGM. Repeatable.",
     ),
 ]
 CaptureOption = Annotated[
@@ -83,32 +83,32 @@ CaptureOption = Annotated[
     typer.Option(
         "--capture",
         metavar="N|FILE|all|list",
-        help="Capture of a folder that holds several, by its number, or by one of its files; all, "
-        "one after another; or list them. By default the latest complete one.",
+        help="Which capture, if the folder holds several: a number, one of its files, all (one by "
+        "one), or list. Default: the latest complete one.",
     ),
 ]
 StacksOption = Annotated[
     bool,
     typer.Option(
-        "--stacks", help="Also read Python stacks, which name the code of host gaps (slower)."
+        "--stacks", help="Also read Python stacks: they name the code in host gaps (slower)."
     ),
 ]
 InferOption = Annotated[
     bool,
     typer.Option(
         "--infer/--no-infer",
-        help="Whether waits that no record names are inferred from order and times.",
+        help="Infer waits that the trace does not record from the order and times of events.",
     ),
 ]
-FormatOption = Annotated[Format, typer.Option("--format", "-f", help="How to print the table.")]
+FormatOption = Annotated[Format, typer.Option("--format", "-f", help="Format of the table.")]
 ColumnsOption = Annotated[
     str,
     typer.Option(
         "--columns",
         metavar="NAME,…",
-        help="Columns to print, in this order, however wide; `all` for all.",
+        help="Columns to print, in this order; `all` for all.",
     ),
 ]
 QuietOption = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Print the answer only: no progress, no notices.")
+    bool, typer.Option("--quiet", "-q", help="Print the answer only, without progress and notices.")
 ]

@@ -76,13 +76,13 @@ def path(
     rank: RankOption = None,
     window: WindowOption = "",
     by: Annotated[
-        By, typer.Option(help="Group by this; `segment` lists the path itself.")
+        By, typer.Option(help="Group by this; `segment` lists every segment.")
     ] = By.BOUND,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Also write the path: .pftrace (Perfetto); of one trace also .json (the original "
-            "with the path added), .dot."
+            help="Also write the path: .pftrace (Perfetto); for one rank also .json (the original "
+            "with the path added) or .dot."
         ),
     ] = None,
     columns: ColumnsOption = "",
@@ -94,7 +94,7 @@ def path(
     infer: InferOption = True,
     quiet: QuietOption = False,
 ) -> None:
-    """Print the critical path of a trace, or of a job, by its parts. They add up to the window."""
+    """Print the critical path of a trace or a job, grouped. The parts add up to the window."""
     source = given(paths, rank, capture, beside, form)
     with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
         found: CriticalPath | JobPath
@@ -150,5 +150,5 @@ def _write(found: CriticalPath | JobPath, out: Path) -> None:
         writers |= {".json": found.to_chrome_json, ".dot": found.to_dot}
         hint = "end the name in .pftrace, .json or .dot."
     if suffix not in writers:
-        raise OutputError(f"no format is called {suffix!r}.", path=out, hint=hint)
+        raise OutputError(f"unknown format {suffix!r}.", path=out, hint=hint)
     writers[suffix](out)

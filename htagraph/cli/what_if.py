@@ -48,7 +48,7 @@ from htagraph.writers.text_file import write_text
 
 __all__ = ["what_if"]
 
-_OF_A_STEP = f"Asked of the representative one of the steps that are alike; -w {WHOLE}: of all."
+_OF_A_STEP = f"Predicted for a representative step; -w {WHOLE}: for the whole trace."
 _PERFETTO = (".pftrace", ".pftrace.gz")
 
 
@@ -63,31 +63,31 @@ def what_if(
     rank: RankOption = None,
     window: WindowOption = "",
     scale: Annotated[
-        list[str] | None, _named("--scale", "NAME=FACTOR", "Take FACTOR times as long.")
+        list[str] | None, _named("--scale", "NAME=FACTOR", "These take FACTOR times as long.")
     ] = None,
     remove: Annotated[
         list[str] | None,
-        _named("--remove", "NAME", "Are not there; `sync`: no call waits for the device."),
+        _named("--remove", "NAME", "These are removed; `sync`: no call waits for the device."),
     ] = None,
     no_wait: Annotated[
-        list[str] | None, _named("--no-wait", "NAME", "Do not wait for the device.")
+        list[str] | None, _named("--no-wait", "NAME", "These calls do not wait for the device.")
     ] = None,
     insert: Annotated[
         list[str] | None,
-        _named("--insert", "NAME=TIME", "Are followed by as much more (50us, 2ms)."),
+        _named("--insert", "NAME=TIME", "TIME is added after each (50us, 2ms)."),
     ] = None,
     overlap: Annotated[
-        list[str] | None, _named("--overlap", "NAME", "Run beside all other device work.")
+        list[str] | None, _named("--overlap", "NAME", "These overlap with all other device work.")
     ] = None,
     fuse: Annotated[
         list[str] | None,
-        _named("--fuse", "NAME,NAME,…", "Kernels that follow each other become one."),
+        _named("--fuse", "NAME,NAME,…", "These consecutive kernels become one."),
     ] = None,
     prefetch: Annotated[
-        bool, typer.Option("--prefetch", help="Data is loaded beside the step, one batch ahead.")
+        bool, typer.Option("--prefetch", help="Load data in the background, one batch ahead.")
     ] = False,
     graphed: Annotated[
-        bool, typer.Option("--graphed", help="Each step is replayed as a CUDA or HIP graph.")
+        bool, typer.Option("--graphed", help="Capture each step as a CUDA or HIP graph.")
     ] = False,
     bandwidth: Annotated[
         float | None,
@@ -95,19 +95,19 @@ def what_if(
     ] = None,
     equalise: Annotated[
         bool,
-        typer.Option("--equalise", help="Of a job: no rank comes later than the median rank."),
+        typer.Option("--equalise", help="Job only: no rank arrives later than the median rank."),
     ] = False,
     on_rank: Annotated[
         int | None,
         typer.Option(
-            "--on-rank", metavar="N", help="Of a job: the changes are made on this rank only."
+            "--on-rank", metavar="N", help="Job only: apply the changes to this rank alone."
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Also write the run as it was and as it would be (of a job, as it would be): "
-            ".pftrace (Perfetto)."
+            help="Also write the run before and after the changes (a job: only after): .pftrace "
+            "(Perfetto)."
         ),
     ] = None,
     json_file: Annotated[
@@ -126,10 +126,10 @@ def what_if(
     infer: InferOption = True,
     quiet: QuietOption = False,
 ) -> None:
-    """Say what would help, and by how much; with changes, what these would do.
+    """Predict what would help, and by how much; with changes, what they would save.
 
-    NAME is a name, glob or regex of kernels, operators or calls. Options combine into one run. A
-    folder holds the ranks of a job, which are replayed together.
+    NAME is a name, glob or regex of kernels, operators or calls. Several changes are applied
+    together. A folder is a job; its ranks are replayed together.
     """
     asked = Asked(
         scale=scale,
@@ -149,7 +149,7 @@ def what_if(
     source = given(paths, rank, capture, beside, form)
     if asked.is_of_a_job and not source.is_job:
         hint = "give the folder with the traces of its ranks."
-        raise QueryError("--equalise and --on-rank are about the ranks of a job.", hint=hint)
+        raise QueryError("--equalise and --on-rank need the ranks of a job.", hint=hint)
     with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
         reading = Reading(stacks=stacks, infer=infer)
         scenario, summary, caveats = (
@@ -221,4 +221,4 @@ def _check_out(out: Path | None, *, has_changes: bool) -> None:
         raise OutputError("the run is written as a Perfetto trace.", path=out, hint=hint)
     if not has_changes:
         hint = "name one, for example --scale 'gemm*=0.5'."
-        raise QueryError("--out writes the run under changes, and there are none.", hint=hint)
+        raise QueryError("--out writes the changed run, and no change is given.", hint=hint)

@@ -34,7 +34,6 @@ from htagraph.job.timeline import Timeline
 from htagraph.job.verdict import find_job_bounds
 from htagraph.job.windows import job_window
 from htagraph.model.answers import OPPORTUNITIES
-from htagraph.model.deprecated import renamed
 from htagraph.model.frames import FAILURES
 from htagraph.model.units import human_count, human_duration
 from htagraph.questions import Questions, check_options
@@ -90,8 +89,6 @@ class Job(Questions):
     failed: Mapping[str, str] = field(default_factory=dict)
     asked_window: WindowName = None
     capture_note: str = ""
-
-    meetings = renamed("job.meetings", "job.collectives()", lambda job: job.collectives())
 
     @property
     def graphs(self) -> RankGraphs:

@@ -30,7 +30,6 @@ from htagraph.job.rank_segments import RankSegment, rank_segments_frame
 from htagraph.job.rank_work import AttributedTimeIn, BusyTimeIn, PathIn, on_rank_segments
 from htagraph.job.ranks import Request
 from htagraph.job.timeline import Timeline
-from htagraph.model.deprecated import renamed
 from htagraph.model.frames import BREAKDOWN, JOB_ATTRIBUTED_TIME, JOB_SEGMENTS
 from htagraph.model.kinds import Bound, Cause, EdgeKind, in_words
 from htagraph.model.schema import labelled
@@ -107,9 +106,6 @@ class JobPath:
     segments: pd.DataFrame
     route: JobRoute
     timeline: Timeline
-
-    claims = renamed("path.claims", "path.attributed_time", lambda path: path.attributed_time)
-    legs = renamed("path.legs", "path.rank_segments", lambda path: path.rank_segments)
 
     @classmethod
     def along(cls, route: JobRoute, timeline: Timeline) -> JobPath:

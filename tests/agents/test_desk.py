@@ -208,7 +208,7 @@ def test_names_of_a_trace_are_data(desk):
         ("what_if", {"path": SLOW, "equalise": True}, "about the ranks of a job"),
         ("what_if", {"path": SLOW, "scale": ["gemm"]}, "is no NAME=VALUE"),
         ("what_if", {"path": SLOW, "remove": ["nothing"]}, "nothing"),
-        ("ask", {"path": SLOW, "question": "stragglers"}, "is asked of a job"),
+        ("ask", {"path": SLOW, "question": "stragglers"}, "needs a job"),
         ("ask", {"path": SLOW, "question": "slakc"}, "there is no question 'slakc'"),
         ("ask", {"path": SLOW, "question": "slack", "columns": ["x"]}, "has no column 'x'"),
         ("ask", {"path": SLOW, "question": "slack", "where": "x()"}, "is no condition"),

@@ -101,7 +101,7 @@ def test_several_files_are_ranks(file: Path, tmp_path: Path) -> None:
     other = tmp_path / "critical.pftrace"
     other.write_bytes(b"")
     done = run(str(file), str(other), *QUIET)
-    said = f"Hint: {other} is none: give one folder, or .json files."
+    said = "Hint: critical.pftrace already has its path: open it alone, or give .json files."
     assert (done.returncode, len(done.stderr.splitlines()), said in done.stderr) == (1, 1, True)
 
 
@@ -143,7 +143,7 @@ def test_a_name_cannot_be_looked_up_in_a_perfetto_trace(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
         (
-            "error: 'ProfilerStep#1' cannot be looked up in a trace that is served as it is. "
+            "error: 'ProfilerStep#1' cannot be looked up in a file that is served unchanged. "
             "Hint: give START:END in ns, or a .json trace without --plain."
         )
     ]

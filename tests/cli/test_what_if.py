@@ -220,7 +220,7 @@ def test_what_is_about_the_ranks_of_a_job_is_not_asked_of_a_trace(run, trace, op
 
     assert (code, err.partition(" Hint: ")[0]) == (
         1,
-        "error: --equalise and --on-rank are about the ranks of a job.",
+        "error: --equalise and --on-rank need the ranks of a job.",
     )
 
 
