@@ -1,4 +1,4 @@
-"""A trace and its graph in one go; kept in a folder, both are read back instead of made again."""
+"""A trace and its graph in one go, or opened from the cache folder that keeps both."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def load_graph(
     cache: str | Path | None = None,
     progress: Listener | None = None,
 ) -> TraceGraph:
-    """The graph of a trace: `load` and `Trace.compile`, or what a folder keeps of them.
+    """The graph of a trace: `load` and `Trace.compile`, or opened from a cache.
 
-    What is kept is used while the file, those beside it, the options and htagraph itself are what
-    they were: a file is known by its path, size and times of change, and by its first and last
-    bytes. What is damaged is made again. Nothing in a kept file is executed.
+    A cached graph is used as long as the trace, its companion files, the options and htagraph are
+    unchanged. A file is identified by its path, size, times of change, and first and last bytes. A
+    damaged cache file is made again; nothing in it is executed.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def load_graph(
     infer : bool, default=True
     beside : iterable of str or Path, optional
     cache : str or Path, optional
-        Folder for what is kept; nothing is by default. Nobody removes what is no longer used.
+        Folder of the cache; none by default. Files that are no longer used stay there.
     progress : callable, optional
         As for `load`.
 
@@ -96,7 +96,7 @@ def load_graph(
     Warns
     -----
     IncompleteTraceWarning
-        If nothing can be kept, as the disk is full or the folder cannot be written.
+        If nothing can be cached: the disk is full, or the folder cannot be written.
 
     Examples
     --------

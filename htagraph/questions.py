@@ -1,4 +1,4 @@
-"""Questions, registered once: a trace answers for its window, a job for every rank."""
+"""Questions, declared once: a trace answers for its window, a job for every rank."""
 
 from __future__ import annotations
 
@@ -73,18 +73,18 @@ ARGS_READERS = frozenset({"cupti_counters", "cupti_rates"})
 
 
 def question_of(name: str) -> Question:
-    """The function of a question; its file is loaded once somebody asks it."""
+    """The function of a question; its module is loaded on first use."""
     question: Question = getattr(import_module(f"htagraph.queries.{name}"), name)
     return question
 
 
 def check_options(asked: type[Questions], question: str, options: Mapping[str, Any]) -> None:
-    """Check options of a question against the signature of the method of that name.
+    """Check options of a question against the signature of its method.
 
     Raises
     ------
     QueryError
-        If there is no such option, or it does not take this value.
+        If an option or its value is unknown.
     """
     method = getattr(asked, question)
     parameters = signature(method, eval_str=True).parameters.values() if callable(method) else ()
@@ -101,17 +101,16 @@ def check_options(asked: type[Questions], question: str, options: Mapping[str, A
                 f"{question} has no {name} {value!r}.", hint=one_of(str(value), labels)
             )
         if takes[name] is int and not (isinstance(value, Integral) and 0 <= int(value) <= _MAX_INT):
-            raise QueryError(f"{name} of {question} is a whole number from 0 on, not {value!r}.")
+            raise QueryError(f"{name} of {question} must be a whole number >= 0, not {value!r}.")
         is_name = takes[name] is not int and not labels
         if is_name and not isinstance(value, (str, re.Pattern, NoneType)):
-            raise QueryError(f"{name} of {question} is a name, not {value!r}.")
+            raise QueryError(f"{name} of {question} must be a name, not {value!r}.")
 
 
 class Questions(ABC):
-    """What can be asked of a graph, or of a job.
+    """Questions that a graph or a job answers, each with a DataFrame of a declared schema.
 
-    Every answer is a DataFrame of a declared schema: that of `idle_time` is
-    `htagraph.model.answers.IDLE_TIME`.
+    The schema of `idle_time` is `htagraph.model.answers.IDLE_TIME`.
     """
 
     @abstractmethod
@@ -119,7 +118,7 @@ class Questions(ABC):
         """Answer to a question."""
 
     def ask(self, question: str, **options: Any) -> pd.DataFrame:  # noqa: ANN401
-        """Answer to a question by its name: what the method of that name returns.
+        """Answer to a question by name: the result of the method of that name.
 
         Parameters
         ----------
@@ -131,12 +130,11 @@ class Questions(ABC):
         Raises
         ------
         QueryError
-            If there is no such question, or it has no such option, or not with this value; the
-            hint lists those there are.
+            If the question, an option or its value is unknown; the hint lists the known ones.
         """
         if question not in QUESTIONS:
             raise QueryError(
-                f"there is no question {question!r}.",
+                f"unknown question {question!r}.",
                 hint=one_of(question, sorted(QUESTIONS)),
             )
         check_options(type(self), question, options)
@@ -187,7 +185,7 @@ class Questions(ABC):
         return self._ask("kernel_durations", name=name)
 
     def overlap(self) -> pd.DataFrame:
-        """Communication that ran beside computation, and communication that was exposed."""
+        """Communication that overlapped with computation, and communication that was exposed."""
         return self._ask("overlap")
 
     def exposed_communication(self) -> pd.DataFrame:

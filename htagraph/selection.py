@@ -33,9 +33,9 @@ Via = str | tuple[str, ...] | None
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Selection:
-    """A set of events of a graph, made by `TraceGraph.select` and by asking further.
+    """A set of events of a graph, made by `TraceGraph.select`.
 
-    Sets of one graph combine with ``& | - ^`` and ``~`` (what else is in the window); ``len``,
+    Sets of one graph combine with ``& | - ^`` and ``~`` (the rest of the window); ``len``,
     ``in`` and ``==`` work as for sets.
 
     Parameters
@@ -80,7 +80,7 @@ class Selection:
     def _same_graph(self, other: Selection) -> Selection:
         if other.dag is not self.dag:
             raise QueryError(
-                "selections of different graphs do not combine.", hint="select from one graph."
+                "selections of different graphs cannot be combined.", hint="select from one graph."
             )
         return other
 
@@ -148,9 +148,9 @@ class Selection:
         return int(self.dag.events.dur_ns[self.rows].sum())
 
     def follow(self, kind: str) -> Selection:
-        """The events that edges of a kind lead to from these.
+        """The events at the other end of edges of a kind that leave these.
 
-        An operator leads by ``LAUNCH`` to all device work launched under it.
+        From an operator, ``LAUNCH`` leads to all device work launched under it.
 
         Parameters
         ----------
@@ -198,7 +198,7 @@ class Selection:
         return np.isin(self.dag.edges.kind, [int(EdgeKind.parse(kind)) for kind in kinds])
 
     def ancestors(self, *, via: Via = None) -> Selection:
-        """The events that had to begin first: all from which edges lead to the starts of these.
+        """The events that had to begin first: all with a chain of edges to the starts of these.
 
         Parameters
         ----------
@@ -217,7 +217,7 @@ class Selection:
         return self._of(np.flatnonzero(reached) >> 1) - self
 
     def descendants(self, *, via: Via = None) -> Selection:
-        """The events that could end only later: all that edges from the ends of these reach.
+        """The events that had to wait: all with a chain of edges from the ends of these.
 
         Parameters
         ----------
@@ -238,13 +238,13 @@ class Selection:
         return self._of(np.flatnonzero(reached) >> 1) - self
 
     def between(self, other: Selection) -> Selection:
-        """The events on the ways from these to others."""
+        """The events on chains from these to others."""
         return self.descendants() & self._same_graph(other).ancestors()
 
     def to_chrome_json(self, out: str | Path) -> Path:
-        """Write the events as a smaller trace, each as it stands in the original.
+        """Write the events as a smaller trace, each as in the original.
 
-        Launch arrows, names of threads and what the file says beside events are kept.
+        Launch arrows, thread names and the metadata of the file are kept.
 
         Parameters
         ----------
@@ -293,7 +293,7 @@ class Selection:
         Raises
         ------
         QueryError
-            If there are more boxes to draw.
+            If there are more boxes.
         OutputError
             If the file cannot be written.
         """
@@ -325,7 +325,7 @@ class Selection:
         return to_rustworkx(tail, head, self.rows.tolist(), payload)
 
     def __repr__(self) -> str:
-        """Say how many events there are and how long they are together."""
+        """Summary in one line."""
         return (
             f"Selection({human_count(len(self), 'event')} of {self.window.name}, "
             f"{human_duration(self.sum_ns)})"

@@ -60,9 +60,7 @@ class Asked:
         """The file or folder."""
         path = self.calls.root.existing(self.name)
         if not holds_several(path) and self.capture:
-            raise QueryError(
-                "capture chooses among the traces of a folder.", hint=f"{self.name} is a file."
-            )
+            raise QueryError("capture needs a folder.", hint=f"{self.name} is one file.")
         return path
 
     def _check_times(self) -> None:

