@@ -131,10 +131,6 @@ class TraceGraph(Questions):
             Which of several ranges with this name, in order of time; negative from the end. By
             default the first, with a warning.
 
-        Returns
-        -------
-        TraceGraph
-
         Raises
         ------
         WindowNotFoundError
@@ -188,10 +184,6 @@ class TraceGraph(Questions):
             Below these in the call tree: nested in them, or launched from there.
         on_path : bool, optional
             On the window's critical path, or not.
-
-        Returns
-        -------
-        Selection
 
         Raises
         ------
@@ -273,11 +265,6 @@ class TraceGraph(Questions):
         ----------
         out : str or Path
 
-        Returns
-        -------
-        Path
-            The file.
-
         Raises
         ------
         OutputError
@@ -292,11 +279,6 @@ class TraceGraph(Questions):
         Parameters
         ----------
         path : str or Path
-
-        Returns
-        -------
-        TraceGraph
-            Of the whole trace.
 
         Raises
         ------
@@ -314,10 +296,6 @@ class TraceGraph(Questions):
         Nodes carry ``(event, "start" | "end")``, or ``("source",)`` and ``("sink",)`` for the last
         two. Edges carry a dict of ``edge``, ``kind``, ``lag_ns`` and ``residual_ns``; the longest
         path over ``lag_ns + residual_ns`` is as long as the window.
-
-        Returns
-        -------
-        rustworkx.PyDiGraph
 
         Notes
         -----
@@ -356,11 +334,6 @@ class TraceGraph(Questions):
         reduce : bool, default=False
             Leave out redundant arrows (transitive reduction), such as those from the launch of a
             CUDA graph to all but its first kernels; arrows of the path stay.
-
-        Returns
-        -------
-        str
-            DOT text.
 
         Raises
         ------

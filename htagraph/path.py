@@ -245,11 +245,6 @@ class CriticalPath:
         findings : mapping of str to str, optional
             A note on each cause, such as `Verdict.by_cause`.
 
-        Returns
-        -------
-        Path
-            The file.
-
         Raises
         ------
         OutputError
@@ -264,11 +259,6 @@ class CriticalPath:
         ----------
         out : str or Path
             ``.json``, or ``.json.gz`` to compress.
-
-        Returns
-        -------
-        Path
-            The file.
 
         Raises
         ------
@@ -312,11 +302,6 @@ class CriticalPath:
         out : str or Path, optional
         max_nodes : int, default=200
             Number of longest segments to draw; the others are merged between them.
-
-        Returns
-        -------
-        str
-            DOT text.
 
         Raises
         ------

@@ -242,7 +242,7 @@ class Questions(ABC):
         return self._ask("kernel_annotations")
 
     def device_annotation_breakdown(self, *, name: str | re.Pattern[str] = "*") -> pd.DataFrame:
-        """Time under annotations as they were projected onto the device, by name."""
+        """Time under annotations projected onto the device, by name."""
         return self._ask("device_annotation_breakdown", name=name)
 
     def operator_breakdown(self) -> pd.DataFrame:
@@ -254,18 +254,18 @@ class Questions(ABC):
         return self._ask("operator_tree", max_depth=max_depth)
 
     def opportunities(self) -> pd.DataFrame:
-        """Changes that would make the window shorter, each with what it saves: predictions.
+        """Changes that would make the window shorter, each with its predicted saving.
 
-        The graph is replayed with each change; see `what_if` for one's own.
+        The graph is replayed with each change; `what_if` replays others.
         """
         return self._ask("opportunities")
 
     def memory_timeline(self) -> pd.DataFrame:
-        """Allocations and releases over time, where they were recorded."""
+        """Allocations and releases over time, if recorded."""
         return self._ask("memory_timeline")
 
     def execution_nodes(self) -> pd.DataFrame:
-        """Operators with their nodes of an execution trace, where one was added."""
+        """Operators with their nodes of an execution trace, if one was added."""
         return self._ask("execution_nodes")
 
     def step_times(self) -> pd.DataFrame:
@@ -277,7 +277,7 @@ class Questions(ABC):
         return self._ask("steady_state")
 
     def choke_points(self) -> pd.DataFrame:
-        """What every chain of dependencies through the window passes, and what lies between."""
+        """Events that every chain of dependencies through the window passes, and the rest."""
         return self._ask("choke_points")
 
     def collectives(self) -> pd.DataFrame:
@@ -285,7 +285,7 @@ class Questions(ABC):
         return self._ask("collectives")
 
     def slack(self) -> pd.DataFrame:
-        """Events with total float and free float: how much later each may end, harming nothing."""
+        """Events with total and free float: how much later each may end without delaying others."""
         return self._ask("slack")
 
     def drag(
@@ -301,29 +301,28 @@ class Questions(ABC):
         return self._ask("drag", by=by)
 
     def near_critical(self, *, within_ns: int = 0, top: int = 20) -> pd.DataFrame:
-        """Chains that could be little later before they, too, decide when the window ends.
+        """Chains of events that are almost critical.
 
-        ``within_ns`` is the most that they may be behind, by default a twentieth of the window.
+        ``within_ns`` is their largest distance from the path, by default 5% of the window.
         """
         return self._ask("near_critical", within_ns=within_ns, top=top)
 
     def quality(self) -> pd.DataFrame:
-        """Checks of what is linked, classified and recorded, and which answers are weaker."""
+        """Checks of what is linked, classified and recorded, and which answers suffer."""
         return self._ask("quality")
 
     def inferences(self, *, by: Literal["rule", "pair"] = "rule") -> pd.DataFrame:
-        """Inferred edges by rule, with their time on the critical path, or what each pair rests on.
+        """Inferred edges by rule, with their time on the critical path, or each pair with evidence.
 
-        Waits that no record names are inferred from the order and times of events;
-        ``compile(infer=False)`` leaves them out.
+        Waits that are not recorded are inferred from the order and times of events;
+        ``compile(infer=False)`` turns that off.
         """
         return self._ask("inferences", by=by)
 
     def profiler_overhead(self) -> pd.DataFrame:
-        """Recorded work of the profiler and the driver, and how much of it is on the path.
+        """Recorded work of the profiler and the driver, and its share of the path.
 
-        What it takes to record each event is not recorded: that of the profiler is the least by
-        which times of the path are too long.
+        The cost of recording each event is not in the trace: this is a lower bound.
         """
         return self._ask("profiler_overhead")
 
@@ -348,5 +347,5 @@ class Questions(ABC):
         return self._ask("cupti_rates", by=by)
 
     def sampled_counters(self, *, by: Literal["window", "step", "time"] = "window") -> pd.DataFrame:
-        """Means and extremes of what monitoring or another instrument sampled meanwhile."""
+        """Mean and extremes of each metric that another tool sampled in the window."""
         return self._ask("sampled_counters", by=by)

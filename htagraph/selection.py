@@ -251,11 +251,6 @@ class Selection:
         out : str or Path
             ``.json``, or ``.json.gz`` to compress.
 
-        Returns
-        -------
-        Path
-            The file.
-
         Raises
         ------
         MissingEventsError

@@ -203,10 +203,6 @@ class Trace:
         infer : bool, default=True
             Whether waits that no record names are inferred from order and times; each such edge is
             labelled by its rule (`Rule`), and ``graph.quality()`` counts them.
-
-        Returns
-        -------
-        TraceGraph
         """
         begin_stage("Compiling the graph")
         dag = compile_events(self.recording.events, class_rules=class_rules, infer=infer)

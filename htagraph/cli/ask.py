@@ -10,22 +10,9 @@ from typing import Annotated, Any
 import pandas as pd
 import typer
 
+from htagraph.cli import options
 from htagraph.cli.columns import DEFAULT_COLUMNS
 from htagraph.cli.console import notices, output, shown_progress
-from htagraph.cli.options import (
-    BesideOption,
-    CaptureOption,
-    ColumnsOption,
-    DaskOption,
-    FormatOption,
-    InferOption,
-    JobArgument,
-    QuietOption,
-    RankOption,
-    StacksOption,
-    WindowOption,
-    WorkersOption,
-)
 from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, windowed
 from htagraph.cli.sources import given
 from htagraph.cli.tables import Format, csv_text, print_frame
@@ -51,10 +38,10 @@ def ask(
     question: Annotated[
         str, typer.Argument(metavar="QUESTION", help="Name of a question; `list` lists all.")
     ],
-    paths: JobArgument = None,
+    paths: options.JobPaths = None,
     *,
-    rank: RankOption = None,
-    window: WindowOption = "",
+    rank: options.Rank = None,
+    window: options.Window = "",
     where: Annotated[
         str, typer.Option(help="Keep only rows that match: 'idle_ns > 1000 and device == 0'.")
     ] = "",
@@ -67,26 +54,26 @@ def ask(
     out: Annotated[
         Path | None, typer.Option(help="Also write the whole table: .csv, .json or .parquet.")
     ] = None,
-    columns: ColumnsOption = "",
-    form: FormatOption = Format.TABLE,
-    beside: BesideOption = None,
-    capture: CaptureOption = "",
-    workers: WorkersOption = 0,
-    dask: DaskOption = "",
-    stacks: StacksOption = False,
-    infer: InferOption = True,
-    quiet: QuietOption = False,
+    columns: options.Columns = "",
+    form: options.Format = Format.TABLE,
+    beside: options.Beside = None,
+    capture: options.Capture = "",
+    workers: options.Workers = 0,
+    dask: options.Dask = "",
+    stacks: options.Stacks = False,
+    infer: options.Infer = True,
+    quiet: options.Quiet = False,
 ) -> None:
     """Answer a question; for a folder, on every rank. `htagraph ask list` lists all questions."""
     console = output()
     if question == "list" or not paths:
         print_frame(console, all_questions(), form)
         return
-    options, reading = _parsed(option or []), Reading(stacks=stacks, infer=infer)
+    question_options, reading = _parsed(option or []), Reading(stacks=stacks, infer=infer)
     answers: dict[CaptureName, pd.DataFrame] = {}
-    _check(question, options)
+    _check(question, question_options)
     source = given(paths, rank, capture, beside, form)
-    _check(question, options, of_job=source.is_job)
+    _check(question, question_options, of_job=source.is_job)
     with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
         for number in source.captures:
             run: Questions = (
@@ -95,7 +82,7 @@ def ask(
                 else windowed(loaded_trace(source, number, reading).graph, window)
             )
             begin_stage(f"Answering {question}")
-            answers[number] = run.ask(question, **options)
+            answers[number] = run.ask(question, **question_options)
     frame = next(iter(answers.values()))
     if len(answers) > 1:
         frame = pd.concat(answers, names=["capture", None]).reset_index("capture")
@@ -105,7 +92,7 @@ def ask(
         _write(frame, out)
         notices(quiet=quiet).print(f"Wrote {out}", markup=False)
     shown = frame if form is not Format.TABLE else frame.head(_MAX_ROWS)
-    first = _default_columns(question, options)
+    first = _default_columns(question, question_options)
     aside = notices(quiet=quiet)
     print_frame(console, shown, form, columns=columns, first=first, aside=aside)
     if frame.empty and form is Format.TABLE:

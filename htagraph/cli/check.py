@@ -10,15 +10,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from htagraph.cli import options
 from htagraph.cli.console import notices, output, shown_progress
-from htagraph.cli.options import (
-    InferOption,
-    QuietOption,
-    RankOption,
-    ReportArgument,
-    WindowOption,
-    WorkersOption,
-)
 from htagraph.cli.runs import executor_of, loaded_run
 from htagraph.cli.settings import settings_near
 from htagraph.cli.tables import print_titled
@@ -46,7 +39,7 @@ class CheckFormat(StrEnum):
 
 
 def check(
-    trace: ReportArgument,
+    trace: options.RunPaths,
     *,
     max_step: Annotated[
         str, typer.Option(metavar="LENGTH", help="Limit for the mean step time: 120ms.")
@@ -82,17 +75,17 @@ def check(
             show_default="5%",
         ),
     ] = "",
-    rank: RankOption = None,
-    window: WindowOption = "",
+    rank: options.Rank = None,
+    window: options.Window = "",
     form: Annotated[CheckFormat, typer.Option("--format", "-f", help="Output format.")] = (
         CheckFormat.TABLE
     ),
     out: Annotated[
         Path | None, typer.Option(help="Also write Markdown, for a pull request.")
     ] = None,
-    workers: WorkersOption = 0,
-    infer: InferOption = True,
-    quiet: QuietOption = False,
+    workers: options.Workers = 0,
+    infer: options.Infer = True,
+    quiet: options.Quiet = False,
 ) -> None:
     """Check a run against limits. Exit code 0: within, 1: unknown, 2: wrong usage, 3: exceeded.
 

@@ -10,8 +10,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from htagraph.cli import options
 from htagraph.cli.console import notices, output, shown_progress
-from htagraph.cli.options import QuietOption
 from htagraph.cli.report import print_summary
 from htagraph.cli.runs import loaded_job
 from htagraph.cli.sources import Source
@@ -45,7 +45,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for traces and reports.")] = Path(
         "htagraph-demo"
     ),
-    quiet: QuietOption = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Report on simulated runs, each with a planted fault. Nothing is downloaded."""
     summaries: dict[str, Summary] = {}

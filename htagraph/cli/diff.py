@@ -10,17 +10,9 @@ from typing import Annotated
 import pandas as pd
 import typer
 
+from htagraph.cli import options
 from htagraph.cli.check import end_with
 from htagraph.cli.console import notices, output, shown_progress
-from htagraph.cli.options import (
-    ColumnsOption,
-    FormatOption,
-    InferOption,
-    QuietOption,
-    RankOption,
-    WindowOption,
-    WorkersOption,
-)
 from htagraph.cli.runs import executor_of, loaded_run
 from htagraph.cli.tables import Format, print_frame
 from htagraph.cli.units import share_of
@@ -54,8 +46,8 @@ def diff(
     ],
     after: Annotated[Path, typer.Argument(metavar="AFTER", help="The same after the change.")],
     *,
-    rank: RankOption = None,
-    window: WindowOption = "",
+    rank: options.Rank = None,
+    window: options.Window = "",
     what: Annotated[
         What,
         typer.Option(
@@ -75,11 +67,11 @@ def diff(
     out: Annotated[
         Path | None, typer.Option(metavar="PAGE.html", help="Also write a page with everything.")
     ] = None,
-    columns: ColumnsOption = "",
-    form: FormatOption = Format.TABLE,
-    workers: WorkersOption = 0,
-    infer: InferOption = True,
-    quiet: QuietOption = False,
+    columns: options.Columns = "",
+    form: options.Format = Format.TABLE,
+    workers: options.Workers = 0,
+    infer: options.Infer = True,
+    quiet: options.Quiet = False,
 ) -> None:
     """Compare the steps of two runs, with noise. The largest change is first."""
     limit = share_of(fail_above) if fail_above else None

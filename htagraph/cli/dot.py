@@ -7,16 +7,8 @@ from typing import Annotated
 
 import typer
 
+from htagraph.cli import options
 from htagraph.cli.console import notices, shown_progress
-from htagraph.cli.options import (
-    BesideOption,
-    CaptureOption,
-    InferOption,
-    QuietOption,
-    RankOption,
-    TraceArgument,
-    WindowOption,
-)
 from htagraph.cli.runs import loaded_trace, windowed
 from htagraph.cli.sources import given
 from htagraph.compiled import Reading
@@ -26,10 +18,10 @@ __all__ = ["dot"]
 
 
 def dot(
-    paths: TraceArgument,
+    paths: options.TracePaths,
     *,
-    rank: RankOption = None,
-    window: WindowOption = "",
+    rank: options.Rank = None,
+    window: options.Window = "",
     out: Annotated[str, typer.Option(help="File to write; - prints it.")] = "-",
     whole: Annotated[
         bool, typer.Option("--graph", help="Draw all events of the window, not just the path.")
@@ -41,10 +33,10 @@ def dot(
         ),
     ] = False,
     max_nodes: Annotated[int, typer.Option(help="Maximum number of boxes.", min=2)] = 200,
-    beside: BesideOption = None,
-    capture: CaptureOption = "",
-    infer: InferOption = True,
-    quiet: QuietOption = False,
+    beside: options.Beside = None,
+    capture: options.Capture = "",
+    infer: options.Infer = True,
+    quiet: options.Quiet = False,
 ) -> None:
     """Write the critical path as DOT for Graphviz. htagraph dot TRACE | dot -Tsvg > path.svg."""
     source = given(paths, rank, capture, beside)

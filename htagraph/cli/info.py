@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
+from htagraph.cli import options
 from htagraph.cli.console import output, shown_progress
-from htagraph.cli.options import (
-    BesideOption,
-    CaptureOption,
-    FormatOption,
-    InferOption,
-    QuietOption,
-    RankOption,
-    TraceArgument,
-)
 from htagraph.cli.runs import loaded_trace
 from htagraph.cli.sources import given
 from htagraph.cli.tables import Format, print_frame, print_titled
@@ -30,14 +22,14 @@ __all__ = ["info"]
 
 
 def info(
-    paths: TraceArgument,
+    paths: options.TracePaths,
     *,
-    rank: RankOption = None,
-    form: FormatOption = Format.TABLE,
-    beside: BesideOption = None,
-    capture: CaptureOption = "",
-    infer: InferOption = True,
-    quiet: QuietOption = False,
+    rank: options.Rank = None,
+    form: options.Format = Format.TABLE,
+    beside: options.Beside = None,
+    capture: options.Capture = "",
+    infer: options.Infer = True,
+    quiet: options.Quiet = False,
 ) -> None:
     """List what a trace holds and lacks, what that affects, and how to record the rest."""
     source = given(paths, rank, capture, beside, form)

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options that several commands share; used as `options.Rank`."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import Annotated
 
 import typer
 
-from htagraph.cli.tables import Format
+from htagraph.cli import tables
 from htagraph.lookup.find_window import WINDOWS_IN_WORDS
 
 __all__ = [
-    "BesideOption",
-    "CaptureOption",
-    "ColumnsOption",
-    "DaskOption",
-    "FormatOption",
-    "InferOption",
-    "JobArgument",
-    "QuietOption",
-    "RankOption",
-    "ReportArgument",
-    "StacksOption",
-    "TraceArgument",
-    "WindowOption",
-    "WorkersOption",
+    "Beside",
+    "Capture",
+    "Columns",
+    "Dask",
+    "Format",
+    "Infer",
+    "JobPaths",
+    "Quiet",
+    "Rank",
+    "RunPaths",
+    "Stacks",
+    "TracePaths",
+    "Window",
+    "Workers",
 ]
 
-TraceArgument = Annotated[
+TracePaths = Annotated[
     list[Path],
     typer.Argument(
         metavar="PATH...",
@@ -35,25 +35,17 @@ TraceArgument = Annotated[
         "one of several ranks.",
     ),
 ]
-ReportArgument = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="PATH...",
-        help="Trace of one rank; or a folder, a glob or files with all ranks of a job.",
-    ),
-]
-JobArgument = Annotated[
-    list[Path] | None,
-    typer.Argument(
-        metavar="PATH...",
-        help="Trace of one rank; or a folder, a glob or files with all ranks of a job.",
-    ),
-]
-RankOption = Annotated[
+_RUN = typer.Argument(
+    metavar="PATH...",
+    help="Trace of one rank; or a folder, a glob or files with all ranks of a job.",
+)
+RunPaths = Annotated[list[Path], _RUN]
+JobPaths = Annotated[list[Path] | None, _RUN]
+Rank = Annotated[
     int | None,
     typer.Option("--rank", metavar="N", min=0, help="Analyze only this rank of a job."),
 ]
-WindowOption = Annotated[
+Window = Annotated[
     str,
     typer.Option(
         "--window",
@@ -62,17 +54,17 @@ WindowOption = Annotated[
         help=WINDOWS_IN_WORDS,
     ),
 ]
-DaskOption = Annotated[
+Dask = Annotated[
     str,
     typer.Option(
         "--dask", metavar="ADDRESS", help="Address of a Dask scheduler; its workers read the ranks."
     ),
 ]
-WorkersOption = Annotated[
+Workers = Annotated[
     int,
     typer.Option("--workers", min=0, help="Number of worker processes for a job; 0: automatic."),
 ]
-BesideOption = Annotated[
+Beside = Annotated[
     list[Path] | None,
     typer.Option(
         "--beside",
@@ -81,7 +73,7 @@ BesideOption = Annotated[
         "nvidia-smi or DCGM. Repeatable.",
     ),
 ]
-CaptureOption = Annotated[
+Capture = Annotated[
     str,
     typer.Option(
         "--capture",
@@ -90,21 +82,21 @@ CaptureOption = Annotated[
         "one), or list. Default: the latest complete one.",
     ),
 ]
-StacksOption = Annotated[
+Stacks = Annotated[
     bool,
     typer.Option(
         "--stacks", help="Also read Python stacks: they name the code in host gaps (slower)."
     ),
 ]
-InferOption = Annotated[
+Infer = Annotated[
     bool,
     typer.Option(
         "--infer/--no-infer",
         help="Infer waits that the trace does not record from the order and times of events.",
     ),
 ]
-FormatOption = Annotated[Format, typer.Option("--format", "-f", help="Format of the table.")]
-ColumnsOption = Annotated[
+Format = Annotated[tables.Format, typer.Option("--format", "-f", help="Format of the table.")]
+Columns = Annotated[
     str,
     typer.Option(
         "--columns",
@@ -112,6 +104,6 @@ ColumnsOption = Annotated[
         help="Columns to print, in this order; `all` for all.",
     ),
 ]
-QuietOption = Annotated[
+Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print the answer only, without progress and notices.")
 ]

@@ -10,20 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import pandas as pd
 import typer
 
+from htagraph.cli import options
 from htagraph.cli.console import notices, output, shown_progress
-from htagraph.cli.options import (
-    BesideOption,
-    CaptureOption,
-    ColumnsOption,
-    DaskOption,
-    FormatOption,
-    InferOption,
-    QuietOption,
-    RankOption,
-    ReportArgument,
-    WindowOption,
-    WorkersOption,
-)
 from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, windowed
 from htagraph.cli.sources import given
 from htagraph.cli.tables import Format, print_frame
@@ -71,10 +59,10 @@ class By(StrEnum):
 
 
 def path(
-    paths: ReportArgument,
+    paths: options.RunPaths,
     *,
-    rank: RankOption = None,
-    window: WindowOption = "",
+    rank: options.Rank = None,
+    window: options.Window = "",
     by: Annotated[
         By, typer.Option(help="Group by this; `segment` lists every segment.")
     ] = By.BOUND,
@@ -85,14 +73,14 @@ def path(
             "with the path added) or .dot."
         ),
     ] = None,
-    columns: ColumnsOption = "",
-    form: FormatOption = Format.TABLE,
-    beside: BesideOption = None,
-    capture: CaptureOption = "",
-    workers: WorkersOption = 0,
-    dask: DaskOption = "",
-    infer: InferOption = True,
-    quiet: QuietOption = False,
+    columns: options.Columns = "",
+    form: options.Format = Format.TABLE,
+    beside: options.Beside = None,
+    capture: options.Capture = "",
+    workers: options.Workers = 0,
+    dask: options.Dask = "",
+    infer: options.Infer = True,
+    quiet: options.Quiet = False,
 ) -> None:
     """Print the critical path of a trace or a job, grouped. The parts add up to the window."""
     source = given(paths, rank, capture, beside, form)

@@ -8,8 +8,8 @@ from typing import Annotated
 import pandas as pd
 import typer
 
+from htagraph.cli import options
 from htagraph.cli.console import output, shown_progress
-from htagraph.cli.options import FormatOption, QuietOption, RankOption
 from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format, print_frame
 from htagraph.model.progress import begin_stage
@@ -27,9 +27,9 @@ def repair(
         Path, typer.Argument(metavar="OUT", help="Repaired trace: .json, or .json.gz to compress.")
     ],
     *,
-    rank: RankOption = None,
-    form: FormatOption = Format.TABLE,
-    quiet: QuietOption = False,
+    rank: options.Rank = None,
+    form: options.Format = Format.TABLE,
+    quiet: options.Quiet = False,
 ) -> None:
     """Make a broken trace valid and list the repairs. Everything else stays byte for byte."""
     file_in = Source.of(broken, rank).file()

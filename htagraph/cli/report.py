@@ -16,20 +16,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from htagraph.cli import options
 from htagraph.cli.console import notices, output, shown_progress
 from htagraph.cli.job_report import print_job
-from htagraph.cli.options import (
-    BesideOption,
-    CaptureOption,
-    DaskOption,
-    InferOption,
-    QuietOption,
-    RankOption,
-    ReportArgument,
-    StacksOption,
-    WindowOption,
-    WorkersOption,
-)
 from htagraph.cli.pipes import lasting
 from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, windowed
 from htagraph.cli.sources import Source, given
@@ -61,10 +50,10 @@ _COLORS = {bound.label: color.terminal for bound, color in COLORS.items()}
 
 
 def report(
-    paths: ReportArgument,
+    paths: options.RunPaths,
     *,
-    rank: RankOption = None,
-    window: WindowOption = "",
+    rank: options.Rank = None,
+    window: options.Window = "",
     out: Annotated[
         Path | None,
         typer.Option(
@@ -87,13 +76,13 @@ def report(
         ),
     ] = False,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
-    beside: BesideOption = None,
-    capture: CaptureOption = "",
-    workers: WorkersOption = 0,
-    dask: DaskOption = "",
-    stacks: StacksOption = False,
-    infer: InferOption = True,
-    quiet: QuietOption = False,
+    beside: options.Beside = None,
+    capture: options.Capture = "",
+    workers: options.Workers = 0,
+    dask: options.Dask = "",
+    stacks: options.Stacks = False,
+    infer: options.Infer = True,
+    quiet: options.Quiet = False,
 ) -> None:
     """Find what bounds a run and what to try first. A folder is a job, one trace per rank."""
     _check_files(out, files=files, open_page=open_page)

@@ -12,16 +12,9 @@ import numpy as np
 import pandas as pd
 import typer
 
+from htagraph.cli import options
 from htagraph.cli.console import notices, shown_progress
 from htagraph.cli.interrupts import expected
-from htagraph.cli.options import (
-    BesideOption,
-    CaptureOption,
-    InferOption,
-    QuietOption,
-    RankOption,
-    WindowOption,
-)
 from htagraph.cli.pipes import lasting
 from htagraph.cli.runs import loaded_job, loaded_trace, windowed
 from htagraph.cli.serving import PORT, TraceServer, View, offline_ui
@@ -70,8 +63,8 @@ def view(
         ),
     ],
     *,
-    rank: RankOption = None,
-    window: WindowOption = "",
+    rank: options.Rank = None,
+    window: options.Window = "",
     at: Annotated[
         str,
         typer.Option(
@@ -102,10 +95,10 @@ def view(
         bool,
         typer.Option("--browser/--no-browser", help="Open a browser, or just print the address."),
     ] = True,
-    beside: BesideOption = None,
-    capture: CaptureOption = "",
-    infer: InferOption = True,
-    quiet: QuietOption = False,
+    beside: options.Beside = None,
+    capture: options.Capture = "",
+    infer: options.Infer = True,
+    quiet: options.Quiet = False,
 ) -> None:
     """Open a trace in the Perfetto UI, zoomed to what bounds it. The trace stays on this machine.
 

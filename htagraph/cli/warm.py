@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from htagraph.algorithms.clocks import follow
+from htagraph.cli import options
 from htagraph.cli.console import output, shown_progress
-from htagraph.cli.options import QuietOption
 from htagraph.demo_traces import demo_trace
 from htagraph.errors import HTAGraphError
 from htagraph.job.job import JOB_QUESTIONS
@@ -35,7 +35,7 @@ _MANY = 12_000
 """Names, more than a table of them begins with."""
 
 
-def warm(*, quiet: QuietOption = False) -> None:
+def warm(*, quiet: options.Quiet = False) -> None:
     """Compile all native code now, so that the first trace is as fast as the second.
 
     Meant for container images. Takes seconds with a released wheel, half a minute in a checkout;

@@ -11,21 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
+from htagraph.cli import options
 from htagraph.cli.console import notices, shown_progress
-from htagraph.cli.options import (
-    BesideOption,
-    CaptureOption,
-    ColumnsOption,
-    DaskOption,
-    FormatOption,
-    InferOption,
-    QuietOption,
-    RankOption,
-    ReportArgument,
-    StacksOption,
-    WindowOption,
-    WorkersOption,
-)
 from htagraph.cli.predictions import print_next, print_opportunities, print_prediction
 from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, windowed
 from htagraph.cli.sources import Source, given
@@ -58,10 +45,10 @@ def _named(option: str, metavar: str, meaning: str) -> Any:  # noqa: ANN401  typ
 
 
 def what_if(
-    paths: ReportArgument,
+    paths: options.RunPaths,
     *,
-    rank: RankOption = None,
-    window: WindowOption = "",
+    rank: options.Rank = None,
+    window: options.Window = "",
     scale: Annotated[
         list[str] | None, _named("--scale", "NAME=FACTOR", "These take FACTOR times as long.")
     ] = None,
@@ -116,15 +103,15 @@ def what_if(
             "--json", metavar="FILE", help="Also write the answer as JSON; - prints only the JSON."
         ),
     ] = "",
-    columns: ColumnsOption = "",
-    form: FormatOption = Format.TABLE,
-    beside: BesideOption = None,
-    capture: CaptureOption = "",
-    workers: WorkersOption = 0,
-    dask: DaskOption = "",
-    stacks: StacksOption = False,
-    infer: InferOption = True,
-    quiet: QuietOption = False,
+    columns: options.Columns = "",
+    form: options.Format = Format.TABLE,
+    beside: options.Beside = None,
+    capture: options.Capture = "",
+    workers: options.Workers = 0,
+    dask: options.Dask = "",
+    stacks: options.Stacks = False,
+    infer: options.Infer = True,
+    quiet: options.Quiet = False,
 ) -> None:
     """Predict what would help, and by how much; with changes, what they would save.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import htagraph as hg
-from htagraph.cli.options import windowed
+from htagraph.cli.runs import windowed
 from htagraph.findings.window_bounds import find_bounds
 from htagraph.synth import timeline
 
