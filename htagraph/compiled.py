@@ -22,7 +22,8 @@ from htagraph.writers.text_file import new_folder
 
 __all__ = ["Compiled", "Reading", "compiled", "kept_file", "load_graph", "opened", "saved"]
 
-_ENDS = 1 << 16  # bytes at each end of a file that tell it from another
+_ENDS = 1 << 16
+"""Chosen: bytes at each end of a file that identify it in the cache."""
 
 
 class Compiled(NamedTuple):

@@ -54,6 +54,7 @@ __all__ = [
 ]
 
 _MAX_LISTED = 8
+"""Chosen: steps or ranks that an error lists."""
 _MAX_COMPARED = 5_000
 """Most names that a mistyped one is compared with: chosen, so that it takes 0.1 s at most."""
 

@@ -38,8 +38,11 @@ BreakdownKey = Literal["bound", "kind", "name", "op", "track", "rule", "step"]
 """Groups for the time of a path."""
 
 _TOP = 3
-_WORTH_SAYING = 0.005
+"""Chosen: bounds in the line that represents a path."""
+_SHOWN_SHARE = 0.005
+"""Least share of a bound in that line: it rounds to 1%."""
 _JSON_STARTS_WITHIN = 64
+"""Chosen: bytes of a file in which its first bracket, after white space, shows that it is JSON."""
 _ABOUT = (
     "Segments tile the window: each instant belongs to exactly one. Each segment is what the next "
     "one had to wait for."
@@ -328,7 +331,7 @@ class CriticalPath:
         """Summary in one line."""
         sums = self.sums()
         shares = zip(sums["bound"][:_TOP], sums["share"], strict=False)
-        top = [(name, share) for name, share in shares if share >= _WORTH_SAYING]
+        top = [(name, share) for name, share in shares if share >= _SHOWN_SHARE]
         bounds = ", ".join(f"{in_words(name)} {share:.0%}" for name, share in top)
         return (
             f"CriticalPath({self.window.name}, {human_duration(self.dur_ns)}, "

@@ -67,6 +67,7 @@ missing.
 """
 
 _MAX_INT = 2**62
+"""Largest integer option: sums of two still fit int64."""
 
 ARGS_READERS = frozenset({"cupti_counters", "cupti_rates"})
 """Questions that also need the ``args`` of events, which are in the file only."""

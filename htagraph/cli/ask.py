@@ -30,6 +30,7 @@ from htagraph.writers.atomic import output_file
 __all__ = ["ask"]
 
 _MAX_ROWS = 40
+"""Chosen: rows of a table on the terminal."""
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
 """A whole number, as an option has it."""
 

@@ -27,6 +27,7 @@ EXIT_CODES: dict[State, int] = {"passed": 0, "withheld": 1, "broken": 3}
 """How a check ends; 2 is wrong usage, as everywhere."""
 
 _TOP = 8
+"""Chosen: bounds in the table that compares critical paths."""
 _STYLES: dict[State, str] = {"passed": "green", "withheld": "yellow", "broken": "red"}
 
 
@@ -151,14 +152,12 @@ def _print(console: Console, found: Check, form: CheckFormat) -> None:
 
 
 def end_with(found: Check, *, quiet: bool) -> None:
-    """End with the exit code of a check; say where it did not pass."""
+    """End with the exit code of a check, after a notice for each limit that did not pass."""
     code = EXIT_CODES[found.state]
     if code:
         not_passed = [one for one in found.limits if one.state == found.state]
         for one in not_passed:
-            said = f": {one.said}" if one.said else ""
-            notices(quiet=quiet).print(f"{one.limit} is {_SAID[one.state]}{said}", markup=False)
+            outcome = "exceeded" if one.state == "broken" else "unknown"
+            reason = f": {one.said}" if one.said else ""
+            notices(quiet=quiet).print(f"{one.limit} {outcome}{reason}", markup=False)
         raise typer.Exit(code)
-
-
-_SAID: dict[State, str] = {"broken": "broken", "withheld": "not known", "passed": "kept"}

@@ -23,6 +23,7 @@ __all__ = ["complain", "notices", "output", "sentences", "shown_progress"]
 
 _LOG = logging.getLogger("htagraph")
 _PIPED_WIDTH = 140
+"""Chosen: characters in a line of output that goes into a pipe or a file."""
 
 
 class Terminal(Console):

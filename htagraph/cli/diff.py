@@ -25,6 +25,7 @@ from htagraph.reports.page.diff_page import write_diff_page
 __all__ = ["What", "diff"]
 
 _TOP = 20
+"""Chosen: rows of a table on the terminal."""
 
 
 class What(StrEnum):

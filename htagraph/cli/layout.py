@@ -23,8 +23,11 @@ from htagraph.writers.labels import distinct_names
 __all__ = ["fitted"]
 
 _LEAST_NAME, _LEAST_SENTENCE = 16, 24
+"""Chosen: fewest characters of a shortened name, and of a folded sentence."""
 _GAP = 2
+"""Characters between two columns, as rich prints them."""
 _MIN_COLUMNS = 2
+"""Chosen: columns that even a narrow terminal shows."""
 
 
 class _Column(NamedTuple):

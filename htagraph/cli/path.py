@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["By", "path"]
 
 _MAX_ROWS = 40
+"""Chosen: rows of a table on the terminal."""
 _SEGMENT = (
     "start_ns",
     "dur_ns",

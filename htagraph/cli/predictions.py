@@ -28,6 +28,7 @@ from htagraph.scenario import Scenario
 __all__ = ["print_next", "print_opportunities", "print_prediction"]
 
 _MAX_ROWS = 20
+"""Chosen: changes in the table on the terminal."""
 
 
 def print_opportunities(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import webbrowser
-from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
 from importlib.util import find_spec
@@ -18,7 +17,6 @@ from rich.text import Text
 
 from htagraph.cli import options
 from htagraph.cli.console import notices, output, shown_progress
-from htagraph.cli.job_report import print_job
 from htagraph.cli.pipes import lasting
 from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, windowed
 from htagraph.cli.sources import Source, given
@@ -34,6 +32,7 @@ from htagraph.reports.device_use import losses_in_words, seems_busier, use_in_wo
 from htagraph.reports.files import page_work, write_files
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import job_document, json_document
+from htagraph.reports.markdown import job_tables
 from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
 from htagraph.writers.text_file import write_text
@@ -41,7 +40,9 @@ from htagraph.writers.text_file import write_text
 __all__ = ["print_summary", "report"]
 
 _N_TOP = 6
-_N_STEPS = 12
+"""Chosen: operators and names that a report lists."""
+_N_ROWS = 12
+"""Chosen: rows of every other table of a report."""
 _WHERE_TO_OPEN = {
     "perfetto": "  (htagraph view, or https://ui.perfetto.dev)",
     "page": "  (in a browser)",
@@ -162,12 +163,12 @@ def _check_files(out: Path | None, *, files: bool, open_page: bool) -> None:
 
 def _print(summary: Summary | JobSummary, *, quiet: bool) -> None:
     """Print a report, each part as soon as it is made."""
-    parts: list[Callable[[Console], None]] = [partial(print_head, summary=summary)]
-    if isinstance(summary, JobSummary):
-        parts = [partial(print_job, summary=summary)]
-    else:
-        parts.append(partial(_print_tables, summary=summary))
-    for part in parts:
+    tables = (
+        partial(_print_job_tables, summary=summary)
+        if isinstance(summary, JobSummary)
+        else partial(_print_tables, summary=summary)
+    )
+    for part in (partial(print_head, summary=summary), tables):
         console = output()
         with shown_progress(quiet=quiet), console.capture() as captured:
             begin_stage("Summing up")
@@ -223,8 +224,8 @@ def _print_tables(console: Console, summary: Summary) -> None:
     """Print what is behind the verdict: the path, what the devices do, and what to check."""
     if len(summary.by_step):
         n_steps = len(summary.by_step)
-        of = f", first {_N_STEPS} of {n_steps:,}" if n_steps > _N_STEPS else ""
-        print_titled(console, f"By step{of}", summary.by_step.head(_N_STEPS))
+        of = f", first {_N_ROWS} of {n_steps:,}" if n_steps > _N_ROWS else ""
+        print_titled(console, f"By step{of}", summary.by_step.head(_N_ROWS))
     segments = human_count(summary.path.n_segments, "segment")
     title = f"Critical path: {human_duration(summary.path.dur_ns)} in {segments}"
     print_titled(console, title, _bound_table(summary, console.width))
@@ -249,6 +250,15 @@ def _print_tables(console: Console, summary: Summary) -> None:
         print_titled(console, "Companion files that match nothing in the trace", lost)
     if len(summary.trace.repairs):
         print_titled(console, "Repairs of the file", summary.trace.repairs)
+
+
+def _print_job_tables(console: Console, summary: JobSummary) -> None:
+    """Print the tables of a job: late ranks, its critical path."""
+    if summary.inferred:
+        console.print(f"\n{summary.inferred}", style="dim", markup=False)
+    for title, frame in job_tables(summary):
+        of = f", first {_N_ROWS} of {len(frame):,}" if len(frame) > _N_ROWS else ""
+        print_titled(console, f"{title}{of}", frame.head(_N_ROWS))
 
 
 def _bound_table(summary: Summary, width: int) -> Table:

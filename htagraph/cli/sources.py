@@ -34,6 +34,7 @@ __all__ = ["Source", "given"]
 
 _LOG = logging.getLogger("htagraph")
 _N_NAMED = 8
+"""Chosen: ranks that an error lists."""
 
 
 def given(
