@@ -48,6 +48,8 @@ _COMMAND = re.compile(
     r"(?: \| head -(?P<lines>\d+)| \| sed -n (?P<first>\d+),(?P<last>\d+)p|(?P<code>; echo \$\?))?"
 )
 _LANGUAGES = ("bash", "console", "python")
+_ROOT = Path(__file__).parents[1]
+_REAL_JOB = Path("tests/data/captures/jobs/ddp_sleep_4")
 WIDTH = "100"
 """Columns of the terminal of documents."""
 
@@ -164,13 +166,14 @@ def _run(command: str) -> str:
 
 
 def write_captures(folder: Path) -> None:
-    """Write the traces that documents name: those of `htagraph demo`, a rank's, and a job's."""
+    """Write the traces that documents name: the demo's, a rank's, a job's, and a real job."""
     runs = folder / "htagraph-demo"
     runs.mkdir()
     for fault in PLANTED:
         shutil.copy(demo_trace(fault), runs)
     shutil.copytree(demo_trace("job"), runs / "job")
     shutil.copytree(demo_trace("job"), folder / "traces")
+    shutil.copytree(_ROOT / _REAL_JOB, folder / _REAL_JOB)
     simulate(training_rank(steps=7)).write(folder / "rank0.pt.trace.json.gz")
 
 

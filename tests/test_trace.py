@@ -13,7 +13,7 @@ from htagraph.errors import QueryError
 from htagraph.model.recording import Origin, Recording, Repair
 from htagraph.synth import timeline
 from tests.benchmarks.bench_windows import closeness
-from tests.real_traces import TRACES
+from tests.real_traces import located
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
 
@@ -147,11 +147,10 @@ def test_what_only_a_whole_trace_can_tell_is_no_window_to_be_read(tmp_path, word
         hg.load(path, window="ProfilerStep#77")
 
 
-@pytest.mark.real
+@pytest.mark.public("torchrec/resnet18")
 def test_a_step_of_a_real_trace_that_is_read_by_itself_is_explained_nearly_as_in_the_whole():
     """What is learnt from all steps is missing: at most 0.5% of a step has another bound."""
-    file = next(path for path in TRACES if path.parent.name == "resnet18")
-    steps = closeness(file)
+    steps = closeness(min(located("torchrec/resnet18").iterdir()))
 
     assert [one.step for one in steps] == ["ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3"]
     assert all(one.moved_share < 0.005 for one in steps)

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.real_traces import FOLDER
+from tests.public_traces import FOLDER
 
 TRACES = FOLDER / "hta"
 FILES = {

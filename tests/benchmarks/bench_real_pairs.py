@@ -1,6 +1,6 @@
 """Predicted steps against measured ones: real captures with a planted cause, and without it.
 
-``python -m tests.benchmarks.bench_real_pairs [FOLDER]``: FOLDER is ``../shared/traces/torch-cpu``
+``python -m tests.benchmarks.bench_real_pairs [FOLDER]``: FOLDER is ``tests/data/captures``
 by default, whose captures of one process are compared with its ``baseline``; in a folder of
 ``NAME.before`` and ``NAME.after`` captures (with ``.0``, ``.1`` … of several runs) each one of the
 first is compared with the steps of all of the second.
@@ -34,7 +34,7 @@ from htagraph.model.kinds import Cause
 from htagraph.replay.candidates import Candidate, candidates
 from htagraph.replay.changes import Change
 from htagraph.replay.rehearsal import Rehearsal
-from tests.real_traces import FOLDER
+from tests.real_traces import CAPTURES
 
 Named = Callable[[hg.TraceGraph], list[Change]]
 _LOADERS = "enumerate(DataLoader)*"
@@ -345,7 +345,7 @@ def _steps_of(job: hg.Job) -> list[float]:
 
 def main() -> None:
     """Predict every capture and print the tables."""
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER / "torch-cpu"
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else CAPTURES
     print(f"| {' | '.join(_COLUMNS)} |")
     print(f"|{' --- |' * len(_COLUMNS)}")
     found = []

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.real_traces import FOLDER
+from tests.public_traces import FOLDER
 
 SOURCE = FOLDER / "hta/nccl_parser_config/nccl_data.json.gz"
 _LIST = b'"traceEvents": ['

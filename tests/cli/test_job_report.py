@@ -18,6 +18,7 @@ from htagraph.reports.json_document import JOB_VERSION, job_document
 from htagraph.reports.markdown import markdown_job_summary
 from htagraph.reports.page.help_section import help_section
 from htagraph.reports.what_helps import NOT_REPLAYED
+from tests.real_traces import located
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job
 
@@ -130,11 +131,11 @@ def test_a_job_that_was_not_replayed_names_no_change(folder, monkeypatch):
     assert (section.panels, section.absent) == ((), NOT_REPLAYED)
 
 
-@pytest.mark.real
+@pytest.mark.public("hta/trace_filter")
 @pytest.mark.filterwarnings("ignore:no clock brings")
-def test_no_verdict_on_ranks_that_cannot_have_met(real_traces):
+def test_no_verdict_on_ranks_that_cannot_have_met():
     """No clock brings these two together: what they waited for each other is not known."""
-    verdict = JobSummary(load_job(real_traces / "hta" / "trace_filter"), "job").verdict
+    verdict = JobSummary(load_job(located("hta/trace_filter")), "job").verdict
 
     assert verdict.findings == ()
     assert "report on each rank by itself" in verdict.withheld

@@ -32,6 +32,7 @@ from htagraph.reports.headings import (
 )
 from htagraph.reports.json_document import records
 from htagraph.reports.markdown import human_frame
+from tests.real_traces import located
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank
 
@@ -148,9 +149,9 @@ def test_each_number_of_a_job_is_read_at_80_columns(job: hg.Job) -> None:
         check_numbers(job, question, 80)
 
 
-@pytest.mark.real
-def test_each_number_of_a_real_answer_is_read(real_traces: Path) -> None:
-    control = hg.load(real_traces / "hta" / "trace_diff" / "control" / "control.json.gz").compile()
+@pytest.mark.public("hta/trace_diff/control/control.json.gz")
+def test_each_number_of_a_real_answer_is_read() -> None:
+    control = hg.load(located("hta/trace_diff/control/control.json.gz")).compile()
     for question in ASKED:
         for width in (80, 120, 200):
             check_numbers(control, question, width)

@@ -16,6 +16,7 @@ from htagraph.comparison.run_diff import RunDiff
 from htagraph.comparison.run_profile import RunProfile
 from htagraph.errors import GraphError, QueryError, TraceFormatError
 from tests.comparison.profiles import profile
+from tests.real_traces import located
 
 MS = 1_000_000
 BASE = profile(
@@ -193,10 +194,10 @@ def test_a_path_is_no_run():
         hg.diff("rank0.json", "rank1.json")
 
 
-@pytest.mark.real
-def test_real_traces_do_not_differ_from_themselves(real_traces):
+@pytest.mark.public("hta/trace_diff/control/control.json.gz")
+def test_real_traces_do_not_differ_from_themselves():
     """Nor three of their odd steps from three even ones."""
-    graph = hg.load(real_traces / "hta/trace_diff/control/control.json.gz").compile()
+    graph = hg.load(located("hta/trace_diff/control/control.json.gz")).compile()
     found = hg.diff(graph, graph).runs
 
     assert found.verdict().startswith("No change: steps take 77.9 ms (+0.0%")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -11,6 +10,7 @@ import htagraph as hg
 from htagraph.cli.runs import windowed
 from htagraph.findings.window_bounds import find_bounds
 from htagraph.synth import timeline
+from tests.real_traces import located
 
 LATE = """
     cpu 1    |{first}[launch >a][launch >b]{rest}
@@ -46,10 +46,10 @@ def test_where_no_part_can_be_judged_the_checks_come_next() -> None:
     assert withheld.endswith("No part of it can be judged; all checks: htagraph info FILE")
 
 
-@pytest.mark.real
-def test_the_command_can_be_pasted(real_traces: Path) -> None:
+@pytest.mark.public("tracelens/vllm_piecewise_graph.json.gz")
+def test_the_command_can_be_pasted() -> None:
     """It names the file, and the part that it names is judged. Inferred, all of it would be."""
-    file = real_traces / "tracelens/vllm_piecewise_graph.json.gz"
+    file = located("tracelens/vllm_piecewise_graph.json.gz")
     trace = hg.load(file)
     graph = trace.compile(infer=False)
 

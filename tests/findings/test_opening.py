@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 import htagraph as hg
@@ -12,6 +10,7 @@ from htagraph.reports.json_document import json_document
 from htagraph.reports.markdown import markdown_summary
 from htagraph.reports.summary import Summary
 from htagraph.synth import timeline
+from tests.real_traces import located
 
 CARRIED = """
     us       |0         10        20        30        40        50        60
@@ -89,10 +88,10 @@ def test_who_asks_for_a_window_gets_it() -> None:
     assert part.caveats == []
 
 
-@pytest.mark.real
-def test_a_real_capture_that_began_while_the_device_was_busy(real_traces: Path) -> None:
+@pytest.mark.public("tracelens/sglang_Qwen3-8B_decode.json.gz")
+def test_a_real_capture_that_began_while_the_device_was_busy() -> None:
     """Of 474 ms of a decode step, 463 ms are work from before; the rest is one replay."""
-    trace = hg.load(real_traces / "tracelens/sglang_Qwen3-8B_decode.json.gz")
+    trace = hg.load(located("tracelens/sglang_Qwen3-8B_decode.json.gz"))
     summary = Summary.of(trace, trace.compile())
 
     assert "launched before the capture for 463 ms" in summary.caveats[0]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 import htagraph as hg
@@ -14,6 +12,7 @@ from htagraph.reports.json_document import json_document
 from htagraph.reports.markdown import markdown_summary
 from htagraph.reports.summary import Summary
 from htagraph.synth import timeline
+from tests.real_traces import located
 
 LATE = """
     us       |0         10        20        30        40        50
@@ -77,10 +76,10 @@ def test_work_that_is_launched_one_by_one_is_not_judged_so() -> None:
     assert json_document(summary)["replays"] is None
 
 
-@pytest.mark.real
-def test_a_real_decode_step_is_bound_by_its_graphs(real_traces: Path) -> None:
+@pytest.mark.public("tracelens/vllm_piecewise_graph.json.gz")
+def test_a_real_decode_step_is_bound_by_its_graphs() -> None:
     """From the first kernel on: the replays follow each other, and are full."""
-    trace = hg.load(real_traces / "tracelens/vllm_piecewise_graph.json.gz")
+    trace = hg.load(located("tracelens/vllm_piecewise_graph.json.gz"))
     graph = windowed(trace.compile(), "151231271:307697688")
 
     assert json_document(Summary(trace, graph))["replays"]["bound"] == "kernels"

@@ -21,7 +21,7 @@ from htagraph.questions import QUESTIONS
 from htagraph.reports.json_document import json_document
 from htagraph.reports.summary import Summary
 from htagraph.trace import Trace, load
-from tests.real_traces import TRACES
+from tests.real_traces import TRACES, located
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
 
@@ -61,11 +61,11 @@ _HEADERS = ("distributedInfo", "deviceProperties", "schemaVersion", "x")
 
 @cache
 def sources() -> tuple[Document, ...]:
-    """What mutations start from: small real traces where they are at hand, and simulated ones."""
+    """What mutations start from: small real traces, and simulated ones."""
     faults = ("none", "sync_in_loop", "blocking_copy", "exposed_allreduce")
     texts = [simulate(training_rank(steps=2, layers=2, fault=fault)).to_json() for fault in faults]
-    for path in TRACES:
-        if path.stat().st_size < MAX_FILE_BYTES:
+    for path in map(located, TRACES):
+        if path.is_file() and path.stat().st_size < MAX_FILE_BYTES:
             data = path.read_bytes()
             texts.append(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
     found = []

@@ -16,6 +16,7 @@ from htagraph.job import rehearsal
 from htagraph.job.job import Job
 from tests.job.simulated import FEW, loaded, meet, three
 from tests.job.test_host_collectives import late_on_rank_1, written
+from tests.real_traces import CAPTURES, cases, located
 from tests.synth.program import Collective, JobProgram, Op, Spend, Synchronize
 from tests.synth.simulator import simulate_job
 from tests.synth.strategies import expert_jobs, jobs
@@ -252,19 +253,19 @@ def test_collectives_on_the_host_wait_for_the_last_one_as_well(tmp_path: Path) -
     assert hg.what_if(job, hg.equalise()).saves_ns.low_ns > 0
 
 
-@pytest.mark.real
 @pytest.mark.parametrize(
     "name",
-    ["dlrm", "torchrec/sleep_on_rank2", "torchrec/resnet18", "megatron-tp2"]
-    + [f"torch-cpu/jobs/{name}" for name in ("async_2", "ddp_sleep_4", "fsdp2_2", "pipeline_2")],
+    [
+        *(f"captures/jobs/{name}" for name in ("async_2", "ddp_sleep_4", "fsdp2_2", "pipeline_2")),
+        *cases(["dlrm", "torchrec/sleep_on_rank2", "torchrec/resnet18", "megatron-tp2"]),
+    ],
 )
-def test_without_changes_a_real_job_is_as_it_was(real_traces: Path, name: str) -> None:
+def test_without_changes_a_real_job_is_as_it_was(name: str) -> None:
     """To the nanosecond, by every reading."""
-    assert is_as_it_was(hg.load_job(real_traces / name))
+    assert is_as_it_was(hg.load_job(located(name)))
 
 
-@pytest.mark.real
-def test_equalised_a_planted_delay_is_gone(real_traces: Path) -> None:
+def test_equalised_a_planted_delay_is_gone() -> None:
     """Rank 1 slept 54.0, 54.1 and 49.6 ms longer; ranks of 2 cannot be told from the median."""
-    job = hg.load_job(real_traces / "torch-cpu" / "jobs" / "allreduce_2")
+    job = hg.load_job(CAPTURES / "jobs" / "allreduce_2")
     assert hg.what_if(job, hg.equalise()).saves_ns.expected_ns == pytest.approx(157.7e6, rel=0.05)

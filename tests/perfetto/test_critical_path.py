@@ -9,18 +9,20 @@ import pytest
 
 import htagraph as hg
 from htagraph.graph import TraceGraph
+from tests.real_traces import case, located
 from tests.synth.simulator import simulate
 from tests.synth.training import training_rank
 
 pytestmark = pytest.mark.perfetto
 
-REAL = {
-    "alexnet": "hta/critical_path/alexnet/*.json.gz",
-    "ns_resolution": "hta/ns_resolution_trace/*.json.gz",
-    "control": "hta/trace_diff/control/*.json.gz",
-    "eager B200": "tracelens/eager_trace.json.gz",
-    "sglang decode": "tracelens/sglang_Qwen3-8B_decode.json.gz",
-}
+REAL = [
+    case("captures/single/json_stack.pt.trace.json.gz"),
+    case("hta/critical_path/alexnet/benchmark_result_2869224_1695835535_trace.json.gz"),
+    case("hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz"),
+    case("hta/trace_diff/control/control.json.gz"),
+    case("tracelens/eager_trace.json.gz"),
+    case("tracelens/sglang_Qwen3-8B_decode.json.gz"),
+]
 
 SAID_OF_EACH = ("what", "operator", "track", "cause", "finding", "rule", "evidence")
 ON_PATH = (
@@ -143,14 +145,10 @@ def test_the_path_in_json_tiles_the_window_and_has_its_arrows(tmp_path: Path, as
     assert arrows == [[int(np.sum(path.segments["event"] >= 0))]]
 
 
-@pytest.mark.real
 @pytest.mark.parametrize("name", REAL)
-def test_a_real_trace_is_whole_and_its_path_tiles_it(
-    tmp_path: Path, ask, real_traces: Path, name: str
-) -> None:
+def test_a_real_trace_is_whole_and_its_path_tiles_it(tmp_path: Path, ask, name: str) -> None:
     """Every event of the file has its duration, and the path covers every nanosecond once."""
-    (file,) = real_traces.glob(REAL[name])
-    graph = hg.load(file).compile()
+    graph = hg.load(located(name)).compile()
     path, events = graph.critical_path(), graph.dag.events
     tiles, originals, arrows = ask(
         path.to_perfetto(tmp_path / "x.pftrace"),

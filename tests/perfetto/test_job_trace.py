@@ -12,6 +12,7 @@ import pytest
 from htagraph.errors import OutputError
 from htagraph.job.job import Job
 from htagraph.job.loading import load_job
+from tests.real_traces import located
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job
 
@@ -106,10 +107,10 @@ def test_nothing_half_written_is_left(tmp_path: Path, job: Job) -> None:
         assert [entry.name for entry in Path(folder).iterdir()] == ["x.pftrace"]
 
 
-@pytest.mark.real
-def test_a_real_job_is_whole(tmp_path: Path, ask, real_traces: Path) -> None:
+@pytest.mark.public("torchrec/sleep_on_rank2")
+def test_a_real_job_is_whole(tmp_path: Path, ask) -> None:
     """Four ranks of torchrec, of which rank 2 sleeps."""
-    job = load_job(real_traces / "torchrec" / "sleep_on_rank2")
+    job = load_job(located("torchrec/sleep_on_rank2"))
     path = job.critical_path()
     tiles, events = ask(path.to_perfetto(tmp_path / "x.pftrace"), TILES, EVENTS)
     assert tiles == [[len(path.segments), path.dur_ns, path.dur_ns, 0]]

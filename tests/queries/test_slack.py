@@ -15,6 +15,7 @@ from htagraph.queries.slack import slack
 from htagraph.replay.changes import Scale
 from htagraph.replay.rehearsal import Rehearsal
 from htagraph.synth import timeline
+from tests.real_traces import located
 from tests.synth.simulator import simulate
 from tests.synth.strategies import programs
 
@@ -113,10 +114,10 @@ def test_work_that_takes_longer_than_its_float_makes_the_window_longer(program, 
     )
 
 
-@pytest.mark.real
-def test_a_real_trace_has_its_path_among_what_is_critical(real_traces) -> None:
+@pytest.mark.public("hta/trace_diff/control/control.json.gz")
+def test_a_real_trace_has_its_path_among_what_is_critical() -> None:
     """Every piece of device work that the path ends with is critical."""
-    graph = hg.load(real_traces / "hta/trace_diff/control/control.json.gz").compile()
+    graph = hg.load(located("hta/trace_diff/control/control.json.gz")).compile()
     found = graph.slack().set_index("event")
     path = graph.critical_path().segments
     work = path.loc[path["kind"] == "span", "event"]

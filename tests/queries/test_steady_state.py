@@ -64,6 +64,14 @@ _ODD = {
         "",
         "ms host code that no event covers)",
     ),
+    "a slow pair": (
+        lambda body: (
+            Op("outer", (Op("six", (Spend(6 * _MS),)), Op("four", (Spend(4 * _MS),)))),
+            *body,
+        ),
+        "",
+        "ms six)",
+    ),
     "an early end": (
         lambda body: body[: len(body) // 2],
         "events fewer than usual",

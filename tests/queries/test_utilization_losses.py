@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -108,7 +110,7 @@ def kernels(draw: st.DrawFn) -> Dag:
         row = Row(name, EventKind.KERNEL, "kernel", (0, number % 3), start, dur, 0, number % 3)
         row.values = draw(st.sampled_from([grid, grid, grid, {}]))
         rows.append(row)
-    return compile_events(event_table(rows, devices=(FOUR_SMS,)))
+    return compile_events(replace(event_table(rows), devices=(FOUR_SMS,)))
 
 
 @settings(max_examples=40, deadline=None)

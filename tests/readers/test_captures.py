@@ -19,6 +19,7 @@ from htagraph.errors import (
     TraceFormatError,
 )
 from htagraph.model.frames import CAPTURES
+from tests.real_traces import case, located
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job
 
@@ -336,13 +337,9 @@ def test_the_search_for_captures_grows_with_the_files(tmp_path):
     assert (len(lines), lines[1]) == (22, "… 980 earlier ones: hg.discover lists them")
 
 
-@pytest.mark.real
-def test_one_process_with_two_cycles_is_two_captures(real_traces):
+def test_one_process_with_two_cycles_is_two_captures():
     """`repeat=2` on one process: not two ranks."""
-    folder = real_traces / "torch-cpu" / "features" / "repeat2_tb"
-    if not folder.is_dir():
-        pytest.skip("needs ../shared/traces/torch-cpu")
-
+    folder = located("captures/features/repeat2_tb")
     job = loaded(folder)
 
     assert hg.discover(folder)["steps"].tolist() == ["3 to 5", "9 to 11"]
@@ -350,14 +347,10 @@ def test_one_process_with_two_cycles_is_two_captures(real_traces):
     assert job.summaries[0].steps == ("ProfilerStep#9", "ProfilerStep#10", "ProfilerStep#11")
 
 
-@pytest.mark.real
 @pytest.mark.parametrize("name", ["single", "features", "jobs"])
-def test_unrelated_traces_are_refused_with_what_is_there(real_traces, name):
+def test_unrelated_traces_are_refused_with_what_is_there(name):
     """Single runs, and jobs in folders of their own, are not the ranks of one job."""
-    folder = real_traces / "torch-cpu" / name
-    if not folder.is_dir():
-        pytest.skip("needs ../shared/traces/torch-cpu")
-
+    folder = located(f"captures/{name}")
     with pytest.raises(CaptureNotChosenError) as refused:
         hg.load_job(folder)
 
@@ -365,20 +358,20 @@ def test_unrelated_traces_are_refused_with_what_is_there(real_traces, name):
     assert len(refused.value.listing.splitlines()) == n_captures + 1
 
 
-@pytest.mark.real
 @pytest.mark.parametrize(
     ("name", "n_ranks"),
     [
-        ("dlrm", 8),
-        ("megatron-tp2", 2),
-        ("torchrec/resnet18", 2),
-        ("torchrec/sleep_on_rank2", 4),
-        ("hta/trace_filter", 2),
+        case("captures/jobs/ddp_sleep_4", 4),
+        case("dlrm", 8),
+        case("megatron-tp2", 2),
+        case("torchrec/resnet18", 2),
+        case("torchrec/sleep_on_rank2", 4),
+        case("hta/trace_filter", 2),
     ],
 )
-def test_the_ranks_of_a_real_job_are_one_capture(real_traces, name, n_ranks):
+def test_the_ranks_of_a_real_job_are_one_capture(name, n_ranks):
     """Old and new PyTorch, one folder or one per rank, with and without hosts in names."""
-    captures = hg.discover(real_traces / name)
+    captures = hg.discover(located(name))
 
     assert captures["capture"].tolist() == [1] * n_ranks
     assert sorted(captures["rank"]) == list(range(n_ranks))

@@ -20,6 +20,7 @@ from htagraph.model.recording import Recording
 from htagraph.model.rules import Rule
 from htagraph.readers.execution_trace import is_execution_trace, with_execution_trace
 from htagraph.synth import timeline
+from tests.real_traces import CAPTURES
 
 TWO_THREADS = """
     cpu 1    |[aten::mm ][aten::t]                    [aten::sum]
@@ -247,10 +248,9 @@ def test_a_node_of_nonsense_costs_itself(tmp_path: Path, at: int, key: str, valu
     hg.Trace(recording).compile()
 
 
-@pytest.mark.real
-def test_a_real_execution_trace_matches_every_operator(real_traces: Path):
+def test_a_real_execution_trace_matches_every_operator():
     """Parity with HTA's correlate_execution_trace: the node of each cpu_op and user_annotation."""
-    folder = real_traces / "torch-cpu" / "features"
+    folder = CAPTURES / "features"
     trace = hg.load(folder / "et.pt.trace.json.gz", beside=[folder / "et.et.json.gz"])
 
     attached = trace.attached.iloc[0]

@@ -20,13 +20,14 @@ from htagraph.model.samples import SampleTable, Series
 from htagraph.readers.perfetto.reader import read_perfetto
 from htagraph.writers.pftrace import CounterTrack, write_pftrace
 from tests.readers.conftest import event, file_of
-from tests.real_traces import FOLDER
+from tests.real_traces import cases, located
 from tests.synth.program import Program
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.strategies import programs
 from tests.synth.training import training_job
 
 _REAL = (
+    "captures/single/loader2.pt.trace.json.gz",
     "hta/trace_diff/control/control.json.gz",
     "tracelens/sglang_Qwen3-8B_decode.json.gz",
     "hta/mtia_inference_trace/mtia_inference_rank_0.json.gz",
@@ -255,12 +256,10 @@ def test_original_json_cannot_be_written_from_a_perfetto_trace(tmp_path: Path) -
         path.to_chrome_json(tmp_path / "x.json")
 
 
-@pytest.mark.real
-@pytest.mark.skipif(not FOLDER.exists(), reason="needs ../shared/traces")
-@pytest.mark.parametrize("name", _REAL, ids=lambda name: Path(name).name[:30])
+@pytest.mark.parametrize("name", cases(_REAL))
 def test_a_real_trace_is_read_back_as_it_was(tmp_path: Path, name: str) -> None:
     """The same rows, edges and segments."""
-    first = hg.load(FOLDER / name)
+    first = hg.load(located(name))
     path = first.compile().critical_path().to_perfetto(tmp_path / "x.pftrace")
     again = hg.load(path)
 

@@ -17,6 +17,7 @@ from htagraph.reports.page import write_page
 from htagraph.reports.page.rank_answers import _asked
 from htagraph.reports.page.tables import html_table
 from htagraph.reports.summary import Summary
+from tests.real_traces import case, located
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank
 
@@ -147,15 +148,13 @@ def test_a_long_table_keeps_all_its_rows_or_says_how_many_it_has() -> None:
     assert "The first 100 of 2,001 rows: <code>command</code> has all." in cut
 
 
-@pytest.mark.real
 @pytest.mark.parametrize(
-    "name", ["tracelens/eager_trace.json.gz", "hta/trace_diff/control/control.json.gz"]
+    "name",
+    [case("tracelens/eager_trace.json.gz"), case("hta/trace_diff/control/control.json.gz")],
 )
-def test_pages_of_real_traces_stay_under_the_limit(
-    real_traces: Path, name: str, tmp_path: Path
-) -> None:
+def test_pages_of_real_traces_stay_under_the_limit(name: str, tmp_path: Path) -> None:
     """100,000 segments, 10,000 kernels: less than 8 MB."""
-    file = write_page(tmp_path / "report.html", summary_of(hg.load(real_traces / name)))
+    file = write_page(tmp_path / "report.html", summary_of(hg.load(located(name))))
     assert file.stat().st_size < MAX_BYTES
 
 
