@@ -261,10 +261,6 @@ class TraceGraph(Questions):
     def save(self, out: str | Path) -> Path:
         """Write the compiled graph of the whole trace to one file, for `open`.
 
-        Parameters
-        ----------
-        out : str or Path
-
         Raises
         ------
         OutputError
@@ -275,10 +271,6 @@ class TraceGraph(Questions):
     @classmethod
     def open(cls, path: str | Path) -> TraceGraph:
         """Open a saved graph; nothing in the file is executed.
-
-        Parameters
-        ----------
-        path : str or Path
 
         Raises
         ------

@@ -204,10 +204,6 @@ class CriticalPath:
     def sums(self, *, by: BreakdownKey = "bound") -> dict[str, npt.NDArray[Any]]:
         """Columns of a `breakdown` by a label as arrays, without pandas.
 
-        Parameters
-        ----------
-        by : {"bound", "kind", "name", "op", "track", "rule"}
-
         Returns
         -------
         dict of str to ndarray

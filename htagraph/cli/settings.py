@@ -20,17 +20,7 @@ _FILE = "pyproject.toml"
 def settings_near(folder: Path) -> dict[str, str]:
     """Settings in the nearest pyproject.toml of a folder and its parents, as texts.
 
-    The path of a baseline is relative to that file.
-
-    Returns
-    -------
-    dict of str to str
-        Empty if there is no such file or table.
-
-    Raises
-    ------
-    typer.BadParameter
-        If the file cannot be read, or a key is unknown.
+    Empty if there is no such file or table. The path of a baseline is relative to that file.
     """
     folder = folder.resolve()
     file = next(

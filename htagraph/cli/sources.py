@@ -88,15 +88,7 @@ class Source:
         capture: str = "",
         beside: Sequence[Path] = (),
     ) -> Source:
-        """Source of some arguments.
-
-        Raises
-        ------
-        TraceNotFoundError
-            If a path does not exist; the hint suggests a similar one.
-        QueryError
-            If a capture is chosen, but the path is one file.
-        """
+        """Source of some arguments."""
         every = (given,) if isinstance(given, Path) else given
         paths = tuple(readable(from_pipe(path)) for path in every)
         for path in paths:
@@ -156,13 +148,7 @@ class Source:
 
     @property
     def captures(self) -> list[CaptureName]:
-        """The requested captures: one or all.
-
-        Raises
-        ------
-        QueryError
-            If there is no such capture.
-        """
+        """The requested captures: one or all."""
         if self.capture == "all":
             return sorted({int(number) for number in self.found["capture"] if number})
         if self.capture.endswith(TRACE_SUFFIXES):
@@ -188,13 +174,7 @@ class Source:
 
     @property
     def one_capture(self) -> CaptureName:
-        """The requested capture, for commands that take one.
-
-        Raises
-        ------
-        QueryError
-            If all are requested.
-        """
+        """The requested capture, for commands that take one."""
         captures = self.captures
         if self.capture == "all" and len(captures) != 1:
             raise QueryError("this command takes one capture.", hint="give --capture N.")
@@ -231,15 +211,7 @@ class Source:
         return paths
 
     def file(self, capture: CaptureName = "latest") -> Path:
-        """The file of the only trace, or of the requested rank.
-
-        Raises
-        ------
-        TraceError
-            If there are several, and no rank is requested.
-        RankNotFoundError
-            If there is no such rank.
-        """
+        """The file of the only trace, or of the requested rank."""
         if self._is_one_file and self.rank is None:
             return self.given[0]
         if self.rank is None and len(self._traces) == 1:

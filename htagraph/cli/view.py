@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import webbrowser
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +20,8 @@ from htagraph.cli.serving import PORT, TraceServer, View, offline_ui
 from htagraph.cli.sources import Source, given
 from htagraph.compiled import Reading
 from htagraph.errors import QueryError
+from htagraph.graph import TraceGraph
+from htagraph.job.job import Job
 from htagraph.lookup.find_window import times_in
 from htagraph.model.progress import begin_stage
 from htagraph.reports.job_summary import JobSummary
@@ -121,12 +122,7 @@ def view(
     folder = OwnFolder()  # removed at the end
     request = _Request(window, at, folder.path, Reading(infer=infer))
     with shown_progress(quiet=quiet):
-        if as_it_is:
-            shown = _as_it_is(traces[0], request)
-        elif source.has_several:
-            shown = _job(source, request)
-        else:
-            shown = _rank(source, request)
+        shown = _unchanged(traces[0], request) if as_it_is else _analyzed(source, request)
     ui = offline_ui() if offline else None
     page = shown.page if shown.page.is_file() else None
     with (
@@ -143,8 +139,8 @@ def view(
         server.serve_forever(poll_interval=0.1)
 
 
-def _as_it_is(trace: Path, request: _Request) -> _Shown:
-    """A trace that is served as it is; in a folder of a report, with its page."""
+def _unchanged(trace: Path, request: _Request) -> _Shown:
+    """A file that is served unchanged; in the folder of a report, with its page."""
     name = request.at or request.window
     times = times_in(name)
     if name and times is None:
@@ -156,51 +152,29 @@ def _as_it_is(trace: Path, request: _Request) -> _Shown:
     return _Shown(trace, shown, trace.parent / _PAGE)
 
 
-def _rank(source: Source, request: _Request) -> _Shown:
-    """A trace of one rank with the critical path of its report on top."""
-    loaded, graph = loaded_trace(source, source.one_capture, request.reading)
-    summary = Summary.of(loaded, graph, request.window)
-
-    def times(name: str) -> tuple[int, int]:
-        """When a range of the trace was."""
-        interval = windowed(graph, name).interval
-        return interval.start_ns, interval.end_ns
-
-    origin = ReportOrigin.of(lasting(source.file(source.one_capture)), request.window)
-    return _with_path(summary, origin, request, times)
-
-
-def _job(source: Source, request: _Request) -> _Shown:
-    """The ranks of a job on one clock, with the job's path on top."""
+def _analyzed(source: Source, request: _Request) -> _Shown:
+    """A trace, or all ranks of a job on one clock, with the critical path of its report on top."""
     capture = source.one_capture
-    job = loaded_job(source, capture, request.reading)
-    summary = JobSummary(windowed(job, request.window), source.name)
-
-    def times(name: str) -> tuple[int, int]:
-        """When a step of all ranks was, in common time."""
-        path = windowed(job, name).critical_path()
-        return path.start_ns, path.end_ns
-
-    origin = ReportOrigin.of(source.path, request.window, capture)
-    return _with_path(summary, origin, request, times)
-
-
-def _with_path(
-    summary: Summary | JobSummary,
-    origin: ReportOrigin,
-    request: _Request,
-    times: Callable[[str], tuple[int, int]],
-) -> _Shown:
-    """Write what a report is about with its path on top, and find where to open it."""
+    run: TraceGraph | Job
+    summary: Summary | JobSummary
+    if source.has_several:
+        run = loaded_job(source, capture, request.reading)
+        summary = JobSummary(windowed(run, request.window), source.name)
+        origin = ReportOrigin.of(source.path, request.window, capture)
+    else:
+        loaded, run = loaded_trace(source, capture, request.reading)
+        summary = Summary.of(loaded, run, request.window)
+        origin = ReportOrigin.of(lasting(source.file(capture)), request.window)
     begin_stage("Finding what bounds it")
     path, verdict = summary.path, summary.verdict
     begin_stage("Writing the trace with its critical path")
     out = path.to_perfetto(request.folder / f"{summary.name}.pftrace", findings=verdict.by_cause)
     page = origin.folder(summary.name) / _PAGE
-    if part := times_in(request.at):
-        return _Shown(out, View(*part, selects=True), page)
+    if times := times_in(request.at):
+        return _Shown(out, View(*times, selects=True), page)
     if name := request.at or request.window:
-        start_ns, end_ns = times(name)
+        part = run.window(name).critical_path()
+        start_ns, end_ns = part.start_ns, part.end_ns
     elif verdict.top_findings:
         start_ns, end_ns = _segment_at(path.segments, verdict.top_findings[0].longest_start_ns)
     else:
