@@ -1,4 +1,4 @@
-"""`htagraph warm`: everything compiled beforehand, for an image or a shared folder."""
+"""`htagraph warm`: all native code compiled in advance, for an image or a shared folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from htagraph.errors import HTAGraphError
 from htagraph.job.job import JOB_QUESTIONS
 from htagraph.job.loading import load_job
 from htagraph.model.progress import begin_stage
-from htagraph.native.kept import at_home
+from htagraph.native.code_cache import at_home
 from htagraph.native.passes import PASSES
 from htagraph.questions import QUESTIONS
 from htagraph.readers.nsys.operator_texts import operator_texts
@@ -32,7 +32,7 @@ from htagraph.trace import load
 __all__ = ["warm"]
 
 _MANY = 12_000
-"""Names, more than a table of them begins with."""
+"""Chosen: more names than the initial size of a symbol table."""
 
 
 def warm(*, quiet: options.Quiet = False) -> None:
@@ -63,7 +63,7 @@ def warm(*, quiet: options.Quiet = False) -> None:
 
 
 def _broken_trace() -> bytes:
-    """A trace as crashes leave them, with more names and bytes than one piece of a file has."""
+    """A damaged trace, with more names and bytes than one piece of a file has."""
     events = [
         {"ph": "X", "cat": "cpu_op", "name": f"{k:0200}", "pid": 1, "tid": 1, "ts": k, "dur": 1}
         for k in range(_MANY)
@@ -74,7 +74,7 @@ def _broken_trace() -> bytes:
 
 
 def _query(path: Path) -> None:
-    """Ask a database for numbers and texts, as files of Nsight Systems are asked."""
+    """Read numbers and texts from a database, as from exports of Nsight Systems."""
     with closing(sqlite3.connect(path)) as database:
         database.execute("create table some (number, text)")
         database.commit()
@@ -87,23 +87,23 @@ def _query(path: Path) -> None:
 
 
 def _ask_a_rank(folder: Path) -> None:
-    """Ask a rank of the demo all that it can be asked by itself."""
+    """Answer all questions about a rank of the demo."""
     trace = load(demo_trace("dataloader"))
     graph = trace.compile()
     for question in QUESTIONS:
-        with suppress(HTAGraphError, TypeError):  # it is asked about something
+        with suppress(HTAGraphError, TypeError):  # it needs an option
             graph.ask(question)
     _ = graph.select(kind="kernel").ancestors() & graph.select(kind="op").descendants()
     graph.critical_path().to_perfetto(folder / "critical.pftrace")
     load(folder / "critical.pftrace")
-    follow(*np.zeros((3, 2), dtype=np.int64))  # of clocks that drift: ours do not
+    follow(*np.zeros((3, 2), dtype=np.int64))  # the clocks of the demo do not drift
     summary = Summary(trace, graph)
     json_document(summary)
     _ = summary.speed_ups
 
 
 def _ask_a_job() -> None:
-    """Ask the job of the demo all that it can be asked by itself."""
+    """Answer all questions about the job of the demo."""
     job = load_job(demo_trace("job"))
     for question in JOB_QUESTIONS:
         with suppress(HTAGraphError, TypeError):

@@ -1,4 +1,4 @@
-"""Small traces that come with the package, simulated, each with a known fault."""
+"""Small simulated traces in the package, each with a known fault."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SUFFIX = ".pt.trace.json.gz"
 
 
 def demo_trace(name: str) -> Path:
-    """Path of a small trace that comes with the package.
+    """Path of a small trace in the package.
 
     Parameters
     ----------

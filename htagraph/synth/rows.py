@@ -1,4 +1,4 @@
-"""Made-up events, one object each, before they become an event table or a file."""
+"""Synthetic events, one object each, before they become an event table."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LaneName:
 
 @dataclass(slots=True)
 class Row:
-    """One event to be.
+    """A synthetic event.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Row:
     device, stream, correlation, external_id : int
         As in `EventTable`; -1 for none.
     values : dict of str to int, float or str
-        What goes to the sparse columns of `EventTable`; texts are interned.
+        For the sparse columns of `EventTable`.
     """
 
     name: str
@@ -81,7 +81,7 @@ def event_table(
     Parameters
     ----------
     lane_names : mapping of lane to LaneName, optional
-        Every lane of a row that is not in it has no name.
+        Other lanes have no name.
 
     Examples
     --------

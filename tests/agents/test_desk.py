@@ -12,6 +12,7 @@ import pytest
 
 from htagraph import compiled
 from htagraph.agents import loaded as loading
+from htagraph.agents.budget import LONGEST_NAME
 from htagraph.agents.desk import Desk
 from htagraph.agents.files import Root
 from tests.synth.simulator import simulate, simulate_job
@@ -147,6 +148,19 @@ def test_without_changes_it_says_what_would_help(desk):
     assert len({one["change"] for one in changes}) == len(changes)
 
 
+def test_a_verdict_lists_eight_changes(desk):
+    """`what_if` has the others."""
+    answer = ask(desk, "verdict", path=SLOW, max_tokens=50_000)
+
+    assert len(answer["opportunities"]["rows"]) == 8
+    assert "what_if without changes" in answer["left_out"]["opportunities"]
+
+
+def test_an_error_has_at_most_800_characters(desk):
+    """So has one that repeats what a client sent."""
+    assert len(wrong(desk, "verdict", path=SLOW, window="x" * 5_000)) == 800
+
+
 def test_a_difference_adds_up(desk):
     """To that of the windows."""
     answer = ask(desk, "diff", before=SLOW, after=FAST)
@@ -194,21 +208,24 @@ def test_names_of_a_trace_are_data(desk):
         ("verdict", {"path": "../x"}, "is outside of"),
         ("verdict", {"path": "no.json"}, "no such file or folder"),
         ("verdict", {}, "verdict needs 'path'."),
-        ("verdict", {"path": 5}, "path is a text, not 5."),
-        ("verdict", {"pth": SLOW}, "Did you mean 'path'?"),
+        ("verdict", {"path": 5}, "path should be a valid string, not 5."),
+        ("verdict", {"pth": SLOW}, "did you mean 'path'?"),
         ("verdict", {"path": SLOW, "window": "ProfilerStep#9"}, "ProfilerStep#0, ProfilerStep#1"),
-        ("verdict", {"path": SLOW, "max_tokens": 10}, "from 300 to 50000"),
+        ("verdict", {"path": SLOW, "max_tokens": 10}, "greater than or equal to 300, not 10"),
+        ("verdict", {"path": SLOW, "max_tokens": 10**6}, "less than or equal to 50000"),
+        ("verdict", {"path": SLOW, "start_ns": 0, "end_ns": 10**30}, "outside of what 64 bits"),
+        ("what_if", {"path": SLOW, "bandwidth": "NaN"}, "bandwidth should be a finite number"),
         ("verdict", {"path": SLOW, "start_ns": 5, "end_ns": 3}, "ends before it starts"),
         ("verdict", {"path": SLOW, "capture": 2}, "capture needs a folder"),
         ("verdict", {"path": "job", "start_ns": 1, "end_ns": 3}, "every rank has its own clock"),
         ("verdict", {"path": "job", "window": "1ms:2ms"}, "every rank has its own clock"),
-        ("path", {"path": SLOW, "by": "bond"}, "Did you mean 'bound'?"),
-        ("path", {"path": SLOW, "by": "rank"}, "by rank is asked of a folder"),
+        ("path", {"path": SLOW, "by": "bond"}, "did you mean 'bound'?"),
+        ("path", {"path": SLOW, "by": "rank"}, "by rank is for a folder"),
         ("diff", {"before": SLOW, "after": "job"}, "has several ranks"),
         ("what_if", {"path": SLOW, "equalise": True}, "need the ranks of a job"),
         ("what_if", {"path": SLOW, "scale": ["gemm"]}, "is no NAME=VALUE"),
         ("what_if", {"path": SLOW, "remove": ["nothing"]}, "nothing"),
-        ("ask", {"path": SLOW, "question": "stragglers"}, "needs a job"),
+        ("ask", {"path": SLOW, "question": "stragglers"}, "is a question about a job"),
         ("ask", {"path": SLOW, "question": "slakc"}, "unknown question 'slakc'"),
         ("ask", {"path": SLOW, "question": "slack", "columns": ["x"]}, "has no column 'x'"),
         ("ask", {"path": SLOW, "question": "slack", "where": "x()"}, "is no condition"),
@@ -225,9 +242,12 @@ def test_values_in_quotes_are_read(desk):
     """Some clients quote all that they send."""
     quoted = ask(desk, "path", path=SLOW, by="segment", limit="2")
     one = ask(desk, "what_if", path=SLOW, remove="sync")
+    listed = ask(desk, "what_if", path=SLOW, remove='["sync"]')
+    options = ask(desk, "ask", path=SLOW, question="drag", options='{"by": "op"}', limit=None)
 
     assert len(quoted["segment"]["rows"]) == 2
-    assert one["changes"] == ["remove('sync')"]
+    assert one["changes"] == listed["changes"] == ["remove('sync')"]
+    assert options["n_rows"] > 0
 
 
 def test_a_second_question_reads_nothing(desk, folder, monkeypatch):
@@ -256,6 +276,14 @@ def test_what_was_longest_unused_is_let_go(desk, folder, monkeypatch):
     ask(desk, "path", path=SLOW)
 
     assert len(desk.loaded) == 1
+
+
+def test_the_document_states_the_limits():
+    """Who changes one changes both."""
+    document = (Path(__file__).parents[2] / "docs" / "agents.md").read_text()
+
+    assert f"up to {loading._MOST_EVENTS:,} events" in document
+    assert f"over {LONGEST_NAME} characters" in " ".join(document.split())
 
 
 def test_a_call_that_was_cancelled_ends_at_its_next_stage(desk, folder):

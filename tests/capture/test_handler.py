@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 import htagraph as hg
 from htagraph.capture.arrivals import Arrivals
+from htagraph.capture.cycle import Cycle
 from htagraph.capture.handler import TraceHandler
-from htagraph.capture.names import TraceName
+from htagraph.capture.trace_name import TraceName
 from htagraph.readers.rank_paths import rank_in_name
 from tests.capture.profiler import Action, Profiler, schedule, settled
 
@@ -88,6 +89,17 @@ def test_files_of_others_are_none_of_its_files(name):
     assert TraceName.of(name) is None
 
 
+@pytest.mark.parametrize(("wait", "is_last"), [(7_000, False), (14_000, True)])
+def test_a_cycle_is_the_last_if_no_other_begins_within_10000_steps(wait, is_last):
+    """The schedule is asked no further."""
+    ended = []
+    profiler = Profiler(lambda one: ended.append(Cycle.ended(one, -1)))
+    profiler.schedule = schedule(wait=wait, active=1, repeat=2)
+    profiler.run(wait + 2)
+
+    assert ended == [Cycle(wait, is_last, 1)]
+
+
 def test_without_a_schedule_there_is_no_step_in_the_name(tmp_path):
     """The profiler records from start to stop."""
     Profiler(hg.handler(tmp_path, report=False), record_steps=False).run(3)
@@ -101,7 +113,7 @@ def test_what_was_cut_off_before_its_first_step_ended_is_no_trace(tmp_path, caps
     trained(tmp_path, plan=schedule(wait=1, active=2), n_steps=7)
 
     assert names(tmp_path) == ["rank0-step1", "rank0-step4"]
-    assert "htagraph: step 7 was cut off: there is no trace of it." in capsys.readouterr().err
+    assert "htagraph: step 7 was cut off: it has no trace." in capsys.readouterr().err
 
 
 def test_a_handler_that_is_used_again_knows_the_steps_of_the_new_profiler(tmp_path):
@@ -159,7 +171,7 @@ def test_a_rank_that_does_not_come_is_named(tmp_path, ready, capsys):
     noticed = capsys.readouterr().err.splitlines()
 
     assert noticed[0] == (
-        "htagraph (rank 0): no trace of 2 ranks (1, 2) came in 0.01 s; the report is on the others."
+        "htagraph (rank 0): no trace from 2 ranks (1, 2) within 0.01 s; the report leaves them out."
     )
     assert noticed[1].startswith("htagraph (rank 0): there is no report: ")
     assert len(noticed) == 2
@@ -202,7 +214,7 @@ def test_a_trace_that_is_cut_off_is_said_to_be(tmp_path, capsys):
     file = ready.exported(CutOff(ready), 5)
 
     assert file is not None
-    assert f"{file.name} is cut off, as on a full disk" in capsys.readouterr().err
+    assert f"{file.name} is truncated; is the disk full?" in capsys.readouterr().err
 
 
 def test_a_trace_that_cannot_be_compressed_stays_as_it_is(tmp_path, capsys):
@@ -214,7 +226,7 @@ def test_a_trace_that_cannot_be_compressed_stays_as_it_is(tmp_path, capsys):
     settled()
 
     assert (tmp_path / str(file.name)).is_file()
-    assert "it stays uncompressed." in capsys.readouterr().err
+    assert "the trace stays uncompressed." in capsys.readouterr().err
 
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path, capsys):

@@ -30,20 +30,20 @@ def test_a_block_records_the_first_step_to_be_sure_and_then_those_asked_for(skip
 @pytest.mark.parametrize(
     ("skip_and_steps", "kept", "said"),
     [
-        ((5, 0), "rank0-step0", "step() was never called: all of the block is recorded"),
-        ((5, 4), "rank0-step0", "the block ended after 4 steps, within the 5 to skip"),
-        ((5, 5), "rank0-step0", "the block ended after 5 steps, within the 5 to skip"),
+        ((5, 0), "rank0-step0", "step() was never called, so the whole block is one step"),
+        ((5, 4), "rank0-step0", "the block ended after 4 steps, within skip=5"),
+        ((5, 5), "rank0-step0", "the block ended after 5 steps, within skip=5"),
         (
             (5, 6),
             "rank0-step5",
-            "the block ended after 6 steps: of the 2 to record, the trace has 1",
+            "the block ended after 6 steps: the trace has 1 of the 2 steps to record",
         ),
         ((5, 7), "rank0-step5", ""),
         ((5, 9), "rank0-step5", ""),
-        ((1, 1), "rank0-step0", "the block ended after 1 step, within the 1 to skip"),
+        ((1, 1), "rank0-step0", "the block ended after 1 step, within skip=1"),
         ((1, 3), "rank0-step1", ""),
         ((0, 0), "rank0-step0", "step() was never called"),
-        ((0, 1), "rank0-step0", "the block ended after 1 step: of the 2 to record"),
+        ((0, 1), "rank0-step0", "the block ended after 1 step: the trace has 1 of the 2"),
         ((0, 2), "rank0-step0", ""),
     ],
 )

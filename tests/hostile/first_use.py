@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import htagraph as hg
-from htagraph.native import kept, objects
+from htagraph.native import code_cache, objects
 
 _WORKERS = 4
 _PROGRAMS = 2
@@ -47,7 +47,7 @@ def main() -> None:
     said = [one.communicate() for one in both]
     assert [error for _, error in said] == ["", ""], said
     answers = [answer for out, _ in said for answer in json.loads(out)]
-    place = kept.home()
+    place = code_cache.home()
     assert place is not None
     n_kept, n_compiled = len(list(place.glob("*.o"))), sum(n for _, n in answers)
     assert len({dur_ns for dur_ns, _ in answers}) == 1, answers

@@ -1,4 +1,4 @@
-"""Where bitcode and machine code lie between processes, and who makes it where several want it."""
+"""Bitcode and machine code on disk: where processes find it, and which of them makes it."""
 
 from __future__ import annotations
 
@@ -21,26 +21,30 @@ except ImportError:  # Windows
 __all__ = ["SHIPPED", "alone", "at_home", "found", "home", "keep", "places"]
 
 SHIPPED = Path(__file__).parent / "bitcode"
-"""The bitcode that a wheel brings along."""
+"""The bitcode in a wheel."""
 
 _ONLY_PLACE = "HTAGRAPH_CACHE_DIR"
 _PATIENCE_S = 120.0
+"""Seconds to wait for a process that compiles, chosen: several times what the longest one needs."""
+
 _POLL_S = 0.02
+"""Seconds between attempts at a lock, chosen: no answer depends on it."""
+
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 _DIGEST = 32
-"""Bytes at the start of a file that say whether the rest is whole."""
+"""Bytes of the SHA-256 digest that a file begins with: truncated code must not run."""
 
 
 def places() -> list[Path]:
-    """Folders to look in for code, and to try to keep it in, one after the other.
+    """Folders for code, in the order in which they are tried.
 
-    That of ``HTAGRAPH_CACHE_DIR`` alone, where it is set; else that of ``NUMBA_CACHE_DIR``, beside
-    the package, the user's cache, and a folder of the user's own among the temporary files.
+    ``HTAGRAPH_CACHE_DIR`` alone, if set. Else ``NUMBA_CACHE_DIR``, the package's own folder, the
+    user's cache, and a private folder among the temporary files.
     """
     if only := os.environ.get(_ONLY_PLACE):
         return [Path(only)]
-    asked = os.environ.get("NUMBA_CACHE_DIR")
-    found = [Path(asked) / "htagraph"] if asked else []
+    of_numba = os.environ.get("NUMBA_CACHE_DIR")
+    found = [Path(of_numba) / "htagraph"] if of_numba else []
     found.append(Path(__file__).parent / "__pycache__")
     with suppress(RuntimeError):  # no home
         found.append(_user_cache() / "htagraph")
@@ -49,7 +53,7 @@ def places() -> list[Path]:
 
 
 def _user_cache() -> Path:
-    """The folder for caches of this user."""
+    """The cache folder of this user."""
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     if sys.platform == "darwin":
@@ -58,16 +62,16 @@ def _user_cache() -> Path:
 
 
 def _temporary() -> Path | None:
-    """The folder of this user among the temporary files, which all users share; None without."""
+    """The folder of this user among the temporary files, None if nothing can be written there."""
     try:
         shared = Path(tempfile.gettempdir())
-    except FileNotFoundError:  # nothing can be written here
+    except FileNotFoundError:
         return None
     return shared / f"htagraph-{os.getuid() if hasattr(os, 'getuid') else 0}"
 
 
 def _is_safe(place: Path) -> bool:
-    """Whether nobody else could put code there: among temporary files, others have been first."""
+    """Whether nobody else can write there: ``/tmp/htagraph-0`` may be another user's folder."""
     if place != _temporary() or sys.platform == "win32":
         return True
     state = place.lstat()
@@ -75,7 +79,7 @@ def _is_safe(place: Path) -> bool:
 
 
 def _places_to_write() -> Iterator[Path]:
-    """Yield the places that are there, or can be made."""
+    """Yield the places that exist or can be made."""
     for place in places():
         try:
             place.mkdir(parents=True, exist_ok=True, mode=0o700 if place == _temporary() else 0o777)
@@ -86,7 +90,7 @@ def _places_to_write() -> Iterator[Path]:
 
 
 def home() -> Path | None:
-    """The first place that takes code; None where none does."""
+    """The first place that can be written, None if there is none."""
     for place in _places_to_write():
         with suppress(OSError), tempfile.TemporaryFile(dir=place):
             return place
@@ -95,9 +99,9 @@ def home() -> Path | None:
 
 @contextmanager
 def at_home() -> Iterator[Path | None]:
-    """Until the end of the block, code is looked for and kept in the first place that takes it.
+    """Within the block, code is read from and written to the first writable place only.
 
-    So that all is there: who finds some in another place, which others may not have, leaves it.
+    An image then has all of it, even if its builder has some in a cache that stays behind.
     """
     place, before = home(), os.environ.get(_ONLY_PLACE)
     os.environ[_ONLY_PLACE] = str(place or "")
@@ -108,7 +112,7 @@ def at_home() -> Iterator[Path | None]:
 
 
 def found(name: str) -> bytes | None:
-    """Code by the name of its file; None where it is kept nowhere, damaged, or another user's."""
+    """Code by the name of its file; None if it is missing, damaged, or another user's."""
     for place in [SHIPPED, *places()]:
         with suppress(OSError), (place / name).open("rb") as file:
             if not (_is_safe(place) and _is_trusted(os.fstat(file.fileno()))):
@@ -120,9 +124,9 @@ def found(name: str) -> bytes | None:
 
 
 def _is_trusted(file: os.stat_result) -> bool:
-    """Whether code is of this user, or of one whose package runs here anyway.
+    """Whether code belongs to this user, to root, or to the owner of the package.
 
-    Who names a folder as ``HTAGRAPH_CACHE_DIR`` trusts what is in it.
+    Setting ``HTAGRAPH_CACHE_DIR`` means to trust that folder.
     """
     if os.environ.get(_ONLY_PLACE) or not hasattr(os, "getuid"):
         return True
@@ -131,11 +135,11 @@ def _is_trusted(file: os.stat_result) -> bool:
 
 
 def keep(name: str, code: bytes) -> None:
-    """Keep code in the first place that takes it; where none does, each process makes its own."""
+    """Write code to the first place that takes it; if none does, each process compiles its own."""
     for place in _places_to_write():
         part = place / f"{name}.{secrets.token_hex(4)}"
         try:
-            # A new file, which others cannot write to, wherever the folder is.
+            # O_EXCL: a file that another user prepared under this name is not written to.
             with os.fdopen(os.open(part, _NEW, 0o644), "wb") as file:
                 file.write(sha256(code).digest() + code)
             part.replace(place / name)
@@ -148,9 +152,9 @@ def keep(name: str, code: bytes) -> None:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Until the end of the block, no other process that keeps its code in the same place makes any.
+    """Within the block, no other process with the same place compiles.
 
-    Where nothing can be locked, or somebody does not let go, all work at once.
+    Without locks, or if one is not released in time, all compile at once.
     """
     with ExitStack() as stack:
         if fcntl is not None:
@@ -163,7 +167,7 @@ def alone() -> Iterator[None]:
 
 
 def _lock(file: int) -> None:
-    """Wait until nobody else holds a lock, but not for one that was stopped, or means harm."""
+    """Take a lock, or give up: its holder may be stopped, or hostile."""
     until = monotonic() + _PATIENCE_S
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Names of the files that the handler writes: rank, first step, and the time of writing."""
+"""Names of the files that the handler writes: rank, first step, time of writing."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class TraceName:
     Parameters
     ----------
     step : int, optional
-        First recorded step, None where the profiler counts no steps.
+        First recorded step, None if the profiler counts no steps.
     written_ns : int, unit=ns
-        When it was written, since the epoch; no two files of a rank have the same.
+        Time of writing since the epoch; differs for every file of a rank.
 
     Examples
     --------
@@ -37,12 +37,12 @@ class TraceName:
     written_ns: int
 
     def __str__(self) -> str:
-        """The name, of a file that is not compressed."""
+        """The name of the uncompressed file."""
         return f"rank{self.rank}{self._of_step}.{self.written_ns:019}.pt.trace.json"
 
     @classmethod
     def of(cls, name: str) -> TraceName | None:
-        """What a name says, None for the name of another file."""
+        """The name read; None for a file that the handler did not write."""
         found = _NAME.fullmatch(name)
         if found is None:
             return None
@@ -54,13 +54,13 @@ class TraceName:
         return "" if self.step is None else f"-step{self.step}"
 
     def plain(self, folder: Path) -> Path:
-        """The file while it is not compressed; hidden, so that nobody takes it for a trace."""
+        """The uncompressed file; hidden, so that no tool takes it for a trace."""
         return folder / f".{self}"
 
     def trace(self, folder: Path) -> Path:
-        """The file."""
+        """The compressed file."""
         return folder / f"{self}.gz"
 
     def report(self, folder: Path) -> Path:
-        """The folder of the report on the capture that the file is of."""
+        """The folder for the report on the capture of the file."""
         return folder / f"report{self._of_step}.{self.written_ns:019}"
