@@ -25,7 +25,7 @@ from htagraph.model.recording import Origin
 from htagraph.model.schema import categorical
 from htagraph.model.units import human_count, human_duration
 from htagraph.model.window import Window
-from htagraph.readers.first_bytes import first_bytes
+from htagraph.readers.content import first_bytes
 from htagraph.readers.rank_paths import file_of
 
 if TYPE_CHECKING:
@@ -412,7 +412,7 @@ def write_runs(out: str | Path, runs: Mapping[str, CriticalPath], origins: Seque
     Path
         The file.
     """
-    from htagraph.writers.joined import write_joined  # noqa: PLC0415  deferred: few need it
+    from htagraph.writers.output_file import write_joined  # noqa: PLC0415  deferred: few need it
 
     taken: set[int] = set()
     places = zip(runs.items(), origins, strict=True)

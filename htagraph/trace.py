@@ -26,9 +26,9 @@ from htagraph.model.kinds import EventKind, in_words
 from htagraph.model.progress import Listener, begin_stage, listening
 from htagraph.model.recording import STACKS, Reader, Recording
 from htagraph.model.units import human_count, human_duration
-from htagraph.readers.kineto.categories import LAUNCH_FLOWS
+from htagraph.readers.kineto.event_kinds import LAUNCH_FLOWS
 from htagraph.readers.nsys.reports import is_nsys
-from htagraph.readers.perfetto.head import is_perfetto
+from htagraph.readers.perfetto.first_packet import is_perfetto
 from htagraph.readers.rank_paths import name_of
 from htagraph.writers.notebook_cell import table_html
 
@@ -36,11 +36,11 @@ __all__ = ["Trace", "load"]
 
 
 def _reader(name: str) -> Reader:
-    """The reader of a package in `readers`, loaded on first use."""
+    """The reader of a package in `readers`, imported with the first file that needs it."""
 
-    def read(source: str | Path | bytes, **asked: Any) -> Recording:  # noqa: ANN401
+    def read(source: str | Path | bytes, **options: Any) -> Recording:  # noqa: ANN401
         reader: Reader = getattr(import_module(f"htagraph.readers.{name}.reader"), f"read_{name}")
-        return reader(source, **asked)
+        return reader(source, **options)
 
     return read
 
@@ -48,29 +48,39 @@ def _reader(name: str) -> Reader:
 _READERS: tuple[tuple[Callable[[str | Path | bytes], bool], Reader], ...] = (
     (is_nsys, _reader("nsys")),
     (is_perfetto, _reader("perfetto")),
-    (lambda _: True, _reader("kineto")),  # last: its errors say what else a file is
+    (lambda _: True, _reader("kineto")),  # last: its errors identify other formats
 )
-"""Tests of formats, and their readers; the first that matches is used."""
+"""Tests whether a source is of a format, and readers of it; the first match reads it."""
 
 _NAMED_BY_USERS = ("user_annotation",)
-"""Category of annotations, among them the steps of the profiler."""
+"""Categories of ranges that programs name, including the profiler's steps."""
 
 
 @dataclass(frozen=True, repr=False)
 class Trace:
-    """The recording of one rank; made by `load`, or from events.
+    """One rank as it was recorded; made by `load`, or from events in memory.
 
     Parameters
     ----------
     recording : Recording
-        Events as columns, and the facts of the file.
+        Events as columns, and what else the reader found in the file.
     """
 
     recording: Recording
 
     @classmethod
     def from_events(cls, events: EventTable, *, rank: int = 0) -> Trace:
-        """A trace of events, without a file."""
+        """A trace of events in memory.
+
+        Parameters
+        ----------
+        events : EventTable
+        rank : int, default=0
+
+        Returns
+        -------
+        Trace
+        """
         return cls(Recording(events, rank))
 
     @property
@@ -85,18 +95,18 @@ class Trace:
 
     @property
     def world_size(self) -> int | None:
-        """Number of ranks of the job, None if not recorded."""
+        """Number of ranks of the job, None if the file does not record it."""
         return self.recording.world_size
 
     @property
     def path(self) -> Path | None:
-        """File that the trace was read from."""
+        """The file of the trace, None for content in memory."""
         origin = self.recording.origin
         return origin.path if origin else None
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """Header of the file: every top-level key but ``traceEvents``."""
+        """Header of the file: every top-level key except ``traceEvents``."""
         origin = self.recording.origin
         return origin.metadata if origin else {}
 
@@ -107,7 +117,7 @@ class Trace:
 
     @property
     def has_unread_stacks(self) -> bool:
-        """Whether the file has Python stacks that ``load(stacks=True)`` would have read."""
+        """Whether the file has Python stacks that ``load(stacks=True)`` would read."""
         return self.skipped.get(STACKS, 0) > 0
 
     @cached_property
@@ -117,12 +127,12 @@ class Trace:
 
     @cached_property
     def steps(self) -> pd.DataFrame:
-        """Steps, schema `frames.STEPS`; empty if none are marked."""
+        """Steps, schema `frames.STEPS`; empty if nothing marks them."""
         return find_steps(self.recording.events)
 
     @property
     def repairs(self) -> pd.DataFrame:
-        """Defects of the file that were repaired or set aside, schema `frames.REPAIRS`."""
+        """Repaired or skipped defects of the file, schema `frames.REPAIRS`."""
         repairs = self.recording.repairs
         return REPAIRS.frame(
             {name: [getattr(repair, name) for repair in repairs] for name in REPAIRS.columns}
@@ -130,7 +140,7 @@ class Trace:
 
     @cached_property
     def sizes(self) -> pd.DataFrame:
-        """Size of each category in the file, largest first; schema `frames.SIZES`."""
+        """How much of the file each category takes, largest first; schema `frames.SIZES`."""
         events, n_bytes = self.recording.events, self.recording.n_bytes
         n_symbols = len(events.symbols)
         counts = np.bincount(events.category, minlength=n_symbols)
@@ -160,13 +170,13 @@ class Trace:
 
     @property
     def attached(self) -> pd.DataFrame:
-        """Companion files that were added, schema `frames.ATTACHED`."""
+        """Files of other instruments that were added, schema `frames.ATTACHED`."""
         attached = self.recording.attached
         frame = {name: [getattr(one, name) for one in attached] for name in ATTACHED.columns}
         return ATTACHED.frame({**frame, "path": [str(one.path) for one in attached]})
 
     def args(self, events: npt.ArrayLike) -> list[dict[str, Any]]:
-        """The ``args`` of events as the file has them; reads the file again.
+        """The ``args`` of events as in the file; reads the file again.
 
         Parameters
         ----------
@@ -176,7 +186,7 @@ class Trace:
         Returns
         -------
         list of dict
-            Empty for events without args, and for traces without a file.
+            Empty dicts for events without any, or if the trace was not read from a file.
         """
         rows = np.atleast_1d(np.asarray(events, dtype=np.int64))
         origin = self.recording.origin
@@ -188,11 +198,15 @@ class Trace:
         Parameters
         ----------
         class_rules : sequence of ClassRule
-            Rules for which kernels compute, communicate or move memory; tried before the built-in
-            ones.
+            Rules that tell which kernels compute, communicate or move memory; tried before the
+            built-in ones.
         infer : bool, default=True
-            Infer waits that are not recorded from order and times; these edges are labelled with
-            their `Rule`, and ``graph.quality()`` counts them.
+            Whether to infer waits that were not recorded from order and times. Each inferred edge
+            is labelled by its rule (`Rule`), and ``graph.quality()`` counts them.
+
+        Returns
+        -------
+        TraceGraph
         """
         begin_stage("Compiling the graph")
         dag = compile_events(self.recording.events, class_rules=class_rules, infer=infer)
@@ -200,7 +214,7 @@ class Trace:
         return TraceGraph(dag, dag.span, self.rank, self.recording.origin)
 
     def __repr__(self) -> str:
-        """Summary in one line."""
+        """Summarise the trace in a line."""
         events = self.recording.events
         span_ns = int(events.end_ns.max() - events.ts_ns.min()) if len(events) else 0
         name = f"{name_of(self.path)}, " if self.path else ""
@@ -210,7 +224,7 @@ class Trace:
         )
 
     def _repr_html_(self) -> str:
-        """The same as a table, for a notebook."""
+        """The same as a table, for notebooks."""
         kinds = self.recording.events.kind
         present = [(kind.label, int(np.count_nonzero(kinds == kind))) for kind in EventKind]
         rows = [(in_words(label), f"{count:,}") for label, count in present if count]
@@ -234,21 +248,21 @@ def load(
     Parameters
     ----------
     source : str, Path or bytes
-        A trace of the PyTorch profiler, plain or gzip whatever its name; or its content. Or
-        an SQLite export of Nsight Systems (of several ranks, ``run.sqlite/rank-1``); a Perfetto
-        trace (``.pftrace``) of htagraph or another tool; any Chrome trace. A URL, such as
+        A trace of the PyTorch profiler, plain or gzip whatever its name; or its content. Or an
+        SQLite export of Nsight Systems (of several ranks, ``run.sqlite/rank-1``); a Perfetto trace
+        (``.pftrace``) of htagraph or another tool; any Chrome trace. A URL, such as
         ``s3://bucket/rank-0.json.gz``, is opened by ``fsspec``.
     stacks : bool, default=False
         Whether to load Python frames (``python_function``), which are most of a file that has them.
     categories : collection of str, optional
         Load only events of these categories.
     window : (int, int) or str, optional, unit=ns
-        Load only events that overlap ``[start_ns, end_ns)``; or a step or other range by name, as
-        in `TraceGraph.window`, with its length again before and after it.
+        Load only events that overlap ``[start_ns, end_ns)``; or the name of a step or another
+        range, as in `TraceGraph.window`, which loads as much again before and after it.
     instance : int, optional
         Which of several ranges of that name; by default the first, with a warning.
     beside : iterable of str or Path, optional
-        Companion files: data of other tools from the same run. `Trace.attached` lists them.
+        Files of other instruments about the same run: `Trace.attached` lists what they added.
     progress : callable, optional
         Called with a `Progress` now and then; ``print`` shows it.
 
@@ -259,13 +273,13 @@ def load(
     Raises
     ------
     TraceFormatError
-        If the file is no trace.
+        If the file is no trace; the message tells where and what to do.
     TraceLimitError
-        If it exceeds a stated limit.
+        If it exceeds a documented limit.
     WindowNotFoundError
         If nothing has the name of the window.
     QueryError
-        If the window ends before it starts, or its name needs the whole trace.
+        If the window ends before it starts, or only the whole trace can tell what its name means.
 
     Examples
     --------
@@ -291,9 +305,9 @@ def load(
 def _surroundings(
     source: str | Path | bytes, read: Reader, name: str, instance: int | None
 ) -> tuple[int, int]:
-    """The range with a name, and its length again before and after it.
+    """The range with a name, and as much again before and after it.
 
-    Annotations are few, and suffice for most names: try them first.
+    Most names are of user ranges, which are few: only those are read at first.
     """
 
     def ranges(categories: Collection[str] | None) -> TraceGraph:
@@ -304,8 +318,8 @@ def _surroundings(
     of_whole = name in (MEDIAN, WHOLE) or times_in(name) is not None
     if of_whole and not is_annotation(graph.dag, name):
         raise QueryError(
-            f"the window {name!r} needs the whole trace.",
-            hint="name a step, or give (start_ns, end_ns); or load all, and call graph.window().",
+            f"only the whole trace can tell what {name!r} is.",
+            hint="name a step, or give (start_ns, end_ns); or load all, and use graph.window.",
         )
     try:
         found = graph.window(name, instance=instance).interval

@@ -61,7 +61,7 @@ class Judgement:
 
 
 def judge(rank: SimulatedRank) -> Judgement:
-    """Inference on the trace of a rank, beside the truth about it."""
+    """Inference on the trace of a rank, and the truth about it."""
     causes = rank.causes.set_index("node")
     plain, dag = (compile_events(rank.events, infer=infer) for infer in (False, True))
     is_right = _is_right(dag, causes)
@@ -97,7 +97,7 @@ def _is_right(dag: Dag, causes: pd.DataFrame) -> npt.NDArray[np.bool_]:
     same_thread = (source >= 0) & (lane[source] == lane[edges.tail >> 1])
     right = (source >= 0) & (source == edges.tail >> 1)
     right |= np.isin(release, _OF_THREADS) & same_thread
-    # What fills the device is the cause, wherever the edge comes from.
+    # A full device is the cause, from whichever thread the edge comes.
     right |= (edges.rule == Rule.DEVICE_FULL) & (source >= 0) & (source == edges.event)
     first = edges.rule == Rule.FIRST_DEVICE_WORK
     right[first] = release[first] == Release.BEFORE_CAPTURE.value

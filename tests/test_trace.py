@@ -1,4 +1,4 @@
-"""A trace is what a reader returned, whatever the format."""
+"""A trace holds what a reader returned, for any format."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def trace(monkeypatch):
 
 
 def test_load_asks_the_reader_of_the_format(trace):
-    """What the reader found is what the trace says."""
+    """The trace repeats what the reader found."""
     assert (trace.rank, trace.rank_source, trace.world_size) == (3, "file name", 8)
     assert (trace.path, trace.metadata) == (Path("rank3.other"), {"tool": "other"})
     assert trace.repairs["kind"].tolist() == ["torn page"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from htagraph.compiled import Reading
+from htagraph.compiled import LoadOptions
 from htagraph.errors import HTAGraphWarning
 from htagraph.graph import TraceGraph
 from htagraph.job.job import Job
@@ -74,7 +74,7 @@ class Loaded:
         """A trace of one rank."""
 
         def read() -> LoadedRun:
-            trace, graph = Reading().made(path)
+            trace, graph = LoadOptions().made(path)
             return LoadedRun(graph, len(graph.dag.events), trace)
 
         return self._kept(_state(path), read)

@@ -11,21 +11,21 @@ import pandas as pd
 import typer
 
 from htagraph.cli import options
-from htagraph.cli.columns import DEFAULT_COLUMNS
 from htagraph.cli.console import notices, output, shown_progress
 from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, windowed
 from htagraph.cli.sources import given
 from htagraph.cli.tables import Format, csv_text, print_frame
-from htagraph.compiled import Reading
+from htagraph.compiled import LoadOptions
 from htagraph.errors import MissingEventsError, OutputError, QueryError, one_of
 from htagraph.graph import TraceGraph
 from htagraph.job.catalogue import all_questions
 from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.lookup.conditions import rows_where
+from htagraph.model.columns import schema_of
 from htagraph.model.progress import begin_stage
 from htagraph.questions import QUESTIONS, Questions, check_options
 from htagraph.readers.captures import CaptureName
-from htagraph.writers.atomic import output_file
+from htagraph.writers.output_file import output_file
 
 __all__ = ["ask"]
 
@@ -70,7 +70,7 @@ def ask(
     if question == "list" or not paths:
         print_frame(console, all_questions(), form)
         return
-    question_options, reading = _parsed(option or []), Reading(stacks=stacks, infer=infer)
+    question_options, reading = _parsed(option or []), LoadOptions(stacks=stacks, infer=infer)
     answers: dict[CaptureName, pd.DataFrame] = {}
     _check(question, question_options)
     source = given(paths, rank, capture, beside, form)
@@ -93,20 +93,13 @@ def ask(
         _write(frame, out)
         notices(quiet=quiet).print(f"Wrote {out}", markup=False)
     shown = frame if form is not Format.TABLE else frame.head(_MAX_ROWS)
-    first = _default_columns(question, question_options)
+    first = schema_of(question, of_job=source.is_job).shown(frame, question_options.get("by"))
     aside = notices(quiet=quiet)
     print_frame(console, shown, form, columns=columns, first=first, aside=aside)
     if frame.empty and form is Format.TABLE:
         aside.print("No rows.", style="dim")
     if len(shown) < len(frame):
         aside.print(f"{len(shown):,} of {len(frame):,} rows; --format csv or --out gives all.")
-
-
-def _default_columns(question: str, options: dict[str, Any]) -> tuple[str, ...]:
-    """Columns of an answer that a table shows by default; empty for all."""
-    by = f"{question} by={options.get('by')}"
-    columns = DEFAULT_COLUMNS.get(by, DEFAULT_COLUMNS.get(question, ()))
-    return tuple(dict.fromkeys(("rank", *columns))) if columns else ()
 
 
 def _check(question: str, options: dict[str, Any], *, of_job: bool | None = None) -> None:

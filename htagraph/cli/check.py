@@ -19,7 +19,7 @@ from htagraph.cli.units import duration_of, share_of
 from htagraph.comparison.limits import Check, Limits, State, check_run
 from htagraph.model.progress import begin_stage
 from htagraph.reports.gate import check_document, limits_table, markdown_check, shown_diff
-from htagraph.writers.text_file import write_text
+from htagraph.writers.output_file import write_text
 
 __all__ = ["EXIT_CODES", "check", "end_with"]
 

@@ -1,4 +1,4 @@
-"""`htagraph demo`: reports on simulated training runs, each with a planted fault."""
+"""`htagraph demo`: reports on training runs, each with a planted fault."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from htagraph.cli.report import print_summary
 from htagraph.cli.runs import loaded_job
 from htagraph.cli.sources import Source
 from htagraph.cli.tables import print_titled
-from htagraph.compiled import Reading
+from htagraph.compiled import LoadOptions
 from htagraph.demo_traces import demo_trace
 from htagraph.errors import OutputError
 from htagraph.reports.files import write_files
@@ -32,6 +32,7 @@ PLANTED = {
     "small_kernels": "many tiny kernels",
     "exposed_allreduce": "gradients reduced in one late bucket",
     "blocking_copy": "batches copied from pageable memory",
+    "captured": "a real run on a CPU: loading a batch sleeps 40 ms",
 }
 """Faults of the demo traces, in words."""
 
@@ -47,11 +48,11 @@ def demo(
     ),
     quiet: options.Quiet = False,
 ) -> None:
-    """Report on simulated runs, each with a planted fault. Nothing is downloaded."""
+    """Report on training runs, each with a planted fault. Nothing is downloaded."""
     summaries: dict[str, Summary] = {}
     with shown_progress(quiet=quiet):
         for fault in PLANTED:
-            summaries[fault] = Summary(*Reading().made(_copied(demo_trace(fault), out)))
+            summaries[fault] = Summary(*LoadOptions().made(_copied(demo_trace(fault), out)))
             write_files(summaries[fault], out / fault, page=fault == _SHOWN)
         ranks = out / _JOB
         for rank in sorted(demo_trace(_JOB).iterdir()):
@@ -60,7 +61,7 @@ def demo(
         job_files = write_files(job, out / f"{_JOB}-report")
     console = output()
     print_summary(console, summaries[_SHOWN])
-    print_titled(console, "All simulated runs", _comparison(summaries))
+    print_titled(console, "All runs: simulated, and one captured", _comparison(summaries))
     console.print(
         f"\nFour ranks, rank {_LATE_RANK} slowed down, clocks up to 5 ms apart", style="bold"
     )

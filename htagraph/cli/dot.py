@@ -11,7 +11,7 @@ from htagraph.cli import options
 from htagraph.cli.console import notices, shown_progress
 from htagraph.cli.runs import loaded_trace, windowed
 from htagraph.cli.sources import given
-from htagraph.compiled import Reading
+from htagraph.compiled import LoadOptions
 from htagraph.model.progress import begin_stage
 
 __all__ = ["dot"]
@@ -41,7 +41,7 @@ def dot(
     """Write the critical path as DOT for Graphviz. htagraph dot TRACE | dot -Tsvg > path.svg."""
     source = given(paths, rank, capture, beside)
     with shown_progress(quiet=quiet):
-        made = loaded_trace(source, source.one_capture, Reading(infer=infer))
+        made = loaded_trace(source, source.one_capture, LoadOptions(infer=infer))
         begin_stage("Drawing")
         graph = windowed(made.graph, window)
         file = None if out == "-" else Path(out)

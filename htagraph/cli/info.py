@@ -9,7 +9,7 @@ from htagraph.cli.console import output, shown_progress
 from htagraph.cli.runs import loaded_trace
 from htagraph.cli.sources import given
 from htagraph.cli.tables import Format, print_frame, print_titled
-from htagraph.compiled import Reading
+from htagraph.compiled import LoadOptions
 from htagraph.graph import TraceGraph
 from htagraph.model.kinds import EventKind
 from htagraph.model.progress import begin_stage
@@ -34,7 +34,7 @@ def info(
     """List what a trace holds and lacks, what that affects, and how to record the rest."""
     source = given(paths, rank, capture, beside, form)
     with shown_progress(quiet=quiet):
-        loaded, graph = loaded_trace(source, source.one_capture, Reading(infer=infer))
+        loaded, graph = loaded_trace(source, source.one_capture, LoadOptions(infer=infer))
         begin_stage("Checking")
         summary = Summary(loaded, graph)
         quality = summary.quality
@@ -95,7 +95,7 @@ def _metadata(trace: Trace) -> pd.DataFrame:
         ),
         **plain,
     }
-    return pd.DataFrame({"kind": list(rows), "name": list(rows.values())})
+    return pd.DataFrame({"check": list(rows), "name": list(rows.values())})
 
 
 def _categories(trace: Trace) -> pd.DataFrame:

@@ -16,8 +16,9 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from htagraph.reports.headings import SENTENCES, heading, holds_names
-from htagraph.reports.markdown import Columns, full_names, human_columns
+from htagraph.model.columns import heading, quantity
+from htagraph.model.schema import Quantity
+from htagraph.reports.cells import Columns, full_names, human_columns
 from htagraph.writers.labels import distinct_names
 
 __all__ = ["fitted"]
@@ -48,7 +49,8 @@ class _Column(NamedTuple):
     ) -> _Column:
         """Column of a frame, with its cells as texts; of names, they stay in full."""
         title = heading(name)
-        is_name, folds = holds_names(name, values), name in SENTENCES
+        kind = quantity(name, values)
+        is_name, folds = kind is Quantity.NAME, kind is Quantity.TEXT
         cells = full_names(values) if is_name else cells
         head = cell_len(title) if header else 0
         whole = max([head, *map(cell_len, cells)])

@@ -15,12 +15,13 @@ from htagraph.cli.console import notices, output, shown_progress
 from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, windowed
 from htagraph.cli.sources import given
 from htagraph.cli.tables import Format, print_frame
-from htagraph.compiled import Reading
+from htagraph.compiled import LoadOptions
 from htagraph.errors import OutputError
 from htagraph.explain.segments import LABELS
+from htagraph.model.frames import SEGMENTS
 from htagraph.model.progress import begin_stage
 from htagraph.path import CriticalPath
-from htagraph.reports.markdown import Columns
+from htagraph.reports.cells import Columns
 
 if TYPE_CHECKING:
     from htagraph.job.path import JobPath
@@ -29,20 +30,6 @@ __all__ = ["By", "path"]
 
 _MAX_ROWS = 40
 """Chosen: rows of a table on the terminal."""
-_SEGMENT = (
-    "start_ns",
-    "dur_ns",
-    "rank",
-    "bound",
-    "name",
-    "track",
-    "op",
-    "kind",
-    "rule",
-    "is_inferred",
-    "step",
-)
-"""Columns of a segment that a table shows by default."""
 
 
 class By(StrEnum):
@@ -87,7 +74,7 @@ def path(
     source = given(paths, rank, capture, beside, form)
     with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
         found: CriticalPath | JobPath
-        number, reading = source.one_capture, Reading(infer=infer)
+        number, reading = source.one_capture, LoadOptions(infer=infer)
         if source.has_several:
             job = windowed(loaded_job(source, number, reading, executor), window)
             begin_stage("Finding the path across ranks")
@@ -108,7 +95,7 @@ def path(
             {str(name): values[:_MAX_ROWS] for name, values in parts.items()},
             form,
             columns=columns,
-            first=_SEGMENT if by is By.SEGMENT else (),
+            first=SEGMENTS.shown(parts) if by is By.SEGMENT else (),
             aside=aside,
         )
         n_more = len(parts["dur_ns"]) - _MAX_ROWS

@@ -13,8 +13,8 @@ from htagraph.cli.console import output, shown_progress
 from htagraph.cli.sources import Source
 from htagraph.cli.tables import Format, print_frame
 from htagraph.model.progress import begin_stage
-from htagraph.readers.kineto import repair_kineto
-from htagraph.writers.atomic import output_file
+from htagraph.readers.kineto.rewriting import repair_kineto
+from htagraph.writers.output_file import output_file
 
 __all__ = ["repair"]
 

@@ -21,7 +21,7 @@ from htagraph.cli.pipes import lasting
 from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, windowed
 from htagraph.cli.sources import Source, given
 from htagraph.cli.tables import BAR_WIDTH, bar, print_head, print_titled
-from htagraph.compiled import Reading
+from htagraph.compiled import LoadOptions
 from htagraph.errors import QueryError
 from htagraph.model.colors import COLORS
 from htagraph.model.kinds import in_words
@@ -35,7 +35,7 @@ from htagraph.reports.json_document import job_document, json_document
 from htagraph.reports.markdown import job_tables
 from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
-from htagraph.writers.text_file import write_text
+from htagraph.writers.output_file import write_text
 
 __all__ = ["print_summary", "report"]
 
@@ -93,7 +93,7 @@ def report(
         raise QueryError(
             "--out and --json write one report, not one per capture.", hint="give --capture N."
         )
-    reading = Reading(stacks=stacks, infer=infer)
+    reading = LoadOptions(stacks=stacks, infer=infer)
     for number in captures:
         with executor_of(workers, dask) as executor:
             with shown_progress(quiet=quiet):
@@ -120,7 +120,7 @@ def report(
 
 
 def _trace_summary(
-    source: Source, window: str, capture: CaptureName, reading: Reading
+    source: Source, window: str, capture: CaptureName, reading: LoadOptions
 ) -> tuple[Summary, ReportOrigin]:
     """Read the one trace, and find what bounds it."""
     loaded, graph = loaded_trace(source, capture, reading)
@@ -135,7 +135,7 @@ def _job_summary(
     source: Source,
     window: str,
     capture: CaptureName,
-    reading: Reading,
+    reading: LoadOptions,
     executor: Executor | None,
     *,
     has_page: bool,

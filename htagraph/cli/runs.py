@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from htagraph.cli.sources import Source
-from htagraph.compiled import Compiled, Reading, compiled
+from htagraph.compiled import Compiled, LoadOptions, compiled
 from htagraph.errors import MissingEventsError, QueryError
 from htagraph.graph import TraceGraph
 from htagraph.model.progress import begin_stage
@@ -68,7 +68,7 @@ def windowed(run: Run, window: str) -> Run:
 
 
 def loaded_trace(
-    source: Source, capture: CaptureName = "latest", reading: Reading = Reading()
+    source: Source, capture: CaptureName = "latest", reading: LoadOptions = LoadOptions()
 ) -> Compiled:
     """The one trace of a source with its companion files, and its graph."""
     file = source.file(capture)
@@ -78,7 +78,7 @@ def loaded_trace(
 def loaded_job(
     source: Source,
     capture: CaptureName = "latest",
-    reading: Reading = Reading(),
+    reading: LoadOptions = LoadOptions(),
     executor: Executor | None = None,
 ) -> Job:
     """Job of a source; ranks that cannot be used are left out and reported."""
@@ -124,7 +124,7 @@ def loaded_run(
                 hint="store another with htagraph report --window … --rank … --json FILE.",
             )
         return RunProfile.read(paths[0])
-    source, reading = Source.of(paths, rank), Reading(infer=infer)
+    source, reading = Source.of(paths, rank), LoadOptions(infer=infer)
     if source.has_several:
         job = windowed(loaded_job(source, reading=reading, executor=executor), window)
         begin_stage("Finding the path across ranks")

@@ -26,9 +26,8 @@ from htagraph.readers.captures import (
     files_in_words,
 )
 from htagraph.readers.discover import TRACE_SUFFIXES, find_traces, holds_several, is_glob
-from htagraph.readers.not_found import not_found
 from htagraph.readers.rank_paths import file_of
-from htagraph.readers.storage import exists, is_remote
+from htagraph.readers.storage import exists, is_remote, not_found
 
 __all__ = ["Source", "given"]
 

@@ -15,8 +15,9 @@ from rich.text import Text
 
 from htagraph.cli.layout import fitted
 from htagraph.errors import QueryError, one_of
-from htagraph.reports.headings import heading
-from htagraph.reports.markdown import Columns, human_frame, markdown_table
+from htagraph.model.columns import heading
+from htagraph.reports.cells import Columns, human_frame
+from htagraph.reports.markdown import markdown_table
 from htagraph.writers.labels import printable
 
 if TYPE_CHECKING:  # the answer to one question needs no summary

@@ -18,7 +18,7 @@ from htagraph.cli.pipes import lasting
 from htagraph.cli.runs import loaded_job, loaded_trace, windowed
 from htagraph.cli.serving import PORT, TraceServer, View, offline_ui
 from htagraph.cli.sources import Source, given
-from htagraph.compiled import Reading
+from htagraph.compiled import LoadOptions
 from htagraph.errors import QueryError
 from htagraph.graph import TraceGraph
 from htagraph.job.job import Job
@@ -42,7 +42,7 @@ class _Request:
     window: str
     at: str
     folder: Path
-    reading: Reading
+    reading: LoadOptions
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def view(
             hint="leave out --plain, or give one file.",
         )
     folder = OwnFolder()  # removed at the end
-    request = _Request(window, at, folder.path, Reading(infer=infer))
+    request = _Request(window, at, folder.path, LoadOptions(infer=infer))
     with shown_progress(quiet=quiet):
         shown = _unchanged(traces[0], request) if as_it_is else _analyzed(source, request)
     ui = offline_ui() if offline else None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,8 +21,6 @@ from htagraph.model.progress import begin_stage
 from htagraph.native.code_cache import at_home
 from htagraph.native.passes import PASSES
 from htagraph.questions import QUESTIONS
-from htagraph.readers.nsys.operator_texts import operator_texts
-from htagraph.readers.nsys.stepping import Stepper, can_step
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import job_document, json_document
 from htagraph.reports.summary import Summary
@@ -49,7 +46,6 @@ def warm(*, quiet: options.Quiet = False) -> None:
     ):
         begin_stage("Compiling the readers")
         load(_broken_trace())
-        _query(Path(folder) / "some.sqlite")
         begin_stage("Compiling the analysis of a rank")
         _ask_a_rank(Path(folder))
         begin_stage("Compiling the analysis of a job")
@@ -71,19 +67,6 @@ def _broken_trace() -> bytes:
     halves = [{"ph": ph, "name": "half", "pid": 1, "tid": 2, "ts": 1} for ph in "BE"]
     good = json.dumps({"traceEvents": halves + events}).encode()
     return good.replace(b'"dur": 1}', b'"dur": 0x1}', 1) + b", {nothing"
-
-
-def _query(path: Path) -> None:
-    """Read numbers and texts from a database, as from exports of Nsight Systems."""
-    with closing(sqlite3.connect(path)) as database:
-        database.execute("create table some (number, text)")
-        database.commit()
-    operator_texts(np.frombuffer(b"aten::mm, seq = 7", dtype=np.uint8), np.array([17]))
-    if can_step():
-        stepper = Stepper(f"file:{path}")
-        stepper.columns("select number from some", 1, -1)
-        stepper.texts("select text from some")
-        stepper.close()
 
 
 def _ask_a_rank(folder: Path) -> None:

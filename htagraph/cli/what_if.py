@@ -17,7 +17,7 @@ from htagraph.cli.predictions import print_next, print_opportunities, print_pred
 from htagraph.cli.runs import executor_of, loaded_job, loaded_trace, windowed
 from htagraph.cli.sources import Source, given
 from htagraph.cli.tables import Format
-from htagraph.compiled import Reading
+from htagraph.compiled import LoadOptions
 from htagraph.errors import OutputError, QueryError
 from htagraph.job.scenario import JobScenario
 from htagraph.lookup.find_window import WHOLE
@@ -31,7 +31,7 @@ from htagraph.reports.prediction import prediction_document
 from htagraph.reports.summary import Summary
 from htagraph.scenario import Scenario
 from htagraph.scenario import what_if as replayed
-from htagraph.writers.text_file import write_text
+from htagraph.writers.output_file import write_text
 
 __all__ = ["what_if"]
 
@@ -138,7 +138,7 @@ def what_if(
         hint = "give the folder with the traces of its ranks."
         raise QueryError("--equalise and --on-rank need the ranks of a job.", hint=hint)
     with shown_progress(quiet=quiet), executor_of(workers, dask) as executor:
-        reading = Reading(stacks=stacks, infer=infer)
+        reading = LoadOptions(stacks=stacks, infer=infer)
         scenario, summary, caveats = (
             _of_job(source, window, changes, reading, executor)
             if source.is_job
@@ -167,7 +167,7 @@ def what_if(
 
 
 def _of_trace(
-    source: Source, window: str, changes: Sequence[Change], reading: Reading
+    source: Source, window: str, changes: Sequence[Change], reading: LoadOptions
 ) -> tuple[Scenario, Summary, list[str]]:
     """Scenario, summary and caveats of a trace; by default of its representative step."""
     loaded, graph = loaded_trace(source, source.one_capture, reading)
@@ -185,7 +185,7 @@ def _of_job(
     source: Source,
     window: str,
     changes: Sequence[Change],
-    reading: Reading,
+    reading: LoadOptions,
     executor: Executor | None,
 ) -> tuple[JobScenario, JobSummary, list[str]]:
     """Scenario, summary and caveats of a job; each rank is opened once."""

@@ -10,31 +10,29 @@ import pandas as pd
 __all__ = ["OTHER", "Part", "reduced"]
 
 OTHER = "(other)"
-"""Group of all that is too short to have a row of its own."""
+"""Group of all that is too short for a row of its own."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Time of one group, over all steps that are compared.
+    """Time of one group in all compared steps; of a job's ranks the mean, except on its path.
 
     Parameters
     ----------
     part : str
         ``step``, the whole; ``bound``, ``op`` and ``name``, of the critical path; ``kernel``,
-        ``operator``; ``device``: what devices did, ``idle``, ``compute``, and what that does not
-        hide of ``communication`` and ``memory``.
+        ``operator``; ``device``: ``idle``, ``compute``, and exposed ``communication`` and
+        ``memory``.
     bound : str
         Bound of the path, empty elsewhere.
     calls : float
-        Events per step; of a path, segments.
+        Events per step; on a path, segments.
     total_ns : int, unit=ns
-        Of all steps together; of a job, the mean over its ranks where it is no path.
+        Of all steps together.
     std_ns : float, unit=ns
         Standard deviation from step to step; 0 for one step.
-    first_ns, last_ns : int, unit=ns
-        Of the first and the last step.
-    least_ns, most_ns : int, unit=ns
-        Of the steps with the least and the most.
+    first_ns, last_ns, least_ns, most_ns : int, unit=ns
+        In the first and the last step, and in the steps with the least and the most.
     """
 
     part: str
@@ -50,23 +48,16 @@ class Part:
 
 
 def reduced(pieces: pd.DataFrame, part: str, n: int, *, top: int, over: int = 1) -> list[Part]:
-    """Groups of a part, summed over the steps; those beyond the first are one, `OTHER`.
+    """The longest groups of a part over `n` steps, the longest first; the rest is `OTHER`.
 
     Parameters
     ----------
     pieces : DataFrame
         ``row``, the step; ``bound``, ``name``, ``calls``, ``dur_ns``.
-    n : int
-        Number of steps.
     top : int
         Groups that are kept.
     over : int, default=1
-        What is summed over so many devices is divided by it.
-
-    Returns
-    -------
-    list of Part
-        The longest first.
+        Number of devices that pieces are summed over: parts are their mean.
     """
     groups = pieces.groupby(["bound", "name"], sort=False)["dur_ns"].sum()
     kept = groups.sort_values(ascending=False, kind="stable").index[:top]

@@ -1,4 +1,4 @@
-"""Profiling a graph for comparisons: what each of its steps took, by bound, kernel and operator."""
+"""The profile of a graph: what each of its steps took, by bound, kernel and operator."""
 
 from __future__ import annotations
 
@@ -25,27 +25,32 @@ __all__ = ["graph_profile", "path_parts", "profile_of", "work_parts"]
 I64 = npt.NDArray[np.int64]
 
 _TOP = {"bound": 99, "op": 100, "name": 100, "kernel": 150, "operator": 150}
-NO_OPERATOR = "(no operator)"
+"""Groups of each part that a profile keeps: all bounds, and what makes a baseline of 0.1 to 0.3 MB.
+
+Chosen, with `_LONGEST_NAME` and `_N_STEPS`. Pinned by
+`test_samples.py::test_a_profile_is_small`.
+"""
+
 _LONGEST_NAME = 240
+"""Characters of a name that are kept: enough to tell kernels apart."""
+
 _N_STEPS = 200
+"""Lengths of steps that are kept; nothing but readers of the JSON uses them."""
+
+_NO_OPERATOR = "(no operator)"
 
 
 def _named(names: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
-    """Names that runs have in common, and that are not too long to keep."""
+    """Names without step numbers, which runs have in common."""
     codes, known = pd.factorize(names)
-    shared = [without_step_number(str(name))[:_LONGEST_NAME] or NO_OPERATOR for name in known]
-    return gather(np.array(shared, dtype=object), codes, default=NO_OPERATOR)
+    shared = [without_step_number(str(name))[:_LONGEST_NAME] or _NO_OPERATOR for name in known]
+    return gather(np.array(shared, dtype=object), codes, default=_NO_OPERATOR)
 
 
 def path_parts(segments: pd.DataFrame, samples: Samples) -> list[Part]:
     """The critical path of each sample, by bound, operator and name.
 
-    It is the path of the whole window, cut where steps are done.
-
-    Parameters
-    ----------
-    segments : DataFrame, schema `frames.SEGMENTS`
-        They tile a window with all samples in it.
+    Segments tile a window with all samples in it, and are cut where steps are done.
     """
     start_ns, dur_ns = (segments[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns"))
     pieces = split_by_steps(start_ns, dur_ns, samples.frame)
@@ -61,7 +66,7 @@ def path_parts(segments: pd.DataFrame, samples: Samples) -> list[Part]:
 
 
 def _sample_at(dag: Dag, steps: pd.DataFrame, rows: I64, time_ns: I64) -> I64:
-    """Sample in whose host range each time lies, until the next step begins; -1 for none."""
+    """The sample of each time, by host ranges that last until the next step begins; -1 for none."""
     if not len(rows):
         return step_at(steps, time_ns)
     marks = find_steps(dag.events)
@@ -89,7 +94,7 @@ def _by_name(dag: Dag, events: I64, row: I64) -> pd.DataFrame:
 
 
 def _device_parts(dag: Dag, steps: pd.DataFrame) -> list[Part]:
-    """What devices did in each step, on average over devices."""
+    """States of devices in each step, on average over devices."""
     devices = devices_of(dag)
     start_ns, dur_ns = (steps[name].to_numpy(np.int64) for name in ("start_ns", "dur_ns"))
     if not len(devices):
@@ -109,17 +114,10 @@ def _device_parts(dag: Dag, steps: pd.DataFrame) -> list[Part]:
 
 
 def work_parts(dag: Dag, steps: pd.DataFrame, rows: I64) -> list[Part]:
-    """Kernels, host operators and states of devices in each sample of a rank.
+    """Kernels, host operators and device states in each sample of a rank; see `Samples`.
 
-    Work counts in the step that launched it; what has no launch, where it began. Times of host
-    operators include what they call.
-
-    Parameters
-    ----------
-    steps : DataFrame
-        Of samples: ``name``, ``start_ns``, ``dur_ns``.
-    rows : ndarray of int64
-        The steps of the trace that they are; empty for a window.
+    Work counts in the step that launched it, or in which it began if no launch was recorded. Times
+    of host operators include what they call.
     """
     work, began_ns = device_work_began(dag)
     marks = find_steps(dag.events)["event"].to_numpy(np.int64)
@@ -137,13 +135,7 @@ def work_parts(dag: Dag, steps: pd.DataFrame, rows: I64) -> list[Part]:
 def profile_of(
     name: str, samples: Samples, parts: list[Part], *, devices: str, world_size: int, n_ranks: int
 ) -> RunProfile:
-    """The profile of a run from its samples and their parts.
-
-    Parameters
-    ----------
-    parts : list of Part
-        Of these samples, but for the whole.
-    """
+    """The profile of a run from its samples and their parts, to which the whole is added."""
     steps_ns = samples.frame["dur_ns"].to_numpy(np.int64)
     std_ns = float(steps_ns.std(ddof=1)) if len(steps_ns) > 1 else 0.0
     ends = (int(steps_ns[0]), int(steps_ns[-1]), int(steps_ns.min()), int(steps_ns.max()))
@@ -170,12 +162,7 @@ def graph_profile(
 ) -> RunProfile:
     """The profile of a graph, or of a window of it.
 
-    Parameters
-    ----------
-    name : str
-        By default that of its file.
-    world_size : int, optional
-        Ranks of its job; by default as the file says.
+    Name and world size are those in its file by default.
 
     Examples
     --------

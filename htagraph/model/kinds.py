@@ -32,7 +32,7 @@ __all__ = [
 
 
 def in_words(label: object) -> str:
-    """A label as it is said: ``python gap``.
+    """A label as text: ``python gap``.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class Vocabulary(IntEnum):
 
     @property
     def label(self) -> str:
-        """Name of the member as it stands in tables: ``python_gap``."""
+        """Name of the member in tables: ``python_gap``."""
         return self.name.lower()
 
     @classmethod
@@ -57,12 +57,12 @@ class Vocabulary(IntEnum):
 
     @classmethod
     def parse(cls, text: str) -> Vocabulary:
-        """Member with this label, whatever its case.
+        """Member with this label, in any case.
 
         Raises
         ------
         QueryError
-            If there is none; the hint lists those there are.
+            If there is none; the hint suggests others.
 
         Examples
         --------
@@ -81,7 +81,7 @@ def codes(members: Iterable[Vocabulary]) -> npt.NDArray[np.int8]:
 
 
 def among(column: npt.NDArray[np.integer], members: Iterable[int]) -> npt.NDArray[np.bool_]:
-    """Whether each code of a column is that of one of a few members.
+    """Whether each code of a column is one of some members.
 
     Examples
     --------

@@ -26,10 +26,9 @@ class Window:
     start_ns, end_ns : int, unit=ns
         ``start_ns <= end_ns``.
     name : str
-        What it was asked for by: ``ProfilerStep#3``, ``trace``.
+        As requested: ``ProfilerStep#3``, ``trace``.
     anchor : int
-        Node that the window ends with by definition (the end of a step's host range), -1 where
-        there is none.
+        Node that the window ends with by definition (the end of a step's host range), -1 for none.
 
     Examples
     --------
@@ -58,17 +57,12 @@ class Window:
 
 
 def pair_of(window: object, *, hint: str) -> tuple[Any, Any]:
-    """Start and end of a window, which may be of any type before.
-
-    Parameters
-    ----------
-    hint : str
-        What to give instead.
+    """Start and end of a window given as any pair; `hint` says what to give instead.
 
     Raises
     ------
     QueryError
-        If it is no pair of numbers.
+        If it is not a pair of numbers.
 
     Examples
     --------

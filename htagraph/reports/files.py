@@ -16,7 +16,7 @@ from htagraph.replay.excerpt import excerpt_of
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.markdown import markdown_job_summary, markdown_summary
 from htagraph.reports.summary import Summary
-from htagraph.writers.text_file import new_folder, write_text
+from htagraph.writers.output_file import new_folder, write_text
 
 __all__ = ["MOST_EVENTS", "MOST_RANKS", "page_work", "shown_in_perfetto", "write_files"]
 
@@ -27,7 +27,7 @@ MOST_EVENTS = 1_000_000
 
 
 def page_work(n_ranks: int) -> tuple[Work, ...]:
-    """The work on every rank that the page of a job needs; none where no page can be written."""
+    """Work on every rank that the page of a job needs; none if plotly is not installed."""
     if find_spec("plotly") is None:
         return ()
     # Deferred: plotly is an extra.
@@ -44,21 +44,19 @@ def write_files(
     whole: bool = False,
     record: str = "",
 ) -> dict[str, Path]:
-    """Write the files of a report into a folder; the page where the `plot` extra is installed.
+    """Write the files of a report into a folder; the page if plotly is installed.
 
     Parameters
     ----------
-    page : bool, default=True
-        Whether a page is wanted.
     whole : bool, default=False
         Whether all of a trace of more than `MOST_EVENTS` events goes to Perfetto.
     record : str
-        What the summary ends with.
+        Last lines of the summary.
 
     Returns
     -------
     dict of str to Path
-        The files by what they are: ``perfetto``, ``dot`` (of one rank), ``summary``, ``page``.
+        ``perfetto``, ``dot`` (of one rank), ``summary``, ``page``.
 
     Raises
     ------
@@ -101,19 +99,12 @@ def write_files(
 def shown_in_perfetto(
     path: CriticalPath, file: Path, *, most_events: int = MOST_EVENTS
 ) -> CriticalPath:
-    """What Perfetto shows of a path: of a large trace, steps that stand for it, which is said.
-
-    Parameters
-    ----------
-    file : Path
-        What it is written to.
-    most_events : int, default=1_000_000
-        Events of a trace that is shown as a whole.
+    """The path for Perfetto; of a large trace, representative steps of it.
 
     Warns
     -----
     IncompleteTraceWarning
-        If a part is shown.
+        If only a part is shown.
     """
     if len(path.dag.events) <= most_events:
         return path
@@ -122,8 +113,8 @@ def shown_in_perfetto(
     if not part.n_steps:
         return path
     warnings.warn(
-        f"{file.name} has {part.window.name}, {part.n_steps:,} of {part.n_alike:,} steps that do "
-        "the same, with their own critical path: --whole writes all.",
+        f"{file.name} has {part.window.name}, {part.n_steps:,} of {part.n_alike:,} similar "
+        "steps, with their own critical path; --whole writes all.",
         IncompleteTraceWarning,
         stacklevel=3,
     )
@@ -131,12 +122,12 @@ def shown_in_perfetto(
 
 
 def _write_job_trace(file: Path, summary: JobSummary) -> Path:
-    """Write the Perfetto trace of a job; of many ranks, those that matter, which is said."""
+    """Write the Perfetto trace of a job; of many ranks, those that matter, with a warning."""
     ranks = summary.ranks_by_interest()
     if len(ranks) > MOST_RANKS:
         warnings.warn(
             f"{file.name} has {MOST_RANKS} of {len(ranks):,} ranks: those with most of the path, "
-            "then the latest.",
+            "then the late ones.",
             IncompleteTraceWarning,
             stacklevel=3,
         )

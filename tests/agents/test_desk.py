@@ -87,7 +87,7 @@ def test_a_verdict_on_a_job_names_the_late_rank(desk):
     """A folder is the ranks of a job."""
     answer = ask(desk, "verdict", path="job")
 
-    assert answer["findings"][0]["title"] == "The others wait for rank 1, which is late"
+    assert answer["findings"][0]["title"] == "Rank 1 is late and keeps the others waiting"
 
 
 def test_a_folder_with_one_trace_is_that_trace(desk):

@@ -276,7 +276,7 @@ def pool(rng):
 
 
 def time_limits(rng):
-    """Waits that nobody ends, beside threads that use locks of their own."""
+    """Waits that time out, next to threads that use locks of their own."""
     never, held = threading.Event(), threading.Lock()
     held.acquire()
 

@@ -74,7 +74,7 @@ def test_what_is_not_known_does_not_pass(run):
     assert code == 1
     assert document["state"] == "withheld"
     assert document["diff"]["noise_share"] is None
-    assert document["limits"][0]["said"].startswith("noise is not known of fewer than 3 alike")
+    assert document["limits"][0]["said"].startswith("noise needs at least 3 alike")
 
 
 def test_limits_by_themselves(run):

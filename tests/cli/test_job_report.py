@@ -16,7 +16,7 @@ from htagraph.model.answers import OPPORTUNITIES
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import JOB_VERSION, job_document
 from htagraph.reports.markdown import markdown_job_summary
-from htagraph.reports.page.help_section import help_section
+from htagraph.reports.page.shared_sections import help_section
 from htagraph.reports.what_helps import NOT_REPLAYED
 from tests.real_traces import located
 from tests.synth.simulator import simulate_job
@@ -50,7 +50,7 @@ def test_a_folder_is_reported_as_a_job(capsys, folder, tmp_path):
     out = capsys.readouterr().out
 
     assert int(ended.value.code or 0) == 0
-    assert f"1. The others wait for rank {_LATE}, which is late" in out
+    assert f"1. Rank {_LATE} is late and keeps the others waiting" in out
     assert {file.name for file in tmp_path.iterdir()} == {
         "job.pftrace",
         "summary.md",
@@ -132,7 +132,7 @@ def test_a_job_that_was_not_replayed_names_no_change(folder, monkeypatch):
 
 
 @pytest.mark.public("hta/trace_filter")
-@pytest.mark.filterwarnings("ignore:no clock brings")
+@pytest.mark.filterwarnings("ignore:no clock aligns")
 def test_no_verdict_on_ranks_that_cannot_have_met():
     """No clock brings these two together: what they waited for each other is not known."""
     verdict = JobSummary(load_job(located("hta/trace_filter")), "job").verdict

@@ -115,7 +115,7 @@ def test_without_changes_a_folder_says_what_would_help_the_job(run, folder):
     assert code == 0
     assert lines[table - 1].startswith("What would help the job (")
     assert len(named) == 1
-    assert "Clocks of ranks may be off by" in " ".join(lines)
+    assert "Rank clocks may be off by" in " ".join(lines)
 
 
 def test_the_opportunities_of_a_job_name_the_late_rank(run, folder):

@@ -40,6 +40,19 @@ def test_what_costs_most_is_named(times: ReplayTime, bound: str) -> None:
     assert replay_bound(times) == bound
 
 
+@pytest.mark.parametrize(
+    ("times", "bound"),
+    [
+        (ReplayTime(9, 1_000, 600, 10, 350, 60), "launch"),
+        (ReplayTime(9, 1_000, 600, 10, 350, 40), "kernels"),
+        (ReplayTime(9, 1_000, 450, 10, 350, 40), ""),
+    ],
+)
+def test_lost_time_is_named_from_a_twentieth_on(times: ReplayTime, bound: str) -> None:
+    """Less lost, it is the kernels where they are most of the window."""
+    assert replay_bound(times) == bound
+
+
 def test_the_sentence_has_the_numbers() -> None:
     """28 of 50 us in replays, 4 of them gaps; 22 us idle, 14 of them before the next call."""
     assert summary_of(LATE).verdict.replays == (

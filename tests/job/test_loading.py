@@ -262,7 +262,7 @@ def test_each_rank_may_have_work_of_its_own(folder: Path) -> None:
 def test_a_function_that_cannot_travel_is_said_to_be(folder: Path, processes: Executor) -> None:
     """A lambda has no name by which another process could find it."""
     job = load_job(folder, executor=processes)
-    with pytest.raises(QueryError, match="cannot travel to another process"):
+    with pytest.raises(QueryError, match="cannot be pickled"):
         job.map(lambda graph: graph.rank)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 
 from htagraph.compiler.passes import compile_events
 from htagraph.explain.critical_path import critical_path
@@ -114,7 +114,6 @@ def test_a_rule_without_pairs_judges_each_edge_by_itself():
     assert row["consequence"].endswith("each judged by itself.")
 
 
-@settings(max_examples=40, deadline=None)
 @given(program=programs(max_blocks=3))
 def test_time_on_the_path_is_that_of_the_breakdown_by_rule(program):
     """In the whole trace and in its second half; the breakdown adds up to the window."""

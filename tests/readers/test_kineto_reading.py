@@ -20,7 +20,8 @@ import htagraph as hg
 from htagraph.errors import QueryError, TraceError, TraceFormatError, TraceLimitError
 from htagraph.model.kinds import EventKind
 from htagraph.model.progress import BYTES, Progress, listening
-from htagraph.readers.kineto import chunks, document, read_kineto
+from htagraph.readers.kineto import byte_stream, json_document
+from htagraph.readers.kineto.reader import read_kineto
 
 
 def one(text: str) -> Any:
@@ -457,7 +458,7 @@ def test_what_is_no_trace_is_refused(data: bytes) -> None:
     [
         (bz2.compress(b'{"traceEvents": []}'), "this is bzip2; decompress it first."),
         (lzma.compress(b'{"traceEvents": []}'), "this is xz; decompress it first."),
-        (b"PK\x03\x04", "this is a zip archive; unpack it first."),
+        (b"PK\x03\x04", "this is a zip archive; extract it first."),
         ('{"traceEvents": []}'.encode("utf-16"), "this is UTF-16; traces are UTF-8."),
         ('{"traceEvents": []}'.encode("utf-16-be"), "this is UTF-16; traces are UTF-8."),
     ],
@@ -520,7 +521,7 @@ def test_an_event_larger_than_the_limit_is_an_error(
     monkeypatch: pytest.MonkeyPatch, event: Any, file_of: Any
 ) -> None:
     """Memory is bounded by the largest event that is allowed."""
-    monkeypatch.setattr(document, "MAX_VALUE", 1 << 16)
+    monkeypatch.setattr(json_document, "MAX_VALUE", 1 << 16)
 
     with pytest.raises(TraceLimitError, match="a single value is larger than"):
         read_kineto(file_of(event(), event("x" * 10_000_000), event()))
@@ -528,7 +529,7 @@ def test_an_event_larger_than_the_limit_is_an_error(
 
 def test_a_decompression_bomb_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kilobyte that unpacks to a megabyte is no trace."""
-    monkeypatch.setattr(chunks, "RATIO_FROM", 1 << 20)
+    monkeypatch.setattr(byte_stream, "RATIO_FROM", 1 << 20)
 
     with pytest.raises(TraceLimitError, match="decompression bomb"):
         read_kineto(gzip.compress(b"[" + b" " * (1 << 24) + b"]"))

@@ -53,7 +53,7 @@ def test_a_report_on_a_job(job_folder, tmp_path, listed):
     found = hg.report(where, tmp_path)
 
     assert found.verdict == hg.load_job(job_folder).verdict()
-    assert found.verdict.findings[0].title == "The others wait for rank 1, which is late"
+    assert found.verdict.findings[0].title == "Rank 1 is late and keeps the others waiting"
     assert {"perfetto", "summary"} <= set(found.files)
     assert all(file.is_file() for file in found.files.values())
 

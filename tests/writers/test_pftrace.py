@@ -10,9 +10,9 @@ import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TracePacket, TrackEvent
 
 import htagraph as hg
-from htagraph.errors import GraphError, OutputError
+from htagraph.errors import OutputError
 from htagraph.model.events import EventTable
-from htagraph.writers.pftrace import CounterTrack, write_pftrace
+from htagraph.writers.pftrace import write_pftrace
 from tests.synth.program import Launch, Machine, Program, Synchronize, Work
 from tests.synth.simulator import simulate
 
@@ -113,12 +113,6 @@ def test_an_origin_after_the_first_event_is_refused(tmp_path: Path, events: Even
     ):
         write_pftrace(tmp_path / "x.pftrace", events, origin_ns=first + 1)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_counter_needs_a_time_for_each_value() -> None:
-    """A longer column would be cut off silently."""
-    with pytest.raises(GraphError, match="counter 'queue' has 2 times for 1 values"):
-        CounterTrack("queue", "launches", np.array([1, 2]), np.array([1]))
 
 
 def test_a_stream_that_is_called_stream_in_the_file_is_not_called_so_twice(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The mender for Python: broken values in, valid JSON and the defects met out."""
+"""Calls the compiled mender: broken values in, valid JSON and the defects found out."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import numpy.typing as npt
 
 from htagraph.native.arguments import fixed
 from htagraph.readers.kineto.compiled import mender
-from htagraph.readers.kineto.compiled.bench import CUT, MENDED, NO_ROOM, TORN, Bench
 from htagraph.readers.kineto.compiled.keys import Keys, key_table
 from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, PADDING
-from htagraph.readers.kineto.repairs import Defect
+from htagraph.readers.kineto.compiled.mended_output import CUT, MENDED, NO_ROOM, TORN, Bench
+from htagraph.readers.kineto.defects import Defect
 
 __all__ = ["CUT", "MARGIN", "MENDED", "TORN", "Mended", "Mender", "before_own_key", "mended_text"]
 
 U8 = npt.NDArray[np.uint8]
 
 MARGIN = 64
-"""Bytes at the end of a piece where the beginning of an event may be cut off."""
+"""Bytes at the end of a piece in which the beginning of an event may be cut off."""
 
 _OWN_KEY = (
     rb'"(?:traceEvents|traceName|displayTimeUnit|baseTimeNanoseconds|distributedInfo'
     rb'|deviceProperties|schemaVersion|trace_id)"\s*:'
 )
 _LIST_END = re.compile(rb'\]\s*(?:,\s*(?:%b|"(?:INFO|WARNING|ERROR)"\s*:)|\}\s*\Z)' % _OWN_KEY)
-"""The end of the event list, as it shows among bytes that make no sense."""
+"""The end of the event list among invalid bytes."""
 
 _BEFORE_OWN_KEY = re.compile(rb",\s*(?=%b)" % _OWN_KEY)
-"""The comma before a key of the header that no value of it holds."""
+"""The comma before a top-level key that no header value contains."""
 
 _BEFORE_KEY = re.compile(rb'%b|,[ \t\r]*\n\s*(?="[^"\n]{1,256}"\s*:)' % _BEFORE_OWN_KEY.pattern)
 """The comma before such a key, or before one on a line of its own, as profilers write them."""
@@ -42,7 +42,7 @@ _OBJECT_END = re.compile(rb"\}\s*\Z")
 
 @dataclass(frozen=True)
 class Mended:
-    """A value, or as much of it as made sense.
+    """A repaired value, or as much of it as was valid.
 
     Parameters
     ----------
@@ -51,8 +51,7 @@ class Mended:
     stop : int
         Position after the value, or where it ended.
     out : ndarray, dtype=uint8
-        The value as valid JSON, zero bytes after it; overwritten by the next one.
-    n_bytes : int
+        The value as valid JSON, followed by zero bytes; overwritten by the next call.
     """
 
     ended: int
@@ -67,19 +66,19 @@ class Mended:
 
 
 def before_own_key(text: bytes) -> int:
-    """The position of the comma before a key that no value of the header holds, else the end."""
+    """The position of the comma before a known top-level key, else the end."""
     found = _BEFORE_OWN_KEY.search(text)
     return found.start() if found else len(text)
 
 
 def mended_text(raw: bytes) -> bytes:
-    """A broken event that can be mended as valid JSON."""
+    """A broken event as valid JSON."""
     buf = np.frombuffer(raw + bytes(PADDING), dtype=np.uint8)
     return Mender().mend(buf, 0, len(raw), is_event=True).text()
 
 
 class Mender:
-    """Mends values; it has room of its own to write."""
+    """Repairs values; owns the output buffer."""
 
     def __init__(self) -> None:
         self._out = np.zeros(1 << 16, dtype=np.uint8)
@@ -87,14 +86,14 @@ class Mender:
         self._stack = np.zeros(MAX_DEPTH, dtype=np.uint8)
 
     def mend(self, buf: U8, i: int, end: int, *, is_event: bool) -> Mended:
-        """The value at a position, mended.
+        """Repair the value at a position.
 
         Parameters
         ----------
         buf : ndarray, dtype=uint8
             Bytes, zero bytes after `end`.
         is_event : bool
-            Whether it is an event, else a value of the header.
+            Whether it is an event, else a header value.
         """
         while True:
             stop, ended = mender.mend(self._bench(buf, end, is_event=is_event), i)
@@ -106,7 +105,7 @@ class Mender:
         return Mended(ended, stop, self._out, n_bytes, _defects_of(int(self._n[1])))
 
     def next_event(self, buf: U8, i: int, end: int, *, is_last: bool) -> int:
-        """The position of the next event; else of the list's end, else of the end."""
+        """The position of the next event; else of the list's end, else the end."""
         found = int(
             mender.next_event(self._bench(buf, end, is_event=True), i, 0 if is_last else MARGIN)
         )
@@ -114,10 +113,7 @@ class Mender:
         return i + closed.start() if closed else found
 
     def before_key(self, buf: U8, end: int, *, is_last: bool) -> int:
-        """The position of the ``,`` before the next key of the header, or of its ``}``, or -1.
-
-        It lies before all events.
-        """
+        """The position of the ``,`` before the next header key, or of the header's ``}``, or -1."""
         text = buf[:end].tobytes()
         found = _BEFORE_KEY.search(text) or (_OBJECT_END.search(text) if is_last else None)
         if found is None:
@@ -133,11 +129,9 @@ class Mender:
 
 @cache
 def _keys() -> Keys:
-    """The known keys, ready for machine code."""
     return fixed(key_table())
 
 
 @cache
 def _defects_of(bits: int) -> tuple[Defect, ...]:
-    """The defects that a number stands for, one bit each."""
     return tuple(defect for defect in Defect if bits >> defect & 1)

@@ -1,7 +1,7 @@
-"""Lanes of a trace of another tool: its threads, its streams, and what is neither.
+"""Lanes of a trace of another tool: threads, streams, and other tracks.
 
-A track that is described as a thread is one. AMD's rocprofv3 describes one thread, and calls its
-other tracks by what they are::
+A track with a thread descriptor is a thread. AMD's rocprofv3 describes only one thread, and encodes
+the others in track names::
 
     THREAD 1 (4711)                    a thread
     COMPUTE AGENT [4] STREAM [1] (GPU) kernels of a stream of a device
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.model.events import LaneTable
-from htagraph.readers.perfetto.material import Material
+from htagraph.readers.perfetto.trace_content import TraceContent
 
 __all__ = ["Lanes", "find_lanes"]
 
@@ -38,7 +38,7 @@ class Lanes:
     Parameters
     ----------
     tracks : ndarray of shape (n,), dtype=int64
-        Bits of uuids, ascending; a track is a lane.
+        Bits of uuids, ascending; each track is a lane.
     is_thread : ndarray of shape (n,), dtype=bool
     device, stream : ndarray of shape (n,), dtype=int64
         Of a lane that is a stream, -1 elsewhere.
@@ -66,7 +66,7 @@ class _Lane:
     is_gpu: bool = True
 
 
-def find_lanes(found: Material) -> Lanes:
+def find_lanes(found: TraceContent) -> Lanes:
     """The lanes of all tracks that have slices."""
     tracks, first = np.unique(found.slices.track, return_index=True)
     packets = found.slices.packet[first].tolist()
@@ -100,8 +100,7 @@ def find_lanes(found: Material) -> Lanes:
     )
 
 
-def _lane(found: Material, uuid: int, writer: tuple[int, int] | None) -> _Lane:
-    """The lane of a track."""
+def _lane(found: TraceContent, uuid: int, writer: tuple[int, int] | None) -> _Lane:
     tracks = found.tracks
     line = tracks.ancestors(uuid)
     thread = line[0].thread if line else writer if uuid == 0 else None

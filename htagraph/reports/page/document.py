@@ -43,7 +43,7 @@ def write_page(out: str | Path, summary: Summary | JobSummary, *, perfetto_file:
     out : str or Path
     summary : Summary or JobSummary
     perfetto_file : str
-        Name of the Perfetto trace beside the page; the page says how to open it.
+        Name of the Perfetto trace in the same folder; the page says how to open it.
 
     Returns
     -------
@@ -96,7 +96,7 @@ def write_page(out: str | Path, summary: Summary | JobSummary, *, perfetto_file:
 
 @dataclass(frozen=True)
 class _Content:
-    """What a page tells: its figures, its sections, and what inferred waits rest on."""
+    """What a page shows: figures, sections, and what inferred waits rest on."""
 
     start_ns: int
     figures: list[KeyFigure]
@@ -105,7 +105,7 @@ class _Content:
 
 
 def _content(summary: Summary | JobSummary) -> _Content:
-    """Ask for everything that the page tells."""
+    """Everything that the page shows."""
     if isinstance(summary, JobSummary):
         asked = RankAnswers.of(summary)
         found = asked.by_rank
@@ -126,7 +126,7 @@ def _content(summary: Summary | JobSummary) -> _Content:
 
 
 def _segments(summary: Summary | JobSummary, page: _Content, texts: Texts) -> dict[str, Any]:
-    """What is told of each segment that can be opened."""
+    """Details of each segment that can be opened."""
     rows: set[int] = set()
     for part in page.parts:
         rows = rows.union(*(panel.shown_segments for panel in part.panels))
@@ -144,7 +144,7 @@ def _segments(summary: Summary | JobSummary, page: _Content, texts: Texts) -> di
 
 
 def _reported(sections: Iterator[Section]) -> Iterator[Section]:
-    """Sections as they are made; their numbers are reported as progress."""
+    """Sections as they are made, with progress."""
     for number in count(1):
         report_progress(f"section {number}")
         section = next(sections, None)
@@ -167,7 +167,7 @@ def _json(value: Any) -> str:  # noqa: ANN401  whatever JSON can say
 
 
 def _figure(panel: Panel, figure: Any) -> dict[str, Any]:  # noqa: ANN401  plotly is not typed
-    """Figure as JSON, without its title: that is a heading of the page, which wraps it."""
+    """Figure as JSON, without its title, which is a heading of the page."""
     content: dict[str, Any] = json.loads(figure.to_json(engine="json"))
     layout, has_legend = content["layout"], has_own_legend(panel)
     for name in ("title", "template"):

@@ -1,20 +1,19 @@
 """Frames as HTML tables: rounded for people, with the exact value in each cell for programs.
 
-A table shows its first rows and keeps more, which a button shows; what it does not keep it says.
+A table shows its first rows; a button shows all that the page keeps. A note says what is left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from htagraph.model.kinds import in_words
-from htagraph.model.schema import Column
-from htagraph.model.units import human_duration
-from htagraph.reports.headings import heading, is_share
+from htagraph.model.columns import heading, quantity
+from htagraph.model.schema import Quantity, Schema
+from htagraph.reports.cells import cell_text
 from htagraph.reports.page.legend import mark
 from htagraph.reports.page.texts import Texts
 from htagraph.writers.labels import distinct_names, name_label
@@ -28,19 +27,6 @@ _MAX_CELLS = 2_000
 _NAME_WIDTH = 64
 _PATTERN_WIDTH = 36
 _NEXT = " → "
-_NAMES = {"name", "op", "group", "next_name", "call", "frame", "cause_name", "target"}
-_TIMES = {"start_ns", "end_ns", "ts_ns"}
-_VOCABULARIES = {
-    "bound",
-    "next_bound",
-    "then_bound",
-    "cause",
-    "cause_bound",
-    "kind",
-    "why",
-    "class",
-    "use",
-}
 _OPENED_BY = "name"
 
 
@@ -52,91 +38,56 @@ class _Cell(NamedTuple):
     key: str = ""
 
 
-def _time(origin_ns: int) -> Callable[[Any], _Cell]:
-    """Format of points in time: from the start of the window."""
-    return lambda value: _Cell(f"+{human_duration(value - origin_ns)}", str(value))
+def _cells(name: str, column: pd.Series[Any], origin_ns: int) -> list[_Cell]:
+    """Cells of a column."""
+    kind, values = quantity(name, column), column.tolist()
+    if kind is Quantity.NAME:
+        return _names(values)
+    return [
+        _Cell(cell_text(kind, value, origin_ns), _exact(value), _key(kind, value))
+        for value in values
+    ]
 
 
-def _duration(value: Any) -> _Cell:  # noqa: ANN401  cells are of any type
-    return _Cell("", "") if pd.isna(value) else _Cell(human_duration(value), str(value))
+def _names(values: Sequence[Any]) -> list[_Cell]:
+    """Cells of names: short, but distinct; a pattern is several names."""
+    short = distinct_names([str(name) for name in values], width=_NAME_WIDTH)
+    return [
+        _Cell(_NEXT.join(name_label(one, width=_PATTERN_WIDTH) for one in name), _NEXT.join(name))
+        if isinstance(name, tuple)
+        else _Cell(short[str(name)], str(name))
+        for name in values
+    ]
 
 
-def _share(value: Any) -> _Cell:  # noqa: ANN401
-    return _Cell("", "") if pd.isna(value) else _Cell(f"{value:.1%}", repr(float(value)))
+def _exact(value: object) -> str:
+    """A value in full; empty for a number that is none."""
+    return "" if value is None or value != value else str(value)  # noqa: PLR0124  NaN
 
 
-def _number(value: Any) -> _Cell:  # noqa: ANN401
-    text = f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
-    return _Cell(text, repr(value))
-
-
-def _id(value: Any) -> _Cell:  # noqa: ANN401
-    return _Cell("" if value == -1 else str(value), str(value))
-
-
-def _names(values: pd.Series[Any]) -> Callable[[Any], _Cell]:
-    """Format of names: short, but distinct."""
-    short = distinct_names([str(value) for value in values], width=_NAME_WIDTH)
-    return lambda value: _Cell(short[str(value)], str(value))
-
-
-def _pattern(value: Any) -> _Cell:  # noqa: ANN401
-    return _Cell(
-        _NEXT.join(name_label(name, width=_PATTERN_WIDTH) for name in value), _NEXT.join(value)
-    )
-
-
-def _flag(value: Any) -> _Cell:  # noqa: ANN401
-    return _Cell("yes" if value else "", str(bool(value)))
-
-
-def _label(value: Any) -> _Cell:  # noqa: ANN401
-    return _Cell(in_words(value), str(value), str(value))
-
-
-def _text(value: Any) -> _Cell:  # noqa: ANN401
-    return _Cell(str(value), str(value))
-
-
-def _shown_by(
-    name: str, column: pd.Series[Any], origin_ns: int
-) -> tuple[Callable[[Any], _Cell], bool]:
-    """Format of the cells of a column, and whether they are numbers."""
-    if name in _TIMES:
-        return _time(origin_ns), True
-    if name.endswith("_ns") or (is_share(name) and name != "chance"):
-        return _duration if name.endswith("_ns") else _share, True
-    if name == "pattern":
-        return _pattern, False
-    if column.dtype == bool:
-        return _flag, False
-    if pd.api.types.is_numeric_dtype(column.dtype):
-        return (
-            _number
-            if name.startswith("n_") or column.dtype.kind == "f" or name == "length"
-            else _id
-        ), True
-    return (_names(column) if name in _NAMES else _label if name in _VOCABULARIES else _text), False
+def _key(kind: Quantity, value: object) -> str:
+    """What the color of a cell stands for; empty for none."""
+    return str(value) if kind is Quantity.LABEL else ""
 
 
 def kept_rows(frame: pd.DataFrame | None) -> int:
-    """Number of rows of a frame that its table keeps.
-
-    Examples
-    --------
-    >>> [kept_rows(pd.DataFrame({"n": range(n), "m": range(n)})) for n in (1_000, 10_000)]
-    [1000, 100]
-    """
+    """Number of rows of a frame that its table keeps."""
     return 0 if frame is None else kept_of(*frame.shape)
 
 
 def kept_of(n_rows: int, n_columns: int) -> int:
-    """The same, of a frame that has so many rows and columns."""
+    """Number of rows that the table of a frame keeps.
+
+    Examples
+    --------
+    >>> kept_of(1_000, 2), kept_of(10_000, 2)
+    (1000, 100)
+    """
     return n_rows if n_rows * n_columns <= _MAX_CELLS else min(n_rows, _LONG)
 
 
 def short_rule() -> str:
-    """Rule of CSS that hides the rows of a long table until its button is pressed, not on paper."""
+    """CSS that hides the rows of a long table until its button is pressed; never on paper."""
     rows = f"table.short tbody tr:nth-child(n + {_SHORT + 1})"
     return f"@media screen {{ {rows} {{ display: none; }} }}"
 
@@ -144,7 +95,7 @@ def short_rule() -> str:
 def html_table(
     frame: pd.DataFrame,
     *,
-    columns: Mapping[str, Column] | None = None,
+    schema: Schema | None = None,
     origin_ns: int = 0,
     segments: Sequence[int] = (),
     n_rows: int = 0,
@@ -155,20 +106,18 @@ def html_table(
 
     Parameters
     ----------
-    frame : DataFrame
-        Columns that end in ``_ns`` are durations, except ``start_ns``, ``end_ns`` and ``ts_ns``,
-        which count from `origin_ns`. One of more than 2,000 cells is cut, and says so.
-    columns : mapping of str to Column, optional
-        Columns of the schema, whose meanings are shown on hovering over a heading.
+    schema : Schema, optional
+        Of the frame; hovering over a heading shows what the column means.
     origin_ns : int, unit=ns
+        Instants are shown as the time since then.
     segments : sequence of int, default=()
         Segment of the path that each name opens.
     n_rows : int
-        Rows of the whole table, where the frame has only the first; else 0.
+        Rows of the whole table if the frame has only the first; else 0.
     whole : str
         Command that prints all rows.
     texts : Texts, optional
-        Where names are stored that are too long for their cells.
+        Where long names are stored.
 
     Examples
     --------
@@ -178,14 +127,14 @@ def html_table(
     <tbody><tr><td>aten::mm&lt;a&gt;</td><td class="n" data-value="1500">1.50 us</td></tr></tbody>
     </table></div>
     """
-    meanings = {name: column.meaning for name, column in (columns or {}).items()}
+    meanings = {name: column.meaning for name, column in schema.columns.items()} if schema else {}
     kept = kept_rows(frame)
     heads, cells = [], []
     for name in frame.columns:
         column = frame[name].head(kept)
-        show, is_number = _shown_by(str(name), column, origin_ns)
+        is_number = column.dtype.kind in "iuf"
         heads.append(_head(str(name), meanings.get(str(name), ""), is_number=is_number))
-        shown = [show(value) for value in column.tolist()]
+        shown = _cells(str(name), column, origin_ns)
         if name == _OPENED_BY and len(segments):
             pairs = zip(shown, segments, strict=False)
             cells.append([_opening(cell, segment, texts) for cell, segment in pairs])
@@ -200,7 +149,7 @@ def html_table(
 
 
 def _more(kept: int, n_rows: int, whole: str) -> str:
-    """Button that shows the rows that a table keeps, and a line on those that it does not."""
+    """Button that shows the rest of the table, and a note on rows that the page does not keep."""
     every = f"all {n_rows:,}" if kept == n_rows else f"the first {kept:,}"
     button = (
         f'<button type="button" class="all" aria-expanded="false">Show {every} rows</button>'
@@ -213,14 +162,14 @@ def _more(kept: int, n_rows: int, whole: str) -> str:
 
 
 def _head(name: str, meaning: str, *, is_number: bool) -> str:
-    """Heading of a column, with its meaning on hovering."""
+    """Heading of a column; hovering shows its meaning."""
     tip = f' title="{escape(meaning)}"' if meaning else ""
     align = ' class="n"' if is_number else ""
     return f"<th{align}{tip}>{escape(heading(name))}</th>"
 
 
 def _cell(cell: _Cell, texts: Texts | None, *, is_number: bool) -> str:
-    """A cell; numbers carry their exact value, shortened names the whole one."""
+    """A cell; a number carries its exact value, a shortened name the full one."""
     if is_number:
         return f'<td class="n" data-value="{escape(cell.exact)}">{escape(cell.text)}</td>'
     return f"<td{mark(cell.key)}{_tip(cell, texts)}>{escape(cell.text)}</td>"
@@ -233,7 +182,7 @@ def _opening(cell: _Cell, segment: int, texts: Texts | None) -> str:
 
 
 def _tip(cell: _Cell, texts: Texts | None) -> str:
-    """Attribute with the whole of a shortened text, or with the numbers of its parts."""
+    """Attribute with the full text of a shortened cell, or the numbers of its parts."""
     if cell.text == cell.exact or len(cell.exact) <= len(cell.text):
         return ""
     if texts is None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from htagraph.replay.curves import SPEED_UPS
-from htagraph.reports.plots.style import label, new_figure, of_frame, series_line
+from htagraph.model.frames import SPEED_UPS
+from htagraph.reports.plots.style import label, new_figure, no_figure, of_frame, series_line
 from htagraph.writers.labels import distinct_names
 
 if TYPE_CHECKING:
@@ -31,15 +31,11 @@ def speed_ups(frame: pd.DataFrame) -> Figure:
 
     Parameters
     ----------
-    frame : DataFrame, schema `SPEED_UPS`
+    frame : DataFrame, schema `frames.SPEED_UPS`
         As `Summary.speed_ups`.
-
-    Returns
-    -------
-    plotly.graph_objects.Figure
     """
     if frame.empty:
-        return new_figure([], "No kernel or operator on the path saves time", height=120)
+        return no_figure("No kernel or operator on the path saves time")
     short = distinct_names(frame["target"].drop_duplicates().tolist(), width=36)
     traces: list[dict[str, Any]] = []
     curves = list(frame.groupby("target", sort=False))

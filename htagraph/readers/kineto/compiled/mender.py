@@ -1,48 +1,43 @@
 """The mender: copies one broken JSON value and makes it valid on the way. Compiled.
 
-The scanner reads valid JSON only; what it refuses comes here. The hard part is a text with quotes
-in it that are not escaped: a quote counts as the end of its text only if what follows it fits, as
-the drawing says for a text in an event.
-
-::
+The scanner only reads valid JSON; what it rejects comes here. The hard part is a text with
+unescaped quotes: a quote ends its text only if what follows it fits, as in this event::
 
     "name": "{"device": "cpu"}(12): run", "pid": 1
              ^ ^      ^  ^   ^         ^
-             | |      |  |   |         followed by `, "pid":`, a key of events: the end
+             | |      |  |   |         followed by `, "pid":`, an event key: the end
              | |      |  |   followed by `}`, but then not by `,`, `]`, `}`: part of the text
              | |      |  followed by a letter: part of the text
-             | |      followed by `:`, which no value is: part of the text
+             | |      followed by `:`, which never follows a value: part of the text
              followed by a letter: part of the text
 """
 
 from __future__ import annotations
 
-from htagraph.readers.kineto.compiled.bench import CUT, MENDED, NO_ROOM, TORN, Bench, copy_text, put
 from htagraph.readers.kineto.compiled.keys import find_key
 from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, escape_end, skip_space, utf8_end
 from htagraph.readers.kineto.compiled.machine import called, entry
-from htagraph.readers.kineto.compiled.words import mend_word
-from htagraph.readers.kineto.repairs import Defect
+from htagraph.readers.kineto.compiled.mended_output import (
+    CUT,
+    MENDED,
+    NO_ROOM,
+    TORN,
+    Bench,
+    copy_text,
+    mend_word,
+    put,
+)
+from htagraph.readers.kineto.defects import Defect
 
 __all__ = ["mend", "next_event"]
 
 _MAX_KEY = 256
-_RAW_QUOTE, _CONTROL, _UTF8, _ESCAPE, _WORD, _COMMA = (
-    int(defect)
-    for defect in (
-        Defect.RAW_QUOTE,
-        Defect.CONTROL_BYTE,
-        Defect.INVALID_UTF8,
-        Defect.BAD_ESCAPE,
-        Defect.BARE_WORD,
-        Defect.COMMA,
-    )
-)
+"""Bytes of the longest key (chosen)."""
 
 
 @called
 def _known_key(bench: Bench, i: int, any_key: bool) -> int:
-    """The position after the colon if a key that fits stands at a quote, else -1."""
+    """The position after the colon if a plausible key starts at a quote, else -1."""
     buf, a = bench.buf, i + 1
     b = a
     while buf[b] != 34 and buf[b] >= 32 and b - a < _MAX_KEY:
@@ -62,7 +57,7 @@ def _known_key(bench: Bench, i: int, any_key: bool) -> int:
 
 @called
 def _begins_event(bench: Bench, i: int) -> bool:
-    """Whether an event begins at a ``{`` inside another: the other one was torn off."""
+    """Whether an event begins at a ``{`` inside another, which was then torn off."""
     buf = bench.buf
     quote = skip_space(buf, i + 1)
     value = _known_key(bench, quote, False) if buf[quote] == 34 else -1
@@ -113,10 +108,9 @@ def _ends_text(bench: Bench, quote: int, depth: int, is_key: bool) -> bool:
 
 @called
 def _text_end(bench: Bench, i: int, depth: int, is_key: bool) -> tuple[int, int]:
-    """The position of the quote that ends a text, and the defects on the way.
+    """The position of the quote that ends a text, and the defects up to there.
 
-    A position below 0 says that there is none: -1 in these bytes, -2 because an event begins
-    before.
+    -1: no such quote in these bytes; -2: another event begins first.
     """
     buf, start, defects = bench.buf, i, 0
     while i < bench.end:
@@ -124,21 +118,21 @@ def _text_end(bench: Bench, i: int, depth: int, is_key: bool) -> tuple[int, int]
         if c == 34:
             if _ends_text(bench, i, depth, is_key):
                 return i, defects
-            defects |= 1 << _RAW_QUOTE
+            defects |= 1 << Defect.RAW_QUOTE.value
         elif c == 92:
             after = escape_end(buf, i)
             if after < 0:
-                defects |= 1 << _ESCAPE
+                defects |= 1 << Defect.BAD_ESCAPE.value
             else:
                 i = after - 1
         elif c >= 128:
             after = utf8_end(buf, i)
             if after < 0:
-                defects |= 1 << _UTF8
+                defects |= 1 << Defect.INVALID_UTF8.value
             else:
                 i = after - 1
         elif c < 32:
-            defects |= 1 << _CONTROL
+            defects |= 1 << Defect.CONTROL_BYTE.value
         elif c == 123 and _begins_event(bench, i):
             return -2, defects
         i += 1
@@ -164,10 +158,10 @@ def _mend_text(bench: Bench, quote: int, depth: int, is_key: bool) -> tuple[int,
 
 @called
 def _skip_commas(bench: Bench, i: int) -> int:
-    """The position after white space and commas that should not be there."""
+    """The position after white space and surplus commas."""
     i = skip_space(bench.buf, i)
     while bench.buf[i] == 44:
-        bench.n[1] |= 1 << _COMMA
+        bench.n[1] |= 1 << Defect.COMMA.value
         i = skip_space(bench.buf, i + 1)
     return i
 
@@ -200,7 +194,7 @@ def _after_value(bench: Bench, i: int, depth: int) -> tuple[int, int, int]:
             i = _skip_commas(bench, i + 1)
         if buf[i] == close:
             if had_comma:
-                bench.n[1] |= 1 << _COMMA
+                bench.n[1] |= 1 << Defect.COMMA.value
             put(bench, close)
             depth -= 1
             i += 1
@@ -208,7 +202,7 @@ def _after_value(bench: Bench, i: int, depth: int) -> tuple[int, int, int]:
             return i, depth, CUT
         elif had_comma or buf[i] == 34:
             if not had_comma:
-                bench.n[1] |= 1 << _COMMA
+                bench.n[1] |= 1 << Defect.COMMA.value
             put(bench, 44)
             if close == 93:
                 return i, depth, MENDED
@@ -221,12 +215,12 @@ def _after_value(bench: Bench, i: int, depth: int) -> tuple[int, int, int]:
 
 @called
 def _mend_scalar(bench: Bench, i: int, depth: int) -> tuple[int, int]:
-    """Copy a text, number or literal; where there is none, write ``null``."""
+    """Copy a text, number or literal; write ``null`` for a missing one."""
     c = bench.buf[i]
     if c == 34:
         return _mend_text(bench, i, depth, False)
     if depth > 0 and (c == 44 or c == 125 or c == 93):
-        bench.n[1] |= 1 << _WORD
+        bench.n[1] |= 1 << Defect.BARE_WORD.value
         for byte in b"null":
             put(bench, byte)
         return i, MENDED
@@ -271,10 +265,9 @@ def mend(bench: Bench, i: int) -> tuple[int, int]:
 
 @entry
 def next_event(bench: Bench, i: int, margin: int) -> int:
-    """The position of the next ``{`` with a key of events after it.
+    """The position of the next ``{`` followed by an event key.
 
-    Where there is none, the position of a ``{`` so near the end, in the margin, that it may be one;
-    else the end.
+    Else that of a ``{`` within `margin` of the end, whose key may be cut off; else the end.
     """
     while i < bench.end:
         if bench.buf[i] == 123:

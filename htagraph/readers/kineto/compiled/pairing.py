@@ -16,16 +16,15 @@ I64 = npt.NDArray[np.int64]
 def pair(
     is_begin: npt.NDArray[np.bool_], lane: npt.NDArray[np.int32], top: I64, partner: I64
 ) -> None:
-    """Enter in `partner` the position of the other half of each event; -1 stays for none.
+    """Fill `partner` with the position of each event's other half, or -1.
 
     Parameters
     ----------
     is_begin : ndarray of shape (n,), dtype=bool
-        In order of time; any other is an end.
+        In order of time; all others are ends.
     lane : ndarray of shape (n,), dtype=int32
     top : ndarray of shape (n_lanes,), dtype=int64
-        All -1; the innermost open begin of each lane on the way. An open begin holds in `partner`
-        the one around it.
+        All -1; scratch: the innermost open begin of each lane, whose `partner` holds the next one.
     partner : ndarray of shape (n,), dtype=int64
         All -1.
     """
