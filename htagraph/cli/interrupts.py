@@ -13,7 +13,7 @@ from multiprocessing import active_children
 from types import FrameType
 from typing import NoReturn
 
-__all__ = ["end_at_once", "exit_code", "expected", "is_interrupted", "raise_interrupt", "say"]
+__all__ = ["end_at_once", "exit_code", "expected", "is_interrupted", "raise_interrupt"]
 
 _MESSAGES = {signal.SIGINT: b"interrupted.\n", signal.SIGTERM: b"terminated.\n"}
 
@@ -33,16 +33,12 @@ def is_interrupted() -> bool:
 
 
 def exit_code() -> int:
-    """Exit code after a signal: 130 or 143, as shells expect."""
-    return 128 + _heard[0]
-
-
-def say() -> None:
-    """Print once that the command was interrupted."""
+    """Print once that the command was interrupted; return 130 or 143, as shells expect."""
     if _said.acquire(blocking=False):
         with suppress(OSError):
             text = _MESSAGES[signal.Signals(_heard[0])]
             os.write(2, (_CLEARED if os.isatty(2) else b"") + text)
+    return 128 + _heard[0]
 
 
 def end_at_once() -> None:
@@ -60,13 +56,13 @@ def raise_interrupt() -> None:
 def _leave(number: int, _frame: FrameType | None = None) -> NoReturn:
     """Print the message, stop workers and end the process."""
     _heard.append(number)
-    say()
+    code = exit_code()
     for process in active_children():
         with suppress(OSError, ValueError):
             process.kill()
     with suppress(Exception):
         atexit._run_exitfuncs()  # noqa: SLF001  removes temporary files; os._exit would not
-    os._exit(exit_code())
+    os._exit(code)
 
 
 def _interrupt(number: int, _frame: FrameType | None) -> None:

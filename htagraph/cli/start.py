@@ -10,7 +10,7 @@ from importlib import import_module
 from threading import RLock
 from types import ModuleType
 
-from htagraph.cli.interrupts import end_at_once, exit_code, is_interrupted, raise_interrupt, say
+from htagraph.cli.interrupts import end_at_once, exit_code, is_interrupted, raise_interrupt
 
 __all__ = ["defer", "keeps_memory", "start"]
 
@@ -63,7 +63,6 @@ def start() -> None:
     except BaseException:
         if not is_interrupted():
             raise
-        say()
         sys.exit(exit_code())
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # only cleaning up is left
