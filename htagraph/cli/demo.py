@@ -19,8 +19,8 @@ from htagraph.cli.tables import print_titled
 from htagraph.compiled import LoadOptions
 from htagraph.demo_traces import demo_trace
 from htagraph.errors import OutputError
-from htagraph.reports.files import write_files
 from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.report_files import write_files
 from htagraph.reports.summary import Summary
 
 __all__ = ["PLANTED", "demo"]

@@ -29,10 +29,10 @@ from htagraph.model.progress import begin_stage
 from htagraph.model.units import human_count, human_duration
 from htagraph.readers.captures import CaptureName
 from htagraph.reports.device_use import losses_in_words, seems_busier, use_in_words
-from htagraph.reports.files import page_work, write_files
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import job_document, json_document
 from htagraph.reports.markdown import job_tables
+from htagraph.reports.report_files import page_work, write_files
 from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
 from htagraph.writers.output_file import write_text

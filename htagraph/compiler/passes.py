@@ -13,18 +13,15 @@ from htagraph.algorithms.by_head import EdgeColumns, by_head
 from htagraph.compiler.classes import ClassRule, classify
 from htagraph.compiler.device_clock import on_host_clock
 from htagraph.compiler.device_full import device_full
-from htagraph.compiler.ended_right_before import ended_right_before
+from htagraph.compiler.ended_right_before import ended_right_before, recurring_waits
 from htagraph.compiler.first_work import first_device_work
-from htagraph.compiler.flows import flow_edges, hand_over_edges
-from htagraph.compiler.hidden_syncs import hidden_sync_edges
+from htagraph.compiler.flows import flow_edges, handoff_edges
 from htagraph.compiler.host_collectives import host_collective_edges
 from htagraph.compiler.host_polls import host_poll_edges
 from htagraph.compiler.late_ends import with_late_ends
 from htagraph.compiler.launches import launch_edges
-from htagraph.compiler.python_threads import python_thread_edges
 from htagraph.compiler.queues import queue_edges
 from htagraph.compiler.recorded_flows import recorded_flow_edges
-from htagraph.compiler.recurring_waits import distant_waits, recurring_waits
 from htagraph.compiler.spans import span_edges
 from htagraph.compiler.stream_waits import stream_wait_edges
 from htagraph.compiler.streams import stream_edges
@@ -50,11 +47,9 @@ PASSES = (
     stream_wait_edges,
     flow_edges,
     recorded_flow_edges,
-    hand_over_edges,
-    python_thread_edges,
+    handoff_edges,
     host_collective_edges,
     sync_edges,
-    hidden_sync_edges,
     queue_edges,
 )
 """Passes from structure to edges; `thread_edges` comes last, as it needs to know who waits."""
@@ -68,7 +63,6 @@ OF_DEVICES: tuple[Inference, ...] = (
     ended_right_before,
     recurring_waits,
     device_full,
-    distant_waits,
     first_device_work,
 )
 """Passes that look for the cause of late device work by all edges into its start so far."""

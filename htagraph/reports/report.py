@@ -13,9 +13,9 @@ from htagraph.job.job import Job
 from htagraph.job.loading import load_job
 from htagraph.readers.captures import CaptureName
 from htagraph.readers.discover import holds_several
-from htagraph.reports.files import page_work, write_files
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import job_document, json_document
+from htagraph.reports.report_files import page_work, write_files
 from htagraph.reports.report_folder import ReportOrigin
 from htagraph.reports.summary import Summary
 from htagraph.trace import Trace, load

@@ -14,8 +14,8 @@ import htagraph as hg
 from htagraph.errors import OutputError
 from htagraph.path import CriticalPath
 from htagraph.reports.page import write_page
+from htagraph.reports.page.html_tables import html_table
 from htagraph.reports.page.rank_answers import _asked
-from htagraph.reports.page.tables import html_table
 from htagraph.reports.summary import Summary
 from tests.real_traces import case, located
 from tests.synth.simulator import simulate, simulate_job

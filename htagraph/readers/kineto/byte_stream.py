@@ -36,8 +36,6 @@ class ByteStream:
     ----------
     source : str, Path or bytes
         The file, or its content.
-    log : RepairLog, optional
-        Counts the defects of the container.
     reports : bool, default=False
         Whether progress is reported, in bytes of the file.
     """

@@ -19,6 +19,7 @@ from htagraph.queries.inferences import inferences_of
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.page.headline import commands, quality_line, verdict_html
 from htagraph.reports.page.html_file import resource, write_html
+from htagraph.reports.page.html_tables import short_rule
 from htagraph.reports.page.job_sections import job_sections
 from htagraph.reports.page.key_figures import KeyFigure, html_figures, key_figures
 from htagraph.reports.page.legend import legend
@@ -27,7 +28,6 @@ from htagraph.reports.page.panels import Panel, Section
 from htagraph.reports.page.rank_answers import RankAnswers
 from htagraph.reports.page.rank_sections import rank_sections
 from htagraph.reports.page.segment_details import learnt, segment_details
-from htagraph.reports.page.tables import short_rule
 from htagraph.reports.page.texts import Texts
 from htagraph.reports.plots.style import TimeUnit
 from htagraph.reports.summary import Summary
