@@ -133,16 +133,14 @@ def report(
         summary: Summary | JobSummary = JobSummary.of_answering(job, name, also)
     else:
         graph = source.compile(infer=infer)
-        summary = (
-            Summary(source, graph.window(window)) if window else Summary.by_default(source, graph)
-        )
+        summary = Summary.of(source, graph, window)
     if not write:
         return Report(summary)
     origin = ReportOrigin.of(_place(where), window, capture)
     if out is not None:
         origin.check(Path(out))
     into = Path(out) if out is not None else origin.folder(summary.name)
-    files = write_files(summary, into, doing=lambda _: None, whole=whole, record=origin.record)
+    files = write_files(summary, into, whole=whole, record=origin.record)
     origin.remove_stale(into, files.values())
     return Report(summary, files)
 

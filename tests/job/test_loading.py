@@ -28,6 +28,7 @@ from htagraph.graph import TraceGraph
 from htagraph.job import executors
 from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.job.loading import load_job
+from htagraph.model.progress import Progress
 from htagraph.questions import QUESTIONS
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job
@@ -289,11 +290,14 @@ def test_dask_gives_equal_answers(folder: Path) -> None:
         assert job.map(n_events) == load_job(folder).map(n_events)
 
 
-def test_progress_is_told_rank_by_rank(folder: Path) -> None:
-    """(ranks done, ranks in all)."""
-    told: list[tuple[int, int]] = []
-    load_job(folder, progress=lambda done, total: told.append((done, total)))
-    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
+def test_progress_counts_ranks(folder: Path) -> None:
+    heard: list[Progress] = []
+    load_job(folder, progress=heard.append)
+
+    assert heard == [
+        Progress("Reading"),
+        *(Progress("Reading", "rank", done, 4) for done in range(5)),
+    ]
 
 
 def test_a_job_can_be_asked_when_the_files_are_gone(copy: Path) -> None:

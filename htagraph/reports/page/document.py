@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from htagraph.model.progress import tell
+from htagraph.model.progress import report_progress
 from htagraph.model.units import human_duration
 from htagraph.path import CriticalPath
 from htagraph.queries.inferences import inferences_of
@@ -112,7 +112,7 @@ def _content(summary: Summary | JobSummary) -> _Content:
         return _Content(
             summary.path.start_ns,
             key_figures(summary, found["steady_state"], summary.devices, len(asked.ranks)),
-            list(_told(job_sections(summary, asked))),
+            list(_reported(job_sections(summary, asked))),
             learnt(found["inferences"]),
         )
     graph = summary.graph
@@ -120,7 +120,7 @@ def _content(summary: Summary | JobSummary) -> _Content:
     return _Content(
         graph.interval.start_ns,
         key_figures(summary, steady, temporal),
-        list(_told(rank_sections(summary, steady, temporal))),
+        list(_reported(rank_sections(summary, steady, temporal))),
         learnt(inferences_of(graph.dag, graph.interval, summary.path.coded)),
     )
 
@@ -143,10 +143,10 @@ def _segments(summary: Summary | JobSummary, page: _Content, texts: Texts) -> di
     )
 
 
-def _told(sections: Iterator[Section]) -> Iterator[Section]:
+def _reported(sections: Iterator[Section]) -> Iterator[Section]:
     """Sections as they are made, with progress."""
     for number in count(1):
-        tell(f"section {number}")
+        report_progress(f"section {number}")
         section = next(sections, None)
         if section is None:
             return
