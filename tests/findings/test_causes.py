@@ -12,7 +12,7 @@ from htagraph.findings.rules import ADVICE
 from htagraph.model.kinds import Cause
 from htagraph.replay.repairs import OF_CAUSE
 from tests.findings.planted import CAUSES
-from tests.findings.test_planted_captures import CAPTURES
+from tests.findings.test_planted_captures import PLANTED
 
 JUDGED = set(Cause) - {Cause.UNEXPLAINED}
 every_cause = pytest.mark.parametrize("cause", sorted(JUDGED))
@@ -73,7 +73,7 @@ def test_a_cause_has_a_repair(cause: Cause) -> None:
 @every_cause
 def test_a_cause_is_planted(cause: Cause) -> None:
     """A fault whose first finding it is, in a simulated job or a real capture."""
-    planted = {*CAUSES.values(), *(expected[2] for expected in CAPTURES)}
+    planted = {*CAUSES.values(), *(expected[2] for expected in PLANTED)}
 
     assert (cause in planted) != (cause in DRAWN_ONLY), (
         f"{cause!r} needs a fault in tests/synth/training.py and CAUSES of "

@@ -36,10 +36,6 @@ class ByteStream:
     ----------
     source : str, Path or bytes
         The file, or its content.
-    log : RepairLog, optional
-        Counts the defects of the container.
-    progress : callable, optional
-        Called with the file's bytes read so far and their total.
     """
 
     def __init__(

@@ -35,6 +35,8 @@ _TIMED = frozenset(phase.encode() for phase in "XBEiICstfbneSTpF")
 _MAX_DURATION_US = Decimal(7 * 86_400 * 1_000_000)
 _MAX_TIME_US = Decimal(1 << 62) / 1000
 _MAX_POWER = 40
+"""Powers of ten beyond it are no times, and slow to write out."""
+
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,6})?")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode

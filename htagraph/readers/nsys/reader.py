@@ -80,8 +80,6 @@ def read_nsys(
         No effect: exports have no Python frames.
     window : (int, int), unit=ns, optional
         On the clock of ``ts_ns``.
-    progress : callable, optional
-        Called with estimates of the bytes read so far.
     """
     wanted = EventFilter(stacks, categories, window)
     part, file = "", source

@@ -65,9 +65,11 @@ def read_perfetto(
         raise _nothing(found.scan, path)
     written = [own for own in supplements(found) if own.facts["n_events"]]
     own = _chosen(written, part, path)
-    told = None if own is None else _told(found, own, [one for one in written if one is not own])
-    own = None if told is None else own
-    events = foreign_events(found) if told is None else told
+    events = None
+    if own is not None:
+        events = _restored(found, own, [one for one in written if one is not own])
+    if events is None:
+        own, events = None, foreign_events(found)
     events = filtered(events, found.skipped, wanted)
     metadata = own.facts.get("metadata", {}) if own else {}
     rank, rank_source = _rank(own, metadata, path)
@@ -108,7 +110,9 @@ def _content(
     return content, file.container.repairs()
 
 
-def _told(found: TraceContent, own: WrittenRank, others: list[WrittenRank]) -> EventTable | None:
+def _restored(
+    found: TraceContent, own: WrittenRank, others: list[WrittenRank]
+) -> EventTable | None:
     """The events of a rank as htagraph wrote them; None if the file was changed since."""
     skipped = dict(found.skipped)
     try:
@@ -148,8 +152,8 @@ def _rank(own: WrittenRank | None, metadata: dict[str, Any], path: Path | None) 
     if own is None:
         return rank_of(metadata, path)
     rank, source = rank_of(metadata, Path(str(own.facts.get("file"))))
-    told = max(own.rank, 0)
-    return (rank, source) if told == rank else (told, "given")
+    written = max(own.rank, 0)
+    return (rank, source) if written == rank else (written, "given")
 
 
 def _integer(value: object) -> int:
