@@ -17,6 +17,8 @@ import htagraph as hg
 from tests.synth.simulator import simulate, simulate_job
 from tests.synth.training import training_job, training_rank
 
+pytestmark = pytest.mark.slow
+
 QUIET = ["--once", "--no-browser", "--quiet"]
 
 

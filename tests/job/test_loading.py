@@ -208,6 +208,7 @@ def test_ranks_of_different_steps_are_said_to_be(copy: Path) -> None:
         load_job(copy)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 @pytest.mark.parametrize("given", [True, False])
 def test_a_worker_that_is_killed_takes_only_its_own_rank_along(
@@ -225,6 +226,7 @@ def test_a_worker_that_is_killed_takes_only_its_own_rank_along(
     assert job.failures.empty
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 def test_a_worker_that_is_killed_is_an_error_that_names_the_rank(
     folder: Path, processes: Executor
@@ -274,6 +276,7 @@ def test_processes_and_threads_give_equal_answers(folder: Path, processes: Execu
         assert_equal(serial, load_job(folder, executor=threads))
 
 
+@pytest.mark.slow
 @pytest.mark.dask
 def test_dask_gives_equal_answers(folder: Path) -> None:
     """Through the executor of its client, as on many machines."""

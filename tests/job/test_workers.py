@@ -29,6 +29,8 @@ from htagraph.reports.page.rank_answers import RankAnswers, job_page_work
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job
 
+pytestmark = pytest.mark.slow
+
 
 class Counting(ThreadPoolExecutor):
     """Threads that count what they are given, and may do something before."""
