@@ -10,11 +10,11 @@ before the kernel ends.
                 |==========================>|
     stream 20        ready since here       [B  ]
 
-One start near the end of another kernel may be chance. So starts are counted by the kernel that ran
-meanwhile: where nearly all late starts fall into the last part of its runs, and that many would
-hardly do so by chance, it fills the device. Where the launch geometry is recorded, a kernel of
-fewer blocks than multiprocessors fills nothing, and one of more threads than the device runs at
-once needs fewer such starts.
+One start near the end of another kernel may be chance. So late starts are counted by the kernel
+that ran meanwhile: if nearly all of them fall into the last part of its runs, far more than by
+chance, it fills the device. Where the launch geometry is recorded, a kernel of fewer blocks than
+multiprocessors fills nothing, and one of more threads than the device runs at once needs fewer such
+starts.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ _DRAINS = (0.01, 0.03, 0.1)
 _DRAINS_OF_LARGE = 2
 """Those from here on are for kernels that are known to be larger than the device."""
 _ALL_BUT = 0.9
+"""Share of the late starts during a kernel that must fall into its drain (chosen)."""
 _FALSE_KERNELS = 1e-4
 """Kernels that chance would take for ones that fill the device, as an expectation."""
 _FALSE_LARGE_KERNELS = 1e-2

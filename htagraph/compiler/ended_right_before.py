@@ -3,15 +3,15 @@
 ::
 
     stream 7    [A    ][B    ]
-    stream 20                 '->[C    ]     ready since its launch, which came after that of B
+    stream 20                 '->[C    ]     ready since its launch, after that of B
 
-Where B is all that the other stream had been given before C was launched, once is enough: an event
-that is recorded there and waited for does just that. C must start within what is usual after that
-end, and within a small part of its wait: that is the chance level.
+If B is all that the other stream had been given before C was launched, once is enough: waiting for
+an event recorded there has just that effect. C must start within the usual gap after that end, and
+within a small part of its wait: that is the chance level.
 
-In a replayed graph the launch is long past, so what had been given before it says nothing. But a
-dependency comes round: whenever C is late, it starts right after B (see
-`htagraph.compiler.recurrences`).
+In a replayed graph the launch is long past, so what was given before it is no evidence. But the
+dependency recurs: whenever C is late, it starts right after B
+(see `htagraph.compiler.recurrences`).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _covering(structure: Structure, queue: int, late: I64, ready_ns: I64) -> I64
 def _inside_replay(structure: Structure, late: I64) -> npt.NDArray[np.bool_]:
     """Whether other work of the same replayed graph began before each late work.
 
-    Then its graph says what it waits for, not what the streams had been given before.
+    Then its graph decides what it waits for, not what the streams had been given before.
     """
     events, launch = structure.events, structure.launch
     device = structure.queue[launch[structure.queue] >= 0]

@@ -1,4 +1,4 @@
-"""HIDDEN_SYNC: a host thread waits for device work, and no call says so.
+"""HIDDEN_SYNC: a host thread waits for device work without a call that waits.
 
 A kernel writes a counter to memory of the host, which spins on it (DeepEP's ``notify_dispatch``);
 an operator reads a value off the device, and its synchronization was not recorded; the host queries
@@ -11,8 +11,8 @@ them, though some profilers leave ``cudaEventSynchronize`` out.
     stream 7        [notify_dispatch              ]
                     '-------------------------->                  ran until the gap ended
 
-That a gap ends beside the end of a kernel may be chance. It is a wait only if the thread launched
-the kernel before, and one of these is known to wait there.
+A gap that ends with a kernel may be chance. It is a wait only if its thread launched the kernel
+before, and one of these is known to wait there.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ PASSES = (
     sync_edges,
     queue_edges,
 )
-"""Passes from structure to edges; `thread_edges` comes last, as it needs to know who waits."""
+"""Passes from structure to edges; `thread_edges` is last, as it needs to know who waits."""
 
 Args = ParamSpec("Args")
 Result = TypeVar("Result")
@@ -96,7 +96,7 @@ def _span(events: EventTable, is_work: npt.NDArray[np.bool_]) -> Window:
 
 
 class _Waits(NamedTuple):
-    """All edges but those of threads, and what the inferred ones rest on."""
+    """All edges except THREAD, and what the inferred ones rest on."""
 
     structure: Structure
     edges: EdgeTable

@@ -1,4 +1,4 @@
-"""Places: where in a program a piece of device work is, the same each time it comes round."""
+"""Places: where in a program a piece of device work is, the same in every step."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 NUMBER = re.compile(r"#?(?<![a-zA-Z0-9])\d+")
-"""A number in a name that differs each time it comes round: of a step, or of a thread."""
+"""A number in a name that differs every time: of a step, or of a thread."""
 
 _USUAL_FACTOR = 2
 """A wait is longer than so many usual delays of launches and streams (chosen)."""

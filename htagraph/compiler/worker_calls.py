@@ -1,8 +1,8 @@
 """FLOW: a worker thread does nothing until another thread calls it.
 
 Threads of a pool (stages of a server) and workers (pinned memory) record bursts. Between two of
-them a worker waits to be called, so its gap is no Python time of its own: it is its caller's, or
-that of what the caller waited for.
+them a worker waits to be called, so its gap is not its own Python time: it belongs to its caller,
+or to what the caller waited for.
 
 ::
 
@@ -144,7 +144,7 @@ def _elsewhere(structure: Structure, quiet: Stretches, threads: list[int]) -> Ca
 
 
 def worker_call_edges(structure: Structure, known: EdgeTable) -> Inferred:
-    """Edges from what another thread did to where a worker goes on.
+    """Edges from what another thread did to where a worker continues.
 
     Parameters
     ----------

@@ -150,7 +150,7 @@ class EdgeKind(Vocabulary):
     THREAD = 1  #: a host thread does one thing after another
     LAUNCH = 2  #: device work starts after the call that enqueued it
     STREAM = 3  #: work of one stream runs in order
-    FLOW = 4  #: one host thread hands over to another
+    FLOW = 4  #: one host thread gives work, or a result, to another
     SYNC = 5  #: a host call, or a stream, waits for device work
     QUEUE = 6  #: a launch waits for room in the launch queue
     HIDDEN_SYNC = 7  #: a host gap waits for a kernel without an API call (inferred)

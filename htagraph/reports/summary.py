@@ -284,10 +284,10 @@ def inferred_in_words(segments: pd.DataFrame) -> str:
     Examples
     --------
     >>> path = pd.DataFrame({
-    ...     "dur_ns": [60, 40], "rule": ["duration", "hand-over"], "is_inferred": [False, True]
+    ...     "dur_ns": [60, 40], "rule": ["duration", "handoff"], "is_inferred": [False, True]
     ... })
     >>> inferred_in_words(path)
-    '40.0% of the path is inferred: hand-over 40.0%.'
+    '40.0% of the path is inferred: handoff 40.0%.'
     """
     whole_ns = max(int(segments["dur_ns"].sum()), 1)
     inferred = segments[segments["is_inferred"]]
