@@ -100,7 +100,7 @@ def test_the_name_of_a_thread_may_be_anything(
 
 
 def test_a_metadata_event_that_names_nothing_is_a_repair(event: Any, file_of: Any) -> None:
-    """Its own name is a list: nobody knows what it is about."""
+    """Its own name is a list, so it names nothing."""
     nameless = {"ph": "M", "name": ["thread_name"], "pid": 1, "tid": 1, "args": {"name": "main"}}
 
     trace = read_kineto(file_of(event(), nameless))

@@ -282,7 +282,7 @@ def test_stacks_are_skipped_and_counted_unless_asked_for(event: Any, file_of: An
 
 
 def test_categories_select_events(event: Any, file_of: Any) -> None:
-    """What is not asked for is counted by category."""
+    """Events of other categories are counted."""
     trace = read_kineto(
         file_of(event(), event("k", cat="kernel"), event("g", cat="gpu_memcpy")),
         categories=["kernel"],
@@ -292,7 +292,7 @@ def test_categories_select_events(event: Any, file_of: Any) -> None:
 
 
 def test_a_window_selects_what_touches_it(event: Any) -> None:
-    """Half open, on the clock of ``ts_ns``, also where the base time stands after the events."""
+    """Half open, on the clock of ``ts_ns``, also if the base time follows the events."""
     events = [
         event(name, ts=ts, dur=dur)
         for name, ts, dur in (("before", 0, 10), ("into", 5, 6), ("at", 10, 0), ("after", 20, 1))
