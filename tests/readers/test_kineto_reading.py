@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import htagraph as hg
 from htagraph.errors import QueryError, TraceError, TraceFormatError, TraceLimitError
 from htagraph.model.kinds import EventKind
-from htagraph.readers.kineto import byte_stream, json_document
+from htagraph.readers.kineto import byte_stream, trace_document
 from htagraph.readers.kineto.reader import read_kineto
 
 
@@ -519,7 +519,7 @@ def test_an_event_larger_than_the_limit_is_an_error(
     monkeypatch: pytest.MonkeyPatch, event: Any, file_of: Any
 ) -> None:
     """Memory is bounded by the largest event that is allowed."""
-    monkeypatch.setattr(json_document, "MAX_VALUE", 1 << 16)
+    monkeypatch.setattr(trace_document, "MAX_VALUE", 1 << 16)
 
     with pytest.raises(TraceLimitError, match="a single value is larger than"):
         read_kineto(file_of(event(), event("x" * 10_000_000), event()))
