@@ -17,6 +17,7 @@ from htagraph.compiled import Compiled, LoadOptions, compiled, kept_file
 from htagraph.errors import IncompleteTraceWarning
 from htagraph.model.archive import pack, pack_recording, unpack_recording
 from htagraph.model.events import EVENT_DTYPES
+from htagraph.model.progress import Progress
 from htagraph.reports.json_document import json_document
 from tests.real_traces import case, located
 from tests.synth.simulator import simulate, simulate_job
@@ -33,9 +34,9 @@ def trace(tmp_path: Path) -> Path:
 
 def _n_reads(trace: Path, folder: Path, **options: object) -> int:
     """How often the file was read to answer: once, or not at all."""
-    told: list[int] = []
-    hg.load_graph(trace, cache=folder, progress=lambda done, _: told.append(done), **options)
-    return int(bool(told))
+    heard: list[Progress] = []
+    hg.load_graph(trace, cache=folder, progress=heard.append, **options)
+    return int(bool(heard))
 
 
 def _assert_equal(one: Compiled, two: Compiled) -> None:
@@ -157,7 +158,7 @@ def test_a_full_disk_is_no_failure(trace, tmp_path, full_disk):
     """The graph is made, no partial file is left, and a warning is issued."""
     with pytest.warns(IncompleteTraceWarning, match="nothing is kept: .* cannot be written"):
         graph = hg.load_graph(trace, cache=tmp_path / "kept")
-    with pytest.warns(IncompleteTraceWarning, match="no graph of rank 0 can be kept"):
+    with pytest.warns(IncompleteTraceWarning, match="no graph of rank 0 can be saved"):
         job = hg.load_job(trace, cache=tmp_path / "kept")
 
     assert not list((tmp_path / "kept").iterdir())

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from htagraph.comparison.parts import OTHER
+from htagraph.comparison.run_profile import OTHER
 from htagraph.model.collective_names import operation_of
 from htagraph.model.kinds import Bound, in_words
 from htagraph.model.units import human_duration

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from htagraph.comparison.parts import OTHER
-from htagraph.comparison.run_profile import RunProfile
+from htagraph.comparison.run_profile import OTHER, RunProfile
 from htagraph.explain.differences import short_name
 
 __all__ = ["why_not_comparable"]

@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from htagraph.comparison.parts import Part
 from htagraph.comparison.profiling import path_parts, profile_of, work_parts
-from htagraph.comparison.run_profile import RunProfile
+from htagraph.comparison.run_profile import Part, RunProfile
 from htagraph.comparison.samples import (
     DoneSteps,
     Samples,

@@ -7,8 +7,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from htagraph.algorithms.gather import gather
-from htagraph.comparison.parts import Part, reduced
-from htagraph.comparison.run_profile import RunProfile
+from htagraph.comparison.run_profile import OTHER, Part, RunProfile
 from htagraph.comparison.samples import Samples, device_work_began, graph_samples
 from htagraph.explain.breakdown import split_by_steps
 from htagraph.graph import TraceGraph
@@ -20,7 +19,7 @@ from htagraph.model.window import Window
 from htagraph.readers.kineto.header import world_size_of
 from htagraph.readers.rank_paths import name_of
 
-__all__ = ["graph_profile", "path_parts", "profile_of", "work_parts"]
+__all__ = ["graph_profile", "path_parts", "profile_of", "reduced", "work_parts"]
 
 I64 = npt.NDArray[np.int64]
 
@@ -45,6 +44,58 @@ def _named(names: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
     codes, known = pd.factorize(names)
     shared = [without_step_number(str(name))[:_LONGEST_NAME] or _NO_OPERATOR for name in known]
     return gather(np.array(shared, dtype=object), codes, default=_NO_OPERATOR)
+
+
+def reduced(pieces: pd.DataFrame, part: str, n: int, *, top: int, over: int = 1) -> list[Part]:
+    """The longest groups of a part over `n` steps, the longest first; the rest is `OTHER`.
+
+    Parameters
+    ----------
+    pieces : DataFrame
+        ``row``, the step; ``bound``, ``name``, ``calls``, ``dur_ns``.
+    top : int
+        Groups that are kept.
+    over : int, default=1
+        Number of devices that pieces are summed over: parts are their mean.
+    """
+    groups = pieces.groupby(["bound", "name"], sort=False)["dur_ns"].sum()
+    kept = groups.sort_values(ascending=False, kind="stable").index[:top]
+    if len(kept) < len(groups):
+        is_kept = pd.MultiIndex.from_frame(pieces[["bound", "name"]]).isin(kept)
+        pieces = pieces.assign(
+            bound=pieces["bound"].where(is_kept, ""), name=pieces["name"].where(is_kept, OTHER)
+        )
+    by_step = pieces.groupby(["bound", "name", "row"], sort=False)[["calls", "dur_ns"]].sum()
+    found = by_step.groupby(["bound", "name"], sort=False)
+    total, n_with = found.sum(), found.size().to_numpy()
+    mean_ns = total["dur_ns"] / n
+    away = by_step["dur_ns"] - found["dur_ns"].transform("sum") / n
+    spread = away.pow(2).groupby(["bound", "name"], sort=False).sum().to_numpy()
+    spread = spread + (n - n_with) * np.square(mean_ns.to_numpy())
+    std_ns = np.sqrt(spread / max(n - 1, 1)) * (n > 1)
+    row = by_step.index.get_level_values("row")
+    ends = [
+        by_step["dur_ns"].where(row == end, 0).groupby(["bound", "name"], sort=False).sum()
+        for end in (0, n - 1)
+    ]
+    least = found["dur_ns"].min().where(n_with == n, 0)
+    # Integers stay integers: floats lose nanoseconds after 104 days.
+    times = [total["dur_ns"], *ends, least, found["dur_ns"].max()]
+    columns = (
+        (total["calls"] / n / over).tolist(),
+        (std_ns / over).tolist(),
+        *(
+            [time_ns if over == 1 else round(time_ns / over) for time_ns in one.tolist()]
+            for one in times
+        ),
+    )
+    parts = [
+        Part(part, bound, name, calls, total_ns, std, *others)
+        for (bound, name), calls, std, total_ns, *others in zip(
+            total.index.tolist(), *columns, strict=True
+        )
+    ]
+    return sorted(parts, key=lambda row: (row.name == OTHER, -row.total_ns, row.bound, row.name))
 
 
 def path_parts(segments: pd.DataFrame, samples: Samples) -> list[Part]:

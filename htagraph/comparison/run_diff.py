@@ -14,8 +14,7 @@ from htagraph.algorithms.welch import Sample
 from htagraph.comparison.causes import Tables, causes_in_words
 from htagraph.comparison.comparability import why_not_comparable
 from htagraph.comparison.noise import LEAST_CHANGE, noise_ns
-from htagraph.comparison.parts import OTHER
-from htagraph.comparison.run_profile import PATH_PARTS, RunProfile
+from htagraph.comparison.run_profile import OTHER, PATH_PARTS, RunProfile
 from htagraph.errors import GraphError, QueryError
 from htagraph.model.frames import STEP_DIFF
 from htagraph.model.schema import categorical

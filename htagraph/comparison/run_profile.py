@@ -11,13 +11,15 @@ from typing import Any, Self
 import msgspec
 import pandas as pd
 
-from htagraph.comparison.parts import Part
 from htagraph.errors import GraphError, TraceFormatError
 from htagraph.model.units import human_count, human_duration
 from htagraph.readers.content import first_bytes
 from htagraph.writers.output_file import write_text
 
-__all__ = ["PATH_PARTS", "RunProfile", "is_baseline"]
+__all__ = ["OTHER", "PATH_PARTS", "Part", "RunProfile", "is_baseline"]
+
+OTHER = "(other)"
+"""Group of all that is too short for a row of its own."""
 
 PATH_PARTS = ("bound", "op", "name")
 """Breakdowns of the critical path: each adds up to the steps."""
@@ -35,6 +37,40 @@ Documented in `docs/limits.md`; `tests/hostile/test_limits.py` compares.
 """
 
 _SCHEMA = b'"schema": "htagraph.'
+
+
+@dataclass(frozen=True)
+class Part:
+    """Time of one group in all compared steps; of a job's ranks the mean, except on its path.
+
+    Parameters
+    ----------
+    part : str
+        ``step``, the whole; ``bound``, ``op`` and ``name``, of the critical path; ``kernel``,
+        ``operator``; ``device``: ``idle``, ``compute``, and exposed ``communication`` and
+        ``memory``.
+    bound : str
+        Bound of the path, empty elsewhere.
+    calls : float
+        Events per step; on a path, segments.
+    total_ns : int, unit=ns
+        Of all steps together.
+    std_ns : float, unit=ns
+        Standard deviation from step to step; 0 for one step.
+    first_ns, last_ns, least_ns, most_ns : int, unit=ns
+        In the first and the last step, and in the steps with the least and the most.
+    """
+
+    part: str
+    bound: str
+    name: str
+    calls: float
+    total_ns: int
+    std_ns: float
+    first_ns: int
+    last_ns: int
+    least_ns: int
+    most_ns: int
 
 
 @dataclass(frozen=True, repr=False)

@@ -29,13 +29,7 @@ DEVICE_RULES: Mapping[Cause, tuple[Rule, ...]] = {
         Rule(
             "most of the device is empty, as its kernels have fewer blocks than it has SMs: use "
             "larger batches, fewer and larger kernels, or run independent kernels concurrently "
-            "(streams, branches of a CUDA graph).",
-            lambda it: it.run.has_small_grids and it.run.api == "cuda",
-        ),
-        Rule(
-            "most of the device is empty, as its kernels have fewer blocks than it has "
-            "multiprocessors: use larger batches, fewer and larger kernels, or run independent "
-            "kernels concurrently.",
+            "(streams, branches of a graph).",
             lambda it: it.run.has_small_grids,
         ),
         Rule("the device is busy, as it should be: speed up its largest kernels first{tips}."),

@@ -137,7 +137,6 @@ class RankSummary:
     collectives: pd.DataFrame
     ready: Readiness
     ends: RankEnds
-    steps: tuple[str, ...]
     device_names: tuple[str, ...] = ()
     starts: tuple[StepStart, ...] = ()
     n_left_out: int = 0
@@ -149,18 +148,22 @@ class RankSummary:
         first = begin.collective
         table, ready = table_since(self.collectives, self.ready, first)
         kept = [one._replace(collective=one.collective - first) for one in self.starts[place:]]
-        names = tuple(one.name for one in kept)
+        names = {one.name for one in kept}
         return replace(
             self,
             collectives=table,
             ready=ready,
             ends=replace(self.ends.later(first), start_ns=max(self.ends.start_ns, begin.start_ns)),
-            steps=names,
             alike_ns={name: dur_ns for name, dur_ns in self.alike_ns.items() if name in names},
             starts=tuple(kept),
             n_left_out=self.n_left_out + first,
             n_steps_left_out=self.n_steps_left_out + place,
         )
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """Names of the steps, in order."""
+        return tuple(one.name for one in self.starts)
 
     @property
     def files(self) -> _Files:
@@ -216,7 +219,6 @@ def prepare_rank(
         collectives=in_process_groups(collectives, trace.metadata, trace.rank),
         ready=readiness(graph.dag, kernels),
         ends=rank_ends(graph),
-        steps=tuple(graph.steps["name"]),
         device_names=graph.dag.events.device_names,
         starts=step_starts(graph, kernels),
     )

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import htagraph as hg
-from htagraph.comparison.parts import OTHER
 from htagraph.comparison.run_diff import RunDiff
-from htagraph.comparison.run_profile import RunProfile
+from htagraph.comparison.run_profile import OTHER, RunProfile
 from htagraph.errors import GraphError, QueryError, TraceFormatError
 from tests.comparison.profiles import profile
 from tests.real_traces import located

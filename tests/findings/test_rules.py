@@ -157,7 +157,6 @@ SGEMM, BF16 = (
 CASES = {
     Cause.COMPUTE: (
         ("fewer blocks than", SMALL, replace(DEVICE, blocks=4)),
-        ("branches of a CUDA graph", SMALL, SMALL.named(launch="hipLaunchKernel")),
         ("the device is busy", replace(DEVICE, blocks=4), SMALL),
         ("lower precision", DEVICE.named(kern=SGEMM), DEVICE.named(kern=BF16)),
         ("lower precision", DEVICE.named(kern=SGEMM), DEVICE.named(kern="attn_fwd")),

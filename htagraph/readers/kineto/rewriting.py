@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
-from htagraph.model.recording import Progress, Repair
+from htagraph.model.recording import Repair
 from htagraph.readers.event_filter import EventFilter
 from htagraph.readers.kineto.byte_stream import ByteStream
 from htagraph.readers.kineto.defects import Defect
@@ -42,9 +42,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-def repair_kineto(
-    source: str | Path | bytes, file: BinaryIO, *, progress: Progress | None = None
-) -> tuple[Repair, ...]:
+def repair_kineto(source: str | Path | bytes, file: BinaryIO) -> tuple[Repair, ...]:
     """Write a valid trace with the events of a broken one; return what was repaired.
 
     Valid events are copied byte for byte. Left for the reader to handle: begins and ends without
@@ -70,7 +68,7 @@ def repair_kineto(
     log = RepairLog(Defect)
     writer = _Writer(file, log)
     result = scanned(
-        ByteStream(source, log, progress),
+        ByteStream(source, log, reports=True),
         EventFilter(stacks=True),
         EVERYTHING,
         log,

@@ -9,7 +9,7 @@ from typing import Any
 
 from htagraph.errors import TraceError, TraceFormatError
 from htagraph.model.events import EventTable
-from htagraph.model.recording import STACKS, Origin, Progress, Recording
+from htagraph.model.recording import STACKS, Origin, Recording
 from htagraph.readers.event_filter import EventFilter, filtered
 from htagraph.readers.graph_checks import check_events
 from htagraph.readers.kineto.header import rank_of, world_size_of
@@ -38,7 +38,6 @@ def read_perfetto(
     stacks: bool = False,
     categories: Collection[str] | None = None,
     window: tuple[int, int] | None = None,
-    progress: Progress | None = None,
 ) -> Recording:
     """The recording in a Perfetto trace; see `htagraph.load`.
 
@@ -60,7 +59,7 @@ def read_perfetto(
     if not isinstance(source, bytes):
         file, part = file_and_part(Path(source))
         path = file
-    found, container = _content(file, progress)
+    found, container = _content(file)
     if not len(found.slices) and not len(found.slices.sample_packet):
         raise _nothing(found.scan, path)
     written = [own for own in supplements(found) if own.facts["n_events"]]
@@ -89,11 +88,9 @@ def read_perfetto(
     )
 
 
-def _content(
-    source: str | Path | bytes, progress: Progress | None
-) -> tuple[TraceContent, tuple[Any, ...]]:
+def _content(source: str | Path | bytes) -> tuple[TraceContent, tuple[Any, ...]]:
     log, symbols, skipped = RepairLog(Defect), Symbols(), dict[str, int]()
-    file = scanned(source, log, progress)
+    file = scanned(source, log)
     sequences = Sequences(file, log, symbols)
     clocks = Clocks(sequences.specials, file.scan)
     slices = find_slices(file.scan, sequences, clocks, log, skipped)
