@@ -1,4 +1,4 @@
-"""What is kept of a trace and its graph is what was made, and is used only while that is true."""
+"""A cached trace and graph equal the ones they were made from, and are used only while valid."""
 
 from __future__ import annotations
 
@@ -155,10 +155,10 @@ def full_disk() -> Iterator[None]:
 
 @pytest.mark.filterwarnings("default::htagraph.errors.IncompleteTraceWarning")
 def test_a_full_disk_is_no_failure(trace, tmp_path, full_disk):
-    """The graph is made, nothing is left of what was begun, and one is told."""
+    """The graph is made, no partial file is left, and a warning is issued."""
     with pytest.warns(IncompleteTraceWarning, match="nothing is kept: .* cannot be written"):
         graph = hg.load_graph(trace, cache=tmp_path / "kept")
-    with pytest.warns(IncompleteTraceWarning, match="no graph of rank 0 can be kept"):
+    with pytest.warns(IncompleteTraceWarning, match="no graph of rank 0 can be saved"):
         job = hg.load_job(trace, cache=tmp_path / "kept")
 
     assert not list((tmp_path / "kept").iterdir())

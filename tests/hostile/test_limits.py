@@ -14,7 +14,7 @@ from htagraph.model.recording import MAX_RANKS
 from htagraph.readers.kineto.byte_stream import MAX_RATIO
 from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH
 from htagraph.readers.kineto.header import MAX_TIME_NS
-from htagraph.readers.kineto.json_document import MAX_BROKEN, MAX_DOCUMENTS, MAX_VALUE
+from htagraph.readers.kineto.trace_document import MAX_BROKEN, MAX_DOCUMENTS, MAX_VALUE
 from htagraph.readers.ncu import csv_table
 
 _DOCUMENT = Path(__file__).parents[2] / "docs" / "limits.md"

@@ -1,4 +1,4 @@
-"""Captures: a folder as torch.profiler leaves it, told apart by process, host, time and steps."""
+"""Captures in a folder of torch.profiler, separated by process, host, time and steps."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_two_jobs_in_one_folder_are_not_mixed(tmp_path, other):
 
 
 def test_two_jobs_at_one_time_that_nothing_tells_apart_are_refused(tmp_path):
-    """Which rank 1 goes with which rank 0 would be a guess; the table says what is there."""
+    """Which rank 1 belongs to which rank 0 would be a guess; the error lists the captures."""
     record(tmp_path, without=(3,))
     record(tmp_path, pids_from=900, without=(0,))
 
@@ -218,7 +218,7 @@ def test_a_capture_is_chosen_by_its_number(tmp_path):
 
 
 def test_json_that_is_no_trace_is_skipped_and_named(tmp_path):
-    """Execution traces, memory timelines and settings lie beside traces."""
+    """Folders hold execution traces, memory timelines and settings next to traces."""
     record(tmp_path)
     execution = '{"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [{"id": 2, "name": "x"}]}'
     with gzip.open(tmp_path / "rank0_et.json.gz", "wt") as file:
@@ -249,7 +249,7 @@ def test_a_folder_without_any_trace_says_what_is_there(tmp_path):
 
 
 def test_a_damaged_trace_is_not_skipped(tmp_path):
-    """It belongs to the capture that lacks its rank, and loading it says what is wrong."""
+    """It belongs to the capture that lacks its rank, and loading it reports what is wrong."""
     files = record(tmp_path)
     files[3].write_bytes(b"")
     shutil.move(files[3], tmp_path / "rank3.json.gz")

@@ -1,4 +1,4 @@
-"""Execution traces beside a trace: which node is which operator, and who wrote what it reads."""
+"""Execution traces: which node is which operator, and which operator wrote what it reads."""
 
 from __future__ import annotations
 

@@ -109,14 +109,14 @@ def test_a_header_that_json_refuses_costs_nothing(name: str) -> None:
     path = located(name)
     with pytest.raises(json.JSONDecodeError):
         oracle.document(path)
-    mended = json.loads(oracle.content(path).replace(b'/"run one/"', b'/\\"run one/\\"'))
-    events = [event for event in mended.pop("traceEvents") if event["ph"] in "XiIC"]
+    repaired = json.loads(oracle.content(path).replace(b'/"run one/"', b'/\\"run one/\\"'))
+    events = [event for event in repaired.pop("traceEvents") if event["ph"] in "XiIC"]
 
     trace = read_kineto(path)
 
     assert [(repair.kind, repair.n) for repair in trace.repairs] == [("raw quote", 1)]
-    assert trace.origin.metadata == mended
-    assert mended["args"] == 'Namespace(name=/"run one/", lr=0.1)'
-    assert (trace.rank, trace.world_size) == (mended["distributedInfo"]["rank"], 2)
+    assert trace.origin.metadata == repaired
+    assert repaired["args"] == 'Namespace(name=/"run one/", lr=0.1)'
+    assert (trace.rank, trace.world_size) == (repaired["distributedInfo"]["rank"], 2)
     assert trace.origin.base_time_ns == 1_790_857_026_000_000_000
     assert len(trace.events) == len(events)

@@ -10,7 +10,7 @@ import pytest
 
 from htagraph.errors import TraceLimitError
 from htagraph.model.recording import Recording
-from htagraph.readers.kineto import json_document
+from htagraph.readers.kineto import trace_document
 from htagraph.readers.kineto.reader import read_kineto
 
 EVENTS = ", ".join(
@@ -108,7 +108,7 @@ def test_thousands_of_broken_keys_are_an_error() -> None:
 
     with pytest.raises(TraceLimitError, match=r"more than 1000 keys and values .* are not JSON"):
         read_kineto(before_the_events(metadata).encode())
-    assert json_document.MAX_BROKEN == 1000
+    assert trace_document.MAX_BROKEN == 1000
 
 
 @pytest.mark.parametrize("number", ["²", "--5", "9" * 5000, "", "rank", 2**70, -(2**70), 1.5, [3]])

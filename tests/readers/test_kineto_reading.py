@@ -20,7 +20,7 @@ import htagraph as hg
 from htagraph.errors import QueryError, TraceError, TraceFormatError, TraceLimitError
 from htagraph.model.kinds import EventKind
 from htagraph.model.progress import BYTES, Progress, listening
-from htagraph.readers.kineto import byte_stream, json_document
+from htagraph.readers.kineto import byte_stream, trace_document
 from htagraph.readers.kineto.reader import read_kineto
 
 
@@ -283,7 +283,7 @@ def test_stacks_are_skipped_and_counted_unless_asked_for(event: Any, file_of: An
 
 
 def test_categories_select_events(event: Any, file_of: Any) -> None:
-    """What is not asked for is counted by category."""
+    """Events of other categories are counted."""
     trace = read_kineto(
         file_of(event(), event("k", cat="kernel"), event("g", cat="gpu_memcpy")),
         categories=["kernel"],
@@ -293,7 +293,7 @@ def test_categories_select_events(event: Any, file_of: Any) -> None:
 
 
 def test_a_window_selects_what_touches_it(event: Any) -> None:
-    """Half open, on the clock of ``ts_ns``, also where the base time stands after the events."""
+    """Half open, on the clock of ``ts_ns``, also if the base time follows the events."""
     events = [
         event(name, ts=ts, dur=dur)
         for name, ts, dur in (("before", 0, 10), ("into", 5, 6), ("at", 10, 0), ("after", 20, 1))
@@ -521,7 +521,7 @@ def test_an_event_larger_than_the_limit_is_an_error(
     monkeypatch: pytest.MonkeyPatch, event: Any, file_of: Any
 ) -> None:
     """Memory is bounded by the largest event that is allowed."""
-    monkeypatch.setattr(json_document, "MAX_VALUE", 1 << 16)
+    monkeypatch.setattr(trace_document, "MAX_VALUE", 1 << 16)
 
     with pytest.raises(TraceLimitError, match="a single value is larger than"):
         read_kineto(file_of(event(), event("x" * 10_000_000), event()))

@@ -1,4 +1,4 @@
-"""Logs of monitoring beside a trace: formats, zones, devices, and what cannot be placed."""
+"""Monitoring logs: formats, time zones, devices, and what cannot be placed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _trace(*devices: int, start_ns: int = BEGIN_NS) -> Recording:
 def _attached(
     tmp_path: Path, text: str, recording: Recording | None = None
 ) -> tuple[EventTable, Attachment]:
-    """Events with the samples of a log, and what is said of it."""
+    """Events with the samples of a log, and its attachment."""
     path = tmp_path / "monitor.log"
     path.write_text(text)
     os.utime(path, (0, 0))

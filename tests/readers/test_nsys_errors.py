@@ -1,4 +1,4 @@
-"""What is no export, or cannot be read: each says what it is and what to do."""
+"""Files that are no export, or unreadable: each error tells what the file is and what to do."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_report_says_how_to_export_it(report, tmp_path, monkeypatch):
 
 
 def test_nsys_exports_a_report_beside_it(report, tmp_path, monkeypatch):
-    """The export is returned; what nsys says is told if it fails."""
+    """The export is returned; the error quotes nsys if it fails."""
     fake_nsys(
         tmp_path, 'test "$1 $2 $3 $4" = "export --type sqlite --output" && echo > "$5"', monkeypatch
     )
@@ -104,7 +104,7 @@ def test_an_export_that_is_cut_off_is_damaged(tmp_path):
 
 @pytest.mark.parametrize("ending", ["-wal", "-journal"])
 def test_an_export_that_is_being_written_is_not_read(tmp_path, ending):
-    """What stands in the log of the database would be missing."""
+    """Rows in the log of the database would be missing."""
     path = simulated_file(tmp_path / "run.sqlite", [simulate(training_rank(steps=1)).events])
     path.with_name(path.name + ending).write_bytes(b"log")
 

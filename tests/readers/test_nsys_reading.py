@@ -167,7 +167,7 @@ def test_a_backward_function_comes_from_the_last_operator_with_its_number(tmp_pa
     assert events.flows.phase.tolist() == [0, 2]
 
 
-def test_what_is_broken_is_mended_and_counted(tmp_path, file):
+def test_what_is_broken_is_repaired_and_counted(tmp_path, file):
     """Ranges that were open at the end of the capture, and rows that cannot be."""
     file.add_range("open", start=10, end=None, globalTid=THREAD)
     file.add_range("no start", start=None, end=5, globalTid=THREAD)
@@ -225,7 +225,7 @@ def test_calls_of_the_operating_system_count_outside_of_cuda_only(tmp_path, file
 
 
 def test_hardware_counters_are_samples_of_the_devices_of_the_rank(tmp_path, file):
-    """With the unit that stands in their names; other devices are counted."""
+    """With the unit in their names; other devices are counted."""
     file.add("TARGET_INFO_GPU", id=2, name="H100", cuDevice=0, smCount=132, threadsPerWarp=32,
              maxWarpsPerSm=64)  # fmt: skip
     file.add("TARGET_INFO_GPU", id=3, name="H100", cuDevice=1, smCount=132)

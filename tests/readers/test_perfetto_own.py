@@ -1,4 +1,4 @@
-"""What we write as a Perfetto trace is read back as it was, and compiles to the same graph."""
+"""Perfetto traces by htagraph are restored as recorded, and compile to the same graph."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _REAL = (
 
 
 def content(events: EventTable) -> dict[str, Any]:
-    """Everything that a table says, without the numbering of its texts."""
+    """Everything in a table, without the numbering of its texts."""
     texts, flows = events.symbols.array, events.flows
     out: dict[str, Any] = {name: getattr(events, name) for name in EVENT_DTYPES}
     out |= {"name": events.names(), "category": texts[events.category]}
@@ -146,7 +146,7 @@ def test_what_slices_cannot_hold_is_read_back(tmp_path: Path) -> None:
 
 
 def test_stacks_that_were_not_read_are_still_known_to_be_missing(tmp_path: Path) -> None:
-    """The written file does not hold them either; its reader says so."""
+    """The written file does not hold them either, and its reader reports it."""
     path = kineto_trace().compile().critical_path().to_perfetto(tmp_path / "x.pftrace")
     assert hg.load(path).skipped[STACKS] == 1
 
@@ -218,7 +218,7 @@ def test_a_rank_of_a_job_is_read_on_its_own_clock(tmp_path: Path) -> None:
 
 
 def test_of_a_file_that_is_cut_off_the_rest_is_read(tmp_path: Path) -> None:
-    """What the supplement says is of the slices that are there."""
+    """The supplement is about the slices in the file."""
     first = kineto_trace(stacks=True)
     data = write_pftrace(tmp_path / "x.pftrace", first.recording.events).read_bytes()
     cut = read_perfetto(data[: -len(data) // 8], stacks=True)
@@ -247,7 +247,7 @@ def test_slices_are_read_without_a_supplement_that_is_damaged(tmp_path: Path) ->
 
 
 def test_original_json_cannot_be_written_from_a_perfetto_trace(tmp_path: Path) -> None:
-    """There are no bytes of it to keep; the error says what can be written."""
+    """There are no bytes of it to keep; the error tells what can be written."""
     written = kineto_trace().compile().critical_path().to_perfetto(tmp_path / "x.pftrace")
     path = hg.load(written).compile().critical_path()
     with pytest.raises(MissingEventsError, match=r"is no JSON.* Hint: write a Perfetto trace"):

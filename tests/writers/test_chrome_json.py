@@ -83,7 +83,7 @@ def test_a_trace_may_be_replaced_by_itself(original: Path) -> None:
 
 
 def test_a_trace_that_is_cut_off_is_refused(tmp_path: Path, original: Path) -> None:
-    """Nothing is written, and the error says what to do."""
+    """Nothing is written, and the error tells what to do."""
     path = hg.load(original).compile().critical_path()
     cut = original.read_bytes()[:2000]
     with pytest.raises(TraceFormatError, match=r"no end\. Hint: repair"):
@@ -111,7 +111,7 @@ def added_to(text: bytes, size: int) -> bytes:
 def test_an_added_event_is_the_first_and_nothing_else_changes(
     before: object, after: object, events: list[object], indent: int | None, size: int
 ) -> None:
-    """Law: whatever stands around the list, and wherever the pieces are cut."""
+    """Law: whatever surrounds the list, and wherever the pieces are cut."""
     document = {"a[": before, "traceEvents": ["old", *events], "z": after}
     text = json.dumps(document, indent=indent).encode()
 

@@ -1,4 +1,4 @@
-"""A writer that is killed leaves nothing half-written under the name it was asked for."""
+"""A writer that is killed leaves no partial file under the final name."""
 
 from __future__ import annotations
 

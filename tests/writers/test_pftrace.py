@@ -106,7 +106,7 @@ def test_names_that_utf8_cannot_hold_are_written(tmp_path: Path) -> None:
 
 
 def test_an_origin_after_the_first_event_is_refused(tmp_path: Path, events: EventTable) -> None:
-    """Times of the file are not negative; the error says which origin would do."""
+    """Times of the file are not negative; the error suggests a valid origin."""
     first = int(events.ts_ns.min())
     with pytest.raises(
         OutputError, match=rf"before the origin that was given. Hint: give origin_ns <= {first}\."

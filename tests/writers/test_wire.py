@@ -45,7 +45,7 @@ def test_fixed_width_fields_are_read_back(pairs: list[tuple[float, int]]) -> Non
 
 @given(st.integers(0, 2**64 - 1), st.lists(st.integers(0, 2**40), min_size=1, max_size=5))
 def test_messages_nest(constant: int, column: list[int]) -> None:
-    """What is equal in all rows is written once and stands in each."""
+    """What is equal in all rows is passed once and repeated in each."""
     packet = [*varint_field(8, constant), *message_field(11, varint_field(10, np.array(column)))]
     trace = perfetto_trace_pb2.Trace.FromString(
         assemble(len(column), message_field(1, packet)).tobytes()

@@ -1,6 +1,6 @@
 """Reads traces of PyTorch's profiler (Kineto): ``.json`` and ``.json.gz``, as found in the wild.
 
-The path of the bytes: `byte_stream` (decompressed blocks) -> `pieces` -> `json_document` (header
+The path of the bytes: `byte_stream` (decompressed blocks) -> `pieces` -> `trace_document` (header
 and events) -> `worker` (one thread) -> `compiled.scanner` (columns; `lexer`, `keys`,
 `event_values`, `interning`) -> `scanned_parts` -> `merging` -> `cleaning` -> `event_table`. What
 the scanner rejects goes through `value_repair` and `compiled.repairer`. Memory: about 140 bytes per

@@ -1,7 +1,7 @@
 """The bytes of a file as pieces to scan, cut where one event seems to end and the next to begin.
 
 A cut is a guess, as the same bytes may occur in a list inside an event. A wrong guess only costs
-time: `json_document` checks where the scanner stops, and gives back what it did not use.
+time: `trace_document` checks where the scanner stops, and gives back what it did not use.
 """
 
 from __future__ import annotations

@@ -34,10 +34,10 @@ from htagraph.readers.kineto.header import (
     rank_of,
     world_size_of,
 )
-from htagraph.readers.kineto.json_document import Document
 from htagraph.readers.kineto.merging import Assembly
 from htagraph.readers.kineto.pieces import PieceStream
 from htagraph.readers.kineto.scanned_parts import Part
+from htagraph.readers.kineto.trace_document import Document
 from htagraph.readers.kineto.worker import Worker
 from htagraph.readers.repair_log import RepairLog
 

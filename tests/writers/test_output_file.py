@@ -30,7 +30,7 @@ def test_a_name_that_ends_in_gz_is_compressed(tmp_path: Path) -> None:
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    """The error says which file, and what to do."""
+    """The error names the file, and what to do."""
     with pytest.raises(
         OutputError, match=r"absent.x\.dot: the folder does not exist. Hint: mkdir -p"
     ):
