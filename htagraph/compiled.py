@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -15,7 +15,7 @@ from htagraph.compiler.classes import ClassRule
 from htagraph.errors import IncompleteTraceWarning, OutputError, TraceFormatError
 from htagraph.graph import TraceGraph
 from htagraph.model.archive import VERSION, pack_recording
-from htagraph.model.recording import Progress
+from htagraph.model.progress import Listener, listening
 from htagraph.readers.rank_paths import file_of
 from htagraph.trace import Trace, load
 from htagraph.writers.output_file import new_folder
@@ -49,18 +49,9 @@ class LoadOptions:
     stacks: bool = False
     infer: bool = True
 
-    def made(
-        self,
-        path: str | Path,
-        beside: Sequence[Path] = (),
-        *,
-        progress: Progress | None = None,
-        stage: Callable[[str], None] | None = None,
-    ) -> Compiled:
+    def made(self, path: str | Path, beside: Sequence[Path] = ()) -> Compiled:
         """The trace in a file, with its companion files, and its graph."""
-        trace = load(path, stacks=self.stacks, beside=beside, progress=progress)
-        if stage is not None:
-            stage("Compiling the graph")
+        trace = load(path, stacks=self.stacks, beside=beside)
         return Compiled(trace, trace.compile(class_rules=self.class_rules, infer=self.infer))
 
 
@@ -72,7 +63,7 @@ def load_graph(
     infer: bool = True,
     beside: Iterable[str | Path] = (),
     cache: str | Path | None = None,
-    progress: Progress | None = None,
+    progress: Listener | None = None,
 ) -> TraceGraph:
     """The graph of a trace: `load` and `Trace.compile`, or what a cache folder keeps of them.
 
@@ -121,7 +112,8 @@ def load_graph(
     options = LoadOptions(tuple(class_rules), stacks, infer)
     files = tuple(map(Path, beside))
     folder = None if cache is None else Path(cache).expanduser()
-    return compiled(Path(source), files, options, folder=folder, progress=progress).graph
+    with listening(progress):
+        return compiled(Path(source), files, options, folder=folder).graph
 
 
 def compiled(
@@ -130,25 +122,15 @@ def compiled(
     options: LoadOptions,
     *,
     folder: Path | None = None,
-    progress: Progress | None = None,
-    stage: Callable[[str], None] | None = None,
 ) -> Compiled:
-    """A trace and its graph, from the cache `folder` if it has them; see `load_graph`.
-
-    Parameters
-    ----------
-    progress : callable, optional
-        Called while the file is read.
-    stage : callable, optional
-        Called with the stages after that.
-    """
+    """A trace and its graph, from the cache `folder` if it has them; see `load_graph`."""
     if folder is None or not file_of(path).is_file():  # a pipe can be read only once
-        return options.made(path, beside, progress=progress, stage=stage)
+        return options.made(path, beside)
     kept = kept_file(path, beside, folder, options)
     found = opened(kept, path)
     if found is not None:
         return found
-    made = options.made(path, beside, progress=progress, stage=stage)
+    made = options.made(path, beside)
     try:
         new_folder(folder, hint="choose another cache.")
         saved(made, kept)

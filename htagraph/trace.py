@@ -23,7 +23,8 @@ from htagraph.lookup.steps import find_steps
 from htagraph.model.events import EventTable
 from htagraph.model.frames import ATTACHED, REPAIRS, SIZES
 from htagraph.model.kinds import EventKind, in_words
-from htagraph.model.recording import STACKS, Progress, Reader, Recording
+from htagraph.model.progress import Listener, begin_stage, listening
+from htagraph.model.recording import STACKS, Reader, Recording
 from htagraph.model.units import human_count, human_duration
 from htagraph.readers.kineto.event_kinds import LAUNCH_FLOWS
 from htagraph.readers.nsys.reports import is_nsys
@@ -207,6 +208,7 @@ class Trace:
         -------
         TraceGraph
         """
+        begin_stage("Compiling the graph")
         dag = compile_events(self.recording.events, class_rules=class_rules, infer=infer)
         dag = replace(dag, notes={**dag.notes, "n_unread_stacks": self.skipped.get(STACKS, 0)})
         return TraceGraph(dag, dag.span, self.rank, self.recording.origin)
@@ -239,7 +241,7 @@ def load(
     window: str | tuple[int, int] | None = None,
     instance: int | None = None,
     beside: Iterable[str | Path] = (),
-    progress: Progress | None = None,
+    progress: Listener | None = None,
 ) -> Trace:
     """The trace of one rank, read from the file of a profiler.
 
@@ -262,7 +264,7 @@ def load(
     beside : iterable of str or Path, optional
         Files of other instruments about the same run: `Trace.attached` lists what they added.
     progress : callable, optional
-        Called with (bytes read, bytes in all) now and then.
+        Called with a `Progress` now and then; ``print`` shows it.
 
     Returns
     -------
@@ -286,15 +288,17 @@ def load(
     Trace(rank=0, 1 event, 0 steps, 2.00 us)
     """
     read = next(reader for is_of_format, reader in _READERS if is_of_format(source))
-    if isinstance(window, str):
-        window = _surroundings(source, read, window, instance)
-    elif window is not None:
-        window = bounds_of(window)
-    recording = read(source, stacks=stacks, categories=categories, window=window, progress=progress)
-    if files := list(beside):
-        from htagraph.readers.beside import with_beside  # noqa: PLC0415  deferred: few need it
+    with listening(progress):
+        begin_stage("Reading" if isinstance(source, bytes) else f"Reading {name_of(Path(source))}")
+        if isinstance(window, str):
+            window = _surroundings(source, read, window, instance)
+        elif window is not None:
+            window = bounds_of(window)
+        recording = read(source, stacks=stacks, categories=categories, window=window)
+        if files := list(beside):
+            from htagraph.readers.beside import with_beside  # noqa: PLC0415  deferred: few need it
 
-        recording = with_beside(recording, files)
+            recording = with_beside(recording, files)
     return Trace(recording)
 
 
@@ -307,7 +311,7 @@ def _surroundings(
     """
 
     def ranges(categories: Collection[str] | None) -> TraceGraph:
-        everything = read(source, stacks=False, categories=categories, window=None, progress=None)
+        everything = read(source, stacks=False, categories=categories, window=None)
         return Trace(everything).compile(infer=False)
 
     graph = ranges(_NAMED_BY_USERS)

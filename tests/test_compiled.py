@@ -17,6 +17,7 @@ from htagraph.compiled import Compiled, LoadOptions, compiled, kept_file
 from htagraph.errors import IncompleteTraceWarning
 from htagraph.model.archive import pack, pack_recording, unpack_recording
 from htagraph.model.events import EVENT_DTYPES
+from htagraph.model.progress import Progress
 from htagraph.reports.json_document import json_document
 from tests.real_traces import case, located
 from tests.synth.simulator import simulate, simulate_job
@@ -33,9 +34,9 @@ def trace(tmp_path: Path) -> Path:
 
 def _n_reads(trace: Path, folder: Path, **options: object) -> int:
     """How often the file was read to answer: once, or not at all."""
-    told: list[int] = []
-    hg.load_graph(trace, cache=folder, progress=lambda done, _: told.append(done), **options)
-    return int(bool(told))
+    heard: list[Progress] = []
+    hg.load_graph(trace, cache=folder, progress=heard.append, **options)
+    return int(bool(heard))
 
 
 def _assert_equal(one: Compiled, two: Compiled) -> None:

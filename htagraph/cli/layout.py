@@ -1,7 +1,7 @@
 """Layout of a table on the terminal: no figure is ever cut.
 
-A name stands in full where there is room; else it is shortened to what tells it from the others.
-Sentences fold. Where that is not enough, the last columns are left out and named.
+Names are shortened, if there is no room, to what distinguishes them. Sentences fold. If that is not
+enough, the last columns are left out and listed.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ from htagraph.writers.labels import distinct_names
 __all__ = ["fitted"]
 
 _LEAST_NAME, _LEAST_SENTENCE = 16, 24
+"""Chosen: fewest characters of a shortened name, and of a folded sentence."""
 _GAP = 2
+"""Characters between two columns, as rich prints them."""
 _MIN_COLUMNS = 2
+"""Chosen: columns that even a narrow terminal shows."""
 
 
 class _Column(NamedTuple):

@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 BAR_WIDTH = 24
+"""Characters of the bar for 100%: chosen, to leave room for names at 80 columns."""
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """What a spreadsheet takes for the beginning of a formula, also in full width."""
 _STYLES = {

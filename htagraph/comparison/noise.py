@@ -10,7 +10,7 @@ cannot move the mean far: steps far from the median are not alike
 The first step of a trace starts with an idle device, and is left out if three others remain. Among
 three steps it stays, and what sets it apart is taken to be the same in both runs. The path of the
 last step ends with device work, that of the others with the next launches, so its parts say nothing
-about the spread of theirs. If both runs have as many steps, the interval without these ends
+about their spread. If both runs have as many steps, the interval without these ends
 (`half_width_ends_apart`) counts if it is narrower; else both ends are part of the spread.
 
 If a change makes something else the bottleneck, parts of steps vary in other ways than before. So a

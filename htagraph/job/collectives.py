@@ -2,7 +2,7 @@
 
 Each communicator is matched by sequence number; else by operation, size and type in their order;
 if counts differ, by common runs of that sequence. Sends and receives are matched per sender and
-receiver. A matched collective that misses a rank of the communicator is partial: nobody is blamed
+receiver. A matched collective that misses a rank of the communicator is partial: no rank is blamed
 in it. Kernels of libraries that record nothing are matched by order (`library_matching`), or not at
 all.
 """
@@ -194,7 +194,7 @@ def measure_waits(matched: pd.DataFrame, clocks: Clocks) -> pd.DataFrame:
     -------
     DataFrame, schema `job_answers.MATCHED_COLLECTIVES`
         ``wait_ns + transfer_ns`` is the duration of the kernel. Waits within the error of the
-        clocks (``wait_ns <= error_ns``) and partial collectives blame nobody. If the clocks leave
+        clocks (``wait_ns <= error_ns``) and partial collectives blame no rank. If the clocks leave
         open who was last, the wait is sure but ``is_certain`` is False.
     """
     if not len(matched):

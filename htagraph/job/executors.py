@@ -29,7 +29,7 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from htagraph.errors import QueryError
-from htagraph.model.progress import counted, tell
+from htagraph.model.progress import counted, report_progress
 
 __all__ = [
     "SMALL_BYTES",
@@ -41,9 +41,6 @@ __all__ = [
 
 Task = tuple[Callable[..., Any], tuple[Any, ...]]
 """A function and its arguments."""
-
-Progress = Callable[[int, int], None]
-"""Called with (tasks done, tasks in all)."""
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -59,7 +56,7 @@ _BYTES_OF_A_RANK = 2 << 20
 _PATIENCE_S = 3.0
 """Silence after which the progress line names the ranks it waits for.
 
-Chosen: short enough that nobody thinks it hangs. Documented in `docs/how-to/huge-traces.md`, and
+Chosen: short enough that it does not seem to hang. Documented in `docs/how-to/huge-traces.md`, and
 pinned by `test_workers.py::test_the_progress_line_names_a_slow_rank`.
 """
 
@@ -205,11 +202,7 @@ class Workers:
         return None if self._is_small or n_tasks < 2 else self._processes()
 
     def run(
-        self,
-        tasks: Mapping[Key, Task],
-        *,
-        progress: Progress | None = None,
-        named: Callable[[Key], str] = str,
+        self, tasks: Mapping[Key, Task], *, named: Callable[[Key], str] = str
     ) -> dict[Key, Any]:
         """Run tasks; return the result, or the exception, of each, in their order.
 
@@ -220,8 +213,6 @@ class Workers:
 
         Parameters
         ----------
-        progress : callable, optional
-            Called with (tasks done, tasks in all).
         named : callable, optional
             Name of a task, for the progress line.
 
@@ -232,27 +223,20 @@ class Workers:
         """
         pool = self._pool(len(tasks))
         try:
-            return self._run(pool, tasks, progress, named)
-        except BaseException:  # an interrupt, or the user's progress: the rest is not needed
+            return self._run(pool, tasks, named)
+        except BaseException:  # an interrupt, or a listener that cancels: stop the rest
             if self._started is not None:
                 self._started.end()
                 self._started = None
             raise
 
     def _run(
-        self,
-        pool: Executor | None,
-        tasks: Mapping[Key, Task],
-        progress: Progress | None,
-        named: Callable[[Key], str],
+        self, pool: Executor | None, tasks: Mapping[Key, Task], named: Callable[[Key], str]
     ) -> dict[Key, Any]:
         if pool is not None and tasks:
             _check_portable(next(iter(tasks.values())), pool)
-        results: dict[Key, Any] = {}
-        for key, result in _done_here(tasks) if pool is None else _done_by(pool, tasks, named):
-            results[key] = result
-            if progress is not None:
-                progress(len(results), len(tasks))
+        done = _done_here(tasks) if pool is None else _done_by(pool, tasks, named)
+        results: dict[Key, Any] = dict(done)
         if lost := [key for key in tasks if isinstance(results[key], BrokenExecutor)]:
             pool = self._processes()
             results |= _done_by(pool, {key: tasks[key] for key in lost}, named)
@@ -307,12 +291,12 @@ def _done_by(
             except Empty:
                 first, more = named(next(iter(awaited))), len(awaited) - 1
                 whom = f"{first} and {more:,} more" if more else first
-                tell("rank", len(tasks) - len(awaited), len(tasks), whom)
+                report_progress("rank", len(tasks) - len(awaited), len(tasks), whom)
                 continue
-            tell("rank", len(tasks) - len(awaited), len(tasks))
+            report_progress("rank", len(tasks) - len(awaited), len(tasks))
             # Popped: a Dask worker keeps a result as long as somebody holds its future.
             yield key, _outcome(awaited.pop(key))
-        tell("rank", len(tasks), len(tasks))
+        report_progress("rank", len(tasks), len(tasks))
     finally:
         for future in awaited.values():
             future.cancel()

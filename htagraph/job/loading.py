@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from htagraph.job.kept_steps import MOST_COLLECTIVES, KeptSteps, place_of, since
 from htagraph.job.ranks import OnError, RankGraphs, RankSummary, prepare_rank
 from htagraph.job.timeline import Timeline
 from htagraph.job.windows import listed
+from htagraph.model.progress import Listener, begin_stage, listening
 from htagraph.model.units import human_count
 from htagraph.readers.captures import CaptureName, choose_capture, companions, discover
 from htagraph.readers.discover import find_traces
@@ -41,7 +42,7 @@ def load_job(
     cache: str | Path | None = None,
     beside: Iterable[str | Path] = (),
     most_collectives: int | None = MOST_COLLECTIVES,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Listener | None = None,
 ) -> Job:
     """Load the job whose ranks are in a folder, match a glob, or are listed.
 
@@ -76,7 +77,7 @@ def load_job(
         Beyond this number on all ranks together, only the last steps are kept (one step at least).
         Each takes about 1.1 kB in this process. None keeps all.
     progress : callable, optional
-        Called with (ranks done, ranks in all).
+        Called with a `Progress` now and then; ``print`` shows it.
 
     Returns
     -------
@@ -108,7 +109,9 @@ def load_job(
         graph_file = kept_file(path, files, folder, reading)
         tasks[path] = (prepare_rank, (path, files, graph_file, reading, share))
     workers = Workers(executor, n_tasks=len(tasks), n_bytes=_n_bytes(paths))
-    results = workers.run(tasks, progress=progress, named=name_of)
+    with listening(progress):
+        begin_stage("Reading")
+        results = workers.run(tasks, named=name_of)
     failed: dict[str, str] = {}
     summaries: dict[int, RankSummary] = {}
     for number, (path, result) in enumerate(results.items()):

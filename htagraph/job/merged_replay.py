@@ -134,7 +134,7 @@ class MergedReplay:
 def members_of(timeline: Timeline, begun_ns: Mapping[int, int]) -> dict[int, Members]:
     """The members of matched collectives, by rank: whom each meets, and how late it is.
 
-    Nobody waits in a collective that misses members, nor in one that ended, by the clocks, before
+    No rank waits in a collective that misses members, nor in one that ended, by the clocks, before
     the last one arrived.
 
     Parameters

@@ -42,7 +42,7 @@ def in_process_groups(
     """Collectives of a rank, with groups for those on the host and of libraries.
 
     A host range does not record its group. If all groups of the rank have the same members, it is
-    that group; of two members, each sends to the other. If not, the group is unknown, and nobody
+    that group; of two members, each sends to the other. If not, the group is unknown, and no rank
     counts as waiting in it. Without groups in the header, all collectives are of one group.
 
     Nor does a kernel of a library. Its group is the only one with as many ranks as its name states,

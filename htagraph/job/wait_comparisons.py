@@ -51,7 +51,7 @@ class WaitComparisons:
     ----------
     waits : DataFrame
         By their ends. Columns ``match``, ``rank``, ``last_rank``, ``wait_ns``, ``once_ns`` (counted
-        once), ``met_ns``; ``why_not``, in words, where nobody can be charged, else empty; ``late``,
+        once), ``met_ns``; ``why_not``, in words, if no rank can be charged, else empty; ``late``,
         ``came`` and ``ready``: positions of rank segments, -1 for none.
     places : DataFrame
         The collectives of all ranks: ``rank``, ``event``, ``start_ns`` on the clock of the rank,
@@ -121,7 +121,7 @@ class _Places:
 
 
 def _waits(collectives: pd.DataFrame) -> pd.DataFrame:
-    """All waits, by their ends, and why nobody can be charged with some."""
+    """All waits, by their ends, and why some cannot be charged to a rank."""
     waited = collectives.assign(once_ns=waits_counted_once(collectives))
     waited = waited[waited["wait_ns"] > 0]
     why = np.select(

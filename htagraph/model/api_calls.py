@@ -6,7 +6,7 @@ Whether a call is a launch is decided by correlation ids, not here.
 from __future__ import annotations
 
 import re
-from enum import IntEnum
+from enum import IntEnum, unique
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ ALLOCATION = re.compile(
 """Calls that allocate memory, or give it back."""
 
 
+@unique
 class CallMeaning(IntEnum):
     """What the caller of an API call waits for, or makes others wait for."""
 

@@ -20,6 +20,7 @@ _FEWER_BLOCKS = {
 """By compute capability, where they are fewer: the technical specifications of NVIDIA's CUDA
 programming guide. No profiler of PyTorch writes them down."""
 _NVIDIA_WARP = 32
+"""Threads of a warp on every NVIDIA device."""
 _RESERVES_SHARED = 8
 """Major compute capability from which shared memory is also reserved for the system."""
 

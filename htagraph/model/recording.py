@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,7 +18,6 @@ __all__ = [
     "Attachment",
     "Companion",
     "Origin",
-    "Progress",
     "Reader",
     "Recording",
     "Repair",
@@ -29,9 +28,6 @@ MAX_RANKS = 1 << 20
 
 STACKS = "python_function"
 """Category of Python frames; readers skip them unless asked, and count them under this name."""
-
-Progress = Callable[[int, int], None]
-"""Called with the bytes read so far, of the file as it is on disk, and their total."""
 
 
 class ArgsReader(Protocol):
@@ -164,7 +160,6 @@ class Reader(Protocol):
         stacks: bool,
         categories: Collection[str] | None,
         window: tuple[int, int] | None,
-        progress: Progress | None,
     ) -> Recording:
         """The recording in a file, or in its content; see `htagraph.load`."""
 

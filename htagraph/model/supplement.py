@@ -32,6 +32,7 @@ FIELD = 77_710
 """Field of a packet; far from those that Perfetto numbers, and from its ranges of extensions."""
 
 _VERSION = 1
+"""Of the packet's layout."""
 _LENGTH = struct.Struct("<q")
 _MOST_BYTES = 1 << 32
 _MOST_PER_BYTE = 1_000  # zlib's own limit

@@ -11,8 +11,6 @@ from htagraph.errors import QueryError
 
 __all__ = ["Window", "WindowClock", "pair_of"]
 
-_PAIR = 2
-
 WindowClock = Literal["host", "device"]
 """Whether a step's name stands for the host range, or for the device work launched in it."""
 
@@ -69,7 +67,7 @@ def pair_of(window: object, *, hint: str) -> tuple[Any, Any]:
     >>> pair_of([0, 1.5], hint="")
     (0, 1.5)
     """
-    pair = [*window] if isinstance(window, Iterable) else []
-    if len(pair) != _PAIR or not all(isinstance(time_ns, Real) for time_ns in pair):
-        raise QueryError(f"{window!r} is no window.", hint=hint)
-    return pair[0], pair[1]
+    match [*window] if isinstance(window, Iterable) else []:
+        case [Real() as start_ns, Real() as end_ns]:
+            return start_ns, end_ns
+    raise QueryError(f"{window!r} is not a window.", hint=hint)

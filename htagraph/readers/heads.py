@@ -67,6 +67,7 @@ _MAX_DEVICE = 15
 """Largest pid that may be a device number: Kineto's device rows use it as pid."""
 
 _MAX_NS = 1 << 62
+"""Later times are not plausible, and sums of two such times fit in int64."""
 
 
 @dataclass(frozen=True)

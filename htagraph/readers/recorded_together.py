@@ -18,7 +18,7 @@ _CLOCKS_NS = 10_000_000_000
 class Capture:
     """Files that were recorded together: one per rank, of one job and one time."""
 
-    def __init__(self, heads: Iterable[TraceHead] = ()) -> None:
+    def __init__(self) -> None:
         self.heads: list[TraceHead] = []
         self.by_rank: dict[int, TraceHead] = {}
         self.processes: set[tuple[str, int]] = set()
@@ -28,8 +28,6 @@ class Capture:
         self.in_doubt = False
         self._files: dict[object, list[TraceHead]] = {}
         self._hosts: dict[str, tuple[int, int]] = {}
-        for head in heads:
-            self.add(head)
 
     def add(self, head: TraceHead) -> None:
         """Add a file."""

@@ -9,10 +9,15 @@ from htagraph.model.kinds import SlotUse
 __all__ = ["losses_in_words", "lost_slots", "seems_busier", "use_in_words"]
 
 _N_LOSSES = 3
+"""Causes of empty warp slots in one sentence: chosen."""
 _WORTH_SAYING = 0.01
+"""Share of warp slots below which a cause is left out: chosen."""
 _NEARLY_ALL = 0.995
+"""Known share of kernel time that reads 100% when rounded."""
 _SMALL = 0.1
+"""Share below which percent needs a decimal to show two digits."""
 _BUSY = 0.5
+"""Utilization, and share of it on SMs, that counts as busy: chosen."""
 _WHY = {
     SlotUse.IDLE: "with no kernel running",
     SlotUse.COMMUNICATION: "in communication kernels, which use few SMs",

@@ -146,7 +146,6 @@ def _events(trace: Trace, graph: TraceGraph) -> Iterator[Diagnosis]:
 def _plain(trace: Trace, graph: TraceGraph) -> Iterator[Diagnosis]:
     """What a trace without device work records."""
     events = graph.dag.events
-    of_threads = (Rule.RECORDED_FLOW, Rule.LOCK_RELEASED)
     yield _present(
         "device work",
         0,
@@ -161,9 +160,9 @@ def _plain(trace: Trace, graph: TraceGraph) -> Iterator[Diagnosis]:
     )
     yield _present(
         "handoffs between threads",
-        int(np.isin(graph.dag.edges.rule, of_threads).sum()),
+        int((graph.dag.edges.rule == Rule.RECORDED_FLOW).sum()),
         "the path stays on the thread that ends last; what that thread waited for is unknown",
-        "flow events (ph s, f) from sender to receiver, or calls of Python locks",
+        "flow events (ph s, f) from sender to receiver",
         is_needed=len(np.unique(events.lane[events.is_host])) > 1,
     )
 

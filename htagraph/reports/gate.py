@@ -24,6 +24,7 @@ DIFF_SCHEMA = "htagraph.diff"
 DIFF_VERSION = 1
 
 _TOP = 8
+"""Rows of a table in a comment on a pull request: chosen."""
 _HEAD = (
     "Critical path per step, mean of similar steps; the differences add up to that of the steps:"
 )

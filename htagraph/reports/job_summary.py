@@ -24,6 +24,7 @@ __all__ = ["JobSummary"]
 
 
 _N_NAMED = 8
+"""Missing ranks named in a caveat: chosen."""
 _ASKED = (
     Question("temporal_breakdown"),
     Question.of("utilization", by="device", bins=100),

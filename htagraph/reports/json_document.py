@@ -105,7 +105,9 @@ JOB_VERSION = 4
 OPPORTUNITIES_SCHEMA = "htagraph.opportunities"
 OPPORTUNITIES_VERSION = 1
 _TOP = 20
+"""Groups of the path by operator and name, and losses, in the document."""
 _N_OPPORTUNITIES = 30
+"""Opportunities in the document."""
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:

@@ -27,8 +27,11 @@ __all__ = [
 ]
 
 _TOP = 10
+"""Rows of a table of groups: chosen, as the page has all."""
 _MAX_STEPS = 20
+"""Steps listed: chosen."""
 _MAX_ROWS = 64
+"""Rows of a table of a job, which has one per rank: chosen."""
 _ESCAPED = re.compile(r"([\\`*\[\]<>|~$&!]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
 """Characters that Markdown, or HTML in it, would read; ``_`` within a word is only a character."""
 

@@ -119,7 +119,7 @@ class Summary(PathSummary):
     graph : TraceGraph
         The window that is reported on.
     left_out : Opening, optional
-        What `by_default` left out at its start.
+        What `of` left out at its start.
 
     Examples
     --------
@@ -134,18 +134,13 @@ class Summary(PathSummary):
     left_out: Opening | None = None
 
     @classmethod
-    def by_default(cls, trace: Trace, graph: TraceGraph) -> Summary:
-        """Summary of a graph; of what follows, where it opens with work from before the capture.
+    def of(cls, trace: Trace, graph: TraceGraph, window: str = "") -> Summary:
+        """Summary of a window of a graph; by default all of it.
 
-        Parameters
-        ----------
-        trace : Trace
-        graph : TraceGraph
-
-        Returns
-        -------
-        Summary
+        If the trace opens with work that was launched before the capture, the default is the rest.
         """
+        if window:
+            return cls(trace, graph.window(window))
         whole = cls(trace, graph)
         opening = find_opening(whole.path)
         if opening is None:

@@ -47,6 +47,7 @@ _TARGETS = {
 }
 """What the repair of a cause is about, where its name does not say it."""
 _N_FUSED = 2
+"""Kernels of a fusion that its name lists: chosen."""
 _IN_THE_CAPTURE = (Cause.LAUNCHED_BEFORE_CAPTURE,)
 """Causes of which the capture can be rid, not the run."""
 

@@ -44,6 +44,7 @@ _KEY = re.compile(rb'(?<!\\)"traceEvents"\s*:\s*\[')
 
 _BARE_LIST = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[")
 _OVERLAP = 64
+"""Bytes that pieces overlap by when searched for the key."""
 
 
 @contextmanager
@@ -173,8 +174,6 @@ def write_chrome_json(
         The original, plain or compressed: its content, or the file.
     segments : DataFrame
         The critical path, schema `frames.SEGMENTS`.
-    base_time_ns : int, unit=ns
-        Time that is 0 in the original (``baseTimeNanoseconds``).
     clock_shift_ns : array_like of int, unit=ns, default=0
         What was added to the times of device work since it was read; one, or one per event.
     """

@@ -86,7 +86,7 @@ def _told(short: str, word: str, width: int) -> str:
 
 
 def distinct_names(names: Sequence[str], *, width: int = 48) -> dict[str, str]:
-    """Short names that can be told apart.
+    """Short, distinct names.
 
     Where two are the same, they get the first word that only one of them has.
 
@@ -101,18 +101,18 @@ def distinct_names(names: Sequence[str], *, width: int = 48) -> dict[str, str]:
     alike: dict[str, list[str]] = {}
     for name in words:
         alike.setdefault(name_label(name, width=width), []).append(name)
-    told = {
+    distinct = {
         name: _told(short, word, width) if word else short
         for short, same in alike.items()
         for name, word in zip(same, _telling([words[one] for one in same]), strict=True)
     }
-    count = Counter(told.values())
+    count = Counter(distinct.values())
     seen: Counter[str] = Counter()
-    for name, text in told.items():
+    for name, text in distinct.items():
         if count[text] > 1:
             seen[text] += 1
-            told[name] = f"{name_label(text, width=width - 4)} ({seen[text]})"
-    return told
+            distinct[name] = f"{name_label(text, width=width - 4)} ({seen[text]})"
+    return distinct
 
 
 def _telling(alike: Sequence[dict[str, None]]) -> list[str]:

@@ -88,10 +88,6 @@ def write_subset(
         Rows of the events.
     launch : ndarray of shape (n_events,)
         Runtime call of each device event, -1 for none; arrows are kept if both ends are.
-    metadata : mapping
-        Top-level keys of the original.
-    base_time_ns : int, unit=ns
-        Time that is 0 in the original.
     clock_shift_ns : array_like of int, unit=ns, default=0
         What was added to the times of device work since it was read; one, or one per event.
     """

@@ -35,8 +35,14 @@ I32 = npt.NDArray[np.int32]
 I64 = npt.NDArray[np.int64]
 
 _UUIDS_PER_RANK = 1_000_000
+"""Range of track ids of each rank."""
+
 _MAX_ID = (1 << 31) - 1
+"""Largest id of a process or thread in viewers."""
+
 _ROOTS_PER_RANK = 1_000
+"""Range of the order of root tracks of each rank."""
+
 _ON_DEVICE = (*DEVICE_KINDS, EventKind.DEVICE_ANNOTATION, EventKind.SYNC)
 
 
@@ -223,8 +229,6 @@ def lane_tracks(tracks: Tracks, events: EventTable, row: I32) -> LaneTracks:
 
     Parameters
     ----------
-    tracks : Tracks
-        Gets the new tracks.
     row : ndarray of shape (n_events,), dtype=int32
         Row within the lane; rows after the first get tracks of their own.
     """

@@ -33,6 +33,7 @@ Block = npt.NDArray[np.uint8]
 Piece = bytes | Block
 
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
+"""Wire types of protobuf."""
 
 
 def utf8(text: str) -> str:

@@ -136,7 +136,7 @@ def test_info_says_what_is_missing_and_how_to_record_it(run, trace):
 
     assert code == 0
     assert "with_stack=True" in out
-    assert "What the capture took" in out
+    assert "Cost of the capture" in out
     assert "The file needed no repair." in out
 
 

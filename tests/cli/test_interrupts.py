@@ -16,7 +16,7 @@ import pytest
 
 ROOT = str(Path(__file__).parents[2])
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")]
 
 
 def started(code: str, *args: object, cwd: Path) -> subprocess.Popen[bytes]:

@@ -11,7 +11,7 @@ import pytest
 
 from htagraph import load_job
 from htagraph.cli.main import main
-from htagraph.cli.ranks import windowed_job
+from htagraph.cli.runs import windowed
 from htagraph.model.answers import OPPORTUNITIES
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.json_document import JOB_VERSION, job_document
@@ -257,8 +257,8 @@ def test_a_capture_is_named_by_one_of_its_files(capsys, two_captures):
     ("given", "said"),
     [
         ("3", "no capture 3"),
-        ("newest", "'newest' is no capture"),
-        ("rank9.json", "holds no trace rank9.json"),
+        ("newest", "unknown capture 'newest'"),
+        ("rank9.json", "no trace rank9.json in"),
     ],
 )
 def test_a_capture_that_is_not_there_is_one_line(capsys, two_captures, given, said):
@@ -297,7 +297,7 @@ def test_all_of_a_job_can_be_asked_for(folder):
     """`-w trace` is the whole job."""
     job = load_job(folder)
 
-    assert windowed_job(job, "trace") is job
+    assert windowed(job, "trace") is job
 
 
 def test_ranks_without_work_are_reported(capsys, tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 import htagraph as hg
-from htagraph.cli.options import windowed
 from htagraph.findings.opening import find_opening
 from htagraph.reports.json_document import json_document
 from htagraph.reports.markdown import markdown_summary
@@ -35,7 +34,7 @@ def summary_of(drawing: str, window: str = "") -> Summary:
     """As `htagraph report` makes it."""
     trace = trace_of(drawing)
     graph = trace.compile()
-    return Summary(trace, windowed(graph, window)) if window else Summary.by_default(trace, graph)
+    return Summary.of(trace, graph, window)
 
 
 def test_a_long_opening_is_what_the_device_worked_off() -> None:
@@ -106,7 +105,7 @@ def test_who_asks_for_a_window_gets_it() -> None:
 def test_a_real_capture_that_began_while_the_device_was_busy() -> None:
     """Of 474 ms of a decode step, 463 ms are work from before; the rest is one replay."""
     trace = hg.load(located("tracelens/sglang_Qwen3-8B_decode.json.gz"))
-    summary = Summary.by_default(trace, trace.compile())
+    summary = Summary.of(trace, trace.compile())
 
     assert "launched before the capture for 463 ms" in summary.caveats[0]
     assert summary.verdict.withheld == ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import htagraph as hg
-from htagraph.cli.options import windowed
+from htagraph.cli.runs import windowed
 from htagraph.explain.replay_time import ReplayTime
 from htagraph.findings.replays import replay_bound
 from htagraph.reports.json_document import json_document

@@ -22,12 +22,14 @@ from htagraph.graph import TraceGraph
 from htagraph.job import executors
 from htagraph.job.executors import IsolatedProcesses, Workers, failure_in_words
 from htagraph.job.loading import load_job
-from htagraph.model.progress import heard_by
+from htagraph.model.progress import Progress, listening
 from htagraph.reports.job_summary import JobSummary
 from htagraph.reports.page.job_sections import job_sections
 from htagraph.reports.page.rank_answers import RankAnswers, job_page_work
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job
+
+pytestmark = pytest.mark.slow
 
 
 class Counting(ThreadPoolExecutor):
@@ -106,19 +108,19 @@ def test_a_report_visits_each_rank_once(folder: Path) -> None:
 
 
 def test_the_progress_line_names_a_slow_rank() -> None:
-    """The others do the rest meanwhile, and it is told who is awaited."""
-    heard: list[tuple[object, ...]] = []
+    """The others do the rest meanwhile."""
+    heard: list[Progress] = []
     WAITED_FOR.clear()
 
-    def hear(*told: object) -> None:
-        heard.append(told)
-        if told[3] == "rank 0":
+    def hear(progress: Progress) -> None:
+        heard.append(progress)
+        if progress.awaited == "rank 0":
             WAITED_FOR.set()
 
     with (
         pytest.MonkeyPatch.context() as patch,
         ThreadPoolExecutor(2) as pool,
-        heard_by(hear),
+        listening(hear),
     ):
         patch.setattr(executors, "_PATIENCE_S", 0.05)
         tasks = {number: (wait_if_first, (number,)) for number in range(20)}
@@ -126,8 +128,8 @@ def test_the_progress_line_names_a_slow_rank() -> None:
 
     assert found == dict.fromkeys(range(20), True)
     assert list(found) == list(range(20))
-    assert ("rank", 19, 20, "rank 0") in heard
-    assert heard[-1] == ("rank", 20, 20, "")
+    assert Progress("", "rank", 19, 20, "rank 0") in heard
+    assert heard[-1] == Progress("", "rank", 20, 20)
 
 
 @pytest.mark.parametrize(
@@ -228,12 +230,13 @@ def test_dask_hands_out_small_pieces(dask: Executor) -> None:
     """A worker that does not end keeps few tasks from the others."""
     WAITED_FOR.clear()
 
-    def progress(done: int, _total: int) -> None:
-        if done >= 30:
+    def hear(progress: Progress) -> None:
+        if progress.done >= 30:
             WAITED_FOR.set()
 
     tasks = {number: (wait_if_first, (number,)) for number in range(40)}
-    found = Workers(dask).run(tasks, progress=progress)
+    with listening(hear):
+        found = Workers(dask).run(tasks)
     assert found == dict.fromkeys(range(40), True)
 
 

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 import htagraph as hg
 from htagraph.errors import QueryError, TraceError, TraceFormatError, TraceLimitError
 from htagraph.model.kinds import EventKind
+from htagraph.model.progress import BYTES, Progress, listening
 from htagraph.readers.kineto import byte_stream, json_document
 from htagraph.readers.kineto.reader import read_kineto
 
@@ -409,13 +410,14 @@ def test_progress_ends_at_the_size_of_the_file(event: Any, file_of: Any, tmp_pat
     (tmp_path / "t.json.gz").write_bytes(
         gzip.compress(file_of(*(event(str(k)) for k in range(20_000))))
     )
-    calls: list[tuple[int, int]] = []
+    heard: list[Progress] = []
 
-    read_kineto(tmp_path / "t.json.gz", progress=lambda done, total: calls.append((done, total)))
+    with listening(heard.append):
+        read_kineto(tmp_path / "t.json.gz")
 
     size = (tmp_path / "t.json.gz").stat().st_size
-    assert calls == sorted(calls)
-    assert calls[-1] == (size, size)
+    assert [one.done for one in heard] == sorted(one.done for one in heard)
+    assert heard[-1] == Progress("", BYTES, size, size)
 
 
 def test_two_gzip_members_are_one_file(event: Any, file_of: Any) -> None:

@@ -45,8 +45,8 @@ def test_stacks_are_named_with_what_they_take():
     share = len(FRAME) / len(OPERATOR + FRAME)
 
     assert _said(hg.load(b'{"traceEvents": [' + events + b"]}"))["Python stacks"] == (
-        f"{share:.1%} of the capture, due to with_stack=True; they are the lines of host code, and "
-        "the modules of kernels"
+        f"{share:.1%} of the capture, due to with_stack=True; without them, host code has no lines "
+        "and kernels no modules"
     )
 
 

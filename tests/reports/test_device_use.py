@@ -44,8 +44,8 @@ def test_what_is_known_of_a_part_says_so() -> None:
         (
             "stream 7 |[x ]",
             (
-                "A kernel runs 100% of the time; too few launch geometries are recorded to say how "
-                "full the device is then."
+                "A kernel runs 100% of the time; too few launch geometries are recorded to tell "
+                "how full the device is then."
             ),
         ),
         ("stream 7 |[Memset]", "A kernel runs 0% of the time."),

@@ -403,7 +403,7 @@ def test_inferred_segments_are_hatched() -> None:
     }
 
     assert list(hatched) == ["sync"]
-    assert hatched["sync"][0].endswith("<br>inferred: host waits for kernel")
+    assert hatched["sync"][0].endswith("<br>inferred: host polls")
     assert figure.layout.meta["note"].startswith("Hatched segments are inferred")
 
 

@@ -47,8 +47,9 @@ class Release(StrEnum):
     SYNC = "sync"  #: a recorded call waited for device work
     POLL = "poll"  #: a thread polled device work
     QUEUE = "queue"  #: a launch met a full queue
-    HAND_OVER = "hand-over"  #: another thread, which worked for it or for which it works
+    HANDOFF = "handoff"  #: another thread, which worked for it or for which it works
     CALL = "call"  #: another thread, which gave it something to do
+    REQUEST = "request"  #: something from outside of the program
 
 
 class Mark:

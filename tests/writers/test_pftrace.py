@@ -162,9 +162,7 @@ def test_inferred_segments_of_the_path_say_so(tmp_path: Path) -> None:
     said = said_of_slices(path.to_perfetto(tmp_path / "x.pftrace"))
     inferred = [args for args in said if args.get("evidence") == "inferred"]
 
-    assert [(args["rule"], args["evidence"]) for args in inferred] == [
-        ("host waits for kernel", "inferred")
-    ]
+    assert [(args["rule"], args["evidence"]) for args in inferred] == [("host polls", "inferred")]
 
 
 def test_a_full_device_says_what_waits(tmp_path: Path) -> None:

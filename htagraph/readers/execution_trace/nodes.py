@@ -30,6 +30,8 @@ _TENSOR_FIELDS = 6
 """Of a tensor: id, storage, offset, number of elements, bytes per element, device."""
 
 _MOST = (1 << 63) - 1
+"""Largest id, of 64 bits."""
+
 _MUTATED = re.compile(r"\([a-z]+!")
 
 

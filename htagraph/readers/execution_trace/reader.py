@@ -30,6 +30,7 @@ _HEAD_BYTES = 4096
 """Bytes in which the schema must appear (chosen)."""
 _HEAD = re.compile(rb'\s*\{\s*"schema"\s*:\s*"')
 _START, _FINISH = 0, 2
+"""Phases of a flow."""
 
 
 def is_execution_trace(path: Path) -> bool:
@@ -45,8 +46,6 @@ def with_execution_trace(recording: Recording, path: Path) -> Recording:
     ----------
     recording : Recording
         Of the same process.
-    path : Path
-        File of `torch.profiler.ExecutionTraceObserver`, plain or gzip.
 
     Returns
     -------

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from htagraph.errors import TraceError, TraceLimitError
+from htagraph.model.progress import BYTES, report_progress
 from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.repair_log import RepairLog
 from htagraph.readers.storage import not_found, open_file, size_of
@@ -36,21 +36,20 @@ class ByteStream:
     ----------
     source : str, Path or bytes
         The file, or its content.
-    log : RepairLog, optional
-        Counts the defects of the container.
-    progress : callable, optional
-        Called with the file's bytes read so far and their total.
+    reports : bool, default=False
+        Whether progress is reported, in bytes of the file.
     """
 
     def __init__(
         self,
         source: str | Path | bytes,
         log: RepairLog | None = None,
-        progress: Callable[[int, int], None] | None = None,
+        *,
+        reports: bool = False,
     ) -> None:
         self.path = None if isinstance(source, bytes) else Path(source)
         self._log = RepairLog(Defect) if log is None else log
-        self._progress = progress
+        self._reports = reports
         self._file: BinaryIO = (
             io.BytesIO(source) if isinstance(source, bytes) else _open(Path(source))
         )
@@ -92,8 +91,9 @@ class ByteStream:
                 offset=self.n_read,
                 hint="if you trust it, decompress it; a plain .json file has no such limit.",
             )
-        if self._progress is not None:
-            self._progress(min(self._file.tell(), self.n_compressed), self.n_compressed)
+        if self._reports:
+            done = min(self._file.tell(), self.n_compressed)
+            report_progress(BYTES, done, self.n_compressed)
         return block
 
     def is_damaged_ahead(self) -> bool:

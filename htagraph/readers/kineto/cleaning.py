@@ -21,7 +21,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from htagraph.readers.kineto.compiled.pairing import pair
+from htagraph.readers.kineto.compiled.pairing import paired
 from htagraph.readers.kineto.compiled.scanner import MAX_DURATION_NS
 from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.kineto.header import MAX_TIME_NS
@@ -59,12 +59,8 @@ def cleaned(
 
     Parameters
     ----------
-    log : RepairLog
-        Counts what is repaired.
     window : (int, int), unit=ns, optional
         On the clock of the columns.
-    base_time_ns : int, unit=ns
-        Will be added to every time.
     """
     phase = columns.rows["phase"]
     keep = np.ones(len(phase), dtype=bool)
@@ -103,14 +99,8 @@ def _joined(columns: Columns, halves: I64, owner: npt.NDArray[np.int32], log: Re
     rows = columns.rows
     by_time = np.argsort(rows["ts_ns"][halves], kind="stable")
     order = halves[by_time]
-    partner = np.full(len(order), -1, dtype=np.int64)
     is_begin = np.isin(rows["phase"][order], (_BEGIN, *_ASYNC_BEGINS))
-    pair(
-        is_begin,
-        owner[by_time],
-        np.full(int(owner.max()) + 1, -1, np.int64),
-        partner,
-    )
+    partner = paired(is_begin, owner[by_time])
     begins, ends = order[is_begin], partner[is_begin]
     has_end = ends >= 0
     last = _last_instant(columns)[rows["lane"][begins]]

@@ -77,6 +77,6 @@ def _decoded(raw: bytes) -> object:
     try:
         return decoded(raw)
     except ValueError:
-        from htagraph.readers.kineto.mending import mended_text  # noqa: PLC0415  rarely needed
+        from htagraph.readers.kineto.value_repair import repaired_text  # noqa: PLC0415  rarely needed
 
-        return decoded(mended_text(raw))
+        return decoded(repaired_text(raw))

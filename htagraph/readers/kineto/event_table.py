@@ -52,10 +52,6 @@ def event_table(
     ----------
     columns : Columns
         Cleaned: complete events, instants and counters only.
-    metadata_events : iterable of mapping
-        Events with ``"ph": "M"``, their ``name`` a text.
-    base_time_ns : int, unit=ns
-        Added to every time.
     is_plain : bool
         Whether the file is no PyTorch profile.
     """

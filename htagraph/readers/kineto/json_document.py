@@ -21,9 +21,9 @@ from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, PADDING, TOO_DEEP,
 from htagraph.readers.kineto.compiled.scanner import BETWEEN, CLOSED
 from htagraph.readers.kineto.defects import Defect
 from htagraph.readers.kineto.header import decoded
-from htagraph.readers.kineto.mending import MARGIN, MENDED, Mender, before_own_key
 from htagraph.readers.kineto.pieces import Piece, PieceStream
 from htagraph.readers.kineto.scanned_parts import Part
+from htagraph.readers.kineto.value_repair import MARGIN, REPAIRED, Repairer, before_own_key
 from htagraph.readers.kineto.worker import Worker
 from htagraph.readers.repair_log import RepairLog
 
@@ -103,7 +103,7 @@ class Document:
         self._pools: list[ThreadPoolExecutor] = []
         self._log = log
         self._keep = keep
-        self._mender = Mender()
+        self._repairer = Repairer()
         self._n_broken = 0
         self._met = np.zeros(len(Defect), dtype=bool)
         self._may_be_damaged = True
@@ -269,14 +269,14 @@ class Document:
         limit = before_own_key(piece.text()) if is_nested or end < 0 else end
         follows = piece.text(limit)
         piece.buf[limit : limit + PADDING] = 0
-        mended = self._mender.mend(piece.buf, 0, limit, is_event=False)
-        rest = piece.text(mended.stop, limit)
+        repaired = self._repairer.repair(piece.buf, 0, limit, is_event=False)
+        rest = piece.text(repaired.stop, limit)
         is_whole = not rest.strip() if limit == end else bool(_PAIR_END.match(rest + follows))
-        if mended.ended == MENDED and is_whole:
-            for defect in mended.defects:
+        if repaired.ended == REPAIRED and is_whole:
+            for defect in repaired.defects:
                 self._log.add(defect, offset)
-            self._stream.advance(mended.stop)
-            return self._decoded(mended.text())
+            self._stream.advance(repaired.stop)
+            return self._decoded(repaired.text())
         if end < 0:
             return None
         self._stream.advance(end)
@@ -296,7 +296,7 @@ class Document:
         n_bytes = _LOOK
         while True:
             piece = self._stream.peek(n_bytes)
-            end = self._mender.before_key(piece.buf, piece.n_bytes, is_last=piece.is_last)
+            end = self._repairer.before_key(piece.buf, piece.n_bytes, is_last=piece.is_last)
             if end >= 0 or piece.is_last or n_bytes >= _SEARCHED:
                 return piece, end
             n_bytes *= 16
@@ -326,7 +326,7 @@ class Document:
             piece = self._stream.peek(1 << 20)
             if not piece.n_bytes:
                 return
-            found = self._mender.next_event(piece.buf, 0, piece.n_bytes, is_last=piece.is_last)
+            found = self._repairer.next_event(piece.buf, 0, piece.n_bytes, is_last=piece.is_last)
             if found < piece.n_bytes and (piece.is_last or found < piece.n_bytes - MARGIN):
                 self._stream.advance(found)
                 self._read_events()

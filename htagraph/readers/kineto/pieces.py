@@ -56,11 +56,10 @@ class Piece:
 class PieceStream:
     """A byte stream that is taken piece by piece, and takes back what was not used."""
 
-    def __init__(self, stream: ByteStream, block: int | None = None) -> None:
+    def __init__(self, stream: ByteStream) -> None:
         self.path = stream.path
         self.offset = 0  #: of the next piece in the file
         self._stream = stream
-        self._block = BLOCK if block is None else block
         self._held = b""
         self._at = 0  # what is held before is used up
         self._ended = False
@@ -88,7 +87,7 @@ class PieceStream:
 
     def take(self, n_bytes: int = 0) -> Piece:
         """Take a block or more, up to its last event boundary; at the end, nothing."""
-        self._hold(max(self._block, n_bytes))
+        self._hold(max(BLOCK, n_bytes))
         piece = self._piece(len(self._held) - self._at)
         n = piece.n_bytes
         cut = 0 if self._ended else last_boundary(piece.buf, max(n - _SEARCHED, 0), n)
@@ -131,7 +130,7 @@ class PieceStream:
         """A copy of the next bytes, in a buffer with zeros after them."""
         buf = next((buf for buf in self._buffers if len(buf) >= n_bytes + PADDING), None)
         if buf is None:
-            buf = np.empty(max(n_bytes, self._block) + PADDING, dtype=np.uint8)
+            buf = np.empty(max(n_bytes, BLOCK) + PADDING, dtype=np.uint8)
         else:
             self._buffers = [other for other in self._buffers if other is not buf]
         buf[:n_bytes] = np.frombuffer(self._held, dtype=np.uint8, count=n_bytes, offset=self._at)

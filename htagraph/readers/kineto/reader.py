@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from htagraph.errors import TraceFormatError
-from htagraph.model.recording import STACKS, Origin, Progress, Recording
+from htagraph.model.recording import STACKS, Origin, Recording
 from htagraph.readers.event_filter import EventFilter
 from htagraph.readers.kineto.byte_stream import ByteStream
 from htagraph.readers.kineto.cleaning import cleaned
@@ -59,7 +59,6 @@ def read_kineto(
     stacks: bool = False,
     categories: Collection[str] | None = None,
     window: tuple[int, int] | None = None,
-    progress: Progress | None = None,
 ) -> Recording:
     """The recording in a Kineto file, repaired where the file is broken; see `htagraph.load`.
 
@@ -77,7 +76,7 @@ def read_kineto(
     >>> recording.events.ts_ns.tolist(), recording.events.dur_ns.tolist(), recording.rank_source
     ([1500], [2000], 'default')
     """
-    return load_file(source, EventFilter(stacks, categories, window), progress)
+    return load_file(source, EventFilter(stacks, categories, window))
 
 
 @dataclass(frozen=True)
@@ -89,11 +88,7 @@ class Scanned:
 
 
 def load_file(
-    source: str | Path | bytes,
-    wanted: EventFilter,
-    progress: Progress | None = None,
-    *,
-    n_threads: int | None = None,
+    source: str | Path | bytes, wanted: EventFilter, *, n_threads: int | None = None
 ) -> Recording:
     """The recording in a file.
 
@@ -102,7 +97,7 @@ def load_file(
     log, window, assembly = RepairLog(Defect), EVERYTHING, Assembly()
     if wanted.window is not None:
         window = _window_in_file(source, wanted.window)
-    stream = ByteStream(source, log, progress)
+    stream = ByteStream(source, log, reports=True)
     file = scanned(stream, wanted, window, log, assembly.add, n_threads=n_threads)
     if assembly.nonsense >= 0 and not assembly.has_events:
         raise TraceFormatError(

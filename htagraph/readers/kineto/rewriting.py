@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
-from htagraph.model.recording import Progress, Repair
+from htagraph.model.recording import Repair
 from htagraph.readers.event_filter import EventFilter
 from htagraph.readers.kineto.byte_stream import ByteStream
 from htagraph.readers.kineto.defects import Defect
@@ -35,14 +35,14 @@ _TIMED = frozenset(phase.encode() for phase in "XBEiICstfbneSTpF")
 _MAX_DURATION_US = Decimal(7 * 86_400 * 1_000_000)
 _MAX_TIME_US = Decimal(1 << 62) / 1000
 _MAX_POWER = 40
+"""Powers of ten beyond it are no times, and slow to write out."""
+
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,6})?")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-def repair_kineto(
-    source: str | Path | bytes, file: BinaryIO, *, progress: Progress | None = None
-) -> tuple[Repair, ...]:
+def repair_kineto(source: str | Path | bytes, file: BinaryIO) -> tuple[Repair, ...]:
     """Write a valid trace with the events of a broken one; return what was repaired.
 
     Valid events are copied byte for byte. Left for the reader to handle: begins and ends without
@@ -68,7 +68,7 @@ def repair_kineto(
     log = RepairLog(Defect)
     writer = _Writer(file, log)
     result = scanned(
-        ByteStream(source, log, progress),
+        ByteStream(source, log, reports=True),
         EventFilter(stacks=True),
         EVERYTHING,
         log,

@@ -24,9 +24,9 @@ from htagraph.readers.kineto.compiled.scanner import (
     scan,
 )
 from htagraph.readers.kineto.defects import Defect
-from htagraph.readers.kineto.mending import CUT, MARGIN, MENDED, Mended, Mender
 from htagraph.readers.kineto.pieces import Piece
 from htagraph.readers.kineto.scanned_parts import Part, new_batch, settle, unload
+from htagraph.readers.kineto.value_repair import CUT, MARGIN, REPAIRED, RepairedValue, Repairer
 from htagraph.readers.repair_log import count_in
 
 __all__ = ["Worker"]
@@ -42,8 +42,6 @@ class Worker:
     ----------
     known_symbols : list of str
         Symbols that get the first codes.
-    path : Path or None
-        The file, for errors.
     """
 
     def __init__(
@@ -51,7 +49,7 @@ class Worker:
     ) -> None:
         self.number = number
         self._path = path
-        self._mender = Mender()
+        self._repairer = Repairer()
         self._tables = Tables(
             key_table(),
             new_event(),
@@ -90,14 +88,14 @@ class Worker:
             elif reason == BAD or (
                 reason == OPEN and (piece.is_last or i == 0)
             ):  # at 0: it fills the whole piece
-                i, reason = self._mend(part, piece, i)
+                i, reason = self._repair(part, piece, i)
             if reason in {BETWEEN, CLOSED, OPEN}:
                 unload(self._tables.batch, part, piece.buf)
                 part.stop, part.reason = i, reason
                 return part
             after_event = reason == BAD
 
-    def _mend(self, part: Part, piece: Piece, i: int) -> tuple[int, int]:
+    def _repair(self, part: Part, piece: Piece, i: int) -> tuple[int, int]:
         """Repair the event at a position, or skip invalid bytes.
 
         Returns where to continue, and `BAD` after a repaired event, `FULL` before the next event,
@@ -105,30 +103,32 @@ class Worker:
         """
         is_cut = False
         if piece.buf[i] == ord("{"):
-            mended = self._mender.mend(piece.buf, i, piece.n_bytes, is_event=True)
-            if mended.ended == MENDED:
-                self._enter(part, piece, i, mended)
-                return mended.stop, BAD
-            is_cut = mended.ended == CUT
+            repaired = self._repairer.repair(piece.buf, i, piece.n_bytes, is_event=True)
+            if repaired.ended == REPAIRED:
+                self._enter(part, piece, i, repaired)
+                return repaired.stop, BAD
+            is_cut = repaired.ended == CUT
             if is_cut and not piece.is_last:
                 return i, OPEN
-        found = self._mender.next_event(piece.buf, i + 1, piece.n_bytes, is_last=piece.is_last)
+        found = self._repairer.next_event(piece.buf, i + 1, piece.n_bytes, is_last=piece.is_last)
         defect = Defect.TRUNCATED if is_cut and found == piece.n_bytes else Defect.TORN
         count_in(part.repairs, defect, piece.origin + i)
         may_go_on = piece.n_bytes - MARGIN < found < piece.n_bytes and not piece.is_last
         return found, OPEN if may_go_on else FULL
 
-    def _enter(self, part: Part, piece: Piece, i: int, mended: Mended) -> None:
+    def _enter(self, part: Part, piece: Piece, i: int, repaired: RepairedValue) -> None:
         """Read an event from its repaired bytes; it keeps its place in the file."""
         batch = self._tables.batch
         n = int(batch.n[0])
-        while scan(mended.out, 0, mended.n_bytes, piece.origin + i, self._fixed, False)[1] == FULL:
-            unload(batch, part, mended.out)
-            self._grow(mended.n_bytes)
+        while (
+            scan(repaired.out, 0, repaired.n_bytes, piece.origin + i, self._fixed, False)[1] == FULL
+        ):
+            unload(batch, part, repaired.out)
+            self._grow(repaired.n_bytes)
             batch, n = self._tables.batch, 0
-        settle(batch, part, mended.out)
-        batch.rows[-2:, n : int(batch.n[0])] = np.array([[piece.origin + i], [mended.stop - i]])
-        for defect in mended.defects:
+        settle(batch, part, repaired.out)
+        batch.rows[-2:, n : int(batch.n[0])] = np.array([[piece.origin + i], [repaired.stop - i]])
+        for defect in repaired.defects:
             count_in(part.repairs, defect, piece.origin + i)
 
     def _grow(self, n_bytes: int) -> None:

@@ -174,8 +174,8 @@ def _units_below(text: str, section: _Section) -> list[str]:
 
 def _exposed(lines: Iterable[str]) -> _Rows:
     """Rows of a Prometheus exporter's output, with a time before or after each."""
-    said = [line.strip() for line in lines]
-    rows = [line for line in said if "DCGM_FI_" in line and "#" not in line]
+    stripped = [line.strip() for line in lines]
+    rows = [line for line in stripped if "DCGM_FI_" in line and "#" not in line]
     found = pd.Series(rows, dtype=object).str.extract(_EXPOSED)
     found = found[found["name"].notna()].fillna("")
     label = found["labels"].str
@@ -278,8 +278,8 @@ def _values(frame: pd.DataFrame, section: _Section, lower: list[str]) -> Iterabl
         value = _numbers(frame[at])
         if value.notna().any():
             full = name if process is None else name + " of process " + process
-            said = unit if unit not in ("", "-") else field_unit(name)
-            yield pd.DataFrame({"name": full, "unit": said, "value": value}, index=frame.index)
+            full_unit = unit if unit not in ("", "-") else field_unit(name)
+            yield pd.DataFrame({"name": full, "unit": full_unit, "value": value}, index=frame.index)
 
 
 def _numbers(texts: pd.Series[str]) -> pd.Series[float]:

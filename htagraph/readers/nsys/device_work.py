@@ -48,6 +48,7 @@ _MEMORIES = {
 """``ENUM_CUDA_MEM_KIND``, for exports without it."""
 
 _N_MEMORIES = 16
+"""More than kinds of memory, for numbering their combinations."""
 
 
 def kernels(export: Export, process: Process, state: ReadState) -> TableRows:

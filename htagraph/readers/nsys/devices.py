@@ -80,8 +80,6 @@ def gpu_metrics(
     ----------
     used : frozenset of int
         Its devices.
-    base_time_ns : int, unit=ns
-        Added to every time.
     """
     wanted = ("timestamp", "typeId", "metricId", "value")
     if not export.has(METRICS, *wanted):

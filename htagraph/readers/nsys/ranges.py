@@ -166,8 +166,6 @@ def backward_flows(part: TableRows, first: int, base_time_ns: int, state: ReadSt
         Ranges, with sound times.
     first : int
         Event number of the first of them.
-    base_time_ns : int, unit=ns
-        Added to every time.
     """
     lane, sequence = part.column("lane").astype(np.int64), part.sparse["sequence"]
     rows = np.flatnonzero(sequence != ABSENT)

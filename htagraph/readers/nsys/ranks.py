@@ -19,6 +19,7 @@ __all__ = ["NsysRank", "base_time_ns", "nsys_ranks", "ranks_of"]
 
 _HOST_TABLES = ("CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", "OSRT_API")
 _MAX_DEVICE = (1 << 31) - 1
+"""Device of a graph that begins on the host."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from typing import Any
 
 from htagraph.errors import TraceError, TraceFormatError
 from htagraph.model.events import FlowTable
-from htagraph.model.recording import Origin, Progress, Recording
+from htagraph.model.progress import counted
+from htagraph.model.recording import Origin, Recording
 from htagraph.readers.event_filter import EventFilter, filtered
 from htagraph.readers.nsys import device_work, host_calls, ranges, waits
 from htagraph.readers.nsys.devices import METRICS, devices_of, gpu_metrics
@@ -67,7 +68,6 @@ def read_nsys(
     stacks: bool = False,
     categories: Collection[str] | None = None,
     window: tuple[int, int] | None = None,
-    progress: Progress | None = None,
 ) -> Recording:
     """The recording of one rank in an SQLite export of Nsight Systems; see `htagraph.load`.
 
@@ -80,8 +80,6 @@ def read_nsys(
         No effect: exports have no Python frames.
     window : (int, int), unit=ns, optional
         On the clock of ``ts_ns``.
-    progress : callable, optional
-        Called with estimates of the bytes read so far.
     """
     wanted = EventFilter(stacks, categories, window)
     part, file = "", source
@@ -90,16 +88,13 @@ def read_nsys(
         refuse_report(file)
         refuse_remote(file)
     with opened(file) as export:
-        n_bytes = len(file) if isinstance(file, bytes) else Path(file).stat().st_size
         ranks = ranks_of(export)
         rank = _chosen(export, ranks, part)
         state = ReadState(export)
         parts = {}
-        for n_read, (table, read) in enumerate(_READ.items(), start=1):
+        for table, read in counted("table", _READ.items()):
             if export.has(table, "start"):
                 parts[table] = read(export, Process(rank.global_id), state)
-            if progress is not None:
-                progress(n_bytes * n_read // len(_READ), n_bytes)
         recording = _recording(export, rank, parts, state, wanted)
         _count_the_rest(export, rank.global_id, [one.global_id for one in ranks], state)
     assert recording.origin is not None

@@ -83,9 +83,9 @@ def export_nsys(path: str | Path) -> Path:
     done = subprocess.run([program, *command[1:]], capture_output=True, check=False, text=True)  # noqa: S603
     export = export_of(path)
     if done.returncode or not export.is_file():
-        said = (done.stderr or done.stdout).strip()[-_LAST_WORDS:]
+        output = (done.stderr or done.stdout).strip()[-_LAST_WORDS:]
         raise TraceFormatError(
-            f"`{shlex.join(command)}` failed ({done.returncode}): {said}",
+            f"`{shlex.join(command)}` failed ({done.returncode}): {output}",
             path=path,
             hint="an nsys older than the one that recorded cannot read its reports.",
         )

@@ -92,7 +92,7 @@ class ReadState:
         self.repairs: dict[tuple[str, str], int] = {}
         self.skipped: dict[str, int] = {}
 
-    def mend(self, kind: str, detail: str, n: int | np.integer) -> None:
+    def repair(self, kind: str, detail: str, n: int | np.integer) -> None:
         """Count a repair."""
         if n:
             self.repairs[kind, detail] = self.repairs.get((kind, detail), 0) + int(n)
@@ -104,14 +104,14 @@ class ReadState:
 
     def all_repairs(self) -> tuple[Repair, ...]:
         """Repairs as a recording has them; rows of tables have no byte offset."""
-        self.mend("unknown name", "called (no name)", self.names.n_unknown)
+        self.repair("unknown name", "called (no name)", self.names.n_unknown)
         self.names.n_unknown = 0
         return tuple(Repair(kind, n, -1, detail) for (kind, detail), n in self.repairs.items())
 
     def _with_start(self, ts_ns: I64) -> npt.NDArray[np.bool_]:
         """Which rows have a time; the others are counted."""
         begins: npt.NDArray[np.bool_] = (ts_ns > -_MAX_TIME_NS) & (ts_ns < _MAX_TIME_NS)
-        self.mend("no start", "left out", np.count_nonzero(~begins))
+        self.repair("no start", "left out", np.count_nonzero(~begins))
         return begins
 
     def with_times(self, columns: dict[str, I64], time: str) -> dict[str, I64]:
@@ -130,10 +130,10 @@ class ReadState:
         part = part.take(self._with_start(part.ts_ns))
         ends = part.end_ns.copy()
         open_ended = (ends <= -_MAX_TIME_NS) | (ends >= _MAX_TIME_NS)
-        self.mend("no end", "ends with the capture", np.count_nonzero(open_ended))
+        self.repair("no end", "ends with the capture", np.count_nonzero(open_ended))
         ends[open_ended] = end_ns
         backwards = ends < part.ts_ns
-        self.mend("ends before it starts", "given no length", np.count_nonzero(backwards))
+        self.repair("ends before it starts", "given no length", np.count_nonzero(backwards))
         ends[backwards] = part.ts_ns[backwards]
         return TableRows(**{**vars(part), "end_ns": ends})
 
@@ -152,8 +152,6 @@ def event_table(parts: list[TableRows], base_time_ns: int, state: ReadState) -> 
     ----------
     parts : list of TableRows
         With sound times.
-    base_time_ns : int, unit=ns
-        Added to every time.
     """
 
     def column(name: str, dtype: type[np.generic]) -> npt.NDArray[Any]:

@@ -85,11 +85,11 @@ def _called(calls: TableRows, correlation: I64) -> I64:
 def _devices(export: Export, process: Process, found: dict[str, I64]) -> I64:
     """The device of each record: that of its context, by the work that runs in it."""
     of_context = device_of_context(export, process)
-    said = devices(found["deviceId"])
+    recorded = devices(found["deviceId"])
     contexts, places = np.unique(found["contextId"], return_inverse=True)
     known = np.array([of_context.get(context, -1) for context in contexts.tolist()], dtype=np.int64)
-    by_context = known[places] if len(contexts) else said
-    return np.where(by_context >= 0, by_context, said)
+    by_context = known[places] if len(contexts) else recorded
+    return np.where(by_context >= 0, by_context, recorded)
 
 
 def _event_records(

@@ -29,6 +29,8 @@ I64 = npt.NDArray[np.int64]
 Key = tuple[int, int]
 
 _OF_SEQUENCE = range(64, 128)
+"""Ids of clocks that belong to one sequence."""
+
 _MAX_SEQUENCE = (1 << 32) - 1
 _MAX_NS = (1 << 62) - 1
 _MAX_UNIT_NS = 1_000_000_000
@@ -44,13 +46,7 @@ def _key(clock: int, sequence: int) -> Key:
 
 
 class Clocks:
-    """The clock snapshots of a trace.
-
-    Parameters
-    ----------
-    specials : list of (int, message)
-        Rows and packets that are not only events.
-    """
+    """The clock snapshots of a trace."""
 
     def __init__(self, specials: list[tuple[int, Any]], scan: Scan) -> None:
         self._snapshots: list[tuple[int, dict[Key, int]]] = []
@@ -83,8 +79,6 @@ class Clocks:
         ----------
         clock : ndarray of shape (n,), dtype=int64
             Clock of each packet, 0 for the trace clock.
-        log : RepairLog
-            Counts times that no snapshot converts.
         """
         out = np.full(len(scan.ts), -1, dtype=np.int64)
         timed = np.flatnonzero(scan.what & HAS_TIME)

@@ -19,6 +19,7 @@ _WORTH_A_LOOK = 64
 """First bytes that are all printable in text, and not in a packet (chosen)."""
 
 _LONGEST_VARINT = 6
+"""Bytes of the tag and of a length below 2**35."""
 
 
 def is_perfetto(source: str | Path | bytes) -> bool:

@@ -152,22 +152,22 @@ def htagraph_events(found: TraceContent, own: WrittenRank, others: list[WrittenR
         If numbers are invalid.
     """
     chosen = _chosen(found, own, others)
-    order, is_told = _order(found, own, len(chosen))
-    told = {name: values[: len(chosen)] for name, values in own.columns.items() if is_told}
+    order, fits = _order(found, own, len(chosen))
+    supplement = {name: values[: len(chosen)] for name, values in own.columns.items() if fits}
     zero_ns = int(own.facts["zero_ns"])
     columns = _columns(found, chosen)
     name, category = found.names(chosen), found.categories(chosen)
     flow_category = [found.symbols.code(str(text)) for text in own.facts["flow_categories"]]
     symbols = SymbolTable(tuple(found.symbols.texts))
     slices, n = found.slices, len(chosen)
-    later_ns, longer_ns = (told.get(part, np.int64(0)) for part in ("later_ns", "longer_ns"))
+    later_ns, longer_ns = (supplement.get(part, np.int64(0)) for part in ("later_ns", "longer_ns"))
     point = np.where(slices.is_point[chosen], ord("i"), ord("X")).astype(np.uint8)
     by_category = event_kinds(symbols, category.astype(np.int32), name.astype(np.int32), point)
     lane = own.lane[np.searchsorted(own.tracks, slices.track[chosen])]
     events = EventTable(
         ts_ns=slices.ts_ns[chosen] + zero_ns - later_ns,
         dur_ns=np.maximum(slices.dur_ns[chosen] - longer_ns, 0),
-        kind=told.get("kind", by_category).astype(np.int8),
+        kind=supplement.get("kind", by_category).astype(np.int8),
         name=name.astype(np.int32),
         category=category.astype(np.int32),
         lane=lane.astype(np.int32),
@@ -179,7 +179,7 @@ def htagraph_events(found: TraceContent, own: WrittenRank, others: list[WrittenR
         samples=own.samples,
     )
     events = taken(events, np.argsort(order, kind="stable"))
-    if not is_told:
+    if not fits:
         found.skip("flow", len(own.columns["flow_id"]))
         return events
     return replace(events, flows=_flows(own, np.array(flow_category, dtype=np.int64), order))
@@ -196,9 +196,9 @@ def _chosen(found: TraceContent, own: WrittenRank, others: list[WrittenRank]) ->
         of_other = (sequence == other.sequence) & np.isin(slices.track, other.tracks)
         found.skip(other.called, int(of_other.sum()))
         left &= ~of_other
-    ours = np.isin(sequence, [own.sequence, *(other.sequence for other in others)])
-    found.skip("critical path", int((left & ours).sum()))
-    found.skip("slice of another writer", int((left & ~ours).sum()))
+    of_htagraph = np.isin(sequence, [own.sequence, *(other.sequence for other in others)])
+    found.skip("critical path", int((left & of_htagraph).sum()))
+    found.skip("slice of another writer", int((left & ~of_htagraph).sum()))
     found.skip("drawn counter", len(slices.sample_packet))
     return np.flatnonzero(is_event)
 

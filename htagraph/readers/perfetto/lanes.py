@@ -105,20 +105,20 @@ def _lane(found: TraceContent, uuid: int, writer: tuple[int, int] | None) -> _La
     line = tracks.ancestors(uuid)
     thread = line[0].thread if line else writer if uuid == 0 else None
     process = tracks.process_of(uuid)
-    said = tracks.processes.get(process, "") if process is not None else ""
+    process_name = tracks.processes.get(process, "") if process is not None else ""
     if thread is not None:
         name = (line[0].name if line else "") or tracks.threads.get(thread, "")
         return _Lane(*thread, tracks.processes.get(thread[0], ""), name, is_thread=True)
     name = line[0].name if line else ""
     pid: int | str = "" if process is None else process
     if amd := _THREAD.fullmatch(name):
-        return _Lane(pid, int(amd[1]), said, name, is_thread=True)
+        return _Lane(pid, int(amd[1]), process_name, name, is_thread=True)
     if amd := _DEVICE.match(name):
         stream = -1 if amd[3] == "THREAD" else int(amd[4])
         return _Lane(
             int(amd[2]),
             name.strip(),
-            said,
+            process_name,
             name.strip(),
             False,
             int(amd[2]),
@@ -127,4 +127,4 @@ def _lane(found: TraceContent, uuid: int, writer: tuple[int, int] | None) -> _La
         )
     parents = [track.name for track in line[1:] if track.name]
     tid: int | str = name or (f"track {uuid}" if uuid else "no track")
-    return _Lane(pid, tid, said or ": ".join(reversed(parents)), "")
+    return _Lane(pid, tid, process_name or ": ".join(reversed(parents)), "")

@@ -79,11 +79,6 @@ class _State:
 class Sequences:
     """The states of all sequences of a trace.
 
-    Parameters
-    ----------
-    symbols : Symbols
-        Gets the texts that are looked up.
-
     Attributes
     ----------
     specials : list of (int, message)

@@ -15,7 +15,6 @@ from htagraph.model.perfetto_fields import (
     PACKET_COMPRESSED_PACKETS,
     PACKET_ZSTD_COMPRESSED_PACKETS,
 )
-from htagraph.model.recording import Progress
 from htagraph.readers.kineto import defects as kineto_defects
 from htagraph.readers.kineto.byte_stream import MAX_RATIO, RATIO_FROM, ByteStream
 from htagraph.readers.perfetto.defects import Defect
@@ -70,11 +69,11 @@ class Scanned:
         return bytes(self.data[at : at + int(self.scan.text_bytes[row])])
 
 
-def scanned(source: str | Path | bytes, log: RepairLog, progress: Progress | None) -> Scanned:
+def scanned(source: str | Path | bytes, log: RepairLog) -> Scanned:
     """The packets of a file, or of its content."""
     container = RepairLog(kineto_defects.Defect)
     data = bytearray()
-    with closing(ByteStream(source, container, progress)) as stream:
+    with closing(ByteStream(source, container, reports=True)) as stream:
         while piece := stream.read(_PIECE):
             data += piece
         path = stream.path

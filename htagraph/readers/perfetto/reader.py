@@ -9,7 +9,7 @@ from typing import Any
 
 from htagraph.errors import TraceError, TraceFormatError
 from htagraph.model.events import EventTable
-from htagraph.model.recording import STACKS, Origin, Progress, Recording
+from htagraph.model.recording import STACKS, Origin, Recording
 from htagraph.readers.event_filter import EventFilter, filtered
 from htagraph.readers.graph_checks import check_events
 from htagraph.readers.kineto.header import rank_of, world_size_of
@@ -38,7 +38,6 @@ def read_perfetto(
     stacks: bool = False,
     categories: Collection[str] | None = None,
     window: tuple[int, int] | None = None,
-    progress: Progress | None = None,
 ) -> Recording:
     """The recording in a Perfetto trace; see `htagraph.load`.
 
@@ -60,14 +59,16 @@ def read_perfetto(
     if not isinstance(source, bytes):
         file, part = file_and_part(Path(source))
         path = file
-    found, container = _content(file, progress)
+    found, container = _content(file)
     if not len(found.slices) and not len(found.slices.sample_packet):
         raise _nothing(found.scan, path)
     written = [own for own in supplements(found) if own.facts["n_events"]]
     own = _chosen(written, part, path)
-    told = None if own is None else _told(found, own, [one for one in written if one is not own])
-    own = None if told is None else own
-    events = foreign_events(found) if told is None else told
+    events = None
+    if own is not None:
+        events = _restored(found, own, [one for one in written if one is not own])
+    if events is None:
+        own, events = None, foreign_events(found)
     events = filtered(events, found.skipped, wanted)
     metadata = own.facts.get("metadata", {}) if own else {}
     rank, rank_source = _rank(own, metadata, path)
@@ -87,11 +88,9 @@ def read_perfetto(
     )
 
 
-def _content(
-    source: str | Path | bytes, progress: Progress | None
-) -> tuple[TraceContent, tuple[Any, ...]]:
+def _content(source: str | Path | bytes) -> tuple[TraceContent, tuple[Any, ...]]:
     log, symbols, skipped = RepairLog(Defect), Symbols(), dict[str, int]()
-    file = scanned(source, log, progress)
+    file = scanned(source, log)
     sequences = Sequences(file, log, symbols)
     clocks = Clocks(sequences.specials, file.scan)
     slices = find_slices(file.scan, sequences, clocks, log, skipped)
@@ -108,7 +107,9 @@ def _content(
     return content, file.container.repairs()
 
 
-def _told(found: TraceContent, own: WrittenRank, others: list[WrittenRank]) -> EventTable | None:
+def _restored(
+    found: TraceContent, own: WrittenRank, others: list[WrittenRank]
+) -> EventTable | None:
     """The events of a rank as htagraph wrote them; None if the file was changed since."""
     skipped = dict(found.skipped)
     try:
@@ -148,8 +149,8 @@ def _rank(own: WrittenRank | None, metadata: dict[str, Any], path: Path | None) 
     if own is None:
         return rank_of(metadata, path)
     rank, source = rank_of(metadata, Path(str(own.facts.get("file"))))
-    told = max(own.rank, 0)
-    return (rank, source) if told == rank else (told, "given")
+    written = max(own.rank, 0)
+    return (rank, source) if written == rank else (written, "given")
 
 
 def _integer(value: object) -> int:

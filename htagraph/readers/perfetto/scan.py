@@ -28,6 +28,7 @@ INT, DOUBLE, INTERNED, TEXT, BOOL, UINT, OTHER = range(1, 8)
 """Forms of annotation values."""
 
 _ROWS = (12, 4, 3, 2)
+"""Columns of packets, annotations, flows and texts."""
 
 
 class Room(NamedTuple):

@@ -14,7 +14,7 @@ from htagraph.model.perfetto_fields import (
     TYPE_SLICE_BEGIN,
     TYPE_SLICE_END,
 )
-from htagraph.readers.kineto.compiled.pairing import pair
+from htagraph.readers.kineto.compiled.pairing import paired
 from htagraph.readers.perfetto.clock_snapshots import Clocks
 from htagraph.readers.perfetto.defects import Defect
 from htagraph.readers.perfetto.packet_sequences import Sequences
@@ -70,13 +70,7 @@ class Slices:
 def find_slices(
     scan: Scan, sequences: Sequences, clocks: Clocks, log: RepairLog, skipped: dict[str, int]
 ) -> Slices:
-    """The slices of a trace.
-
-    Parameters
-    ----------
-    skipped : dict of str to int
-        Gets counts of what is left out and not broken.
-    """
+    """The slices of a trace."""
     clock = np.where(scan.clock == 0, sequences.clocks(), scan.clock)
     kinds = (TYPE_SLICE_BEGIN, TYPE_SLICE_END, TYPE_INSTANT, TYPE_COUNTER)
     is_event = (scan.what & (EVENT | BAD)) == EVENT
@@ -125,11 +119,9 @@ def _ends(scan: Scan, rows: I64, ts_ns: I64, track: I64, log: RepairLog) -> I64:
     out = np.full(len(scan.at), -1, dtype=np.int64)
     halves = rows[np.isin(scan.type[rows], (TYPE_SLICE_BEGIN, TYPE_SLICE_END))]
     halves = halves[np.argsort(ts_ns[halves], kind="stable")]
-    lane, uuids = pd.factorize(track[halves])
+    lane, _ = pd.factorize(track[halves])
     is_begin = scan.type[halves] == TYPE_SLICE_BEGIN
-    partner = np.full(len(halves), -1, dtype=np.int64)
-    top = np.full(len(uuids), -1, dtype=np.int64)
-    pair(is_begin, lane.astype(np.int32), top, partner)
+    partner = paired(is_begin, lane.astype(np.int32))
     both = is_begin & (partner >= 0)
     out[halves[both]] = halves[partner[both]]
     log.add(Defect.END_ONLY, n=int((~is_begin & (partner < 0)).sum()))

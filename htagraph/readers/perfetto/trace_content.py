@@ -154,8 +154,6 @@ class TraceContent:
         ----------
         series : iterable of (int, Series)
             Bits of the track's uuid, and its description.
-        zero_ns : int, unit=ns
-            Added to all times.
         """
         parts: list[tuple[Series, Any, Any]] = []
         for uuid, one in series:

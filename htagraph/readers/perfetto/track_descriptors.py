@@ -39,13 +39,7 @@ class Track:
 
 
 class Tracks:
-    """All tracks of a trace, and the names of its processes and threads.
-
-    Parameters
-    ----------
-    specials : list of (int, message)
-        Rows and packets that are not only events.
-    """
+    """All tracks of a trace, and the names of its processes and threads."""
 
     def __init__(self, specials: list[tuple[int, Any]]) -> None:
         self.by_uuid: dict[int, Track] = {}

@@ -15,15 +15,18 @@ from htagraph.model.kinds import in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.reports.gate import shown_diff
 from htagraph.reports.page.html_file import resource, write_html
+from htagraph.reports.page.html_tables import html_table
 from htagraph.reports.page.legend import legend
-from htagraph.reports.page.tables import html_table
 
 __all__ = ["write_diff_page"]
 
 _COLORS = {bound.label: color.strong for bound, color in COLORS.items()}
 _N_BOUNDS = 9
+"""Bounds with a bar of their own; the others share one: chosen."""
 _N_STEPS = 40
+"""Steps of each run with a bar: chosen."""
 _ROOM = 0.15
+"""Part of the range left empty below the shortest bar: chosen."""
 
 
 def write_diff_page(out: str | Path, found: RunDiff) -> Path:

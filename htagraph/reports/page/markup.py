@@ -9,15 +9,16 @@ from htagraph.model.frames import BREAKDOWN, JOB_SEGMENTS
 from htagraph.model.kinds import in_words
 from htagraph.model.units import human_count, human_duration
 from htagraph.questions import QUESTIONS
+from htagraph.reports.page.html_tables import html_table
 from htagraph.reports.page.legend import TOLD, mark
 from htagraph.reports.page.panels import Panel, Section
 from htagraph.reports.page.step_views import StepChoice, StepView
-from htagraph.reports.page.tables import html_table
 from htagraph.reports.page.texts import Texts
 
 __all__ = ["has_own_legend", "section_html"]
 
 _MAX_NAMED = 200
+"""Steps outside the page that the list names: chosen."""
 
 
 def section_html(part: Section, origin_ns: int, texts: Texts) -> str:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from htagraph.model.schema import Schema
+from htagraph.reports.page.html_tables import kept_rows
 from htagraph.reports.page.step_views import StepChoice
-from htagraph.reports.page.tables import kept_rows
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

@@ -12,9 +12,9 @@ from htagraph.model import frames
 from htagraph.path import CriticalPath
 from htagraph.reports import plots
 from htagraph.reports.job_summary import JobSummary
+from htagraph.reports.page.html_tables import kept_of
 from htagraph.reports.page.panels import Panel, Section
 from htagraph.reports.page.step_views import StepChoice
-from htagraph.reports.page.tables import kept_of
 from htagraph.reports.summary import Summary
 
 __all__ = ["path_section"]

@@ -13,7 +13,7 @@ from htagraph.job.job import Job
 from htagraph.job.ranks import Work
 from htagraph.reports.job_summary import JobSummary
 
-__all__ = ["Frames", "RankAnswers", "job_page_work"]
+__all__ = ["Frames", "RankAnswers", "answers_of", "job_page_work"]
 
 _MAX_RANKS = 16
 """Ranks whose kernels and launches are drawn: chosen, as each needs rows of its own in figures."""
@@ -71,6 +71,18 @@ def _in_common_time(frame: pd.DataFrame, job: Job, rank: int) -> pd.DataFrame:
     return out
 
 
+def answers_of(job: Job, ranks: list[int]) -> dict[str, pd.DataFrame]:
+    """Answers of some ranks, each with a column ``rank``, in common time."""
+    by_rank = job.map(dict.fromkeys(ranks, _answers))
+    return {
+        name: pd.concat(
+            [_in_common_time(found[name], job, rank) for rank, found in by_rank.items()],
+            ignore_index=True,
+        )
+        for name in next(iter(by_rank.values()), {})
+    }
+
+
 @dataclass(frozen=True)
 class RankAnswers:
     """Answers of the ranks that a page shows.
@@ -95,14 +107,6 @@ class RankAnswers:
         job, main_rank = summary.job, summary.main_rank
         ranks = sorted(summary.ranks_by_interest()[:_MAX_RANKS])
         over_time = job.map({main_rank: _over_time})[main_rank]
-        answers = job.map(dict.fromkeys(ranks, _answers))
-        by_rank = {
-            name: pd.concat(
-                [_in_common_time(found[name], job, rank) for rank, found in answers.items()],
-                ignore_index=True,
-            )
-            for name in next(iter(answers.values()), {})
-        }
         start_ns = summary.path.start_ns
         moved = {name: _moved(frame, start_ns) for name, frame in over_time.items()}
-        return cls(tuple(ranks), by_rank, moved)
+        return cls(tuple(ranks), answers_of(job, ranks), moved)

@@ -19,6 +19,7 @@ from htagraph.writers.labels import name_label
 __all__ = ["learnt", "segment_details"]
 
 _WIDTH = 96
+"""Characters of a short name in the details of a segment: chosen."""
 _EVIDENCE = {
     Evidence.RECORDED: "recorded by the profiler",
     Evidence.DEFINITION: "by definition of a thread, a stream or a call",

@@ -20,8 +20,11 @@ from htagraph.path import CriticalPath
 __all__ = ["StepChoice", "StepView", "job_step_choice", "step_choice"]
 
 _MAX_STEPS = 12
+"""Steps in the page: chosen, each adds two tables to the file."""
 _LONGEST = 15
+"""Segments listed for a step: chosen."""
 _MIN_SHARE = 0.05
+"""Share of the step from which a bound is in its summary: chosen."""
 
 _SegmentsAt = Callable[[npt.NDArray[np.int64]], pd.DataFrame]
 

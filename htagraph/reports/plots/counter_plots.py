@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["launch_stats", "memory_bandwidth", "queue_length"]
 
 _MAX_TRACKS = 6
+"""Lines in one figure: chosen, more cannot be told apart."""
 _MAX_POINTS = 1_000
+"""Points of a line: about one for each pixel of a wide figure."""
 _SIZES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 

@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 _TOP = 12
-_DIGITS = 6
+"""Bars of a figure: chosen, to fit a screen."""
 _PARTS = {
     "compute": "compute",
     "communication": "exposed communication",
@@ -289,8 +289,7 @@ def utilization(frame: pd.DataFrame) -> Figure:
         "no kernel runs": (1 - busy, IDLE),
     }
     shares = {
-        name: (share.clip(0, 1).fillna(0) * 100).round(_DIGITS)
-        for name, (share, _) in parts.items()
+        name: (share.clip(0, 1).fillna(0) * 100).round(6) for name, (share, _) in parts.items()
     }
     traces = [
         bars(name, rows, share.to_numpy(), parts[name][1], [f"{one:.1f}%" for one in share])

@@ -30,10 +30,15 @@ if TYPE_CHECKING:
 __all__ = ["collective_waits", "kernels_across_ranks", "step_spread"]
 
 _MAX_COLUMNS = 400
+"""Columns of a heat map: chosen, each a few pixels wide."""
 _MAX_ROWS = 24
+"""Ranks from which rows of a heat map get thinner: chosen."""
 _MAX_RANKS = 16
+"""Ranks with a color and symbol of their own."""
 _TOP = 12
+"""Kernels compared across ranks: chosen, to fit a screen."""
 _SAME = 0.02
+"""Ratio to the median rank below which a rank is not called slower: chosen."""
 _SCALE = [[0.0, "rgba(134, 148, 168, 0.12)"], [1.0, BOUND_COLORS["communication"]]]
 
 

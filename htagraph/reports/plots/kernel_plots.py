@@ -42,10 +42,13 @@ __all__ = [
 ]
 
 _BINS_PER_DECADE = 8
+"""Bins of durations: chosen, each a third wider than the one before."""
 _TOP = 15
+"""Kernels with a bar: chosen, to fit a screen."""
 _N_PATTERNS = 10
-_LAST = 2
+"""Patterns with a bar: chosen."""
 _MAX_RANKS = 10
+"""Ranks with a line of their own; with more, lines are by class: chosen."""
 
 
 @of_frame(answers.KERNEL_BREAKDOWN)
@@ -116,7 +119,7 @@ def top_kernels(frame: pd.DataFrame, *, top: int = _TOP) -> Figure:
 def log_bins(longest_ns: int) -> npt.NDArray[np.float64]:
     """Edges of bins of equal ratio, from 1 ns on."""
     decades = np.ceil(np.log10(max(longest_ns, 10)) * _BINS_PER_DECADE).astype(int)
-    return np.asarray(10.0 ** (np.arange(decades + _LAST) / _BINS_PER_DECADE), dtype=np.float64)
+    return np.asarray(10.0 ** (np.arange(decades + 2) / _BINS_PER_DECADE), dtype=np.float64)
 
 
 def duration_line(
@@ -220,9 +223,5 @@ def kernel_patterns(frame: pd.DataFrame, *, top: int = _N_PATTERNS) -> Figure:
 
 def _pattern(names: tuple[str, ...]) -> str:
     """Short name of a sequence."""
-    ends = [label(name, width=18) for name in names]
-    return (
-        f"{ends[0]} → {ends[1]}"
-        if len(ends) == _LAST
-        else f"{ends[0]} → … → {ends[-1]} ({len(ends)})"
-    )
+    first, *between, last = (label(name, width=18) for name in names)
+    return f"{first} → … → {last} ({len(names)})" if between else f"{first} → {last}"

@@ -37,11 +37,17 @@ __all__ = ["critical_path", "critical_path_timeline", "job_path_timeline", "step
 I64 = npt.NDArray[np.int64]
 
 _MAX_SINGLE = 600
+"""Segments drawn one by one: chosen, to keep a page of any trace a few MB."""
 _MAX_STEPS = 60
+"""Steps with a bar: chosen."""
 _MAX_RANKS = 16
+"""Ranks with a row of their own: chosen."""
 _MAX_STEP_LINES = 40
+"""Steps from which lines between them would hide the path: chosen."""
 _MIN_SHARE = 0.05
+"""Share of the path from which a bound is in the title: chosen."""
 _BAR = 0.86
+"""Height of a bar in a row of 1, which leaves a gap between rows."""
 
 
 @of_path("CriticalPath", "JobPath")

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["sampled_counters"]
 
 _MAX_ROWS = 8
+"""Counters drawn: chosen, to fit a screen."""
 _ROW_PX, _FRAME_PX = 76, 120
+"""Height of a row, and of title and axis."""
 _GAP = 0.3
 """Part of a row that is left for its name."""
 _FIRST = re.compile(

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from htagraph.model.frames import SPEED_UPS
+from htagraph.replay.candidates import TWICE_AS_FAST
 from htagraph.reports.plots.style import label, new_figure, no_figure, of_frame, series_line
 from htagraph.writers.labels import distinct_names
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["speed_ups"]
 
 _N_BANDED = 3
-_HALF = 0.5
+"""Curves with a band: chosen, more bands overlap."""
 _NOTE = (
     "A curve that flattens shows where something else bounds the run. Bands of the first three: "
     "what the trace leaves open."
@@ -45,7 +46,7 @@ def speed_ups(frame: pd.DataFrame) -> Figure:
             traces.append(_band(points, str(target), line["color"]))
         traces.append(_curve(points, escape(short[str(target)]), str(target), line))
     first, points = curves[0]
-    gain = points.loc[points["less_share"] == _HALF, "saves_share"].iloc[0]
+    gain = points.loc[points["less_share"] == 1 - TWICE_AS_FAST, "saves_share"].iloc[0]
     title = f"{escape(short[str(first)])} twice as fast saves {gain:.1%} of the window"
     if len(curves) > 1:
         title += ", more than any other"

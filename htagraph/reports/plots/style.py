@@ -63,12 +63,14 @@ _SYMBOLS = ("circle", "square", "diamond", "cross")
 
 _MARGIN = {"l": 10, "r": 16, "t": 60, "b": 44}
 _ROW_PX, _FRAME_PX, _EMPTY_PX = 34, 120, 120
+"""Height of a row of bars, of title and axis, and of a figure without data."""
 _MIN_SHARE = 0.05
 """Share of a bar from which its part has room for a text: chosen."""
 _LEGEND_LINE, _LEGEND_LINE_PX = 7, 22
 """Names that fit on one line of a legend beside each other, and the height of another line."""
 
 _SMALL = 0.01
+"""Share that would read 0% when rounded down."""
 _UNITS = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
 
 

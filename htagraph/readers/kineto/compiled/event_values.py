@@ -26,10 +26,14 @@ I64 = npt.NDArray[np.int64]
 
 _N_FIELDS = Field.FIRST_SPARSE + len(COLUMNS)
 QUOTE, MINUS, OPEN_LIST, CLOSE_LIST, COMMA = 34, 45, 91, 93, 44
+"""Bytes of JSON."""
+
 _TO_NS = 3  # powers of ten between microseconds and nanoseconds
 _MAX_TIME = np.uint64(1 << 62)
 _HALF_RANGE = np.uint64(1 << 63)
 _EXACT_DIGITS = np.uint64(1 << 53)
+"""Largest integer up to which all are float64; so are powers of ten up to 10**22."""
+
 _REAL_POWERS = np.array([10.0**k for k in range(23)])
 
 

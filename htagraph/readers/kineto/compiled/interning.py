@@ -39,6 +39,8 @@ class Interned(NamedTuple):
 
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+"""2**64 divided by the golden ratio: multiplying spreads similar keys."""
+
 _SHIFT = np.uint64(32)
 _FULL_WORD = np.uint64(0xFFFFFFFFFFFFFFFF)
 

@@ -17,6 +17,8 @@ __all__ = ["Keys", "find_key", "key_table"]
 U8 = npt.NDArray[np.uint8]
 
 _SLOTS = 512
+"""A power of two, several times the number of keys."""
+
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(64 - _SLOTS.bit_length() + 1)
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)

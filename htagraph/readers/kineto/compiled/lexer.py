@@ -35,9 +35,13 @@ TOO_DEEP = -(1 << 62)
 """Returned instead of a position for deeper nesting."""
 
 QUOTE, BACKSLASH, COMMA, COLON, MINUS, POINT = 34, 92, 44, 58, 45, 46
+"""Bytes of JSON."""
+
 OPEN_OBJECT, OPEN_LIST, CLOSE_LIST = 123, 91, 93
 
 _ONES = np.uint64(0x0101010101010101)
+"""Words of equal bytes, for `plain_end`."""
+
 _HIGHS = np.uint64(0x8080808080808080)
 _QUOTES = np.uint64(QUOTE * 0x0101010101010101)
 _BACKSLASHES = np.uint64(BACKSLASH * 0x0101010101010101)

@@ -1,7 +1,7 @@
 """The scanner: goes over the bytes of the event list once and fills columns. Compiled.
 
 An event is read into a scratch `Event` (`_read_event`), then entered into the columns of a `Batch`
-(`_enter`). The scanner is strict: invalid JSON stops it at the start of its event, and `mender`
+(`_enter`). The scanner is strict: invalid JSON stops it at the start of its event, and `repairer`
 takes over.
 """
 
@@ -65,11 +65,14 @@ TEXT_IDS = 1 << 62
 """Ids from here on are symbols of texts that are not integers."""
 
 _UNREAD, _WHOLE, _HALF, _FLOW, _META, _ASYNC = range(6)
+"""How an event is entered, by its phase."""
 
 MAX_DURATION_NS = 7 * 86_400 * 1_000_000_000
 """Longest event, 7 days (chosen); the duration of a longer one counts as unknown."""
 
 _SYMBOLS_PER_EVENT = 16
+"""Most texts of an event that are interned, and floats left to Python."""
+
 _ASYNC_ID = next(code for code, column in enumerate(COLUMNS) if column.name == "async_id")
 
 
@@ -382,8 +385,6 @@ def scan(
         Bytes of the event list, `lexer.PADDING` zero bytes after them.
     i, end : int
         Where to start, between two events, and where the bytes end.
-    origin : int
-        Offset of ``buf[0]`` in the file.
     after_event : bool
         Whether a comma must precede the next event.
     """

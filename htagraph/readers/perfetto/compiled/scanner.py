@@ -44,7 +44,11 @@ I64 = npt.NDArray[np.int64]
 U8 = npt.NDArray[np.uint8]
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+"""Wire types of protobuf."""
+
 _PACKET = 10
+"""Tag of `Trace.packet`."""
+
 _BYTE = np.uint64(0x7F)
 _MORE = np.uint64(0x80)
 _SEVEN = np.uint64(7)
@@ -67,6 +71,7 @@ _LOOKS = 8
 _AT, _N_BYTES, _TS, _CLOCK, _SEQUENCE, _WHAT, _OTHER, _TYPE, _TRACK, _NAME, _CATEGORY, _VALUE = (
     range(12)
 )
+"""Rows of `Room.packets`."""
 
 
 _SPECIAL_FIELDS = (

@@ -1,4 +1,4 @@
-"""Calls the compiled mender: broken values in, valid JSON and the defects found out."""
+"""Calls the compiled repairer: broken values in, valid JSON and the defects found out."""
 
 from __future__ import annotations
 
@@ -10,13 +10,22 @@ import numpy as np
 import numpy.typing as npt
 
 from htagraph.native.arguments import fixed
-from htagraph.readers.kineto.compiled import mender
+from htagraph.readers.kineto.compiled import repairer
 from htagraph.readers.kineto.compiled.keys import Keys, key_table
 from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, PADDING
-from htagraph.readers.kineto.compiled.mended_output import CUT, MENDED, NO_ROOM, TORN, Bench
+from htagraph.readers.kineto.compiled.repaired_output import CUT, NO_ROOM, REPAIRED, TORN, Bench
 from htagraph.readers.kineto.defects import Defect
 
-__all__ = ["CUT", "MARGIN", "MENDED", "TORN", "Mended", "Mender", "before_own_key", "mended_text"]
+__all__ = [
+    "CUT",
+    "MARGIN",
+    "REPAIRED",
+    "TORN",
+    "RepairedValue",
+    "Repairer",
+    "before_own_key",
+    "repaired_text",
+]
 
 U8 = npt.NDArray[np.uint8]
 
@@ -41,13 +50,13 @@ _OBJECT_END = re.compile(rb"\}\s*\Z")
 
 
 @dataclass(frozen=True)
-class Mended:
+class RepairedValue:
     """A repaired value, or as much of it as was valid.
 
     Parameters
     ----------
     ended : int
-        `MENDED`, `TORN` or `CUT`.
+        `REPAIRED`, `TORN` or `CUT`.
     stop : int
         Position after the value, or where it ended.
     out : ndarray, dtype=uint8
@@ -71,13 +80,13 @@ def before_own_key(text: bytes) -> int:
     return found.start() if found else len(text)
 
 
-def mended_text(raw: bytes) -> bytes:
+def repaired_text(raw: bytes) -> bytes:
     """A broken event as valid JSON."""
     buf = np.frombuffer(raw + bytes(PADDING), dtype=np.uint8)
-    return Mender().mend(buf, 0, len(raw), is_event=True).text()
+    return Repairer().repair(buf, 0, len(raw), is_event=True).text()
 
 
-class Mender:
+class Repairer:
     """Repairs values; owns the output buffer."""
 
     def __init__(self) -> None:
@@ -85,7 +94,7 @@ class Mender:
         self._n = np.zeros(2, dtype=np.int64)
         self._stack = np.zeros(MAX_DEPTH, dtype=np.uint8)
 
-    def mend(self, buf: U8, i: int, end: int, *, is_event: bool) -> Mended:
+    def repair(self, buf: U8, i: int, end: int, *, is_event: bool) -> RepairedValue:
         """Repair the value at a position.
 
         Parameters
@@ -96,18 +105,18 @@ class Mender:
             Whether it is an event, else a header value.
         """
         while True:
-            stop, ended = mender.mend(self._bench(buf, end, is_event=is_event), i)
+            stop, ended = repairer.repair(self._bench(buf, end, is_event=is_event), i)
             if ended != NO_ROOM:
                 break
             self._out = np.zeros(2 * len(self._out) + 8 * (end - i), dtype=np.uint8)
         n_bytes = int(self._n[0])
         self._out[n_bytes : n_bytes + PADDING] = 0
-        return Mended(ended, stop, self._out, n_bytes, _defects_of(int(self._n[1])))
+        return RepairedValue(ended, stop, self._out, n_bytes, _defects_of(int(self._n[1])))
 
     def next_event(self, buf: U8, i: int, end: int, *, is_last: bool) -> int:
         """The position of the next event; else of the list's end, else the end."""
         found = int(
-            mender.next_event(self._bench(buf, end, is_event=True), i, 0 if is_last else MARGIN)
+            repairer.next_event(self._bench(buf, end, is_event=True), i, 0 if is_last else MARGIN)
         )
         closed = _LIST_END.search(buf[i:found].tobytes() if found < end else buf[i:end].tobytes())
         return i + closed.start() if closed else found

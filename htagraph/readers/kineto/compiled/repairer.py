@@ -1,4 +1,4 @@
-"""The mender: copies one broken JSON value and makes it valid on the way. Compiled.
+"""The repairer: copies one broken JSON value and makes it valid on the way. Compiled.
 
 The scanner only reads valid JSON; what it rejects comes here. The hard part is a text with
 unescaped quotes: a quote ends its text only if what follows it fits, as in this event::
@@ -17,19 +17,19 @@ from __future__ import annotations
 from htagraph.readers.kineto.compiled.keys import find_key
 from htagraph.readers.kineto.compiled.lexer import MAX_DEPTH, escape_end, skip_space, utf8_end
 from htagraph.readers.kineto.compiled.machine import called, entry
-from htagraph.readers.kineto.compiled.mended_output import (
+from htagraph.readers.kineto.compiled.repaired_output import (
     CUT,
-    MENDED,
     NO_ROOM,
+    REPAIRED,
     TORN,
     Bench,
     copy_text,
-    mend_word,
     put,
+    repair_word,
 )
 from htagraph.readers.kineto.defects import Defect
 
-__all__ = ["mend", "next_event"]
+__all__ = ["next_event", "repair"]
 
 _MAX_KEY = 256
 """Bytes of the longest key (chosen)."""
@@ -142,7 +142,7 @@ def _text_end(bench: Bench, i: int, depth: int, is_key: bool) -> tuple[int, int]
 
 
 @called
-def _mend_text(bench: Bench, quote: int, depth: int, is_key: bool) -> tuple[int, int]:
+def _repair_text(bench: Bench, quote: int, depth: int, is_key: bool) -> tuple[int, int]:
     """Copy the text at a quote; return the position after it, and how it ended."""
     end, defects = _text_end(bench, quote + 1, depth, is_key)
     if end < 0:
@@ -153,7 +153,7 @@ def _mend_text(bench: Bench, quote: int, depth: int, is_key: bool) -> tuple[int,
     put(bench, 34)
     copy_text(bench, quote + 1, end, defects)
     put(bench, 34)
-    return end + 1, MENDED
+    return end + 1, REPAIRED
 
 
 @called
@@ -167,19 +167,19 @@ def _skip_commas(bench: Bench, i: int) -> int:
 
 
 @called
-def _mend_key(bench: Bench, i: int, depth: int) -> tuple[int, int]:
+def _repair_key(bench: Bench, i: int, depth: int) -> tuple[int, int]:
     """Copy a key and its colon; return the position of the value, and how it ended."""
     buf = bench.buf
     if buf[i] != 34:
         return i, CUT if i >= bench.end else TORN
-    i, ended = _mend_text(bench, i, depth, True)
-    if ended != MENDED:
+    i, ended = _repair_text(bench, i, depth, True)
+    if ended != REPAIRED:
         return i, ended
     i = skip_space(buf, i)
     if buf[i] != 58:
         return i, CUT if i >= bench.end else TORN
     put(bench, 58)
-    return skip_space(buf, i + 1), MENDED
+    return skip_space(buf, i + 1), REPAIRED
 
 
 @called
@@ -205,30 +205,30 @@ def _after_value(bench: Bench, i: int, depth: int) -> tuple[int, int, int]:
                 bench.n[1] |= 1 << Defect.COMMA.value
             put(bench, 44)
             if close == 93:
-                return i, depth, MENDED
-            i, ended = _mend_key(bench, i, depth)
+                return i, depth, REPAIRED
+            i, ended = _repair_key(bench, i, depth)
             return i, depth, ended
         else:
             return i, depth, TORN
-    return i, depth, MENDED
+    return i, depth, REPAIRED
 
 
 @called
-def _mend_scalar(bench: Bench, i: int, depth: int) -> tuple[int, int]:
+def _repair_scalar(bench: Bench, i: int, depth: int) -> tuple[int, int]:
     """Copy a text, number or literal; write ``null`` for a missing one."""
     c = bench.buf[i]
     if c == 34:
-        return _mend_text(bench, i, depth, False)
+        return _repair_text(bench, i, depth, False)
     if depth > 0 and (c == 44 or c == 125 or c == 93):
         bench.n[1] |= 1 << Defect.BARE_WORD.value
         for byte in b"null":
             put(bench, byte)
-        return i, MENDED
-    return mend_word(bench, i)
+        return i, REPAIRED
+    return repair_word(bench, i)
 
 
 @entry
-def mend(bench: Bench, i: int) -> tuple[int, int]:
+def repair(bench: Bench, i: int) -> tuple[int, int]:
     """Copy a value and make it valid; return the position after it, and how it ended."""
     buf, depth = bench.buf, 0
     bench.n[0], bench.n[1] = 0, 0
@@ -248,18 +248,18 @@ def mend(bench: Bench, i: int) -> tuple[int, int]:
             put(bench, c)
             i = _skip_commas(bench, i + 1)
             if buf[i] != c + 2:
-                ended = MENDED
+                ended = REPAIRED
                 if c == 123:
-                    i, ended = _mend_key(bench, i, depth)
-                if ended != MENDED:
+                    i, ended = _repair_key(bench, i, depth)
+                if ended != REPAIRED:
                     return i, ended
                 continue
         else:
-            i, ended = _mend_scalar(bench, i, depth)
-            if ended != MENDED:
+            i, ended = _repair_scalar(bench, i, depth)
+            if ended != REPAIRED:
                 return i, ended
         i, depth, ended = _after_value(bench, i, depth)
-        if ended != MENDED or depth == 0:
+        if ended != REPAIRED or depth == 0:
             return i, ended
 
 

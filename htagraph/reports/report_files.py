@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from importlib.util import find_spec
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from htagraph.errors import IncompleteTraceWarning
 from htagraph.job.ranks import Work
+from htagraph.model.progress import begin_stage
 from htagraph.path import CriticalPath
 from htagraph.replay.excerpt import excerpt_of
 from htagraph.reports.job_summary import JobSummary
@@ -40,7 +40,6 @@ def write_files(
     summary: Summary | JobSummary,
     folder: Path,
     *,
-    doing: Callable[[str], None],
     page: bool = True,
     whole: bool = False,
     record: str = "",
@@ -49,8 +48,6 @@ def write_files(
 
     Parameters
     ----------
-    doing : callable
-        Called with what is written next.
     whole : bool, default=False
         Whether all of a trace of more than `MOST_EVENTS` events goes to Perfetto.
     record : str
@@ -76,25 +73,25 @@ def write_files(
             shown = summary.path if whole else shown_in_perfetto(summary.path, files["perfetto"])
             trace = beside.submit(shown.to_perfetto, files["perfetto"], findings=said)
             files["dot"] = folder / "critical.dot"
-            doing(f"Writing {files['dot']}")
+            begin_stage(f"Writing {files['dot']}")
             summary.path.to_dot(files["dot"])
             text = markdown_summary(summary)
         else:
-            doing(f"Writing {files['perfetto']}")
+            begin_stage(f"Writing {files['perfetto']}")
             _write_job_trace(files["perfetto"], summary)  # opens ranks: one may at a time
             text = markdown_job_summary(summary)
         files["summary"] = folder / "summary.md"
-        doing(f"Writing {files['summary']}")
+        begin_stage(f"Writing {files['summary']}")
         write_text(files["summary"], text + record)
         if page and find_spec("plotly") is not None:
             # Deferred: plotly is an extra.
             from htagraph.reports.page import write_page  # noqa: PLC0415
 
             files["page"] = folder / "report.html"
-            doing(f"Writing {files['page']}")
+            begin_stage(f"Writing {files['page']}")
             write_page(files["page"], summary, perfetto_file=files["perfetto"].name)
         if trace is not None:
-            doing(f"Writing {files['perfetto']}")
+            begin_stage(f"Writing {files['perfetto']}")
             trace.result()
     return files
 

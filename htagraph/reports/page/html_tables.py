@@ -21,11 +21,15 @@ from htagraph.writers.labels import distinct_names, name_label
 __all__ = ["html_table", "kept_of", "kept_rows", "short_rule"]
 
 _SHORT, _LONG = 60, 100
+"""Rows shown at first, and rows kept of a table of too many cells: chosen."""
 
 _MAX_CELLS = 2_000
+"""Cells from which a table is cut: chosen, so that a page of all tables stays a few MB."""
 
 _NAME_WIDTH = 64
+"""Characters of a name in a cell: chosen."""
 _PATTERN_WIDTH = 36
+"""Characters of each name in a pattern: chosen."""
 _NEXT = " → "
 _OPENED_BY = "name"
 

@@ -1,4 +1,4 @@
-"""What the mender reads and writes: texts, numbers and words as valid JSON. Compiled."""
+"""What the repairer reads and writes: texts, numbers and words as valid JSON. Compiled."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from htagraph.readers.kineto.compiled.lexer import decimal, utf8_end
 from htagraph.readers.kineto.compiled.machine import called, inlined
 from htagraph.readers.kineto.defects import Defect
 
-__all__ = ["CUT", "MENDED", "NO_ROOM", "TORN", "Bench", "copy_text", "mend_word", "put"]
+__all__ = ["CUT", "NO_ROOM", "REPAIRED", "TORN", "Bench", "copy_text", "put", "repair_word"]
 
 U8 = npt.NDArray[np.uint8]
 I64 = npt.NDArray[np.int64]
 
-MENDED, TORN, CUT, NO_ROOM = range(4)
+REPAIRED, TORN, CUT, NO_ROOM = range(4)
 """How a repair ends: done; at invalid bytes; at the end of the bytes; for lack of room to write."""
 
 _HEX = b"0123456789abcdef"
 
 
 class Bench(NamedTuple):
-    """The bytes that the mender reads, and those it writes."""
+    """The bytes that the repairer reads, and those it writes."""
 
     buf: U8  #: followed by zeros
     end: int
@@ -38,7 +38,7 @@ class Bench(NamedTuple):
 
 @inlined
 def put(bench: Bench, byte: int) -> None:
-    """Write a byte; `mend` ensures room before each token."""
+    """Write a byte; `repair` ensures room before each token."""
     bench.out[bench.n[0]] = byte
     bench.n[0] += 1
 
@@ -99,7 +99,7 @@ def _put_digits(bench: Bench, value: np.uint64) -> None:
 
 
 @called
-def mend_word(bench: Bench, a: int) -> tuple[int, int]:
+def repair_word(bench: Bench, a: int) -> tuple[int, int]:
     """Copy or repair a number or literal; return the position after it, and how it ended."""
     buf, b = bench.buf, a
     while (
@@ -142,4 +142,4 @@ def mend_word(bench: Bench, a: int) -> tuple[int, int]:
         put(bench, 34)
         copy_text(bench, a, b, 1 << Defect.BAD_ESCAPE.value)
         put(bench, 34)
-    return b, MENDED
+    return b, REPAIRED
