@@ -138,7 +138,7 @@ def test_no_verdict_on_ranks_that_cannot_have_met():
     verdict = JobSummary(load_job(located("hta/trace_filter")), "job").verdict
 
     assert verdict.findings == ()
-    assert "report on each rank by itself" in verdict.withheld
+    assert "report on each rank separately" in verdict.withheld
     assert re.search(r"Rank 0 by itself: htagraph report \S+$", verdict.withheld)
 
 
