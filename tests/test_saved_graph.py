@@ -50,7 +50,7 @@ def test_what_is_no_graph_is_refused_clearly(tmp_path, content):
     path = tmp_path / "broken.npz"
     path.write_bytes(content)
 
-    with pytest.raises(TraceFormatError, match="not a graph"):
+    with pytest.raises(TraceFormatError, match="not a valid saved graph"):
         TraceGraph.open(path)
 
 
@@ -143,7 +143,7 @@ def test_a_graph_that_was_tampered_with_is_refused_in_a_line(
 
     with pytest.raises(TraceFormatError, match=message) as refused:
         TraceGraph.open(path)
-    assert str(refused.value).startswith(f"{path}: not a graph that can be opened: ")
+    assert str(refused.value).startswith(f"{path}: not a valid saved graph: ")
     assert "\n" not in str(refused.value)
 
 

@@ -28,6 +28,7 @@ from htagraph.graph import TraceGraph
 from htagraph.job import executors
 from htagraph.job.job import JOB_QUESTIONS, Job
 from htagraph.job.loading import load_job
+from htagraph.model.progress import Progress
 from htagraph.questions import QUESTIONS
 from tests.synth.simulator import simulate_job
 from tests.synth.training import training_job
@@ -263,7 +264,7 @@ def test_each_rank_may_have_work_of_its_own(folder: Path) -> None:
 def test_a_function_that_cannot_travel_is_said_to_be(folder: Path, processes: Executor) -> None:
     """A lambda has no name by which another process could find it."""
     job = load_job(folder, executor=processes)
-    with pytest.raises(QueryError, match="cannot travel to another process"):
+    with pytest.raises(QueryError, match="cannot be pickled"):
         job.map(lambda graph: graph.rank)
 
 
@@ -292,11 +293,14 @@ def test_dask_gives_equal_answers(folder: Path) -> None:
         assert job.map(n_events) == load_job(folder).map(n_events)
 
 
-def test_progress_is_told_rank_by_rank(folder: Path) -> None:
-    """(ranks done, ranks in all)."""
-    told: list[tuple[int, int]] = []
-    load_job(folder, progress=lambda done, total: told.append((done, total)))
-    assert told == [(1, 4), (2, 4), (3, 4), (4, 4)]
+def test_progress_counts_ranks(folder: Path) -> None:
+    heard: list[Progress] = []
+    load_job(folder, progress=heard.append)
+
+    assert heard == [
+        Progress("Reading"),
+        *(Progress("Reading", "rank", done, 4) for done in range(5)),
+    ]
 
 
 def test_a_job_can_be_asked_when_the_files_are_gone(copy: Path) -> None:

@@ -83,7 +83,7 @@ def test_slices_of_the_path_tile_the_window(tmp_path: Path, ask, graph: TraceGra
 def test_segments_are_in_the_words_of_the_report(tmp_path: Path, ask, graph: TraceGraph) -> None:
     """Called by their bound; what ran, why it counts and what it would save are arguments."""
     path = graph.critical_path()
-    saves = {"compute": "GPU computation: twice as fast, it saves 24%"}
+    saves = {"compute": "GPU compute: saves 24% if twice as fast"}
     segments, window = ask(path.to_perfetto(tmp_path / "x.pftrace", findings=saves), SAID, WINDOW)
     kernel, order = ("duration", "recorded"), ("program order", "by definition")
     waits = ("call semantics", "by definition")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from htagraph.model.recording import Recording
-from htagraph.readers.kineto import read_kineto
+from htagraph.readers.kineto.reader import read_kineto
 
 NAMES = st.sampled_from(
     ["aten::mm", "Memcpy HtoD (Pageable -> Device)", 'é \\ " /', "void f<int>(int*)", ""]
@@ -176,18 +176,18 @@ def test_where_the_bytes_are_cut_into_pieces_changes_nothing(
 
 def pieced(texts: list[str], block: int, n_threads: int) -> list[tuple[Any, ...]]:
     """The rows of a file that is read in small pieces by some threads."""
-    from htagraph.readers.kineto import loading, stream
+    from htagraph.readers.event_filter import EventFilter
+    from htagraph.readers.kineto import pieces, reader
 
-    usual = stream.BLOCK
+    usual = pieces.BLOCK
     data = (
         b'{"schemaVersion": 1, "traceEvents": [\n'
         + ",\n".join(texts).encode()
         + b'\n], "traceName": "x"}'
     )
-    stream.BLOCK = block
+    pieces.BLOCK = block
     try:
-        asked = loading.Asked(n_threads=n_threads)
-        loaded = loading.load_file(data, asked)
+        loaded = reader.load_file(data, EventFilter(), n_threads=n_threads)
     finally:
-        stream.BLOCK = usual
+        pieces.BLOCK = usual
     return list(loaded.events.frame().drop(columns="event").itertuples(index=False, name=None))

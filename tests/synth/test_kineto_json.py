@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 from htagraph.errors import OutputError
-from htagraph.readers.kineto import read_kineto
+from htagraph.readers.kineto.reader import read_kineto
 from tests.synth.kineto_json import _ARGS, _TRIPLES
 from tests.synth.program import Clock, JobProgram
 from tests.synth.simulated import SimulatedRank

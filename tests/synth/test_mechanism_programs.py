@@ -18,6 +18,7 @@ PLANTED = {
     "full device": Release.DEVICE_FULL,
     "polls": Release.POLL,
     "workers": Release.CALL,
+    "servers": Release.REQUEST,
     "before the capture": Release.BEFORE_CAPTURE,
     "full queue": Release.QUEUE,
 }
