@@ -14,7 +14,19 @@ from tests.real_traces import TRACES, cases, located
 
 MAX_EDGES = 60_000
 
-pytestmark = pytest.mark.parametrize("graph", cases(TRACES), indirect=True)
+_MANY = ("captures/jobs/", "captures/pipelines/")
+"""Ranks that are like each other."""
+
+pytestmark = pytest.mark.parametrize(
+    "graph",
+    [
+        pytest.param(*one.values, id=one.id, marks=pytest.mark.slow)
+        if one.values[0].startswith(_MANY)
+        else one
+        for one in cases(TRACES)
+    ],
+    indirect=True,
+)
 
 
 @pytest.fixture(scope="module")
