@@ -1,93 +1,90 @@
 """Whether tests notice a change of the package: ``python -m tests.mutation constants|mutants``.
 
 ``constants [ROOM …]`` moves each numeric constant of a room to a half and to double, and prints
-which test of a fresh clone notices, else which answer on a real trace moves.
+which test of a fresh clone notices, else which answer on a small real trace moves.
 
-``mutants [PATH …] [--sample N] [--seed S]`` plants a fault at a time in files (or on one line:
-``PATH:LINE``), and prints how many the tests of a fresh clone notice, and which they do not.
+``mutants [PATH …] [--sample N] [--seed S]`` plants one fault after another in files, or on a line
+(``PATH:LINE``), and prints how many the tests of a fresh clone notice, and which they do not.
 
-Tests are those of the room, its doctests, and the laws of the path. It takes hours, on one processor.
+`tests_of` says which tests; those that noticed something before and quick ones run first, for 20 s
+at most, and none that is marked slow. Both commands take hours of one processor: run them nicely.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import signal
+import sys
 from pathlib import Path
 from random import Random
 
+from tests.answers import sources
 from tests.mutation.constants import constants
-from tests.mutation.edits import Edit
+from tests.mutation.coverage import files
+from tests.mutation.edits import CHECKOUT, Edit
 from tests.mutation.operators import faults
-from tests.mutation.trial import CHECKOUT, Outcome, bench
+from tests.mutation.trial import Outcome, bench
 from tests.real_traces import FOLDER
 
 _ROOMS = ["compiler", "findings", "replay", "job", "explain", "lookup"]
 _TARGETS = [f"htagraph/{name}" for name in ("algorithms", "compiler", "explain", "job/lateness.py")]
 
-_LAWS = ["path_laws", "simulated_paths", "inference", "sync_records", "replay_laws"]
-"""Those of the path; the laws of questions take a minute, and see nothing more."""
-
 
 def move_constants(room: str) -> None:
     """Print who notices that a constant of a room moves."""
-    from tests.answers import sources
-
-    with bench(_tests_of(room), list(sources(FOLDER))) as tried:
-        n_tried = n_unnoticed = 0
-        for path in _files(f"htagraph/{room}"):
-            source = (CHECKOUT / path).read_text()
-            for constant in constants(source):
+    paths = [path for path in files(f"htagraph/{room}") if [*constants(_source(path))]]
+    n_tried = n_unnoticed = 0
+    with bench(paths, _sample(FOLDER)) as tried:
+        for path in paths:
+            for constant in constants(_source(path)):
                 for value, edit in constant.moves():
-                    outcome = tried(path, edit.of(source))
+                    outcome = tried(path, edit.of(_source(path)))
                     n_tried += 1
                     n_unnoticed += not outcome.by
                     where = f"{path}:{edit.line} {constant.name}"
                     print(f"{where} {constant.value} -> {value}  {outcome}", flush=True)
-        print(f"{room}: of {n_tried} moves nothing notices {n_unnoticed}", flush=True)
+    print(f"{room}: of {n_tried} moves nothing notices {n_unnoticed}", flush=True)
 
 
 def plant_faults(place: str, n_faults: int, seed: int) -> None:
     """Print which faults in some files no test notices."""
     target, _, line = place.partition(":")
-    planted = [
-        (path, edit)
-        for path in _files(target)
-        for edit in faults((CHECKOUT / path).read_text())
-        if edit.line == int(line or edit.line)
-    ]
-    sample = Random(seed).sample(planted, min(n_faults, len(planted)))
+    every = [(path, edit) for path in files(target) for edit in faults(_source(path))]
+    planted = [(path, edit) for path, edit in every if edit.line == int(line or edit.line)]
+    sample = Random(seed).sample(planted, min(n_faults, len(planted)))  # noqa: S311
     sample.sort(key=lambda one: (one[0], one[1].line))
     outcomes: list[Outcome] = []
-    with bench(_tests_of(Path(target).relative_to("htagraph").parts[0]), []) as tried:
+    with bench([path for path, _ in sample], []) as tried:
         for path, edit in sample:
-            source = (CHECKOUT / path).read_text()
-            outcomes.append(tried(path, edit.of(source)))
-            print(f"{path}:{edit.line} {outcomes[-1]}\n{_difference(source, edit)}", flush=True)
+            outcomes.append(tried(path, edit.of(_source(path))))
+            print(f"{path}:{edit.line}  {outcomes[-1]}", flush=True)
+            print(_difference(_source(path), edit), flush=True)
     alive = [outcome for outcome in outcomes if outcome.by != "import"]
     n_killed = sum(bool(outcome.by) for outcome in alive)
     share = n_killed / max(len(alive), 1)
-    print(f"{place}: {n_killed} of {len(alive)} killed, {share:.0%}; of {len(planted)} in all")
+    print(f"{place}: {n_killed} of {len(alive)} killed, {share:.0%}; {len(planted)} in all")
+    print(f"not counted: {len(outcomes) - len(alive)} that no import survives", flush=True)
 
 
-def _files(target: str) -> list[str]:
-    """A file, or the modules of a folder."""
-    path = CHECKOUT / target
-    found = [path] if path.is_file() else sorted(path.rglob("*.py"))
-    return [str(file.relative_to(CHECKOUT)) for file in found]
+def _source(path: str) -> str:
+    """What a file of the checkout says."""
+    return (CHECKOUT / path).read_text()
 
 
-def _tests_of(room: str) -> list[str]:
-    """What pytest runs of a room."""
-    return [f"tests/{room}", f"htagraph/{room}", *(f"tests/laws/test_{law}.py" for law in _LAWS)]
+def _sample(folder: Path) -> list[Path]:
+    """The smallest real trace of each folder, and the jobs."""
+    found = sorted(sources(folder), key=lambda source: source.stat().st_size, reverse=True)
+    smallest = {source.parent: source for source in found if source.is_file()}
+    return [*smallest.values(), *(source for source in found if source.is_dir())]
 
 
 def _difference(source: str, edit: Edit) -> str:
     """The lines that a fault changes, before and after."""
     before, after = source.splitlines(), edit.of(source).splitlines()
-    first, last = edit.line - 1, len(before) - (edit.node.end_lineno or 0)
-    removed = [f"    - {line.strip()}" for line in before[first : len(before) - last]]
-    return "\n".join(removed + [f"    + {line.strip()}" for line in after[first : len(after) - last]])
+    first, n_below = edit.line - 1, len(before) - (edit.node.end_lineno or 0)
+    lines = [f"    - {line.strip()}" for line in before[first : len(before) - n_below]]
+    lines += [f"    + {line.strip()}" for line in after[first : len(after) - n_below]]
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -101,7 +98,7 @@ def main() -> None:
     of_mutants.add_argument("--sample", type=int, default=150, help="faults of each PATH")
     of_mutants.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    os.nice(15)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # leaves no process, nor folder
     if options.command == "constants":
         for room in options.rooms:
             move_constants(room)

@@ -91,6 +91,13 @@ def _texts(node: ast.expr | ast.stmt) -> Iterator[str]:
             yield _NAMES[name]
         case ast.Attribute(value, name) if name in _NAMES:
             yield f"{ast.unparse(value)}.{_NAMES[name]}"
+        case ast.stmt():
+            yield from _other_statement(node)
+
+
+def _other_statement(statement: ast.stmt) -> Iterator[str]:
+    """What a statement could be instead."""
+    match statement:
         case ast.AugAssign(target, operator, value) if type(operator) in _OPERATORS:
             yield f"{ast.unparse(target)} {_OPERATORS[type(operator)]}= {ast.unparse(value)}"
         case ast.Assign([ast.Subscript()]) | ast.Expr(ast.Call()):
