@@ -29,6 +29,9 @@ from tests.real_traces import FOLDER
 _ROOMS = ["compiler", "findings", "replay", "job", "explain", "lookup"]
 _TARGETS = [f"htagraph/{name}" for name in ("algorithms", "compiler", "explain", "job/lateness.py")]
 
+_SMALL = 200_000
+"""Bytes of a trace whose answer takes a fraction of a second."""
+
 
 def move_constants(room: str) -> None:
     """Print who notices that a constant of a room moves."""
@@ -72,10 +75,16 @@ def _source(path: str) -> str:
 
 
 def _sample(folder: Path) -> list[Path]:
-    """The smallest real trace of each folder, and the jobs."""
-    found = sorted(sources(folder), key=lambda source: source.stat().st_size, reverse=True)
-    smallest = {source.parent: source for source in found if source.is_file()}
-    return [*smallest.values(), *(source for source in found if source.is_dir())]
+    """The smallest real trace, and the smallest job, of each folder that has small ones."""
+    size = {source: _bytes(source) for source in sources(folder)}
+    found = sorted((each for each in size if size[each] < _SMALL), key=size.__getitem__)
+    return list({(each.parent, each.is_dir()): each for each in reversed(found)}.values())
+
+
+def _bytes(source: Path) -> int:
+    """The size of a trace, or of all traces of a job."""
+    files = [source] if source.is_file() else source.iterdir()
+    return sum(file.stat().st_size for file in files)
 
 
 def _difference(source: str, edit: Edit) -> str:

@@ -39,9 +39,6 @@ _ARGUMENTS = (
 _LONG_S = 20.0
 """CPU seconds of tests for one change, the likeliest to notice it first; the rest is left out."""
 
-_COSTLY_S = 0.5
-"""Traces whose answer takes longer are not compared."""
-
 _HANGS_S = 20.0
 """CPU seconds of one test before it counts as hung, plus ten times what it usually takes. Machine
 code is compiled anew where its source changed."""
@@ -171,7 +168,8 @@ class _Bench:
         if path:
             note.write_text(json.dumps(self._moved(note, before)))
         else:
-            (self.folder / "usual").write_text(json.dumps([watch.took, self._all_answers()]))
+            answers = {str(trace): _answer(trace) for trace in self.traces}
+            (self.folder / "usual").write_text(json.dumps([watch.took, answers]))
             note.write_text("[]")
         return 0
 
@@ -184,16 +182,6 @@ class _Bench:
         sys.path[:] = [str(self.copy), *(p for p in sys.path if p and Path(p) != CHECKOUT)]
         os.environ |= {"PYTHONPATH": str(self.copy), "HYPOTHESIS_PROFILE": "mutation"}
         sys.dont_write_bytecode = not writes_bytecode
-
-    def _all_answers(self) -> dict[str, Any]:
-        """The answers that do not take long."""
-        found = {}
-        for trace in self.traces:
-            started = time.process_time()
-            now = _answer(trace)
-            if time.process_time() - started <= _COSTLY_S:
-                found[str(trace)] = now
-        return found
 
     def _moved(self, note: Path, before: list[str]) -> tuple[str, str]:
         """The first trace whose answer moved, and how."""
